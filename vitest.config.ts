@@ -45,10 +45,11 @@ export default defineConfig({
     sequence: { sequencer: SlowFirst },
     // As in Node.js: the default export of a CommonJS module is the module, even if it has a "default" property.
     deps: { interopDefault: false },
-    // `npm run test:mesh` runs those that need an Envoy, `npm run test:languages` those that need other toolchains.
+    // Scripts of their own run those that need an Envoy, a Chromium, or the toolchains of other languages.
     exclude: [
       ...configDefaults.exclude,
       ...(process.env["MESH"] ? [] : ["test/mesh/**"]),
+      ...(process.env["BROWSER"] ? [] : ["test/browser/**"]),
       ...(process.env["LANGUAGES"] ? [] : ["test/languages/**"]),
     ],
     // Ends tests that hang. Not an assertion: on a busy machine a test takes many times as long.

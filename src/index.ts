@@ -49,12 +49,12 @@ export type { Rule } from "./policy/rule.ts";
 export { Attributes } from "./selector/attributes.ts";
 export {
   type AdminOptions,
-  type AdminResponse,
   type MetricsSource,
   type ReadinessCheck,
   type RunningAdmin,
   startAdmin,
 } from "./server/admin/admin.ts";
+export type { AdminResponse } from "./server/admin/admin-response.ts";
 export type {
   ClientAuth,
   HandedListen,

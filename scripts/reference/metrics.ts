@@ -107,7 +107,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
     const storage = new MemoryStorage({ clock: systemClock });
     const cacher = new Cacher({ storage, clock: systemClock, logger, name: "a" });
     registerCacheMetrics(meter, new Map([["a", cacher]]));
-    registerDispatchMetrics(meter)("a")(0);
+    registerDispatchMetrics(meter).recorderOf("a")(0);
   };
   const values = (meter: Meter): void => {
     registerUndecodableValues(meter, new Map([["a", { undecodable: 0 }]]));

@@ -31,7 +31,7 @@ import type { ComponentContext } from "./state/component.ts";
 import { defaultEventWindowBounds } from "./state/event-window.ts";
 import { Readiness } from "./state/readiness.ts";
 import { WatchCache } from "./state/watch-cache.ts";
-import type { CacherStats } from "./stats.ts";
+import type { CacherStats, CacheSummary } from "./stats.ts";
 import type { CacheWatcher } from "./watch/cache-watcher.ts";
 import { Watchers } from "./watchers.ts";
 
@@ -241,6 +241,31 @@ export class Cacher implements Storage {
   close(): Promise<void> {
     this.#closed ??= this.#close();
     return this.#closed;
+  }
+
+  /**
+   * The numbers that cost the same for any number of watchers.
+   *
+   * @internal
+   */
+  summary(): CacheSummary {
+    const { revision, eventWindow, state } = this.#cache;
+    const { upstreamSilenceMs, receivedEvents, reconnects, relists } = this.#ingest.stats();
+    const { reflector } = this.#ingest;
+    const { newest } = this.#freshness.currentRevision;
+    return {
+      ...{ ready: this.ready, revision, objects: state.size },
+      upstreamRevision: Math.max(newest, revision),
+      step: reflector.isWatching ? "watching" : reflector.next,
+      ...{ upstreamSilenceMs, receivedEvents, reconnects, relists },
+      eventWindow: {
+        events: eventWindow.length,
+        bytes: eventWindow.bytes,
+        oldestRevision: eventWindow.floor.revision,
+        newestRevision: eventWindow.newest.revision,
+      },
+      ...this.#watchers.counters(),
+    };
   }
 
   stats(): CacherStats {

@@ -5,6 +5,30 @@ import type { RetainedStats } from "./state/retained-snapshots.ts";
 
 export { backfillStates } from "../reflector/backfill/window-backfill.ts";
 
+/** The part of `CacherStats` that operators see first, and what the Reflector does. */
+export interface CacheSummary
+  extends Pick<
+    CacherStats,
+    | "ready"
+    | "revision"
+    | "upstreamRevision"
+    | "upstreamSilenceMs"
+    | "objects"
+    | "receivedEvents"
+    | "reconnects"
+    | "relists"
+    | "dispatchedEvents"
+    | "dispatchedBatches"
+    | "slowConsumers"
+  > {
+  /** Whether the store is watched; otherwise what the next attempt is. */
+  readonly step: "watching" | "list" | "resume";
+  readonly eventWindow: Pick<CacherStats["eventWindow"], "events" | "bytes" | "oldestRevision"> & {
+    /** Revision of the newest event, or where the window began. */
+    readonly newestRevision: number;
+  };
+}
+
 /** A Cacher's state and counters. Counters begin at 0 with the Cacher. */
 export interface CacherStats {
   readonly ready: boolean;

@@ -122,6 +122,15 @@ export class Watchers implements CacheObserver {
     });
   }
 
+  /** What was dispatched to the watchers so far. Costs the same for any number of watchers. */
+  counters(): Pick<CacherStats, "dispatchedEvents" | "dispatchedBatches" | "slowConsumers"> {
+    return {
+      dispatchedEvents: this.#dispatcher.dispatchedEvents,
+      dispatchedBatches: this.#dispatcher.dispatchedBatches,
+      slowConsumers: this.#registry.slowConsumers,
+    };
+  }
+
   stats(): Pick<
     CacherStats,
     | "watchers"
@@ -136,9 +145,7 @@ export class Watchers implements CacheObserver {
       ...this.#watcherStats(),
       filters: this.#registry.filters,
       coalescing: this.#coalescedBacklogs.stats(),
-      dispatchedEvents: this.#dispatcher.dispatchedEvents,
-      dispatchedBatches: this.#dispatcher.dispatchedBatches,
-      slowConsumers: this.#registry.slowConsumers,
+      ...this.counters(),
     };
   }
 
@@ -186,13 +193,7 @@ export class Watchers implements CacheObserver {
       if (watcher.state !== "ended") watchers[watcher.state]++;
       buffers.batches += watcher.buffer.length;
       buffers.bytes += watcher.buffer.bytes;
-      const bounds = this.#dispatcher.bufferBounds(watcher);
-      const fullness = Math.max(
-        watcher.buffer.length / bounds.batches,
-        watcher.buffer.bytes / bounds.bytes,
-      );
-      // A buffer exceeds its bounds if these have shrunk, or if it holds a single large batch.
-      buffers.fullest = Math.max(buffers.fullest, Math.min(1, fullness));
+      buffers.fullest = Math.max(buffers.fullest, watcher.bufferFill);
     }
     return { watchers, buffers };
   }

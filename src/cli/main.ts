@@ -29,6 +29,8 @@ addTokenCommands(program);
 if (argv[2] !== "serve" && argv[2] !== "etcd-proxy") {
   const { addClientCommands } = await import("./client/client-commands.ts");
   addClientCommands(program);
+  const { addTop } = await import("./top/top.ts");
+  addTop(program);
 }
 
 try {

@@ -82,6 +82,11 @@ export class Reflector {
     return this.#state.isWatching;
   }
 
+  /** What the next attempt begins with: a list of the state, or a watch from the resume point. */
+  get next(): "list" | "resume" {
+    return this.#state.next;
+  }
+
   /** Number of histories of which a state was delivered. */
   get historyGeneration(): number {
     return this.#state.historyGeneration;

@@ -33,6 +33,7 @@ import { OpenCalls } from "./http2/open-calls.ts";
 import { peerNameOf } from "./http2/peer-name.ts";
 import { VerifiedPeers } from "./http2/verified-peers.ts";
 import { type AttackKind, Http2Defences } from "./limits/http2-defences.ts";
+import type { OpenStream } from "./limits/open-streams.ts";
 import { defaultServerLimits, type ServerLimits } from "./limits/server-limits.ts";
 import { createServerPools, type HeldStats, type ServerPools } from "./limits/server-pools.ts";
 import { MemoryPressure, type PressureStats } from "./pressure/memory-pressure.ts";
@@ -199,6 +200,15 @@ export class RunningServer {
       callers: this.#pools.callerLimits.stats(),
       inFlight: this.#inFlight,
     };
+  }
+
+  /**
+   * The open streams, for operators. Those that are opened or end while this is read may or may not be among them.
+   *
+   * @internal
+   */
+  get streams(): Iterable<OpenStream> {
+    return this.#pools.streams;
   }
 
   /** Serves a connection that another process has accepted. Only with `acceptedAt` in `listen`. */

@@ -174,6 +174,19 @@ export interface WatchRequest {
   readonly predicate?: Predicate | undefined;
 }
 
+/** What a watch shows of itself to operators. Each member is computed when it is read. */
+export interface WatchStatus {
+  /** Such as "live" or "catching up". */
+  readonly state: string;
+  readonly scope: WatchScope;
+  /** The label and the field selector, in canonical form; empty: all objects. */
+  readonly selectors: { readonly label: string; readonly field: string };
+  /** Revisions that its source has and its reader has not read; undefined before the first batch. */
+  readonly lagRevisions: number | undefined;
+  /** Fill level of its buffer, from 0 to 1. */
+  readonly bufferFill: number;
+}
+
 /**
  * A stream of batches. The reader pulls them, so a reader that does not read exerts back-pressure.
  *
@@ -202,6 +215,11 @@ export interface WatchStream {
   accepted?(): void;
   /** Memory of the batches that wait to be read, in bytes, estimated. Absent if it is not known. */
   readonly heldBytes?: number;
+  /**
+   * For operators. Absent if it is not known.
+   * @internal
+   */
+  readonly status?: WatchStatus;
   /** Ends the stream and drops the unread batches. Idempotent. */
   close(): void;
 }

@@ -1,5 +1,16 @@
 import type { Attributes, Counter, Histogram, Meter } from "@opentelemetry/api";
 import { type Reason, reasons } from "../base/errors.ts";
+import { LatencyBuckets } from "./latency-buckets.ts";
+
+/** Methods whose calls last as long as their client wants: their duration is no latency. */
+const streaming = /\/(?:Watch|ServerReflectionInfo|LeaseKeepAlive|Observe|Snapshot)$/;
+
+/** What the server has done so far, of all methods. */
+export interface RpcTotals {
+  readonly started: number;
+  readonly sentMessages: number;
+  readonly sentBytes: number;
+}
 
 /** The counts of one method: plain numbers, since there are many messages. */
 class MethodCounts {
@@ -24,6 +35,12 @@ export class RpcMetrics {
   readonly #methods = new Map<string, MethodCounts>();
   readonly #duration: Histogram;
   readonly #endedWatches: Counter;
+  /**
+   * Durations of the calls that are no streams.
+   *
+   * @internal
+   */
+  readonly unaryBuckets = new LatencyBuckets(durationBoundaries);
 
   constructor(meter: Meter) {
     this.#duration = meter.createHistogram("watch_fanout_rpc_duration_seconds", {
@@ -70,6 +87,17 @@ export class RpcMetrics {
     );
   }
 
+  /** @internal */
+  totals(): RpcTotals {
+    const totals = { started: 0, sentMessages: 0, sentBytes: 0 };
+    for (const { started, sentMessages, sentBytes } of this.#methods.values()) {
+      totals.started += started;
+      totals.sentMessages += sentMessages;
+      totals.sentBytes += sentBytes;
+    }
+    return totals;
+  }
+
   started(method: string): void {
     this.#counts(method).started++;
   }
@@ -78,6 +106,7 @@ export class RpcMetrics {
   ended(method: string, code: string, milliseconds: number): void {
     this.#counts(method).ended++;
     this.#duration.record(milliseconds / 1_000, { method, code });
+    if (!streaming.test(method)) this.unaryBuckets.record(milliseconds / 1_000);
   }
 
   sent(method: string, messages: number, bytes: number): void {

@@ -52,6 +52,9 @@ describe("The package that npm pack makes", () => {
     expect([...tops].sort()).toEqual(["LICENSE", "README.md", "dist", "package.json", "proto"]);
     expect(files).toContain("proto/watchfanout/v1/list_watch_service.proto");
     expect(files).not.toContain("proto/released.binpb");
+    for (const name of ["status.html", "status.css", "status.js"]) {
+      expect(files).toContain(`dist/server/admin/status/page/${name}`);
+    }
   });
 
   test("has a command that runs by itself", async () => {

@@ -15,6 +15,7 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { type Client, connect } from "../../src/client/client.ts";
 import { tokenDigest } from "../../src/identity/token-file.ts";
+import type { Status } from "../../src/server/admin/status/status.ts";
 import {
   CommandProcess,
   type Served,
@@ -149,6 +150,36 @@ bindings: [{ role: all, subjects: [admin] }, { role: reader, subjects: [reader] 
     expect(ready).toContain("resource/things: ok\nmemory: ok\nworker/1: ok\nworker/2: ok\n");
     const ofEtcd = await (await fetch(`${etcd.url}/metrics`)).text();
     expect(sumOf(ofEtcd, "etcd_debugging_mvcc_watcher_total")).toBe(1);
+    await Promise.all(watches.map((watch) => watch.return()));
+  });
+
+  test("has the streams of all workers on its status page", async () => {
+    const watches = clients.map((client, i) =>
+      client.watch("things", { scope: { key: `w/${i}` } }),
+    );
+    await Promise.all(watches.map((watch) => watch.next()));
+    const status = async (query: string): Promise<Status> =>
+      JSON.parse(await untilStatus(`${served.admin}/status.json?${query}`, 200)) as Status;
+    let { processes, streams } = await status("sort=scope&order=asc&limit=500");
+    await until(async () => {
+      ({ processes, streams } = await status("sort=scope&order=asc&limit=500&search=w/"));
+      return streams.matched === 8 && processes.every(({ streams: open }) => open === 4);
+    });
+    expect(streams.items.map(({ scope, identity }) => ({ scope, identity }))).toEqual(
+      clients.map((_, i) => ({ scope: { key: `w/${i}` }, identity: "admin" })),
+    );
+    const byWorker = Object.groupBy(streams.items, ({ worker }) => worker);
+    expect([byWorker[1]?.length, byWorker[2]?.length]).toEqual([4, 4]);
+    expect(processes.map(({ worker, pid }) => [worker, pid])).toEqual(
+      Object.entries(workersOf(served)).map(([worker, pid]) => [Number(worker), pid]),
+    );
+    const first = await status("sort=scope&order=asc&limit=3&search=w/");
+    const next = await status(
+      `sort=scope&order=asc&limit=3&search=w/&cursor=${first.streams.next}`,
+    );
+    expect(next.streams.items.map(({ scope }) => scope)).toEqual(
+      [3, 4, 5].map((i) => ({ key: `w/${i}` })),
+    );
     await Promise.all(watches.map((watch) => watch.return()));
   });
 

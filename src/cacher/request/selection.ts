@@ -36,6 +36,11 @@ export class Selection {
     this.bytes = selectionBytes + labels.bytes + fields.bytes;
   }
 
+  /** Both selectors in canonical form, which can be parsed again. Not cached. */
+  get texts(): { readonly label: string; readonly field: string } {
+    return { label: this.#labels.canonical, field: this.#fields.canonical };
+  }
+
   /** Whether both selectors match the object's attributes. */
   matches(object: StoredObject): boolean {
     const attributes = this.#attributesOf(object);

@@ -1,6 +1,6 @@
 import type { WatchFanoutError } from "../../base/errors.ts";
 import { WatchBatch } from "../../model/event.ts";
-import type { WatchStream } from "../../storage/storage.ts";
+import type { WatchScope, WatchStatus, WatchStream } from "../../storage/storage.ts";
 import { cursorAfter } from "../catch-up/cursor.ts";
 import type { SourceReader, WatchSource } from "../catch-up/watch-source.ts";
 import type { BufferBounds } from "../dispatch/buffer-sizing.ts";
@@ -10,6 +10,8 @@ import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
 import type { WatcherContext, WatcherOptions } from "./watcher-context.ts";
 
+const noSelectors = { label: "", field: "" };
+
 /**
  * One watch on a Cacher. Its client reads batches from a bounded buffer first, then from its current source.
  *
@@ -18,7 +20,7 @@ import type { WatcherContext, WatcherOptions } from "./watcher-context.ts";
  * read that to its end. So an idle live watcher holds only its buffer, and an unsynced one holds one event node or a
  * shared coalesced backlog.
  */
-export class CacheWatcher implements WatchStream, SourceReader {
+export class CacheWatcher implements WatchStream, WatchStatus, SourceReader {
   readonly filter: Filter;
   readonly options: WatcherOptions;
   readonly #context: WatcherContext<CacheWatcher>;
@@ -79,6 +81,32 @@ export class CacheWatcher implements WatchStream, SourceReader {
   /** Size of the buffer: in batches, and in estimated bytes. */
   get buffer(): Pick<WatcherBuffer, "length" | "bytes"> {
     return this.#buffer;
+  }
+
+  get status(): WatchStatus {
+    return this;
+  }
+
+  get scope(): WatchScope {
+    const { key, interval, prefix } = this.filter;
+    return key === undefined ? (interval ?? { prefix }) : { key };
+  }
+
+  get selectors(): WatchStatus["selectors"] {
+    return this.filter.selection?.texts ?? noSelectors;
+  }
+
+  get lagRevisions(): number | undefined {
+    const reached = this.syncedRevision ?? this.#position;
+    if (reached === 0) return undefined;
+    return Math.max(0, this.#context.cache.revision - reached);
+  }
+
+  get bufferFill(): number {
+    const bounds = this.#context.dispatcher.bufferBounds(this);
+    const fill = Math.max(this.#buffer.length / bounds.batches, this.#buffer.bytes / bounds.bytes);
+    // It exceeds its bounds if these have shrunk, or if it holds a single large batch.
+    return Math.min(1, fill);
   }
 
   /** Memory of the batches that wait to be read, in bytes, estimated. */

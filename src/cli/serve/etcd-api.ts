@@ -6,7 +6,7 @@ import type { Config } from "../../config/config.ts";
 import type { CachedResource } from "../../etcd-api/cached/cached-resource.ts";
 import { EtcdApi } from "../../etcd-api/etcd-api.ts";
 import { etcdPages } from "../../etcd-api/etcd-pages.ts";
-import type { AdminResponse } from "../../server/admin/admin.ts";
+import type { AdminResponse } from "../../server/admin/admin-response.ts";
 import type { RelayedServices } from "../../server/calls/relayed-methods.ts";
 import { registerEtcdApiMetrics } from "../../telemetry/etcd-api-metrics.ts";
 import { watchClientCertificates } from "./certificate-files.ts";

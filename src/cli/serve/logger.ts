@@ -4,6 +4,7 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import type { LogFormat, LogLevel } from "../../config/config.ts";
 import { printableText } from "../output/printable.ts";
+import type { RecentProblems } from "../status/recent-problems.ts";
 import { LogRate } from "./log-rate.ts";
 
 /** The options of the process log. */
@@ -12,6 +13,8 @@ interface LoggerOptions {
   readonly format: LogFormat;
   /** Default: stderr, synchronous, so that no line is lost when the process ends. */
   readonly destination?: DestinationStream;
+  /** Gets the lines of level warn or above. */
+  readonly problems?: RecentProblems;
   /** Default: the system clock. */
   readonly clock?: Clock;
 }
@@ -25,8 +28,10 @@ const maxStackLength = 8_192;
  * and kind is written after a burst of 10, and the texts of a line are cut.
  */
 export function createLogger(options: LoggerOptions): Logger {
+  const { level, problems } = options;
   const sink = options.destination ?? stderrSink();
-  const { level } = options;
+  const observed = (to: DestinationStream): DestinationStream =>
+    problems === undefined ? to : { write: (line) => offerAndWrite(line, problems, to) };
   const rate = new LogRate(options.clock ?? systemClock);
   const base = {
     ...{ level, base: null, timestamp: pino.stdTimeFunctions.isoTime },
@@ -36,9 +41,14 @@ export function createLogger(options: LoggerOptions): Logger {
   };
   if (options.format === "json") {
     const formatters = { ...base.formatters, level: (label: string) => ({ level: label }) };
-    return pino({ ...base, formatters }, sink);
+    return pino({ ...base, formatters }, observed(sink));
   }
-  return pino(base, { write: (line) => sink.write(asText(line)) });
+  return pino(base, observed({ write: (line) => sink.write(asText(line)) }));
+}
+
+function offerAndWrite(line: string, problems: RecentProblems, to: DestinationStream): void {
+  problems.offer(line, (json) => contentText(entry.parse(JSON.parse(json))));
+  to.write(line);
 }
 
 /** Lines below info, which are for debugging, and fatal lines, which are the last, are never suppressed. */
@@ -116,21 +126,31 @@ function withCauses(message: string, cause: unknown): string {
   return withCauses(isNew ? `${message}: ${text}` : message, cause.cause);
 }
 
-const entry = z.looseObject({ level: z.number(), time: z.string(), msg: z.string().optional() });
+const entry = z.looseObject({
+  level: z.union([z.number(), z.string()]),
+  time: z.string(),
+  msg: z.string().optional(),
+});
 const loggedError = z.looseObject({ message: z.string(), stack: z.string().optional() });
 
 /** Formats `2031-04-05T06:07:08.009Z WARN  what happened key=value`, with the stack trace from level error on. */
 function asText(line: string): string {
-  const { level, time, msg = "", err, ...rest } = entry.parse(JSON.parse(line));
+  const parsed = entry.parse(JSON.parse(line));
+  const { level, time, err } = parsed;
+  const name = pino.levels.labels[Number(level)] ?? String(level);
+  const { stack } = loggedError.safeParse(err).data ?? {};
+  const hasTrace = Number(level) >= (pino.levels.values["error"] ?? 0) && stack !== undefined;
+  const trace = hasTrace ? `${stack.split("\n").map(printableText).join("\n    ")}\n` : "";
+  return `${time} ${name.toUpperCase().padEnd(5)} ${contentText(parsed)}\n${trace}`;
+}
+
+/** The text of a line and its fields, without its level, its time and a stack trace. */
+function contentText({ level, time, msg = "", err, ...rest }: z.infer<typeof entry>): string {
   const error = loggedError.safeParse(err);
-  const label = (pino.levels.labels[level] ?? String(level)).toUpperCase().padEnd(5);
   const fields = Object.entries({ ...rest, error: error.data?.message ?? err })
     .filter(([, value]) => value !== undefined)
     .map(([key, value]) => ` ${key}=${fieldText(value)}`);
-  const stack = level >= (pino.levels.values["error"] ?? 0) ? error.data?.stack : undefined;
-  const trace =
-    stack === undefined ? "" : `${stack.split("\n").map(printableText).join("\n    ")}\n`;
-  return `${time} ${label} ${printableText(msg)}${fields.join("")}\n${trace}`;
+  return `${printableText(msg)}${fields.join("")}`;
 }
 
 /** A field's value, quoted if it could be read as several. */

@@ -176,6 +176,11 @@ export class Relay implements RelayedUpstream {
     return { certificates, ...tls.client };
   }
 
+  /** The servers that are watched now. */
+  get addressesInUse(): readonly string[] {
+    return Array.from(this.#serversInUse(), ({ address }) => address);
+  }
+
   #serversInUse(): ReadonlySet<Endpoint> {
     return new Set([...this.#storages.values()].flatMap(({ servers }) => [...servers]));
   }

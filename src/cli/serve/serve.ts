@@ -6,6 +6,7 @@ import type { Config } from "../../config/config.ts";
 import type { LoadedConfig } from "../../config/load-config.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import { printableText } from "../output/printable.ts";
+import { RecentProblems } from "../status/recent-problems.ts";
 import { createLogger } from "./logger.ts";
 import { exitOnFault, redirectGrpcLog } from "./process-faults.ts";
 import { type Service, startService } from "./service.ts";
@@ -25,7 +26,8 @@ export async function serve(
   lastLine: string = "",
 ): Promise<void> {
   const logFormat = config.logFormat ?? (process.stderr.isTTY ? "text" : "json");
-  const logger = createLogger({ level: config.logLevel, format: logFormat });
+  const problems = new RecentProblems();
+  const logger = createLogger({ level: config.logLevel, format: logFormat, problems });
   exitOnFault(logger);
   redirectGrpcLog(logger);
   // The reader of the start-up text has closed it. The service continues.
@@ -39,7 +41,13 @@ export async function serve(
     shutDown(exitCodes.failed);
   };
   try {
-    service = await startService(config, systemClock, logger, { snapshot, logFormat, onFailure });
+    service = await startService(
+      config,
+      systemClock,
+      logger,
+      { snapshot, logFormat, onFailure },
+      problems,
+    );
   } catch (error) {
     if (!(error instanceof StartError)) throw error;
     process.stderr.write(`error: ${printableText(error.message)}\n`);

@@ -18,12 +18,14 @@ import { registerCacheMetrics } from "../../telemetry/cache-metrics.ts";
 import { registerDispatchMetrics } from "../../telemetry/dispatch-metrics.ts";
 import { registerEventLoopMetrics } from "../../telemetry/event-loop-metrics.ts";
 import { registerFileReloads } from "../../telemetry/identity-metrics.ts";
+import type { LatencyBuckets } from "../../telemetry/latency-buckets.ts";
 import { PrometheusMetrics } from "../../telemetry/prometheus.ts";
 import { registerReadMetrics } from "../../telemetry/read-metrics.ts";
 import { RpcMetrics } from "../../telemetry/rpc-metrics.ts";
 import { registerServerMetrics } from "../../telemetry/server-metrics.ts";
 import { registerSkippedKeys, registerUndecodableValues } from "../../telemetry/storage-metrics.ts";
 import { version } from "../output/version.ts";
+import type { ProcessParts } from "../status/process-status.ts";
 import { openResources } from "./caches.ts";
 import { watchServerCertificates } from "./certificate-files.ts";
 import { openClientFacing } from "./client-facing.ts";
@@ -56,6 +58,8 @@ export class ServiceProcess {
   #storages: Storages | undefined;
   #relay: Relay | undefined;
   #server: RunningServer | undefined;
+  #rpcs: RpcMetrics | undefined;
+  #dispatchLatency: LatencyBuckets | undefined;
   /** Why the process as a whole does not serve. */
   #pending: Pending = "the service is starting";
   #stopped: Promise<void> | undefined;
@@ -99,6 +103,19 @@ export class ServiceProcess {
     return this.#server;
   }
 
+  /** What its status is read from. */
+  parts(): ProcessParts {
+    return {
+      ...{ caches: this.#caches, server: this.#server },
+      ...{ rpcs: this.#rpcs, dispatchLatency: this.#dispatchLatency },
+    };
+  }
+
+  /** The servers that a relay watches now. */
+  get upstreamsInUse(): readonly string[] {
+    return this.#relay?.addressesInUse ?? [];
+  }
+
   /** The checks of /readyz. */
   readiness(): readonly ReadinessCheck[] {
     const level = this.#server?.stats().pressure.level ?? "normal";
@@ -127,10 +144,12 @@ export class ServiceProcess {
     this.onStop(() => storages.close());
     this.#storages = storages;
     const { meter } = this.metrics;
+    const dispatchMetrics = registerDispatchMetrics(meter);
+    this.#dispatchLatency = dispatchMetrics.buckets;
     const { served, readers } = openResources(this.#config, this.#caches, {
       ...{ storages, clock, logger },
       ...{ scheduler: this.#scheduler, upstreamLimiter: this.#upstreamLimiter },
-      dispatchLatency: registerDispatchMetrics(meter),
+      dispatchLatency: dispatchMetrics.recorderOf,
       onOpened: (close) => this.onStop(close),
     });
     this.#served = served;
@@ -187,10 +206,11 @@ export class ServiceProcess {
 
   async #serve(terms: Omit<ServerOptions, "resources" | "clock" | "logger">): Promise<void> {
     const { resources, memoryCeilingBytes, framing, shutdownTimeoutMs } = this.#config;
+    this.#rpcs = new RpcMetrics(this.metrics.meter);
     const server = await startServer({
       ...terms,
       ...{ resources: this.#served, clock: this.#clock, logger: this.#logger, framing },
-      observer: new RpcMetrics(this.metrics.meter),
+      observer: this.#rpcs,
       memoryGauges: memoryGauges(memoryCeilingBytes),
       ...{ instanceId: this.instanceId, upstream: this.#relay },
       codecs: new Map(resources.map(({ name, codec }) => [name, codec.name])),

@@ -2,7 +2,11 @@ import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import type { Config, ListenAddress, ResourceConfig, TcpAddress } from "../../config/config.ts";
 import { type RunningAdmin, startAdmin } from "../../server/admin/admin.ts";
+import { StatusPages } from "../../server/admin/status/status-pages.ts";
 import { registerWorkerMetrics } from "../../telemetry/worker-metrics.ts";
+import { ProcessStatus } from "../status/process-status.ts";
+import type { RecentProblems } from "../status/recent-problems.ts";
+import { ServiceStatus } from "../status/service-status.ts";
 import { ceilingOfProcess } from "../workers/worker-config.ts";
 import { watchAdminCertificate } from "./certificate-files.ts";
 import { openEtcdApi } from "./etcd-api.ts";
@@ -34,12 +38,14 @@ export interface Service {
 /**
  * Starts a service. It serves when this resolves, and is ready once its caches have synced. Rejects with a StartError, and
  * closes everything before. `forWorkers` is required for a configuration with more than one worker.
+ * `problems`: what its status shows of the log.
  */
 export async function startService(
   given: Config,
   clock: Clock,
   logger: Logger,
   forWorkers?: WorkersOptions,
+  problems?: RecentProblems,
 ): Promise<Service> {
   const hasWorkers = given.workers > 1;
   const latestFiles = hasWorkers ? forWorkers?.snapshot.files : undefined;
@@ -59,7 +65,9 @@ export async function startService(
     const etcdApi = openEtcdApi(given, { clock, logger, files, meter: metrics.meter });
     if (etcdApi !== undefined) process.onStop(async () => etcdApi.close());
     // Before the upstream of a relay is asked, so that an orchestrator finds out what the relay waits for.
-    const admin = await openAdmin(process, workers, logger, etcdApi?.pages);
+    const source = statusOf(process, workers, clock, problems);
+    const status = new StatusPages(source, clock, logger);
+    const admin = await openAdmin(process, workers, logger, status, etcdApi?.pages);
     await process.openCaches();
     etcdApi?.serve(process.cachedResources());
     const { config } = process;
@@ -79,6 +87,8 @@ export async function startService(
     }
     await process.begin();
     await workers?.start();
+    // Before everything else: an open page must not delay the shutdown.
+    process.onStop(async () => status.close());
     process.started();
     return {
       grpc: workers?.address ?? process.server.address,
@@ -98,13 +108,14 @@ async function openAdmin(
   process: ServiceProcess,
   workers: Workers | undefined,
   logger: Logger,
+  status: StatusPages,
   others: Parameters<typeof startAdmin>[0]["others"],
 ): Promise<RunningAdmin> {
   const { files, metrics, config } = process;
   const { listen, tls, tokenFile } = config.admin;
   const admin = await listening("admin", listen, () =>
     startAdmin({
-      ...{ listen, tls, logger, others },
+      ...{ listen, tls, logger, status, others },
       tokens: tokenFile && watchedTokens("admin-token-file", tokenFile, files),
       readiness: () => [...process.readiness(), ...(workers?.readiness() ?? [])],
       metrics: workers === undefined ? metrics : workers.withWorkers(metrics),
@@ -113,6 +124,30 @@ async function openAdmin(
   process.onStop(() => admin.close());
   if (tls !== undefined) watchAdminCertificate(files, tls, admin);
   return admin;
+}
+
+function statusOf(
+  process: ServiceProcess,
+  workers: Workers | undefined,
+  clock: Clock,
+  problems: RecentProblems | undefined,
+): ServiceStatus {
+  const main = {
+    status: new ProcessStatus(0, clock, () => process.parts(), problems),
+    caches: process.parts().caches,
+    // It changes when a relay knows what its upstream serves.
+    get config() {
+      return process.config;
+    },
+    get upstreamsInUse() {
+      return process.upstreamsInUse;
+    },
+    get isReady() {
+      const checks = [...process.readiness(), ...(workers?.readiness() ?? [])];
+      return checks.every(({ failure }) => failure === undefined);
+    },
+  };
+  return new ServiceStatus(main, workers?.forStatus, clock);
 }
 
 async function openWorkers(

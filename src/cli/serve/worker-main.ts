@@ -2,7 +2,10 @@ import { Socket } from "node:net";
 import { systemClock } from "../../base/clock.ts";
 import { ConfigError } from "../../config/config-error.ts";
 import { loadSnapshot } from "../../config/load-config.ts";
+import type { StreamQuery } from "../../server/admin/status/stream-query.ts";
 import { exitCodes } from "../output/exit-codes.ts";
+import { ProcessStatus } from "../status/process-status.ts";
+import { RecentProblems } from "../status/recent-problems.ts";
 import type { FromWorker, StartWorker, ToWorker } from "../workers/messages.ts";
 import { removeFolder } from "../workers/private-folder.ts";
 import { dividedPools, workerConfig } from "../workers/worker-config.ts";
@@ -29,6 +32,7 @@ class Worker {
   readonly #config;
   readonly #service: ServiceProcess;
   readonly #given: StartWorker;
+  readonly #status: ProcessStatus;
   #taken = 0;
   #hasStarted = false;
   #isStopping = false;
@@ -41,11 +45,14 @@ class Worker {
     this.#given = given;
     const whole = loadSnapshot(snapshot);
     this.#config = workerConfig(whole, { workers, logFormat, socketPath: socket.path });
-    const logger = createLogger({ level: this.#config.logLevel, format: logFormat });
+    const problems = new RecentProblems();
+    const logger = createLogger({ level: this.#config.logLevel, format: logFormat, problems });
     this.#logger = logger.child({ worker });
     exitOnFault(this.#logger);
     redirectGrpcLog(this.#logger);
     this.#service = new ServiceProcess(this.#config, systemClock, this.#logger);
+    const parts = () => this.#service.parts();
+    this.#status = new ProcessStatus(worker, systemClock, parts, problems);
   }
 
   async start(): Promise<void> {
@@ -80,6 +87,17 @@ class Worker {
       this.#logger.error({ err: error }, "the metrics can't be read");
     }
     send({ kind: "metrics", request, text });
+  }
+
+  async inspect(request: number, query: StreamQuery | undefined): Promise<void> {
+    const kind = "inspected";
+    try {
+      if (query === undefined) send({ kind, request, snapshot: this.#status.snapshot() });
+      else send({ kind, request, page: await this.#status.streams(query) });
+    } catch (error) {
+      this.#logger.error({ err: error }, "the status can't be read");
+      send({ kind, request });
+    }
   }
 
   /** Shuts down gracefully, and ends the process. */
@@ -132,6 +150,7 @@ process.on("message", (message: ToWorker, handle: unknown) => {
   else if (message.kind === "connection")
     running?.take(handle instanceof Socket ? handle : undefined);
   else if (message.kind === "metrics") void running?.sendMetrics(message.request);
+  else if (message.kind === "inspect") void running?.inspect(message.request, message.query);
   else void running?.stop(exitCodes.done);
 });
 

@@ -6,6 +6,7 @@ import type { WatchedFiles } from "../../base/watched-files.ts";
 import type { Config, ListenAddress, LogFormat } from "../../config/config.ts";
 import type { ConfigSnapshot } from "../../config/load-config.ts";
 import type { MetricsSource, ReadinessCheck } from "../../server/admin/admin.ts";
+import type { StatusOfWorkers } from "../status/service-status.ts";
 import { ConnectionAcceptor } from "../workers/connection-acceptor.ts";
 import { ConnectionDistributor } from "../workers/connection-distributor.ts";
 import { mergeMetrics } from "../workers/merged-metrics.ts";
@@ -146,6 +147,11 @@ export class Workers {
 
   stats(): readonly WorkerStats[] {
     return this.#pool.stats();
+  }
+
+  /** What the status shows of the workers. */
+  get forStatus(): StatusOfWorkers {
+    return this.#pool;
   }
 
   /** The metrics of the main process with those of the workers. */

@@ -1,6 +1,9 @@
 import type { ListenAddress, LogFormat } from "../../config/config.ts";
 import type { ConfigSnapshot } from "../../config/load-config.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
+import type { StreamPage } from "../../server/admin/status/stream-page.ts";
+import type { StreamQuery } from "../../server/admin/status/stream-query.ts";
+import type { ProcessSnapshot } from "../status/process-status.ts";
 
 /*
  * The messages between the main process and its workers, over the IPC channel of Node.js. Both ends are the same version.
@@ -27,6 +30,8 @@ export type ToWorker =
   | StartWorker
   | { readonly kind: "connection" }
   | { readonly kind: "metrics"; readonly request: number }
+  /** For its part of the status: of the streams, or of all else without a query. */
+  | { readonly kind: "inspect"; readonly request: number; readonly query?: StreamQuery | undefined }
   | { readonly kind: "drain" };
 
 /** From a worker. */
@@ -38,12 +43,21 @@ export type FromWorker =
   /** It has the connection that was sent last. */
   | { readonly kind: "taken" }
   | WorkerStatus
+  | Inspected
   /** `text` is in the format of Prometheus; undefined: they could not be read, which is logged. */
   | {
       readonly kind: "metrics";
       readonly request: number;
       readonly text: string | undefined;
     };
+
+/** The response to `inspect`: a page if there was a query. Both are absent if it could not be read, which is logged. */
+interface Inspected {
+  readonly kind: "inspected";
+  readonly request: number;
+  readonly snapshot?: ProcessSnapshot | undefined;
+  readonly page?: StreamPage | undefined;
+}
 
 /** Also shows that the worker's event loop runs. */
 export interface WorkerStatus {

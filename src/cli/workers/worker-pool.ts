@@ -2,6 +2,9 @@ import type { Logger } from "pino";
 import { Backoff } from "../../base/backoff.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
+import type { StreamPage } from "../../server/admin/status/stream-page.ts";
+import type { StreamQuery } from "../../server/admin/status/stream-query.ts";
+import type { ProcessSnapshot } from "../status/process-status.ts";
 import type { ConnectionDistributor } from "./connection-distributor.ts";
 import type { StartWorker } from "./messages.ts";
 import { type WorkerExit, WorkerProcess } from "./worker-process.ts";
@@ -126,16 +129,19 @@ export class WorkerPool {
 
   /** The metrics of the workers that respond within 2 s, by the worker's number. Never rejects. */
   async metrics(): Promise<ReadonlyMap<number, string>> {
-    const texts = await Promise.all(
-      this.#slots.map((slot) => (slot.isStarted ? slot.process?.metrics() : undefined)),
-    );
-    const found = new Map<number, string>();
-    for (const [i, slot] of this.#slots.entries()) {
-      const text = texts[i];
-      slot.isCollected = text !== undefined;
-      if (text !== undefined) found.set(slot.worker, text);
-    }
-    return found;
+    const texts = await this.#ofEach((process) => process.metrics());
+    for (const slot of this.#slots) slot.isCollected = texts.has(slot.worker);
+    return texts;
+  }
+
+  /** The status of the workers that respond within 2 s, without their streams, by the worker's number. Never rejects. */
+  snapshots(): Promise<ReadonlyMap<number, ProcessSnapshot>> {
+    return this.#ofEach((process) => process.snapshot());
+  }
+
+  /** The pages of the workers that respond within 2 s, by the worker's number. Never rejects. */
+  streams(query: StreamQuery): Promise<ReadonlyMap<number, StreamPage>> {
+    return this.#ofEach((process) => process.streams(query));
   }
 
   /**
@@ -163,6 +169,23 @@ export class WorkerPool {
   kill(): void {
     void this.stop();
     for (const { process } of this.#slots) process?.kill();
+  }
+
+  /** What the workers that run respond, by the worker's number, without those that did not. */
+  async #ofEach<T>(
+    ask: (process: WorkerProcess) => Promise<T | undefined>,
+  ): Promise<ReadonlyMap<number, T>> {
+    const responses = await Promise.all(
+      this.#slots.map(({ isStarted, process }) =>
+        isStarted && process !== undefined ? ask(process) : undefined,
+      ),
+    );
+    const found = new Map<number, T>();
+    for (const [i, { worker }] of this.#slots.entries()) {
+      const response = responses[i];
+      if (response !== undefined) found.set(worker, response);
+    }
+    return found;
   }
 
   #fork(slot: Slot): void {

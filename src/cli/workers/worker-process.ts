@@ -2,11 +2,14 @@ import { type ChildProcess, fork } from "node:child_process";
 import type { Socket } from "node:net";
 import type { Clock } from "../../base/clock.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
+import type { StreamPage } from "../../server/admin/status/stream-page.ts";
+import type { StreamQuery } from "../../server/admin/status/stream-query.ts";
+import type { ProcessSnapshot } from "../status/process-status.ts";
 import type { ConnectionTaker } from "./connection-distributor.ts";
 import type { FromWorker, StartWorker, ToWorker, WorkerStatus } from "./messages.ts";
 
-/** How long a worker may take to send its metrics, in milliseconds. Collectors have a deadline of 10 s by default. */
-const metricsTimeoutMs = 2_000;
+/** How long a worker may take to respond, in milliseconds. Collectors of metrics have a deadline of 10 s by default. */
+const responseTimeoutMs = 2_000;
 
 /** How a process ended. */
 export interface WorkerExit {
@@ -30,8 +33,8 @@ export class WorkerProcess implements ConnectionTaker {
   readonly #child: ChildProcess;
   readonly #clock: Clock;
   readonly #events: WorkerEvents;
-  /** What is called with the metrics, by the number of the request. */
-  readonly #metrics = new Map<number, (text: string | undefined) => void>();
+  /** What is called with the response, by the number of the request. */
+  readonly #asked = new Map<number, (response: FromWorker | undefined) => void>();
   #requests = 0;
   #messages = 0;
   #readiness: readonly ReadinessCheck[] | undefined;
@@ -78,20 +81,21 @@ export class WorkerProcess implements ConnectionTaker {
   }
 
   /** Its metrics in the format of Prometheus; undefined if it does not respond within 2 s. Never rejects. */
-  metrics(): Promise<string | undefined> {
-    this.#requests++;
-    const request = this.#requests;
-    return new Promise((resolve) => {
-      const done = (text: string | undefined): void => {
-        timer.cancel();
-        this.#metrics.delete(request);
-        resolve(text);
-      };
-      const timer = this.#clock.setTimeout(() => done(undefined), metricsTimeoutMs);
-      this.#metrics.set(request, done);
-      this.#send({ kind: "metrics", request });
-      if (this.#hasEnded) done(undefined);
-    });
+  async metrics(): Promise<string | undefined> {
+    const response = await this.#ask((request) => ({ kind: "metrics", request }));
+    return response?.kind === "metrics" ? response.text : undefined;
+  }
+
+  /** What its status shows besides the streams; undefined if it does not respond within 2 s. Never rejects. */
+  async snapshot(): Promise<ProcessSnapshot | undefined> {
+    const response = await this.#ask((request) => ({ kind: "inspect", request }));
+    return response?.kind === "inspected" ? response.snapshot : undefined;
+  }
+
+  /** A page of its streams; undefined if it does not respond within 2 s. Never rejects. */
+  async streams(query: StreamQuery): Promise<StreamPage | undefined> {
+    const response = await this.#ask((request) => ({ kind: "inspect", request, query }));
+    return response?.kind === "inspected" ? response.page : undefined;
   }
 
   /** Lets it shut down gracefully. */
@@ -101,6 +105,23 @@ export class WorkerProcess implements ConnectionTaker {
 
   kill(): void {
     this.#child.kill("SIGKILL");
+  }
+
+  /** The response to a request; undefined if it does not come within 2 s. Never rejects. */
+  #ask(message: (request: number) => ToWorker): Promise<FromWorker | undefined> {
+    this.#requests++;
+    const request = this.#requests;
+    return new Promise((resolve) => {
+      const done = (response: FromWorker | undefined): void => {
+        timer.cancel();
+        this.#asked.delete(request);
+        resolve(response);
+      };
+      const timer = this.#clock.setTimeout(() => done(undefined), responseTimeoutMs);
+      this.#asked.set(request, done);
+      this.#send(message(request));
+      if (this.#hasEnded) done(undefined);
+    });
   }
 
   #send(message: ToWorker): void {
@@ -114,15 +135,16 @@ export class WorkerProcess implements ConnectionTaker {
     else if (message.kind === "status") {
       this.#readiness = message.readiness;
       this.#events.status(message);
-    } else if (message.kind === "metrics") this.#metrics.get(message.request)?.(message.text);
-    else if (message.kind === "started") this.#events.started();
+    } else if (message.kind === "metrics" || message.kind === "inspected") {
+      this.#asked.get(message.request)?.(message);
+    } else if (message.kind === "started") this.#events.started();
     else this.#events.failed(message.message);
   }
 
   #ended(exit: WorkerExit): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
-    for (const done of [...this.#metrics.values()]) done(undefined);
+    for (const done of [...this.#asked.values()]) done(undefined);
     this.#events.ended(exit);
   }
 }

@@ -13,7 +13,7 @@ import type { ResponseAdmission } from "../../server/calls/response-admission.ts
 import { RefusedRequest } from "../../server/calls/server-call.ts";
 import type { Reservation } from "../../server/limits/byte-pool.ts";
 import type { CallOwner } from "../../server/limits/callers.ts";
-import type { OpenStream } from "../../server/limits/open-streams.ts";
+import { nextStreamId, type OpenStream } from "../../server/limits/open-streams.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
@@ -50,6 +50,8 @@ interface Answer {
  * otherwise relayed, and so is everything that the cache does not answer exactly as etcd does.
  */
 export class RangeCall implements OpenStream, RelayedOrCached {
+  readonly id = nextStreamId();
+  readonly streamKind = "etcd call";
   readonly connection: object;
   readonly owner: CallOwner;
   readonly identity: Identity;

@@ -8,7 +8,7 @@ import type { CallContext } from "../../server/calls/call-context.ts";
 import { outOfRequestRoom, refused, tookTooLong } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { CallOwner } from "../../server/limits/callers.ts";
-import type { OpenStream } from "../../server/limits/open-streams.ts";
+import { nextStreamId, type OpenStream } from "../../server/limits/open-streams.ts";
 import type { SendReservation } from "../../server/limits/send-reservation.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import type { MethodKind } from "../contract/methods.ts";
@@ -42,6 +42,8 @@ export interface CallRelayDeps {
  * client, and when one of them ends or cancels the call, so does the other. Nothing is parsed or repeated.
  */
 export class CallRelay implements OpenStream, RelayedOrCached {
+  readonly id = nextStreamId();
+  readonly streamKind = "etcd call";
   readonly connection: object;
   readonly owner: CallOwner;
   readonly identity: Identity;

@@ -10,7 +10,7 @@ import { refused } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { Reservation } from "../../server/limits/byte-pool.ts";
 import type { CallOwner } from "../../server/limits/callers.ts";
-import type { OpenStream } from "../../server/limits/open-streams.ts";
+import { nextStreamId, type OpenStream } from "../../server/limits/open-streams.ts";
 import type { Sender } from "../../server/limits/stall-detector.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { MaintainedCall } from "../relay/call-maintenance.ts";
@@ -33,6 +33,8 @@ const maxAnswers = 256;
  * others, and those that the cache can't serve, are watches of etcd.
  */
 export class WatchStream implements OpenStream, Sender, MaintainedCall {
+  readonly id = nextStreamId();
+  readonly streamKind = "etcd watch";
   readonly connection: object;
   readonly owner: CallOwner;
   readonly identity: Identity;

@@ -12,6 +12,7 @@ import { createSecureContext } from "node:tls";
 import type { Logger } from "pino";
 import type { KeyPair } from "../../base/certificate-store.ts";
 import type { StaticTokens } from "../../identity/token-file.ts";
+import type { AdminEvents, AdminPages, AdminResponse } from "./admin-response.ts";
 import { IdleConnections } from "./idle-connections.ts";
 import { PipelinedRequests } from "./pipelined-requests.ts";
 
@@ -43,6 +44,12 @@ export interface AdminOptions {
   readonly readiness: () => readonly ReadinessCheck[];
   readonly metrics: MetricsSource;
   readonly logger: Logger;
+  /**
+   * The status of the service. Absent: the paths do not exist.
+   *
+   * @internal
+   */
+  readonly status?: AdminPages | undefined;
   /** Further pages, by their path. */
   readonly others?: ReadonlyMap<string, () => Promise<AdminResponse>> | undefined;
 }
@@ -60,14 +67,6 @@ export interface RunningAdmin {
   close(): Promise<void>;
 }
 
-/** A page. */
-export interface AdminResponse {
-  readonly status: number;
-  readonly body: string;
-  readonly contentType?: string;
-  readonly headers?: Readonly<Record<string, string>>;
-}
-
 /** How long a connection may be idle, and a client may accept nothing of its response, in milliseconds. */
 const idleTimeoutMs = 10_000;
 /** How long a request may take to arrive after its connection was opened or the previous response, in milliseconds. */
@@ -82,7 +81,8 @@ const maxHeaderBytes = 8 * 1024;
  * - `/livez`: 200 while the process responds;
  * - `/readyz`: 200 if every check passes, otherwise 503, with the failed checks and the warnings. With `?verbose` it has
  *   every check;
- * - `/metrics`: for Prometheus.
+ * - `/metrics`: for Prometheus;
+ * - `/`, `/status.json`, `/status/events`: the status, for people and programs (`StatusPages`).
  *
  * With `tokens`, a request without one gets 401, and of `/livez` and `/readyz` the status alone, for probes.
  *
@@ -176,12 +176,16 @@ async function respond(
     return; // The client has disconnected, or took too long and got 408 from Node.js.
   }
   onAsked();
-  let result: AdminResponse;
+  let result: AdminResponse | AdminEvents;
   try {
     result = await responseTo(request, options);
   } catch (error) {
     options.logger.error({ err: error, path: request.url }, "an admin request failed");
     result = { status: 500, body: "Internal error; see the log.\n" };
+  }
+  if ("begin" in result) {
+    result.begin(response);
+    return;
   }
   response.writeHead(result.status, {
     "content-type": result.contentType ?? "text/plain; charset=utf-8",
@@ -193,21 +197,33 @@ async function respond(
   response.end(request.method === "HEAD" ? undefined : result.body);
 }
 
-async function responseTo(request: IncomingMessage, options: AdminOptions): Promise<AdminResponse> {
-  const [path, query = ""] = (request.url ?? "").split("?", 2);
+async function responseTo(
+  request: IncomingMessage,
+  options: AdminOptions,
+): Promise<AdminResponse | AdminEvents> {
+  const [path = "", query = ""] = (request.url ?? "").split("?", 2);
+  const isOfStatus = options.status?.has(path) === true;
   const isAuthorized = hasToken(request, options);
   if (!isAuthorized && path !== "/livez" && path !== "/readyz") {
-    const headers = { "www-authenticate": "Bearer" };
+    // With Basic, browsers ask for a password, and send it with all requests of the page.
+    const headers = { "www-authenticate": isOfStatus ? "Basic realm=watch-fanout" : "Bearer" };
     return { status: 401, body: "Send a token of --admin-token-file.\n", headers };
   }
-  const other = path === undefined ? undefined : options.others?.get(path);
+  const other = options.others?.get(path);
   if (other !== undefined && request.method === "GET") return other();
-  if (path !== "/livez" && path !== "/readyz" && path !== "/metrics") {
-    return { status: 404, body: "The paths are /livez, /readyz and /metrics.\n" };
+  if (!isOfStatus && path !== "/livez" && path !== "/readyz" && path !== "/metrics") {
+    const others = options.status === undefined ? "" : ", / and /status.json";
+    return { status: 404, body: `The paths are /livez, /readyz and /metrics${others}.\n` };
   }
   if (request.method !== "GET" && request.method !== "HEAD") {
     const headers = { allow: "GET, HEAD" };
     return { status: 405, body: `${path} supports GET and HEAD only.\n`, headers };
+  }
+  if (isOfStatus && options.status !== undefined) {
+    if (path === "/status/events" && request.method === "HEAD") {
+      return { status: 200, body: "", contentType: "text/event-stream" };
+    }
+    return options.status.respond(path, query);
   }
   if (path === "/livez") return { status: 200, body: "ok\n" };
   if (path === "/readyz") {
@@ -222,8 +238,16 @@ async function responseTo(request: IncomingMessage, options: AdminOptions): Prom
 
 function hasToken({ headers }: IncomingMessage, { tokens }: AdminOptions): boolean {
   if (tokens === undefined) return true;
-  const [, token = ""] = /^bearer +([\x21-\x7e]+)$/i.exec(headers.authorization ?? "") ?? [];
-  return tokens.find(token) !== undefined;
+  return tokens.find(tokenOf(headers.authorization ?? "")) !== undefined;
+}
+
+/** The bearer token, or the password of Basic; empty if there is neither. */
+function tokenOf(authorization: string): string {
+  const [, token] = /^bearer +([\x21-\x7e]+)$/i.exec(authorization) ?? [];
+  if (token !== undefined) return token;
+  const [, basic = ""] = /^basic +([a-z0-9+/]+=*)$/i.exec(authorization) ?? [];
+  const [, password = ""] = /^[^:]*:(.*)$/.exec(Buffer.from(basic, "base64").toString()) ?? [];
+  return password;
 }
 
 function readinessStatus(checks: readonly ReadinessCheck[]): AdminResponse {

@@ -40,6 +40,8 @@ export type CodecKind = "opaque" | "json" | "protobuf";
 
 /** A resource as the server uses it. A Cacher is one. */
 export interface ServedResource extends Pick<Storage, "put" | "delete"> {
+  /** Shown to operators. */
+  readonly name?: string;
   /** The history that revisions belong to; empty if it can't be known. */
   readonly currentHistoryId: string;
   /** Updates `currentHistoryId`. Absent where it is always current. */

@@ -2,12 +2,33 @@ import { tooManyStreams, type WatchFanoutError } from "../../base/errors.ts";
 import { groupOf, Rotation } from "../../base/rotation.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { Access } from "../../policy/access.ts";
+import type { WatchStatus } from "../../storage/storage.ts";
 import type { AuthenticatedStreams } from "./authenticated-streams.ts";
 import type { CallerLimits } from "./caller-limits.ts";
 import { CallOwner, callerOf } from "./callers.ts";
 
+/** What a stream is. */
+export type StreamKind = "watch" | "health" | "reflection" | "etcd watch" | "etcd call";
+
+let lastId = 0;
+
+/** A number for a new stream, unique in this process. */
+export function nextStreamId(): number {
+  lastId++;
+  return lastId;
+}
+
 /** A stream: a watch, a health watch or a reflection stream. */
 export interface OpenStream {
+  /** From `nextStreamId`. Absent, as with the following: operators are not shown the stream. */
+  readonly id?: number;
+  readonly streamKind?: StreamKind;
+  /** When it was opened, in the clock's milliseconds. Absent if it is not known. */
+  readonly openedAt?: number;
+  /** The name of its resource; absent without one. */
+  readonly resource?: string | undefined;
+  /** Absent or undefined: it has no single watch. */
+  readonly watchStatus?: WatchStatus | undefined;
   /** The identity that has opened it. */
   readonly identity: Identity;
   /** The rights that it needs for as long as it is open; undefined: it needs no right, or there is no policy. */

@@ -10,7 +10,7 @@ import { refused } from "../calls/refusals.ts";
 import { sendResponse } from "../calls/send-response.ts";
 import type { ServerCall } from "../calls/server-call.ts";
 import type { CallOwner } from "../limits/callers.ts";
-import type { OpenStream } from "../limits/open-streams.ts";
+import { nextStreamId, type OpenStream } from "../limits/open-streams.ts";
 import type { ServerPools } from "../limits/server-pools.ts";
 import type { Sender } from "../limits/stall-detector.ts";
 
@@ -167,6 +167,8 @@ function listResponse(known: readonly (readonly [string, ServingStatus])[]): Fra
 }
 
 class HealthWatch implements OpenStream, Sender {
+  readonly id = nextStreamId();
+  readonly streamKind = "health";
   /** Without the right its status becomes unknown, as if the service were. */
   readonly access = undefined;
   /** Undefined: an unknown service. */

@@ -10,7 +10,7 @@ import { type BidiMethod, decoderOf, methodOf } from "../calls/methods.ts";
 import { refused } from "../calls/refusals.ts";
 import { ResponseSender } from "../calls/response-sender.ts";
 import { type NextRequest, RefusedRequest, type ServerCall } from "../calls/server-call.ts";
-import type { OpenStream } from "../limits/open-streams.ts";
+import { nextStreamId, type OpenStream } from "../limits/open-streams.ts";
 
 type Result = Omit<ServerReflectionResponse, "valid_host" | "original_request">;
 type Method = ServiceDefinition[string];
@@ -55,7 +55,11 @@ export class ReflectionService {
     const { logger, streams } = this.#context;
     const evict = (error: WatchFanoutError): void => call.end(statusOf(error));
     const { connection, owner, identity } = call;
-    const stream: OpenStream = { connection, owner, identity, access: undefined, evict };
+    const id = nextStreamId();
+    const stream: OpenStream = {
+      ...{ id, streamKind: "reflection" },
+      ...{ connection, owner, identity, access: undefined, evict },
+    };
     const sender = new ResponseSender(this.#context, call);
     call.onOver(() => {
       streams.delete(stream);

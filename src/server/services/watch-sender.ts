@@ -1,7 +1,7 @@
 import { type Reason, WatchFanoutError } from "../../base/errors.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { Access } from "../../policy/access.ts";
-import type { WatchStream } from "../../storage/storage.ts";
+import type { WatchStatus, WatchStream } from "../../storage/storage.ts";
 import { prefixSize, resumePointOf, withHistoryId } from "../../wire/encode.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { framesOf } from "../../wire/frames.ts";
@@ -10,7 +10,7 @@ import type { ServerCall } from "../calls/server-call.ts";
 import { freeRetainedBytes } from "../calls/unary-call.ts";
 import type { Reservation } from "../limits/byte-pool.ts";
 import type { CallOwner } from "../limits/callers.ts";
-import type { OpenStream } from "../limits/open-streams.ts";
+import { nextStreamId, type OpenStream } from "../limits/open-streams.ts";
 import type { SendReservation } from "../limits/send-reservation.ts";
 import type { Sender } from "../limits/stall-detector.ts";
 
@@ -35,9 +35,12 @@ const noFrames: readonly Uint8Array[] = [];
  * send budget, no batch is read. The watch is closed at every end of the call.
  */
 export class WatchSender implements Sender, OpenStream {
+  readonly id = nextStreamId();
+  readonly streamKind = "watch";
+  readonly openedAt: number;
   readonly #call: ServerCall;
   readonly #watch: WatchStream;
-  readonly #resource: Pick<ServedResource, "currentHistoryId">;
+  readonly #resource: Pick<ServedResource, "currentHistoryId" | "name">;
   readonly #context: CallContext;
   access: Access | undefined;
   /** The charge for the request, if it exceeds the free allowance of each stream. */
@@ -59,9 +62,10 @@ export class WatchSender implements Sender, OpenStream {
   constructor(
     call: ServerCall,
     watch: WatchStream,
-    resource: Pick<ServedResource, "currentHistoryId">,
+    resource: Pick<ServedResource, "currentHistoryId" | "name">,
     context: CallContext,
   ) {
+    this.openedAt = context.clock.now();
     this.#call = call;
     this.#watch = watch;
     this.#resource = resource;
@@ -74,6 +78,14 @@ export class WatchSender implements Sender, OpenStream {
 
   get owner(): CallOwner {
     return this.#call.owner;
+  }
+
+  get resource(): string | undefined {
+    return this.#resource.name;
+  }
+
+  get watchStatus(): WatchStatus | undefined {
+    return this.#watch.status;
   }
 
   get heldBytes(): number {

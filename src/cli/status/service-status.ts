@@ -1,0 +1,172 @@
+import type { Clock } from "../../base/clock.ts";
+import type { Cacher } from "../../cacher/cacher.ts";
+import type { Config } from "../../config/config.ts";
+import type {
+  Overview,
+  ProcessReport,
+  ResourceReport,
+  StreamsReport,
+  UpstreamReport,
+  UpstreamTier,
+} from "../../server/admin/status/status.ts";
+import type { StatusSource } from "../../server/admin/status/status-source.ts";
+import { mergePages, type StreamPage } from "../../server/admin/status/stream-page.ts";
+import type { StreamQuery } from "../../server/admin/status/stream-query.ts";
+import { version } from "../output/version.ts";
+import type { ProcessSnapshot, ProcessStatus } from "./process-status.ts";
+import { noLatency, type ProcessCounts, Rates } from "./rates.ts";
+import { newestOf } from "./recent-problems.ts";
+
+/** What the status shows of the main process, or the only one. */
+interface MainProcess {
+  readonly status: ProcessStatus;
+  readonly caches: ReadonlyMap<string, Cacher>;
+  /** With the resources that are served. */
+  readonly config: Config;
+  /** The servers that a relay watches now. */
+  readonly upstreamsInUse: readonly string[];
+  readonly isReady: boolean;
+}
+
+/** The workers of a service. */
+export interface StatusOfWorkers {
+  stats(): readonly {
+    readonly worker: number;
+    readonly isReady: boolean;
+    readonly restarts: number;
+  }[];
+  /** Those of the workers that respond within 2 s, by the worker's number. */
+  snapshots(): Promise<ReadonlyMap<number, ProcessSnapshot>>;
+  streams(query: StreamQuery): Promise<ReadonlyMap<number, StreamPage>>;
+}
+
+/** The status of a service, with those of its workers. */
+export class ServiceStatus implements StatusSource {
+  readonly #main: MainProcess;
+  readonly #workers: StatusOfWorkers | undefined;
+  readonly #clock: Clock;
+  readonly #startedAt = new Date();
+  readonly #rates: Rates;
+
+  constructor(main: MainProcess, workers: StatusOfWorkers | undefined, clock: Clock) {
+    this.#main = main;
+    this.#workers = workers;
+    this.#clock = clock;
+    this.#rates = new Rates(clock.now());
+  }
+
+  async overview(): Promise<Overview> {
+    const { status, isReady } = this.#main;
+    const ofWorkers = await this.#workers?.snapshots();
+    const main = status.snapshot();
+    const all = [main, ...(ofWorkers?.values() ?? [])];
+    const now = this.#clock.now();
+    return {
+      at: new Date().toISOString(),
+      service: {
+        ...{ version, node: process.version, isReady },
+        startedAt: this.#startedAt.toISOString(),
+      },
+      resources: this.#resources(),
+      ...this.#rates.next(countsOf(main, ofWorkers), now),
+      upstream: this.#upstream(),
+      processes: this.#processes(main, ofWorkers),
+      problems: newestOf(all.map(({ problems }) => problems)),
+    };
+  }
+
+  async streams(query: StreamQuery): Promise<StreamsReport> {
+    // The streams of the main process are those of its workers.
+    const pages =
+      this.#workers === undefined
+        ? [await this.#main.status.streams(query)]
+        : [...(await this.#workers.streams(query)).values()];
+    return mergePages(query, pages);
+  }
+
+  #resources(): ResourceReport[] {
+    const { config, caches } = this.#main;
+    return config.resources.map(({ name }) => {
+      const cache = caches.get(name);
+      return cache === undefined ? { ...uncached, name } : cached(name, cache);
+    });
+  }
+
+  #upstream(): UpstreamTier {
+    const { config, upstreamsInUse } = this.#main;
+    const { etcd, upstream } = config;
+    if (upstream !== undefined) {
+      return { kind: "watch-fanout", addresses: upstream.addresses, inUse: upstreamsInUse };
+    }
+    return etcd === undefined
+      ? { kind: "embedded" }
+      : { kind: "etcd", addresses: etcd.endpoints.map(withoutCredentials) };
+  }
+
+  #processes(
+    main: ProcessSnapshot,
+    ofWorkers: ReadonlyMap<number, ProcessSnapshot> | undefined,
+  ): readonly ProcessReport[] {
+    if (this.#workers === undefined) {
+      const { isReady } = this.#main;
+      return [{ worker: 0, isReady, hasResponded: true, restarts: 0, ...numbersOf(main) }];
+    }
+    return this.#workers.stats().map(({ worker, isReady, restarts }) => {
+      const snapshot = ofWorkers?.get(worker);
+      const numbers = snapshot === undefined ? {} : numbersOf(snapshot);
+      return { worker, isReady, hasResponded: snapshot !== undefined, restarts, ...numbers };
+    });
+  }
+}
+
+function numbersOf({ pid, connections, streams, memoryBytes }: ProcessSnapshot) {
+  return { pid, connections, streams, memoryBytes };
+}
+
+/**
+ * The counts by process. With workers, what is received is counted in the main process, and what is sent to clients in the
+ * workers.
+ */
+function countsOf(
+  main: ProcessSnapshot,
+  workers: ReadonlyMap<number, ProcessSnapshot> | undefined,
+): ReadonlyMap<string, ProcessCounts> {
+  if (workers === undefined) return new Map([["main", main.counts]]);
+  const zero = { eventsDispatched: 0, rpcs: 0, messagesSent: 0, bytesSent: 0 };
+  const unused = { dispatchLatency: noLatency, rpcLatency: noLatency };
+  const counts = new Map<string, ProcessCounts>();
+  for (const { pid, counts: own } of workers.values()) {
+    counts.set(`worker ${pid}`, { ...own, eventsReceived: 0 });
+  }
+  return counts.set("main", { ...main.counts, ...zero, ...unused });
+}
+
+function cached(name: string, cache: Cacher): ResourceReport {
+  const summary = cache.summary();
+  const { revision, upstreamRevision, objects, eventWindow, ready } = summary;
+  const { upstreamSilenceMs, reconnects, relists } = summary;
+  const { staleForMs } = cache;
+  return {
+    ...{ name, isCached: true, isReady: ready, revision, objects, eventWindow },
+    lagRevisions: upstreamRevision - revision,
+    upstream: {
+      state: upstreamStates[summary.step],
+      error: cache.upstreamFailure?.message,
+      lastReceivedAt: new Date(Date.now() - upstreamSilenceMs).toISOString(),
+      staleSeconds: staleForMs === undefined ? undefined : staleForMs / 1_000,
+      ...{ reconnects, relists },
+    },
+  };
+}
+
+/** A resource without a cache. */
+const uncached = { isCached: false, isReady: true, revision: 0, lagRevisions: 0, objects: 0 };
+
+const upstreamStates = {
+  ...{ watching: "connected", list: "relisting", resume: "disconnected" },
+} as const satisfies Record<string, UpstreamReport["state"]>;
+
+/** A URL without its user information. */
+function withoutCredentials(url: string): string {
+  return url.replace(/\/\/[^/@]*@/, "//");
+}

@@ -1,0 +1,98 @@
+import { readFile } from "node:fs/promises";
+import { get as httpGet, type IncomingMessage, type RequestOptions } from "node:http";
+import { get as httpsGet } from "node:https";
+import { WatchFanoutError } from "../../base/errors.ts";
+import type { Status } from "../../server/admin/status/status.ts";
+
+/** Maximum size of a response, in bytes: 1,000 resources and 500 streams with long texts are below it. */
+const maxBytes = 8 * 1024 * 1024;
+
+/** Where the status is, and how to get it. */
+export interface StatusSettings {
+  /** Of the admin port, such as http://127.0.0.1:8080. */
+  readonly url: URL;
+  readonly tlsCa?: string | undefined;
+  readonly bearerTokenFile?: string | undefined;
+  readonly timeoutMs: number;
+}
+
+/** Requests the status. Rejects with a WatchFanoutError whose message says what to do. */
+export async function readStatus(
+  settings: StatusSettings,
+  parameters: URLSearchParams,
+): Promise<Status> {
+  const { url, tlsCa, bearerTokenFile, timeoutMs } = settings;
+  const target = new URL(`/status.json?${parameters}`, url);
+  const token = process.env["WATCH_FANOUT_BEARER_TOKEN"] || (await contentOf(bearerTokenFile));
+  const options = {
+    headers: token === undefined ? {} : { authorization: `Bearer ${token.toString().trim()}` },
+    signal: AbortSignal.timeout(timeoutMs),
+  };
+  const ca = await contentOf(tlsCa);
+  const { status, body } = await requested(target, options, ca).catch((error: unknown) => {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new WatchFanoutError(
+      "UPSTREAM_UNAVAILABLE",
+      `${url.origin} does not respond: ${why}. --url names the admin port of the service.`,
+      { cause: error },
+    );
+  });
+  if (status === 200) return parsed(body, url);
+  if (status === 401) {
+    const advice = "Name the file with the token by --bearer-token-file.";
+    throw new WatchFanoutError("UNAUTHENTICATED", `${url.origin} needs a token. ${advice}`);
+  }
+  if (status === 400) throw new WatchFanoutError("INVALID_REQUEST", body.trim());
+  if (status === 503) throw new WatchFanoutError("OVERLOADED", body.trim());
+  throw notStatus(url, `it responds with HTTP status ${status}`);
+}
+
+async function contentOf(path: string | undefined): Promise<Buffer | undefined> {
+  if (path === undefined) return undefined;
+  try {
+    return await readFile(path);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new WatchFanoutError("INVALID_REQUEST", `The file ${path} can't be read: ${why}`);
+  }
+}
+
+function requested(
+  target: URL,
+  options: RequestOptions,
+  ca: Buffer | undefined,
+): Promise<{ readonly status: number; readonly body: string }> {
+  return new Promise((resolve, reject) => {
+    const onResponse = (response: IncomingMessage): void => {
+      let body = "";
+      response.setEncoding("utf8").on("error", reject);
+      response.on("data", (text: string) => {
+        body += text;
+        if (body.length > maxBytes) request.destroy(new Error("the response is too large"));
+      });
+      response.on("end", () => resolve({ status: response.statusCode ?? 0, body }));
+    };
+    const request =
+      target.protocol === "https:"
+        ? httpsGet(target, { ...options, ca }, onResponse)
+        : httpGet(target, options, onResponse);
+    request.on("error", reject);
+  });
+}
+
+function parsed(body: string, url: URL): Status {
+  try {
+    const status: Status = JSON.parse(body);
+    if (Array.isArray(status.streams.items) && Array.isArray(status.resources)) return status;
+  } catch {
+    // The error below has what the user can do.
+  }
+  throw notStatus(url, "its response is not a status");
+}
+
+function notStatus(url: URL, why: string): WatchFanoutError {
+  return new WatchFanoutError(
+    "INVALID_REQUEST",
+    `${url.origin} is not the admin port of a watch-fanout of this version: ${why}.`,
+  );
+}

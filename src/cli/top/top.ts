@@ -1,0 +1,194 @@
+import type { Readable, Writable } from "node:stream";
+import { type Command, InvalidArgumentError, Option } from "commander";
+import { streamSorts } from "../../server/admin/status/stream-query.ts";
+import { exitCodeOf } from "../output/exit-codes.ts";
+import { printableText } from "../output/printable.ts";
+import type { TableOptions } from "../output/table.ts";
+import { readStatus, type StatusSettings } from "./read-status.ts";
+import { statusText } from "./status-text.ts";
+
+/** Interval of the updates, and how long the service may take to respond, in milliseconds. */
+const intervalMs = 1_000;
+const timeoutMs = 10_000;
+
+/** The alternate screen of a terminal without its cursor, and back. */
+const enterScreen = "\x1b[?1049h\x1b[?25l";
+const leaveScreen = "\x1b[?25h\x1b[?1049l";
+
+/** q, Q, Ctrl-C and Ctrl-D. */
+const quitKeys: readonly number[] = [0x71, 0x51, 0x03, 0x04];
+
+/** The process that `top` runs in. */
+export interface TopIo {
+  readonly stdin: Readable & { readonly isTTY?: boolean; setRawMode?(isRaw: boolean): unknown };
+  readonly stdout: Writable & {
+    readonly isTTY?: boolean;
+    readonly columns?: number;
+    readonly rows?: number;
+  };
+  readonly stderr: Writable;
+  /** Sets the exit code of the process. */
+  exitWith(code: number): void;
+}
+
+interface TopOptions {
+  readonly url: URL;
+  readonly tlsCa?: string;
+  readonly bearerTokenFile?: string;
+  readonly sort: string;
+  readonly order: string;
+  readonly search: string;
+  readonly limit?: string;
+  readonly once?: true;
+}
+
+const processIo: TopIo = {
+  stdin: process.stdin,
+  stdout: process.stdout,
+  stderr: process.stderr,
+  exitWith: (code) => {
+    process.exitCode = code;
+  },
+};
+
+/** Adds `top`. */
+export function addTop(program: Command, io: TopIo = processIo): void {
+  const command = program
+    .command("top")
+    .description("Show what a service does, from its admin port, until q is pressed.")
+    .addOption(
+      new Option("--url <url>", "admin port of the service")
+        .env("WATCH_FANOUT_ADMIN_URL")
+        .argParser(adminUrl)
+        .default(new URL("http://127.0.0.1:8080"), "http://127.0.0.1:8080"),
+    )
+    .addOption(new Option("--tls-ca <file>", "authorities to trust, in PEM, for https"))
+    .addOption(
+      new Option(
+        "--bearer-token-file <file>",
+        "token of --admin-token-file (or the variable WATCH_FANOUT_BEARER_TOKEN)",
+      ),
+    )
+    .addOption(
+      new Option("--sort <by>", "what the streams are sorted by")
+        .choices(streamSorts)
+        .default("lag"),
+    )
+    .addOption(new Option("--order <order>").choices(["asc", "desc"]).default("desc"))
+    .option("--search <text>", "only streams with this text: identity, scope, selector, state", "")
+    .option("--limit <number>", "maximum number of streams (default: what fits; 50 with --once)")
+    .option("--once", "print the status once, without control sequences");
+  command.action(async (options: TopOptions) => {
+    if (options.once !== true && io.stdout.isTTY !== true) {
+      command.error("error: top needs a terminal. To print the status once, use --once.");
+    }
+    try {
+      await (options.once === true ? printOnce(io, options) : new Top(io, options).run());
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error);
+      io.stderr.write(`watch-fanout: ${printableText(message)}\n`);
+      io.exitWith(exitCodeOf(error));
+    }
+  });
+}
+
+function adminUrl(text: string): URL {
+  const url = URL.parse(text);
+  if (url !== null && /^https?:$/.test(url.protocol)) return url;
+  throw new InvalidArgumentError("It must be a URL, such as http://127.0.0.1:8080.");
+}
+
+async function printOnce(io: TopIo, options: TopOptions): Promise<void> {
+  const status = await readStatus(settingsOf(options), parametersOf(options, 50));
+  io.stdout.write(statusText(status, { colours: io.stdout.isTTY === true && hasColours() }));
+}
+
+/** The live display. */
+class Top {
+  readonly #io: TopIo;
+  readonly #options: TopOptions;
+  readonly #quit = Promise.withResolvers<void>();
+  #isOver = false;
+  #text = "";
+
+  constructor(io: TopIo, options: TopOptions) {
+    this.#io = io;
+    this.#options = options;
+  }
+
+  /** Resolves when the user quits. Rejects if the service can't be reached at first. */
+  async run(): Promise<void> {
+    const { stdin, stdout } = this.#io;
+    const onKey = (key: Buffer): void => {
+      if (key.some((byte) => quitKeys.includes(byte))) this.#end();
+    };
+    await this.#read();
+    stdin.setRawMode?.(true);
+    stdin.on("data", onKey);
+    stdin.once("end", () => this.#end());
+    process.once("SIGTERM", () => this.#end());
+    stdout.write(enterScreen);
+    try {
+      while (!this.#isOver) {
+        this.#draw();
+        await this.#pause();
+        if (!this.#isOver) await this.#update();
+      }
+    } finally {
+      stdout.write(leaveScreen);
+      stdin.off("data", onKey).pause();
+      stdin.setRawMode?.(false);
+    }
+  }
+
+  #end(): void {
+    this.#isOver = true;
+    this.#quit.resolve();
+  }
+
+  async #pause(): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    const passed = new Promise((resolve) => {
+      timer = setTimeout(resolve, intervalMs);
+    });
+    await Promise.race([passed, this.#quit.promise]);
+    clearTimeout(timer);
+  }
+
+  async #update(): Promise<void> {
+    try {
+      await Promise.race([this.#read(), this.#quit.promise]);
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error);
+      const [, ...rest] = this.#text.split("\n");
+      this.#text = [printableText(message), ...rest].join("\n");
+    }
+  }
+
+  async #read(): Promise<void> {
+    const { columns, rows = 24 } = this.#io.stdout;
+    const table: TableOptions = { columns, colours: hasColours() };
+    const parameters = parametersOf(this.#options, Math.min(500, Math.max(1, rows)));
+    this.#text = statusText(await readStatus(settingsOf(this.#options), parameters), table);
+  }
+
+  /** Overwrites the screen line by line, so that it does not flicker. */
+  #draw(): void {
+    const { rows = 24 } = this.#io.stdout;
+    const lines = this.#text.split("\n").slice(0, rows - 1);
+    this.#io.stdout.write(`\x1b[H${lines.map((line) => `${line}\x1b[K\r\n`).join("")}\x1b[J`);
+  }
+}
+
+function hasColours(): boolean {
+  const { NO_COLOR = "", TERM } = process.env;
+  return NO_COLOR === "" && TERM !== "dumb";
+}
+
+function settingsOf({ url, tlsCa, bearerTokenFile }: TopOptions): StatusSettings {
+  return { url, tlsCa, bearerTokenFile, timeoutMs };
+}
+
+function parametersOf({ sort, order, search, limit }: TopOptions, most: number): URLSearchParams {
+  return new URLSearchParams({ sort, order, search, limit: limit ?? String(most) });
+}

@@ -1,0 +1,95 @@
+import type { Logger } from "pino";
+import type { Clock } from "../../../base/clock.ts";
+import type { AdminEvents, AdminPages, AdminResponse } from "../admin-response.ts";
+import { ResponseCache, TooManyRequests } from "./response-cache.ts";
+import { loadStatusPage, type StatusPage } from "./status-page.ts";
+import type { StatusSource } from "./status-source.ts";
+import { parseStreamQuery, StreamQueryError } from "./stream-query.ts";
+import { Viewers } from "./viewers.ts";
+
+const paths: readonly string[] = ["/", "/status.json", "/status/events"];
+
+/**
+ * The status of the service: `/` for people, `/status.json` for programs, and `/status/events`, which updates the page. Each
+ * costs the same for many viewers as for one: what is requested again within a second is not computed again.
+ */
+export class StatusPages implements AdminPages {
+  readonly #source: StatusSource;
+  readonly #logger: Logger;
+  readonly #overview: ResponseCache;
+  readonly #streams: ResponseCache;
+  readonly #viewers: Viewers;
+  #page: StatusPage | undefined;
+
+  constructor(source: StatusSource, clock: Clock, logger: Logger) {
+    this.#source = source;
+    this.#logger = logger;
+    this.#overview = new ResponseCache(clock);
+    this.#streams = new ResponseCache(clock);
+    this.#viewers = new Viewers(clock, () => this.#readOverview());
+  }
+
+  has(path: string): boolean {
+    return paths.includes(path);
+  }
+
+  async respond(path: string, query: string): Promise<AdminResponse | AdminEvents> {
+    if (path === "/") return this.#html();
+    if (path === "/status.json") return this.#json(query);
+    const { refusal } = this.#viewers;
+    if (refusal !== undefined) return unavailable(refusal);
+    return { begin: (response) => this.#viewers.add(response) };
+  }
+
+  /** Ends the updates of open pages, and refuses further ones. Idempotent. */
+  close(): void {
+    this.#viewers.close();
+  }
+
+  #html(): AdminResponse {
+    this.#page ??= loadStatusPage();
+    const { html, contentSecurityPolicy } = this.#page;
+    return {
+      ...{ status: 200, body: html, contentType: "text/html; charset=utf-8" },
+      headers: {
+        "content-security-policy": contentSecurityPolicy,
+        "referrer-policy": "no-referrer",
+        "x-frame-options": "DENY",
+      },
+    };
+  }
+
+  async #json(text: string): Promise<AdminResponse> {
+    try {
+      const query = parseStreamQuery(new URLSearchParams(text));
+      const compute = async (): Promise<string> =>
+        JSON.stringify(await this.#source.streams(query));
+      const [overview, streams] = await Promise.all([
+        this.#readOverview(),
+        this.#streams.get(JSON.stringify(query), compute),
+      ]);
+      // Both are objects in JSON: the streams become the last member.
+      const body = `${overview.slice(0, -1)},"streams":${streams}}\n`;
+      return { status: 200, body, contentType: "application/json" };
+    } catch (error) {
+      if (error instanceof StreamQueryError) return { status: 400, body: `${error.message}\n` };
+      if (error instanceof TooManyRequests) return unavailable(error.message);
+      throw error;
+    }
+  }
+
+  #readOverview(): Promise<string> {
+    return this.#overview.get("", async () => {
+      try {
+        return JSON.stringify(await this.#source.overview());
+      } catch (error) {
+        this.#logger.error({ err: error }, "the status can't be read");
+        throw error;
+      }
+    });
+  }
+}
+
+function unavailable(why: string): AdminResponse {
+  return { status: 503, body: `${why}\n`, headers: { "retry-after": "1" } };
+}
