@@ -68,6 +68,8 @@ export {
   type AuditEntry,
   type AuditLevel,
   type AuditLog,
+  type CallSpan,
+  type CallTracer,
   type Framing,
   type HeldStats,
   type MemoryGauge,
@@ -84,6 +86,7 @@ export {
   type ShedKind,
   startServer,
   type TlsOptions,
+  type TraceHeaders,
 } from "./server/server.ts";
 export { batches } from "./storage/batches.ts";
 export { UnsupportedEtcdError } from "./storage/etcd/client/errors.ts";

@@ -1,3 +1,4 @@
+import { trace } from "@opentelemetry/api";
 import { type DestinationStream, destination, type LogFn, type Logger, pino } from "pino";
 import { z } from "zod";
 import { type Clock, systemClock } from "../../base/clock.ts";
@@ -33,12 +34,27 @@ export function createLogger(options: LoggerOptions): Logger {
     formatters: { log: shortened },
     serializers: { err: shortenedError },
     hooks: { logMethod: bounded(rate) },
+    mixin: activeTrace,
+    // The default would write the fields of each line into `none`.
+    mixinMergeStrategy: (fields: object, traced: object) =>
+      traced === none ? fields : { ...traced, ...fields },
   };
   if (options.format === "json") {
     const formatters = { ...base.formatters, level: (label: string) => ({ level: label }) };
     return pino({ ...base, formatters }, sink);
   }
   return pino(base, { write: (line) => sink.write(asText(line)) });
+}
+
+const none = {};
+
+/** The fields of the traced call that is being handled; `none` if no call is. */
+function activeTrace(): { readonly trace_id?: string; readonly span_id?: string } {
+  const span = trace.getActiveSpan();
+  // A span that has ended is of a call that has started work in the background.
+  if (span?.isRecording() !== true) return none;
+  const { traceId, spanId } = span.spanContext();
+  return { trace_id: traceId, span_id: spanId };
 }
 
 /** Lines below info, which are for debugging, and fatal lines, which are the last, are never suppressed. */

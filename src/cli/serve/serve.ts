@@ -7,6 +7,7 @@ import type { LoadedConfig } from "../../config/load-config.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import { printableText } from "../output/printable.ts";
 import { createLogger } from "./logger.ts";
+import { flushMs } from "./otlp.ts";
 import { exitOnFault, redirectGrpcLog } from "./process-faults.ts";
 import { type Service, startService } from "./service.ts";
 import { StartError } from "./start-error.ts";
@@ -93,7 +94,10 @@ async function stop(
   logger: Logger,
   exitCode: number,
 ): Promise<void> {
-  const limitMs = Math.min(config.shutdownTimeoutMs + closingMs, maxTimerMs);
+  // The main process exports its last spans when its workers have exported theirs and ended.
+  const flushes = config.workers > 1 ? 2 : 1;
+  const timeoutMs = config.shutdownTimeoutMs + closingMs + flushes * flushMs(config);
+  const limitMs = Math.min(timeoutMs, maxTimerMs);
   systemClock.setTimeout(() => {
     logger.warn("the shutdown timed out; the process ends with open connections");
     service.kill();

@@ -9,6 +9,7 @@ import { openEtcdApi } from "./etcd-api.ts";
 import { watchedTokens } from "./identity.ts";
 import { listening } from "./listening.ts";
 import { openAccess } from "./open-access.ts";
+import { openOtlp } from "./otlp.ts";
 import { ServiceProcess } from "./service-process.ts";
 import type { Workers, WorkersOptions } from "./workers.ts";
 
@@ -47,6 +48,7 @@ export async function startService(
     hasWorkers ? { ...given, memoryCeilingBytes: ceilingOfProcess(given) } : given,
     clock,
     logger,
+    await openOtlp(given, { clock, logger }),
     latestFiles && ((path, content) => latestFiles.set(path, content)),
   );
   try {

@@ -7,6 +7,7 @@ import type { FromWorker, StartWorker, ToWorker } from "../workers/messages.ts";
 import { removeFolder } from "../workers/private-folder.ts";
 import { dividedPools, workerConfig } from "../workers/worker-config.ts";
 import { createLogger } from "./logger.ts";
+import { flushMs, openOtlp } from "./otlp.ts";
 import { exitOnFault, redirectGrpcLog } from "./process-faults.ts";
 import { ServiceProcess } from "./service-process.ts";
 import { StartError } from "./start-error.ts";
@@ -27,8 +28,9 @@ const closingMs = 1_000;
 class Worker {
   readonly #logger;
   readonly #config;
-  readonly #service: ServiceProcess;
   readonly #given: StartWorker;
+  /** Undefined before it starts. */
+  #service: ServiceProcess | undefined;
   #taken = 0;
   #hasStarted = false;
   #isStopping = false;
@@ -45,18 +47,21 @@ class Worker {
     this.#logger = logger.child({ worker });
     exitOnFault(this.#logger);
     redirectGrpcLog(this.#logger);
-    this.#service = new ServiceProcess(this.#config, systemClock, this.#logger);
   }
 
   async start(): Promise<void> {
-    const { acceptedAt, workers } = this.#given;
-    this.#report();
-    await this.#service.openCaches();
-    await this.#service.serveClients({ listen: { acceptedAt }, limits: dividedPools(workers) });
-    await this.#service.begin();
+    const { acceptedAt, worker, workers } = this.#given;
+    const deps = { clock: systemClock, logger: this.#logger };
+    const otlp = await openOtlp(this.#config, { ...deps, worker });
+    const service = new ServiceProcess(this.#config, systemClock, this.#logger, otlp);
+    this.#service = service;
+    this.#report(service);
+    await service.openCaches();
+    await service.serveClients({ listen: { acceptedAt }, limits: dividedPools(workers) });
+    await service.begin();
     // What has changed since the main process has seen it. It must not be served with an older policy than the others.
-    await this.#service.files.settle();
-    this.#service.started();
+    await service.files.settle();
+    service.started();
     this.#hasStarted = true;
     send({ kind: "started" });
   }
@@ -69,13 +74,13 @@ class Worker {
     send({ kind: "taken" });
     this.#taken++;
     // Undefined: the client has closed the connection meanwhile.
-    if (socket !== undefined) this.#service.server.accept(socket);
+    if (socket !== undefined) this.#service?.server.accept(socket);
   }
 
   async sendMetrics(request: number): Promise<void> {
     let text: string | undefined;
     try {
-      text = await this.#service.metrics.render();
+      text = await this.#service?.metrics.render();
     } catch (error) {
       this.#logger.error({ err: error }, "the metrics can't be read");
     }
@@ -88,9 +93,9 @@ class Worker {
     this.#isStopping = true;
     systemClock.setTimeout(
       () => process.exit(exitCode),
-      this.#config.shutdownTimeoutMs + closingMs,
+      this.#config.shutdownTimeoutMs + closingMs + flushMs(this.#config),
     );
-    await this.#service.stop();
+    await this.#service?.stop();
     process.exit(exitCode);
   }
 
@@ -103,18 +108,18 @@ class Worker {
   }
 
   /** Sends the status once a second, sooner when the number of connections has changed, and until it is ready. */
-  #report(): void {
-    const { connections } = this.#hasStarted ? this.#service.server : { connections: 0 };
+  #report(service: ServiceProcess): void {
+    const { connections } = this.#hasStarted ? service.server : { connections: 0 };
     const now = systemClock.now();
     const isDue = now - this.#sentAt >= statusMs || !this.#wasReady;
     if (isDue || connections !== this.#sentConnections) {
       this.#sentAt = now;
       this.#sentConnections = connections;
-      const readiness = this.#service.readiness();
+      const readiness = service.readiness();
       this.#wasReady = readiness.every(({ failure }) => failure === undefined);
       send({ kind: "status", readiness, connections, taken: this.#taken });
     }
-    systemClock.setTimeout(() => this.#report(), changeMs);
+    systemClock.setTimeout(() => this.#report(service), changeMs);
   }
 }
 

@@ -14,6 +14,7 @@ import { WorkerPool, type WorkerStats } from "../workers/worker-pool.ts";
 import { watchServerCertificates } from "./certificate-files.ts";
 import { openIdentitySources } from "./identity.ts";
 import { listening } from "./listening.ts";
+import { flushMs } from "./otlp.ts";
 import { openRights } from "./rights.ts";
 import type { ServerTerms } from "./service-process.ts";
 import { StartError } from "./start-error.ts";
@@ -56,7 +57,7 @@ export class Workers {
         acceptedAt: this.address,
       }),
       distributor: this.#distributor,
-      shutdownTimeoutMs: config.shutdownTimeoutMs,
+      shutdownTimeoutMs: config.shutdownTimeoutMs + flushMs(config),
       ...{ clock, logger, onFailure },
     });
   }
