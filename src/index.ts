@@ -50,6 +50,7 @@ export { Attributes } from "./selector/attributes.ts";
 export {
   type AdminOptions,
   type AdminResponse,
+  type LogLevelControl,
   type MetricsSource,
   type ReadinessCheck,
   type RunningAdmin,

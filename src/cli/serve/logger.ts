@@ -5,11 +5,13 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import type { LogFormat, LogLevel } from "../../config/config.ts";
 import { printableText } from "../output/printable.ts";
+import { ChangeableLevel } from "./log-level.ts";
 import { LogRate } from "./log-rate.ts";
 
 /** The options of the process log. */
 interface LoggerOptions {
-  readonly level: LogLevel;
+  /** One that can change, or one that does not. */
+  readonly level: LogLevel | ChangeableLevel;
   readonly format: LogFormat;
   /** Default: stderr, synchronous, so that no line is lost when the process ends. */
   readonly destination?: DestinationStream;
@@ -27,13 +29,16 @@ const maxStackLength = 8_192;
  */
 export function createLogger(options: LoggerOptions): Logger {
   const sink = options.destination ?? stderrSink();
-  const { level } = options;
+  const { level: given } = options;
+  const changeable = given instanceof ChangeableLevel ? given : undefined;
+  const level = given instanceof ChangeableLevel ? given.current : given;
   const rate = new LogRate(options.clock ?? systemClock);
   const base = {
     ...{ level, base: null, timestamp: pino.stdTimeFunctions.isoTime },
     formatters: { log: shortened },
     serializers: { err: shortenedError },
     hooks: { logMethod: bounded(rate) },
+    onChild: (child: Logger) => changeable?.add(child),
     mixin: activeTrace,
     // The default would write the fields of each line into `none`.
     mixinMergeStrategy: (fields: object, traced: object) =>
@@ -41,9 +46,13 @@ export function createLogger(options: LoggerOptions): Logger {
   };
   if (options.format === "json") {
     const formatters = { ...base.formatters, level: (label: string) => ({ level: label }) };
-    return pino({ ...base, formatters }, sink);
+    const logger = pino({ ...base, formatters }, sink);
+    changeable?.add(logger);
+    return logger;
   }
-  return pino(base, { write: (line) => sink.write(asText(line)) });
+  const logger = pino(base, { write: (line) => sink.write(asText(line)) });
+  changeable?.add(logger);
+  return logger;
 }
 
 const none = {};

@@ -6,6 +6,7 @@ import type { Config } from "../../config/config.ts";
 import type { LoadedConfig } from "../../config/load-config.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import { printableText } from "../output/printable.ts";
+import { ChangeableLevel } from "./log-level.ts";
 import { createLogger } from "./logger.ts";
 import { flushMs } from "./otlp.ts";
 import { exitOnFault, redirectGrpcLog } from "./process-faults.ts";
@@ -26,9 +27,11 @@ export async function serve(
   lastLine: string = "",
 ): Promise<void> {
   const logFormat = config.logFormat ?? (process.stderr.isTTY ? "text" : "json");
-  const logger = createLogger({ level: config.logLevel, format: logFormat });
+  const level = new ChangeableLevel(config.logLevel);
+  const logger = createLogger({ level, format: logFormat });
   exitOnFault(logger);
   redirectGrpcLog(logger);
+  process.on("SIGUSR2", () => level.toggleDebug());
   // The reader of the start-up text has closed it. The service continues.
   process.stdout.on("error", () => {});
 
@@ -40,7 +43,8 @@ export async function serve(
     shutDown(exitCodes.failed);
   };
   try {
-    service = await startService(config, systemClock, logger, { snapshot, logFormat, onFailure });
+    const options = { snapshot, logFormat, level, onFailure };
+    service = await startService(config, systemClock, logger, options);
   } catch (error) {
     if (!(error instanceof StartError)) throw error;
     process.stderr.write(`error: ${printableText(error.message)}\n`);

@@ -11,7 +11,7 @@ import { listening } from "./listening.ts";
 import { openAccess } from "./open-access.ts";
 import { openOtlp } from "./otlp.ts";
 import { ServiceProcess } from "./service-process.ts";
-import type { Workers, WorkersOptions } from "./workers.ts";
+import type { ServeOptions, Workers } from "./workers.ts";
 
 /** A running service. */
 export interface Service {
@@ -34,16 +34,16 @@ export interface Service {
 
 /**
  * Starts a service. It serves when this resolves, and is ready once its caches have synced. Rejects with a StartError, and
- * closes everything before. `forWorkers` is required for a configuration with more than one worker.
+ * closes everything before. `options` are required for a configuration with more than one worker, and to change the log level.
  */
 export async function startService(
   given: Config,
   clock: Clock,
   logger: Logger,
-  forWorkers?: WorkersOptions,
+  options?: ServeOptions,
 ): Promise<Service> {
   const hasWorkers = given.workers > 1;
-  const latestFiles = hasWorkers ? forWorkers?.snapshot.files : undefined;
+  const latestFiles = hasWorkers ? options?.snapshot.files : undefined;
   const process = new ServiceProcess(
     hasWorkers ? { ...given, memoryCeilingBytes: ceilingOfProcess(given) } : given,
     clock,
@@ -53,7 +53,7 @@ export async function startService(
   );
   try {
     const { files, metrics } = process;
-    const workers = hasWorkers ? await openWorkers(given, forWorkers, clock, logger) : undefined;
+    const workers = hasWorkers ? await openWorkers(given, options, clock, logger) : undefined;
     if (workers !== undefined) {
       process.onStop(() => workers.stop());
       registerWorkerMetrics(metrics.meter, workers);
@@ -61,7 +61,8 @@ export async function startService(
     const etcdApi = openEtcdApi(given, { clock, logger, files, meter: metrics.meter });
     if (etcdApi !== undefined) process.onStop(async () => etcdApi.close());
     // Before the upstream of a relay is asked, so that an orchestrator finds out what the relay waits for.
-    const admin = await openAdmin(process, workers, logger, etcdApi?.pages);
+    const others = { others: etcdApi?.pages, logLevel: options?.level };
+    const admin = await openAdmin(process, workers, logger, others);
     await process.openCaches();
     etcdApi?.serve(process.cachedResources());
     const { config } = process;
@@ -100,13 +101,13 @@ async function openAdmin(
   process: ServiceProcess,
   workers: Workers | undefined,
   logger: Logger,
-  others: Parameters<typeof startAdmin>[0]["others"],
+  others: Pick<Parameters<typeof startAdmin>[0], "others" | "logLevel">,
 ): Promise<RunningAdmin> {
   const { files, metrics, config } = process;
   const { listen, tls, tokenFile } = config.admin;
   const admin = await listening("admin", listen, () =>
     startAdmin({
-      ...{ listen, tls, logger, others },
+      ...{ listen, tls, logger, ...others },
       tokens: tokenFile && watchedTokens("admin-token-file", tokenFile, files),
       readiness: () => [...process.readiness(), ...(workers?.readiness() ?? [])],
       metrics: workers === undefined ? metrics : workers.withWorkers(metrics),
@@ -119,7 +120,7 @@ async function openAdmin(
 
 async function openWorkers(
   config: Config,
-  options: WorkersOptions | undefined,
+  options: ServeOptions | undefined,
   clock: Clock,
   logger: Logger,
 ): Promise<Workers> {

@@ -1,11 +1,13 @@
 import { Socket } from "node:net";
 import { systemClock } from "../../base/clock.ts";
+import type { LogLevel } from "../../config/config.ts";
 import { ConfigError } from "../../config/config-error.ts";
 import { loadSnapshot } from "../../config/load-config.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import type { FromWorker, StartWorker, ToWorker } from "../workers/messages.ts";
 import { removeFolder } from "../workers/private-folder.ts";
 import { dividedPools, workerConfig } from "../workers/worker-config.ts";
+import { ChangeableLevel } from "./log-level.ts";
 import { createLogger } from "./logger.ts";
 import { flushMs, openOtlp } from "./otlp.ts";
 import { exitOnFault, redirectGrpcLog } from "./process-faults.ts";
@@ -28,6 +30,7 @@ const closingMs = 1_000;
 class Worker {
   readonly #logger;
   readonly #config;
+  readonly #level: ChangeableLevel;
   readonly #given: StartWorker;
   /** Undefined before it starts. */
   #service: ServiceProcess | undefined;
@@ -39,11 +42,12 @@ class Worker {
   #wasReady = false;
 
   constructor(given: StartWorker) {
-    const { worker, workers, snapshot, logFormat, socket } = given;
+    const { worker, workers, snapshot, logFormat, logLevel, socket } = given;
     this.#given = given;
     const whole = loadSnapshot(snapshot);
     this.#config = workerConfig(whole, { workers, logFormat, socketPath: socket.path });
-    const logger = createLogger({ level: this.#config.logLevel, format: logFormat });
+    this.#level = new ChangeableLevel(this.#config.logLevel, logLevel);
+    const logger = createLogger({ level: this.#level, format: logFormat });
     this.#logger = logger.child({ worker });
     exitOnFault(this.#logger);
     redirectGrpcLog(this.#logger);
@@ -87,6 +91,10 @@ class Worker {
     send({ kind: "metrics", request, text });
   }
 
+  setLogLevel(level: LogLevel): void {
+    this.#level.set(level);
+  }
+
   /** Shuts down gracefully, and ends the process. */
   async stop(exitCode: number): Promise<void> {
     if (this.#isStopping) return;
@@ -126,8 +134,9 @@ class Worker {
 let running: Worker | undefined;
 
 process.noDeprecation = true;
-// Of the whole process group, such as by Ctrl-C. The main process drains the workers.
-for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
+// Of the whole process group, such as by Ctrl-C. The main process drains the workers, and changes their log level.
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR2"] as const)
+  process.on(signal, () => {});
 process.on("disconnect", () => {
   if (running === undefined) process.exit(exitCodes.failed);
   running.orphaned();
@@ -136,6 +145,7 @@ process.on("message", (message: ToWorker, handle: unknown) => {
   if (message.kind === "start") void start(message);
   else if (message.kind === "connection")
     running?.take(handle instanceof Socket ? handle : undefined);
+  else if (message.kind === "log-level") running?.setLogLevel(message.level);
   else if (message.kind === "metrics") void running?.sendMetrics(message.request);
   else void running?.stop(exitCodes.done);
 });

@@ -1,4 +1,4 @@
-import type { ListenAddress, LogFormat } from "../../config/config.ts";
+import type { ListenAddress, LogFormat, LogLevel } from "../../config/config.ts";
 import type { ConfigSnapshot } from "../../config/load-config.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
 
@@ -16,6 +16,8 @@ export interface StartWorker {
   /** The configuration, with the files as the main process uses them now. */
   readonly snapshot: ConfigSnapshot;
   readonly logFormat: LogFormat;
+  /** The level of the log now, which may not be the configured one. */
+  readonly logLevel: LogLevel;
   /** The socket of the main process, in a folder that the worker removes if the main process dies. */
   readonly socket: { readonly path: string; readonly folder: string };
   /** Where the main process accepts connections. */
@@ -27,6 +29,7 @@ export type ToWorker =
   | StartWorker
   | { readonly kind: "connection" }
   | { readonly kind: "metrics"; readonly request: number }
+  | { readonly kind: "log-level"; readonly level: LogLevel }
   | { readonly kind: "drain" };
 
 /** From a worker. */

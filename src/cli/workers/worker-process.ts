@@ -1,6 +1,7 @@
 import { type ChildProcess, fork } from "node:child_process";
 import type { Socket } from "node:net";
 import type { Clock } from "../../base/clock.ts";
+import type { LogLevel } from "../../config/config.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
 import type { ConnectionTaker } from "./connection-distributor.ts";
 import type { FromWorker, StartWorker, ToWorker, WorkerStatus } from "./messages.ts";
@@ -92,6 +93,11 @@ export class WorkerProcess implements ConnectionTaker {
       this.#send({ kind: "metrics", request });
       if (this.#hasEnded) done(undefined);
     });
+  }
+
+  /** Changes the level of its log. */
+  setLogLevel(level: LogLevel): void {
+    this.#send({ kind: "log-level", level });
   }
 
   /** Lets it shut down gracefully. */

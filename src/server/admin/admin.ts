@@ -7,13 +7,17 @@ import {
 } from "node:http";
 import { createServer as createTlsServer, Server as TlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
-import { finished } from "node:stream/promises";
 import { createSecureContext } from "node:tls";
 import type { Logger } from "pino";
 import type { KeyPair } from "../../base/certificate-store.ts";
 import type { StaticTokens } from "../../identity/token-file.ts";
+import type { AdminResponse } from "./admin-response.ts";
 import { IdleConnections } from "./idle-connections.ts";
+import { bodyOf, type LogLevelControl, logLevelPage } from "./log-level.ts";
 import { PipelinedRequests } from "./pipelined-requests.ts";
+
+export type { AdminResponse } from "./admin-response.ts";
+export type { LogLevelControl } from "./log-level.ts";
 
 /** A condition for sending requests to this process. */
 export interface ReadinessCheck {
@@ -43,6 +47,8 @@ export interface AdminOptions {
   readonly readiness: () => readonly ReadinessCheck[];
   readonly metrics: MetricsSource;
   readonly logger: Logger;
+  /** Absent: the log level can't be changed here. */
+  readonly logLevel?: LogLevelControl | undefined;
   /** Further pages, by their path. */
   readonly others?: ReadonlyMap<string, () => Promise<AdminResponse>> | undefined;
 }
@@ -60,14 +66,6 @@ export interface RunningAdmin {
   close(): Promise<void>;
 }
 
-/** A page. */
-export interface AdminResponse {
-  readonly status: number;
-  readonly body: string;
-  readonly contentType?: string;
-  readonly headers?: Readonly<Record<string, string>>;
-}
-
 /** How long a connection may be idle, and a client may accept nothing of its response, in milliseconds. */
 const idleTimeoutMs = 10_000;
 /** How long a request may take to arrive after its connection was opened or the previous response, in milliseconds. */
@@ -82,7 +80,8 @@ const maxHeaderBytes = 8 * 1024;
  * - `/livez`: 200 while the process responds;
  * - `/readyz`: 200 if every check passes, otherwise 503, with the failed checks and the warnings. With `?verbose` it has
  *   every check;
- * - `/metrics`: for Prometheus.
+ * - `/metrics`: for Prometheus;
+ * - `/log-level`: GET returns the log level, PUT sets it.
  *
  * With `tokens`, a request without one gets 401, and of `/livez` and `/readyz` the status alone, for probes.
  *
@@ -169,16 +168,17 @@ async function respond(
   options: AdminOptions,
   onAsked: () => void,
 ): Promise<void> {
+  let body: string;
   try {
-    // A body is ignored, but a response that is sent before its end could be lost with the connection.
-    await finished(request.resume());
+    // Also where it is ignored: a response that is sent before its end could be lost with the connection.
+    body = await bodyOf(request);
   } catch {
     return; // The client has disconnected, or took too long and got 408 from Node.js.
   }
   onAsked();
   let result: AdminResponse;
   try {
-    result = await responseTo(request, options);
+    result = await responseTo(request, body, options);
   } catch (error) {
     options.logger.error({ err: error, path: request.url }, "an admin request failed");
     result = { status: 500, body: "Internal error; see the log.\n" };
@@ -193,17 +193,24 @@ async function respond(
   response.end(request.method === "HEAD" ? undefined : result.body);
 }
 
-async function responseTo(request: IncomingMessage, options: AdminOptions): Promise<AdminResponse> {
+async function responseTo(
+  request: IncomingMessage,
+  body: string,
+  options: AdminOptions,
+): Promise<AdminResponse> {
   const [path, query = ""] = (request.url ?? "").split("?", 2);
   const isAuthorized = hasToken(request, options);
   if (!isAuthorized && path !== "/livez" && path !== "/readyz") {
     const headers = { "www-authenticate": "Bearer" };
     return { status: 401, body: "Send a token of --admin-token-file.\n", headers };
   }
+  if (path === "/log-level" && options.logLevel !== undefined) {
+    return logLevelPage(request.method, body, options.logLevel);
+  }
   const other = path === undefined ? undefined : options.others?.get(path);
   if (other !== undefined && request.method === "GET") return other();
   if (path !== "/livez" && path !== "/readyz" && path !== "/metrics") {
-    return { status: 404, body: "The paths are /livez, /readyz and /metrics.\n" };
+    return { status: 404, body: "The paths are /livez, /readyz, /metrics and /log-level.\n" };
   }
   if (request.method !== "GET" && request.method !== "HEAD") {
     const headers = { allow: "GET, HEAD" };
