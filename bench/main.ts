@@ -23,13 +23,14 @@ import { reconnect } from "./reconnect.ts";
 import { finalTable } from "./report.ts";
 import { slowConsumers } from "./slow-consumers.ts";
 import { start } from "./start.ts";
+import { telemetry } from "./telemetry.ts";
 import { upstreamCost } from "./upstream-cost.ts";
 import { workers } from "./workers.ts";
 
 const benchmarks: readonly Benchmark[] = [
   ...[fanout, upstreamCost, latency, listCost, reconnect, idleMemory, cacheMemory, eventCost],
   ...[messages, messagesTls, informer, manyStreams, slowConsumers, initialState, pages, start],
-  ...[policyCost, flood, workers, portSharing, etcdFanout],
+  ...[policyCost, telemetry, flood, workers, portSharing, etcdFanout],
 ];
 
 try {

@@ -49,6 +49,7 @@ export type { Rule } from "./policy/rule.ts";
 export { Attributes } from "./selector/attributes.ts";
 export {
   type AdminOptions,
+  type LogLevelControl,
   type MetricsSource,
   type ReadinessCheck,
   type RunningAdmin,
@@ -68,6 +69,8 @@ export {
   type AuditEntry,
   type AuditLevel,
   type AuditLog,
+  type CallSpan,
+  type CallTracer,
   type Framing,
   type HeldStats,
   type MemoryGauge,
@@ -84,6 +87,7 @@ export {
   type ShedKind,
   startServer,
   type TlsOptions,
+  type TraceHeaders,
 } from "./server/server.ts";
 export { batches } from "./storage/batches.ts";
 export { UnsupportedEtcdError } from "./storage/etcd/client/errors.ts";

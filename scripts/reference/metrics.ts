@@ -29,6 +29,7 @@ import { registerReadMetrics } from "../../src/telemetry/read-metrics.ts";
 import { registerAuditMetrics, registerRightsMetrics } from "../../src/telemetry/rights-metrics.ts";
 import { RpcMetrics } from "../../src/telemetry/rpc-metrics.ts";
 import { registerServerMetrics } from "../../src/telemetry/server-metrics.ts";
+import { registerSpanMetrics } from "../../src/telemetry/span-metrics.ts";
 import {
   registerSkippedKeys,
   registerUndecodableValues,
@@ -162,6 +163,9 @@ async function serviceGroups(): Promise<readonly Group[]> {
     const stats = { calls: 0, connections: 0, revision: 0, watches, ranges };
     registerEtcdApiMetrics(meter, { stats: () => stats });
   };
+  const spans = (meter: Meter): void => {
+    registerSpanMetrics(meter, { counts: { exported: 0, overflown: 0, failed: 0 } });
+  };
   const workers = (meter: Meter): void => {
     const stats = { worker: 1, isReady: true, isCollected: true, restarts: 0 };
     const connections = { waiting: 0, refused: 0 };
@@ -178,6 +182,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
     ["Connections and memory held for clients", await exposed(held)],
     ["Rights and audit", await exposed(rights)],
     ["etcd API, with --etcd-api", await exposed(etcdApi)],
+    ["Traces, with --otlp-endpoint", await exposed(spans)],
     ["Workers, with --workers", await exposed(workers)],
   ];
 }

@@ -12,6 +12,7 @@ import type {
   EtcdConfig,
   EtcdTls,
   LimitsConfig,
+  OtlpConfig,
   PolicyConfig,
   SocketConfig,
   TcpAddress,
@@ -71,6 +72,7 @@ export function assembleConfig(
     framing: values.framing,
     consistencyIntervalMs: values["consistency-interval"],
     shutdownTimeoutMs: values["shutdown-timeout"],
+    otlp: otlpConfig(values, checks),
     logLevel: values["log-level"],
     logFormat: values["log-format"],
   };
@@ -134,6 +136,16 @@ function auditConfig(values: OptionValues, checks: Checks): AuditConfig | undefi
     return undefined;
   }
   return { path: path === "-" ? undefined : path, level: values["audit-level"] };
+}
+
+function otlpConfig(values: OptionValues, checks: Checks): OtlpConfig | undefined {
+  const endpoint = values["otlp-endpoint"];
+  if (endpoint === undefined) {
+    checks.refuseGiven(["trace-ratio", "otlp-metrics-interval"], "needs --otlp-endpoint as well.");
+    return undefined;
+  }
+  const metricsIntervalMs = values["otlp-metrics-interval"];
+  return { endpoint, traceRatio: values["trace-ratio"], metricsIntervalMs };
 }
 
 function etcdConfig(values: OptionValues, checks: Checks): EtcdConfig | undefined {

@@ -48,9 +48,21 @@ export interface Config {
   /** Interval of the comparison of each cache with its storage; 0: never. */
   readonly consistencyIntervalMs: number;
   readonly shutdownTimeoutMs: number;
+  /** Undefined: neither spans nor metrics are exported. */
+  readonly otlp: OtlpConfig | undefined;
   readonly logLevel: LogLevel;
   /** Undefined: text on a terminal, otherwise JSON. */
   readonly logFormat: LogFormat | undefined;
+}
+
+/** What is exported to an OpenTelemetry collector. */
+export interface OtlpConfig {
+  /** The base URL of the collector. */
+  readonly endpoint: string;
+  /** The part of the traces that begin here which is recorded, from 0 to 1. */
+  readonly traceRatio: number;
+  /** 0: metrics are not exported. */
+  readonly metricsIntervalMs: number;
 }
 
 /** A Unix socket to listen on. */

@@ -3,12 +3,14 @@ import { limitOptions } from "./limit-options.ts";
 import { resource } from "./resource-settings.ts";
 import {
   choice,
+  collectorUrl,
   count,
   duration,
   endpoint,
   fileMode,
   listenAddress,
   onOff,
+  ratio,
   size,
   tcpAddress,
   text,
@@ -381,6 +383,29 @@ const options = {
       "How long clients may take to accept their last responses after SIGTERM or SIGINT. SIGHUP is ignored, but shuts " +
       "down a service that was started in a terminal, since a terminal that is closed sends it.",
     default: "10s",
+  },
+  "otlp-endpoint": {
+    schema: collectorUrl,
+    value: "URL",
+    help:
+      "Export spans and metrics to this OpenTelemetry collector, by OTLP over HTTP with protobuf: to URL/v1/traces and " +
+      "URL/v1/metrics. The environment variables OTEL_EXPORTER_OTLP_HEADERS, _CERTIFICATE, _CLIENT_CERTIFICATE, " +
+      "_CLIENT_KEY, _COMPRESSION and _TIMEOUT, OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES apply.",
+    defaultHelp: "nothing is exported",
+  },
+  "trace-ratio": {
+    schema: ratio,
+    value: "RATIO",
+    help:
+      "Part of the calls without a trace of the client that are traced, from 0 to 1. A call with one is traced if the " +
+      "client records it. Needs --otlp-endpoint.",
+    default: "0",
+  },
+  "otlp-metrics-interval": {
+    schema: duration("0s"),
+    value: "DURATION",
+    help: "Interval at which metrics are exported. 0s: never. Needs --otlp-endpoint.",
+    default: "60s",
   },
   "log-level": {
     schema: choice(["trace", "debug", "info", "warn", "error", "fatal", "silent"]),

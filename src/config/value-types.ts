@@ -187,3 +187,19 @@ export const endpoint: z.ZodType<string> = parsed(
     return `${scheme.toLowerCase()}://${host}:${Number(port)}`;
   },
 );
+
+/** The base URL of an OpenTelemetry collector, without a slash at its end. */
+export const collectorUrl: z.ZodType<string> = parsed(
+  "the URL of an OpenTelemetry collector, such as http://127.0.0.1:4318 (http or https; no user or query: " +
+    "OTEL_EXPORTER_OTLP_HEADERS has credentials)",
+  (input) => {
+    if (!/^https?:\/\/[^\s?#@]+$/i.test(input) || !URL.canParse(input)) return undefined;
+    return new URL(input).href.replace(/\/+$/, "");
+  },
+);
+
+/** A part of a whole, from 0 to 1. */
+export const ratio: z.ZodType<number> = parsed("a number from 0 to 1, such as 0.01", (input) => {
+  const value = /^\d+(?:\.\d+)?$/.test(input) ? Number(input) : Number.NaN;
+  return value >= 0 && value <= 1 ? value : undefined;
+});

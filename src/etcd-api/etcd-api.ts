@@ -197,7 +197,8 @@ export class EtcdApi implements RelayedServices {
       new CallRelay(call, headers, { ...deps, kind, onFirstBytes, rewrite }).start();
     };
     const sheds = kind === "unary" ? "call" : "stream";
-    return { name: path.slice(1), label, sheds, mayWrite, relay };
+    const isStreaming = kind !== "unary";
+    return { name: path.slice(1), label, sheds, isStreaming, mayWrite, relay };
   }
 
   /** Relays a Range of whose request a part has been read. */

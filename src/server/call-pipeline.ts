@@ -153,11 +153,17 @@ export class CallPipeline {
     const timeoutMs = timeoutOf(headers);
     const isTimeout = !Number.isNaN(timeoutMs);
     const call = new Http2Call(stream, headers, isTimeout ? timeoutMs : undefined, this.#context);
-    if (this.#context.audit !== undefined) call.traceId = traceIdOf(headers["traceparent"]);
     call.via = keptVia(headers[viaKey]?.toString());
     const method = this.#methods.single.get(path);
     const conversation = this.#methods.streaming.get(path);
     const relayed = this.#relayed?.methodAt(path);
+    const traced = method ?? conversation ?? (relayed?.isStreaming === true ? undefined : relayed);
+    const { traceparent, tracestate } = headers;
+    if (traced !== undefined) {
+      call.span = this.#context.tracer?.begin(traced.name, { traceparent, tracestate });
+    }
+    if (traceparent !== undefined) call.traceId = traceIdOf(traceparent);
+    else if (call.span !== undefined) call.traceId = call.span.traceId;
     if (!isTimeout) {
       const details = `Invalid grpc-timeout value "${headers["grpc-timeout"]}"`;
       call.end(refused(status.INTERNAL, details));

@@ -35,6 +35,7 @@ export function createCallContext(
     clock,
     logger,
     observer,
+    tracer: options.tracer,
     authorizer: options.authorizer ?? new Authorizer(),
     credentials: pools.authenticatedStreams,
     audit,

@@ -9,6 +9,7 @@ import type {
   RpcObserver,
   ServedResource,
 } from "./calls/call-context.ts";
+import type { CallTracer } from "./calls/call-span.ts";
 import type { RelayedServices } from "./calls/relayed-methods.ts";
 import type { HandedListen, TcpListen, TlsOptions, UnixListen } from "./grpc-js/grpc-js-server.ts";
 import type { ServerLimits } from "./limits/server-limits.ts";
@@ -34,6 +35,8 @@ export interface ServerOptions {
   readonly now?: (() => number) | undefined;
   readonly logger: Logger;
   readonly observer?: RpcObserver | undefined;
+  /** Traces the calls. Default: they are not traced. */
+  readonly tracer?: CallTracer | undefined;
   /** Decides what callers may do. Default: without a policy, everything. */
   readonly authorizer?: Authorizer | undefined;
   /** Takes the audited calls. Default: none are audited. */

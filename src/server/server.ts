@@ -51,6 +51,7 @@ export type {
   RpcObserver,
   ServedResource,
 } from "./calls/call-context.ts";
+export type { CallSpan, CallTracer, TraceHeaders } from "./calls/call-span.ts";
 export type {
   ClientAuth,
   TcpListen,

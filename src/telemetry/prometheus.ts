@@ -1,6 +1,7 @@
 import type { Meter } from "@opentelemetry/api";
 import { PrometheusExporter, PrometheusSerializer } from "@opentelemetry/exporter-prometheus";
-import { MeterProvider } from "@opentelemetry/sdk-metrics";
+import type { Resource } from "@opentelemetry/resources";
+import { type IMetricReader, MeterProvider } from "@opentelemetry/sdk-metrics";
 
 /** Metrics for Prometheus to collect. One per program, made where the program is wired together. */
 export class PrometheusMetrics {
@@ -13,8 +14,15 @@ export class PrometheusMetrics {
   /** Without scope labels and `target_info`, which repeat on every line what `build_info` has once. */
   readonly #serializer = new PrometheusSerializer("", false, undefined, true, true);
 
-  constructor(version: string) {
-    this.#provider = new MeterProvider({ readers: [this.#exporter] });
+  /** `pushed`: other readers of the same metrics, and the resource that they report. */
+  constructor(
+    version: string,
+    pushed?: { readonly readers: readonly IMetricReader[]; readonly resource: Resource },
+  ) {
+    this.#provider = new MeterProvider({
+      readers: [this.#exporter, ...(pushed?.readers ?? [])],
+      ...(pushed === undefined ? {} : { resource: pushed.resource }),
+    });
     this.meter = this.#provider.getMeter("watch-fanout", version);
     this.meter
       .createObservableGauge("watch_fanout_build_info", {

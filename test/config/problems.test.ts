@@ -108,6 +108,33 @@ describe("an invalid value is reported with its source and what is accepted", ()
   ]);
 });
 
+describe("the export of telemetry is refused", () => {
+  const endpoint =
+    "is not the URL of an OpenTelemetry collector, such as http://127.0.0.1:4318 (http or https; no user or query: " +
+    "OTEL_EXPORTER_OTLP_HEADERS has credentials).";
+  expectProblems([
+    ...["collector:4318", "grpc://c", "http://", "http://c?x", "http://c:70000"].map(
+      (bad): [Given, string] => [
+        { flags: ["--otlp-endpoint", bad] },
+        `--otlp-endpoint: "${bad}" ${endpoint}`,
+      ],
+    ),
+    ...["", "1.01", "-1", "half", "1e-1"].map((bad): [Given, string] => [
+      { flags: ["--otlp-endpoint", "http://c", "--trace-ratio", bad] },
+      `--trace-ratio: "${bad}" is not a number from 0 to 1, such as 0.01.`,
+    ]),
+    [
+      { flags: ["--otlp-endpoint", "http://u:p@c"] },
+      `--otlp-endpoint: "http://(hidden)@c" ${endpoint}`,
+    ],
+    [{ flags: ["--trace-ratio", "1"] }, "--trace-ratio: needs --otlp-endpoint as well."],
+    [
+      { yaml: "otlp-metrics-interval: 5s" },
+      "wf.yaml:1: otlp-metrics-interval: needs --otlp-endpoint as well.",
+    ],
+  ]);
+});
+
 describe("an endpoint of etcd is a URL without path, user or query", () => {
   expectProblems([
     ...[

@@ -60,6 +60,12 @@ export class Message {
         if (at + length > bytes.length) throw new RangeError("A field is longer than its message.");
         this.#add(tag >> 3, bytes.subarray(at, at + length));
         at += length;
+      } else if ((tag & 7) === 1) {
+        this.#add(tag >> 3, bytes.readBigUInt64LE(at));
+        at += 8;
+      } else if ((tag & 7) === 5) {
+        this.#add(tag >> 3, BigInt(bytes.readUInt32LE(at)));
+        at += 4;
       } else {
         throw new RangeError(`Field ${tag >> 3} has the wire type ${tag & 7}.`);
       }

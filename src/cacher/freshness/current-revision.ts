@@ -1,3 +1,4 @@
+import { context } from "@opentelemetry/api";
 import type { Clock } from "../../base/clock.ts";
 
 /** Maximum time that a request to the store delays the next one, in milliseconds. */
@@ -14,7 +15,7 @@ export class CurrentRevision {
   /** The request in flight that the next one waits for. */
   #inFlight: object | undefined;
   /** The request not yet sent, which all callers until then share. */
-  #next: PromiseWithResolvers<number> | undefined;
+  #next: Pending | undefined;
   #newest = 0;
   /** Counts the histories, since a response from one is meaningless in the next. */
   #histories = 0;
@@ -37,8 +38,8 @@ export class CurrentRevision {
 
   /** Resolves to the store's revision, read after this call. Rejects with the store's error. */
   get(): Promise<number> {
-    this.#next ??= Promise.withResolvers<number>();
-    const { promise } = this.#next;
+    this.#next ??= new Pending();
+    const { promise } = this.#next.response;
     if (this.#inFlight === undefined) this.#sendNext();
     return promise;
   }
@@ -50,11 +51,13 @@ export class CurrentRevision {
     this.#inFlight = request;
     const history = this.#histories;
     const timer = this.#clock.setTimeout(() => this.#endTurn(request), maxWaitMs);
-    this.#ask()
+    const { resolve, reject } = request.response;
+    context
+      .with(request.trace, this.#ask)
       .then((revision) => {
         if (history === this.#histories) this.#newest = Math.max(this.#newest, revision);
-        request.resolve(revision);
-      }, request.reject)
+        resolve(revision);
+      }, reject)
       .finally(() => {
         timer.cancel();
         this.#endTurn(request);
@@ -67,4 +70,11 @@ export class CurrentRevision {
     this.#inFlight = undefined;
     this.#sendNext();
   }
+}
+
+/** A request that callers wait for. */
+class Pending {
+  readonly response = Promise.withResolvers<number>();
+  /** The request is part of the trace of its first caller. */
+  readonly trace = context.active();
 }

@@ -1,3 +1,4 @@
+import { context } from "@opentelemetry/api";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { upstreamUnavailable } from "../../base/errors.ts";
 import { Counts, groupOf, Rotation } from "../../base/rotation.ts";
@@ -182,11 +183,11 @@ export class UpstreamLimiter {
   #start(owner: object, pending: Pending): void {
     this.#dequeue(pending);
     pending.startedAt = this.#clock.now();
-    const { ask } = pending.request;
     this.#inFlight++;
     this.#inFlightOf.add(owner, 1);
     this.#inFlightOfGroup.add(groupOf(owner), 1);
-    ask(pending.abort.signal)
+    pending
+      .ask(pending.abort.signal)
       .then(pending.settled.resolve, pending.settled.reject)
       .finally(() => {
         this.#unshare(pending);
@@ -201,6 +202,8 @@ export class UpstreamLimiter {
 /** A queued or running read, with the calls that wait for its response. */
 class Pending {
   readonly request: UpstreamRequest<unknown>;
+  /** In the trace of the first call that waits for the response. Another call may start it. */
+  readonly ask: UpstreamRequest<unknown>["ask"];
   readonly settled = Promise.withResolvers<unknown>();
   readonly abort = new AbortController();
   /** The owners whose queues hold it. */
@@ -213,6 +216,7 @@ class Pending {
 
   constructor(request: UpstreamRequest<unknown>) {
     this.request = request;
+    this.ask = context.bind(context.active(), request.ask);
     // A failure that no call waits for must not become an unhandled rejection.
     this.settled.promise.catch(() => {});
   }

@@ -219,7 +219,7 @@ function callerOf({ identity, address }: AuditEntry): string {
 
 /** Absent fields are left out. */
 function lineOf(entry: AuditEntry, time: string): string {
-  const { identity, address, method, access, allowed, rule, code, traceId } = entry;
+  const { identity, address, method, access, allowed, rule, code, traceId, spanId } = entry;
   const { verb, resource, scope } = access ?? {};
   return JSON.stringify({
     time,
@@ -235,6 +235,7 @@ function lineOf(entry: AuditEntry, time: string): string {
     rule,
     code,
     trace_id: traceId,
+    span_id: spanId,
   });
 }
 

@@ -1,3 +1,4 @@
+import { trace } from "@opentelemetry/api";
 import { type DestinationStream, destination, type LogFn, type Logger, pino } from "pino";
 import { z } from "zod";
 import { type Clock, systemClock } from "../../base/clock.ts";
@@ -5,11 +6,13 @@ import { WatchFanoutError } from "../../base/errors.ts";
 import type { LogFormat, LogLevel } from "../../config/config.ts";
 import { printableText } from "../output/printable.ts";
 import type { RecentProblems } from "../status/recent-problems.ts";
+import { ChangeableLevel } from "./log-level.ts";
 import { LogRate } from "./log-rate.ts";
 
 /** The options of the process log. */
 interface LoggerOptions {
-  readonly level: LogLevel;
+  /** One that can change, or one that does not. */
+  readonly level: LogLevel | ChangeableLevel;
   readonly format: LogFormat;
   /** Default: stderr, synchronous, so that no line is lost when the process ends. */
   readonly destination?: DestinationStream;
@@ -28,27 +31,50 @@ const maxStackLength = 8_192;
  * and kind is written after a burst of 10, and the texts of a line are cut.
  */
 export function createLogger(options: LoggerOptions): Logger {
-  const { level, problems } = options;
   const sink = options.destination ?? stderrSink();
+  const { problems } = options;
   const observed = (to: DestinationStream): DestinationStream =>
     problems === undefined ? to : { write: (line) => offerAndWrite(line, problems, to) };
+  const { level: given } = options;
+  const changeable = given instanceof ChangeableLevel ? given : undefined;
+  const level = given instanceof ChangeableLevel ? given.current : given;
   const rate = new LogRate(options.clock ?? systemClock);
   const base = {
     ...{ level, base: null, timestamp: pino.stdTimeFunctions.isoTime },
     formatters: { log: shortened },
     serializers: { err: shortenedError },
     hooks: { logMethod: bounded(rate) },
+    onChild: (child: Logger) => changeable?.add(child),
+    mixin: activeTrace,
+    // The default would write the fields of each line into `none`.
+    mixinMergeStrategy: (fields: object, traced: object) =>
+      traced === none ? fields : { ...traced, ...fields },
   };
   if (options.format === "json") {
     const formatters = { ...base.formatters, level: (label: string) => ({ level: label }) };
-    return pino({ ...base, formatters }, observed(sink));
+    const logger = pino({ ...base, formatters }, observed(sink));
+    changeable?.add(logger);
+    return logger;
   }
-  return pino(base, observed({ write: (line) => sink.write(asText(line)) }));
+  const logger = pino(base, observed({ write: (line) => sink.write(asText(line)) }));
+  changeable?.add(logger);
+  return logger;
 }
 
 function offerAndWrite(line: string, problems: RecentProblems, to: DestinationStream): void {
   problems.offer(line, (json) => contentText(entry.parse(JSON.parse(json))));
   to.write(line);
+}
+
+const none = {};
+
+/** The fields of the traced call that is being handled; `none` if no call is. */
+function activeTrace(): { readonly trace_id?: string; readonly span_id?: string } {
+  const span = trace.getActiveSpan();
+  // A span that has ended is of a call that has started work in the background.
+  if (span?.isRecording() !== true) return none;
+  const { traceId, spanId } = span.spanContext();
+  return { trace_id: traceId, span_id: spanId };
 }
 
 /** Lines below info, which are for debugging, and fatal lines, which are the last, are never suppressed. */

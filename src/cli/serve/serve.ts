@@ -7,7 +7,9 @@ import type { LoadedConfig } from "../../config/load-config.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import { printableText } from "../output/printable.ts";
 import { RecentProblems } from "../status/recent-problems.ts";
+import { ChangeableLevel } from "./log-level.ts";
 import { createLogger } from "./logger.ts";
+import { flushMs } from "./otlp.ts";
 import { exitOnFault, redirectGrpcLog } from "./process-faults.ts";
 import { type Service, startService } from "./service.ts";
 import { StartError } from "./start-error.ts";
@@ -27,9 +29,11 @@ export async function serve(
 ): Promise<void> {
   const logFormat = config.logFormat ?? (process.stderr.isTTY ? "text" : "json");
   const problems = new RecentProblems();
-  const logger = createLogger({ level: config.logLevel, format: logFormat, problems });
+  const level = new ChangeableLevel(config.logLevel);
+  const logger = createLogger({ level, format: logFormat, problems });
   exitOnFault(logger);
   redirectGrpcLog(logger);
+  process.on("SIGUSR2", () => level.toggleDebug());
   // The reader of the start-up text has closed it. The service continues.
   process.stdout.on("error", () => {});
 
@@ -41,13 +45,8 @@ export async function serve(
     shutDown(exitCodes.failed);
   };
   try {
-    service = await startService(
-      config,
-      systemClock,
-      logger,
-      { snapshot, logFormat, onFailure },
-      problems,
-    );
+    const options = { snapshot, logFormat, level, problems, onFailure };
+    service = await startService(config, systemClock, logger, options);
   } catch (error) {
     if (!(error instanceof StartError)) throw error;
     process.stderr.write(`error: ${printableText(error.message)}\n`);
@@ -101,7 +100,10 @@ async function stop(
   logger: Logger,
   exitCode: number,
 ): Promise<void> {
-  const limitMs = Math.min(config.shutdownTimeoutMs + closingMs, maxTimerMs);
+  // The main process exports its last spans when its workers have exported theirs and ended.
+  const flushes = config.workers > 1 ? 2 : 1;
+  const timeoutMs = config.shutdownTimeoutMs + closingMs + flushes * flushMs(config);
+  const limitMs = Math.min(timeoutMs, maxTimerMs);
   systemClock.setTimeout(() => {
     logger.warn("the shutdown timed out; the process ends with open connections");
     service.kill();

@@ -19,6 +19,7 @@ import { registerDispatchMetrics } from "../../telemetry/dispatch-metrics.ts";
 import { registerEventLoopMetrics } from "../../telemetry/event-loop-metrics.ts";
 import { registerFileReloads } from "../../telemetry/identity-metrics.ts";
 import type { LatencyBuckets } from "../../telemetry/latency-buckets.ts";
+import type { OtlpExport } from "../../telemetry/otlp.ts";
 import { PrometheusMetrics } from "../../telemetry/prometheus.ts";
 import { registerReadMetrics } from "../../telemetry/read-metrics.ts";
 import { RpcMetrics } from "../../telemetry/rpc-metrics.ts";
@@ -43,11 +44,12 @@ export type ServerTerms = Pick<ServerOptions, "listen" | "limits" | "relayed">;
  * `openCaches`, then `serveClients` or `serveWorkers`, then `begin`, and `stop` also if one of them rejects.
  */
 export class ServiceProcess {
-  readonly metrics = new PrometheusMetrics(version);
+  readonly metrics: PrometheusMetrics;
   readonly files: WatchedFiles;
   readonly #given: Config;
   readonly #clock: Clock;
   readonly #logger: Logger;
+  readonly #otlp: OtlpExport | undefined;
   readonly #closing: (() => Promise<void>)[] = [];
   // Shared by all resources.
   readonly #scheduler: TimeSliceScheduler;
@@ -64,13 +66,19 @@ export class ServiceProcess {
   #pending: Pending = "the service is starting";
   #stopped: Promise<void> | undefined;
 
-  /** `onApplied` is called with each new version of a watched file that is in use from then on. */
+  /**
+   * `otlp` exports the metrics and spans; it is closed with the process. `onApplied` is called with each new version of a
+   * watched file that is in use from then on.
+   */
   constructor(
     given: Config,
     clock: Clock,
     logger: Logger,
+    otlp?: OtlpExport,
     onApplied?: (path: string, content: Buffer) => void,
   ) {
+    this.metrics = new PrometheusMetrics(version, otlp);
+    this.#otlp = otlp;
     this.#given = given;
     this.#config = given;
     this.#clock = clock;
@@ -79,7 +87,11 @@ export class ServiceProcess {
     this.#upstreamLimiter = new UpstreamLimiter(clock);
     this.files = new WatchedFiles(clock, logger, onApplied);
     const { meter } = this.metrics;
-    this.onStop(() => this.metrics.close());
+    this.onStop(() => {
+      const close = () => this.metrics.close();
+      return otlp === undefined ? close() : otlp.close(close);
+    });
+    otlp?.registerMetrics(meter);
     this.onStop(async () => this.files.close());
     const stopMeasuring = registerEventLoopMetrics(meter);
     this.onStop(async () => stopMeasuring());
@@ -211,6 +223,7 @@ export class ServiceProcess {
       ...terms,
       ...{ resources: this.#served, clock: this.#clock, logger: this.#logger, framing },
       observer: this.#rpcs,
+      tracer: this.#otlp?.tracer,
       memoryGauges: memoryGauges(memoryCeilingBytes),
       ...{ instanceId: this.instanceId, upstream: this.#relay },
       codecs: new Map(resources.map(({ name, codec }) => [name, codec.name])),

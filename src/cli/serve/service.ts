@@ -13,8 +13,9 @@ import { openEtcdApi } from "./etcd-api.ts";
 import { watchedTokens } from "./identity.ts";
 import { listening } from "./listening.ts";
 import { openAccess } from "./open-access.ts";
+import { openOtlp } from "./otlp.ts";
 import { ServiceProcess } from "./service-process.ts";
-import type { Workers, WorkersOptions } from "./workers.ts";
+import type { ServeOptions, Workers } from "./workers.ts";
 
 /** A running service. */
 export interface Service {
@@ -37,27 +38,27 @@ export interface Service {
 
 /**
  * Starts a service. It serves when this resolves, and is ready once its caches have synced. Rejects with a StartError, and
- * closes everything before. `forWorkers` is required for a configuration with more than one worker.
- * `problems`: what its status shows of the log.
+ * closes everything before. `options` are required for a configuration with more than one worker, to change the log level,
+ * and to show the last warnings in the status.
  */
 export async function startService(
   given: Config,
   clock: Clock,
   logger: Logger,
-  forWorkers?: WorkersOptions,
-  problems?: RecentProblems,
+  options?: ServeOptions,
 ): Promise<Service> {
   const hasWorkers = given.workers > 1;
-  const latestFiles = hasWorkers ? forWorkers?.snapshot.files : undefined;
+  const latestFiles = hasWorkers ? options?.snapshot.files : undefined;
   const process = new ServiceProcess(
     hasWorkers ? { ...given, memoryCeilingBytes: ceilingOfProcess(given) } : given,
     clock,
     logger,
+    await openOtlp(given, { clock, logger }),
     latestFiles && ((path, content) => latestFiles.set(path, content)),
   );
   try {
     const { files, metrics } = process;
-    const workers = hasWorkers ? await openWorkers(given, forWorkers, clock, logger) : undefined;
+    const workers = hasWorkers ? await openWorkers(given, options, clock, logger) : undefined;
     if (workers !== undefined) {
       process.onStop(() => workers.stop());
       registerWorkerMetrics(metrics.meter, workers);
@@ -65,9 +66,10 @@ export async function startService(
     const etcdApi = openEtcdApi(given, { clock, logger, files, meter: metrics.meter });
     if (etcdApi !== undefined) process.onStop(async () => etcdApi.close());
     // Before the upstream of a relay is asked, so that an orchestrator finds out what the relay waits for.
-    const source = statusOf(process, workers, clock, problems);
+    const source = statusOf(process, workers, clock, options?.problems);
     const status = new StatusPages(source, clock, logger);
-    const admin = await openAdmin(process, workers, logger, status, etcdApi?.pages);
+    const pages = { status, others: etcdApi?.pages, logLevel: options?.level };
+    const admin = await openAdmin(process, workers, logger, pages);
     await process.openCaches();
     etcdApi?.serve(process.cachedResources());
     const { config } = process;
@@ -108,14 +110,13 @@ async function openAdmin(
   process: ServiceProcess,
   workers: Workers | undefined,
   logger: Logger,
-  status: StatusPages,
-  others: Parameters<typeof startAdmin>[0]["others"],
+  pages: Pick<Parameters<typeof startAdmin>[0], "others" | "logLevel" | "status">,
 ): Promise<RunningAdmin> {
   const { files, metrics, config } = process;
   const { listen, tls, tokenFile } = config.admin;
   const admin = await listening("admin", listen, () =>
     startAdmin({
-      ...{ listen, tls, logger, status, others },
+      ...{ listen, tls, logger, ...pages },
       tokens: tokenFile && watchedTokens("admin-token-file", tokenFile, files),
       readiness: () => [...process.readiness(), ...(workers?.readiness() ?? [])],
       metrics: workers === undefined ? metrics : workers.withWorkers(metrics),
@@ -152,7 +153,7 @@ function statusOf(
 
 async function openWorkers(
   config: Config,
-  options: WorkersOptions | undefined,
+  options: ServeOptions | undefined,
   clock: Clock,
   logger: Logger,
 ): Promise<Workers> {

@@ -1,5 +1,6 @@
 import { Socket } from "node:net";
 import { systemClock } from "../../base/clock.ts";
+import type { LogLevel } from "../../config/config.ts";
 import { ConfigError } from "../../config/config-error.ts";
 import { loadSnapshot } from "../../config/load-config.ts";
 import type { StreamQuery } from "../../server/admin/status/stream-query.ts";
@@ -9,7 +10,9 @@ import { RecentProblems } from "../status/recent-problems.ts";
 import type { FromWorker, StartWorker, ToWorker } from "../workers/messages.ts";
 import { removeFolder } from "../workers/private-folder.ts";
 import { dividedPools, workerConfig } from "../workers/worker-config.ts";
+import { ChangeableLevel } from "./log-level.ts";
 import { createLogger } from "./logger.ts";
+import { flushMs, openOtlp } from "./otlp.ts";
 import { exitOnFault, redirectGrpcLog } from "./process-faults.ts";
 import { ServiceProcess } from "./service-process.ts";
 import { StartError } from "./start-error.ts";
@@ -30,9 +33,12 @@ const closingMs = 1_000;
 class Worker {
   readonly #logger;
   readonly #config;
-  readonly #service: ServiceProcess;
+  readonly #level: ChangeableLevel;
   readonly #given: StartWorker;
-  readonly #status: ProcessStatus;
+  readonly #problems = new RecentProblems();
+  /** Undefined before it starts. */
+  #service: ServiceProcess | undefined;
+  #status: ProcessStatus | undefined;
   #taken = 0;
   #hasStarted = false;
   #isStopping = false;
@@ -41,29 +47,32 @@ class Worker {
   #wasReady = false;
 
   constructor(given: StartWorker) {
-    const { worker, workers, snapshot, logFormat, socket } = given;
+    const { worker, workers, snapshot, logFormat, logLevel, socket } = given;
     this.#given = given;
     const whole = loadSnapshot(snapshot);
     this.#config = workerConfig(whole, { workers, logFormat, socketPath: socket.path });
-    const problems = new RecentProblems();
-    const logger = createLogger({ level: this.#config.logLevel, format: logFormat, problems });
+    this.#level = new ChangeableLevel(this.#config.logLevel, logLevel);
+    const problems = this.#problems;
+    const logger = createLogger({ level: this.#level, format: logFormat, problems });
     this.#logger = logger.child({ worker });
     exitOnFault(this.#logger);
     redirectGrpcLog(this.#logger);
-    this.#service = new ServiceProcess(this.#config, systemClock, this.#logger);
-    const parts = () => this.#service.parts();
-    this.#status = new ProcessStatus(worker, systemClock, parts, problems);
   }
 
   async start(): Promise<void> {
-    const { acceptedAt, workers } = this.#given;
-    this.#report();
-    await this.#service.openCaches();
-    await this.#service.serveClients({ listen: { acceptedAt }, limits: dividedPools(workers) });
-    await this.#service.begin();
+    const { acceptedAt, worker, workers } = this.#given;
+    const deps = { clock: systemClock, logger: this.#logger };
+    const otlp = await openOtlp(this.#config, { ...deps, worker });
+    const service = new ServiceProcess(this.#config, systemClock, this.#logger, otlp);
+    this.#service = service;
+    this.#status = new ProcessStatus(worker, systemClock, () => service.parts(), this.#problems);
+    this.#report(service);
+    await service.openCaches();
+    await service.serveClients({ listen: { acceptedAt }, limits: dividedPools(workers) });
+    await service.begin();
     // What has changed since the main process has seen it. It must not be served with an older policy than the others.
-    await this.#service.files.settle();
-    this.#service.started();
+    await service.files.settle();
+    service.started();
     this.#hasStarted = true;
     send({ kind: "started" });
   }
@@ -76,13 +85,13 @@ class Worker {
     send({ kind: "taken" });
     this.#taken++;
     // Undefined: the client has closed the connection meanwhile.
-    if (socket !== undefined) this.#service.server.accept(socket);
+    if (socket !== undefined) this.#service?.server.accept(socket);
   }
 
   async sendMetrics(request: number): Promise<void> {
     let text: string | undefined;
     try {
-      text = await this.#service.metrics.render();
+      text = await this.#service?.metrics.render();
     } catch (error) {
       this.#logger.error({ err: error }, "the metrics can't be read");
     }
@@ -92,12 +101,16 @@ class Worker {
   async inspect(request: number, query: StreamQuery | undefined): Promise<void> {
     const kind = "inspected";
     try {
-      if (query === undefined) send({ kind, request, snapshot: this.#status.snapshot() });
-      else send({ kind, request, page: await this.#status.streams(query) });
+      if (query === undefined) send({ kind, request, snapshot: this.#status?.snapshot() });
+      else send({ kind, request, page: await this.#status?.streams(query) });
     } catch (error) {
       this.#logger.error({ err: error }, "the status can't be read");
       send({ kind, request });
     }
+  }
+
+  setLogLevel(level: LogLevel): void {
+    this.#level.set(level);
   }
 
   /** Shuts down gracefully, and ends the process. */
@@ -106,9 +119,9 @@ class Worker {
     this.#isStopping = true;
     systemClock.setTimeout(
       () => process.exit(exitCode),
-      this.#config.shutdownTimeoutMs + closingMs,
+      this.#config.shutdownTimeoutMs + closingMs + flushMs(this.#config),
     );
-    await this.#service.stop();
+    await this.#service?.stop();
     process.exit(exitCode);
   }
 
@@ -121,26 +134,27 @@ class Worker {
   }
 
   /** Sends the status once a second, sooner when the number of connections has changed, and until it is ready. */
-  #report(): void {
-    const { connections } = this.#hasStarted ? this.#service.server : { connections: 0 };
+  #report(service: ServiceProcess): void {
+    const { connections } = this.#hasStarted ? service.server : { connections: 0 };
     const now = systemClock.now();
     const isDue = now - this.#sentAt >= statusMs || !this.#wasReady;
     if (isDue || connections !== this.#sentConnections) {
       this.#sentAt = now;
       this.#sentConnections = connections;
-      const readiness = this.#service.readiness();
+      const readiness = service.readiness();
       this.#wasReady = readiness.every(({ failure }) => failure === undefined);
       send({ kind: "status", readiness, connections, taken: this.#taken });
     }
-    systemClock.setTimeout(() => this.#report(), changeMs);
+    systemClock.setTimeout(() => this.#report(service), changeMs);
   }
 }
 
 let running: Worker | undefined;
 
 process.noDeprecation = true;
-// Of the whole process group, such as by Ctrl-C. The main process drains the workers.
-for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
+// Of the whole process group, such as by Ctrl-C. The main process drains the workers, and changes their log level.
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR2"] as const)
+  process.on(signal, () => {});
 process.on("disconnect", () => {
   if (running === undefined) process.exit(exitCodes.failed);
   running.orphaned();
@@ -149,6 +163,7 @@ process.on("message", (message: ToWorker, handle: unknown) => {
   if (message.kind === "start") void start(message);
   else if (message.kind === "connection")
     running?.take(handle instanceof Socket ? handle : undefined);
+  else if (message.kind === "log-level") running?.setLogLevel(message.level);
   else if (message.kind === "metrics") void running?.sendMetrics(message.request);
   else if (message.kind === "inspect") void running?.inspect(message.request, message.query);
   else void running?.stop(exitCodes.done);

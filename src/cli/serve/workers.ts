@@ -6,6 +6,7 @@ import type { WatchedFiles } from "../../base/watched-files.ts";
 import type { Config, ListenAddress, LogFormat } from "../../config/config.ts";
 import type { ConfigSnapshot } from "../../config/load-config.ts";
 import type { MetricsSource, ReadinessCheck } from "../../server/admin/admin.ts";
+import type { RecentProblems } from "../status/recent-problems.ts";
 import type { StatusOfWorkers } from "../status/service-status.ts";
 import { ConnectionAcceptor } from "../workers/connection-acceptor.ts";
 import { ConnectionDistributor } from "../workers/connection-distributor.ts";
@@ -15,17 +16,23 @@ import { WorkerPool, type WorkerStats } from "../workers/worker-pool.ts";
 import { watchServerCertificates } from "./certificate-files.ts";
 import { openIdentitySources } from "./identity.ts";
 import { listening } from "./listening.ts";
+import type { ChangeableLevel } from "./log-level.ts";
+import { flushMs } from "./otlp.ts";
 import { openRights } from "./rights.ts";
 import type { ServerTerms } from "./service-process.ts";
 import { StartError } from "./start-error.ts";
 
 const script = import.meta.url.endsWith(".ts") ? "./worker-main.ts" : "./worker-main.js";
 
-/** What the main process of workers needs beyond its configuration. */
-export interface WorkersOptions {
+/** What the process of a service, or the main process of workers, needs beyond its configuration. */
+export interface ServeOptions {
   /** Of the same configuration. Its files are replaced by newer versions as these are applied. */
   readonly snapshot: ConfigSnapshot;
   readonly logFormat: LogFormat;
+  /** The level of the log. */
+  readonly level: ChangeableLevel;
+  /** What the status shows of the log. */
+  readonly problems?: RecentProblems | undefined;
   /** Called once, with a sentence, if the workers can't be kept running. */
   readonly onFailure: (message: string) => void;
 }
@@ -40,26 +47,28 @@ export class Workers {
   #acceptor: ConnectionAcceptor | undefined;
 
   /** Starts nothing yet. Throws a StartError if the folder of the socket can't be made. */
-  constructor(config: Config, options: WorkersOptions, clock: Clock, logger: Logger) {
+  constructor(config: Config, options: ServeOptions, clock: Clock, logger: Logger) {
     this.#config = config;
     this.#clock = clock;
     this.#folder = privateFolder();
     // Also if this process ends before it has started.
     process.once("exit", this.#folder.remove);
     this.#distributor = new ConnectionDistributor(clock);
-    const { snapshot, logFormat, onFailure } = options;
+    const { snapshot, logFormat, level, onFailure } = options;
     this.#pool = new WorkerPool({
       size: config.workers,
       script: new URL(script, import.meta.url),
       startMessage: (worker) => ({
         ...{ kind: "start", worker, workers: config.workers, snapshot, logFormat },
+        logLevel: level.current,
         socket: { path: this.socketPath, folder: this.#folder.path },
         acceptedAt: this.address,
       }),
       distributor: this.#distributor,
-      shutdownTimeoutMs: config.shutdownTimeoutMs,
+      shutdownTimeoutMs: config.shutdownTimeoutMs + flushMs(config),
       ...{ clock, logger, onFailure },
     });
+    level.onChange((changed) => this.#pool.setLogLevel(changed));
   }
 
   /** Where the main process serves its workers. */

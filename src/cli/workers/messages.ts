@@ -1,4 +1,4 @@
-import type { ListenAddress, LogFormat } from "../../config/config.ts";
+import type { ListenAddress, LogFormat, LogLevel } from "../../config/config.ts";
 import type { ConfigSnapshot } from "../../config/load-config.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
 import type { StreamPage } from "../../server/admin/status/stream-page.ts";
@@ -19,6 +19,8 @@ export interface StartWorker {
   /** The configuration, with the files as the main process uses them now. */
   readonly snapshot: ConfigSnapshot;
   readonly logFormat: LogFormat;
+  /** The level of the log now, which may not be the configured one. */
+  readonly logLevel: LogLevel;
   /** The socket of the main process, in a folder that the worker removes if the main process dies. */
   readonly socket: { readonly path: string; readonly folder: string };
   /** Where the main process accepts connections. */
@@ -32,6 +34,7 @@ export type ToWorker =
   | { readonly kind: "metrics"; readonly request: number }
   /** For its part of the status: of the streams, or of all else without a query. */
   | { readonly kind: "inspect"; readonly request: number; readonly query?: StreamQuery | undefined }
+  | { readonly kind: "log-level"; readonly level: LogLevel }
   | { readonly kind: "drain" };
 
 /** From a worker. */

@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import { Backoff } from "../../base/backoff.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
+import type { LogLevel } from "../../config/config.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
 import type { StreamPage } from "../../server/admin/status/stream-page.ts";
 import type { StreamQuery } from "../../server/admin/status/stream-query.ts";
@@ -125,6 +126,11 @@ export class WorkerPool {
       const { worker, restarts, isCollected } = slot;
       return { worker, restarts, isCollected, isReady: isReady(slot) };
     });
+  }
+
+  /** Changes the level of the log of all workers. Later ones get it as they start. */
+  setLogLevel(level: LogLevel): void {
+    for (const slot of this.#slots) slot.process?.setLogLevel(level);
   }
 
   /** The metrics of the workers that respond within 2 s, by the worker's number. Never rejects. */

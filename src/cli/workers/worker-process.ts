@@ -1,6 +1,7 @@
 import { type ChildProcess, fork } from "node:child_process";
 import type { Socket } from "node:net";
 import type { Clock } from "../../base/clock.ts";
+import type { LogLevel } from "../../config/config.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
 import type { StreamPage } from "../../server/admin/status/stream-page.ts";
 import type { StreamQuery } from "../../server/admin/status/stream-query.ts";
@@ -96,6 +97,11 @@ export class WorkerProcess implements ConnectionTaker {
   async streams(query: StreamQuery): Promise<StreamPage | undefined> {
     const response = await this.#ask((request) => ({ kind: "inspect", request, query }));
     return response?.kind === "inspected" ? response.page : undefined;
+  }
+
+  /** Changes the level of its log. */
+  setLogLevel(level: LogLevel): void {
+    this.#send({ kind: "log-level", level });
   }
 
   /** Lets it shut down gracefully. */

@@ -1,6 +1,16 @@
-import { type Attributes, type Span, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
+import { type Metadata, status } from "@grpc/grpc-js";
+import {
+  type Attributes,
+  isSpanContextValid,
+  type Span,
+  SpanKind,
+  SpanStatusCode,
+  trace,
+} from "@opentelemetry/api";
+import { injectSpan } from "../../base/client-span.ts";
 import type { Clock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
+import { statusOf } from "../../wire/errors.ts";
 import type { CallFailure } from "./call-failure.ts";
 import { counter, metered } from "./metering.ts";
 
@@ -62,17 +72,28 @@ export class CallTelemetry {
     retries.add(1, { method: this.#method, reason });
   }
 
+  /** The metadata of an attempt with the trace of the call: a copy, unless no tracing is set up. */
+  traced(metadata: Metadata): Metadata {
+    if (!isSpanContextValid(this.#span.spanContext())) return metadata;
+    const traced = metadata.clone();
+    injectSpan(this.#span, traced);
+    return traced;
+  }
+
   responded(): void {
+    this.#span.setAttribute("rpc.grpc.status_code", status.OK);
     this.#end({ method: this.#method, outcome: "OK" });
   }
 
   failed(error: unknown): void {
     const outcome = error instanceof WatchFanoutError ? error.reason : "CANCELLED";
     this.#span.setAttribute("error.type", outcome);
-    this.#span.setStatus({
-      code: SpanStatusCode.ERROR,
-      ...(error instanceof Error ? { message: error.message } : {}),
-    });
+    if (this.#span.isRecording()) {
+      const code = error instanceof WatchFanoutError ? statusOf(error).code : status.CANCELLED;
+      this.#span.setAttribute("rpc.grpc.status_code", code);
+    }
+    // The texts of errors are left out, since they may have keys.
+    this.#span.setStatus({ code: SpanStatusCode.ERROR });
     this.#end({ method: this.#method, outcome });
   }
 

@@ -32,6 +32,14 @@ interface CallSettings {
   readonly via?: string | undefined;
 }
 
+/** The call that an attempt is made for. */
+interface AttemptedCall {
+  /** The time that it has left, in milliseconds. */
+  readonly left: number;
+  readonly telemetry: CallTelemetry;
+  readonly write: boolean;
+}
+
 const retryBounds = { initialMs: 100, maxMs: 5_000 };
 const defaultTimeoutMs = 10_000;
 const defaultConnectTimeoutMs = 3_000;
@@ -190,7 +198,8 @@ export class Connection {
     for (let attempt = 1; ; attempt++) {
       const endpoint = server ?? this.#endpoints.pick("calls", tried, preferredServer);
       telemetry.attempt(endpoint.address, before);
-      const result = await this.#attempt(endpoint, method, request, left(), settings, write);
+      const call = { left: left(), telemetry, write };
+      const result = await this.#attempt(endpoint, method, request, call, settings);
       if (!(result instanceof CallFailure)) return result;
       before = result;
       const again = write ? result.writeAgain : result.readAgain;
@@ -210,9 +219,8 @@ export class Connection {
     endpoint: Endpoint,
     method: Method<Request, Response>,
     request: Request,
-    timeoutMs: number,
+    { left: timeoutMs, telemetry, write }: AttemptedCall,
     { signal, via }: CallSettings,
-    write: boolean,
   ): Promise<Response | CallFailure> {
     const { address, open } = endpoint;
     const end = this.#clock.now() + timeoutMs;
@@ -230,7 +238,8 @@ export class Connection {
       const metadata = await this.#token.metadata(end - this.#clock.now(), stop.signal, via);
       const left = end - this.#clock.now();
       isSent = true;
-      const response = await callUnary(endpoint.grpc, method, request, metadata, left, stop.signal);
+      const traced = telemetry.traced(metadata);
+      const response = await callUnary(endpoint.grpc, method, request, traced, left, stop.signal);
       endpoint.responded();
       return response;
     } catch (error) {

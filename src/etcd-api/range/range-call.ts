@@ -255,7 +255,8 @@ export class RangeCall implements OpenStream, RelayedOrCached {
     if (error instanceof RefusedRequest) {
       this.#end(error.status);
     } else if (!(error instanceof WatchFanoutError)) {
-      this.#end(statusOf(toClientError(error, "etcdserverpb.KV/Range", this.#context.logger)));
+      const { logger } = this.#context;
+      this.#end(statusOf(toClientError(error, "etcdserverpb.KV/Range", logger, this.#call)));
     } else {
       if (hasReason(error, "HISTORY_CHANGED")) this.#service.lastHeader.historyChanged();
       this.#relay(!hasReason(error, "UPSTREAM_DENIED"));

@@ -7,14 +7,17 @@ import {
 } from "node:http";
 import { createServer as createTlsServer, Server as TlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
-import { finished } from "node:stream/promises";
 import { createSecureContext } from "node:tls";
 import type { Logger } from "pino";
 import type { KeyPair } from "../../base/certificate-store.ts";
 import type { StaticTokens } from "../../identity/token-file.ts";
 import type { AdminEvents, AdminPages, AdminResponse } from "./admin-response.ts";
 import { IdleConnections } from "./idle-connections.ts";
+import { bodyOf, type LogLevelControl, logLevelPage } from "./log-level.ts";
 import { PipelinedRequests } from "./pipelined-requests.ts";
+
+export type { AdminResponse } from "./admin-response.ts";
+export type { LogLevelControl } from "./log-level.ts";
 
 /** A condition for sending requests to this process. */
 export interface ReadinessCheck {
@@ -50,6 +53,8 @@ export interface AdminOptions {
    * @internal
    */
   readonly status?: AdminPages | undefined;
+  /** Absent: the log level can't be changed here. */
+  readonly logLevel?: LogLevelControl | undefined;
   /** Further pages, by their path. */
   readonly others?: ReadonlyMap<string, () => Promise<AdminResponse>> | undefined;
 }
@@ -82,6 +87,7 @@ const maxHeaderBytes = 8 * 1024;
  * - `/readyz`: 200 if every check passes, otherwise 503, with the failed checks and the warnings. With `?verbose` it has
  *   every check;
  * - `/metrics`: for Prometheus;
+ * - `/log-level`: GET returns the log level, PUT sets it;
  * - `/`, `/status.json`, `/status/events`: the status, for people and programs (`StatusPages`).
  *
  * With `tokens`, a request without one gets 401, and of `/livez` and `/readyz` the status alone, for probes.
@@ -169,16 +175,17 @@ async function respond(
   options: AdminOptions,
   onAsked: () => void,
 ): Promise<void> {
+  let body: string;
   try {
-    // A body is ignored, but a response that is sent before its end could be lost with the connection.
-    await finished(request.resume());
+    // Also where it is ignored: a response that is sent before its end could be lost with the connection.
+    body = await bodyOf(request);
   } catch {
     return; // The client has disconnected, or took too long and got 408 from Node.js.
   }
   onAsked();
   let result: AdminResponse | AdminEvents;
   try {
-    result = await responseTo(request, options);
+    result = await responseTo(request, body, options);
   } catch (error) {
     options.logger.error({ err: error, path: request.url }, "an admin request failed");
     result = { status: 500, body: "Internal error; see the log.\n" };
@@ -199,6 +206,7 @@ async function respond(
 
 async function responseTo(
   request: IncomingMessage,
+  body: string,
   options: AdminOptions,
 ): Promise<AdminResponse | AdminEvents> {
   const [path = "", query = ""] = (request.url ?? "").split("?", 2);
@@ -209,11 +217,15 @@ async function responseTo(
     const headers = { "www-authenticate": isOfStatus ? "Basic realm=watch-fanout" : "Bearer" };
     return { status: 401, body: "Send a token of --admin-token-file.\n", headers };
   }
+  if (path === "/log-level" && options.logLevel !== undefined) {
+    return logLevelPage(request.method, body, options.logLevel);
+  }
   const other = options.others?.get(path);
   if (other !== undefined && request.method === "GET") return other();
   if (!isOfStatus && path !== "/livez" && path !== "/readyz" && path !== "/metrics") {
     const others = options.status === undefined ? "" : ", / and /status.json";
-    return { status: 404, body: `The paths are /livez, /readyz and /metrics${others}.\n` };
+    const paths = `/livez, /readyz, /metrics and /log-level${others}`;
+    return { status: 404, body: `The paths are ${paths}.\n` };
   }
   if (request.method !== "GET" && request.method !== "HEAD") {
     const headers = { allow: "GET, HEAD" };

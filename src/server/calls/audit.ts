@@ -5,6 +5,7 @@ import type { Decision } from "../../policy/authorizer.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { CallOwner } from "../limits/callers.ts";
+import type { CallSpan } from "./call-span.ts";
 import type { ServerCall } from "./server-call.ts";
 
 /**
@@ -18,8 +19,10 @@ export interface AuditEntry {
   readonly identity: Identity;
   /** The client's IP address and port; empty if its connection has been closed. */
   readonly address: string;
-  /** The id of the client's trace, if it has sent one. */
+  /** The id of the call's trace, if it has one. */
   readonly traceId: string | undefined;
+  /** The id of the call's span, if it is recorded. */
+  readonly spanId?: string | undefined;
   /** For example `watchfanout.v1.WriteService/Put`. */
   readonly method: string;
   /** Undefined: a method that needs no right. */
@@ -52,8 +55,9 @@ export function auditEntry(
   access: Access | undefined,
   { allowed, rule }: Decision,
 ): Omit<AuditEntry, "code"> {
-  const { identity, address, traceId } = call;
-  return { identity, address, traceId, method, access, allowed, rule };
+  const { identity, address, traceId, span } = call;
+  const trace = span?.spanId === undefined ? { traceId } : { traceId, spanId: span.spanId };
+  return { identity, address, ...trace, method, access, allowed, rule };
 }
 
 /** Records a call whose credential was refused, and which is ended next. */
@@ -124,6 +128,14 @@ export class AuditedCall implements ServerCall {
 
   get traceId(): string | undefined {
     return this.#call.traceId;
+  }
+
+  get span(): CallSpan | undefined {
+    return this.#call.span;
+  }
+
+  set span(span: CallSpan | undefined) {
+    this.#call.span = span;
   }
 
   get via(): string | undefined {

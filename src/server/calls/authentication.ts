@@ -224,7 +224,7 @@ export class Authentication {
   #refuse(call: ServerCall, method: string, error: unknown): void {
     if (call.isOver) return;
     const { audit, logger } = this.#context;
-    const ending = statusOf(toClientError(error, "authentication", logger));
+    const ending = statusOf(toClientError(error, "authentication", logger, call));
     if (audit !== undefined) recordRefused(audit, call, method, ending);
     call.end(ending);
   }

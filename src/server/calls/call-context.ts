@@ -21,6 +21,7 @@ import type { StallDetector } from "../limits/stall-detector.ts";
 import type { MemoryPressure } from "../pressure/memory-pressure.ts";
 import type { AuditLog } from "./audit.ts";
 import type { CallClosings } from "./call-closings.ts";
+import { type CallTracer, type TracedCall, traceFields } from "./call-span.ts";
 import type { RequestsInFlight } from "./requests-in-flight.ts";
 import type { StreamOpenings } from "./stream-openings.ts";
 
@@ -81,6 +82,8 @@ export interface CallContext {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly observer: RpcObserver | undefined;
+  /** Absent: calls are not traced. */
+  readonly tracer?: CallTracer | undefined;
   /** Decides what callers may do. */
   readonly authorizer: Authorizer;
   /** Knows which credentials are no longer valid. */
@@ -131,14 +134,20 @@ export interface CallContext {
 
 /**
  * Turns anything thrown into the error that the client gets. An internal error is logged with an id, and the client gets
- * only the id.
+ * only the id. `call` is the call that it ends.
  */
-export function toClientError(error: unknown, method: string, logger: Logger): WatchFanoutError {
+export function toClientError(
+  error: unknown,
+  method: string,
+  logger: Logger,
+  call?: TracedCall,
+): WatchFanoutError {
   if (error instanceof WatchFanoutError) {
     if (error.reason !== "INTERNAL" || error.metadata["id"] !== undefined) return error;
   }
   const id = randomUUID();
-  logger.error({ err: error, id, method }, "a call failed because of an internal error");
+  const fields = { err: error, id, method, ...traceFields(call) };
+  logger.error(fields, "a call failed because of an internal error");
   return new WatchFanoutError(
     "INTERNAL",
     `The service failed because of an internal error. Report it with the id ${id}, which is in its log.`,

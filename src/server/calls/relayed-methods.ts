@@ -30,6 +30,8 @@ export interface RelayedMethod {
   readonly label: string;
   /** What its calls are refused as while memory is short. */
   readonly sheds: RefusedKind;
+  /** Whether its calls may last, as those with a stream of requests or responses. Those are not traced. */
+  readonly isStreaming: boolean;
   /** Whether a call may change something, for the audit. */
   readonly mayWrite: boolean;
   /**

@@ -5,6 +5,7 @@ import { admit } from "./admission.ts";
 import { AuditedCall, recordRefused } from "./audit.ts";
 import { auditConversation, authorize, authorizeRelayed } from "./authorization.ts";
 import type { CallContext } from "./call-context.ts";
+import { inSpanOf } from "./call-span.ts";
 import type { BidiMethod, SingleRequestMethod } from "./methods.ts";
 import type { RelayedCall, RelayedMethod } from "./relayed-methods.ts";
 import type { NextRequest, ServerCall } from "./server-call.ts";
@@ -52,13 +53,19 @@ export function serveRequest(
     const isCurrent = authorizer.generation === generation;
     const allowed = isCurrent ? call : authorize(context, method, call, request);
     if (allowed === undefined) return;
-    // The handler encodes its responses and ends the call. An audited stream costs no more than another one once it is open.
-    if (method.isStreaming && allowed instanceof AuditedCall) {
-      allowed.open((opened) => method.handle(opened, request));
-    } else {
-      method.handle(allowed, request);
-    }
+    allowed.span?.event("admitted");
+    inSpanOf(allowed, () => handle(method, allowed, request));
   });
+}
+
+/** The handler encodes its responses and ends the call. */
+function handle(method: SingleRequestMethod, call: ServerCall, request: unknown): void {
+  // An audited stream costs no more than another one once it is open.
+  if (method.isStreaming && call instanceof AuditedCall) {
+    call.open((opened) => method.handle(opened, request));
+  } else {
+    method.handle(call, request);
+  }
 }
 
 /** Serves a call with a stream of requests, which its handler reads with `next` and decodes. It needs no right. */
@@ -111,7 +118,9 @@ export function serveRelayed(
 ): void {
   if (hasLapsed(context, method, call) || !mayConnect(context, call)) return;
   if (!authorizeRelayed(context, method, call)) return;
-  admit(context, call, { queuedBytes: undefined, sheds: method.sheds }, relay);
+  admit(context, call, { queuedBytes: undefined, sheds: method.sheds }, () =>
+    inSpanOf(call, relay),
+  );
 }
 
 /** Ends the call if its credential is no longer valid: its client may have sent the request long after the headers. */

@@ -2,6 +2,7 @@ import type { Identity } from "../../identity/identity.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { CallOwner } from "../limits/callers.ts";
+import type { CallSpan } from "./call-span.ts";
 
 /**
  * A call whose request has been read: one message in, and one message or a stream of messages out. `Http2Call` serves it
@@ -16,8 +17,10 @@ export interface ServerCall {
   readonly owner: CallOwner;
   /** The client's IP address and port, for the audit; empty if its connection has been closed. */
   readonly address: string;
-  /** The id of the client's trace, for the audit; undefined: the client has sent none, or there is no audit. */
+  /** The id of its trace, which is the client's if the client has sent one; undefined: the call is not part of a trace. */
   readonly traceId: string | undefined;
+  /** Its span, until that has ended. Undefined: it is not traced, or its stream is open. */
+  span: CallSpan | undefined;
   /**
    * The metadata with the relays that the call has passed (`viaKey`); undefined: it comes from a client. A stream does not
    * retain it once it has been checked.

@@ -124,7 +124,7 @@ export function unary<Request>(
       // The outcome of a call that has ended is neither sent nor logged.
       if (signal.aborted || call.isOver) return;
       if (error instanceof RefusedRequest) call.end(error.status);
-      else call.end(statusOf(toClientError(error, method, context.logger)));
+      else call.end(statusOf(toClientError(error, method, context.logger, call)));
     } finally {
       owner.caller.requests--;
       if (hasTurn) inFlight.end(requesting);

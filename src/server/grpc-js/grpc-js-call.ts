@@ -20,6 +20,7 @@ import { keptVia, viaKey } from "../../wire/via.ts";
 import type { Authentication } from "../calls/authentication.ts";
 import type { CallContext } from "../calls/call-context.ts";
 import { CallLifecycle } from "../calls/call-lifecycle.ts";
+import type { CallSpan } from "../calls/call-span.ts";
 import type { BidiMethod, SingleRequestMethod } from "../calls/methods.ts";
 import { serveConversation, serveRequest } from "../calls/serve-call.ts";
 import type { NextRequest, ServerCall } from "../calls/server-call.ts";
@@ -62,7 +63,7 @@ export function unaryHandler(
       respond: (message: Buffer) => callback(null, message),
       end: (status: WireStatus) => callback(status),
     };
-    const served = new GrpcJsCall(call, toGrpcJs, context);
+    const served = new GrpcJsCall(call, toGrpcJs, context, method.name);
     const serve = () => serveRequest(context, method, served, request);
     const proceed = authenticate(call, served, method, authentication, serve);
     const request = takeRequest(call);
@@ -77,7 +78,7 @@ export function streamingHandler(
   authentication: Authentication | undefined,
 ): handleServerStreamingCall<Decoded<unknown>, Buffer> {
   return (call) => {
-    const served = new GrpcJsCall(call, streamTo(call), context);
+    const served = new GrpcJsCall(call, streamTo(call), context, method.name);
     const serve = () => serveRequest(context, method, served, request);
     const proceed = authenticate(call, served, method, authentication, serve);
     const request = takeRequest(call);
@@ -98,7 +99,7 @@ export function bidiStreamingHandler(
       const { value, done } = await requests.next();
       return done === true ? undefined : (value as Buffer);
     };
-    const served = new GrpcJsCall(call, streamTo(call), context);
+    const served = new GrpcJsCall(call, streamTo(call), context, method.name);
     const serve = () => serveConversation(context, method, served, next);
     const proceed = authenticate(call, served, method, authentication, serve);
     forgetMetadata(call.metadata);
@@ -179,6 +180,7 @@ class GrpcJsCall implements ServerCall {
   readonly connection: object;
   identity: Identity = anonymous;
   readonly traceId: string | undefined;
+  span: CallSpan | undefined;
   via: string | undefined;
   readonly requestBytes: number;
   readonly headerBytes: number;
@@ -190,13 +192,16 @@ class GrpcJsCall implements ServerCall {
   #onClosed: (() => void) | undefined;
   #owner: CallOwner | undefined;
 
-  constructor(call: SurfaceCall, toGrpcJs: ToGrpcJs, context: CallContext) {
+  constructor(call: SurfaceCall, toGrpcJs: ToGrpcJs, context: CallContext, method: string) {
     this.#call = call;
     this.#toGrpcJs = toGrpcJs;
     this.#context = context;
     this.requestBytes = context.maxRequestBytes;
     this.headerBytes = textBytes(call.getHost());
-    if (context.audit !== undefined) this.traceId = traceIdOf(call.metadata.get("traceparent")[0]);
+    const traceparent = call.metadata.get("traceparent")[0]?.toString();
+    const tracestate = joined(call.metadata.get("tracestate"));
+    this.span = context.tracer?.begin(method, { traceparent, tracestate });
+    this.traceId = traceIdOf(traceparent) ?? this.span?.traceId;
     this.via = keptVia(joined(call.metadata.get(viaKey)));
     this.#stream = http2StreamOf(call);
     this.connection = this.#stream?.session ?? call;
@@ -204,6 +209,7 @@ class GrpcJsCall implements ServerCall {
     const timeoutMs = deadline === Infinity ? undefined : Math.max(0, deadline - Date.now());
     this.#lifecycle = new CallLifecycle(context.clock, timeoutMs, () => this.#deadlinePassed());
     const over = (): void => {
+      this.#endSpan(status.CANCELLED);
       this.#lifecycle.over();
       const onClosed = this.#onClosed;
       this.#onClosed = undefined;
@@ -249,15 +255,17 @@ class GrpcJsCall implements ServerCall {
   respond(frame: FrameParts): FrameParts {
     if (this.isOver) return [];
     this.#finish(this.#context.responseFlushMs);
+    this.#endSpan(status.OK);
     const message = messageOf(frame);
     this.#toGrpcJs.respond(message);
     return [message];
   }
 
-  end(status: WireStatus): void {
+  end(ending: WireStatus): void {
     if (this.isOver) return;
     this.#finish(this.#context.endFlushMs);
-    this.#toGrpcJs.end(status);
+    this.#endSpan(ending.code);
+    this.#toGrpcJs.end(ending);
   }
 
   closeConnection(): void {
@@ -266,13 +274,21 @@ class GrpcJsCall implements ServerCall {
 
   reset(): void {
     this.#lifecycle.end();
+    this.#endSpan(status.RESOURCE_EXHAUSTED);
     if (this.#stream !== undefined) resetStream(this.#stream);
   }
 
   /** grpc-js ends the call. If its client accepts nothing, the call is reset. */
   #deadlinePassed(): void {
     this.#finish(this.#context.endFlushMs);
+    this.#endSpan(status.DEADLINE_EXCEEDED);
     this.#lifecycle.over();
+  }
+
+  #endSpan(code: status): void {
+    const { span } = this;
+    this.span = undefined;
+    span?.end(code);
   }
 
   #finish(flushMs: number): void {

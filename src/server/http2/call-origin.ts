@@ -1,4 +1,5 @@
 import type { ServerHttp2Stream } from "node:http2";
+import { parseTraceParent } from "@opentelemetry/core";
 import { ownText } from "../../base/text-memory.ts";
 import { socketOf } from "./frames/framed-connections.ts";
 import { peerNameOf } from "./peer-name.ts";
@@ -11,7 +12,8 @@ export function addressOf(stream: ServerHttp2Stream | undefined): string {
 
 /** The trace id in a `traceparent` header (W3C Trace Context); undefined if the header is absent or invalid. */
 export function traceIdOf(traceparent: unknown): string | undefined {
-  const match = /^[\da-f]{2}-([\da-f]{32})-[\da-f]{16}-[\da-f]{2}/.exec(String(traceparent));
+  if (typeof traceparent !== "string") return undefined;
+  const traceId = parseTraceParent(traceparent)?.traceId;
   // A copy, which does not keep the header alive.
-  return match?.[1] === undefined ? undefined : ownText(match[1]);
+  return traceId === undefined ? undefined : ownText(traceId);
 }

@@ -5,6 +5,7 @@ import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { CallContext } from "../calls/call-context.ts";
 import { CallLifecycle } from "../calls/call-lifecycle.ts";
+import type { CallSpan } from "../calls/call-span.ts";
 import type { RelayedCall } from "../calls/relayed-methods.ts";
 import type { CallOwner } from "../limits/callers.ts";
 import { addressOf } from "./call-origin.ts";
@@ -41,6 +42,7 @@ export class Http2Call implements RelayedCall {
   readonly headerBytes: number;
   identity: Identity = anonymous;
   traceId: string | undefined;
+  span: CallSpan | undefined;
   via: string | undefined;
   readonly #stream: ServerHttp2Stream;
   readonly #writer: ResponseWriter;
@@ -114,6 +116,7 @@ export class Http2Call implements RelayedCall {
   respond(parts: FrameParts): FrameParts {
     if (this.isOver) return [];
     this.#lifecycle.end();
+    this.#endSpan(status.OK);
     this.#respond();
     const { clock, defences, responseFlushMs } = this.#context;
     const onReset = (): void => defences?.count("slow_response", this.connection);
@@ -125,6 +128,7 @@ export class Http2Call implements RelayedCall {
 
   end({ code, details, metadata }: WireStatus): void {
     if (this.isOver) return;
+    this.#endSpan(code);
     const trailers = {
       "grpc-status": code,
       // Percent-encoded where HTTP/2 does not allow a character, as grpc-js does it.
@@ -140,6 +144,7 @@ export class Http2Call implements RelayedCall {
 
   reset(): void {
     this.#lifecycle.end();
+    this.#endSpan(status.RESOURCE_EXHAUSTED);
     resetStream(this.#stream);
   }
 
@@ -151,6 +156,7 @@ export class Http2Call implements RelayedCall {
   sendTrailers(trailers: OutgoingHttpHeaders): void {
     if (this.isOver) return;
     this.#lifecycle.end();
+    this.#endSpan(Number(trailers["grpc-status"] ?? status.UNKNOWN));
     if (this.#stream.headersSent) {
       this.#endBehind(trailers);
     } else {
@@ -163,15 +169,25 @@ export class Http2Call implements RelayedCall {
 
   resetWith(code: number): void {
     this.#lifecycle.end();
+    this.#endSpan(status.UNAVAILABLE);
     if (!this.#stream.destroyed) this.#stream.close(code);
   }
 
   #closed(): void {
     this.#writer.close();
+    this.#endSpan(status.CANCELLED);
     this.#lifecycle.over();
     const onClosed = this.#onClosed;
     this.#onClosed = undefined;
     onClosed?.();
+  }
+
+  /** What the span retains is released with it. */
+  #endSpan(code: status): void {
+    const { span } = this;
+    if (span === undefined) return;
+    this.span = undefined;
+    span.end(code);
   }
 
   #endWith(trailers: OutgoingHttpHeaders, flushMs: number): void {

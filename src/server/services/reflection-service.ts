@@ -93,7 +93,7 @@ export class ReflectionService {
       // A call that was cancelled, or ended by `end`, gets no status.
       if (call.isOver) return;
       if (error instanceof RefusedRequest) call.end(error.status);
-      else call.end(statusOf(toClientError(error, methodOf(method.path), logger)));
+      else call.end(statusOf(toClientError(error, methodOf(method.path), logger, call)));
     } finally {
       streams.delete(stream);
       this.#calls.delete(call);

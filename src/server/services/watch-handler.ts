@@ -6,6 +6,7 @@ import { type CallContext, toClientError } from "../calls/call-context.ts";
 import type { MethodHandler } from "../calls/methods.ts";
 import type { ServerCall } from "../calls/server-call.ts";
 import { accessOfWatch, parseWatch, resourceNamed } from "./parse-requests.ts";
+import { tracedOpening } from "./traced-opening.ts";
 import { WatchSender, watchMethod } from "./watch-sender.ts";
 
 /** Handles the calls of Watch. They wait for a time slice: to parse a selector and register a watcher takes long. */
@@ -32,14 +33,14 @@ function open(
     const refusal =
       context.callerLimits.watchRefusal(owner.caller) ?? context.streams.makeRoom(owner);
     if (refusal !== undefined) throw refusal;
-    const stream = resource.watch({ ...watch, owner });
+    const stream = tracedOpening(call, resource.watch({ ...watch, owner }), watch);
     const sender = new WatchSender(call, stream, resource, context);
     // Without a policy the right can't be lost, and the stream does not retain what it needs.
     if (context.authorizer.hasPolicy) sender.access = accessOfWatch(request);
     sender.start(retainedBytesOf(watch) + call.headerBytes);
     return undefined;
   } catch (cause) {
-    const error = toClientError(cause, watchMethod, context.logger);
+    const error = toClientError(cause, watchMethod, context.logger, call);
     context.observer?.watchEnded?.(error.reason);
     const refusal = statusOf(error);
     call.end(refusal);

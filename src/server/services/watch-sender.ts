@@ -236,7 +236,7 @@ export class WatchSender implements Sender, OpenStream {
   #fail(error: unknown): void {
     if (this.#ended) return;
     this.#close();
-    let reported = toClientError(error, watchMethod, this.#context.logger);
+    let reported = toClientError(error, watchMethod, this.#context.logger, this.#call);
     if (reported.reason === "SLOW_CONSUMER") {
       this.#context.defences?.count("slow_response", this.connection);
     }

@@ -1,4 +1,7 @@
-import { describe, expect, test } from "vitest";
+import { context, trace } from "@opentelemetry/api";
+import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
+import { TracerProvider } from "@opentelemetry/sdk-trace";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { upstreamUnavailable, WatchFanoutError } from "../../../src/base/errors.ts";
 import { createLogger } from "../../../src/cli/serve/logger.ts";
 import type { LogFormat, LogLevel } from "../../../src/config/config.ts";
@@ -91,4 +94,21 @@ test.each(["text", "json"] as const)("lines below the level are not written, as 
   const { written, logger } = logged(format, "error");
   logger.warn("never mind");
   expect(written).toEqual([]);
+});
+
+test("A line that is written while a traced call is handled has the trace, until its span has ended", async () => {
+  const { written, logger } = logged("json");
+  context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
+  onTestFinished(() => context.disable());
+  const span = new TracerProvider().getTracer("test").startSpan("a");
+  await context.with(trace.setSpan(context.active(), span), async () => {
+    await Promise.resolve();
+    logger.info("during");
+    span.end();
+    logger.info("in the background");
+  });
+  const { traceId, spanId } = span.spanContext();
+  const lines = written.map((line) => JSON.parse(line));
+  expect(lines[0]).toMatchObject({ trace_id: traceId, span_id: spanId });
+  expect(lines[1]).not.toHaveProperty("trace_id");
 });

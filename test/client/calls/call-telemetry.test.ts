@@ -1,4 +1,10 @@
-import { type Span, SpanStatusCode, type Tracer, trace } from "@opentelemetry/api";
+import {
+  INVALID_SPAN_CONTEXT,
+  type Span,
+  SpanStatusCode,
+  type Tracer,
+  trace,
+} from "@opentelemetry/api";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { notReady, revisionTooOld } from "../../../src/base/errors.ts";
 import { statusOf } from "../../../src/wire/errors.ts";
@@ -23,6 +29,8 @@ function setUpTracing(): string[] {
     addEvent: (name, attributes) => say(`${name} ${JSON.stringify(attributes)}`),
     setStatus: ({ code }) => say(SpanStatusCode[code]),
     end: () => void say("end"),
+    isRecording: () => true,
+    spanContext: () => INVALID_SPAN_CONTEXT,
   };
   const tracer: Partial<Tracer> = { startSpan: (name) => say(name) };
   trace.setGlobalTracerProvider({ getTracer: () => tracer as Tracer });

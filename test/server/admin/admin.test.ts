@@ -3,6 +3,7 @@ import { connect } from "node:net";
 import { pino } from "pino";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import {
+  type LogLevelControl,
   type ReadinessCheck,
   type RunningAdmin,
   startAdmin,
@@ -21,10 +22,27 @@ beforeEach(async () => {
     readiness: () => checks,
     metrics: { contentType: "text/plain; version=0.0.4", render: () => metricsText() },
     logger,
+    logLevel: changeable(),
   });
 });
 
 afterEach(() => admin.close());
+
+function changeable(): LogLevelControl {
+  const levels = ["info", "debug"];
+  let current = "info";
+  const set = (level: string): boolean => {
+    if (levels.includes(level)) current = level;
+    return levels.includes(level);
+  };
+  return {
+    levels,
+    set,
+    get current() {
+      return current;
+    },
+  };
+}
 
 interface Reply {
   readonly status: number | undefined;
@@ -124,6 +142,33 @@ describe("/metrics", () => {
     expect(reply.body).not.toContain("secret");
     metricsText = async () => "again 1\n";
     expect((await ask("/metrics")).status).toBe(200);
+  });
+});
+
+describe("/log-level", () => {
+  test("is the level, and PUT sets it", async () => {
+    expect(await ask("/log-level")).toMatchObject({ status: 200, body: "info\n" });
+    expect(await ask("/log-level", "PUT", "debug\n")).toMatchObject({
+      status: 200,
+      body: "debug\n",
+    });
+    expect(await ask("/log-level")).toMatchObject({ status: 200, body: "debug\n" });
+  });
+
+  test.each(["", "loud", "debug info", "x".repeat(1_000_000)])(
+    "is not changed to another text",
+    async (text) => {
+      const { status, body } = await ask("/log-level", "PUT", text);
+      expect([status, body]).toEqual([400, "The body has to be one of the levels info, debug.\n"]);
+      expect((await ask("/log-level")).body).toBe("info\n");
+    },
+  );
+
+  test.each(["POST", "DELETE", "OPTIONS"])("%s is 405", async (method) => {
+    expect(await ask("/log-level", method)).toMatchObject({
+      status: 405,
+      headers: { allow: "GET, HEAD, PUT" },
+    });
   });
 });
 

@@ -1,4 +1,5 @@
 import { anonymous } from "../../../src/identity/identity.ts";
+import type { CallSpan } from "../../../src/server/calls/call-span.ts";
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
 import type { CallOwner } from "../../../src/server/limits/callers.ts";
 import type { WireStatus } from "../../../src/wire/errors.ts";
@@ -12,6 +13,7 @@ export class WaitingCall implements ServerCall {
   readonly identity = anonymous;
   readonly address = "";
   readonly traceId = undefined;
+  span: CallSpan | undefined;
   via = undefined;
   readonly requestBytes = 0;
   readonly headerBytes = 0;

@@ -4,6 +4,7 @@ import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
 import { anonymous } from "../../../src/identity/identity.ts";
 import { Authorizer } from "../../../src/policy/authorizer.ts";
 import { CallClosings } from "../../../src/server/calls/call-closings.ts";
+import type { CallSpan } from "../../../src/server/calls/call-span.ts";
 import { RequestsInFlight } from "../../../src/server/calls/requests-in-flight.ts";
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
 import { StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
@@ -26,6 +27,7 @@ class SlowCall implements ServerCall {
   readonly identity = anonymous;
   readonly address = "";
   readonly traceId = undefined;
+  span: CallSpan | undefined;
   via = undefined;
   readonly requestBytes = 0;
   readonly headerBytes = 0;

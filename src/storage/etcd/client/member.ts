@@ -10,6 +10,7 @@ import {
 import { type ICallable, MaintenanceClient } from "etcd3";
 import { abortable } from "../../../base/abort.ts";
 import { CertificateStore } from "../../../base/certificate-store.ts";
+import { beginClientSpan } from "../../../base/client-span.ts";
 import { isDenied, oldestVersion, UnsupportedEtcdError } from "./errors.ts";
 import type { RangeRequest, WatchCall } from "./messages.ts";
 import { methodOf, rangeMethod, watchMethod } from "./methods.ts";
@@ -157,6 +158,7 @@ export class Member {
   ): Promise<Response> {
     return new Promise((resolve, reject) => {
       if (signal?.aborted === true) return reject(signal.reason);
+      const span = beginClientSpan(path, this.endpoint, metadata);
       const abort = (): void => {
         reject(signal?.reason);
         call.cancel();
@@ -170,6 +172,7 @@ export class Member {
         { deadline },
         (error, response) => {
           signal?.removeEventListener("abort", abort);
+          span?.ended(error);
           if (response === undefined) reject(error);
           else resolve(response);
         },

@@ -1,0 +1,24 @@
+import type { Logger } from "pino";
+import type { Clock } from "../../base/clock.ts";
+import type { Config } from "../../config/config.ts";
+import type { OtlpExport } from "../../telemetry/otlp.ts";
+import { version } from "../output/version.ts";
+
+/** How long a process that shuts down waits until its last spans and metrics have been exported, in milliseconds. */
+const flushTimeoutMs = 2_000;
+
+/** What the shutdown of a process may take longer since it exports, in milliseconds. */
+export function flushMs({ otlp }: Config): number {
+  return otlp === undefined ? 0 : flushTimeoutMs;
+}
+
+/** Opens the export of this process; undefined without --otlp-endpoint. `worker`: its number; undefined: the main process. */
+export async function openOtlp(
+  { otlp }: Config,
+  deps: { readonly clock: Clock; readonly logger: Logger; readonly worker?: number },
+): Promise<OtlpExport | undefined> {
+  if (otlp === undefined) return undefined;
+  // A service that exports nothing starts faster without it.
+  const { OtlpExport } = await import("../../telemetry/otlp.ts");
+  return new OtlpExport(otlp, { version, flushTimeoutMs, worker: undefined, ...deps });
+}

@@ -1,0 +1,159 @@
+import { randomUUID } from "node:crypto";
+import { context, type Meter, propagation, trace } from "@opentelemetry/api";
+import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
+import {
+  type ExportResult,
+  ExportResultCode,
+  W3CTraceContextPropagator,
+} from "@opentelemetry/core";
+import { OTLPMetricExporter } from "@opentelemetry/exporter-metrics-otlp-proto";
+import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-proto";
+import {
+  detectResources,
+  envDetector,
+  type Resource,
+  resourceFromAttributes,
+} from "@opentelemetry/resources";
+import {
+  type IMetricReader,
+  PeriodicExportingMetricReader,
+  type ResourceMetrics,
+} from "@opentelemetry/sdk-metrics";
+import {
+  ParentBasedSampler,
+  TraceIdRatioBasedSampler,
+  TracerProvider,
+} from "@opentelemetry/sdk-trace";
+import type { Logger } from "pino";
+import type { Clock } from "../base/clock.ts";
+import type { CallTracer } from "../server/server.ts";
+import { RpcTracer } from "./call-tracer.ts";
+import { exportTimeoutMs, SpanExport } from "./span-export.ts";
+import { registerSpanMetrics } from "./span-metrics.ts";
+
+/** Least interval of two log lines about failed exports, in milliseconds. */
+const failureLogMs = 60_000;
+
+/** What is exported, and where to. */
+export interface OtlpOptions {
+  /** The base URL of the collector. */
+  readonly endpoint: string;
+  /** The part of the traces that begin here which is recorded, from 0 to 1. */
+  readonly traceRatio: number;
+  /** 0: metrics are not exported. */
+  readonly metricsIntervalMs: number;
+}
+
+/** What the exporter of a process needs. */
+export interface OtlpDeps {
+  readonly version: string;
+  /** The worker's number; undefined: the main process. */
+  readonly worker: number | undefined;
+  /** How long `close` waits until the last spans and metrics have been exported, in milliseconds. */
+  readonly flushTimeoutMs: number;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/**
+ * Exports spans and metrics to an OpenTelemetry collector, by OTLP over HTTP with protobuf. One per process: it sets the
+ * tracer provider, propagator and context manager of the process.
+ */
+export class OtlpExport {
+  /** Makes the server spans. */
+  readonly tracer: CallTracer;
+  /** What all spans and metrics of this process have. */
+  readonly resource: Resource;
+  /** Reads the metrics that are exported. */
+  readonly readers: readonly IMetricReader[];
+  readonly #flushTimeoutMs: number;
+  readonly #clock: Clock;
+  readonly #logger: Logger;
+  readonly #provider: TracerProvider;
+  readonly #spans: SpanExport;
+  #failures = 0;
+  #loggedAt = Number.NEGATIVE_INFINITY;
+
+  constructor(options: OtlpOptions, { version, worker, clock, logger, flushTimeoutMs }: OtlpDeps) {
+    this.#flushTimeoutMs = flushTimeoutMs;
+    this.#clock = clock;
+    this.#logger = logger;
+    const { endpoint, traceRatio, metricsIntervalMs } = options;
+    this.resource = resourceFromAttributes({
+      "service.name": "watch-fanout",
+      "service.version": version,
+      "service.instance.id": randomUUID(),
+      ...(worker === undefined ? {} : { "watch_fanout.worker": worker }),
+    }).merge(detectResources({ detectors: [envDetector] }));
+    const exporter = new OTLPTraceExporter({ url: `${endpoint}/v1/traces` });
+    this.#spans = new SpanExport(exporter, (error) => this.#failed("spans", error));
+    this.#provider = new TracerProvider({
+      resource: this.resource,
+      sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(traceRatio) }),
+      spanProcessors: [this.#spans],
+    });
+    this.readers =
+      metricsIntervalMs === 0 ? [] : [this.#reader(`${endpoint}/v1/metrics`, metricsIntervalMs)];
+    const propagator = new W3CTraceContextPropagator();
+    context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
+    propagation.setGlobalPropagator(propagator);
+    trace.setGlobalTracerProvider(this.#provider);
+    this.tracer = new RpcTracer(this.#provider.getTracer("watch-fanout", version), propagator);
+  }
+
+  /** Call it once. */
+  registerMetrics(meter: Meter): void {
+    registerSpanMetrics(meter, this.#spans);
+  }
+
+  /** Exports what has not been exported yet, also by `closeMetrics`. Never rejects. */
+  async close(closeMetrics: () => Promise<void>): Promise<void> {
+    const late = Promise.withResolvers<void>();
+    const timer = this.#clock.setTimeout(() => late.resolve(), this.#flushTimeoutMs);
+    // Failures have been logged.
+    const closed = Promise.allSettled([this.#provider.shutdown(), closeMetrics()]);
+    await Promise.race([closed, late.promise]);
+    timer.cancel();
+    trace.disable();
+    propagation.disable();
+    context.disable();
+  }
+
+  #reader(url: string, intervalMs: number): IMetricReader {
+    const exporter = new LoggedMetricExporter(url, (error) => this.#failed("metrics", error));
+    return new PeriodicExportingMetricReader({
+      exporter,
+      exportIntervalMillis: intervalMs,
+      exportTimeoutMillis: Math.min(exportTimeoutMs, intervalMs),
+    });
+  }
+
+  /** Logs the first failure, and then at most one a minute. */
+  #failed(what: "spans" | "metrics", error: Error | undefined): void {
+    this.#failures++;
+    const now = this.#clock.now();
+    if (now - this.#loggedAt < failureLogMs) return;
+    this.#loggedAt = now;
+    // The message alone: the error may have the collector's whole response. That of several addresses has only a code.
+    const problem = error?.message || Reflect.get(error ?? {}, "code");
+    const fields = { what, failures: this.#failures, problem };
+    this.#failures = 0;
+    this.#logger.warn(fields, "an export to --otlp-endpoint has failed, and its data is dropped");
+  }
+}
+
+class LoggedMetricExporter extends OTLPMetricExporter {
+  readonly #onFailure: (error: Error | undefined) => void;
+
+  constructor(url: string, onFailure: (error: Error | undefined) => void) {
+    super({ url });
+    this.#onFailure = onFailure;
+  }
+
+  override export(metrics: ResourceMetrics, done: (result: ExportResult) => void): void {
+    super.export(metrics, (result) => {
+      if (result.code !== ExportResultCode.SUCCESS) this.#onFailure(result.error);
+      done(result);
+    });
+  }
+}

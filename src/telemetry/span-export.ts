@@ -1,0 +1,89 @@
+import type { Context } from "@opentelemetry/api";
+import { type ExportResult, ExportResultCode } from "@opentelemetry/core";
+import {
+  BatchSpanProcessor,
+  type ReadableSpan,
+  type Span,
+  type SpanExporter,
+  type SpanProcessor,
+} from "@opentelemetry/sdk-trace";
+import type { SpanCounts } from "./span-metrics.ts";
+
+/** Maximum number of ended spans that wait for their export. Later ones are dropped. */
+const maxQueuedSpans = 2_048;
+/** Maximum number of spans in one request to the collector. */
+const maxBatchSpans = 512;
+/** How long an ended span waits for others that are exported with it, in milliseconds. */
+const batchMs = 1_000;
+/** Deadline of an export with its repetitions, in milliseconds. */
+export const exportTimeoutMs = 10_000;
+
+/** Called when an export has failed. */
+export type OnExportFailure = (error: Error | undefined) => void;
+
+/**
+ * Exports the spans that have ended: in batches, from a bounded queue, without delay for the calls. Counts the spans that
+ * it drops, for lack of room in the queue or because their export failed.
+ */
+export class SpanExport implements SpanProcessor {
+  readonly #batches: BatchSpanProcessor;
+  #queued = 0;
+  #exported = 0;
+  #overflown = 0;
+  #failed = 0;
+
+  constructor(exporter: SpanExporter, onFailure: OnExportFailure) {
+    this.#batches = new BatchSpanProcessor({
+      exporter: this.#counted(exporter, onFailure),
+      maxQueueSize: maxQueuedSpans,
+      maxExportBatchSize: maxBatchSpans,
+      scheduledDelayMillis: batchMs,
+      exportTimeoutMillis: exportTimeoutMs,
+    });
+  }
+
+  /** The outcome of the spans. */
+  get counts(): SpanCounts {
+    return { exported: this.#exported, overflown: this.#overflown, failed: this.#failed };
+  }
+
+  onStart(span: Span, parent: Context): void {
+    this.#batches.onStart(span, parent);
+  }
+
+  onEnd(span: ReadableSpan): void {
+    if (this.#queued >= maxQueuedSpans) {
+      this.#overflown++;
+      return;
+    }
+    this.#queued++;
+    this.#batches.onEnd(span);
+  }
+
+  forceFlush(): Promise<void> {
+    return this.#batches.forceFlush();
+  }
+
+  shutdown(): Promise<void> {
+    return this.#batches.shutdown();
+  }
+
+  #counted(exporter: SpanExporter, onFailure: OnExportFailure): SpanExporter {
+    return {
+      export: (spans, done) => {
+        this.#queued -= spans.length;
+        exporter.export(spans, (result: ExportResult) => {
+          if (result.code === ExportResultCode.SUCCESS) {
+            this.#exported += spans.length;
+          } else {
+            this.#failed += spans.length;
+            onFailure(result.error);
+          }
+          done(result);
+        });
+      },
+      shutdown: () => exporter.shutdown(),
+      forceFlush: async () => exporter.forceFlush?.(),
+    };
+  }
+}

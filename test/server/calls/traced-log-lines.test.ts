@@ -1,0 +1,24 @@
+import { type DestinationStream, pino } from "pino";
+import { expect, test } from "vitest";
+import { toClientError } from "../../../src/server/calls/call-context.ts";
+import type { CallSpan } from "../../../src/server/calls/call-span.ts";
+
+const traceId = "0af7651916cd43dd8448eb211c80319c";
+const spanId = "b7ad6b7169203331";
+
+/** The line about an internal error of a call. */
+function lineOf(call: { traceId: string | undefined; span: CallSpan | undefined }): unknown {
+  const lines: string[] = [];
+  const destination: DestinationStream = { write: (line) => void lines.push(line) };
+  toClientError(new Error("a bug"), "a.B/C", pino({}, destination), call);
+  return JSON.parse(lines.join(""));
+}
+
+test("The line about an internal error has the trace of its call, and its span if that is recorded", () => {
+  const span: CallSpan = { traceId, spanId, run: (work) => work(), event: () => {}, end: () => {} };
+  expect(lineOf({ traceId, span })).toMatchObject({ trace_id: traceId, span_id: spanId });
+  const sent = lineOf({ traceId, span: undefined });
+  expect(sent).toMatchObject({ trace_id: traceId });
+  expect(sent).not.toHaveProperty("span_id");
+  expect(lineOf({ traceId: undefined, span: undefined })).not.toHaveProperty("trace_id");
+});
