@@ -262,9 +262,8 @@ const options = {
     schema: onOff,
     isSwitch: true,
     value: "[on|off]",
-    help: "Create --etcd-history-key where it does not exist. Without that key a restore of etcd is noticed only by revisions that contradict it.",
+    help: "Create --etcd-history-key where it does not exist. Without that key a restore of etcd is noticed only by revisions that contradict it. etcd-proxy has it off.",
     default: "on",
-    defaultHelp: "on; with etcd-proxy off",
   },
   "etcd-insecure-skip-verify": {
     schema: onOff,
