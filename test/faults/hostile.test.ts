@@ -130,6 +130,9 @@ const long = new Set([
   "watches with selectors of 1,000 requirements",
   "watches with huge selectors",
   "watches with huge selectors, compressed",
+  "unfinished reflection requests",
+  "gzip bombs beyond the message limit",
+  "Lists EXACT at many revisions",
 ]);
 const tried = Object.entries(attacks).filter(
   ([name]) => process.env["HOSTILE"] === "all" || !long.has(name),

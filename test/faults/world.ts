@@ -33,7 +33,7 @@ export interface WorldOptions {
   readonly writers?: number;
   /** Maximum bytes of filling in a value. Default 200. */
   readonly filling?: number;
-  /** Pause after each write of a writer, in milliseconds at most. Default 6. */
+  /** Pause after each write of a writer, in milliseconds at most. Default 15. */
   readonly writePauseMs?: number;
   /** Pause after each read, in milliseconds at most. Default 15. */
   readonly readPauseMs?: number;
@@ -102,7 +102,7 @@ export class World {
     this.delivered = new Changing();
     const endpoints = this.replicas;
     const common = { endpoints, era: () => this.oldestEra, acknowledged: () => this.#floor() };
-    const { throughService = 0.3, filling = 200, writePauseMs: pauseMs = 6 } = options;
+    const { throughService = 0.3, filling = 200, writePauseMs: pauseMs = 15 } = options;
     this.writers = Array.from({ length: options.writers ?? 2 }, (_, i) => {
       const name = `w${i}`;
       return new RecordedWriter(
