@@ -219,7 +219,7 @@ export interface WatchStream {
    * For operators. Absent if it is not known.
    * @internal
    */
-  readonly status?: WatchStatus;
+  readonly status?: WatchStatus | undefined;
   /** Ends the stream and drops the unread batches. Idempotent. */
   close(): void;
 }

@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Status } from "../../src/server/admin/status/status.ts";
 import { type Etcd, startEtcd } from "../etcd/etcd.ts";
 import { Message } from "../foreign/protobuf.ts";
 import { Collector } from "./collector.ts";
@@ -144,6 +145,10 @@ describe("A watch is a span until it is live:", () => {
     expect(span).toMatchObject({ traceId, parentId: clientSpan, isError: false });
     expect(span.events).toEqual(["admitted", ...stages]);
     expect(span.attributes).toEqual(rpc("watchfanout.v1.ListWatchService", "Watch"));
+    const status: unknown = await (await fetch(`${service.served.admin}/status.json`)).json();
+    expect((status as Status).streams.items).toMatchObject([
+      { state: "live", scope: { prefix: "" } },
+    ]);
     await service.put("after");
     await responses.next();
     watch.cancel();

@@ -1,5 +1,5 @@
 import type { WatchBatch } from "../../model/event.ts";
-import type { WatchStream } from "../../storage/storage.ts";
+import type { WatchStatus, WatchStream } from "../../storage/storage.ts";
 import type { ServerCall } from "../calls/server-call.ts";
 
 /**
@@ -34,6 +34,10 @@ class TracedOpening implements WatchStream {
 
   get heldBytes(): number {
     return this.#watch.heldBytes ?? 0;
+  }
+
+  get status(): WatchStatus | undefined {
+    return this.#watch.status;
   }
 
   read(): WatchBatch | undefined {
