@@ -12,6 +12,8 @@ interface ConfigSources {
   /** The values of each flag, in order, as they were typed. */
   readonly flags: Readonly<Record<string, readonly string[] | undefined>>;
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** What a command has instead of an option's default, as flags. */
+  readonly defaults?: ConfigSources["flags"];
   /** Throws the errors of `readFileSync`. */
   readonly readFile: (path: string) => Buffer;
 }
@@ -20,6 +22,7 @@ interface ConfigSources {
 export interface ConfigSnapshot {
   readonly flags: ConfigSources["flags"];
   readonly env: ConfigSources["env"];
+  readonly defaults: ConfigSources["flags"];
   /** The contents of all files that it names, by path. */
   readonly files: Map<string, Buffer>;
 }
@@ -42,13 +45,14 @@ export function loadWithSnapshot(sources: ConfigSources): LoadedConfig {
     },
   });
   const own = Object.entries(sources.env).filter(([name]) => name.startsWith(variablePrefix));
-  return { config, snapshot: { flags: sources.flags, env: Object.fromEntries(own), files } };
+  const { flags, defaults = {} } = sources;
+  return { config, snapshot: { flags, env: Object.fromEntries(own), defaults, files } };
 }
 
 /** Loads the configuration of a snapshot. Throws a ConfigError if it is not one that was loaded before. */
-export function loadSnapshot({ flags, env, files }: ConfigSnapshot): Config {
+export function loadSnapshot({ flags, env, defaults, files }: ConfigSnapshot): Config {
   return loadConfig({
-    ...{ flags, env },
+    ...{ flags, env, defaults },
     readFile: (path) => {
       const content = files.get(path);
       if (content === undefined) throw new Error("it is not part of the snapshot");
@@ -65,7 +69,8 @@ export function loadConfig(sources: ConfigSources): Config {
   const environment = readEnvironment(sources.env);
   const file = readConfigFile(sources);
   const flags = readFlags(sources.flags);
-  const settings = new Map([...file.settings, ...environment.settings, ...flags]);
+  const defaults = readFlags(sources.defaults ?? {});
+  const settings = new Map([...defaults, ...file.settings, ...environment.settings, ...flags]);
   const { values, problems } = parseSettings(settings);
   const all = [...environment.problems, ...file.problems, ...problems];
   if (all.length > 0) throw new ConfigError(all);

@@ -48,6 +48,15 @@ const mutual: Given = {
   },
 };
 
+test("a command's own default applies where no source has a value", () => {
+  const defaults = { listen: ["127.0.0.1:1"] };
+  const portOf = (given: Given) => (load({ ...given, defaults }).listen as { port?: number }).port;
+  expect(portOf({})).toBe(1);
+  expect(portOf({ yaml: "listen: 127.0.0.1:2" })).toBe(2);
+  expect(portOf({ env: { WATCH_FANOUT_LISTEN: "127.0.0.1:3" } })).toBe(3);
+  expect(portOf({ flags: ["--listen", "127.0.0.1:4"] })).toBe(4);
+});
+
 test("without any source the embedded store serves one resource with all keys", () => {
   expect(load({})).toEqual({
     etcd: undefined,

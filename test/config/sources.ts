@@ -14,6 +14,8 @@ export const certificates = {
 export interface Given {
   readonly flags?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
+  /** What a command has instead of options' defaults. */
+  readonly defaults?: Readonly<Record<string, readonly string[]>>;
   /** The content of wf.yaml, which a flag names. */
   readonly yaml?: string;
   /** Other files, by path. */
@@ -21,7 +23,7 @@ export interface Given {
 }
 
 /** Loads a configuration from these sources. */
-export function load({ flags = [], env = {}, yaml, files = {} }: Given): Config {
+export function load({ flags = [], env = {}, defaults = {}, yaml, files = {} }: Given): Config {
   const byName: Record<string, string[]> = {};
   for (let i = 0; i < flags.length; i += 2) {
     const name = (flags[i] ?? "").replace(/^--/, "");
@@ -33,7 +35,7 @@ export function load({ flags = [], env = {}, yaml, files = {} }: Given): Config 
   );
   return loadConfig({
     flags: byName,
-    env,
+    ...{ env, defaults },
     readFile: (path) => {
       const content = all.get(path);
       if (content === undefined) throw new Error(`ENOENT: no such file, open '${path}'`);

@@ -42,7 +42,7 @@ export function addEtcdProxyCommand(program: Command): void {
           command.getOptionValue(option.attributeName()) as readonly string[] | undefined,
         ]),
       );
-    const { flags, problems, warnings } = proxyOptions(typed(own));
+    const { flags, defaults, problems, warnings } = proxyOptions(typed(own));
     if (problems.length > 0) {
       const lines = problems.map((problem) => `error: ${printableText(problem)}`);
       command.error(lines.join("\n"), { exitCode: exitCodes.usage });
@@ -50,7 +50,7 @@ export function addEtcdProxyCommand(program: Command): void {
     const given = Object.fromEntries(
       Object.entries(typed(others)).filter(([, values]) => values !== undefined),
     );
-    const loaded = readConfig(command, { ...flags, ...given }, withProxyNames);
+    const loaded = readConfig(command, { ...flags, ...given }, withProxyNames, defaults);
     for (const warning of warnings) process.stderr.write(`warning: ${printableText(warning)}\n`);
     // Imported here, since the client commands start faster without the server.
     const { serve } = await import("../serve/serve.ts");

@@ -5,6 +5,8 @@ import { proxyFlags } from "./proxy-flags.ts";
 export interface ProxyOptions {
   /** Flags of `serve`. */
   readonly flags: Readonly<Partial<Record<OptionName, readonly string[]>>>;
+  /** What applies where neither a flag, a variable nor the file has another value. */
+  readonly defaults: Readonly<Partial<Record<OptionName, readonly string[]>>>;
   /** What is wrong with them, in sentences. */
   readonly problems: readonly string[];
   /** Flags that have no effect, in sentences. */
@@ -22,9 +24,9 @@ export function proxyOptions(typed: TypedFlags): ProxyOptions {
     "etcd-api": ["on"],
     // etcd grpc-proxy serves plain text on any address.
     insecure: ["on"],
-    // As etcd grpc-proxy, it writes nothing of its own into etcd.
-    "etcd-history-create": ["off"],
   };
+  // As etcd grpc-proxy, it writes nothing of its own into etcd.
+  const defaults: typeof flags = { "etcd-history-create": ["off"] };
   const problems: string[] = [];
   const warnings: string[] = [];
   for (const [name, flag] of Object.entries(proxyFlags)) {
@@ -34,6 +36,7 @@ export function proxyOptions(typed: TypedFlags): ProxyOptions {
     const values = given.length === 0 && flag.default !== undefined ? [flag.default] : given;
     const last = values.at(-1);
     if (last === undefined) continue;
+    const to = given.length === 0 ? defaults : flags;
     if (isSwitch && last !== "true") {
       problems.push(`--${name}: ${JSON.stringify(last)} is neither true nor false.`);
     } else if (flag.kind === "refused") {
@@ -41,21 +44,21 @@ export function proxyOptions(typed: TypedFlags): ProxyOptions {
     } else if (flag.kind === "ignored") {
       warnings.push(`--${name} has no effect: ${flag.why}`);
     } else if (flag.kind === "option") {
-      flags[flag.option] = [isSwitch ? "on" : onAllInterfaces(last)];
+      to[flag.option] = [isSwitch ? "on" : onAllInterfaces(last)];
     } else if (name === "debug") {
       flags["log-level"] = ["debug"];
     } else if (name === "endpoints") {
-      flags.etcd = values.flatMap((text) => text.split(",")).map((text) => urlOf(text, typed));
+      to.etcd = values.flatMap((text) => text.split(",")).map((text) => urlOf(text, typed));
     } else {
       const address = addressOf(last);
       if (address === undefined) {
         problems.push(`--${name}: ${JSON.stringify(last)} is not http://HOST:PORT.`);
       } else {
-        flags.admin = [address];
+        to.admin = [address];
       }
     }
   }
-  return { flags, problems, warnings };
+  return { flags, defaults, problems, warnings };
 }
 
 /** The flags of `serve` in a message as they are called here. */

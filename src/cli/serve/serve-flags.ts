@@ -31,9 +31,11 @@ export function readConfig(
   command: Command,
   flags: Readonly<Record<string, readonly string[] | undefined>>,
   present: (problem: string) => string = (problem) => problem,
+  defaults: Readonly<Record<string, readonly string[] | undefined>> = {},
 ): LoadedConfig {
   try {
-    return loadWithSnapshot({ flags, env: process.env, readFile: (path) => readFileSync(path) });
+    const readFile = (path: string) => readFileSync(path);
+    return loadWithSnapshot({ flags, env: process.env, defaults, readFile });
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     const lines = error.problems.map((problem) => `error: ${printableText(present(problem))}`);

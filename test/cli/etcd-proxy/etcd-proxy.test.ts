@@ -70,7 +70,7 @@ test("etcd-proxy refuses a flag that it can't honour, and names flags as they we
 });
 
 test("the flags of grpc-proxy become those of serve", () => {
-  const { flags, problems, warnings } = proxyOptions({
+  const { flags, defaults, problems, warnings } = proxyOptions({
     endpoints: ["a:2379,b"],
     cacert: ["ca.crt"],
     "insecure-skip-tls-verify": ["true"],
@@ -81,12 +81,12 @@ test("the flags of grpc-proxy become those of serve", () => {
     "max-send-bytes": ["1"],
   });
   expect(flags).toEqual({
-    ...{ "etcd-api": ["on"], insecure: ["on"], listen: ["127.0.0.1:23790"] },
-    "etcd-history-create": ["off"],
+    ...{ "etcd-api": ["on"], insecure: ["on"] },
     ...{ etcd: ["https://a:2379", "https://b"], "etcd-ca": ["ca.crt"] },
     ...{ "etcd-insecure-skip-verify": ["on"], admin: ["[::1]:8080"], "tls-cert": ["server.crt"] },
     "log-level": ["debug"],
   });
+  expect(defaults).toEqual({ "etcd-history-create": ["off"], listen: ["127.0.0.1:23790"] });
   expect(problems).toEqual([]);
   expect(warnings).toEqual([
     "--max-send-bytes has no effect: etcd's own limits of messages apply.",
