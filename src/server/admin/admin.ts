@@ -6,10 +6,11 @@ import {
   type ServerResponse,
 } from "node:http";
 import { createServer as createTlsServer, Server as TlsServer } from "node:https";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, isIP } from "node:net";
 import { createSecureContext } from "node:tls";
 import type { Logger } from "pino";
 import type { KeyPair } from "../../base/certificate-store.ts";
+import { isLocalHost } from "../../identity/peer.ts";
 import type { StaticTokens } from "../../identity/token-file.ts";
 import type { AdminEvents, AdminPages, AdminResponse } from "./admin-response.ts";
 import { IdleConnections } from "./idle-connections.ts";
@@ -217,6 +218,11 @@ async function responseTo(
     const headers = { "www-authenticate": isOfStatus ? "Basic realm=watch-fanout" : "Bearer" };
     return { status: 401, body: "Send a token of --admin-token-file.\n", headers };
   }
+  if ((isOfStatus || path === "/log-level") && mayBeRebound(request, options)) {
+    const body =
+      "Use the address of this port, or localhost, as the host, or set --admin-token-file.\n";
+    return { status: 403, body };
+  }
   if (path === "/log-level" && options.logLevel !== undefined) {
     return logLevelPage(request.method, body, options.logLevel);
   }
@@ -246,6 +252,16 @@ async function responseTo(
   }
   const { contentType } = options.metrics;
   return { status: 200, body: await options.metrics.render(), contentType };
+}
+
+/**
+ * Whether a page of another site may have sent the request, from a browser on this machine, by binding its own name to the
+ * loopback address (DNS rebinding). Such a request has that name as its host. Where a token is needed the page has none.
+ */
+function mayBeRebound({ headers }: IncomingMessage, { listen, tokens }: AdminOptions): boolean {
+  if (tokens !== undefined || !isLocalHost(listen.host)) return false;
+  const [, name = ""] = /^\[?(.*?)\]?(?::\d*)?$/.exec(headers.host ?? "") ?? [];
+  return name !== "localhost" && isIP(name) === 0;
 }
 
 function hasToken({ headers }: IncomingMessage, { tokens }: AdminOptions): boolean {

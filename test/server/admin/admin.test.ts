@@ -50,9 +50,11 @@ interface Reply {
   readonly headers: Readonly<Record<string, unknown>>;
 }
 
-function ask(path: string, method: string = "GET", body?: string): Promise<Reply> {
+function ask(path: string, method: string = "GET", body?: string, host?: string): Promise<Reply> {
   return new Promise((resolve, reject) => {
-    const outgoing = request({ host: admin.host, port: admin.port, path, method }, (response) => {
+    const headers = host === undefined ? {} : { host };
+    const target = { host: admin.host, port: admin.port, path, method, headers };
+    const outgoing = request(target, (response) => {
       let text = "";
       response.setEncoding("utf8");
       response.on("data", (chunk: string) => {
@@ -250,3 +252,19 @@ describe("the server", () => {
     await expect(ask("/livez")).rejects.toMatchObject({ code: "ECONNREFUSED" });
   });
 });
+
+test.each([
+  ["evil.example", 403],
+  ["evil.example:8080", 403],
+  ["127.0.0.1.evil.example", 403],
+  ["127.0.0.1:8080", 200],
+  ["[::1]:8080", 200],
+  ["localhost", 200],
+])(
+  "a request with the host %s changes the log level on a loopback address with status %i",
+  async (host, status) => {
+    expect((await ask("/log-level", "PUT", "debug", host)).status).toBe(status);
+    expect((await ask("/log-level")).body).toBe(status === 200 ? "debug\n" : "info\n");
+    expect((await ask("/livez", "GET", undefined, host)).status).toBe(200);
+  },
+);
