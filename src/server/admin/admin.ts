@@ -256,7 +256,7 @@ async function responseTo(
 
 /**
  * Whether a page of another site may have sent the request, from a browser on this machine, by binding its own name to the
- * loopback address (DNS rebinding). Such a request has that name as its host. Where a token is needed the page has none.
+ * loopback address (DNS rebinding). Such a request has that name as its host. A token would be unknown to the page.
  */
 function mayBeRebound({ headers }: IncomingMessage, { listen, tokens }: AdminOptions): boolean {
   if (tokens !== undefined || !isLocalHost(listen.host)) return false;
