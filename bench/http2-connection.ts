@@ -44,6 +44,8 @@ const headBytes = 9;
 /** The initial flow control window of HTTP/2 (RFC 9113, 6.9.2). */
 const initialSendWindow = 65_535;
 const maxSendBytes = 16_000;
+/** The setting of how many calls the server takes at once. */
+const maxConcurrentStreams = 3;
 /** The window of the connection, large enough that it never limits calls, as in a normal client. */
 const connectionWindow = 64 * 1024 ** 2;
 
@@ -93,7 +95,13 @@ export class Http2Connection {
   #nextId = 1;
   #received = 0;
   #sendWindow = initialSendWindow;
-  readonly #blocked: { readonly frames: Buffer; readonly bytes: number }[] = [];
+  /** Calls that wait for the flow control window of the connection, or for the server to take more calls. */
+  readonly #blocked: { readonly frames: Buffer; readonly bytes: number; readonly id: number }[] =
+    [];
+  /** The number of calls that the server takes at once. It is unlimited until its settings arrive. */
+  #maxCalls = Infinity;
+  /** Calls that were sent, and have not ended. */
+  #open = 0;
   #out: Buffer[] = [];
   #isClosed = false;
 
@@ -146,7 +154,13 @@ export class Http2Connection {
     const id = this.#start(request, { scanner, onEnd, isShut, received: 0 });
     return () => {
       if (!this.#calls.delete(id) || this.#isClosed) return;
-      this.#blocked.push({ frames: frameOf(frame.reset, 0, id, Buffer.of(0, 0, 0, 8)), bytes: 0 });
+      const waiting = this.#blocked.findIndex((blocked) => blocked.id === id);
+      if (waiting >= 0) {
+        this.#blocked.splice(waiting, 1);
+        return;
+      }
+      this.#send(frameOf(frame.reset, 0, id, Buffer.of(0, 0, 0, 8)));
+      this.#open--;
       this.#sendBlocked();
     };
   }
@@ -187,7 +201,7 @@ export class Http2Connection {
       head,
       message,
     ]);
-    this.#blocked.push({ frames, bytes });
+    this.#blocked.push({ frames, bytes, id });
     this.#sendBlocked();
     return id;
   }
@@ -197,7 +211,9 @@ export class Http2Connection {
     for (;;) {
       const next = this.#blocked[0];
       if (next === undefined || next.bytes > this.#sendWindow) return;
+      if (this.#open >= this.#maxCalls) return;
       this.#blocked.shift();
+      this.#open++;
       this.#sendWindow -= next.bytes;
       this.#send(next.frames);
     }
@@ -255,7 +271,7 @@ export class Http2Connection {
         this.#end(id, false);
         break;
       case frame.settings:
-        if ((flags & flag.ack) === 0) this.#send(frameOf(frame.settings, flag.ack, 0));
+        if ((flags & flag.ack) === 0) this.#settings(bytes, start, end);
         break;
       case frame.ping:
         if ((flags & flag.ack) === 0) {
@@ -273,6 +289,15 @@ export class Http2Connection {
         }
         break;
     }
+  }
+
+  #settings(bytes: Buffer, start: number, end: number): void {
+    for (let at = start; at < end; at += 6) {
+      if (bytes.readUInt16BE(at) === maxConcurrentStreams)
+        this.#maxCalls = bytes.readUInt32BE(at + 2);
+    }
+    this.#send(frameOf(frame.settings, flag.ack, 0));
+    this.#sendBlocked();
   }
 
   #data(bytes: Buffer, start: number, end: number, id: number): void {
@@ -294,8 +319,11 @@ export class Http2Connection {
 
   #end(id: number, byTrailers: boolean): void {
     const call = this.#calls.get(id);
+    if (call === undefined) return;
     this.#calls.delete(id);
-    call?.onEnd(byTrailers);
+    this.#open--;
+    this.#sendBlocked();
+    call.onEnd(byTrailers);
   }
 
   #lose(error: Error): void {

@@ -126,26 +126,31 @@ export class StreamPacing {
   #hold(caller: object, { owner, burst }: Pace): void {
     if (caller === owner || burst <= this.#perTurn || !this.#areSeveral()) return;
     const until = this.#clock.now() + Math.min(maxHoldMs, burst ** 2 / holdDivisor);
-    this.#held.set(caller, Math.max(until, this.#held.get(caller) ?? 0));
+    const heldUntil = this.#held.get(caller);
+    this.#held.set(caller, Math.max(until, heldUntil ?? 0));
+    // At once: its other connections may be read in the same turn.
+    if (heldUntil === undefined) this.#pauseConnectionsOf(caller);
   }
 
   /** Pauses connections of held callers, in rotation. Node.js resumes one by itself once it has written pending data. */
   #pauseHeld(): void {
-    for (const caller of this.#held.keys()) {
-      const known = this.#known.get(caller);
-      if (known === undefined) continue;
-      for (const [session, owner] of [...take(known, maxPausedPerTurn)]) {
-        known.delete(session);
-        known.set(session, owner);
-        const pace = this.#paces.get(session) ?? this.#paceOf(session, owner);
-        if (!pace.isPaused) {
-          pace.isPaused = true;
-          // One of them at a time is resumed.
-          pace.burst = Math.max(pace.burst, this.#perTurn);
-          this.#paused.add(owner, pace);
-        }
-        pauseReading(session);
+    for (const caller of this.#held.keys()) this.#pauseConnectionsOf(caller);
+  }
+
+  #pauseConnectionsOf(caller: object): void {
+    const known = this.#known.get(caller);
+    if (known === undefined) return;
+    for (const [session, owner] of [...take(known, maxPausedPerTurn)]) {
+      known.delete(session);
+      known.set(session, owner);
+      const pace = this.#paces.get(session) ?? this.#paceOf(session, owner);
+      if (!pace.isPaused) {
+        pace.isPaused = true;
+        // One of them at a time is resumed.
+        pace.burst = Math.max(pace.burst, this.#perTurn);
+        this.#paused.add(owner, pace);
       }
+      pauseReading(session);
     }
   }
 
