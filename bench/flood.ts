@@ -93,7 +93,8 @@ async function compare(
       const sample = await honest.measure(seconds, perSecond);
       const after = await flooding.count();
       await flooding.quiet();
-      await delay(500);
+      // Until the service has closed the connections, and collected what they held.
+      await delay(2_000);
       measured[which].push(sample);
       const figures = kinds.flatMap((kind) =>
         [0.5, 0.99].map((share) => percentile(sample[kind], share).toFixed(2)),

@@ -15,10 +15,10 @@ const maxWaiting = 128;
 /**
  * How long the connections of a caller are not read from after a read that brought many streams, while there are several
  * callers: the square of that number by this, in milliseconds, and at most `maxHoldMs`. Node.js processes a read as a
- * whole, and one of minimal frames can take 60 ms. So the longer others had to wait, the more seldom they have to: for
- * some 6 % of the time at 400 streams, as many as requests with messages come to, and for 1 % at 2,600.
+ * whole. So the longer others had to wait, the more seldom they have to: for some 5 % of the time at 128 streams, the most
+ * that a client's allowance permits (`StreamAllowance`), and less where it does not apply yet.
  */
-const holdDivisor = 1_000;
+const holdDivisor = 200;
 const maxHoldMs = 10_000;
 
 /** Callers are held by a check in each turn, of at most so many connections, and so many turns within `heldCheckMs`. */
