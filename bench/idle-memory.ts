@@ -42,7 +42,7 @@ export const idleMemory: Benchmark = {
         const { isTls } = shape;
         // grpc-proxy is measured without TLS only.
         if (isTls && target === "grpc-proxy") continue;
-        const measured = (servers: Servers): Promise<IdleMemory> => measure(servers, shape);
+        const measured = (servers: Servers): Promise<IdleMemory> => measureIdle(servers, shape);
         const found = await attempt(target, say, measured, { isTls });
         results.push(...found);
         for (const result of found) say(line(result));
@@ -77,7 +77,8 @@ function line({ target, streams, connections, isTls, ...bytes }: IdleMemory): st
   );
 }
 
-function measure(servers: Servers, shape: Shape): Promise<IdleMemory> {
+/** Measures one server with one number of streams and connections. */
+export function measureIdle(servers: Servers, shape: Shape): Promise<IdleMemory> {
   const { target, url, pid } = servers;
   return withLoad(async (first) => {
     await first.open({ target, url, ...warmUp });

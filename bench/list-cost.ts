@@ -37,7 +37,7 @@ export const listCost: Benchmark = {
     const results: ListCost[] = [];
     say(tableLine(["server", "list", "writes between", "CPU ms", "before etcd", "ms"], widths));
     for (const target of targets) {
-      const found = await attempt(target, say, (servers) => measureWays(servers, settings));
+      const found = await attempt(target, say, (servers) => measureLists(servers, settings));
       results.push(...found.flat());
       for (const { how, writesBetween, cpuMillis, frontCpuMillis, millis } of found.flat()) {
         const figures = [cpuMillis, frontCpuMillis, millis].map((figure) => figure.toFixed(1));
@@ -48,7 +48,8 @@ export const listCost: Benchmark = {
   },
 };
 
-async function measureWays(servers: Servers, settings: Settings): Promise<ListCost[]> {
+/** Measures the ways to list that one server has. Uses the options `objects`, `value-bytes`, `lists` and `writes-between`. */
+export async function measureLists(servers: Servers, settings: Settings): Promise<ListCost[]> {
   await fill(servers.etcd, settings.number("objects"), settings.number("value-bytes"));
   const results: ListCost[] = [];
   for (const way of waysOf(servers.target, settings.number("writes-between"))) {
