@@ -2,6 +2,7 @@ import type { ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
+import type { Clock } from "../../../base/clock.ts";
 import type { Flushable, FlushQueue } from "./flush-queue.ts";
 import type { FrameBatch } from "./frame-batch.ts";
 import { FrameSender } from "./frame-sender.ts";
@@ -12,6 +13,7 @@ import type { ResponseWriter } from "./response-writer.ts";
 
 /** What the connections of a server share. */
 export interface FramingContext {
+  readonly clock: Clock;
   readonly flushQueue: FlushQueue;
   readonly batch: FrameBatch;
   /** Maximum number of open streams per connection. */
@@ -33,6 +35,10 @@ export class FramedConnection
   readonly #inbound = new InboundFrames(this);
   readonly #outbound = new OutboundFrames(this);
   readonly #sender: FrameSender;
+  /** What was received and is read in a later turn, in which nothing else is received. */
+  #unread: Buffer | undefined;
+  /** Whether nghttp2 takes nothing more until it asks for it. */
+  #isFull = false;
   #isQueued = false;
   /** Streams whose message is complete with the current write. */
   #completed: FramedStream[] = [];
@@ -50,7 +56,7 @@ export class FramedConnection
     this.#sender = new FrameSender(context.maxStreams, () => this.#queue());
     socket.setNoDelay(true);
     if ("disableRenegotiation" in socket) socket.disableRenegotiation();
-    socket.on("data", (chunk: Buffer) => this.#inbound.take(chunk));
+    socket.on("data", (chunk: Buffer) => this.#receive(chunk));
     // Not passed on: Node.js would shut down its side and write nevertheless, and that ends the process.
     socket.on("end", () => this.destroy());
     socket.on("error", (error) => this.destroy(error));
@@ -65,6 +71,22 @@ export class FramedConnection
     else framed.attach(stream);
     return framed;
   }
+
+  #receive(chunk: Buffer): void {
+    const unread = this.#unread === undefined ? chunk : Buffer.concat([this.#unread, chunk]);
+    this.#unread = this.#inbound.take(unread);
+    if (this.#unread === undefined) return;
+    this.socket.pause();
+    if (!this.#isFull) this.#context.clock.setImmediate(this.#receiveUnread);
+  }
+
+  readonly #receiveUnread = (): void => {
+    const unread = this.#unread;
+    if (unread === undefined || this.#isFull || this.destroyed) return;
+    this.#unread = undefined;
+    this.#receive(unread);
+    if (this.#unread === undefined && !this.#isFull) this.socket.resume();
+  };
 
   flush(): boolean {
     this.#isQueued = false;
@@ -120,7 +142,10 @@ export class FramedConnection
   }
 
   override _read(): void {
-    this.socket.resume();
+    const wasFull = this.#isFull;
+    this.#isFull = false;
+    if (this.#unread === undefined) this.socket.resume();
+    else if (wasFull) this.#context.clock.setImmediate(this.#receiveUnread);
   }
 
   override _write(chunk: Buffer, _encoding: string, done: Done): void {
@@ -157,7 +182,9 @@ export class FramedConnection
   }
 
   bytesReceived(bytes: Buffer): void {
-    if (!this.push(bytes)) this.socket.pause();
+    if (this.push(bytes)) return;
+    this.#isFull = true;
+    this.socket.pause();
   }
 
   headersReceived(id: number): void {

@@ -19,6 +19,7 @@ export function frameConnections(
 ): void {
   const { clock, isTls, maxStreams } = options;
   const context: FramingContext = {
+    clock,
     flushQueue: new FlushQueue(clock),
     batch: new FrameBatch(),
     maxStreams,

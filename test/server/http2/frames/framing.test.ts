@@ -1,5 +1,11 @@
-import { describe, expect, test } from "vitest";
+import { once } from "node:events";
+import { createServer } from "node:http2";
+import { type AddressInfo, connect } from "node:net";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { frameConnections } from "../../../../src/server/http2/frames/framed-connections.ts";
+import { streamFramesAtOnce } from "../../../../src/server/http2/frames/inbound-frames.ts";
 import { listWatchService } from "../../../../src/wire/services.ts";
+import { FakeClock } from "../../../fake-clock.ts";
 import { type Served, serveThings } from "../../served.ts";
 import { FrameClient, messagesOf, type ReceivedStream } from "./frame-client.ts";
 
@@ -131,5 +137,51 @@ describe.each(["direct", "node"] as const)("With framing %s", (framing) => {
     frames.socket.resume();
     while (server.stats().unsent.bytes > 0) await new Promise((resolve) => setImmediate(resolve));
     expect(frames.violations).toEqual([]);
+  });
+});
+
+describe("Of streams that are opened and reset in one read", () => {
+  /** Streams that are opened, and reset at once, in one write. */
+  const count = 500;
+  const frame = (type: number, flags: number, id: number, content: readonly number[]): Buffer => {
+    const head = Buffer.alloc(9);
+    head.writeUIntBE(content.length, 0, 3);
+    head.set([type, flags], 3);
+    head.writeUInt32BE(id, 5);
+    return Buffer.concat([head, Buffer.from(content)]);
+  };
+  const streams = Array.from({ length: count }, (_, i) => [
+    // :method POST, :scheme http, :path /, :authority a
+    frame(1, 4, 2 * i + 1, [0x83, 0x86, 0x84, 0x41, 1, 0x61]),
+    frame(3, 0, 2 * i + 1, [0, 0, 0, 8]),
+  ]);
+  const preface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+
+  test("some are announced in each turn with framing direct, in order, and none is lost", async () => {
+    const clock = new FakeClock();
+    const server = createServer({ streamResetBurst: 1e6 });
+    frameConnections(server, { clock, isTls: false, maxStreams: 10_000 });
+    const announced: (number | undefined)[] = [];
+    server.on("stream", (stream) => {
+      announced.push(stream.id);
+      stream.on("error", () => {});
+    });
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    onTestFinished(() => void server.close());
+    const socket = connect((server.address() as AddressInfo).port, "127.0.0.1").resume();
+    onTestFinished(() => void socket.destroy());
+    socket.write(Buffer.concat([preface, frame(4, 0, 0, []), ...streams.flat()]));
+    await vi.waitFor(() => expect(announced.length).toBeGreaterThan(0));
+    let [before, turns] = [0, 1];
+    await vi.waitFor(() => {
+      expect(announced.length - before).toBeLessThanOrEqual(streamFramesAtOnce / 2);
+      before = announced.length;
+      turns++;
+      clock.runTurn();
+      expect(announced.length).toBe(count);
+    });
+    expect(turns).toBeGreaterThanOrEqual((2 * count) / streamFramesAtOnce);
+    expect(announced).toEqual(streams.map((_, i) => 2 * i + 1));
   });
 });
