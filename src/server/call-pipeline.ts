@@ -25,10 +25,8 @@ import {
   withoutCredentials,
 } from "./http2/request-headers.ts";
 import { RequestStream } from "./http2/request-stream.ts";
-import { StreamAllowance } from "./http2/stream-allowance.ts";
 import { StreamPacing } from "./http2/stream-pacing.ts";
 import type { CallOwner } from "./limits/callers.ts";
-import type { ServerLimits } from "./limits/server-limits.ts";
 
 /*
  * The stages of a call. Each method of each service passes through them in this order: Get, List, Watch, Put, Delete,
@@ -70,7 +68,6 @@ export interface CallPipelineDeps {
   readonly relayed: RelayedServices | undefined;
   /** Gets every call of a server that trusts proxies. */
   readonly cancelledCalls: CancelledCalls;
-  readonly limits: Pick<ServerLimits, "maxStreamsPerConnection" | "keepaliveTimeoutMs">;
 }
 
 /** Takes HTTP/2 streams, and serves each as a call. */
@@ -85,12 +82,11 @@ export class CallPipeline {
   readonly #relayed: RelayedServices | undefined;
   readonly #pacing: StreamPacing;
   readonly #arrivals: CallArrivals;
-  readonly #allowance: StreamAllowance;
   readonly #requests: IncomingRequests;
 
   constructor(deps: CallPipelineDeps) {
-    const { methods, context, openCalls, authentication, relayed, cancelledCalls, limits } = deps;
-    const { clock, streamOpenings, requestPool, defences } = context;
+    const { methods, context, openCalls, authentication, relayed, cancelledCalls } = deps;
+    const { clock, streamOpenings, requestPool } = context;
     this.#methods = methods;
     this.#context = context;
     this.#openCalls = openCalls;
@@ -114,32 +110,18 @@ export class CallPipeline {
     const areSeveral = (): boolean => callers.areSeveral;
     this.#arrivals = new CallArrivals(clock, requestPool, start, ownerOf, areSeveral);
     this.#pacing = new StreamPacing(clock, waiting, pacedOf, areSeveral);
-    this.#allowance = new StreamAllowance({
-      ...{ clock, acknowledgeMs: limits.keepaliveTimeoutMs },
-      maxStreamsPerConnection: limits.maxStreamsPerConnection,
-      // A proxy passes on what others open and reset, and must not be refused a stream for it.
-      openStreams: (session) =>
-        callers.isForwarder(session)
-          ? Infinity
-          : openCalls.ofConnection(session) + this.#arrivals.waiting(session),
-      onUnacknowledged: (session) => defences?.close(session, "settings_timeout"),
-    });
   }
 
   /** Accept: takes a new stream. It is opened now, or in a later turn of the event loop. */
   accept(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
-    const session = stream.session as ServerHttp2Session | undefined;
-    if (session !== undefined) this.#pacing.opened(session);
+    if (stream.session !== undefined) this.#pacing.opened(stream.session as ServerHttp2Session);
     if (areTooLarge(headers)) {
       this.#context.defences?.count("header_flood", stream.session ?? stream);
       refuseStream(stream);
     } else {
       this.#arrivals.add(stream, headers, this.#forwardedOwner(stream, headers));
-      if (session !== undefined) this.#allowance.adjust(session);
     }
   }
-
-  readonly #onReleased = (session: ServerHttp2Session): void => this.#allowance.adjust(session);
 
   /** Recognises the identity that a proxy forwards, so that its calls wait for none of others on the same connection. */
   #forwardedOwner(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): CallOwner | undefined {
@@ -163,7 +145,7 @@ export class CallPipeline {
   #open(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
     dropDistantDeadline(headers);
     const path = headers[":path"] ?? "";
-    this.#openCalls.add(stream, path, this.#onReleased);
+    this.#openCalls.add(stream, path);
     if (!isGrpc(headers)) {
       refuseAsHttp(stream, this.#context.clock);
       return;

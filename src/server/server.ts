@@ -153,7 +153,7 @@ export class RunningServer {
       ...{ clock, limits, callerLimits, defences: this.#defences },
     });
     this.#pipeline = new CallPipeline({
-      ...{ methods, context, openCalls, authentication, relayed, cancelledCalls, limits },
+      ...{ methods, context, openCalls, authentication, relayed, cancelledCalls },
     });
     const clientCa = options.tls?.clientCa;
     const onWithdrawn = endingWithdrawn(authentication, this.#pools, context);

@@ -54,7 +54,7 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
     description:
       "Times that a client was stopped at the level of HTTP/2, by kind: floods of resets, PING, SETTINGS or headers, " +
       "invalid frames, requests that do not arrive, responses that are not accepted (as with a tiny window), TLS " +
-      "handshakes that do not end, connections that do not acknowledge a ping (half_open) or a limit (settings_timeout), connections that were " +
+      "handshakes that do not end, connections that do not acknowledge a ping (half_open), connections that were " +
       "replaced or refused at --max-connections (too_many_connections), and those that end with a protocol error " +
       "after a call (protocol_error: also how clients of grpc-go close; not an attack).",
   });

@@ -109,7 +109,7 @@ export interface CallContext {
   /** Refuses calls while memory is short. Absent: none is refused for that. */
   readonly memoryPressure?: Pick<MemoryPressure, "refusal"> | undefined;
   /** Counts clients that are stopped. Absent: they are not counted. */
-  readonly defences?: Pick<Http2Defences, "count" | "close"> | undefined;
+  readonly defences?: Pick<Http2Defences, "count"> | undefined;
   /** Knows the caller of each call, and limits what each caller may have. */
   readonly callerLimits: CallerLimits;
   /** Bounds the requests that are handled at once. */

@@ -4,7 +4,6 @@ import { CertificateStore } from "../../base/certificate-store.ts";
 import { type Clock, maxTimerMs } from "../../base/clock.ts";
 import { boundHttp2, unboundedResets } from "../http2/http2-stream.ts";
 import { maxHeaderBytes } from "../http2/request-headers.ts";
-import { maxRefusedStreams, streamAllowance } from "../http2/stream-allowance.ts";
 import type { BytePool } from "../limits/byte-pool.ts";
 import type { ServerLimits } from "../limits/server-limits.ts";
 import { IncompleteRequests } from "./incomplete-requests.ts";
@@ -90,8 +89,6 @@ export function createGrpcJsServer(
   boundHttp2(server, {
     resets: trustsForwarders ? unboundedResets : resets,
     headerBytes: maxHeaderBytes,
-    refusedStreams: maxRefusedStreams,
-    initialStreams: Math.min(streamAllowance, limits.maxStreamsPerConnection),
   });
   return server;
 }

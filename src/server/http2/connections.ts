@@ -39,7 +39,6 @@ export class Connections {
   /** By address, since a session has a different object for the same socket. */
   readonly #open = new Map<string, Connection>();
   readonly #byHost = new HostConnections<Connection>();
-  readonly #bySession = new WeakMap<Http2Session, Connection>();
   /** Connections that have no HTTP/2 session yet, the oldest first. */
   readonly #unshaken = new Set<Connection>();
   /** Number of connections that were accepted. */
@@ -87,9 +86,8 @@ export class Connections {
    * if it is closed.
    */
   begun(session: Http2Session): number | undefined {
-    const connection = session.destroyed ? undefined : this.#open.get(keyOf(socketOf(session)));
+    const connection = this.#of(session);
     if (connection === undefined) return undefined;
-    this.#bySession.set(session, connection);
     this.#unshaken.delete(connection);
     this.#stopTimer();
     return connection.since;
@@ -97,19 +95,14 @@ export class Connections {
 
   /** Counts an open call. Returns a function to call once the call is closed. */
   opened(session: Http2Session): () => void {
-    const connection = this.#bySession.get(session);
-    if (connection === undefined || session.destroyed) return () => {};
+    const connection = this.#of(session);
+    if (connection === undefined) return () => {};
     connection.calls++;
     if (connection.calls === 1) this.#byHost.setIdle(connection, false);
     return () => {
       connection.calls--;
       if (connection.calls === 0) this.#byHost.setIdle(connection, true);
     };
-  }
-
-  /** Number of open calls of a connection. */
-  callsOf(session: Http2Session): number {
-    return this.#bySession.get(session)?.calls ?? 0;
   }
 
   /** Closes all connections, with or without a session. Resolves when they are closed. */
@@ -125,6 +118,10 @@ export class Connections {
         ({ socket }) => new Promise((resolve) => socket.once("close", resolve)),
       ),
     );
+  }
+
+  #of(session: Http2Session): Connection | undefined {
+    return session.destroyed ? undefined : this.#open.get(keyOf(socketOf(session)));
   }
 
   /** Idempotent. */

@@ -45,10 +45,6 @@ export interface Http2Bounds {
    * ENHANCE_YOUR_CALM.
    */
   readonly headerBytes: number;
-  /** How many streams a connection may open at first (`StreamAllowance`). */
-  readonly initialStreams: number;
-  /** How many streams above the limit Node.js refuses in a row before it closes the connection. */
-  readonly refusedStreams: number;
 }
 
 /**
@@ -64,12 +60,7 @@ export function boundHttp2(server: Server, bounds: Http2Bounds): void {
   Object.assign(http2Options, {
     streamResetBurst: bounds.resets.burst,
     streamResetRate: bounds.resets.perSecond,
-    maxSessionRejectedStreams: bounds.refusedStreams,
-    settings: {
-      ...(settings as object | undefined),
-      maxHeaderListSize: bounds.headerBytes,
-      maxConcurrentStreams: bounds.initialStreams,
-    },
+    settings: { ...(settings as object | undefined), maxHeaderListSize: bounds.headerBytes },
   });
 }
 

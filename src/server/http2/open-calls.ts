@@ -1,4 +1,4 @@
-import type { Http2Session, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
+import type { ServerHttp2Stream } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { descriptors } from "../../wire/descriptors.ts";
@@ -33,27 +33,17 @@ export class OpenCalls {
     this.#relayed = relayed;
   }
 
-  /** Number of open calls of a connection. */
-  ofConnection(session: Http2Session): number {
-    return this.#connections.callsOf(session);
-  }
-
-  /** Counts a call until its stream is closed. Then it calls `onReleased` with the session that the call was opened on. */
-  add(
-    stream: ServerHttp2Stream,
-    path: string,
-    onReleased: (session: ServerHttp2Session) => void,
-  ): void {
+  /** Counts a call until its stream is closed. */
+  add(stream: ServerHttp2Stream, path: string): void {
     this.#size++;
     const onEnded = this.#observe(stream, path);
-    const session = stream.session as ServerHttp2Session | undefined;
+    const { session } = stream;
     const onClosed = session === undefined ? undefined : this.#connections.opened(session);
     const release = (): void => {
       onClosed?.();
       this.#size--;
       if (this.#size === 0) this.#onIdle?.();
       onEnded?.();
-      if (session !== undefined) onReleased(session);
     };
     stream.on("close", () => this.#closings.add(release));
   }

@@ -7,7 +7,6 @@ import type { Clock } from "../../base/clock.ts";
  *
  * - `rapid_reset`: opens and resets streams far faster than it may; its connection is closed;
  * - `ping_flood`, `settings_flood`: sends more PING or SETTINGS frames than it may; its connection is closed;
- * - `settings_timeout`: does not acknowledge a lower limit of its streams in time; its connection is closed;
  * - `header_flood`: sends headers above their bound, or in too many frames; its call is reset, or its connection closed;
  * - `invalid_frames`: does not speak HTTP/2, or sends frames that have no use; its connection is closed;
  * - `protocol_error`: sends a frame that HTTP/2 does not allow, after its connection had a call. grpc-go sends one whenever
@@ -21,7 +20,7 @@ import type { Clock } from "../../base/clock.ts";
 export const attackKinds = [
   ...(["rapid_reset", "ping_flood", "settings_flood", "header_flood", "invalid_frames"] as const),
   ...(["protocol_error", "too_many_connections", "slow_request", "slow_response"] as const),
-  ...(["handshake_timeout", "settings_timeout", "half_open"] as const),
+  ...(["handshake_timeout", "half_open"] as const),
 ] as const;
 
 export type AttackKind = (typeof attackKinds)[number];
@@ -170,8 +169,6 @@ export class Http2Defences {
       const isSettings = error.message.includes("SETTINGS") || settings.count > pings.count;
       return isSettings ? "settings_flood" : "ping_flood";
     }
-    // Too many streams above the limit (`StreamAllowance`) have Node.js' callback fail.
-    if (/callback/.test(error.message)) return "rapid_reset";
     // The streams of the read in which the connection is closed are not counted any more.
     const isBurst = Math.max(streams.count, streams.before) >= maxStreamsPerConnection / 2;
     if (isBurst) return "rapid_reset";
