@@ -112,21 +112,32 @@ export class CallPipeline {
     this.#pacing = new StreamPacing(clock, waiting, pacedOf, areSeveral);
   }
 
-  /** Accept: takes a new stream. It is opened now, or in a later turn of the event loop. */
-  accept(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
-    if (stream.session !== undefined) this.#pacing.opened(stream.session as ServerHttp2Session);
+  /**
+   * Accept: takes a new stream of a connection. It is opened now, or in a later turn of the event loop; not at all if it was
+   * reset in the read that opened it.
+   */
+  accept(
+    session: ServerHttp2Session,
+    stream: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+  ): void {
+    this.#pacing.opened(session);
     if (areTooLarge(headers)) {
-      this.#context.defences?.count("header_flood", stream.session ?? stream);
+      this.#context.defences?.count("header_flood", session);
       refuseStream(stream);
-    } else {
-      this.#arrivals.add(stream, headers, this.#forwardedOwner(stream, headers));
+      return;
     }
+    const owner = this.#forwardedOwner(session, stream, headers);
+    if (!stream.destroyed) this.#arrivals.add(stream, headers, owner);
   }
 
   /** Recognises the identity that a proxy forwards, so that its calls wait for none of others on the same connection. */
-  #forwardedOwner(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): CallOwner | undefined {
-    const session = stream.session as ServerHttp2Session | undefined;
-    if (this.#forwarding === undefined || session === undefined) return undefined;
+  #forwardedOwner(
+    session: ServerHttp2Session,
+    stream: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+  ): CallOwner | undefined {
+    if (this.#forwarding === undefined || session.destroyed) return undefined;
     const owner = this.#forwarding.forwardedOwner({
       connection: session,
       peerFacts: () => peerFactsOf(session),

@@ -256,7 +256,7 @@ export class RunningServer {
     }
     this.#memoryPressure.start();
     const listeners: Http2Listeners = {
-      stream: (stream, headers) => this.#pipeline.accept(stream, headers),
+      stream: (...opened) => this.#pipeline.accept(...opened),
       connection: (socket) => this.#connections.add(socket),
       session: (session) => {
         const acceptedAt = this.#connections.begun(session);

@@ -34,12 +34,14 @@ export class CancelledCalls {
     session: ServerHttp2Session,
     forwarded: CallOwner | undefined,
   ): void {
-    stream.once("close", () => {
+    const onClose = (): void => {
       // Not if its connection has closed: then all of its calls end.
       if (session.destroyed) return;
       const isReset = stream.aborted || stream.rstCode !== constants.NGHTTP2_NO_ERROR;
       if (isReset) this.#cancelled(session, forwarded);
-    });
+    };
+    if (stream.destroyed) onClose();
+    else stream.once("close", onClose);
   }
 
   #cancelled(session: ServerHttp2Session, forwarded: CallOwner | undefined): void {

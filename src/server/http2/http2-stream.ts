@@ -16,8 +16,12 @@ import type { Clock } from "../../base/clock.ts";
  */
 
 export interface Http2Listeners {
-  /** Gets every stream. grpc-js gets none. May change the headers. */
-  readonly stream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void;
+  /** Gets every stream and its session, which a stream that is closed by then has forgotten. grpc-js gets none. */
+  readonly stream: (
+    session: ServerHttp2Session,
+    stream: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+  ) => void;
   /** Called before the TLS handshake, if there is one. */
   readonly connection: (socket: Socket) => void;
   /** Called when a connection begins to speak HTTP/2. */
@@ -78,9 +82,11 @@ export function listenToHttp2(
   for (const http2Server of http2Servers.keys() as Iterable<Http2Server>) {
     prepare?.(http2Server);
     http2Server.removeAllListeners("stream");
-    http2Server.on("stream", listeners.stream);
     http2Server.prependListener("connection", listeners.connection);
-    http2Server.on("session", listeners.session);
+    http2Server.on("session", (session) => {
+      listeners.session(session);
+      session.on("stream", (stream, headers) => listeners.stream(session, stream, headers));
+    });
     http2Server.on("error", listeners.error);
   }
   return http2Servers.size;

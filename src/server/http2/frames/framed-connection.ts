@@ -39,6 +39,8 @@ export class FramedConnection
   #unread: Buffer | undefined;
   /** Whether nghttp2 takes nothing more until it asks for it. */
   #isFull = false;
+  /** Whether the next turn passes on what is unread. */
+  #isWaiting = false;
   #isQueued = false;
   /** Streams whose message is complete with the current write. */
   #completed: FramedStream[] = [];
@@ -57,6 +59,7 @@ export class FramedConnection
     socket.setNoDelay(true);
     if ("disableRenegotiation" in socket) socket.disableRenegotiation();
     socket.on("data", (chunk: Buffer) => this.#receive(chunk));
+    this.on("resume", this.#readOn);
     // Not passed on: Node.js would shut down its side and write nevertheless, and that ends the process.
     socket.on("end", () => this.destroy());
     socket.on("error", (error) => this.destroy(error));
@@ -73,19 +76,34 @@ export class FramedConnection
   }
 
   #receive(chunk: Buffer): void {
-    const unread = this.#unread === undefined ? chunk : Buffer.concat([this.#unread, chunk]);
+    this.#unread = this.#unread === undefined ? chunk : Buffer.concat([this.#unread, chunk]);
+    this.#passOn();
+  }
+
+  /** Passes on what a turn may, unless nghttp2 takes nothing now: it would all be passed on at once later. */
+  #passOn(): void {
+    const unread = this.#unread;
+    if (unread === undefined || this.destroyed) return;
+    if (this.isPaused() || this.#isFull) {
+      this.socket.pause();
+      return;
+    }
     this.#unread = this.#inbound.take(unread);
     if (this.#unread === undefined) return;
     this.socket.pause();
-    if (!this.#isFull) this.#context.clock.setImmediate(this.#receiveUnread);
+    this.#passOnLater();
   }
 
-  readonly #receiveUnread = (): void => {
-    const unread = this.#unread;
-    if (unread === undefined || this.#isFull || this.destroyed) return;
-    this.#unread = undefined;
-    this.#receive(unread);
-    if (this.#unread === undefined && !this.#isFull) this.socket.resume();
+  #passOnLater(): void {
+    if (this.#isWaiting) return;
+    this.#isWaiting = true;
+    this.#context.clock.setImmediate(this.#passOnUnread);
+  }
+
+  readonly #passOnUnread = (): void => {
+    this.#isWaiting = false;
+    this.#passOn();
+    if (this.#unread === undefined && !this.isPaused() && !this.#isFull) this.socket.resume();
   };
 
   flush(): boolean {
@@ -142,11 +160,14 @@ export class FramedConnection
   }
 
   override _read(): void {
-    const wasFull = this.#isFull;
     this.#isFull = false;
-    if (this.#unread === undefined) this.socket.resume();
-    else if (wasFull) this.#context.clock.setImmediate(this.#receiveUnread);
+    this.#readOn();
   }
+
+  readonly #readOn = (): void => {
+    if (this.#unread === undefined) this.socket.resume();
+    else this.#passOnLater();
+  };
 
   override _write(chunk: Buffer, _encoding: string, done: Done): void {
     this.#outbound.take(chunk);
