@@ -18,6 +18,9 @@ const leaveScreen = "\x1b[?25h\x1b[?1049l";
 /** q, Q, Ctrl-C and Ctrl-D. */
 const quitKeys: readonly number[] = [0x71, 0x51, 0x03, 0x04];
 
+/** Signals that leave the screen as it was. Ctrl-C sends SIGINT if the input is no terminal. */
+const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+
 /** The process that `top` runs in. */
 export interface TopIo {
   readonly stdin: Readable & { readonly isTTY?: boolean; setRawMode?(isRaw: boolean): unknown };
@@ -122,11 +125,12 @@ class Top {
     const onKey = (key: Buffer): void => {
       if (key.some((byte) => quitKeys.includes(byte))) this.#end();
     };
+    const onEnd = (): void => this.#end();
     await this.#read();
     stdin.setRawMode?.(true);
     stdin.on("data", onKey);
-    stdin.once("end", () => this.#end());
-    process.once("SIGTERM", () => this.#end());
+    stdin.once("end", onEnd);
+    for (const signal of signals) process.on(signal, onEnd);
     stdout.write(enterScreen);
     try {
       while (!this.#isOver) {
@@ -136,7 +140,8 @@ class Top {
       }
     } finally {
       stdout.write(leaveScreen);
-      stdin.off("data", onKey).pause();
+      for (const signal of signals) process.off(signal, onEnd);
+      stdin.off("data", onKey).off("end", onEnd).pause();
       stdin.setRawMode?.(false);
     }
   }

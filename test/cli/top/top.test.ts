@@ -1,3 +1,5 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { PassThrough } from "node:stream";
 import { stripVTControlCharacters } from "node:util";
 import { Command } from "commander";
@@ -88,6 +90,21 @@ describe("top --once", () => {
     const run = new FakeProcess(false);
     await run.run("--once", "--url", url, "--search", "evil");
     expect(run.text).toContain("prefix \\u{1b}[2Jevil/");
+  });
+
+  test("escapes what another program responds in place of the service", async () => {
+    const status = await (await fetch(`${url}/status.json?limit=1`)).text();
+    const forged = status
+      .replace('"state":"connected"', '"state":"\\u001b]0;evil\\u0007"')
+      .replace('"state":"live"', '"state":"\\u001b[2J"');
+    const server = createServer((_, response) => void response.end(forged));
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    onTestFinished(() => void server.close());
+    const run = new FakeProcess(false);
+    const { port } = server.address() as AddressInfo;
+    await run.run("--once", "--url", `http://127.0.0.1:${port}`);
+    expect(run.text).toContain("\\u{1b}]0;evil");
+    expect(run.text).not.toContain("\u001b");
   });
 
   test("needs a token where the admin port does", async () => {

@@ -4,6 +4,7 @@
   const pageSize = 50;
   const streamsMs = 2_000;
   const retryMs = 5_000;
+  const requestMs = 15_000;
   const searchDelayMs = 250;
   const plotPoints = 120;
 
@@ -319,8 +320,10 @@
 
   async function loadStreams() {
     request?.abort();
-    request = new AbortController();
-    const { signal } = request;
+    const own = new AbortController();
+    request = own;
+    const timeout = AbortSignal.timeout(requestMs);
+    const signal = AbortSignal.any([own.signal, timeout]);
     const { sort, order, search, cursors } = view;
     const parameters = new URLSearchParams({
       sort,
@@ -333,9 +336,12 @@
       const response = await fetch(`/status.json?${parameters}`, { signal });
       if (!response.ok) throw new Error(await response.text());
       const { streams } = await response.json();
-      if (!signal.aborted) showStreams(streams);
+      if (!own.signal.aborted) showStreams(streams);
     } catch (error) {
-      if (!signal.aborted) setText(byId("matched"), `The streams can't be read: ${error.message}`);
+      if (own.signal.aborted) return;
+      setText(byId("matched"), `The streams can't be read: ${error.message}`);
+    } finally {
+      if (request === own) request = undefined;
     }
   }
 
@@ -398,15 +404,19 @@
     if (nextCursor !== undefined) goTo([...view.cursors, nextCursor]);
   });
 
+  /** A request that takes longer than the interval is waited for. */
   function refreshStreams() {
-    if (!document.hidden && !byId("pause").checked) void loadStreams();
+    const isIdle = request === undefined;
+    if (isIdle && !document.hidden && !byId("pause").checked) void loadStreams();
   }
 
   // A hidden page is not updated.
 
   let events;
+  let retrying;
 
   function follow() {
+    clearTimeout(retrying);
     events = new EventSource("/status/events");
     events.onmessage = ({ data }) => {
       setText(byId("connection"), "Live");
@@ -418,7 +428,7 @@
       byId("connection").className = "bad";
       if (events.readyState !== EventSource.CLOSED) return;
       // It was refused, such as in the drain.
-      setTimeout(() => {
+      retrying = setTimeout(() => {
         if (!document.hidden) follow();
       }, retryMs);
     };
