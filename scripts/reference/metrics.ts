@@ -164,7 +164,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
     registerEtcdApiMetrics(meter, { stats: () => stats });
   };
   const spans = (meter: Meter): void => {
-    registerSpanMetrics(meter, { counts: { exported: 0, overflown: 0, failed: 0 } });
+    registerSpanMetrics(meter, () => ({ exported: 0, overflown: 0, failed: 0, refused: 0 }));
   };
   const workers = (meter: Meter): void => {
     const stats = { worker: 1, isReady: true, isCollected: true, restarts: 0 };

@@ -30,6 +30,7 @@ import type { CallTracer } from "../server/server.ts";
 import { RpcTracer } from "./call-tracer.ts";
 import { exportTimeoutMs, SpanExport } from "./span-export.ts";
 import { registerSpanMetrics } from "./span-metrics.ts";
+import { TraceAllowance } from "./trace-allowance.ts";
 
 /** Least interval of two log lines about failed exports, in milliseconds. */
 const failureLogMs = 60_000;
@@ -71,6 +72,7 @@ export class OtlpExport {
   readonly #logger: Logger;
   readonly #provider: TracerProvider;
   readonly #spans: SpanExport;
+  readonly #allowance: TraceAllowance;
   #failures = 0;
   #loggedAt = Number.NEGATIVE_INFINITY;
 
@@ -98,12 +100,15 @@ export class OtlpExport {
     context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
     propagation.setGlobalPropagator(propagator);
     trace.setGlobalTracerProvider(this.#provider);
-    this.tracer = new RpcTracer(this.#provider.getTracer("watch-fanout", version), propagator);
+    this.#allowance = new TraceAllowance(clock);
+    const tracer = this.#provider.getTracer("watch-fanout", version);
+    this.tracer = new RpcTracer(tracer, propagator, this.#allowance);
   }
 
   /** Call it once. */
   registerMetrics(meter: Meter): void {
-    registerSpanMetrics(meter, this.#spans);
+    const [spans, allowance] = [this.#spans, this.#allowance];
+    registerSpanMetrics(meter, () => ({ ...spans.counts, refused: allowance.refused }));
   }
 
   /** Exports what has not been exported yet, also by `closeMetrics`. Never rejects. */

@@ -15,7 +15,10 @@ function lineOf(call: { traceId: string | undefined; span: CallSpan | undefined 
 }
 
 test("The line about an internal error has the trace of its call, and its span if that is recorded", () => {
-  const span: CallSpan = { traceId, spanId, run: (work) => work(), event: () => {}, end: () => {} };
+  const span: CallSpan = {
+    ...{ traceId, spanId, authenticated: () => {}, run: (work) => work() },
+    ...{ event: () => {}, end: () => {} },
+  };
   expect(lineOf({ traceId, span })).toMatchObject({ trace_id: traceId, span_id: spanId });
   const sent = lineOf({ traceId, span: undefined });
   expect(sent).toMatchObject({ trace_id: traceId });
