@@ -163,11 +163,13 @@
     { title: "Restarts", kind: "number" },
   ];
 
-  function upstreamCell({ upstream }, at) {
+  function upstreamCell({ upstream }, { at, upstream: tier }) {
     if (upstream === undefined) return { text: "not cached", kind: "muted" };
     const { state, error, staleSeconds, lastReceivedAt } = upstream;
     const silentSeconds = (Date.parse(at) - Date.parse(lastReceivedAt)) / 1_000;
-    const silence = silentSeconds >= 10 ? `, silent for ${durationOf(silentSeconds)}` : "";
+    // An embedded store says nothing while nothing is written.
+    const isSilent = tier.kind !== "embedded" && silentSeconds >= 10;
+    const silence = isSilent ? `, silent for ${durationOf(silentSeconds)}` : "";
     const stale = staleSeconds === undefined ? "" : `, stale for ${durationOf(staleSeconds)}`;
     const kind = state === "connected" ? (stale === "" ? "good" : "warn") : "bad";
     return {
@@ -176,13 +178,13 @@
     };
   }
 
-  function resourceRow(resource, at) {
+  function resourceRow(resource, overview) {
     const { name, isReady, isCached, revision, lagRevisions, objects, eventWindow, upstream } =
       resource;
     const cached = (value) => (isCached ? numberOf(value) : "–");
     return [
       isReady ? name : `${name} (not ready)`,
-      upstreamCell(resource, at),
+      upstreamCell(resource, overview),
       cached(revision),
       { text: cached(lagRevisions), kind: lagRevisions > 0 ? "warn" : "" },
       cached(objects),
@@ -265,7 +267,7 @@
     fill(
       byId("resources").tBodies[0],
       resourceColumns,
-      resources.map((each) => resourceRow(each, at)),
+      resources.map((each) => resourceRow(each, overview)),
     );
     fill(byId("processes").tBodies[0], processColumns, processes.map(processRow));
     setText(byId("tiers"), tierText(overview));
