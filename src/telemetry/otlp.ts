@@ -35,6 +35,12 @@ import { TraceAllowance } from "./trace-allowance.ts";
 /** Least interval of two log lines about failed exports, in milliseconds. */
 const failureLogMs = 60_000;
 
+/**
+ * Maximum number of requests to the collector at once, of each signal: one, and those of a flush. Beyond it exports fail: a
+ * collector may take for ever to send a response.
+ */
+const concurrencyLimit = 6;
+
 /** What is exported, and where to. */
 export interface OtlpOptions {
   /** The base URL of the collector. */
@@ -50,6 +56,8 @@ export interface OtlpDeps {
   readonly version: string;
   /** The worker's number; undefined: the main process. */
   readonly worker: number | undefined;
+  /** Whether its calls come from the workers of the service. */
+  readonly servesWorkers: boolean;
   /** How long `close` waits until the last spans and metrics have been exported, in milliseconds. */
   readonly flushTimeoutMs: number;
   readonly clock: Clock;
@@ -76,7 +84,8 @@ export class OtlpExport {
   #failures = 0;
   #loggedAt = Number.NEGATIVE_INFINITY;
 
-  constructor(options: OtlpOptions, { version, worker, clock, logger, flushTimeoutMs }: OtlpDeps) {
+  constructor(options: OtlpOptions, deps: OtlpDeps) {
+    const { version, worker, servesWorkers, clock, logger, flushTimeoutMs } = deps;
     this.#flushTimeoutMs = flushTimeoutMs;
     this.#clock = clock;
     this.#logger = logger;
@@ -87,7 +96,7 @@ export class OtlpExport {
       "service.instance.id": randomUUID(),
       ...(worker === undefined ? {} : { "watch_fanout.worker": worker }),
     }).merge(detectResources({ detectors: [envDetector] }));
-    const exporter = new OTLPTraceExporter({ url: `${endpoint}/v1/traces` });
+    const exporter = new OTLPTraceExporter({ url: `${endpoint}/v1/traces`, concurrencyLimit });
     this.#spans = new SpanExport(exporter, (error) => this.#failed("spans", error));
     this.#provider = new TracerProvider({
       resource: this.resource,
@@ -100,7 +109,7 @@ export class OtlpExport {
     context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
     propagation.setGlobalPropagator(propagator);
     trace.setGlobalTracerProvider(this.#provider);
-    this.#allowance = new TraceAllowance(clock);
+    this.#allowance = new TraceAllowance(clock, servesWorkers);
     const tracer = this.#provider.getTracer("watch-fanout", version);
     this.tracer = new RpcTracer(tracer, propagator, this.#allowance);
   }
@@ -151,7 +160,7 @@ class LoggedMetricExporter extends OTLPMetricExporter {
   readonly #onFailure: (error: Error | undefined) => void;
 
   constructor(url: string, onFailure: (error: Error | undefined) => void) {
-    super({ url });
+    super({ url, concurrencyLimit });
     this.#onFailure = onFailure;
   }
 

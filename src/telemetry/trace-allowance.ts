@@ -11,13 +11,16 @@ const maxInAll = 1_000;
  */
 export class TraceAllowance {
   readonly #clock: Clock;
+  readonly #perCaller: number;
   readonly #inAll: Rate;
   /** Those of callers that are forgotten are dropped with them. */
   readonly #ofCallers = new WeakMap<object, Rate>();
   #refused = 0;
 
-  constructor(clock: Clock) {
+  /** `areWorkers`: the callers are workers of this service, which have bounded the calls of their clients. */
+  constructor(clock: Clock, areWorkers: boolean = false) {
     this.#clock = clock;
+    this.#perCaller = areWorkers ? maxInAll : maxPerCaller;
     this.#inAll = new Rate(clock, maxInAll);
   }
 
@@ -36,7 +39,7 @@ export class TraceAllowance {
   #rateOf(caller: object): Rate {
     let rate = this.#ofCallers.get(caller);
     if (rate === undefined) {
-      rate = new Rate(this.#clock, maxPerCaller);
+      rate = new Rate(this.#clock, this.#perCaller);
       this.#ofCallers.set(caller, rate);
     }
     return rate;

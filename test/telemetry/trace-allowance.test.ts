@@ -20,3 +20,9 @@ test("Calls that clients have recorded are bounded per second, of each caller an
   const ofOthers = Array.from({ length: 20 }, () => taken(allowance, {}, 100));
   expect(ofOthers.reduce((sum, count) => sum + count)).toBe(1_000);
 });
+
+test("Workers, which have bounded the calls of their clients, share the bound of all", () => {
+  const allowance = new TraceAllowance(new FakeClock(), true);
+  expect(taken(allowance, {}, 600)).toBe(600);
+  expect(taken(allowance, {}, 600)).toBe(400);
+});
