@@ -36,8 +36,8 @@ import { TraceAllowance } from "./trace-allowance.ts";
 const failureLogMs = 60_000;
 
 /**
- * Maximum number of requests to the collector at once, of each signal: one, and those of a flush. Beyond it exports fail: a
- * collector may take for ever to send a response.
+ * Maximum number of requests to the collector at once, of each signal: one, and those of a flush. Beyond it exports fail, as
+ * when the responses of the collector never end.
  */
 const concurrencyLimit = 6;
 
