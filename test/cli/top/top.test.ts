@@ -1,6 +1,6 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { PassThrough } from "node:stream";
+import { PassThrough, Writable } from "node:stream";
 import { stripVTControlCharacters } from "node:util";
 import { Command } from "commander";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
@@ -146,6 +146,14 @@ describe("top --once", () => {
   });
 });
 
+test("top --once ends in silence if the reader of its output has ended, as head does", async () => {
+  const run = new FakeProcess(false);
+  const closed = Object.assign(new Error("write EPIPE"), { code: "EPIPE" });
+  Object.assign(run, { stdout: new Writable({ write: (_, __, done) => done(closed) }) });
+  await run.run("--once", "--url", url);
+  expect([run.exitCode, run.errors]).toEqual([0, ""]);
+});
+
 describe("top", () => {
   test("needs a terminal", async () => {
     const run = new FakeProcess(false);
@@ -167,6 +175,15 @@ describe("top", () => {
     expect(run.text.startsWith("\u001b[?1049h\u001b[?25l")).toBe(true);
     expect(run.text.endsWith("\u001b[?25h\u001b[?1049l")).toBe(true);
     expect(run.exitCode).toBe(0);
+  });
+
+  test("ends if its terminal has gone", async () => {
+    const run = new FakeProcess(true);
+    const ended = run.run("--url", url);
+    await until(async () => run.text.includes("ready, up"));
+    run.stdout.destroy(Object.assign(new Error("write EIO"), { code: "EIO" }));
+    await ended;
+    expect(run.errors).toBe("");
   });
 
   test("continues while the service does not respond, and shows why", async () => {

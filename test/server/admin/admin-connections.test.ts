@@ -114,9 +114,9 @@ describe("Requests that one connection sends at once", () => {
 });
 
 test("Responses that are not accepted are bounded in bytes: the connections that hold most are closed", async () => {
-  // More than the operating system takes of a response that is not read.
-  const body = Buffer.alloc(20_000_000);
-  const requests = new PipelinedRequests(90_000_000);
+  // Far more than the operating system takes of a response that is not read. Its pages are never touched.
+  const body = Buffer.alloc(200_000_000);
+  const requests = new PipelinedRequests(900_000_000);
   const server = createServer((request, response) => {
     if (!requests.add(request.socket, response) || !requests.hold(response, body.length)) return;
     response.writeHead(200, { "content-length": body.length }).end(body);
@@ -134,10 +134,10 @@ test("Responses that are not accepted are bounded in bytes: the connections that
     await once(socket, "readable");
     modest.push(socket);
   }
-  expect(requests.unacceptedBytes).toBe(80_000_000);
+  expect(requests.unacceptedBytes).toBe(800_000_000);
   const another = await open(get, port);
   await once(another, "readable");
-  await expect.poll(() => requests.unacceptedBytes).toBe(60_000_000);
+  await expect.poll(() => requests.unacceptedBytes).toBe(600_000_000);
   greedy.resume();
   await once(greedy, "close");
   expect([...modest, another].map(({ destroyed }) => destroyed)).toEqual([false, false, false]);
