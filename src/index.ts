@@ -13,7 +13,7 @@ export { Cacher } from "./cacher/cacher.ts";
 export type { CoalescingStats } from "./cacher/catch-up/coalesced-backlogs.ts";
 export { defaultWatcherBounds, type WatcherBounds } from "./cacher/dispatch/watcher-bounds.ts";
 export type { WatcherState } from "./cacher/dispatch/watcher-state.ts";
-export type { CacherOptions } from "./cacher/options.ts";
+export type { CacherOptions, StageObserver } from "./cacher/options.ts";
 export type {
   CacheGetRequest,
   CacheListRequest,

@@ -23,15 +23,12 @@ const rows: readonly (readonly [title: string, panels: readonly Panel[]])[] = [
         "{{reason}}",
       ]),
       panel(
-        "Dispatch latency",
+        "Age of events: in the cache, dispatched, sent",
         "s",
-        ...[0.5, 0.99].map(
-          (quantile): Query => [
-            `histogram_quantile(${quantile}, sum by (le, resource) (rate(` +
-              `watch_fanout_dispatch_latency_seconds_bucket{${byResource}}[$__rate_interval])))`,
-            `{{resource}} p${quantile * 100}`,
-          ],
-        ),
+        stageLatency("ingest", 0.99),
+        stageLatency("dispatch", 0.5),
+        stageLatency("dispatch", 0.99),
+        stageLatency("delivery", 0.99),
       ),
       panel("Duration of calls, p99", "s", [
         "histogram_quantile(0.99, sum by (le, method) (rate(" +
@@ -119,10 +116,16 @@ const rows: readonly (readonly [title: string, panels: readonly Panel[]])[] = [
   [
     "Is the process healthy?",
     [
-      panel("Event-loop delay, p99", "s", [
-        `watch_fanout_event_loop_delay_p99_seconds{${of}}`,
-        "{{instance}}",
-      ]),
+      panel(
+        "Event-loop delay and garbage collection, p99",
+        "s",
+        [`watch_fanout_event_loop_delay_p99_seconds{${of}}`, "{{instance}} delay"],
+        [
+          "histogram_quantile(0.99, sum by (le, instance, kind) (rate(" +
+            `watch_fanout_gc_duration_seconds_bucket{${of}}[$__rate_interval])))`,
+          "{{instance}} {{kind}}",
+        ],
+      ),
       panel("Memory in use, of its ceiling", "percentunit", [
         `watch_fanout_memory_used_bytes{${of}} / watch_fanout_memory_ceiling_bytes{${of}}`,
         "{{instance}} {{limit}}",
@@ -181,6 +184,15 @@ const rows: readonly (readonly [title: string, panels: readonly Panel[]])[] = [
     ],
   ],
 ];
+
+/** How old events are when they reach a stage. */
+function stageLatency(stage: "ingest" | "dispatch" | "delivery", quantile: number): Query {
+  return [
+    `histogram_quantile(${quantile}, sum by (le, resource) (rate(` +
+      `watch_fanout_${stage}_latency_seconds_bucket{${byResource}}[$__rate_interval])))`,
+    `{{resource}} ${stage} p${quantile * 100}`,
+  ];
+}
 
 const panelsPerLine = 3;
 const panelHeight = 7;

@@ -16,9 +16,9 @@ import { callerLimitNames } from "../../src/server/limits/caller-limits.ts";
 import { attackKinds } from "../../src/server/limits/http2-defences.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import { registerCacheMetrics } from "../../src/telemetry/cache-metrics.ts";
-import { registerDispatchMetrics } from "../../src/telemetry/dispatch-metrics.ts";
 import { registerEtcdApiMetrics } from "../../src/telemetry/etcd-api-metrics.ts";
 import { registerEventLoopMetrics } from "../../src/telemetry/event-loop-metrics.ts";
+import { collectionKinds, registerGcMetrics } from "../../src/telemetry/gc-metrics.ts";
 import {
   registerAuthenticationMetrics,
   registerFileReloads,
@@ -30,6 +30,7 @@ import { registerAuditMetrics, registerRightsMetrics } from "../../src/telemetry
 import { RpcMetrics } from "../../src/telemetry/rpc-metrics.ts";
 import { registerServerMetrics } from "../../src/telemetry/server-metrics.ts";
 import { registerSpanMetrics } from "../../src/telemetry/span-metrics.ts";
+import { registerStageLatency } from "../../src/telemetry/stage-latency.ts";
 import {
   registerSkippedKeys,
   registerUndecodableValues,
@@ -108,7 +109,10 @@ async function serviceGroups(): Promise<readonly Group[]> {
     const storage = new MemoryStorage({ clock: systemClock });
     const cacher = new Cacher({ storage, clock: systemClock, logger, name: "a" });
     registerCacheMetrics(meter, new Map([["a", cacher]]));
-    registerDispatchMetrics(meter).recorderOf("a")(0);
+    const stages = registerStageLatency(meter).observerOf("a");
+    stages.applied?.(0);
+    stages.dispatched?.(0);
+    stages.delivered?.(0);
   };
   const values = (meter: Meter): void => {
     registerUndecodableValues(meter, new Map([["a", { undecodable: 0 }]]));
@@ -150,7 +154,11 @@ async function serviceGroups(): Promise<readonly Group[]> {
     observer.ended("a", "OK", 0);
     observer.watchEnded("DRAINING");
   };
-  const process = (meter: Meter): void => registerEventLoopMetrics(meter)();
+  const process = (meter: Meter): void => {
+    registerEventLoopMetrics(meter)();
+    const collected = registerGcMetrics(meter);
+    for (const kind of collectionKinds) collected(kind, 0);
+  };
   const identity = (meter: Meter): void => {
     const counts = { certificate: 0, jwt: 0, token: 0, "forwarded-certificate": 0, none: 0 };
     registerAuthenticationMetrics(meter, { counts: { ...counts, refused: 0 } });
@@ -164,7 +172,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
     registerEtcdApiMetrics(meter, { stats: () => stats });
   };
   const spans = (meter: Meter): void => {
-    registerSpanMetrics(meter, { counts: { exported: 0, overflown: 0, failed: 0 } });
+    registerSpanMetrics(meter, () => ({ exported: 0, overflown: 0, failed: 0, refused: 0 }));
   };
   const workers = (meter: Meter): void => {
     const stats = { worker: 1, isReady: true, isCollected: true, restarts: 0 };
@@ -173,7 +181,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
   };
   return [
     ["Build", await exposed(() => {}, isBuildInfo)],
-    ["Event loop", await exposed(process)],
+    ["Event loop and garbage collection", await exposed(process)],
     ["Caches, by resource", await exposed(cache)],
     ["Keys and values, by resource", await exposed(values)],
     ["Reads of all resources", await exposed(reads)],

@@ -1,5 +1,7 @@
+import type { OutgoingHttpHeaders } from "node:http2";
 import { type Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import {
+  type Attributes,
   context,
   propagation,
   type Span,
@@ -12,6 +14,30 @@ import {
 const metadataSetter = {
   set: (metadata: Metadata, name: string, value: string) => metadata.set(name, value),
 };
+
+const headerSetter = {
+  set: (headers: OutgoingHttpHeaders, name: string, value: string) => {
+    headers[name] = value;
+  },
+};
+
+/** What the span of a call begins with. `method` is `package.Service/Method`. */
+export function rpcAttributes(method: string): Attributes {
+  return { "rpc.system.name": "grpc", "rpc.method": method };
+}
+
+/** Of the server at `address`, such as `host:50051` or `[::1]:50051`. */
+export function addressAttributes(address: string): Attributes {
+  const [, host, port] = /^\[?(.*?)\]?:(\d+)$/.exec(address) ?? [];
+  if (host === undefined) return { "server.address": address };
+  return { "server.address": host, "server.port": Number(port) };
+}
+
+/** What the status of a call adds to its span. `code` may be one that gRPC does not define. */
+export function statusAttributes(code: number, isError: boolean): Attributes {
+  const name = status[code] ?? String(code);
+  return isError ? { "rpc.status_code": name, "error.type": name } : { "rpc.status_code": name };
+}
 
 /**
  * Begins the client span of a call to the store that a traced call makes, and adds its trace to `metadata`, so that the
@@ -32,17 +58,23 @@ export function beginClientSpan(
     if (!isRecorded) propagation.inject(context.active(), metadata, metadataSetter);
     return undefined;
   }
-  const [, service = "", method = ""] = path.split("/");
-  const { hostname, port } = new URL(endpoint);
-  const span = trace.getTracer("watch-fanout").startSpan(`${service}/${method}`, {
-    kind: SpanKind.CLIENT,
-    attributes: {
-      ...{ "rpc.system": "grpc", "rpc.service": service, "rpc.method": method },
-      "server.address": hostname,
-      ...(port === "" ? {} : { "server.port": Number(port) }),
-    },
-  });
+  const span = startClientSpan(path.slice(1), endpoint);
   injectSpan(span, metadata);
+  return new ClientSpan(span);
+}
+
+/**
+ * The same for a call that is passed on, of which `headers` are the request's. Without a span of its own it keeps those that
+ * its client has sent.
+ */
+export function beginRelayedSpan(
+  method: string,
+  endpoint: string,
+  headers: OutgoingHttpHeaders,
+): ClientSpan | undefined {
+  if (trace.getActiveSpan()?.isRecording() !== true) return undefined;
+  const span = startClientSpan(method, endpoint);
+  propagation.inject(trace.setSpan(context.active(), span), headers, headerSetter);
   return new ClientSpan(span);
 }
 
@@ -62,9 +94,14 @@ export class ClientSpan {
   /** The call has ended; null: with a response. */
   ended(error: Pick<ServiceError, "code"> | null): void {
     const code = error === null ? status.OK : error.code;
-    this.#span.setAttribute("rpc.grpc.status_code", code);
+    this.#span.setAttributes(statusAttributes(code, error !== null));
     // The texts of errors are left out, since they may have keys.
     if (error !== null) this.#span.setStatus({ code: SpanStatusCode.ERROR });
     this.#span.end();
   }
+}
+
+function startClientSpan(method: string, endpoint: string): Span {
+  const attributes = { ...rpcAttributes(method), ...addressAttributes(new URL(endpoint).host) };
+  return trace.getTracer("watch-fanout").startSpan(method, { kind: SpanKind.CLIENT, attributes });
 }

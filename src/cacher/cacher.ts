@@ -73,6 +73,7 @@ export class Cacher implements Storage {
     const context: ComponentContext = {
       ...{ name, storage, source, cache, readiness },
       ...{ clock, logger, scheduler, random },
+      stages: options.stages ?? {},
     };
     const { maxEvents } = eventWindowBounds;
     const ingest = new EventIngest(context, backfillQueue, maxEvents, (error) => {
@@ -83,10 +84,7 @@ export class Cacher implements Storage {
       initialChunkBytes: watcherBounds.batchBytes,
       retainedSnapshotBytes: watcherBounds.retainedSnapshotBytes,
     });
-    this.#watchers = new Watchers(context, freshness, reads, ingest.backfill, {
-      bounds: watcherBounds,
-      onDispatched: options.onDispatched,
-    });
+    this.#watchers = new Watchers(context, freshness, reads, ingest.backfill, watcherBounds);
     this.#upstreamWriter = new UpstreamWriter(context, ingest.reflector);
     this.#consistencyChecker = new ConsistencyChecker(
       context,

@@ -1,4 +1,5 @@
 import type { WatchFanoutError } from "../base/errors.ts";
+import { LatencySampler } from "../base/latency-sampler.ts";
 import { type TimeSlicedWork, TimeSliceScheduler } from "../base/time-slices.ts";
 import type { WatchBatch } from "../model/event.ts";
 import type { StoredObject } from "../model/object.ts";
@@ -30,6 +31,7 @@ export class EventIngest implements ReflectorTarget {
   readonly #context: ComponentContext;
   /** For what the store delivers; reads of clients have their own. */
   readonly #timeSlices: TimeSliceScheduler;
+  readonly #latency: LatencySampler;
   #observers: readonly CacheObserver[];
   #lastReceivedAt: number;
   #receivedEvents = 0;
@@ -46,10 +48,11 @@ export class EventIngest implements ReflectorTarget {
     backfillRevisions: number,
     onFailure: (error: WatchFanoutError) => void,
   ) {
-    const { source: storage, clock, logger, random } = context;
+    const { source: storage, clock, logger, random, stages } = context;
     this.#context = context;
     this.#observers = [];
     this.#timeSlices = new TimeSliceScheduler(clock);
+    this.#latency = new LatencySampler(clock, (latencyMs) => stages.applied?.(latencyMs));
     this.#lastReceivedAt = clock.now();
     this.reflector = new Reflector({
       ...{ storage, target: this, clock, logger, random },
@@ -134,9 +137,12 @@ export class EventIngest implements ReflectorTarget {
 
   apply(batch: WatchBatch): void {
     const { cache, clock } = this.#context;
-    this.#lastReceivedAt = clock.now();
+    const now = clock.now();
+    this.#lastReceivedAt = now;
     this.#receivedEvents += batch.events.length;
-    cache.apply(batch);
+    const arrivedAt = batch.arrivedAt ?? now;
+    cache.apply(batch, arrivedAt);
+    if (batch.events.length > 0) this.#latency.reached(arrivedAt);
     this.#advanced();
   }
 

@@ -8,7 +8,9 @@ import type { Storage } from "../storage/storage.ts";
 import type { WatcherBounds } from "./dispatch/watcher-bounds.ts";
 import type { UpstreamLimiter } from "./freshness/upstream-limiter.ts";
 import type { EventWindowBounds } from "./state/event-window.ts";
+import type { StageObserver } from "./state/stage-observer.ts";
 
+export type { StageObserver } from "./state/stage-observer.ts";
 export { BackfillQueue };
 
 export interface CacherOptions {
@@ -34,11 +36,8 @@ export interface CacherOptions {
    */
   readonly backfillQueue?: BackfillQueue | undefined;
   readonly watchers?: Partial<WatcherBounds> | undefined;
-  /**
-   * Called once for each dispatch round, after every live watcher was offered its events, with the time since the
-   * oldest of them arrived from the storage, in milliseconds. Must not throw.
-   */
-  readonly onDispatched?: ((latencyMs: number) => void) | undefined;
+  /** Observes how long events take through the cache. Default: nothing is observed. */
+  readonly stages?: StageObserver | undefined;
   /** Reads the labels and fields of objects. Default: objects without labels and fields. */
   readonly attributes?: AttributeReader | undefined;
   /** The fields that objects and watchers are indexed by. `attributes` has to declare them. Default: no field. */

@@ -24,11 +24,6 @@ const readsReplacements: Readonly<Record<Delivery, boolean>> = {
   LATEST_STATE: true,
 };
 
-interface WatchersOptions {
-  readonly bounds: WatcherBounds;
-  readonly onDispatched: ((latencyMs: number) => void) | undefined;
-}
-
 /** All watches on a Cacher: opens them, dispatches events to them, and ends those that a replacement interrupts. */
 export class Watchers implements CacheObserver {
   readonly #context: ComponentContext;
@@ -43,20 +38,19 @@ export class Watchers implements CacheObserver {
   /** Waits for a revision to be settled. */
   readonly #settling = new Set<() => void>();
 
-  /**
-   * A watch that resumes from a part of the event window still missing waits for `backfill`. `onDispatched`: see
-   * `Dispatcher`.
-   */
+  /** A watch that resumes from a part of the event window still missing waits for `backfill`. */
   constructor(
     context: ComponentContext,
     freshness: Freshness,
     reads: Reads,
     backfill: EventWindowBackfill,
-    { bounds, onDispatched }: WatchersOptions,
+    bounds: WatcherBounds,
   ) {
-    const { cache, clock } = context;
+    const { cache, clock, stages } = context;
     const { chunkCache, initialLists, retainedSnapshots } = reads;
-    const dispatcher = new Dispatcher(cache, clock, bounds, onDispatched);
+    const dispatcher = new Dispatcher(cache, clock, bounds, (latencyMs) =>
+      stages.dispatched?.(latencyMs),
+    );
     const timeSlices = new TimeSliceQueue(clock);
     const coalescedBacklogs = new CoalescedBacklogs({
       ...{ clock, cache, dispatcher, chunkCache, timeSlices },

@@ -193,7 +193,7 @@ export class EtcdApi implements RelayedServices {
       const headers = requestHeaders(path, metadata);
       // A compressed response could not be rewritten.
       if (isRewritten) delete headers["grpc-accept-encoding"];
-      const deps = { upstream: this.#upstream, maintenance: this.#calls, context };
+      const deps = { method: label, upstream: this.#upstream, maintenance: this.#calls, context };
       new CallRelay(call, headers, { ...deps, kind, onFirstBytes, rewrite }).start();
     };
     const sheds = kind === "unary" ? "call" : "stream";
@@ -209,6 +209,7 @@ export class EtcdApi implements RelayedServices {
     received: Buffer,
   ): void {
     new CallRelay(call, requestHeaders(rangePath, metadata), {
+      method: rangePath.slice(1),
       ...{ upstream: this.#upstream, maintenance: this.#calls, context, kind: "unary", received },
       onFirstBytes: (bytes) => this.#lastHeader.observe(bytes),
       rewrite: undefined,

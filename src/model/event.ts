@@ -59,6 +59,7 @@ export class WatchBatch {
    * of the batch's identity.
    */
   etcdFrames: (readonly Uint8Array[] | undefined)[] | undefined;
+  #arrivedAt: number | undefined;
 
   constructor(
     revision: number | undefined,
@@ -75,5 +76,20 @@ export class WatchBatch {
     this.estimatedBytes = estimatedBytes;
     this.frames = undefined;
     this.etcdFrames = undefined;
+    this.#arrivedAt = undefined;
+  }
+
+  /**
+   * When the oldest of its events arrived from the store, in the milliseconds of the clock; undefined: not known, or it is
+   * part of a state. Not part of the batch's identity.
+   */
+  get arrivedAt(): number | undefined {
+    return this.#arrivedAt;
+  }
+
+  /** Sets `arrivedAt`, before the batch is shared. */
+  arrived(at: number | undefined): this {
+    this.#arrivedAt = at;
+    return this;
   }
 }

@@ -168,10 +168,12 @@ export class CallPipeline {
     const method = this.#methods.single.get(path);
     const conversation = this.#methods.streaming.get(path);
     const relayed = this.#relayed?.methodAt(path);
-    const traced = method ?? conversation ?? (relayed?.isStreaming === true ? undefined : relayed);
+    // The name of a relayed method may be any that the client chose, its label may not.
+    const relayedLabel = relayed?.isStreaming === true ? undefined : relayed?.label;
+    const traced = method?.name ?? conversation?.name ?? relayedLabel;
     const { traceparent, tracestate } = headers;
     if (traced !== undefined) {
-      call.span = this.#context.tracer?.begin(traced.name, { traceparent, tracestate });
+      call.span = this.#context.tracer?.begin(traced, { traceparent, tracestate });
     }
     if (traceparent !== undefined) call.traceId = traceIdOf(traceparent);
     else if (call.span !== undefined) call.traceId = call.span.traceId;

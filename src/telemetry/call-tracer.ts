@@ -8,10 +8,13 @@ import {
   SpanKind,
   SpanStatusCode,
   type TextMapPropagator,
+  TraceFlags,
   type Tracer,
   trace,
 } from "@opentelemetry/api";
+import { rpcAttributes, statusAttributes } from "../base/client-span.ts";
 import type { CallSpan, CallTracer, TraceHeaders } from "../server/server.ts";
+import type { TraceAllowance } from "./trace-allowance.ts";
 
 /**
  * Makes the server spans of calls, with the attributes of OpenTelemetry's conventions for RPCs and nothing of what is
@@ -20,35 +23,55 @@ import type { CallSpan, CallTracer, TraceHeaders } from "../server/server.ts";
 export class RpcTracer implements CallTracer {
   readonly #tracer: Tracer;
   readonly #propagator: TextMapPropagator;
+  readonly #allowance: TraceAllowance;
 
-  constructor(tracer: Tracer, propagator: TextMapPropagator) {
+  constructor(tracer: Tracer, propagator: TextMapPropagator, allowance: TraceAllowance) {
     this.#tracer = tracer;
     this.#propagator = propagator;
+    this.#allowance = allowance;
   }
 
   begin(name: string, headers: TraceHeaders): CallSpan | undefined {
     if (name.startsWith("grpc.")) return undefined;
     const parent = this.#propagator.extract(ROOT_CONTEXT, headers, defaultTextMapGetter);
-    const [service = "", method = ""] = name.split("/");
-    const attributes = { "rpc.system": "grpc", "rpc.service": service, "rpc.method": method };
-    const span = this.#tracer.startSpan(name, { kind: SpanKind.SERVER, attributes }, parent);
-    return new RpcSpan(span, parent);
+    const options = { kind: SpanKind.SERVER, attributes: rpcAttributes(name) };
+    const span = this.#tracer.startSpan(name, options, parent);
+    return new RpcSpan(span, parent, this.#allowance);
   }
 }
 
 class RpcSpan implements CallSpan {
   readonly traceId: string | undefined;
-  readonly spanId: string | undefined;
-  readonly #span: Span;
-  readonly #context: Context;
+  readonly #parent: Context;
+  readonly #allowance: TraceAllowance;
+  #span: Span;
+  #context: Context;
+  /** Whether the span is exported when it ends. A span that is never ended is not. */
+  #isKept = false;
 
-  constructor(span: Span, parent: Context) {
-    const { traceId, spanId } = span.spanContext();
-    const isRecorded = span.isRecording();
-    this.traceId = isRecorded ? traceId : trace.getSpanContext(parent)?.traceId;
-    this.spanId = isRecorded ? spanId : undefined;
+  constructor(span: Span, parent: Context, allowance: TraceAllowance) {
+    const { traceId } = span.spanContext();
+    this.traceId = span.isRecording() ? traceId : trace.getSpanContext(parent)?.traceId;
     this.#span = span;
+    this.#parent = parent;
     this.#context = trace.setSpan(parent, span);
+    this.#allowance = allowance;
+  }
+
+  get spanId(): string | undefined {
+    return this.#isKept ? this.#span.spanContext().spanId : undefined;
+  }
+
+  authenticated(caller: object): void {
+    if (this.#isKept || !this.#span.isRecording()) return;
+    const ofClient = trace.getSpanContext(this.#parent);
+    if (ofClient === undefined || this.#allowance.take(caller)) {
+      this.#isKept = true;
+      return;
+    }
+    // As if the client did not record its trace: etcd does not record it either.
+    this.#span = trace.wrapSpanContext({ ...ofClient, traceFlags: TraceFlags.NONE });
+    this.#context = trace.setSpan(this.#parent, this.#span);
   }
 
   run<T>(work: () => T): T {
@@ -60,9 +83,9 @@ class RpcSpan implements CallSpan {
   }
 
   end(code: status | undefined): void {
-    if (!this.#span.isRecording()) return;
+    if (!this.#isKept || !this.#span.isRecording()) return;
     if (code !== undefined) {
-      this.#span.setAttribute("rpc.grpc.status_code", code);
+      this.#span.setAttributes(statusAttributes(code, isServerFault(code)));
       if (isServerFault(code)) this.#span.setStatus({ code: SpanStatusCode.ERROR });
     }
     this.#span.end();

@@ -30,9 +30,16 @@ import type { CallTracer } from "../server/server.ts";
 import { RpcTracer } from "./call-tracer.ts";
 import { exportTimeoutMs, SpanExport } from "./span-export.ts";
 import { registerSpanMetrics } from "./span-metrics.ts";
+import { TraceAllowance } from "./trace-allowance.ts";
 
 /** Least interval of two log lines about failed exports, in milliseconds. */
 const failureLogMs = 60_000;
+
+/**
+ * Maximum number of requests to the collector at once, of each signal: one, and those of a flush. Beyond it exports fail, as
+ * when the responses of the collector never end.
+ */
+const concurrencyLimit = 6;
 
 /** What is exported, and where to. */
 export interface OtlpOptions {
@@ -49,6 +56,8 @@ export interface OtlpDeps {
   readonly version: string;
   /** The worker's number; undefined: the main process. */
   readonly worker: number | undefined;
+  /** Whether its calls come from the workers of the service. */
+  readonly servesWorkers: boolean;
   /** How long `close` waits until the last spans and metrics have been exported, in milliseconds. */
   readonly flushTimeoutMs: number;
   readonly clock: Clock;
@@ -71,10 +80,12 @@ export class OtlpExport {
   readonly #logger: Logger;
   readonly #provider: TracerProvider;
   readonly #spans: SpanExport;
+  readonly #allowance: TraceAllowance;
   #failures = 0;
   #loggedAt = Number.NEGATIVE_INFINITY;
 
-  constructor(options: OtlpOptions, { version, worker, clock, logger, flushTimeoutMs }: OtlpDeps) {
+  constructor(options: OtlpOptions, deps: OtlpDeps) {
+    const { version, worker, servesWorkers, clock, logger, flushTimeoutMs } = deps;
     this.#flushTimeoutMs = flushTimeoutMs;
     this.#clock = clock;
     this.#logger = logger;
@@ -85,7 +96,7 @@ export class OtlpExport {
       "service.instance.id": randomUUID(),
       ...(worker === undefined ? {} : { "watch_fanout.worker": worker }),
     }).merge(detectResources({ detectors: [envDetector] }));
-    const exporter = new OTLPTraceExporter({ url: `${endpoint}/v1/traces` });
+    const exporter = new OTLPTraceExporter({ url: `${endpoint}/v1/traces`, concurrencyLimit });
     this.#spans = new SpanExport(exporter, (error) => this.#failed("spans", error));
     this.#provider = new TracerProvider({
       resource: this.resource,
@@ -98,12 +109,15 @@ export class OtlpExport {
     context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
     propagation.setGlobalPropagator(propagator);
     trace.setGlobalTracerProvider(this.#provider);
-    this.tracer = new RpcTracer(this.#provider.getTracer("watch-fanout", version), propagator);
+    this.#allowance = new TraceAllowance(clock, servesWorkers);
+    const tracer = this.#provider.getTracer("watch-fanout", version);
+    this.tracer = new RpcTracer(tracer, propagator, this.#allowance);
   }
 
   /** Call it once. */
   registerMetrics(meter: Meter): void {
-    registerSpanMetrics(meter, this.#spans);
+    const [spans, allowance] = [this.#spans, this.#allowance];
+    registerSpanMetrics(meter, () => ({ ...spans.counts, refused: allowance.refused }));
   }
 
   /** Exports what has not been exported yet, also by `closeMetrics`. Never rejects. */
@@ -146,7 +160,7 @@ class LoggedMetricExporter extends OTLPMetricExporter {
   readonly #onFailure: (error: Error | undefined) => void;
 
   constructor(url: string, onFailure: (error: Error | undefined) => void) {
-    super({ url });
+    super({ url, concurrencyLimit });
     this.#onFailure = onFailure;
   }
 

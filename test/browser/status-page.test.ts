@@ -150,6 +150,23 @@ describe.skipIf(executablePath === undefined)("The status page, with 10,000 stre
     expect(await cells(page, 4)).toEqual(seen.slice(0, 50));
   });
 
+  test("waits for a service that takes longer than the interval of the updates", async () => {
+    const page = await browser.newPage();
+    onTestFinished(() => page.close());
+    await page.clock.install();
+    const held: (() => Promise<void>)[] = [];
+    await page.route("**/status.json?*", (route) => {
+      held.push(() => route.continue());
+    });
+    await page.goto(adminUrl(tier, "/"));
+    await expect.poll(() => held.length, { timeout: 20_000 }).toBe(1);
+    await page.clock.runFor(9_000);
+    // It has not been requested again, which would have dropped the first one.
+    expect(held).toHaveLength(1);
+    await held[0]?.();
+    await rows(page).first().waitFor();
+  });
+
   test("shows texts of clients as text", async () => {
     const key = "<img src=x onerror=alert(1)><b>bold</b>";
     const [watch] = await openWatches(writer, [{ key }]);

@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { connect } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { Tier } from "../relay/tiers.ts";
 import { adminUrl } from "./streaming-service.ts";
@@ -50,6 +52,19 @@ test("At most 32 pages are updated at once.", async () => {
     const next = await updates(tier);
     if (next.status === 200) return;
   }
+});
+
+test("Pages that one connection has requested at once end with it.", async () => {
+  const tier = await service();
+  const { hostname, port } = new URL(adminUrl(tier, "/"));
+  // More than may be open, although each connection is closed again.
+  for (let i = 0; i < 12; i++) {
+    const socket = connect(Number(port), hostname);
+    socket.write("GET /status/events HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(4));
+    await once(socket, "data");
+    socket.destroy();
+  }
+  await expect.poll(async () => (await updates(tier)).status, { timeout: 10_000 }).toBe(200);
 });
 
 test("The updates end when the service drains, while its clients are waited for.", async () => {

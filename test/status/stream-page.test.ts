@@ -60,6 +60,18 @@ describe("A page of 100,000 streams", () => {
     expect(run(streams, "sort=lag").steps).toBeGreaterThan(100_000 / 33);
   });
 
+  test("is searched in smaller steps where selectors are long", () => {
+    const long = streams.slice(0, 320).map((stream) => ({
+      ...stream,
+      watchStatus: {
+        ...{ state: "live", scope: { key: "" }, lagRevisions: 0, bufferFill: 0 },
+        selectors: { label: "x".repeat(40_000), field: "" },
+      },
+    }));
+    expect(run(long, "").steps).toBeLessThan(15);
+    expect(run(long, "search=none").steps).toBeGreaterThan(150);
+  });
+
   test("holds twice the streams of the page at most, also if they come in the worst order", () => {
     const ascending = streams.toSorted((a, b) => (a.sent ?? 0) - (b.sent ?? 0));
     const { page } = run(ascending, "sort=sent&limit=3");
@@ -97,6 +109,18 @@ test("The pages of several workers are one list.", () => {
   ]);
   expect(new Set(items.map(({ id }) => id)).size).toBe(3);
   expect([total, next]).toEqual([4, expect.any(String)]);
+});
+
+test("A page follows after any text that a client may choose.", () => {
+  // Each of these characters has an escape in JSON.
+  const streams = [1, 2].map((id) => {
+    const name = `${"\u0001".repeat(10_000)}${id}`;
+    return { ...streamOf(id, 0), identity: { ...anonymous, name } };
+  });
+  const query = parseStreamQuery(new URLSearchParams("sort=identity&order=asc&limit=1"));
+  const { next } = mergePages(query, [run(streams, "sort=identity&order=asc&limit=1").page]);
+  const { page } = run(streams, `sort=identity&order=asc&limit=1&cursor=${next}`);
+  expect(page.entries.map(({ id }) => id)).toEqual([2]);
 });
 
 test("Long texts of clients are cut.", () => {

@@ -1,9 +1,11 @@
 import { expect, onTestFinished, test } from "vitest";
 import { reasons } from "../../src/base/errors.ts";
 import { registerEventLoopMetrics } from "../../src/telemetry/event-loop-metrics.ts";
+import { observeCollections, registerGcMetrics } from "../../src/telemetry/gc-metrics.ts";
 import { PrometheusMetrics } from "../../src/telemetry/prometheus.ts";
 import { RpcMetrics } from "../../src/telemetry/rpc-metrics.ts";
 import { registerServerMetrics } from "../../src/telemetry/server-metrics.ts";
+import { registerStageLatency } from "../../src/telemetry/stage-latency.ts";
 import { listWatchService } from "../../src/wire/services.ts";
 import { RawConnection } from "../server/http2/raw-connection.ts";
 import { SetGauge } from "../server/pressure/set-gauge.ts";
@@ -89,4 +91,39 @@ test("The event-loop delay is that since the last collection", async () => {
   };
   // The first run of the timer after a collection measures nothing.
   await expect.poll(max, { timeout: 60_000 }).toBeGreaterThan(0.05);
+});
+
+test("The latencies of events are recorded by stage and resource, in seconds", async () => {
+  const metrics = new PrometheusMetrics("1.2.3");
+  onTestFinished(() => metrics.close());
+  const { observerOf, dispatchBuckets } = registerStageLatency(metrics.meter);
+  const stages = observerOf("things");
+  stages.applied?.(2);
+  stages.dispatched?.(20);
+  stages.delivered?.(200);
+  const rendered = await metrics.render();
+  const sums = [
+    ...rendered.matchAll(/^watch_fanout_(\w+)_seconds_sum\{resource="things"\} (.+)$/gm),
+  ];
+  expect(Object.fromEntries(sums.map(([, name, sum]) => [name, Number(sum)]))).toEqual({
+    ...{ ingest_latency: 0.002, dispatch_latency: 0.02, delivery_latency: 0.2 },
+  });
+  // The quantiles of the status are those of the dispatch.
+  expect(dispatchBuckets.counts().reduce((sum, count) => sum + count, 0)).toBe(1);
+});
+
+test("Garbage collections are recorded by kind", async () => {
+  const metrics = new PrometheusMetrics("1.2.3");
+  onTestFinished(() => metrics.close());
+  onTestFinished(observeCollections(registerGcMetrics(metrics.meter)));
+  let kept: unknown;
+  const collections = async (): Promise<number> => {
+    kept = Array.from({ length: 200_000 }, (_, i) => ({ i }));
+    // They are reported in a later turn.
+    await new Promise((resolve) => setImmediate(resolve));
+    const count = /^watch_fanout_gc_duration_seconds_count\{kind="minor"\} (\d+)$/m;
+    return Number(count.exec(await metrics.render())?.[1] ?? 0);
+  };
+  await expect.poll(collections, { timeout: 60_000 }).toBeGreaterThan(0);
+  expect(kept).toHaveLength(200_000);
 });

@@ -51,6 +51,11 @@ export class TracedService {
     return this.#call(`/watchfanout.v1.${method}`, request, headers).drain().ended;
   }
 
+  /** A unary call of etcd's API. */
+  etcd(method: string, headers: Headers, request: Fields = {}): Promise<RawEnd> {
+    return this.#call(`/etcdserverpb.${method}`, request, headers).drain().ended;
+  }
+
   health(headers: Headers): Promise<RawEnd> {
     return this.#call("/grpc.health.v1.Health/Check", {}, headers).drain().ended;
   }

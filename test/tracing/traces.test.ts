@@ -1,13 +1,26 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  beforeEach,
+  describe,
+  expect,
+  onTestFinished,
+  test,
+} from "vitest";
+import { tokenDigest } from "../../src/identity/token-file.ts";
 import type { Status } from "../../src/server/admin/status/status.ts";
 import { type Etcd, startEtcd } from "../etcd/etcd.ts";
 import { Message } from "../foreign/protobuf.ts";
 import { Collector } from "./collector.ts";
 import { clientSpan, TracedService, traced, traceId, unrecorded } from "./traced-service.ts";
 
-const rpc = (service: string, method: string, code?: number) => ({
-  ...{ "rpc.system": "grpc", "rpc.service": service, "rpc.method": method },
-  ...(code === undefined ? {} : { "rpc.grpc.status_code": code }),
+const rpc = (method: string, code?: string) => ({
+  ...{ "rpc.system.name": "grpc", "rpc.method": method },
+  ...(code === undefined ? {} : { "rpc.status_code": code }),
 });
 
 describe("Over etcd", () => {
@@ -40,14 +53,14 @@ describe("Over etcd", () => {
       ...{ traceState: "vendor=1", events: ["admitted"] },
       resource: { "service.name": "watch-fanout" },
     });
-    expect(put.attributes).toEqual(rpc("watchfanout.v1.WriteService", "Put", 0));
+    expect(put.attributes).toEqual(rpc("watchfanout.v1.WriteService/Put", "OK"));
     const txn = await collector.span(({ name }) => name === "etcdserverpb.KV/Txn");
     expect(txn).toMatchObject({
       ...{ traceId, parentId: put.spanId, kind: "client", isError: false, traceState: "vendor=1" },
     });
     const { hostname, port } = new URL(etcd.url);
     expect(txn.attributes).toEqual({
-      ...rpc("etcdserverpb.KV", "Txn", 0),
+      ...rpc("etcdserverpb.KV/Txn", "OK"),
       ...{ "server.address": hostname, "server.port": Number(port) },
     });
     // Nothing of the object is exported.
@@ -58,7 +71,7 @@ describe("Over etcd", () => {
     const service = await start();
     expect((await service.get("missing", traced)).code).toBe(5);
     const get = await collector.span(({ name }) => name === "watchfanout.v1.ListWatchService/Get");
-    expect(get.attributes).toEqual(rpc("watchfanout.v1.ListWatchService", "Get", 5));
+    expect(get.attributes).toEqual(rpc("watchfanout.v1.ListWatchService/Get", "NOT_FOUND"));
     // What a client asks wrongly is not an error of the server.
     expect(get.isError).toBe(false);
     const range = await collector.span(({ name }) => name === "etcdserverpb.KV/Range");
@@ -104,6 +117,40 @@ describe("Over etcd", () => {
     expect(collector.spans.map((span) => span.traceId)).not.toContain(traceId);
   });
 
+  test("a call of etcd's API that is passed on is a client span, and etcd gets its trace", async () => {
+    const service = await start("--etcd-api");
+    const statusCall = await service.etcd("Maintenance/Status", traced);
+    expect(statusCall.code).toBe(0);
+    const name = "etcdserverpb.Maintenance/Status";
+    const served = await collector.span((span) => span.name === name && span.kind === "server");
+    expect(served).toMatchObject({ traceId, parentId: clientSpan });
+    const passedOn = await collector.span((span) => span.name === name && span.kind === "client");
+    expect(passedOn).toMatchObject({ traceId, parentId: served.spanId, isError: false });
+    expect(passedOn.attributes).toMatchObject(rpc(name, "OK"));
+    // A read that the cache serves asks etcd for its revision.
+    expect((await service.etcd("KV/Range", traced, { 1: "/a/missing" })).code).toBe(0);
+    expect(await service.metrics()).toContain('etcd_api_ranges_total{served_by="cache"} 1');
+    const range = "etcdserverpb.KV/Range";
+    const read = await collector.span((span) => span.name === range && span.kind === "server");
+    const asked = await collector.span((span) => span.name === range && span.kind === "client");
+    expect(asked).toMatchObject({ traceId, parentId: read.spanId });
+  });
+
+  test("above the rate of its client is not recorded, neither here nor at etcd", async () => {
+    const service = await start();
+    const puts = Array.from({ length: 400 }, (_, i) => service.put(`${i}`, traced));
+    await Promise.all(puts);
+    const dropped = /watch_fanout_dropped_spans_total\{reason="client_rate"\} (\d+)/;
+    const [, refused = ""] = dropped.exec(await service.metrics()) ?? [];
+    await service.stop();
+    const served = collector.spans.filter(({ kind }) => kind === "server");
+    expect(served.length).toBeGreaterThanOrEqual(100);
+    expect(served.length + Number(refused)).toBe(400);
+    expect(Number(refused)).toBeGreaterThan(0);
+    const atEtcd = collector.spans.filter(({ name }) => name === "etcdserverpb.KV/Txn");
+    expect(atEtcd).toHaveLength(served.length);
+  });
+
   test("a failed call of etcd is a span with an error, and so is the call that it fails", async () => {
     const own = await startEtcd();
     const resource = ["--etcd", own.url, "--resource", "all=/a/"];
@@ -112,7 +159,9 @@ describe("Over etcd", () => {
     const { code } = await service.get("missing", traced);
     expect(code).toBe(14);
     const get = await collector.span(({ kind }) => kind === "server");
-    expect(get.attributes["rpc.grpc.status_code"]).toBe(14);
+    expect(get.attributes).toMatchObject({
+      ...{ "rpc.status_code": "UNAVAILABLE", "error.type": "UNAVAILABLE" },
+    });
     expect(get.isError).toBe(true);
     const range = await collector.span(({ name }) => name === "etcdserverpb.KV/Range");
     expect(range).toMatchObject({ isError: true, parentId: get.spanId });
@@ -144,7 +193,7 @@ describe("A watch is a span until it is live:", () => {
     const span = await collector.span((collected) => collected.name === name);
     expect(span).toMatchObject({ traceId, parentId: clientSpan, isError: false });
     expect(span.events).toEqual(["admitted", ...stages]);
-    expect(span.attributes).toEqual(rpc("watchfanout.v1.ListWatchService", "Watch"));
+    expect(span.attributes).toEqual(rpc("watchfanout.v1.ListWatchService/Watch"));
     const status: unknown = await (await fetch(`${service.served.admin}/status.json`)).json();
     expect((status as Status).streams.items).toMatchObject([
       { state: "live", scope: { prefix: "" } },
@@ -161,9 +210,29 @@ describe("A watch is a span until it is live:", () => {
     const { code } = await service.watch({ 1: "all", 4: "=" }, traced).drain().ended;
     expect(code).toBe(3);
     const span = await collector.span(({ kind }) => kind === "server");
-    expect(span.attributes["rpc.grpc.status_code"]).toBe(3);
+    expect(span.attributes["rpc.status_code"]).toBe("INVALID_ARGUMENT");
     expect(span.events).toEqual(["admitted"]);
   });
+});
+
+test("a call of a caller without a valid credential is not exported", async () => {
+  await using collector = await Collector.start();
+  const folder = await mkdtemp(join(tmpdir(), "traces-"));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  const file = join(folder, "tokens");
+  await writeFile(file, `sha256:${tokenDigest("a-token-of-alice")} alice\n`);
+  const service = await TracedService.start(collector, [
+    ...["--resource", "all=", "--token-file", file, "--trace-ratio", "1"],
+  ]);
+  const wrong = { authorization: "Bearer another-token" };
+  for (const headers of [wrong, { ...wrong, ...traced }]) {
+    expect((await service.put("a", headers)).code).toBe(16);
+  }
+  const right = { authorization: "Bearer a-token-of-alice" };
+  expect((await service.put("a", { ...right, ...traced })).code).toBe(0);
+  await service.stop();
+  expect(collector.spans).toHaveLength(1);
+  expect(collector.spans[0]).toMatchObject({ traceId, parentId: clientSpan });
 });
 
 test("health and reflection are not traced", async () => {

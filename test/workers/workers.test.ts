@@ -163,13 +163,17 @@ bindings: [{ role: all, subjects: [admin] }, { role: reader, subjects: [reader] 
     let { processes, streams } = await status("sort=scope&order=asc&limit=500");
     await until(async () => {
       ({ processes, streams } = await status("sort=scope&order=asc&limit=500&search=w/"));
-      return streams.matched === 8 && processes.every(({ streams: open }) => open === 4);
+      const open = processes.reduce((sum, process) => sum + (process.streams ?? 0), 0);
+      return streams.matched === 8 && open === 8;
     });
     expect(streams.items.map(({ scope, identity }) => ({ scope, identity }))).toEqual(
       clients.map((_, i) => ({ scope: { key: `w/${i}` }, identity: "admin" })),
     );
     const byWorker = Object.groupBy(streams.items, ({ worker }) => worker);
-    expect([byWorker[1]?.length, byWorker[2]?.length]).toEqual([4, 4]);
+    // A busy machine may have spread them unevenly.
+    expect(processes.map((process) => process.streams)).toEqual(
+      [1, 2].map((worker) => byWorker[worker]?.length ?? 0),
+    );
     expect(processes.map(({ worker, pid }) => [worker, pid])).toEqual(
       Object.entries(workersOf(served)).map(([worker, pid]) => [Number(worker), pid]),
     );

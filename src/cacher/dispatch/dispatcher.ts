@@ -243,10 +243,11 @@ export class Dispatcher {
       this.#bufferSizing.record(this.#position.bytes - from.bytes, this.#clock.now());
     }
     const revision = this.#revision;
+    const arrivedAt = this.#roundArrivedAt ?? this.#clock.now();
     const { indexed, unindexed } = this.#bufferSizing;
     let offers = 0;
     for (const group of touched) {
-      const batches = group.takeBatches(revision, this.#bounds.batchBytes);
+      const batches = group.takeBatches(revision, this.#bounds.batchBytes, arrivedAt);
       const bounds = group.isIndexed ? indexed : unindexed;
       for (const watcher of group.watchers) {
         if (joined.size > 0 && joined.has(watcher)) continue;

@@ -35,9 +35,9 @@ export class WatcherGroup {
 
   /**
    * Removes the pending events, and returns them in batches of about `maxBytes`, split between revisions. The last batch
-   * has the resume point `revision`.
+   * has the resume point `revision`. `arrivedAt`: when the oldest event of the round arrived.
    */
-  takeBatches(revision: number, maxBytes: number): WatchBatch[] {
+  takeBatches(revision: number, maxBytes: number, arrivedAt?: number): WatchBatch[] {
     const events = this.#pending;
     this.#pending = [];
     const batches: WatchBatch[] = [];
@@ -46,14 +46,15 @@ export class WatcherGroup {
     let last: WatchEvent | undefined;
     for (const [i, event] of events.entries()) {
       if (last !== undefined && bytes >= maxBytes && event.revision !== last.revision) {
-        batches.push(new WatchBatch(last.revision, events.slice(begin, i)));
+        batches.push(new WatchBatch(last.revision, events.slice(begin, i)).arrived(arrivedAt));
         begin = i;
         bytes = 0;
       }
       bytes += event.estimatedBytes;
       last = event;
     }
-    batches.push(new WatchBatch(revision, begin === 0 ? events : events.slice(begin)));
+    const rest = begin === 0 ? events : events.slice(begin);
+    batches.push(new WatchBatch(revision, rest).arrived(arrivedAt));
     return batches;
   }
 }

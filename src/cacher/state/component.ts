@@ -5,6 +5,7 @@ import type { ListedState, ReplaceCause } from "../../reflector/reflector.ts";
 import type { Storage } from "../../storage/storage.ts";
 import type { StateChange } from "./diff.ts";
 import type { Readiness } from "./readiness.ts";
+import type { StageObserver } from "./stage-observer.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
 /** What all components of one Cacher share. */
@@ -23,6 +24,8 @@ export interface ComponentContext {
   readonly scheduler: TimeSliceScheduler;
   /** Returns numbers from 0 up to 1, for jitter. */
   readonly random: () => number;
+  /** Observes how long events take. */
+  readonly stages: StageObserver;
 }
 
 /** A listed state that replaces the whole cached state. */

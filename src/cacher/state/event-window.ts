@@ -86,14 +86,14 @@ export class EventWindow {
     return oldest === undefined ? 0 : this.#clock.now() - oldest.arrivedAt;
   }
 
-  /** Appends the next event, and drops the oldest ones beyond the bounds. `now`: in the clock's milliseconds. */
-  append(event: WatchEvent, previous: StoredObject | undefined, now: number): void {
-    const node = appendNode(this.#newest, event, previous, now);
+  /** Appends the next event, and drops the oldest ones beyond the bounds. `arrivedAt`: in the clock's milliseconds. */
+  append(event: WatchEvent, previous: StoredObject | undefined, arrivedAt: number): void {
+    const node = appendNode(this.#newest, event, previous, arrivedAt);
     if (this.#length === this.#ring.length) this.#resize(this.#ring.length * 2);
     this.#ring[(this.#first + this.#length) & (this.#ring.length - 1)] = node;
     this.#length++;
     this.#newest = node;
-    this.trim(now);
+    this.trim(arrivedAt);
   }
 
   /**

@@ -130,15 +130,14 @@ export class WatchCache {
   }
 
   /**
-   * Applies the next batch.
+   * Applies the next batch. `arrivedAt`: when it arrived, in the clock's milliseconds.
    *
    * Throws if the batch does not follow on the cached state, which is a fault of the storage: a revision at or below
    * the cache's, revisions out of order, or events beyond the batch's resume point. Then no event of it is applied.
    */
-  apply(batch: WatchBatch): void {
+  apply(batch: WatchBatch, arrivedAt: number = this.#clock.now()): void {
     this.#checkFollows(batch);
-    const now = this.#clock.now();
-    for (const event of batch.events) this.#applyEvent(event, now);
+    for (const event of batch.events) this.#applyEvent(event, arrivedAt);
     const revision = batch.revision;
     if (revision !== undefined && revision > this.#revision) this.#revision = revision;
   }
@@ -161,7 +160,7 @@ export class WatchCache {
     }
   }
 
-  #applyEvent(event: WatchEvent, now: number): void {
+  #applyEvent(event: WatchEvent, arrivedAt: number): void {
     const { object } = event;
     const previous = this.#state.get(object.key);
     if (event.type === "DELETED") {
@@ -173,7 +172,7 @@ export class WatchCache {
       this.#index.replace(previous, undefined);
       this.#objectBytes -= memoryBytes(previous);
       const deleted = previous.deletedAt(event.revision);
-      this.#eventWindow.append(new WatchEvent("DELETED", deleted, undefined), previous, now);
+      this.#eventWindow.append(new WatchEvent("DELETED", deleted, undefined), previous, arrivedAt);
       return;
     }
     this.#objectAttributes.of(object);
@@ -187,7 +186,7 @@ export class WatchCache {
     this.#eventWindow.append(
       isReusable ? event : new WatchEvent(type, object, undefined),
       previous,
-      now,
+      arrivedAt,
     );
   }
 

@@ -133,8 +133,13 @@ export class CacheWatcher implements WatchStream, WatchStatus, SourceReader {
   read(): WatchBatch | undefined {
     this.#needsNotify = false;
     const batch = this.#buffer.take() ?? this.#readSource();
-    if (batch === undefined) this.#needsNotify = true;
-    else this.#consumed++;
+    if (batch === undefined) {
+      this.#needsNotify = true;
+      return undefined;
+    }
+    this.#consumed++;
+    const { arrivedAt } = batch;
+    if (arrivedAt !== undefined) this.#context.deliveryLatency.reached(arrivedAt);
     return batch;
   }
 

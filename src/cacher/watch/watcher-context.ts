@@ -1,9 +1,12 @@
 import type { WatchFanoutError } from "../../base/errors.ts";
+import type { LatencySampler } from "../../base/latency-sampler.ts";
 import type { SourceContext } from "../catch-up/watch-source.ts";
 import type { Delivery } from "../request/request.ts";
 
 /** The parts of the Cacher that a watcher uses. */
 export interface WatcherContext<Watcher> extends SourceContext {
+  /** Gets each batch of events that a client reads from the buffer of its watcher. */
+  readonly deliveryLatency: LatencySampler;
   /** Called once when a watcher has ended: with its error, or null if the client closed it. */
   forget(watcher: Watcher, end: Error | null): void;
   /** Returns the error for the client of a stream that `error` ends: INTERNAL for a bug, which it logs. */

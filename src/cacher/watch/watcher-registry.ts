@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { hasReason, WatchFanoutError } from "../../base/errors.ts";
+import { LatencySampler } from "../../base/latency-sampler.ts";
 import { PendingSource } from "../catch-up/pending-source.ts";
 import type { SourceContext } from "../catch-up/watch-source.ts";
 import { draining } from "../request/errors.ts";
@@ -28,9 +29,11 @@ export class WatcherRegistry {
     opener: WatchOpener,
     maintenance: WatcherMaintenance,
   ) {
+    const { clock, stages } = context;
     this.#context = context;
     this.#watcherContext = {
       ...sources,
+      deliveryLatency: new LatencySampler(clock, (latencyMs) => stages.delivered?.(latencyMs)),
       forget: (watcher, end) => this.#forget(watcher, end),
       toStreamError: (error) => this.#toStreamError(error),
     };

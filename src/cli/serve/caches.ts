@@ -3,7 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { TimeSliceScheduler } from "../../base/time-slices.ts";
 import { Cacher } from "../../cacher/cacher.ts";
 import type { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
-import { BackfillQueue } from "../../cacher/options.ts";
+import { BackfillQueue, type StageObserver } from "../../cacher/options.ts";
 import { ObjectAttributes } from "../../cacher/request/object-attributes.ts";
 import { isRightLost } from "../../client/remote/relayed-calls.ts";
 import { AttributeReader } from "../../codec/attribute-reader.ts";
@@ -26,8 +26,8 @@ interface CacheDeps {
   readonly logger: Logger;
   readonly scheduler: TimeSliceScheduler;
   readonly upstreamLimiter: UpstreamLimiter;
-  /** Returns what is called with the latency of each dispatch round of a resource, in milliseconds. */
-  readonly dispatchLatency: (resource: string) => (latencyMs: number) => void;
+  /** Returns what observes the latencies of a resource. */
+  readonly stagesOf: (resource: string) => StageObserver;
   /** Is given what closes each resource. */
   readonly onOpened: (close: () => Promise<void>) => void;
 }
@@ -47,7 +47,7 @@ interface OpenResources {
 export function openResources(
   config: Config,
   caches: Map<string, Cacher>,
-  { storages, clock, logger, scheduler, upstreamLimiter, dispatchLatency, onOpened }: CacheDeps,
+  { storages, clock, logger, scheduler, upstreamLimiter, stagesOf, onOpened }: CacheDeps,
 ): OpenResources {
   const backfillQueue = new BackfillQueue();
   const served = new Map<string, ServedResource>();
@@ -71,7 +71,7 @@ export function openResources(
         stallTimeoutMs: config.stallTimeoutMs,
         dispatchIntervalMs: config.workers === 1 ? config.dispatchIntervalMs : toWorkersIntervalMs,
       },
-      onDispatched: dispatchLatency(name),
+      stages: stagesOf(name),
       consistencyIntervalMs: config.consistencyIntervalMs,
       mayNotServeAfter: isRightLost,
       ...{ scheduler, upstreamLimiter },

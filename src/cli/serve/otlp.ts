@@ -14,11 +14,15 @@ export function flushMs({ otlp }: Config): number {
 
 /** Opens the export of this process; undefined without --otlp-endpoint. `worker`: its number; undefined: the main process. */
 export async function openOtlp(
-  { otlp }: Config,
+  { otlp, workers }: Config,
   deps: { readonly clock: Clock; readonly logger: Logger; readonly worker?: number },
 ): Promise<OtlpExport | undefined> {
   if (otlp === undefined) return undefined;
   // A service that exports nothing starts faster without it.
   const { OtlpExport } = await import("../../telemetry/otlp.ts");
-  return new OtlpExport(otlp, { version, flushTimeoutMs, worker: undefined, ...deps });
+  const servesWorkers = workers > 1 && deps.worker === undefined;
+  return new OtlpExport(otlp, {
+    ...{ version, flushTimeoutMs, servesWorkers, worker: undefined },
+    ...deps,
+  });
 }

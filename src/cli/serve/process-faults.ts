@@ -11,9 +11,10 @@ export function redirectGrpcLog(logger: Logger): void {
 /** Ends the process on an unexpected exception, since the state could be wrong afterwards. */
 export function exitOnFault(logger: Logger): void {
   process.on("uncaughtException", (error, origin) => {
-    // A plain Error is logged with its stack trace, whatever the type of the uncaught one is.
-    const err = new Error(error.message);
-    if (error.stack !== undefined) err.stack = error.stack;
+    // A plain Error is logged with its stack trace, whatever the type of the uncaught one is. Anything can be thrown.
+    const thrown: unknown = error;
+    const err = new Error(thrown instanceof Error ? thrown.message : String(thrown));
+    if (thrown instanceof Error && thrown.stack !== undefined) err.stack = thrown.stack;
     logger.fatal({ err, origin }, "unexpected exception; the process ends");
     process.exit(exitCodes.failed);
   });

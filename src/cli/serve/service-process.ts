@@ -15,8 +15,8 @@ import {
   startServer,
 } from "../../server/server.ts";
 import { registerCacheMetrics } from "../../telemetry/cache-metrics.ts";
-import { registerDispatchMetrics } from "../../telemetry/dispatch-metrics.ts";
 import { registerEventLoopMetrics } from "../../telemetry/event-loop-metrics.ts";
+import { observeCollections, registerGcMetrics } from "../../telemetry/gc-metrics.ts";
 import { registerFileReloads } from "../../telemetry/identity-metrics.ts";
 import type { LatencyBuckets } from "../../telemetry/latency-buckets.ts";
 import type { OtlpExport } from "../../telemetry/otlp.ts";
@@ -24,6 +24,7 @@ import { PrometheusMetrics } from "../../telemetry/prometheus.ts";
 import { registerReadMetrics } from "../../telemetry/read-metrics.ts";
 import { RpcMetrics } from "../../telemetry/rpc-metrics.ts";
 import { registerServerMetrics } from "../../telemetry/server-metrics.ts";
+import { registerStageLatency } from "../../telemetry/stage-latency.ts";
 import { registerSkippedKeys, registerUndecodableValues } from "../../telemetry/storage-metrics.ts";
 import { version } from "../output/version.ts";
 import type { ProcessParts } from "../status/process-status.ts";
@@ -95,6 +96,8 @@ export class ServiceProcess {
     this.onStop(async () => this.files.close());
     const stopMeasuring = registerEventLoopMetrics(meter);
     this.onStop(async () => stopMeasuring());
+    const stopObserving = observeCollections(registerGcMetrics(meter));
+    this.onStop(async () => stopObserving());
     registerReadMetrics(meter, this.#scheduler, this.#upstreamLimiter);
     registerFileReloads(meter, this.files);
   }
@@ -156,12 +159,12 @@ export class ServiceProcess {
     this.onStop(() => storages.close());
     this.#storages = storages;
     const { meter } = this.metrics;
-    const dispatchMetrics = registerDispatchMetrics(meter);
-    this.#dispatchLatency = dispatchMetrics.buckets;
+    const { observerOf, dispatchBuckets } = registerStageLatency(meter);
+    this.#dispatchLatency = dispatchBuckets;
     const { served, readers } = openResources(this.#config, this.#caches, {
       ...{ storages, clock, logger },
       ...{ scheduler: this.#scheduler, upstreamLimiter: this.#upstreamLimiter },
-      dispatchLatency: dispatchMetrics.recorderOf,
+      stagesOf: observerOf,
       onOpened: (close) => this.onStop(close),
     });
     this.#served = served;

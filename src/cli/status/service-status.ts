@@ -168,5 +168,5 @@ const upstreamStates = {
 
 /** A URL without its user information. */
 function withoutCredentials(url: string): string {
-  return url.replace(/\/\/[^/@]*@/, "//");
+  return url.replace(/\/\/[^/]*@/, "//");
 }

@@ -14,7 +14,7 @@ const maxProblems = 5;
 export function statusText(status: Status, options: TableOptions): string {
   const { service, rates, latencies, streams, problems, at } = status;
   const table = (headings: readonly string[], rows: readonly (readonly Cell[])[]): string =>
-    new Table(headings, options).format(rows);
+    new Table(headings, options).format(rows.map((row) => row.map(printableCell)));
   const seconds = (Date.parse(at) - Date.parse(service.startedAt)) / 1_000;
   const states = Object.entries(streams.byState).map(([state, count]) => `${count} ${state}`);
   const isSearch = streams.matched !== streams.total;
@@ -61,6 +61,12 @@ export function statusText(status: Status, options: TableOptions): string {
   ].join("");
 }
 
+/** A cell without control characters: clients choose some texts, and another program may respond in place of the service. */
+function printableCell(cell: Cell): Cell {
+  if (typeof cell === "string") return printableText(cell);
+  return { ...cell, text: printableText(cell.text) };
+}
+
 /** A line without control characters, cut to the width of the terminal. */
 function line(text: string, { columns = Number.POSITIVE_INFINITY }: TableOptions): string {
   return `${[...printableText(text)].slice(0, columns).join("")}\n`;
@@ -68,7 +74,7 @@ function line(text: string, { columns = Number.POSITIVE_INFINITY }: TableOptions
 
 function upstreamText({ upstream }: Status): string {
   if (upstream.kind === "embedded") return "embedded store";
-  const addresses = upstream.addresses.map(printableText).join(", ");
+  const addresses = upstream.addresses.join(", ");
   return upstream.kind === "etcd" ? `etcd at ${addresses}` : `relay of ${addresses}`;
 }
 
@@ -79,7 +85,7 @@ function resourceRow(resource: ResourceReport, at: string): readonly Cell[] {
   const isConnected = upstream.state === "connected" && isReady;
   const text = isConnected ? upstream.state : `${upstream.state}, silent for ${durationOf(silent)}`;
   return [
-    printableText(name),
+    name,
     { text, colour: isConnected ? "green" : "red" },
     String(revision),
     lagCell(lagRevisions),
@@ -110,8 +116,8 @@ function streamRow(stream: StreamReport): readonly Cell[] {
     (each) => each !== undefined,
   );
   return [
-    printableText(caller ?? identity),
-    printableText(resource ?? "-"),
+    caller ?? identity,
+    resource ?? "-",
     state === "live" || state === "open"
       ? { text: state, colour: "green" }
       : { text: state, colour: "yellow" },
@@ -119,8 +125,8 @@ function streamRow(stream: StreamReport): readonly Cell[] {
     lagRevisions === undefined ? "-" : lagCell(lagRevisions),
     bufferFill === undefined ? "-" : `${Math.round(bufferFill * 100)}%`,
     String(stream.messagesSent ?? "-"),
-    printableText(scopeText(stream)),
-    selectors.length === 0 ? "-" : printableText(selectors.join("; ")),
+    scopeText(stream),
+    selectors.length === 0 ? "-" : selectors.join("; "),
   ];
 }
 

@@ -2,6 +2,7 @@ import type { Readable, Writable } from "node:stream";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { streamSorts } from "../../server/admin/status/stream-query.ts";
 import { exitCodeOf } from "../output/exit-codes.ts";
+import { Output, OutputClosed } from "../output/output.ts";
 import { printableText } from "../output/printable.ts";
 import type { TableOptions } from "../output/table.ts";
 import { readStatus, type StatusSettings } from "./read-status.ts";
@@ -17,6 +18,9 @@ const leaveScreen = "\x1b[?25h\x1b[?1049l";
 
 /** q, Q, Ctrl-C and Ctrl-D. */
 const quitKeys: readonly number[] = [0x71, 0x51, 0x03, 0x04];
+
+/** Signals that leave the screen as it was. Ctrl-C sends SIGINT if the input is no terminal. */
+const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 /** The process that `top` runs in. */
 export interface TopIo {
@@ -82,9 +86,12 @@ export function addTop(program: Command, io: TopIo = processIo): void {
     if (options.once !== true && io.stdout.isTTY !== true) {
       command.error("error: top needs a terminal. To print the status once, use --once.");
     }
+    const output = new Output(io.stdout);
     try {
-      await (options.once === true ? printOnce(io, options) : new Top(io, options).run());
+      if (options.once === true) await printOnce(io, output, options);
+      else await new Top(io, options).run(output.failed);
     } catch (error) {
+      if (error instanceof OutputClosed) return;
       const message = error instanceof Error ? error.message : String(error);
       io.stderr.write(`watch-fanout: ${printableText(message)}\n`);
       io.exitWith(exitCodeOf(error));
@@ -98,9 +105,10 @@ function adminUrl(text: string): URL {
   throw new InvalidArgumentError("It must be a URL, such as http://127.0.0.1:8080.");
 }
 
-async function printOnce(io: TopIo, options: TopOptions): Promise<void> {
+async function printOnce({ stdout }: TopIo, output: Output, options: TopOptions): Promise<void> {
   const status = await readStatus(settingsOf(options), parametersOf(options, 50));
-  io.stdout.write(statusText(status, { colours: io.stdout.isTTY === true && hasColours() }));
+  await output.write(statusText(status, { colours: stdout.isTTY === true && hasColours() }));
+  await output.flush();
 }
 
 /** The live display. */
@@ -116,17 +124,19 @@ class Top {
     this.#options = options;
   }
 
-  /** Resolves when the user quits. Rejects if the service can't be reached at first. */
-  async run(): Promise<void> {
+  /** Resolves when the user quits or the terminal has gone. Rejects if the service can't be reached at first. */
+  async run(terminalGone: AbortSignal): Promise<void> {
     const { stdin, stdout } = this.#io;
     const onKey = (key: Buffer): void => {
       if (key.some((byte) => quitKeys.includes(byte))) this.#end();
     };
+    const onEnd = (): void => this.#end();
     await this.#read();
     stdin.setRawMode?.(true);
     stdin.on("data", onKey);
-    stdin.once("end", () => this.#end());
-    process.once("SIGTERM", () => this.#end());
+    stdin.once("end", onEnd);
+    terminalGone.addEventListener("abort", onEnd);
+    for (const signal of signals) process.on(signal, onEnd);
     stdout.write(enterScreen);
     try {
       while (!this.#isOver) {
@@ -136,7 +146,8 @@ class Top {
       }
     } finally {
       stdout.write(leaveScreen);
-      stdin.off("data", onKey).pause();
+      for (const signal of signals) process.off(signal, onEnd);
+      stdin.off("data", onKey).off("end", onEnd).pause();
       stdin.setRawMode?.(false);
     }
   }

@@ -7,7 +7,12 @@ import {
   SpanStatusCode,
   trace,
 } from "@opentelemetry/api";
-import { injectSpan } from "../../base/client-span.ts";
+import {
+  addressAttributes,
+  injectSpan,
+  rpcAttributes,
+  statusAttributes,
+} from "../../base/client-span.ts";
 import type { Clock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { statusOf } from "../../wire/errors.ts";
@@ -53,19 +58,19 @@ export class CallTelemetry {
 
   /** `path` as in gRPC: `/package.Service/Method`. */
   constructor(clock: Clock, path: string) {
-    const [, service = "", method = ""] = path.split("/");
+    const name = path.slice(1);
     this.#clock = clock;
-    this.#method = method;
+    this.#method = name.slice(name.indexOf("/") + 1);
     this.#start = clock.now();
-    this.#span = trace.getTracer("watch-fanout").startSpan(`${service}/${method}`, {
+    this.#span = trace.getTracer("watch-fanout").startSpan(name, {
       kind: SpanKind.CLIENT,
-      attributes: { "rpc.system": "grpc", "rpc.service": service, "rpc.method": method },
+      attributes: rpcAttributes(name),
     });
   }
 
   /** Records an attempt. `before` is the failure of the previous one; undefined for the first. */
   attempt(address: string, before: CallFailure | undefined): void {
-    this.#span.setAttribute("server.address", address);
+    if (this.#span.isRecording()) this.#span.setAttributes(addressAttributes(address));
     if (before === undefined) return;
     const { reason } = before.error;
     this.#span.addEvent("retry", { reason });
@@ -81,16 +86,17 @@ export class CallTelemetry {
   }
 
   responded(): void {
-    this.#span.setAttribute("rpc.grpc.status_code", status.OK);
+    if (this.#span.isRecording()) {
+      this.#span.setAttributes(statusAttributes(status.OK, false));
+    }
     this.#end({ method: this.#method, outcome: "OK" });
   }
 
   failed(error: unknown): void {
     const outcome = error instanceof WatchFanoutError ? error.reason : "CANCELLED";
-    this.#span.setAttribute("error.type", outcome);
     if (this.#span.isRecording()) {
       const code = error instanceof WatchFanoutError ? statusOf(error).code : status.CANCELLED;
-      this.#span.setAttribute("rpc.grpc.status_code", code);
+      this.#span.setAttributes({ ...statusAttributes(code, true), "error.type": outcome });
     }
     // The texts of errors are left out, since they may have keys.
     this.#span.setStatus({ code: SpanStatusCode.ERROR });

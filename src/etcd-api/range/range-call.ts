@@ -7,6 +7,7 @@ import type { Identity } from "../../identity/identity.ts";
 import type { Access } from "../../policy/access.ts";
 import { fullAccess } from "../../policy/full-access.ts";
 import { type CallContext, toClientError } from "../../server/calls/call-context.ts";
+import { inSpanOf } from "../../server/calls/call-span.ts";
 import { outOfRequestRoom, refused, tookTooLong } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { ResponseAdmission } from "../../server/calls/response-admission.ts";
@@ -140,7 +141,8 @@ export class RangeCall implements OpenStream, RelayedOrCached {
     request.off("data", this.#take);
     request.off("end", this.#finish);
     request.pause();
-    this.#serve().catch((error: unknown) => this.#failed(error));
+    // The events of a request's stream do not occur in the trace of its call.
+    inSpanOf(this.#call, () => this.#serve()).catch((error: unknown) => this.#failed(error));
   };
 
   async #serve(): Promise<void> {

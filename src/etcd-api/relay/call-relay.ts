@@ -1,10 +1,12 @@
 import { constants, type OutgoingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
+import { beginRelayedSpan, type ClientSpan } from "../../base/client-span.ts";
 import type { WatchFanoutError } from "../../base/errors.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { Access } from "../../policy/access.ts";
 import { fullAccess } from "../../policy/full-access.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
+import { inSpanOf } from "../../server/calls/call-span.ts";
 import { outOfRequestRoom, refused, tookTooLong } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { CallOwner } from "../../server/limits/callers.ts";
@@ -26,6 +28,8 @@ export const stopped = "etcdserver: server stopped";
 
 /** What the relay of a call is made of. */
 export interface CallRelayDeps {
+  /** `package.Service/Method`, one of a fixed number of names. */
+  readonly method: string;
   readonly upstream: Upstream;
   readonly maintenance: CallMaintenance<RelayedOrCached>;
   readonly context: CallContext;
@@ -55,6 +59,8 @@ export class CallRelay implements OpenStream, RelayedOrCached {
   #request: RequestRelay | undefined;
   #response: ResponseRelay | undefined;
   #upstreamConnection: UpstreamConnection | undefined;
+  /** Of the call at etcd; undefined: it is not recorded, or has ended. */
+  #span: ClientSpan | undefined;
   #isOver = false;
   /** The responses sent at the last check at which that had changed, and when that was. */
   #seenSent = 0;
@@ -157,20 +163,37 @@ export class CallRelay implements OpenStream, RelayedOrCached {
 
   #open(connection: UpstreamConnection): void {
     const { context, onFirstBytes, rewrite } = this.#deps;
+    if (this.#call.span !== undefined) this.#beginSpan();
     const stream = connection.request(this.#headers);
     this.#upstreamConnection = connection;
     this.#response = new ResponseRelay(this.#call, stream, {
       onFirstBytes,
       rewrite,
       pacing: context.callerLimits.sendPacing,
-      onEnd: () => this.#request?.stop(),
+      onEnd: (trailers) => {
+        this.#endSpan(Number(trailers["grpc-status"] ?? status.UNKNOWN));
+        this.#request?.stop();
+      },
       onCut: (rstCode) => this.#onCut(rstCode),
     });
     this.#request?.attach(stream);
   }
 
+  #beginSpan(): void {
+    const { method, upstream } = this.#deps;
+    this.#span = inSpanOf(this.#call, () =>
+      beginRelayedSpan(method, upstream.endpoint, this.#headers),
+    );
+  }
+
+  #endSpan(code: number): void {
+    this.#span?.ended(code === status.OK ? null : { code });
+    this.#span = undefined;
+  }
+
   /** etcd has ended its stream without a status. */
   #onCut(rstCode: number): void {
+    this.#endSpan(status.UNAVAILABLE);
     const lost = this.#upstreamConnection?.lost;
     if (rstCode === constants.NGHTTP2_REFUSED_STREAM) {
       // etcd has not looked at it.
@@ -206,6 +229,7 @@ export class CallRelay implements OpenStream, RelayedOrCached {
   #release(): void {
     if (this.#isOver) return;
     this.#isOver = true;
+    this.#endSpan(status.CANCELLED);
     const { context, maintenance } = this.#deps;
     context.streams.delete(this);
     maintenance.delete(this);

@@ -20,8 +20,8 @@ export interface ResponseListener {
   readonly onFirstBytes: ((bytes: Buffer) => void) | undefined;
   /** Absent: the response is passed on as it comes. */
   readonly rewrite: Rewrite | undefined;
-  /** The call has got all of the response, or what it can get of it. */
-  readonly onEnd: () => void;
+  /** The call has got all of the response, or what it can get of it. `trailers` are etcd's. */
+  readonly onEnd: (trailers: OutgoingHttpHeaders) => void;
   /** etcd has ended its stream without trailers. */
   readonly onCut: (rstCode: number) => void;
 }
@@ -94,8 +94,9 @@ export class ResponseRelay {
     if (this.#isOver) return;
     if ((flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0) {
       this.#isOver = true;
-      this.#call.sendTrailers(responseHeaders(headers));
-      this.#listener.onEnd();
+      const trailers = responseHeaders(headers);
+      this.#call.sendTrailers(trailers);
+      this.#listener.onEnd(trailers);
     } else {
       this.#call.sendHeaders(responseHeaders(headers));
     }
@@ -176,7 +177,7 @@ export class ResponseRelay {
     if (this.#trailers === undefined) return;
     this.#isOver = true;
     this.#call.sendTrailers(this.#trailers);
-    this.#listener.onEnd();
+    this.#listener.onEnd(this.#trailers);
   }
 
   readonly #onClose = (): void => {

@@ -100,7 +100,10 @@ export async function startAdmin(options: AdminOptions): Promise<RunningAdmin> {
   const shared = { ...options, metrics: shareRendering(options.metrics) };
   const server = createHttpServer(options.tls, (request, response) => {
     if (!pipelined.add(request.socket, response)) return;
-    void respond(request, response, shared, () => connections.asked(request.socket));
+    void respond(request, response, shared, {
+      asked: () => connections.asked(request.socket),
+      hold: (bytes) => pipelined.hold(response, bytes),
+    });
   });
   const connections = new IdleConnections(server, maxConnections);
   server.setTimeout(idleTimeoutMs);
@@ -170,11 +173,19 @@ function listen(server: Server, host: string, port: number): Promise<void> {
   });
 }
 
+/** What bounds the connection of a request. */
+interface RequestBounds {
+  /** The request has arrived completely. */
+  readonly asked: () => void;
+  /** Counts a response until it is accepted. Returns false if its connection is closed. */
+  readonly hold: (bytes: number) => boolean;
+}
+
 async function respond(
   request: IncomingMessage,
   response: ServerResponse,
   options: AdminOptions,
-  onAsked: () => void,
+  { asked, hold }: RequestBounds,
 ): Promise<void> {
   let body: string;
   try {
@@ -183,7 +194,7 @@ async function respond(
   } catch {
     return; // The client has disconnected, or took too long and got 408 from Node.js.
   }
-  onAsked();
+  asked();
   let result: AdminResponse | AdminEvents;
   try {
     result = await responseTo(request, body, options);
@@ -195,9 +206,11 @@ async function respond(
     result.begin(response);
     return;
   }
+  const bytes = Buffer.byteLength(result.body);
+  if (!hold(bytes)) return;
   response.writeHead(result.status, {
     "content-type": result.contentType ?? "text/plain; charset=utf-8",
-    "content-length": Buffer.byteLength(result.body),
+    "content-length": bytes,
     "cache-control": "no-store",
     "x-content-type-options": "nosniff",
     ...result.headers,

@@ -1,27 +1,77 @@
 import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import { BytePool, type Reservation } from "../limits/byte-pool.ts";
 
 /** Few clients send a request before they have the response to the previous one. */
 const maxPipelined = 4;
 
+/** Maximum size of the responses that are not accepted, of all connections, in bytes. */
+const maxUnacceptedBytes = 128 * 1024 ** 2;
+
+/** The requests of a connection whose responses it has not accepted. */
+interface Pending {
+  count: number;
+  readonly held: Set<Reservation>;
+}
+
 /**
- * Bounds the requests of a connection whose responses it has not accepted. HTTP allows to send many at once, and Node.js
- * would build and hold the responses to all of them.
+ * Bounds the requests whose responses are not accepted, in number for each connection, and in bytes for all. HTTP allows to
+ * send many at once, and Node.js would build and hold the responses to all of them.
  */
 export class PipelinedRequests {
-  readonly #pending = new WeakMap<Socket, number>();
+  readonly #pending = new WeakMap<Socket, Pending>();
+  readonly #unaccepted: BytePool;
+
+  /** `maxBytes` is the bound of all responses that are not accepted, in bytes. */
+  constructor(maxBytes: number = maxUnacceptedBytes) {
+    this.#unaccepted = new BytePool({ maxBytes, maxBytesPerOwner: maxBytes });
+  }
+
+  /** Size of the responses that are not accepted, in bytes. */
+  get unacceptedBytes(): number {
+    return this.#unaccepted.bytes;
+  }
 
   /** Counts a request until its response is accepted. At the bound it closes the connection, and returns false. */
   add(socket: Socket, response: ServerResponse): boolean {
-    const count = this.#pending.get(socket) ?? 0;
-    if (count >= maxPipelined) {
+    const pending = this.#pendingOf(socket);
+    if (pending.count >= maxPipelined) {
       socket.destroy();
       return false;
     }
-    this.#pending.set(socket, count + 1);
+    pending.count++;
     response.once("close", () => {
-      this.#pending.set(socket, (this.#pending.get(socket) ?? 1) - 1);
+      pending.count--;
     });
     return true;
+  }
+
+  /**
+   * Counts the bytes of a response until it is accepted, or its connection is closed. At the bound of all connections, those
+   * that hold most are closed. Returns whether that of this response is still open.
+   */
+  hold(response: ServerResponse, bytes: number): boolean {
+    const { socket } = response.req;
+    if (socket.destroyed) return false;
+    const { held } = this.#pendingOf(socket);
+    const reservation = this.#unaccepted.reserve(socket, bytes, () => socket.destroy());
+    held.add(reservation);
+    response.once("close", () => {
+      held.delete(reservation);
+      reservation.release();
+    });
+    return !socket.destroyed;
+  }
+
+  #pendingOf(socket: Socket): Pending {
+    const known = this.#pending.get(socket);
+    if (known !== undefined) return known;
+    const pending: Pending = { count: 0, held: new Set() };
+    this.#pending.set(socket, pending);
+    // A response behind another one of its connection has no "close" of its own if it ends with the connection.
+    socket.once("close", () => {
+      for (const reservation of pending.held) reservation.release();
+    });
+    return pending;
   }
 }

@@ -10,7 +10,8 @@ export interface TraceHeaders {
 export interface CallTracer {
   /**
    * Begins the span of a call, `method` as in metrics. The span is recorded if the client records its trace, and without
-   * a trace of the client at random. Undefined: calls of this method have no span.
+   * a trace of the client at random, and kept from `CallSpan.authenticated` on. Undefined: calls of this method have no
+   * span.
    */
   begin(method: string, headers: TraceHeaders): CallSpan | undefined;
 }
@@ -19,8 +20,13 @@ export interface CallTracer {
 export interface CallSpan {
   /** The id of the trace; undefined if the span is not recorded and the client has sent none. */
   readonly traceId: string | undefined;
-  /** The id of the span; undefined if it is not recorded. */
+  /** The id of the span; undefined if it is not recorded, or its caller is not known yet. */
   readonly spanId: string | undefined;
+  /**
+   * The caller is known. Without this the span is dropped when it ends. A span that the client has asked for is also
+   * dropped, and not recorded any more, if `caller` has asked for too many lately. Idempotent.
+   */
+  authenticated(caller: object): void;
   /** Calls `work`. Calls to the store that begin in it, also later, are part of the trace while the span has not ended. */
   run<T>(work: () => T): T;
   /** Records that the call has reached a stage. */

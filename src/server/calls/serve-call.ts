@@ -33,6 +33,7 @@ export function serveRequest(
   received: ServerCall,
   { request, fault }: Decoded<unknown>,
 ): void {
+  received.span?.authenticated(received.owner.caller);
   if (fault !== undefined) {
     received.end(statusOf(fault));
     return;
@@ -75,6 +76,7 @@ export function serveConversation(
   call: ServerCall,
   next: NextRequest,
 ): void {
+  call.span?.authenticated(call.owner.caller);
   if (hasLapsed(context, method, call) || isRefusedByPath(context, call)) return;
   if (!mayConnect(context, call)) return;
   call.via = undefined;
@@ -116,6 +118,7 @@ export function serveRelayed(
   call: RelayedCall,
   relay: () => void,
 ): void {
+  call.span?.authenticated(call.owner.caller);
   if (hasLapsed(context, method, call) || !mayConnect(context, call)) return;
   if (!authorizeRelayed(context, method, call)) return;
   admit(context, call, { queuedBytes: undefined, sheds: method.sheds }, () =>

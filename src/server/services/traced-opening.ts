@@ -4,14 +4,17 @@ import type { ServerCall } from "../calls/server-call.ts";
 
 /**
  * A watch whose opening is traced: the span of its call ends when the client has accepted the first resume point, and with it
- * the initial state if one was asked for. A watch that is not traced is returned as it is, so it costs nothing.
+ * the initial state if one was asked for. A watch that is not recorded is returned as it is, so its events cost nothing more,
+ * and its stream retains no span.
  */
 export function tracedOpening(
   call: ServerCall,
   watch: WatchStream,
   { sendInitialEvents = false }: { readonly sendInitialEvents?: boolean | undefined },
 ): WatchStream {
-  return call.span === undefined ? watch : new TracedOpening(call, watch, sendInitialEvents);
+  if (call.span?.spanId !== undefined) return new TracedOpening(call, watch, sendInitialEvents);
+  call.span = undefined;
+  return watch;
 }
 
 class TracedOpening implements WatchStream {

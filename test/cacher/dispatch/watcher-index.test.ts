@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { WatchFanoutError } from "../../../src/base/errors.ts";
+import { LatencySampler } from "../../../src/base/latency-sampler.ts";
 import { TimeSliceQueue } from "../../../src/base/time-slice-queue.ts";
 import { CoalescedBacklogs } from "../../../src/cacher/catch-up/coalesced-backlogs.ts";
 import { PendingSource } from "../../../src/cacher/catch-up/pending-source.ts";
@@ -46,6 +47,7 @@ function makeContext(): WatcherContext<CacheWatcher> {
       maxBytes: 1,
     }),
     timeSlices,
+    deliveryLatency: new LatencySampler(clock, () => {}),
     forget: () => {},
     toStreamError: () => new WatchFanoutError("INTERNAL", "A listener threw."),
   };

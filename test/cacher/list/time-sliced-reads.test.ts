@@ -143,7 +143,7 @@ describe("Scans run in time slices", () => {
     const storage = new MemoryStorage({ clock });
     const context = {
       ...{ name: "things", storage, source: storage, cache, readiness },
-      ...{ clock, logger: silent, scheduler, random: Math.random },
+      ...{ clock, logger: silent, scheduler, random: Math.random, stages: {} },
     };
     const history = {
       confirmHistory: () => Promise.reject(new Error("Not expected.")),

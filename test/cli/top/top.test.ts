@@ -1,4 +1,6 @@
-import { PassThrough } from "node:stream";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { PassThrough, Writable } from "node:stream";
 import { stripVTControlCharacters } from "node:util";
 import { Command } from "commander";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
@@ -90,6 +92,21 @@ describe("top --once", () => {
     expect(run.text).toContain("prefix \\u{1b}[2Jevil/");
   });
 
+  test("escapes what another program responds in place of the service", async () => {
+    const status = await (await fetch(`${url}/status.json?limit=1`)).text();
+    const forged = status
+      .replace('"state":"connected"', '"state":"\\u001b]0;evil\\u0007"')
+      .replace('"state":"live"', '"state":"\\u001b[2J"');
+    const server = createServer((_, response) => void response.end(forged));
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    onTestFinished(() => void server.close());
+    const run = new FakeProcess(false);
+    const { port } = server.address() as AddressInfo;
+    await run.run("--once", "--url", `http://127.0.0.1:${port}`);
+    expect(run.text).toContain("\\u{1b}]0;evil");
+    expect(run.text).not.toContain("\u001b");
+  });
+
   test("needs a token where the admin port does", async () => {
     const files = temporaryFiles({ admin: `sha256:${tokenDigest("t")} a\n`, token: "t\n" });
     const guarded = await Tier.start({ "admin-token-file": files.admin });
@@ -129,6 +146,14 @@ describe("top --once", () => {
   });
 });
 
+test("top --once ends in silence if the reader of its output has ended, as head does", async () => {
+  const run = new FakeProcess(false);
+  const closed = Object.assign(new Error("write EPIPE"), { code: "EPIPE" });
+  Object.assign(run, { stdout: new Writable({ write: (_, __, done) => done(closed) }) });
+  await run.run("--once", "--url", url);
+  expect([run.exitCode, run.errors]).toEqual([0, ""]);
+});
+
 describe("top", () => {
   test("needs a terminal", async () => {
     const run = new FakeProcess(false);
@@ -150,6 +175,15 @@ describe("top", () => {
     expect(run.text.startsWith("\u001b[?1049h\u001b[?25l")).toBe(true);
     expect(run.text.endsWith("\u001b[?25h\u001b[?1049l")).toBe(true);
     expect(run.exitCode).toBe(0);
+  });
+
+  test("ends if its terminal has gone", async () => {
+    const run = new FakeProcess(true);
+    const ended = run.run("--url", url);
+    await until(async () => run.text.includes("ready, up"));
+    run.stdout.destroy(Object.assign(new Error("write EIO"), { code: "EIO" }));
+    await ended;
+    expect(run.errors).toBe("");
   });
 
   test("continues while the service does not respond, and shows why", async () => {

@@ -16,16 +16,22 @@ import { setUpMetrics } from "../work-queue/metered.ts";
 
 const found = { revision: "9", object: wireObject("k", 5), history_id: "h" };
 
-/** Sets up tracing for one test, as a user would. Returns the spans as lines. */
-function setUpTracing(): string[] {
+/** Sets up tracing for one test, as a user would. Returns the spans as lines, and the addresses of servers apart. */
+function setUpTracing(): { readonly recorded: string[]; readonly addressed: Set<string> } {
   const recorded: string[] = [];
+  const addressed = new Set<string>();
   const say = (text: string) => {
     recorded.push(text);
     return span as Span;
   };
   const span: Partial<Span> = {
-    setAttribute: (name, value) =>
-      name === "error.type" ? say(`${name} ${value}`) : (span as Span),
+    setAttributes: (attributes) => {
+      for (const [name, value] of Object.entries(attributes)) {
+        if (name.startsWith("server.")) addressed.add(`${name} ${value}`);
+        else say(`${name} ${value}`);
+      }
+      return span as Span;
+    },
     addEvent: (name, attributes) => say(`${name} ${JSON.stringify(attributes)}`),
     setStatus: ({ code }) => say(SpanStatusCode[code]),
     end: () => void say("end"),
@@ -35,13 +41,13 @@ function setUpTracing(): string[] {
   const tracer: Partial<Tracer> = { startSpan: (name) => say(name) };
   trace.setGlobalTracerProvider({ getTracer: () => tracer as Tracer });
   onTestFinished(() => trace.disable());
-  return recorded;
+  return { recorded, addressed };
 }
 
 describe("Where OpenTelemetry is set up", () => {
   test("a call is a span with its retries, and its duration is measured.", async () => {
     const readMetrics = setUpMetrics();
-    const recorded = setUpTracing();
+    const { recorded, addressed } = setUpTracing();
     let asked = 0;
     const address = await server({
       get: (_, callback) =>
@@ -51,8 +57,11 @@ describe("Where OpenTelemetry is set up", () => {
     expect(recorded).toEqual([
       "watchfanout.v1.ListWatchService/Get",
       'retry {"reason":"NOT_READY"}',
+      "rpc.status_code OK",
       "end",
     ]);
+    const [host, port] = address.split(":");
+    expect(addressed).toEqual(new Set([`server.address ${host}`, `server.port ${port}`]));
     expect(await readMetrics()).toEqual({
       watch_fanout_client_retries: [["Get", "NOT_READY", 1]],
       watch_fanout_client_call_duration_seconds: [["Get", "OK", { count: 1, sum: 1 }]],
@@ -61,14 +70,15 @@ describe("Where OpenTelemetry is set up", () => {
 
   test("a call that fails is a span and a duration with the reason.", async () => {
     const readMetrics = setUpMetrics();
-    const recorded = setUpTracing();
+    const { recorded } = setUpTracing();
     const address = await server({
       put: (_, callback) => callback(statusOf(notReady("Not yet."))),
     });
     const db = client(address, { clock: new HastyClock(), maxAttempts: 1 });
     await expect(db.put("r", "k", Buffer.of())).rejects.toThrow();
     expect(recorded).toEqual([
-      ...["watchfanout.v1.WriteService/Put", "error.type NOT_READY", "ERROR", "end"],
+      ...["watchfanout.v1.WriteService/Put", "rpc.status_code UNAVAILABLE"],
+      ...["error.type NOT_READY", "ERROR", "end"],
     ]);
     expect(await readMetrics()).toEqual({
       watch_fanout_client_call_duration_seconds: [["Put", "NOT_READY", { count: 1, sum: 0 }]],

@@ -1,8 +1,10 @@
 import { once } from "node:events";
-import { connect, type Socket } from "node:net";
+import { createServer } from "node:http";
+import { type AddressInfo, connect, type Socket } from "node:net";
 import { pino } from "pino";
 import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { type RunningAdmin, startAdmin } from "../../../src/server/admin/admin.ts";
+import { PipelinedRequests } from "../../../src/server/admin/pipelined-requests.ts";
 
 let admin: RunningAdmin;
 let renderings = 0;
@@ -24,8 +26,8 @@ beforeEach(async () => {
 });
 
 /** A connection that has sent `text`, and reads nothing. */
-async function open(text: string = ""): Promise<Socket> {
-  const socket = connect(admin.port, "127.0.0.1");
+async function open(text: string = "", port: number = admin.port): Promise<Socket> {
+  const socket = connect(port, "127.0.0.1");
   onTestFinished(() => void socket.destroy());
   socket.on("error", () => {});
   await once(socket, "connect");
@@ -109,4 +111,36 @@ describe("Requests that one connection sends at once", () => {
     expect(socket.bytesRead).toBeLessThan(6_000_000);
     expect(await ask(await open())).toBe(alive);
   });
+});
+
+test("Responses that are not accepted are bounded in bytes: the connections that hold most are closed", async () => {
+  // Far more than the operating system takes of a response that is not read. Its pages are never touched.
+  const body = Buffer.alloc(200_000_000);
+  const requests = new PipelinedRequests(900_000_000);
+  const server = createServer((request, response) => {
+    if (!requests.add(request.socket, response) || !requests.hold(response, body.length)) return;
+    response.writeHead(200, { "content-length": body.length }).end(body);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  const get = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+  // It holds two responses, one behind the other. The others hold one each.
+  const greedy = await open(get.repeat(2), port);
+  await once(greedy, "readable");
+  const modest: Socket[] = [];
+  for (let i = 0; i < 2; i++) {
+    const socket = await open(get, port);
+    await once(socket, "readable");
+    modest.push(socket);
+  }
+  expect(requests.unacceptedBytes).toBe(800_000_000);
+  const another = await open(get, port);
+  await once(another, "readable");
+  await expect.poll(() => requests.unacceptedBytes).toBe(600_000_000);
+  greedy.resume();
+  await once(greedy, "close");
+  expect([...modest, another].map(({ destroyed }) => destroyed)).toEqual([false, false, false]);
+  for (const socket of [...modest, another]) socket.destroy();
+  await expect.poll(() => requests.unacceptedBytes).toBe(0);
 });

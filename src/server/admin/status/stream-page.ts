@@ -6,6 +6,8 @@ import { cursorOf, type StreamPosition, type StreamQuery } from "./stream-query.
 
 /** Number of streams that are looked at in one step. */
 const streamsPerStep = 32;
+/** Length of the scopes and selectors that are searched in one step, in UTF-16 code units. Those of a stream may be long. */
+const textPerStep = 64 * 1024;
 /** Maximum length of a text that a client chose, in UTF-16 code units. */
 const maxText = 256;
 /** Ids of a process are below this number, so that those of all workers are different. */
@@ -54,12 +56,19 @@ export function* selectStreams(
   const byState: Record<string, number> = Object.create(null);
   const found: Candidate[] = [];
   let [seen, total, matched, following] = [0, 0, 0, 0];
+  let searchedText = 0;
   let last: Candidate | undefined;
   for (const stream of streams) {
-    if (++seen % streamsPerStep === 0) yield;
+    if (++seen % streamsPerStep === 0 || searchedText >= textPerStep) {
+      searchedText = 0;
+      yield;
+    }
     if (stream.id === undefined) continue;
     total++;
-    if (query.search !== "" && !matches(stream, query.search)) continue;
+    if (query.search !== "") {
+      searchedText += textLength(stream);
+      if (!matches(stream, query.search)) continue;
+    }
     matched++;
     const state = stateOf(stream);
     byState[state] = (byState[state] ?? 0) + 1;
@@ -138,6 +147,8 @@ function keyOf(
   }
 }
 
+const noSelectors = { label: "", field: "" };
+
 function stateOf({ watchStatus }: OpenStream): string {
   return watchStatus?.state ?? "open";
 }
@@ -147,6 +158,11 @@ function scopeText({ watchStatus }: OpenStream): string {
   if (scope === undefined) return "";
   if ("key" in scope) return scope.key;
   return "prefix" in scope ? scope.prefix : scope.from;
+}
+
+function textLength(stream: OpenStream): number {
+  const { label, field } = stream.watchStatus?.selectors ?? noSelectors;
+  return scopeText(stream).length + label.length + field.length;
 }
 
 function matches(stream: OpenStream, search: string): boolean {
@@ -162,7 +178,7 @@ function matches(stream: OpenStream, search: string): boolean {
 
 function reportOf(stream: OpenStream, id: number, { worker, now }: StreamsOrigin): StreamReport {
   const { identity, owner, resource, openedAt, watchStatus, sent, streamKind = "watch" } = stream;
-  const { label = "", field = "" } = watchStatus?.selectors ?? {};
+  const { label, field } = watchStatus?.selectors ?? noSelectors;
   const caller = identity.source === "none" ? callerOf(owner)?.title : undefined;
   return {
     ...{ id, worker, kind: streamKind, identity: cut(identity.name), resource },

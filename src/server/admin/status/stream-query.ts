@@ -33,7 +33,8 @@ export class StreamQueryError extends Error {
 const defaultLimit = 50;
 const maxLimit = 500;
 const maxSearchLength = 200;
-const maxCursorLength = 2_000;
+/** Of a cursor whose text has 256 characters, each with an escape of 6 in JSON, in base64. */
+const maxCursorLength = 2_400;
 
 const parameters = ["sort", "order", "search", "limit", "cursor"] as const;
 

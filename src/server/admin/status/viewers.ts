@@ -15,6 +15,7 @@ export class Viewers {
   readonly #read: () => Promise<string>;
   readonly #open = new Set<ServerResponse>();
   #timer: Timer | undefined;
+  #isReading = false;
   #isClosed = false;
 
   /** `read` resolves to a line of JSON. */
@@ -38,15 +39,15 @@ export class Viewers {
 
   /** Begins to send updates as the body of the response, the first one at once. */
   add(response: ServerResponse): void {
+    const { socket } = response.req;
+    if (socket.destroyed) return;
     response.writeHead(200, {
       "content-type": "text/event-stream",
       "cache-control": "no-store",
       "x-content-type-options": "nosniff",
     });
-    response.once("close", () => {
-      this.#open.delete(response);
-      if (this.#open.size === 0) this.#stop();
-    });
+    // A response behind another one of its connection has no "close" if that ends with it.
+    for (const ending of [response, socket]) ending.once("close", () => this.#remove(response));
     this.#open.add(response);
     response.write("retry: 2000\n\n");
     void this.#send([response]);
@@ -62,7 +63,12 @@ export class Viewers {
 
   readonly #tick = (): void => {
     this.#timer = this.#clock.setTimeout(this.#tick, intervalMs);
-    void this.#send(this.#open);
+    // All of them get the one that is being read.
+    if (this.#isReading) return;
+    this.#isReading = true;
+    void this.#send(this.#open).finally(() => {
+      this.#isReading = false;
+    });
   };
 
   async #send(to: Iterable<ServerResponse>): Promise<void> {
@@ -76,6 +82,11 @@ export class Viewers {
     for (const response of to) {
       if (!response.writableEnded && !response.writableNeedDrain) response.write(event);
     }
+  }
+
+  #remove(response: ServerResponse): void {
+    this.#open.delete(response);
+    if (this.#open.size === 0) this.#stop();
   }
 
   #stop(): void {

@@ -71,6 +71,8 @@ export class EtcdWatch implements WatchStream {
   #repeated: number | undefined;
   /** Number of times in a row that etcd has left out a previous object. */
   #omissions = 0;
+  /** When the first part of an incomplete revision arrived, in the clock's milliseconds. Undefined: all are complete. */
+  #openSince: number | undefined;
   /** Number of responses that are being decoded. */
   #undecoded = 0;
   /** Events up to this revision come from etcd's store, which may be compacted. */
@@ -169,6 +171,7 @@ export class EtcdWatch implements WatchStream {
   /** After a MissingPreviousError: watches again from the position, if nothing after it is compacted. */
   async #reopen(): Promise<void> {
     this.#connection.reset();
+    this.#openSince = undefined;
     this.#assembler = new FragmentAssembler(this.#source.maxRevisionBytes);
     if (++this.#omissions > maxOmissions) {
       throw this.#connection.failure("keeps leaving out previous objects on a watch");
@@ -198,9 +201,14 @@ export class EtcdWatch implements WatchStream {
   }
 
   #takeEvents({ events, fragment }: DecodedWatch): void {
+    const now = this.#source.client.clock.now();
+    const arrivedAt = this.#openSince ?? now;
     for (let i = 0; i < events.length; i++) this.#takeEvent(events.at(i));
     const whole = this.#assembler.endResponse(fragment);
-    if (whole !== undefined) this.#deliver(whole.revision, whole.events);
+    // What is incomplete after a complete revision is part of the next one, which began with this response.
+    const openSince = whole === undefined ? arrivedAt : now;
+    this.#openSince = this.#assembler.isOpen ? openSince : undefined;
+    if (whole !== undefined) this.#deliver(whole.revision, whole.events, arrivedAt);
   }
 
   #takeEvent(event: DecodedEvent | undefined): void {
@@ -277,13 +285,14 @@ export class EtcdWatch implements WatchStream {
     if (watchId === wholeStream) this.#connection.progressReceived();
   }
 
-  #deliver(revision: number, events: readonly WatchEvent[]): void {
+  #deliver(revision: number, events: readonly WatchEvent[], arrivedAt?: number): void {
     const after = this.#position;
     this.#position = revision;
     this.#omissions = 0;
     // The first batch, too, even if nothing seems to be missing: there may have been writes before the watch was created.
     const isHistorical = after < this.#syncedRevision || after === this.#request.afterRevision;
-    this.#queue.push(new WatchBatch(revision, events), after, isHistorical);
+    const batch = new WatchBatch(revision, events).arrived(arrivedAt);
+    this.#queue.push(batch, after, isHistorical);
     if (this.#queue.isFull) this.#connection.pause();
   }
 

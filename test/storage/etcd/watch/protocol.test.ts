@@ -151,6 +151,27 @@ describe("the resume point of a watch", () => {
   });
 });
 
+test("a revision arrives with its first event, also if that came with the one before", async () => {
+  const { storage } = await open({
+    range: () => 50,
+    watch: (stream) => {
+      stream.send(created);
+      const header = { revision: 13 };
+      stream.send({ header, fragment: true, events: [put("a", 11), put("b", 12)] });
+      stream.send({ header, fragment: true, events: [put("c", 12), put("d", 13)] });
+      stream.send({ header, events: [put("e", 13)] });
+    },
+  });
+  const before = performance.now();
+  const reader = new StreamReader(storage, request);
+  const [first, second, third] = [await reader.next(), await reader.next(), await reader.next()];
+  const times = [first, second, third].map((batch) => batch?.arrivedAt ?? 0);
+  const [at = 0, , later = 0] = times;
+  expect(at).toBeGreaterThanOrEqual(before);
+  expect(later).toBeGreaterThan(at);
+  expect(times).toEqual([at, at, later]);
+});
+
 describe("a watch asks etcd", () => {
   test("to end it when the member loses its leader", async () => {
     const started = Promise.withResolvers<ScriptedWatch>();

@@ -4,6 +4,7 @@
   const pageSize = 50;
   const streamsMs = 2_000;
   const retryMs = 5_000;
+  const requestMs = 15_000;
   const searchDelayMs = 250;
   const plotPoints = 120;
 
@@ -162,11 +163,13 @@
     { title: "Restarts", kind: "number" },
   ];
 
-  function upstreamCell({ upstream }, at) {
+  function upstreamCell({ upstream }, { at, upstream: tier }) {
     if (upstream === undefined) return { text: "not cached", kind: "muted" };
     const { state, error, staleSeconds, lastReceivedAt } = upstream;
     const silentSeconds = (Date.parse(at) - Date.parse(lastReceivedAt)) / 1_000;
-    const silence = silentSeconds >= 10 ? `, silent for ${durationOf(silentSeconds)}` : "";
+    // An embedded store says nothing while nothing is written.
+    const isSilent = tier.kind !== "embedded" && silentSeconds >= 10;
+    const silence = isSilent ? `, silent for ${durationOf(silentSeconds)}` : "";
     const stale = staleSeconds === undefined ? "" : `, stale for ${durationOf(staleSeconds)}`;
     const kind = state === "connected" ? (stale === "" ? "good" : "warn") : "bad";
     return {
@@ -175,13 +178,13 @@
     };
   }
 
-  function resourceRow(resource, at) {
+  function resourceRow(resource, overview) {
     const { name, isReady, isCached, revision, lagRevisions, objects, eventWindow, upstream } =
       resource;
     const cached = (value) => (isCached ? numberOf(value) : "–");
     return [
       isReady ? name : `${name} (not ready)`,
-      upstreamCell(resource, at),
+      upstreamCell(resource, overview),
       cached(revision),
       { text: cached(lagRevisions), kind: lagRevisions > 0 ? "warn" : "" },
       cached(objects),
@@ -264,7 +267,7 @@
     fill(
       byId("resources").tBodies[0],
       resourceColumns,
-      resources.map((each) => resourceRow(each, at)),
+      resources.map((each) => resourceRow(each, overview)),
     );
     fill(byId("processes").tBodies[0], processColumns, processes.map(processRow));
     setText(byId("tiers"), tierText(overview));
@@ -319,8 +322,10 @@
 
   async function loadStreams() {
     request?.abort();
-    request = new AbortController();
-    const { signal } = request;
+    const own = new AbortController();
+    request = own;
+    const timeout = AbortSignal.timeout(requestMs);
+    const signal = AbortSignal.any([own.signal, timeout]);
     const { sort, order, search, cursors } = view;
     const parameters = new URLSearchParams({
       sort,
@@ -333,9 +338,12 @@
       const response = await fetch(`/status.json?${parameters}`, { signal });
       if (!response.ok) throw new Error(await response.text());
       const { streams } = await response.json();
-      if (!signal.aborted) showStreams(streams);
+      if (!own.signal.aborted) showStreams(streams);
     } catch (error) {
-      if (!signal.aborted) setText(byId("matched"), `The streams can't be read: ${error.message}`);
+      if (own.signal.aborted) return;
+      setText(byId("matched"), `The streams can't be read: ${error.message}`);
+    } finally {
+      if (request === own) request = undefined;
     }
   }
 
@@ -398,15 +406,19 @@
     if (nextCursor !== undefined) goTo([...view.cursors, nextCursor]);
   });
 
+  /** A request that takes longer than the interval is waited for. */
   function refreshStreams() {
-    if (!document.hidden && !byId("pause").checked) void loadStreams();
+    const isIdle = request === undefined;
+    if (isIdle && !document.hidden && !byId("pause").checked) void loadStreams();
   }
 
   // A hidden page is not updated.
 
   let events;
+  let retrying;
 
   function follow() {
+    clearTimeout(retrying);
     events = new EventSource("/status/events");
     events.onmessage = ({ data }) => {
       setText(byId("connection"), "Live");
@@ -418,7 +430,7 @@
       byId("connection").className = "bad";
       if (events.readyState !== EventSource.CLOSED) return;
       // It was refused, such as in the drain.
-      setTimeout(() => {
+      retrying = setTimeout(() => {
         if (!document.hidden) follow();
       }, retryMs);
     };

@@ -2,6 +2,9 @@ import { type DestinationStream, pino } from "pino";
 import { expect, test } from "vitest";
 import { toClientError } from "../../../src/server/calls/call-context.ts";
 import type { CallSpan } from "../../../src/server/calls/call-span.ts";
+import type { ServerCall } from "../../../src/server/calls/server-call.ts";
+import { tracedOpening } from "../../../src/server/services/traced-opening.ts";
+import type { WatchStream } from "../../../src/storage/storage.ts";
 
 const traceId = "0af7651916cd43dd8448eb211c80319c";
 const spanId = "b7ad6b7169203331";
@@ -14,8 +17,24 @@ function lineOf(call: { traceId: string | undefined; span: CallSpan | undefined 
   return JSON.parse(lines.join(""));
 }
 
+function spanOf(id: string | undefined): CallSpan {
+  return {
+    ...{ traceId, spanId: id, authenticated: () => {}, run: (work) => work() },
+    ...{ event: () => {}, end: () => {} },
+  };
+}
+
+test("A watch that is not recorded is opened as it is, and its stream retains no span", () => {
+  const watch = { read: () => undefined } as unknown as WatchStream;
+  const unrecorded = { span: spanOf(undefined) } as ServerCall;
+  expect(tracedOpening(unrecorded, watch, {})).toBe(watch);
+  expect(unrecorded.span).toBeUndefined();
+  const recorded = { span: spanOf(spanId) } as ServerCall;
+  expect(tracedOpening(recorded, watch, {})).not.toBe(watch);
+});
+
 test("The line about an internal error has the trace of its call, and its span if that is recorded", () => {
-  const span: CallSpan = { traceId, spanId, run: (work) => work(), event: () => {}, end: () => {} };
+  const span = spanOf(spanId);
   expect(lineOf({ traceId, span })).toMatchObject({ trace_id: traceId, span_id: spanId });
   const sent = lineOf({ traceId, span: undefined });
   expect(sent).toMatchObject({ trace_id: traceId });
