@@ -33,6 +33,12 @@ const connectionWindowBytes = 8 * 1024 ** 2;
 /** In MB. The pending data of calls has bounds of its own, and a session that exceeds this refuses calls. */
 const maxSessionMemory = 1_024;
 
+/**
+ * Number of calls after which a connection gets no further ones: HTTP/2 has 2^30 ids for the streams of a client, and never
+ * uses one again.
+ */
+const maxCallsInAll = 2 ** 29;
+
 const ignore = (): void => {};
 
 /** What a connection needs of its member. */
@@ -52,6 +58,7 @@ export class UpstreamConnection {
   readonly #socket: Socket;
   readonly #owner: ConnectionOwner;
   #calls = 0;
+  #callsInAll = 0;
   #isOpen = true;
   #isUnresponsive = false;
   #failure: Error | undefined;
@@ -120,8 +127,10 @@ export class UpstreamConnection {
 
   /** Whether another call can be made on it. */
   get hasRoom(): boolean {
-    const max = Math.min(this.#session.remoteSettings?.maxConcurrentStreams ?? maxCalls, maxCalls);
-    return this.#isOpen && this.#calls < max;
+    const { closed, destroyed, remoteSettings } = this.#session;
+    // Its end is announced in a later turn, and until then a request would throw.
+    if (!this.#isOpen || closed || destroyed) return false;
+    return this.#calls < Math.min(remoteSettings?.maxConcurrentStreams ?? maxCalls, maxCalls);
   }
 
   /** Whether it was closed without having answered keepalive pings. */
@@ -135,10 +144,12 @@ export class UpstreamConnection {
     return this.#failure?.message ?? "closed by etcd";
   }
 
-  /** Starts a call. `onClosed` is called when it has ended. */
+  /** Starts a call, if `hasRoom`. Throws an Error if Node.js does not send these headers. */
   request(headers: OutgoingHttpHeaders): ClientHttp2Stream {
     const stream = this.#session.request(headers, { endStream: false });
     this.#calls++;
+    this.#callsInAll++;
+    if (this.#callsInAll >= maxCallsInAll) this.close();
     if (this.#calls === 1) this.#watch();
     // A call that fails also closes.
     stream.on("error", ignore);

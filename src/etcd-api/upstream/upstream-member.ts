@@ -98,9 +98,11 @@ export class UpstreamMember {
 
   /** Starts a connection with the certificates that are current. */
   #open(): Socket {
-    const { hostname, port } = new URL(this.endpoint);
+    const { hostname } = new URL(this.endpoint);
     const host = hostname.replace(/^\[(.*)\]$/, "$1");
-    const address = { host, port: Number(port || "2379") };
+    // URL leaves out the default port of the scheme, which is not etcd's.
+    const [, port = "2379"] = /:(\d+)$/.exec(this.endpoint) ?? [];
+    const address = { host, port: Number(port) };
     if (this.#certificates === undefined) return netConnect({ ...address, noDelay: true });
     const { store, isVerified } = this.#certificates;
     const { authorities, pair } = store;
