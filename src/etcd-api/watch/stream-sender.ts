@@ -3,6 +3,7 @@ import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { SendReservation } from "../../server/limits/send-reservation.ts";
 import { type FrameParts, sizeOf } from "../../wire/frame-parts.ts";
+import { SendGate } from "../relay/send-gate.ts";
 import type { ClientWatch } from "./client-watch.ts";
 import { withFields, withFieldsInEach } from "./watch-response.ts";
 
@@ -67,8 +68,7 @@ export class StreamSender {
   #next = 0;
   #watch: ClientWatch | undefined;
   #reservation: SendReservation | undefined;
-  /** Stops waiting for room or for the caller's rate. */
-  #stopWaiting: (() => void) | undefined;
+  readonly #gate: SendGate;
   #isOver = false;
   sent = 0;
   outstanding = false;
@@ -77,6 +77,7 @@ export class StreamSender {
     this.#call = call;
     this.#context = context;
     this.#listener = listener;
+    this.#gate = new SendGate(call, context, () => this.pump());
   }
 
   /** Number of answers that wait. */
@@ -131,10 +132,10 @@ export class StreamSender {
 
   /** Sends what can be sent now. */
   pump(): void {
-    while (!this.outstanding && this.#stopWaiting === undefined && !this.#isOver) {
+    while (!this.outstanding && !this.#gate.isWaiting && !this.#isOver) {
       if (this.#call.isOver) return;
       if (!this.#sendNext()) {
-        if (!this.outstanding && this.#stopWaiting === undefined) this.#listener.onIdle();
+        if (!this.outstanding && !this.#gate.isWaiting) this.#listener.onIdle();
         return;
       }
     }
@@ -146,8 +147,7 @@ export class StreamSender {
     this.#isOver = true;
     this.#frames = noFrames;
     this.#relayed = new Fifo();
-    this.#stopWaiting?.();
-    this.#stopWaiting = undefined;
+    this.#gate.stop();
     if (this.outstanding) this.#call.onClosed(() => this.#release());
     else this.#release();
   }
@@ -227,21 +227,8 @@ export class StreamSender {
 
   /** Whether nothing may be sent now, for lack of room or because of the caller's rate. */
   #mustWait(): boolean {
-    const { sendBudget, callerLimits } = this.#context;
-    const { owner, connection } = this.#call;
-    if (this.#ready.length === 0 && this.#relayed.length === 0) return false;
-    const resume = (): void => {
-      this.#stopWaiting = undefined;
-      this.pump();
-    };
-    if (callerLimits.sendPacing.exceededBy(owner.caller) !== undefined) {
-      this.#stopWaiting = callerLimits.sendPacing.wait(owner, resume);
-    } else if (!sendBudget.mayBuild(connection)) {
-      this.#stopWaiting = sendBudget.whenMayBuild(connection, resume);
-    } else {
-      return false;
-    }
-    return true;
+    const isEmpty = this.#ready.length === 0 && this.#relayed.length === 0;
+    return !isEmpty && this.#gate.mustWait();
   }
 
   /** Counts what is about to be sent, until the client has accepted all of it. */
