@@ -1,11 +1,16 @@
 import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { GroupedOwner } from "../../src/base/rotation.ts";
+import type { CachedResource } from "../../src/etcd-api/cached/cached-resource.ts";
 import { LastHeader } from "../../src/etcd-api/contract/response-header.ts";
 import { CallMaintenance } from "../../src/etcd-api/relay/call-maintenance.ts";
 import { Upstream } from "../../src/etcd-api/upstream/upstream.ts";
 import { MessageSplitter } from "../../src/etcd-api/watch/message-splitter.ts";
+import { ProgressNotifier } from "../../src/etcd-api/watch/progress-notifier.ts";
+import { type QuotaHolder, RelayedQuota } from "../../src/etcd-api/watch/relayed-quota.ts";
 import { WatchService } from "../../src/etcd-api/watch/watch-service.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
+import { encode } from "../foreign/protobuf.ts";
 import { ManualTimers } from "../server/limits/manual-timers.ts";
 import { type Front, frontOfFile, metricOf, startFront } from "./front.ts";
 import { RawGrpc, statusOf } from "./raw-grpc.ts";
@@ -27,6 +32,8 @@ beforeAll(async () => {
 
 afterAll(() => client.close());
 
+class Owner extends GroupedOwner {}
+
 function framed(size: number, isCompressed = false): Buffer {
   const frame = Buffer.alloc(5 + size, "x");
   frame[0] = isCompressed ? 1 : 0;
@@ -45,7 +52,35 @@ describe("A message of a watch stream", () => {
     expect(splitter.next()).toBeUndefined();
     splitter.add(bytes.subarray(20));
     expect(splitter.next()?.toString()).toBe("x".repeat(10));
-    expect(splitter.length).toBe(0);
+    expect(splitter.heldBytes).toBe(0);
+  });
+
+  test("takes about its own size, in however small parts it arrives", () => {
+    const splitter = new MessageSplitter(100_000);
+    const bytes = framed(100_000);
+    for (let i = 0; i < bytes.length - 1; i++) {
+      // Each is a view of a far larger buffer, as what is read from a socket.
+      splitter.add(Buffer.alloc(65_536, bytes[i]).subarray(0, 1));
+      expect(splitter.next()).toBeUndefined();
+      splitter.own();
+      expect(splitter.heldBytes).toBeLessThanOrEqual(Math.max(8, 2 * (i + 1)));
+    }
+    splitter.add(bytes.subarray(-1));
+    expect(splitter.next()?.equals(bytes.subarray(5))).toBe(true);
+  });
+
+  test("counts with incomplete requests until the rest of it arrives", async () => {
+    const held = (): Promise<number> => metricOf(front, "watch_fanout_pool_bytes", "requests");
+    const stream = new WatchClient(client);
+    const request = encode({ 1: encode({ 1: "/a/k", 2: Buffer.alloc(1_000_000) }) });
+    const frame = framed(request.length);
+    request.copy(frame, 5);
+    stream.call.stream.write(frame.subarray(0, -1));
+    while ((await held()) < request.length) await new Promise(setImmediate);
+    stream.call.stream.write(frame.subarray(-1));
+    await stream.until(({ length }) => length === 1);
+    while ((await held()) > 0) await new Promise(setImmediate);
+    stream.close();
   });
 
   test("that is larger than allowed, or compressed, is not read", () => {
@@ -67,24 +102,97 @@ describe("A message of a watch stream", () => {
   });
 });
 
+/** A service that has not connected to etcd. */
+function unconnected(): WatchService {
+  const clock = new ManualTimers();
+  const logger = pino({ level: "silent" });
+  const endpoints = ["http://127.0.0.1:1"];
+  return new WatchService({
+    upstream: new Upstream({ endpoints, certificates: undefined, clock, logger }),
+    maintenance: new CallMaintenance(clock),
+    lastHeader: new LastHeader(),
+    clock,
+    progressIntervalMs: 600_000,
+  });
+}
+
+describe("A new watch", () => {
+  test("begins after the highest revision that clients know, and after a restore of etcd at the cache's", () => {
+    const service = unconnected();
+    const cacher = { ready: true, revision: 50, historyGeneration: 1 };
+    const range = { resource: { cacher } as unknown as CachedResource, scope: { prefix: "" } };
+    service.reported(100);
+    expect(service.currentRevision(range)).toBe(100);
+    cacher.historyGeneration = 2;
+    expect(service.currentRevision(range)).toBe(50);
+    service.reported(60);
+    expect(service.currentRevision(range)).toBe(60);
+  });
+});
+
+describe("Progress notifications", () => {
+  test("have one timer, also if the last stream ends during a tick, and another one begins", async () => {
+    const clock = new ManualTimers();
+    const reached: ((floor: number) => void)[] = [];
+    const notifier = new ProgressNotifier(
+      clock,
+      1_000,
+      () => new Promise((resolve) => reached.push(resolve)),
+    );
+    const [first, second] = [1, 2].map(() => ({ notifyProgress: () => {} })) as [
+      { notifyProgress: () => void },
+      { notifyProgress: () => void },
+    ];
+    notifier.add(first);
+    clock.advance(1_000);
+    notifier.delete(first);
+    notifier.add(second);
+    reached[0]?.(0);
+    await new Promise(setImmediate);
+    clock.advance(1_000);
+    expect(reached).toHaveLength(2);
+    notifier.close();
+  });
+});
+
 describe("Watches", () => {
   test("are at most 20,000 on a stream, and 500,000 in all, 20,000 of them served by etcd", () => {
-    const clock = new ManualTimers();
-    const logger = pino({ level: "silent" });
-    const endpoints = ["http://127.0.0.1:1"];
-    const service = new WatchService({
-      upstream: new Upstream({ endpoints, certificates: undefined, clock, logger }),
-      maintenance: new CallMaintenance(clock),
-      lastHeader: new LastHeader(),
-      clock,
-      progressIntervalMs: 600_000,
-    });
+    const service = unconnected();
     expect([service.mayAdd(19_999), service.mayAdd(20_000)]).toEqual([true, false]);
-    service.counts.watches = 500_000;
+    service.watches = 500_000;
     expect(service.mayAdd(0)).toBe(false);
-    expect(service.mayRelay()).toBe(true);
-    service.counts.relayed = 20_000;
-    expect(service.mayRelay()).toBe(false);
+    const stream = { owner: {}, makeRoom: () => {} };
+    service.relayed.add(stream, 19_999);
+    expect(service.relayed.makeRoom(stream)).toBe(true);
+    service.relayed.add(stream, 1);
+    expect(service.relayed.makeRoom(stream)).toBe(false);
+  });
+
+  test("that etcd serves make room for those of callers that have fewer", () => {
+    const quota = new RelayedQuota(10);
+    const ended: string[] = [];
+    const streamOf = (name: string, group: object, watches: number): QuotaHolder => {
+      const stream = {
+        owner: new Owner(group),
+        makeRoom: () => {
+          ended.push(name);
+          quota.add(stream, -watches);
+        },
+      };
+      quota.add(stream, watches);
+      return stream;
+    };
+    const [large, small, other] = [{}, {}, {}];
+    streamOf("2 of large", large, 2);
+    streamOf("3 of large", large, 3);
+    const third = streamOf("4 of small", small, 4);
+    const fourth = streamOf("1 of other", other, 1);
+    // It has nearly as many.
+    expect(quota.makeRoom(third)).toBe(false);
+    expect(ended).toEqual([]);
+    expect(quota.makeRoom(fourth)).toBe(true);
+    expect(ended).toEqual(["3 of large"]);
+    expect(quota.total).toBe(7);
   });
 
   test("are created no faster than the client accepts the answers", async () => {

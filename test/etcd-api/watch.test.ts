@@ -98,14 +98,35 @@ describe("The answers of a stream are those of etcd", () => {
       await client.until(() => answersOf(client).length >= 11);
       client.cancel(99);
       client.cancel(5);
+      // Of the watch that begins at the last revision: the header has the current one.
+      client.cancel(2);
       // No union that is known.
       client.call.send(Buffer.from([0x22, 0x00]));
       client.call.send(Buffer.of());
       client.create({ 1: "/a/answers", 7: 5 });
-      await client.until(() => answersOf(client).length >= 13 && client.eventsOf("1").length > 0);
+      await client.until(() => answersOf(client).length >= 14 && client.eventsOf("1").length > 0);
     });
     expect(answersOf(own)).toEqual(answersOf(etcds));
     expect(own.eventsOf("1")).toEqual(etcds.eventsOf("1"));
+  });
+
+  test("for fields that are newer than this service, and of other types: etcd serves these watches", async () => {
+    const [own, etcds] = await both(async (client) => {
+      client.create({ 1: "/a/newer", 8: "not a number" });
+      await client.call.response;
+    });
+    const [mine, theirs] = [own, etcds].map(async ({ call }) => {
+      const { code, message } = statusOf(await call.response);
+      return { code, message: decodeURIComponent(message) };
+    });
+    expect(await mine).toEqual(await theirs);
+    expect(await mine).toMatchObject({ code: "13", message: expect.stringContaining("Fragment") });
+    const client = new WatchClient(cached);
+    client.create({ 1: "/a/newer", 99: 1 });
+    await client.until(({ length }) => length >= 1);
+    expect(await servedBy("etcd")).toBe(1);
+    client.close();
+    await until(async () => (await servedBy("etcd")) === 0);
   });
 
   test("for a negative start revision (etcd issue 20707)", async () => {
@@ -260,6 +281,21 @@ describe("Progress", () => {
     const last = client.responses.at(-1);
     expect(last).toMatchObject({ id: "-1", created: false, canceled: false, events: [] });
     expect(client.eventsOf("1")).toHaveLength(1);
+    client.close();
+  });
+
+  test("on request comes also under a load of writes to other keys, which the cache does not see", async () => {
+    const client = new WatchClient(cached);
+    client.create({ 1: "/a/loaded" });
+    await client.until(({ length }) => length >= 1);
+    let isLoaded = true;
+    const writing = (async () => {
+      while (isLoaded) await put("/elsewhere");
+    })();
+    client.requestProgress();
+    await client.until((responses) => responses.at(-1)?.id === "-1");
+    isLoaded = false;
+    await writing;
     client.close();
   });
 

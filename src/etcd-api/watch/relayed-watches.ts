@@ -1,5 +1,6 @@
 import type { OutgoingHttpHeaders } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
+import { ownBytes } from "../../base/growing-buffer.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { ClientWatch } from "./client-watch.ts";
 import type { AnswerSlot, StreamSender } from "./stream-sender.ts";
@@ -25,6 +26,8 @@ export interface RelayedWatchesDeps {
   /** Of calls to etcd for this client. */
   readonly headers: OutgoingHttpHeaders;
   readonly sender: StreamSender;
+  /** Counts the watches that etcd serves: there are so many more, or less, than before. */
+  readonly count: (by: number) => void;
   /** etcd permits a watch that it was asked about. The answer to its create request has this place. */
   readonly onPermitted: (watch: ClientWatch, slot: AnswerSlot) => void;
   /** etcd has answered whether it permits a watch, and that has been handled. */
@@ -72,7 +75,7 @@ export class RelayedWatches {
   /** Creates a watch for a request of the client, which gets etcd's answer, in this place. */
   create(watch: ClientWatch, slot: AnswerSlot): void {
     this.#creating.set(watch, slot);
-    this.#open().create(watch, watch.request.startRevision);
+    this.#begin(watch, watch.request.startRevision);
   }
 
   /** Asks etcd whether this client may have the watch. If not, the client gets etcd's answer, in this place. */
@@ -94,7 +97,7 @@ export class RelayedWatches {
 
   /** Continues a watch that the client has, from behind what was sent. */
   resume(watch: ClientWatch): void {
-    this.#open().create(watch, watch.sent + 1);
+    this.#begin(watch, watch.sent + 1);
   }
 
   /** Ends a watch at etcd. Returns the place of the answer to its create request if that was not answered yet. */
@@ -147,12 +150,19 @@ export class RelayedWatches {
     this.#onProgress?.();
   }
 
+  #begin(watch: ClientWatch, startRevision: number): void {
+    // What etcd has answered does not include this watch.
+    this.#progress = undefined;
+    this.#open().create(watch, startRevision);
+  }
+
   #open(): UpstreamWatches {
-    this.#upstream ??= new UpstreamWatches(this.#deps.shared, this.#deps.headers, {
+    const { shared, headers, count, onLost } = this.#deps;
+    this.#upstream ??= new UpstreamWatches(shared.upstream, headers, count, {
       onCreated: (watch, response, message) => this.#onCreated(watch, response, message),
       onResponse: (watch, response, message) => this.#onResponse(watch, response, message),
       onProgress: (revision) => this.#synced(revision),
-      onEnd: this.#deps.onLost,
+      onEnd: onLost,
     });
     return this.#upstream;
   }
@@ -201,7 +211,7 @@ export class RelayedWatches {
     // A response without events is progress.
     const sent = fragment ? undefined : (lastEvent ?? revision);
     const next = { fragment, sent, isLast: false };
-    sender.relay(watch, Buffer.from(message), next, replacedId(watch));
+    sender.relay(watch, ownBytes(message), next, replacedId(watch));
     if (sender.relayedBytes > maxWaitingBytes) this.#upstream?.pause();
   }
 
@@ -209,7 +219,7 @@ export class RelayedWatches {
   #sendLast(watch: ClientWatch, message: Buffer, fields: Buffer): void {
     this.#deps.onEnded(watch);
     const last = { fragment: false, sent: undefined, isLast: true };
-    this.#deps.sender.relay(watch, Buffer.from(message), last, fields);
+    this.#deps.sender.relay(watch, ownBytes(message), last, fields);
   }
 
   /** All watches are synced up to this revision. */
