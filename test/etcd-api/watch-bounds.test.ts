@@ -8,6 +8,7 @@ import { Upstream } from "../../src/etcd-api/upstream/upstream.ts";
 import { MessageSplitter } from "../../src/etcd-api/watch/message-splitter.ts";
 import { ProgressNotifier } from "../../src/etcd-api/watch/progress-notifier.ts";
 import { type QuotaHolder, RelayedQuota } from "../../src/etcd-api/watch/relayed-quota.ts";
+import { RevisionJoiner } from "../../src/etcd-api/watch/revision-joiner.ts";
 import { WatchService } from "../../src/etcd-api/watch/watch-service.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
 import { encode } from "../foreign/protobuf.ts";
@@ -115,6 +116,20 @@ function unconnected(): WatchService {
     progressIntervalMs: 600_000,
   });
 }
+
+test("One revision of etcd in fragments is put together up to a bound", () => {
+  const eventOf = (revision: number): Buffer => encode({ 2: encode({ 1: "k", 3: revision }) });
+  const responseOf = (...revisions: number[]): Buffer =>
+    encode({ 1: encode({ 3: 9 }), 2: 7, 7: true, 11: revisions.map(eventOf) });
+  const joiner = new RevisionJoiner(60);
+  expect(joiner.add(responseOf(1, 1), true)).toBeUndefined();
+  const whole = joiner.add(responseOf(1, 2, 3), true);
+  const events = [1, 1, 1, 2].map(eventOf);
+  expect(whole).toEqual({ message: encode({ 1: encode({ 3: 9 }), 11: events }), lastEvent: 2 });
+  expect(joiner.add(responseOf(3), false)?.lastEvent).toBe(3);
+  expect(joiner.add(responseOf(4, 4, 4), true)).toBeUndefined();
+  expect(() => joiner.add(responseOf(4, 4, 4, 4), true)).toThrow("more than 60 bytes");
+});
 
 describe("A new watch", () => {
   test("begins after the highest revision that clients know, and after a restore of etcd at the cache's", () => {

@@ -266,6 +266,32 @@ describe("A cached watch", () => {
   });
 });
 
+describe("A watch that etcd serves", () => {
+  test("has whole revisions in each response, however many etcd sends at once", async () => {
+    const value = Buffer.alloc(400_000, "x");
+    const keys = Array.from({ length: 7 }, (_, i) => `/c/large${i}`);
+    const first = await put("/c/large0", value);
+    for (const key of keys) await put(key, value);
+    const last = await remove("/c/large", "/c/largf");
+    const [own, etcds] = await both(async (client) => {
+      client.create({ 1: "/c/large", 2: "/c/largf", 3: first, 6: true });
+      client.create({ 1: "/c/large", 2: "/c/largf", 3: first, 6: true, 8: true });
+      await client.until(() => ["0", "1"].every((id) => client.eventsOf(id).length === 15));
+    });
+    for (const id of ["0", "1"]) expect(own.eventsOf(id)).toEqual(etcds.eventsOf(id));
+    const sizes = ({ responses }: WatchClient, id: string) =>
+      responses
+        .filter((each) => each.id === id && each.events.length > 0)
+        .map(({ fragment, events }) => [fragment, events.length]);
+    expect(sizes(own, "1")).toEqual(sizes(etcds, "1"));
+    // etcd would send all in one message, as large as it is.
+    expect(sizes(etcds, "0")).toEqual([[false, 15]]);
+    expect(sizes(own, "0").length).toBeGreaterThan(1);
+    const ending = own.responses.filter(({ id, events }) => id === "0" && events.length > 0).at(-1);
+    expect(ending?.events.filter(({ kv }) => kv.mod === String(last))).toHaveLength(7);
+  });
+});
+
 describe("Progress", () => {
   test("on request is of a revision up to which everything was sent (etcd issues 19710, 15339)", async () => {
     const client = new WatchClient(cached, { hasleader: "true" });

@@ -3,7 +3,6 @@ import { status } from "@grpc/grpc-js";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
-import type { SendReservation } from "../../server/limits/send-reservation.ts";
 import { noConnection, stopped } from "../contract/error-texts.ts";
 import type { MethodKind } from "../contract/methods.ts";
 import type { Upstream } from "../upstream/upstream.ts";
@@ -39,8 +38,6 @@ export class CallRelay extends EtcdCall {
   /** The responses sent at the last check at which that had changed, and when that was. */
   #seenSent = 0;
   #seenAt = 0;
-  /** The charge for what a slow client has not accepted. */
-  #unsent: SendReservation | undefined;
 
   constructor(call: RelayedCall, headers: OutgoingHttpHeaders, deps: CallRelayDeps) {
     super(call, deps.context, deps.maintenance, "etcd call");
@@ -86,21 +83,20 @@ export class CallRelay extends EtcdCall {
       this.endIfLate(now);
     } else if (response?.isPaced === true) {
       this.#seenAt = now;
-      this.#chargeUnsent(response.heldBytes);
+      this.chargeUnsent(response.heldBytes);
     } else if (response?.isSending !== true || response.sent !== this.#seenSent) {
       this.#seenSent = response?.sent ?? 0;
       this.#seenAt = now;
-      this.#releaseUnsent();
+      this.chargeUnsent(0);
     } else if (now - this.#seenAt >= responseFlushMs) {
       defences?.count("slow_response", this.connection);
       this.cut();
     } else {
-      this.#chargeUnsent(response.heldBytes);
+      this.chargeUnsent(response.heldBytes);
     }
   }
 
   protected onReleased(): void {
-    this.#releaseUnsent();
     this.#request?.stop();
     this.#response?.stop();
   }
@@ -147,18 +143,5 @@ export class CallRelay extends EtcdCall {
       this.#request?.stop();
       this.call.resetWith(rstCode);
     }
-  }
-
-  /** Charges what the client has not accepted for a while. On eviction the call is cut. */
-  #chargeUnsent(bytes: number): void {
-    if (this.#unsent?.bytes === bytes) return;
-    this.#releaseUnsent();
-    this.#unsent = this.context.sendBudget.force(this.connection);
-    this.#unsent.send([], () => this.cut(), bytes);
-  }
-
-  #releaseUnsent(): void {
-    this.#unsent?.release();
-    this.#unsent = undefined;
   }
 }

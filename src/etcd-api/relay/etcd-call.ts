@@ -13,6 +13,7 @@ import {
   type OpenStream,
   type StreamKind,
 } from "../../server/limits/open-streams.ts";
+import type { SendReservation } from "../../server/limits/send-reservation.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import type { CallMaintenance, MaintainedCall } from "./call-maintenance.ts";
 
@@ -31,6 +32,8 @@ export abstract class EtcdCall implements OpenStream, MaintainedCall {
   protected readonly context: CallContext;
   readonly #maintenance: CallMaintenance<EtcdCall>;
   readonly #openedAt: number;
+  /** The charge for what waits to be sent. */
+  #unsent: SendReservation | undefined;
   #isOver = false;
 
   constructor(
@@ -91,6 +94,16 @@ export abstract class EtcdCall implements OpenStream, MaintainedCall {
     return true;
   }
 
+  /** Charges what has waited to be sent for a while, in bytes. On eviction the call is cut. */
+  protected chargeUnsent(bytes: number): void {
+    if (this.#isOver || (this.#unsent?.bytes ?? 0) === bytes) return;
+    this.#unsent?.release();
+    this.#unsent = undefined;
+    if (bytes === 0) return;
+    this.#unsent = this.context.sendBudget.force(this.connection);
+    this.#unsent.send([], () => this.cut(), bytes);
+  }
+
   /** Ends the call if its request has not arrived in time. */
   protected endIfLate(now: number): void {
     const { requestMs, defences } = this.context;
@@ -115,6 +128,7 @@ export abstract class EtcdCall implements OpenStream, MaintainedCall {
     this.#isOver = true;
     this.context.streams.delete(this);
     this.#maintenance.delete(this);
+    this.#unsent?.release();
     this.onReleased();
   }
 }

@@ -37,7 +37,7 @@ const maxSessionMemory = 1_024;
  * Number of calls after which a connection gets no further ones: HTTP/2 has 2^30 ids for the streams of a client, and never
  * uses one again.
  */
-const maxCallsInAll = 2 ** 29;
+const defaultMaxCallsEver = 2 ** 29;
 
 const ignore = (): void => {};
 
@@ -58,7 +58,8 @@ export class UpstreamConnection {
   readonly #socket: Socket;
   readonly #owner: ConnectionOwner;
   #calls = 0;
-  #callsInAll = 0;
+  /** Number of calls that it may still get. */
+  #callsLeft: number;
   #isOpen = true;
   #isUnresponsive = false;
   #failure: Error | undefined;
@@ -71,7 +72,9 @@ export class UpstreamConnection {
     session: ClientHttp2Session,
     socket: Socket,
     owner: ConnectionOwner,
+    callsLeft: number,
   ) {
+    this.#callsLeft = callsLeft;
     this.#clock = clock;
     this.#session = session;
     this.#socket = socket;
@@ -84,12 +87,14 @@ export class UpstreamConnection {
   }
 
   /**
-   * Connects. Rejects with an Error if there is no HTTP/2 connection within `connectMs`.
+   * Connects. Rejects with an Error if there is no HTTP/2 connection within `connectMs`. `maxCallsEver`: number of calls after
+   * which it gets no further ones.
    */
   static connect(
     clock: Clock,
     endpoint: string,
     owner: ConnectionOwner,
+    maxCallsEver: number = defaultMaxCallsEver,
   ): Promise<UpstreamConnection> {
     return new Promise((resolve, reject) => {
       let socket: Socket | undefined;
@@ -120,7 +125,7 @@ export class UpstreamConnection {
       session.once("remoteSettings", () => {
         timer.cancel();
         session.off("close", onClose);
-        resolve(new UpstreamConnection(clock, session, socket as Socket, owner));
+        resolve(new UpstreamConnection(clock, session, socket as Socket, owner, maxCallsEver));
       });
     });
   }
@@ -148,8 +153,9 @@ export class UpstreamConnection {
   request(headers: OutgoingHttpHeaders): ClientHttp2Stream {
     const stream = this.#session.request(headers, { endStream: false });
     this.#calls++;
-    this.#callsInAll++;
-    if (this.#callsInAll >= maxCallsInAll) this.close();
+    this.#callsLeft--;
+    // It is closed behind its last call: at once, Node.js would refuse calls that it has not sent yet.
+    if (this.#callsLeft === 0) this.#lose();
     if (this.#calls === 1) this.#watch();
     // A call that fails also closes.
     stream.on("error", ignore);
@@ -159,6 +165,7 @@ export class UpstreamConnection {
       this.#timer?.cancel();
       this.#timer = undefined;
       if (this.#isOpen) this.#owner.onIdle(this);
+      else this.#session.close();
     });
     return stream;
   }

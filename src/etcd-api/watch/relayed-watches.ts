@@ -3,6 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import { ownBytes } from "../../base/growing-buffer.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { ClientWatch } from "./client-watch.ts";
+import { RevisionJoiner } from "./revision-joiner.ts";
 import type { AnswerSlot, StreamSender } from "./stream-sender.ts";
 import { UpstreamWatches } from "./upstream-watches.ts";
 import { type ReceivedResponse, withFields } from "./watch-response.ts";
@@ -48,6 +49,8 @@ export class RelayedWatches {
   readonly #creating = new Map<ClientWatch, AnswerSlot>();
   /** Those of them that etcd is only asked about. */
   readonly #asking = new Set<ClientWatch>();
+  /** Of the watches whose client does not ask for fragments, those of which fragments were received. */
+  readonly #joiners = new Map<ClientWatch, RevisionJoiner>();
   #upstream: UpstreamWatches | undefined;
   #wasIdle = false;
   /** Up to which revision the watches are synced, by etcd's last answer. */
@@ -66,6 +69,11 @@ export class RelayedWatches {
   /** The revision of etcd's last answer to a progress request since `requestProgress`; undefined: etcd has not answered. */
   get progress(): number | undefined {
     return this.#progress;
+  }
+
+  /** Memory of a response of etcd that has not arrived completely, in bytes. */
+  get receivedBytes(): number {
+    return this.#upstream?.receivedBytes ?? 0;
   }
 
   *[Symbol.iterator](): Generator<ClientWatch, void, void> {
@@ -105,6 +113,7 @@ export class RelayedWatches {
     const slot = this.#creating.get(watch);
     this.#creating.delete(watch);
     this.#asking.delete(watch);
+    this.#joiners.delete(watch);
     this.#upstream?.cancel(watch);
     return slot;
   }
@@ -146,6 +155,7 @@ export class RelayedWatches {
   close(): void {
     this.#creating.clear();
     this.#asking.clear();
+    this.#joiners.clear();
     this.#upstream?.close();
     this.#onProgress?.();
   }
@@ -153,6 +163,7 @@ export class RelayedWatches {
   #begin(watch: ClientWatch, startRevision: number): void {
     // What etcd has answered does not include this watch.
     this.#progress = undefined;
+    watch.isFragmented = false;
     this.#open().create(watch, startRevision);
   }
 
@@ -207,12 +218,28 @@ export class RelayedWatches {
       this.#sendLast(watch, message, replacedId(watch));
       return;
     }
+    const isJoined = !watch.request.fragment && (fragment || watch.isFragmented);
     watch.isFragmented = fragment;
-    // A response without events is progress.
-    const sent = fragment ? undefined : (lastEvent ?? revision);
-    const next = { fragment, sent, isLast: false };
-    sender.relay(watch, ownBytes(message), next, replacedId(watch));
+    if (isJoined) {
+      this.#relayJoined(watch, message, fragment);
+    } else {
+      // A response without events is progress.
+      const sent = fragment ? undefined : (lastEvent ?? revision);
+      const next = { fragment, sent, isLast: false };
+      sender.relay(watch, ownBytes(message), next, replacedId(watch));
+    }
     if (sender.relayedBytes > maxWaitingBytes) this.#upstream?.pause();
+  }
+
+  /** Sends what is complete with a fragment, to a client that does not ask for fragments. */
+  #relayJoined(watch: ClientWatch, message: Buffer, isFragment: boolean): void {
+    const joiner = this.#joiners.get(watch) ?? new RevisionJoiner();
+    if (isFragment) this.#joiners.set(watch, joiner);
+    else this.#joiners.delete(watch);
+    const whole = joiner.add(message, isFragment);
+    if (whole === undefined) return;
+    const next = { fragment: false, sent: whole.lastEvent, isLast: false };
+    this.#deps.sender.relay(watch, whole.message, next, replacedId(watch));
   }
 
   /** Sends the response with which etcd has ended a watch. */

@@ -43,6 +43,8 @@ export interface SenderListener {
   readonly onRelayed: () => void;
   /** The client has accepted everything, and nothing waits. */
   readonly onIdle: () => void;
+  /** The client has accepted a message. */
+  readonly onAccepted: () => void;
   /** The client can't be sent anything any more. */
   readonly onCut: () => void;
 }
@@ -92,7 +94,7 @@ export class StreamSender {
 
   /** What is held because the client does not accept it, in bytes. */
   get heldBytes(): number {
-    return (this.#reservation?.bytes ?? 0) + this.#relayedBytes;
+    return this.#reservation?.bytes ?? 0;
   }
 
   /** Adds the place of an answer behind those before. With a frame it may be sent; otherwise set it and call `pump`. */
@@ -262,6 +264,7 @@ export class StreamSender {
   readonly #onAccepted = (error?: Error | null): void => {
     this.outstanding = false;
     if (error !== undefined && error !== null) return;
+    this.#listener.onAccepted();
     this.#watch?.watcher?.accepted();
     if (this.#frames.length === 0) {
       this.#watch = undefined;

@@ -77,6 +77,11 @@ export class StreamWatches implements QuotaHolder {
     return bytes;
   }
 
+  /** Memory of a response of etcd that has not arrived completely, in bytes. */
+  get receivedBytes(): number {
+    return this.#relayed.receivedBytes;
+  }
+
   /** Creates a watch, and answers the request. `range`: the cached resource that may serve it. */
   create(request: CreateRequest, range: CachedRange | undefined): void {
     const { shared, sender, retain } = this.#deps;

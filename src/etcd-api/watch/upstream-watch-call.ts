@@ -57,6 +57,11 @@ export class UpstreamWatchCall {
     else this.#open(connection);
   }
 
+  /** Memory of a response that has not arrived completely, in bytes. */
+  get receivedBytes(): number {
+    return this.#responses.heldBytes;
+  }
+
   /** Sends a request, at once or when there is a connection. Calls `onSent` when etcd's flow control has accepted it. */
   send(request: Uint8Array, onSent?: () => void): void {
     if (this.#isOver) return;

@@ -24,7 +24,8 @@ interface Creation {
   readonly id: bigint;
 }
 
-const nothing = Buffer.alloc(0);
+/** `fragment`: a response of any size would be held here as a whole. */
+const inFragments = Buffer.of(0x40, 1);
 /** The filters NOPUT and NODELETE, and no progress notifications. */
 const bothFilters = Buffer.from("280028012000", "hex");
 const progressRequest = Buffer.from("1a00", "hex");
@@ -63,13 +64,18 @@ export class UpstreamWatches {
     return this.#watches.size;
   }
 
+  /** Memory of a response that has not arrived completely, in bytes. */
+  get receivedBytes(): number {
+    return this.#call.receivedBytes;
+  }
+
   [Symbol.iterator](): Iterator<ClientWatch> {
     return this.#watches.values();
   }
 
-  /** Creates a watch from this revision on; 0: from now on. */
+  /** Creates a watch from this revision on; 0: from now on. Its responses come in fragments. */
   create(watch: ClientWatch, startRevision: number): void {
-    this.#create(watch, startRevision, nothing);
+    this.#create(watch, startRevision, inFragments);
   }
 
   /**

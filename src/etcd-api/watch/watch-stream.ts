@@ -38,6 +38,8 @@ export class WatchStream extends EtcdCall implements Sender {
   #received: Reservation | undefined;
   #retained: Reservation | undefined;
   #retainedBytes = 0;
+  /** The number of messages sent at the last check. */
+  #seenSent = 0;
   /** Whether requests may be handled: what is needed for the next one is known. */
   #isKnown = false;
   #isPaused = false;
@@ -61,6 +63,7 @@ export class WatchStream extends EtcdCall implements Sender {
       onAnnounced: (watch) => this.#onAnnounced(watch),
       onRelayed: () => this.#watches.onRelayed(),
       onIdle: () => this.#onIdle(),
+      onAccepted: () => this.chargeUnsent(0),
       onCut: () => this.cut(),
     });
     this.#watches = new StreamWatches({
@@ -81,7 +84,13 @@ export class WatchStream extends EtcdCall implements Sender {
   }
 
   get heldBytes(): number {
-    return this.outstanding ? this.#sender.heldBytes + this.#watches.heldBytes : 0;
+    if (!this.outstanding) return 0;
+    return this.#sender.heldBytes + this.#waitingBytes + this.#watches.heldBytes;
+  }
+
+  /** Size of etcd's responses that wait to be sent, or to arrive completely, in bytes. */
+  get #waitingBytes(): number {
+    return this.#sender.relayedBytes + this.#watches.receivedBytes;
   }
 
   /** Begins to serve it, or ends it. */
@@ -130,6 +139,11 @@ export class WatchStream extends EtcdCall implements Sender {
   check(): void {
     if (this.needsLeader) this.#shared.monitor.check();
     this.#watches.check();
+    // What waits counts while the client accepts nothing: it must not take the room that it needs to be sent.
+    const { sent } = this.#sender;
+    const isStuck = this.outstanding && sent === this.#seenSent;
+    this.#seenSent = sent;
+    if (isStuck) this.chargeUnsent(this.#waitingBytes);
   }
 
   /** Sends the progress of each watch that asked for it and is synced, unless it has sent events since the last call. */
