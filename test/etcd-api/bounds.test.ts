@@ -10,6 +10,7 @@ import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { EtcdApi } from "../../src/etcd-api/etcd-api.ts";
 import { UpstreamConnection } from "../../src/etcd-api/upstream/upstream-connection.ts";
+import { addressOf } from "../../src/etcd-api/upstream/upstream-member.ts";
 import { Authorizer } from "../../src/policy/authorizer.ts";
 import type { AuditEntry, RunningServer, ServerOptions } from "../../src/server/server.ts";
 import { policyOf } from "../config/parsed-policy.ts";
@@ -250,6 +251,17 @@ describe("Connections to etcd", () => {
     await Promise.all(calls.slice(0, 256).map((call) => call.untilMessages(1)));
     expect(api.stats()).toMatchObject({ calls: 256, connections: 256 });
   });
+});
+
+test("A member is at the port of its endpoint, also at that of http or https", () => {
+  expect(
+    ["http://a:80", "https://[::1]:443", "https://a:2379", "http://[::1]"].map(addressOf),
+  ).toEqual([
+    { host: "a", port: 80 },
+    { host: "::1", port: 443 },
+    { host: "a", port: 2379 },
+    { host: "::1", port: 2379 },
+  ]);
 });
 
 describe("A connection to etcd", () => {
