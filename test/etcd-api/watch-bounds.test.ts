@@ -19,7 +19,7 @@ import { WatchService } from "../../src/etcd-api/watch/watch-service.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
 import { encode, type Fields } from "../foreign/protobuf.ts";
 import { ManualTimers } from "../server/limits/manual-timers.ts";
-import { type Front, frontOfFile, metricOf, startFront } from "./front.ts";
+import { type Front, frontOfFile, metricOf, startFront, untilReady } from "./front.ts";
 import { RawGrpc, statusOf } from "./raw-grpc.ts";
 import { WatchClient } from "./watch-client.ts";
 
@@ -34,7 +34,7 @@ let client: RawGrpc;
 beforeAll(async () => {
   front = await frontOf();
   client = new RawGrpc(front.url);
-  while (!(await fetch(`${front.admin}/readyz`)).ok) await new Promise(setImmediate);
+  await untilReady(front);
 });
 
 afterAll(() => client.close());

@@ -1,18 +1,15 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import type { Etcd } from "../etcd/etcd.ts";
-import { etcdOfFile } from "../etcd/etcd-of-file.ts";
 import { encode, type Fields, Message } from "../foreign/protobuf.ts";
-import { type Front, frontOfFile, metricOf, startFront } from "./front.ts";
-import { RawGrpc, statusOf } from "./raw-grpc.ts";
+import { besideEtcdOfFile, revisionOf, watchesServedBy } from "./beside-etcd.ts";
+import { type Front, until } from "./front.ts";
+import { type RawGrpc, statusOf } from "./raw-grpc.ts";
 import { WatchClient, type WatchResponse } from "./watch-client.ts";
 
-const etcdOf = etcdOfFile();
-const frontOf = frontOfFile(async () =>
-  startFront([(await etcdOf()).url], {
-    resource: ["a=/a/", "b=/b/"],
-    "watch-progress-notify-interval": ["200ms"],
-  }),
-);
+const started = besideEtcdOfFile({
+  resource: ["a=/a/", "b=/b/"],
+  "watch-progress-notify-interval": ["200ms"],
+});
 
 let etcd: Etcd;
 let front: Front;
@@ -20,16 +17,7 @@ let direct: RawGrpc;
 let cached: RawGrpc;
 
 beforeAll(async () => {
-  etcd = await etcdOf();
-  front = await frontOf();
-  direct = new RawGrpc(etcd.url);
-  cached = new RawGrpc(front.url);
-  await until(async () => (await fetch(`${front.admin}/readyz`)).ok);
-});
-
-afterAll(() => {
-  direct.close();
-  cached.close();
+  ({ etcd, front, direct, cached } = await started());
 });
 
 /** Writes through the service, and returns the revision. */
@@ -38,25 +26,14 @@ async function put(
   value: string | Buffer = "v",
   fields: Fields = {},
 ): Promise<number> {
-  return revisionOf("/etcdserverpb.KV/Put", encode({ 1: key, 2: value, ...fields }));
+  return revisionOf(cached, "/etcdserverpb.KV/Put", encode({ 1: key, 2: value, ...fields }));
 }
 
 async function remove(key: string, rangeEnd = ""): Promise<number> {
-  return revisionOf("/etcdserverpb.KV/DeleteRange", encode({ 1: key, 2: rangeEnd }));
+  return revisionOf(cached, "/etcdserverpb.KV/DeleteRange", encode({ 1: key, 2: rangeEnd }));
 }
 
-async function revisionOf(path: string, request: Buffer): Promise<number> {
-  const response = await cached.unary(path, request);
-  expect(statusOf(response).code).toBe("0");
-  return new Message(response.body.subarray(5)).message(1)?.number(3) ?? 0;
-}
-
-async function until(condition: () => Promise<boolean> | boolean): Promise<void> {
-  while (!(await condition())) await new Promise(setImmediate);
-}
-
-const servedBy = (what: string): Promise<number> =>
-  metricOf(front, "watch_fanout_etcd_api_watches", what);
+const servedBy = (what: string): Promise<number> => watchesServedBy(front, what);
 
 /** Runs a script on a stream of etcd and on one of the service. */
 async function both(
@@ -150,7 +127,7 @@ describe("The answers of a stream are those of etcd", () => {
     async (_what, key) => {
       const first = await put(key, "1");
       const second = await put(key, "2");
-      await revisionOf("/etcdserverpb.KV/Compact", encode({ 1: second }));
+      await revisionOf(cached, "/etcdserverpb.KV/Compact", encode({ 1: second }));
       const [own, etcds] = await both(async (client) => {
         client.create({ 1: key, 3: first });
         client.create({ 1: key, 3: second });
