@@ -104,7 +104,7 @@ describe("A message of a watch stream", () => {
     const { code, message } = statusOf(await stream.call.response);
     expect([code, decodeURIComponent(message)]).toEqual([
       "13",
-      expect.stringContaining("error unmarshalling request"),
+      expect.stringContaining("grpc: failed to unmarshal the received message: "),
     ]);
   });
 });

@@ -177,7 +177,7 @@ export class WatchStream extends EtcdCall implements Sender {
       }
     } catch (error) {
       if (!(error instanceof UnreadableMessage || error instanceof WireFault)) throw error;
-      const details = `grpc: error unmarshalling request: ${error.message}`;
+      const details = `grpc: failed to unmarshal the received message: ${error.message}`;
       this.end(refused(status.INTERNAL, details));
     }
     this.#requests.own();
