@@ -184,6 +184,16 @@ export class Cacher implements Storage {
     return this.#upstreamWriter.delete(request);
   }
 
+  /**
+   * Number of histories of the store that the cache has had, the current one included; 0 before the first list. It counts a
+   * restore of the store also where histories have no id.
+   *
+   * @internal
+   */
+  get historyGeneration(): number {
+    return this.#ingest.reflector.historyGeneration;
+  }
+
   /** The id of the history that the cache's revisions belong to; empty if it is not known. */
   get currentHistoryId(): string {
     return this.#cache.historyId;

@@ -1,9 +1,16 @@
 import { once } from "node:events";
 import { createServer, type IncomingHttpHeaders } from "node:http2";
-import { type AddressInfo, createServer as createTcpServer } from "node:net";
+import {
+  type AddressInfo,
+  createServer as createTcpServer,
+  connect as netConnect,
+  type Socket,
+} from "node:net";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { EtcdApi } from "../../src/etcd-api/etcd-api.ts";
+import { UpstreamConnection } from "../../src/etcd-api/upstream/upstream-connection.ts";
+import { addressOf } from "../../src/etcd-api/upstream/upstream-member.ts";
 import { Authorizer } from "../../src/policy/authorizer.ts";
 import type { AuditEntry, RunningServer, ServerOptions } from "../../src/server/server.ts";
 import { policyOf } from "../config/parsed-policy.ts";
@@ -243,6 +250,71 @@ describe("Connections to etcd", () => {
     expect(refused).toEqual(["14", "14", "14", "14"]);
     await Promise.all(calls.slice(0, 256).map((call) => call.untilMessages(1)));
     expect(api.stats()).toMatchObject({ calls: 256, connections: 256 });
+  });
+});
+
+test("A member is at the port of its endpoint, also at that of http or https", () => {
+  expect(
+    ["http://a:80", "https://[::1]:443", "https://a:2379", "http://[::1]"].map(addressOf),
+  ).toEqual([
+    { host: "a", port: 80 },
+    { host: "::1", port: 443 },
+    { host: "a", port: 2379 },
+    { host: "::1", port: 2379 },
+  ]);
+});
+
+describe("A connection to etcd", () => {
+  const connect = async (maxCallsEver?: number) => {
+    const server = createServer();
+    const sockets: Socket[] = [];
+    server.on("connection", (socket: Socket) => sockets.push(socket));
+    server.on("stream", (stream) => stream.respond({ ":status": 200 }, { endStream: true }));
+    await once(server.listen(0, "127.0.0.1"), "listening");
+    onTestFinished(() => void server.close());
+    const { port } = server.address() as AddressInfo;
+    let lost = 0;
+    const opened: Socket[] = [];
+    const owner = {
+      open: () => {
+        const socket = netConnect(port, "127.0.0.1");
+        opened.push(socket);
+        return socket;
+      },
+      onIdle: () => {},
+      onLost: () => lost++,
+    };
+    const url = `http://127.0.0.1:${port}`;
+    const connection = await UpstreamConnection.connect(
+      new ManualTimers(),
+      url,
+      owner,
+      maxCallsEver,
+    );
+    return { connection, opened, sockets, lost: () => lost };
+  };
+
+  test("gets no further calls before HTTP/2 has no ids left for them, and ends those that it has", async () => {
+    const { connection, lost } = await connect(2);
+    const calls = [];
+    while (connection.hasRoom) calls.push(connection.request({ ":path": "/" }));
+    expect([calls.length, lost()]).toEqual([2, 1]);
+    for (const call of calls) {
+      call.end();
+      await once(call.resume(), "close");
+      expect(call.rstCode).toBe(0);
+    }
+  });
+
+  test("has no room for a call from the moment on at which it is closed", async () => {
+    const { connection, opened, sockets } = await connect();
+    const [socket] = opened as [Socket];
+    // By then Node.js has closed the session, which it announces later: a call would throw an error.
+    const hadRoom = new Promise<boolean>((resolve) => {
+      socket.once("close", () => resolve(connection.hasRoom));
+    });
+    for (const each of sockets) each.destroy();
+    expect(await hadRoom).toBe(false);
   });
 });
 

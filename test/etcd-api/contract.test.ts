@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { withClientUrls } from "../../src/etcd-api/contract/member-list.ts";
 import { etcdMethodAt, etcdMethodPaths } from "../../src/etcd-api/contract/methods.ts";
 import { LastHeader, readResponseHeader } from "../../src/etcd-api/contract/response-header.ts";
+import { requestHeaders } from "../../src/etcd-api/relay/metadata.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
 
 function framed(message: Buffer, flag = 0): Buffer {
@@ -67,6 +68,15 @@ describe("The header of a response", () => {
     expect([last.floor, last.header?.revision]).toEqual([10, 8]);
     observe(2, 3);
     expect(last.floor).toBe(3);
+  });
+});
+
+describe("The headers of a request", () => {
+  test("are passed on without those of a connection, which Node.js throws an error for", () => {
+    const own = { "http2-settings": "AAA", "proxy-connection": "close", host: "a", ":path": "/b" };
+    expect(requestHeaders("/c", { ...own, hasleader: "true" })).toEqual({
+      ...{ ":method": "POST", ":path": "/c", te: "trailers", hasleader: "true" },
+    });
   });
 });
 

@@ -2,7 +2,7 @@ import { Etcd3, type IKeyValue } from "etcd3";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { enableAuth } from "../etcd/etcd.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
-import { type Front, frontOfFile, startFront } from "./front.ts";
+import { type Front, frontOfFile, startFront, untilReady } from "./front.ts";
 
 const etcdOf = etcdOfFile({ args: ["--bcrypt-cost=4"] });
 const frontOf = frontOfFile(async () => startFront([(await etcdOf()).url], { resource: ["all="] }));
@@ -12,7 +12,7 @@ let client: Etcd3;
 
 beforeAll(async () => {
   front = await frontOf();
-  while (!(await fetch(`${front.admin}/readyz`)).ok) await new Promise(setImmediate);
+  await untilReady(front);
   client = new Etcd3({ hosts: front.url });
 });
 

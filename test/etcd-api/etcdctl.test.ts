@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
-import { type Front, frontOfFile, startFront } from "./front.ts";
+import { type Front, frontOfFile, startFront, untilReady } from "./front.ts";
 
 const run = promisify(execFile);
 
@@ -24,7 +24,7 @@ let front: Front;
 beforeAll(async () => {
   tool = (await etcdOf()).etcdctl;
   front = await frontOf();
-  while (!(await fetch(`${front.admin}/readyz`)).ok) await new Promise(setImmediate);
+  await untilReady(front);
 });
 
 /** Runs etcdctl on the front. Returns its output, without the last line break. */

@@ -63,3 +63,13 @@ export async function metricOf({ admin }: Front, name: string, label = ""): Prom
   const pattern = label === "" ? "" : `\\{[^}]*"${label}"[^}]*\\}`;
   return Number(new RegExp(`^${name}${pattern} (\\S+)`, "m").exec(text)?.[1] ?? Number.NaN);
 }
+
+/** Resolves when its caches are ready. */
+export function untilReady({ admin }: Front): Promise<void> {
+  return until(async () => (await fetch(`${admin}/readyz`)).ok);
+}
+
+/** Resolves when the condition is true, which is looked at again and again. */
+export async function until(condition: () => Promise<boolean> | boolean): Promise<void> {
+  while (!(await condition())) await new Promise(setImmediate);
+}

@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from "vitest";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
 import { encode, type Fields, Message } from "../foreign/protobuf.ts";
-import { frontOfFile, metricOf, startFront } from "./front.ts";
+import { frontOfFile, metricOf, startFront, untilReady } from "./front.ts";
 import { RawGrpc, statusOf } from "./raw-grpc.ts";
 import { WatchClient, type WatchResponse } from "./watch-client.ts";
 
@@ -21,7 +21,7 @@ test("With etcd's authentication, etcd decides on each new watch (etcd issues 19
     expect(statusOf(response).code).toBe("0");
     return new Message(response.body.subarray(5));
   };
-  while (!(await fetch(`${front.admin}/readyz`)).ok) await new Promise(setImmediate);
+  await untilReady(front);
   const before = new WatchClient(client);
   before.create({ 1: "/a/k" });
   await before.until(({ length }) => length === 1);
@@ -84,7 +84,7 @@ test("A client with a token watches a cache if etcd permits it, with etcd's answ
   await call("Auth/UserAdd", { 1: "ann", 2: "a" }, root);
   await call("Auth/UserGrantRole", { 1: "ann", 2: "reader" }, root);
   const token = (await call("Auth/Authenticate", { 1: "ann", 2: "a" })).text(2);
-  while (!(await fetch(`${front.admin}/readyz`)).ok) await new Promise(setImmediate);
+  await untilReady(front);
   const cached = (): Promise<number> => metricOf(front, "watch_fanout_etcd_api_watches", "cache");
 
   const streams = async (): Promise<number> => {

@@ -1,13 +1,25 @@
+import { EventEmitter } from "node:events";
 import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { GroupedOwner } from "../../src/base/rotation.ts";
+import type { CachedResource } from "../../src/etcd-api/cached/cached-resource.ts";
 import { LastHeader } from "../../src/etcd-api/contract/response-header.ts";
 import { CallMaintenance } from "../../src/etcd-api/relay/call-maintenance.ts";
 import { Upstream } from "../../src/etcd-api/upstream/upstream.ts";
+import type { UpstreamConnection } from "../../src/etcd-api/upstream/upstream-connection.ts";
+import { ClientWatch } from "../../src/etcd-api/watch/client-watch.ts";
 import { MessageSplitter } from "../../src/etcd-api/watch/message-splitter.ts";
+import { ProgressNotifier } from "../../src/etcd-api/watch/progress-notifier.ts";
+import { type QuotaHolder, RelayedQuota } from "../../src/etcd-api/watch/relayed-quota.ts";
+import { RelayedWatches } from "../../src/etcd-api/watch/relayed-watches.ts";
+import { RevisionJoiner } from "../../src/etcd-api/watch/revision-joiner.ts";
+import type { StreamSender } from "../../src/etcd-api/watch/stream-sender.ts";
+import { type CreateRequest, readWatchRequest } from "../../src/etcd-api/watch/watch-request.ts";
 import { WatchService } from "../../src/etcd-api/watch/watch-service.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
+import { encode, type Fields } from "../foreign/protobuf.ts";
 import { ManualTimers } from "../server/limits/manual-timers.ts";
-import { type Front, frontOfFile, metricOf, startFront } from "./front.ts";
+import { type Front, frontOfFile, metricOf, startFront, untilReady } from "./front.ts";
 import { RawGrpc, statusOf } from "./raw-grpc.ts";
 import { WatchClient } from "./watch-client.ts";
 
@@ -22,10 +34,12 @@ let client: RawGrpc;
 beforeAll(async () => {
   front = await frontOf();
   client = new RawGrpc(front.url);
-  while (!(await fetch(`${front.admin}/readyz`)).ok) await new Promise(setImmediate);
+  await untilReady(front);
 });
 
 afterAll(() => client.close());
+
+class Owner extends GroupedOwner {}
 
 function framed(size: number, isCompressed = false): Buffer {
   const frame = Buffer.alloc(5 + size, "x");
@@ -45,7 +59,35 @@ describe("A message of a watch stream", () => {
     expect(splitter.next()).toBeUndefined();
     splitter.add(bytes.subarray(20));
     expect(splitter.next()?.toString()).toBe("x".repeat(10));
-    expect(splitter.length).toBe(0);
+    expect(splitter.heldBytes).toBe(0);
+  });
+
+  test("takes about its own size, in however small parts it arrives", () => {
+    const splitter = new MessageSplitter(100_000);
+    const bytes = framed(100_000);
+    for (let i = 0; i < bytes.length - 1; i++) {
+      // Each is a view of a far larger buffer, as what is read from a socket.
+      splitter.add(Buffer.alloc(65_536, bytes[i]).subarray(0, 1));
+      expect(splitter.next()).toBeUndefined();
+      splitter.own();
+      expect(splitter.heldBytes).toBeLessThanOrEqual(Math.max(8, 2 * (i + 1)));
+    }
+    splitter.add(bytes.subarray(-1));
+    expect(splitter.next()?.equals(bytes.subarray(5))).toBe(true);
+  });
+
+  test("counts with incomplete requests until the rest of it arrives", async () => {
+    const held = (): Promise<number> => metricOf(front, "watch_fanout_pool_bytes", "requests");
+    const stream = new WatchClient(client);
+    const request = encode({ 1: encode({ 1: "/a/k", 2: Buffer.alloc(1_000_000) }) });
+    const frame = framed(request.length);
+    request.copy(frame, 5);
+    stream.call.stream.write(frame.subarray(0, -1));
+    while ((await held()) < request.length) await new Promise(setImmediate);
+    stream.call.stream.write(frame.subarray(-1));
+    await stream.until(({ length }) => length === 1);
+    while ((await held()) > 0) await new Promise(setImmediate);
+    stream.close();
   });
 
   test("that is larger than allowed, or compressed, is not read", () => {
@@ -62,29 +104,163 @@ describe("A message of a watch stream", () => {
     const { code, message } = statusOf(await stream.call.response);
     expect([code, decodeURIComponent(message)]).toEqual([
       "13",
-      expect.stringContaining("error unmarshalling request"),
+      expect.stringContaining("grpc: failed to unmarshal the received message: "),
     ]);
+  });
+});
+
+/** A service that has not connected to etcd. */
+function unconnected(): WatchService {
+  const clock = new ManualTimers();
+  const logger = pino({ level: "silent" });
+  const endpoints = ["http://127.0.0.1:1"];
+  return new WatchService({
+    upstream: new Upstream({ endpoints, certificates: undefined, clock, logger }),
+    maintenance: new CallMaintenance(clock),
+    lastHeader: new LastHeader(),
+    clock,
+    progressIntervalMs: 600_000,
+  });
+}
+
+test("One revision of etcd in fragments is put together up to a bound", () => {
+  const eventOf = (revision: number): Buffer => encode({ 2: encode({ 1: "k", 3: revision }) });
+  const responseOf = (...revisions: number[]): Buffer =>
+    encode({ 1: encode({ 3: 9 }), 2: 7, 7: true, 11: revisions.map(eventOf) });
+  const joiner = new RevisionJoiner(60);
+  expect(joiner.add(responseOf(1, 1), true)).toBeUndefined();
+  const whole = joiner.add(responseOf(1, 2, 3), true);
+  const events = [1, 1, 1, 2].map(eventOf);
+  expect(whole).toEqual({ message: encode({ 1: encode({ 3: 9 }), 11: events }), lastEvent: 2 });
+  expect(joiner.add(responseOf(3), false)?.lastEvent).toBe(3);
+  expect(joiner.add(responseOf(4, 4, 4), true)).toBeUndefined();
+  expect(() => joiner.add(responseOf(4, 4, 4, 4), true)).toThrow("more than 60 bytes");
+});
+
+describe("A new watch", () => {
+  test("begins after the highest revision that clients know, and after a restore of etcd at the cache's", () => {
+    const service = unconnected();
+    const cacher = { ready: true, revision: 50, historyGeneration: 1 };
+    const range = { resource: { cacher } as unknown as CachedResource, scope: { prefix: "" } };
+    service.reported(100);
+    expect(service.currentRevision(range)).toBe(100);
+    cacher.historyGeneration = 2;
+    expect(service.currentRevision(range)).toBe(50);
+    service.reported(60);
+    expect(service.currentRevision(range)).toBe(60);
+  });
+});
+
+test("What etcd has said of all watches is not said of one that it serves from then on", () => {
+  const requests: Buffer[] = [];
+  const stream = Object.assign(new EventEmitter(), {
+    write: (frame: Buffer, onSent?: () => void) => {
+      requests.push(frame);
+      onSent?.();
+    },
+  });
+  const service = unconnected();
+  const connection = { request: () => stream } as unknown as UpstreamConnection;
+  service.upstream.available = () => connection;
+  const relayed = new RelayedWatches({
+    ...{ shared: service, clock: new ManualTimers(), headers: {}, count: () => {} },
+    sender: { pump: () => {}, relayedBytes: 0 } as unknown as StreamSender,
+    ...{ onPermitted: () => {}, onAsked: () => {}, onEnded: () => {}, onLost: () => {} },
+  });
+  const watchOf = (key: string): ClientWatch =>
+    new ClientWatch(
+      0n,
+      readWatchRequest(encode({ 1: encode({ 1: key }) })) as CreateRequest,
+      undefined,
+    );
+  const receive = (fields: Fields): void => {
+    const message = encode({ 1: encode({ 3: 9 }), ...fields });
+    const frame = framed(message.length);
+    message.copy(frame, 5);
+    stream.emit("data", frame);
+  };
+  relayed.create(watchOf("a"), { frame: undefined, watch: undefined });
+  receive({ 2: 1, 3: true });
+  void relayed.reachProgress();
+  receive({ 2: -1 });
+  expect(relayed.progress).toBe(9);
+  const behind = watchOf("b");
+  relayed.resume(behind);
+  expect(relayed.progress).toBeUndefined();
+  // An answer that precedes the one to its create request does not include it either.
+  receive({ 2: -1 });
+  expect(relayed.progress).toBeUndefined();
+  receive({ 2: 2, 3: true });
+  // However many are requested at once, one waits to be sent.
+  const before = requests.length;
+  stream.write = (frame: Buffer) => void requests.push(frame);
+  for (let i = 0; i < 100; i++) relayed.requestProgress();
+  expect(requests.length).toBe(before + 1);
+});
+
+describe("Progress notifications", () => {
+  test("have one timer, also if the last stream ends during a tick, and another one begins", async () => {
+    const clock = new ManualTimers();
+    const reached: ((floor: number) => void)[] = [];
+    const notifier = new ProgressNotifier(
+      clock,
+      1_000,
+      () => new Promise((resolve) => reached.push(resolve)),
+    );
+    const [first, second] = [1, 2].map(() => ({ notifyProgress: () => {} })) as [
+      { notifyProgress: () => void },
+      { notifyProgress: () => void },
+    ];
+    notifier.add(first);
+    clock.advance(1_000);
+    notifier.delete(first);
+    notifier.add(second);
+    reached[0]?.(0);
+    await new Promise(setImmediate);
+    clock.advance(1_000);
+    expect(reached).toHaveLength(2);
+    notifier.close();
   });
 });
 
 describe("Watches", () => {
   test("are at most 20,000 on a stream, and 500,000 in all, 20,000 of them served by etcd", () => {
-    const clock = new ManualTimers();
-    const logger = pino({ level: "silent" });
-    const endpoints = ["http://127.0.0.1:1"];
-    const service = new WatchService({
-      upstream: new Upstream({ endpoints, certificates: undefined, clock, logger }),
-      maintenance: new CallMaintenance(clock),
-      lastHeader: new LastHeader(),
-      clock,
-      progressIntervalMs: 600_000,
-    });
+    const service = unconnected();
     expect([service.mayAdd(19_999), service.mayAdd(20_000)]).toEqual([true, false]);
-    service.counts.watches = 500_000;
+    service.watches = 500_000;
     expect(service.mayAdd(0)).toBe(false);
-    expect(service.mayRelay()).toBe(true);
-    service.counts.relayed = 20_000;
-    expect(service.mayRelay()).toBe(false);
+    const stream = { owner: {}, makeRoom: () => {} };
+    service.relayed.add(stream, 19_999);
+    expect(service.relayed.makeRoom(stream)).toBe(true);
+    service.relayed.add(stream, 1);
+    expect(service.relayed.makeRoom(stream)).toBe(false);
+  });
+
+  test("that etcd serves make room for those of callers that have fewer", () => {
+    const quota = new RelayedQuota(10);
+    const ended: string[] = [];
+    const streamOf = (name: string, group: object, watches: number): QuotaHolder => {
+      const stream = {
+        owner: new Owner(group),
+        makeRoom: () => {
+          ended.push(name);
+          quota.add(stream, -watches);
+        },
+      };
+      quota.add(stream, watches);
+      return stream;
+    };
+    const [large, small, other] = [{}, {}, {}];
+    streamOf("2 of large", large, 2);
+    streamOf("3 of large", large, 3);
+    const third = streamOf("4 of small", small, 4);
+    const fourth = streamOf("1 of other", other, 1);
+    // It has nearly as many.
+    expect(quota.makeRoom(third)).toBe(false);
+    expect(ended).toEqual([]);
+    expect(quota.makeRoom(fourth)).toBe(true);
+    expect(ended).toEqual(["3 of large"]);
+    expect(quota.total).toBe(7);
   });
 
   test("are created no faster than the client accepts the answers", async () => {

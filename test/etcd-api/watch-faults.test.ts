@@ -1,21 +1,18 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import type { Etcd } from "../etcd/etcd.ts";
-import { etcdOfFile } from "../etcd/etcd-of-file.ts";
-import { encode, Message } from "../foreign/protobuf.ts";
-import { type Front, frontOfFile, metricOf, startFront } from "./front.ts";
+import { encode } from "../foreign/protobuf.ts";
+import { besideEtcdOfFile, revisionOf, watchesServedBy } from "./beside-etcd.ts";
+import { type Front, until } from "./front.ts";
 import { RawGrpc, statusOf } from "./raw-grpc.ts";
 import { WatchClient } from "./watch-client.ts";
 
-const etcdOf = etcdOfFile();
-/** Its event window has the last few events only. */
-const frontOf = frontOfFile(async () =>
-  startFront([(await etcdOf()).url], {
-    resource: ["a=/a/"],
-    "event-window-max-events": ["8"],
-    "event-window-min-events": ["1"],
-    "event-window-age": ["1s"],
-  }),
-);
+/** The event window has the last few events only. */
+const started = besideEtcdOfFile({
+  resource: ["a=/a/"],
+  "event-window-max-events": ["8"],
+  "event-window-min-events": ["1"],
+  "event-window-age": ["1s"],
+});
 
 let etcd: Etcd;
 let front: Front;
@@ -23,30 +20,14 @@ let direct: RawGrpc;
 let cached: RawGrpc;
 
 beforeAll(async () => {
-  etcd = await etcdOf();
-  front = await frontOf();
-  direct = new RawGrpc(etcd.url);
-  cached = new RawGrpc(front.url);
-  await until(async () => (await fetch(`${front.admin}/readyz`)).ok);
-});
-
-afterAll(() => {
-  direct.close();
-  cached.close();
+  ({ etcd, front, direct, cached } = await started());
 });
 
 async function put(key: string, value: string | Buffer, grpc: RawGrpc = direct): Promise<number> {
-  const response = await grpc.unary("/etcdserverpb.KV/Put", encode({ 1: key, 2: value }));
-  expect(statusOf(response).code).toBe("0");
-  return new Message(response.body.subarray(5)).message(1)?.number(3) ?? 0;
+  return revisionOf(grpc, "/etcdserverpb.KV/Put", encode({ 1: key, 2: value }));
 }
 
-async function until(condition: () => Promise<boolean> | boolean): Promise<void> {
-  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 10));
-}
-
-const servedBy = (what: string): Promise<number> =>
-  metricOf(front, "watch_fanout_etcd_api_watches", what);
+const servedBy = (what: string): Promise<number> => watchesServedBy(front, what);
 
 const versionsOf = (client: WatchClient, id?: string): number[] =>
   client.eventsOf(id).map(({ kv }) => Number(kv.version));

@@ -1,29 +1,17 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { etcdOfFile } from "../etcd/etcd-of-file.ts";
-import { encode, type Fields, Message } from "../foreign/protobuf.ts";
+import { beforeAll, describe, expect, test } from "vitest";
+import { encode, type Fields } from "../foreign/protobuf.ts";
 import fc, { runs } from "../property.ts";
-import { type Front, frontOfFile, startFront } from "./front.ts";
-import { RawGrpc, statusOf } from "./raw-grpc.ts";
+import { besideEtcdOfFile, revisionOf } from "./beside-etcd.ts";
+import type { RawGrpc } from "./raw-grpc.ts";
 import { type Event, WatchClient } from "./watch-client.ts";
 
-const etcdOf = etcdOfFile();
-const frontOf = frontOfFile(async () =>
-  startFront([(await etcdOf()).url], { resource: ["a=/a/", "b=/b/"] }),
-);
+const started = besideEtcdOfFile({ resource: ["a=/a/", "b=/b/"] });
 
 let direct: RawGrpc;
 let cached: RawGrpc;
 
 beforeAll(async () => {
-  const front: Front = await frontOf();
-  direct = new RawGrpc((await etcdOf()).url);
-  cached = new RawGrpc(front.url);
-  while (!(await fetch(`${front.admin}/readyz`)).ok) await new Promise(setImmediate);
-});
-
-afterAll(() => {
-  direct.close();
-  cached.close();
+  ({ direct, cached } = await started());
 });
 
 type Write =
@@ -110,9 +98,7 @@ function requestOf(each: Write): readonly [path: string, request: Buffer] {
 
 /** Writes through the service, so that it knows the revision, and returns that. */
 async function writeNow(each: Write): Promise<number> {
-  const response = await cached.unary(...requestOf(each));
-  expect(statusOf(response).code).toBe("0");
-  return new Message(response.body.subarray(5)).message(1)?.number(3) ?? 0;
+  return revisionOf(cached, ...requestOf(each));
 }
 
 describe("The watches of random streams", () => {

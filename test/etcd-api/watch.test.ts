@@ -1,18 +1,15 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import type { Etcd } from "../etcd/etcd.ts";
-import { etcdOfFile } from "../etcd/etcd-of-file.ts";
 import { encode, type Fields, Message } from "../foreign/protobuf.ts";
-import { type Front, frontOfFile, metricOf, startFront } from "./front.ts";
-import { RawGrpc, statusOf } from "./raw-grpc.ts";
+import { besideEtcdOfFile, revisionOf, watchesServedBy } from "./beside-etcd.ts";
+import { type Front, until } from "./front.ts";
+import { type RawGrpc, statusOf } from "./raw-grpc.ts";
 import { WatchClient, type WatchResponse } from "./watch-client.ts";
 
-const etcdOf = etcdOfFile();
-const frontOf = frontOfFile(async () =>
-  startFront([(await etcdOf()).url], {
-    resource: ["a=/a/", "b=/b/"],
-    "watch-progress-notify-interval": ["200ms"],
-  }),
-);
+const started = besideEtcdOfFile({
+  resource: ["a=/a/", "b=/b/"],
+  "watch-progress-notify-interval": ["200ms"],
+});
 
 let etcd: Etcd;
 let front: Front;
@@ -20,16 +17,7 @@ let direct: RawGrpc;
 let cached: RawGrpc;
 
 beforeAll(async () => {
-  etcd = await etcdOf();
-  front = await frontOf();
-  direct = new RawGrpc(etcd.url);
-  cached = new RawGrpc(front.url);
-  await until(async () => (await fetch(`${front.admin}/readyz`)).ok);
-});
-
-afterAll(() => {
-  direct.close();
-  cached.close();
+  ({ etcd, front, direct, cached } = await started());
 });
 
 /** Writes through the service, and returns the revision. */
@@ -38,25 +26,14 @@ async function put(
   value: string | Buffer = "v",
   fields: Fields = {},
 ): Promise<number> {
-  return revisionOf("/etcdserverpb.KV/Put", encode({ 1: key, 2: value, ...fields }));
+  return revisionOf(cached, "/etcdserverpb.KV/Put", encode({ 1: key, 2: value, ...fields }));
 }
 
 async function remove(key: string, rangeEnd = ""): Promise<number> {
-  return revisionOf("/etcdserverpb.KV/DeleteRange", encode({ 1: key, 2: rangeEnd }));
+  return revisionOf(cached, "/etcdserverpb.KV/DeleteRange", encode({ 1: key, 2: rangeEnd }));
 }
 
-async function revisionOf(path: string, request: Buffer): Promise<number> {
-  const response = await cached.unary(path, request);
-  expect(statusOf(response).code).toBe("0");
-  return new Message(response.body.subarray(5)).message(1)?.number(3) ?? 0;
-}
-
-async function until(condition: () => Promise<boolean> | boolean): Promise<void> {
-  while (!(await condition())) await new Promise(setImmediate);
-}
-
-const servedBy = (what: string): Promise<number> =>
-  metricOf(front, "watch_fanout_etcd_api_watches", what);
+const servedBy = (what: string): Promise<number> => watchesServedBy(front, what);
 
 /** Runs a script on a stream of etcd and on one of the service. */
 async function both(
@@ -98,14 +75,35 @@ describe("The answers of a stream are those of etcd", () => {
       await client.until(() => answersOf(client).length >= 11);
       client.cancel(99);
       client.cancel(5);
+      // Of the watch that begins at the last revision: the header has the current one.
+      client.cancel(2);
       // No union that is known.
       client.call.send(Buffer.from([0x22, 0x00]));
       client.call.send(Buffer.of());
       client.create({ 1: "/a/answers", 7: 5 });
-      await client.until(() => answersOf(client).length >= 13 && client.eventsOf("1").length > 0);
+      await client.until(() => answersOf(client).length >= 14 && client.eventsOf("1").length > 0);
     });
     expect(answersOf(own)).toEqual(answersOf(etcds));
     expect(own.eventsOf("1")).toEqual(etcds.eventsOf("1"));
+  });
+
+  test("for fields that are newer than this service, and of other types: etcd serves these watches", async () => {
+    const [own, etcds] = await both(async (client) => {
+      client.create({ 1: "/a/newer", 8: "not a number" });
+      await client.call.response;
+    });
+    const [mine, theirs] = [own, etcds].map(async ({ call }) => {
+      const { code, message } = statusOf(await call.response);
+      return { code, message: decodeURIComponent(message) };
+    });
+    expect(await mine).toEqual(await theirs);
+    expect(await mine).toMatchObject({ code: "13", message: expect.stringContaining("Fragment") });
+    const client = new WatchClient(cached);
+    client.create({ 1: "/a/newer", 99: 1 });
+    await client.until(({ length }) => length >= 1);
+    expect(await servedBy("etcd")).toBe(1);
+    client.close();
+    await until(async () => (await servedBy("etcd")) === 0);
   });
 
   test("for a negative start revision (etcd issue 20707)", async () => {
@@ -129,7 +127,7 @@ describe("The answers of a stream are those of etcd", () => {
     async (_what, key) => {
       const first = await put(key, "1");
       const second = await put(key, "2");
-      await revisionOf("/etcdserverpb.KV/Compact", encode({ 1: second }));
+      await revisionOf(cached, "/etcdserverpb.KV/Compact", encode({ 1: second }));
       const [own, etcds] = await both(async (client) => {
         client.create({ 1: key, 3: first });
         client.create({ 1: key, 3: second });
@@ -245,6 +243,32 @@ describe("A cached watch", () => {
   });
 });
 
+describe("A watch that etcd serves", () => {
+  test("has whole revisions in each response, however many etcd sends at once", async () => {
+    const value = Buffer.alloc(400_000, "x");
+    const keys = Array.from({ length: 7 }, (_, i) => `/c/large${i}`);
+    const first = await put("/c/large0", value);
+    for (const key of keys) await put(key, value);
+    const last = await remove("/c/large", "/c/largf");
+    const [own, etcds] = await both(async (client) => {
+      client.create({ 1: "/c/large", 2: "/c/largf", 3: first, 6: true });
+      client.create({ 1: "/c/large", 2: "/c/largf", 3: first, 6: true, 8: true });
+      await client.until(() => ["0", "1"].every((id) => client.eventsOf(id).length === 15));
+    });
+    for (const id of ["0", "1"]) expect(own.eventsOf(id)).toEqual(etcds.eventsOf(id));
+    const sizes = ({ responses }: WatchClient, id: string) =>
+      responses
+        .filter((each) => each.id === id && each.events.length > 0)
+        .map(({ fragment, events }) => [fragment, events.length]);
+    expect(sizes(own, "1")).toEqual(sizes(etcds, "1"));
+    // etcd would send all in one message, as large as it is.
+    expect(sizes(etcds, "0")).toEqual([[false, 15]]);
+    expect(sizes(own, "0").length).toBeGreaterThan(1);
+    const ending = own.responses.filter(({ id, events }) => id === "0" && events.length > 0).at(-1);
+    expect(ending?.events.filter(({ kv }) => kv.mod === String(last))).toHaveLength(7);
+  });
+});
+
 describe("Progress", () => {
   test("on request is of a revision up to which everything was sent (etcd issues 19710, 15339)", async () => {
     const client = new WatchClient(cached, { hasleader: "true" });
@@ -260,6 +284,21 @@ describe("Progress", () => {
     const last = client.responses.at(-1);
     expect(last).toMatchObject({ id: "-1", created: false, canceled: false, events: [] });
     expect(client.eventsOf("1")).toHaveLength(1);
+    client.close();
+  });
+
+  test("on request comes also under a load of writes to other keys, which the cache does not see", async () => {
+    const client = new WatchClient(cached);
+    client.create({ 1: "/a/loaded" });
+    await client.until(({ length }) => length >= 1);
+    let isLoaded = true;
+    const writing = (async () => {
+      while (isLoaded) await put("/elsewhere");
+    })();
+    client.requestProgress();
+    await client.until((responses) => responses.at(-1)?.id === "-1");
+    isLoaded = false;
+    await writing;
     client.close();
   });
 

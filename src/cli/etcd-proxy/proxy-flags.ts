@@ -12,8 +12,17 @@ export type ProxyFlag = {
   | { readonly kind: "own" }
   /** Accepted, and reported as without effect. `why` completes the sentence "has no effect: ...". */
   | { readonly kind: "ignored"; readonly why: string }
-  /** Refused. `why` is a sentence that says what to do. */
-  | { readonly kind: "refused"; readonly why: string }
+  /**
+   * Refused. `why` is a sentence that says what to do. Ignored like others where it has no effect in etcd either: with the value
+   * `unset`, with a value of the flag `overriddenBy`, or without one of the flag `needs`.
+   */
+  | {
+      readonly kind: "refused";
+      readonly why: string;
+      readonly unset?: string;
+      readonly overriddenBy?: string;
+      readonly needs?: string;
+    }
 );
 
 const noLimit = "etcd's own limits of messages apply.";
@@ -87,6 +96,7 @@ export const proxyFlags: Readonly<Record<string, ProxyFlag>> = {
     kind: "refused",
     help: "Refused.",
     why: "certificates are not generated; make one and use --cert-file and --key-file.",
+    overriddenBy: "cert-file",
   },
   "self-signed-cert-validity": {
     kind: "ignored",
@@ -99,6 +109,7 @@ export const proxyFlags: Readonly<Record<string, ProxyFlag>> = {
     value: "FILE",
     help: "Refused.",
     why: "revocation lists are not read; use client certificates of short validity.",
+    needs: "cert-file",
   },
   namespace: {
     kind: "refused",
@@ -117,10 +128,22 @@ export const proxyFlags: Readonly<Record<string, ProxyFlag>> = {
     value: "SECONDS",
     help: "Refused.",
     why: "replicas are not registered in etcd; name them in DNS, or use --advertise-client-url.",
+    unset: "0",
   },
   "discovery-srv": { kind: "refused", value: "DOMAIN", help: "Refused.", why: noDiscovery },
-  "discovery-srv-name": { kind: "refused", value: "NAME", help: "Refused.", why: noDiscovery },
-  "insecure-discovery": { kind: "refused", help: "Refused.", why: noDiscovery },
+  "discovery-srv-name": {
+    kind: "refused",
+    value: "NAME",
+    help: "Refused.",
+    why: noDiscovery,
+    needs: "discovery-srv",
+  },
+  "insecure-discovery": {
+    kind: "refused",
+    help: "Refused.",
+    why: noDiscovery,
+    needs: "discovery-srv",
+  },
   "experimental-leasing-prefix": {
     kind: "refused",
     value: "PREFIX",

@@ -1,5 +1,5 @@
 import type { OptionName } from "../../config/options.ts";
-import { proxyFlags } from "./proxy-flags.ts";
+import { type ProxyFlag, proxyFlags } from "./proxy-flags.ts";
 
 /** What the flags of `etcd-proxy` come to. */
 export interface ProxyOptions {
@@ -40,7 +40,9 @@ export function proxyOptions(typed: TypedFlags): ProxyOptions {
     if (isSwitch && last !== "true") {
       problems.push(`--${name}: ${JSON.stringify(last)} is neither true nor false.`);
     } else if (flag.kind === "refused") {
-      problems.push(`--${name}: ${flag.why}`);
+      const reason = withoutEffect(flag, last, typed);
+      if (reason === undefined) problems.push(`--${name}: ${flag.why}`);
+      else warnings.push(`--${name} has no effect${reason}.`);
     } else if (flag.kind === "ignored") {
       warnings.push(`--${name} has no effect: ${flag.why}`);
     } else if (flag.kind === "option") {
@@ -59,6 +61,18 @@ export function proxyOptions(typed: TypedFlags): ProxyOptions {
     }
   }
   return { flags, defaults, problems, warnings };
+}
+
+/** Why etcd would not heed a flag that is refused here, as the end of a sentence; undefined: it would. */
+function withoutEffect(
+  { unset, overriddenBy, needs }: Extract<ProxyFlag, { kind: "refused" }>,
+  value: string,
+  typed: TypedFlags,
+): string | undefined {
+  const isGiven = (name: string): boolean => typed[name]?.some((text) => text !== "") === true;
+  if (value === unset) return "";
+  if (overriddenBy !== undefined && isGiven(overriddenBy)) return ` with --${overriddenBy}`;
+  return needs !== undefined && !isGiven(needs) ? ` without --${needs}` : undefined;
 }
 
 /** The flags of `serve` in a message as they are called here. */

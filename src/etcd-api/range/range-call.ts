@@ -1,27 +1,22 @@
-import { constants, type IncomingHttpHeaders } from "node:http2";
+import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { hasReason, WatchFanoutError } from "../../base/errors.ts";
+import { GrowingBuffer } from "../../base/growing-buffer.ts";
 import type { TimeSlicedWork } from "../../base/time-slices.ts";
 import type { CachedState } from "../../cacher/request/request.ts";
-import type { Identity } from "../../identity/identity.ts";
-import type { Access } from "../../policy/access.ts";
-import { fullAccess } from "../../policy/full-access.ts";
 import { type CallContext, toClientError } from "../../server/calls/call-context.ts";
 import { inSpanOf } from "../../server/calls/call-span.ts";
-import { outOfRequestRoom, refused, tookTooLong } from "../../server/calls/refusals.ts";
+import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { ResponseAdmission } from "../../server/calls/response-admission.ts";
 import { RefusedRequest } from "../../server/calls/server-call.ts";
 import type { Reservation } from "../../server/limits/byte-pool.ts";
-import type { CallOwner } from "../../server/limits/callers.ts";
-import { nextStreamId, type OpenStream } from "../../server/limits/open-streams.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
+import { timedOut } from "../contract/error-texts.ts";
 import { headerField } from "../contract/header-field.ts";
-import type { RelayedOrCached } from "../relay/call-maintenance.ts";
-import { resumable } from "../relay/call-relay.ts";
-import { ownBytes } from "../relay/request-relay.ts";
+import { EtcdCall } from "../relay/etcd-call.ts";
 import { type RangeRequest, readRangeRequest } from "./range-request.ts";
 import { RangeResponse } from "./range-response.ts";
 import { selectRange } from "./range-selection.ts";
@@ -31,9 +26,6 @@ import { ReadTurn } from "./read-turn.ts";
 
 /** Maximum size of a request that is read, in bytes; larger ones are relayed. etcd's keys are rarely above a kilobyte. */
 const maxRequestBytes = 64 * 1024;
-
-/** etcd's own text for reads that it does not answer in time. */
-const timedOut = "etcdserver: request timed out";
 
 /** Why a call's signal is aborted. One for all, since its identity is all that is read of it. */
 const clientGone = new Error("The client no longer waits for the response.");
@@ -50,26 +42,18 @@ interface Answer {
  * One call of etcd's Range. Its request is read; if a cached resource has all of its keys, it is served from the cache,
  * otherwise relayed, and so is everything that the cache does not answer exactly as etcd does.
  */
-export class RangeCall implements OpenStream, RelayedOrCached {
-  readonly id = nextStreamId();
-  readonly streamKind = "etcd call";
-  readonly connection: object;
-  readonly owner: CallOwner;
-  readonly identity: Identity;
-  readonly access: readonly Access[] | undefined;
-  readonly #call: RelayedCall;
+export class RangeCall extends EtcdCall {
   readonly #metadata: IncomingHttpHeaders;
-  readonly #context: CallContext;
   readonly #service: RangeService;
   readonly #gone = new AbortController();
-  readonly #openedAt: number;
-  #received: Buffer = Buffer.alloc(0);
+  readonly #received = new GrowingBuffer();
+  /** Size of the request, with its prefix; 0 until its prefix has arrived. */
+  #expected = 0;
   #isRead = false;
   /** Undefined until it has been read, and if it is etcd's to read. */
   #request: RangeRequest | undefined;
   #reservation: Reservation | undefined;
   #sender: RangeSender | undefined;
-  #isOver = false;
 
   constructor(
     call: RelayedCall,
@@ -77,72 +61,66 @@ export class RangeCall implements OpenStream, RelayedOrCached {
     context: CallContext,
     service: RangeService,
   ) {
-    this.connection = call.connection;
-    this.owner = call.owner;
-    this.identity = call.identity;
-    this.access = context.authorizer.hasPolicy ? fullAccess : undefined;
-    this.#call = call;
+    super(call, context, service.maintenance, "etcd call");
     this.#metadata = metadata;
-    this.#context = context;
     this.#service = service;
-    this.#openedAt = context.clock.now();
   }
 
   /** Reads the request. */
   start(): void {
-    const { streams, requestPool, maxUnreadBytesPerConnection } = this.#context;
-    if (this.#call.isOver) return;
-    const refusal = streams.makeRoom(this.owner);
-    if (refusal !== undefined) {
-      this.#call.end(resumable(refusal));
-      return;
-    }
-    streams.add(this);
-    this.#service.maintenance.add(this);
-    this.#call.onOver(() => this.#release());
+    const { requestPool, maxUnreadBytesPerConnection } = this.context;
+    if (!this.open()) return;
     this.#reservation = requestPool.reserve(this.connection, 0, () =>
-      this.#end(outOfRequestRoom(maxUnreadBytesPerConnection)),
+      this.end(outOfRequestRoom(maxUnreadBytesPerConnection)),
     );
-    const { request } = this.#call;
+    const { request } = this.call;
     request.on("data", this.#take);
     request.on("end", this.#finish);
   }
 
-  evict(error: WatchFanoutError): void {
-    this.#end(resumable(error));
-  }
-
-  /** The server shuts down: the call ends soon by itself. */
+  /** It ends soon by itself. */
   drain(): void {}
 
   check(now: number): void {
-    const { requestMs, defences } = this.#context;
-    if (this.#isRead || now - this.#openedAt < requestMs) return;
-    defences?.count("slow_request", this.connection);
-    this.#end(tookTooLong(requestMs));
+    if (!this.#isRead) this.endIfLate(now);
+  }
+
+  /** Behind a part of the response no status could be sent. */
+  override end(why: WireStatus): void {
+    if (this.#sender === undefined) super.end(why);
+    else this.cut();
+  }
+
+  protected onReleased(): void {
+    this.#reservation?.release();
+    this.#received.clear();
+    this.#gone.abort(clientGone);
+    this.#sender?.stop();
   }
 
   readonly #take = (chunk: Buffer): void => {
-    const bytes = ownBytes(chunk);
-    this.#received = this.#received.length === 0 ? bytes : Buffer.concat([this.#received, bytes]);
-    const { length } = this.#received;
-    this.#reservation?.resize(length);
-    if (this.#isOver) return;
-    const announced = length < prefixSize ? 0 : this.#received.readUInt32BE(1);
-    const isWhole = length >= prefixSize && length >= prefixSize + announced;
+    const received = this.#received;
+    received.append(chunk, this.#expected);
+    const { length } = received;
+    if (length >= prefixSize) this.#expected = prefixSize + received.bytes.readUInt32BE(1);
+    received.own();
+    this.#reservation?.resize(received.memoryBytes);
+    if (this.isOver) return;
+    const announced = this.#expected - prefixSize;
+    const isWhole = this.#expected > 0 && length >= this.#expected;
     if (isWhole || announced > maxRequestBytes) this.#finish();
   };
 
   /** Everything that there is to read has been read. */
   readonly #finish = (): void => {
-    if (this.#isRead || this.#isOver) return;
+    if (this.#isRead || this.isOver) return;
     this.#isRead = true;
-    const { request } = this.#call;
+    const { request } = this.call;
     request.off("data", this.#take);
     request.off("end", this.#finish);
     request.pause();
     // The events of a request's stream do not occur in the trace of its call.
-    inSpanOf(this.#call, () => this.#serve()).catch((error: unknown) => this.#failed(error));
+    inSpanOf(this.call, () => this.#serve()).catch((error: unknown) => this.#failed(error));
   };
 
   async #serve(): Promise<void> {
@@ -153,11 +131,11 @@ export class RangeCall implements OpenStream, RelayedOrCached {
       return;
     }
     const { signal } = this.#gone;
-    const turn = new ReadTurn(this.#context, this.#call, this.#received.length, signal);
+    const turn = new ReadTurn(this.context, this.call, this.#received.length, signal);
     try {
       const answer = await this.#answer(range, turn.begin);
       turn.end();
-      if (this.#isOver) return;
+      if (this.isOver) return;
       // The newest state is late; an older one is not there.
       if (answer === undefined) this.#relay(range.request.revision === 0);
       else await this.#respond(answer, turn.admission);
@@ -168,7 +146,7 @@ export class RangeCall implements OpenStream, RelayedOrCached {
 
   /** Undefined: it is etcd's to read. */
   #readRequest(): RangeRequest | undefined {
-    const received = this.#received;
+    const received = this.#received.bytes;
     // One message that is not compressed, and nothing else.
     if (received.length < prefixSize || received[0] !== 0) return undefined;
     if (received.length !== prefixSize + received.readUInt32BE(1)) return undefined;
@@ -222,27 +200,27 @@ export class RangeCall implements OpenStream, RelayedOrCached {
     admission: ResponseAdmission,
   ): Promise<void> {
     // The state must not take too much memory while the response waits for room.
-    let release = retain(() => this.#end(outdated));
+    let release = retain(() => this.end(outdated));
     try {
       const wait = admission.mayEncode();
       if (wait !== undefined) await wait;
-      if (this.#isOver || this.#call.isOver) return;
-      const { callerLimits } = this.#context;
+      if (this.isOver || this.call.isOver) return;
+      const { callerLimits } = this.context;
       this.#service.counts.cached++;
       this.#service.lastHeader.raise(revision);
       if (response.size <= wholeBytes) {
         const parts = response.take(Infinity);
-        this.#release();
+        this.release();
         admission.respond(parts);
         callerLimits.sendPacing.charge(this.owner, prefixSize + response.size);
         return;
       }
       const released = release;
       release = () => {};
-      this.#sender = new RangeSender(this.#call, response, this.#context, {
+      this.#sender = new RangeSender(this.call, response, this.context, {
         onEnd: () => {
           released();
-          this.#release();
+          this.release();
         },
       });
       this.#sender.start();
@@ -253,12 +231,12 @@ export class RangeCall implements OpenStream, RelayedOrCached {
 
   /** Nothing has been sent. */
   #failed(error: unknown): void {
-    if (this.#isOver || this.#call.isOver) return;
+    if (this.isOver || this.call.isOver) return;
     if (error instanceof RefusedRequest) {
-      this.#end(error.status);
+      this.end(error.status);
     } else if (!(error instanceof WatchFanoutError)) {
-      const { logger } = this.#context;
-      this.#end(statusOf(toClientError(error, "etcdserverpb.KV/Range", logger, this.#call)));
+      const { logger } = this.context;
+      this.end(statusOf(toClientError(error, "etcdserverpb.KV/Range", logger, this.call)));
     } else {
       if (hasReason(error, "HISTORY_CHANGED")) this.#service.lastHeader.historyChanged();
       this.#relay(!hasReason(error, "UPSTREAM_DENIED"));
@@ -267,34 +245,13 @@ export class RangeCall implements OpenStream, RelayedOrCached {
 
   /** Passes the call to etcd. `isLate`: it has waited for the cache. */
   #relay(isLate: boolean = false): void {
-    const received = this.#service.relayedRequest(this.#received, this.#request);
-    this.#release();
-    const args = [this.#call, this.#metadata, this.#context, received] as const;
+    const received = this.#service.relayedRequest(this.#received.bytes, this.#request);
+    this.release();
+    const args = [this.call, this.#metadata, this.context, received] as const;
     if (!isLate) this.#service.relay(...args);
     else if (!this.#service.relayLate(...args)) {
-      this.#call.end(refused(status.UNAVAILABLE, timedOut));
+      this.call.end(refused(status.UNAVAILABLE, timedOut));
     }
-  }
-
-  /** Ends the call, unless it has ended. */
-  #end(why: WireStatus): void {
-    if (this.#isOver) return;
-    // Behind a part of the response no status could be sent.
-    if (this.#sender === undefined) this.#call.end(why);
-    else this.#call.resetWith(constants.NGHTTP2_REFUSED_STREAM);
-    this.#release();
-  }
-
-  /** Idempotent. */
-  #release(): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    this.#context.streams.delete(this);
-    this.#service.maintenance.delete(this);
-    this.#reservation?.release();
-    this.#received = Buffer.alloc(0);
-    this.#gone.abort(clientGone);
-    this.#sender?.stop();
   }
 }
 

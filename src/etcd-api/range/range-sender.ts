@@ -3,6 +3,7 @@ import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { SendReservation } from "../../server/limits/send-reservation.ts";
 import type { Sender } from "../../server/limits/stall-detector.ts";
+import { SendGate } from "../relay/send-gate.ts";
 import type { RangeResponse } from "./range-response.ts";
 
 /** Maximum size of a response that is encoded at once, in bytes. */
@@ -29,8 +30,7 @@ export class RangeSender implements Sender {
   readonly #context: CallContext;
   readonly #listener: SenderListener;
   #reservation: SendReservation | undefined;
-  /** Stops waiting for room or for the caller's rate. */
-  #stopWaiting: (() => void) | undefined;
+  readonly #gate: SendGate;
   #isOver = false;
   sent = 0;
   outstanding = false;
@@ -45,6 +45,7 @@ export class RangeSender implements Sender {
     this.#response = response;
     this.#context = context;
     this.#listener = listener;
+    this.#gate = new SendGate(call, context, () => this.#pump());
   }
 
   start(): void {
@@ -62,14 +63,13 @@ export class RangeSender implements Sender {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#context.stallDetector.delete(this);
-    this.#stopWaiting?.();
+    this.#gate.stop();
     this.#reservation?.release();
     this.#listener.onEnd();
   }
 
-  readonly #pump = (): void => {
-    this.#stopWaiting = undefined;
-    if (this.#isOver || this.#wait()) return;
+  #pump(): void {
+    if (this.#isOver || this.#gate.mustWait()) return;
     if (this.#response.isDone) {
       this.#call.sendTrailers({ "grpc-status": "0" });
       this.stop();
@@ -86,7 +86,7 @@ export class RangeSender implements Sender {
     this.#reservation = sendBudget.force(connection);
     this.#reservation.send(parts, () => this.#cut(), this.#response.length * bytesPerObject);
     if (!this.#isOver) this.#call.sendParts(parts, this.#onAccepted);
-  };
+  }
 
   readonly #onAccepted = (error?: Error | null): void => {
     this.outstanding = false;
@@ -95,19 +95,6 @@ export class RangeSender implements Sender {
     if (error === undefined || error === null) this.#pump();
     else this.stop();
   };
-
-  /** Whether the next piece has to wait. */
-  #wait(): boolean {
-    const { sendBudget, callerLimits } = this.#context;
-    const { owner, connection } = this.#call;
-    const { sendPacing } = callerLimits;
-    if (sendPacing.exceededBy(owner.caller) !== undefined) {
-      this.#stopWaiting = sendPacing.wait(owner, this.#pump);
-    } else if (!sendBudget.mayBuild(connection)) {
-      this.#stopWaiting = sendBudget.whenMayBuild(connection, this.#pump);
-    } else return false;
-    return true;
-  }
 
   /** The client accepts too little. It sees UNAVAILABLE, after which clients of etcd read again. */
   #cut(): void {

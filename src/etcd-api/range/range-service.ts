@@ -7,7 +7,8 @@ import { AccessProbe } from "../cached/access-probe.ts";
 import type { CachedResource } from "../cached/cached-resource.ts";
 import { cachedScope } from "../cached/cached-scope.ts";
 import type { LastHeader } from "../contract/response-header.ts";
-import type { CallMaintenance, RelayedOrCached } from "../relay/call-maintenance.ts";
+import type { CallMaintenance } from "../relay/call-maintenance.ts";
+import type { EtcdCall } from "../relay/etcd-call.ts";
 import { RangeCall } from "./range-call.ts";
 import { asLinearizable, type RangeRequest } from "./range-request.ts";
 
@@ -32,7 +33,7 @@ export type RelayCall = (
 ) => void;
 
 export interface RangeServiceDeps {
-  readonly maintenance: CallMaintenance<RelayedOrCached>;
+  readonly maintenance: CallMaintenance<EtcdCall>;
   readonly lastHeader: LastHeader;
   readonly clock: Clock;
   readonly relay: RelayCall;
@@ -54,7 +55,7 @@ export interface RangeCounts {
 
 /** Serves etcd's Range from caches. What all of its calls share. */
 export class RangeService {
-  readonly maintenance: CallMaintenance<RelayedOrCached>;
+  readonly maintenance: CallMaintenance<EtcdCall>;
   readonly lastHeader: LastHeader;
   readonly counts: RangeCounts = { cached: 0, relayed: 0 };
   readonly #clock: Clock;

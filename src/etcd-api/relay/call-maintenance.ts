@@ -13,16 +13,13 @@ export interface MaintainedCall {
   check(now: number): void;
 }
 
-/** A call that is ended when the server shuts down. */
-export interface RelayedOrCached extends MaintainedCall {
-  drain(): void;
-}
-
 /** Checks the open calls, with one timer for all of them. */
 export class CallMaintenance<Call extends MaintainedCall> {
   readonly #clock: Clock;
   readonly #calls = new Set<Call>();
+  /** The timer of the next check; undefined during a check, and without calls. */
   #timer: Timer | undefined;
+  #isChecking = false;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -51,7 +48,10 @@ export class CallMaintenance<Call extends MaintainedCall> {
   }
 
   #setTimer(): void {
+    if (this.#isChecking) return;
     this.#timer ??= this.#clock.setTimeout(() => {
+      this.#timer = undefined;
+      this.#isChecking = true;
       runInTimeSlices(this.#clock, this.#checkAll());
     }, intervalMs);
   }
@@ -62,7 +62,7 @@ export class CallMaintenance<Call extends MaintainedCall> {
       call.check(this.#clock.now());
       if (++checked % callsPerStep === 0) yield;
     }
-    this.#timer = undefined;
+    this.#isChecking = false;
     if (this.#calls.size > 0) this.#setTimer();
   }
 }

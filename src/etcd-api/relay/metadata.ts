@@ -4,6 +4,8 @@ import { type IncomingHttpHeaders, type OutgoingHttpHeaders, sensitiveHeaders } 
 const hopByHop: ReadonlySet<string> = new Set([
   ...["te", "host", "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"],
   "content-length",
+  // Node.js throws an error instead of sending it.
+  "http2-settings",
 ]);
 
 /** Headers with a credential: HTTP/2 must not keep them in the table that compresses headers. */

@@ -1,5 +1,6 @@
 import type { ClientHttp2Stream } from "node:http2";
 import type { Readable } from "node:stream";
+import { ownBytes } from "../../base/growing-buffer.ts";
 import type { BytePool, Reservation } from "../../server/limits/byte-pool.ts";
 
 /** HTTP/2 flow control window of a client's stream: what it may send while it is not read from, in bytes. */
@@ -107,12 +108,4 @@ export class RequestRelay {
     this.#held += by;
     if (!this.#isStopped) this.#reservation.resize(this.#held);
   }
-}
-
-/** The bytes, copied if they would keep a far larger buffer alive: all that was read from a socket at once. */
-export function ownBytes(bytes: Buffer): Buffer {
-  if (bytes.buffer.byteLength <= 4 * bytes.length) return bytes;
-  const copy = Buffer.allocUnsafeSlow(bytes.length);
-  bytes.copy(copy);
-  return copy;
 }

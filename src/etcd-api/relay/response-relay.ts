@@ -4,10 +4,10 @@ import {
   type IncomingHttpHeaders,
   type OutgoingHttpHeaders,
 } from "node:http2";
+import { ownBytes } from "../../base/growing-buffer.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { SendPacing } from "../../server/limits/send-pacing.ts";
 import { responseHeaders, responseTrailers } from "./metadata.ts";
-import { ownBytes } from "./request-relay.ts";
 
 /** Replaces a unary response. Gets and returns it with gRPC's framing; undefined: it is not what it should be. */
 export type Rewrite = (response: Buffer) => Buffer | undefined;

@@ -33,6 +33,12 @@ const connectionWindowBytes = 8 * 1024 ** 2;
 /** In MB. The pending data of calls has bounds of its own, and a session that exceeds this refuses calls. */
 const maxSessionMemory = 1_024;
 
+/**
+ * Number of calls after which a connection gets no further ones: HTTP/2 has 2^30 ids for the streams of a client, and never
+ * uses one again.
+ */
+const defaultMaxCallsEver = 2 ** 29;
+
 const ignore = (): void => {};
 
 /** What a connection needs of its member. */
@@ -52,6 +58,8 @@ export class UpstreamConnection {
   readonly #socket: Socket;
   readonly #owner: ConnectionOwner;
   #calls = 0;
+  /** Number of calls that it may still get. */
+  #callsLeft: number;
   #isOpen = true;
   #isUnresponsive = false;
   #failure: Error | undefined;
@@ -64,7 +72,9 @@ export class UpstreamConnection {
     session: ClientHttp2Session,
     socket: Socket,
     owner: ConnectionOwner,
+    callsLeft: number,
   ) {
+    this.#callsLeft = callsLeft;
     this.#clock = clock;
     this.#session = session;
     this.#socket = socket;
@@ -77,12 +87,14 @@ export class UpstreamConnection {
   }
 
   /**
-   * Connects. Rejects with an Error if there is no HTTP/2 connection within `connectMs`.
+   * Connects. Rejects with an Error if there is no HTTP/2 connection within `connectMs`. `maxCallsEver`: number of calls after
+   * which it gets no further ones.
    */
   static connect(
     clock: Clock,
     endpoint: string,
     owner: ConnectionOwner,
+    maxCallsEver: number = defaultMaxCallsEver,
   ): Promise<UpstreamConnection> {
     return new Promise((resolve, reject) => {
       let socket: Socket | undefined;
@@ -113,15 +125,17 @@ export class UpstreamConnection {
       session.once("remoteSettings", () => {
         timer.cancel();
         session.off("close", onClose);
-        resolve(new UpstreamConnection(clock, session, socket as Socket, owner));
+        resolve(new UpstreamConnection(clock, session, socket as Socket, owner, maxCallsEver));
       });
     });
   }
 
   /** Whether another call can be made on it. */
   get hasRoom(): boolean {
-    const max = Math.min(this.#session.remoteSettings?.maxConcurrentStreams ?? maxCalls, maxCalls);
-    return this.#isOpen && this.#calls < max;
+    const { closed, destroyed, remoteSettings } = this.#session;
+    // Its end is announced in a later turn, and until then a request would throw.
+    if (!this.#isOpen || closed || destroyed) return false;
+    return this.#calls < Math.min(remoteSettings?.maxConcurrentStreams ?? maxCalls, maxCalls);
   }
 
   /** Whether it was closed without having answered keepalive pings. */
@@ -135,10 +149,13 @@ export class UpstreamConnection {
     return this.#failure?.message ?? "closed by etcd";
   }
 
-  /** Starts a call. `onClosed` is called when it has ended. */
+  /** Starts a call, if `hasRoom`. Throws an Error if Node.js does not send these headers. */
   request(headers: OutgoingHttpHeaders): ClientHttp2Stream {
     const stream = this.#session.request(headers, { endStream: false });
     this.#calls++;
+    this.#callsLeft--;
+    // It is closed behind its last call: at once, Node.js would refuse calls that it has not sent yet.
+    if (this.#callsLeft === 0) this.#lose();
     if (this.#calls === 1) this.#watch();
     // A call that fails also closes.
     stream.on("error", ignore);
@@ -148,6 +165,7 @@ export class UpstreamConnection {
       this.#timer?.cancel();
       this.#timer = undefined;
       if (this.#isOpen) this.#owner.onIdle(this);
+      else this.#session.close();
     });
     return stream;
   }

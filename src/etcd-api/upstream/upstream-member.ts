@@ -98,9 +98,8 @@ export class UpstreamMember {
 
   /** Starts a connection with the certificates that are current. */
   #open(): Socket {
-    const { hostname, port } = new URL(this.endpoint);
-    const host = hostname.replace(/^\[(.*)\]$/, "$1");
-    const address = { host, port: Number(port || "2379") };
+    const address = addressOf(this.endpoint);
+    const { host } = address;
     if (this.#certificates === undefined) return netConnect({ ...address, noDelay: true });
     const { store, isVerified } = this.#certificates;
     const { authorities, pair } = store;
@@ -116,4 +115,12 @@ export class UpstreamMember {
     socket.setNoDelay(true);
     return socket;
   }
+}
+
+/** The address of an endpoint, such as "https://[::1]:443". */
+export function addressOf(endpoint: string): { readonly host: string; readonly port: number } {
+  const host = new URL(endpoint).hostname.replace(/^\[(.*)\]$/, "$1");
+  // URL leaves out the default port of the scheme, which is not etcd's.
+  const [, port = "2379"] = /:(\d+)$/.exec(endpoint) ?? [];
+  return { host, port: Number(port) };
 }

@@ -3,6 +3,7 @@ import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { WireStatus } from "../../wire/errors.ts";
+import { noLeader } from "../contract/error-texts.ts";
 import type { LastHeader } from "../contract/response-header.ts";
 import { requestHeaders } from "../relay/metadata.ts";
 import type { Upstream } from "../upstream/upstream.ts";
@@ -10,9 +11,6 @@ import { UpstreamWatchCall } from "./upstream-watch-call.ts";
 
 /** The path of etcd's Watch. */
 export const watchPath = "/etcdserverpb.Watch/Watch";
-
-/** etcd's own text. Its clients compare it. */
-const noLeader = "etcdserver: no leader";
 
 /** How long etcd may be away until streams that need a leader end, in milliseconds: as etcd, three election timeouts. */
 const leaderlessMs = 3_000;

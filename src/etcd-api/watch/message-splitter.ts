@@ -1,3 +1,4 @@
+import { GrowingBuffer } from "../../base/growing-buffer.ts";
 import { prefixSize } from "../../wire/encode.ts";
 
 /** The bytes are not messages of gRPC that this process reads. `message` is a sentence. */
@@ -6,55 +7,51 @@ export class UnreadableMessage extends Error {}
 /** Splits the bytes of a stream into gRPC's messages. Holds at most the bytes of one message that is not complete. */
 export class MessageSplitter {
   readonly #maxBytes: number;
-  #chunks: Buffer[] = [];
-  #length = 0;
-  /** Size of the message that begins in the chunks, with its prefix; undefined: its prefix is not complete. */
-  #needed: number | undefined;
+  readonly #bytes = new GrowingBuffer();
+  /** Size of the message that is next, with its prefix; 0: its prefix is not known. */
+  #needed = 0;
 
   /** `maxBytes`: maximum size of a message. */
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
 
-  /** Number of bytes that are held. */
-  get length(): number {
-    return this.#length;
+  /** Memory of what is held, in bytes. */
+  get heldBytes(): number {
+    return this.#bytes.memoryBytes;
   }
 
+  /** Makes what is held keep no larger buffer alive. */
+  own(): void {
+    this.#bytes.own();
+  }
+
+  /** Adds the bytes that follow, which must not change later. */
   add(chunk: Buffer): void {
-    this.#chunks.push(chunk);
-    this.#length += chunk.length;
+    this.#bytes.append(chunk, this.#needed);
   }
 
   /**
-   * Returns the next message, without its prefix; undefined: it is not complete. Throws UnreadableMessage if it is
-   * compressed or larger than allowed.
+   * Returns the next message, without its prefix; undefined: it is not complete. Throws UnreadableMessage if it is compressed
+   * or larger than allowed.
    */
   next(): Buffer | undefined {
-    if (this.#needed === undefined) {
-      if (this.#length < prefixSize) return undefined;
-      const prefix = this.#joined();
-      if (prefix[0] !== 0) throw new UnreadableMessage("A message is compressed.");
-      const size = prefix.readUInt32BE(1);
-      if (size > this.#maxBytes) {
-        throw new UnreadableMessage(`A message has ${size} bytes, more than ${this.#maxBytes}.`);
-      }
-      this.#needed = prefixSize + size;
-    }
-    const needed = this.#needed;
-    if (this.#length < needed) return undefined;
-    const bytes = this.#joined();
-    this.#needed = undefined;
-    this.#length -= needed;
-    this.#chunks = this.#length === 0 ? [] : [bytes.subarray(needed)];
-    return bytes.subarray(prefixSize, needed);
+    const { length } = this.#bytes;
+    if (this.#needed === 0 && length >= prefixSize) this.#needed = this.#nextSize();
+    if (this.#needed === 0 || length < this.#needed) return undefined;
+    const message = this.#bytes.bytes.subarray(prefixSize, this.#needed);
+    this.#bytes.drop(this.#needed);
+    this.#needed = 0;
+    return message;
   }
 
-  #joined(): Buffer {
-    const [first] = this.#chunks;
-    if (first !== undefined && this.#chunks.length === 1) return first;
-    const joined = Buffer.concat(this.#chunks);
-    this.#chunks = [joined];
-    return joined;
+  #nextSize(): number {
+    const prefix = this.#bytes.bytes;
+    if (prefix[0] !== 0) throw new UnreadableMessage("A message is compressed.");
+    const size = prefix.readUInt32BE(1);
+    if (size > this.#maxBytes) {
+      throw new UnreadableMessage(`A message has ${size} bytes, more than ${this.#maxBytes}.`);
+    }
+    return prefixSize + size;
   }
 }

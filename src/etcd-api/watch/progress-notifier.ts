@@ -3,20 +3,25 @@ import { runInTimeSlices } from "../../base/time-slice-queue.ts";
 
 /** A stream whose watches may want progress notifications. */
 export interface NotifiedStream {
-  /** Sends those that are due. */
-  notifyProgress(): void;
+  /** Sends those that are due, of revisions that are not lower than `floor`. */
+  notifyProgress(floor: number): void;
 }
 
 /** Notifies the watches of all streams of their progress, with one timer for all of them. */
 export class ProgressNotifier {
   readonly #clock: Clock;
   readonly #intervalMs: number;
-  readonly #reach: () => Promise<void>;
+  readonly #reach: () => Promise<number>;
   readonly #streams = new Set<NotifiedStream>();
+  /** The timer of the next tick; undefined during a tick, and without streams. */
   #timer: Timer | undefined;
+  #isTicking = false;
 
-  /** `reach` brings the caches to etcd's revision, and never rejects. */
-  constructor(clock: Clock, intervalMs: number, reach: () => Promise<void>) {
+  /**
+   * `reach` brings the caches to etcd's revision, and resolves to the lowest revision that may be reported then. It never
+   * rejects.
+   */
+  constructor(clock: Clock, intervalMs: number, reach: () => Promise<number>) {
     this.#clock = clock;
     this.#intervalMs = intervalMs;
     this.#reach = reach;
@@ -40,19 +45,23 @@ export class ProgressNotifier {
   }
 
   #setTimer(): void {
-    this.#timer ??= this.#clock.setTimeout(() => void this.#tick(), this.#intervalMs);
+    if (!this.#isTicking) {
+      this.#timer ??= this.#clock.setTimeout(() => void this.#tick(), this.#intervalMs);
+    }
   }
 
   async #tick(): Promise<void> {
-    await this.#reach();
     this.#timer = undefined;
+    this.#isTicking = true;
+    const floor = await this.#reach();
+    this.#isTicking = false;
     if (this.#streams.size > 0) this.#setTimer();
-    runInTimeSlices(this.#clock, this.#notifyAll());
+    runInTimeSlices(this.#clock, this.#notifyAll(floor));
   }
 
-  *#notifyAll(): Generator<void, void, void> {
+  *#notifyAll(floor: number): Generator<void, void, void> {
     for (const stream of this.#streams) {
-      stream.notifyProgress();
+      stream.notifyProgress(floor);
       yield;
     }
   }

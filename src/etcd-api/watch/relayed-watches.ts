@@ -1,7 +1,9 @@
 import type { OutgoingHttpHeaders } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
+import { ownBytes } from "../../base/growing-buffer.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { ClientWatch } from "./client-watch.ts";
+import { RevisionJoiner } from "./revision-joiner.ts";
 import type { AnswerSlot, StreamSender } from "./stream-sender.ts";
 import { UpstreamWatches } from "./upstream-watches.ts";
 import { type ReceivedResponse, withFields } from "./watch-response.ts";
@@ -25,6 +27,8 @@ export interface RelayedWatchesDeps {
   /** Of calls to etcd for this client. */
   readonly headers: OutgoingHttpHeaders;
   readonly sender: StreamSender;
+  /** Counts the watches that etcd serves: there are so many more, or less, than before. */
+  readonly count: (by: number) => void;
   /** etcd permits a watch that it was asked about. The answer to its create request has this place. */
   readonly onPermitted: (watch: ClientWatch, slot: AnswerSlot) => void;
   /** etcd has answered whether it permits a watch, and that has been handled. */
@@ -45,6 +49,8 @@ export class RelayedWatches {
   readonly #creating = new Map<ClientWatch, AnswerSlot>();
   /** Those of them that etcd is only asked about. */
   readonly #asking = new Set<ClientWatch>();
+  /** Of the watches whose client does not ask for fragments, those of which fragments were received. */
+  readonly #joiners = new Map<ClientWatch, RevisionJoiner>();
   #upstream: UpstreamWatches | undefined;
   #wasIdle = false;
   /** Up to which revision the watches are synced, by etcd's last answer. */
@@ -65,6 +71,11 @@ export class RelayedWatches {
     return this.#progress;
   }
 
+  /** Memory of a response of etcd that has not arrived completely, in bytes. */
+  get receivedBytes(): number {
+    return this.#upstream?.receivedBytes ?? 0;
+  }
+
   *[Symbol.iterator](): Generator<ClientWatch, void, void> {
     if (this.#upstream !== undefined) yield* this.#upstream;
   }
@@ -72,7 +83,7 @@ export class RelayedWatches {
   /** Creates a watch for a request of the client, which gets etcd's answer, in this place. */
   create(watch: ClientWatch, slot: AnswerSlot): void {
     this.#creating.set(watch, slot);
-    this.#open().create(watch, watch.request.startRevision);
+    this.#begin(watch, watch.request.startRevision);
   }
 
   /** Asks etcd whether this client may have the watch. If not, the client gets etcd's answer, in this place. */
@@ -94,7 +105,7 @@ export class RelayedWatches {
 
   /** Continues a watch that the client has, from behind what was sent. */
   resume(watch: ClientWatch): void {
-    this.#open().create(watch, watch.sent + 1);
+    this.#begin(watch, watch.sent + 1);
   }
 
   /** Ends a watch at etcd. Returns the place of the answer to its create request if that was not answered yet. */
@@ -102,6 +113,7 @@ export class RelayedWatches {
     const slot = this.#creating.get(watch);
     this.#creating.delete(watch);
     this.#asking.delete(watch);
+    this.#joiners.delete(watch);
     this.#upstream?.cancel(watch);
     return slot;
   }
@@ -143,16 +155,25 @@ export class RelayedWatches {
   close(): void {
     this.#creating.clear();
     this.#asking.clear();
+    this.#joiners.clear();
     this.#upstream?.close();
     this.#onProgress?.();
   }
 
+  #begin(watch: ClientWatch, startRevision: number): void {
+    // What etcd has answered does not include this watch.
+    this.#progress = undefined;
+    watch.isFragmented = false;
+    this.#open().create(watch, startRevision);
+  }
+
   #open(): UpstreamWatches {
-    this.#upstream ??= new UpstreamWatches(this.#deps.shared, this.#deps.headers, {
+    const { shared, headers, count, onLost } = this.#deps;
+    this.#upstream ??= new UpstreamWatches(shared.upstream, headers, count, {
       onCreated: (watch, response, message) => this.#onCreated(watch, response, message),
       onResponse: (watch, response, message) => this.#onResponse(watch, response, message),
       onProgress: (revision) => this.#synced(revision),
-      onEnd: this.#deps.onLost,
+      onEnd: onLost,
     });
     return this.#upstream;
   }
@@ -197,19 +218,35 @@ export class RelayedWatches {
       this.#sendLast(watch, message, replacedId(watch));
       return;
     }
+    const isJoined = !watch.request.fragment && (fragment || watch.isFragmented);
     watch.isFragmented = fragment;
-    // A response without events is progress.
-    const sent = fragment ? undefined : (lastEvent ?? revision);
-    const next = { fragment, sent, isLast: false };
-    sender.relay(watch, Buffer.from(message), next, replacedId(watch));
+    if (isJoined) {
+      this.#relayJoined(watch, message, fragment);
+    } else {
+      // A response without events is progress.
+      const sent = fragment ? undefined : (lastEvent ?? revision);
+      const next = { fragment, sent, isLast: false };
+      sender.relay(watch, ownBytes(message), next, replacedId(watch));
+    }
     if (sender.relayedBytes > maxWaitingBytes) this.#upstream?.pause();
+  }
+
+  /** Sends what is complete with a fragment, to a client that does not ask for fragments. */
+  #relayJoined(watch: ClientWatch, message: Buffer, isFragment: boolean): void {
+    const joiner = this.#joiners.get(watch) ?? new RevisionJoiner();
+    if (isFragment) this.#joiners.set(watch, joiner);
+    else this.#joiners.delete(watch);
+    const whole = joiner.add(message, isFragment);
+    if (whole === undefined) return;
+    const next = { fragment: false, sent: whole.lastEvent, isLast: false };
+    this.#deps.sender.relay(watch, whole.message, next, replacedId(watch));
   }
 
   /** Sends the response with which etcd has ended a watch. */
   #sendLast(watch: ClientWatch, message: Buffer, fields: Buffer): void {
     this.#deps.onEnded(watch);
     const last = { fragment: false, sent: undefined, isLast: true };
-    this.#deps.sender.relay(watch, Buffer.from(message), last, fields);
+    this.#deps.sender.relay(watch, ownBytes(message), last, fields);
   }
 
   /** All watches are synced up to this revision. */

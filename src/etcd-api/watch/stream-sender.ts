@@ -3,6 +3,7 @@ import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { SendReservation } from "../../server/limits/send-reservation.ts";
 import { type FrameParts, sizeOf } from "../../wire/frame-parts.ts";
+import { SendGate } from "../relay/send-gate.ts";
 import type { ClientWatch } from "./client-watch.ts";
 import { withFields, withFieldsInEach } from "./watch-response.ts";
 
@@ -42,6 +43,8 @@ export interface SenderListener {
   readonly onRelayed: () => void;
   /** The client has accepted everything, and nothing waits. */
   readonly onIdle: () => void;
+  /** The client has accepted a message. */
+  readonly onAccepted: () => void;
   /** The client can't be sent anything any more. */
   readonly onCut: () => void;
 }
@@ -67,8 +70,7 @@ export class StreamSender {
   #next = 0;
   #watch: ClientWatch | undefined;
   #reservation: SendReservation | undefined;
-  /** Stops waiting for room or for the caller's rate. */
-  #stopWaiting: (() => void) | undefined;
+  readonly #gate: SendGate;
   #isOver = false;
   sent = 0;
   outstanding = false;
@@ -77,6 +79,7 @@ export class StreamSender {
     this.#call = call;
     this.#context = context;
     this.#listener = listener;
+    this.#gate = new SendGate(call, context, () => this.pump());
   }
 
   /** Number of answers that wait. */
@@ -91,7 +94,7 @@ export class StreamSender {
 
   /** What is held because the client does not accept it, in bytes. */
   get heldBytes(): number {
-    return (this.#reservation?.bytes ?? 0) + this.#relayedBytes;
+    return this.#reservation?.bytes ?? 0;
   }
 
   /** Adds the place of an answer behind those before. With a frame it may be sent; otherwise set it and call `pump`. */
@@ -131,10 +134,10 @@ export class StreamSender {
 
   /** Sends what can be sent now. */
   pump(): void {
-    while (!this.outstanding && this.#stopWaiting === undefined && !this.#isOver) {
+    while (!this.outstanding && !this.#gate.isWaiting && !this.#isOver) {
       if (this.#call.isOver) return;
       if (!this.#sendNext()) {
-        if (!this.outstanding && this.#stopWaiting === undefined) this.#listener.onIdle();
+        if (!this.outstanding && !this.#gate.isWaiting) this.#listener.onIdle();
         return;
       }
     }
@@ -146,8 +149,7 @@ export class StreamSender {
     this.#isOver = true;
     this.#frames = noFrames;
     this.#relayed = new Fifo();
-    this.#stopWaiting?.();
-    this.#stopWaiting = undefined;
+    this.#gate.stop();
     if (this.outstanding) this.#call.onClosed(() => this.#release());
     else this.#release();
   }
@@ -227,21 +229,8 @@ export class StreamSender {
 
   /** Whether nothing may be sent now, for lack of room or because of the caller's rate. */
   #mustWait(): boolean {
-    const { sendBudget, callerLimits } = this.#context;
-    const { owner, connection } = this.#call;
-    if (this.#ready.length === 0 && this.#relayed.length === 0) return false;
-    const resume = (): void => {
-      this.#stopWaiting = undefined;
-      this.pump();
-    };
-    if (callerLimits.sendPacing.exceededBy(owner.caller) !== undefined) {
-      this.#stopWaiting = callerLimits.sendPacing.wait(owner, resume);
-    } else if (!sendBudget.mayBuild(connection)) {
-      this.#stopWaiting = sendBudget.whenMayBuild(connection, resume);
-    } else {
-      return false;
-    }
-    return true;
+    const isEmpty = this.#ready.length === 0 && this.#relayed.length === 0;
+    return !isEmpty && this.#gate.mustWait();
   }
 
   /** Counts what is about to be sent, until the client has accepted all of it. */
@@ -275,6 +264,7 @@ export class StreamSender {
   readonly #onAccepted = (error?: Error | null): void => {
     this.outstanding = false;
     if (error !== undefined && error !== null) return;
+    this.#listener.onAccepted();
     this.#watch?.watcher?.accepted();
     if (this.#frames.length === 0) {
       this.#watch = undefined;

@@ -4,9 +4,10 @@ import type { Clock } from "../../base/clock.ts";
 import { hasReason } from "../../base/errors.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import { stopped } from "../relay/call-relay.ts";
+import { stopped } from "../contract/error-texts.ts";
 import { type CachedRange, ClientWatch } from "./client-watch.ts";
 import { etcdFramesOf, previousUnknown } from "./event-encoding.ts";
+import type { QuotaHolder } from "./relayed-quota.ts";
 import { RelayedWatches } from "./relayed-watches.ts";
 import type { AnswerSlot, StreamSender } from "./stream-sender.ts";
 import { refusalOf, refusals } from "./watch-refusals.ts";
@@ -40,7 +41,7 @@ export interface StreamWatchesDeps {
  * All watches of a stream, and what serves each: a watcher of a cache, or etcd where the cache can't. A watch is handed over
  * from one to the other without a gap, as both know what has been sent.
  */
-export class StreamWatches {
+export class StreamWatches implements QuotaHolder {
   readonly #deps: StreamWatchesDeps;
   readonly #watches = new Map<bigint, ClientWatch>();
   readonly #relayed: RelayedWatches;
@@ -52,11 +53,16 @@ export class StreamWatches {
     const { shared, clock, headers, sender, end } = deps;
     this.#relayed = new RelayedWatches({
       ...{ shared, clock, headers, sender },
+      count: (by) => shared.relayed.add(this, by),
       onPermitted: (watch, slot) => this.#begin(watch, slot),
       onAsked: () => deps.holdRequests(false),
       onEnded: (watch) => this.#onEndedByEtcd(watch),
       onLost: end,
     });
+  }
+
+  get owner(): object {
+    return this.#deps.owner;
   }
 
   /** Number of watches. */
@@ -69,6 +75,11 @@ export class StreamWatches {
     let bytes = 0;
     for (const { watcher } of this.#watches.values()) bytes += watcher?.heldBytes ?? 0;
     return bytes;
+  }
+
+  /** Memory of a response of etcd that has not arrived completely, in bytes. */
+  get receivedBytes(): number {
+    return this.#relayed.receivedBytes;
   }
 
   /** Creates a watch, and answers the request. `range`: the cached resource that may serve it. */
@@ -88,13 +99,13 @@ export class StreamWatches {
     const id = request.watchId === 0n ? this.#freeId() : request.watchId;
     const watch = new ClientWatch(id, request, range);
     const isCached = shared.isCached(range, request.startRevision);
-    if (!isCached && !shared.mayRelay()) {
+    if (!isCached && !shared.relayed.makeRoom(this)) {
       const cancelReason = refusals.tooMany;
       this.#answer({ watchId: noWatchId, created: true, canceled: true, cancelReason }, current);
       return;
     }
     this.#watches.set(id, watch);
-    shared.counts.watches++;
+    shared.watches++;
     retain(watchBytes + request.encoded.length);
     // To make room for it, the stream itself may have been ended.
     if (this.#isClosed) return;
@@ -128,7 +139,9 @@ export class StreamWatches {
   cancel(id: bigint): void {
     const watch = this.#watches.get(id);
     if (watch === undefined) return;
-    const revision = watch.syncedRevision ?? watch.sent;
+    // Of a watch that begins later nothing has been sent, up to a revision that etcd does not have.
+    const sent = watch.syncedRevision ?? watch.sent;
+    const revision = Math.min(sent, this.#deps.shared.currentRevision(watch.range));
     watch.isOver = true;
     const slot = this.#remove(watch);
     // etcd has not answered yet: the watch is announced, and then is cancelled.
@@ -159,6 +172,10 @@ export class StreamWatches {
     return frames;
   }
 
+  makeRoom(): void {
+    this.#deps.end(refused(status.UNAVAILABLE, "too many watches are not served from a cache"));
+  }
+
   /** A response of etcd was sent. */
   onRelayed(): void {
     this.#relayed.mayContinue();
@@ -171,12 +188,16 @@ export class StreamWatches {
     this.#relayed.check();
   }
 
-  /** Sends the progress of each watch that asked for it and is synced, unless it has sent events since the last call. */
-  notifyProgress(): void {
+  /**
+   * Sends the progress of each watch that asked for it and is synced, unless it has sent events since the last call. Nothing
+   * to a client that has not accepted what it was sent before: it would wait here.
+   */
+  notifyProgress(floor: number): void {
+    if (this.#deps.sender.answers > 0) return;
     for (const watch of this.#watches.values()) {
       if (!watch.request.progressNotify || watch.watcher === undefined) continue;
       const revision = watch.syncedRevision;
-      if (!watch.isActive && revision !== undefined && revision >= this.#deps.shared.floor) {
+      if (!watch.isActive && revision !== undefined && revision >= floor) {
         this.#answer({ watchId: watch.id }, revision);
       }
       watch.isActive = false;
@@ -196,9 +217,12 @@ export class StreamWatches {
     this.#relayed.requestProgress();
   }
 
-  /** Reports to the client up to which revision all watches are synced, unless some are not. */
-  answerProgress(): void {
-    const revision = this.#progressRevision();
+  /**
+   * Reports to the client up to which revision all watches are synced, unless some are not. `floor`: the highest revision
+   * that clients knew of when it asked; under a load of writes the newest one is always ahead.
+   */
+  answerProgress(floor: number): void {
+    const revision = this.#progressRevision(floor);
     if (revision !== undefined) this.#answer({ watchId: noWatchId }, revision);
   }
 
@@ -207,7 +231,7 @@ export class StreamWatches {
     this.#isClosed = true;
     this.#relayed.close();
     for (const watch of this.#watches.values()) watch.watcher?.close();
-    this.#deps.shared.counts.watches -= this.#watches.size;
+    this.#deps.shared.watches -= this.#watches.size;
     this.#watches.clear();
   }
 
@@ -257,9 +281,8 @@ export class StreamWatches {
     const { watcher } = watch;
     watch.watcher = undefined;
     watcher?.close();
-    if (!this.#deps.shared.mayRelay()) {
-      const details = "too many watches are behind what is cached";
-      this.#deps.end(refused(status.UNAVAILABLE, details));
+    if (!this.#deps.shared.relayed.makeRoom(this)) {
+      this.makeRoom();
       return;
     }
     this.#relayed.resume(watch);
@@ -291,7 +314,7 @@ export class StreamWatches {
   }
 
   /** The revision up to which all watches are synced; undefined: some are not. */
-  #progressRevision(): number | undefined {
+  #progressRevision(floor: number): number | undefined {
     let least = Infinity;
     for (const watch of this.#watches.values()) {
       const isRelayed = watch.upstreamId !== undefined && watch.isAnnounced;
@@ -299,7 +322,7 @@ export class StreamWatches {
       if (revision === undefined || !watch.isSyncedAt(revision)) return undefined;
       least = Math.min(least, revision);
     }
-    return least >= this.#deps.shared.floor && least !== Infinity ? least : undefined;
+    return least >= floor && least !== Infinity ? least : undefined;
   }
 
   #answer(answer: Answer, revision: number, watch?: ClientWatch): void {
@@ -322,7 +345,7 @@ export class StreamWatches {
   #remove(watch: ClientWatch): AnswerSlot | undefined {
     const { shared, retain } = this.#deps;
     this.#watches.delete(watch.id);
-    shared.counts.watches--;
+    shared.watches--;
     retain(-watchBytes - watch.request.encoded.length);
     const { watcher } = watch;
     watch.watcher = undefined;

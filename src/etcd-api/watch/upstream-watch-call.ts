@@ -9,7 +9,7 @@ import { WireFault } from "../../protobuf/message-cursor.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import { noConnection } from "../relay/call-relay.ts";
+import { noConnection } from "../contract/error-texts.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 import type { UpstreamConnection } from "../upstream/upstream-connection.ts";
 import { MessageSplitter, UnreadableMessage } from "./message-splitter.ts";
@@ -28,6 +28,12 @@ export interface UpstreamWatchListener {
   readonly onEnd: (status: WireStatus) => void;
 }
 
+/** A request that waits for a connection. */
+interface EarlyRequest {
+  readonly frame: Buffer;
+  readonly onSent: (() => void) | undefined;
+}
+
 /** A call of etcd's Watch to the member that calls go to. */
 export class UpstreamWatchCall {
   readonly #upstream: Upstream;
@@ -35,7 +41,7 @@ export class UpstreamWatchCall {
   readonly #listener: UpstreamWatchListener;
   readonly #responses = new MessageSplitter(maxResponseBytes);
   /** Requests that wait for a connection. */
-  #early: Buffer[] = [];
+  #early: EarlyRequest[] = [];
   #stream: ClientHttp2Stream | undefined;
   #connection: UpstreamConnection | undefined;
   #trailers: IncomingHttpHeaders | undefined;
@@ -51,15 +57,20 @@ export class UpstreamWatchCall {
     else this.#open(connection);
   }
 
-  /** Sends a request, at once or when there is a connection. */
-  send(request: Uint8Array): void {
+  /** Memory of a response that has not arrived completely, in bytes. */
+  get receivedBytes(): number {
+    return this.#responses.heldBytes;
+  }
+
+  /** Sends a request, at once or when there is a connection. Calls `onSent` when etcd's flow control has accepted it. */
+  send(request: Uint8Array, onSent?: () => void): void {
     if (this.#isOver) return;
     const frame = Buffer.allocUnsafe(prefixSize + request.byteLength);
     frame[0] = 0;
     frame.writeUInt32BE(request.byteLength, 1);
     frame.set(request, prefixSize);
-    if (this.#stream === undefined) this.#early.push(frame);
-    else this.#stream.write(frame);
+    if (this.#stream === undefined) this.#early.push({ frame, onSent });
+    else this.#stream.write(frame, onSent);
   }
 
   /** Receives nothing more until `resume`: etcd's flow control makes it wait. */
@@ -110,7 +121,7 @@ export class UpstreamWatchCall {
       this.#deliver();
     });
     stream.on("close", () => this.#end(this.#statusOfEnd()));
-    for (const frame of this.#early) stream.write(frame);
+    for (const { frame, onSent } of this.#early) stream.write(frame, onSent);
     this.#early = [];
     if (this.#isPaused) stream.pause();
   }
@@ -119,9 +130,10 @@ export class UpstreamWatchCall {
     try {
       while (!this.#isOver && !this.#isPaused) {
         const message = this.#responses.next();
-        if (message === undefined) return;
+        if (message === undefined) break;
         this.#listener.onMessage(message);
       }
+      this.#responses.own();
     } catch (error) {
       if (!(error instanceof UnreadableMessage || error instanceof WireFault)) throw error;
       const details = `can't read a response of etcd: ${error.message}`;

@@ -1,11 +1,11 @@
 import type { OutgoingHttpHeaders } from "node:http2";
+import { Fifo } from "../../base/fifo.ts";
 import { bigVarintSize, bytesFieldSize, WireWriter } from "../../protobuf/wire-writer.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 import type { ClientWatch } from "./client-watch.ts";
 import { UpstreamWatchCall } from "./upstream-watch-call.ts";
 import { noWatchId, type ReceivedResponse, readWatchResponse } from "./watch-response.ts";
-import type { WatchCounts } from "./watch-service.ts";
 
 /** What the watches at etcd need of their stream. */
 export interface UpstreamWatchesListener {
@@ -18,7 +18,14 @@ export interface UpstreamWatchesListener {
   readonly onEnd: (status: WireStatus) => void;
 }
 
-const nothing = Buffer.alloc(0);
+/** A create request. If it was cancelled meanwhile, its id is no longer that of the watch. */
+interface Creation {
+  readonly watch: ClientWatch;
+  readonly id: bigint;
+}
+
+/** `fragment`: a response of any size would be held here as a whole. */
+const inFragments = Buffer.of(0x40, 1);
 /** The filters NOPUT and NODELETE, and no progress notifications. */
 const bothFilters = Buffer.from("280028012000", "hex");
 const progressRequest = Buffer.from("1a00", "hex");
@@ -30,20 +37,21 @@ const progressRequest = Buffer.from("1a00", "hex");
 export class UpstreamWatches {
   readonly #call: UpstreamWatchCall;
   readonly #listener: UpstreamWatchesListener;
-  readonly #counts: WatchCounts;
+  readonly #count: (by: number) => void;
   readonly #watches = new Map<bigint, ClientWatch>();
-  /** Those whose create request was not answered. etcd answers in order. */
-  #creating: ClientWatch[] = [];
-  /** Those of them that were cancelled meanwhile. */
-  readonly #abandoned = new Set<ClientWatch>();
+  /** The create requests that are not answered: etcd answers in order. */
+  readonly #creating = new Fifo<Creation>();
+  #isProgressUnsent = false;
   #lastId = 0n;
 
+  /** `count` is called with the number of watches that are more, or less, than before. */
   constructor(
-    { upstream, counts }: { readonly upstream: Upstream; readonly counts: WatchCounts },
+    upstream: Upstream,
     headers: OutgoingHttpHeaders,
+    count: (by: number) => void,
     listener: UpstreamWatchesListener,
   ) {
-    this.#counts = counts;
+    this.#count = count;
     this.#listener = listener;
     this.#call = new UpstreamWatchCall(upstream, headers, {
       onMessage: (message) => this.#onMessage(message),
@@ -56,13 +64,18 @@ export class UpstreamWatches {
     return this.#watches.size;
   }
 
+  /** Memory of a response that has not arrived completely, in bytes. */
+  get receivedBytes(): number {
+    return this.#call.receivedBytes;
+  }
+
   [Symbol.iterator](): Iterator<ClientWatch> {
     return this.#watches.values();
   }
 
-  /** Creates a watch from this revision on; 0: from now on. */
+  /** Creates a watch from this revision on; 0: from now on. Its responses come in fragments. */
   create(watch: ClientWatch, startRevision: number): void {
-    this.#create(watch, startRevision, nothing);
+    this.#create(watch, startRevision, inFragments);
   }
 
   /**
@@ -77,8 +90,8 @@ export class UpstreamWatches {
     const id = ++this.#lastId;
     watch.upstreamId = id;
     this.#watches.set(id, watch);
-    this.#counts.relayed++;
-    this.#creating.push(watch);
+    this.#count(1);
+    this.#creating.push({ watch, id });
     this.#call.send(createRequest([watch.request.encoded, fields], startRevision, id));
   }
 
@@ -87,12 +100,16 @@ export class UpstreamWatches {
     const id = watch.upstreamId;
     if (id === undefined) return;
     this.#forget(watch);
-    if (this.#creating.includes(watch)) this.#abandoned.add(watch);
     this.#call.send(cancelRequest(id));
   }
 
+  /** Asks for progress, unless such a request still waits to be sent: etcd will read that one later than now. */
   requestProgress(): void {
-    this.#call.send(progressRequest);
+    if (this.#isProgressUnsent) return;
+    this.#isProgressUnsent = true;
+    this.#call.send(progressRequest, () => {
+      this.#isProgressUnsent = false;
+    });
   }
 
   /** Receives nothing until `resume`. */
@@ -107,16 +124,15 @@ export class UpstreamWatches {
   /** Cancels all. Nothing is called any more. */
   close(): void {
     this.#call.close();
-    this.#counts.relayed -= this.#watches.size;
+    this.#count(-this.#watches.size);
     this.#watches.clear();
   }
 
   #onMessage(message: Buffer): void {
     const response = readWatchResponse(message);
     if (response.created) {
-      const watch = this.#creating.shift();
-      if (watch === undefined) return;
-      if (this.#abandoned.delete(watch)) return;
+      const { watch, id } = this.#creating.shift() ?? {};
+      if (watch === undefined || watch.upstreamId !== id) return;
       if (response.canceled) this.#forget(watch);
       this.#listener.onCreated(watch, response, message);
     } else if (response.watchId === noWatchId) {
@@ -132,7 +148,7 @@ export class UpstreamWatches {
   #forget(watch: ClientWatch): void {
     const { upstreamId } = watch;
     watch.upstreamId = undefined;
-    if (upstreamId !== undefined && this.#watches.delete(upstreamId)) this.#counts.relayed--;
+    if (upstreamId !== undefined && this.#watches.delete(upstreamId)) this.#count(-1);
   }
 }
 

@@ -20,6 +20,8 @@ export interface CreateRequest {
   readonly fragment: boolean;
   /** 0n: the server chooses. */
   readonly watchId: bigint;
+  /** Whether it has a field that is newer than this decoder, or of another type: only etcd may know its meaning. */
+  readonly hasUnknownField: boolean;
   /** The encoded WatchCreateRequest. */
   readonly encoded: Buffer;
 }
@@ -59,22 +61,31 @@ function readCreate(encoded: Buffer): CreateRequest {
   let withPrevious = false;
   let fragment = false;
   let watchId = 0n;
-  const filters = new Set<number>();
+  let withoutPuts = false;
+  let withoutDeletes = false;
+  let hasUnknownField = false;
+  const filter = (number: bigint): void => {
+    withoutPuts ||= number === 0n;
+    withoutDeletes ||= number === 1n;
+  };
   for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
     if (tag === 0x0a) key = cursor.view();
     else if (tag === 0x12) rangeEnd = cursor.view();
     else if (tag === 0x18) startRevision = bounded(signed(cursor));
     else if (tag === 0x20) progressNotify = cursor.bigint() !== 0n;
-    else if (tag === 0x28) filters.add(Number(cursor.bigint()));
+    else if (tag === 0x28) filter(cursor.bigint());
     else if (tag === 0x2a) {
       // Packed.
       const outer = cursor.enter();
-      while (cursor.position < cursor.end) filters.add(Number(cursor.bigint()));
+      while (cursor.position < cursor.end) filter(cursor.bigint());
       cursor.leave(outer);
     } else if (tag === 0x30) withPrevious = cursor.bigint() !== 0n;
     else if (tag === 0x38) watchId = signed(cursor);
     else if (tag === 0x40) fragment = cursor.bigint() !== 0n;
-    else cursor.skip(tag);
+    else {
+      hasUnknownField = true;
+      cursor.skip(tag);
+    }
   }
   return {
     kind: "create",
@@ -82,11 +93,12 @@ function readCreate(encoded: Buffer): CreateRequest {
     rangeEnd,
     startRevision,
     progressNotify,
-    withoutPuts: filters.has(0),
-    withoutDeletes: filters.has(1),
+    withoutPuts,
+    withoutDeletes,
     withPrevious,
     fragment,
     watchId,
+    hasUnknownField,
     encoded,
   };
 }

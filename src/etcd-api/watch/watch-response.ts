@@ -20,6 +20,10 @@ const copiedBytes = 8 * 1024;
 
 const none = Buffer.alloc(0);
 
+/** The tags of a response's header and of its events. */
+export const headerTag = 0x0a;
+export const eventsTag = 0x5a;
+
 /** A response without events. */
 export interface Answer {
   readonly watchId: bigint;
@@ -113,19 +117,20 @@ export function readWatchResponse(message: Buffer): ReceivedResponse {
   let revision = 0;
   let last: Buffer | undefined;
   for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
-    if (tag === 0x0a) revision = numberIn(cursor.view(), 0x18);
+    if (tag === headerTag) revision = numberIn(cursor.view(), 0x18);
     else if (tag === 0x10) watchId = BigInt.asIntN(64, cursor.bigint());
     else if (tag === 0x18) created = cursor.bigint() !== 0n;
     else if (tag === 0x20) canceled = cursor.bigint() !== 0n;
     else if (tag === 0x38) fragment = cursor.bigint() !== 0n;
-    else if (tag === 0x5a) last = cursor.view();
+    else if (tag === eventsTag) last = cursor.view();
     else cursor.skip(tag);
   }
   const lastEvent = last === undefined ? undefined : modRevisionOf(last);
   return { watchId, created, canceled, fragment, revision, lastEvent };
 }
 
-function modRevisionOf(event: Buffer): number {
+/** The revision of an encoded event. */
+export function modRevisionOf(event: Buffer): number {
   const cursor = new MessageCursor(event);
   for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
     if (tag === 0x12) return numberIn(cursor.view(), 0x18);

@@ -8,12 +8,14 @@ import { cachedScope } from "../cached/cached-scope.ts";
 import { CompactionProbe } from "../cached/compaction-probe.ts";
 import { headerField } from "../contract/header-field.ts";
 import type { LastHeader } from "../contract/response-header.ts";
-import type { CallMaintenance, RelayedOrCached } from "../relay/call-maintenance.ts";
+import type { CallMaintenance } from "../relay/call-maintenance.ts";
+import type { EtcdCall } from "../relay/etcd-call.ts";
 import { requestHeaders } from "../relay/metadata.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 import type { CachedRange, ClientWatch } from "./client-watch.ts";
 import { MemberMonitor, watchPath } from "./member-monitor.ts";
 import { ProgressNotifier } from "./progress-notifier.ts";
+import { RelayedQuota } from "./relayed-quota.ts";
 import type { CreateRequest } from "./watch-request.ts";
 import { WatchStream } from "./watch-stream.ts";
 
@@ -24,6 +26,9 @@ const maxWatches = 500_000;
 /** Maximum number of watches of all streams together that etcd serves. */
 const maxRelayedWatches = 20_000;
 
+/** Number of the history that a cache lists first. */
+const firstGeneration = 1;
+
 /** Whether a call has the credential of a user of etcd, whose rights are etcd's to check, for each watch. */
 export function hasCredential(metadata: OutgoingHttpHeaders): boolean {
   return metadata["token"] !== undefined || metadata["authorization"] !== undefined;
@@ -32,7 +37,7 @@ export function hasCredential(metadata: OutgoingHttpHeaders): boolean {
 /** What the service is made of. */
 export interface WatchServiceDeps {
   readonly upstream: Upstream;
-  readonly maintenance: CallMaintenance<RelayedOrCached>;
+  readonly maintenance: CallMaintenance<EtcdCall>;
   readonly lastHeader: LastHeader;
   readonly clock: Clock;
   /** Interval of progress notifications, in milliseconds. */
@@ -42,17 +47,20 @@ export interface WatchServiceDeps {
 /** Number of open watches of streams that are not relayed as a whole. */
 export interface WatchCounts {
   /** All. */
-  watches: number;
+  readonly watches: number;
   /** Those that etcd serves. */
-  relayed: number;
+  readonly relayed: number;
 }
 
 /** Serves etcd's Watch from caches. What all of its streams share. */
 export class WatchService {
   readonly upstream: Upstream;
-  readonly maintenance: CallMaintenance<RelayedOrCached>;
+  readonly maintenance: CallMaintenance<EtcdCall>;
   readonly monitor: MemberMonitor;
-  readonly counts: WatchCounts = { watches: 0, relayed: 0 };
+  /** Number of open watches. */
+  watches = 0;
+  /** Those that etcd serves. */
+  readonly relayed = new RelayedQuota(maxRelayedWatches);
   readonly #lastHeader: LastHeader;
   readonly #notifier: ProgressNotifier;
   readonly #clock: Clock;
@@ -60,6 +68,8 @@ export class WatchService {
   #isOpen = true;
   #access = new Map<CachedResource, AccessProbe>();
   #compactions = new Map<CachedResource, CompactionProbe>();
+  /** The histories that are known, by the number of their generation. */
+  readonly #generations = new WeakMap<CachedResource, number>();
 
   constructor({ upstream, maintenance, lastHeader, clock, progressIntervalMs }: WatchServiceDeps) {
     this.upstream = upstream;
@@ -68,6 +78,10 @@ export class WatchService {
     this.#clock = clock;
     this.monitor = new MemberMonitor(upstream, clock, lastHeader);
     this.#notifier = new ProgressNotifier(clock, progressIntervalMs, () => this.#reachAll());
+  }
+
+  get counts(): WatchCounts {
+    return { watches: this.watches, relayed: this.relayed.total };
   }
 
   /**
@@ -135,13 +149,11 @@ export class WatchService {
 
   /** The stream is open, until `forget`. */
   add(stream: WatchStream): void {
-    this.maintenance.add(stream);
     this.#notifier.add(stream);
   }
 
   /** The stream has ended. */
   forget(stream: WatchStream): void {
-    this.maintenance.delete(stream);
     this.monitor.delete(stream);
     this.#notifier.delete(stream);
   }
@@ -168,7 +180,8 @@ export class WatchService {
   }
 
   /** The cached resource that has all keys of a watch; undefined: no resource has. */
-  rangeOf({ key, rangeEnd }: CreateRequest): CachedRange | undefined {
+  rangeOf({ key, rangeEnd, hasUnknownField }: CreateRequest): CachedRange | undefined {
+    if (hasUnknownField) return undefined;
     for (const resource of this.#resources) {
       const scope = cachedScope(resource.keys, key, rangeEnd);
       if (scope !== undefined) return { resource, scope };
@@ -178,6 +191,7 @@ export class WatchService {
 
   /** The revision of a new watch of this range. */
   currentRevision(range: CachedRange | undefined): number {
+    if (range !== undefined) this.#observeHistory(range.resource);
     return Math.max(this.floor, range?.resource.cacher.revision ?? 0);
   }
 
@@ -194,14 +208,9 @@ export class WatchService {
     return this.#resources.some(isDenied);
   }
 
-  /** Whether etcd may be asked to serve one more watch. */
-  mayRelay(): boolean {
-    return this.counts.relayed < maxRelayedWatches;
-  }
-
   /** Whether a stream with this number of watches may have one more. */
   mayAdd(watches: number): boolean {
-    return watches < maxWatchesPerStream && this.counts.watches < maxWatches;
+    return watches < maxWatchesPerStream && this.watches < maxWatches;
   }
 
   /** Resolves when the caches of these watches have etcd's current revision, or can't get it. Never rejects. */
@@ -241,8 +250,20 @@ export class WatchService {
       ?.catch(() => true);
   }
 
-  #reachAll(): Promise<void> {
-    return this.#reach(this.#resources);
+  /** Begins with the revisions of another history if the cache has found one. */
+  #observeHistory(resource: CachedResource): void {
+    const { historyGeneration, revision, ready } = resource.cacher;
+    const known = this.#generations.get(resource) ?? firstGeneration;
+    if (!ready || known === historyGeneration) return;
+    this.#generations.set(resource, historyGeneration);
+    if (revision < this.floor) this.historyChanged();
+  }
+
+  /** Returns the `floor` of before. */
+  async #reachAll(): Promise<number> {
+    const { floor } = this;
+    await this.#reach(this.#resources);
+    return floor;
   }
 
   async #reach(resources: Iterable<CachedResource>): Promise<void> {

@@ -1,20 +1,14 @@
-import { constants, type OutgoingHttpHeaders } from "node:http2";
+import type { OutgoingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
-import type { WatchFanoutError } from "../../base/errors.ts";
-import type { Identity } from "../../identity/identity.ts";
-import type { Access } from "../../policy/access.ts";
-import { fullAccess } from "../../policy/full-access.ts";
 import { WireFault } from "../../protobuf/message-cursor.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
-import { refused } from "../../server/calls/refusals.ts";
+import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { Reservation } from "../../server/limits/byte-pool.ts";
-import type { CallOwner } from "../../server/limits/callers.ts";
-import { nextStreamId, type OpenStream } from "../../server/limits/open-streams.ts";
 import type { Sender } from "../../server/limits/stall-detector.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import type { MaintainedCall } from "../relay/call-maintenance.ts";
-import { resumable, stopped } from "../relay/call-relay.ts";
+import { stopped } from "../contract/error-texts.ts";
+import { EtcdCall } from "../relay/etcd-call.ts";
 import type { ClientWatch } from "./client-watch.ts";
 import { MessageSplitter, UnreadableMessage } from "./message-splitter.ts";
 import { StreamSender } from "./stream-sender.ts";
@@ -32,15 +26,7 @@ const maxAnswers = 256;
  * One call of etcd's Watch, with all of its watches. Those whose range a cached resource has are served from its cache. All
  * others, and those that the cache can't serve, are watches of etcd.
  */
-export class WatchStream implements OpenStream, Sender, MaintainedCall {
-  readonly id = nextStreamId();
-  readonly streamKind = "etcd watch";
-  readonly connection: object;
-  readonly owner: CallOwner;
-  readonly identity: Identity;
-  readonly access: readonly Access[] | undefined;
-  readonly #call: RelayedCall;
-  readonly #context: CallContext;
+export class WatchStream extends EtcdCall implements Sender {
   readonly #shared: WatchService;
   /** Whether it ends when the member has no leader. */
   readonly needsLeader: boolean;
@@ -48,14 +34,19 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
   readonly #sender: StreamSender;
   readonly #requests = new MessageSplitter(maxRequestBytes);
   readonly #watches: StreamWatches;
+  /** The charge for requests that are not complete, or not handled. */
+  #received: Reservation | undefined;
   #retained: Reservation | undefined;
   #retainedBytes = 0;
+  /** The number of messages sent at the last check. */
+  #seenSent = 0;
   /** Whether requests may be handled: what is needed for the next one is known. */
   #isKnown = false;
   #isPaused = false;
   /** The client waits for progress: until the caches and etcd have answered, and until everything is sent. */
   #progress: "none" | "asked" | "due" = "none";
-  #isOver = false;
+  /** The highest revision that clients knew of when it asked. */
+  #progressFloor = 0;
 
   constructor(
     call: RelayedCall,
@@ -63,12 +54,7 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
     context: CallContext,
     shared: WatchService,
   ) {
-    this.connection = call.connection;
-    this.owner = call.owner;
-    this.identity = call.identity;
-    this.access = context.authorizer.hasPolicy ? fullAccess : undefined;
-    this.#call = call;
-    this.#context = context;
+    super(call, context, shared.maintenance, "etcd watch");
     this.#shared = shared;
     this.needsLeader = headers["hasleader"] === "true";
     this.#hasCredential = hasCredential(headers);
@@ -77,7 +63,8 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
       onAnnounced: (watch) => this.#onAnnounced(watch),
       onRelayed: () => this.#watches.onRelayed(),
       onIdle: () => this.#onIdle(),
-      onCut: () => this.#cut(),
+      onAccepted: () => this.chargeUnsent(0),
+      onCut: () => this.cut(),
     });
     this.#watches = new StreamWatches({
       ...{ shared, headers, sender: this.#sender, clock: context.clock, owner: call.owner },
@@ -97,32 +84,35 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
   }
 
   get heldBytes(): number {
-    return this.outstanding ? this.#sender.heldBytes + this.#watches.heldBytes : 0;
+    if (!this.outstanding) return 0;
+    return this.#sender.heldBytes + this.#waitingBytes + this.#watches.heldBytes;
+  }
+
+  /** Size of etcd's responses that wait to be sent, or to arrive completely, in bytes. */
+  get #waitingBytes(): number {
+    return this.#sender.relayedBytes + this.#watches.receivedBytes;
   }
 
   /** Begins to serve it, or ends it. */
   start(): void {
-    const { streams, stallDetector, retainedRequests, tooMuchRetained } = this.#context;
+    const { stallDetector, requestPool, retainedRequests } = this.context;
+    const { maxUnreadBytesPerConnection, tooMuchRetained } = this.context;
     const { monitor } = this.#shared;
-    if (this.#call.isOver) return;
-    const refusal = streams.makeRoom(this.owner);
-    if (refusal !== undefined) {
-      this.#call.end(resumable(refusal));
-      return;
-    }
-    streams.add(this);
+    if (!this.open()) return;
     stallDetector.add(this);
     this.#shared.add(this);
-    this.#call.onOver(() => this.#release());
-    this.#retained = retainedRequests.reserve(this.connection, this.#call.headerBytes, () =>
+    this.#retained = retainedRequests.reserve(this.connection, this.call.headerBytes, () =>
       this.evict(tooMuchRetained()),
     );
-    const { request } = this.#call;
+    this.#received = requestPool.reserve(this.connection, 0, () =>
+      this.end(outOfRequestRoom(maxUnreadBytesPerConnection)),
+    );
+    const { request } = this.call;
     request.on("data", (chunk: Buffer) => this.#onRequest(chunk));
     // A client that half-closes the call keeps its watches.
     request.on("end", () => {});
     monitor.whenKnown(this.needsLeader, (failure) => {
-      if (this.#isOver) return;
+      if (this.isOver) return;
       if (failure !== undefined) {
         this.end(failure);
         return;
@@ -133,67 +123,73 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
     });
   }
 
-  /** For the bounds of open streams, and when a credential or right is lost. */
-  evict(error: WatchFanoutError): void {
-    this.end(resumable(error));
-  }
-
   drain(): void {
     this.end(refused(status.UNAVAILABLE, stopped));
   }
 
   stalled(): void {
-    this.#context.defences?.count("slow_response", this.connection);
-    this.#cut();
+    this.context.defences?.count("slow_response", this.connection);
+    this.cut();
   }
 
   leaderLost(why: WireStatus): void {
     this.end(why);
   }
 
-  /** Ends the call behind what was sent. */
-  end(why: WireStatus): void {
-    if (this.#isOver) return;
-    this.#call.end(why);
-    this.#release();
-  }
-
   check(): void {
     if (this.needsLeader) this.#shared.monitor.check();
     this.#watches.check();
+    // What waits counts while the client accepts nothing: it must not take the room that it needs to be sent.
+    const { sent } = this.#sender;
+    const isStuck = this.outstanding && sent === this.#seenSent;
+    this.#seenSent = sent;
+    if (isStuck) this.chargeUnsent(this.#waitingBytes);
   }
 
   /** Sends the progress of each watch that asked for it and is synced, unless it has sent events since the last call. */
-  notifyProgress(): void {
-    this.#watches.notifyProgress();
+  notifyProgress(floor: number): void {
+    this.#watches.notifyProgress(floor);
+  }
+
+  protected onReleased(): void {
+    this.context.stallDetector.delete(this);
+    this.#shared.forget(this);
+    this.#received?.release();
+    this.#retained?.release();
+    this.#sender.close();
+    this.#watches.close();
+    // What the client still sends is read and dropped.
+    if (!this.call.request.destroyed) this.call.request.resume();
   }
 
   #onRequest(chunk: Buffer): void {
-    if (this.#isOver) return;
-    this.#requests.add(Buffer.from(chunk));
+    if (this.isOver) return;
+    this.#requests.add(chunk);
     this.#handleRequests();
   }
 
   #handleRequests(): void {
     try {
-      while (!this.#isOver && this.#isKnown && this.#sender.answers < maxAnswers) {
+      while (!this.isOver && this.#isKnown && this.#sender.answers < maxAnswers) {
         const message = this.#requests.next();
         if (message === undefined) break;
         this.#handle(message);
       }
     } catch (error) {
       if (!(error instanceof UnreadableMessage || error instanceof WireFault)) throw error;
-      const details = `grpc: error unmarshalling request: ${error.message}`;
+      const details = `grpc: failed to unmarshal the received message: ${error.message}`;
       this.end(refused(status.INTERNAL, details));
     }
+    this.#requests.own();
+    this.#received?.resize(this.#requests.heldBytes);
     this.#pauseRequests(!this.#isKnown || this.#sender.answers >= maxAnswers);
   }
 
   #pauseRequests(isPaused: boolean): void {
-    if (this.#isOver || this.#isPaused === isPaused) return;
+    if (this.isOver || this.#isPaused === isPaused) return;
     this.#isPaused = isPaused;
-    if (isPaused) this.#call.request.pause();
-    else this.#call.request.resume();
+    if (isPaused) this.call.request.pause();
+    else this.call.request.resume();
   }
 
   #handle(message: Buffer): void {
@@ -214,7 +210,7 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
     }
     this.#holdRequests(true);
     void confirmed.then((isServed) => {
-      if (this.#isOver) return;
+      if (this.isOver) return;
       // What is not permitted, or is compacted, is etcd's to refuse, with its own reason.
       this.#watches.create(request, isServed ? range : undefined);
       this.#holdRequests(false);
@@ -236,6 +232,7 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
     if (this.#progress === "asked") this.#watches.repeatProgressRequest();
     if (this.#watches.size === 0 || this.#progress !== "none") return;
     this.#progress = "asked";
+    this.#progressFloor = this.#shared.floor;
     void this.#watches.reachCurrentRevision().then(() => {
       this.#progress = "due";
       this.#sender.pump();
@@ -246,33 +243,11 @@ export class WatchStream implements OpenStream, Sender, MaintainedCall {
     if (this.#isPaused) this.#handleRequests();
     if (this.#progress !== "due") return;
     this.#progress = "none";
-    this.#watches.answerProgress();
+    this.#watches.answerProgress(this.#progressFloor);
   }
 
   #retain(bytes: number): void {
     this.#retainedBytes += bytes;
-    this.#retained?.resize(this.#call.headerBytes + this.#retainedBytes);
-  }
-
-  /** Ends a call whose client accepts nothing. Clients of gRPC see it as UNAVAILABLE, after which they resume. */
-  #cut(): void {
-    if (this.#isOver) return;
-    this.#call.resetWith(constants.NGHTTP2_REFUSED_STREAM);
-    this.#release();
-  }
-
-  /** Idempotent. */
-  #release(): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    const { streams, stallDetector } = this.#context;
-    streams.delete(this);
-    stallDetector.delete(this);
-    this.#shared.forget(this);
-    this.#retained?.release();
-    this.#sender.close();
-    this.#watches.close();
-    // What the client still sends is read and dropped.
-    if (!this.#call.request.destroyed) this.#call.request.resume();
+    this.#retained?.resize(this.call.headerBytes + this.#retainedBytes);
   }
 }

@@ -1,5 +1,6 @@
 import type { ServerHttp2Stream } from "node:http2";
 import { status } from "@grpc/grpc-js";
+import { GrowingBuffer, pinsOthers } from "../../base/growing-buffer.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { refused, tooLarge } from "../calls/refusals.ts";
@@ -25,10 +26,7 @@ export class RequestReader {
   readonly #stream: ServerHttp2Stream;
   readonly #maxBytes: number;
   readonly #listener: RequestListener;
-  /** Begins with the bytes that have arrived. */
-  #bytes: Buffer = Buffer.alloc(0);
-  #length = 0;
-  #isStopped = false;
+  readonly #bytes = new GrowingBuffer();
 
   constructor(stream: ServerHttp2Stream, maxBytes: number, listener: RequestListener) {
     this.#stream = stream;
@@ -40,7 +38,7 @@ export class RequestReader {
 
   /** Memory held, in bytes: what has arrived, and the space allocated for the rest. */
   get held(): number {
-    return this.#bytes.length;
+    return this.#bytes.memoryBytes;
   }
 
   /**
@@ -48,39 +46,39 @@ export class RequestReader {
    * once. Call it for a complete request whose end did not arrive with it.
    */
   own(): void {
-    if (pinsOthers(this.#bytes)) this.#makeRoom(this.#length);
+    this.#bytes.own();
   }
 
   /** Whether a complete message has arrived. */
   get isWhole(): boolean {
-    return this.#length >= prefixSize + this.#announced;
+    return this.#bytes.length >= prefixSize + this.#announced;
   }
 
   /** Stops reading: further bytes are dropped. Idempotent. */
   stop(): void {
-    this.#isStopped = true;
-    this.#bytes = Buffer.alloc(0);
+    this.#bytes.clear();
     this.#stream.off("data", this.#take);
     this.#stream.off("end", this.#finish);
     this.#stream.resume();
   }
 
   readonly #take = (chunk: Buffer): void => {
-    this.#append(chunk);
+    const isFirst = this.#bytes.length === 0;
+    this.#bytes.append(chunk, prefixSize + this.#announced);
     // Bytes after a complete message are bounded as well.
-    const size = Math.max(this.#announced, this.#length - prefixSize);
+    const size = Math.max(this.#announced, this.#bytes.length - prefixSize);
     if (size > this.#maxBytes) {
       this.stop();
       this.#listener.onRefused(tooLarge(size, this.#maxBytes));
       return;
     }
     // A chunk is a view of everything that was read from the socket at once, so it is copied.
-    if (this.#bytes === chunk && !this.isWhole) this.#makeRoom(Math.max(chunk.length, firstRoom));
+    if (isFirst && !this.isWhole) this.#bytes.reserve(Math.max(chunk.length, firstRoom));
     this.#listener.onBytes();
   };
 
   readonly #finish = (): void => {
-    const bytes = this.#bytes.subarray(0, this.#length);
+    const { bytes } = this.#bytes;
     const fault = faultOf(bytes);
     this.stop();
     if (fault === undefined) this.#listener.onMessage(messageOf(bytes), bytes[0] !== 0);
@@ -89,28 +87,7 @@ export class RequestReader {
 
   /** The length that the message's prefix states; 0 until the prefix has arrived. */
   get #announced(): number {
-    return this.#length < prefixSize || this.#isStopped ? 0 : this.#bytes.readUInt32BE(1);
-  }
-
-  /** Most requests are one chunk, which is used as it is. The chunks of others are copied into one buffer. */
-  #append(chunk: Buffer): void {
-    const needed = this.#length + chunk.length;
-    if (this.#length === 0) {
-      this.#bytes = chunk;
-    } else {
-      if (needed > this.#bytes.length) {
-        const whole = prefixSize + this.#announced;
-        this.#makeRoom(Math.max(needed, Math.min(whole, 2 * this.#bytes.length)));
-      }
-      chunk.copy(this.#bytes, this.#length);
-    }
-    this.#length = needed;
-  }
-
-  #makeRoom(bytes: number): void {
-    const room = Buffer.allocUnsafeSlow(bytes);
-    this.#bytes.copy(room, 0, 0, this.#length);
-    this.#bytes = room;
+    return this.#bytes.length < prefixSize ? 0 : this.#bytes.bytes.readUInt32BE(1);
   }
 }
 
@@ -118,11 +95,6 @@ export class RequestReader {
 function messageOf(bytes: Buffer): Buffer {
   const message = bytes.subarray(prefixSize);
   return pinsOthers(bytes) ? Buffer.from(message) : message;
-}
-
-/** Whether the bytes keep a buffer alive that is more than four times as large. */
-function pinsOthers(bytes: Buffer): boolean {
-  return bytes.buffer.byteLength > 4 * bytes.length;
 }
 
 /** The error of a complete request's bytes; undefined if they are exactly one message. */

@@ -104,6 +104,29 @@ test.each([
   expect(proxyOptions({ [name]: [value] }).problems).toEqual([problem]);
 });
 
+test("flags that etcd would not heed are not refused", () => {
+  const { problems, warnings } = proxyOptions({
+    "auto-tls": ["true"],
+    "cert-file": ["server.crt"],
+    "resolver-ttl": ["0"],
+    "insecure-discovery": ["true"],
+    "discovery-srv-name": ["etcd"],
+  });
+  expect(problems).toEqual([]);
+  expect(warnings).toEqual([
+    "--auto-tls has no effect with --cert-file.",
+    "--resolver-ttl has no effect.",
+    "--discovery-srv-name has no effect without --discovery-srv.",
+    "--insecure-discovery has no effect without --discovery-srv.",
+  ]);
+  const refused = { "auto-tls": ["true"], "client-crl-file": ["crl"], "cert-file": [""] };
+  expect(proxyOptions(refused).problems).toHaveLength(1);
+  expect(proxyOptions({ "client-crl-file": ["crl"], "cert-file": ["a"] }).problems).toHaveLength(1);
+  expect(
+    proxyOptions({ "discovery-srv": ["a"], "insecure-discovery": ["true"] }).problems,
+  ).toHaveLength(2);
+});
+
 test("every flag that is refused or ignored says why", () => {
   const reasons = Object.values(proxyFlags).flatMap((flag) => ("why" in flag ? [flag.why] : []));
   expect(reasons.length).toBeGreaterThan(15);

@@ -9,7 +9,7 @@ import { readRangeRequest } from "../../../src/etcd-api/range/range-request.ts";
 import { selectRange } from "../../../src/etcd-api/range/range-selection.ts";
 import { RangeService } from "../../../src/etcd-api/range/range-service.ts";
 import { CallMaintenance } from "../../../src/etcd-api/relay/call-maintenance.ts";
-import type { RunningServer } from "../../../src/server/server.ts";
+import type { RunningServer, ServerOptions } from "../../../src/server/server.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
 import { finish } from "../../cacher/finish.ts";
 import { object } from "../../cacher/objects.ts";
@@ -35,7 +35,7 @@ interface Bounded {
 }
 
 /** A server with the etcd API alone, on a clock that the test advances, with a cached resource of 4 MB. */
-async function bounded(): Promise<Bounded> {
+async function bounded(limits: ServerOptions["limits"] = {}): Promise<Bounded> {
   const etcd = await etcdOf();
   const source = new Source(etcd);
   for (let i = 0; i < 4; i++) {
@@ -51,7 +51,7 @@ async function bounded(): Promise<Bounded> {
     ...{ endpoints: [etcd.url], tls: undefined, progressIntervalMs: 600_000, clock, logger },
   });
   api.serve([{ name: "bounds", keys: { prefix: Buffer.from(prefix) }, cacher, storage }]);
-  const { server } = await serve(new Map(), clock, { relayed: api });
+  const { server } = await serve(new Map(), clock, { relayed: api, limits });
   const client = new RawGrpc(`http://127.0.0.1:${server.port}`);
   onTestFinished(async () => {
     client.close();
@@ -96,6 +96,24 @@ describe("A Range that a cache may serve", () => {
     expect((await call.response).rstCode).toBe(7);
     await until(() => api.stats().calls === 0 && unsent() === 0);
     expect(server.stats().attacks.get("slow_response")).toBe(1);
+  });
+
+  test("and others of the same connection take turns with the room that it has for responses", async () => {
+    // Two pieces, which have a value each: several wait at the same time.
+    const { client } = await bounded({ maxUnsentBytesPerConnection: 2_500_000 });
+    const calls = Array.from({ length: 6 }, () => {
+      const call = client.open(rangePath);
+      call.stream.pause();
+      call.send(whole);
+      call.halfClose();
+      return call;
+    });
+    await until(() => calls.filter(({ headers }) => headers !== undefined).length >= 3);
+    for (const call of calls) call.stream.resume();
+    for (const { response } of calls) {
+      const { body, trailers } = await response;
+      expect([body.length > 4_000_000, trailers?.["grpc-status"]]).toEqual([true, "0"]);
+    }
   });
 });
 

@@ -1,0 +1,15 @@
+/*
+ * etcd's own texts of errors that this process reports in its place. Its clients compare them.
+ */
+
+/** After this one clientv3 repeats even a write: nothing of the call has reached etcd. */
+export const noConnection = "there is no connection available";
+
+/** Of calls that etcd ends when it shuts down. */
+export const stopped = "etcdserver: server stopped";
+
+/** Of reads that etcd does not answer in time. */
+export const timedOut = "etcdserver: request timed out";
+
+/** Of calls with `hasleader` to a member that has no leader. */
+export const noLeader = "etcdserver: no leader";

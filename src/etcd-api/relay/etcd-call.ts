@@ -1,0 +1,147 @@
+import { constants } from "node:http2";
+import { status } from "@grpc/grpc-js";
+import type { WatchFanoutError } from "../../base/errors.ts";
+import type { Identity } from "../../identity/identity.ts";
+import type { Access } from "../../policy/access.ts";
+import { fullAccess } from "../../policy/full-access.ts";
+import type { CallContext } from "../../server/calls/call-context.ts";
+import { tookTooLong } from "../../server/calls/refusals.ts";
+import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import type { CallOwner } from "../../server/limits/callers.ts";
+import {
+  nextStreamId,
+  type OpenStream,
+  type StreamKind,
+} from "../../server/limits/open-streams.ts";
+import type { SendReservation } from "../../server/limits/send-reservation.ts";
+import { statusOf, type WireStatus } from "../../wire/errors.ts";
+import type { CallMaintenance, MaintainedCall } from "./call-maintenance.ts";
+
+/**
+ * What all calls of etcd's API have in common. Until it has ended, a call counts as an open stream, and is checked once a
+ * second.
+ */
+export abstract class EtcdCall implements OpenStream, MaintainedCall {
+  readonly id = nextStreamId();
+  readonly streamKind: StreamKind;
+  readonly connection: object;
+  readonly owner: CallOwner;
+  readonly identity: Identity;
+  readonly access: readonly Access[] | undefined;
+  protected readonly call: RelayedCall;
+  protected readonly context: CallContext;
+  readonly #maintenance: CallMaintenance<EtcdCall>;
+  readonly #openedAt: number;
+  /** The charge for what waits to be sent. */
+  #unsent: SendReservation | undefined;
+  #isOver = false;
+
+  constructor(
+    call: RelayedCall,
+    context: CallContext,
+    maintenance: CallMaintenance<EtcdCall>,
+    streamKind: StreamKind,
+  ) {
+    this.streamKind = streamKind;
+    this.connection = call.connection;
+    this.owner = call.owner;
+    this.identity = call.identity;
+    this.access = context.authorizer.hasPolicy ? fullAccess : undefined;
+    this.call = call;
+    this.context = context;
+    this.#maintenance = maintenance;
+    this.#openedAt = context.clock.now();
+  }
+
+  /** Called about once a second while the call is open, with the clock's time in milliseconds. */
+  abstract check(now: number): void;
+
+  /** The server shuts down: ends the call if it might not end by itself. Its client resumes elsewhere. */
+  abstract drain(): void;
+
+  /** Releases what the call has beside what this class knows of. Called once. */
+  protected abstract onReleased(): void;
+
+  /** For the bounds of open streams, and when a credential or right is lost. */
+  evict(error: WatchFanoutError): void {
+    this.end(resumable(error));
+  }
+
+  /** Ends the call behind what was sent. Idempotent. */
+  end(why: WireStatus): void {
+    if (this.#isOver) return;
+    this.call.end(why);
+    this.release();
+  }
+
+  /** Whether it has ended. */
+  protected get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** Counts the call. Returns false if it was refused, or has ended already. */
+  protected open(): boolean {
+    const { streams } = this.context;
+    if (this.call.isOver) return false;
+    const refusal = streams.makeRoom(this.owner);
+    if (refusal !== undefined) {
+      this.call.end(resumable(refusal));
+      return false;
+    }
+    streams.add(this);
+    this.#maintenance.add(this);
+    this.call.onOver(() => this.release());
+    return true;
+  }
+
+  /** Charges what has waited to be sent for a while, in bytes. On eviction the call is cut. */
+  protected chargeUnsent(bytes: number): void {
+    if (this.#isOver || (this.#unsent?.bytes ?? 0) === bytes) return;
+    this.#unsent?.release();
+    this.#unsent = undefined;
+    if (bytes === 0) return;
+    this.#unsent = this.context.sendBudget.force(this.connection);
+    this.#unsent.send([], () => this.cut(), bytes);
+  }
+
+  /** Ends the call if its request has not arrived in time. */
+  protected endIfLate(now: number): void {
+    const { requestMs, defences } = this.context;
+    if (now - this.#openedAt < requestMs) return;
+    defences?.count("slow_request", this.connection);
+    this.end(tookTooLong(requestMs));
+  }
+
+  /**
+   * Ends a call whose client accepts nothing: no status could be sent. Clients of gRPC see REFUSED_STREAM as UNAVAILABLE,
+   * after which etcd's clients resume a watch; any other end of a watch is final for them. Idempotent.
+   */
+  protected cut(): void {
+    if (this.#isOver) return;
+    this.call.resetWith(constants.NGHTTP2_REFUSED_STREAM);
+    this.release();
+  }
+
+  /** Idempotent. */
+  protected release(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.context.streams.delete(this);
+    this.#maintenance.delete(this);
+    this.#unsent?.release();
+    this.onReleased();
+  }
+}
+
+/**
+ * The status of a call that was refused or ended for lack of something here. RESOURCE_EXHAUSTED would be final for a watch
+ * of etcd's clients, while after UNAVAILABLE they resume it.
+ */
+export function resumable(error: WatchFanoutError): WireStatus {
+  const { code, details, metadata } = statusOf(error);
+  return {
+    code: code === status.RESOURCE_EXHAUSTED ? status.UNAVAILABLE : code,
+    details,
+    metadata,
+  };
+}
