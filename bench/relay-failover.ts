@@ -32,7 +32,7 @@ const goalMs = 10_000;
 /**
  * Two roots of one etcd, relays that follow the first root, and many streams at the relays. The first root is killed: the
  * relays continue at the other one. Then a relay is killed: its clients resume at the other relays, all at once. A put just
- * after each says how long until everyone has what comes next, and whether anyone had to list again.
+ * after each shows how long it takes until all streams have the next event, and whether a relay had to list again.
  */
 export const relayFailover: Benchmark = {
   name: "relay-failover",

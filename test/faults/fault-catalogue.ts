@@ -42,7 +42,7 @@ async function during(relay: Relay, world: World, begin: () => void): Promise<bo
   return true;
 }
 
-/** A replica with workers; undefined if there is none. */
+/** A replica with workers; undefined: all are without. */
 function withWorkers({ children, random }: World): ChildReplica | undefined {
   const found = children.filter(({ hasWorkers }) => hasWorkers);
   return found.length === 0 ? undefined : random.pick(found);

@@ -20,7 +20,7 @@ export interface WorldOptions {
   readonly replicas?: number;
   /** How many are processes of their own. Default 0. */
   readonly children?: number;
-  /** How many workers each of these has. Default 1: it has none, and serves clients itself. */
+  /** How many workers each of these has. Default 1: it serves clients itself. */
   readonly workers?: readonly number[];
   /** How many relays each tier below these has. Each follows all of the tier above it. Default: no tier. */
   readonly tiers?: readonly number[];

@@ -11,7 +11,7 @@ import { FakeClock } from "../fake-clock.ts";
 /** A worker that takes connections at once, or when `answer` is called. */
 class Taker implements ConnectionTaker {
   readonly sockets: Socket[] = [];
-  /** What it was told to drain, one after the other. */
+  /** How many it had to drain, one after the other. */
   readonly drained: number[] = [];
   readonly #distributor: ConnectionDistributor;
   readonly #isPrompt: boolean;

@@ -31,7 +31,7 @@ function* draining(
     "The connection is closed so that load spreads evenly. Resume from the last resume point, over a new connection.",
   );
   for (const session of sessions) {
-    // Before its streams end: a client that opens them again at once does so over another connection.
+    // Before its streams end: a client that opens them again at once uses another connection.
     if (!(session.closed || session.destroyed)) session.close();
     for (const stream of [...streams.of(session)]) {
       // It may have ended since the step before.
