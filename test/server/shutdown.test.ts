@@ -3,7 +3,7 @@ import { createConnection } from "node:net";
 import { Server, status } from "@grpc/grpc-js";
 import { describe, expect, test, vi } from "vitest";
 import { listWatchService } from "../../src/wire/services.ts";
-import { type RawCall, RawConnection } from "./http2/raw-connection.ts";
+import { framed, type RawCall, RawConnection } from "./http2/raw-connection.ts";
 import { ManualTimers } from "./limits/manual-timers.ts";
 import { ScriptedResource } from "./scripted-resource.ts";
 import { serve, serveThings } from "./served.ts";
@@ -13,7 +13,7 @@ const resource = "things";
 const { Watch, List } = listWatchService;
 
 test("The oldest connections are drained alone: their streams end with DRAINING, the others continue.", async () => {
-  const { client, storage, server } = await serveThings();
+  const { client, server, clock, recorder } = await serveThings();
   const watch = client.watch({ resource });
   expect((await watch.next()).revision).toBe("1");
   const [second, third] = [new RawConnection(server.port), new RawConnection(server.port)];
@@ -34,13 +34,19 @@ test("The oldest connections are drained alone: their streams end with DRAINING,
   expect(calls.map(({ stream }) => stream.closed)).toEqual([false, false]);
   // The next call of its client is made over a new connection, which is now the newest.
   await client.put({ resource, key: "a" });
+  const late = second.open(Watch.path);
+  // A call that has begun, and whose request has not come yet.
+  await recorder.untilStarted(5);
   server.drainOldest(1);
   expect(await goneAway).toBe(0);
   expect((await calls[0]?.drain().ended)?.code).toBe(status.UNAVAILABLE);
+  late.stream.end(framed(Watch.requestSerialize({ resource })));
+  await late.answered;
+  expect([late.stream.closed, server.connections]).toEqual([false, 3]);
+  clock.advance(1_000);
+  expect((await late.drain().ended).code).toBe(status.UNAVAILABLE);
   await vi.waitFor(() => expect(server.connections).toBe(2));
   expect(calls[1]?.stream.closed).toBe(false);
-  await storage.put({ key: "b", value: Buffer.of() });
-  await client.list({ resource });
 });
 
 describe("Draining", () => {
