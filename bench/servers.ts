@@ -1,7 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { type Etcd, startEtcd } from "../test/etcd/etcd.ts";
@@ -212,15 +214,20 @@ async function startProxy(etcd: Etcd): Promise<Front> {
 }
 
 const running = new Set<ChildProcess>();
+/** Where services have the sockets of their workers, since those that are killed do not remove them. */
+let runtimeFolder: string | undefined;
 process.on("exit", () => {
   for (const child of running) child.kill("SIGKILL");
+  if (runtimeFolder !== undefined) rmSync(runtimeFolder, { recursive: true, force: true });
 });
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(1));
 
 function started(command: string, args: readonly string[]): ChildProcess {
   const isOurs = command === process.execPath;
+  runtimeFolder ??= mkdtempSync(join(tmpdir(), "bench-"));
   const child = spawn(command, args, {
     cwd: tmpdir(),
+    env: { ...process.env, XDG_RUNTIME_DIR: runtimeFolder },
     stdio: ["ignore", "pipe", isOurs ? "inherit" : "ignore"],
   });
   running.add(child);
