@@ -40,16 +40,19 @@ export interface Ratio {
   readonly value: number;
 }
 
-/** The options of one run: whole numbers above 0; some options take several. */
+/** The options of one run: whole numbers above 0, or 0 where that is the default; some options take several. */
 export class Settings {
   readonly #values: ReadonlyMap<string, readonly number[]>;
 
-  /** Parses numbers that are separated by commas. Throws a UsageError for anything else. */
-  constructor(values: ReadonlyMap<string, string>) {
+  /**
+   * Parses numbers that are separated by commas. `mayBeNone`: the options that may be 0. Throws a UsageError for anything
+   * else.
+   */
+  constructor(values: ReadonlyMap<string, string>, mayBeNone: ReadonlySet<string> = new Set()) {
     this.#values = new Map(
       Array.from(values, ([name, text]) => [
         name,
-        text.split(",").map((one) => wholeNumber(name, one)),
+        text.split(",").map((one) => wholeNumber(name, one, mayBeNone.has(name) ? 0 : 1)),
       ]),
     );
   }
@@ -66,8 +69,9 @@ export class Settings {
 
 export class UsageError extends Error {}
 
-function wholeNumber(name: string, text: string): number {
+function wholeNumber(name: string, text: string, least: 0 | 1): number {
   const value = Number(text);
-  if (Number.isSafeInteger(value) && value > 0) return value;
-  throw new UsageError(`--${name}: ${JSON.stringify(text)} is not a whole number above 0.`);
+  if (text !== "" && Number.isSafeInteger(value) && value >= least) return value;
+  const bound = least === 0 ? "" : " above 0";
+  throw new UsageError(`--${name}: ${JSON.stringify(text)} is not a whole number${bound}.`);
 }

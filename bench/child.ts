@@ -5,8 +5,8 @@ import { fileURLToPath } from "node:url";
 /** A message of the process: an answer, or the error that it ends with. */
 type Said = { readonly answer: unknown } | { readonly fault: string };
 
-/** Deadline of one question, in milliseconds, after which the process counts as hanging. */
-const deadlineMs = 5 * 60_000;
+/** Default deadline of one question, in milliseconds, after which the process counts as hanging. */
+const defaultDeadlineMs = 5 * 60_000;
 
 /** Runs a script of this folder in its own process, which answers each message with one message. */
 export class Child<Question extends string | object> {
@@ -29,7 +29,7 @@ export class Child<Question extends string | object> {
   }
 
   /** Asks one question at a time. Rejects when the process ends or does not answer, with its error if it sent one. */
-  async ask(question: Question): Promise<unknown> {
+  async ask(question: Question, deadlineMs = defaultDeadlineMs): Promise<unknown> {
     if (this.#lost !== undefined) throw this.#lost;
     this.#asked = Promise.withResolvers();
     const late = setTimeout(() => this.#lose(new Error(`${this.#script} hangs.`)), deadlineMs);

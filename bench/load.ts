@@ -34,9 +34,9 @@ export interface LoadCounts {
 export class Load {
   readonly #child = new Child<LoadQuestion>("load.ts");
 
-  /** Resolves when every stream is open. */
-  async open(task: StreamsTask): Promise<void> {
-    await this.#child.ask({ do: "open", task });
+  /** Resolves when every stream is open. Rejects after `deadlineMs` milliseconds. */
+  async open(task: StreamsTask, deadlineMs?: number): Promise<void> {
+    await this.#child.ask({ do: "open", task }, deadlineMs);
   }
 
   async connectWriter(etcdUrl: string, valueBytes: number): Promise<void> {

@@ -17,10 +17,13 @@ import { latency } from "./latency.ts";
 import { listCost } from "./list-cost.ts";
 import { manyStreams } from "./many-streams.ts";
 import { messages, messagesTls } from "./messages.ts";
+import { million } from "./million.ts";
 import { pages } from "./pages.ts";
 import { policyCost } from "./policy-cost.ts";
 import { portSharing } from "./port-sharing.ts";
 import { reconnect } from "./reconnect.ts";
+import { relayFailover } from "./relay-failover.ts";
+import { relays } from "./relays.ts";
 import { finalTable } from "./report.ts";
 import { slowConsumers } from "./slow-consumers.ts";
 import { start } from "./start.ts";
@@ -31,7 +34,8 @@ import { workers } from "./workers.ts";
 const benchmarks: readonly Benchmark[] = [
   ...[fanout, upstreamCost, latency, listCost, reconnect, idleMemory, cacheMemory, eventCost],
   ...[messages, messagesTls, informer, manyStreams, slowConsumers, initialState, pages, start],
-  ...[policyCost, telemetry, framing, flood, workers, portSharing, etcdFanout],
+  ...[policyCost, telemetry, framing, flood, workers, portSharing, relays, relayFailover, million],
+  etcdFanout,
 ];
 
 try {
@@ -101,5 +105,6 @@ function settingsOf({ options }: Benchmark, given: Readonly<Record<string, unkno
     name,
     String(given[name] ?? otherwise),
   ]);
-  return new Settings(new Map(texts));
+  const mayBeNone = Object.keys(options).filter((name) => options[name] === "0");
+  return new Settings(new Map(texts), new Set(mayBeNone));
 }

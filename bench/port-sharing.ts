@@ -119,6 +119,7 @@ async function share(way: Way): Promise<{
       take: (socket: Parameters<ConnectionDistributor["offer"]>[0]): void => {
         child.send("connection", socket, { keepOpen: true });
       },
+      drainOldest: (): void => {},
     };
     child.on("message", () => distributor.taken(taker));
     child.on("exit", () => distributor.remove(taker));

@@ -1,12 +1,14 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { type Etcd, startEtcd } from "../test/etcd/etcd.ts";
 import type { Say } from "./benchmark.ts";
-import { cpuSeconds } from "./process-usage.ts";
+import { childPids, cpuSeconds } from "./process-usage.ts";
 import { keyPrefix, resource } from "./requests.ts";
 
 /** The server that clients connect to: etcd, or a server before it. */
@@ -21,7 +23,7 @@ export interface CpuTimes {
 }
 
 /** A process that serves the data of etcd. */
-interface Front {
+export interface Front {
   readonly url: string;
   /** For watch-fanout: the address of its health checks and metrics. */
   readonly admin?: string;
@@ -83,7 +85,11 @@ export class Servers {
   /** Resolves when the server is ready. */
   async startFront(): Promise<void> {
     if (this.target === "watch-fanout") {
-      this.#front = await startService(this.etcd.url, this.#terms);
+      const { isTls = false, serviceArgs = [] } = this.#terms;
+      this.#front = await startService(
+        ["--etcd", this.etcd.url, "--resource", `${resource}=${keyPrefix}`, ...serviceArgs],
+        isTls,
+      );
     }
     if (this.target === "grpc-proxy") this.#front = await startProxy(this.etcd);
   }
@@ -100,7 +106,7 @@ export class Servers {
 
   /** Stops the server before etcd; etcd continues. */
   async stopFront(): Promise<void> {
-    if (this.#front !== undefined) await killed(this.#front.process);
+    if (this.#front !== undefined) await killFront(this.#front);
     this.#front = undefined;
   }
 
@@ -163,25 +169,18 @@ export async function attempt<T>(
   return [];
 }
 
-/** Starts the service as a user does, from the sources, with one resource. Ready when its cache is filled. */
-async function startService(
-  etcdUrl: string,
-  { isTls = false, serviceArgs = [] }: ServerTerms,
-): Promise<Front> {
+/**
+ * Starts the service as a user does, from the sources. `args` say where its data comes from, and may have `--listen`, which
+ * is a free port by default. Resolves when its caches are filled.
+ */
+export async function startService(args: readonly string[], isTls = false): Promise<Front> {
   const main = fileURLToPath(new URL("../src/cli/main.ts", import.meta.url));
   const child = started(process.execPath, [
-    ...[
-      "--disable-warning=ExperimentalWarning",
-      "--max-semi-space-size=8",
-      main,
-      "serve",
-      "--etcd",
-      etcdUrl,
-    ],
-    ...["--resource", `${resource}=${keyPrefix}`, "--log-level", "warn"],
-    ...["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
+    ...["--disable-warning=ExperimentalWarning", "--max-semi-space-size=8", main, "serve"],
+    ...["--log-level", "warn", "--admin", "127.0.0.1:0"],
+    ...(args.includes("--listen") ? [] : ["--listen", "127.0.0.1:0"]),
     ...(isTls ? ["--tls-cert", tlsFiles.cert, "--tls-key", tlsFiles.key] : []),
-    ...serviceArgs,
+    ...args,
   ]);
   let text = "";
   child.stdout?.on("data", (chunk) => {
@@ -215,15 +214,20 @@ async function startProxy(etcd: Etcd): Promise<Front> {
 }
 
 const running = new Set<ChildProcess>();
+/** Where services have the sockets of their workers, since those that are killed do not remove them. */
+let runtimeFolder: string | undefined;
 process.on("exit", () => {
   for (const child of running) child.kill("SIGKILL");
+  if (runtimeFolder !== undefined) rmSync(runtimeFolder, { recursive: true, force: true });
 });
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(1));
 
 function started(command: string, args: readonly string[]): ChildProcess {
   const isOurs = command === process.execPath;
+  runtimeFolder ??= mkdtempSync(join(tmpdir(), "bench-"));
   const child = spawn(command, args, {
     cwd: tmpdir(),
+    env: { ...process.env, XDG_RUNTIME_DIR: runtimeFolder },
     stdio: ["ignore", "pipe", isOurs ? "inherit" : "ignore"],
   });
   running.add(child);
@@ -231,10 +235,13 @@ function started(command: string, args: readonly string[]): ChildProcess {
   return child;
 }
 
-async function killed(child: ChildProcess): Promise<void> {
+/** Kills a server and its workers (-9). Resolves when it has ended. */
+export async function killFront({ process: child }: Front): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const exited = once(child, "exit");
+  const workers = child.pid === undefined ? [] : childPids(child.pid);
   child.kill("SIGKILL");
+  for (const pid of workers) process.kill(pid, "SIGKILL");
   await exited;
 }
 
@@ -246,7 +253,8 @@ async function isOk(url: string): Promise<boolean> {
   }
 }
 
-async function freePort(): Promise<number> {
+/** A port of 127.0.0.1 that no process listens on. */
+export async function freePort(): Promise<number> {
   const server = createServer();
   server.listen(0, "127.0.0.1");
   await once(server, "listening");

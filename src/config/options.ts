@@ -339,7 +339,7 @@ const options = {
     value: "DURATION",
     help:
       "Approximate age at which connections and streams end gracefully, so that load spreads over replicas. " +
-      "0s: never.",
+      "0s: never; then connections do not move between workers either.",
     default: "1h",
   },
   ...limitOptions,

@@ -10,6 +10,7 @@ import { healthService, reflectionServices } from "../wire/standard-services.ts"
 import { CallPipeline } from "./call-pipeline.ts";
 import { Authentication } from "./calls/authentication.ts";
 import type { CallContext } from "./calls/call-context.ts";
+import { drainConnections } from "./calls/drain-connections.ts";
 import { type Methods, servedMethods } from "./calls/methods.ts";
 import { revokeOnChange } from "./calls/revocation.ts";
 import { endingWithdrawn } from "./calls/withdrawal.ts";
@@ -216,6 +217,15 @@ export class RunningServer {
   accept(socket: Socket): void {
     if (this.#drained !== undefined || this.#bound?.take === undefined) socket.destroy();
     else this.#bound.take(socket);
+  }
+
+  /**
+   * Ends the oldest connections gracefully, at most `count`, so that their clients connect again: with GOAWAY, and their
+   * streams with DRAINING and their resume points. Their calls finish.
+   */
+  drainOldest(count: number): void {
+    const sessions = this.#connections.takeOldest(count);
+    drainConnections(sessions, this.#pools.streams, this.#options.clock);
   }
 
   /** Ends the streams of an identity whose credential is no longer accepted, with UNAUTHENTICATED. */

@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
+import type { Status } from "../../src/server/admin/status/status.ts";
 import { compileCache } from "../compile-cache.ts";
 import { Disturbance } from "./endpoint.ts";
 import { bulkHistoryBytes, bulkHistoryEvents, bulkResource } from "./hostile/bulk.ts";
@@ -13,12 +14,16 @@ import { untilSeen } from "./patience.ts";
 import type { ProcessReport } from "./process-report.ts";
 import { Relay } from "./relay.ts";
 import { fields, type Replica, type ReplicaOptions } from "./replica.ts";
+import type { Seeded } from "./seeded.ts";
 import { resource } from "./wire.ts";
 
 const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 /** How long an orchestrator waits for a response of the admin port, in milliseconds. */
 const adminMs = 10_000;
 const report = new URL("process-report.ts", import.meta.url).href;
+
+/** How often each worker may be killed within this time, in milliseconds: a service ends when one has ended 5 times in 60 s. */
+const workerKills = { most: 3, withinMs: 65_000 };
 
 /** The resource that attacks read. Its events do not expire by age, so that attacks find them at any time. */
 const bulk = {
@@ -29,6 +34,13 @@ const bulk = {
     "max-bytes": `${bulkHistoryBytes}B`,
   },
 };
+
+interface RunningWorker {
+  /** Its number, from 1. */
+  readonly worker: number;
+  readonly pid: number;
+  readonly isReady: boolean;
+}
 
 /** A replica that is a process of its own: `watch-fanout serve`. It does not outlive this process. */
 export class ChildReplica implements Replica {
@@ -45,6 +57,10 @@ export class ChildReplica implements Replica {
   #grpcPort = 0;
   /** The end of its log, for messages. */
   #log = "";
+  /** The workers that were killed, by number, and when. */
+  #killed: { readonly worker: number; readonly at: number }[] = [];
+  /** The ids of the workers that are paused. */
+  #paused: number[] = [];
 
   private constructor(
     options: ReplicaOptions,
@@ -117,12 +133,13 @@ export class ChildReplica implements Replica {
 
   async start(): Promise<void> {
     if (this.#child !== undefined) return;
-    const { auth, historyKey } = this.#options;
+    const { auth, historyKey, workers = 1 } = this.#options;
     const options = [
       ...["--config", join(this.#folder, "config.yaml")],
       ...["--etcd", this.upstream.map(({ url }) => url).join(",")],
       ...["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
       ...["--log-level", "warn", "--shutdown-timeout", "1s", "--consistency-interval", "0s"],
+      ...(workers === 1 ? [] : ["--workers", String(workers)]),
       ...(historyKey === undefined ? [] : ["--etcd-history-key", historyKey]),
       ...(auth === undefined ? [] : ["--etcd-username", auth.username]),
     ];
@@ -132,6 +149,8 @@ export class ChildReplica implements Replica {
         PATH: process.env["PATH"],
         ...compileCache,
         WATCH_FANOUT_ETCD_PASSWORD: auth?.password,
+        // Where its workers reach it.
+        XDG_RUNTIME_DIR: this.#folder,
       },
       stdio: ["ignore", "pipe", "pipe", "ipc"],
     });
@@ -172,7 +191,60 @@ export class ChildReplica implements Replica {
     if (child === undefined) return;
     this.#child = undefined;
     child.kill("SIGKILL");
+    // They end with it.
+    this.#resumeWorkers();
+    this.#killed = [];
     await this.#exited;
+  }
+
+  /** Whether it has workers that can be killed and paused. */
+  get hasWorkers(): boolean {
+    return (this.#options.workers ?? 1) > 1;
+  }
+
+  /** Kills a worker (-9), which it replaces. Resolves to the process' id; undefined if none may be killed now. */
+  async killWorker(random: Seeded): Promise<number | undefined> {
+    const now = performance.now();
+    this.#killed = this.#killed.filter(({ at }) => now - at < workerKills.withinMs);
+    const kills = (worker: number): number =>
+      this.#killed.filter((killed) => killed.worker === worker).length;
+    const running = await this.#workers();
+    const killable = running.filter(({ worker }) => kills(worker) < workerKills.most);
+    if (killable.length === 0) return undefined;
+    const { worker, pid } = random.pick(killable);
+    if (!signalled(pid, "SIGKILL")) return undefined;
+    this.#killed.push({ worker, at: now });
+    return pid;
+  }
+
+  /** Resolves when all its workers are ready, and none of them is the process with this id. */
+  async untilReplaced(pid: number): Promise<void> {
+    await untilSeen(`${this.name} to have replaced a worker`, async () => {
+      const running = await this.#workers();
+      const others = running.filter((worker) => worker.isReady && worker.pid !== pid);
+      return others.length === this.#options.workers ? true : undefined;
+    });
+  }
+
+  /** Holds up a worker (SIGSTOP), until `resume`. Resolves to whether there is one. */
+  async pauseWorker(random: Seeded): Promise<boolean> {
+    const running = await this.#workers();
+    if (running.length === 0) return false;
+    const { pid } = random.pick(running);
+    this.#paused.push(pid);
+    return signalled(pid, "SIGSTOP");
+  }
+
+  /** The workers that respond, of up to a second ago. */
+  async #workers(): Promise<readonly RunningWorker[]> {
+    const { processes } = JSON.parse(await this.admin("/status.json?limit=1")) as Status;
+    return processes.flatMap(({ worker, pid, isReady }) =>
+      worker === 0 || pid === undefined ? [] : [{ worker, pid, isReady }],
+    );
+  }
+
+  #resumeWorkers(): void {
+    for (const pid of this.#paused.splice(0)) signalled(pid, "SIGCONT");
   }
 
   /** Holds up its event loop, and all else of it (SIGSTOP). */
@@ -183,6 +255,7 @@ export class ChildReplica implements Replica {
   resume(): void {
     this.#disturbance.isWell = true;
     this.#child?.kill("SIGCONT");
+    this.#resumeWorkers();
   }
 
   /** Its memory and handles after a garbage collection. */
@@ -212,5 +285,14 @@ export class ChildReplica implements Replica {
     const own = this.#sharesUpstream ? [this.relay] : [this.relay, ...this.upstream];
     for (const relay of own) await relay.close();
     await rm(this.#folder, { recursive: true, force: true });
+  }
+}
+
+/** Sends a signal. Returns whether the process still runs. */
+function signalled(pid: number, signal: NodeJS.Signals): boolean {
+  try {
+    return process.kill(pid, signal);
+  } catch {
+    return false;
   }
 }

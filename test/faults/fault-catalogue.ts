@@ -1,3 +1,4 @@
+import type { ChildReplica } from "./child-replica.ts";
 import type { Relay } from "./relay.ts";
 import type { World } from "./world.ts";
 
@@ -39,6 +40,12 @@ async function during(relay: Relay, world: World, begin: () => void): Promise<bo
   await meanwhile(world);
   relay.heal();
   return true;
+}
+
+/** A replica with workers; undefined: all are without. */
+function withWorkers({ children, random }: World): ChildReplica | undefined {
+  const found = children.filter(({ hasWorkers }) => hasWorkers);
+  return found.length === 0 ? undefined : random.pick(found);
 }
 
 /** Whatever can go wrong between, in and around the processes of a world of child replicas. */
@@ -144,6 +151,38 @@ export const faultCatalogue: Readonly<Record<string, Catalogued>> = {
       return true;
     },
   },
+  "worker killed": {
+    weight: 4,
+    fault: async (world) => {
+      const replica = withWorkers(world);
+      // Its main process replaces it, and clients continue at other workers.
+      if ((await replica?.killWorker(world.random)) === undefined) return false;
+      await meanwhile(world);
+      return true;
+    },
+  },
+  "worker paused": {
+    weight: 2,
+    fault: async (world) => {
+      const replica = withWorkers(world);
+      if (replica === undefined || !(await replica.pauseWorker(world.random))) return false;
+      replica.disturb();
+      await meanwhile(world, 5, 40);
+      replica.resume();
+      return true;
+    },
+  },
+  "relay's upstream replaced by another replica": {
+    weight: 4,
+    fault: async (world) => {
+      if (world.relays.length === 0) return false;
+      const relay = world.random.pick(world.relays);
+      relay.replaceUpstream(world.random);
+      await meanwhile(world);
+      await relay.heal();
+      return true;
+    },
+  },
   "relay replaced": {
     weight: 6,
     fault: async (world) => {
@@ -228,6 +267,27 @@ export const faultCatalogue: Readonly<Record<string, Catalogued>> = {
       await world.untilReplicasBeyond(snapshot.revision);
       await world.restore(snapshot);
       // No client writes until every replica has detected it, so that no client receives two histories as one.
+      await world.untilReplicasFound();
+      world.goOn();
+      return true;
+    },
+  },
+  "etcd restored while relays are away": {
+    weight: 0.7,
+    fault: async (world) => {
+      if (world.relays.length === 0) return false;
+      const snapshot = await world.snapshot();
+      await meanwhile(world);
+      await world.untilReplicasBeyond(snapshot.revision);
+      const networks = world.relays.flatMap(({ upstream }) => upstream);
+      for (const network of networks) network.refuse();
+      await world.restore(snapshot);
+      await world.untilReplicasFound([...world.inProcess, ...world.children]);
+      world.goOn();
+      // The new history may grow past what the relays have of the old one.
+      await meanwhile(world, 2, 40);
+      await world.holdWrites();
+      for (const network of networks) network.heal();
       await world.untilReplicasFound();
       world.goOn();
       return true;

@@ -105,9 +105,12 @@ class LoopWatch {
   };
 }
 
-/** Loaded into a replica's process before all else: reports to its parent, and dies with it. */
+/**
+ * Loaded into a replica's process before all else: reports to its parent, and dies with it. The workers of a replica load it
+ * as well, since they inherit the options of Node.js; their parent is the replica.
+ */
 function reportToParent(): void {
-  if (process.send === undefined) return;
+  if (process.send === undefined || process.argv[2] !== "serve") return;
   const watch = new LoopWatch();
   watch.start();
   process.on("disconnect", () => process.exit(1));

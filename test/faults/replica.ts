@@ -26,6 +26,8 @@ export interface ReplicaOptions {
   readonly historyKey?: string | undefined;
   /** Maximum number of events in the event window. Default 100,000. */
   readonly historyEvents?: number | undefined;
+  /** The number of its workers. Of child replicas only. Default 1: it serves clients itself. */
+  readonly workers?: number | undefined;
   /**
    * The prefix in etcd of a second resource, `bulk`, for attacks. Of child replicas only. Default: it does not serve that
    * resource.

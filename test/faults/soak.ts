@@ -6,7 +6,11 @@
  * Ends with 1 as soon as a promise was broken, and prints the seed that it began with. The order of faults
  * follows from the seed; what they meet is as the machine has it.
  *
- * With `--tiers 2,1` clients hop between the replicas, two relays of them, and a relay of these.
+ * With `--tiers 3` clients hop between the replicas, two relays of them, and a relay of these: three tiers. `--tiers 2,1`
+ * is the same, by the number of relays in each tier. With `--workers 2` all replicas but the first, which the report is
+ * about, have two workers each.
+ *
+ * `--fault NAME` makes only this fault, and may be given several times.
  *
  * A hostile client attacks one replica at random beside the faults, and between them, when phases with and without
  * it are compared: docs/guarantees.md says how. That needs Linux. Without it: `--no-hostile`.
@@ -28,10 +32,6 @@ import { prefix, World } from "./world.ts";
 /** After this number of faults all are ended, and the checkers look at what was delivered. */
 const faultsPerVerdict = 15;
 
-const weights = Object.fromEntries(
-  Object.entries(faultCatalogue).map(([name, { weight }]) => [name, weight]),
-);
-
 /** The totals of clients that forget their records. */
 interface Counts {
   writes: number;
@@ -44,11 +44,23 @@ interface Counts {
 /** How many events each replica keeps: with phases that last, enough for a slow client to be caught up. */
 const historyEvents = { withoutPhases: 2_000, withPhases: 20_000 };
 
+/** What a soak has besides its length and seed. */
+interface SoakTerms {
+  readonly isHostile: boolean;
+  /** The number of relays in each tier below the replicas. */
+  readonly tiers: readonly number[];
+  /** The number of workers of each replica but the first. */
+  readonly workers: number;
+  /** How often each fault comes, relative to the others. */
+  readonly weights: Readonly<Record<string, number>>;
+  /** How it was started, for the report. */
+  readonly command: string;
+}
+
 async function soak(
   minutes: number,
   seed: number,
-  isHostile: boolean,
-  tiers: readonly number[],
+  { isHostile, tiers, workers, weights, command }: SoakTerms,
 ): Promise<SoakReport> {
   const { version } = await etcdBinaries();
   const counts: Counts = { writes: 0, faults: {}, violations: [], process: [], verdicts: 0 };
@@ -58,7 +70,7 @@ async function soak(
   const world = await World.open(schedule.fork().seed, {
     // Attacks write much, and space that was compacted is won back late.
     cluster: { size: 3, quotaBytes: 8 * 1024 ** 3 },
-    ...{ replicas: 0, children: 3, tiers },
+    ...{ replicas: 0, children: 3, workers: [1, workers, workers], tiers },
     replica: isHostile
       ? { historyEvents: historyEvents.withPhases, bulkPrefix }
       : { historyEvents: historyEvents.withoutPhases },
@@ -78,7 +90,7 @@ async function soak(
   try {
     while (performance.now() < end && counts.violations.length === 0) {
       phases?.attack();
-      for (let i = 0; i < faultsPerVerdict; i++) await oneFault(world, schedule, counts);
+      for (let i = 0; i < faultsPerVerdict; i++) await oneFault(world, schedule, weights, counts);
       await phases?.calm();
       await verdict(world, counts);
       if (phases === undefined || counts.violations.length > 0) continue;
@@ -91,8 +103,7 @@ async function soak(
     counts.violations.push(`Harness: ${error instanceof Error ? error.stack : String(error)}`);
   }
   const report: SoakReport = {
-    command: `npm run soak -- --minutes ${minutes} --seed ${seed}${isHostile ? "" : " --no-hostile"}${tiers.length === 0 ? "" : ` --tiers ${tiers}`}`,
-    ...{ seed, minutes, etcd: version },
+    ...{ command, seed, minutes, etcd: version },
     ...counts,
     writes: world.writes.count,
     reads: world.reader.completed,
@@ -130,7 +141,12 @@ async function phasesOf(
   return Phases.at(setting, random);
 }
 
-async function oneFault(world: World, schedule: Seeded, { faults }: Counts): Promise<void> {
+async function oneFault(
+  world: World,
+  schedule: Seeded,
+  weights: Readonly<Record<string, number>>,
+  { faults }: Counts,
+): Promise<void> {
   const name = schedule.pickWeighted(weights);
   const fault = faultCatalogue[name]?.fault;
   if (fault === undefined) throw new Error(`There is no fault ${name}.`);
@@ -155,20 +171,54 @@ async function verdict(world: World, counts: Counts): Promise<void> {
   );
 }
 
+/** A single number is that of all tiers, the replicas included; several are the relays of each tier below them. */
+function relaysOf(tiers: string): readonly number[] {
+  const counts = tiers.split(",").filter(Boolean).map(wholeNumber);
+  const [depth = 1] = counts;
+  if (counts.length > 1) return counts;
+  return Array.from({ length: depth - 1 }, (_, tier) => (tier > 0 && tier === depth - 2 ? 1 : 2));
+}
+
+function wholeNumber(text: string): number {
+  const value = Number(text);
+  if (Number.isSafeInteger(value) && value > 0) return value;
+  throw new TypeError(`${JSON.stringify(text)} is not a whole number above 0.`);
+}
+
+/** All faults, or only these. Throws a TypeError for an unknown one. */
+function weightsOf(only: readonly string[]): Record<string, number> {
+  const unknown = only.filter((name) => !(name in faultCatalogue));
+  if (unknown.length > 0) throw new TypeError(`--fault: there is no ${unknown.join(" and no ")}.`);
+  const chosen = Object.entries(faultCatalogue).filter(
+    ([name]) => only.length === 0 || only.includes(name),
+  );
+  return Object.fromEntries(chosen.map(([name, { weight }]) => [name, weight]));
+}
+
+const args = process.argv.slice(2);
 const { values } = parseArgs({
+  args,
   options: {
     minutes: { type: "string", default: "30" },
     seed: { type: "string" },
     json: { type: "string" },
     hostile: { type: "boolean", default: true },
     tiers: { type: "string", default: "" },
+    workers: { type: "string", default: "1" },
+    fault: { type: "string", multiple: true, default: [] },
   },
   allowNegative: true,
 });
 const seed = values.seed === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(values.seed);
 process.stderr.write(`seed ${seed}\n`);
-const tiers = values.tiers.split(",").filter(Boolean).map(Number);
-const report = await soak(Number(values.minutes), seed, values.hostile, tiers);
+const seeded = values.seed === undefined ? [...args, "--seed", String(seed)] : args;
+const report = await soak(Number(values.minutes), seed, {
+  isHostile: values.hostile,
+  tiers: relaysOf(values.tiers),
+  workers: wholeNumber(values.workers),
+  weights: weightsOf(values.fault),
+  command: `npm run soak -- ${seeded.map((arg) => (arg.includes(" ") ? `"${arg}"` : arg)).join(" ")}`,
+});
 if (values.json !== undefined) await writeFile(values.json, JSON.stringify(report, undefined, 2));
 // Does not wait for connections that killed processes have left.
 process.stdout.write(inWords(report), () => process.exit(report.violations.length === 0 ? 0 : 1));

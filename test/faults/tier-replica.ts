@@ -7,6 +7,7 @@ import { Disturbance } from "./endpoint.ts";
 import { inTime, untilSeen } from "./patience.ts";
 import { Relay } from "./relay.ts";
 import { fields, type Replica } from "./replica.ts";
+import type { Seeded } from "./seeded.ts";
 import { resource } from "./wire.ts";
 
 const logger = pino({ level: process.env["FAULTS_LOG"] ?? "silent" });
@@ -21,19 +22,26 @@ export class TierReplica implements Replica {
   readonly relay: Relay;
   /** Through which it reaches the replicas that it follows: one for each, in their order. */
   readonly upstream: readonly Relay[];
+  readonly #follows: readonly Replica[];
   readonly #disturbance = new Disturbance();
   #service: Service | undefined;
 
-  private constructor(name: string, relay: Relay, upstream: readonly Relay[]) {
+  private constructor(
+    name: string,
+    relay: Relay,
+    follows: readonly Replica[],
+    upstream: readonly Relay[],
+  ) {
     this.name = name;
     this.relay = relay;
+    this.#follows = follows;
     this.upstream = upstream;
   }
 
   static async create(name: string, follows: readonly Replica[]): Promise<TierReplica> {
     const upstream = await Promise.all(follows.map(({ relay }) => Relay.to(relay.port)));
     // Its target is known when the server has a port.
-    return new TierReplica(name, await Relay.to(0), upstream);
+    return new TierReplica(name, await Relay.to(0), follows, upstream);
   }
 
   get isWell(): boolean {
@@ -75,7 +83,17 @@ export class TierReplica implements Replica {
     this.relay.aimAt(portOf(service));
   }
 
+  /** Has another replica, one of those that it follows, in the place of each of them, until `heal`. */
+  replaceUpstream(random: Seeded): void {
+    const { relay } = random.pick(this.#follows);
+    for (const network of this.upstream) {
+      network.aimAt(relay.port);
+      network.cut();
+    }
+  }
+
   async heal(): Promise<void> {
+    for (const [i, { relay }] of this.#follows.entries()) this.upstream[i]?.aimAt(relay.port);
     for (const relay of [this.relay, ...this.upstream]) relay.heal();
     this.#disturbance.isWell = true;
     await this.start();

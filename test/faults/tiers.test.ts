@@ -6,6 +6,9 @@ import type { World } from "./world.ts";
 /** Two roots, two relays of them, and a relay of these. */
 const threeTiers = { replicas: 2, tiers: [2, 1] } as const;
 
+/** Two replicas, one of which has two workers, a tier of their own. */
+const withWorkers = { replicas: 1, children: 1, workers: [2] } as const;
+
 async function relists({ relays }: World): Promise<number> {
   const each = relays.map((relay) => relay.metric("watch_fanout_upstream_relists_total"));
   return (await Promise.all(each)).reduce((sum, count) => sum + count, 0);
@@ -24,6 +27,19 @@ describe("clients that hop between three tiers", () => {
     // Each relay listed once for each start.
     expect(await relists(world)).toBe(0);
     expect(world.watchers.reduce((sum, { resumed }) => sum + resumed, 0)).toBeGreaterThan(10);
+  });
+
+  faultTest("lose nothing while workers are killed", 83, withWorkers, async (world) => {
+    const [replica] = world.children;
+    if (replica === undefined) throw new Error("There is no replica with workers.");
+    for (let i = 0; i < 2; i++) {
+      await world.afterWrites(world.random.between(5, 25));
+      const pid = await untilSeen("a worker", () => replica.killWorker(world.random));
+      await world.afterWrites(world.random.between(5, 25));
+      await replica.untilReplaced(pid);
+    }
+    await world.afterWrites(20);
+    expect(world.watchers.reduce((sum, { resumed }) => sum + resumed, 0)).toBeGreaterThan(5);
   });
 
   faultTest("lose nothing while streams are cut at any byte", 82, threeTiers, async (world) => {

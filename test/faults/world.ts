@@ -20,6 +20,8 @@ export interface WorldOptions {
   readonly replicas?: number;
   /** How many are processes of their own. Default 0. */
   readonly children?: number;
+  /** How many workers each of these has. Default 1: it serves clients itself. */
+  readonly workers?: readonly number[];
   /** How many relays each tier below these has. Each follows all of the tier above it. Default: no tier. */
   readonly tiers?: readonly number[];
   readonly replica?: Pick<ReplicaOptions, "auth" | "historyKey" | "historyEvents" | "bulkPrefix">;
@@ -144,7 +146,8 @@ export class World {
       inProcess.push(await InProcessReplica.create(of(`replica ${i}`)));
     }
     for (let i = 0; i < (options.children ?? 0); i++) {
-      children.push(await ChildReplica.create(of(`child ${i}`)));
+      const workers = options.workers?.[i];
+      children.push(await ChildReplica.create({ ...of(`child ${i}`), workers }));
     }
     const relays: TierReplica[] = [];
     let above: readonly Replica[] = [...inProcess, ...children];
@@ -236,15 +239,15 @@ export class World {
   }
 
   /**
-   * After a restore, while no client writes: resolves when every replica is within the new history and
-   * names it as etcd does. One that was not beyond the snapshot continues in the new history, and learns
-   * that it is one when it connects to etcd again: which it is made to do.
+   * After a restore, while no client writes: resolves when every replica, or each of those given, is within the
+   * new history and names it as etcd does. One that was not beyond the snapshot continues in the new history, and
+   * learns that it is one when it connects to etcd again: which it is made to do.
    */
-  async untilReplicasFound(): Promise<void> {
+  async untilReplicasFound(among: readonly Replica[] = this.replicas): Promise<void> {
     await untilSeen("every replica to have found the other history", async () => {
       const [id, revision] = [await this.#historyId(), await this.cluster.revision()];
       const missing: Replica[] = [];
-      for (const replica of this.replicas) {
+      for (const replica of among) {
         const connection = this.connectionTo(replica);
         const listed = await connection.list({}, anyState, 0).finally(() => connection.close());
         if (listed.revision > revision) return undefined;

@@ -3,7 +3,7 @@ import { createConnection } from "node:net";
 import { Server, status } from "@grpc/grpc-js";
 import { describe, expect, test, vi } from "vitest";
 import { listWatchService } from "../../src/wire/services.ts";
-import { RawConnection } from "./http2/raw-connection.ts";
+import { framed, type RawCall, RawConnection } from "./http2/raw-connection.ts";
 import { ManualTimers } from "./limits/manual-timers.ts";
 import { ScriptedResource } from "./scripted-resource.ts";
 import { serve, serveThings } from "./served.ts";
@@ -11,6 +11,43 @@ import { TestClient } from "./test-client.ts";
 
 const resource = "things";
 const { Watch, List } = listWatchService;
+
+test("The oldest connections are drained alone: their streams end with DRAINING, the others continue.", async () => {
+  const { client, server, clock, recorder } = await serveThings();
+  const watch = client.watch({ resource });
+  expect((await watch.next()).revision).toBe("1");
+  const [second, third] = [new RawConnection(server.port), new RawConnection(server.port)];
+  const goneAway = new Promise((resolve) => second.session.once("goaway", resolve));
+  const calls: RawCall[] = [];
+  for (const raw of [second, third]) {
+    const call = raw.call(Watch.path, Watch.requestSerialize({ resource }));
+    await call.answered;
+    calls.push(call);
+  }
+  expect(server.connections).toBe(3);
+  server.drainOldest(1);
+  expect(await watch.ended).toMatchObject({
+    reason: "DRAINING",
+    metadata: { resume_revision: "1" },
+  });
+  await vi.waitFor(() => expect(server.connections).toBe(2));
+  expect(calls.map(({ stream }) => stream.closed)).toEqual([false, false]);
+  // The next call of its client is made over a new connection, which is now the newest.
+  await client.put({ resource, key: "a" });
+  const late = second.open(Watch.path);
+  // A call that has begun, and whose request has not come yet.
+  await recorder.untilStarted(5);
+  server.drainOldest(1);
+  expect(await goneAway).toBe(0);
+  expect((await calls[0]?.drain().ended)?.code).toBe(status.UNAVAILABLE);
+  late.stream.end(framed(Watch.requestSerialize({ resource })));
+  await late.answered;
+  expect([late.stream.closed, server.connections]).toEqual([false, 3]);
+  clock.advance(1_000);
+  expect((await late.drain().ended).code).toBe(status.UNAVAILABLE);
+  await vi.waitFor(() => expect(server.connections).toBe(2));
+  expect(calls[1]?.stream.closed).toBe(false);
+});
 
 describe("Draining", () => {
   test("ends watches with a last bookmark, then DRAINING and the resume point", async () => {

@@ -1,14 +1,18 @@
 import { Socket } from "node:net";
-import { describe, expect, test } from "vitest";
+import { pino } from "pino";
+import { describe, expect, onTestFinished, test } from "vitest";
 import {
   ConnectionDistributor,
   type ConnectionTaker,
 } from "../../src/cli/workers/connection-distributor.ts";
+import { Rebalancer } from "../../src/cli/workers/rebalancer.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 /** A worker that takes connections at once, or when `answer` is called. */
 class Taker implements ConnectionTaker {
   readonly sockets: Socket[] = [];
+  /** How many it had to drain, one after the other. */
+  readonly drained: number[] = [];
   readonly #distributor: ConnectionDistributor;
   readonly #isPrompt: boolean;
 
@@ -16,6 +20,10 @@ class Taker implements ConnectionTaker {
     this.#distributor = distributor;
     this.#isPrompt = isPrompt;
     distributor.add(this);
+  }
+
+  drainOldest(connections: number): void {
+    this.drained.push(connections);
   }
 
   take(socket: Socket): void {
@@ -91,5 +99,69 @@ describe("Connections", () => {
     expect(sockets.at(-1)?.destroyed).toBe(true);
     distributor.close();
     expect(sockets.every(({ destroyed }) => destroyed)).toBe(true);
+  });
+
+  describe("of a worker that has too many", () => {
+    /** Two workers with as many connections as given, and a rebalancer. Advances its clock a second at a time. */
+    function uneven(first: number, second: number) {
+      const distributor = new ConnectionDistributor(clock);
+      const [a, b] = [new Taker(distributor), new Taker(distributor)];
+      const pool = { isComplete: true };
+      const rebalancer = new Rebalancer({
+        ...{ distributor, clock, logger: pino({ level: "silent" }) },
+        isComplete: () => pool.isComplete,
+      });
+      distributor.report(a, first, 0);
+      distributor.report(b, second, 0);
+      rebalancer.start();
+      onTestFinished(() => rebalancer.stop());
+      const seconds = (count: number): void => {
+        for (let i = 0; i < count; i++) clock.advance(1_000);
+      };
+      return { distributor, a, b, pool, seconds };
+    }
+
+    test("move after 5 s, a tenth of the surplus each second, until they are even", () => {
+      const { distributor, a, b, seconds } = uneven(100, 0);
+      seconds(4);
+      expect(a.drained).toEqual([]);
+      seconds(1);
+      expect(a.drained).toEqual([5]);
+      let moved = 5;
+      for (let i = 0; i < 60; i++) {
+        distributor.report(a, 100 - moved, 0);
+        distributor.report(b, moved, 0);
+        seconds(1);
+        moved = a.drained.reduce((sum, one) => sum + one, 0);
+      }
+      // Those that are left above an equal part are fewer than a tenth of it.
+      expect([moved, b.drained]).toEqual([45, []]);
+    });
+
+    test.each([
+      [5, 3, [1]],
+      [2, 0, [1]],
+      [2, 1, []],
+      [55, 45, []],
+    ])("move from %i, with %i at the other: %j", (first, second, drained) => {
+      const { a, seconds } = uneven(first, second);
+      seconds(5);
+      expect(a.drained).toEqual(drained);
+    });
+
+    test("stay while a worker is not ready, and when they have been even in between", () => {
+      const { distributor, a, pool, seconds } = uneven(9, 1);
+      pool.isComplete = false;
+      seconds(10);
+      pool.isComplete = true;
+      seconds(4);
+      distributor.report(a, 1, 0);
+      seconds(1);
+      distributor.report(a, 9, 0);
+      seconds(4);
+      expect(a.drained).toEqual([]);
+      seconds(1);
+      expect(a.drained).toEqual([1]);
+    });
   });
 });

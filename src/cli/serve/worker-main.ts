@@ -44,6 +44,7 @@ class Worker {
   #isStopping = false;
   #sentAt = 0;
   #sentConnections = 0;
+  #sentTaken = 0;
   #wasReady = false;
 
   constructor(given: StartWorker) {
@@ -109,6 +110,10 @@ class Worker {
     }
   }
 
+  drainOldest(connections: number): void {
+    if (this.#hasStarted) this.#service?.server.drainOldest(connections);
+  }
+
   setLogLevel(level: LogLevel): void {
     this.#level.set(level);
   }
@@ -133,14 +138,17 @@ class Worker {
     void this.stop(exitCodes.failed);
   }
 
-  /** Sends the status once a second, sooner when the number of connections has changed, and until it is ready. */
+  /** Sends the status once a second, sooner when its connections have changed, and until it is ready. */
   #report(service: ServiceProcess): void {
     const { connections } = this.#hasStarted ? service.server : { connections: 0 };
     const now = systemClock.now();
     const isDue = now - this.#sentAt >= statusMs || !this.#wasReady;
-    if (isDue || connections !== this.#sentConnections) {
+    // One that was taken may replace one that was closed.
+    const isChanged = connections !== this.#sentConnections || this.#taken !== this.#sentTaken;
+    if (isDue || isChanged) {
       this.#sentAt = now;
       this.#sentConnections = connections;
+      this.#sentTaken = this.#taken;
       const readiness = service.readiness();
       this.#wasReady = readiness.every(({ failure }) => failure === undefined);
       send({ kind: "status", readiness, connections, taken: this.#taken });
@@ -164,6 +172,7 @@ process.on("message", (message: ToWorker, handle: unknown) => {
   else if (message.kind === "connection")
     running?.take(handle instanceof Socket ? handle : undefined);
   else if (message.kind === "log-level") running?.setLogLevel(message.level);
+  else if (message.kind === "drain-oldest") running?.drainOldest(message.connections);
   else if (message.kind === "metrics") void running?.sendMetrics(message.request);
   else if (message.kind === "inspect") void running?.inspect(message.request, message.query);
   else void running?.stop(exitCodes.done);

@@ -12,6 +12,7 @@ import { ConnectionAcceptor } from "../workers/connection-acceptor.ts";
 import { ConnectionDistributor } from "../workers/connection-distributor.ts";
 import { mergeMetrics } from "../workers/merged-metrics.ts";
 import { makePrivateFolder, type PrivateFolder } from "../workers/private-folder.ts";
+import { Rebalancer } from "../workers/rebalancer.ts";
 import { WorkerPool, type WorkerStats } from "../workers/worker-pool.ts";
 import { watchServerCertificates } from "./certificate-files.ts";
 import { openIdentitySources } from "./identity.ts";
@@ -44,6 +45,7 @@ export class Workers {
   readonly #folder: PrivateFolder;
   readonly #distributor: ConnectionDistributor;
   readonly #pool: WorkerPool;
+  readonly #rebalancer: Rebalancer;
   #acceptor: ConnectionAcceptor | undefined;
 
   /** Starts nothing yet. Throws a StartError if the folder of the socket can't be made. */
@@ -67,6 +69,11 @@ export class Workers {
       distributor: this.#distributor,
       shutdownTimeoutMs: config.shutdownTimeoutMs + flushMs(config),
       ...{ clock, logger, onFailure },
+    });
+    this.#rebalancer = new Rebalancer({
+      distributor: this.#distributor,
+      isComplete: () => this.#pool.stats().every(({ isReady }) => isReady),
+      ...{ clock, logger },
     });
     level.onChange((changed) => this.#pool.setLogLevel(changed));
   }
@@ -148,6 +155,8 @@ export class Workers {
         cause: error,
       });
     }
+    // Without a maximum age connections are not ended either to even them out.
+    if (this.#config.maxStreamAgeMs > 0) this.#rebalancer.start();
   }
 
   readiness(): readonly ReadinessCheck[] {
@@ -179,6 +188,7 @@ export class Workers {
   async stop(): Promise<void> {
     this.#acceptor?.close();
     this.#distributor.close();
+    this.#rebalancer.stop();
     await this.#pool.stop();
     this.#folder.remove();
     process.removeListener("exit", this.#folder.remove);

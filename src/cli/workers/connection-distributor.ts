@@ -12,6 +12,8 @@ const stuckMs = 250;
 export interface ConnectionTaker {
   /** Begins to serve a connection. The distributor closes its own handle of it in `taken`. */
   take(socket: Socket): void;
+  /** Ends its oldest connections gracefully, this many, so that their clients connect again. */
+  drainOldest(connections: number): void;
 }
 
 /** A worker, as the distributor sees it. */
@@ -83,6 +85,12 @@ export class ConnectionDistributor {
   report(taker: ConnectionTaker, connections: number, taken: number): void {
     const lane = this.#lanes.get(taker);
     if (lane !== undefined) lane.reported = { connections, taken };
+  }
+
+  /** Number of connections of each worker that takes them. A worker that does not is left out. */
+  counts(): ReadonlyMap<ConnectionTaker, number> {
+    const lanes = [...this.#lanes.values()].filter(({ isStuck }) => !isStuck);
+    return new Map(lanes.map((lane) => [lane.taker, connectionsOf(lane)]));
   }
 
   /** Adds a connection that was accepted. */

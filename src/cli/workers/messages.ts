@@ -35,6 +35,8 @@ export type ToWorker =
   /** For its part of the status: of the streams, or of all else without a query. */
   | { readonly kind: "inspect"; readonly request: number; readonly query?: StreamQuery | undefined }
   | { readonly kind: "log-level"; readonly level: LogLevel }
+  /** To end its oldest connections gracefully, this many. */
+  | { readonly kind: "drain-oldest"; readonly connections: number }
   | { readonly kind: "drain" };
 
 /** From a worker. */

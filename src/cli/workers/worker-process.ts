@@ -81,6 +81,10 @@ export class WorkerProcess implements ConnectionTaker {
     this.#child.send({ kind: "connection" } satisfies ToWorker, socket, { keepOpen: true }, ignore);
   }
 
+  drainOldest(connections: number): void {
+    this.#send({ kind: "drain-oldest", connections });
+  }
+
   /** Its metrics in the format of Prometheus; undefined if it does not respond within 2 s. Never rejects. */
   async metrics(): Promise<string | undefined> {
     const response = await this.#ask((request) => ({ kind: "metrics", request }));

@@ -1,4 +1,4 @@
-import type { Http2Session } from "node:http2";
+import type { Http2Session, ServerHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { hostOf } from "../limits/callers.ts";
@@ -24,6 +24,8 @@ interface Connection {
   readonly host: string;
   readonly socket: Socket;
   readonly since: number;
+  /** Undefined before the handshake is finished, and once the connection is ended. */
+  session: ServerHttp2Session | undefined;
   calls: number;
 }
 
@@ -73,7 +75,11 @@ export class Connections {
       replaced.socket.destroy();
     }
     const key = keyOf(socket);
-    const connection = { key, name, host, socket, since: this.#clock.now(), calls: 0 };
+    const since = this.#clock.now();
+    const connection: Connection = {
+      ...{ key, name, host, socket, since },
+      ...{ session: undefined, calls: 0 },
+    };
     this.#open.set(key, connection);
     this.#byHost.add(connection);
     this.#unshaken.add(connection);
@@ -85,12 +91,27 @@ export class Connections {
    * The connection has an HTTP/2 session from now on. Returns when it was accepted, in the clock's milliseconds; undefined
    * if it is closed.
    */
-  begun(session: Http2Session): number | undefined {
+  begun(session: ServerHttp2Session): number | undefined {
     const connection = this.#of(session);
     if (connection === undefined) return undefined;
+    connection.session = session;
     this.#unshaken.delete(connection);
     this.#stopTimer();
     return connection.since;
+  }
+
+  /**
+   * The sessions of the oldest connections, at most `count`, in order to end them: it does not return them again. They
+   * stay open, and count as open, until they are closed.
+   */
+  takeOldest(count: number): ServerHttp2Session[] {
+    const oldest: ServerHttp2Session[] = [];
+    for (const connection of this.#open.values()) {
+      if (oldest.length >= count) break;
+      if (connection.session !== undefined) oldest.push(connection.session);
+      connection.session = undefined;
+    }
+    return oldest;
   }
 
   /** Counts an open call. Returns a function to call once the call is closed. */

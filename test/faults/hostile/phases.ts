@@ -1,4 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { childPids } from "../../../bench/process-usage.ts";
 import type { ChildReplica } from "../child-replica.ts";
 import type { EtcdCluster } from "../etcd-cluster.ts";
 import { untilSeen } from "../patience.ts";
@@ -201,7 +202,10 @@ export class Phases {
     return {
       replica: [measured.replica.pid],
       decoy: [decoy.replica.pid],
-      otherReplicas: others.map(({ pid }) => pid),
+      // With their workers.
+      otherReplicas: others.flatMap(({ pid }) =>
+        pid === undefined ? [] : [pid, ...childPids(pid)],
+      ),
       etcd: cluster.members.map(({ pid }) => pid),
       hostile: [this.#hostile.pid],
       // The recorded clients and the relays are in this process.
