@@ -12,17 +12,21 @@ const responseTests = [
   "test/etcd-api/{bounds,relay}.test.ts",
 ];
 
-/** The tests that measure the heap, or what is collected of it. */
-const memoryTests =
-  /(-memory|memory-estimates|retained-events|attributes|memory\/limits)\.test\.ts$/;
+/** The tests that measure the heap, or what is collected of it, and one that replaces a module. */
+const lonelyTests = [
+  /(-memory|memory-estimates|retained-events|attributes|memory\/limits)\.test\.ts$/,
+  /server\/(grpc-js\/grpc-js-fallback|http2\/pinned-reads|services\/leftovers)\.test\.ts$/,
+  /server\/limits\/(kept-headers|kept-requests|waiting-reads)\.test\.ts$/,
+];
 
 /** The tests that run next to others in one process: they share its modules, which saves loading them. */
 const sharingTests = globSync([
   "test/{base,cacher,client,codec,config,identity,model,policy,protobuf}/**/*.test.ts",
   "test/{contract,reflector,selector,storage,telemetry,wire}/**/*.test.ts",
+  "test/{cli,deploy,etcd-api,examples,guarantees,relay,scripts,server,status,tracing}/**/*.test.ts",
   "test/workers/{connection-distributor,merged-metrics,worker-config}.test.ts",
   "test/model-based/cached.test.ts",
-]).filter((file) => !memoryTests.test(file));
+]).filter((file) => !lonelyTests.some((lonely) => lonely.test(file)));
 
 /** The tests that take longest, some of them small files: the order by size would leave them for the end. */
 const slowTests =
