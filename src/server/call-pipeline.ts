@@ -11,7 +11,7 @@ import { CallArrivals } from "./http2/call-arrivals.ts";
 import { traceIdOf } from "./http2/call-origin.ts";
 import type { CancelledCalls } from "./http2/cancelled-calls.ts";
 import { Http2Call } from "./http2/http2-call.ts";
-import { refuseAsHttp, refuseStream } from "./http2/http2-stream.ts";
+import { refuseAsHttp, refuseStream, refuseStreamsWithoutBound } from "./http2/http2-stream.ts";
 import { IncomingRequests } from "./http2/incoming-requests.ts";
 import type { OpenCalls } from "./http2/open-calls.ts";
 import { peerFactsOf } from "./http2/peer-facts.ts";
@@ -110,6 +110,13 @@ export class CallPipeline {
     const areSeveral = (): boolean => callers.areSeveral;
     this.#arrivals = new CallArrivals(clock, requestPool, start, ownerOf, areSeveral);
     this.#pacing = new StreamPacing(clock, waiting, pacedOf, areSeveral);
+  }
+
+  /** A connection begins to speak HTTP/2. Call it once its host is known (`Callers.connected`), before it is read from. */
+  begin(session: ServerHttp2Session): void {
+    this.#forwarding?.recognise({ connection: session, peerFacts: () => peerFactsOf(session) });
+    // One client of a proxy must not have the connection of all others closed.
+    if (this.#context.callerLimits.callers.isForwarder(session)) refuseStreamsWithoutBound(session);
   }
 
   /**

@@ -275,6 +275,7 @@ export class RunningServer {
         callers.connected(session, socketOf(session).remoteAddress);
         session.once("close", () => callers.closed(session));
         this.#defences.watch(session, peerNameOf(socketOf(session)));
+        this.#pipeline.begin(session);
       },
       error: (error) => logger.error({ err: error }, "the gRPC port failed to accept a connection"),
     };

@@ -1,4 +1,5 @@
 import { credentials, Metadata } from "@grpc/grpc-js";
+import type { Logger } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
 import {
   Authenticators,
@@ -50,10 +51,11 @@ export async function serveAuthenticated(
     readonly clientAuth?: ClientAuth;
     readonly keys?: KeySet;
     readonly audit?: AuditLog;
+    readonly logger?: Logger;
   } & Partial<AuthenticatorsOptions> = {},
 ): Promise<Authenticated> {
   const publicKeys = new FileKeySet(parseKeySet(keySetContent(issuer)));
-  const { clientAuth, keys = publicKeys, audit, ...own } = options;
+  const { clientAuth, keys = publicKeys, audit, logger, ...own } = options;
   const time = { now: Date.now() };
   const now = () => time.now;
   let server: RunningServer | undefined;
@@ -66,7 +68,9 @@ export async function serveAuthenticated(
     ...own,
   });
   const tls = clientAuth && { ...serverCertificate, clientCa: authority.cert, clientAuth };
-  const served = await serveThings({ server: { authenticators, now, tls, audit } });
+  const served = await serveThings({
+    server: { authenticators, now, tls, audit, ...(logger && { logger }) },
+  });
   server = served.server;
   return { ...served, authenticators, tokens, time };
 }

@@ -1,8 +1,10 @@
+import { inspect } from "node:util";
+import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import { upstreamUnavailable } from "../../src/base/errors.ts";
 import { FileKeySet, parseKeySet } from "../../src/identity/key-set.ts";
 import { parseTokenFile, tokenDigest } from "../../src/identity/token-file.ts";
-import type { AuditEntry } from "../../src/server/server.ts";
+import type { AuditEntry, AuditLog } from "../../src/server/server.ts";
 import { healthService } from "../../src/wire/standard-services.ts";
 import { Authority } from "../identity/authority.ts";
 import { keySetContent } from "../identity/issuer.ts";
@@ -17,6 +19,7 @@ import {
   resource,
   serveAuthenticated,
 } from "./authenticated-calls.ts";
+import { Recorder } from "./served.ts";
 
 describeAuthentication("directly");
 
@@ -306,10 +309,22 @@ describe("While their token is verified", () => {
   });
 });
 
-test("Neither a token nor a part of it reaches the log", async () => {
-  const { client, recorder } = await serveAuthenticated();
+test("Neither a token nor a part of it reaches the log, an error or the audit log", async () => {
+  const recorder = new Recorder();
+  const logger = pino({ level: "trace" }, recorder);
+  const record = (entry: AuditEntry): void => void recorder.logged.push(JSON.stringify(entry));
+  const audit: AuditLog = { level: "all", record };
+  const { client } = await serveAuthenticated({ logger, audit });
   const token = await issuer.sign({ exp: 1 });
-  await list(client, bearer(token)).catch(() => {});
-  await list(client, bearer("secret-token")).catch(() => {});
-  expect(recorder.logged).toEqual([]);
+  const accepted = await issuer.sign({ exp: Math.floor(Date.now() / 1_000) + 3_600 });
+  for (const given of [token, "secret-token", accepted]) {
+    const ended = await list(client, bearer(given)).catch((error: unknown) => error);
+    recorder.logged.push(inspect(ended));
+  }
+  // The response, two errors, and the calls in the audit log.
+  expect(recorder.logged.length).toBeGreaterThanOrEqual(6);
+  const all = recorder.logged.join("\n");
+  for (const part of [...token.split("."), ...accepted.split("."), "secret-token"]) {
+    expect(all).not.toContain(part);
+  }
 });

@@ -1,6 +1,8 @@
+import type { JWTVerifyGetKey } from "jose";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { RemoteKeySet } from "../../src/identity/key-set.ts";
+import { parseKeySet, RemoteKeySet } from "../../src/identity/key-set.ts";
+import { listWatchService } from "../../src/wire/services.ts";
 import { Issuer, keySetContent } from "../identity/issuer.ts";
 import {
   authority,
@@ -117,4 +119,34 @@ describe("While the token issuer does not respond", () => {
     await Promise.all([...waiting, ofOther]);
     await list(client, bearer(token));
   });
+});
+
+test("Of tokens that have to be verified, 16 are at once, and connections take turns", async () => {
+  const known = parseKeySet(keySetContent(issuer));
+  const verified: (() => void)[] = [];
+  const slow: JWTVerifyGetKey = async (header, token) => {
+    await new Promise<void>((resolve) => verified.push(resolve));
+    return known(header, token);
+  };
+  const keys = { find: slow, onChange: () => {} };
+  const { server, authenticators } = await serveAuthenticated({ keys, clientAuth: "request" });
+  const [client, other] = [clientWith(server.port), clientWith(server.port, otherCertificate)];
+  const flood = await Promise.all(
+    Array.from({ length: 60 }, (_, i) => issuer.sign({ exp, jti: `${i}`, sub: "flood" })),
+  );
+  const calls = flood.map((token) => list(client, bearer(token)));
+  const each = listWatchService.List.requestSerialize({ resource }).length;
+  await until(() => server.stats().requests.bytes === flood.length * each);
+  expect(verified).toHaveLength(16);
+  calls.push(list(other, bearer(await issuer.sign({ exp, sub: "other" }))));
+  await until(() => server.stats().requests.bytes === calls.length * each);
+  expect(verified).toHaveLength(16);
+  for (let turn = 0; turn < flood.length + 1; turn++) {
+    await until(() => verified[turn] !== undefined);
+    verified[turn]?.();
+  }
+  await Promise.all(calls);
+  const names = authenticators.identities.map(({ name }) => name);
+  // Behind the 16, and at most one of the connection that had waited for longer.
+  expect(names.indexOf("other")).toBeLessThanOrEqual(18);
 });

@@ -116,6 +116,11 @@ export class Authentication {
     return this.#authenticators.trustsForwarders;
   }
 
+  /** Recognises the peer of a connection, and with it whether that is a trusted proxy. */
+  recognise(connected: Pick<Presented, "connection" | "peerFacts">): void {
+    this.#peerOf(connected);
+  }
+
   /**
    * Whose turns a call takes before it is authenticated, if a trusted proxy forwards its identity. Undefined: it is not
    * forwarded, or the call will be refused.

@@ -68,6 +68,25 @@ export function boundHttp2(server: Server, bounds: Http2Bounds): void {
   });
 }
 
+/** Where Node.js has the number of streams above the limit that it refuses in a row, in the native fields of a session. */
+const refusedStreamsAt = 8;
+
+/** Its default. */
+const defaultRefusedStreams = 100;
+
+/**
+ * Lets Node.js refuse any number of streams of this connection: it is shared by clients of which none may have it closed.
+ * Node.js has an option only for all connections of a server.
+ */
+export function refuseStreamsWithoutBound(session: ServerHttp2Session): void {
+  const isFields = ({ description }: symbol): boolean => description === "kNativeFields";
+  const symbol = Object.getOwnPropertySymbols(session).find(isFields);
+  const fields: unknown = symbol && Reflect.get(session, symbol);
+  if (!(fields instanceof Uint8Array) || fields.buffer.byteLength < refusedStreamsAt + 4) return;
+  const bound = new Uint32Array(fields.buffer, refusedStreamsAt, 1);
+  if (bound[0] === defaultRefusedStreams) bound[0] = 2 ** 32 - 1;
+}
+
 /**
  * Takes over the HTTP/2 servers of a bound grpc-js server, and returns how many there are. `prepare` is called with each
  * before the listeners are added.

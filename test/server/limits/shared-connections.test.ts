@@ -1,5 +1,5 @@
 import { pino } from "pino";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { listWatchService } from "../../../src/wire/services.ts";
 import { RawConnection } from "../http2/raw-connection.ts";
 import { Recorder, serveThings } from "../served.ts";
@@ -57,6 +57,25 @@ describe("On a connection that a trusted proxy shares between identities", () =>
     expect(server.stats().callers.refused.get("cancel_rate")).toBe(1);
     clock.advance(1_000);
     expect((await raw.call(Get.path, get, forwarded("hostile")).drain().ended).code).toBe(0);
+  });
+
+  test("one may replace all of the calls that the connection may have: it stays open", async () => {
+    const limits = { maxStreamsPerConnection: 500 };
+    const { server } = await serveProxy(limits);
+    const raw = new RawConnection(server.port);
+    const open = () =>
+      Array.from({ length: limits.maxStreamsPerConnection }, () =>
+        raw.call(Watch.path, watch, forwarded("hostile")).drain(),
+      );
+    const first = open();
+    await Promise.all(first.map(({ answered }) => answered));
+    for (const call of first) call.cancel();
+    // Those that are read in the same turn are refused, one by one.
+    const second = open();
+    await Promise.all(second.map(({ answered, ended }) => Promise.race([answered, ended])));
+    for (const call of second) call.cancel();
+    await vi.waitFor(() => expect(server.openStreams).toBe(0));
+    expect((await raw.call(List.path, list, forwarded("honest")).drain().ended).code).toBe(0);
   });
 
   test("none of them makes a connection count for it, or closes it", async () => {
