@@ -15,10 +15,10 @@ const maxWaiting = 128;
 /**
  * How long the connections of a caller are not read from after a turn in which they opened many streams, while there are
  * several callers: the square of that number by this, in milliseconds, and at most `maxHoldMs`. So the longer others had
- * to wait, the more seldom they have to: for some 9 % of the time at 64 streams, and for 1 % at 600. With framing node a
+ * to wait, the more seldom they have to: for some 15 % of the time at 64 streams, and for 2 % at 600. With framing node a
  * read, which Node.js processes as a whole, can have 2,600; with framing direct 64.
  */
-const holdDivisor = 200;
+const holdDivisor = 400;
 const maxHoldMs = 10_000;
 
 /** Callers are held by a check in each turn, of at most so many connections, and so many turns within `heldCheckMs`. */

@@ -237,7 +237,7 @@ test("The connections of a caller are paced together, and those of another are n
   expect(other.isReading).toBe(true);
   expect(flooding.filter(({ isReading }) => isReading)).toEqual([]);
   // The hold after a read of 64 streams is over, and what follows is due to the number of all.
-  clock.spend(21);
+  clock.spend(11);
   // 20 times 64, at 32 a turn.
   const turns = (20 * 64) / 32;
   for (let turn = 1; turn < turns - 1; turn++) clock.runTurn();
@@ -299,8 +299,8 @@ test("The longer a read of a caller took, the longer its connections are held wh
   expect(other.isReading).toBe(false);
   runTurns(2);
   expect(other.isReading).toBe(true);
-  // 1,000 squared by 200.
-  clock.spend(4_990);
+  // 1,000 squared by 400.
+  clock.spend(2_490);
   runTurns(2);
   expect(first.isReading).toBe(false);
   clock.spend(10);
