@@ -54,8 +54,10 @@ export class StreamPacing {
   readonly #opened = new Map<object, number>();
   /** Callers that are held, and until when. */
   readonly #held = new Map<object, number>();
+  /** Whose each connection is that has opened a stream. */
+  readonly #callers = new WeakMap<ServerHttp2Session, object>();
   /** The connections of each caller that have opened a stream. */
-  readonly #known = new Map<object, Map<ServerHttp2Session, object>>();
+  readonly #known = new Map<object, Set<ServerHttp2Session>>();
   readonly #areSeveral: () => boolean;
   #isScheduled = false;
   /** The turns within the current `heldCheckMs`. */
@@ -81,10 +83,7 @@ export class StreamPacing {
 
   /** Counts a stream of the connection. Call it within the "stream" event. */
   opened(session: ServerHttp2Session): void {
-    let pace = this.#paces.get(session);
-    if (pace === undefined) {
-      pace = this.#paceOf(session, this.#ownerOf(session));
-    }
+    const pace = this.#paceOf(session);
     pace.burst++;
     const caller = groupOf(pace.owner);
     this.#opened.set(caller, (this.#opened.get(caller) ?? 0) + 1);
@@ -98,8 +97,13 @@ export class StreamPacing {
     this.#schedule();
   }
 
-  #paceOf(session: ServerHttp2Session, owner: object): Pace {
-    const pace = { session, owner, burst: 0, isPaused: false };
+  /** The pace of a connection. Its owner is another one once its first call is authenticated. */
+  #paceOf(session: ServerHttp2Session): Pace {
+    const known = this.#paces.get(session);
+    if (known?.isPaused === true) return known;
+    const owner = this.#ownerOf(session);
+    if (known?.owner === owner) return known;
+    const pace = { session, owner, burst: known?.burst ?? 0, isPaused: false };
     this.#paces.set(session, pace);
     this.#know(session, owner);
     return pace;
@@ -107,16 +111,26 @@ export class StreamPacing {
 
   #know(session: ServerHttp2Session, owner: object): void {
     const caller = groupOf(owner);
+    const before = this.#callers.get(session);
+    if (before === caller) return;
+    this.#callers.set(session, caller);
+    if (before === undefined) session.once("close", () => this.#forget(session));
+    else this.#remove(session, before);
     if (caller === owner) return;
     const known = this.#known.get(caller);
-    if (known?.has(session) === true) return;
-    if (known === undefined) this.#known.set(caller, new Map([[session, owner]]));
-    else known.set(session, owner);
-    session.once("close", () => {
-      const sessions = this.#known.get(caller);
-      sessions?.delete(session);
-      if (sessions?.size === 0) this.#known.delete(caller);
-    });
+    if (known === undefined) this.#known.set(caller, new Set([session]));
+    else known.add(session);
+  }
+
+  #forget(session: ServerHttp2Session): void {
+    const caller = this.#callers.get(session);
+    if (caller !== undefined) this.#remove(session, caller);
+  }
+
+  #remove(session: ServerHttp2Session, caller: object): void {
+    const sessions = this.#known.get(caller);
+    sessions?.delete(session);
+    if (sessions?.size === 0) this.#known.delete(caller);
   }
 
   readonly #mayRead = (caller: object): boolean =>
@@ -140,10 +154,13 @@ export class StreamPacing {
   #pauseConnectionsOf(caller: object): void {
     const known = this.#known.get(caller);
     if (known === undefined) return;
-    for (const [session, owner] of [...take(known, maxPausedPerTurn)]) {
+    for (const session of [...take(known, maxPausedPerTurn)]) {
+      const pace = this.#paceOf(session);
+      const { owner } = pace;
+      // It may have become another's.
+      if (groupOf(owner) !== caller) continue;
       known.delete(session);
-      known.set(session, owner);
-      const pace = this.#paces.get(session) ?? this.#paceOf(session, owner);
+      known.add(session);
       if (!pace.isPaused) {
         pace.isPaused = true;
         // One of them at a time is resumed.

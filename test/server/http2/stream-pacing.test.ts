@@ -319,3 +319,30 @@ test("The longer a read of a caller took, the longer its connections are held wh
   runTurns(10);
   expect(first.isReading).toBe(true);
 });
+
+test("A connection whose calls turn out to be another caller's is not held with those of its host", () => {
+  const clock = new WorkClock();
+  const [honest, flooding] = [fakeSession(), fakeSession()];
+  const [host, identity] = [{}, {}];
+  const owners = new Map([honest, flooding].map(({ session }) => [session, new Member(host)]));
+  const ownerOf = (session: ServerHttp2Session): object => owners.get(session) ?? session;
+  const pacing = new StreamPacing(
+    clock,
+    () => 0,
+    ownerOf,
+    () => true,
+  );
+  pacing.opened(honest.session);
+  // Its first call was authenticated.
+  owners.set(honest.session, new Member(identity));
+  pacing.opened(honest.session);
+  clock.runTurn();
+  for (let i = 0; i < 1_000; i++) pacing.opened(flooding.session);
+  clock.runTurn();
+  expect([honest.isReading, flooding.isReading]).toEqual([true, false]);
+  // The same for a connection that is known only as one of its host.
+  const later = fakeSession();
+  owners.set(later.session, new Member(host));
+  pacing.opened(later.session);
+  expect(later.isReading).toBe(false);
+});
