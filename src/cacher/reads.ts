@@ -68,15 +68,17 @@ export class Reads implements CacheObserver {
 
   async get(request: CacheGetRequest): Promise<GetResult> {
     checkGet(request);
-    const { scheduler, clock } = this.#context;
+    const { scheduler, clock, cache } = this.#context;
     const since = clock.now();
-    const { signal, owner = request } = request;
-    const result = await this.#fromCache(request, () => {
+    const { key, signal, owner = request } = request;
+    const read = () => {
       const work = this.#pageReader.get(request);
       // Most gets are one lookup in the state, and need not wait behind scans.
       const { done, value } = work.next();
       return done === true ? value : scheduler.run(owner, work, signal);
-    });
+    };
+    const valueBytes = () => cache.state.get(key)?.value.length;
+    const result = await this.#fromCache(request, read, valueBytes);
     return result ?? this.#freshness.upstreamReader.get(request, since);
   }
 
@@ -133,11 +135,13 @@ export class Reads implements CacheObserver {
 
   /**
    * Waits until the cache is new enough, then returns the result of `read`; undefined if only the store can serve the
-   * request. Repeats both if the cache is replaced meanwhile, since the result may belong to another history.
+   * request. Repeats both if the cache is replaced meanwhile, since the result may belong to another history. `valueBytes`:
+   * the size of the value that will probably be read, for `admit`.
    */
   async #fromCache<T>(
     request: CacheGetRequest | CacheListRequest | CacheStateRequest,
     read: () => T | undefined | Promise<T | undefined>,
+    valueBytes?: () => number | undefined,
   ): Promise<T | undefined> {
     const { cache } = this.#context;
     const { at, signal } = request;
@@ -145,7 +149,7 @@ export class Reads implements CacheObserver {
     for (;;) {
       const { epoch } = cache;
       const reached = await this.#freshness.reach(at, signal);
-      const wait = admit?.();
+      const wait = admit?.(valueBytes?.());
       admit = undefined;
       if (wait !== undefined) await wait;
       if (reached === undefined) return undefined;

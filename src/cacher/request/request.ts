@@ -17,15 +17,19 @@ import type { Selection } from "./selection.ts";
  */
 export type Delivery = "EVERY_EVENT" | "LATEST_STATE";
 
+/**
+ * Called once the cache is new enough, before anything is read. If it returns a promise, the read waits for it: for a caller
+ * without room for the response at present. The read rejects as the promise does. `valueBytes`: for a get, the size of the
+ * cached value; undefined: it is not known.
+ */
+export type Admit = (valueBytes?: number) => Promise<void> | undefined;
+
 /** A get of a Cacher, with options that other Storages do not have. */
 export interface CacheGetRequest extends GetRequest {
   /** The caller, such as a connection: owners share time slices and upstream reads fairly. Default: the request. */
   readonly owner?: object | undefined;
-  /**
-   * Called once the cache is new enough, before anything is read. If it returns a promise, the read waits for it: for
-   * a caller without room for the response at present. The read rejects as the promise does.
-   */
-  readonly admit?: (() => Promise<void> | undefined) | undefined;
+  /** Waits for room for the response. Default: there is room. */
+  readonly admit?: Admit | undefined;
 }
 
 /** A list of a Cacher, with options that other Storages do not have. */
@@ -35,7 +39,7 @@ export interface CacheListRequest extends ListRequest {
   /** See CacheGetRequest. */
   readonly owner?: object | undefined;
   /** See CacheGetRequest. */
-  readonly admit?: (() => Promise<void> | undefined) | undefined;
+  readonly admit?: Admit | undefined;
 }
 
 /** A read of a Cacher by a caller that makes a result of the objects itself. */
@@ -50,7 +54,7 @@ export interface CacheStateRequest {
   /** See CacheGetRequest. */
   readonly owner?: object | undefined;
   /** See CacheGetRequest. */
-  readonly admit?: (() => Promise<void> | undefined) | undefined;
+  readonly admit?: Admit | undefined;
 }
 
 /** The objects in a scope at one revision. Immutable. */

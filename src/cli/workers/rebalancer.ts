@@ -26,9 +26,9 @@ interface RebalancerOptions {
 }
 
 /**
- * Evens out the connections of workers. The distributor chooses for new ones only: a worker that has replaced another would
- * stay without connections until those of others end. The workers that have too many end some of them gracefully, the oldest first, and their
- * clients connect again, which leads them to the workers that have the fewest.
+ * Evens out the connections of workers. The distributor chooses for new ones only: a worker that has replaced another
+ * would stay without connections until those of others end. The workers that have too many end some of them gracefully,
+ * the oldest first, and their clients connect again, which leads them to the workers that have the fewest.
  */
 export class Rebalancer {
   readonly #options: RebalancerOptions;

@@ -49,7 +49,8 @@ export function listWatchMethods(context: CallContext): ServiceHandlers {
       async (request, call) => {
         const resource = resourceNamed(context, call, request.resource);
         const { signal, owner } = call;
-        const admit = (): Promise<void> | undefined => call.admit(expectedObjectBytes);
+        const admit = (valueBytes = 0): Promise<void> | undefined =>
+          call.admit(Math.max(valueBytes, expectedObjectBytes));
         const get = { ...parseGet(request), signal, owner, admit };
         call.retain(call.requestBytes);
         const { revision, object } = await inHistory(resource, request.history_id, signal, () =>

@@ -173,33 +173,28 @@ describe("Of streams that are opened and reset in one read", () => {
     onTestFinished(() => void socket.destroy());
     socket.write(Buffer.concat([preface, frame(4, 0, 0, []), ...streams.flat()]));
     await vi.waitFor(() => expect(announced.length).toBeGreaterThan(0));
-    let [before, turns] = [0, 1];
+    let before = 0;
     await vi.waitFor(() => {
       expect(announced.length - before).toBeLessThanOrEqual(streamFramesAtOnce / 2);
       before = announced.length;
-      turns++;
       clock.runTurn();
       expect(announced.length).toBe(count);
     });
-    expect(turns).toBeGreaterThanOrEqual((2 * count) / streamFramesAtOnce);
     expect(announced).toEqual(streams.map((_, i) => 2 * i + 1));
   });
 
-  test.each(["direct", "node"] as const)(
-    "few are served with framing %s, and others are not delayed",
-    async (framing) => {
-      const { server, recorder, client } = await serveThings({ server: { framing } });
-      const socket = connect(server.port, "127.0.0.1").on("error", () => {});
-      onTestFinished(() => void socket.destroy());
-      const pinged = frame(6, 0, 0, [1, 2, 3, 4, 5, 6, 7, 8]);
-      socket.write(Buffer.concat([preface, frame(4, 0, 0, []), ...streams.flat(), pinged]));
-      const received: Buffer[] = [];
-      socket.on("data", (chunk: Buffer) => received.push(chunk));
-      // All of them have been read once the ping behind them is answered.
-      const answer = Buffer.from([0, 0, 8, 6, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
-      await vi.waitFor(() => expect(Buffer.concat(received).includes(answer)).toBe(true));
-      await client.list({ resource: "things" });
-      expect(recorder.calls.length).toBeLessThan(50);
-    },
-  );
+  test.each(["direct", "node"] as const)("few are served with framing %s", async (framing) => {
+    const { server, recorder, client } = await serveThings({ server: { framing } });
+    const socket = connect(server.port, "127.0.0.1").on("error", () => {});
+    onTestFinished(() => void socket.destroy());
+    const pinged = frame(6, 0, 0, [1, 2, 3, 4, 5, 6, 7, 8]);
+    socket.write(Buffer.concat([preface, frame(4, 0, 0, []), ...streams.flat(), pinged]));
+    const received: Buffer[] = [];
+    socket.on("data", (chunk: Buffer) => received.push(chunk));
+    // All of them have been read once the ping behind them is answered.
+    const answer = Buffer.from([0, 0, 8, 6, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    await vi.waitFor(() => expect(Buffer.concat(received).includes(answer)).toBe(true));
+    await client.list({ resource: "things" });
+    expect(recorder.calls.length).toBeLessThan(50);
+  });
 });
