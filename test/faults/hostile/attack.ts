@@ -12,6 +12,8 @@ import type { ResponseCounts, Responses } from "./responses.ts";
 export interface Target {
   readonly grpcPort: number;
   readonly adminPort: number;
+  /** The address that attacks come from, on the loopback interface. Default: that of every client here. */
+  readonly from?: string | undefined;
   /** The resource that honest clients use: few objects, written all the time. */
   readonly busy: string;
   /** A resource of some MiB, whose older changes are known. */
@@ -70,7 +72,8 @@ export class AttackSession {
 
   connect(options?: ConnectionOptions): HostileConnection {
     this.signal.throwIfAborted();
-    const connection = new HostileConnection(this.target.grpcPort, this.responses, options);
+    const { grpcPort, from } = this.target;
+    const connection = new HostileConnection({ port: grpcPort, from }, this.responses, options);
     this.#connections.push(connection);
     return connection;
   }
@@ -78,7 +81,7 @@ export class AttackSession {
   /** A TCP connection that sends nothing by itself. */
   dial(port: number): Socket {
     this.signal.throwIfAborted();
-    const socket = connect({ port, host: "127.0.0.1" });
+    const socket = connect({ port, host: "127.0.0.1", localAddress: this.target.from });
     this.#sockets.push(socket);
     this.responses.opened();
     let outcome = "socket: closed";

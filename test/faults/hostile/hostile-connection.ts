@@ -5,6 +5,7 @@ import {
   constants,
   type IncomingHttpHeaders,
 } from "node:http2";
+import { connect as connectSocket } from "node:net";
 import { errorInfoOf } from "../../foreign/bare-grpc.ts";
 import { framed } from "./requests.ts";
 import type { Responses } from "./responses.ts";
@@ -20,10 +21,16 @@ export class HostileConnection {
   readonly #responses: Responses;
   readonly #closed: Promise<unknown>;
 
-  constructor(port: number, responses: Responses, { window = 65_535 }: ConnectionOptions = {}) {
+  /** `from`: the address of this end. */
+  constructor(
+    { port, from }: { readonly port: number; readonly from: string | undefined },
+    responses: Responses,
+    { window = 65_535 }: ConnectionOptions = {},
+  ) {
     this.#responses = responses;
     this.#session = connect(`http://127.0.0.1:${port}`, {
       settings: { initialWindowSize: window },
+      createConnection: () => connectSocket({ port, host: "127.0.0.1", localAddress: from }),
       // In MB. Floods have many streams.
       maxSessionMemory: 256,
     });

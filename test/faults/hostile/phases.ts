@@ -21,6 +21,8 @@ const phaseMs = 8_000;
 /** How often the honest client does a round, and how often /livez is asked, in milliseconds. */
 const probeIntervalMs = 20;
 const livezIntervalMs = 200;
+/** Another host than that of honest clients, so that limits by host tell them apart. Linux has all of 127.0.0.0/8. */
+const hostileHost = "127.0.0.2";
 /** Connections that others may have opened meanwhile. */
 const moreSockets = 16;
 
@@ -73,7 +75,7 @@ export class Phases {
     const lanes = ({ replica, bulk }: Attacked): AttackLanes =>
       new AttackLanes(hostile, () => {
         const { grpcPort, adminPort } = replica;
-        return { grpcPort, adminPort, busy: resource, bulk };
+        return { grpcPort, adminPort, from: hostileHost, busy: resource, bulk };
       });
     this.#lanes = { hostile: lanes(setting.measured), decoy: lanes(setting.decoy) };
     const module = new URL("probe-process.ts", import.meta.url);
