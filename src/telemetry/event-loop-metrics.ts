@@ -1,35 +1,82 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import type { Meter } from "@opentelemetry/api";
+import type { Clock, Timer } from "../base/clock.ts";
 
 /** Interval of the timer that the delay is measured by, in milliseconds. */
 const resolutionMs = 20;
+/** Length of a window, in milliseconds, and how many are reported: a minute. Collectors that come less often miss some. */
+const windowMs = 10_000;
+const windows = 6;
+
+/** In seconds. */
+interface Delays {
+  readonly p99: number;
+  readonly max: number;
+}
 
 /**
  * Registers how late the event loop runs a timer. The timer is native, and wakes the process 50 times per second.
  * Returns what stops it.
  */
-export function registerEventLoopMetrics(meter: Meter): () => void {
-  const histogram = monitorEventLoopDelay({ resolution: resolutionMs });
+export function registerEventLoopMetrics(meter: Meter, clock: Clock): () => void {
+  const recent = new RecentDelays(clock);
   const p99 = meter.createObservableGauge("watch_fanout_event_loop_delay_p99_seconds", {
     unit: "s",
-    description: "99th percentile of the event-loop delay since the metrics were last collected.",
+    description: "99th percentile of the event-loop delay, in the worst 10 s of the last minute.",
   });
   const max = meter.createObservableGauge("watch_fanout_event_loop_delay_max_seconds", {
     unit: "s",
-    description: "Largest event-loop delay since the metrics were last collected.",
+    description: "Largest event-loop delay of the last minute.",
   });
   meter.addBatchObservableCallback(
     (result) => {
-      result.observe(p99, delaySeconds(histogram.percentile(99)));
-      result.observe(max, delaySeconds(histogram.max));
-      histogram.reset();
+      const worst = recent.worst();
+      result.observe(p99, worst.p99);
+      result.observe(max, worst.max);
     },
     [p99, max],
   );
-  histogram.enable();
-  return () => {
-    histogram.disable();
+  return () => recent.stop();
+}
+
+/** The delays of the last minute, for any number of collectors: reading them changes nothing. */
+class RecentDelays {
+  readonly #clock: Clock;
+  readonly #histogram = monitorEventLoopDelay({ resolution: resolutionMs });
+  /** Of the windows before the current one, the oldest first. */
+  readonly #past: Delays[] = [];
+  #timer: Timer;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#histogram.enable();
+    this.#timer = clock.setTimeout(this.#nextWindow, windowMs);
+  }
+
+  worst(): Delays {
+    const all = [...this.#past, this.#current()];
+    return {
+      p99: Math.max(...all.map(({ p99 }) => p99)),
+      max: Math.max(...all.map(({ max }) => max)),
+    };
+  }
+
+  stop(): void {
+    this.#timer.cancel();
+    this.#histogram.disable();
+  }
+
+  readonly #nextWindow = (): void => {
+    this.#past.push(this.#current());
+    if (this.#past.length === windows) this.#past.shift();
+    this.#histogram.reset();
+    this.#timer = this.#clock.setTimeout(this.#nextWindow, windowMs);
   };
+
+  #current(): Delays {
+    const { max } = this.#histogram;
+    return { p99: delaySeconds(this.#histogram.percentile(99)), max: delaySeconds(max) };
+  }
 }
 
 /** The histogram has the time between two runs of the timer, in nanoseconds. 0 if it has not run. */

@@ -1,4 +1,4 @@
-import { expect, onTestFinished, test } from "vitest";
+import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { reasons } from "../../src/base/errors.ts";
 import { registerEventLoopMetrics } from "../../src/telemetry/event-loop-metrics.ts";
 import { observeCollections, registerGcMetrics } from "../../src/telemetry/gc-metrics.ts";
@@ -7,6 +7,7 @@ import { RpcMetrics } from "../../src/telemetry/rpc-metrics.ts";
 import { registerServerMetrics } from "../../src/telemetry/server-metrics.ts";
 import { registerStageLatency } from "../../src/telemetry/stage-latency.ts";
 import { listWatchService } from "../../src/wire/services.ts";
+import { FakeClock } from "../fake-clock.ts";
 import { RawConnection } from "../server/http2/raw-connection.ts";
 import { SetGauge } from "../server/pressure/set-gauge.ts";
 import { serveThings } from "../server/served.ts";
@@ -76,21 +77,49 @@ test("A watch that is reset to make room for others is counted as RESET", async 
   raw.session.destroy();
 });
 
-test("The event-loop delay is that since the last collection", async () => {
-  const metrics = new PrometheusMetrics("1.2.3");
-  onTestFinished(() => metrics.close());
-  onTestFinished(registerEventLoopMetrics(metrics.meter));
-  const max = async (): Promise<number> => {
-    const until = performance.now() + 100;
-    while (performance.now() < until);
-    // The timer that measures is due, and runs before this one.
-    await new Promise((resolve) => setTimeout(resolve, 0));
-    return Number(
-      /^watch_fanout_event_loop_delay_max_seconds (.+)$/m.exec(await metrics.render())?.[1],
-    );
-  };
-  // The first run of the timer after a collection measures nothing.
-  await expect.poll(max, { timeout: 60_000 }).toBeGreaterThan(0.05);
+describe("The event-loop delay", () => {
+  let metrics: PrometheusMetrics;
+  let clock: FakeClock;
+
+  beforeEach(() => {
+    clock = new FakeClock();
+    metrics = new PrometheusMetrics("1.2.3");
+    onTestFinished(() => metrics.close());
+    onTestFinished(registerEventLoopMetrics(metrics.meter, clock));
+  });
+
+  const max = async (): Promise<number> =>
+    Number(/^watch_fanout_event_loop_delay_max_seconds (.+)$/m.exec(await metrics.render())?.[1]);
+
+  /** Resolves when a delay has been measured. */
+  async function delayed(): Promise<void> {
+    const block = async (): Promise<number> => {
+      const until = performance.now() + 100;
+      while (performance.now() < until);
+      // The timer that measures is due, and runs before this one.
+      await new Promise((resolve) => setTimeout(resolve, 0));
+      return max();
+    };
+    // The first run of the timer measures nothing.
+    await expect.poll(block, { timeout: 60_000 }).toBeGreaterThan(0.05);
+  }
+
+  test("is reported to each collector", async () => {
+    await delayed();
+    const first = await max();
+    expect(first).toBeGreaterThan(0.05);
+    expect(await max()).toBeGreaterThanOrEqual(first);
+  });
+
+  test("is that of the last minute", async () => {
+    await delayed();
+    // The delays of this window are kept for as long as it is one of the last six.
+    clock.advance(50_000);
+    const kept = await max();
+    expect(kept).toBeGreaterThan(0.05);
+    clock.advance(10_000);
+    expect(await max()).toBeLessThan(kept);
+  });
 });
 
 test("The latencies of events are recorded by stage and resource, in seconds", async () => {

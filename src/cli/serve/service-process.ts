@@ -94,7 +94,7 @@ export class ServiceProcess {
     });
     otlp?.registerMetrics(meter);
     this.onStop(async () => this.files.close());
-    const stopMeasuring = registerEventLoopMetrics(meter);
+    const stopMeasuring = registerEventLoopMetrics(meter, clock);
     this.onStop(async () => stopMeasuring());
     const stopObserving = observeCollections(registerGcMetrics(meter));
     this.onStop(async () => stopObserving());

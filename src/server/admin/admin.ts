@@ -226,12 +226,14 @@ async function responseTo(
   const [path = "", query = ""] = (request.url ?? "").split("?", 2);
   const isOfStatus = options.status?.has(path) === true;
   const isAuthorized = hasToken(request, options);
-  if (!isAuthorized && path !== "/livez" && path !== "/readyz") {
+  const isRebound = mayBeRebound(request, options);
+  const isProbe = path === "/livez" || path === "/readyz";
+  if (!isAuthorized && !isProbe) {
     // With Basic, browsers ask for a password, and send it with all requests of the page.
     const headers = { "www-authenticate": isOfStatus ? "Basic realm=watch-fanout" : "Bearer" };
     return { status: 401, body: "Send a token of --admin-token-file.\n", headers };
   }
-  if ((isOfStatus || path === "/log-level") && mayBeRebound(request, options)) {
+  if (isRebound && !isProbe) {
     const body =
       "Use the address of this port, or localhost, as the host, or set --admin-token-file.\n";
     return { status: 403, body };
@@ -241,7 +243,7 @@ async function responseTo(
   }
   const other = options.others?.get(path);
   if (other !== undefined && request.method === "GET") return other();
-  if (!isOfStatus && path !== "/livez" && path !== "/readyz" && path !== "/metrics") {
+  if (!isOfStatus && !isProbe && path !== "/metrics") {
     const others = options.status === undefined ? "" : ", / and /status.json";
     const paths = `/livez, /readyz, /metrics and /log-level${others}`;
     return { status: 404, body: `The paths are ${paths}.\n` };
@@ -260,7 +262,7 @@ async function responseTo(
   if (path === "/readyz") {
     const checks = options.readiness();
     // The names of resources and the errors of etcd are not public.
-    if (!isAuthorized) return readinessStatus(checks);
+    if (!isAuthorized || isRebound) return readinessStatus(checks);
     return readiness(checks, new URLSearchParams(query).has("verbose"));
   }
   const { contentType } = options.metrics;
@@ -272,8 +274,9 @@ async function responseTo(
  * loopback address (DNS rebinding). Such a request has that name as its host. A token would be unknown to the page.
  */
 function mayBeRebound({ headers }: IncomingMessage, { listen, tokens }: AdminOptions): boolean {
-  if (tokens !== undefined || !isLocalHost(listen.host)) return false;
-  const [, name = ""] = /^\[?(.*?)\]?(?::\d*)?$/.exec(headers.host ?? "") ?? [];
+  // Browsers send a host always, and HTTP/1.0 needs none.
+  if (tokens !== undefined || !isLocalHost(listen.host) || headers.host === undefined) return false;
+  const [, name = ""] = /^\[?(.*?)\]?(?::\d*)?$/.exec(headers.host) ?? [];
   return name !== "localhost" && isIP(name) === 0;
 }
 

@@ -89,7 +89,7 @@ test("Above the bound, the connections with the oldest last request are closed",
 });
 
 describe("Requests that one connection sends at once", () => {
-  const scrape = "GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n";
+  const scrape = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
   test("share one rendering of the metrics", async () => {
     const socket = await open();

@@ -253,18 +253,31 @@ describe("the server", () => {
   });
 });
 
-test.each([
-  ["evil.example", 403],
-  ["evil.example:8080", 403],
-  ["127.0.0.1.evil.example", 403],
-  ["127.0.0.1:8080", 200],
-  ["[::1]:8080", 200],
-  ["localhost", 200],
-])(
-  "a request with the host %s changes the log level on a loopback address with status %i",
-  async (host, status) => {
-    expect((await ask("/log-level", "PUT", "debug", host)).status).toBe(status);
-    expect((await ask("/log-level")).body).toBe(status === 200 ? "debug\n" : "info\n");
+describe.each([
+  ["evil.example", false],
+  ["evil.example:8080", false],
+  ["127.0.0.1.evil.example", false],
+  ["127.0.0.1:8080", true],
+  ["[::1]:8080", true],
+  ["localhost", true],
+])("a request with the host %s, on a loopback address,", (host, isServed) => {
+  const outcome = isServed ? "" : "does not ";
+
+  test(`${outcome}changes the log level`, async () => {
+    const { status } = await ask("/log-level", "PUT", "debug", host);
+    expect(status).toBe(isServed ? 200 : 403);
+    expect((await ask("/log-level")).body).toBe(isServed ? "debug\n" : "info\n");
+  });
+
+  test(`${outcome}reads the metrics`, async () => {
+    const { status, body } = await ask("/metrics", "GET", undefined, host);
+    expect([status, body.includes("some_metric")]).toEqual([isServed ? 200 : 403, isServed]);
+  });
+
+  test(`has the status of probes${isServed ? ", and what it is of" : " alone"}`, async () => {
+    checks = [{ name: "resource/secret-name", failure: "unreachable" }];
     expect((await ask("/livez", "GET", undefined, host)).status).toBe(200);
-  },
-);
+    const { status, body } = await ask("/readyz?verbose", "GET", undefined, host);
+    expect([status, body.includes("secret-name")]).toEqual([503, isServed]);
+  });
+});
