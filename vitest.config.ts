@@ -73,7 +73,7 @@ export default defineConfig({
       },
       {
         extends: true,
-        test: { name: "framing direct", include: responseTests, env: { TEST_FRAMING: "direct" } },
+        test: { name: "framing node", include: responseTests, env: { TEST_FRAMING: "node" } },
       },
     ],
   },

@@ -10,8 +10,8 @@ import { keyOf } from "./requests.ts";
 import { attempt, type Servers, type Target } from "./servers.ts";
 import { type Percentiles, percentilesOf } from "./statistics.ts";
 
-/** "framing direct": watch-fanout that writes the messages of a connection together. */
-type Served = Target | "framing direct" | "plain sockets";
+/** "framing node": watch-fanout whose messages Node.js writes, stream by stream. */
+type Served = Target | "framing node" | "plain sockets";
 
 /** The rate of puts and the number of connections of one measurement. */
 interface Shape {
@@ -58,8 +58,8 @@ function benchmarkOf(name: string, isTls: boolean): Benchmark {
           for (const served of servedOf(isTls)) {
             const measured = (servers: Servers): Promise<MessageCost> =>
               measure(served, servers, shape, settings);
-            const target = served === "framing direct" ? "watch-fanout" : served;
-            const serviceArgs = served === "framing direct" ? ["--framing", "direct"] : [];
+            const target = served === "framing node" ? "watch-fanout" : served;
+            const serviceArgs = served === "framing node" ? ["--framing", "node"] : [];
             add(await attempt(target, say, measured, { isTls, serviceArgs }));
           }
           add([await measurePlain(shape, settings, isTls)]);
@@ -73,7 +73,7 @@ function benchmarkOf(name: string, isTls: boolean): Benchmark {
 
 /** grpc-proxy has no TLS towards its clients without a second certificate for etcd. */
 function servedOf(isTls: boolean): readonly Exclude<Served, "plain sockets">[] {
-  const services = ["watch-fanout", "framing direct"] as const;
+  const services = ["watch-fanout", "framing node"] as const;
   return isTls ? ["etcd", ...services] : ["etcd", "grpc-proxy", ...services];
 }
 

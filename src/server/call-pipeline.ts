@@ -11,7 +11,7 @@ import { CallArrivals } from "./http2/call-arrivals.ts";
 import { traceIdOf } from "./http2/call-origin.ts";
 import type { CancelledCalls } from "./http2/cancelled-calls.ts";
 import { Http2Call } from "./http2/http2-call.ts";
-import { refuseAsHttp, refuseStream, refuseStreamsWithoutBound } from "./http2/http2-stream.ts";
+import { refuseAsHttp, refuseStreamsWithoutBound, resetStream } from "./http2/http2-stream.ts";
 import { IncomingRequests } from "./http2/incoming-requests.ts";
 import type { OpenCalls } from "./http2/open-calls.ts";
 import { peerFactsOf } from "./http2/peer-facts.ts";
@@ -131,7 +131,7 @@ export class CallPipeline {
     this.#pacing.opened(session);
     if (areTooLarge(headers)) {
       this.#context.defences?.count("header_flood", session);
-      refuseStream(stream);
+      resetStream(stream);
       return;
     }
     const owner = this.#forwardedOwner(session, stream, headers);

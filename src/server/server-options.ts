@@ -16,8 +16,8 @@ import type { ServerLimits } from "./limits/server-limits.ts";
 import type { MemoryGauge } from "./pressure/memory-gauge.ts";
 
 /**
- * What writes the DATA frames of responses: "node", Node.js, stream by stream; "direct", the server itself, those of all
- * streams of a connection in one write, which costs less where connections have many streams, and memory for each.
+ * What writes the DATA frames of responses: "direct", the server itself, those of all streams of a connection in one
+ * write; "node", Node.js, stream by stream, which costs more where connections have many streams.
  */
 export type Framing = "direct" | "node";
 
@@ -66,7 +66,7 @@ export interface ServerOptions {
   readonly codecs?: ReadonlyMap<string, CodecKind> | undefined;
   /** Services whose calls are relayed to another server. Default: none. */
   readonly relayed?: RelayedServices | undefined;
-  /** Default: "node". */
+  /** Default: "direct". */
   readonly framing?: Framing | undefined;
   /** Random numbers in [0, 1), for jitter. Default: Math.random. */
   readonly random?: (() => number) | undefined;

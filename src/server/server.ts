@@ -280,7 +280,7 @@ export class RunningServer {
       error: (error) => logger.error({ err: error }, "the gRPC port failed to accept a connection"),
     };
     const listening = listenToHttp2(this.#server, listeners, (http2Server) => {
-      if (this.#options.framing !== "direct") return;
+      if (this.#options.framing === "node") return;
       const maxStreams = this.#limits.maxStreamsPerConnection;
       frameConnections(http2Server, { clock, isTls: tls !== undefined, maxStreams });
     });

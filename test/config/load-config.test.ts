@@ -78,7 +78,7 @@ test("without any source the embedded store serves one resource with all keys", 
     workers: 1,
     stallTimeoutMs: 60_000,
     dispatchIntervalMs: 0,
-    framing: "node",
+    framing: "direct",
     maxStreamAgeMs: 3_600_000,
     limits: {
       maxStreams: 200_000,
@@ -399,7 +399,7 @@ const cases: readonly [
   ["max-send-rate-per-identity", "1KiB", {}, ({ limits }) => limits.maxSendRatePerIdentity, 1_024],
   ["memory-ceiling", "2GiB", {}, ({ memoryCeilingBytes }) => memoryCeilingBytes, 2 * 2 ** 30],
   ["dispatch-interval", "20ms", {}, ({ dispatchIntervalMs }) => dispatchIntervalMs, 20],
-  ["framing", "direct", {}, ({ framing }) => framing, "direct"],
+  ["framing", "node", {}, ({ framing }) => framing, "node"],
   [
     "consistency-interval",
     "1h",

@@ -29,7 +29,7 @@ export async function startFront(
       admin: ["127.0.0.1:0"],
       "shutdown-timeout": ["1s"],
       // vitest.config.ts runs some tests again, with another writer of frames.
-      framing: [process.env["TEST_FRAMING"] ?? "node"],
+      framing: [process.env["TEST_FRAMING"] ?? "direct"],
       ...flags,
     },
     env: {},

@@ -94,7 +94,7 @@ export async function serveThings(
 
 /** vitest.config.ts runs some tests again, with another writer of frames. */
 function testedFraming(): Framing {
-  return process.env["TEST_FRAMING"] === "direct" ? "direct" : "node";
+  return process.env["TEST_FRAMING"] === "node" ? "node" : "direct";
 }
 
 /** Serves these resources. */

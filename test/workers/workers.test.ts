@@ -335,8 +335,8 @@ describe("The workers of a service without etcd", () => {
     return [];
   }
 
-  test("serve TLS with their own framing, move connections, end when the main process is killed, and remove its socket", async () => {
-    const served = await start("--tls-cert", cert, "--tls-key", key, "--framing", "direct");
+  test("serve TLS, move connections, end when the main process is killed, and remove its socket", async () => {
+    const served = await start("--tls-cert", cert, "--tls-key", key);
     const client = connect({
       address: served.grpc.replace("127.0.0.1", "localhost"),
       tls: { ca: readFileSync(cert) },

@@ -274,7 +274,7 @@ async function responseTo(
  * loopback address (DNS rebinding). Such a request has that name as its host. A token would be unknown to the page.
  */
 function mayBeRebound({ headers }: IncomingMessage, { listen, tokens }: AdminOptions): boolean {
-  // Browsers send a host always, and HTTP/1.0 needs none.
+  // Browsers always send a host; HTTP/1.0 does not require one.
   if (tokens !== undefined || !isLocalHost(listen.host) || headers.host === undefined) return false;
   const [, name = ""] = /^\[?(.*?)\]?(?::\d*)?$/.exec(headers.host) ?? [];
   return name !== "localhost" && isIP(name) === 0;

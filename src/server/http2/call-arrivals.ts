@@ -3,7 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import { turnMs } from "../../base/event-loop-turns.ts";
 import { groupOf, Rotation } from "../../base/rotation.ts";
 import type { BytePool, Reservation } from "../limits/byte-pool.ts";
-import { refuseStream } from "./http2-stream.ts";
+import { resetStream } from "./http2-stream.ts";
 import { headerBytes } from "./request-headers.ts";
 
 /** How many calls start in one turn of the event loop. */
@@ -42,8 +42,6 @@ interface WaitingConnection {
   /** Whose turns its calls take that no proxy forwards, for as long as the connection has waiting calls. */
   owner: object | undefined;
 }
-
-const ignore = (): void => {};
 
 /**
  * Starts new calls at a bounded rate. Node.js reads a socket in chunks of 64 KiB, and announces all calls of a chunk
@@ -110,8 +108,6 @@ export class CallArrivals {
       this.#start(stream, headers);
       return;
     }
-    // Without a listener, a reset would end the process.
-    stream.on("error", ignore);
     this.#countWaiting(session, connection, forwarded === undefined ? owner : undefined);
     // Memory that an identity takes on a connection which it shares is its own.
     const charged = forwarded ?? session;
@@ -160,7 +156,7 @@ export class CallArrivals {
   ): void {
     const reservation = this.#requests.reserve(charged, 0, () => {
       this.#remove(arrivals, stream);
-      refuseStream(stream);
+      resetStream(stream);
     });
     arrivals.waiting.set(stream, { headers, reservation });
     reservation.resize(callBytes + headerBytes(headers));

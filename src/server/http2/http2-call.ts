@@ -30,9 +30,6 @@ const withTrailers = { waitForTrailers: true };
 const asTheyAre = { waitForTrailers: true, sendDate: false };
 const endAsTheyAre = { endStream: true, sendDate: false };
 
-/** One for all: a stream that fails also closes, and "close" has a listener. */
-const ignore = (): void => {};
-
 /**
  * A call on its HTTP/2 stream. A frame that thousands of streams share is written to each without a copy, where grpc-js
  * would copy it for each, and an idle stream takes half of the memory.
@@ -67,7 +64,6 @@ export class Http2Call implements RelayedCall {
     this.connection = stream.session ?? stream;
     this.#context = context;
     this.#lifecycle = new CallLifecycle(context.clock, timeoutMs, () => this.#deadlinePassed());
-    stream.on("error", ignore);
     stream.on("close", () => context.callClosings.add(() => this.#closed()));
   }
 

@@ -15,6 +15,9 @@ import type { Clock } from "../../base/clock.ts";
  * not there.
  */
 
+/** A stream that fails also closes, and "close" has a listener. Without a listener an error would end the process. */
+const ignore = (): void => {};
+
 export interface Http2Listeners {
   /** Gets every stream and its session, which a stream that is closed by then has forgotten. grpc-js gets none. */
   readonly stream: (
@@ -104,15 +107,16 @@ export function listenToHttp2(
     http2Server.prependListener("connection", listeners.connection);
     http2Server.on("session", (session) => {
       listeners.session(session);
-      session.on("stream", (stream, headers) => listeners.stream(session, stream, headers));
+      session.on("stream", (stream, headers) => {
+        // At once: it may have been reset already.
+        stream.on("error", ignore);
+        listeners.stream(session, stream, headers);
+      });
     });
     http2Server.on("error", listeners.error);
   }
   return http2Servers.size;
 }
-
-/** A stream that fails also closes, and "close" has a listener. Without a listener an error would end the process. */
-const ignore = (): void => {};
 
 /**
  * The HTTP/2 stream of a grpc-js call; undefined if it is not found. It is needed to end a call whose client has closed
@@ -164,12 +168,6 @@ function isHttp2Stream(value: unknown): value is ServerHttp2Stream {
   );
 }
 
-/** Resets a stream before a call is made of it. */
-export function refuseStream(stream: ServerHttp2Stream): void {
-  stream.on("error", ignore);
-  resetStream(stream);
-}
-
 /**
  * Closes a stream whose response has ended, and discards what the client still sends (RFC 9113, 8.1). In the next turn of
  * the event loop: in the same turn, Node.js 22 sends RST_STREAM ahead of the response, which the client then never gets.
@@ -182,7 +180,6 @@ export function closeAfterResponse(stream: ServerHttp2Stream, clock: Clock): voi
 
 /** Refuses a request that is not gRPC, as HTTP does it: with 415. Nothing of it is kept. */
 export function refuseAsHttp(stream: ServerHttp2Stream, clock: Clock): void {
-  stream.on("error", ignore);
   if (stream.destroyed || stream.closed) return;
   stream.respond({ ":status": 415 }, { endStream: true });
   closeAfterResponse(stream, clock);

@@ -21,7 +21,7 @@ const phaseMs = 8_000;
 /** How often the honest client does a round, and how often /livez is asked, in milliseconds. */
 const probeIntervalMs = 20;
 const livezIntervalMs = 200;
-/** Another host than that of honest clients, so that limits by host tell them apart. Linux has all of 127.0.0.0/8. */
+/** Another host than that of honest clients, so that limits by host distinguish them. Linux has all of 127.0.0.0/8. */
 const hostileHost = "127.0.0.2";
 /** Connections that others may have opened meanwhile. */
 const moreSockets = 16;

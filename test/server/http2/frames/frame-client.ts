@@ -147,10 +147,11 @@ export class FrameClient {
     return stream;
   }
 
-  reset(id: number): void {
+  /** Default: CANCEL. */
+  reset(id: number, code: number = 8): void {
     const stream = this.streams.get(id);
     if (stream !== undefined) stream.end ??= "cancelled";
-    this.write(frame(type.reset, 0, id, Buffer.of(0, 0, 0, 8)));
+    this.write(frame(type.reset, 0, id, Buffer.of(0, 0, 0, code)));
   }
 
   goAway(): void {

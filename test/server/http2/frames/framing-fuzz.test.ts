@@ -117,6 +117,9 @@ function watch(fuzzed: Fuzzed, random: Random): void {
   fuzzed.isWatch.add(id);
 }
 
+/** NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, REFUSED_STREAM, CANCEL, ENHANCE_YOUR_CALM, and one that does not exist. */
+const resetCodes = [0, 1, 2, 7, 8, 11, 255];
+
 /** Does one thing at random. */
 function act(fuzzed: Fuzzed, random: Random): void {
   const { client } = fuzzed;
@@ -139,7 +142,7 @@ function act(fuzzed: Fuzzed, random: Random): void {
       client.settings(undefined, random.of([16_384, 16_385, 2 ** 20]));
       break;
     case 5:
-      if (open.length > 1) client.reset(random.of(open));
+      if (open.length > 1) client.reset(random.of(open), random.of(resetCodes));
       break;
     case 6:
       client.ping();
@@ -187,6 +190,9 @@ function act(fuzzed: Fuzzed, random: Random): void {
       if (random.below(20) > 0) break;
       fuzzed.isBroken = true;
       client.write(Buffer.from(Array.from({ length: 30 }, () => random.below(256))));
+      break;
+    case 16:
+      client.reset(client.call(Watch.path, watchThings).id, random.of(resetCodes));
       break;
     default:
       client.grant(grantTo, few());

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { createServer } from "node:http2";
+import { constants, createServer } from "node:http2";
 import { type AddressInfo, connect } from "node:net";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { frameConnections } from "../../../../src/server/http2/frames/framed-connections.ts";
@@ -150,11 +150,13 @@ describe("Of streams that are opened and reset in one read", () => {
     head.writeUInt32BE(id, 5);
     return Buffer.concat([head, Buffer.from(content)]);
   };
-  const streams = Array.from({ length: count }, (_, i) => [
-    // :method POST, :scheme http, :path /, :authority a
-    frame(1, 4, 2 * i + 1, [0x83, 0x86, 0x84, 0x41, 1, 0x61]),
-    frame(3, 0, 2 * i + 1, [0, 0, 0, 8]),
-  ]);
+  const streamsResetWith = (code: number): Buffer[][] =>
+    Array.from({ length: count }, (_, i) => [
+      // :method POST, :scheme http, :path /, :authority a
+      frame(1, 4, 2 * i + 1, [0x83, 0x86, 0x84, 0x41, 1, 0x61]),
+      frame(3, 0, 2 * i + 1, [0, 0, 0, code]),
+    ]);
+  const streams = streamsResetWith(constants.NGHTTP2_CANCEL);
   const preface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
 
   test("some are announced in each turn with framing direct, in order, and none is lost", async () => {
@@ -183,8 +185,19 @@ describe("Of streams that are opened and reset in one read", () => {
     expect(announced).toEqual(streams.map((_, i) => 2 * i + 1));
   });
 
-  test.each(["direct", "node"] as const)("few are served with framing %s", async (framing) => {
+  const codes = [
+    ["CANCEL", constants.NGHTTP2_CANCEL],
+    // Node.js has an error for these, which ends a process that does not listen for it.
+    ["INTERNAL_ERROR", constants.NGHTTP2_INTERNAL_ERROR],
+    ["REFUSED_STREAM", constants.NGHTTP2_REFUSED_STREAM],
+  ] as const;
+  const cases = (["direct", "node"] as const).flatMap((framing) =>
+    codes.map(([name, code]) => [framing, name, code] as const),
+  );
+
+  test.each(cases)("few are served with framing %s and code %s", async (framing, _name, code) => {
     const { server, recorder, client } = await serveThings({ server: { framing } });
+    const streams = streamsResetWith(code);
     const socket = connect(server.port, "127.0.0.1").on("error", () => {});
     onTestFinished(() => void socket.destroy());
     const pinged = frame(6, 0, 0, [1, 2, 3, 4, 5, 6, 7, 8]);
