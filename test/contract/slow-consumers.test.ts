@@ -1,4 +1,3 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
 import type { Delivery } from "../../src/cacher/request/request.ts";
 import { brokenBy } from "../guarantees/guarantees.ts";
@@ -72,7 +71,7 @@ describeContract("With half of the clients not reading at all", (open) => {
         expect(delivered[0]).toHaveLength(1);
       }
       // Maintenance runs: the event window drops its oldest events.
-      world.clock.advance(1_000);
+      await world.clock.elapse(1_000);
 
       // Their pending batches are bounded by count, and shared.
       const stats = world.cacher.stats();
@@ -184,11 +183,9 @@ describeContract("A stream that takes nothing for the stall timeout", (open) => 
       const world = await openWorld(open, { cacher: { watchers: tight } });
       const model = new Model();
       const reader = await stalled(world, model, delivery);
-      world.clock.advance(60_000);
+      await world.clock.elapse(60_000);
       expect(world.cacher.stats().watchers.stalled).toBe(1);
-      world.clock.advance(500);
-      // Maintenance runs in time slices, and this turn's may be over.
-      await nextTurn();
+      await world.clock.elapse(500);
       expect(world.cacher.stats()).toMatchObject({ slowConsumers: 1, watchers: { stalled: 0 } });
       // It receives the status until it is reset, which is a second later.
       await reader.readUntil(Infinity);

@@ -27,9 +27,9 @@ describeContract("Bookmarks", (open) => {
     const { clock, move, watch } = await idle({ bookmark_interval: { seconds: 10 } });
     for (let i = 0; i < 3; i++) {
       await move();
-      clock.advance(9_000);
+      await clock.elapse(9_000);
       const revision = await move();
-      clock.advance(1_500);
+      await clock.elapse(1_500);
       // Had one come sooner, it would be of the revision before.
       expect(await nextSummary(watch)).toBe(`=${revision}`);
     }
@@ -38,9 +38,9 @@ describeContract("Bookmarks", (open) => {
   test("come every 60 s without a bookmark_interval", async () => {
     const { clock, move, watch } = await idle();
     await move();
-    clock.advance(minute - 1_000);
+    await clock.elapse(minute - 1_000);
     const revision = await move();
-    clock.advance(1_500);
+    await clock.elapse(1_500);
     expect(await nextSummary(watch)).toBe(`=${revision}`);
   });
 
@@ -49,9 +49,9 @@ describeContract("Bookmarks", (open) => {
     const request = { bookmark_interval: { seconds: 3_600 } };
     const { clock, move, watch } = await idle(request, { deadline });
     await move();
-    clock.advance(9 * minute);
+    await clock.elapse(9 * minute);
     const revision = await move();
-    clock.advance(minute - 1_000);
+    await clock.elapse(minute - 1_000);
     expect(await nextSummary(watch)).toBe(`=${revision}`);
   });
 
@@ -62,7 +62,7 @@ describeContract("Bookmarks", (open) => {
     let last = 0;
     while (last < revision) {
       const next = watch.next();
-      clock.advance(1_500);
+      await clock.elapse(1_500);
       const { events, revision: bookmark } = await next;
       expect(events).toEqual([]);
       last = Number(bookmark);
@@ -115,7 +115,7 @@ describeContract("Bookmarks", (open) => {
       ended = response.initial_events_end;
       expect(response.revision === undefined).toBe(!ended);
       await untilCached(world, await world.write(["elsewhere", ""]));
-      world.clock.advance(2_000);
+      await world.clock.elapse(2_000);
     }
     expect(responses).toBeGreaterThan(3);
   });
@@ -349,7 +349,7 @@ describeContract("A stream", (open) => {
       owed.push(`${i === 0 ? "ADDED" : "MODIFIED"} small@${last}`);
     }
     await untilCached(world, last);
-    world.clock.advance(1_000); // The window is looked after, and no longer has most of them.
+    await world.clock.elapse(1_000); // The window is looked after, and no longer has most of them.
     expect(world.cacher.stats().eventWindow.events).toBe(3);
     state.push(...(await watch.until((response) => response.initial_events_end)));
     expect(state.flatMap(({ events }) => events)).toHaveLength(12);
@@ -366,11 +366,11 @@ describeContract("A stream", (open) => {
       const world = await openWorld(open, { server: { limits, random: () => random } });
       const watch = world.client.watch({ resource, prefix: "idle/" });
       await watch.next();
-      world.clock.advance(age - 2_000);
+      await world.clock.elapse(age - 2_000);
       // Had it ended sooner, this would not be known.
       const revision = await world.write(["elsewhere", ""]);
       await untilCached(world, revision);
-      world.clock.advance(3_000);
+      await world.clock.elapse(3_000);
       expect(await nextSummary(watch)).toBe(`=${revision}`);
       expect(await watch.ended).toMatchObject({
         reason: "DRAINING",

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { globSync, readFileSync } from "node:fs";
 import { posix } from "node:path";
 import { promisify } from "node:util";
 import { parseAllDocuments } from "yaml";
@@ -20,6 +20,12 @@ export interface Manifest {
 }
 
 export type Labels = Readonly<Record<string, string>>;
+
+/** The folders that `kubectl apply --kustomize` takes. */
+export const kustomizations: readonly string[] = [
+  "deploy/kubernetes",
+  ...globSync("deploy/kubernetes/overlays/*").sort(),
+];
 
 /** The version of kubectl here; undefined if it does not run here. */
 export async function kubectlVersion(): Promise<string | undefined> {

@@ -1,34 +1,13 @@
-import { execFile } from "node:child_process";
-import { globSync } from "node:fs";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
-import { helm as binary } from "../../scripts/helm.ts";
 import { version } from "../../src/cli/output/version.ts";
 import { openAccess } from "../../src/cli/serve/open-access.ts";
 import { Authorizer } from "../../src/policy/authorizer.ts";
 import { policyOf } from "../config/parsed-policy.ts";
 import { identityOf } from "../policy/identities.ts";
-import { deploymentsOf, type Manifest, Pod, parsed, text } from "./built-manifests.ts";
+import { deploymentsOf, Pod, text } from "./built-manifests.ts";
+import { chart, helm, rendered, runHelm, valuesFiles } from "./chart.ts";
 import { expectOwnPods } from "./own-pods.ts";
-
-const execute = promisify(execFile);
-const chart = "deploy/helm/watch-fanout";
-const helm = await binary.installed();
-const valuesFiles = ["values.yaml", ...globSync("ci/*.yaml", { cwd: chart }).sort()];
-
-/** Runs helm with the values of a file over those of the chart. */
-async function run(command: readonly string[], file: string): Promise<string> {
-  const values = ["--values", join(chart, file)];
-  const { stdout } = await execute(helm ?? "", [...command, chart, ...values], { timeout: 60_000 });
-  return stdout;
-}
-
-async function rendered(file: string): Promise<readonly Manifest[]> {
-  // A helm that is built from its module takes Kubernetes 1.20 for granted.
-  const options = ["--namespace", "default", "--kube-version", "1.31.0"];
-  return parsed(await run(["template", "wf", ...options], file));
-}
 
 test("The chart has the version of the service", () => {
   expect(text(join(chart, "Chart.yaml"))).toContain(
@@ -38,7 +17,7 @@ test("The chart has the version of the service", () => {
 
 describe.skipIf(helm === undefined)("The chart (needs helm: node scripts/helm.ts)", () => {
   test.each(valuesFiles)("passes `helm lint --strict` with %s", async (file) => {
-    await run(["lint", "--strict"], file);
+    await runHelm(["lint", "--strict"], file);
   });
 
   test.each(valuesFiles)(

@@ -11,16 +11,13 @@ import {
   built,
   deploymentsOf,
   kubectlVersion,
+  kustomizations,
   type Manifest,
   Pod,
   text,
 } from "./built-manifests.ts";
 import { expectOwnPods } from "./own-pods.ts";
 
-const kustomizations = [
-  "deploy/kubernetes",
-  ...globSync("deploy/kubernetes/overlays/*").sort(),
-] as const;
 const kubectl = await kubectlVersion();
 const manifests = new Map<string, readonly Manifest[]>();
 if (kubectl !== undefined) {

@@ -163,11 +163,12 @@ test.each([
       await proxy.call(Get.path, greet, forwarded(name)).drain().ended;
     }
     const from = counted.order.length;
-    for (let i = 0; i < 2_000; i++) proxy.call(path, request, forwarded("flooder")).drain();
-    const each = 40;
-    for (let i = 0; i < each; i++) proxy.call(path, request, forwarded("honest")).drain();
-    while (counted.countOf("honest", from) < each) await nextTurn();
-    // Of 2,000. Those that begin while the ones behind them are read, and then as many as of the other.
-    expect(counted.countOf("flooder", from)).toBeLessThan(1_000);
+    // In one write, and few enough to be read in one turn, whatever writes the responses.
+    const [many, few] = [48, 16];
+    for (let i = 0; i < many; i++) proxy.call(path, request, forwarded("flooder")).drain();
+    for (let i = 0; i < few; i++) proxy.call(path, request, forwarded("honest")).drain();
+    while (counted.countOf("honest", from) < few) await nextTurn();
+    // At most 16 start as they arrive, and then as many as of the other.
+    expect(counted.countOf("flooder", from)).toBeLessThanOrEqual(16 + few);
   },
 );
