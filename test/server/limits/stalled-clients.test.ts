@@ -146,7 +146,7 @@ describe("A watch of a Cacher whose client accepts nothing", () => {
       await storage.put({ key: "a", value: Buffer.alloc(100_000) });
       await client.list({ resource });
     }
-    clock.advance(70_000);
+    await clock.elapse(70_000);
     await client.list({ resource });
     clock.advance(1_000);
     expect((await call.ended).reset).toBe(constants.NGHTTP2_ENHANCE_YOUR_CALM);

@@ -84,7 +84,7 @@ describe("A watch", () => {
     expect(told(await watch.next())).toBe("=1");
     await storage.put({ key: "b", value: Buffer.from("") });
     await client.list({ resource }); // From now on the cache has it.
-    clock.advance(2_500);
+    await clock.elapse(2_500);
     expect(told(await watch.next())).toBe("=2");
   });
 
@@ -98,9 +98,9 @@ describe("A watch", () => {
     expect(told(await watch.next())).toBe("=1");
     await storage.put({ key: "b", value: Buffer.from("") });
     await client.list({ resource });
-    clock.advance(97_000);
+    await clock.elapse(97_000);
     expect(watch.waiting).toBe(0);
-    clock.advance(2_000);
+    await clock.elapse(2_000);
     expect(told(await watch.next())).toBe("=2");
   });
 
