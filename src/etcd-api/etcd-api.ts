@@ -18,7 +18,12 @@ import type { CachedResource } from "./cached/cached-resource.ts";
 import { memberListPath, withClientUrls } from "./contract/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "./contract/methods.ts";
 import { LastHeader, type ResponseHeader } from "./contract/response-header.ts";
-import { type RangeCounts, RangeService, rangePath } from "./range/range-service.ts";
+import {
+  isRangePath,
+  type RangeCounts,
+  type RangePath,
+  RangeService,
+} from "./range/range-service.ts";
 import { CallMaintenance } from "./relay/call-maintenance.ts";
 import { CallRelay } from "./relay/call-relay.ts";
 import type { EtcdCall } from "./relay/etcd-call.ts";
@@ -91,8 +96,8 @@ export class EtcdApi implements RelayedServices {
     });
     this.#ranges = new RangeService({
       ...{ maintenance: this.#calls, lastHeader: this.#lastHeader, clock },
-      relay: (call, metadata, context, received) =>
-        this.#relayRange(call, metadata, context, received),
+      relay: (path, call, metadata, context, received) =>
+        this.#relayRange(path, call, metadata, context, received),
     });
     this.#methods = new Map(
       etcdMethodPaths.flatMap((path) => {
@@ -187,8 +192,8 @@ export class EtcdApi implements RelayedServices {
         this.#watches.open(call, metadata, context);
         return;
       }
-      if (path === rangePath && this.#ranges.mayServe(metadata)) {
-        this.#ranges.open(call, metadata, context);
+      if (isRangePath(path) && this.#ranges.mayServe(metadata)) {
+        this.#ranges.open(path, call, metadata, context);
         return;
       }
       const headers = requestHeaders(path, metadata);
@@ -202,17 +207,21 @@ export class EtcdApi implements RelayedServices {
     return { name: path.slice(1), label, sheds, isStreaming, mayWrite, relay };
   }
 
-  /** Relays a Range of whose request a part has been read. */
+  /** Relays a read of a range, a part of whose request has been read. */
   #relayRange(
+    path: RangePath,
     call: RelayedCall,
     metadata: IncomingHttpHeaders,
     context: CallContext,
     received: Buffer,
   ): void {
-    new CallRelay(call, requestHeaders(rangePath, metadata), {
-      method: rangePath.slice(1),
-      ...{ upstream: this.#upstream, maintenance: this.#calls, context, kind: "unary", received },
-      onFirstBytes: (bytes) => this.#lastHeader.observe(bytes),
+    const isStream = path === "/etcdserverpb.KV/RangeStream";
+    new CallRelay(call, requestHeaders(path, metadata), {
+      ...{ method: path.slice(1), kind: isStream ? "stream" : "unary", received },
+      ...{ upstream: this.#upstream, maintenance: this.#calls, context },
+      onFirstBytes: (bytes) => {
+        if (!isStream) this.#lastHeader.observe(bytes);
+      },
       rewrite: undefined,
     }).start();
   }

@@ -25,8 +25,8 @@ export function registerEtcdApiMetrics(meter: Meter, api: { stats(): EtcdApiStat
   const ranges = meter.createObservableCounter("watch_fanout_etcd_api_ranges", {
     unit: "{call}",
     description:
-      "Calls of etcd's Range that were read here, by what answered them: the cache, or etcd (relayed). Calls that are " +
-      "relayed unread, such as those with a token, are not counted.",
+      "Calls of etcd's Range and RangeStream that were read here, by what answered them: the cache, or etcd (relayed). " +
+      "Calls that are relayed unread, such as those with a token, are not counted.",
   });
   meter.addBatchObservableCallback(
     (result) => {

@@ -18,10 +18,11 @@ import { timedOut } from "../contract/error-texts.ts";
 import { headerField } from "../contract/header-field.ts";
 import { EtcdCall } from "../relay/etcd-call.ts";
 import { type RangeRequest, readRangeRequest } from "./range-request.ts";
-import { RangeResponse } from "./range-response.ts";
-import { selectRange } from "./range-selection.ts";
+import { type PiecewiseResponse, RangeResponse } from "./range-response.ts";
+import { hasRevisionBounds, selectRange } from "./range-selection.ts";
 import { RangeSender, wholeBytes } from "./range-sender.ts";
-import type { CachedRange, RangeService } from "./range-service.ts";
+import type { CachedRange, RangePath, RangeService } from "./range-service.ts";
+import { RangeStreamResponse } from "./range-stream-response.ts";
 import { ReadTurn } from "./read-turn.ts";
 
 /** Maximum size of a request that is read, in bytes; larger ones are relayed. etcd's keys are rarely above a kilobyte. */
@@ -32,17 +33,18 @@ const clientGone = new Error("The client no longer waits for the response.");
 
 /** A response that is ready to be sent. */
 interface Answer {
-  readonly response: RangeResponse;
+  readonly response: PiecewiseResponse;
   readonly revision: number;
   /** Counts the state as retained until the returned function is called. */
   readonly retain: CachedState["retain"];
 }
 
 /**
- * One call of etcd's Range. Its request is read; if a cached resource has all of its keys, it is served from the cache,
+ * One call of etcd's Range or RangeStream. Its request is read; if a cached resource has all of its keys, it is served from the cache,
  * otherwise relayed, and so is everything that the cache does not answer exactly as etcd does.
  */
 export class RangeCall extends EtcdCall {
+  readonly #path: RangePath;
   readonly #metadata: IncomingHttpHeaders;
   readonly #service: RangeService;
   readonly #gone = new AbortController();
@@ -56,12 +58,14 @@ export class RangeCall extends EtcdCall {
   #sender: RangeSender | undefined;
 
   constructor(
+    path: RangePath,
     call: RelayedCall,
     metadata: IncomingHttpHeaders,
     context: CallContext,
     service: RangeService,
   ) {
     super(call, context, service.maintenance, "etcd call");
+    this.#path = path;
     this.#metadata = metadata;
     this.#service = service;
   }
@@ -76,6 +80,10 @@ export class RangeCall extends EtcdCall {
     const { request } = this.call;
     request.on("data", this.#take);
     request.on("end", this.#finish);
+  }
+
+  get #isStream(): boolean {
+    return this.#path === "/etcdserverpb.KV/RangeStream";
   }
 
   /** It ends soon by itself. */
@@ -150,7 +158,9 @@ export class RangeCall extends EtcdCall {
     // One message that is not compressed, and nothing else.
     if (received.length < prefixSize || received[0] !== 0) return undefined;
     if (received.length !== prefixSize + received.readUInt32BE(1)) return undefined;
-    return readRangeRequest(received.subarray(prefixSize));
+    const request = readRangeRequest(received.subarray(prefixSize));
+    // etcd refuses a stream of objects that it would have to sort or to filter.
+    return request !== undefined && this.#isStream && !isInKeyOrder(request) ? undefined : request;
   }
 
   /** Undefined: etcd has to answer. */
@@ -191,7 +201,10 @@ export class RangeCall extends EtcdCall {
     const options = {
       ...{ prefix, keysOnly: request.keysOnly, header: headerField(header, revision) },
     };
-    const response = yield* RangeResponse.of(selected, options);
+    const response = yield* (this.#isStream ? RangeStreamResponse : RangeResponse).of(
+      selected,
+      options,
+    );
     return { response, revision, retain };
   }
 
@@ -236,7 +249,7 @@ export class RangeCall extends EtcdCall {
       this.end(error.status);
     } else if (!(error instanceof WatchFanoutError)) {
       const { logger } = this.context;
-      this.end(statusOf(toClientError(error, "etcdserverpb.KV/Range", logger, this.call)));
+      this.end(statusOf(toClientError(error, this.#path.slice(1), logger, this.call)));
     } else {
       if (hasReason(error, "HISTORY_CHANGED")) this.#service.lastHeader.historyChanged();
       this.#relay(!hasReason(error, "UPSTREAM_DENIED"));
@@ -247,12 +260,18 @@ export class RangeCall extends EtcdCall {
   #relay(isLate: boolean = false): void {
     const received = this.#service.relayedRequest(this.#received.bytes, this.#request);
     this.release();
-    const args = [this.call, this.#metadata, this.context, received] as const;
+    const args = [this.#path, this.call, this.#metadata, this.context, received] as const;
     if (!isLate) this.#service.relay(...args);
     else if (!this.#service.relayLate(...args)) {
       this.call.end(refused(status.UNAVAILABLE, timedOut));
     }
   }
+}
+
+/** Whether the objects are all of the range, in the order of their keys. */
+function isInKeyOrder(request: RangeRequest): boolean {
+  const { sortOrder, sortTarget } = request;
+  return sortTarget === "key" && sortOrder !== "descend" && !hasRevisionBounds(request);
 }
 
 /** The state of the response is no longer kept. */

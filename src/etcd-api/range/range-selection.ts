@@ -59,7 +59,8 @@ export function* selectRange(
   return { objects, count, more };
 }
 
-function hasRevisionBounds(request: RangeRequest): boolean {
+/** Whether the request asks for objects with certain revisions only. */
+export function hasRevisionBounds(request: RangeRequest): boolean {
   const { minModRevision, maxModRevision, minCreateRevision, maxCreateRevision } = request;
   return minModRevision + maxModRevision + minCreateRevision + maxCreateRevision > 0;
 }

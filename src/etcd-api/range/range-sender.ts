@@ -4,7 +4,7 @@ import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { SendReservation } from "../../server/limits/send-reservation.ts";
 import type { Sender } from "../../server/limits/stall-detector.ts";
 import { SendGate } from "../relay/send-gate.ts";
-import type { RangeResponse } from "./range-response.ts";
+import type { PiecewiseResponse } from "./range-response.ts";
 
 /** Maximum size of a response that is encoded at once, in bytes. */
 export const wholeBytes = 1024 ** 2;
@@ -21,12 +21,12 @@ interface SenderListener {
 }
 
 /**
- * Sends a large response, which is one message: the next piece is encoded when the client has accepted the one before. So a
+ * Sends a large response: the next piece is encoded when the client has accepted the one before. So a
  * slow client holds one piece, and the objects that are still to be sent.
  */
 export class RangeSender implements Sender {
   readonly #call: RelayedCall;
-  readonly #response: RangeResponse;
+  readonly #response: PiecewiseResponse;
   readonly #context: CallContext;
   readonly #listener: SenderListener;
   #reservation: SendReservation | undefined;
@@ -37,7 +37,7 @@ export class RangeSender implements Sender {
 
   constructor(
     call: RelayedCall,
-    response: RangeResponse,
+    response: PiecewiseResponse,
     context: CallContext,
     listener: SenderListener,
   ) {

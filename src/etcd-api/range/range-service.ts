@@ -12,8 +12,14 @@ import type { EtcdCall } from "../relay/etcd-call.ts";
 import { RangeCall } from "./range-call.ts";
 import { asLinearizable, type RangeRequest } from "./range-request.ts";
 
-/** The path of etcd's Range. */
-export const rangePath = "/etcdserverpb.KV/Range";
+/** The paths of etcd's Range, and of RangeStream of etcd 3.7, which has the same request. */
+export const rangePaths = ["/etcdserverpb.KV/Range", "/etcdserverpb.KV/RangeStream"] as const;
+export type RangePath = (typeof rangePaths)[number];
+
+/** Whether it is the path of a call that reads a range. */
+export function isRangePath(path: string): path is RangePath {
+  return (rangePaths as readonly string[]).includes(path);
+}
 
 /**
  * Maximum number of requests at etcd at once that the cache could not serve in time. If etcd stalls, all caches are late,
@@ -26,6 +32,7 @@ const credentials = ["token", "authorization"];
 
 /** Passes a call to etcd, with what was read of its request. */
 export type RelayCall = (
+  path: RangePath,
   call: RelayedCall,
   metadata: IncomingHttpHeaders,
   context: CallContext,
@@ -47,13 +54,13 @@ export interface CachedRange {
   readonly access: AccessProbe;
 }
 
-/** Number of calls of Range by what answered them. */
+/** Number of calls by what answered them. */
 export interface RangeCounts {
   cached: number;
   relayed: number;
 }
 
-/** Serves etcd's Range from caches. What all of its calls share. */
+/** Serves etcd's Range and RangeStream from caches. What all of its calls share. */
 export class RangeService {
   readonly maintenance: CallMaintenance<EtcdCall>;
   readonly lastHeader: LastHeader;
@@ -91,8 +98,13 @@ export class RangeService {
     return (metadata["grpc-encoding"] ?? "identity") === "identity";
   }
 
-  open(call: RelayedCall, metadata: IncomingHttpHeaders, context: CallContext): void {
-    new RangeCall(call, metadata, context, this).start();
+  open(
+    path: RangePath,
+    call: RelayedCall,
+    metadata: IncomingHttpHeaders,
+    context: CallContext,
+  ): void {
+    new RangeCall(path, call, metadata, context, this).start();
   }
 
   /** The request with the resource that has all of its keys; undefined: no cache may serve it. */
@@ -118,17 +130,19 @@ export class RangeService {
 
   /** Passes a call to etcd. */
   relay(
+    path: RangePath,
     call: RelayedCall,
     metadata: IncomingHttpHeaders,
     context: CallContext,
     received: Buffer,
   ): void {
     this.counts.relayed++;
-    this.#relay(call, metadata, context, received);
+    this.#relay(path, call, metadata, context, received);
   }
 
   /** Passes a call to etcd that has waited for a cache, which was not new enough in time. Returns false if there are too many of those. */
   relayLate(
+    path: RangePath,
     call: RelayedCall,
     metadata: IncomingHttpHeaders,
     context: CallContext,
@@ -137,7 +151,7 @@ export class RangeService {
     if (this.#late >= maxLate) return false;
     this.#late++;
     call.onClosed(() => this.#late--);
-    this.relay(call, metadata, context, received);
+    this.relay(path, call, metadata, context, received);
     return true;
   }
 }

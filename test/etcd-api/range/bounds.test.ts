@@ -7,7 +7,7 @@ import { LastHeader } from "../../../src/etcd-api/contract/response-header.ts";
 import { EtcdApi } from "../../../src/etcd-api/etcd-api.ts";
 import { readRangeRequest } from "../../../src/etcd-api/range/range-request.ts";
 import { selectRange } from "../../../src/etcd-api/range/range-selection.ts";
-import { RangeService } from "../../../src/etcd-api/range/range-service.ts";
+import { RangeService, rangePaths } from "../../../src/etcd-api/range/range-service.ts";
 import { CallMaintenance } from "../../../src/etcd-api/relay/call-maintenance.ts";
 import type { RunningServer, ServerOptions } from "../../../src/server/server.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
@@ -80,8 +80,16 @@ describe("A Range that a cache may serve", () => {
   });
 
   test("and whose client stops reading holds one piece, and is reset after the stall timeout", async () => {
+    await expectOnePiece(rangePath);
+  });
+
+  test("as a stream, and whose client stops reading holds one message, and is reset as well", async () => {
+    await expectOnePiece("/etcdserverpb.KV/RangeStream");
+  });
+
+  async function expectOnePiece(path: string): Promise<void> {
     const { clock, client, server, api } = await bounded();
-    const call = client.open(rangePath);
+    const call = client.open(path);
     call.stream.pause();
     call.send(whole);
     call.halfClose();
@@ -96,7 +104,7 @@ describe("A Range that a cache may serve", () => {
     expect((await call.response).rstCode).toBe(7);
     await until(() => api.stats().calls === 0 && unsent() === 0);
     expect(server.stats().attacks.get("slow_response")).toBe(1);
-  });
+  }
 
   test("and others of the same connection take turns with the room that it has for responses", async () => {
     // Two pieces, which have a value each: several wait at the same time.
@@ -127,7 +135,7 @@ test("Calls that a cache was too late for are few at etcd at once", () => {
   });
   const call = { onClosed: (listener: () => void) => closings.push(listener) };
   const late = (): boolean =>
-    service.relayLate(call as never, {}, undefined as never, Buffer.alloc(0));
+    service.relayLate(rangePaths[0], call as never, {}, undefined as never, Buffer.alloc(0));
   for (let i = 0; i < 32; i++) expect(late()).toBe(true);
   expect(late()).toBe(false);
   expect(relayed).toBe(32);
