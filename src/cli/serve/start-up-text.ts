@@ -12,7 +12,7 @@ export function startUpText(
   const resources = config.resources.map((resource) => resourceText(config, resource));
   const lines = [
     `watch-fanout ${version} serves gRPC on ${formatAddress(grpc)} (${security(config)})`,
-    ...(config.etcdApi === undefined ? [] : ["  etcd API   every call is passed to etcd"]),
+    ...(config.etcdApi === undefined ? [] : [`  etcd API   ${etcdApiText(config)}`]),
     `  resources  ${resources.length === 0 ? "none" : resources.join(", ")}`,
     `  data       ${dataOf(config)}`,
     ...(config.workers === 1
@@ -41,6 +41,12 @@ function security({ tls }: Config): string {
     request: "TLS, clients may have a certificate",
     require: "TLS, clients need a certificate",
   }[tls.clientAuth];
+}
+
+function etcdApiText({ resources }: Config): string {
+  return resources.some(({ cache }) => cache)
+    ? "watches and reads of resources from their caches, every other call is passed to etcd"
+    : "every call is passed to etcd";
 }
 
 function resourceText(

@@ -36,6 +36,22 @@ test("every command names a resource with another name", () => {
   expect(text).toContain('"resource":"nodes"');
 });
 
+test("the etcd API says what it answers", () => {
+  const flags = [
+    "--etcd",
+    "http://127.0.0.1:2379",
+    "--etcd-api",
+    "on",
+    "--resource",
+    "nodes=/nodes/",
+  ];
+  const config = load({ flags });
+  const service = { grpc: { host: "127.0.0.1", port: 7 }, admin };
+  expect(startUpText(config, service)).toMatch(/etcd API +watches and reads of resources from/);
+  const relay = { ...config, resources: [] };
+  expect(startUpText(relay, service)).toMatch(/etcd API +every call is passed to etcd\n/);
+});
+
 test("mTLS is shown", () => {
   const { cert, key } = certificates;
   const config = load({
