@@ -1,4 +1,4 @@
-import type { OptionDefinition } from "./options.ts";
+import type { OptionDefinition } from "./option-definition.ts";
 import { count, duration, size } from "./value-types.ts";
 
 /** The options that limit what clients may have, in all and for each identity. */

@@ -1,47 +1,21 @@
 import type { z } from "zod";
+import { accessOptions } from "./access-options.ts";
+import { etcdOptions } from "./etcd-options.ts";
 import { limitOptions } from "./limit-options.ts";
+import { listenerOptions } from "./listener-options.ts";
+import type { OptionDefinition } from "./option-definition.ts";
 import { resource } from "./resource-settings.ts";
+import { telemetryOptions } from "./telemetry-options.ts";
 import {
   choice,
-  collectorUrl,
   count,
   duration,
   endpoint,
-  fileMode,
-  listenAddress,
-  onOff,
-  ratio,
   size,
-  tcpAddress,
   text,
   upstreamAddress,
   workerCount,
 } from "./value-types.ts";
-
-/** The definition of one option. Its flag, variable, key in the file, help and checks are derived from it. */
-export interface OptionDefinition {
-  /** The type of the value; of a list: of one element. */
-  readonly schema: z.ZodType;
-  /** Placeholder of the value in help. */
-  readonly value: string;
-  /** One or two sentences, without the default. */
-  readonly help: string;
-  /** The default, as it would be typed. Without one, the option is absent by default. */
-  readonly default?: string;
-  /** Text of the help for a default that is not a value. */
-  readonly defaultHelp?: string;
-  /**
-   * A list: a flag that repeats, a variable with commas, a sequence in the file. "commas": flags and the file may
-   * separate elements by commas as well.
-   */
-  readonly list?: "commas" | "repeated";
-  /** Its key in the file, if that is not the option's name. */
-  readonly fileKey?: string;
-  /** Its flag may be given without a value, which means on. The placeholder is in brackets. */
-  readonly isSwitch?: true;
-  /** Never shown in a message, and without a flag, since other users of the machine can see flags. */
-  readonly secret?: true;
-}
 
 /**
  * Every option of `serve`, by its name: `--NAME` as a flag, `WATCH_FANOUT_NAME` (upper case, `_` for
@@ -97,204 +71,9 @@ const options = {
     defaultHelp:
       "with the embedded store, default= (every key); with --upstream, all that the relay may read there",
   },
-  listen: {
-    schema: listenAddress,
-    value: "HOST:PORT|unix:PATH",
-    help: "Address of the gRPC server, or the path of its Unix socket. Port 0 selects a free port.",
-    default: "127.0.0.1:50051",
-  },
-  "listen-socket-mode": {
-    schema: fileMode,
-    value: "MODE",
-    help: "Permissions of the Unix socket of --listen, in octal. Processes that may write to it can connect.",
-    default: "0600",
-  },
-  admin: {
-    schema: tcpAddress,
-    value: "HOST:PORT",
-    help:
-      "Address of /livez, /readyz and /metrics, over HTTP. Other machines may reach it only with --admin-tls-cert and " +
-      "--admin-token-file, or --insecure.",
-    default: "127.0.0.1:8080",
-  },
-  "admin-tls-cert": {
-    schema: text,
-    value: "FILE",
-    help: "Certificate of the admin port with its chain, in PEM. Enables HTTPS together with --admin-tls-key.",
-  },
-  "admin-tls-key": {
-    schema: text,
-    value: "FILE",
-    help: "Private key of --admin-tls-cert, in PEM.",
-  },
-  "admin-token-file": {
-    schema: text,
-    value: "FILE",
-    help:
-      "Tokens of the admin port, in the format of --token-file. With it, all but the status of /livez and /readyz needs " +
-      "one of them.",
-  },
-  "tls-cert": {
-    schema: text,
-    value: "FILE",
-    help: "Server certificate with its chain, in PEM. Enables TLS together with --tls-key.",
-  },
-  "tls-key": { schema: text, value: "FILE", help: "Private key of --tls-cert, in PEM." },
-  "tls-client-ca": {
-    schema: text,
-    value: "FILE",
-    help: "Authorities of client certificates (mTLS), in PEM.",
-  },
-  "tls-client-auth": {
-    schema: choice(["require", "request", "off"]),
-    value: "MODE",
-    help:
-      "Whether clients need a certificate: require refuses connections without a valid one, request accepts " +
-      "clients without one, off asks for none.",
-    defaultHelp: "require with --tls-client-ca, otherwise off",
-  },
-  "client-cert-name": {
-    schema: choice(["spiffe", "dns", "cn"]),
-    list: "commas",
-    value: "KIND[,KIND...]",
-    help:
-      "Which part of a client certificate is the caller's name, the first that exists: spiffe (URI), dns (first DNS " +
-      "name) or cn (common name).",
-    defaultHelp: "spiffe,dns,cn",
-  },
-  "trust-forwarded-cert-from": {
-    schema: text,
-    list: "commas",
-    value: "PEER[,PEER...]",
-    help:
-      "Proxies whose x-forwarded-client-cert is believed: loopback (connections from this machine, such as of a " +
-      "sidecar), unix (connections to the Unix socket of --listen), or the name of a client certificate. From any " +
-      "other peer the header is ignored.",
-  },
-  "token-file": {
-    schema: text,
-    value: "FILE",
-    help: "Static tokens, sha256:HEX NAME[,GROUP...] a line. `watch-fanout token hash` prints the first part for a token.",
-  },
-  "jwt-issuer": {
-    schema: text,
-    value: "URL",
-    help: "Accept JSON Web Tokens of this issuer (claim iss). Needs --jwt-audience and --jwt-jwks.",
-  },
-  "jwt-audience": {
-    schema: text,
-    value: "NAME",
-    help: "Audience (claim aud) that a token must have.",
-  },
-  "jwt-jwks": {
-    schema: text,
-    value: "FILE|URL",
-    help: "Public keys of the issuer, a JSON Web Key Set.",
-  },
-  "jwt-groups-claim": {
-    schema: text,
-    value: "NAME",
-    help: "Claim with the caller's groups, a list of texts.",
-    default: "groups",
-  },
-  insecure: {
-    schema: onOff,
-    isSwitch: true,
-    value: "[on|off]",
-    help: "Serve plain text on an address that other machines may reach, and the admin port there without TLS or a token.",
-    default: "off",
-  },
-  policy: {
-    schema: text,
-    value: "FILE",
-    help:
-      "What callers may do: a YAML file with roles and bindings, read again when it changes. With it, everything " +
-      "that it does not allow is denied.",
-    defaultHelp: "every caller may do everything",
-  },
-  "audit-log": {
-    schema: text,
-    value: "FILE|-",
-    help:
-      "Append a line of JSON for each denied call, each write, and others by --audit-level, to this file, or to " +
-      "standard output (-).",
-    defaultHelp: "calls are not audited",
-  },
-  "audit-level": {
-    schema: choice(["writes", "reads", "all"]),
-    value: "LEVEL",
-    help:
-      "Which allowed calls --audit-log has: writes; reads, which are Get, List and Watch beside writes; or all, also " +
-      "health and reflection. Denied calls are always in it.",
-    default: "writes",
-  },
-  "etcd-username": { schema: text, value: "NAME", help: "User name for etcd." },
-  "etcd-password": {
-    schema: text,
-    secret: true,
-    value: "PASSWORD",
-    help: "Password of the etcd user.",
-  },
-  "etcd-password-file": {
-    schema: text,
-    value: "FILE",
-    help: "File with the etcd user's password. A trailing line break is ignored.",
-  },
-  "etcd-ca": {
-    schema: text,
-    value: "FILE",
-    help: "Authorities that sign etcd's certificates, in PEM.",
-    defaultHelp: "the authorities that Node.js trusts",
-  },
-  "etcd-cert": {
-    schema: text,
-    value: "FILE",
-    help: "Client certificate for etcd, in PEM.",
-  },
-  "etcd-key": { schema: text, value: "FILE", help: "Private key of --etcd-cert, in PEM." },
-  "etcd-history-key": {
-    schema: text,
-    value: "KEY",
-    help: "Key in etcd with the id of its history, the same for all replicas. It is never part of a resource.",
-    default: "/watchfanout/history",
-  },
-  "etcd-history-create": {
-    schema: onOff,
-    isSwitch: true,
-    value: "[on|off]",
-    help: "Create --etcd-history-key where it does not exist. Without that key a restore of etcd is noticed only by revisions that contradict it. etcd-proxy has it off.",
-    default: "on",
-  },
-  "etcd-insecure-skip-verify": {
-    schema: onOff,
-    isSwitch: true,
-    value: "[on|off]",
-    help: "Accept any certificate of etcd. For tests: a machine between this service and etcd can read and change all.",
-    default: "off",
-  },
-  "etcd-api": {
-    schema: onOff,
-    isSwitch: true,
-    value: "[on|off]",
-    help:
-      "Serve etcd's own gRPC API on --listen as well, as etcd grpc-proxy does: watches and reads of the keys of a " +
-      "--resource from its cache, everything else by etcd. Needs --etcd, and no --resource. docs/etcd-api.md describes it.",
-    default: "off",
-  },
-  "advertise-client-url": {
-    schema: text,
-    value: "URL",
-    help:
-      "URL that MemberList of the etcd API names for every member, so that clients that follow it stay with this " +
-      "service.",
-    defaultHelp: "the members' own",
-  },
-  "watch-progress-notify-interval": {
-    schema: duration("100ms"),
-    value: "DURATION",
-    help: "Interval of the progress notifications of the etcd API's watches that ask for them.",
-    default: "10m",
-  },
+  ...listenerOptions,
+  ...accessOptions,
+  ...etcdOptions,
   "event-window-age": {
     schema: duration("1s"),
     value: "DURATION",
@@ -383,41 +162,7 @@ const options = {
       "down a service that was started in a terminal, since a terminal that is closed sends it.",
     default: "10s",
   },
-  "otlp-endpoint": {
-    schema: collectorUrl,
-    value: "URL",
-    help:
-      "Export spans and metrics to this OpenTelemetry collector, by OTLP over HTTP with protobuf: to URL/v1/traces and " +
-      "URL/v1/metrics. The environment variables OTEL_EXPORTER_OTLP_HEADERS, _CERTIFICATE, _CLIENT_CERTIFICATE, " +
-      "_CLIENT_KEY, _COMPRESSION and _TIMEOUT, OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES apply.",
-    defaultHelp: "nothing is exported",
-  },
-  "trace-ratio": {
-    schema: ratio,
-    value: "RATIO",
-    help:
-      "Part of the calls without a trace of the client that are traced, from 0 to 1. A call with one is traced if the " +
-      "client records it. Needs --otlp-endpoint.",
-    default: "0",
-  },
-  "otlp-metrics-interval": {
-    schema: duration("0s"),
-    value: "DURATION",
-    help: "Interval at which metrics are exported. 0s: never. Needs --otlp-endpoint.",
-    default: "60s",
-  },
-  "log-level": {
-    schema: choice(["trace", "debug", "info", "warn", "error", "fatal", "silent"]),
-    value: "LEVEL",
-    help: "Least severe level to log: trace, debug, info, warn, error, fatal or silent.",
-    default: "info",
-  },
-  "log-format": {
-    schema: choice(["text", "json"]),
-    value: "FORMAT",
-    help: "Format of the log, which goes to stderr: text or json.",
-    defaultHelp: "text on a terminal, otherwise json",
-  },
+  ...telemetryOptions,
 } as const satisfies Readonly<Record<string, OptionDefinition>>;
 
 export type OptionName = keyof typeof options;

@@ -1,13 +1,7 @@
 import type { z } from "zod";
 import { nearest } from "./nearest.ts";
-import {
-  definition,
-  flagOf,
-  type OptionDefinition,
-  type OptionName,
-  type OptionValues,
-  optionNames,
-} from "./options.ts";
+import type { OptionDefinition } from "./option-definition.ts";
+import { definition, flagOf, type OptionName, type OptionValues, optionNames } from "./options.ts";
 import { keysOf } from "./resource-settings.ts";
 import type { Setting, Settings, Step } from "./setting.ts";
 import { showValue } from "./show-value.ts";

@@ -1,0 +1,73 @@
+import type { OptionDefinition } from "./option-definition.ts";
+import { duration, onOff, text } from "./value-types.ts";
+
+/** The options of the connections to etcd, and of etcd's own API. */
+export const etcdOptions = {
+  "etcd-username": { schema: text, value: "NAME", help: "User name for etcd." },
+  "etcd-password": {
+    schema: text,
+    secret: true,
+    value: "PASSWORD",
+    help: "Password of the etcd user.",
+  },
+  "etcd-password-file": {
+    schema: text,
+    value: "FILE",
+    help: "File with the etcd user's password. A trailing line break is ignored.",
+  },
+  "etcd-ca": {
+    schema: text,
+    value: "FILE",
+    help: "Authorities that sign etcd's certificates, in PEM.",
+    defaultHelp: "the authorities that Node.js trusts",
+  },
+  "etcd-cert": {
+    schema: text,
+    value: "FILE",
+    help: "Client certificate for etcd, in PEM.",
+  },
+  "etcd-key": { schema: text, value: "FILE", help: "Private key of --etcd-cert, in PEM." },
+  "etcd-history-key": {
+    schema: text,
+    value: "KEY",
+    help: "Key in etcd with the id of its history, the same for all replicas. It is never part of a resource.",
+    default: "/watchfanout/history",
+  },
+  "etcd-history-create": {
+    schema: onOff,
+    isSwitch: true,
+    value: "[on|off]",
+    help: "Create --etcd-history-key where it does not exist. Without that key a restore of etcd is noticed only by revisions that contradict it. etcd-proxy has it off.",
+    default: "on",
+  },
+  "etcd-insecure-skip-verify": {
+    schema: onOff,
+    isSwitch: true,
+    value: "[on|off]",
+    help: "Accept any certificate of etcd. For tests: a machine between this service and etcd can read and change all.",
+    default: "off",
+  },
+  "etcd-api": {
+    schema: onOff,
+    isSwitch: true,
+    value: "[on|off]",
+    help:
+      "Serve etcd's own gRPC API on --listen as well, as etcd grpc-proxy does: watches and reads of the keys of a " +
+      "--resource from its cache, everything else by etcd. Needs --etcd, and no --resource. docs/etcd-api.md describes it.",
+    default: "off",
+  },
+  "advertise-client-url": {
+    schema: text,
+    value: "URL",
+    help:
+      "URL that MemberList of the etcd API names for every member, so that clients that follow it stay with this " +
+      "service.",
+    defaultHelp: "the members' own",
+  },
+  "watch-progress-notify-interval": {
+    schema: duration("100ms"),
+    value: "DURATION",
+    help: "Interval of the progress notifications of the etcd API's watches that ask for them.",
+    default: "10m",
+  },
+} as const satisfies Readonly<Record<string, OptionDefinition>>;

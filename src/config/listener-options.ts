@@ -1,0 +1,80 @@
+import type { OptionDefinition } from "./option-definition.ts";
+import { choice, fileMode, listenAddress, tcpAddress, text } from "./value-types.ts";
+
+/** The options of the ports: addresses, TLS, and who is recognised by a certificate. */
+export const listenerOptions = {
+  listen: {
+    schema: listenAddress,
+    value: "HOST:PORT|unix:PATH",
+    help: "Address of the gRPC server, or the path of its Unix socket. Port 0 selects a free port.",
+    default: "127.0.0.1:50051",
+  },
+  "listen-socket-mode": {
+    schema: fileMode,
+    value: "MODE",
+    help: "Permissions of the Unix socket of --listen, in octal. Processes that may write to it can connect.",
+    default: "0600",
+  },
+  admin: {
+    schema: tcpAddress,
+    value: "HOST:PORT",
+    help:
+      "Address of /livez, /readyz and /metrics, over HTTP. Other machines may reach it only with --admin-tls-cert and " +
+      "--admin-token-file, or --insecure.",
+    default: "127.0.0.1:8080",
+  },
+  "admin-tls-cert": {
+    schema: text,
+    value: "FILE",
+    help: "Certificate of the admin port with its chain, in PEM. Enables HTTPS together with --admin-tls-key.",
+  },
+  "admin-tls-key": {
+    schema: text,
+    value: "FILE",
+    help: "Private key of --admin-tls-cert, in PEM.",
+  },
+  "admin-token-file": {
+    schema: text,
+    value: "FILE",
+    help:
+      "Tokens of the admin port, in the format of --token-file. With it, all but the status of /livez and /readyz needs " +
+      "one of them.",
+  },
+  "tls-cert": {
+    schema: text,
+    value: "FILE",
+    help: "Server certificate with its chain, in PEM. Enables TLS together with --tls-key.",
+  },
+  "tls-key": { schema: text, value: "FILE", help: "Private key of --tls-cert, in PEM." },
+  "tls-client-ca": {
+    schema: text,
+    value: "FILE",
+    help: "Authorities of client certificates (mTLS), in PEM.",
+  },
+  "tls-client-auth": {
+    schema: choice(["require", "request", "off"]),
+    value: "MODE",
+    help:
+      "Whether clients need a certificate: require refuses connections without a valid one, request accepts " +
+      "clients without one, off asks for none.",
+    defaultHelp: "require with --tls-client-ca, otherwise off",
+  },
+  "client-cert-name": {
+    schema: choice(["spiffe", "dns", "cn"]),
+    list: "commas",
+    value: "KIND[,KIND...]",
+    help:
+      "Which part of a client certificate is the caller's name, the first that exists: spiffe (URI), dns (first DNS " +
+      "name) or cn (common name).",
+    defaultHelp: "spiffe,dns,cn",
+  },
+  "trust-forwarded-cert-from": {
+    schema: text,
+    list: "commas",
+    value: "PEER[,PEER...]",
+    help:
+      "Proxies whose x-forwarded-client-cert is believed: loopback (connections from this machine, such as of a " +
+      "sidecar), unix (connections to the Unix socket of --listen), or the name of a client certificate. From any " +
+      "other peer the header is ignored.",
+  },
+} as const satisfies Readonly<Record<string, OptionDefinition>>;

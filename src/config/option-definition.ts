@@ -1,0 +1,26 @@
+import type { z } from "zod";
+
+/** The definition of one option. Its flag, variable, key in the file, help and checks are derived from it. */
+export interface OptionDefinition {
+  /** The type of the value; of a list: of one element. */
+  readonly schema: z.ZodType;
+  /** Placeholder of the value in help. */
+  readonly value: string;
+  /** One or two sentences, without the default. */
+  readonly help: string;
+  /** The default, as it would be typed. Without one, the option is absent by default. */
+  readonly default?: string;
+  /** Text of the help for a default that is not a value. */
+  readonly defaultHelp?: string;
+  /**
+   * A list: a flag that repeats, a variable with commas, a sequence in the file. "commas": flags and the file may
+   * separate elements by commas as well.
+   */
+  readonly list?: "commas" | "repeated";
+  /** Its key in the file, if that is not the option's name. */
+  readonly fileKey?: string;
+  /** Its flag may be given without a value, which means on. The placeholder is in brackets. */
+  readonly isSwitch?: true;
+  /** Never shown in a message, and without a flag, since other users of the machine can see flags. */
+  readonly secret?: true;
+}
