@@ -28,6 +28,7 @@ import type { Logger } from "pino";
 import type { Clock } from "../base/clock.ts";
 import type { CallTracer } from "../server/server.ts";
 import { RpcTracer } from "./call-tracer.ts";
+import { withOtlpNames } from "./otlp-names.ts";
 import { exportTimeoutMs, SpanExport } from "./span-export.ts";
 import { registerSpanMetrics } from "./span-metrics.ts";
 import { TraceAllowance } from "./trace-allowance.ts";
@@ -165,7 +166,7 @@ class LoggedMetricExporter extends OTLPMetricExporter {
   }
 
   override export(metrics: ResourceMetrics, done: (result: ExportResult) => void): void {
-    super.export(metrics, (result) => {
+    super.export(withOtlpNames(metrics), (result) => {
       if (result.code !== ExportResultCode.SUCCESS) this.#onFailure(result.error);
       done(result);
     });

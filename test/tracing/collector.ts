@@ -26,6 +26,9 @@ export interface CollectedSpan {
 /** A metric as the collector has received it. */
 export interface CollectedMetric {
   readonly name: string;
+  readonly unit: string;
+  /** Of a histogram's first data point. */
+  readonly attributes: Readonly<Record<string, Value>>;
   readonly resource: Readonly<Record<string, Value>>;
 }
 
@@ -122,7 +125,11 @@ function metricsOf(request: Message): CollectedMetric[] {
     return ofResource
       .messages(2)
       .flatMap((ofScope) => ofScope.messages(2))
-      .map((metric) => ({ name: metric.text(1), resource }));
+      .map((metric) => {
+        const [point] = metric.message(9)?.messages(1) ?? [];
+        const attributes = attributesOf(point, 9);
+        return { name: metric.text(1), unit: metric.text(3), attributes, resource };
+      });
   });
 }
 

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { Collector } from "./collector.ts";
+import { type CollectedMetric, Collector } from "./collector.ts";
 import { clientSpan, TracedService, traced, traceId, unrecorded } from "./traced-service.ts";
 
 const embedded = ["--resource", "all="];
@@ -81,11 +81,25 @@ test("metrics are exported at their interval, the same as for Prometheus", async
   const interval = ["--otlp-metrics-interval", "50ms"];
   const service = await TracedService.start(collector, [...embedded, ...interval]);
   await service.put("a");
-  const metric = await collector.until(() =>
-    collector.metrics.find(({ name }) => name === "watch_fanout_rpc_started"),
-  );
+  const exported = (wanted: string): Promise<CollectedMetric> =>
+    collector.until(() => collector.metrics.find(({ name }) => name === wanted));
+  const metric = await exported("watch_fanout.rpc_started");
   expect(metric.resource).toMatchObject({ "service.name": "watch-fanout" });
-  expect(await service.metrics()).toContain("watch_fanout_rpc_started");
+  expect(await service.metrics()).toContain("watch_fanout_rpc_started_total");
+  // Those that OpenTelemetry's conventions have are named there.
+  expect(await exported("rpc.server.call.duration")).toMatchObject({
+    unit: "s",
+    attributes: {
+      "rpc.system.name": "grpc",
+      "rpc.method": "watchfanout.v1.WriteService/Put",
+      "rpc.status_code": "OK",
+    },
+  });
+  for (const name of ["nodejs.eventloop.delay.p99", "nodejs.eventloop.delay.max"]) {
+    expect((await exported(name)).unit).toBe("s");
+  }
+  const names = collector.metrics.map(({ name }) => name);
+  expect(names.filter((name) => /^watch_fanout_|_(?:total|seconds)$/.test(name))).toEqual([]);
   expect(collector.spans).toEqual([]);
 });
 
