@@ -1,7 +1,7 @@
 import type { OptionDefinition } from "./option-definition.ts";
 import { choice, fileMode, listenAddress, tcpAddress, text } from "./value-types.ts";
 
-/** The options of the ports: addresses, TLS, and who is recognised by a certificate. */
+/** The options of the ports: addresses, TLS, and callers that a certificate identifies. */
 export const listenerOptions = {
   listen: {
     schema: listenAddress,
