@@ -1,10 +1,12 @@
 import { type Clock, keepAliveClock } from "../base/clock.ts";
+import { WatchFanoutError } from "../base/errors.ts";
 import { listedSlab, Slabs } from "../model/slabs.ts";
 import type { Duration__Output } from "../wire/generated/google/protobuf/Duration.ts";
 import type { ListRequest as WireListRequest } from "../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { StoredObject__Output as WireObject } from "../wire/generated/watchfanout/v1/StoredObject.ts";
 import type { WatchRequest as WireWatchRequest } from "../wire/generated/watchfanout/v1/WatchRequest.ts";
 import { listWatchService, writeService } from "../wire/services.ts";
+import { isNotFound } from "./calls/call-failure.ts";
 import { Connection } from "./calls/connection.ts";
 import { broken, decodeDuration, decodeObject, decodeRevision } from "./calls/decode.ts";
 import type { Endpoint } from "./calls/endpoints.ts";
@@ -162,6 +164,26 @@ export class Client implements ClientCalls {
       if (!page.has_more) return resources;
       const isMore = page.resources.length > 0 && resources.length < maxResources;
       if (!isMore) throw broken("resources without end");
+    }
+  }
+
+  /**
+   * Asks the standard health service whether the server serves: all of its resources, or `service`, such as
+   * `resource/NAME`. Rejects with UNKNOWN_RESOURCE if it has no such service, or if the caller may not know of it.
+   */
+  async isServing(
+    service: string = "",
+    options: Pick<ReadOptions, "signal" | "timeoutMs"> = {},
+  ): Promise<boolean> {
+    // Few clients need it.
+    const { healthService } = await import("../wire/standard-services.ts");
+    try {
+      const { status } = await this.#connection.read(healthService.Check, { service }, options);
+      return status === "SERVING";
+    } catch (error) {
+      if (!(error instanceof WatchFanoutError && isNotFound(error))) throw error;
+      const message = `The server has no service ${JSON.stringify(service)} whose health it knows.`;
+      throw new WatchFanoutError("UNKNOWN_RESOURCE", message, { cause: error });
     }
   }
 

@@ -54,6 +54,20 @@ describe("The compose file", () => {
     expect(new Set(ports.map((port) => port.split(":")[1])).size).toBe(ports.length);
   });
 
+  test("has a collector that the replicas export to, with pipelines of what it declares", () => {
+    const { otlp } = load({ yaml: text(join(folder, "watch-fanout.yaml")) });
+    expect(otlp?.endpoint).toBe("http://collector:4318");
+    const { service, ...declared } = parse(text(join(folder, "collector.yaml")));
+    expect(declared.receivers.otlp.protocols.http.endpoint).toBe("0.0.0.0:4318");
+    for (const pipeline of Object.values<Record<string, string[]>>(service.pipelines)) {
+      for (const [kind, names] of Object.entries(pipeline)) {
+        for (const name of names) expect(Object.keys(declared[kind]), kind).toContain(name);
+      }
+    }
+    const [host = ""] = declared.exporters["otlp/jaeger"].endpoint.split(":");
+    expect(Object.keys(compose.services)).toContain(host);
+  });
+
   test("lets Prometheus scrape services of the file", () => {
     const { scrape_configs } = parse(text(join(folder, "prometheus.yaml")));
     for (const { static_configs } of scrape_configs) {

@@ -146,6 +146,11 @@ export function isUnimplemented({ cause }: WatchFanoutError): boolean {
   return isServiceError(cause) && cause.code === status.UNIMPLEMENTED;
 }
 
+/** Whether the server answered with NOT_FOUND and no reason: that of a standard service. */
+export function isNotFound({ cause, reason }: WatchFanoutError): boolean {
+  return reason === "INTERNAL" && isServiceError(cause) && cause.code === status.NOT_FOUND;
+}
+
 /** A stream that left a batch open and then sent nothing for `silentMs` milliseconds. */
 export function batchStalled(silentMs: number): CallFailure {
   return new CallFailure(
