@@ -4,6 +4,7 @@ import { z } from "zod";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import type { LogFormat, LogLevel } from "../../config/config.ts";
+import { briefDetails } from "../../wire/errors.ts";
 import { printableText } from "../output/printable.ts";
 import type { RecentProblems } from "../status/recent-problems.ts";
 import { ChangeableLevel } from "./log-level.ts";
@@ -147,7 +148,7 @@ function isExpected(error: Error): boolean {
 /** The message, with those of its causes that it does not repeat. */
 function withCauses(message: string, cause: unknown): string {
   if (!(cause instanceof Error)) return message;
-  const text = "details" in cause ? String(cause.details) : cause.message;
+  const text = "details" in cause ? briefDetails(String(cause.details)) : cause.message;
   const isNew = text !== "" && !message.includes(text);
   return withCauses(isNew ? `${message}: ${text}` : message, cause.cause);
 }

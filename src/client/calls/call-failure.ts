@@ -1,6 +1,6 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
 import { type Reason, upstreamUnavailable, WatchFanoutError } from "../../base/errors.ts";
-import { errorOf, retryDelayMs, saysReason } from "../../wire/errors.ts";
+import { briefDetails, errorOf, retryDelayMs, saysReason } from "../../wire/errors.ts";
 
 /** Upper bound for the retry delay that a server may ask for, in milliseconds. */
 const longestRetryDelayMs = 300_000;
@@ -201,14 +201,9 @@ function bareError(error: ServiceError, closest: Reason, call: Call): WatchFanou
 function unavailable(address: string, details: string, cause?: unknown): WatchFanoutError {
   return new WatchFanoutError(
     "UPSTREAM_UNAVAILABLE",
-    `No response from watch-fanout at ${address}: ${brief(details)}. Is it running there?`,
+    `No response from watch-fanout at ${address}: ${briefDetails(details)}. Is it running there?`,
     { cause },
   );
-}
-
-/** The cause of a failed connection in grpc-js's message, without the text around it. */
-function brief(details: string): string {
-  return /Last error: (?:Error: )?(.+?)\. Resolution note/.exec(details)?.[1] ?? details;
 }
 
 /**

@@ -70,6 +70,17 @@ describe.each(["text", "json"] as const)("an expected error, as %s,", (format) =
     expect(written[0]).not.toContain("serve-logger.test.ts");
   });
 
+  test("has what a failed connection is due to once, without what grpc-js says around it", () => {
+    const { written, logger } = logged(format);
+    const refused = "connect ECONNREFUSED 127.0.0.1:1";
+    const details = `No connection established. Last error: Error: ${refused}. Resolution note: `;
+    const cause = Object.assign(new Error(`14 UNAVAILABLE: ${details}`), { code: 14, details });
+    logger.warn({ err: upstreamUnavailable(`No response: ${refused}.`, cause) }, "it failed");
+    logger.warn({ err: upstreamUnavailable("No etcd.", cause) }, "it failed, too");
+    expect(written[0]).toMatch(/No response: connect ECONNREFUSED 127.0.0.1:1\."/);
+    expect(written[1]).toMatch(/No etcd\.: connect ECONNREFUSED 127.0.0.1:1"/);
+  });
+
   test("has its causes, each once", () => {
     const { written, logger } = logged(format);
     const refused = new Error("connect ECONNREFUSED");
