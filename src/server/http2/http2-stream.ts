@@ -8,6 +8,7 @@ import {
 import type { Socket } from "node:net";
 import { type Metadata, type Server, status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
+import { framedConnectionOf } from "./frames/framed-connections.ts";
 
 /*
  * The only file that uses private fields of grpc-js and Node.js, to get at the HTTP/2 server and streams below grpc-js'
@@ -206,6 +207,11 @@ export function statusCodeOf(stream: ServerHttp2Stream): number | undefined {
  * takes effect at once: the chunk that libuv has read, up to 64 KiB, is still processed, and no more is read.
  */
 export function pauseReading(session: ServerHttp2Session): void {
+  const framed = framedConnectionOf(session);
+  if (framed !== undefined) {
+    framed.hold();
+    return;
+  }
   const handle = handleOf(session);
   if (handle !== undefined) callMethod(handle, "readStop");
 }
@@ -218,6 +224,11 @@ export function pauseReading(session: ServerHttp2Session): void {
  * further read.
  */
 export function resumeReading(session: ServerHttp2Session): void {
+  const framed = framedConnectionOf(session);
+  if (framed !== undefined) {
+    framed.release();
+    return;
+  }
   const handle = handleOf(session);
   if (handle === undefined || hasUnwritten(handle)) return;
   callMethod(handle, "readStart");

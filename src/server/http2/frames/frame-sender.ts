@@ -135,6 +135,7 @@ export class FrameSender implements StreamOwner {
   closed(stream: FramedStream): void {
     this.#streams.delete(stream.id);
     this.#blocked.delete(stream);
+    if (stream.isReady) this.#unlink(stream);
   }
 
   /**
@@ -177,6 +178,7 @@ export class FrameSender implements StreamOwner {
   #append(stream: FramedStream): void {
     if (stream.isReady) return;
     stream.isReady = true;
+    stream.previous = this.#last;
     if (this.#last === undefined) this.#first = stream;
     else this.#last.next = stream;
     this.#last = stream;
@@ -184,11 +186,18 @@ export class FrameSender implements StreamOwner {
 
   #dequeue(): FramedStream | undefined {
     const stream = this.#first;
-    if (stream === undefined) return undefined;
-    this.#first = stream.next;
-    if (this.#first === undefined) this.#last = undefined;
+    if (stream !== undefined) this.#unlink(stream);
+    return stream;
+  }
+
+  #unlink(stream: FramedStream): void {
+    const { previous, next } = stream;
+    if (previous === undefined) this.#first = next;
+    else previous.next = next;
+    if (next === undefined) this.#last = previous;
+    else next.previous = previous;
+    stream.previous = undefined;
     stream.next = undefined;
     stream.isReady = false;
-    return stream;
   }
 }

@@ -39,6 +39,8 @@ export class FramedConnection
   #unread: Buffer | undefined;
   /** Whether nghttp2 takes nothing more until it asks for it. */
   #isFull = false;
+  /** Whether nothing is passed on until `release`. */
+  #isHeld = false;
   /** Whether the next turn passes on what is unread. */
   #isWaiting = false;
   #isQueued = false;
@@ -75,6 +77,26 @@ export class FramedConnection
     return framed;
   }
 
+  /**
+   * Passes nothing more on, and reads no more from the socket, until `release`. Node.js pauses and resumes the connection as
+   * well, while a write of its own is blocked: it is read when neither prevents it. Idempotent.
+   */
+  hold(): void {
+    this.#isHeld = true;
+    this.socket.pause();
+  }
+
+  /** Undoes `hold`. Idempotent. */
+  release(): void {
+    if (!this.#isHeld) return;
+    this.#isHeld = false;
+    if (this.#mayPassOn()) this.#readOn();
+  }
+
+  #mayPassOn(): boolean {
+    return !this.#isHeld && !this.isPaused() && !this.#isFull;
+  }
+
   #receive(chunk: Buffer): void {
     this.#unread = this.#unread === undefined ? chunk : Buffer.concat([this.#unread, chunk]);
     this.#passOn();
@@ -84,7 +106,7 @@ export class FramedConnection
   #passOn(): void {
     const unread = this.#unread;
     if (unread === undefined || this.destroyed) return;
-    if (this.isPaused() || this.#isFull) {
+    if (!this.#mayPassOn()) {
       this.socket.pause();
       return;
     }
@@ -103,7 +125,7 @@ export class FramedConnection
   readonly #passOnUnread = (): void => {
     this.#isWaiting = false;
     this.#passOn();
-    if (this.#unread === undefined && !this.isPaused() && !this.#isFull) this.socket.resume();
+    if (this.#unread === undefined && this.#mayPassOn()) this.socket.resume();
   };
 
   flush(): boolean {
@@ -165,6 +187,7 @@ export class FramedConnection
   }
 
   readonly #readOn = (): void => {
+    if (this.#isHeld) return;
     if (this.#unread === undefined) this.socket.resume();
     else this.#passOnLater();
   };

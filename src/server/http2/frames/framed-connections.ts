@@ -42,6 +42,11 @@ export function frameConnections(
   });
 }
 
+/** The connection of a session whose DATA frames the server writes; undefined: Node.js writes them. */
+export function framedConnectionOf(session: Http2Session): FramedConnection | undefined {
+  return connections.get(session);
+}
+
 /** The socket of a session's client. */
 export function socketOf(session: Http2Session): Socket | TLSSocket {
   return connections.get(session)?.socket ?? session.socket;

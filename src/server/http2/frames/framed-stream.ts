@@ -24,8 +24,9 @@ export class FramedStream implements ResponseWriter {
   balance = 0;
   /** Bytes of the message that are not sent. */
   remaining = 0;
-  /** Whether it waits for its turn to send, and which stream is next. */
+  /** Whether it waits for its turn to send, and which streams are before and behind it. */
   isReady = false;
+  previous: FramedStream | undefined;
   next: FramedStream | undefined;
   #hasHeaders = false;
   #isClosed = false;

@@ -1,4 +1,5 @@
 import {
+  defaultWindow,
   frameFlag,
   frameHeadBytes,
   frameType,
@@ -140,6 +141,9 @@ export class InboundFrames {
       switch (((bytes[at] ?? 0) << 8) | (bytes[at + 1] ?? 0)) {
         case setting.initialWindowSize:
           this.#initialWindow = value;
+          // nghttp2's own windows stay open: it gets no updates of them, and sends trailers only of a stream with a window.
+          // It refuses a value that is too large.
+          if (value <= max31) bytes.writeUInt32BE(defaultWindow, at + 2);
           break;
         case setting.maxFrameSize:
           this.#maxFrameSize = value;

@@ -56,6 +56,30 @@ describe("The messages of a connection", () => {
     expect(world.flush()).toEqual([]);
   });
 
+  test("leave nothing behind when their streams end before the connection has a window for them", () => {
+    const world = new World();
+    world.open(1).write(Buffer.alloc(65_535), ignore);
+    for (let write = 0; write < 8; write++) world.flush();
+    for (let id = 3; id < 2_003; id += 2) {
+      world.open(id).write(Buffer.from(`to ${id}`), ignore);
+      if (id !== 1_003) world.sender.close(id);
+    }
+    world.open(2_003).write(Buffer.from("last"), ignore);
+    const kept = world.sender.stream(1_003);
+    // Linked to each other alone.
+    expect([kept?.previous, kept?.next?.id, kept?.next?.next]).toEqual([
+      undefined,
+      2_003,
+      undefined,
+    ]);
+    world.sender.windowUpdateReceived(0, 1_000);
+    expect(world.flush()).toEqual([
+      [1_003, "to 1003"],
+      [2_003, "last"],
+    ]);
+    expect(world.sender.canSend).toBe(false);
+  });
+
   test("wait for their headers", () => {
     const world = new World();
     world.sender.open(1);

@@ -1,9 +1,15 @@
 import { once } from "node:events";
-import { constants, createServer } from "node:http2";
-import { type AddressInfo, connect } from "node:net";
+import { constants, createServer, type ServerHttp2Session } from "node:http2";
+import { type AddressInfo, connect, type Socket } from "node:net";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { frameConnections } from "../../../../src/server/http2/frames/framed-connections.ts";
+import { systemClock } from "../../../../src/base/clock.ts";
+import type { FramedConnection } from "../../../../src/server/http2/frames/framed-connection.ts";
+import {
+  frameConnections,
+  framedConnectionOf,
+} from "../../../../src/server/http2/frames/framed-connections.ts";
 import { streamFramesAtOnce } from "../../../../src/server/http2/frames/inbound-frames.ts";
+import { pauseReading, resumeReading } from "../../../../src/server/http2/http2-stream.ts";
 import { listWatchService } from "../../../../src/wire/services.ts";
 import { FakeClock } from "../../../fake-clock.ts";
 import { type Served, serveThings } from "../../served.ts";
@@ -14,6 +20,16 @@ const watchThings = Watch.requestSerialize({ resource: "things" });
 const largestWindow = 2 ** 31 - 1;
 const flowControlError = 3;
 const protocolError = 1;
+
+const preface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+
+function frame(type: number, flags: number, id: number, content: readonly number[]): Buffer {
+  const head = Buffer.alloc(9);
+  head.writeUIntBE(content.length, 0, 3);
+  head.set([type, flags], 3);
+  head.writeUInt32BE(id, 5);
+  return Buffer.concat([head, Buffer.from(content)]);
+}
 
 /** A watch of a client that has its own settings and windows. */
 interface Watching extends Served {
@@ -102,6 +118,29 @@ describe.each(["direct", "node"] as const)("With framing %s", (framing) => {
     expect(frames.violations).toEqual([]);
   });
 
+  test.each([
+    ["has from the start", 0, undefined],
+    ["sets before the response", undefined, 0],
+  ])(
+    "the trailers reach a client with an initial window of 0, which it %s",
+    async (_, first, then) => {
+      const served = await serveThings({ server: { framing } });
+      await served.storage.put({ key: "a", value: Buffer.alloc(300) });
+      const frames = await FrameClient.to(served.server.port);
+      frames.greet(first);
+      if (then !== undefined) {
+        frames.settings(then);
+        frames.ping();
+        await frames.until(() => frames.pingsAnswered === 1);
+      }
+      const get = frames.call(Get.path, Get.requestSerialize({ resource: "things", key: "a" }));
+      frames.grant(get.id, 1_000);
+      await frames.until(() => get.end !== undefined);
+      expect([get.end, get.frames.at(-1), messagesOf(get).length]).toEqual(["ended", "T", 1]);
+      expect(frames.violations).toEqual([]);
+    },
+  );
+
   test("frames have at most the size that the client permits", async () => {
     const { frames, stream, put } = await watching(2 ** 20);
     frames.grant(0, 2 ** 20);
@@ -140,16 +179,77 @@ describe.each(["direct", "node"] as const)("With framing %s", (framing) => {
   });
 });
 
+describe("A connection with framing direct", () => {
+  /** A server's connection and session, and their client, which has sent its preface. */
+  async function connected(): Promise<{
+    readonly framed: FramedConnection;
+    readonly session: ServerHttp2Session;
+    readonly client: Socket;
+    readonly opened: () => number;
+  }> {
+    const server = createServer();
+    frameConnections(server, { clock: systemClock, isTls: false, maxStreams: 1_000 });
+    let streams = 0;
+    server.on("stream", (stream) => {
+      streams++;
+      stream.on("error", () => {});
+    });
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    onTestFinished(() => void server.close());
+    const client = connect((server.address() as AddressInfo).port, "127.0.0.1");
+    client.on("error", () => {});
+    onTestFinished(() => void client.destroy());
+    const begun = once(server, "session");
+    client.write(Buffer.concat([preface, frame(4, 0, 0, [])]));
+    const [session] = (await begun) as [ServerHttp2Session];
+    // Node.js resumes after each write of its own: that of the last of them has to be over.
+    const acknowledged = frame(4, 1, 0, []);
+    let received = Buffer.alloc(0);
+    client.on("data", (chunk: Buffer) => {
+      received = Buffer.concat([received, chunk]);
+    });
+    await vi.waitFor(() => expect(received.includes(acknowledged)).toBe(true));
+    await turns(10);
+    const framed = framedConnectionOf(session);
+    if (framed === undefined) throw new Error("The connection is not framed.");
+    return { framed, session, client, opened: () => streams };
+  }
+
+  const headersOf = (id: number): Buffer => frame(1, 5, id, [0x83, 0x86, 0x84, 0x41, 1, 0x61]);
+
+  async function turns(count: number): Promise<void> {
+    for (let i = 0; i < count; i++) await new Promise((resolve) => setImmediate(resolve));
+  }
+
+  test("that is held passes nothing on, also if Node.js resumes it", async () => {
+    const { framed, session, client, opened } = await connected();
+    pauseReading(session);
+    client.write(headersOf(1));
+    framed.pause();
+    framed.resume();
+    await turns(50);
+    expect(opened()).toBe(0);
+    resumeReading(session);
+    await vi.waitFor(() => expect(opened()).toBe(1));
+  });
+
+  test("that Node.js has paused for a blocked write is not resumed by the end of a hold", async () => {
+    const { framed, session, client, opened } = await connected();
+    framed.pause();
+    pauseReading(session);
+    resumeReading(session);
+    client.write(headersOf(1));
+    await turns(50);
+    expect([framed.isPaused(), opened()]).toEqual([true, 0]);
+    framed.resume();
+    await vi.waitFor(() => expect(opened()).toBe(1));
+  });
+});
+
 describe("Of streams that are opened and reset in one read", () => {
   /** Streams that are opened, and reset at once, in one write. */
   const count = 500;
-  const frame = (type: number, flags: number, id: number, content: readonly number[]): Buffer => {
-    const head = Buffer.alloc(9);
-    head.writeUIntBE(content.length, 0, 3);
-    head.set([type, flags], 3);
-    head.writeUInt32BE(id, 5);
-    return Buffer.concat([head, Buffer.from(content)]);
-  };
   const streamsResetWith = (code: number): Buffer[][] =>
     Array.from({ length: count }, (_, i) => [
       // :method POST, :scheme http, :path /, :authority a
@@ -157,8 +257,6 @@ describe("Of streams that are opened and reset in one read", () => {
       frame(3, 0, 2 * i + 1, [0, 0, 0, code]),
     ]);
   const streams = streamsResetWith(constants.NGHTTP2_CANCEL);
-  const preface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-
   test("some are announced in each turn with framing direct, in order, and none is lost", async () => {
     const clock = new FakeClock();
     const server = createServer({ streamResetBurst: 1e6 });
