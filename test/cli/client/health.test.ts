@@ -10,7 +10,7 @@ describe("health", () => {
     return run(["health", ...args, "--address", `127.0.0.1:${server.port}`]);
   }
 
-  test.each([[[]], [["resource/things"]]])(
+  test.each([[[]], [["resource/things"]], [["--resource", "things"]]])(
     "succeeds while the service serves: %j",
     async (args) => {
       const resource = new ScriptedResource();
@@ -25,9 +25,11 @@ describe("health", () => {
   });
 
   test("fails if there is no such service, or no server", async () => {
-    const unknown = await asked(new ScriptedResource(), "resource/others");
-    expect(unknown).toMatchObject({ code: 3, stdout: "" });
-    expect(unknown.stderr).toContain('no service "resource/others"');
+    for (const args of [["resource/others"], ["--resource", "others"]]) {
+      const unknown = await asked(new ScriptedResource(), ...args);
+      expect(unknown).toMatchObject({ code: 3, stdout: "" });
+      expect(unknown.stderr).toContain('no service "resource/others"');
+    }
     const none = await run(["health", "--address", "127.0.0.1:1", "--timeout", "1s"]);
     expect(none).toMatchObject({ code: 5, stdout: "" });
   });

@@ -257,6 +257,7 @@ describe("Of streams that are opened and reset in one read", () => {
       frame(3, 0, 2 * i + 1, [0, 0, 0, code]),
     ]);
   const streams = streamsResetWith(constants.NGHTTP2_CANCEL);
+
   test("some are announced in each turn with framing direct, in order, and none is lost", async () => {
     const clock = new FakeClock();
     const server = createServer({ streamResetBurst: 1e6 });
