@@ -40,8 +40,8 @@ interface Answer {
 }
 
 /**
- * One call of etcd's Range or RangeStream. Its request is read; if a cached resource has all of its keys, it is served from the cache,
- * otherwise relayed, and so is everything that the cache does not answer exactly as etcd does.
+ * One call of etcd's Range or RangeStream. Its request is read; if a cached resource has all of its keys, it is served
+ * from the cache, otherwise relayed, and so is everything that the cache does not answer exactly as etcd does.
  */
 export class RangeCall extends EtcdCall {
   readonly #path: RangePath;
