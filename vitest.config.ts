@@ -4,6 +4,7 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /** The tests of responses: they run once for each writer of frames. */
 const responseTests = [
+  "test/server/http1/http1.test.ts",
   "test/server/http2/{cancelling,connections,half-requests,plain-and-compressed}.test.ts",
   "test/server/limits/{kept-requests,stalled-clients,stream-limit,unsent-answers}.test.ts",
   "test/server/services/{get-and-list,health-service,reflection-service}.test.ts",

@@ -27,6 +27,7 @@ import {
 import { CallMaintenance } from "./relay/call-maintenance.ts";
 import { CallRelay } from "./relay/call-relay.ts";
 import type { EtcdCall } from "./relay/etcd-call.ts";
+import { MessageStarts } from "./relay/message-starts.ts";
 import { requestHeaders } from "./relay/metadata.ts";
 import { Upstream } from "./upstream/upstream.ts";
 import { watchPath } from "./watch/member-monitor.ts";
@@ -171,17 +172,10 @@ export class EtcdApi implements RelayedServices {
     }
   }
 
-  #relayed(path: string, label: string, { kind, mayWrite, hasHeader }: EtcdMethod): RelayedMethod {
+  #relayed(path: string, label: string, method: EtcdMethod): RelayedMethod {
+    const { kind, mayWrite } = method;
     const url = this.#advertiseClientUrl;
     const isRewritten = path === memberListPath && url !== undefined;
-    const changesAccess = mayWrite && path.startsWith(authPrefix);
-    const onFirstBytes = (bytes: Buffer): void => {
-      if (hasHeader) this.#lastHeader.observe(bytes);
-      if (path === compactPath) this.#watches.compacted();
-      if (!changesAccess) return;
-      this.#ranges.accessChanged();
-      this.#watches.accessChanged();
-    };
     const rewrite = isRewritten ? (bytes: Buffer) => withClientUrls(bytes, url) : undefined;
     const relay = (
       call: RelayedCall,
@@ -200,7 +194,8 @@ export class EtcdApi implements RelayedServices {
       // A compressed response could not be rewritten.
       if (isRewritten) delete headers["grpc-accept-encoding"];
       const deps = { method: label, upstream: this.#upstream, maintenance: this.#calls, context };
-      new CallRelay(call, headers, { ...deps, kind, onFirstBytes, rewrite }).start();
+      const onBytes = this.#observerOf(path, method);
+      new CallRelay(call, headers, { ...deps, kind, onBytes, rewrite }).start();
     };
     const sheds = kind === "unary" ? "call" : "stream";
     const isStreaming = kind !== "unary";
@@ -215,14 +210,30 @@ export class EtcdApi implements RelayedServices {
     context: CallContext,
     received: Buffer,
   ): void {
-    const isStream = path === "/etcdserverpb.KV/RangeStream";
+    const method = etcdMethodAt(path);
+    if (method === undefined) throw new Error(`${path} is not a method of etcd`);
     new CallRelay(call, requestHeaders(path, metadata), {
-      ...{ method: path.slice(1), kind: isStream ? "stream" : "unary", received },
+      ...{ method: path.slice(1), kind: method.kind, received },
       ...{ upstream: this.#upstream, maintenance: this.#calls, context },
-      onFirstBytes: (bytes) => {
-        if (!isStream) this.#lastHeader.observe(bytes);
-      },
+      onBytes: this.#observerOf(path, method),
       rewrite: undefined,
     }).start();
+  }
+
+  /** What reads the headers of a call's response, as its bytes pass; undefined: nothing. */
+  #observerOf(
+    path: string,
+    { mayWrite, header }: EtcdMethod,
+  ): ((bytes: Buffer) => void) | undefined {
+    if (header === undefined) return undefined;
+    const changesAccess = mayWrite && path.startsWith(authPrefix);
+    const starts = new MessageStarts((start) => {
+      this.#lastHeader.observe(start, header);
+      if (path === compactPath) this.#watches.compacted();
+      if (!changesAccess) return;
+      this.#ranges.accessChanged();
+      this.#watches.accessChanged();
+    });
+    return (bytes) => starts.pass(bytes);
   }
 }

@@ -12,6 +12,7 @@ import type {
 import type { CallTracer } from "./calls/call-span.ts";
 import type { RelayedServices } from "./calls/relayed-methods.ts";
 import type { HandedListen, TcpListen, TlsOptions, UnixListen } from "./grpc-js/grpc-js-server.ts";
+import type { Http1Pages } from "./http1/http1-responder.ts";
 import type { ServerLimits } from "./limits/server-limits.ts";
 import type { MemoryGauge } from "./pressure/memory-gauge.ts";
 
@@ -66,6 +67,8 @@ export interface ServerOptions {
   readonly codecs?: ReadonlyMap<string, CodecKind> | undefined;
   /** Services whose calls are relayed to another server. Default: none. */
   readonly relayed?: RelayedServices | undefined;
+  /** Pages that clients may get from the same port by HTTP/1. Default: HTTP/1 is not served. */
+  readonly pages?: Http1Pages | undefined;
   /** Default: "direct". */
   readonly framing?: Framing | undefined;
   /** Random numbers in [0, 1), for jitter. Default: Math.random. */

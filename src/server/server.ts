@@ -26,10 +26,12 @@ import {
   type TlsOptions,
   type UnixListen,
 } from "./grpc-js/grpc-js-server.ts";
+import { divertHttp1 } from "./http1/divert-http1.ts";
+import { Http1Responder } from "./http1/http1-responder.ts";
 import { CancelledCalls } from "./http2/cancelled-calls.ts";
 import { Connections } from "./http2/connections.ts";
 import { frameConnections, socketOf } from "./http2/frames/framed-connections.ts";
-import { type Http2Listeners, listenToHttp2 } from "./http2/http2-stream.ts";
+import { type Http2Listeners, listenToHttp2, negotiateHttp1 } from "./http2/http2-stream.ts";
 import { OpenCalls } from "./http2/open-calls.ts";
 import { peerNameOf } from "./http2/peer-name.ts";
 import { VerifiedPeers } from "./http2/verified-peers.ts";
@@ -257,7 +259,8 @@ export class RunningServer {
 
   /** For `startServer`. */
   async listen(): Promise<void> {
-    const { listen, tls, logger, clock } = this.#options;
+    const { listen, tls, logger, clock, pages } = this.#options;
+    if (pages !== undefined) negotiateHttp1(this.#server);
     try {
       this.#bound = await bindServer(this.#server, listen, this.#certificates, clock);
     } catch (error) {
@@ -280,9 +283,13 @@ export class RunningServer {
       error: (error) => logger.error({ err: error }, "the gRPC port failed to accept a connection"),
     };
     const listening = listenToHttp2(this.#server, listeners, (http2Server) => {
-      if (this.#options.framing === "node") return;
-      const maxStreams = this.#limits.maxStreamsPerConnection;
-      frameConnections(http2Server, { clock, isTls: tls !== undefined, maxStreams });
+      const isTls = tls !== undefined;
+      if (this.#options.framing !== "node") {
+        const maxStreams = this.#limits.maxStreamsPerConnection;
+        frameConnections(http2Server, { clock, isTls, maxStreams });
+      }
+      if (pages === undefined) return;
+      divertHttp1(http2Server, isTls, new Http1Responder(pages, logger).take);
     });
     if (listening === 0 && this.#certificates?.clientAuth === "request") {
       this.#memoryPressure.stop();

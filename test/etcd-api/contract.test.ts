@@ -2,8 +2,10 @@ import { describe, expect, test } from "vitest";
 import { withClientUrls } from "../../src/etcd-api/contract/member-list.ts";
 import { etcdMethodAt, etcdMethodPaths } from "../../src/etcd-api/contract/methods.ts";
 import { LastHeader, readResponseHeader } from "../../src/etcd-api/contract/response-header.ts";
+import { MessageStarts } from "../../src/etcd-api/relay/message-starts.ts";
 import { requestHeaders } from "../../src/etcd-api/relay/metadata.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
+import fc, { runs } from "../property.ts";
 
 function framed(message: Buffer, flag = 0): Buffer {
   const prefix = Buffer.alloc(5);
@@ -59,6 +61,17 @@ describe("The header of a response", () => {
     expect(readResponseHeader(framed(encode({ 2: "a" })))).toBeUndefined();
   });
 
+  test("is found in the first field of a message that is the first field", () => {
+    const header = encode({ 1: 7, 2: 5, 3: 77, 4: 9 });
+    const nested = framed(encode({ 1: encode({ 1: header, 2: "a".repeat(1000) }) }));
+    const read = { clusterId: 7n, memberId: 5n, revision: 77, raftTerm: 9 };
+    expect(readResponseHeader(nested, "nested")).toEqual(read);
+    expect(readResponseHeader(nested.subarray(0, 30), "nested")).toEqual(read);
+    const without = framed(encode({ 1: encode({ 2: "a" }) }));
+    expect(readResponseHeader(without, "nested")).toBeUndefined();
+    expect(readResponseHeader(framed(Buffer.of()), "nested")).toBeUndefined();
+  });
+
   test("raises the floor, which falls only with another cluster", () => {
     const last = new LastHeader();
     const observe = (cluster: number, revision: number): void =>
@@ -66,8 +79,34 @@ describe("The header of a response", () => {
     observe(1, 10);
     observe(1, 8);
     expect([last.floor, last.header?.revision]).toEqual([10, 8]);
+    // As from etcd grpc-proxy, which may answer without the ids.
+    observe(0, 9);
+    expect([last.floor, last.header?.clusterId]).toEqual([10, 1n]);
+    observe(0, 11);
+    expect([last.floor, last.header?.clusterId]).toEqual([11, 1n]);
     observe(2, 3);
     expect(last.floor).toBe(3);
+  });
+});
+
+describe("The messages of a stream", () => {
+  test("are found in any pieces, as far as they are looked at", () => {
+    const sizes = fc.array(fc.oneof(fc.nat(80), fc.nat(5_000)), { maxLength: 8 });
+    const cuts = fc.array(fc.oneof(fc.integer({ min: 1, max: 9 }), fc.nat(2_000)));
+    fc.assert(
+      fc.property(sizes, cuts, (all, pieces) => {
+        const messages = all.map((size, i) => framed(Buffer.alloc(size, i + 1)));
+        const found: string[] = [];
+        const starts = new MessageStarts((start) => found.push(start.toString("hex")));
+        let rest = Buffer.concat(messages);
+        for (const size of [...pieces, rest.length]) {
+          starts.pass(rest.subarray(0, size));
+          rest = rest.subarray(size);
+        }
+        expect(found).toEqual(messages.map((message) => message.subarray(0, 69).toString("hex")));
+      }),
+      { numRuns: runs(300) },
+    );
   });
 });
 

@@ -1,7 +1,10 @@
+import { createServer } from "node:http2";
+import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Etcd } from "../etcd/etcd.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
+import { framed } from "../server/http2/raw-connection.ts";
 import { type Front, frontOfFile, metricOf, startFront } from "./front.ts";
 import { RawGrpc, type RawResponse, statusOf } from "./raw-grpc.ts";
 
@@ -112,6 +115,41 @@ describe("A stream", () => {
     const response = await call.response;
     expect(statusOf(response).code).toBe("0");
     expect(call.messages).toHaveLength(1);
+  });
+
+  test("reports the revisions in all of its responses, below which no cache answers", async () => {
+    const granted = await relayed.unary("/etcdserverpb.Lease/LeaseGrant", encode({ 1: 60 }));
+    const lease = new Message(granted.body.subarray(5)).integer(2);
+    const call = relayed.open("/etcdserverpb.Lease/LeaseKeepAlive");
+    for (let sent = 1; sent <= 3; sent++) {
+      const response = await direct.unary("/etcdserverpb.KV/Put", put("told/a"));
+      const revision = new Message(response.body.subarray(5)).message(1)?.number(3) ?? 0;
+      expect(await metricOf(front, "watch_fanout_etcd_api_revision")).toBeLessThan(revision);
+      call.send(encode({ 1: lease }));
+      await call.untilMessages(sent);
+      expect(await metricOf(front, "watch_fanout_etcd_api_revision")).toBe(revision);
+    }
+    call.cancel();
+  });
+
+  test("reports the revision of a RangeStream as well, which only etcd from 3.7 on has", async () => {
+    const header = encode({ 1: 7, 2: 8, 3: 123_456, 4: 9 });
+    const parts = [encode({ 2: "objects".repeat(100) }), encode({ 1: header, 2: "objects" })];
+    const member = createServer().on("stream", (stream) => {
+      stream.respond({ ":status": 200 }, { waitForTrailers: true });
+      stream.on("wantTrailers", () => stream.sendTrailers({ "grpc-status": "0" }));
+      stream.end(Buffer.concat(parts.map((part) => framed(encode({ 1: part })))));
+    });
+    await new Promise<void>((resolve) => void member.listen(0, "127.0.0.1", resolve));
+    const { port } = member.address() as AddressInfo;
+    const newer = await startFront([`http://127.0.0.1:${port}`]);
+    const client = new RawGrpc(newer.url);
+    const response = await client.unary("/etcdserverpb.KV/RangeStream", range("a"));
+    expect(statusOf(response).code).toBe("0");
+    expect(await metricOf(newer, "watch_fanout_etcd_api_revision")).toBe(123_456);
+    client.close();
+    await newer.stop();
+    member.close();
   });
 
   test("of keep-alives renews a lease only when its client asks (etcd issue 13031)", async () => {

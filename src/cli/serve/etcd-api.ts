@@ -16,7 +16,7 @@ interface OpenEtcdApi {
   readonly services: RelayedServices;
   /** Serves these resources from their caches. */
   serve(resources: readonly CachedResource[]): void;
-  /** The pages of etcd's HTTP port that the admin port has as well. */
+  /** The pages of etcd's HTTP port, for both ports of the service. */
   readonly pages: ReadonlyMap<string, () => Promise<AdminResponse>>;
   /** Ends all calls. */
   close(): void;

@@ -38,7 +38,7 @@ import { relayedResources } from "./relayed-resources.ts";
 import { openStorages, type Storages } from "./storages.ts";
 
 /** How a server listens, and what differs from the configuration. */
-export type ServerTerms = Pick<ServerOptions, "listen" | "limits" | "relayed">;
+export type ServerTerms = Pick<ServerOptions, "listen" | "limits" | "relayed" | "pages">;
 
 /**
  * What each process of a service has: caches of its resources, a gRPC server, metrics, and files that it watches. Call
@@ -182,7 +182,7 @@ export class ServiceProcess {
    * Serves clients: recognises them, and applies the policy and the limits. Rejects with a StartError if the audit log can't
    * be opened, and with an Error if the server can't listen.
    */
-  async serveClients({ listen, limits, relayed }: ServerTerms): Promise<void> {
+  async serveClients({ listen, limits, relayed, pages }: ServerTerms): Promise<void> {
     const [clock, logger, files] = [this.#clock, this.#logger, this.files];
     const { stallTimeoutMs, maxStreamAgeMs, tls, limits: configured } = this.#config;
     const deps = { clock, logger, files, meter: this.metrics.meter };
@@ -191,7 +191,7 @@ export class ServiceProcess {
     );
     this.onStop(() => facing.close());
     const all = { responseFlushMs: stallTimeoutMs, maxStreamAgeMs, ...configured, ...limits };
-    await this.#serve({ ...facing.options, listen, relayed, limits: all });
+    await this.#serve({ ...facing.options, listen, relayed, pages, limits: all });
     if (tls !== undefined) watchServerCertificates(files, tls, this.server);
   }
 

@@ -78,7 +78,7 @@ export async function startService(
     if (workers === undefined) {
       const { listen } = config;
       await listening("listen", listen, () =>
-        process.serveClients({ listen, relayed: etcdApi?.services }),
+        process.serveClients({ listen, relayed: etcdApi?.services, pages: etcdApi?.pages }),
       );
     } else {
       await workers.listen();

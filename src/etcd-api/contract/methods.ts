@@ -7,13 +7,19 @@
  */
 export type MethodKind = "unary" | "waiting" | "stream";
 
+/**
+ * Where a response has its ResponseHeader, which can be read there without a decoder: in its first field, or at the
+ * beginning of the message that its first field is.
+ */
+export type HeaderPlace = "first" | "nested";
+
 /** What is known of a method of etcd. */
 export interface EtcdMethod {
   readonly kind: MethodKind;
   /** Whether it may change something. */
   readonly mayWrite: boolean;
-  /** Whether its response begins with a ResponseHeader (field 1), which can be read without a decoder. */
-  readonly hasHeader: boolean;
+  /** Where its responses contain a ResponseHeader. Undefined: nowhere, or it is not known. */
+  readonly header: HeaderPlace | undefined;
 }
 
 /** The packages of etcd's API. Their methods are relayed, also those that are newer than this table. */
@@ -21,19 +27,19 @@ const packages = ["etcdserverpb", "v3lockpb", "v3electionpb"];
 
 const pathPattern = new RegExp(String.raw`^/(?:${packages.join("|")})\.\w{1,64}/\w{1,64}$`);
 
-const read: EtcdMethod = { kind: "unary", mayWrite: false, hasHeader: true };
-const write: EtcdMethod = { kind: "unary", mayWrite: true, hasHeader: true };
-const waiting: EtcdMethod = { kind: "waiting", mayWrite: true, hasHeader: true };
-const stream: EtcdMethod = { kind: "stream", mayWrite: false, hasHeader: false };
+const read: EtcdMethod = { kind: "unary", mayWrite: false, header: "first" };
+const write: EtcdMethod = { kind: "unary", mayWrite: true, header: "first" };
+const waiting: EtcdMethod = { kind: "waiting", mayWrite: true, header: "first" };
+const stream: EtcdMethod = { kind: "stream", mayWrite: false, header: "first" };
 
 /** A method that is newer than this table may do anything. */
-const unknown: EtcdMethod = { kind: "stream", mayWrite: true, hasHeader: false };
+const unknown: EtcdMethod = { kind: "stream", mayWrite: true, header: undefined };
 
 /** The methods of etcd 3.7 and older, by service. Facts of etcd's rpc.proto, v3lock.proto and v3election.proto. */
 const services: Readonly<Record<string, Readonly<Record<string, EtcdMethod>>>> = {
   "etcdserverpb.KV": {
     Range: read,
-    RangeStream: stream,
+    RangeStream: { ...stream, header: "nested" },
     Put: write,
     DeleteRange: write,
     Txn: write,

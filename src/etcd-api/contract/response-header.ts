@@ -1,5 +1,6 @@
 import { MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
 import { prefixSize } from "../../wire/encode.ts";
+import type { HeaderPlace } from "./methods.ts";
 
 /** etcd's ResponseHeader. What a response leaves out is 0. */
 export interface ResponseHeader {
@@ -11,17 +12,25 @@ export interface ResponseHeader {
 
 /**
  * Reads the ResponseHeader of a response from its first bytes, with gRPC's prefix. Undefined if the message is
- * compressed, does not begin with a header, or if not all of the header is there: then it is not known.
+ * compressed, has no header at that place, or if not all of the header is there: then it is not known.
  */
-export function readResponseHeader(bytes: Uint8Array): ResponseHeader | undefined {
+export function readResponseHeader(
+  bytes: Uint8Array,
+  place: HeaderPlace = "first",
+): ResponseHeader | undefined {
   if (bytes.length < prefixSize || bytes[0] !== 0) return undefined;
-  return headerOfMessage(bytes.subarray(prefixSize));
+  return headerOfMessage(bytes.subarray(prefixSize), place);
 }
 
-function headerOfMessage(message: Uint8Array): ResponseHeader | undefined {
+function headerOfMessage(message: Uint8Array, place: HeaderPlace): ResponseHeader | undefined {
   const cursor = new MessageCursor(message);
   const header = { clusterId: 0n, memberId: 0n, revision: 0, raftTerm: 0 };
   try {
+    if (place === "nested") {
+      if (cursor.next() !== 0x0a) return undefined;
+      // The size of the nested message, most of which may not be there.
+      cursor.number();
+    }
     if (cursor.next() !== 0x0a) return undefined;
     cursor.enter();
     for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
@@ -55,14 +64,14 @@ export class LastHeader {
     return this.#floor;
   }
 
-  /** A unary response begins with these bytes. */
-  observe(bytes: Uint8Array): void {
-    this.#observe(readResponseHeader(bytes));
+  /** A response begins with these bytes, with gRPC's prefix. */
+  observe(bytes: Uint8Array, place: HeaderPlace = "first"): void {
+    this.#observe(readResponseHeader(bytes, place));
   }
 
   /** A response, without gRPC's prefix. */
   observeMessage(message: Uint8Array): void {
-    this.#observe(headerOfMessage(message));
+    this.#observe(headerOfMessage(message, "first"));
   }
 
   /** This revision was reported to a client. */
@@ -77,9 +86,14 @@ export class LastHeader {
 
   #observe(header: ResponseHeader | undefined): void {
     if (header === undefined) return;
-    // Another cluster has revisions of its own.
-    if (this.#header !== undefined && this.#header.clusterId !== header.clusterId) this.#floor = 0;
-    this.#header = header;
-    this.#floor = Math.max(this.#floor, header.revision);
+    // What is in front of etcd may leave out the ids.
+    if (header.clusterId !== 0n) {
+      // Another cluster has revisions of its own.
+      if (this.#header !== undefined && this.#header.clusterId !== header.clusterId) {
+        this.#floor = 0;
+      }
+      this.#header = header;
+    }
+    this.raise(header.revision);
   }
 }

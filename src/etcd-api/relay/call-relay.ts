@@ -22,8 +22,8 @@ export interface CallRelayDeps {
   readonly maintenance: CallMaintenance<EtcdCall>;
   readonly context: CallContext;
   readonly kind: MethodKind;
-  /** Gets the first bytes of the response. */
-  readonly onFirstBytes: ((bytes: Buffer) => void) | undefined;
+  /** Gets the bytes of the response, in pieces. */
+  readonly onBytes: ((bytes: Buffer) => void) | undefined;
   readonly rewrite: Rewrite | undefined;
   /** The beginning of the request, if that has been read. The rest is paused. */
   readonly received?: Buffer | undefined;
@@ -122,12 +122,12 @@ export class CallRelay extends EtcdCall {
   }
 
   #open(connection: UpstreamConnection): void {
-    const { onFirstBytes, rewrite } = this.#deps;
+    const { onBytes, rewrite } = this.#deps;
     if (this.call.span !== undefined) this.#beginSpan();
     const stream = connection.request(this.#headers);
     this.#upstreamConnection = connection;
     this.#response = new ResponseRelay(this.call, stream, {
-      onFirstBytes,
+      onBytes,
       rewrite,
       pacing: this.context.callerLimits.sendPacing,
       onEnd: (trailers) => {

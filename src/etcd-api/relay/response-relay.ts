@@ -16,8 +16,8 @@ export type Rewrite = (response: Buffer) => Buffer | undefined;
 export interface ResponseListener {
   /** Delays responses while more was sent to their caller than it may get per second. */
   readonly pacing: Pick<SendPacing, "charge" | "exceededBy" | "wait">;
-  /** The first bytes of the response, which are not changed later. */
-  readonly onFirstBytes: ((bytes: Buffer) => void) | undefined;
+  /** Gets the bytes of the response, in pieces. It must not change or keep them. */
+  readonly onBytes: ((bytes: Buffer) => void) | undefined;
   /** Absent: the response is passed on as it comes. */
   readonly rewrite: Rewrite | undefined;
   /** The call has got all of the response, or what it can get of it. `trailers` are etcd's. */
@@ -37,7 +37,6 @@ export class ResponseRelay {
   readonly #call: RelayedCall;
   readonly #upstream: ClientHttp2Stream;
   readonly #listener: ResponseListener;
-  #isFirst = true;
   #inFlight = 0;
   #isSending = false;
   #isOver = false;
@@ -107,10 +106,7 @@ export class ResponseRelay {
     if (this.#isOver || this.#isSending || this.#waitForRate()) return;
     const bytes = this.#upstream.read() as Buffer | null;
     if (bytes === null) return;
-    if (this.#isFirst) {
-      this.#isFirst = false;
-      this.#listener.onFirstBytes?.(bytes);
-    }
+    this.#listener.onBytes?.(bytes);
     if (this.#listener.rewrite === undefined) this.#send(ownBytes(bytes));
     else this.#collect(bytes);
   };

@@ -55,6 +55,14 @@ export interface Http2Bounds {
   readonly headerBytes: number;
 }
 
+/** Lets the HTTP/2 servers that are bound later negotiate HTTP/1 as well, with TLS. grpc-js has no option for it. */
+export function negotiateHttp1(server: Server): void {
+  const http2Options: unknown = Reflect.get(server, "commonServerOptions");
+  if (typeof http2Options === "object" && http2Options !== null) {
+    Object.assign(http2Options, { allowHTTP1: true });
+  }
+}
+
 /**
  * Sets the bounds of the HTTP/2 servers that are bound later. grpc-js has no options for them. Node.js' default of 1,000
  * resets at once and 33 a second is below the number of calls that a client may have open: a client that cancels its

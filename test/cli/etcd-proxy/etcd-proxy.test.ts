@@ -32,6 +32,11 @@ test("etcd-proxy runs with the flags that etcd's own tests give to grpc-proxy", 
     etcdserver: etcd.version,
   });
   expect((await fetch(`${admin}/metrics`)).status).toBe(200);
+  // As with grpc-proxy, probes may use the port of clients.
+  expect(await (await fetch(`http://${address}/health`)).json()).toEqual({
+    health: "true",
+    reason: "",
+  });
   await etcd.kill();
   const failed = await fetch(`${admin}/health`);
   expect([failed.status, await failed.json()]).toMatchObject([503, { health: "false" }]);
