@@ -26,14 +26,10 @@ import {
   type TlsOptions,
   type UnixListen,
 } from "./grpc-js/grpc-js-server.ts";
-import { divertHttp1 } from "./http1/divert-http1.ts";
-import { Http1Responder } from "./http1/http1-responder.ts";
 import { CancelledCalls } from "./http2/cancelled-calls.ts";
 import { Connections } from "./http2/connections.ts";
-import { frameConnections, socketOf } from "./http2/frames/framed-connections.ts";
-import { type Http2Listeners, listenToHttp2, negotiateHttp1 } from "./http2/http2-stream.ts";
+import { negotiateHttp1 } from "./http2/http2-stream.ts";
 import { OpenCalls } from "./http2/open-calls.ts";
-import { peerNameOf } from "./http2/peer-name.ts";
 import { VerifiedPeers } from "./http2/verified-peers.ts";
 import { type AttackKind, Http2Defences } from "./limits/http2-defences.ts";
 import type { OpenStream } from "./limits/open-streams.ts";
@@ -41,6 +37,7 @@ import { defaultServerLimits, type ServerLimits } from "./limits/server-limits.t
 import { createServerPools, type HeldStats, type ServerPools } from "./limits/server-pools.ts";
 import { MemoryPressure, type PressureStats } from "./pressure/memory-pressure.ts";
 import { SlowStreams } from "./pressure/slow-streams.ts";
+import { serveConnections } from "./serve-connections.ts";
 import type { ServerOptions } from "./server-options.ts";
 import { HealthService } from "./services/health-service.ts";
 import { listWatchMethods } from "./services/list-watch-service.ts";
@@ -259,7 +256,7 @@ export class RunningServer {
 
   /** For `startServer`. */
   async listen(): Promise<void> {
-    const { listen, tls, logger, clock, pages } = this.#options;
+    const { listen, clock, pages } = this.#options;
     if (pages !== undefined) negotiateHttp1(this.#server);
     try {
       this.#bound = await bindServer(this.#server, listen, this.#certificates, clock);
@@ -268,47 +265,16 @@ export class RunningServer {
       throw error;
     }
     this.#memoryPressure.start();
-    const listeners: Http2Listeners = {
-      stream: (...opened) => this.#pipeline.accept(...opened),
-      connection: (socket) => this.#connections.add(socket),
-      session: (session) => {
-        const acceptedAt = this.#connections.begun(session);
-        if (acceptedAt !== undefined) this.#verifiedPeers?.add(session, acceptedAt);
-        const { callers } = this.#pools.callerLimits;
-        callers.connected(session, socketOf(session).remoteAddress);
-        session.once("close", () => callers.closed(session));
-        this.#defences.watch(session, peerNameOf(socketOf(session)));
-        this.#pipeline.begin(session);
-      },
-      error: (error) => logger.error({ err: error }, "the gRPC port failed to accept a connection"),
-    };
-    const listening = listenToHttp2(this.#server, listeners, (http2Server) => {
-      const isTls = tls !== undefined;
-      if (this.#options.framing !== "node") {
-        const maxStreams = this.#limits.maxStreamsPerConnection;
-        frameConnections(http2Server, { clock, isTls, maxStreams });
-      }
-      if (pages === undefined) return;
-      divertHttp1(http2Server, isTls, new Http1Responder(pages, logger).take);
-    });
-    if (listening === 0 && this.#certificates?.clientAuth === "request") {
+    try {
+      serveConnections(this.#server, {
+        ...{ options: this.#options, limits: this.#limits, pools: this.#pools },
+        ...{ certificates: this.#certificates, verifiedPeers: this.#verifiedPeers },
+        ...{ connections: this.#connections, defences: this.#defences, pipeline: this.#pipeline },
+      });
+    } catch (error) {
       this.#memoryPressure.stop();
       this.#server.forceShutdown();
-      // The public API of grpc-js does not distinguish an invalid certificate from none.
-      throw new Error(
-        "Unsupported grpc-js version: client certificates can be required, but not requested.",
-      );
-    }
-    if (listening === 0 && this.#options.relayed !== undefined) {
-      this.#memoryPressure.stop();
-      this.#server.forceShutdown();
-      throw new Error("Unsupported grpc-js version: the etcd API can't be served.");
-    }
-    if (listening === 0) {
-      logger.warn(
-        "Unsupported grpc-js version: direct HTTP/2 serving and call metrics are disabled, and idle " +
-          "clients can delay shutdown.",
-      );
+      throw error;
     }
   }
 
