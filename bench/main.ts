@@ -2,7 +2,9 @@
  * Runs benchmarks: `npm run bench` those of the table, `npm run bench -- NAME...` the named ones. docs/benchmarks.md
  * says what is measured and how.
  */
+import { spawnSync } from "node:child_process";
 import { arch, cpus } from "node:os";
+import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { type Benchmark, type Row, Settings, UsageError } from "./benchmark.ts";
 import { cacheMemory } from "./cache-memory.ts";
@@ -71,6 +73,7 @@ async function main(): Promise<void> {
   };
   const machine = `${cpus().length} × ${cpus()[0]?.model ?? arch()}, Node.js ${process.version}`;
   say(machine);
+  build();
   const rows: Row[] = [];
   const results: Record<string, unknown> = {};
   for (const [benchmark, given] of settings) {
@@ -91,6 +94,15 @@ async function main(): Promise<void> {
   }
   if (rows.length > 0) for (const line of ["", ...finalTable(rows)]) say(line);
   if (json) process.stdout.write(`${JSON.stringify({ machine, rows, ...results }, null, 2)}\n`);
+}
+
+/** Builds the service that is measured. Throws an Error if that fails. */
+function build(): void {
+  const script = fileURLToPath(new URL("../scripts/build.ts", import.meta.url));
+  const cwd = fileURLToPath(new URL("..", import.meta.url));
+  // Results alone go to stdout.
+  const { status } = spawnSync(process.execPath, [script], { cwd, stdio: ["ignore", 2, 2] });
+  if (status !== 0) throw new Error("The service could not be built.");
 }
 
 function benchmarkNamed(name: string): Benchmark {
