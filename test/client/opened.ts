@@ -28,12 +28,8 @@ export function client(
   return opened;
 }
 
-/** A port that no server listens on: one that a server has just closed. */
-export async function deadAddress(): Promise<string> {
-  const { address, stop } = await startScriptedServer({});
-  stop();
-  return address;
-}
+/** An address that no server listens on, and no other test gets: its port is not one that the system picks. */
+export const deadAddress = "127.0.0.1:1";
 
 /** A server that accepts connections, and sends nothing on them. */
 export async function muteAddress(): Promise<string> {

@@ -174,6 +174,8 @@ function open(
     "grpc.service_config": JSON.stringify({
       loadBalancingConfig: [{ pick_first: { shuffleAddressList: true } }],
     }),
+    // grpc-js would share connections between clients, and also that another one has just failed to connect.
+    "grpc.use_local_subchannel_pool": 1,
     "grpc.initial_reconnect_backoff_ms": 200,
     "grpc.max_reconnect_backoff_ms": 10_000,
     // A proxy for outgoing connections can't reach this machine.

@@ -1,5 +1,7 @@
+import { type AddressInfo, connect as connectSocket, createServer } from "node:net";
+import { pipeline } from "node:stream";
 import { status } from "@grpc/grpc-js";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { revisionConflict, revisionTooOld } from "../../../src/base/errors.ts";
 import type { ConnectOptions } from "../../../src/client/calls/options.ts";
 import type { Client } from "../../../src/client/client.ts";
@@ -14,6 +16,22 @@ async function serving(script: Script, options?: Partial<ConnectOptions>): Promi
 }
 
 const found = { revision: "9", object: wireObject("k", 5, "hello"), history_id: "h" };
+
+test("A client opens connections of its own, also to where another has just failed to.", async () => {
+  const [, port] = (await server({ get: (_, callback) => callback(null, found) })).split(":");
+  let isDown = true;
+  const proxy = createServer((socket) => {
+    if (isDown) socket.resetAndDestroy();
+    else pipeline(socket, connectSocket(Number(port), "127.0.0.1"), socket, () => {});
+  });
+  await new Promise<void>((resolve) => void proxy.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => void proxy.close());
+  const address = `127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+  const first = client(address, { maxAttempts: 1 });
+  await expect(first.get("r", "k")).rejects.toThrow("No response from watch-fanout");
+  isDown = false;
+  expect(await client(address, { maxAttempts: 1 }).get("r", "k")).toMatchObject({ revision: 9 });
+});
 
 describe("get", () => {
   test("returns the object, its revision and the history.", async () => {
@@ -194,7 +212,7 @@ describe("put and delete", () => {
   });
 
   test("are unavailable, and known not to have happened, where nothing listens.", async () => {
-    const address = await deadAddress();
+    const address = deadAddress;
     await expect(client(address).put("r", "k", Buffer.of())).rejects.toMatchObject({
       reason: "UPSTREAM_UNAVAILABLE",
       message: `No response from watch-fanout at ${address}: connect ECONNREFUSED ${address}. Is it running there?`,
@@ -236,7 +254,7 @@ describe("A call whose signal is aborted", () => {
   });
 
   test("is not sent if the signal was aborted before.", async () => {
-    const db = client(await deadAddress());
+    const db = client(deadAddress);
     const signal = AbortSignal.abort(new Error("enough"));
     await expect(db.get("r", "k", { signal })).rejects.toThrow("enough");
   });
@@ -352,7 +370,7 @@ test("Closing the client ends calls and watches in progress, with that reason.",
 });
 
 test("A closed client reports that it is closed.", async () => {
-  const db = client(await deadAddress());
+  const db = client(deadAddress);
   db.close();
   db.close();
   await expect(db.get("r", "k")).rejects.toThrow("closed");

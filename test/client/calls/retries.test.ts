@@ -119,10 +119,9 @@ describe("Before a call is retried", () => {
       const clock = new HastyClock();
       const busy = new Counting(always(failing("NOT_READY")));
       const well = new Counting();
-      const db = client(
-        [await deadAddress(), await server(busy.script), await server(well.script)],
-        { clock },
-      );
+      const db = client([deadAddress, await server(busy.script), await server(well.script)], {
+        clock,
+      });
       expect((await call(db)).revision).toBe(9);
       expect([busy.asked, well.asked, clock.waits]).toEqual([1, 1, []]);
     }

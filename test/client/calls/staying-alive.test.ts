@@ -33,7 +33,7 @@ it.each(Object.entries(programs))(
   async (_what, program) => {
     const source = `
       import { connect, jsonValues, ObjectCache, WorkQueue } from ${JSON.stringify(client)};
-      const client = connect({ address: ${JSON.stringify(await deadAddress())} });
+      const client = connect({ address: ${JSON.stringify(deadAddress)} });
       const things = client.resource("things", jsonValues());
       let failures = 0;
       const failed = () => { if (++failures === 3) process.exit(42); };
