@@ -173,8 +173,8 @@ export async function attempt<T>(
 }
 
 /**
- * Starts the service as it is published, which `npm run bench` has built. `args` say where its data comes from, and may have `--listen`, which
- * is a free port by default. Resolves when its caches are filled.
+ * Starts the service as it is published, which `npm run bench` has built. `args` say where its data comes from, and
+ * may have `--listen`, which is a free port by default. Resolves when its caches are filled.
  */
 export async function startService(args: readonly string[], isTls = false): Promise<Front> {
   const child = started(process.execPath, [
