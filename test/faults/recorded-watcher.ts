@@ -43,6 +43,8 @@ export interface StreamEnd {
   readonly metadata: Readonly<Record<string, string>>;
   /** The last resume point that the stream had delivered. */
   readonly resumePoint: number | undefined;
+  /** Whether the client may have dropped messages that it had received. */
+  readonly isCutOff: boolean;
 }
 
 export interface WatcherOptions {
@@ -292,10 +294,11 @@ function ended(endpoint: Endpoint, delivered: readonly Delivered[], error: unkno
       reason: "",
       message: error.message,
       metadata: {},
+      isCutOff: true,
     };
   }
-  const { code, reason, message, metadata } = error;
-  return { ...place(endpoint, delivered), code, reason, message, metadata };
+  const { code, reason, message, metadata, isCutOff } = error;
+  return { ...place(endpoint, delivered), code, reason, message, metadata, isCutOff };
 }
 
 function place(endpoint: Endpoint, delivered: readonly Delivered[]) {

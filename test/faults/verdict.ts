@@ -62,7 +62,7 @@ function wrongInReads(world: World, eras: Eras, named: Named[]): string[] {
     if (observed.fromEra === observed.toEra) named.push({ historyId, eras: explained.eras, what });
   }
   for (const { what, code, reason, message } of world.reader.failed) {
-    const end = { code, reason, metadata: {}, resumePoint: undefined };
+    const end = { code, reason, metadata: {}, resumePoint: undefined, isCutOff: false };
     // A call that took too long was ended by gRPC.
     if (code === 4) continue;
     wrong.push(

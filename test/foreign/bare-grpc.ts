@@ -57,6 +57,14 @@ export class BareGrpc {
     return new Message(response);
   }
 
+  /** Resolves when the connection has closed. */
+  whenClosed(): Promise<void> {
+    return new Promise((resolve) => {
+      if (this.#session.destroyed) resolve();
+      else this.#session.once("close", resolve);
+    });
+  }
+
   /** Ends all calls immediately. */
   close(): void {
     this.#session.destroy();
@@ -72,10 +80,21 @@ export class BareStatus extends Error {
   readonly reason: string;
   /** The metadata of the ErrorInfo. */
   readonly metadata: Readonly<Record<string, string>>;
+  /**
+   * Whether the stream failed before everything was read that it had received: Node.js drops that, so messages before this
+   * status may be missing.
+   */
+  readonly isCutOff: boolean;
 
-  constructor(code: number, message: string, info: Message = new Message(Buffer.of())) {
+  constructor(
+    code: number,
+    message: string,
+    info: Message = new Message(Buffer.of()),
+    isCutOff = false,
+  ) {
     super(message);
     this.code = code;
+    this.isCutOff = isCutOff;
     this.reason = info.text(1);
     this.metadata = Object.fromEntries(
       info.messages(3).map((entry) => [entry.text(1), entry.text(2)]),
@@ -130,7 +149,7 @@ export class BareCall implements AsyncIterable<Buffer> {
         yield* messages.splice(0);
       }
     } catch (error) {
-      throw this.#status() ?? error;
+      throw this.#status(true) ?? error;
     } finally {
       if (!this.#stream.closed) this.cancel();
     }
@@ -138,7 +157,7 @@ export class BareCall implements AsyncIterable<Buffer> {
     if (failure !== undefined) throw failure;
   }
 
-  #status(): Error | undefined {
+  #status(isCutOff = false): Error | undefined {
     const code = this.#headers["grpc-status"];
     if (code === "0") return undefined;
     if (code === undefined) {
@@ -146,7 +165,7 @@ export class BareCall implements AsyncIterable<Buffer> {
       return new BareStatus(-1, `The stream ended without a status: ${said}.`);
     }
     const message = decodeURIComponent(String(this.#headers["grpc-message"] ?? ""));
-    return new BareStatus(Number(code), message, errorInfoOf(this.#headers));
+    return new BareStatus(Number(code), message, errorInfoOf(this.#headers), isCutOff);
   }
 }
 

@@ -123,12 +123,15 @@ describe("The end of a stream", () => {
   const end: Ending = {
     ...{ code: 14, reason: "DRAINING", resumePoint: 7 },
     metadata: { resume_revision: "7" },
+    isCutOff: false,
   };
 
   it.each<readonly [string, Ending]>([
     ["for a reason that existed, at its last resume point", end],
     ["that names no revision", { ...end, metadata: {} }],
-    ["of the connection", { code: -1, reason: "", metadata: {}, resumePoint: undefined }],
+    ["of the connection", { ...end, code: -1, reason: "", metadata: {}, resumePoint: undefined }],
+    ["at a revision whose message its client dropped", { ...end, resumePoint: 6, isCutOff: true }],
+    ["before its client read anything", { ...end, resumePoint: undefined, isCutOff: true }],
   ])("is honest: %s", (_what, honest) => {
     expect(honestEnd(honest, reasons)).toEqual([]);
   });
@@ -139,6 +142,7 @@ describe("The end of a stream", () => {
     ["for a reason that did not exist", { ...end, reason: "HISTORY_LOST" }],
     ["at a revision that it has not delivered", { ...end, metadata: { resume_revision: "8" } }],
     ["at a revision, before it delivered anything", { ...end, resumePoint: undefined }],
+    ["before a revision that it has delivered", { ...end, resumePoint: 8, isCutOff: true }],
   ])("is not: %s", (_what, wrong) => {
     expect(honestEnd(wrong, reasons)).toHaveLength(1);
   });

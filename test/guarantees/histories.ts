@@ -124,22 +124,28 @@ export interface Ending {
   readonly metadata: Readonly<Record<string, string>>;
   /** The last resume point that it delivered. */
   readonly resumePoint: number | undefined;
+  /** Whether the client may have dropped messages that it had received before the end. */
+  readonly isCutOff: boolean;
 }
 
 /**
  * Honest: a stream ends with an error that says why, for one of the reasons that there were; and where it
- * names the revision to resume from, that is the last one that it delivered.
+ * names the revision to resume from, that is the last one that it delivered, or, if messages were dropped, a later one.
  */
 export function honestEnd(end: Ending, reasons: ReadonlySet<string>): string[] {
-  const { code, reason, metadata, resumePoint } = end;
+  const { code, reason, metadata, resumePoint, isCutOff } = end;
   if (code === 0) return ["Honest: it ended as if all were said"];
   if (code !== -1 && reason === "") return [`Honest: it ended with code ${code} and no reason`];
   const named = metadata["resume_revision"];
+  const isNamedRight =
+    named === undefined ||
+    Number(named) === resumePoint ||
+    (isCutOff && Number(named) > (resumePoint ?? 0));
   return [
     ...(reason === "" || reasons.has(reason)
       ? []
       : [`Honest: it ended as ${reason} for no reason`]),
-    ...(named === undefined || Number(named) === resumePoint
+    ...(isNamedRight
       ? []
       : [`Honest: it ended at ${named}, having delivered up to ${resumePoint}`]),
   ];
