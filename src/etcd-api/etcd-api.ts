@@ -17,7 +17,7 @@ import {
 import type { CachedResource } from "./cached/cached-resource.ts";
 import { memberListPath, withClientUrls } from "./contract/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "./contract/methods.ts";
-import { LastHeader, type ResponseHeader } from "./contract/response-header.ts";
+import { NewestHeader, type ResponseHeader } from "./contract/response-header.ts";
 import {
   isRangePath,
   type RangeCounts,
@@ -73,7 +73,7 @@ export class EtcdApi implements RelayedServices {
   readonly #upstream: Upstream;
   readonly #advertiseClientUrl: string | undefined;
   readonly #calls: CallMaintenance<EtcdCall>;
-  readonly #lastHeader = new LastHeader();
+  readonly #newestHeader = new NewestHeader();
   readonly #watches: WatchService;
   readonly #ranges: RangeService;
   /** Those that are known. */
@@ -91,12 +91,12 @@ export class EtcdApi implements RelayedServices {
     this.#watches = new WatchService({
       upstream: this.#upstream,
       maintenance: this.#calls,
-      lastHeader: this.#lastHeader,
+      newestHeader: this.#newestHeader,
       clock,
       progressIntervalMs,
     });
     this.#ranges = new RangeService({
-      ...{ maintenance: this.#calls, lastHeader: this.#lastHeader, clock },
+      ...{ maintenance: this.#calls, newestHeader: this.#newestHeader, clock },
       relay: (path, call, metadata, context, received) =>
         this.#relayRange(path, call, metadata, context, received),
     });
@@ -108,9 +108,9 @@ export class EtcdApi implements RelayedServices {
     );
   }
 
-  /** Header of the last unary response of etcd; undefined before the first. */
-  get lastHeader(): ResponseHeader | undefined {
-    return this.#lastHeader.header;
+  /** The newest header of the responses of the member in use; undefined before the first. */
+  get newestHeader(): ResponseHeader | undefined {
+    return this.#newestHeader.header;
   }
 
   /** The member of etcd that calls go to. */
@@ -118,11 +118,16 @@ export class EtcdApi implements RelayedServices {
     return this.#upstream.endpoint;
   }
 
+  /** Resolves if the member that calls go to has a leader. Rejects with an Error otherwise. */
+  confirmLeader(): Promise<void> {
+    return this.#watches.confirmLeader();
+  }
+
   stats(): EtcdApiStats {
     return {
       calls: this.#calls.size,
       connections: this.#upstream.connections,
-      revision: this.#lastHeader.floor,
+      revision: this.#newestHeader.floor,
       watches: this.#watches.counts,
       ranges: this.#ranges.counts,
     };
@@ -228,7 +233,7 @@ export class EtcdApi implements RelayedServices {
     if (header === undefined) return undefined;
     const changesAccess = mayWrite && path.startsWith(authPrefix);
     const starts = new MessageStarts((start) => {
-      this.#lastHeader.observe(start, header);
+      this.#newestHeader.observe(start, header);
       if (path === compactPath) this.#watches.compacted();
       if (!changesAccess) return;
       this.#ranges.accessChanged();

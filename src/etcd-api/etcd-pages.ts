@@ -1,5 +1,7 @@
-import { get as httpGet } from "node:http";
-import { get as httpsGet } from "node:https";
+import { request as httpRequest } from "node:http";
+import { request as httpsRequest } from "node:https";
+import type { Logger } from "pino";
+import type { Clock } from "../base/clock.ts";
 import type { MemberCertificates } from "../storage/etcd/client/member.ts";
 
 /** A page of etcd's HTTP port. */
@@ -9,74 +11,159 @@ interface Page {
   readonly contentType: string;
 }
 
+/** Makes a page for the query of a request, such as "serializable=true". */
+type MakePage = (query: string) => Promise<Page>;
+
 /** Where the pages come from. */
 export interface PageSource {
   /** The member that is in use, such as "http://127.0.0.1:2379". */
   readonly endpoint: string;
   /** Present if the endpoint has the scheme https. */
   readonly certificates: MemberCertificates | undefined;
+  /** Resolves if the member in use has a leader, as its gRPC port says. Rejects with an Error otherwise. */
+  confirmLeader(): Promise<void>;
 }
 
 /** How long etcd may take for a page, in milliseconds, and the largest page, in bytes. */
 const pageMs = 3_000;
 const maxPageBytes = 64 * 1024;
 
+/** How long a page is used again, in milliseconds: requests for it need no credential, and each costs etcd a read. */
+const reuseMs = 500;
+
+/** The alarms that etcd's /health can leave out. */
+const alarms = ["CORRUPT", "NOSPACE"];
+
 /** The pages of etcd's HTTP port that tools ask for before they use its gRPC API: the member's own. */
-export function etcdPages(source: PageSource): ReadonlyMap<string, () => Promise<Page>> {
-  const health = shared(() =>
-    pageOf(source, "/health").catch((error: unknown) => {
-      const reason = error instanceof Error ? error.message : String(error);
-      const body = JSON.stringify({ health: "false", reason });
-      return { status: 503, body: `${body}\n`, contentType: "application/json" };
-    }),
-  );
-  const version = shared(() =>
-    pageOf(source, "/version").catch((error: unknown) => {
-      const reason = error instanceof Error ? error.message : String(error);
-      return { status: 503, body: `${reason}\n`, contentType: "text/plain; charset=utf-8" };
-    }),
-  );
-  return new Map([
-    ["/health", health],
-    ["/version", version],
+export class EtcdPages {
+  readonly #source: PageSource;
+  readonly #clock: Clock;
+  readonly #logger: Logger;
+  /** The newest page of each URL, and those in progress. There are few URLs: of a query only what etcd knows is kept. */
+  readonly #pages = new Map<string, { readonly page: Promise<Page>; until: number }>();
+  /** The URLs whose failure was logged. */
+  readonly #failing = new Set<string>();
+  /** What makes the pages, by their path. No page rejects. */
+  readonly byPath: ReadonlyMap<string, MakePage> = new Map<string, MakePage>([
+    ["/health", (query) => this.#shared(`/health${healthQuery(query)}`, () => this.#byLeader())],
+    ["/version", () => this.#shared("/version", undefined)],
   ]);
-}
 
-/** One request to etcd for all that ask while it is in progress. */
-function shared(load: () => Promise<Page>): () => Promise<Page> {
-  let loading: Promise<Page> | undefined;
-  return () => {
-    loading ??= load().finally(() => {
-      loading = undefined;
+  constructor(source: PageSource, { clock, logger }: { clock: Clock; logger: Logger }) {
+    this.#source = source;
+    this.#clock = clock;
+    this.#logger = logger;
+  }
+
+  /** `otherwise` makes the page if the member does not respond with one: it may serve HTTP on other ports (its --listen-client-http-urls). */
+  #shared(url: string, otherwise: (() => Promise<Page>) | undefined): Promise<Page> {
+    const newest = this.#pages.get(url);
+    if (newest !== undefined && this.#clock.now() < newest.until) return newest.page;
+    const page = this.#make(url, otherwise).finally(() => {
+      made.until = this.#clock.now() + reuseMs;
     });
-    return loading;
-  };
+    const made = { page, until: Number.POSITIVE_INFINITY };
+    this.#pages.set(url, made);
+    return page;
+  }
+
+  async #make(url: string, otherwise: (() => Promise<Page>) | undefined): Promise<Page> {
+    const { promise: late, reject } = Promise.withResolvers<never>();
+    const aborted = new AbortController();
+    const timer = this.#clock.setTimeout(() => {
+      const error = new Error(`etcd did not respond within ${pageMs / 1_000} s`);
+      aborted.abort(error);
+      reject(error);
+    }, pageMs);
+    try {
+      const own = pageOf(this.#source, url, aborted.signal);
+      const page = own.catch((error: unknown) => {
+        // A member that has stopped still counts as one with a leader, for a while.
+        if (otherwise === undefined || aborted.signal.aborted) throw error;
+        return otherwise();
+      });
+      const made = await Promise.race([page, late]);
+      this.#failing.delete(url);
+      return made;
+    } catch (error) {
+      return this.#failed(url, error instanceof Error ? error.message : String(error));
+    } finally {
+      timer.cancel();
+    }
+  }
+
+  async #byLeader(): Promise<Page> {
+    await this.#source.confirmLeader();
+    return health("true", "");
+  }
+
+  /** The reason is for the log: it may have addresses, and the page needs no credential. */
+  #failed(url: string, reason: string): Page {
+    if (!this.#failing.has(url)) {
+      const { endpoint } = this.#source;
+      this.#logger.warn({ endpoint, url, reason }, "etcd has not answered a request by HTTP");
+    }
+    this.#failing.add(url);
+    const sentence = "no answer of etcd; see the log of watch-fanout";
+    if (url.startsWith("/health")) return { ...health("false", sentence), status: 503 };
+    return { status: 503, body: `${sentence}\n`, contentType: "text/plain; charset=utf-8" };
+  }
 }
 
-function pageOf({ endpoint, certificates }: PageSource, path: string): Promise<Page> {
-  return new Promise((resolve, reject) => {
-    const url = new URL(path, endpoint);
-    const common = { agent: false, signal: AbortSignal.timeout(pageMs) };
-    const { store, isVerified } = certificates ?? {};
-    const tls = {
-      ca: store?.authorities,
-      cert: store?.pair?.cert,
-      key: store?.pair?.key,
-      rejectUnauthorized: isVerified,
-    };
-    const request =
-      url.protocol === "https:" ? httpsGet(url, { ...common, ...tls }) : httpGet(url, common);
-    request.on("error", reject).on("response", (response) => {
-      let body = "";
-      response.setEncoding("utf8").on("error", reject);
-      response.on("data", (text: string) => {
-        body += text;
-        if (body.length > maxPageBytes) request.destroy(new Error(`${path} is too large`));
-      });
-      response.on("end", () => {
-        const contentType = response.headers["content-type"] ?? "application/json";
-        resolve({ status: response.statusCode ?? 502, body, contentType });
-      });
+/** As etcd's own page. */
+function health(value: "true" | "false", reason: string): Page {
+  const body = `${JSON.stringify({ health: value, reason })}\n`;
+  return { status: 200, body, contentType: "application/json" };
+}
+
+/** What etcd's /health knows of a query, in one order. */
+function healthQuery(query: string): string {
+  const asked = new URLSearchParams(query);
+  const known = new URLSearchParams();
+  const excluded = asked.getAll("exclude");
+  for (const alarm of alarms) if (excluded.includes(alarm)) known.append("exclude", alarm);
+  if (asked.get("serializable") === "true") known.set("serializable", "true");
+  return known.size === 0 ? "" : `?${known}`;
+}
+
+/** Requests a page of the member. Rejects with an Error if it has no such page of etcd. */
+function pageOf(
+  { endpoint, certificates }: PageSource,
+  path: string,
+  signal: AbortSignal,
+): Promise<Page> {
+  const { promise, resolve, reject } = Promise.withResolvers<Page>();
+  const url = new URL(path, endpoint);
+  const { store, isVerified } = certificates ?? {};
+  const tls = {
+    ca: store?.authorities,
+    cert: store?.pair?.cert,
+    key: store?.pair?.key,
+    rejectUnauthorized: isVerified,
+  };
+  const options = { agent: false, signal } as const;
+  const request =
+    url.protocol === "https:"
+      ? httpsRequest(url, { ...options, ...tls })
+      : httpRequest(url, options);
+  request.on("error", reject);
+  // Also after a response without a page, such as 101, and a part of a body.
+  request.on("close", () => reject(new Error(`${path}: the connection was closed`)));
+  request.on("response", (response) => {
+    const { statusCode: status = 0 } = response;
+    let body = "";
+    response.setEncoding("utf8").on("error", reject);
+    response.on("data", (text: string) => {
+      body += text;
+      if (body.length > maxPageBytes) request.destroy(new Error(`${path} is too large`));
+    });
+    response.on("end", () => {
+      // etcd answers with 503 if it is not healthy.
+      if (status !== 200 && status !== 503) return reject(new Error(`${path}: status ${status}`));
+      const contentType = response.headers["content-type"] ?? "application/json";
+      resolve({ status, body, contentType });
     });
   });
+  request.end();
+  return promise;
 }

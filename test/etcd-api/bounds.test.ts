@@ -324,10 +324,10 @@ describe("What the relay learns of etcd", () => {
     const first = await client.unary(putPath, encode({ 1: "header", 2: "1" }));
     expect(statusOf(first).code).toBe("0");
     const { revision } = api.stats();
-    expect(api.lastHeader).toMatchObject({ revision });
-    expect(api.lastHeader?.clusterId).not.toBe(0n);
-    expect(api.lastHeader?.memberId).not.toBe(0n);
-    expect(api.lastHeader?.raftTerm).toBeGreaterThan(0);
+    expect(api.newestHeader).toMatchObject({ revision });
+    expect(api.newestHeader?.clusterId).not.toBe(0n);
+    expect(api.newestHeader?.memberId).not.toBe(0n);
+    expect(api.newestHeader?.raftTerm).toBeGreaterThan(0);
     await client.unary(putPath, encode({ 1: "header", 2: "2" }));
     expect(api.stats().revision).toBe(revision + 1);
   });

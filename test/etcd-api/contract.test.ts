@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { withClientUrls } from "../../src/etcd-api/contract/member-list.ts";
 import { etcdMethodAt, etcdMethodPaths } from "../../src/etcd-api/contract/methods.ts";
-import { LastHeader, readResponseHeader } from "../../src/etcd-api/contract/response-header.ts";
+import { NewestHeader, readResponseHeader } from "../../src/etcd-api/contract/response-header.ts";
 import { MessageStarts } from "../../src/etcd-api/relay/message-starts.ts";
 import { requestHeaders } from "../../src/etcd-api/relay/metadata.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
@@ -72,20 +72,45 @@ describe("The header of a response", () => {
     expect(readResponseHeader(framed(Buffer.of()), "nested")).toBeUndefined();
   });
 
-  test("raises the floor, which falls only with another cluster", () => {
-    const last = new LastHeader();
-    const observe = (cluster: number, revision: number): void =>
-      last.observe(framed(encode({ 1: encode({ 1: cluster, 3: revision }) })));
-    observe(1, 10);
-    observe(1, 8);
-    expect([last.floor, last.header?.revision]).toEqual([10, 8]);
-    // As from etcd grpc-proxy, which may answer without the ids.
-    observe(0, 9);
-    expect([last.floor, last.header?.clusterId]).toEqual([10, 1n]);
-    observe(0, 11);
-    expect([last.floor, last.header?.clusterId]).toEqual([11, 1n]);
-    observe(2, 3);
-    expect(last.floor).toBe(3);
+  describe("of all responses", () => {
+    const observe = (
+      newest: NewestHeader,
+      cluster: number,
+      member: number,
+      revision: number,
+    ): void =>
+      newest.observe(framed(encode({ 1: encode({ 1: cluster, 2: member, 3: revision }) })));
+
+    test("raises the floor, which falls only with another cluster", () => {
+      const newest = new NewestHeader();
+      observe(newest, 1, 5, 10);
+      observe(newest, 1, 6, 8);
+      expect([newest.floor, newest.header?.revision]).toEqual([10, 8]);
+      // As from etcd grpc-proxy, which may answer without the ids.
+      observe(newest, 0, 0, 9);
+      expect([newest.floor, newest.header?.clusterId]).toEqual([10, 1n]);
+      observe(newest, 0, 0, 11);
+      expect([newest.floor, newest.header?.clusterId]).toEqual([11, 1n]);
+      observe(newest, 2, 5, 3);
+      expect([newest.floor, newest.header?.revision]).toEqual([3, 3]);
+    });
+
+    test("is the newest of the member that responded last", () => {
+      const newest = new NewestHeader();
+      const revision = (): number | undefined => newest.header?.revision;
+      observe(newest, 1, 5, 10);
+      // A page of a slow stream, and a response of Cluster, whose headers have no revision.
+      observe(newest, 1, 5, 8);
+      observe(newest, 1, 5, 0);
+      expect(revision()).toBe(10);
+      observe(newest, 1, 6, 9);
+      expect(revision()).toBe(9);
+      observe(newest, 1, 6, 11);
+      expect(revision()).toBe(11);
+      newest.historyChanged();
+      observe(newest, 1, 6, 4);
+      expect([newest.floor, revision()]).toEqual([4, 4]);
+    });
   });
 });
 

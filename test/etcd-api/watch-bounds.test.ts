@@ -3,7 +3,7 @@ import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { GroupedOwner } from "../../src/base/rotation.ts";
 import type { CachedResource } from "../../src/etcd-api/cached/cached-resource.ts";
-import { LastHeader } from "../../src/etcd-api/contract/response-header.ts";
+import { NewestHeader } from "../../src/etcd-api/contract/response-header.ts";
 import { CallMaintenance } from "../../src/etcd-api/relay/call-maintenance.ts";
 import { Upstream } from "../../src/etcd-api/upstream/upstream.ts";
 import type { UpstreamConnection } from "../../src/etcd-api/upstream/upstream-connection.ts";
@@ -117,7 +117,7 @@ function unconnected(): WatchService {
   return new WatchService({
     upstream: new Upstream({ endpoints, certificates: undefined, clock, logger }),
     maintenance: new CallMaintenance(clock),
-    lastHeader: new LastHeader(),
+    newestHeader: new NewestHeader(),
     clock,
     progressIntervalMs: 600_000,
   });

@@ -5,7 +5,7 @@ import type { WatchedFiles } from "../../base/watched-files.ts";
 import type { Config } from "../../config/config.ts";
 import type { CachedResource } from "../../etcd-api/cached/cached-resource.ts";
 import { EtcdApi } from "../../etcd-api/etcd-api.ts";
-import { etcdPages } from "../../etcd-api/etcd-pages.ts";
+import { EtcdPages } from "../../etcd-api/etcd-pages.ts";
 import type { AdminResponse } from "../../server/admin/admin-response.ts";
 import type { RelayedServices } from "../../server/calls/relayed-methods.ts";
 import { registerEtcdApiMetrics } from "../../telemetry/etcd-api-metrics.ts";
@@ -17,7 +17,7 @@ interface OpenEtcdApi {
   /** Serves these resources from their caches. */
   serve(resources: readonly CachedResource[]): void;
   /** The pages of etcd's HTTP port, for both ports of the service. */
-  readonly pages: ReadonlyMap<string, () => Promise<AdminResponse>>;
+  readonly pages: ReadonlyMap<string, (query: string) => Promise<AdminResponse>>;
   /** Ends all calls. */
   close(): void;
 }
@@ -44,7 +44,7 @@ export function openEtcdApi(
       // With a user of its own the caches have what clients without a token may not read.
       services.serve(resources, etcd.auth === undefined);
     },
-    pages: etcdPages(services),
+    pages: new EtcdPages(services, { clock, logger }).byPath,
     close: () => services.close(),
   };
 }

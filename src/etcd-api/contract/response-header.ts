@@ -51,11 +51,11 @@ function headerOfMessage(message: Uint8Array, place: HeaderPlace): ResponseHeade
  * What etcd's responses have said of the cluster. `floor` is the highest revision that a client may know of by a
  * response that was relayed: no answer of this process' own may be older.
  */
-export class LastHeader {
+export class NewestHeader {
   #header: ResponseHeader | undefined;
   #floor = 0;
 
-  /** The header of the last response; undefined before the first. */
+  /** The header with the highest revision of the member that responded last; undefined before the first response. */
   get header(): ResponseHeader | undefined {
     return this.#header;
   }
@@ -82,17 +82,19 @@ export class LastHeader {
   /** etcd has another history, whose revisions are its own: it was restored from a backup. */
   historyChanged(): void {
     this.#floor = 0;
+    if (this.#header !== undefined) this.#header = { ...this.#header, revision: 0 };
   }
 
   #observe(header: ResponseHeader | undefined): void {
     if (header === undefined) return;
     // What is in front of etcd may leave out the ids.
     if (header.clusterId !== 0n) {
+      const { clusterId, memberId, revision } = this.#header ?? header;
       // Another cluster has revisions of its own.
-      if (this.#header !== undefined && this.#header.clusterId !== header.clusterId) {
-        this.#floor = 0;
-      }
-      this.#header = header;
+      if (clusterId !== header.clusterId) this.#floor = 0;
+      // A slow client gets old responses, and the header of some methods has no revision.
+      const isOlder = header.memberId === memberId && header.revision < revision;
+      if (!isOlder || clusterId !== header.clusterId) this.#header = header;
     }
     this.raise(header.revision);
   }

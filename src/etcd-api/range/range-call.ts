@@ -168,8 +168,8 @@ export class RangeCall extends EtcdCall {
     { request, resource, scope, access }: CachedRange,
     admit: () => Promise<void> | undefined,
   ): Promise<Answer | undefined> {
-    const { lastHeader } = this.#service;
-    const { floor } = lastHeader;
+    const { newestHeader } = this.#service;
+    const { floor } = newestHeader;
     const { revision } = request;
     const { cacher, storage } = resource;
     // A linearizable read asks etcd for its revision, which shows that etcd allows reads.
@@ -185,7 +185,7 @@ export class RangeCall extends EtcdCall {
     );
     if (answer === undefined || answer.revision >= floor) return answer;
     // The cache has etcd's current revision, and a higher one was sent before this call: etcd was restored.
-    lastHeader.historyChanged();
+    newestHeader.historyChanged();
     return answer;
   }
 
@@ -194,7 +194,7 @@ export class RangeCall extends EtcdCall {
     request: RangeRequest,
     prefix: Buffer,
   ): TimeSlicedWork<Answer | undefined> {
-    const { header } = this.#service.lastHeader;
+    const { header } = this.#service.newestHeader;
     const selected = yield* selectRange(state, request);
     if (selected === undefined || header === undefined) return undefined;
     const { newest: revision, retain } = state;
@@ -220,7 +220,7 @@ export class RangeCall extends EtcdCall {
       if (this.isOver || this.call.isOver) return;
       const { callerLimits } = this.context;
       this.#service.counts.cached++;
-      this.#service.lastHeader.raise(revision);
+      this.#service.newestHeader.raise(revision);
       if (response.size <= wholeBytes) {
         const parts = response.take(Infinity);
         this.release();
@@ -251,7 +251,7 @@ export class RangeCall extends EtcdCall {
       const { logger } = this.context;
       this.end(statusOf(toClientError(error, this.#path.slice(1), logger, this.call)));
     } else {
-      if (hasReason(error, "HISTORY_CHANGED")) this.#service.lastHeader.historyChanged();
+      if (hasReason(error, "HISTORY_CHANGED")) this.#service.newestHeader.historyChanged();
       this.#relay(!hasReason(error, "UPSTREAM_DENIED"));
     }
   }

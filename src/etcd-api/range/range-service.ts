@@ -6,7 +6,7 @@ import type { WatchScope } from "../../storage/storage.ts";
 import { AccessProbe } from "../cached/access-probe.ts";
 import type { CachedResource } from "../cached/cached-resource.ts";
 import { cachedScope } from "../cached/cached-scope.ts";
-import type { LastHeader } from "../contract/response-header.ts";
+import type { NewestHeader } from "../contract/response-header.ts";
 import type { CallMaintenance } from "../relay/call-maintenance.ts";
 import type { EtcdCall } from "../relay/etcd-call.ts";
 import { RangeCall } from "./range-call.ts";
@@ -41,7 +41,7 @@ export type RelayCall = (
 
 export interface RangeServiceDeps {
   readonly maintenance: CallMaintenance<EtcdCall>;
-  readonly lastHeader: LastHeader;
+  readonly newestHeader: NewestHeader;
   readonly clock: Clock;
   readonly relay: RelayCall;
 }
@@ -63,16 +63,16 @@ export interface RangeCounts {
 /** Serves etcd's Range and RangeStream from caches. What all of its calls share. */
 export class RangeService {
   readonly maintenance: CallMaintenance<EtcdCall>;
-  readonly lastHeader: LastHeader;
+  readonly newestHeader: NewestHeader;
   readonly counts: RangeCounts = { cached: 0, relayed: 0 };
   readonly #clock: Clock;
   readonly #relay: RelayCall;
   #resources: readonly (readonly [CachedResource, AccessProbe])[] = [];
   #late = 0;
 
-  constructor({ maintenance, lastHeader, clock, relay }: RangeServiceDeps) {
+  constructor({ maintenance, newestHeader, clock, relay }: RangeServiceDeps) {
     this.maintenance = maintenance;
-    this.lastHeader = lastHeader;
+    this.newestHeader = newestHeader;
     this.#clock = clock;
     this.#relay = relay;
   }
@@ -92,7 +92,7 @@ export class RangeService {
 
   /** Whether a call may be served from a cache; otherwise it is relayed unread. */
   mayServe(metadata: IncomingHttpHeaders): boolean {
-    if (this.#resources.length === 0 || this.lastHeader.header === undefined) return false;
+    if (this.#resources.length === 0 || this.newestHeader.header === undefined) return false;
     if (credentials.some((name) => metadata[name] !== undefined)) return false;
     // Compressed requests are etcd's to read.
     return (metadata["grpc-encoding"] ?? "identity") === "identity";
@@ -123,7 +123,7 @@ export class RangeService {
    * passed on as a linearizable one if its client may have seen a newer state than the member is known to have.
    */
   relayedRequest(received: Buffer, request: RangeRequest | undefined): Buffer {
-    const { header, floor } = this.lastHeader;
+    const { header, floor } = this.newestHeader;
     const isBehind = header !== undefined && header.revision < floor;
     return isBehind && request?.serializable === true ? asLinearizable(received) : received;
   }

@@ -4,7 +4,7 @@ import type { Clock } from "../../base/clock.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { noLeader } from "../contract/error-texts.ts";
-import type { LastHeader } from "../contract/response-header.ts";
+import type { NewestHeader } from "../contract/response-header.ts";
 import { requestHeaders } from "../relay/metadata.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 import { UpstreamWatchCall } from "./upstream-watch-call.ts";
@@ -28,7 +28,7 @@ export interface LeaderDependent {
 export class MemberMonitor {
   readonly #upstream: Upstream;
   readonly #clock: Clock;
-  readonly #lastHeader: LastHeader;
+  readonly #newestHeader: NewestHeader;
   readonly #dependents = new Set<LeaderDependent>();
   #call: UpstreamWatchCall | undefined;
   #isOpen = false;
@@ -36,10 +36,10 @@ export class MemberMonitor {
   /** When it ended; undefined while it is open, and before it was. */
   #endedAt: number | undefined;
 
-  constructor(upstream: Upstream, clock: Clock, lastHeader: LastHeader) {
+  constructor(upstream: Upstream, clock: Clock, newestHeader: NewestHeader) {
     this.#upstream = upstream;
     this.#clock = clock;
-    this.#lastHeader = lastHeader;
+    this.#newestHeader = newestHeader;
   }
 
   /**
@@ -47,7 +47,7 @@ export class MemberMonitor {
    * must have a leader now; otherwise its earlier answer will do.
    */
   whenKnown(needsLeader: boolean, listener: (failure: WireStatus | undefined) => void): void {
-    if (this.#isOpen || (!needsLeader && this.#lastHeader.header !== undefined)) {
+    if (this.#isOpen || (!needsLeader && this.#newestHeader.header !== undefined)) {
       listener(undefined);
     } else {
       this.#waiting.push(listener);
@@ -96,7 +96,7 @@ export class MemberMonitor {
     if (this.#isOpen) return;
     this.#isOpen = true;
     this.#endedAt = undefined;
-    this.#lastHeader.observeMessage(message);
+    this.#newestHeader.observeMessage(message);
     // The stream stays, without a watch.
     this.#call?.send(cancelProbe);
     this.#settle(undefined);

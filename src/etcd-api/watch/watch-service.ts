@@ -7,7 +7,7 @@ import type { CachedResource } from "../cached/cached-resource.ts";
 import { cachedScope } from "../cached/cached-scope.ts";
 import { CompactionProbe } from "../cached/compaction-probe.ts";
 import { headerField } from "../contract/header-field.ts";
-import type { LastHeader } from "../contract/response-header.ts";
+import type { NewestHeader } from "../contract/response-header.ts";
 import type { CallMaintenance } from "../relay/call-maintenance.ts";
 import type { EtcdCall } from "../relay/etcd-call.ts";
 import { requestHeaders } from "../relay/metadata.ts";
@@ -38,7 +38,7 @@ export function hasCredential(metadata: OutgoingHttpHeaders): boolean {
 export interface WatchServiceDeps {
   readonly upstream: Upstream;
   readonly maintenance: CallMaintenance<EtcdCall>;
-  readonly lastHeader: LastHeader;
+  readonly newestHeader: NewestHeader;
   readonly clock: Clock;
   /** Interval of progress notifications, in milliseconds. */
   readonly progressIntervalMs: number;
@@ -61,7 +61,7 @@ export class WatchService {
   watches = 0;
   /** Those that etcd serves. */
   readonly relayed = new RelayedQuota(maxRelayedWatches);
-  readonly #lastHeader: LastHeader;
+  readonly #newestHeader: NewestHeader;
   readonly #notifier: ProgressNotifier;
   readonly #clock: Clock;
   #resources: readonly CachedResource[] = [];
@@ -71,12 +71,18 @@ export class WatchService {
   /** The histories that are known, by the number of their generation. */
   readonly #generations = new WeakMap<CachedResource, number>();
 
-  constructor({ upstream, maintenance, lastHeader, clock, progressIntervalMs }: WatchServiceDeps) {
+  constructor({
+    upstream,
+    maintenance,
+    newestHeader,
+    clock,
+    progressIntervalMs,
+  }: WatchServiceDeps) {
     this.upstream = upstream;
     this.maintenance = maintenance;
-    this.#lastHeader = lastHeader;
+    this.#newestHeader = newestHeader;
     this.#clock = clock;
-    this.monitor = new MemberMonitor(upstream, clock, lastHeader);
+    this.monitor = new MemberMonitor(upstream, clock, newestHeader);
     this.#notifier = new ProgressNotifier(clock, progressIntervalMs, () => this.#reachAll());
   }
 
@@ -130,6 +136,16 @@ export class WatchService {
     return Promise.all([access, events]).then((answers) => answers.every(Boolean));
   }
 
+  /** Resolves if the member that calls go to has a leader. Rejects with an Error otherwise. */
+  confirmLeader(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.monitor.whenKnown(true, (failure) => {
+        if (failure === undefined) resolve();
+        else reject(new Error(failure.details));
+      });
+    });
+  }
+
   /** Whether a call of Watch may be served from caches; otherwise it is relayed as a whole. */
   mayServe(metadata: IncomingHttpHeaders): boolean {
     if (this.#resources.length === 0) return false;
@@ -160,23 +176,23 @@ export class WatchService {
 
   /** No answer of a cache may have a lower revision. */
   get floor(): number {
-    return this.#lastHeader.floor;
+    return this.#newestHeader.floor;
   }
 
   /** This revision was reported to a client. */
   reported(revision: number): void {
-    this.#lastHeader.raise(revision);
+    this.#newestHeader.raise(revision);
   }
 
   /** The field of a response with its header. */
   readonly header = (revision: number): Buffer => {
-    const header = this.#lastHeader.header;
+    const header = this.#newestHeader.header;
     return headerField(header ?? { clusterId: 0n, memberId: 0n, raftTerm: 0 }, revision);
   };
 
   /** The history of the store has changed: its revisions are others. */
   historyChanged(): void {
-    this.#lastHeader.historyChanged();
+    this.#newestHeader.historyChanged();
   }
 
   /** The cached resource that has all keys of a watch; undefined: no resource has. */

@@ -56,8 +56,8 @@ export interface AdminOptions {
   readonly status?: AdminPages | undefined;
   /** Absent: the log level can't be changed here. */
   readonly logLevel?: LogLevelControl | undefined;
-  /** Further pages, by their path. */
-  readonly others?: ReadonlyMap<string, () => Promise<AdminResponse>> | undefined;
+  /** What makes further pages from a query, by their path. */
+  readonly others?: ReadonlyMap<string, (query: string) => Promise<AdminResponse>> | undefined;
 }
 
 export interface RunningAdmin {
@@ -242,8 +242,7 @@ async function responseTo(
     return logLevelPage(request.method, body, options.logLevel);
   }
   const other = options.others?.get(path);
-  if (other !== undefined && request.method === "GET") return other();
-  if (!isOfStatus && !isProbe && path !== "/metrics") {
+  if (other === undefined && !isOfStatus && !isProbe && path !== "/metrics") {
     const others = options.status === undefined ? "" : ", / and /status.json";
     const paths = `/livez, /readyz, /metrics and /log-level${others}`;
     return { status: 404, body: `The paths are ${paths}.\n` };
@@ -252,6 +251,7 @@ async function responseTo(
     const headers = { allow: "GET, HEAD" };
     return { status: 405, body: `${path} supports GET and HEAD only.\n`, headers };
   }
+  if (other !== undefined) return other(query);
   if (isOfStatus && options.status !== undefined) {
     if (path === "/status/events" && request.method === "HEAD") {
       return { status: 200, body: "", contentType: "text/event-stream" };

@@ -9,8 +9,8 @@ export interface Http1Page {
   readonly contentType?: string;
 }
 
-/** What makes the pages, by their path. */
-export type Http1Pages = ReadonlyMap<string, () => Promise<Http1Page>>;
+/** What makes the pages from a query, such as "a=b", by their path. */
+export type Http1Pages = ReadonlyMap<string, (query: string) => Promise<Http1Page>>;
 
 /** Maximum size of the headers of a request, in bytes. */
 const maxHeaderBytes = 8 * 1024;
@@ -23,14 +23,22 @@ export class Http1Responder {
   readonly #pages: Http1Pages;
   readonly #logger: Logger;
   readonly #server: Server;
-  /** Connections that have sent a request. */
-  readonly #asked = new WeakSet<Socket>();
 
   constructor(pages: Http1Pages, logger: Logger) {
     this.#pages = pages;
     this.#logger = logger;
-    this.#server = createServer({ maxHeaderSize: maxHeaderBytes, keepAlive: false });
-    this.#server.on("request", (request, response) => void this.#respond(request, response));
+    this.#server = createServer({ maxHeaderSize: maxHeaderBytes });
+    // Node.js refuses further requests of the connection, and does not read on when the refusals fill its buffer.
+    this.#server.maxRequestsPerSocket = 1;
+    // Clients such as nc may close their direction behind the request. Without this, Node.js would close both.
+    Object.assign(this.#server, { httpAllowHalfOpen: true });
+    const respond = (request: IncomingMessage, response: ServerResponse): void => {
+      this.#respond(request, response).catch((error: unknown) => {
+        this.#logger.error({ err: error, path: request.url }, "a page of the gRPC port failed");
+        request.socket.destroy();
+      });
+    };
+    this.#server.on("request", respond).on("checkExpectation", respond);
   }
 
   /** Serves a connection. What it has received may still be unread. */
@@ -40,14 +48,8 @@ export class Http1Responder {
   };
 
   async #respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { socket } = request;
-    if (this.#asked.has(socket)) {
-      socket.destroy();
-      return;
-    }
-    this.#asked.add(socket);
     const { status, body, contentType } = await this.#pageOf(request);
-    if (socket.destroyed) return;
+    if (request.socket.destroyed) return;
     response.writeHead(status, {
       "content-type": contentType ?? "text/plain; charset=utf-8",
       "content-length": Buffer.byteLength(body),
@@ -60,7 +62,7 @@ export class Http1Responder {
   }
 
   async #pageOf({ url = "", method }: IncomingMessage): Promise<Http1Page> {
-    const [path = ""] = url.split("?", 1);
+    const { pathname: path = "", search = "" } = URL.parse(url, "http://localhost") ?? {};
     const page = this.#pages.get(path);
     if (page === undefined) {
       const paths = [...this.#pages.keys()].join(" and ");
@@ -71,7 +73,7 @@ export class Http1Responder {
       return { status: 405, body: `${path} supports GET and HEAD only.\n` };
     }
     try {
-      return await page();
+      return await page(search.slice(1));
     } catch (error) {
       this.#logger.error({ err: error, path }, "a page of the gRPC port failed");
       return { status: 500, body: "Internal error; see the log.\n" };

@@ -3,7 +3,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import { Cacher } from "../../../src/cacher/cacher.ts";
 import type { CachedState } from "../../../src/cacher/request/request.ts";
-import { LastHeader } from "../../../src/etcd-api/contract/response-header.ts";
+import { NewestHeader } from "../../../src/etcd-api/contract/response-header.ts";
 import { EtcdApi } from "../../../src/etcd-api/etcd-api.ts";
 import { readRangeRequest } from "../../../src/etcd-api/range/range-request.ts";
 import { selectRange } from "../../../src/etcd-api/range/range-selection.ts";
@@ -130,7 +130,7 @@ test("Calls that a cache was too late for are few at etcd at once", () => {
   let relayed = 0;
   const clock = new ManualTimers();
   const service = new RangeService({
-    ...{ maintenance: new CallMaintenance(clock), lastHeader: new LastHeader(), clock },
+    ...{ maintenance: new CallMaintenance(clock), newestHeader: new NewestHeader(), clock },
     relay: () => relayed++,
   });
   const call = { onClosed: (listener: () => void) => closings.push(listener) };

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { LastHeader } from "../../../src/etcd-api/contract/response-header.ts";
+import { NewestHeader } from "../../../src/etcd-api/contract/response-header.ts";
 import { readRangeRequest } from "../../../src/etcd-api/range/range-request.ts";
 import { RangeService } from "../../../src/etcd-api/range/range-service.ts";
 import { CallMaintenance } from "../../../src/etcd-api/relay/call-maintenance.ts";
@@ -16,11 +16,11 @@ describe("A serializable Range that is relayed", () => {
   const clock = new FakeClock();
   /** What etcd gets of a request, when it has sent revision 5 and clients here have seen `floor`. */
   const relayed = (fields: Fields, floor: number): Buffer => {
-    const lastHeader = new LastHeader();
-    lastHeader.observe(framed(encode({ 1: encode({ 1: 7, 2: 8, 3: 5, 4: 2 }) })));
-    lastHeader.raise(floor);
+    const newestHeader = new NewestHeader();
+    newestHeader.observe(framed(encode({ 1: encode({ 1: 7, 2: 8, 3: 5, 4: 2 }) })));
+    newestHeader.raise(floor);
     const maintenance = new CallMaintenance<never>(clock);
-    const service = new RangeService({ maintenance, lastHeader, clock, relay: () => {} });
+    const service = new RangeService({ maintenance, newestHeader, clock, relay: () => {} });
     const message = encode(fields);
     return service.relayedRequest(framed(message), readRangeRequest(message));
   };

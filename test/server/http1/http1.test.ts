@@ -4,7 +4,8 @@ import { createConnection, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { credentials } from "@grpc/grpc-js";
 import { describe, expect, onTestFinished, test } from "vitest";
-import type { Http1Pages } from "../../../src/server/http1/http1-responder.ts";
+import type { Http1Page, Http1Pages } from "../../../src/server/http1/http1-responder.ts";
+import { authority, serverCertificate } from "../authenticated-calls.ts";
 import { type Served, serveThings } from "../served.ts";
 import { TestClient } from "../test-client.ts";
 
@@ -12,10 +13,12 @@ const certificates = new URL("../../config/certificates/", import.meta.url);
 const cert = readFileSync(new URL("cert.pem", certificates));
 const key = readFileSync(new URL("key.pem", certificates));
 
-const pages: Http1Pages = new Map([
+const pages: Http1Pages = new Map<string, (query: string) => Promise<Http1Page>>([
   ["/health", async () => ({ status: 200, body: "fine\n", contentType: "text/plain" })],
   ["/late", () => new Promise(() => {})],
   ["/broken", () => Promise.reject(new Error("no page"))],
+  ["/impossible", async () => ({ status: 99, body: "" })],
+  ["/query", async (query) => ({ status: 200, body: query })],
 ]);
 
 const serve = (options: NonNullable<Parameters<typeof serveThings>[0]>["server"] = {}) =>
@@ -96,20 +99,87 @@ describe("A server with pages for HTTP/1", () => {
     expect(head).toMatch(/^HTTP\/1\.1 200 .*content-length: 5\r\n.*\r\n\r\n$/is);
     expect(await send(server.port, request("/broken")).all).toMatch(/^HTTP\/1\.1 500 /);
     expect(recorder.logged).toHaveLength(1);
+    expect(await send(server.port, request("/impossible")).all).toBe("");
+    expect(recorder.logged).toHaveLength(2);
   });
 
-  test("answers the first of several requests at most", async () => {
+  test.each([
+    ["the form for proxies", "GET http://a.example/health HTTP/1.1\r\nHost: a\r\n\r\n"],
+    ["an expectation", "GET /health HTTP/1.1\r\nHost: a\r\nExpect: much\r\n\r\n"],
+    [
+      "an upgrade to another protocol",
+      "GET /health HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\r\n",
+    ],
+    ["HTTP/1.0", "GET /health HTTP/1.0\r\n\r\n"],
+  ])("answers a request with %s", async (_name, text) => {
     const served = await serve();
-    const responses = await send(served.server.port, request("/health").repeat(1000)).all;
-    expect(responses.match(/HTTP\/1\.1/g)?.length ?? 0).toBeLessThanOrEqual(1);
+    expect(await send(served.server.port, text).all).toMatch(/^HTTP\/1\.1 200 .*fine\n$/s);
     await untilClosed(served);
+  });
+
+  test("passes on the query, and connects to nothing", async () => {
+    const served = await serve();
+    const { port } = served.server;
+    expect(await send(port, request("/query?a=b&c")).all).toMatch(/\r\n\r\na=b&c$/);
+    expect(await send(port, "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n").all).toBe("");
+    await untilClosed(served);
+  });
+
+  test("answers a client that closes its direction behind the request", async () => {
+    const served = await serve();
+    const { socket, all } = send(served.server.port);
+    socket.end(request("/health"));
+    expect(await all).toMatch(/^HTTP\/1\.1 200 OK.*fine\n$/s);
+    await untilClosed(served);
+  });
+
+  test("answers the first of several requests only", async () => {
+    const served = await serve();
+    for (const count of [2, 1000]) {
+      const responses = await send(served.server.port, request("/health").repeat(count)).all;
+      expect(responses.match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 200"]);
+    }
+    await untilClosed(served);
+  });
+
+  test("stops reading requests while the first is answered", async () => {
+    const served = await serve({ limits: { handshakeMs: 1_000 } });
+    const { socket, all } = send(served.server.port, request("/late"));
+    let isAccepted: boolean | undefined;
+    socket.write(request("/late").repeat(1_000_000), (error) => {
+      isAccepted = !error;
+    });
+    // More turns than it takes to read all of it.
+    for (let turn = 0; turn < 2_000; turn++) await new Promise(setImmediate);
+    await served.clock.elapse(1_200);
+    expect(await all).toBe("");
+    expect(isAccepted).toBe(false);
+    await untilClosed(served);
+  });
+
+  test("counts their connections among the others, and ends them when it shuts down", async () => {
+    const served = await serve({ limits: { maxConnections: 2 } });
+    const { port } = served.server;
+    const first = send(port, request("/late"));
+    while (served.server.connections < 1) await new Promise(setImmediate);
+    const second = send(port, request("/late"));
+    while (served.server.connections < 2) await new Promise(setImmediate);
+    // A further one replaces the oldest of its host.
+    const third = send(port, request("/late"));
+    expect(await first.all).toBe("");
+    while (served.server.connections < 2) await new Promise(setImmediate);
+    served.client.close();
+    const drained = served.server.drain(60_000);
+    await served.clock.elapse(2_000);
+    await drained;
+    expect(await Promise.all([second.all, third.all])).toEqual(["", ""]);
   });
 
   test("closes connections that send too little, or too much, or get no page in time", async () => {
     const served = await serve({ limits: { handshakeMs: 1_000 } });
     const port = served.server.port;
     const tooMuch = `GET /health HTTP/1.1\r\nA: ${"a".repeat(10_000)}\r\n\r\n`;
-    expect(await send(port, tooMuch).all).not.toContain(" 200 ");
+    expect(await send(port, tooMuch).all).toMatch(/^HTTP\/1\.1 431 /);
     const slow = [
       send(port),
       send(port, "P"),
@@ -156,9 +226,24 @@ describe("A server with pages for HTTP/1", () => {
   });
 });
 
+test("The pages need a client certificate where calls need one", async () => {
+  const { server } = await serve({
+    tls: { cert: serverCertificate.cert, key: serverCertificate.key, clientCa: authority.cert },
+  });
+  const options = { port: server.port, host: "localhost", ca: authority.cert };
+  const none = connectTls(options);
+  onTestFinished(() => void none.destroy());
+  expect(await exchange(none, [request("/health")])).toBe("");
+  const known = connectTls({ ...options, ...(await authority.issue({ cn: "alice" })) });
+  onTestFinished(() => void known.destroy());
+  expect(await exchange(known, [request("/health")])).toMatch(/^HTTP\/1\.1 200 OK/);
+});
+
 test("Without pages a server speaks HTTP/2 alone", async () => {
   const { server } = await serveThings();
-  expect(await send(server.port, request("/health")).all).not.toContain("HTTP/1.1 200");
+  const bytes = Buffer.from(await send(server.port, request("/health")).all, "latin1");
+  // SETTINGS, which HTTP/2 begins with.
+  expect(bytes[3]).toBe(4);
   const { server: secure } = await serveThings({ server: { tls: { cert, key } } });
   const options = { port: secure.port, host: "localhost", ca: cert, ALPNProtocols: ["http/1.1"] };
   const socket = connectTls(options);
