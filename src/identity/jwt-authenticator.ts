@@ -1,5 +1,7 @@
 import { createHash } from "node:crypto";
-import { errors, type JWTPayload, jwtVerify } from "jose";
+import type { JWTPayload } from "jose";
+import * as errors from "jose/errors";
+import { jwtVerify } from "jose/jwt/verify";
 import { WatchFanoutError } from "../base/errors.ts";
 import { textBytes } from "../base/text-memory.ts";
 import { unauthenticated } from "./errors.ts";

@@ -1,4 +1,6 @@
-import { createLocalJWKSet, errors, type JWTVerifyGetKey } from "jose";
+import type { JWTVerifyGetKey } from "jose";
+import * as errors from "jose/errors";
+import { createLocalJWKSet } from "jose/jwks/local";
 import type { Logger } from "pino";
 import { z } from "zod";
 import type { Clock, Timer } from "../base/clock.ts";
