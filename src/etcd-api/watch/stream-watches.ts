@@ -10,6 +10,7 @@ import { etcdFramesOf, previousUnknown } from "./event-encoding.ts";
 import type { QuotaHolder } from "./relayed-quota.ts";
 import { RelayedWatches } from "./relayed-watches.ts";
 import type { AnswerSlot, StreamSender } from "./stream-sender.ts";
+import { WatchProgress } from "./watch-progress.ts";
 import { refusalOf, refusals } from "./watch-refusals.ts";
 import type { CreateRequest } from "./watch-request.ts";
 import { type Answer, encodeAnswer, noWatchId } from "./watch-response.ts";
@@ -45,6 +46,7 @@ export class StreamWatches implements QuotaHolder {
   readonly #deps: StreamWatchesDeps;
   readonly #watches = new Map<bigint, ClientWatch>();
   readonly #relayed: RelayedWatches;
+  readonly progress: WatchProgress;
   #nextId = 0n;
   #isClosed = false;
 
@@ -59,15 +61,14 @@ export class StreamWatches implements QuotaHolder {
       onEnded: (watch) => this.#onEndedByEtcd(watch),
       onLost: end,
     });
+    this.progress = new WatchProgress({
+      ...{ shared, sender, watches: this.#watches, relayed: this.#relayed },
+      answer: (answer, revision) => this.#answer(answer, revision),
+    });
   }
 
   get owner(): object {
     return this.#deps.owner;
-  }
-
-  /** Number of watches. */
-  get size(): number {
-    return this.#watches.size;
   }
 
   /** Memory of the batches that wait to be read, in bytes, estimated. */
@@ -188,44 +189,6 @@ export class StreamWatches implements QuotaHolder {
     this.#relayed.check();
   }
 
-  /**
-   * Sends the progress of each watch that asked for it and is synced, unless it has sent events since the last call. Nothing
-   * to a client that has not accepted what it was sent before: it would wait here.
-   */
-  notifyProgress(floor: number): void {
-    if (this.#deps.sender.answers > 0) return;
-    for (const watch of this.#watches.values()) {
-      if (!watch.request.progressNotify || watch.watcher === undefined) continue;
-      const revision = watch.syncedRevision;
-      if (!watch.isActive && revision !== undefined && revision >= floor) {
-        this.#answer({ watchId: watch.id }, revision);
-      }
-      watch.isActive = false;
-    }
-  }
-
-  /** Resolves when the caches and etcd have been asked for their progress. Never rejects. */
-  async reachCurrentRevision(): Promise<void> {
-    await Promise.all([
-      this.#deps.shared.reachCurrentRevision(this.#watches.values()),
-      this.#relayed.reachProgress(),
-    ]);
-  }
-
-  /** Asks etcd again: it does not answer while a watch is not synced. */
-  repeatProgressRequest(): void {
-    this.#relayed.requestProgress();
-  }
-
-  /**
-   * Reports to the client up to which revision all watches are synced, unless some are not. `floor`: the highest revision
-   * that clients knew of when it asked; under a load of writes the newest one is always ahead.
-   */
-  answerProgress(floor: number): void {
-    const revision = this.#progressRevision(floor);
-    if (revision !== undefined) this.#answer({ watchId: noWatchId }, revision);
-  }
-
   /** Ends all. Idempotent. */
   close(): void {
     this.#isClosed = true;
@@ -313,21 +276,9 @@ export class StreamWatches implements QuotaHolder {
     if (isProgressNeeded) this.#relayed.requestProgress();
   }
 
-  /** The revision up to which all watches are synced; undefined: some are not. */
-  #progressRevision(floor: number): number | undefined {
-    let least = Infinity;
-    for (const watch of this.#watches.values()) {
-      const isRelayed = watch.upstreamId !== undefined && watch.isAnnounced;
-      const revision = isRelayed ? this.#relayed.progress : watch.syncedRevision;
-      if (revision === undefined || !watch.isSyncedAt(revision)) return undefined;
-      least = Math.min(least, revision);
-    }
-    return least >= floor && least !== Infinity ? least : undefined;
-  }
-
-  #answer(answer: Answer, revision: number, watch?: ClientWatch): void {
+  #answer(answer: Answer, revision: number): void {
     if (answer.canceled !== true) this.#deps.shared.reported(revision);
-    this.#deps.sender.answer(this.#encode(answer, revision), watch);
+    this.#deps.sender.answer(this.#encode(answer, revision));
   }
 
   #encode(answer: Answer, revision: number): Buffer {

@@ -43,11 +43,6 @@ export class WatchStream extends EtcdCall implements Sender {
   /** Whether requests may be handled: what is needed for the next one is known. */
   #isKnown = false;
   #isPaused = false;
-  /** The client waits for progress: until the caches and etcd have answered, and until everything is sent. */
-  #progress: "none" | "asked" | "due" = "none";
-  /** The highest revision that clients knew of when it asked. */
-  #progressFloor = 0;
-
   constructor(
     call: RelayedCall,
     headers: OutgoingHttpHeaders,
@@ -148,7 +143,7 @@ export class WatchStream extends EtcdCall implements Sender {
 
   /** Sends the progress of each watch that asked for it and is synced, unless it has sent events since the last call. */
   notifyProgress(floor: number): void {
-    this.#watches.notifyProgress(floor);
+    this.#watches.progress.notify(floor);
   }
 
   protected onReleased(): void {
@@ -196,7 +191,7 @@ export class WatchStream extends EtcdCall implements Sender {
     const request = readWatchRequest(message);
     if (request.kind === "create") this.#confirmAndCreate(request);
     else if (request.kind === "cancel") this.#watches.cancel(request.watchId);
-    else if (request.kind === "progress") this.#requestProgress();
+    else if (request.kind === "progress") this.#watches.progress.request();
   }
 
   /** Creates a watch once it is known whether a cache may serve it. Later requests wait. */
@@ -227,23 +222,9 @@ export class WatchStream extends EtcdCall implements Sender {
     if (this.#isPaused) this.#handleRequests();
   }
 
-  /** Answers when the caches and etcd are at etcd's revision, if then all watches are synced; otherwise not at all. */
-  #requestProgress(): void {
-    if (this.#progress === "asked") this.#watches.repeatProgressRequest();
-    if (this.#watches.size === 0 || this.#progress !== "none") return;
-    this.#progress = "asked";
-    this.#progressFloor = this.#shared.floor;
-    void this.#watches.reachCurrentRevision().then(() => {
-      this.#progress = "due";
-      this.#sender.pump();
-    });
-  }
-
   #onIdle(): void {
     if (this.#isPaused) this.#handleRequests();
-    if (this.#progress !== "due") return;
-    this.#progress = "none";
-    this.#watches.answerProgress(this.#progressFloor);
+    this.#watches.progress.onIdle();
   }
 
   #retain(bytes: number): void {
