@@ -8,6 +8,7 @@ export const configVariable = variableOf("config");
 /** Variables of the client commands, which `serve` ignores. */
 const clientVariables: readonly string[] = [
   "address",
+  "admin-url",
   "bearer-token",
   "bearer-token-file",
   "output",
