@@ -5,7 +5,7 @@ import { type Setting, type Settings, textOrigin } from "./setting.ts";
 /** The variable that names the configuration file. */
 export const configVariable = variableOf("config");
 
-/** Variables of the client commands, which `serve` ignores. */
+/** Variables of the client commands and of `top`, which `serve` ignores. */
 const clientVariables: readonly string[] = [
   "address",
   "admin-url",

@@ -124,6 +124,7 @@ export class RunningServer {
     this.#memoryPressure = new MemoryPressure({
       ...{ clock, logger: options.logger, gauges: options.memoryGauges ?? [] },
       slowStreams: new SlowStreams(clock, streams, sendBudget),
+      retained: this.#pools.retainedRequests,
     });
     const context = {
       ...createCallContext(options, limits, this.#pools, scheduler),

@@ -574,6 +574,12 @@ test("the variables that Kubernetes sets for a service called watch-fanout are n
   expect(load({ env })).toEqual(load({}));
 });
 
+test("the variables of client commands and of top are not options of serve", () => {
+  const names = ["ADDRESS", "ADMIN_URL", "BEARER_TOKEN", "BEARER_TOKEN_FILE", "OUTPUT", "TIMEOUT"];
+  const env = Object.fromEntries(names.map((name) => [`WATCH_FANOUT_${name}`, "x"]));
+  expect(load({ env })).toEqual(load({}));
+});
+
 test("variables without the prefix are ignored", () => {
   expect(load({ env: { PATH: "/bin", WATCH_FAN: "1", watch_fanout_listen: "x" } })).toEqual(
     load({}),

@@ -30,6 +30,7 @@ export interface HeapSource {
 export class HeapGauge implements MemoryGauge {
   readonly #source: HeapSource;
   readonly #stop: () => void;
+  #onMeasured = (): void => {};
   #left = Infinity;
   #measurement = 0;
 
@@ -38,6 +39,7 @@ export class HeapGauge implements MemoryGauge {
     this.#stop = source.onCollected(() => {
       this.#left = source.usedBytes();
       this.#measurement++;
+      this.#onMeasured();
     });
   }
 
@@ -53,6 +55,10 @@ export class HeapGauge implements MemoryGauge {
 
   refresh(): void {
     this.#source.collect();
+  }
+
+  onMeasured(listener: () => void): void {
+    this.#onMeasured = listener;
   }
 
   close(): void {
@@ -111,5 +117,7 @@ export function oldGenerationLimit(
   const given = flags.findLast((flag) => /^--max[-_]semi[-_]space[-_]size=\d/.test(flag));
   const usual = Number.parseInt(v8Version, 10) >= 13 ? 64 : 16;
   const semiSpace = given === undefined ? usual : Number.parseInt(given.split("=")[1] ?? "", 10);
-  return Math.max(heapLimitBytes - 3 * semiSpace * mebibyte, heapLimitBytes / 4);
+  const limit = heapLimitBytes - 3 * semiSpace * mebibyte;
+  // Less than nothing only with flags that are not known here.
+  return limit > 0 ? limit : heapLimitBytes / 4;
 }

@@ -19,6 +19,8 @@ export interface MemoryGauge {
   read(): MemoryReading | undefined;
   /** Makes a new measurement, at a cost. Absent if each `read` measures. */
   refresh?(): void;
+  /** Calls `listener` after each measurement that was not asked for. Absent if `read` always measures. */
+  onMeasured?(listener: () => void): void;
   /** Stops measuring. Idempotent. */
   close(): void;
 }

@@ -54,6 +54,8 @@ export interface MemoryPressureOptions {
   readonly logger: Logger;
   readonly gauges: readonly MemoryGauge[];
   readonly slowStreams: Pick<SlowStreams, "observe" | "forget" | "shed">;
+  /** What the requests of open calls take of the heap, estimated. */
+  readonly retained: { readonly bytes: number };
 }
 
 /**
@@ -72,6 +74,10 @@ export class MemoryPressure {
   #newest: { readonly reading: MemoryReading | undefined; readonly since: number } | undefined;
   /** When garbage was last collected on purpose, in the clock's milliseconds. */
   #collectedAt = -Infinity;
+  /** The measurement of the heap that is known, and the estimate of what was retained then. */
+  #heap: { readonly measurement: number; readonly retained: number } | undefined;
+  /** What may be retained until a measurement reaches the next level, in bytes, estimated. */
+  #retainable = Infinity;
   /** The measurement that slow streams were last shed for. */
   #shedFor: MemoryReading | undefined;
   #timer: Timer | undefined;
@@ -90,7 +96,10 @@ export class MemoryPressure {
 
   /** Begins to measure. Idempotent; without gauges it has no effect. */
   start(): void {
-    if (this.#timer !== undefined || this.#options.gauges.length === 0) return;
+    const { gauges } = this.#options;
+    if (this.#timer !== undefined || gauges.length === 0) return;
+    // Near its limit V8 collects several times a second, and clients can fill what is left between two samples.
+    for (const gauge of gauges) gauge.onMeasured?.(() => this.#rise());
     const next = (): void => {
       this.#timer = this.#options.clock.setTimeout(() => {
         this.#sample();
@@ -109,6 +118,7 @@ export class MemoryPressure {
 
   /** Returns the error of a call that has to be refused now, and counts it; undefined: it may be served. */
   refusal(kind: RefusedKind): WatchFanoutError | undefined {
+    if (this.#options.retained.bytes > this.#retainable) this.#rise();
     if (this.#level < refusedFrom[kind]) return undefined;
     this.#shed[kind]++;
     return this.error();
@@ -128,15 +138,12 @@ export class MemoryPressure {
     }
     const usage = reading === undefined ? 0 : usageOf(reading);
     const level = levelOf(usage);
-    if (level >= this.#level) {
-      this.#calmSince = undefined;
-      this.#enter(level, reading);
-    } else {
+    if (level >= this.#level) this.#enter(level, reading);
+    else {
       const calm = levelOf(usage + margin);
       if (calm >= this.#level) this.#calmSince = undefined;
       else this.#calmSince ??= clock.now();
       if (this.#calmSince !== undefined && clock.now() - this.#calmSince >= calmMs) {
-        this.#calmSince = undefined;
         this.#enter(calm, reading);
       }
     }
@@ -147,15 +154,35 @@ export class MemoryPressure {
     if (reading !== undefined && usage >= 1) this.#shedSlow(reading);
   }
 
+  /** Enters a higher level, if one applies now. */
+  #rise(): void {
+    const reading = this.#measure();
+    const level = reading === undefined ? 0 : levelOf(usageOf(reading));
+    if (level > this.#level && !reading?.countsGarbage) this.#enter(level, reading);
+  }
+
   /** Reads all gauges. Returns the reading that is nearest to its ceiling. */
   #measure(): MemoryReading | undefined {
     const readings: MemoryReading[] = [];
+    this.#retainable = Infinity;
     for (const gauge of this.#options.gauges) {
       const reading = gauge.read();
-      if (reading !== undefined) readings.push(reading);
+      if (reading !== undefined) readings.push(this.#withRetained(reading));
     }
     this.#readings = readings;
     return highest(readings);
+  }
+
+  /** What is retained since the last collection is not garbage, but would count only after the next one. */
+  #withRetained(reading: MemoryReading): MemoryReading {
+    const { measurement, ceilingBytes } = reading;
+    if (reading.countsGarbage) return reading;
+    const retained = this.#options.retained.bytes;
+    if (this.#heap?.measurement !== measurement) this.#heap = { measurement, retained };
+    const usedBytes = reading.usedBytes + Math.max(0, retained - this.#heap.retained);
+    const next = thresholds[levelOf(usedBytes / ceilingBytes) + 1] ?? Infinity;
+    this.#retainable = Math.min(this.#retainable, retained + next * ceilingBytes - usedBytes);
+    return { ...reading, usedBytes };
   }
 
   #refreshIfStale(reading: MemoryReading | undefined): void {
@@ -178,6 +205,7 @@ export class MemoryPressure {
   }
 
   #enter(level: number, reading: MemoryReading | undefined): void {
+    this.#calmSince = undefined;
     if (level === this.#level) return;
     const isWorse = level > this.#level;
     this.#level = level;

@@ -56,7 +56,8 @@ class Filler {
 test("A client that fills the heap with streams is refused; the process lives, and serves the others", async () => {
   const { process, grpc, admin } = await startServe(
     ["--config", configFile(), "--log-format", "json"],
-    { NODE_OPTIONS: "--max-old-space-size=56" },
+    // The young generation as in the image, and with npm start.
+    { NODE_OPTIONS: "--max-old-space-size=72 --max-semi-space-size=8" },
   );
   onTestFinished(() => process[Symbol.asyncDispose]());
   const port = Number(grpc.split(":")[1]);
@@ -68,7 +69,12 @@ test("A client that fills the heap with streams is refused; the process lives, a
   const refused = (): number => fillers.reduce((sum, filler) => sum + filler.refused, 0);
   for (let i = 0; refused() < 100; i++) {
     const key = `k${i}`;
-    await client.put({ resource, key, value: Buffer.from("{}") });
+    await client.put({ resource, key, value: Buffer.from("{}") }).catch((error: unknown) => {
+      const log = process.stderr.slice(-4_000);
+      throw new Error(`An honest client's call failed. The end of the log:\n${log}`, {
+        cause: error,
+      });
+    });
     await honest.until(({ events }) => events.some(({ object }) => object?.key === key));
   }
   await process.printed(/memory pressure has risen/);

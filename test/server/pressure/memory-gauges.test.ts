@@ -129,6 +129,7 @@ describe("The old generation of the heap", () => {
     ["Node.js 24", 256, "13.6.233.17-node.53", [], 64],
     ["a set semi-space", 88, "13.6", ["--max-semi-space-size=8"], 64],
     ["one set twice", 88, "13.6", ["--max-semi-space-size=32", "--max_semi_space_size=8"], 64],
+    ["less than 64 MiB of it", 248, "13.6", [], 56],
     ["a heap smaller than that", 100, "13.6", [], 25],
   ])(
     "has the heap's limit without three semi-spaces, with %s",

@@ -24,7 +24,9 @@ function pressed(...others: readonly MemoryGauge[]) {
       return observations > 1 ? 3 : 0;
     },
   };
-  const pressure = new MemoryPressure({ clock, logger, gauges: [gauge, ...others], slowStreams });
+  const retained = { bytes: 0 };
+  const gauges = [gauge, ...others];
+  const pressure = new MemoryPressure({ clock, logger, gauges, slowStreams, retained });
   pressure.start();
   /** Sets the use, and measures once. */
   const use = (bytes: number): string => {
@@ -32,7 +34,7 @@ function pressed(...others: readonly MemoryGauge[]) {
     clock.advance(250);
     return pressure.level;
   };
-  return { clock, gauge, pressure, lines, sheds, use };
+  return { clock, gauge, pressure, lines, sheds, use, retained };
 }
 
 describe("Memory pressure", () => {
@@ -42,6 +44,38 @@ describe("Memory pressure", () => {
       ...["normal", "normal", "elevated", "elevated"],
       ...["high", "high", "critical", "critical", "exhausted", "exhausted"],
     ]);
+  });
+
+  test("rises at once with a measurement that was not asked for, and falls only by samples", () => {
+    const { gauge, pressure, use } = pressed();
+    gauge.used = 960;
+    gauge.measured();
+    expect(pressure.level).toBe("high");
+    gauge.used = 100;
+    gauge.measured();
+    expect(pressure.level).toBe("high");
+    for (let i = 0; i < 20; i++) expect(use(100)).toBe("high");
+    expect(use(100)).toBe("normal");
+  });
+
+  test("counts what is retained since the last measurement of the heap, at once", () => {
+    const { gauge, pressure, use, retained } = pressed();
+    gauge.measurement = 1;
+    retained.bytes = 500;
+    expect(use(800)).toBe("normal");
+    retained.bytes = 599;
+    expect(pressure.refusal("stream")).toBeUndefined();
+    retained.bytes = 601;
+    expect(pressure.refusal("stream")).toBeDefined();
+    expect(pressure.level).toBe("elevated");
+    retained.bytes = 651;
+    expect(pressure.refusal("list")).toBeDefined();
+    // A collection shows what it was.
+    gauge.measurement = 2;
+    for (let i = 0; i < 21; i++) use(800);
+    expect(pressure.level).toBe("normal");
+    retained.bytes = 700;
+    expect(pressure.refusal("stream")).toBeUndefined();
   });
 
   test("is that of the limit which is nearest to its ceiling", () => {

@@ -30,6 +30,13 @@ export class SetGauge implements MemoryGauge {
     this.refreshed++;
   }
 
+  /** Reports a measurement that was not asked for. */
+  measured: () => void = () => {};
+
+  onMeasured(listener: () => void): void {
+    this.measured = listener;
+  }
+
   close(): void {
     this.closed++;
   }
