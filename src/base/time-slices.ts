@@ -28,7 +28,7 @@ interface Task {
  * by one quantum.
  *
  * Tasks wait until they run or their signal is aborted. Above `maxTasks` the group with the most tasks loses the newest
- * one of its owner with the most, with NOT_READY; that may be the one that was just enqueued.
+ * one of its owner with the most, with OVERLOADED; that may be the one that was just enqueued.
  */
 export class TimeSliceScheduler implements TurnWorker {
   readonly #clock: Clock;
@@ -110,7 +110,7 @@ export class TimeSliceScheduler implements TurnWorker {
     this.#refused++;
     task?.refuse(
       new WatchFanoutError(
-        "NOT_READY",
+        "OVERLOADED",
         `This replica has ${this.#maxTasks} scans to do, the maximum. Try another replica, ` +
           "or this one later.",
       ),

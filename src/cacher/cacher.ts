@@ -162,14 +162,15 @@ export class Cacher implements Storage {
 
   /**
    * Waits until the cache is as new as the request says, and resolves to what `read` makes of a state, in time slices.
-   * Resolves to undefined if the cache does not have that state. Rejects as `list` does.
+   * Resolves to "late" if the cache was not new enough in time, and to undefined if it does not have that state. Rejects as
+   * `list` does.
    *
    * @internal
    */
   async readState<T>(
     request: CacheStateRequest,
     read: (state: CachedState) => TimeSlicedWork<T>,
-  ): Promise<T | undefined> {
+  ): Promise<T | "late" | undefined> {
     this.#readiness.check();
     const result = await this.#reads.readState(request, read);
     this.#readiness.check();

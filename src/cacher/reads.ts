@@ -103,15 +103,18 @@ export class Reads implements CacheObserver {
   async readState<T>(
     request: CacheStateRequest,
     read: (state: CachedState) => TimeSlicedWork<T>,
-  ): Promise<T | undefined> {
+  ): Promise<T | "late" | undefined> {
     const { scheduler } = this.#context;
     const { signal, owner = request } = request;
-    return this.#fromCache(request, () => {
+    let isReached = false;
+    const result = await this.#fromCache(request, () => {
+      isReached = true;
       const work = this.#stateReader.read(request, read);
       // Most are of one object, and need not wait behind scans.
       const { done, value } = work.next();
       return done === true ? value : scheduler.run(owner, work, signal);
     });
+    return result ?? (isReached ? undefined : "late");
   }
 
   reset(): void {

@@ -85,7 +85,8 @@ export class EtcdApi implements RelayedServices {
     this.#clock = clock;
     const certificates = tls && memberCertificates(tls);
     this.certificates = certificates;
-    this.#upstream = new Upstream({ endpoints, certificates, clock, logger });
+    const onMove = (): void => this.#newestHeader.memberChanged();
+    this.#upstream = new Upstream({ endpoints, certificates, clock, logger, onMove });
     this.#advertiseClientUrl = advertiseClientUrl;
     this.#calls = new CallMaintenance(clock);
     this.#watches = new WatchService({

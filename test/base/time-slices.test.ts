@@ -114,8 +114,8 @@ describe("TimeSliceScheduler", () => {
       scheduler.run(greedy, work(clock, `greedy-${i}`, 20, log)),
     );
     const modest = [{}, {}].map((owner) => scheduler.run(owner, work(clock, "modest", 1, log)));
-    await expect(many[9]).rejects.toMatchObject({ reason: "NOT_READY" });
-    await expect(many[8]).rejects.toMatchObject({ reason: "NOT_READY" });
+    await expect(many[9]).rejects.toMatchObject({ reason: "OVERLOADED" });
+    await expect(many[8]).rejects.toMatchObject({ reason: "OVERLOADED" });
     expect([scheduler.size, scheduler.refused]).toEqual([10, 2]);
     clock.runImmediates();
     expect(await Promise.all(modest)).toEqual(["modest", "modest"]);

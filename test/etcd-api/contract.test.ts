@@ -107,6 +107,8 @@ describe("The header of a response", () => {
       expect(revision()).toBe(9);
       observe(newest, 1, 6, 11);
       expect(revision()).toBe(11);
+      newest.memberChanged();
+      expect([newest.floor, revision()]).toEqual([11, 0]);
       newest.historyChanged();
       observe(newest, 1, 6, 4);
       expect([newest.floor, revision()]).toEqual([4, 4]);

@@ -27,7 +27,7 @@ interface PageSource {
   /** An immutable snapshot of all objects. */
   whole(): HistoricalSnapshot;
   /** Without raw keys, which lists leave out. */
-  count(prefix: string, startAfter: string | undefined): number;
+  count(prefix: string, startAfter: string | undefined): TimeSlicedWork<number>;
 }
 
 /** Serves reads from the cache, in time slices: pages of its lists, and single objects at older revisions. */
@@ -81,7 +81,9 @@ export class PageReader {
       startAfter === undefined
         ? undefined
         : this.#historicalSnapshots.following(revision, prefix, startAfter);
-    const remaining = (known ?? state.count(prefix, startAfter)) - items.length;
+    const following = known ?? (yield* state.count(prefix, startAfter));
+    if (epoch !== this.#cache.epoch) return undefined;
+    const remaining = following - items.length;
     this.#historicalSnapshots.expectPage(revision, prefix, next, remaining);
     return { revision, items, chunks, next, remaining };
   }
@@ -138,7 +140,7 @@ export class PageReader {
         part = superset === cache.state ? state : superset.snapshot();
         return part;
       },
-      count: (prefix, startAfter) => (past?.state ?? cache.state).countNamed(prefix, startAfter),
+      count: (prefix, startAfter) => whole().state.countNamed(prefix, startAfter),
     };
   }
 }

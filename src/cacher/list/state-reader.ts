@@ -56,7 +56,10 @@ export class StateReader {
     const objects = object === undefined ? [] : [object];
     return {
       ...{ revision, newest: this.#cache.revision, objects },
-      count: () => objects.length,
+      // biome-ignore lint/correctness/useYield: it is one step.
+      *count() {
+        return objects.length;
+      },
       // A single object keeps no other alive.
       retain: () => () => {},
     };
@@ -68,7 +71,8 @@ export class StateReader {
     { state, mark }: HistoricalSnapshot,
   ): CachedState {
     return {
-      ...{ revision, newest: this.#cache.revision, objects: state.objectsIn(scope) },
+      ...{ revision, newest: this.#cache.revision },
+      objects: { [Symbol.iterator]: () => state.objectsIn(scope)[Symbol.iterator]() },
       count: () => state.countIn(scope),
       retain: (onEvict) => {
         const retained: RetainedSnapshot = {

@@ -1,3 +1,4 @@
+import type { TimeSlicedWork } from "../../base/time-slices.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type {
   GetRequest,
@@ -63,10 +64,10 @@ export interface CachedState {
   readonly revision: number;
   /** The revision of the cache when it was read. */
   readonly newest: number;
-  /** In key order. */
+  /** In key order. It can be iterated any number of times. */
   readonly objects: Iterable<StoredObject>;
-  /** Number of objects, counted without a look at each. */
-  count(): number;
+  /** Number of objects, counted faster than by iterating. */
+  count(): TimeSlicedWork<number>;
   /**
    * Counts the state as retained by a slow reader until the returned function is called. `onEvict` is called if old states
    * take too much memory and this is the oldest.

@@ -1,5 +1,6 @@
 import sortedBTree from "sorted-btree";
 import { bulkLoad } from "sorted-btree/extended/bulkLoad.js";
+import type { TimeSlicedWork } from "../../base/time-slices.ts";
 import { isRawKey, keyBytes, keyText, prefixEnd } from "../../model/key-bytes.ts";
 import { compareKeys } from "../../model/key-order.ts";
 import type { StoredObject } from "../../model/object.ts";
@@ -12,6 +13,14 @@ type Tree = sortedBTree.default<string, StoredObject>;
 /** Maximum number of entries per tree node, and how full a new tree is built, which leaves room for changes. */
 const nodeSize = 32;
 const loadFactor = 0.9;
+
+/** Number of objects counted between two yields. */
+const countedPerStep = 4_096;
+
+/** Ends a step with the first key that is not counted. */
+function afterStep(key: string, _: StoredObject, counted: number): { break: string } | undefined {
+  return counted === countedPerStep ? { break: key } : undefined;
+}
 
 function emptyTree(): Tree {
   return new BTree<string, StoredObject>(undefined, compareKeys, nodeSize);
@@ -83,25 +92,21 @@ export class OrderedStore {
     }
   }
 
-  /** The number of objects that `range` yields. Counts leaf by leaf, not object by object. */
-  count(prefix: string, startAfter?: string): number {
+  /** The number of objects that `range` yields. The store must not change meanwhile. */
+  *count(prefix: string, startAfter?: string): TimeSlicedWork<number> {
     if (prefix === "" && startAfter === undefined) return this.#tree.size;
-    const largest = this.#tree.maxKey();
-    if (largest === undefined) return 0;
     const after = startAfter !== undefined && compareKeys(startAfter, prefix) >= 0;
     const low = after ? startAfter : prefix;
     const end = prefixEnd(keyBytes(prefix));
-    const high = end === undefined ? largest : keyText(end);
-    if (compareKeys(low, high) > 0) return 0;
-    const counted = this.#tree.forRange(low, high, end === undefined);
+    const counted = yield* this.#countBetween(low, end === undefined ? undefined : keyText(end));
     return after && low.startsWith(prefix) && this.#tree.has(low) ? counted - 1 : counted;
   }
 
   /** As `count`, without objects with raw keys. */
-  countNamed(prefix: string, startAfter?: string): number {
-    const counted = this.count(prefix, startAfter);
+  *countNamed(prefix: string, startAfter?: string): TimeSlicedWork<number> {
+    const counted = yield* this.count(prefix, startAfter);
     if (this.#raw === undefined) return counted;
-    return counted - new OrderedStore(this.#raw).count(prefix, startAfter);
+    return counted - (yield* new OrderedStore(this.#raw).count(prefix, startAfter));
   }
 
   /** The objects in the scope, in key order. The store must not change meanwhile. */
@@ -112,14 +117,26 @@ export class OrderedStore {
     return object === undefined ? [] : [object];
   }
 
-  /** Number of objects in the scope. */
-  countIn(scope: WatchScope): number {
-    if ("prefix" in scope) return this.count(scope.prefix);
+  /** Number of objects in the scope. The store must not change meanwhile. */
+  *countIn(scope: WatchScope): TimeSlicedWork<number> {
+    if ("prefix" in scope) return yield* this.count(scope.prefix);
     if ("key" in scope) return this.#tree.has(scope.key) ? 1 : 0;
-    const { from, to } = scope;
+    return yield* this.#countBetween(scope.from, scope.to);
+  }
+
+  /** Number of objects from one key on, up to another, which is excluded; undefined: up to the last. */
+  *#countBetween(from: string, to: string | undefined): TimeSlicedWork<number> {
     const high = to ?? this.#tree.maxKey();
-    if (high === undefined || compareKeys(from, high) > 0) return 0;
-    return this.#tree.forRange(from, high, to === undefined);
+    if (high === undefined) return 0;
+    let counted = 0;
+    for (let low = from; compareKeys(low, high) <= 0; ) {
+      const found = this.#tree.forRange(low, high, to === undefined, afterStep);
+      if (typeof found === "number") return counted + found;
+      counted += countedPerStep;
+      low = found;
+      yield;
+    }
+    return counted;
   }
 
   *#between({ from, to }: KeyInterval): Generator<StoredObject, void, void> {

@@ -79,10 +79,15 @@ export class NewestHeader {
     if (revision > this.#floor) this.#floor = revision;
   }
 
+  /** Calls go to another member, of which nothing is known: it may be behind what clients know of. */
+  memberChanged(): void {
+    if (this.#header !== undefined) this.#header = { ...this.#header, revision: 0 };
+  }
+
   /** etcd has another history, whose revisions are its own: it was restored from a backup. */
   historyChanged(): void {
     this.#floor = 0;
-    if (this.#header !== undefined) this.#header = { ...this.#header, revision: 0 };
+    this.memberChanged();
   }
 
   #observe(header: ResponseHeader | undefined): void {

@@ -16,11 +16,12 @@ import { prefixSize } from "../../wire/encode.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import { timedOut } from "../contract/error-texts.ts";
 import { headerField } from "../contract/header-field.ts";
-import { EtcdCall } from "../relay/etcd-call.ts";
+import { EtcdCall, resumable } from "../relay/etcd-call.ts";
+import { objectSize } from "./range-fields.ts";
 import { type RangeRequest, readRangeRequest } from "./range-request.ts";
-import { type PiecewiseResponse, RangeResponse } from "./range-response.ts";
-import { hasRevisionBounds, selectRange } from "./range-selection.ts";
-import { RangeSender, wholeBytes } from "./range-sender.ts";
+import { type PiecewiseResponse, pieceBytes, RangeResponse } from "./range-response.ts";
+import { isInKeyOrder, type SelectedObjects, selectRange } from "./range-selection.ts";
+import { RangeSender } from "./range-sender.ts";
 import type { CachedRange, RangePath, RangeService } from "./range-service.ts";
 import { RangeStreamResponse } from "./range-stream-response.ts";
 import { ReadTurn } from "./read-turn.ts";
@@ -28,12 +29,16 @@ import { ReadTurn } from "./read-turn.ts";
 /** Maximum size of a request that is read, in bytes; larger ones are relayed. etcd's keys are rarely above a kilobyte. */
 const maxRequestBytes = 64 * 1024;
 
+/** Maximum number of objects of a response that is encoded at once, in the time of its call. */
+const maxAtOnce = 512;
+
 /** Why a call's signal is aborted. One for all, since its identity is all that is read of it. */
 const clientGone = new Error("The client no longer waits for the response.");
 
 /** A response that is ready to be sent. */
 interface Answer {
   readonly response: PiecewiseResponse;
+  readonly selected: SelectedObjects;
   readonly revision: number;
   /** Counts the state as retained until the returned function is called. */
   readonly retain: CachedState["retain"];
@@ -126,7 +131,9 @@ export class RangeCall extends EtcdCall {
     const { request } = this.call;
     request.off("data", this.#take);
     request.off("end", this.#finish);
-    request.pause();
+    // A message that is not read to its end is relayed at once. What comes behind a whole one is read and dropped, so that
+    // it takes no memory until the call ends.
+    request.resume();
     // The events of a request's stream do not occur in the trace of its call.
     inSpanOf(this.call, () => this.#serve()).catch((error: unknown) => this.#failed(error));
   };
@@ -144,8 +151,7 @@ export class RangeCall extends EtcdCall {
       const answer = await this.#answer(range, turn.begin);
       turn.end();
       if (this.isOver) return;
-      // The newest state is late; an older one is not there.
-      if (answer === undefined) this.#relay(range.request.revision === 0);
+      if (answer === undefined || answer === "late") this.#relay(answer === "late");
       else await this.#respond(answer, turn.admission);
     } finally {
       turn.release();
@@ -163,11 +169,11 @@ export class RangeCall extends EtcdCall {
     return request !== undefined && this.#isStream && !isInKeyOrder(request) ? undefined : request;
   }
 
-  /** Undefined: etcd has to answer. */
+  /** Undefined: etcd has to answer; "late": it has to, since the cache was not new enough in time. */
   async #answer(
     { request, resource, scope, access }: CachedRange,
     admit: () => Promise<void> | undefined,
-  ): Promise<Answer | undefined> {
+  ): Promise<Answer | "late" | undefined> {
     const { newestHeader } = this.#service;
     const { floor } = newestHeader;
     const { revision } = request;
@@ -183,7 +189,7 @@ export class RangeCall extends EtcdCall {
     const answer = await cacher.readState(revision > 0 ? { ...read, revision } : read, (state) =>
       this.#answerOf(state, request, resource.keys.prefix),
     );
-    if (answer === undefined || answer.revision >= floor) return answer;
+    if (answer === undefined || answer === "late" || answer.revision >= floor) return answer;
     // The cache has etcd's current revision, and a higher one was sent before this call: etcd was restored.
     newestHeader.historyChanged();
     return answer;
@@ -195,37 +201,38 @@ export class RangeCall extends EtcdCall {
     prefix: Buffer,
   ): TimeSlicedWork<Answer | undefined> {
     const { header } = this.#service.newestHeader;
-    const selected = yield* selectRange(state, request);
-    if (selected === undefined || header === undefined) return undefined;
+    if (header === undefined) return undefined;
     const { newest: revision, retain } = state;
     const options = {
       ...{ prefix, keysOnly: request.keysOnly, header: headerField(header, revision) },
     };
-    const response = yield* (this.#isStream ? RangeStreamResponse : RangeResponse).of(
-      selected,
-      options,
-    );
-    return { response, revision, retain };
+    const selected = yield* selectRange(state, request, (object) => objectSize(object, options));
+    if (selected === undefined) return undefined;
+    const response = new (this.#isStream ? RangeStreamResponse : RangeResponse)(selected, options);
+    return { response, selected, revision, retain };
   }
 
   async #respond(
-    { response, revision, retain }: Answer,
+    { response, selected, revision, retain }: Answer,
     admission: ResponseAdmission,
   ): Promise<void> {
+    this.#reservation?.resize(this.#received.memoryBytes + selected.listBytes);
+    if (this.isOver) return;
     // The state must not take too much memory while the response waits for room.
     let release = retain(() => this.end(outdated));
     try {
       const wait = admission.mayEncode();
       if (wait !== undefined) await wait;
       if (this.isOver || this.call.isOver) return;
-      const { callerLimits } = this.context;
+      const { sendPacing } = this.context.callerLimits;
       this.#service.counts.cached++;
       this.#service.newestHeader.raise(revision);
-      if (response.size <= wholeBytes) {
-        const parts = response.take(Infinity);
+      const isSmall = response.size <= pieceBytes && selected.length <= maxAtOnce;
+      if (isSmall && sendPacing.exceededBy(this.owner.caller) === undefined) {
+        const parts = response.take();
         this.release();
         admission.respond(parts);
-        callerLimits.sendPacing.charge(this.owner, prefixSize + response.size);
+        sendPacing.charge(this.owner, prefixSize + response.size);
         return;
       }
       const released = release;
@@ -250,10 +257,18 @@ export class RangeCall extends EtcdCall {
     } else if (!(error instanceof WatchFanoutError)) {
       const { logger } = this.context;
       this.end(statusOf(toClientError(error, this.#path.slice(1), logger, this.call)));
+    } else if (this.#isOverloaded(error)) {
+      this.end(resumable(error));
     } else {
       if (hasReason(error, "HISTORY_CHANGED")) this.#service.newestHeader.historyChanged();
-      this.#relay(!hasReason(error, "UPSTREAM_DENIED"));
+      const isEtcdAtFault = !hasReason(error, "UPSTREAM_DENIED") && !hasReason(error, "NOT_READY");
+      this.#relay(isEtcdAtFault);
     }
+  }
+
+  /** Whether the call was refused for what this process has to do, which etcd must not get on top. */
+  #isOverloaded(error: WatchFanoutError): boolean {
+    return hasReason(error, "OVERLOADED") || hasReason(error, "TOO_MANY_STREAMS");
   }
 
   /** Passes the call to etcd. `isLate`: it has waited for the cache. */
@@ -266,12 +281,6 @@ export class RangeCall extends EtcdCall {
       this.call.end(refused(status.UNAVAILABLE, timedOut));
     }
   }
-}
-
-/** Whether the objects are all of the range, in the order of their keys. */
-function isInKeyOrder(request: RangeRequest): boolean {
-  const { sortOrder, sortTarget } = request;
-  return sortTarget === "key" && sortOrder !== "descend" && !hasRevisionBounds(request);
 }
 
 /** The state of the response is no longer kept. */

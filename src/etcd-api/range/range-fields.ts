@@ -1,4 +1,3 @@
-import type { TimeSlicedWork } from "../../base/time-slices.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { bytesFieldSize, numberFieldSize } from "../../protobuf/wire-writer.ts";
 import { leastInPlace, type PartsWriter } from "../../wire/parts-writer.ts";
@@ -19,9 +18,6 @@ const kvsTag = 0x12;
 const moreTag = 0x18;
 const countTag = 0x20;
 
-/** Number of objects measured between two yields. */
-const perStep = 2_048;
-
 /** What a response is made of, beside its objects. */
 export interface RangeResponseOptions {
   /** The prefix of the objects' resource. */
@@ -32,17 +28,8 @@ export interface RangeResponseOptions {
 }
 
 /** Size of all fields, in bytes. */
-export function* fieldsSize(
-  selected: SelectedObjects,
-  options: RangeResponseOptions,
-): TimeSlicedWork<number> {
-  let size = options.header.length + endSize(selected);
-  let measured = 0;
-  for (const object of selected.objects) {
-    if (++measured % perStep === 0) yield;
-    size += objectSize(object, options);
-  }
-  return size;
+export function fieldsSize(selected: SelectedObjects, { header }: RangeResponseOptions): number {
+  return header.length + selected.fieldBytes + endSize(selected);
 }
 
 /** Size of an object's field, in bytes. */

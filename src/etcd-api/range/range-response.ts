@@ -1,4 +1,3 @@
-import type { TimeSlicedWork } from "../../base/time-slices.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
@@ -6,16 +5,20 @@ import { PartsWriter } from "../../wire/parts-writer.ts";
 import { fieldsSize, type RangeResponseOptions, writeEnd, writeObject } from "./range-fields.ts";
 import type { SelectedObjects } from "./range-selection.ts";
 
+/** Size of a piece, in bytes; a large value may exceed it. */
+export const pieceBytes = 256 * 1024;
+
+/** Maximum number of objects of a piece: they are encoded in one step. */
+export const objectsPerPiece = 2_048;
+
 /** A response that is encoded piece by piece, since it can be of any size. Large values are sent from slabs. */
 export interface PiecewiseResponse {
   /** Size of the messages' content, in bytes. */
   readonly size: number;
-  /** Number of objects of the response. */
-  readonly length: number;
   /** Whether all pieces were taken. */
   readonly isDone: boolean;
-  /** The next piece, with gRPC's prefixes, of about `maxBytes` in copied parts and large values in place. */
-  take(maxBytes: number): FrameParts;
+  /** The next piece, with gRPC's prefixes. */
+  take(): FrameParts;
 }
 
 /** The response to etcd's Range: one message. */
@@ -23,47 +26,41 @@ export class RangeResponse implements PiecewiseResponse {
   readonly size: number;
   readonly #selected: SelectedObjects;
   readonly #options: RangeResponseOptions;
-  /** The first object that is not encoded; -1: nothing is. */
-  #next = -1;
+  readonly #objects: Iterator<StoredObject>;
+  /** Number of objects that are not encoded. */
+  #left: number;
+  #hasBegun = false;
+  #isDone = false;
 
-  private constructor(selected: SelectedObjects, options: RangeResponseOptions, size: number) {
+  constructor(selected: SelectedObjects, options: RangeResponseOptions) {
     this.#selected = selected;
     this.#options = options;
-    this.size = size;
-  }
-
-  static *of(
-    selected: SelectedObjects,
-    options: RangeResponseOptions,
-  ): TimeSlicedWork<RangeResponse> {
-    return new RangeResponse(selected, options, yield* fieldsSize(selected, options));
+    this.#objects = selected.objects[Symbol.iterator]();
+    this.#left = selected.length;
+    this.size = fieldsSize(selected, options);
   }
 
   get isDone(): boolean {
-    return this.#next > this.#selected.objects.length;
+    return this.#isDone;
   }
 
-  get length(): number {
-    return this.#selected.objects.length;
-  }
-
-  take(maxBytes: number): FrameParts {
-    const { objects } = this.#selected;
-    const parts = new PartsWriter(Math.min(maxBytes, prefixSize + this.size));
-    let bytes = 0;
-    if (this.#next < 0) {
-      const { header } = this.#options;
+  take(): FrameParts {
+    const { header } = this.#options;
+    const parts = new PartsWriter(Math.min(pieceBytes, prefixSize + this.size));
+    if (!this.#hasBegun) {
       const writer = parts.room(prefixSize + header.length);
       writer.prefix(this.size);
       writer.raw(header);
-      this.#next = 0;
+      this.#hasBegun = true;
     }
-    for (; this.#next < objects.length && bytes < maxBytes; this.#next++) {
-      bytes += writeObject(parts, objects[this.#next] as StoredObject, this.#options);
+    const rest = Math.max(0, this.#left - objectsPerPiece);
+    let bytes = 0;
+    for (; this.#left > rest && bytes < pieceBytes; this.#left--) {
+      bytes += writeObject(parts, this.#objects.next().value as StoredObject, this.#options);
     }
-    if (this.#next === objects.length && bytes < maxBytes) {
+    if (this.#left === 0) {
       writeEnd(parts, this.#selected);
-      this.#next++;
+      this.#isDone = true;
     }
     return parts.finish();
   }

@@ -1,19 +1,11 @@
 import { constants } from "node:http2";
+import { EventLoopTurns, type TurnWorker } from "../../base/event-loop-turns.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { SendReservation } from "../../server/limits/send-reservation.ts";
 import type { Sender } from "../../server/limits/stall-detector.ts";
 import { SendGate } from "../relay/send-gate.ts";
-import type { PiecewiseResponse } from "./range-response.ts";
-
-/** Maximum size of a response that is encoded at once, in bytes. */
-export const wholeBytes = 1024 ** 2;
-
-/** Size of a piece of a larger one, in bytes. */
-const pieceBytes = 256 * 1024;
-
-/** Memory of an object that is still to be sent, in bytes: its place in the list. */
-const bytesPerObject = 8;
+import { type PiecewiseResponse, pieceBytes } from "./range-response.ts";
 
 interface SenderListener {
   /** Everything was sent, or nothing more can be. */
@@ -21,10 +13,10 @@ interface SenderListener {
 }
 
 /**
- * Sends a large response: the next piece is encoded when the client has accepted the one before. So a
- * slow client holds one piece, and the objects that are still to be sent.
+ * Sends a large response: the next piece is encoded when the client has accepted the one before, in the time slices of the
+ * event loop. So a slow client holds one piece, and many clients do not hold the event loop.
  */
-export class RangeSender implements Sender {
+export class RangeSender implements Sender, TurnWorker {
   readonly #call: RelayedCall;
   readonly #response: PiecewiseResponse;
   readonly #context: CallContext;
@@ -68,6 +60,21 @@ export class RangeSender implements Sender {
     this.#listener.onEnd();
   }
 
+  /** For `EventLoopTurns`: encodes a piece. */
+  work(): boolean {
+    const reservation = this.#reservation;
+    if (this.#isOver || reservation === undefined) return false;
+    const parts = this.#response.take();
+    let bytes = 0;
+    for (const part of parts) bytes += part.byteLength;
+    this.#context.callerLimits.sendPacing.charge(this.#call.owner, bytes);
+    this.sent++;
+    this.outstanding = true;
+    reservation.send(parts, () => this.#cut());
+    if (!this.#isOver) this.#call.sendParts(parts, this.#onAccepted);
+    return false;
+  }
+
   #pump(): void {
     if (this.#isOver || this.#gate.mustWait()) return;
     if (this.#response.isDone) {
@@ -75,17 +82,9 @@ export class RangeSender implements Sender {
       this.stop();
       return;
     }
-    const { sendBudget, callerLimits } = this.#context;
-    const { owner, connection } = this.#call;
-    const parts = this.#response.take(pieceBytes);
-    let bytes = 0;
-    for (const part of parts) bytes += part.byteLength;
-    callerLimits.sendPacing.charge(owner, bytes);
-    this.sent++;
-    this.outstanding = true;
-    this.#reservation = sendBudget.force(connection);
-    this.#reservation.send(parts, () => this.#cut(), this.#response.length * bytesPerObject);
-    if (!this.#isOver) this.#call.sendParts(parts, this.#onAccepted);
+    const { sendBudget, clock } = this.#context;
+    this.#reservation = sendBudget.force(this.#call.connection, pieceBytes);
+    EventLoopTurns.of(clock).start(this);
   }
 
   readonly #onAccepted = (error?: Error | null): void => {

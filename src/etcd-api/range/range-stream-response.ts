@@ -1,4 +1,3 @@
-import type { TimeSlicedWork } from "../../base/time-slices.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { bytesFieldSize } from "../../protobuf/wire-writer.ts";
 import { prefixSize } from "../../wire/encode.ts";
@@ -12,7 +11,7 @@ import {
   writeEnd,
   writeObject,
 } from "./range-fields.ts";
-import type { PiecewiseResponse } from "./range-response.ts";
+import { objectsPerPiece, type PiecewiseResponse, pieceBytes } from "./range-response.ts";
 import type { SelectedObjects } from "./range-selection.ts";
 
 /** Field 1 of etcd's RangeStreamResponse, a RangeResponse. */
@@ -26,42 +25,36 @@ export class RangeStreamResponse implements PiecewiseResponse {
   readonly size: number;
   readonly #selected: SelectedObjects;
   readonly #options: RangeResponseOptions;
-  /** The first object that is not encoded. */
-  #next = 0;
+  readonly #objects: Iterator<StoredObject>;
+  /** Number of objects that are not encoded. */
+  #left: number;
   #isDone = false;
 
-  private constructor(selected: SelectedObjects, options: RangeResponseOptions, size: number) {
+  constructor(selected: SelectedObjects, options: RangeResponseOptions) {
     this.#selected = selected;
     this.#options = options;
-    this.size = size;
-  }
-
-  static *of(
-    selected: SelectedObjects,
-    options: RangeResponseOptions,
-  ): TimeSlicedWork<RangeStreamResponse> {
-    return new RangeStreamResponse(selected, options, yield* fieldsSize(selected, options));
+    this.#objects = selected.objects[Symbol.iterator]();
+    this.#left = selected.length;
+    this.size = fieldsSize(selected, options);
   }
 
   get isDone(): boolean {
     return this.#isDone;
   }
 
-  get length(): number {
-    return this.#selected.objects.length;
-  }
-
   /** One message. */
-  take(maxBytes: number): FrameParts {
+  take(): FrameParts {
     const [selected, options] = [this.#selected, this.#options];
-    const { objects } = selected;
     const { header } = options;
-    let end = this.#next;
+    const rest = Math.max(0, this.#left - objectsPerPiece);
+    const objects: StoredObject[] = [];
     let size = 0;
-    for (; end < objects.length && size < maxBytes; end++) {
-      size += objectSize(objects[end] as StoredObject, options);
+    for (; this.#left > rest && size < pieceBytes; this.#left--) {
+      const object = this.#objects.next().value as StoredObject;
+      objects.push(object);
+      size += objectSize(object, options);
     }
-    const isLast = end === objects.length;
+    const isLast = this.#left === 0;
     if (isLast) size += header.length + endSize(selected);
     const messageSize = bytesFieldSize(size);
     const parts = new PartsWriter(prefixSize + messageSize);
@@ -70,9 +63,7 @@ export class RangeStreamResponse implements PiecewiseResponse {
     writer.byte(rangeResponseTag);
     writer.varint(size);
     if (isLast) writer.raw(header);
-    for (; this.#next < end; this.#next++) {
-      writeObject(parts, objects[this.#next] as StoredObject, options);
-    }
+    for (const object of objects) writeObject(parts, object, options);
     if (isLast) writeEnd(parts, selected);
     this.#isDone = isLast;
     return parts.finish();

@@ -11,6 +11,8 @@ export interface UpstreamOptions {
   readonly certificates: MemberCertificates | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
+  /** Calls go to another member from now on, which may be behind the one before. */
+  readonly onMove: () => void;
 }
 
 /**
@@ -20,10 +22,12 @@ export interface UpstreamOptions {
 export class Upstream {
   readonly #members: readonly UpstreamMember[];
   readonly #logger: Logger;
+  readonly #onMove: () => void;
   #preferred = 0;
 
-  constructor({ endpoints, certificates, clock, logger }: UpstreamOptions) {
+  constructor({ endpoints, certificates, clock, logger, onMove }: UpstreamOptions) {
     this.#logger = logger;
+    this.#onMove = onMove;
     const leave = (member: UpstreamMember): void =>
       this.#leave(member, "it does not respond to keepalive pings");
     this.#members = endpoints.map(
@@ -76,6 +80,7 @@ export class Upstream {
   #leave(member: UpstreamMember, why: string): void {
     if (this.#members.length < 2 || this.#member !== member) return;
     this.#preferred = (this.#preferred + 1) % this.#members.length;
+    this.#onMove();
     const next = this.#member.endpoint;
     this.#logger.warn(
       { from: member.endpoint, to: next, why },

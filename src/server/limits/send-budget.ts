@@ -92,9 +92,12 @@ export class SendBudget implements SendLedger {
     return new SendReservation(this, account ?? this.#accountOf(connection), expected);
   }
 
-  /** Reserves room regardless of the bounds, for a response that exists already. */
-  force(connection: object): SendReservation {
-    return new SendReservation(this, this.#accountOf(connection), 0);
+  /**
+   * Reserves room regardless of the bounds: for a response that exists already, or for one of about `expected` bytes that
+   * `mayBuild` has allowed.
+   */
+  force(connection: object, expected: number = 0): SendReservation {
+    return new SendReservation(this, this.#accountOf(connection), expected);
   }
 
   /** Whether a response of unknown size may be built for the connection. */

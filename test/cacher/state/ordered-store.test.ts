@@ -1,8 +1,10 @@
 import { describe, expect, it } from "vitest";
+import type { TimeSlicedWork } from "../../../src/base/time-slices.ts";
 import { OrderedStore } from "../../../src/cacher/state/ordered-store.ts";
 import { isRawKey, keyBytes, keyText } from "../../../src/model/key-bytes.ts";
 import { includesKey } from "../../../src/storage/scope.ts";
 import fc, { runs } from "../../property.ts";
+import { finish } from "../finish.ts";
 import { cornerText, object } from "../objects.ts";
 
 /** The order of etcd: by the bytes of the keys. */
@@ -70,7 +72,7 @@ describe("The ordered store", () => {
           const after = startAfter ?? undefined;
           const range = expected(keys, prefix, after);
           expect(keysOf(state, prefix, after)).toEqual(range);
-          expect(state.count(prefix, after)).toBe(range.length);
+          expect(finish(state.count(prefix, after))).toBe(range.length);
         }
       }),
       { numRuns: runs(300) },
@@ -84,7 +86,7 @@ describe("The ordered store", () => {
         const range = expected(keys, prefix);
         for (const [i, last] of range.entries()) {
           expect(state.range(prefix, last).next().value?.key).toBe(range[i + 1]);
-          expect(state.count(prefix, last)).toBe(range.length - i - 1);
+          expect(finish(state.count(prefix, last))).toBe(range.length - i - 1);
         }
       }),
       { numRuns: runs(200) },
@@ -101,7 +103,7 @@ describe("The ordered store", () => {
   ])("continues after %s", (_what, prefix, startAfter, rest) => {
     const state = stateOf(["b", "ab", "a/1", "a"]);
     expect(keysOf(state, prefix, startAfter)).toEqual(rest);
-    expect(state.count(prefix, startAfter)).toBe(rest.length);
+    expect(finish(state.count(prefix, startAfter))).toBe(rest.length);
   });
 
   it.each([
@@ -113,7 +115,7 @@ describe("The ordered store", () => {
   ])("counts under a prefix that %s", (_what, prefix, below, beside) => {
     const state = stateOf([...below, prefix, ...beside]);
     expect(keysOf(state, prefix)).toEqual([prefix, ...below]);
-    expect(state.count(prefix)).toBe(1 + below.length);
+    expect(finish(state.count(prefix))).toBe(1 + below.length);
   });
 
   it("has keys of any bytes in the order of their bytes, and counts them apart", () => {
@@ -138,20 +140,41 @@ describe("The ordered store", () => {
           for (const scope of [{ key: from }, { prefix }, { from, to }, { from, to: undefined }]) {
             const inScope = sorted.filter((one) => includesKey(scope, one));
             expect(Array.from(store.objectsIn(scope), (one) => one.key)).toEqual(inScope);
-            expect(store.countIn(scope)).toBe(inScope.length);
+            expect(finish(store.countIn(scope))).toBe(inScope.length);
           }
           const below = sorted.filter((one) => keyBytes(one).indexOf(prefix) === 0);
-          expect(store.count(prefix)).toBe(below.length);
-          expect(store.countNamed(prefix)).toBe(below.filter((one) => !isRawKey(one)).length);
+          expect(finish(store.count(prefix))).toBe(below.length);
+          expect(finish(store.countNamed(prefix))).toBe(
+            below.filter((one) => !isRawKey(one)).length,
+          );
         }
       }),
       { numRuns: runs(400) },
     );
   });
 
+  it("counts in steps, also up to a key in the middle of one", () => {
+    const names = Array.from({ length: 10_000 }, (_, i) => `a${String(i).padStart(5, "0")}`);
+    const state = OrderedStore.of(["A", ...names, "b"].map((key) => object(key, 1)));
+    const stepsAndCount = (work: TimeSlicedWork<number>): [steps: number, count: number] => {
+      for (let steps = 1; ; steps++) {
+        const { done, value } = work.next();
+        if (done === true) return [steps, value];
+      }
+    };
+    expect(stepsAndCount(state.count("a"))).toEqual([3, 10_000]);
+    expect(stepsAndCount(state.count("a", "a00003"))).toEqual([3, 9_996]);
+    for (const length of [0, 1, 4_095, 4_096, 4_097, 8_192, 8_193]) {
+      const scope = { from: "a", to: names[length] };
+      expect(stepsAndCount(state.countIn(scope))).toEqual([Math.ceil(length / 4_096) || 1, length]);
+    }
+    expect(stepsAndCount(state.countIn({ from: "a", to: undefined }))).toEqual([3, 10_001]);
+  });
+
   it("counts 0 in an empty store", () => {
     const state = new OrderedStore();
-    expect([state.count(""), state.count("a"), state.count("", "a")]).toEqual([0, 0, 0]);
+    expect(["", "a"].map((prefix) => finish(state.count(prefix)))).toEqual([0, 0]);
+    expect(finish(state.count("", "a"))).toBe(0);
     expect(keysOf(state)).toEqual([]);
   });
 

@@ -146,11 +146,18 @@ test("Calls that a cache was too late for are few at etcd at once", () => {
 test("A Range of more than 100,000 objects is not sorted here", () => {
   const stateOf = (count: number): CachedState => {
     const objects = Array.from({ length: count }, (_, i) => object(String(i), count - i));
-    return { objects, revision: count, newest: count, count: () => count, retain: () => () => {} };
+    const state = { objects, revision: count, newest: count, retain: () => () => {} };
+    return {
+      ...state,
+      // biome-ignore lint/correctness/useYield: it is one step.
+      *count() {
+        return count;
+      },
+    };
   };
   const select = (count: number, fields: object) => {
     const request = readRangeRequest(encode({ 1: "a", 2: "b", ...fields }));
-    return request && finish(selectRange(stateOf(count), request));
+    return request && finish(selectRange(stateOf(count), request, () => 1));
   };
   const byRevision = { 5: 1, 6: 3, 3: 1 };
   expect(select(100_000, byRevision)).toMatchObject({ objects: [{ modRevision: 1 }], more: true });

@@ -1,0 +1,135 @@
+import { once } from "node:events";
+import { describe, expect, test, vi } from "vitest";
+import { type Reason, WatchFanoutError } from "../../../src/base/errors.ts";
+import { encode } from "../../foreign/protobuf.ts";
+import { statusOf } from "../raw-grpc.ts";
+import { rangePath, rangeStreamPath, servedRanges, whole } from "./served-ranges.ts";
+
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await new Promise(setImmediate);
+}
+
+describe("A Range that its cache does not answer", () => {
+  test.each<[Reason, relayed: number, late: number]>([
+    ["OVERLOADED", 0, 0],
+    ["TOO_MANY_STREAMS", 0, 0],
+    ["NOT_READY", 1, 0],
+    ["UPSTREAM_DENIED", 1, 0],
+    ["UPSTREAM_UNAVAILABLE", 1, 1],
+    ["HISTORY_CHANGED", 1, 1],
+  ])("since the read is %s, is relayed only if etcd can do better", async (reason, ...expected) => {
+    const { client, cacher, service, relayed } = await servedRanges(["value"]);
+    const late = vi.spyOn(service, "relayLate");
+    vi.spyOn(cacher, "readState").mockRejectedValueOnce(new WatchFanoutError(reason, "No."));
+    const response = await client.unary(rangePath, whole);
+    expect([relayed(), late.mock.calls.length]).toEqual(expected);
+    // UNAVAILABLE, after which clients of etcd try again.
+    expect(statusOf(response).code).toBe(expected[0] === 0 ? "14" : "12");
+  });
+
+  test("since it has too much to sort, is not one of the few that were late", async () => {
+    const { client, cacher, service, relayed } = await servedRanges(["value"]);
+    const late = vi.spyOn(service, "relayLate");
+    const readState = vi.spyOn(cacher, "readState").mockResolvedValueOnce(undefined);
+    await client.unary(rangePath, whole);
+    expect([relayed(), late.mock.calls.length]).toEqual([1, 0]);
+    readState.mockResolvedValueOnce("late");
+    await client.unary(rangePath, encode({ 1: "/s/", 2: "/s0", 4: cacher.revision }));
+    expect([relayed(), late.mock.calls.length]).toEqual([2, 1]);
+  });
+});
+
+describe("Bytes behind the request of a Range", () => {
+  test.each([rangePath, rangeStreamPath])("of %s are dropped, and keep nothing", async (path) => {
+    const { client, server, service, maintenance, relayed } = await servedRanges(["value"]);
+    for (let i = 0; i < 20; i++) {
+      const call = client.open(path);
+      call.send(whole);
+      call.stream.write(Buffer.alloc(60_000, 7));
+      // The call is over before its request is, so it is reset behind its response.
+      await call.response;
+      if (!call.stream.closed) await once(call.stream, "close");
+    }
+    await until(() => maintenance.size === 0 && server.stats().unsent.bytes === 0);
+    expect(server.stats().streams).toBe(0);
+    // Bytes that come with the request make it one that only etcd can read.
+    expect(service.counts.cached + relayed()).toBe(20);
+    expect(service.counts.cached).toBeGreaterThan(0);
+  });
+
+  test("are dropped also while the call waits for its cache", async () => {
+    const { client, cacher } = await servedRanges(["value"]);
+    const { readState } = cacher;
+    let resume = (): void => {};
+    const isAsked = new Promise<void>((resolve) => {
+      vi.spyOn(cacher, "readState").mockImplementationOnce(async (...args) => {
+        resolve();
+        await new Promise<void>((continues) => {
+          resume = continues;
+        });
+        return readState.apply(cacher, args);
+      });
+    });
+    const call = client.open(rangePath);
+    call.send(whole);
+    await isAsked;
+    // Far more than the window of a stream: none of it is kept, so all of it is accepted.
+    await new Promise((resolve) => call.stream.write(Buffer.alloc(1_000_000, 7), resolve));
+    resume();
+    expect((await call.response).trailers?.["grpc-status"]).toBe("0");
+  });
+});
+
+describe("The response of a Range", () => {
+  test("is paced by the rate of its caller, small as it may be", async () => {
+    const limits = { maxSendRatePerIdentity: 100_000 };
+    const { client, clock } = await servedRanges(["x".repeat(200_000), "y"], limits);
+    const large = await client.unary(rangePath, whole);
+    expect(large.body.length).toBeGreaterThan(200_000);
+    const call = client.open(rangePath);
+    let hasEnded = false;
+    void call.response.then(() => {
+      hasEnded = true;
+    });
+    call.send(encode({ 1: "/s/000001" }));
+    call.halfClose();
+    // A call of the same connection that is made later, and takes as many steps.
+    await client.unary("/grpc.health.v1.Health/Check", Buffer.of());
+    expect(hasEnded).toBe(false);
+    for (let i = 0; i < 30 && !hasEnded; i++) await clock.elapse(100);
+    expect((await call.response).trailers?.["grpc-status"]).toBe("0");
+  });
+
+  test("counts the list of what it sorts until it is sent, and lists nothing else", async () => {
+    const values = Array.from({ length: 2_000 }, () => "x".repeat(1_000));
+    const { client, server } = await servedRanges(values);
+    const held: number[] = [];
+    for (const sorting of [{}, { 5: 2, 6: 3 }]) {
+      const call = client.open(rangePath);
+      call.stream.pause();
+      call.send(encode({ 1: "/s/", 2: "/s0", ...sorting }));
+      call.halfClose();
+      await until(() => call.headers !== undefined && server.stats().unsent.bytes > 0);
+      expect(server.stats().unsent.bytes).toBeLessThan(350_000);
+      held.push(server.stats().requests.bytes);
+      call.stream.resume();
+      expect((await call.response).body.length).toBeGreaterThan(2_000_000);
+      await until(() => server.stats().requests.bytes === 0);
+    }
+    const [inKeyOrder = 0, sorted = 0] = held;
+    expect(inKeyOrder).toBeLessThan(1_000);
+    expect(sorted - inKeyOrder).toBe(16_000);
+  });
+
+  test("is made of pieces of at most 2,048 objects", async () => {
+    const values = Array.from({ length: 5_000 }, (_, i) => String(i));
+    const { client } = await servedRanges(values);
+    const call = client.open(rangeStreamPath);
+    call.send(whole);
+    call.halfClose();
+    const { body } = await call.response;
+    const sizes: number[] = [];
+    for (let at = 0; at < body.length; at += 5 + body.readUInt32BE(at + 1)) sizes.push(at);
+    expect(sizes.length).toBe(3);
+  });
+});
