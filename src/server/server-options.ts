@@ -74,3 +74,8 @@ export interface ServerOptions {
   /** Random numbers in [0, 1), for jitter. Default: Math.random. */
   readonly random?: (() => number) | undefined;
 }
+
+/** The address that a server has for its clients. */
+export function addressOf(listen: ServerOptions["listen"]): TcpListen | UnixListen {
+  return "acceptedAt" in listen ? listen.acceptedAt : listen;
+}

@@ -1,49 +1,23 @@
 import type { Socket } from "node:net";
-import type { Server } from "@grpc/grpc-js";
 import type { CertificateStore } from "../base/certificate-store.ts";
 import type { Timer } from "../base/clock.ts";
-import { TimeSliceScheduler } from "../base/time-slices.ts";
 import type { Identity } from "../identity/identity.ts";
-import { descriptors } from "../wire/descriptors.ts";
-import { listWatchService, writeService } from "../wire/services.ts";
-import { healthService, reflectionServices } from "../wire/standard-services.ts";
-import { CallPipeline } from "./call-pipeline.ts";
-import { Authentication } from "./calls/authentication.ts";
-import type { CallContext } from "./calls/call-context.ts";
 import { drainConnections } from "./calls/drain-connections.ts";
-import { type Methods, servedMethods } from "./calls/methods.ts";
-import { revokeOnChange } from "./calls/revocation.ts";
-import { endingWithdrawn } from "./calls/withdrawal.ts";
-import { createCallContext } from "./create-call-context.ts";
-import { addToGrpcJs } from "./grpc-js/grpc-js-fallback.ts";
+import { createServerParts, type ServerParts } from "./create-server-parts.ts";
 import {
   type Bound,
   bindServer,
-  createGrpcJsServer,
-  type ServerCertificates,
-  serverCertificates,
   type TcpListen,
   type TlsOptions,
   type UnixListen,
 } from "./grpc-js/grpc-js-server.ts";
-import { CancelledCalls } from "./http2/cancelled-calls.ts";
-import { Connections } from "./http2/connections.ts";
 import { negotiateHttp1 } from "./http2/http2-stream.ts";
-import { OpenCalls } from "./http2/open-calls.ts";
-import { VerifiedPeers } from "./http2/verified-peers.ts";
-import { type AttackKind, Http2Defences } from "./limits/http2-defences.ts";
+import type { AttackKind } from "./limits/http2-defences.ts";
 import type { OpenStream } from "./limits/open-streams.ts";
-import { defaultServerLimits, type ServerLimits } from "./limits/server-limits.ts";
-import { createServerPools, type HeldStats, type ServerPools } from "./limits/server-pools.ts";
-import { MemoryPressure, type PressureStats } from "./pressure/memory-pressure.ts";
-import { SlowStreams } from "./pressure/slow-streams.ts";
+import type { HeldStats } from "./limits/server-pools.ts";
+import type { PressureStats } from "./pressure/memory-pressure.ts";
 import { serveConnections } from "./serve-connections.ts";
-import type { ServerOptions } from "./server-options.ts";
-import { HealthService } from "./services/health-service.ts";
-import { listWatchMethods } from "./services/list-watch-service.ts";
-import { ReflectionService } from "./services/reflection-service.ts";
-import { initialStatuses, mayKnowService, ServingStatuses } from "./services/serving-statuses.ts";
-import { writeMethods } from "./services/write-service.ts";
+import { addressOf, type ServerOptions } from "./server-options.ts";
 
 export type { AuditEntry, AuditLevel, AuditLog } from "./calls/audit.ts";
 export type {
@@ -90,81 +64,14 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 /** Serves ListWatchService, WriteService, health and reflection on one port. */
 export class RunningServer {
   readonly #options: ServerOptions;
-  readonly #limits: ServerLimits;
-  readonly #server: Server;
-  readonly #pools: ServerPools;
-  readonly #memoryPressure: MemoryPressure;
-  readonly #defences: Http2Defences;
-  readonly #connections: Connections;
-  readonly #openCalls: OpenCalls;
-  readonly #health: HealthService;
-  readonly #statuses: ServingStatuses;
-  readonly #reflection: ReflectionService;
-  readonly #pipeline: CallPipeline;
-  readonly #inFlight: CallContext["inFlight"];
-  readonly #certificates: ServerCertificates | undefined;
-  readonly #verifiedPeers: VerifiedPeers | undefined;
+  readonly #parts: ServerParts;
   #bound: Bound | undefined;
   #drained: Promise<void> | undefined;
 
   /** For `startServer`. */
   constructor(options: ServerOptions) {
-    const { resources, clock, observer, authenticators, relayed, now = Date.now } = options;
-    const limits = { ...defaultServerLimits, ...options.limits };
-    // Each connection enqueues at most one task, its stream openings, so none is ever refused.
-    const scheduler = new TimeSliceScheduler(clock, Infinity);
     this.#options = options;
-    this.#certificates = options.tls && serverCertificates(options.tls);
-    this.#limits = limits;
-    this.#pools = createServerPools(clock, limits, now, options.logger);
-    this.#defences = new Http2Defences(clock, options.logger, limits);
-    const isUnix = "path" in addressOf(options.listen);
-    this.#connections = new Connections(clock, { ...limits, isUnix }, this.#defences);
-    const { streams, sendBudget } = this.#pools;
-    this.#memoryPressure = new MemoryPressure({
-      ...{ clock, logger: options.logger, gauges: options.memoryGauges ?? [] },
-      slowStreams: new SlowStreams(clock, streams, sendBudget),
-      retained: this.#pools.retainedRequests,
-    });
-    const context = {
-      ...createCallContext(options, limits, this.#pools, scheduler),
-      ...{ memoryPressure: this.#memoryPressure, defences: this.#defences },
-    };
-    const openCalls = new OpenCalls(
-      clock,
-      context.callClosings,
-      this.#connections,
-      observer,
-      relayed,
-    );
-    this.#openCalls = openCalls;
-    const { authorizer } = context;
-    this.#inFlight = context.inFlight;
-    const mayKnow = mayKnowService(authorizer);
-    this.#health = new HealthService(initialStatuses(resources), this.#pools, mayKnow);
-    this.#statuses = new ServingStatuses(resources, this.#health);
-    this.#reflection = new ReflectionService(descriptors, context);
-    revokeOnChange(authorizer, streams, clock);
-    authorizer.onChange(() => this.#health.recheck());
-    const methods = methodsOf(context, this.#health, this.#reflection);
-    const authentication =
-      authenticators === undefined ? undefined : new Authentication(authenticators, context);
-    const { callerLimits } = this.#pools;
-    const cancelledCalls = new CancelledCalls({
-      ...{ clock, limits, callerLimits, defences: this.#defences },
-    });
-    this.#pipeline = new CallPipeline({
-      ...{ methods, context, openCalls, authentication, relayed, cancelledCalls },
-    });
-    const clientCa = options.tls?.clientCa;
-    const onWithdrawn = endingWithdrawn(authentication, this.#pools, context);
-    this.#verifiedPeers = clientCa && new VerifiedPeers({ clock, now, clientCa, onWithdrawn });
-    const trustsForwarders = authentication?.trustsForwarders === true;
-    this.#server = createGrpcJsServer(clock, limits, this.#pools.requests, trustsForwarders);
-    const services = [listWatchService, writeService, healthService, ...reflectionServices];
-    for (const service of services) {
-      addToGrpcJs(this.#server, service, methods, context, authentication);
-    }
+    this.#parts = createServerParts(options);
   }
 
   /** Where it listens, with the port that was bound. */
@@ -180,27 +87,28 @@ export class RunningServer {
 
   /** Number of open streams: watches, health watches, reflection. */
   get openStreams(): number {
-    return this.#pools.streams.size;
+    return this.#parts.pools.streams.size;
   }
 
   /** Number of open connections. */
   get connections(): number {
-    return this.#connections.size;
+    return this.#parts.connections.size;
   }
 
   /** What the server holds for its clients now. */
   stats(): ServerStats {
-    const { streams, requests, retainedRequests, sendBudget } = this.#pools;
+    const { connections, pools, memoryPressure, defences, inFlight } = this.#parts;
+    const { streams, requests, retainedRequests, sendBudget, callerLimits } = pools;
     return {
-      connections: this.#connections.size,
+      connections: connections.size,
       streams: streams.size,
       requests,
       retained: retainedRequests,
       unsent: sendBudget,
-      pressure: this.#memoryPressure.stats(),
-      attacks: this.#defences.counts,
-      callers: this.#pools.callerLimits.stats(),
-      inFlight: this.#inFlight,
+      pressure: memoryPressure.stats(),
+      attacks: defences.counts,
+      callers: callerLimits.stats(),
+      inFlight,
     };
   }
 
@@ -210,7 +118,7 @@ export class RunningServer {
    * @internal
    */
   get streams(): Iterable<OpenStream> {
-    return this.#pools.streams;
+    return this.#parts.pools.streams;
   }
 
   /** Serves a connection that another process has accepted. Only with `acceptedAt` in `listen`. */
@@ -224,13 +132,13 @@ export class RunningServer {
    * streams with DRAINING and their resume points. Their calls finish.
    */
   drainOldest(count: number): void {
-    const sessions = this.#connections.takeOldest(count);
-    drainConnections(sessions, this.#pools.streams, this.#options.clock);
+    const { connections, pools } = this.#parts;
+    drainConnections(connections.takeOldest(count), pools.streams, this.#options.clock);
   }
 
   /** Ends the streams of an identity whose credential is no longer accepted, with UNAUTHENTICATED. */
   revoke(identity: Identity): void {
-    this.#pools.authenticatedStreams.revoke(identity);
+    this.#parts.pools.authenticatedStreams.revoke(identity);
   }
 
   /**
@@ -247,34 +155,32 @@ export class RunningServer {
    */
   replaceClientCa(clientCa: Buffer): void {
     this.#tlsStore().replaceAuthorities(clientCa);
-    this.#verifiedPeers?.replaceAuthorities(clientCa);
+    this.#parts.verifiedPeers?.replaceAuthorities(clientCa);
   }
 
   #tlsStore(): CertificateStore {
-    if (this.#certificates === undefined) throw new Error("The server has no TLS.");
-    return this.#certificates.store;
+    const { certificates } = this.#parts;
+    if (certificates === undefined) throw new Error("The server has no TLS.");
+    return certificates.store;
   }
 
   /** For `startServer`. */
   async listen(): Promise<void> {
     const { listen, clock, pages } = this.#options;
-    if (pages !== undefined) negotiateHttp1(this.#server);
+    const { grpcJs, certificates, memoryPressure } = this.#parts;
+    if (pages !== undefined) negotiateHttp1(grpcJs);
     try {
-      this.#bound = await bindServer(this.#server, listen, this.#certificates, clock);
+      this.#bound = await bindServer(grpcJs, listen, certificates, clock);
     } catch (error) {
-      this.#memoryPressure.stop();
+      memoryPressure.stop();
       throw error;
     }
-    this.#memoryPressure.start();
+    memoryPressure.start();
     try {
-      serveConnections(this.#server, {
-        ...{ options: this.#options, limits: this.#limits, pools: this.#pools },
-        ...{ certificates: this.#certificates, verifiedPeers: this.#verifiedPeers },
-        ...{ connections: this.#connections, defences: this.#defences, pipeline: this.#pipeline },
-      });
+      serveConnections(grpcJs, { ...this.#parts, options: this.#options });
     } catch (error) {
-      this.#memoryPressure.stop();
-      this.#server.forceShutdown();
+      memoryPressure.stop();
+      grpcJs.forceShutdown();
       throw error;
     }
   }
@@ -290,53 +196,35 @@ export class RunningServer {
   }
 
   async #drain(withinMs: number): Promise<void> {
-    this.#statuses.drain();
-    this.#health.end();
-    this.#reflection.end();
-    this.#options.relayed?.drain();
-    for (const resource of this.#options.resources.values()) resource.drain();
+    const { clock, relayed, resources } = this.#options;
+    const { statuses, health, reflection, grpcJs, connections, openCalls, pipeline } = this.#parts;
+    const { endFlushMs } = this.#parts.limits;
+    statuses.drain();
+    health.end();
+    reflection.end();
+    relayed?.drain();
+    for (const resource of resources.values()) resource.drain();
     const { promise: closed, resolve } = Promise.withResolvers<void>();
     // Before another process may take the path.
     this.#bound?.socketFile?.remove();
     // A server that does not accept connections itself does not wait for their end either.
-    const others = this.#bound?.take === undefined ? undefined : this.#connections.closed();
-    this.#server.tryShutdown(() => void Promise.resolve(others).then(resolve));
-    const { clock } = this.#options;
+    const others = this.#bound?.take === undefined ? undefined : connections.closed();
+    grpcJs.tryShutdown(() => void Promise.resolve(others).then(resolve));
     const bound = clock.setTimeout(() => {
-      this.#server.forceShutdown();
+      grpcJs.forceShutdown();
       // grpc-js waits indefinitely for a session that was destroyed just before grpc-js would close it.
-      void this.#connections.cut().then(resolve);
+      void connections.cut().then(resolve);
     }, withinMs);
-    const unread = clock.setTimeout(() => this.#pipeline.refuseUnread(), this.#limits.endFlushMs);
+    const unread = clock.setTimeout(() => pipeline.refuseUnread(), endFlushMs);
     // A client that has sent nothing, or too little to receive the GOAWAY, would never close its connection.
     let flush: Timer | undefined;
-    this.#openCalls.onIdle(() => {
-      flush ??= clock.setTimeout(() => void this.#connections.cut(), this.#limits.endFlushMs);
+    openCalls.onIdle(() => {
+      flush ??= clock.setTimeout(() => void connections.cut(), endFlushMs);
     });
     await closed;
-    this.#memoryPressure.stop();
+    this.#parts.memoryPressure.stop();
     bound.cancel();
     unread.cancel();
     flush?.cancel();
   }
-}
-
-function addressOf(listen: ServerOptions["listen"]): TcpListen | UnixListen {
-  return "acceptedAt" in listen ? listen.acceptedAt : listen;
-}
-
-/** The methods of all services. */
-function methodsOf(
-  context: CallContext,
-  health: HealthService,
-  reflection: ReflectionService,
-): Methods {
-  return {
-    single: new Map([
-      ...servedMethods(listWatchService, listWatchMethods(context)),
-      ...servedMethods(writeService, writeMethods(context)),
-      ...servedMethods(healthService, health.handlers),
-    ]),
-    streaming: new Map(reflectionServices.flatMap((service) => [...reflection.serving(service)])),
-  };
 }
