@@ -10,7 +10,7 @@ const responseTests = [
   "test/server/services/{get-and-list,health-service,reflection-service}.test.ts",
   "test/server/services/{refusals,watch,watch-sender}.test.ts",
   "test/server/shutdown.test.ts",
-  "test/etcd-api/{bounds,relay}.test.ts",
+  "test/etcd-api/{bounds,relay,range/range-call}.test.ts",
 ];
 
 /** The tests that measure the heap, or what is collected of it, and one that replaces a module. */
