@@ -143,7 +143,8 @@ describe("Many connections that accept nothing", () => {
     const served = await serveLarge(limits);
     const calls = await stalled(served);
     expect(served.server.stats().unsent.bytes).toBeGreaterThan(2_500_000);
-    expect(served.server.stats().unsent.bytes).toBeLessThan(3_100_000);
+    // One more would be 3.5 MB. Small parts keep buffers of Node.js' pool alive, 64 KiB each: they may be in several.
+    expect(served.server.stats().unsent.bytes).toBeLessThan(3_400_000);
     const honest = served.client.list({ resource, prefix: "k7" });
     await settled(served, 9);
     served.clock.advance(9_000);
@@ -161,7 +162,8 @@ describe("Many connections that accept nothing", () => {
     }
     await settled(served, 20);
     expect(served.recorder.sentMessages).toBe(21);
-    expect(served.server.stats().unsent.bytes).toBeLessThan(700_000);
+    // Two copies would be more. Small parts keep buffers of Node.js' pool alive, 64 KiB each: they may be in several.
+    expect(served.server.stats().unsent.bytes).toBeLessThan(1_000_000);
   });
 });
 
