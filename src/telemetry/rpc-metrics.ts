@@ -14,6 +14,7 @@ export interface RpcTotals {
 
 /** The counts of one method: plain numbers, since there are many messages. */
 class MethodCounts {
+  readonly method: string;
   readonly attributes: Attributes;
   started = 0;
   ended = 0;
@@ -21,6 +22,7 @@ class MethodCounts {
   sentBytes = 0;
 
   constructor(method: string) {
+    this.method = method;
     this.attributes = { method };
   }
 }
@@ -33,6 +35,8 @@ const durationBoundaries = [
 /** The server's observer: counts calls and messages. */
 export class RpcMetrics {
   readonly #methods = new Map<string, MethodCounts>();
+  /** The counts that were used last: messages of the same method come one after another. */
+  #last: MethodCounts | undefined;
   readonly #duration: Histogram;
   readonly #endedWatches: Counter;
   /**
@@ -120,11 +124,13 @@ export class RpcMetrics {
   }
 
   #counts(method: string): MethodCounts {
+    if (method === this.#last?.method) return this.#last;
     let counts = this.#methods.get(method);
     if (counts === undefined) {
       counts = new MethodCounts(method);
       this.#methods.set(method, counts);
     }
+    this.#last = counts;
     return counts;
   }
 }

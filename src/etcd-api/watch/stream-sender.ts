@@ -246,6 +246,10 @@ export class StreamSender {
 
   #send(frame: Uint8Array): void {
     this.sent++;
+    if (this.#call.sendAtOnce(frame)) {
+      this.#accepted();
+      return;
+    }
     this.outstanding = true;
     this.#call.send(frame, this.#onAccepted);
   }
@@ -264,14 +268,18 @@ export class StreamSender {
   readonly #onAccepted = (error?: Error | null): void => {
     this.outstanding = false;
     if (error !== undefined && error !== null) return;
+    this.#accepted();
+    this.pump();
+  };
+
+  #accepted(): void {
     this.#listener.onAccepted();
     this.#watch?.watcher?.accepted();
     if (this.#frames.length === 0) {
       this.#watch = undefined;
       this.#release();
     }
-    this.pump();
-  };
+  }
 
   #release(): void {
     this.#reservation?.release();

@@ -173,6 +173,10 @@ export class AuditedCall implements ServerCall {
     this.#call.onClosed(listener);
   }
 
+  sendAtOnce(frame: Uint8Array): boolean {
+    return this.#call.sendAtOnce(frame);
+  }
+
   send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void {
     this.#call.send(frame, onAccepted);
   }

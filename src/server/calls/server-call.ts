@@ -45,6 +45,11 @@ export interface ServerCall {
    */
   onClosed(listener: () => void): void;
   /**
+   * Sends the next response of a stream if the client's flow control and its connection take it at once, and nothing that
+   * was sent is outstanding. It is accepted then. Returns false, having done nothing, if not: use `send`.
+   */
+  sendAtOnce(frame: Uint8Array): boolean;
+  /**
    * Sends the next response of a stream. Calls `onAccepted` when the client's flow control has accepted it, or with the
    * error that prevents that. Does nothing on a call that is over.
    */

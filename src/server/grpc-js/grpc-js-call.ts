@@ -248,6 +248,10 @@ class GrpcJsCall implements ServerCall {
     else this.#onClosed = listener;
   }
 
+  sendAtOnce(): boolean {
+    return false;
+  }
+
   send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void {
     if (!this.isOver) this.#toGrpcJs.send(messageOf([frame]), onAccepted);
   }

@@ -97,6 +97,11 @@ export class Http2Call implements RelayedCall {
     else this.#onClosed = listener;
   }
 
+  sendAtOnce(frame: Uint8Array): boolean {
+    // The writer knows whether the stream is open, and that the headers are sent.
+    return !this.#lifecycle.hasEnded && this.#writer.writeAtOnce(frame);
+  }
+
   send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void {
     if (this.isOver) return;
     this.#respond();

@@ -103,6 +103,7 @@ export class SendBudget implements SendLedger {
   /** Whether a response of unknown size may be built for the connection. */
   mayBuild(connection: object): boolean {
     if (this.isFull) return false;
+    if (this.#accounts.size === 0) return true;
     const account = this.#accounts.get(connection);
     return account === undefined || this.#isRoom(account, 0);
   }

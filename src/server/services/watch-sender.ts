@@ -140,8 +140,8 @@ export class WatchSender implements Sender, OpenStream {
       while (!this.#ended) {
         const frame = this.#frames[this.#next];
         if (frame !== undefined) {
-          this.#send(frame);
-          return;
+          if (!this.#send(frame)) return;
+          continue;
         }
         if (this.#isPaced()) return;
         if (!hasRoom && !this.#context.sendBudget.mayBuild(this.#call.connection)) {
@@ -200,11 +200,8 @@ export class WatchSender implements Sender, OpenStream {
     this.#call.reset();
   };
 
-  #send(frame: Uint8Array): void {
-    if (this.#call.isOver) {
-      this.#close();
-      return;
-    }
+  /** Returns whether the frame was accepted, so that the next one may follow. */
+  #send(frame: Uint8Array): boolean {
     const isFirst = this.sent === 0;
     this.sent++;
     this.#next++;
@@ -216,9 +213,18 @@ export class WatchSender implements Sender, OpenStream {
       this.#frames = noFrames;
       this.#next = 0;
     }
+    this.#context.observer?.sent(watchMethod, 1, bytes.byteLength - prefixSize);
+    if (this.#call.sendAtOnce(bytes)) {
+      this.#accepted();
+      return true;
+    }
+    if (this.#call.isOver) {
+      this.#close();
+      return false;
+    }
     this.outstanding = true;
     this.#call.send(bytes, this.#onAccepted);
-    this.#context.observer?.sent(watchMethod, 1, bytes.byteLength - prefixSize);
+    return false;
   }
 
   readonly #onAccepted = (error?: Error | null): void => {
@@ -227,10 +233,14 @@ export class WatchSender implements Sender, OpenStream {
       this.#close();
       return;
     }
-    this.#watch.accepted?.();
-    if (this.#frames.length === 0) this.#release();
+    this.#accepted();
     this.#pump();
   };
+
+  #accepted(): void {
+    this.#watch.accepted?.();
+    if (this.#frames.length === 0) this.#release();
+  }
 
   /** Ends the call with the error, behind the frames that were sent. */
   #fail(error: unknown): void {

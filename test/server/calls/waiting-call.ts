@@ -32,6 +32,10 @@ export class WaitingCall implements ServerCall {
   }
 
   send(): void {}
+  sendAtOnce(): boolean {
+    return false;
+  }
+
   onClosed(): void {}
   closeConnection(): void {}
 

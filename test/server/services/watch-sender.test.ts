@@ -39,6 +39,10 @@ class SlowCall implements ServerCall {
 
   onOver(): void {}
 
+  sendAtOnce(): boolean {
+    return false;
+  }
+
   send(frame: Uint8Array, onAccepted: () => void): void {
     this.sizes.push(frame.byteLength);
     this.#accept = onAccepted;

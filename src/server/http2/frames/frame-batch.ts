@@ -3,7 +3,7 @@ import { frameHeadBytes, frameType, writeFrameHead } from "./frame-format.ts";
 import type { FramedStream } from "./framed-stream.ts";
 
 /** A frame's payload up to this size is copied behind its head, in bytes: that is cheaper than a piece of its own. */
-const copiedBytes = 2 * 1024;
+export const copiedBytes = 2 * 1024;
 
 /**
  * The DATA frames of one write. One for all connections: it is planned, written and cleared in one go.

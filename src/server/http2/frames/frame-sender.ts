@@ -1,10 +1,13 @@
-import type { FrameBatch } from "./frame-batch.ts";
+import { copiedBytes, type FrameBatch } from "./frame-batch.ts";
 import { defaultWindow, leastMaxFrameSize, max31 } from "./frame-format.ts";
 import { FramedStream, type StreamOwner } from "./framed-stream.ts";
 import type { PeerSettings, WindowUpdateResult } from "./inbound-frames.ts";
 
 /** Maximum size of one write, in bytes. TLS copies everything that it is passed at once. */
 const maxWriteBytes = 256 * 1024;
+
+/** Maximum size of a message that is sent at once, in bytes. Any client takes it in one frame. */
+const maxBytesAtOnce = copiedBytes;
 
 /** Maximum payload of a frame, in bytes, if the client permits that. */
 const maxFrameBytes = 64 * 1024;
@@ -15,13 +18,24 @@ const maxFrameBytes = 64 * 1024;
  */
 const maxPendingSettings = 2_000;
 
+/** Where a connection's DATA frames go. */
+export interface FrameOutput {
+  /** There may be something to send that there was not before. */
+  ready(): void;
+  /**
+   * Sends a frame ahead of everything that is ready later, if nothing waits to be written. `isOnly`: the connection has no
+   * other stream. Returns whether it does.
+   */
+  sendAtOnce(id: number, message: Uint8Array, isOnly: boolean): boolean;
+}
+
 /**
  * The messages that a connection has to send, and the client's flow control: which stream may send how much. Streams
  * with a message take turns, a frame each.
  */
 export class FrameSender implements StreamOwner {
   readonly #maxStreams: number;
-  readonly #onReady: () => void;
+  readonly #output: FrameOutput;
   readonly #streams = new Map<number, FramedStream>();
   /** The highest stream id that the client has used, and the highest one that is served. */
   #lastId = 0;
@@ -38,10 +52,9 @@ export class FrameSender implements StreamOwner {
   /** Streams with a message that their window does not permit. */
   readonly #blocked = new Set<FramedStream>();
 
-  /** `onReady` is called when there may be something to send that there was not before. */
-  constructor(maxStreams: number, onReady: () => void) {
+  constructor(maxStreams: number, output: FrameOutput) {
     this.#maxStreams = maxStreams;
-    this.#onReady = onReady;
+    this.#output = output;
   }
 
   /** Number of open streams. */
@@ -108,7 +121,7 @@ export class FrameSender implements StreamOwner {
     if (id === 0) {
       if (this.#window + increment > max31) return "overflow";
       this.#window += increment;
-      if (this.#first !== undefined) this.#onReady();
+      if (this.#first !== undefined) this.#output.ready();
       return "taken";
     }
     const stream = this.#streams.get(id);
@@ -129,6 +142,17 @@ export class FrameSender implements StreamOwner {
   /** For FramedStream. */
   ready(stream: FramedStream): void {
     this.#enqueue(stream);
+  }
+
+  /** For FramedStream. A message that other messages wait behind, or that a window does not permit, has to wait as well. */
+  sendAtOnce(stream: FramedStream, message: Uint8Array): boolean {
+    const bytes = message.byteLength;
+    if (bytes > maxBytesAtOnce || this.#first !== undefined) return false;
+    if (bytes > this.#window || bytes > this.#windowOf(stream)) return false;
+    if (!this.#output.sendAtOnce(stream.id, message, this.#streams.size === 1)) return false;
+    this.#window -= bytes;
+    stream.balance -= bytes;
+    return true;
   }
 
   /** For FramedStream. */
@@ -172,7 +196,7 @@ export class FrameSender implements StreamOwner {
   #enqueue(stream: FramedStream): void {
     this.#blocked.delete(stream);
     this.#append(stream);
-    if (this.#window > 0) this.#onReady();
+    if (this.#window > 0) this.#output.ready();
   }
 
   #append(stream: FramedStream): void {

@@ -5,20 +5,31 @@ import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../../base/clock.ts";
 import type { Flushable, FlushQueue } from "./flush-queue.ts";
 import type { FrameBatch } from "./frame-batch.ts";
-import { FrameSender } from "./frame-sender.ts";
+import { type FrameOutput, FrameSender } from "./frame-sender.ts";
 import { FramedStream } from "./framed-stream.ts";
+import { FramesAtOnce } from "./frames-at-once.ts";
 import { InboundFrames, type InboundListener, type PeerSettings } from "./inbound-frames.ts";
 import { OutboundFrames, type OutboundListener } from "./outbound-frames.ts";
 import type { ResponseWriter } from "./response-writer.ts";
+import type { SharedFrame } from "./shared-frame.ts";
+import { type WriteBuffers, writeBufferBytes } from "./write-buffers.ts";
 
 /** What the connections of a server share. */
 export interface FramingContext {
   readonly clock: Clock;
   readonly flushQueue: FlushQueue;
   readonly batch: FrameBatch;
+  readonly sharedFrame: SharedFrame;
+  readonly writeBuffers: WriteBuffers;
   /** Maximum number of open streams per connection. */
   readonly maxStreams: number;
 }
+
+/**
+ * What each message that is sent at once counts beside its size, in bytes. What exceeds a write buffer waits for the
+ * flush, so that no stream with many messages sends all of them without a pause.
+ */
+const bytesPerMessage = 256;
 
 /** Maximum number of writes, of 256 KiB each, in one turn of the event loop. */
 const maxWritesPerFlush = 16;
@@ -28,7 +39,7 @@ type Done = (error?: Error | null) => void;
 /** The HTTP/2 of a client's connection, put between its socket and nghttp2. */
 export class FramedConnection
   extends Duplex
-  implements Flushable, InboundListener, OutboundListener
+  implements Flushable, FrameOutput, InboundListener, OutboundListener
 {
   readonly socket: Socket;
   readonly #context: FramingContext;
@@ -44,6 +55,10 @@ export class FramedConnection
   /** Whether the next turn passes on what is unread. */
   #isWaiting = false;
   #isQueued = false;
+  /** Frames that were sent at once, and are written with the next flush or ahead of nghttp2's frames. */
+  #atOnce: FramesAtOnce | undefined;
+  /** Size of the messages that were sent at once since the last flush, with `bytesPerMessage` more for each. */
+  #bytesAtOnce = 0;
   /** Streams whose message is complete with the current write. */
   #completed: FramedStream[] = [];
   /** Number of writes of frames, and of those that the operating system has taken. */
@@ -57,7 +72,7 @@ export class FramedConnection
     super();
     this.socket = socket;
     this.#context = context;
-    this.#sender = new FrameSender(context.maxStreams, () => this.#queue());
+    this.#sender = new FrameSender(context.maxStreams, this);
     socket.setNoDelay(true);
     if ("disableRenegotiation" in socket) socket.disableRenegotiation();
     socket.on("data", (chunk: Buffer) => this.#receive(chunk));
@@ -128,8 +143,40 @@ export class FramedConnection
     if (this.#unread === undefined && this.#mayPassOn()) this.socket.resume();
   };
 
+  ready(): void {
+    this.#queue();
+  }
+
+  /**
+   * A connection with one stream writes the frame within the dispatch round, while all that the message concerns is in the
+   * processor's caches. Those with several streams write all frames of a round together.
+   */
+  sendAtOnce(id: number, message: Uint8Array, isOnly: boolean): boolean {
+    if (this.#isWriting || this.socket.writableLength > 0) return false;
+    const bytesAtOnce = this.#bytesAtOnce + message.byteLength + bytesPerMessage;
+    if (bytesAtOnce > writeBufferBytes) return false;
+    this.#bytesAtOnce = bytesAtOnce;
+    if (isOnly && this.#atOnce?.isEmpty !== false) {
+      this.socket.write(this.#context.sharedFrame.of(id, message));
+      return true;
+    }
+    this.#atOnce ??= new FramesAtOnce();
+    this.#atOnce.add(id, message);
+    this.#queue();
+    return true;
+  }
+
+  /** Writes what was sent at once. */
+  #writeAtOnce(): void {
+    if (this.#atOnce?.isEmpty === false) {
+      this.#atOnce.write(this.socket, this.#context.writeBuffers);
+    }
+  }
+
   flush(): boolean {
     this.#isQueued = false;
+    this.#bytesAtOnce = 0;
+    this.#writeAtOnce();
     if (this.#isWriting || this.destroyed) return false;
     const { batch } = this.#context;
     const completed = this.#completed;
@@ -193,12 +240,14 @@ export class FramedConnection
   };
 
   override _write(chunk: Buffer, _encoding: string, done: Done): void {
+    this.#writeAtOnce();
     this.#outbound.take(chunk);
     this.socket.write(chunk, done);
     this.#endIfFailed();
   }
 
   override _writev(chunks: { chunk: Buffer }[], done: Done): void {
+    this.#writeAtOnce();
     this.socket.cork();
     chunks.forEach(({ chunk }, i) => {
       this.#outbound.take(chunk);

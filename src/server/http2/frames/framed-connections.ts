@@ -6,6 +6,8 @@ import { FlushQueue } from "./flush-queue.ts";
 import { FrameBatch } from "./frame-batch.ts";
 import { FramedConnection, type FramingContext } from "./framed-connection.ts";
 import { type ResponseWriter, StreamWriter } from "./response-writer.ts";
+import { SharedFrame } from "./shared-frame.ts";
+import { WriteBuffers } from "./write-buffers.ts";
 
 const connections = new WeakMap<Http2Session, FramedConnection>();
 
@@ -22,6 +24,8 @@ export function frameConnections(
     clock,
     flushQueue: new FlushQueue(clock),
     batch: new FrameBatch(),
+    sharedFrame: new SharedFrame(),
+    writeBuffers: new WriteBuffers(),
     maxStreams,
   };
   let begun: FramedConnection | undefined;

@@ -6,6 +6,8 @@ import { endStream, type OnAccepted, type ResponseWriter } from "./response-writ
 export interface StreamOwner {
   /** The stream has a message to send, and its headers are sent. */
   ready(stream: FramedStream): void;
+  /** Sends a message of a stream without one, whose headers are sent, if that can be done at once. Returns whether it was. */
+  sendAtOnce(stream: FramedStream, message: Uint8Array): boolean;
   /** The stream sends nothing more. */
   closed(stream: FramedStream): void;
 }
@@ -47,6 +49,15 @@ export class FramedStream implements ResponseWriter {
   /** Node.js' stream, which sends the headers and trailers. */
   attach(stream: ServerHttp2Stream): void {
     this.#stream = stream;
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  writeAtOnce(message: Uint8Array): boolean {
+    if (!this.#hasHeaders || this.#isClosed || this.remaining > 0) return false;
+    return this.#owner.sendAtOnce(this, message);
   }
 
   write(message: Uint8Array, onAccepted: OnAccepted): void {

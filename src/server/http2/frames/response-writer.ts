@@ -6,6 +6,13 @@ export type OnAccepted = (error?: Error | null) => void;
 
 /** Writes the messages of one response behind its headers, and then its trailers. */
 export interface ResponseWriter {
+  /** Whether the stream is closed: nothing can be written any more. */
+  readonly isClosed: boolean;
+  /**
+   * Writes a small message that is accepted with that: the client's flow control permits it, and nothing on the connection
+   * waits to be written. Returns false if it is not so, and then has done nothing.
+   */
+  writeAtOnce(message: Uint8Array): boolean;
   /**
    * Writes a message. It is accepted when the client's flow control has permitted all of it and the operating system has
    * taken it. Write the next one only then.
@@ -30,6 +37,15 @@ export class StreamWriter implements ResponseWriter {
 
   constructor(stream: ServerHttp2Stream) {
     this.#stream = stream;
+  }
+
+  get isClosed(): boolean {
+    return this.#stream.destroyed || this.#stream.closed;
+  }
+
+  /** Node.js accepts a message only later. */
+  writeAtOnce(): boolean {
+    return false;
   }
 
   write(message: Uint8Array, onAccepted: OnAccepted): void {

@@ -9,7 +9,19 @@ class World {
   readonly writes: Buffer[] = [];
   readonly batch = new FrameBatch();
   ready = 0;
-  readonly sender = new FrameSender(10, () => this.ready++);
+  /** What was sent at once: stream ids, and whether the stream was the only one. */
+  readonly atOnce: [number, boolean][] = [];
+  /** Whether the connection can send at once. */
+  isFree = true;
+  readonly sender = new FrameSender(10, {
+    ready: () => {
+      this.ready++;
+    },
+    sendAtOnce: (id, _message, isOnly) => {
+      if (this.isFree) this.atOnce.push([id, isOnly]);
+      return this.isFree;
+    },
+  });
   readonly #socket = {
     cork: () => {},
     uncork: () => {},
@@ -158,6 +170,61 @@ describe("The messages of a connection", () => {
     stream.close();
     expect(failure).toBeInstanceOf(Error);
     expect(world.sender.size).toBe(0);
+  });
+});
+
+describe("A small message", () => {
+  const small = Buffer.alloc(2_048);
+
+  test("is sent at once, from its stream's window and the connection's", () => {
+    const world = new World();
+    const stream = world.open(1);
+    expect(stream.writeAtOnce(small)).toBe(true);
+    world.open(3);
+    expect(stream.writeAtOnce(small)).toBe(true);
+    expect(world.atOnce).toEqual([
+      [1, true],
+      [1, false],
+    ]);
+    // 65,535 less two of 2,048.
+    stream.write(Buffer.alloc(65_535), ignore);
+    const sent = [...world.flush(), ...world.flush()];
+    expect(sent.reduce((sum, [, { length }]) => sum + length, 0)).toBe(61_439);
+  });
+
+  test.each<[string, (world: World, stream: FramedStream) => void]>([
+    ["another message waits", (world) => world.open(3).write(Buffer.from("x"), ignore)],
+    ["its stream has one that is not sent", (_, stream) => stream.write(small, ignore)],
+    ["its stream's window is too small", (world) => world.sender.dataSent(1, 65_535 - 2_047)],
+    [
+      "the connection's window is too small",
+      (world) => {
+        world.sender.dataSent(99, 65_535 - 2_047);
+      },
+    ],
+    ["its stream has ended", (world) => world.sender.close(1)],
+    [
+      "the connection is not free",
+      (world) => {
+        world.isFree = false;
+      },
+    ],
+  ])("is not sent at once if %s", (_, prepare) => {
+    const world = new World();
+    const stream = world.open(1);
+    prepare(world, stream);
+    expect(stream.writeAtOnce(small)).toBe(false);
+    expect(world.atOnce).toEqual([]);
+  });
+
+  test("is not sent at once ahead of its headers", () => {
+    const world = new World();
+    world.sender.open(1);
+    expect(world.sender.stream(1)?.writeAtOnce(small)).toBe(false);
+  });
+
+  test("is one of at most 2 KiB", () => {
+    expect(new World().open(1).writeAtOnce(Buffer.alloc(2_049))).toBe(false);
   });
 });
 

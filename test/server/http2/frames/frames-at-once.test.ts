@@ -1,0 +1,102 @@
+import type { Socket } from "node:net";
+import { describe, expect, test } from "vitest";
+import { FramesAtOnce } from "../../../../src/server/http2/frames/frames-at-once.ts";
+import { SharedFrame } from "../../../../src/server/http2/frames/shared-frame.ts";
+import {
+  WriteBuffers,
+  writeBufferBytes,
+} from "../../../../src/server/http2/frames/write-buffers.ts";
+
+/** A socket that has taken what it was passed, unless it is blocked. */
+class FakeSocket {
+  readonly written: Buffer[] = [];
+  readonly isBlocked: boolean;
+
+  constructor(isBlocked = false) {
+    this.isBlocked = isBlocked;
+  }
+
+  get writableLength(): number {
+    return this.isBlocked ? 1 : 0;
+  }
+
+  write(bytes: Buffer): void {
+    this.written.push(bytes);
+  }
+}
+
+function write(frames: FramesAtOnce, socket: FakeSocket, buffers: WriteBuffers): void {
+  frames.write(socket as unknown as Socket, buffers);
+}
+
+describe("Frames that are sent at once", () => {
+  test("are written together, and only once", () => {
+    const frames = new FramesAtOnce();
+    const socket = new FakeSocket();
+    const buffers = new WriteBuffers();
+    frames.add(1, Buffer.from("ab"));
+    frames.add(0x7fffffff, Buffer.from("c"));
+    write(frames, socket, buffers);
+    expect(socket.written.map((bytes) => bytes.toString("hex"))).toEqual([
+      "000002000000000001616200000100007fffffff63",
+    ]);
+    expect(frames.isEmpty).toBe(true);
+    frames.add(3, Buffer.from("d"));
+    write(frames, socket, buffers);
+    expect(socket.written[1]?.toString("hex")).toBe("00000100000000000364");
+  });
+
+  test.each([
+    ["share a buffer with those before, which the operating system has taken", false],
+    ["do not overwrite those before, which it has not taken", true],
+  ])("%s", (_, isBlocked) => {
+    const frames = new FramesAtOnce();
+    const socket = new FakeSocket(isBlocked);
+    const buffers = new WriteBuffers();
+    for (const text of ["first", "other"]) {
+      frames.add(1, Buffer.from(text));
+      write(frames, socket, buffers);
+    }
+    const [first, other] = socket.written;
+    expect(first?.buffer === other?.buffer).toBe(!isBlocked);
+    expect(first?.toString("latin1", 9)).toBe(isBlocked ? "first" : "other");
+  });
+});
+
+describe("The buffers of writes", () => {
+  test("are at most 32 that are reused; further ones have the size that is needed", () => {
+    const buffers = new WriteBuffers();
+    const taken = Array.from({ length: 33 }, () => buffers.take(100));
+    expect(taken.map(({ byteLength }) => byteLength)).toEqual([
+      ...Array.from({ length: 32 }, () => writeBufferBytes),
+      100,
+    ]);
+    for (const buffer of taken) buffers.give(buffer);
+    const again = Array.from({ length: 33 }, () => buffers.take(200));
+    expect(again.filter((buffer) => taken.includes(buffer))).toHaveLength(32);
+    expect(again[32]?.byteLength).toBe(200);
+  });
+
+  test("are replaced where the operating system has not taken them", () => {
+    const buffers = new WriteBuffers();
+    const blocked = Array.from({ length: 32 }, () => buffers.take(100));
+    for (const buffer of blocked) buffers.leave(buffer);
+    const others = Array.from({ length: 32 }, () => buffers.take(100));
+    expect(others.every(({ byteLength }) => byteLength === writeBufferBytes)).toBe(true);
+    expect(others.some((buffer) => blocked.includes(buffer))).toBe(false);
+  });
+});
+
+describe("A shared frame", () => {
+  test("is one buffer for a message and a stream id", () => {
+    const shared = new SharedFrame();
+    const message = Buffer.from("ab");
+    const frame = shared.of(1, message);
+    expect(frame.toString("hex")).toBe("0000020000000000016162");
+    expect(shared.of(1, message)).toBe(frame);
+    expect(shared.of(3, message).toString("hex")).toBe("0000020000000000036162");
+    expect(shared.of(3, Buffer.from("cd")).toString("hex")).toBe("0000020000000000036364");
+    // What was written before is unchanged.
+    expect(frame.toString("hex")).toBe("0000020000000000016162");
+  });
+});
