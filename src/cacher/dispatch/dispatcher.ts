@@ -5,6 +5,7 @@ import type { Filter } from "../state/filter.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
 import { type BufferBounds, BufferSizing } from "./buffer-sizing.ts";
 import type { DispatchTarget } from "./dispatch-target.ts";
+import { RoundPacing } from "./round-pacing.ts";
 import { SettledWork } from "./settled-work.ts";
 import type { WatcherBounds } from "./watcher-bounds.ts";
 import { type Groups, type WatcherGroup, WatcherIndex } from "./watcher-index.ts";
@@ -46,8 +47,10 @@ export class Dispatcher {
   /** Watchers that joined during the current round. They have had all of its events. Empty between rounds. */
   readonly #joinedInRound = new Set<DispatchTarget>();
   #scheduled = false;
-  /** When the next round may begin, by the clock. */
+  /** When the next round may begin, by the clock, if there is a dispatch interval. */
   #nextRoundAt = -Infinity;
+  /** Spaces the rounds if there is none. */
+  readonly #pacing = new RoundPacing();
   #settledRevision: number;
   #bookmark: WatchBatch;
   #dispatchedEvents = 0;
@@ -187,11 +190,20 @@ export class Dispatcher {
   readonly #continue = (): void => {
     this.#scheduled = false;
     this.#begin();
-    const until = this.#clock.now() + sliceMs;
+    const [events, batches] = [this.#dispatchedEvents, this.#dispatchedBatches];
+    const startedAt = this.#clock.now();
+    let now = startedAt;
     while (this.#round !== undefined) {
       this.#step();
-      if (this.#clock.now() >= until) break;
+      now = this.#clock.now();
+      if (now >= startedAt + sliceMs) break;
     }
+    this.#pacing.took(
+      now,
+      now - startedAt,
+      this.#dispatchedEvents - events,
+      this.#dispatchedBatches - batches,
+    );
     if (this.#round !== undefined) {
       this.#scheduled = true;
       this.#clock.setImmediate(this.#continue);
@@ -200,10 +212,12 @@ export class Dispatcher {
     }
   };
 
-  /** Schedules a round for the next turn of the event loop, or for when the interval since the last one has passed. */
+  /** Schedules a round for the next turn of the event loop, or later by the dispatch interval or the pacing. */
   #scheduleRound(): void {
     this.#scheduled = true;
-    const waitMs = this.#bounds.dispatchIntervalMs > 0 ? this.#nextRoundAt - this.#clock.now() : 0;
+    const now = this.#clock.now();
+    const hasInterval = this.#bounds.dispatchIntervalMs > 0;
+    const waitMs = hasInterval ? this.#nextRoundAt - now : this.#pacing.waitMs(now);
     if (waitMs > 0) this.#clock.setTimeout(this.#continue, waitMs);
     else this.#clock.setImmediate(this.#continue);
   }
