@@ -3,49 +3,21 @@ import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../../base/clock.ts";
-import type { Flushable, FlushQueue } from "./flush-queue.ts";
-import type { FrameBatch } from "./frame-batch.ts";
-import { type FrameOutput, FrameSender } from "./frame-sender.ts";
+import { ConnectionWriter, type Done, type FramingContext } from "./connection-writer.ts";
+import type { FrameSender } from "./frame-sender.ts";
 import { FramedStream } from "./framed-stream.ts";
-import { FramesAtOnce } from "./frames-at-once.ts";
 import { InboundFrames, type InboundListener, type PeerSettings } from "./inbound-frames.ts";
 import { OutboundFrames, type OutboundListener } from "./outbound-frames.ts";
 import type { ResponseWriter } from "./response-writer.ts";
-import type { SharedFrame } from "./shared-frame.ts";
-import { type WriteBuffers, writeBufferBytes } from "./write-buffers.ts";
-
-/** What the connections of a server share. */
-export interface FramingContext {
-  readonly clock: Clock;
-  readonly flushQueue: FlushQueue;
-  readonly batch: FrameBatch;
-  readonly sharedFrame: SharedFrame;
-  readonly writeBuffers: WriteBuffers;
-  /** Maximum number of open streams per connection. */
-  readonly maxStreams: number;
-}
-
-/**
- * What each message that is sent at once counts beside its size, in bytes. What exceeds a write buffer waits for the
- * flush, so that no stream with many messages sends all of them without a pause.
- */
-const bytesPerMessage = 256;
-
-/** Maximum number of writes, of 256 KiB each, in one turn of the event loop. */
-const maxWritesPerFlush = 16;
-
-type Done = (error?: Error | null) => void;
 
 /** The HTTP/2 of a client's connection, put between its socket and nghttp2. */
-export class FramedConnection
-  extends Duplex
-  implements Flushable, FrameOutput, InboundListener, OutboundListener
-{
+export class FramedConnection extends Duplex implements InboundListener, OutboundListener {
   readonly socket: Socket;
-  readonly #context: FramingContext;
+  readonly #clock: Clock;
   readonly #inbound = new InboundFrames(this);
   readonly #outbound = new OutboundFrames(this);
   readonly #sender: FrameSender;
+  readonly #writer: ConnectionWriter;
   /** What was received and is read in a later turn, in which nothing else is received. */
   #unread: Buffer | undefined;
   /** Whether nghttp2 takes nothing more until it asks for it. */
@@ -54,25 +26,15 @@ export class FramedConnection
   #isHeld = false;
   /** Whether the next turn passes on what is unread. */
   #isWaiting = false;
-  #isQueued = false;
-  /** Frames that were sent at once, and are written with the next flush or ahead of nghttp2's frames. */
-  #atOnce: FramesAtOnce | undefined;
-  /** Size of the messages that were sent at once since the last flush, with `bytesPerMessage` more for each. */
-  #bytesAtOnce = 0;
-  /** Streams whose message is complete with the current write. */
-  #completed: FramedStream[] = [];
-  /** Number of writes of frames, and of those that the operating system has taken. */
-  #writes = 0;
-  #taken = 0;
-  #isWriting = false;
   /** nghttp2 has sent a GOAWAY with an error. */
   #isFailed = false;
 
   constructor(socket: Socket | TLSSocket, context: FramingContext) {
     super();
     this.socket = socket;
-    this.#context = context;
-    this.#sender = new FrameSender(context.maxStreams, this);
+    this.#clock = context.clock;
+    this.#writer = new ConnectionWriter(socket, context);
+    this.#sender = this.#writer.sender;
     socket.setNoDelay(true);
     if ("disableRenegotiation" in socket) socket.disableRenegotiation();
     socket.on("data", (chunk: Buffer) => this.#receive(chunk));
@@ -134,7 +96,7 @@ export class FramedConnection
   #passOnLater(): void {
     if (this.#isWaiting) return;
     this.#isWaiting = true;
-    this.#context.clock.setImmediate(this.#passOnUnread);
+    this.#clock.setImmediate(this.#passOnUnread);
   }
 
   readonly #passOnUnread = (): void => {
@@ -142,91 +104,6 @@ export class FramedConnection
     this.#passOn();
     if (this.#unread === undefined && this.#mayPassOn()) this.socket.resume();
   };
-
-  ready(): void {
-    this.#queue();
-  }
-
-  /**
-   * A connection with one stream writes the frame within the dispatch round, while all that the message concerns is in the
-   * processor's caches. Those with several streams write all frames of a round together.
-   */
-  sendAtOnce(id: number, message: Uint8Array, isOnly: boolean): boolean {
-    if (this.#isWriting || this.socket.writableLength > 0) return false;
-    const bytesAtOnce = this.#bytesAtOnce + message.byteLength + bytesPerMessage;
-    if (bytesAtOnce > writeBufferBytes) return false;
-    this.#bytesAtOnce = bytesAtOnce;
-    if (isOnly && this.#atOnce?.isEmpty !== false) {
-      this.socket.write(this.#context.sharedFrame.of(id, message));
-      return true;
-    }
-    this.#atOnce ??= new FramesAtOnce();
-    this.#atOnce.add(id, message);
-    this.#queue();
-    return true;
-  }
-
-  /** Writes what was sent at once. */
-  #writeAtOnce(): void {
-    if (this.#atOnce?.isEmpty === false) {
-      this.#atOnce.write(this.socket, this.#context.writeBuffers);
-    }
-  }
-
-  flush(): boolean {
-    this.#isQueued = false;
-    this.#bytesAtOnce = 0;
-    this.#writeAtOnce();
-    if (this.#isWriting || this.destroyed) return false;
-    const { batch } = this.#context;
-    const completed = this.#completed;
-    for (let i = 0; i < maxWritesPerFlush; i++) {
-      const before = completed.length;
-      this.#sender.collect(batch, completed);
-      if (batch.isEmpty) break;
-      this.#isWriting = true;
-      this.#writes++;
-      batch.write(this.socket, this.#onTaken);
-      for (let next = before; next < completed.length; next++) completed[next]?.sent();
-      // What the operating system has taken at once need not wait for the callback.
-      if (this.socket.writableLength > 0) return false;
-      this.#isWriting = false;
-    }
-    this.#accept();
-    return this.#takeTurn();
-  }
-
-  readonly #onTaken: Done = (error) => {
-    this.#taken++;
-    // Without a socket nothing more is sent; its "close" ends the streams.
-    if (error !== undefined && error !== null) return;
-    if (!this.#isWriting || this.#taken < this.#writes) return;
-    this.#accept();
-    if (this.#sender.canSend) this.#queue();
-  };
-
-  /** The current write was taken. */
-  #accept(): void {
-    this.#isWriting = false;
-    const completed = this.#completed;
-    if (completed.length === 0) return;
-    // The streams may send their next message, which is not a part of this write.
-    this.#completed = [];
-    for (const stream of completed) stream.accepted();
-  }
-
-  #queue(): void {
-    if (this.#isQueued || this.#isWriting || this.destroyed) return;
-    this.#isQueued = true;
-    this.#context.flushQueue.add(this);
-  }
-
-  /** Whether there is more to send that is not queued. The caller queues it. */
-  #takeTurn(): boolean {
-    if (this.#isQueued || !this.#sender.canSend) return false;
-    this.#isQueued = true;
-    return true;
-  }
 
   override _read(): void {
     this.#isFull = false;
@@ -240,14 +117,14 @@ export class FramedConnection
   };
 
   override _write(chunk: Buffer, _encoding: string, done: Done): void {
-    this.#writeAtOnce();
+    this.#writer.writeAccepted();
     this.#outbound.take(chunk);
     this.socket.write(chunk, done);
     this.#endIfFailed();
   }
 
   override _writev(chunks: { chunk: Buffer }[], done: Done): void {
-    this.#writeAtOnce();
+    this.#writer.writeAccepted();
     this.socket.cork();
     chunks.forEach(({ chunk }, i) => {
       this.#outbound.take(chunk);
@@ -259,6 +136,7 @@ export class FramedConnection
   }
 
   override _final(done: Done): void {
+    this.#writer.writeAccepted();
     if (this.socket.writableEnded) done();
     else this.socket.end(done);
   }
@@ -270,7 +148,7 @@ export class FramedConnection
 
   override _destroy(error: Error | null, done: Done): void {
     this.socket.destroy();
-    this.#sender.closeAll();
+    this.#writer.close();
     done(error);
   }
 

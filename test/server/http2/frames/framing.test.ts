@@ -156,6 +156,28 @@ describe.each(["direct", "node"] as const)("With framing %s", (framing) => {
     expect(frames.violations).toEqual([]);
   });
 
+  test.each([
+    ["the only one", 1],
+    ["several", 3],
+  ])("events come ahead of the trailers of %s that ends with them", async (_, count) => {
+    const { frames, stream, storage, cacher } = await watching();
+    const streams = [stream];
+    while (streams.length < count) streams.push(frames.call(Watch.path, watchThings));
+    await frames.until(() => streams.every((each) => messagesOf(each).length === 1));
+    await storage.put({ key: "a", value: Buffer.alloc(10) });
+    const { revision } = await storage.put({ key: "b", value: Buffer.alloc(10) });
+    while (cacher.revision < revision) await new Promise((resolve) => setImmediate(resolve));
+    // Delivers what is not delivered yet, and ends the watches in the same turn of the event loop.
+    cacher.drain();
+    await frames.until(() => streams.every(({ end }) => end !== undefined));
+    for (const each of streams) {
+      const text = Buffer.concat(messagesOf(each)).toString("latin1");
+      expect([text.split("\x0a\x01a").length, text.split("\x0a\x01b").length]).toEqual([2, 2]);
+      expect([each.end, each.frames.at(-1)]).toEqual(["ended", "T"]);
+    }
+    expect(frames.violations).toEqual([]);
+  });
+
   test("a client that closes its side of the socket loses its connection, and its watches end", async () => {
     const { frames, server } = await watching();
     frames.socket.end();

@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
 import { describe, expect, test } from "vitest";
-import { FramesAtOnce } from "../../../../src/server/http2/frames/frames-at-once.ts";
+import { AcceptedFrames } from "../../../../src/server/http2/frames/accepted-frames.ts";
 import { SharedFrame } from "../../../../src/server/http2/frames/shared-frame.ts";
 import {
   WriteBuffers,
@@ -25,13 +25,13 @@ class FakeSocket {
   }
 }
 
-function write(frames: FramesAtOnce, socket: FakeSocket, buffers: WriteBuffers): void {
+function write(frames: AcceptedFrames, socket: FakeSocket, buffers: WriteBuffers): void {
   frames.write(socket as unknown as Socket, buffers);
 }
 
-describe("Frames that are sent at once", () => {
+describe("Accepted frames", () => {
   test("are written together, and only once", () => {
-    const frames = new FramesAtOnce();
+    const frames = new AcceptedFrames();
     const socket = new FakeSocket();
     const buffers = new WriteBuffers();
     frames.add(1, Buffer.from("ab"));
@@ -50,7 +50,7 @@ describe("Frames that are sent at once", () => {
     ["share a buffer with those before, which the operating system has taken", false],
     ["do not overwrite those before, which it has not taken", true],
   ])("%s", (_, isBlocked) => {
-    const frames = new FramesAtOnce();
+    const frames = new AcceptedFrames();
     const socket = new FakeSocket(isBlocked);
     const buffers = new WriteBuffers();
     for (const text of ["first", "other"]) {

@@ -4,7 +4,7 @@ import { frameHeadBytes, frameType, writeFrameHead } from "./frame-format.ts";
 import type { WriteBuffers } from "./write-buffers.ts";
 
 /** Small messages that a connection has accepted and writes together, each in a DATA frame. */
-export class FramesAtOnce {
+export class AcceptedFrames {
   readonly #ids: number[] = [];
   readonly #messages: Uint8Array[] = [];
   #count = 0;

@@ -1,0 +1,152 @@
+import type { Socket } from "node:net";
+import type { Clock } from "../../../base/clock.ts";
+import { AcceptedFrames } from "./accepted-frames.ts";
+import type { Flushable, FlushQueue } from "./flush-queue.ts";
+import type { FrameBatch } from "./frame-batch.ts";
+import { type FrameOutput, FrameSender } from "./frame-sender.ts";
+import type { FramedStream } from "./framed-stream.ts";
+import type { SharedFrame } from "./shared-frame.ts";
+import { type WriteBuffers, writeBufferBytes } from "./write-buffers.ts";
+
+/** What the connections of a server share. */
+export interface FramingContext {
+  readonly clock: Clock;
+  readonly flushQueue: FlushQueue;
+  readonly batch: FrameBatch;
+  readonly sharedFrame: SharedFrame;
+  readonly writeBuffers: WriteBuffers;
+  /** Maximum number of open streams per connection. */
+  readonly maxStreams: number;
+}
+
+/**
+ * What each message that is sent at once counts beside its size, in bytes. What exceeds a write buffer waits for the
+ * flush, so that no stream with many messages sends all of them without a pause.
+ */
+const bytesPerMessage = 256;
+
+/** Maximum number of writes, of 256 KiB each, in one turn of the event loop. */
+const maxWritesPerFlush = 16;
+
+/** Of Node.js' streams. */
+export type Done = (error?: Error | null) => void;
+
+/**
+ * Writes a connection's DATA frames to its socket. Small messages are accepted at once while nothing waits to be written.
+ * All others wait for the flush, and are accepted when the operating system has taken them.
+ */
+export class ConnectionWriter implements Flushable, FrameOutput {
+  /** The messages, and the client's flow control. */
+  readonly sender: FrameSender;
+  readonly #socket: Socket;
+  readonly #context: FramingContext;
+  #isClosed = false;
+  #isQueued = false;
+  /** Frames that were accepted, and are written with the next flush or ahead of nghttp2's frames. */
+  #accepted: AcceptedFrames | undefined;
+  /** Size of the messages that were sent at once since the last flush, with `bytesPerMessage` more for each. */
+  #bytesAtOnce = 0;
+  /** Streams whose message is complete with the current write. */
+  #completed: FramedStream[] = [];
+  /** Number of writes of frames, and of those that the operating system has taken. */
+  #writes = 0;
+  #taken = 0;
+  #isWriting = false;
+
+  constructor(socket: Socket, context: FramingContext) {
+    this.#socket = socket;
+    this.#context = context;
+    this.sender = new FrameSender(context.maxStreams, this);
+  }
+
+  ready(): void {
+    this.#queue();
+  }
+
+  /**
+   * A connection with one stream writes the frame within the dispatch round, while all that the message concerns is in the
+   * processor's caches. Those with several streams write all frames of a round together.
+   */
+  sendAtOnce(id: number, message: Uint8Array, isOnly: boolean): boolean {
+    if (this.#isWriting || this.#socket.writableLength > 0) return false;
+    const bytesAtOnce = this.#bytesAtOnce + message.byteLength + bytesPerMessage;
+    if (bytesAtOnce > writeBufferBytes) return false;
+    this.#bytesAtOnce = bytesAtOnce;
+    if (isOnly && this.#accepted?.isEmpty !== false) {
+      this.#socket.write(this.#context.sharedFrame.of(id, message));
+      return true;
+    }
+    this.#accepted ??= new AcceptedFrames();
+    this.#accepted.add(id, message);
+    this.#queue();
+    return true;
+  }
+
+  /** Writes the frames that were accepted. Call it ahead of every frame of nghttp2. */
+  writeAccepted(): void {
+    if (this.#accepted?.isEmpty === false) {
+      this.#accepted.write(this.#socket, this.#context.writeBuffers);
+    }
+  }
+
+  /** The connection is closed: drops everything. Idempotent. */
+  close(): void {
+    this.#isClosed = true;
+    this.sender.closeAll();
+  }
+
+  flush(): boolean {
+    this.#isQueued = false;
+    this.#bytesAtOnce = 0;
+    if (this.#isWriting || this.#isClosed) return false;
+    this.writeAccepted();
+    const { batch } = this.#context;
+    const completed = this.#completed;
+    for (let i = 0; i < maxWritesPerFlush; i++) {
+      const before = completed.length;
+      this.sender.collect(batch, completed);
+      if (batch.isEmpty) break;
+      this.#isWriting = true;
+      this.#writes++;
+      batch.write(this.#socket, this.#onTaken);
+      for (let next = before; next < completed.length; next++) completed[next]?.sent();
+      // What the operating system has taken at once need not wait for the callback.
+      if (this.#socket.writableLength > 0) return false;
+      this.#isWriting = false;
+    }
+    this.#accept();
+    return this.#takeTurn();
+  }
+
+  readonly #onTaken: Done = (error) => {
+    this.#taken++;
+    // Without a socket nothing more is sent; its "close" ends the streams.
+    if (error !== undefined && error !== null) return;
+    if (!this.#isWriting || this.#taken < this.#writes) return;
+    this.#accept();
+    if (this.sender.canSend) this.#queue();
+  };
+
+  /** The current write was taken. */
+  #accept(): void {
+    this.#isWriting = false;
+    const completed = this.#completed;
+    if (completed.length === 0) return;
+    // The streams may send their next message, which is not a part of this write.
+    this.#completed = [];
+    for (const stream of completed) stream.accepted();
+  }
+
+  #queue(): void {
+    if (this.#isQueued || this.#isWriting || this.#isClosed) return;
+    this.#isQueued = true;
+    this.#context.flushQueue.add(this);
+  }
+
+  /** Whether there is more to send that is not queued. The caller queues it. */
+  #takeTurn(): boolean {
+    if (this.#isQueued || !this.sender.canSend) return false;
+    this.#isQueued = true;
+    return true;
+  }
+}
