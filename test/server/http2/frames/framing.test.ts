@@ -1,5 +1,10 @@
 import { once } from "node:events";
-import { constants, createServer, type ServerHttp2Session } from "node:http2";
+import {
+  constants,
+  createServer,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
+} from "node:http2";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { systemClock } from "../../../../src/base/clock.ts";
@@ -208,12 +213,16 @@ describe("A connection with framing direct", () => {
     readonly session: ServerHttp2Session;
     readonly client: Socket;
     readonly opened: () => number;
+    /** The streams of the server. */
+    readonly streams: readonly ServerHttp2Stream[];
+    /** What the client has received. */
+    readonly received: () => Buffer;
   }> {
     const server = createServer();
     frameConnections(server, { clock: systemClock, isTls: false, maxStreams: 1_000 });
-    let streams = 0;
+    const streams: ServerHttp2Stream[] = [];
     server.on("stream", (stream) => {
-      streams++;
+      streams.push(stream);
       stream.on("error", () => {});
     });
     server.listen(0, "127.0.0.1");
@@ -235,7 +244,11 @@ describe("A connection with framing direct", () => {
     await turns(10);
     const framed = framedConnectionOf(session);
     if (framed === undefined) throw new Error("The connection is not framed.");
-    return { framed, session, client, opened: () => streams };
+    return {
+      ...{ framed, session, client, streams },
+      opened: () => streams.length,
+      received: () => received,
+    };
   }
 
   const headersOf = (id: number): Buffer => frame(1, 5, id, [0x83, 0x86, 0x84, 0x41, 1, 0x61]);
@@ -243,6 +256,25 @@ describe("A connection with framing direct", () => {
   async function turns(count: number): Promise<void> {
     for (let i = 0; i < count; i++) await new Promise((resolve) => setImmediate(resolve));
   }
+
+  test("writes what its streams have accepted ahead of the next frame of Node.js", async () => {
+    const { framed, client, streams, received } = await connected();
+    client.write(Buffer.concat([headersOf(1), headersOf(3)]));
+    await vi.waitFor(() => expect(streams).toHaveLength(2));
+    const writers = streams.map((stream) => framed.writerOf(Number(stream.id), stream));
+    for (const stream of streams) stream.respond({ ":status": 200 }, { waitForTrailers: true });
+    await turns(10);
+    const texts = ["first", "second"];
+    writers.forEach((writer, i) => {
+      expect(writer.writeAtOnce(Buffer.from(texts[i] ?? ""))).toBe(true);
+    });
+    // As nghttp2 writes a frame of its own, in the same turn.
+    framed.write(frame(6, 0, 0, [...Buffer.from("its ping")]));
+    await vi.waitFor(() => expect(received().includes("its ping")).toBe(true));
+    const at = [...texts, "its ping"].map((text) => received().indexOf(text));
+    expect(at[0]).toBeGreaterThan(0);
+    expect(at.toSorted((a, b) => a - b)).toEqual(at);
+  });
 
   test("that is held passes nothing on, also if Node.js resumes it", async () => {
     const { framed, session, client, opened } = await connected();
