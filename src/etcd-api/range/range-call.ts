@@ -238,6 +238,7 @@ export class RangeCall extends EtcdCall {
       const released = release;
       release = () => {};
       this.#sender = new RangeSender(this.call, response, this.context, {
+        turns: this.#service.turns,
         onEnd: () => {
           released();
           this.release();

@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
+import { TimeSliceQueue } from "../../base/time-slice-queue.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { WatchScope } from "../../storage/storage.ts";
@@ -64,6 +65,8 @@ export interface RangeCounts {
 export class RangeService {
   readonly maintenance: CallMaintenance<EtcdCall>;
   readonly newestHeader: NewestHeader;
+  /** The turns in which large responses are encoded. */
+  readonly turns: TimeSliceQueue;
   readonly counts: RangeCounts = { cached: 0, relayed: 0 };
   readonly #clock: Clock;
   readonly #relay: RelayCall;
@@ -73,6 +76,7 @@ export class RangeService {
   constructor({ maintenance, newestHeader, clock, relay }: RangeServiceDeps) {
     this.maintenance = maintenance;
     this.newestHeader = newestHeader;
+    this.turns = new TimeSliceQueue(clock);
     this.#clock = clock;
     this.#relay = relay;
   }
