@@ -276,6 +276,7 @@ describe("A connection to etcd", () => {
     let lost = 0;
     const opened: Socket[] = [];
     const owner = {
+      isInUse: () => true,
       open: () => {
         const socket = netConnect(port, "127.0.0.1");
         opened.push(socket);
