@@ -16,7 +16,7 @@ import { prefixSize } from "../../wire/encode.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import { timedOut } from "../contract/error-texts.ts";
 import { headerField } from "../contract/header-field.ts";
-import { EtcdCall, resumable } from "../relay/etcd-call.ts";
+import { asUnavailable, EtcdCall } from "../relay/etcd-call.ts";
 import { objectSize } from "./range-fields.ts";
 import { type RangeRequest, readRangeRequest } from "./range-request.ts";
 import { type PiecewiseResponse, pieceBytes, RangeResponse } from "./range-response.ts";
@@ -98,9 +98,9 @@ export class RangeCall extends EtcdCall {
     if (!this.#isRead) this.endIfLate(now);
   }
 
-  /** Behind a part of the response no status could be sent. */
+  /** Behind a part of the response no status could be sent. What is refused for lack of room here may be tried again. */
   override end(why: WireStatus): void {
-    if (this.#sender === undefined) super.end(why);
+    if (this.#sender === undefined) super.end(asUnavailable(why));
     else this.cut();
   }
 
@@ -259,7 +259,7 @@ export class RangeCall extends EtcdCall {
       const { logger } = this.context;
       this.end(statusOf(toClientError(error, this.#path.slice(1), logger, this.call)));
     } else if (this.#isOverloaded(error)) {
-      this.end(resumable(error));
+      this.end(statusOf(error));
     } else {
       if (hasReason(error, "HISTORY_CHANGED")) this.#service.newestHeader.historyChanged();
       const isEtcdAtFault = !hasReason(error, "UPSTREAM_DENIED") && !hasReason(error, "NOT_READY");
