@@ -91,7 +91,7 @@ export class RangeCall extends EtcdCall {
     return this.#path === "/etcdserverpb.KV/RangeStream";
   }
 
-  /** It ends soon by itself. */
+  /** It ends by itself, though not before its client has read the response. */
   drain(): void {}
 
   check(now: number): void {
@@ -124,7 +124,7 @@ export class RangeCall extends EtcdCall {
     if (isWhole || announced > maxRequestBytes) this.#finish();
   };
 
-  /** Everything that there is to read has been read. */
+  /** The request is complete, or so large that it is etcd's to read. */
   readonly #finish = (): void => {
     if (this.#isRead || this.isOver) return;
     this.#isRead = true;
