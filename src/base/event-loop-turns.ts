@@ -20,11 +20,11 @@ export interface TurnWorker {
  * longer than `turnMs` plus one step. If each queue had its own slice, the loop would be blocked for as many slices as
  * there are busy queues. Here all of them together get `turnMs` per turn, in quanta of `quantumMs`, round-robin.
  *
- * It is used by an informer's pipeline and handlers, by the release of ended calls (`CallClosings`), by large responses of
- * etcd's API (`RangeSender`), and by four queues:
+ * It is used by an informer's pipeline and handlers, by the release of ended calls (`CallClosings`), and by four queues:
  * - `runInTimeSlices` (time-slice-queue.ts): work without a result, independent of all other work.
  * - `runPaced` (paced-work.ts): the same, with a time in which it should be done, for which it may take more.
- * - `TimeSliceQueue` (time-slice-queue.ts): the catch-up work of one resource's watchers, alternating with their readers.
+ * - `TimeSliceQueue` (time-slice-queue.ts): the catch-up work of one resource's watchers, alternating with their readers;
+ *   and the large responses of etcd's API.
  * - `TimeSliceScheduler` (time-slices.ts): work with a result, bounded in number, cancellable, and fair between owners.
  *
  * Two users have a budget of their own, so that this work can't delay them: the Dispatcher (4 ms) and new calls

@@ -25,7 +25,7 @@ import {
   RangeService,
 } from "./range/range-service.ts";
 import { CallMaintenance } from "./relay/call-maintenance.ts";
-import { CallRelay } from "./relay/call-relay.ts";
+import { CallRelay, type CallRelayDeps } from "./relay/call-relay.ts";
 import type { EtcdCall } from "./relay/etcd-call.ts";
 import { MessageStarts } from "./relay/message-starts.ts";
 import { requestHeaders } from "./relay/metadata.ts";
@@ -85,8 +85,7 @@ export class EtcdApi implements RelayedServices {
     this.#clock = clock;
     const certificates = tls && memberCertificates(tls);
     this.certificates = certificates;
-    const onMove = (): void => this.#newestHeader.memberChanged();
-    this.#upstream = new Upstream({ endpoints, certificates, clock, logger, onMove });
+    this.#upstream = new Upstream({ endpoints, certificates, clock, logger });
     this.#advertiseClientUrl = advertiseClientUrl;
     this.#calls = new CallMaintenance(clock);
     this.#watches = new WatchService({
@@ -98,6 +97,7 @@ export class EtcdApi implements RelayedServices {
     });
     this.#ranges = new RangeService({
       ...{ maintenance: this.#calls, newestHeader: this.#newestHeader, clock },
+      upstream: this.#upstream,
       relay: (path, call, metadata, context, received) =>
         this.#relayRange(path, call, metadata, context, received),
     });
@@ -200,8 +200,8 @@ export class EtcdApi implements RelayedServices {
       // A compressed response could not be rewritten.
       if (isRewritten) delete headers["grpc-accept-encoding"];
       const deps = { method: label, upstream: this.#upstream, maintenance: this.#calls, context };
-      const onBytes = this.#observerOf(path, method);
-      new CallRelay(call, headers, { ...deps, kind, onBytes, rewrite }).start();
+      const observe = this.#observerOf(path, method);
+      new CallRelay(call, headers, { ...deps, kind, observe, rewrite }).start();
     };
     const sheds = kind === "unary" ? "call" : "stream";
     const isStreaming = kind !== "unary";
@@ -221,25 +221,24 @@ export class EtcdApi implements RelayedServices {
     new CallRelay(call, requestHeaders(path, metadata), {
       ...{ method: path.slice(1), kind: method.kind, received },
       ...{ upstream: this.#upstream, maintenance: this.#calls, context },
-      onBytes: this.#observerOf(path, method),
+      observe: this.#observerOf(path, method),
       rewrite: undefined,
     }).start();
   }
 
   /** What reads the headers of a call's response, as its bytes pass; undefined: nothing. */
-  #observerOf(
-    path: string,
-    { mayWrite, header }: EtcdMethod,
-  ): ((bytes: Buffer) => void) | undefined {
+  #observerOf(path: string, { mayWrite, header }: EtcdMethod): CallRelayDeps["observe"] {
     if (header === undefined) return undefined;
     const changesAccess = mayWrite && path.startsWith(authPrefix);
-    const starts = new MessageStarts((start) => {
-      this.#newestHeader.observe(start, header);
-      if (path === compactPath) this.#watches.compacted();
-      if (!changesAccess) return;
-      this.#ranges.accessChanged();
-      this.#watches.accessChanged();
-    });
-    return (bytes) => starts.pass(bytes);
+    return (source) => {
+      const starts = new MessageStarts((start) => {
+        this.#newestHeader.observe(source, start, header);
+        if (path === compactPath) this.#watches.compacted();
+        if (!changesAccess) return;
+        this.#ranges.accessChanged();
+        this.#watches.accessChanged();
+      });
+      return (bytes) => starts.pass(bytes);
+    };
   }
 }

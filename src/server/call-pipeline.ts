@@ -1,4 +1,9 @@
-import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
+import {
+  constants,
+  type IncomingHttpHeaders,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
+} from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { keptVia, viaKey } from "../wire/via.ts";
 import type { Authentication, PendingAuthentication } from "./calls/authentication.ts";
@@ -175,6 +180,8 @@ export class CallPipeline {
     const method = this.#methods.single.get(path);
     const conversation = this.#methods.streaming.get(path);
     const relayed = this.#relayed?.methodAt(path);
+    // Clients see UNAVAILABLE, after which those of etcd try again. RESOURCE_EXHAUSTED is final for them.
+    if (relayed !== undefined) call.resetCode = constants.NGHTTP2_REFUSED_STREAM;
     // The name of a relayed method may be any that the client chose, its label may not.
     const relayedLabel = relayed?.isStreaming === true ? undefined : relayed?.label;
     const traced = method?.name ?? conversation?.name ?? relayedLabel;

@@ -73,13 +73,17 @@ describe("The header of a response", () => {
   });
 
   describe("of all responses", () => {
+    const inUse = { isInUse: true };
     const observe = (
       newest: NewestHeader,
       cluster: number,
       member: number,
       revision: number,
-    ): void =>
-      newest.observe(framed(encode({ 1: encode({ 1: cluster, 2: member, 3: revision }) })));
+      source = inUse,
+    ): void => {
+      const header = encode({ 1: cluster, 2: member, 3: revision });
+      newest.observe(source, framed(encode({ 1: header })));
+    };
 
     test("raises the floor, which falls only with another cluster", () => {
       const newest = new NewestHeader();
@@ -95,6 +99,36 @@ describe("The header of a response", () => {
       expect([newest.floor, newest.header?.revision]).toEqual([3, 3]);
     });
 
+    test("is not that of a member that was left, which clients have seen nevertheless", () => {
+      const newest = new NewestHeader();
+      const left = { isInUse: false };
+      // No other is known.
+      observe(newest, 1, 5, 10, left);
+      expect(newest.header).toMatchObject({ memberId: 5n });
+      observe(newest, 1, 6, 9);
+      observe(newest, 1, 5, 11, left);
+      expect([newest.floor, newest.header?.memberId]).toEqual([11, 6n]);
+      observe(newest, 2, 5, 50, left);
+      expect([newest.floor, newest.header?.memberId]).toEqual([11, 6n]);
+    });
+
+    test("show of each connection alone that its member is not behind what clients know of", () => {
+      const newest = new NewestHeader();
+      const [one, other] = [{ isInUse: true }, { isInUse: true }];
+      const behind = () => [one, other, undefined].map((source) => newest.mayBeBehind(source));
+      expect(behind()).toEqual([false, false, false]);
+      observe(newest, 1, 5, 10, one);
+      expect(behind()).toEqual([false, true, true]);
+      observe(newest, 1, 5, 12, other);
+      observe(newest, 1, 5, 11, other);
+      expect(behind()).toEqual([true, false, true]);
+      newest.raise(13);
+      expect(behind()).toEqual([true, true, true]);
+      newest.historyChanged();
+      observe(newest, 1, 5, 3, one);
+      expect(behind()).toEqual([false, true, true]);
+    });
+
     test("is the newest of the member that responded last", () => {
       const newest = new NewestHeader();
       const revision = (): number | undefined => newest.header?.revision;
@@ -107,9 +141,8 @@ describe("The header of a response", () => {
       expect(revision()).toBe(9);
       observe(newest, 1, 6, 11);
       expect(revision()).toBe(11);
-      newest.memberChanged();
-      expect([newest.floor, revision()]).toEqual([11, 0]);
       newest.historyChanged();
+      expect([newest.floor, revision()]).toEqual([0, 0]);
       observe(newest, 1, 6, 4);
       expect([newest.floor, revision()]).toEqual([4, 4]);
     });

@@ -115,7 +115,7 @@ function unconnected(): WatchService {
   const logger = pino({ level: "silent" });
   const endpoints = ["http://127.0.0.1:1"];
   return new WatchService({
-    upstream: new Upstream({ endpoints, certificates: undefined, clock, logger, onMove: () => {} }),
+    upstream: new Upstream({ endpoints, certificates: undefined, clock, logger }),
     maintenance: new CallMaintenance(clock),
     newestHeader: new NewestHeader(),
     clock,

@@ -47,6 +47,12 @@ function headerOfMessage(message: Uint8Array, place: HeaderPlace): ResponseHeade
   }
 }
 
+/** A connection that responses come from: it is to one member. */
+export interface ResponseSource {
+  /** Whether calls go to its member now. */
+  readonly isInUse: boolean;
+}
+
 /**
  * What etcd's responses have said of the cluster. `floor` is the highest revision that a client may know of by a
  * response that was relayed: no answer of this process' own may be older.
@@ -54,8 +60,10 @@ function headerOfMessage(message: Uint8Array, place: HeaderPlace): ResponseHeade
 export class NewestHeader {
   #header: ResponseHeader | undefined;
   #floor = 0;
+  /** The highest revision in the responses of each connection. */
+  #shown = new WeakMap<ResponseSource, number>();
 
-  /** The header with the highest revision of the member that responded last; undefined before the first response. */
+  /** The header with the highest revision of the member in use that responded last; undefined before the first response. */
   get header(): ResponseHeader | undefined {
     return this.#header;
   }
@@ -65,13 +73,22 @@ export class NewestHeader {
   }
 
   /** A response begins with these bytes, with gRPC's prefix. */
-  observe(bytes: Uint8Array, place: HeaderPlace = "first"): void {
-    this.#observe(readResponseHeader(bytes, place));
+  observe(source: ResponseSource, bytes: Uint8Array, place: HeaderPlace = "first"): void {
+    this.#observe(source, readResponseHeader(bytes, place));
   }
 
   /** A response, without gRPC's prefix. */
-  observeMessage(message: Uint8Array): void {
-    this.#observe(headerOfMessage(message, "first"));
+  observeMessage(source: ResponseSource, message: Uint8Array): void {
+    this.#observe(source, headerOfMessage(message, "first"));
+  }
+
+  /**
+   * Whether the member of a connection may be behind what clients know of. Only what came on that connection shows that it is
+   * not: another one may be to another member, or to one that was restarted since. Undefined: there is no connection yet.
+   */
+  mayBeBehind(source: ResponseSource | undefined): boolean {
+    const shown = source && this.#shown.get(source);
+    return this.#floor > (shown ?? 0);
   }
 
   /** This revision was reported to a client. */
@@ -79,28 +96,30 @@ export class NewestHeader {
     if (revision > this.#floor) this.#floor = revision;
   }
 
-  /** Calls go to another member, of which nothing is known: it may be behind what clients know of. */
-  memberChanged(): void {
-    if (this.#header !== undefined) this.#header = { ...this.#header, revision: 0 };
-  }
-
   /** etcd has another history, whose revisions are its own: it was restored from a backup. */
   historyChanged(): void {
     this.#floor = 0;
-    this.memberChanged();
+    this.#shown = new WeakMap();
+    if (this.#header !== undefined) this.#header = { ...this.#header, revision: 0 };
   }
 
-  #observe(header: ResponseHeader | undefined): void {
+  #observe(source: ResponseSource, header: ResponseHeader | undefined): void {
     if (header === undefined) return;
+    const known = this.#header ?? header;
     // What is in front of etcd may leave out the ids.
-    if (header.clusterId !== 0n) {
-      const { clusterId, memberId, revision } = this.#header ?? header;
+    const hasIds = header.clusterId !== 0n;
+    const isOfOther = hasIds && header.clusterId !== known.clusterId;
+    // A member that was left may respond late.
+    const isLate = this.#header !== undefined && !source.isInUse;
+    if (isOfOther) {
       // Another cluster has revisions of its own.
-      if (clusterId !== header.clusterId) this.#floor = 0;
-      // A slow client gets old responses, and the header of some methods has no revision.
-      const isOlder = header.memberId === memberId && header.revision < revision;
-      if (!isOlder || clusterId !== header.clusterId) this.#header = header;
+      if (isLate) return;
+      this.historyChanged();
     }
+    // A slow client gets old responses, and the header of some methods has no revision.
+    const isOlder = header.memberId === known.memberId && header.revision < known.revision;
+    if (hasIds && !isLate && (isOfOther || !isOlder)) this.#header = header;
     this.raise(header.revision);
+    if (header.revision > (this.#shown.get(source) ?? 0)) this.#shown.set(source, header.revision);
   }
 }

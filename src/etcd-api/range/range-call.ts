@@ -16,7 +16,7 @@ import { prefixSize } from "../../wire/encode.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import { timedOut } from "../contract/error-texts.ts";
 import { headerField } from "../contract/header-field.ts";
-import { EtcdCall, resumable } from "../relay/etcd-call.ts";
+import { asUnavailable, EtcdCall } from "../relay/etcd-call.ts";
 import { objectSize } from "./range-fields.ts";
 import { type RangeRequest, readRangeRequest } from "./range-request.ts";
 import { type PiecewiseResponse, pieceBytes, RangeResponse } from "./range-response.ts";
@@ -91,16 +91,16 @@ export class RangeCall extends EtcdCall {
     return this.#path === "/etcdserverpb.KV/RangeStream";
   }
 
-  /** It ends soon by itself. */
+  /** It ends by itself, though not before its client has read the response. */
   drain(): void {}
 
   check(now: number): void {
     if (!this.#isRead) this.endIfLate(now);
   }
 
-  /** Behind a part of the response no status could be sent. */
+  /** Behind a part of the response no status could be sent. What is refused for lack of room here may be tried again. */
   override end(why: WireStatus): void {
-    if (this.#sender === undefined) super.end(why);
+    if (this.#sender === undefined) super.end(asUnavailable(why));
     else this.cut();
   }
 
@@ -124,7 +124,7 @@ export class RangeCall extends EtcdCall {
     if (isWhole || announced > maxRequestBytes) this.#finish();
   };
 
-  /** Everything that there is to read has been read. */
+  /** The request is complete, or so large that it is etcd's to read. */
   readonly #finish = (): void => {
     if (this.#isRead || this.isOver) return;
     this.#isRead = true;
@@ -238,6 +238,7 @@ export class RangeCall extends EtcdCall {
       const released = release;
       release = () => {};
       this.#sender = new RangeSender(this.call, response, this.context, {
+        turns: this.#service.turns,
         onEnd: () => {
           released();
           this.release();
@@ -258,7 +259,7 @@ export class RangeCall extends EtcdCall {
       const { logger } = this.context;
       this.end(statusOf(toClientError(error, this.#path.slice(1), logger, this.call)));
     } else if (this.#isOverloaded(error)) {
-      this.end(resumable(error));
+      this.end(statusOf(error));
     } else {
       if (hasReason(error, "HISTORY_CHANGED")) this.#service.newestHeader.historyChanged();
       const isEtcdAtFault = !hasReason(error, "UPSTREAM_DENIED") && !hasReason(error, "NOT_READY");

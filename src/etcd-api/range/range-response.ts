@@ -13,17 +13,25 @@ export const objectsPerPiece = 2_048;
 
 /** A response that is encoded piece by piece, since it can be of any size. Large values are sent from slabs. */
 export interface PiecewiseResponse {
-  /** Size of the messages' content, in bytes. */
+  /** Size of the objects and the other fields, in bytes. */
   readonly size: number;
+  /** Maximum size of a piece, in bytes. */
+  readonly maxPieceBytes: number;
   /** Whether all pieces were taken. */
   readonly isDone: boolean;
   /** The next piece, with gRPC's prefixes. */
   take(): FrameParts;
 }
 
+/** Maximum size of a piece of a response of this size, in bytes: a piece ends with the object that makes it large enough. */
+export function maxPieceBytesOf(size: number, { largestField }: SelectedObjects): number {
+  return Math.min(size, pieceBytes + largestField);
+}
+
 /** The response to etcd's Range: one message. */
 export class RangeResponse implements PiecewiseResponse {
   readonly size: number;
+  readonly maxPieceBytes: number;
   readonly #selected: SelectedObjects;
   readonly #options: RangeResponseOptions;
   readonly #objects: Iterator<StoredObject>;
@@ -38,6 +46,7 @@ export class RangeResponse implements PiecewiseResponse {
     this.#objects = selected.objects[Symbol.iterator]();
     this.#left = selected.length;
     this.size = fieldsSize(selected, options);
+    this.maxPieceBytes = maxPieceBytesOf(this.size, selected);
   }
 
   get isDone(): boolean {

@@ -26,6 +26,8 @@ export interface SelectedObjects {
   readonly length: number;
   /** Size of the fields of these objects, in bytes. */
   readonly fieldBytes: number;
+  /** Size of the largest of these fields, in bytes. */
+  readonly largestField: number;
   /** Memory of their list, in bytes; 0 if they are read from the state instead. */
   readonly listBytes: number;
   /** Number of keys in the range, whatever else the request asks for. */
@@ -46,8 +48,8 @@ export function* selectRange(
   sizeOf: (object: StoredObject) => number,
 ): TimeSlicedWork<SelectedObjects | undefined> {
   if (request.countOnly) {
-    const none = { objects: [], length: 0, fieldBytes: 0, listBytes: 0, more: false };
-    return { ...none, count: yield* state.count() };
+    const none = { objects: [], length: 0, fieldBytes: 0, largestField: 0, listBytes: 0 };
+    return { ...none, more: false, count: yield* state.count() };
   }
   if (isInKeyOrder(request)) return yield* selectFirst(state, request.limit, sizeOf);
   const collected = yield* collect(state, request);
@@ -58,12 +60,15 @@ export function* selectRange(
   const more = limit > 0 && objects.length > limit;
   if (more) objects.length = limit;
   const { length } = objects;
-  let fieldBytes = 0;
+  let [fieldBytes, largestField] = [0, 0];
   for (let i = 0; i < length; i++) {
     if (i % perStep === perStep - 1) yield;
-    fieldBytes += sizeOf(objects[i] as StoredObject);
+    const size = sizeOf(objects[i] as StoredObject);
+    fieldBytes += size;
+    if (size > largestField) largestField = size;
   }
-  return { objects, length, fieldBytes, listBytes: length * bytesPerCollected, count, more };
+  const listBytes = length * bytesPerCollected;
+  return { objects, length, fieldBytes, largestField, listBytes, count, more };
 }
 
 /** Whether the objects are all of the range, in the order of their keys. */
@@ -79,17 +84,19 @@ function* selectFirst(
   sizeOf: (object: StoredObject) => number,
 ): TimeSlicedWork<SelectedObjects> {
   const { objects } = state;
-  let [length, fieldBytes, more] = [0, 0, false];
+  let [length, fieldBytes, largestField, more] = [0, 0, 0, false];
   for (const object of objects) {
     if (limit > 0 && length === limit) {
       more = true;
       break;
     }
     if (++length % perStep === 0) yield;
-    fieldBytes += sizeOf(object);
+    const size = sizeOf(object);
+    fieldBytes += size;
+    if (size > largestField) largestField = size;
   }
   const count = more ? yield* state.count() : length;
-  return { objects, length, fieldBytes, listBytes: 0, count, more };
+  return { objects, length, fieldBytes, largestField, listBytes: 0, count, more };
 }
 
 /** The objects that have to be known before the first of the response is, and the number of all in the range. */

@@ -1,26 +1,30 @@
 import { constants } from "node:http2";
-import { EventLoopTurns, type TurnWorker } from "../../base/event-loop-turns.ts";
+import type { Notifiable, TimeSliceQueue } from "../../base/time-slice-queue.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { SendReservation } from "../../server/limits/send-reservation.ts";
 import type { Sender } from "../../server/limits/stall-detector.ts";
+import { sizeOf } from "../../wire/frame-parts.ts";
 import { SendGate } from "../relay/send-gate.ts";
-import { type PiecewiseResponse, pieceBytes } from "./range-response.ts";
+import type { PiecewiseResponse } from "./range-response.ts";
 
-interface SenderListener {
+interface SenderDeps {
+  /** The turns in which the pieces of all responses are encoded. */
+  readonly turns: TimeSliceQueue;
   /** Everything was sent, or nothing more can be. */
   readonly onEnd: () => void;
 }
 
 /**
  * Sends a large response: the next piece is encoded when the client has accepted the one before, in the time slices of the
- * event loop. So a slow client holds one piece, and many clients do not hold the event loop.
+ * event loop. So a slow client holds one piece. The responses of all connections share one queue of these slices, in which
+ * callers and their connections take turns, so many of them delay neither each other nor other work.
  */
-export class RangeSender implements Sender, TurnWorker {
+export class RangeSender implements Sender, Notifiable {
   readonly #call: RelayedCall;
   readonly #response: PiecewiseResponse;
   readonly #context: CallContext;
-  readonly #listener: SenderListener;
+  readonly #deps: SenderDeps;
   #reservation: SendReservation | undefined;
   readonly #gate: SendGate;
   #isOver = false;
@@ -31,12 +35,12 @@ export class RangeSender implements Sender, TurnWorker {
     call: RelayedCall,
     response: PiecewiseResponse,
     context: CallContext,
-    listener: SenderListener,
+    deps: SenderDeps,
   ) {
     this.#call = call;
     this.#response = response;
     this.#context = context;
-    this.#listener = listener;
+    this.#deps = deps;
     this.#gate = new SendGate(call, context, () => this.#pump());
   }
 
@@ -57,34 +61,34 @@ export class RangeSender implements Sender, TurnWorker {
     this.#context.stallDetector.delete(this);
     this.#gate.stop();
     this.#reservation?.release();
-    this.#listener.onEnd();
+    this.#deps.onEnd();
   }
 
-  /** For `EventLoopTurns`: encodes a piece. */
-  work(): boolean {
+  /** For `TimeSliceQueue`: encodes a piece. */
+  notify(): void {
     const reservation = this.#reservation;
-    if (this.#isOver || reservation === undefined) return false;
+    if (this.#isOver || reservation === undefined) return;
     const parts = this.#response.take();
-    let bytes = 0;
-    for (const part of parts) bytes += part.byteLength;
-    this.#context.callerLimits.sendPacing.charge(this.#call.owner, bytes);
+    this.#context.callerLimits.sendPacing.charge(this.#call.owner, sizeOf(parts));
     this.sent++;
     this.outstanding = true;
     reservation.send(parts, () => this.#cut());
     if (!this.#isOver) this.#call.sendParts(parts, this.#onAccepted);
-    return false;
   }
 
   #pump(): void {
-    if (this.#isOver || this.#gate.mustWait()) return;
+    if (this.#isOver) return;
     if (this.#response.isDone) {
       this.#call.sendTrailers({ "grpc-status": "0" });
       this.stop();
       return;
     }
-    const { sendBudget, clock } = this.#context;
-    this.#reservation = sendBudget.force(this.#call.connection, pieceBytes);
-    EventLoopTurns.of(clock).start(this);
+    if (this.#gate.mustWait()) return;
+    const { connection, owner } = this.#call;
+    this.#reservation = this.#context.sendBudget.force(connection, this.#response.maxPieceBytes);
+    // The piece is encoded in a later step.
+    this.#reservation.claim();
+    this.#deps.turns.enqueue(this, owner);
   }
 
   readonly #onAccepted = (error?: Error | null): void => {

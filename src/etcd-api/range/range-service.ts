@@ -1,12 +1,13 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
+import { TimeSliceQueue } from "../../base/time-slice-queue.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { WatchScope } from "../../storage/storage.ts";
 import { AccessProbe } from "../cached/access-probe.ts";
 import type { CachedResource } from "../cached/cached-resource.ts";
 import { cachedScope } from "../cached/cached-scope.ts";
-import type { NewestHeader } from "../contract/response-header.ts";
+import type { NewestHeader, ResponseSource } from "../contract/response-header.ts";
 import type { CallMaintenance } from "../relay/call-maintenance.ts";
 import type { EtcdCall } from "../relay/etcd-call.ts";
 import { RangeCall } from "./range-call.ts";
@@ -42,6 +43,8 @@ export type RelayCall = (
 export interface RangeServiceDeps {
   readonly maintenance: CallMaintenance<EtcdCall>;
   readonly newestHeader: NewestHeader;
+  /** Calls are relayed on its connections. */
+  readonly upstream: { available(): ResponseSource | undefined };
   readonly clock: Clock;
   readonly relay: RelayCall;
 }
@@ -64,15 +67,20 @@ export interface RangeCounts {
 export class RangeService {
   readonly maintenance: CallMaintenance<EtcdCall>;
   readonly newestHeader: NewestHeader;
+  /** The turns in which large responses are encoded. */
+  readonly turns: TimeSliceQueue;
   readonly counts: RangeCounts = { cached: 0, relayed: 0 };
+  readonly #upstream: RangeServiceDeps["upstream"];
   readonly #clock: Clock;
   readonly #relay: RelayCall;
   #resources: readonly (readonly [CachedResource, AccessProbe])[] = [];
   #late = 0;
 
-  constructor({ maintenance, newestHeader, clock, relay }: RangeServiceDeps) {
+  constructor({ maintenance, newestHeader, upstream, clock, relay }: RangeServiceDeps) {
     this.maintenance = maintenance;
     this.newestHeader = newestHeader;
+    this.turns = new TimeSliceQueue(clock);
+    this.#upstream = upstream;
     this.#clock = clock;
     this.#relay = relay;
   }
@@ -119,13 +127,14 @@ export class RangeService {
   }
 
   /**
-   * What is passed to etcd of a request. A member of etcd may be behind the one that a cache follows: a serializable read is
-   * passed on as a linearizable one if its client may have seen a newer state than the member is known to have.
+   * What is passed to etcd of a request by a call that begins now. A member of etcd may be behind the one that a cache
+   * follows: a serializable read is passed on as a linearizable one if its client may have seen a newer state than the
+   * connection to the member has shown.
    */
   relayedRequest(received: Buffer, request: RangeRequest | undefined): Buffer {
-    const { header, floor } = this.newestHeader;
-    const isBehind = header !== undefined && header.revision < floor;
-    return isBehind && request?.serializable === true ? asLinearizable(received) : received;
+    if (request?.serializable !== true) return received;
+    const isBehind = this.newestHeader.mayBeBehind(this.#upstream.available());
+    return isBehind ? asLinearizable(received) : received;
   }
 
   /** Passes a call to etcd. */

@@ -11,7 +11,12 @@ import {
   writeEnd,
   writeObject,
 } from "./range-fields.ts";
-import { objectsPerPiece, type PiecewiseResponse, pieceBytes } from "./range-response.ts";
+import {
+  maxPieceBytesOf,
+  objectsPerPiece,
+  type PiecewiseResponse,
+  pieceBytes,
+} from "./range-response.ts";
 import type { SelectedObjects } from "./range-selection.ts";
 
 /** Field 1 of etcd's RangeStreamResponse, a RangeResponse. */
@@ -23,6 +28,7 @@ const rangeResponseTag = 0x0a;
  */
 export class RangeStreamResponse implements PiecewiseResponse {
   readonly size: number;
+  readonly maxPieceBytes: number;
   readonly #selected: SelectedObjects;
   readonly #options: RangeResponseOptions;
   readonly #objects: Iterator<StoredObject>;
@@ -36,6 +42,7 @@ export class RangeStreamResponse implements PiecewiseResponse {
     this.#objects = selected.objects[Symbol.iterator]();
     this.#left = selected.length;
     this.size = fieldsSize(selected, options);
+    this.maxPieceBytes = maxPieceBytesOf(this.size, selected);
   }
 
   get isDone(): boolean {

@@ -22,8 +22,8 @@ export interface CallRelayDeps {
   readonly maintenance: CallMaintenance<EtcdCall>;
   readonly context: CallContext;
   readonly kind: MethodKind;
-  /** Gets the bytes of the response, in pieces. */
-  readonly onBytes: ((bytes: Buffer) => void) | undefined;
+  /** Makes what gets the bytes of the response, in pieces, which comes from this connection. Undefined: nothing does. */
+  readonly observe: ((source: UpstreamConnection) => (bytes: Buffer) => void) | undefined;
   readonly rewrite: Rewrite | undefined;
   /** The beginning of the request, if that has been read. The rest is paused. */
   readonly received?: Buffer | undefined;
@@ -122,12 +122,12 @@ export class CallRelay extends EtcdCall {
   }
 
   #open(connection: UpstreamConnection): void {
-    const { onBytes, rewrite } = this.#deps;
+    const { observe, rewrite } = this.#deps;
     if (this.call.span !== undefined) this.#beginSpan();
     const stream = connection.request(this.#headers);
     this.#upstreamConnection = connection;
     this.#response = new ResponseRelay(this.call, stream, {
-      onBytes,
+      onBytes: observe?.(connection),
       rewrite,
       pacing: this.context.callerLimits.sendPacing,
       onEnd: (trailers) => {

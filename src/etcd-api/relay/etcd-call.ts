@@ -5,7 +5,7 @@ import type { Identity } from "../../identity/identity.ts";
 import type { Access } from "../../policy/access.ts";
 import { fullAccess } from "../../policy/full-access.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
-import { tookTooLong } from "../../server/calls/refusals.ts";
+import { refused, tookTooLong } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { CallOwner } from "../../server/limits/callers.ts";
 import {
@@ -138,10 +138,10 @@ export abstract class EtcdCall implements OpenStream, MaintainedCall {
  * of etcd's clients, while after UNAVAILABLE they resume it.
  */
 export function resumable(error: WatchFanoutError): WireStatus {
-  const { code, details, metadata } = statusOf(error);
-  return {
-    code: code === status.RESOURCE_EXHAUSTED ? status.UNAVAILABLE : code,
-    details,
-    metadata,
-  };
+  return asUnavailable(statusOf(error));
+}
+
+/** The same for a status. Its metadata would still name the other code, of which gRPC for Go makes INTERNAL. */
+export function asUnavailable(why: WireStatus): WireStatus {
+  return why.code === status.RESOURCE_EXHAUSTED ? refused(status.UNAVAILABLE, why.details) : why;
 }

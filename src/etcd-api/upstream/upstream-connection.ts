@@ -43,6 +43,8 @@ const ignore = (): void => {};
 
 /** What a connection needs of its member. */
 export interface ConnectionOwner {
+  /** Whether calls go to the member now. */
+  readonly isInUse: () => boolean;
   /** Starts the TCP or TLS connection. */
   readonly open: () => Socket;
   /** Called when the last call has ended. */
@@ -136,6 +138,11 @@ export class UpstreamConnection {
     // Its end is announced in a later turn, and until then a request would throw.
     if (!this.#isOpen || closed || destroyed) return false;
     return this.#calls < Math.min(remoteSettings?.maxConcurrentStreams ?? maxCalls, maxCalls);
+  }
+
+  /** Whether calls go to its member now. Those that it has may continue when they no longer do. */
+  get isInUse(): boolean {
+    return this.#owner.isInUse();
   }
 
   /** Whether it was closed without having answered keepalive pings. */

@@ -24,6 +24,8 @@ export class UpstreamMember {
   #connecting: Promise<UpstreamConnection> | undefined;
   #failure: { readonly error: Error; readonly at: number } | undefined;
   #isClosed = false;
+  /** Whether calls go to it now. */
+  isInUse = false;
 
   /** `onUnresponsive` is called when the member does not respond to keepalive pings. */
   constructor(
@@ -76,6 +78,7 @@ export class UpstreamMember {
     try {
       const { endpoint } = this;
       const connection = await UpstreamConnection.connect(this.#clock, endpoint, {
+        isInUse: () => this.isInUse,
         open: () => this.#open(),
         onIdle: (idle) => {
           if (this.#connections.size > 1) idle.close();

@@ -11,8 +11,6 @@ export interface UpstreamOptions {
   readonly certificates: MemberCertificates | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Calls go to another member from now on, which may be behind the one before. */
-  readonly onMove: () => void;
 }
 
 /**
@@ -22,17 +20,16 @@ export interface UpstreamOptions {
 export class Upstream {
   readonly #members: readonly UpstreamMember[];
   readonly #logger: Logger;
-  readonly #onMove: () => void;
   #preferred = 0;
 
-  constructor({ endpoints, certificates, clock, logger, onMove }: UpstreamOptions) {
+  constructor({ endpoints, certificates, clock, logger }: UpstreamOptions) {
     this.#logger = logger;
-    this.#onMove = onMove;
     const leave = (member: UpstreamMember): void =>
       this.#leave(member, "it does not respond to keepalive pings");
     this.#members = endpoints.map(
       (endpoint) => new UpstreamMember(endpoint, certificates, clock, leave),
     );
+    this.#member.isInUse = true;
   }
 
   /** The endpoint of the member that calls go to. */
@@ -79,8 +76,9 @@ export class Upstream {
   /** Makes later calls go to the next member, unless this member was left before. */
   #leave(member: UpstreamMember, why: string): void {
     if (this.#members.length < 2 || this.#member !== member) return;
+    member.isInUse = false;
     this.#preferred = (this.#preferred + 1) % this.#members.length;
-    this.#onMove();
+    this.#member.isInUse = true;
     const next = this.#member.endpoint;
     this.#logger.warn(
       { from: member.endpoint, to: next, why },

@@ -4,7 +4,7 @@ import type { Clock } from "../../base/clock.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { noLeader } from "../contract/error-texts.ts";
-import type { NewestHeader } from "../contract/response-header.ts";
+import type { NewestHeader, ResponseSource } from "../contract/response-header.ts";
 import { requestHeaders } from "../relay/metadata.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 import { UpstreamWatchCall } from "./upstream-watch-call.ts";
@@ -31,7 +31,8 @@ export class MemberMonitor {
   readonly #newestHeader: NewestHeader;
   readonly #dependents = new Set<LeaderDependent>();
   #call: UpstreamWatchCall | undefined;
-  #isOpen = false;
+  /** The connection that it is open on; undefined while it is not. */
+  #source: ResponseSource | undefined;
   #waiting: ((failure: WireStatus | undefined) => void)[] = [];
   /** When it ended; undefined while it is open, and before it was. */
   #endedAt: number | undefined;
@@ -79,32 +80,45 @@ export class MemberMonitor {
   close(): void {
     this.#call?.close();
     this.#call = undefined;
-    this.#isOpen = false;
+    this.#source = undefined;
+  }
+
+  /** Whether it is open, to the member in use: that of another one, which was left, says nothing of this one. */
+  get #isOpen(): boolean {
+    return this.#source?.isInUse === true;
   }
 
   #open(): void {
+    if (this.#source !== undefined) this.close();
     if (this.#call !== undefined) return;
     const call = new UpstreamWatchCall(this.#upstream, monitorHeaders(), {
-      onMessage: (message) => this.#onMessage(message),
+      onMessage: (message, source) => this.#onMessage(message, source),
       onEnd: (why) => this.#onEnd(why),
     });
     this.#call = call;
     call.send(probe);
   }
 
-  #onMessage(message: Buffer): void {
-    if (this.#isOpen) return;
-    this.#isOpen = true;
+  #onMessage(message: Buffer, source: ResponseSource): void {
+    if (this.#source !== undefined) return;
+    this.#newestHeader.observeMessage(source, message);
+    this.#source = source;
+    if (!this.#isOpen) {
+      this.#open();
+      return;
+    }
     this.#endedAt = undefined;
-    this.#newestHeader.observeMessage(message);
     // The stream stays, without a watch.
     this.#call?.send(cancelProbe);
     this.#settle(undefined);
   }
 
   #onEnd(why: WireStatus): void {
+    const wasLeft = this.#source?.isInUse === false;
     this.#call = undefined;
-    this.#isOpen = false;
+    this.#source = undefined;
+    // The next check opens it to the member in use.
+    if (wasLeft) return;
     this.#endedAt ??= this.#clock.now();
     this.#settle(why);
     if (why.details === noLeader) this.#endDependents(why);

@@ -22,8 +22,8 @@ const maxResponseBytes = 1024 ** 3;
 
 /** What a call needs of its user. */
 export interface UpstreamWatchListener {
-  /** A response, without gRPC's prefix. It is a view of what was received. */
-  readonly onMessage: (message: Buffer) => void;
+  /** A response, without gRPC's prefix, and the connection that it came on. It is a view of what was received. */
+  readonly onMessage: (message: Buffer, source: UpstreamConnection) => void;
   /** Called once, unless it was closed before: the status that etcd ended the call with, or why it has sent no status. */
   readonly onEnd: (status: WireStatus) => void;
 }
@@ -127,11 +127,13 @@ export class UpstreamWatchCall {
   }
 
   #deliver(): void {
+    const source = this.#connection;
+    if (source === undefined) return;
     try {
       while (!this.#isOver && !this.#isPaused) {
         const message = this.#responses.next();
         if (message === undefined) break;
-        this.#listener.onMessage(message);
+        this.#listener.onMessage(message, source);
       }
       this.#responses.own();
     } catch (error) {

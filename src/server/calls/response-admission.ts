@@ -47,7 +47,13 @@ export class ResponseAdmission {
   mayEncode(): Promise<void> | undefined {
     const { sendBudget } = this.#context;
     if (!sendBudget.isFull) return undefined;
-    return this.#wait((onRoom) => sendBudget.whenNotFull(this.#call.connection, onRoom));
+    return this.#wait((onRoom) =>
+      sendBudget.whenNotFull(this.#call.connection, () => {
+        // The response is encoded in a later step.
+        this.#reservation?.claim();
+        onRoom();
+      }),
+    );
   }
 
   /** Sends the response, and releases its room when the client has accepted it. */

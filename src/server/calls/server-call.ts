@@ -60,7 +60,10 @@ export interface ServerCall {
   end(status: WireStatus): void;
   /** Closes the client's connection once its calls have ended. Idempotent. */
   closeConnection(): void;
-  /** Ends the call at once, and drops the responses that were not accepted. Clients see RESOURCE_EXHAUSTED. */
+  /**
+   * Ends the call at once, and drops the responses that were not accepted. Clients see RESOURCE_EXHAUSTED, those of a
+   * method that is relayed UNAVAILABLE.
+   */
   reset(): void;
 }
 

@@ -1,4 +1,9 @@
-import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import {
+  constants,
+  type IncomingHttpHeaders,
+  type OutgoingHttpHeaders,
+  type ServerHttp2Stream,
+} from "node:http2";
 import { Metadata, status } from "@grpc/grpc-js";
 import { anonymous, type Identity } from "../../identity/identity.ts";
 import type { WireStatus } from "../../wire/errors.ts";
@@ -47,6 +52,8 @@ export class Http2Call implements RelayedCall {
   readonly #lifecycle: CallLifecycle;
   /** 0 until the request has been read. */
   requestBytes = 0;
+  /** HTTP/2 error code with which it is reset if its client accepts too little. */
+  resetCode: number = constants.NGHTTP2_ENHANCE_YOUR_CALM;
   #onClosed: (() => void) | undefined;
   #owner: CallOwner | undefined;
 
@@ -121,7 +128,7 @@ export class Http2Call implements RelayedCall {
     this.#respond();
     const { clock, defences, responseFlushMs } = this.#context;
     const onReset = (): void => defences?.count("slow_response", this.connection);
-    resetUnlessClosed(this.#stream, responseFlushMs, clock, onReset);
+    resetUnlessClosed(this.#stream, responseFlushMs, clock, onReset, this.resetCode);
     this.#writer.writeParts(parts);
     this.#endBehind({ "grpc-status": status.OK });
     return parts;
@@ -145,8 +152,9 @@ export class Http2Call implements RelayedCall {
 
   reset(): void {
     this.#lifecycle.end();
-    this.#endSpan(status.RESOURCE_EXHAUSTED);
-    resetStream(this.#stream);
+    const isCalm = this.resetCode === constants.NGHTTP2_ENHANCE_YOUR_CALM;
+    this.#endSpan(isCalm ? status.RESOURCE_EXHAUSTED : status.UNAVAILABLE);
+    resetStream(this.#stream, this.resetCode);
   }
 
   sendHeaders(headers: OutgoingHttpHeaders): void {
@@ -165,7 +173,7 @@ export class Http2Call implements RelayedCall {
       this.#refuseRest();
     }
     // The trailers are behind bytes that the operating system may not have sent yet.
-    resetUnlessClosed(this.#stream, this.#context.responseFlushMs, this.#context.clock);
+    this.#resetUnlessClosed(this.#context.responseFlushMs);
   }
 
   resetWith(code: number): void {
@@ -199,7 +207,11 @@ export class Http2Call implements RelayedCall {
       this.#stream.respond({ ...responseHeaders, ...trailers }, { endStream: true });
       this.#refuseRest();
     }
-    resetUnlessClosed(this.#stream, flushMs, this.#context.clock);
+    this.#resetUnlessClosed(flushMs);
+  }
+
+  #resetUnlessClosed(ms: number): void {
+    resetUnlessClosed(this.#stream, ms, this.#context.clock, undefined, this.resetCode);
   }
 
   /** Ends the stream behind what has been written. */

@@ -195,8 +195,11 @@ export function refuseAsHttp(stream: ServerHttp2Stream, clock: Clock): void {
 }
 
 /** Ends a stream at once and drops unsent data. gRPC clients see ENHANCE_YOUR_CALM as RESOURCE_EXHAUSTED. */
-export function resetStream(stream: ServerHttp2Stream): void {
-  if (!stream.destroyed) stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+export function resetStream(
+  stream: ServerHttp2Stream,
+  code: number = constants.NGHTTP2_ENHANCE_YOUR_CALM,
+): void {
+  if (!stream.destroyed) stream.close(code);
 }
 
 /** The gRPC status code that the server ended the stream with; undefined if it sent none. */
@@ -204,9 +207,9 @@ export function statusCodeOf(stream: ServerHttp2Stream): number | undefined {
   // Without any message the status is in the headers.
   const sent = stream.sentTrailers?.["grpc-status"] ?? stream.sentHeaders?.["grpc-status"];
   if (sent !== undefined) return Number(sent);
-  return stream.rstCode === constants.NGHTTP2_ENHANCE_YOUR_CALM
-    ? status.RESOURCE_EXHAUSTED
-    : undefined;
+  // As gRPC clients see these.
+  if (stream.rstCode === constants.NGHTTP2_ENHANCE_YOUR_CALM) return status.RESOURCE_EXHAUSTED;
+  return stream.rstCode === constants.NGHTTP2_REFUSED_STREAM ? status.UNAVAILABLE : undefined;
 }
 
 /**
@@ -265,18 +268,19 @@ function callMethod(handle: object, method: "readStop" | "readStart"): void {
 
 /**
  * Resets the stream unless it closes within `ms` milliseconds. Otherwise the data of a client that has closed its flow
- * control window would be held without limit. `onReset` is called before that.
+ * control window would be held without limit. `onReset` is called before that. `code`: see `resetStream`.
  */
 export function resetUnlessClosed(
   stream: ServerHttp2Stream | undefined,
   ms: number,
   clock: Clock,
   onReset?: () => void,
+  code?: number,
 ): void {
   if (stream === undefined || stream.destroyed) return;
   const timer = clock.setTimeout(() => {
     onReset?.();
-    resetStream(stream);
+    resetStream(stream, code);
   }, ms);
   stream.once("close", () => timer.cancel());
 }

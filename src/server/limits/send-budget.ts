@@ -47,6 +47,8 @@ export class SendBudget implements SendLedger {
   /** Responses that wait for room across all connections, by caller and connection. */
   readonly #waiting = new FairQueue<() => void>();
   readonly #pinned = new PinnedBuffers();
+  /** Expected bytes of the responses that were granted room across all connections, and are not built yet. */
+  #claimed = 0;
   #timer: Timer | undefined;
   #evictions = 0;
   #isServing = false;
@@ -79,7 +81,7 @@ export class SendBudget implements SendLedger {
 
   /** Whether no connection may have large responses built; `whenNotFull` waits until that ends. */
   get isFull(): boolean {
-    return this.#pinned.bytes > this.#bounds.maxBytes / 2;
+    return this.#pinned.bytes + this.#claimed > this.#bounds.maxBytes / 2;
   }
 
   /**
@@ -108,10 +110,23 @@ export class SendBudget implements SendLedger {
     return account === undefined || this.#isRoom(account, 0);
   }
 
-  /** Waits until `mayBuild`, then calls `onRoom`, once. The returned function stops the wait. */
+  /**
+   * Waits until `mayBuild`, then calls `onRoom`, once. The returned function stops the wait. `onRoom` has to build the
+   * response, or `claim` room for it, before it returns: the others that wait are woken next.
+   */
   whenMayBuild(connection: object, onRoom: () => void): () => void {
-    if (this.isFull) return this.whenNotFull(connection, onRoom);
-    return this.#enqueue(this.#accountOf(connection), { expected: 0, wake: onRoom });
+    const wait = (): (() => void) =>
+      this.isFull
+        ? this.whenNotFull(connection, wake)
+        : this.#enqueue(this.#accountOf(connection), { expected: 0, wake });
+    const wake = (): void => {
+      // There may be room on the connection and none across all, or the reverse.
+      const account = this.#accounts.get(connection);
+      if (this.isFull || (account !== undefined && !this.#fits(account, 0))) stop = wait();
+      else onRoom();
+    };
+    let stop = wait();
+    return () => stop();
   }
 
   /**
@@ -128,7 +143,7 @@ export class SendBudget implements SendLedger {
     return this.#enqueue(account, { expected, wake });
   }
 
-  /** Waits until it is not full, then calls `onRoom`, once. The returned function stops the wait. */
+  /** Waits until it is not full, then calls `onRoom`, once, as `whenMayBuild`. The returned function stops the wait. */
   whenNotFull(connection: object, onRoom: () => void): () => void {
     const wake = (): void => onRoom();
     // It may be another one by the time at which the wait is stopped.
@@ -136,6 +151,11 @@ export class SendBudget implements SendLedger {
     this.#waiting.push(owner, wake);
     this.#setTimer();
     return () => this.#waiting.delete(owner, wake);
+  }
+
+  /** For `SendReservation`: this many bytes more, or less, are claimed. */
+  claim(by: number): void {
+    this.#claimed += by;
   }
 
   /** For `SendReservation`. */
@@ -151,6 +171,7 @@ export class SendBudget implements SendLedger {
   settle(account: Account): void {
     this.#serve(account);
     while (this.#pinned.bytes > this.#bounds.maxBytes && this.evict(Infinity)) {}
+    this.#serveAll();
   }
 
   /** For `SendReservation`: it was released. */
@@ -181,8 +202,11 @@ export class SendBudget implements SendLedger {
     };
   }
 
-  #isRoom({ bytes, waiting }: Account, expected: number): boolean {
-    if (waiting.size > 0) return false;
+  #isRoom(account: Account, expected: number): boolean {
+    return account.waiting.size === 0 && this.#fits(account, expected);
+  }
+
+  #fits({ bytes }: Account, expected: number): boolean {
     return bytes === 0 || bytes + expected <= this.#bounds.maxBytesPerConnection;
   }
 
@@ -192,8 +216,7 @@ export class SendBudget implements SendLedger {
     if (account.isServing) return;
     account.isServing = true;
     for (const waiter of account.waiting) {
-      const { bytes } = account;
-      if (bytes > 0 && bytes + waiter.expected > this.#bounds.maxBytesPerConnection) break;
+      if (!this.#fits(account, waiter.expected)) break;
       account.waiting.delete(waiter);
       waiter.wake();
     }

@@ -4,6 +4,8 @@ import type { FrameParts } from "../../wire/frame-parts.ts";
 export interface SendLedger {
   /** The clock's time, in milliseconds. */
   now(): number;
+  /** Counts bytes that will be built in a later step, across all connections; negative: that ends. */
+  claim(by: number): void;
   /** Counts the memory of a response's parts, and `besideBytes` of its call. Returns the argument for `unpin`. */
   pin(parts: FrameParts, besideBytes: number): PinnedParts;
   /** An expected response was sent. Evicts until the total is below its bound, which may evict that response. */
@@ -59,6 +61,8 @@ export class SendReservation {
   #pinned: PinnedParts | undefined;
   #onEvict: (() => void) | undefined;
   #isReleased = false;
+  /** Bytes that it has claimed. */
+  #claimed = 0;
   /** The expected size; once sent, the actual size. */
   bytes: number;
   /** When it was sent, in the clock's milliseconds. */
@@ -79,6 +83,15 @@ export class SendReservation {
   }
 
   /**
+   * Counts the expected size across all connections until the response is sent or the reservation is released: for room
+   * that was granted in one step and is used in a later one. Otherwise one grant would wake all that wait. Idempotent.
+   */
+  claim(): void {
+    if (this.#isReleased || this.isSent) return;
+    this.#setClaim(this.bytes);
+  }
+
+  /**
    * Charges the actual size of a response that was sent, and `callBytes` for the call that is held until then. On
    * eviction the reservation is released, then `onEvict` is called, which must drop the response. That may happen before
    * this returns.
@@ -91,6 +104,7 @@ export class SendReservation {
     this.bytes = bytes;
     this.since = this.#ledger.now();
     this.#onEvict = onEvict;
+    this.#setClaim(0);
     this.#pinned = this.#ledger.pin(parts, callBytes);
     this.#ledger.settle(this.#account);
   }
@@ -102,6 +116,7 @@ export class SendReservation {
     this.#account.reservations.delete(this);
     this.#account.bytes -= this.bytes;
     this.#onEvict = undefined;
+    this.#setClaim(0);
     this.#ledger.unpin(this.#account, this.#pinned ?? nothing);
   }
 
@@ -110,5 +125,12 @@ export class SendReservation {
     const onEvict = this.#onEvict;
     this.release();
     onEvict?.();
+  }
+
+  #setClaim(bytes: number): void {
+    const by = bytes - this.#claimed;
+    if (by === 0) return;
+    this.#claimed = bytes;
+    this.#ledger.claim(by);
   }
 }

@@ -131,6 +131,7 @@ test("Calls that a cache was too late for are few at etcd at once", () => {
   const clock = new ManualTimers();
   const service = new RangeService({
     ...{ maintenance: new CallMaintenance(clock), newestHeader: new NewestHeader(), clock },
+    upstream: { available: () => undefined },
     relay: () => relayed++,
   });
   const call = { onClosed: (listener: () => void) => closings.push(listener) };

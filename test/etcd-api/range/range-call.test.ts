@@ -1,8 +1,9 @@
 import { once } from "node:events";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { type Reason, WatchFanoutError } from "../../../src/base/errors.ts";
+import { ResponseAdmission } from "../../../src/server/calls/response-admission.ts";
 import { encode } from "../../foreign/protobuf.ts";
-import { statusOf } from "../raw-grpc.ts";
+import { type RawResponse, statusOf } from "../raw-grpc.ts";
 import { rangePath, rangeStreamPath, servedRanges, whole } from "./served-ranges.ts";
 
 async function until(condition: () => boolean): Promise<void> {
@@ -36,6 +37,52 @@ describe("A Range that its cache does not answer", () => {
     readState.mockResolvedValueOnce("late");
     await client.unary(rangePath, encode({ 1: "/s/", 2: "/s0", 4: cacher.revision }));
     expect([relayed(), late.mock.calls.length]).toEqual([2, 1]);
+  });
+});
+
+describe("A Range that is refused for what this process holds is UNAVAILABLE", () => {
+  /** Clients of gRPC for Go see INTERNAL if the details of a status have another code. */
+  function expectUnavailable(response: RawResponse, text: string): void {
+    const { headers, trailers } = response;
+    const { code, message } = statusOf(response);
+    expect([code, decodeURIComponent(message)]).toEqual(["14", expect.stringContaining(text)]);
+    expect({ ...headers, ...trailers }).not.toHaveProperty("grpc-status-details-bin");
+  }
+
+  test("since the list of what it sorts takes too much", async () => {
+    const limits = { maxUnreadBytesPerConnection: 10_000 };
+    const { client, server } = await servedRanges(Array(2_000).fill("value"), limits);
+    const response = await client.unary(rangePath, encode({ 1: "/s/", 2: "/s0", 5: 2, 6: 3 }));
+    expectUnavailable(response, "10000 bytes");
+    expect(server.stats().requests.bytes).toBe(0);
+  });
+
+  test("since its request does not arrive, and others need the room", async () => {
+    const limits = { maxUnreadBytesPerConnection: 40_000 };
+    const { client, maintenance } = await servedRanges(["value"], limits);
+    const calls = [client.open(rangePath), client.open(rangePath)];
+    for (const call of calls) {
+      call.stream.write(Buffer.concat([Buffer.of(0, 0, 0, 0x80, 0), Buffer.alloc(25_000)]));
+    }
+    expectUnavailable(await Promise.race(calls.map(({ response }) => response)), "40000 bytes");
+    for (const call of calls) call.cancel();
+    await until(() => maintenance.size === 0);
+  });
+
+  test("since it has waited for a minute behind responses that are not accepted", async () => {
+    const limits = { maxUnsentBytesPerConnection: 100_000 };
+    const { client, server, clock } = await servedRanges(["x".repeat(1_000_000), "y"], limits);
+    const admit = vi.spyOn(ResponseAdmission.prototype, "admit");
+    onTestFinished(() => admit.mockRestore());
+    const call = client.open(rangePath);
+    call.stream.pause();
+    call.send(whole);
+    await until(() => server.stats().unsent.bytes > 0);
+    const waiting = client.unary(rangePath, encode({ 1: "/s/000001" }));
+    await until(() => admit.mock.calls.length === 2);
+    clock.advance(60_000);
+    expectUnavailable(await waiting, "waited 60 s");
+    call.cancel();
   });
 });
 
@@ -81,6 +128,35 @@ describe("Bytes behind the request of a Range", () => {
 });
 
 describe("The response of a Range", () => {
+  test("that is small, and is not accepted, is reset as a large one, so that clients try again", async () => {
+    const limits = { maxUnsentBytes: 300_000 };
+    const { client, server, clock } = await servedRanges(["x".repeat(200_000)], limits);
+    const mayEncode = vi.spyOn(ResponseAdmission.prototype, "mayEncode");
+    onTestFinished(() => mayEncode.mockRestore());
+    const open = () => {
+      const call = client.open(rangePath);
+      call.stream.pause();
+      call.send(whole);
+      call.halfClose();
+      return call;
+    };
+    const first = open();
+    await until(() => server.stats().unsent.bytes > 0);
+    const second = open();
+    await until(() => mayEncode.mock.calls.length === 2);
+    // Others wait for room for 10 s, then it is made.
+    clock.advance(11_000);
+    first.stream.resume();
+    // Clients of gRPC see REFUSED_STREAM as UNAVAILABLE.
+    expect((await first.response).rstCode).toBe(7);
+    await until(() => second.headers !== undefined);
+    // The stall timeout.
+    clock.advance(60_000);
+    second.stream.resume();
+    expect((await second.response).rstCode).toBe(7);
+    await until(() => server.stats().unsent.bytes === 0);
+  });
+
   test("is paced by the rate of its caller, small as it may be", async () => {
     const limits = { maxSendRatePerIdentity: 100_000 };
     const { client, clock } = await servedRanges(["x".repeat(200_000), "y"], limits);

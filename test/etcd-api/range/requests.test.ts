@@ -17,10 +17,13 @@ describe("A serializable Range that is relayed", () => {
   /** What etcd gets of a request, when it has sent revision 5 and clients here have seen `floor`. */
   const relayed = (fields: Fields, floor: number): Buffer => {
     const newestHeader = new NewestHeader();
-    newestHeader.observe(framed(encode({ 1: encode({ 1: 7, 2: 8, 3: 5, 4: 2 }) })));
+    const source = { isInUse: true };
+    newestHeader.observe(source, framed(encode({ 1: encode({ 1: 7, 2: 8, 3: 5, 4: 2 }) })));
     newestHeader.raise(floor);
     const maintenance = new CallMaintenance<never>(clock);
-    const service = new RangeService({ maintenance, newestHeader, clock, relay: () => {} });
+    const upstream = { available: () => source };
+    const deps = { maintenance, newestHeader, upstream, clock, relay: () => {} };
+    const service = new RangeService(deps);
     const message = encode(fields);
     return service.relayedRequest(framed(message), readRangeRequest(message));
   };

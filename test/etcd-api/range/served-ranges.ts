@@ -53,10 +53,10 @@ export async function servedRanges(
   const clock = new ManualTimers();
   const maintenance = new CallMaintenance<EtcdCall>(clock);
   const newestHeader = new NewestHeader();
-  newestHeader.observeMessage(encode({ 1: encode({ 1: 7, 2: 8, 3: 1, 4: 2 }) }));
+  newestHeader.observeMessage({ isInUse: true }, encode({ 1: encode({ 1: 7, 2: 8, 3: 1, 4: 2 }) }));
   let relays = 0;
   const service = new RangeService({
-    ...{ maintenance, newestHeader, clock },
+    ...{ maintenance, newestHeader, clock, upstream: { available: () => undefined } },
     relay: (_, call) => {
       relays++;
       call.end(refused(status.UNIMPLEMENTED, "relayed"));

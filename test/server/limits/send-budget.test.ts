@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
+import type { SendReservation } from "../../../src/server/limits/send-reservation.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { ownerOf } from "./test-callers.ts";
 
@@ -174,5 +175,88 @@ describe("All connections together", () => {
     for (let i = 0; i < 15; i++) all.force({}).send(answer(500), () => evicted.push("other"));
     expect(all.bytes).toBeLessThanOrEqual(10_000);
     expect(evicted).toEqual(["large 400"]);
+  });
+});
+
+describe("Room across all connections that is granted in one step and used in a later one", () => {
+  /** Waits for room for responses of this size, of a connection each. Returns the reservations that were granted. */
+  function claimEach(all: SendBudget, count: number, bytes: number): SendReservation[] {
+    const granted: SendReservation[] = [];
+    for (let i = 0; i < count; i++) {
+      const connection = {};
+      all.whenMayBuild(connection, () => {
+        const reservation = all.force(connection, bytes);
+        reservation.claim();
+        granted.push(reservation);
+      });
+    }
+    return granted;
+  }
+
+  function full(all: SendBudget): SendReservation {
+    const reservation = all.force({});
+    reservation.send(answer(6_000), nothing);
+    return reservation;
+  }
+
+  test("counts until it is used, so that one grant does not wake all that wait", () => {
+    const { budget: all } = budget();
+    const holder = full(all);
+    const granted = claimEach(all, 10, 2_000);
+    expect(granted).toEqual([]);
+    holder.release();
+    expect([granted.length, all.isFull, all.bytes]).toEqual([3, true, 0]);
+    for (const reservation of granted) reservation.send(answer(2_000), nothing);
+    expect([granted.length, all.evictions]).toEqual([3, 0]);
+  });
+
+  test("is passed on as far as the response does not need it, and if none is sent", () => {
+    const { budget: all } = budget();
+    const holder = full(all);
+    const granted = claimEach(all, 10, 4_000);
+    holder.release();
+    expect(granted).toHaveLength(2);
+    granted[0]?.send(answer(100), nothing);
+    expect(granted).toHaveLength(3);
+    granted[1]?.release();
+    granted[1]?.release();
+    expect(granted).toHaveLength(4);
+    // Those that are granted meanwhile as well.
+    for (const reservation of granted) reservation.release();
+    expect([granted.length, all.isFull, all.bytes]).toEqual([10, false, 0]);
+  });
+});
+
+describe("A response of unknown size", () => {
+  test("waits for room across all connections and on its own, whichever comes first", () => {
+    const { budget: all } = budget();
+    const connection = {};
+    const own = all.force(connection, 1_001);
+    const others = all.force({});
+    others.send(answer(6_000), nothing);
+    let woken = 0;
+    all.whenMayBuild(connection, () => woken++);
+    others.release();
+    expect([all.isFull, woken]).toEqual([false, 0]);
+    const more = all.force({});
+    more.send(answer(6_000), nothing);
+    own.release();
+    expect([all.mayBuild(connection), woken]).toEqual([false, 0]);
+    more.release();
+    expect([all.mayBuild(connection), woken]).toEqual([true, 1]);
+  });
+
+  test("does not wait any more once the wait is stopped, wherever it is", () => {
+    const { budget: all } = budget();
+    const connection = {};
+    const own = all.force(connection, 1_001);
+    const others = all.force({});
+    others.send(answer(6_000), nothing);
+    let woken = 0;
+    const stop = all.whenMayBuild(connection, () => woken++);
+    others.release();
+    stop();
+    own.release();
+    expect([woken, all.mayBuild(connection)]).toEqual([0, true]);
   });
 });
