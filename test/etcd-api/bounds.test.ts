@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { createServer, type IncomingHttpHeaders } from "node:http2";
+import { constants, createServer, type IncomingHttpHeaders } from "node:http2";
 import {
   type AddressInfo,
   createServer as createTcpServer,
@@ -113,6 +113,25 @@ describe("A relayed call", () => {
     expect((await call.response).rstCode).toBe(7);
     await until(() => api.stats().calls === 0 && unsent() === 0);
     expect(server.stats().attacks.get("slow_response")).toBe(1);
+  });
+
+  test("that has written, and whose response is not accepted, is reset with an end that clients do not repeat", async () => {
+    const { clock, client, server, api } = await bounded();
+    const direct = new RawGrpc((await etcdOf()).url);
+    onTestFinished(() => direct.close());
+    await direct.unary(putPath, encode({ 1: "written", 2: Buffer.alloc(1_000_000) }));
+    const call = client.open(putPath);
+    call.stream.pause();
+    // With prev_kv, so that its response is larger than the window of the stream.
+    call.send(encode({ 1: "written", 2: "new", 4: 1 }));
+    call.halfClose();
+    const unsent = (): number => server.stats().unsent.bytes;
+    while (unsent() === 0) await pass(clock, server, 1);
+    await pass(clock, server, 60);
+    call.stream.resume();
+    // gRPC for Go sends a call again that was reset with REFUSED_STREAM.
+    expect((await call.response).rstCode).toBe(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+    await until(() => api.stats().calls === 0 && unsent() === 0);
   });
 
   test("beyond the open streams is refused as UNAVAILABLE", async () => {

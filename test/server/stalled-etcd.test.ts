@@ -39,7 +39,7 @@ test("A stalled etcd is sent at most 64 MiB of writes; further ones fail after 5
 }, async () => {
   const etcd = await etcdOf();
   // Time limits of the etcd client use the system clock; those of the server use the test's clock.
-  const client = clientOf(etcd, { requestTimeoutMs: 60_000 });
+  const client = clientOf(etcd, { requestTimeoutMs: 60_000, keepaliveTimeoutMs: 60_000 });
   const storage = new CountingStorage(client, { prefix: newPrefix() });
   const clock = new ManualTimers();
   const cacher = new Cacher({ storage, clock, logger: silent, name: resource });

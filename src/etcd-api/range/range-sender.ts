@@ -1,4 +1,3 @@
-import { constants } from "node:http2";
 import type { Notifiable, TimeSliceQueue } from "../../base/time-slice-queue.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
@@ -101,7 +100,7 @@ export class RangeSender implements Sender, Notifiable {
 
   /** The client accepts too little. It sees UNAVAILABLE, after which clients of etcd read again. */
   #cut(): void {
-    this.#call.resetWith(constants.NGHTTP2_REFUSED_STREAM);
+    this.#call.reset();
     this.stop();
   }
 }

@@ -1,4 +1,3 @@
-import { constants } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import type { WatchFanoutError } from "../../base/errors.ts";
 import type { Identity } from "../../identity/identity.ts";
@@ -113,12 +112,12 @@ export abstract class EtcdCall implements OpenStream, MaintainedCall {
   }
 
   /**
-   * Ends a call whose client accepts nothing: no status could be sent. Clients of gRPC see REFUSED_STREAM as UNAVAILABLE,
-   * after which etcd's clients resume a watch; any other end of a watch is final for them. Idempotent.
+   * Ends a call whose client accepts nothing: no status could be sent. It is reset as the call says: see the pipeline.
+   * After UNAVAILABLE etcd's clients resume a watch; any other end of a watch is final for them. Idempotent.
    */
   protected cut(): void {
     if (this.#isOver) return;
-    this.call.resetWith(constants.NGHTTP2_REFUSED_STREAM);
+    this.call.reset();
     this.release();
   }
 

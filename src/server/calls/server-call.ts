@@ -62,7 +62,7 @@ export interface ServerCall {
   closeConnection(): void;
   /**
    * Ends the call at once, and drops the responses that were not accepted. Clients see RESOURCE_EXHAUSTED, those of a
-   * method that is relayed UNAVAILABLE.
+   * relayed method that writes nothing UNAVAILABLE.
    */
   reset(): void;
 }

@@ -39,7 +39,7 @@ class Senders {
       ...{ connection, owner: ownerOf(connection, host), isOver: false },
       sendParts: (_: unknown, onAccepted: () => void) => this.accepting.push(onAccepted),
       sendTrailers: () => {},
-      resetWith: () => this.reset.push(name),
+      reset: () => this.reset.push(name),
     };
     const deps = { turns: this.#turns, onEnd: () => {} };
     const response = this.#response(name, pieces);

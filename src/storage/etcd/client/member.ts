@@ -59,7 +59,6 @@ export interface CallLimits {
  */
 const channelOptions = {
   "grpc.keepalive_time_ms": 7_000,
-  "grpc.keepalive_timeout_ms": 3_000,
   "grpc.max_receive_message_length": -1,
   "grpc.max_send_message_length": -1,
   "grpc.initial_reconnect_backoff_ms": 100,
@@ -91,20 +90,22 @@ export class Member {
 
   /**
    * `pastResponseBytes`: maximum size of the responses to all watches from the past that are read at the same time. One
-   * above its watch's share ends the watch before it is received.
+   * above its watch's share ends the watch before it is received. `keepaliveTimeoutMs`: see `EtcdClientOptions`.
    */
   constructor(
     endpoint: string,
     certificates: MemberCertificates | undefined,
     pastResponseBytes: number,
+    keepaliveTimeoutMs: number = 3_000,
   ) {
     this.endpoint = endpoint;
     const address = endpoint.replace(/^https?:\/\//, "");
     const secured = channelCredentials(endpoint, certificates);
-    this.#client = new Client(address, secured, channelOptions);
+    const ofChannel = { ...channelOptions, "grpc.keepalive_timeout_ms": keepaliveTimeoutMs };
+    this.#client = new Client(address, secured, ofChannel);
     this.#past = shares.map((upTo) => {
       const maxBytes = Math.floor(pastResponseBytes / upTo);
-      const options = { ...channelOptions, "grpc.max_receive_message_length": maxBytes };
+      const options = { ...ofChannel, "grpc.max_receive_message_length": maxBytes };
       return { upTo, client: new Client(address, secured, options) };
     });
   }
