@@ -49,7 +49,7 @@ export class Dispatcher {
   #scheduled = false;
   /** When the next round may begin, by the clock, if there is a dispatch interval. */
   #nextRoundAt = -Infinity;
-  /** Spaces the rounds if there is none. */
+  /** Spaces the rounds without a dispatch interval. */
   readonly #pacing = new RoundPacing();
   #settledRevision: number;
   #bookmark: WatchBatch;

@@ -1,4 +1,4 @@
-/** The part of the time that rounds with few events may take. More of it delivers no event earlier. */
+/** The part of the time that rounds with few events may take. */
 const share = 1 / 2;
 /** Time that rounds may take at once after a pause, in milliseconds. */
 const burstMs = 50;
@@ -9,9 +9,9 @@ const manyEvents = 8;
 
 /**
  * Spaces the dispatch rounds where messages, not events, take the time. A round with one event to a thousand connections
- * takes as long as one with five, so at a few hundred events a second rounds without a pause keep the event loop busy,
- * with one or two events in each message. With pauses in which events accumulate they take half of the time, and the last
- * connection has an event as early: what it waits for a round to begin, it waits less for others to end.
+ * takes as long as one with five. So at a few hundred events a second rounds without a pause keep the event loop busy,
+ * with one or two events in each message. With pauses, in which events accumulate, they take half of the time, and the
+ * last connection has an event a few milliseconds later: docs/decisions/response-framing.md has the figures.
  *
  * It is a bucket of time: rounds take from it what they took, and it fills at the rate of their share. Rounds wait while
  * it is empty.
