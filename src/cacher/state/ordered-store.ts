@@ -1,5 +1,6 @@
 import sortedBTree from "sorted-btree";
 import { bulkLoad } from "sorted-btree/extended/bulkLoad.js";
+import sortedUnion from "sorted-btree/extended/union.js";
 import type { TimeSlicedWork } from "../../base/time-slices.ts";
 import { isRawKey, keyBytes, keyText, prefixEnd } from "../../model/key-bytes.ts";
 import { compareKeys } from "../../model/key-order.ts";
@@ -8,11 +9,18 @@ import type { KeyInterval, WatchScope } from "../../storage/storage.ts";
 
 // The package is CommonJS: in Node, its default export is nested one level deeper.
 const BTree = sortedBTree.default;
+const union = sortedUnion.default;
 type Tree = sortedBTree.default<string, StoredObject>;
 
 /** Maximum number of entries per tree node, and how full a new tree is built, which leaves room for changes. */
 const nodeSize = 32;
 const loadFactor = 0.9;
+
+/**
+ * Number of objects that a tree is built from at once. An array of this length is collected with V8's young generation,
+ * while one for a large state would stay as garbage until the next full collection.
+ */
+const builtAtOnce = 4_096;
 
 /** Number of objects counted between two yields. */
 const countedPerStep = 4_096;
@@ -24,6 +32,31 @@ function afterStep(key: string, _: StoredObject, counted: number): { break: stri
 
 function emptyTree(): Tree {
   return new BTree<string, StoredObject>(undefined, compareKeys, nodeSize);
+}
+
+/** Returns a tree of these objects, which are in key order. Its parts share no keys, so that they are only joined. */
+function builtTree(objects: readonly StoredObject[]): Tree {
+  let tree = emptyTree();
+  for (let i = 0; i < objects.length; i += builtAtOnce) {
+    const part = objects.slice(i, i + builtAtOnce);
+    const keys = part.map(({ key }) => key);
+    tree = union(tree, bulkLoad(keys, part, nodeSize, compareKeys, loadFactor), laterOf);
+  }
+  return tree;
+}
+
+function laterOf(_key: string, _earlier: StoredObject, later: StoredObject): StoredObject {
+  return later;
+}
+
+/** Whether each key is above the one before. */
+function areInOrder(objects: readonly StoredObject[]): boolean {
+  let before: string | undefined;
+  for (const { key } of objects) {
+    if (before !== undefined && compareKeys(before, key) >= 0) return false;
+    before = key;
+  }
+  return true;
 }
 
 /**
@@ -44,10 +77,8 @@ export class OrderedStore {
    * leaves, which takes a fifth of the time of setting one after the other.
    */
   static of(objects: readonly StoredObject[]): OrderedStore {
-    const keys = objects.map(({ key }) => key);
-    if (keys.every((key, i) => i === 0 || compareKeys(keys[i - 1] ?? "", key) < 0)) {
-      const tree = bulkLoad(keys, objects.slice(), nodeSize, compareKeys, loadFactor);
-      const state = new OrderedStore(tree);
+    if (areInOrder(objects)) {
+      const state = new OrderedStore(builtTree(objects));
       for (const object of objects) state.#setRaw(object);
       return state;
     }

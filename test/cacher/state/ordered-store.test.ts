@@ -60,6 +60,26 @@ describe("The ordered store", () => {
     );
   });
 
+  it.each([4_095, 4_096, 4_097, 8_193, 30_000])("is built from parts of %i objects", (count) => {
+    const keyAt = (i: number): string => String(i).padStart(6, "0");
+    const keys = Array.from({ length: count }, (_, i) => keyAt(2 * i));
+    const built = OrderedStore.of(keys.map((one) => object(one, 1)));
+    expect(keysOf(built)).toEqual(keys);
+    expect(built.size).toBe(count);
+    expect(finish(built.count("", keyAt(8_000)))).toBe(Math.max(0, count - 4_001));
+    const before = built.snapshot();
+    // Each second key is deleted, and one is added behind each.
+    for (let i = 0; i < count; i++) {
+      if (i % 2 === 0) built.delete(keyAt(2 * i));
+      built.set(object(keyAt(2 * i + 1), 2));
+    }
+    const changed = Array.from({ length: 2 * count }, (_, i) => keyAt(i));
+    expect(keysOf(built)).toEqual(changed.filter((_, i) => i % 4 !== 0));
+    expect(keysOf(before)).toEqual(keys);
+    for (const one of changed) built.delete(one);
+    expect(built.size).toBe(0);
+  });
+
   it("ranges over, and counts, only the keys of a prefix that follow a key, in byte order", () => {
     const places = fc.array(
       fc.record({ prefix: cornerText(0, 3), startAfter: fc.option(cornerText(0, 4)) }),

@@ -248,16 +248,34 @@ describe("A response of etcd that is decoded by hand", () => {
 });
 
 describe("A large response to a Range", () => {
+  const large = 2 * 1024 ** 2;
+
   test.each([
-    ["frees its message at once when it is released", 2 * 1024 ** 2, true],
-    ["does not if the message is small, and may share its buffer with others", 2 * 1024, false],
-  ])("%s", (_what, valueBytes, isFreed) => {
+    ["frees its message at once when it is released", large, 0, true],
+    ["does also behind the five bytes of its frame, where grpc-js leaves it", large, 5, true],
+    ["does not if the message is a part of a buffer with others", large, 6, false],
+    ["does not if the message is small, and may share its buffer with others", 2 * 1024, 0, false],
+  ])("%s", (_what, valueBytes, before, isFreed) => {
     const kv = { key: Buffer.from("a"), value: Buffer.alloc(valueBytes) };
-    const message = Buffer.concat([range.encode({ kvs: [kv] })]);
+    const message = Buffer.concat([Buffer.alloc(before), range.encode({ kvs: [kv] })]).subarray(
+      before,
+    );
     const { kvs } = decodeRange(message);
     expect(kvs.at(0)?.value.byteLength).toBe(valueBytes);
     kvs.release?.();
     expect(kvs.length).toBe(0);
+    expect(kvs.at(0)).toBeUndefined();
     expect(message.byteLength === 0).toBe(isFreed);
+  });
+
+  test("frees the numbers of its keys with it, of 48 bytes each", () => {
+    const count = 60_000;
+    const kv = { key: Buffer.alloc(20, "a"), lease: "7" };
+    const message = Buffer.concat([range.encode({ kvs: Array(count).fill(kv) })]);
+    const { kvs } = decodeRange(message);
+    const freed = message.byteLength + 48 * count;
+    const { arrayBuffers } = process.memoryUsage();
+    kvs.release?.();
+    expect(arrayBuffers - process.memoryUsage().arrayBuffers).toBeGreaterThanOrEqual(freed);
   });
 });
