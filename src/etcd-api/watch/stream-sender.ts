@@ -72,6 +72,9 @@ export class StreamSender {
   #reservation: SendReservation | undefined;
   readonly #gate: SendGate;
   #isOver = false;
+  #isPumping = false;
+  /** Whether there may be more to send than when `pump` was entered. */
+  #mustPumpAgain = false;
   sent = 0;
   outstanding = false;
 
@@ -132,8 +135,25 @@ export class StreamSender {
     this.pump();
   }
 
-  /** Sends what can be sent now. */
+  /**
+   * Sends what can be sent now. What it calls may add messages and call it again: it goes on with them when it has sent the
+   * message that it has taken, so that none overtakes another.
+   */
   pump(): void {
+    this.#mustPumpAgain = true;
+    if (this.#isPumping) return;
+    this.#isPumping = true;
+    try {
+      while (this.#mustPumpAgain) {
+        this.#mustPumpAgain = false;
+        this.#sendAll();
+      }
+    } finally {
+      this.#isPumping = false;
+    }
+  }
+
+  #sendAll(): void {
     while (!this.outstanding && !this.#gate.isWaiting && !this.#isOver) {
       if (this.#call.isOver) return;
       if (!this.#sendNext()) {

@@ -1,0 +1,138 @@
+import { describe, expect, test } from "vitest";
+import { ClientWatch } from "../../src/etcd-api/watch/client-watch.ts";
+import { type SenderListener, StreamSender } from "../../src/etcd-api/watch/stream-sender.ts";
+import type { CreateRequest } from "../../src/etcd-api/watch/watch-request.ts";
+import type { CallContext } from "../../src/server/calls/call-context.ts";
+import type { RelayedCall } from "../../src/server/calls/relayed-methods.ts";
+import { SendBudget } from "../../src/server/limits/send-budget.ts";
+import { FakeClock } from "../fake-clock.ts";
+import { callerLimits, ownerOf } from "../server/limits/test-callers.ts";
+
+const ignore = (): void => {};
+
+/** A sender over a call that the test controls. */
+class World {
+  /** The messages that were sent. */
+  readonly sent: string[] = [];
+  /** Whether messages are accepted at once. */
+  acceptsAtOnce: boolean;
+  /** Messages that were sent while another one was outstanding: the call would lose that one. */
+  overlaps = 0;
+  accepted = 0;
+  /** Called when a response of etcd was sent, and when nothing is left to send. */
+  onRelayed: () => void = ignore;
+  onIdle: () => void = ignore;
+  readonly budget: SendBudget;
+  readonly sender: StreamSender;
+  readonly #watch = new ClientWatch(1n, {} as CreateRequest, undefined);
+  #accept: (() => void) | undefined;
+
+  constructor(acceptsAtOnce: boolean) {
+    this.acceptsAtOnce = acceptsAtOnce;
+    const clock = new FakeClock();
+    const connection = {};
+    this.budget = new SendBudget(clock, { maxBytes: 2 ** 30, maxBytesPerConnection: 2 ** 30 });
+    const send = (frame: Uint8Array, onAccepted: () => void): void => {
+      if (this.#accept !== undefined) this.overlaps++;
+      this.sent.push(textOf(frame));
+      this.#accept = onAccepted;
+    };
+    const call = {
+      ...{ connection, owner: ownerOf(connection), isOver: false, onClosed: ignore, send },
+      sendAtOnce: (frame: Uint8Array) => {
+        if (this.acceptsAtOnce) this.sent.push(textOf(frame));
+        return this.acceptsAtOnce;
+      },
+      sendParts: (parts: readonly Uint8Array[], onAccepted: () => void) =>
+        send(Buffer.concat(parts), onAccepted),
+    } as unknown as RelayedCall;
+    const context = {
+      callerLimits: callerLimits(clock),
+      sendBudget: this.budget,
+    } as unknown as CallContext;
+    const listener: SenderListener = {
+      framesOf: () => undefined,
+      onAnnounced: ignore,
+      onRelayed: () => this.onRelayed(),
+      onIdle: () => this.onIdle(),
+      onAccepted: () => void this.accepted++,
+      onCut: ignore,
+    };
+    this.sender = new StreamSender(call, context, listener);
+  }
+
+  /** Adds a response of etcd. */
+  relay(text: string): void {
+    const response = { fragment: false, sent: undefined, isLast: false };
+    this.sender.relay(this.#watch, Buffer.from(text), response, Buffer.of());
+  }
+
+  /** The client accepts what is outstanding, until nothing is. */
+  acceptAll(): void {
+    while (this.#accept !== undefined) {
+      const accept = this.#accept;
+      this.#accept = undefined;
+      accept();
+    }
+  }
+}
+
+function textOf(frame: Uint8Array): string {
+  return Buffer.from(frame).subarray(5).toString();
+}
+
+const texts = Array.from({ length: 20 }, (_, i) => `m${i}`);
+
+describe.each([
+  ["at once", true],
+  ["later", false],
+])("The messages of a watch stream that are accepted %s", (_, acceptsAtOnce) => {
+  test("keep their order if one makes room for others that waited at etcd's stream", () => {
+    const world = new World(false);
+    const waiting = [...texts];
+    let kept = 0;
+    // etcd's stream is paused while three are kept here, and delivers what it has within the call that resumes it.
+    const deliver = (): void => {
+      while (kept < 3) {
+        const text = waiting.shift();
+        if (text === undefined) return;
+        kept++;
+        world.relay(text);
+      }
+    };
+    world.onRelayed = () => {
+      kept--;
+      deliver();
+    };
+    deliver();
+    world.acceptsAtOnce = acceptsAtOnce;
+    world.acceptAll();
+    expect(world.sent).toEqual(texts);
+    expect([world.overlaps, world.accepted]).toEqual([0, texts.length]);
+  });
+
+  test("follow from one another without recursion, as answers to requests that waited do", () => {
+    const world = new World(acceptsAtOnce);
+    const waiting = [...texts];
+    let depth = 0;
+    let deepest = 0;
+    world.onIdle = () => {
+      deepest = Math.max(deepest, ++depth);
+      const text = waiting.shift();
+      if (text !== undefined) world.sender.answer(Buffer.from(`-----${text}`));
+      depth--;
+    };
+    world.sender.pump();
+    world.acceptAll();
+    expect(world.sent).toEqual(texts);
+    expect(deepest).toBe(1);
+  });
+
+  test("hold no room once they are accepted", () => {
+    const world = new World(acceptsAtOnce);
+    world.relay("x".repeat(10_000));
+    if (!acceptsAtOnce) expect(world.budget.bytes).toBeGreaterThan(10_000);
+    world.acceptAll();
+    expect(world.budget.bytes).toBe(0);
+  });
+});
