@@ -179,7 +179,7 @@ export class EtcdApi implements RelayedServices {
   }
 
   #relayed(path: string, label: string, method: EtcdMethod): RelayedMethod {
-    const { kind, mayWrite } = method;
+    const { kind, mayWrite, isRepeatable } = method;
     const url = this.#advertiseClientUrl;
     const isRewritten = path === memberListPath && url !== undefined;
     const rewrite = isRewritten ? (bytes: Buffer) => withClientUrls(bytes, url) : undefined;
@@ -205,7 +205,7 @@ export class EtcdApi implements RelayedServices {
     };
     const sheds = kind === "unary" ? "call" : "stream";
     const isStreaming = kind !== "unary";
-    return { name: path.slice(1), label, sheds, isStreaming, mayWrite, relay };
+    return { name: path.slice(1), label, sheds, isStreaming, mayWrite, isRepeatable, relay };
   }
 
   /** Relays a read of a range, a part of whose request has been read. */

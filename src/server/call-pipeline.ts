@@ -181,8 +181,8 @@ export class CallPipeline {
     const conversation = this.#methods.streaming.get(path);
     const relayed = this.#relayed?.methodAt(path);
     // Clients see UNAVAILABLE, after which those of etcd try again. RESOURCE_EXHAUSTED is final for them, as it has to be for
-    // a write: it may be done, and a client of gRPC repeats by itself what was refused.
-    if (relayed?.mayWrite === false) call.resetCode = constants.NGHTTP2_REFUSED_STREAM;
+    // a put: it may be done, and a client of gRPC repeats by itself what was refused.
+    if (relayed?.isRepeatable === true) call.resetCode = constants.NGHTTP2_REFUSED_STREAM;
     // The name of a relayed method may be any that the client chose, its label may not.
     const relayedLabel = relayed?.isStreaming === true ? undefined : relayed?.label;
     const traced = method?.name ?? conversation?.name ?? relayedLabel;

@@ -190,6 +190,18 @@ describe("A path", () => {
   });
 
   test.each([
+    ["/etcdserverpb.KV/Range", true],
+    ["/etcdserverpb.Watch/Watch", true],
+    ["/etcdserverpb.Lease/LeaseKeepAlive", true],
+    ["/etcdserverpb.KV/Put", false],
+    ["/etcdserverpb.KV/Txn", false],
+    ["/v3lockpb.Lock/Lock", false],
+    ["/etcdserverpb.Future/Method", false],
+  ])("%s may be repeated without knowing whether it was done: %s", (path, isRepeatable) => {
+    expect(etcdMethodAt(path)).toMatchObject({ isRepeatable });
+  });
+
+  test.each([
     "/etcdserverpb/KV",
     "/etcdserverpbx.KV/Range",
     "/x.etcdserverpb.KV/Range",

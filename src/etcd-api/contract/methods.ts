@@ -18,6 +18,8 @@ export interface EtcdMethod {
   readonly kind: MethodKind;
   /** Whether it may change something. */
   readonly mayWrite: boolean;
+  /** Whether it may be done again by a client that does not know whether it was done. */
+  readonly isRepeatable: boolean;
   /** Where its responses contain a ResponseHeader. Undefined: nowhere, or it is not known. */
   readonly header: HeaderPlace | undefined;
 }
@@ -27,13 +29,18 @@ const packages = ["etcdserverpb", "v3lockpb", "v3electionpb"];
 
 const pathPattern = new RegExp(String.raw`^/(?:${packages.join("|")})\.\w{1,64}/\w{1,64}$`);
 
-const read: EtcdMethod = { kind: "unary", mayWrite: false, header: "first" };
-const write: EtcdMethod = { kind: "unary", mayWrite: true, header: "first" };
-const waiting: EtcdMethod = { kind: "waiting", mayWrite: true, header: "first" };
-const stream: EtcdMethod = { kind: "stream", mayWrite: false, header: "first" };
+const read: EtcdMethod = {
+  kind: "unary",
+  mayWrite: false,
+  isRepeatable: true,
+  header: "first",
+};
+const write: EtcdMethod = { ...read, mayWrite: true, isRepeatable: false };
+const waiting: EtcdMethod = { ...write, kind: "waiting" };
+const stream: EtcdMethod = { ...read, kind: "stream" };
 
 /** A method that is newer than this table may do anything. */
-const unknown: EtcdMethod = { kind: "stream", mayWrite: true, header: undefined };
+const unknown: EtcdMethod = { ...write, kind: "stream", header: undefined };
 
 /** The methods of etcd 3.7 and older, by service. Facts of etcd's rpc.proto, v3lock.proto and v3election.proto. */
 const services: Readonly<Record<string, Readonly<Record<string, EtcdMethod>>>> = {

@@ -34,6 +34,8 @@ export interface RelayedMethod {
   readonly isStreaming: boolean;
   /** Whether a call may change something, for the audit. */
   readonly mayWrite: boolean;
+  /** Whether a client may do it again without knowing whether it was done. */
+  readonly isRepeatable: boolean;
   /**
    * Takes over a call. `metadata` has the headers of its request without those that were for this server alone. Never
    * throws.

@@ -46,7 +46,7 @@ export interface ServerCall {
   onClosed(listener: () => void): void;
   /**
    * Sends the next response of a stream if the client's flow control and its connection take it at once, and nothing that
-   * was sent is outstanding. It is accepted then. Returns false, having done nothing, if not: use `send`.
+   * was sent is outstanding. It is accepted then. Returns false, without effect, otherwise: use `send`.
    */
   sendAtOnce(frame: Uint8Array): boolean;
   /**
@@ -62,7 +62,7 @@ export interface ServerCall {
   closeConnection(): void;
   /**
    * Ends the call at once, and drops the responses that were not accepted. Clients see RESOURCE_EXHAUSTED, those of a
-   * relayed method that writes nothing UNAVAILABLE.
+   * relayed method that may be repeated UNAVAILABLE.
    */
   reset(): void;
 }

@@ -79,7 +79,7 @@ function relayedTo(service: RangeService): RelayedServices {
       isRangePath(path)
         ? {
             ...{ name: path.slice(1), label: path.slice(1), sheds: "call" },
-            ...{ isStreaming: false, mayWrite: false },
+            ...{ isStreaming: false, mayWrite: false, isRepeatable: true },
             relay: (call, metadata, context) => service.open(path, call, metadata, context),
           }
         : undefined,
