@@ -198,7 +198,7 @@ export class Dispatcher {
       now = this.#clock.now();
       if (now >= startedAt + sliceMs) break;
     }
-    this.#pacing.took(
+    this.#pacing.record(
       now,
       now - startedAt,
       this.#dispatchedEvents - events,

@@ -4,7 +4,7 @@ const share = 1 / 2;
 const burstMs = 50;
 /** Maximum wait between two rounds, in milliseconds. */
 const maxWaitMs = 20;
-/** Average number of events per batch from which on a round has many: its time is that of events, not of messages. */
+/** A round with at least this many events per batch is not counted: events, not messages, take its time. */
 const manyEvents = 8;
 
 /**
@@ -13,8 +13,9 @@ const manyEvents = 8;
  * with one or two events in each message. With pauses, in which events accumulate, they take half of the time, and the
  * last connection has an event a few milliseconds later: docs/decisions/response-framing.md has the figures.
  *
- * It is a bucket of time: rounds take from it what they took, and it fills at the rate of their share. Rounds wait while
- * it is empty.
+ * A token bucket of time: a round takes what it lasted, and the bucket fills at the rate of the share. Rounds wait while it
+ * is empty. Only the time of the rounds of one resource counts: connections with several streams are written to after it,
+ * which takes less.
  */
 export class RoundPacing {
   /** What rounds may take, in milliseconds, at the moment `#asOf`. */
@@ -22,7 +23,7 @@ export class RoundPacing {
   #asOf = -Infinity;
 
   /** A part of a round has taken `busyMs`, and put as many events and batches into buffers. */
-  took(now: number, busyMs: number, events: number, batches: number): void {
+  record(now: number, busyMs: number, events: number, batches: number): void {
     this.#fill(now);
     if (events >= manyEvents * batches) return;
     this.#creditMs = Math.max(this.#creditMs - busyMs, -maxWaitMs * share);

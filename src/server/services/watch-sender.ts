@@ -136,6 +136,7 @@ export class WatchSender implements Sender, OpenStream {
 
   /** Sends the next frame if there is one. `hasRoom`: the send budget has granted room for a batch. */
   #pump(hasRoom = false): void {
+    let isGranted = hasRoom;
     try {
       while (!this.#ended) {
         const frame = this.#frames[this.#next];
@@ -144,10 +145,11 @@ export class WatchSender implements Sender, OpenStream {
           continue;
         }
         if (this.#isPaced()) return;
-        if (!hasRoom && !this.#context.sendBudget.mayBuild(this.#call.connection)) {
+        if (!isGranted && !this.#context.sendBudget.mayBuild(this.#call.connection)) {
           this.#waitForRoom();
           return;
         }
+        isGranted = false;
         const batch = this.#watch.read();
         if (batch === undefined) {
           if (this.#watch.ended instanceof Error) this.#fail(this.#watch.ended);
@@ -203,7 +205,6 @@ export class WatchSender implements Sender, OpenStream {
   /** Returns whether the frame was accepted, so that the next one may follow. */
   #send(frame: Uint8Array): boolean {
     const isFirst = this.sent === 0;
-    this.sent++;
     this.#next++;
     const isLast = this.#next === this.#frames.length;
     const revision = isLast ? this.#batchRevision : resumePointOf(frame);
@@ -213,14 +214,16 @@ export class WatchSender implements Sender, OpenStream {
       this.#frames = noFrames;
       this.#next = 0;
     }
-    this.#context.observer?.sent(watchMethod, 1, bytes.byteLength - prefixSize);
-    if (this.#call.sendAtOnce(bytes)) {
-      this.#accepted();
-      return true;
-    }
-    if (this.#call.isOver) {
+    const isAccepted = this.#call.sendAtOnce(bytes);
+    if (!isAccepted && this.#call.isOver) {
       this.#close();
       return false;
+    }
+    this.sent++;
+    this.#context.observer?.sent(watchMethod, 1, bytes.byteLength - prefixSize);
+    if (isAccepted) {
+      this.#accepted();
+      return true;
     }
     this.outstanding = true;
     this.#call.send(bytes, this.#onAccepted);

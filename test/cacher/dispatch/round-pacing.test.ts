@@ -24,7 +24,7 @@ function paced({ busyMs, everyMs, events, batches }: Rounds): { wait: number; sh
     const wait = pacing.waitMs(now);
     longest = Math.max(longest, wait);
     now += wait + busyMs;
-    pacing.took(now, busyMs, events, batches);
+    pacing.record(now, busyMs, events, batches);
   }
   return { wait: longest, share: (100 * busyMs) / (now - begin) };
 }
@@ -67,7 +67,7 @@ describe("Dispatch rounds", () => {
     let now = 1_000;
     while (pacing.waitMs(now) === 0) {
       now += 2;
-      pacing.took(now, 2, 1, 1);
+      pacing.record(now, 2, 1, 1);
     }
     // Of 100 ms they may take half in any case.
     expect(now).toBe(1_100);

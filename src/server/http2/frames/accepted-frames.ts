@@ -23,7 +23,7 @@ export class AcceptedFrames {
 
   /** Writes the frames to the socket at once, and clears them. */
   write(socket: Socket, buffers: WriteBuffers): void {
-    const buffer = buffers.take(this.#bytes);
+    const buffer = buffers.acquire(this.#bytes);
     let at = 0;
     for (let i = 0; i < this.#count; i++) {
       const message = this.#messages[i] as Uint8Array;
@@ -38,11 +38,11 @@ export class AcceptedFrames {
     const frames = buffer.subarray(0, at);
     if (socket instanceof TLSSocket) {
       // It writes in the next turn of the event loop.
-      socket.write(frames, () => buffers.give(buffer));
+      socket.write(frames, () => buffers.release(buffer));
       return;
     }
     socket.write(frames);
-    if (socket.writableLength === 0) buffers.give(buffer);
-    else buffers.leave(buffer);
+    if (socket.writableLength === 0) buffers.release(buffer);
+    else buffers.discard(buffer);
   }
 }

@@ -24,7 +24,7 @@ export interface FrameOutput {
   ready(): void;
   /**
    * Sends a frame ahead of everything that is ready later, if nothing waits to be written. `isOnly`: the connection has no
-   * other stream. Returns whether it does.
+   * other stream. Returns whether the frame was accepted.
    */
   sendAtOnce(id: number, message: Uint8Array, isOnly: boolean): boolean;
 }

@@ -10,7 +10,7 @@ export interface ResponseWriter {
   readonly isClosed: boolean;
   /**
    * Writes a small message that is accepted with that: the client's flow control permits it, and nothing on the connection
-   * waits to be written. Returns false if it is not so, and then has done nothing.
+   * waits to be written. Returns false, without effect, otherwise.
    */
   writeAtOnce(message: Uint8Array): boolean;
   /**

@@ -64,25 +64,36 @@ describe("Accepted frames", () => {
 });
 
 describe("The buffers of writes", () => {
-  test("are at most 32 that are reused; further ones have the size that is needed", () => {
+  test.each([
+    [1, 4_096],
+    [4_096, 4_096],
+    [4_097, 16_384],
+    [writeBufferBytes, writeBufferBytes],
+  ])("have one of a few sizes: for %i bytes, %i", (bytes, size) => {
+    expect(new WriteBuffers().acquire(bytes).byteLength).toBe(size);
+  });
+
+  test("are at most 32 of a size that are reused; further ones have the size that is needed", () => {
     const buffers = new WriteBuffers();
-    const taken = Array.from({ length: 33 }, () => buffers.take(100));
-    expect(taken.map(({ byteLength }) => byteLength)).toEqual([
-      ...Array.from({ length: 32 }, () => writeBufferBytes),
+    const acquired = Array.from({ length: 33 }, () => buffers.acquire(100));
+    expect(acquired.map(({ byteLength }) => byteLength)).toEqual([
+      ...Array.from({ length: 32 }, () => 4_096),
       100,
     ]);
-    for (const buffer of taken) buffers.give(buffer);
-    const again = Array.from({ length: 33 }, () => buffers.take(200));
-    expect(again.filter((buffer) => taken.includes(buffer))).toHaveLength(32);
-    expect(again[32]?.byteLength).toBe(200);
+    for (const buffer of acquired) buffers.release(buffer);
+    const again = Array.from({ length: 33 }, () => buffers.acquire(4_096));
+    expect(again.filter((buffer) => acquired.includes(buffer))).toHaveLength(32);
+    // As large as the others, and still not one of them.
+    buffers.discard(again[32] as Buffer);
+    expect(acquired.includes(buffers.acquire(200))).toBe(false);
   });
 
   test("are replaced where the operating system has not taken them", () => {
     const buffers = new WriteBuffers();
-    const blocked = Array.from({ length: 32 }, () => buffers.take(100));
-    for (const buffer of blocked) buffers.leave(buffer);
-    const others = Array.from({ length: 32 }, () => buffers.take(100));
-    expect(others.every(({ byteLength }) => byteLength === writeBufferBytes)).toBe(true);
+    const blocked = Array.from({ length: 32 }, () => buffers.acquire(100));
+    for (const buffer of blocked) buffers.discard(buffer);
+    const others = Array.from({ length: 32 }, () => buffers.acquire(100));
+    expect(others.every(({ byteLength }) => byteLength === 4_096)).toBe(true);
     expect(others.some((buffer) => blocked.includes(buffer))).toBe(false);
   });
 });

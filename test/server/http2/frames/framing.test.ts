@@ -14,6 +14,7 @@ import {
   framedConnectionOf,
 } from "../../../../src/server/http2/frames/framed-connections.ts";
 import { streamFramesAtOnce } from "../../../../src/server/http2/frames/inbound-frames.ts";
+import { WriteBuffers } from "../../../../src/server/http2/frames/write-buffers.ts";
 import { pauseReading, resumeReading } from "../../../../src/server/http2/http2-stream.ts";
 import { listWatchService } from "../../../../src/wire/services.ts";
 import { FakeClock } from "../../../fake-clock.ts";
@@ -257,7 +258,24 @@ describe("A connection with framing direct", () => {
     for (let i = 0; i < count; i++) await new Promise((resolve) => setImmediate(resolve));
   }
 
-  test("writes what its streams have accepted ahead of the next frame of Node.js", async () => {
+  test.each<[string, (framed: FramedConnection, ping: Buffer) => void]>([
+    ["the next frame of Node.js", (framed, ping) => framed.write(ping)],
+    [
+      "the next frames of Node.js, if they are several",
+      (framed, ping) => {
+        framed.cork();
+        framed.write(ping.subarray(0, 9));
+        framed.write(ping.subarray(9));
+        framed.uncork();
+      },
+    ],
+    [
+      "its end",
+      (framed) => {
+        framed.end();
+      },
+    ],
+  ])("writes what its streams have accepted ahead of %s", async (what, writeNext) => {
     const { framed, client, streams, received } = await connected();
     client.write(Buffer.concat([headersOf(1), headersOf(3)]));
     await vi.waitFor(() => expect(streams).toHaveLength(2));
@@ -268,12 +286,30 @@ describe("A connection with framing direct", () => {
     writers.forEach((writer, i) => {
       expect(writer.writeAtOnce(Buffer.from(texts[i] ?? ""))).toBe(true);
     });
-    // As nghttp2 writes a frame of its own, in the same turn.
-    framed.write(frame(6, 0, 0, [...Buffer.from("its ping")]));
-    await vi.waitFor(() => expect(received().includes("its ping")).toBe(true));
-    const at = [...texts, "its ping"].map((text) => received().indexOf(text));
+    const isOver = what === "its end" && once(client, "end");
+    // As nghttp2 does, in the same turn.
+    writeNext(framed, frame(6, 0, 0, [...Buffer.from("its ping")]));
+    if (what !== "its end") texts.push("its ping");
+    await (isOver || vi.waitFor(() => expect(received().includes("its ping")).toBe(true)));
+    const at = texts.map((text) => received().indexOf(text));
     expect(at[0]).toBeGreaterThan(0);
     expect(at.toSorted((a, b) => a - b)).toEqual(at);
+  });
+
+  test("of clients that do not read hold small buffers", async () => {
+    const acquired: number[] = [];
+    const acquire = vi.spyOn(WriteBuffers.prototype, "acquire");
+    onTestFinished(() => acquire.mockRestore());
+    const { framed, client, streams } = await connected();
+    client.write(Buffer.concat([headersOf(1), headersOf(3)]));
+    await vi.waitFor(() => expect(streams).toHaveLength(2));
+    for (const stream of streams) stream.respond({ ":status": 200 }, { waitForTrailers: true });
+    await turns(10);
+    const [writer] = streams.map((stream) => framed.writerOf(Number(stream.id), stream));
+    writer?.writeAtOnce(Buffer.alloc(300));
+    await turns(1);
+    for (const { value } of acquire.mock.results) acquired.push((value as Buffer).byteLength);
+    expect(acquired).toEqual([4_096]);
   });
 
   test("that is held passes nothing on, also if Node.js resumes it", async () => {
