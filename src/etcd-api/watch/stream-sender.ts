@@ -136,7 +136,7 @@ export class StreamSender {
   }
 
   /**
-   * Sends what can be sent now. What it calls may add messages and call it again: it goes on with them when it has sent the
+   * Sends what can be sent now. What it calls may add messages and call it again: it continues with them when it has sent the
    * message that it has taken, so that none overtakes another.
    */
   pump(): void {
