@@ -238,9 +238,7 @@ export class SendBudget implements SendLedger {
     this.#timer ??= this.#clock.setTimeout(() => {
       this.#timer = undefined;
       const latest = this.#clock.now() - graceMs;
-      // What is claimed is sent or released soon, and no eviction makes it less.
-      const isFull = (): boolean => this.#pinned.bytes > this.#bounds.maxBytes / 2;
-      while (isFull() && !this.#waiting.isEmpty && this.evict(latest)) {}
+      while (this.isFull && !this.#waiting.isEmpty && this.evict(latest)) {}
       if (!this.#waiting.isEmpty) this.#setTimer();
     }, checkIntervalMs);
   }
