@@ -136,7 +136,7 @@ const options = {
     value: "DURATION",
     help:
       "Minimum time between two deliveries of a resource's events to watches. Events in between are delivered " +
-      "together, in fewer messages, at most this much later. 0s: as soon as they arrive; at most 20 ms later while " +
+      "together, in fewer messages, at most this much later. 0s: as soon as they arrive; at most 10 ms later while " +
       "rounds of messages with few events would take more than half of the time.",
     default: "0s",
   },

@@ -3,7 +3,7 @@ const share = 1 / 2;
 /** Time that rounds may take at once after a pause, in milliseconds. */
 const burstMs = 50;
 /** Maximum wait between two rounds, in milliseconds. */
-const maxWaitMs = 20;
+const maxWaitMs = 10;
 /** A round with at least this many events per batch is not counted: events, not messages, take its time. */
 const manyEvents = 8;
 

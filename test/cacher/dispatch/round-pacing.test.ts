@@ -52,9 +52,9 @@ describe("Dispatch rounds", () => {
       { wait: 0, share: 1 },
     ],
     [
-      "wait for at most 20 ms",
+      "wait for at most 10 ms",
       { busyMs: 300, everyMs: 300, events: 100_000, batches: 100_000 },
-      { wait: 20, share: 300 / 320 },
+      { wait: 10, share: 300 / 310 },
     ],
   ])("%s", (_, rounds, expected) => {
     const { wait, share } = paced(rounds);
