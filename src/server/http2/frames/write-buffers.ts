@@ -1,7 +1,7 @@
 /** Size of the largest buffers, in bytes. */
 export const writeBufferBytes = 64 * 1024;
 
-/** A few sizes, so that a buffer that a socket holds for long is at most four times as large as needed. */
+/** A few sizes, so that a buffer that a socket holds for long has 4 KiB, or at most four times as much as needed. */
 const sizes = [4 * 1024, 16 * 1024, writeBufferBytes];
 
 /** Maximum number of buffers of each size that are reused. Only connections with TLS use more than one at a time. */
