@@ -140,7 +140,7 @@ const encodedItems = new WeakMap<readonly StoredObject[], readonly Uint8Array[]>
 export function encodeItems(items: readonly StoredObject[]): readonly Uint8Array[] {
   const known = encodedItems.get(items);
   if (known !== undefined) return known;
-  const writer = new PartsWriter(items.reduce((sum, item) => sum + encodedSize(item), 0));
+  const writer = new PartsWriter(copiedSize(items));
   writeItems(writer, items);
   const parts = writer.finish();
   encodedItems.set(items, parts);
@@ -149,21 +149,40 @@ export function encodeItems(items: readonly StoredObject[]): readonly Uint8Array
 
 /** Objects that are adjacent in a slab, as listed ones are, become one part. */
 function writeItems(parts: PartsWriter, items: readonly StoredObject[]): void {
-  for (let i = 0; i < items.length; ) {
-    const first = items[i++] as StoredObject;
-    if (first.encodedStart < 0) {
-      writeObject(parts.room(encodedSize(first)), objectTag, first);
-      continue;
-    }
-    const { content } = first;
-    let end = first.valueEnd;
-    for (; i < items.length; i++) {
-      const next = items[i] as StoredObject;
-      if (next.content !== content || next.encodedStart !== end) break;
-      end = next.valueEnd;
-    }
-    parts.add(content, first.encodedStart, end);
+  for (let start = 0, end = 0; start < items.length; start = end) {
+    end = runEnd(items, start);
+    const first = items[start] as StoredObject;
+    if (first.encodedStart < 0) writeObject(parts.room(encodedSize(first)), objectTag, first);
+    else parts.add(first.content, first.encodedStart, (items[end - 1] as StoredObject).valueEnd);
   }
+}
+
+/** Size in bytes of what `writeItems` copies. Its buffers are held as long as the encoding, so they have that size. */
+function copiedSize(items: readonly StoredObject[]): number {
+  let size = 0;
+  for (let start = 0, end = 0; start < items.length; start = end) {
+    end = runEnd(items, start);
+    const first = items[start] as StoredObject;
+    if (first.encodedStart < 0) size += encodedSize(first);
+    else {
+      const bytes = (items[end - 1] as StoredObject).valueEnd - first.encodedStart;
+      if (bytes < leastInPlace) size += bytes;
+    }
+  }
+  return size;
+}
+
+/** The index behind the objects from `start` on that are adjacent in a slab; behind the first if it is in none. */
+function runEnd(items: readonly StoredObject[], start: number): number {
+  const { content, encodedStart, valueEnd } = items[start] as StoredObject;
+  let next = start + 1;
+  if (encodedStart < 0) return next;
+  for (let at = valueEnd; next < items.length; next++) {
+    const item = items[next] as StoredObject;
+    if (item.content !== content || item.encodedStart !== at) break;
+    at = item.valueEnd;
+  }
+  return next;
 }
 
 /**

@@ -2,6 +2,11 @@ import { WireWriter } from "../protobuf/wire-writer.ts";
 
 /** Minimum size in bytes of encoded content that is a part of its own; smaller content is copied. */
 export const leastInPlace = 8 * 1024;
+/**
+ * Maximum size of a part of encoded content, in bytes: the payload of an HTTP/2 frame that any client takes. Parts that are
+ * cached are sent again and again, and each is a frame's payload as it is.
+ */
+const maxPartBytes = 16 * 1024;
 /** Size of a copied chunk in bytes. Small enough that the allocator reuses freed ones instead of asking the system. */
 const chunkBytes = 64 * 1024;
 
@@ -11,10 +16,10 @@ export class PartsWriter {
   #chunk = new WireWriter(Buffer.allocUnsafe(0));
   /** The chunk's bytes from here on are not in a part yet. */
   #start = 0;
-  /** Number of bytes still to be written. */
+  /** Number of bytes still to be copied, or more. */
   #rest: number;
 
-  /** `size`: size of the whole message, in bytes. */
+  /** `size`: size of what will be copied, in bytes. More, as for instance the size of the whole message, wastes memory. */
   constructor(size: number) {
     this.#rest = size;
   }
@@ -39,8 +44,9 @@ export class PartsWriter {
       return;
     }
     this.#endPart();
-    this.#parts.push(content.subarray(start, end));
-    this.#rest -= end - start;
+    for (let at = start; at < end; at += maxPartBytes) {
+      this.#parts.push(content.subarray(at, Math.min(end, at + maxPartBytes)));
+    }
   }
 
   /** Returns the parts of the message. */

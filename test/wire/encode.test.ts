@@ -172,6 +172,34 @@ describe("What has been sent is held once", () => {
   });
 });
 
+describe("The encoding of a list's items, which is cached", () => {
+  const slabs = new Slabs(64 * 1024);
+  const value = Buffer.alloc(1_000);
+  const stored = Array.from({ length: 120 }, (_, i) =>
+    slabs.store(`${i + 100}`, 3, value, 0, value.length, 1, 2, 2, 0n),
+  );
+  // The first slabs are smaller.
+  const adjacent = stored.slice(70, 110);
+  const made = new StoredObject("b", Buffer.alloc(40_000), 1, 2, 2, 0n);
+  const parts = encodeItems([...adjacent.slice(0, 10), made, ...adjacent.slice(10)]);
+  const slab = adjacent[0]?.content.buffer;
+
+  test("has the parts of slabs in place, each of a size that a frame takes", () => {
+    const inSlab = parts.filter(({ buffer }) => buffer === slab);
+    const bytes = (adjacent[1]?.encodedStart ?? 0) - (adjacent[0]?.encodedStart ?? 0);
+    expect(inSlab.map(({ byteLength }) => byteLength)).toEqual([
+      10 * bytes,
+      16_384,
+      30 * bytes - 16_384,
+    ]);
+  });
+
+  test("has buffers that are as large as what is copied", () => {
+    const [copied, ...others] = parts.filter(({ buffer }) => buffer !== slab);
+    expect([copied?.buffer.byteLength, others]).toEqual([copied?.byteLength, []]);
+  });
+});
+
 describe("A batch that does not fit one response", () => {
   const bounds = fc.tuple(fc.integer({ min: 30, max: 400 }), fc.integer({ min: 0, max: 1500 }));
 

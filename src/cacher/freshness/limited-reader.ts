@@ -96,15 +96,14 @@ export class LimitedUpstreamReader {
       };
       const { revision, items, next } = await storage.list(part);
       at = { match: "EXACT", revision };
-      const room = limit === 0 ? Infinity : limit - page.items.length;
+      const room = limit === 0 ? Infinity : limit - page.size;
       const bounds = { bytes, scanned: Infinity, items: room };
       const work = takeChunk(items, filter, bounds, undefined);
       const chunk = await scheduler.run(owner, work, signal);
       const isAdded = page.add({ ...chunk, last: chunk.last ?? next });
       const isFull = !isAdded || chunk.last !== undefined || page.scanned >= maxScanned;
       if (!isFull && page.next !== undefined) continue;
-      const remaining = page.next === undefined ? 0 : undefined;
-      return { revision, items: page.items, chunks: page.chunks, next: page.next, remaining };
+      return page.finish(revision, page.next === undefined ? 0 : undefined);
     }
   }
 }

@@ -1,4 +1,5 @@
 import { estimatedBytes, type StoredObject } from "../../model/object.ts";
+import type { ListResult } from "../../storage/storage.ts";
 import type { CacheListRequest } from "../request/request.ts";
 import type { ListChunk } from "./list-chunk.ts";
 
@@ -6,10 +7,11 @@ import type { ListChunk } from "./list-chunk.ts";
 export class PageBuilder {
   readonly #limit: number;
   readonly #maxBytes: number;
-  readonly items: StoredObject[] = [];
-  /** The same items in the arrays of their chunks, whose encodings are cached. */
-  readonly chunks: (readonly StoredObject[])[] = [];
+  /** The items in the arrays of their chunks, whose encodings are cached. */
+  readonly #chunks: (readonly StoredObject[])[] = [];
   #bytes = 0;
+  /** Number of items. */
+  size = 0;
   /** Number of objects examined. */
   scanned = 0;
   /** The key that the next page begins after; undefined if this is the last one. */
@@ -23,8 +25,7 @@ export class PageBuilder {
 
   /** Adds the chunk, or as much of it as fits. Returns whether it fits as a whole; if not, the page is full. */
   add({ items, estimatedBytes: bytes, scanned, last }: ListChunk): boolean {
-    const fits =
-      this.items.length + items.length <= this.#limit && this.#bytes + bytes <= this.#maxBytes;
+    const fits = this.size + items.length <= this.#limit && this.#bytes + bytes <= this.#maxBytes;
     if (fits) {
       this.#append(items, bytes);
       this.scanned += scanned;
@@ -32,16 +33,33 @@ export class PageBuilder {
       return true;
     }
     // A page that ends where a chunk ends can share whole chunks with other pages.
-    if (this.#limit === Infinity && this.items.length > 0) return false;
+    if (this.#limit === Infinity && this.size > 0) return false;
     const part = this.#fitting(items);
     this.#append(part, 0);
     this.next = part.at(-1)?.key ?? this.next;
     return false;
   }
 
+  /** The page, of which `remaining` objects follow, if that is known. */
+  finish(revision: number, remaining: number | undefined): ListResult {
+    const chunks = this.#chunks;
+    let items: readonly StoredObject[] | undefined;
+    return {
+      revision,
+      // Most readers take the chunks. A page can have tens of thousands of items.
+      get items() {
+        items ??= chunks.flat();
+        return items;
+      },
+      chunks,
+      next: this.next,
+      remaining,
+    };
+  }
+
   #append(items: readonly StoredObject[], bytes: number): void {
-    for (const item of items) this.items.push(item);
-    if (items.length > 0) this.chunks.push(items);
+    if (items.length > 0) this.#chunks.push(items);
+    this.size += items.length;
     this.#bytes += bytes;
   }
 
@@ -50,8 +68,8 @@ export class PageBuilder {
     let count = 0;
     for (const item of items) {
       bytes += estimatedBytes(item);
-      const isFirst = this.items.length + count === 0;
-      const isFull = this.items.length + count >= this.#limit || bytes > this.#maxBytes;
+      const isFirst = this.size + count === 0;
+      const isFull = this.size + count >= this.#limit || bytes > this.#maxBytes;
       if (isFull && !isFirst) break;
       count++;
     }

@@ -70,22 +70,22 @@ export class PageReader {
     const page = new PageBuilder(request);
     const hasPredicate = selection !== undefined || predicate !== undefined;
     yield* this.#fill(page, list, state, hasPredicate);
-    const { items, chunks, next } = page;
+    const { next } = page;
     // No snapshot of a replaced state may be retained. The caller reads again.
     if (epoch !== this.#cache.epoch) return undefined;
-    if (next === undefined) return { revision, items, chunks, next, remaining: 0 };
+    if (next === undefined) return page.finish(revision, 0);
     // The client requests the next page at the same revision.
     this.#historicalSnapshots.keep(revision, state.whole());
-    if (hasPredicate) return { revision, items, chunks, next, remaining: undefined };
+    if (hasPredicate) return page.finish(revision, undefined);
     const known =
       startAfter === undefined
         ? undefined
         : this.#historicalSnapshots.following(revision, prefix, startAfter);
     const following = known ?? (yield* state.count(prefix, startAfter));
     if (epoch !== this.#cache.epoch) return undefined;
-    const remaining = following - items.length;
+    const remaining = following - page.size;
     this.#historicalSnapshots.expectPage(revision, prefix, next, remaining);
-    return { revision, items, chunks, next, remaining };
+    return page.finish(revision, remaining);
   }
 
   *#fill(
@@ -100,8 +100,8 @@ export class PageReader {
         list.find(page.next, state.revision) ??
         (yield* list.chunk(page.next, state.revision, state.frozen()));
       if (!page.add(chunk)) return;
-      if (page.items.length < nextStep || page.next === undefined) continue;
-      nextStep = page.items.length + itemsPerStep;
+      if (page.size < nextStep || page.next === undefined) continue;
+      nextStep = page.size + itemsPerStep;
       state.frozen();
       yield;
     } while (page.next !== undefined && !(hasPredicate && page.scanned >= maxScanned));

@@ -127,7 +127,7 @@ function encodePage(
   resource: ServedResource,
   at: RevisionRequirement,
 ): readonly Uint8Array[] {
-  const { revision, items, chunks = [items], remaining, next } = result;
+  const { revision, chunks = [result.items], remaining, next } = result;
   const { currentHistoryId: historyId } = resource;
   const staleForMs = stalenessOf(resource, at);
   const head = (startAfter: string | undefined, cut: number): PageHead => ({
@@ -141,7 +141,10 @@ function encodePage(
     staleForMs,
   });
   const whole = encodeListResponse(head(next, 0), chunks.flatMap(encodeItems));
-  if (sizeOf(whole) <= maxPageBytes || items.length <= 1) return whole;
+  if (sizeOf(whole) <= maxPageBytes) return whole;
+  // Not before: a page makes the array only when it is read.
+  const { items } = result;
+  if (items.length <= 1) return whole;
   const kept = fittingItems(items, historyId);
   return encodeListResponse(head(kept.at(-1)?.key, items.length - kept.length), encodeItems(kept));
 }

@@ -178,10 +178,9 @@ export class FrameSender implements StreamOwner {
         this.#blocked.add(stream);
         continue;
       }
-      const bytes = Math.min(stream.remaining, this.#frameBytes, window, this.#window);
+      const bytes = stream.plan(Math.min(this.#frameBytes, window, this.#window));
       this.#window -= bytes;
       stream.balance -= bytes;
-      stream.remaining -= bytes;
       left -= bytes;
       batch.add(stream, bytes);
       if (stream.remaining === 0) completed.push(stream);

@@ -37,6 +37,9 @@ export class FramedStream implements ResponseWriter {
   #partSent = 0;
   #parts: FrameParts | undefined;
   #nextPart = 0;
+  /** Where the next frame begins: its part, and how many bytes of that are in frames. */
+  #plannedPart = 0;
+  #plannedBytes = 0;
   #onAccepted: OnAccepted | undefined;
   #end: (() => void) | undefined;
   #stream: ServerHttp2Stream | undefined;
@@ -82,6 +85,8 @@ export class FramedStream implements ResponseWriter {
     for (const part of parts) bytes += part.byteLength;
     this.#parts = parts;
     this.#nextPart = 0;
+    this.#plannedPart = 0;
+    this.#plannedBytes = 0;
     this.#moveToNextPart();
     this.remaining = bytes;
     if (this.#hasHeaders) this.#owner.ready(this);
@@ -121,6 +126,31 @@ export class FramedStream implements ResponseWriter {
     if (this.#hasHeaders) return;
     this.#hasHeaders = true;
     if (this.remaining > 0) this.#owner.ready(this);
+  }
+
+  /**
+   * Plans the next frame, with a payload of at most `max` bytes. Returns its size. It ends where a part ends, if it can, since
+   * a part that is cut needs views. One that is not full is followed by a part that did not fit, so two in a row have
+   * more than `max` bytes.
+   */
+  plan(max: number): number {
+    const parts = this.#parts;
+    let bytes = 0;
+    if (parts === undefined) bytes = Math.min(this.remaining, max);
+    else {
+      for (; this.#plannedPart < parts.length; this.#plannedPart++) {
+        const left = (parts[this.#plannedPart] as Uint8Array).byteLength - this.#plannedBytes;
+        if (bytes + left > max) break;
+        bytes += left;
+        this.#plannedBytes = 0;
+      }
+      if (bytes === 0) {
+        bytes = max;
+        this.#plannedBytes += max;
+      }
+    }
+    this.remaining -= bytes;
+    return bytes;
   }
 
   /** Takes a view of at most `bytes` of the message, which has that many left, for a frame. */

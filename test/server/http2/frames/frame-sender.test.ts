@@ -3,10 +3,13 @@ import { describe, expect, test } from "vitest";
 import { FrameBatch } from "../../../../src/server/http2/frames/frame-batch.ts";
 import { FrameSender } from "../../../../src/server/http2/frames/frame-sender.ts";
 import type { FramedStream } from "../../../../src/server/http2/frames/framed-stream.ts";
+import fc from "../../../property.ts";
 
 /** A sender, and the writes that it makes. */
 class World {
   readonly writes: Buffer[] = [];
+  /** The buffers that were passed to the socket. */
+  readonly passed: Buffer[] = [];
   readonly batch = new FrameBatch();
   ready = 0;
   /** What was sent at once: stream ids, and whether the stream was the only one. */
@@ -25,7 +28,10 @@ class World {
   readonly #socket = {
     cork: () => {},
     uncork: () => {},
-    write: (bytes: Buffer) => void this.writes.push(Buffer.from(bytes)),
+    write: (bytes: Buffer) => {
+      this.writes.push(Buffer.from(bytes));
+      this.passed.push(bytes);
+    },
   } as unknown as Socket;
 
   /** A stream whose headers are sent. */
@@ -120,16 +126,50 @@ describe("The messages of a connection", () => {
     expect(frames.reduce((sum, [, { length }]) => sum + length, 0)).toBe(16 * 16_384);
   });
 
-  test("have parts of any size, which frames divide without regard to them", () => {
+  test("have parts, which frames do not cut without need", () => {
     const world = new World();
     world.sender.settingsReceived({ initialWindow: undefined, maxFrameSize: 20_000 });
     world.sender.settingsAcknowledged();
     const stream = world.open(1);
-    const parts = [1, 0, 5_000, 30_000, 2, 0].map((size, i) => Buffer.alloc(size, 65 + i));
+    const parts = [1, 0, 5_000, 30_000, 2_500, 0].map((size, i) => Buffer.alloc(size, 65 + i));
     stream.writeParts(parts);
     const sent = world.flush();
-    expect(sent.map(([, { length }]) => length)).toEqual([20_000, 15_003]);
+    expect(sent.map(([, { length }]) => length)).toEqual([5_001, 20_000, 12_500]);
     expect(sent.map(([, text]) => text).join("")).toBe(Buffer.concat(parts).toString("latin1"));
+    // A whole part needs no view.
+    expect(world.passed).toContain(parts[4]);
+  });
+
+  test("have parts of any size, and windows as well", () => {
+    const sizes = fc.array(fc.oneof(fc.nat(40_000), fc.constant(16_384)), { maxLength: 12 });
+    const windows = fc.array(fc.integer({ min: 1, max: 40_000 }), { minLength: 1, maxLength: 8 });
+    fc.assert(
+      fc.property(sizes, windows, (partSizes, updates) => {
+        const world = new World();
+        world.sender.settingsReceived({ initialWindow: 0, maxFrameSize: undefined });
+        world.sender.settingsAcknowledged();
+        world.sender.windowUpdateReceived(0, 2 ** 24);
+        const stream = world.open(1);
+        const parts = partSizes.map((size, i) => Buffer.alloc(size, 65 + i));
+        const whole = Buffer.concat(parts).toString("latin1");
+        stream.writeParts(parts);
+        let sent = "";
+        for (let i = 0; sent.length < whole.length; i++) {
+          const update = updates[i % updates.length] as number;
+          world.sender.windowUpdateReceived(1, update);
+          const frames = world.flush();
+          const text = frames.map(([, payload]) => payload).join("");
+          expect(text.length).toBe(Math.min(update, whole.length - sent.length));
+          // Of two frames the second begins with a part that did not fit the first.
+          for (let next = 1; next < frames.length - 1; next++) {
+            const [first = "", second = ""] = frames.slice(next - 1).map(([, payload]) => payload);
+            expect(first.length + second.length).toBeGreaterThanOrEqual(16_384);
+          }
+          sent += text;
+        }
+        expect(sent).toBe(whole);
+      }),
+    );
   });
 
   test("wait for the window of the connection, and those of their streams", () => {
