@@ -55,6 +55,7 @@ export class Dispatcher {
   #bookmark: WatchBatch;
   #dispatchedEvents = 0;
   #dispatchedBatches = 0;
+  #collectedRevisions = 0;
 
   /**
    * `onDispatched` is called at the end of each round with events, with the time since the oldest of them arrived, in
@@ -191,6 +192,7 @@ export class Dispatcher {
     this.#scheduled = false;
     this.#begin();
     const [events, batches] = [this.#dispatchedEvents, this.#dispatchedBatches];
+    const revisions = this.#collectedRevisions;
     const startedAt = this.#clock.now();
     let now = startedAt;
     while (this.#round !== undefined) {
@@ -201,6 +203,7 @@ export class Dispatcher {
     this.#pacing.record(
       now,
       now - startedAt,
+      this.#collectedRevisions - revisions,
       this.#dispatchedEvents - events,
       this.#dispatchedBatches - batches,
     );
@@ -290,6 +293,7 @@ export class Dispatcher {
           nextClockCheck = evaluations + evaluationsPerClockCheck;
         }
         this.#moveTo(lastOfRevision(next));
+        this.#collectedRevisions++;
       }
       evaluations += this.#index.find(next, places);
       for (const groups of places) {
