@@ -1,4 +1,3 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { WatchBatch, WatchEvent } from "../src/model/event.ts";
 import { StoredObject } from "../src/model/object.ts";
 import { framesOf } from "../src/wire/frames.ts";
@@ -83,11 +82,9 @@ function servedOf(isTls: boolean): readonly Exclude<Served, "plain sockets">[] {
 const warmUpSeconds = 2;
 /**
  * How fast the puts before the measurement of a Node.js process follow one another. At 30 a second, V8 needs minutes until
- * it has optimized what runs once per put. Go is compiled ahead, and etcd does not keep up with more on two cores.
+ * it has optimized what runs once per put. Go is compiled ahead.
  */
 const warmUpPerSecond = 100;
-/** For what a server has not delivered by the end of the warm-up. */
-const restMs = 1_000;
 
 export function measure(
   served: Served,
@@ -101,12 +98,12 @@ export function measure(
     await load.open({ target, url, connections, streams: settings.number("streams") });
     await load.connectWriter(etcd.url, settings.number("value-bytes"));
     const seconds = settings.number("seconds");
-    if (target === "watch-fanout") {
-      await load.writePaced(warmUpPerSecond, settings.number("warm-up-puts"));
-    } else {
-      await load.writePaced(perSecond, perSecond * warmUpSeconds);
-    }
-    await delay(restMs);
+    const warmUp =
+      target === "watch-fanout"
+        ? await load.writePaced(warmUpPerSecond, settings.number("warm-up-puts"))
+        : await load.writePaced(perSecond, perSecond * warmUpSeconds);
+    // What is left of them would delay the puts that are measured.
+    await load.completedBetween(warmUp.first, warmUp.first + warmUp.sentAt.length);
     const before = await load.count();
     const cpuBefore = servingCpu(servers);
     const { first, sentAt } = await load.writePaced(perSecond, perSecond * seconds);
@@ -147,7 +144,7 @@ export async function measurePlain(
     const warmUp = settings.number("warm-up-puts");
     const warmUpWrites = { connections, bytes, perSecond: warmUpPerSecond, count: warmUp };
     await server.ask({ do: "write", ...warmUpWrites });
-    await delay(restMs);
+    await reader.ask({ do: "completed", from: 0, to: warmUp });
     const before = (await server.ask({ do: "cpu" })) as number;
     const count = perSecond * settings.number("seconds");
     const sentAt = (await server.ask({

@@ -147,7 +147,7 @@ export function encodeItems(items: readonly StoredObject[]): readonly Uint8Array
   return parts;
 }
 
-/** Objects that are adjacent in a slab, as listed ones are, become one part. */
+/** Objects that are adjacent in a slab, as listed ones are, stay there together. */
 function writeItems(parts: PartsWriter, items: readonly StoredObject[]): void {
   for (let start = 0, end = 0; start < items.length; start = end) {
     end = runEnd(items, start);
@@ -157,7 +157,7 @@ function writeItems(parts: PartsWriter, items: readonly StoredObject[]): void {
   }
 }
 
-/** Size in bytes of what `writeItems` copies. Its buffers are held as long as the encoding, so they have that size. */
+/** Size in bytes of what `writeItems` copies. Its buffers are held as long as the encoding, so they are not larger. */
 function copiedSize(items: readonly StoredObject[]): number {
   let size = 0;
   for (let start = 0, end = 0; start < items.length; start = end) {

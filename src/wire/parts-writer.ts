@@ -3,8 +3,8 @@ import { WireWriter } from "../protobuf/wire-writer.ts";
 /** Minimum size in bytes of encoded content that is a part of its own; smaller content is copied. */
 export const leastInPlace = 8 * 1024;
 /**
- * Maximum size of a part of encoded content, in bytes: the payload of an HTTP/2 frame that any client takes. Parts that are
- * cached are sent again and again, and each is a frame's payload as it is.
+ * Maximum size of a part in bytes: the payload of an HTTP/2 frame that any client takes. Parts that are cached are sent
+ * again and again, and each is a frame's payload as it is.
  */
 const maxPartBytes = 16 * 1024;
 /** Size of a copied chunk in bytes. Small enough that the allocator reuses freed ones instead of asking the system. */
@@ -44,9 +44,7 @@ export class PartsWriter {
       return;
     }
     this.#endPart();
-    for (let at = start; at < end; at += maxPartBytes) {
-      this.#parts.push(content.subarray(at, Math.min(end, at + maxPartBytes)));
-    }
+    this.#addParts(content, start, end);
   }
 
   /** Returns the parts of the message. */
@@ -57,7 +55,13 @@ export class PartsWriter {
 
   #endPart(): void {
     const { bytes, position } = this.#chunk;
-    if (position > this.#start) this.#parts.push(bytes.subarray(this.#start, position));
+    this.#addParts(bytes, this.#start, position);
     this.#start = position;
+  }
+
+  #addParts(bytes: Uint8Array, start: number, end: number): void {
+    for (let at = start; at < end; at += maxPartBytes) {
+      this.#parts.push(bytes.subarray(at, Math.min(end, at + maxPartBytes)));
+    }
   }
 }

@@ -44,6 +44,8 @@ export class Dispatcher {
   #round: Generator<void, void, void> | undefined;
   /** When the oldest event of the round arrived, by the clock; undefined if the round began without events. */
   #roundArrivedAt: number | undefined;
+  /** Number of revisions that the round has collected. */
+  #roundRevisions = 0;
   /** Watchers that joined during the current round. They have had all of its events. Empty between rounds. */
   readonly #joinedInRound = new Set<DispatchTarget>();
   #scheduled = false;
@@ -55,7 +57,6 @@ export class Dispatcher {
   #bookmark: WatchBatch;
   #dispatchedEvents = 0;
   #dispatchedBatches = 0;
-  #collectedRevisions = 0;
 
   /**
    * `onDispatched` is called at the end of each round with events, with the time since the oldest of them arrived, in
@@ -192,7 +193,6 @@ export class Dispatcher {
     this.#scheduled = false;
     this.#begin();
     const [events, batches] = [this.#dispatchedEvents, this.#dispatchedBatches];
-    const revisions = this.#collectedRevisions;
     const startedAt = this.#clock.now();
     let now = startedAt;
     while (this.#round !== undefined) {
@@ -200,13 +200,13 @@ export class Dispatcher {
       now = this.#clock.now();
       if (now >= startedAt + sliceMs) break;
     }
-    this.#pacing.record(
-      now,
-      now - startedAt,
-      this.#collectedRevisions - revisions,
-      this.#dispatchedEvents - events,
-      this.#dispatchedBatches - batches,
-    );
+    this.#pacing.record(now, {
+      busyMs: now - startedAt,
+      revisions: this.#roundRevisions,
+      events: this.#dispatchedEvents - events,
+      batches: this.#dispatchedBatches - batches,
+      watchers: this.#index.size,
+    });
     if (this.#round !== undefined) {
       this.#scheduled = true;
       this.#clock.setImmediate(this.#continue);
@@ -230,6 +230,7 @@ export class Dispatcher {
     const { dispatchIntervalMs } = this.#bounds;
     if (dispatchIntervalMs > 0) this.#nextRoundAt = this.#clock.now() + dispatchIntervalMs;
     this.#roundArrivedAt = this.#position.next?.arrivedAt;
+    this.#roundRevisions = 0;
     this.#round = this.#offerAll();
   }
 
@@ -293,7 +294,7 @@ export class Dispatcher {
           nextClockCheck = evaluations + evaluationsPerClockCheck;
         }
         this.#moveTo(lastOfRevision(next));
-        this.#collectedRevisions++;
+        this.#roundRevisions++;
       }
       evaluations += this.#index.find(next, places);
       for (const groups of places) {

@@ -87,6 +87,7 @@ export class WatcherIndex {
   readonly #intervals = new IntervalIndex<Groups>();
   /** Number of prefixes by length. A key is looked up by its beginnings of these lengths. */
   readonly #prefixLengths = new Map<number, number>();
+  #size = 0;
 
   /** `fields` are the indexed fields; `read` returns the value of one for an object. */
   constructor(fields: readonly string[] = [], read: FieldReader = () => "") {
@@ -94,7 +95,14 @@ export class WatcherIndex {
     this.#read = read;
   }
 
+  /** Number of watchers. */
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Adds a watcher that is not in the index. */
   add(watcher: DispatchTarget): void {
+    this.#size++;
     const { filter } = watcher;
     const { places, at, interval } = this.#placeOf(filter);
     let groups = places.get(at);
@@ -119,6 +127,7 @@ export class WatcherIndex {
     const groups = places.get(at);
     const group = groups?.get(filter.identity);
     if (groups === undefined || group?.watchers.delete(watcher) !== true) return;
+    this.#size--;
     if (group.watchers.size > 0) return;
     groups.delete(filter.identity);
     if (groups.size > 0) return;

@@ -1,28 +1,24 @@
 import { describe, expect, test } from "vitest";
-import { RoundPacing } from "../../../src/cacher/dispatch/round-pacing.ts";
+import { type DispatchedSlice, RoundPacing } from "../../../src/cacher/dispatch/round-pacing.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { CachedStore, readAll } from "../cached-store.ts";
 
-interface Rounds {
-  /** The time that each takes, in milliseconds. */
-  readonly busyMs: number;
+interface Rounds extends Omit<DispatchedSlice, "watchers"> {
   /** The time between the ends of two rounds that do not wait, in milliseconds. */
   readonly everyMs: number;
-  /** How many arrive for each. Default: 1. */
-  readonly revisions?: number;
-  readonly events: number;
-  readonly batches: number;
+  /** Default: as many as batches. */
+  readonly watchers?: number;
 }
 
 /** The longest wait of the last 100 of 200 rounds, and the part of the time that they take. */
-function paced(rounds: Rounds): { wait: number; share: number } {
-  const { busyMs, everyMs, events, batches, revisions = 1 } = rounds;
+function paced({ everyMs, watchers, ...round }: Rounds): { wait: number; share: number } {
   const pacing = new RoundPacing();
+  const { busyMs, batches } = round;
   let now = 0;
   let longest = 0;
   let begin = 0;
-  for (let round = 0; round < 200; round++) {
-    if (round === 100) {
+  for (let i = 0; i < 200; i++) {
+    if (i === 100) {
       begin = now;
       longest = 0;
     }
@@ -30,26 +26,37 @@ function paced(rounds: Rounds): { wait: number; share: number } {
     const wait = pacing.waitMs(now);
     longest = Math.max(longest, wait);
     now += wait + busyMs;
-    pacing.record(now, busyMs, revisions, events, batches);
+    pacing.record(now, { ...round, watchers: watchers ?? batches });
   }
   return { wait: longest, share: (100 * busyMs) / (now - begin) };
 }
 
 describe("Dispatch rounds", () => {
+  const one = { revisions: 1, events: 1_000, batches: 1_000 };
   test.each<[string, Rounds, { wait: number; share: number }]>([
     [
       "with an event per batch take half of the time",
-      { busyMs: 8, everyMs: 8, revisions: 3, events: 1_000, batches: 1_000 },
+      { ...one, busyMs: 8, everyMs: 8 },
       { wait: 8, share: 1 / 2 },
     ],
     [
       "that take less than half of the time do not wait",
-      { busyMs: 8, everyMs: 20, events: 1_000, batches: 1_000 },
+      { ...one, busyMs: 8, everyMs: 20 },
       { wait: 0, share: 8 / 20 },
     ],
     [
-      "do not wait if no other revision will arrive meanwhile",
-      { busyMs: 20, everyMs: 33, events: 1_000, batches: 1_000 },
+      "do not wait while few revisions arrive",
+      { ...one, busyMs: 20, everyMs: 33 },
+      { wait: 0, share: 20 / 33 },
+    ],
+    [
+      "do not wait while few watchers get the same",
+      { ...one, busyMs: 8, everyMs: 8, watchers: 5_000 },
+      { wait: 0, share: 1 },
+    ],
+    [
+      "of large revisions do not wait while few arrive",
+      { busyMs: 20, everyMs: 33, revisions: 1, events: 7_000, batches: 1_000 },
       { wait: 0, share: 20 / 33 },
     ],
     [
@@ -59,13 +66,13 @@ describe("Dispatch rounds", () => {
     ],
     [
       "without a batch, whose time is that of filters, do not wait",
-      { busyMs: 8, everyMs: 8, events: 0, batches: 0 },
+      { busyMs: 8, everyMs: 8, revisions: 1, events: 0, batches: 0 },
       { wait: 0, share: 1 },
     ],
     [
       "wait for at most 10 ms",
-      { busyMs: 300, everyMs: 300, revisions: 50, events: 100_000, batches: 100_000 },
-      { wait: 10, share: 300 / 310 },
+      { busyMs: 100, everyMs: 100, revisions: 50, events: 70_000, batches: 10_000 },
+      { wait: 10, share: 100 / 110 },
     ],
   ])("%s", (_, rounds, expected) => {
     const { wait, share } = paced(rounds);
@@ -78,7 +85,7 @@ describe("Dispatch rounds", () => {
     let now = 1_000;
     while (pacing.waitMs(now) === 0) {
       now += 2;
-      pacing.record(now, 2, 2, 1, 1);
+      pacing.record(now, { busyMs: 2, revisions: 2, events: 2, batches: 1, watchers: 1 });
     }
     // Of 100 ms they may take half in any case.
     expect(now).toBe(1_100);
@@ -123,10 +130,10 @@ describe("The events of a slow connection", () => {
     });
     const writes = 30;
     for (let i = 0; i < writes; i++) await cached.write([`key ${i}`, "x"]);
-    expect(batches[0]).toBe(1);
-    expect(batches.length < writes).toBe(isTogether);
-    await clock.elapse(20);
-    expect(batches.reduce((sum, events) => sum + events)).toBe(writes);
-    expect(Math.max(...batches) > 1).toBe(isTogether);
+    // The first 50 ms of rounds do not wait. Then one does, until time passes.
+    const sentBefore = isTogether ? 17 : writes;
+    expect(batches).toEqual(Array.from({ length: sentBefore }, () => 1));
+    await clock.elapse(10);
+    expect(batches.slice(sentBefore)).toEqual(isTogether ? [writes - sentBefore] : []);
   });
 });

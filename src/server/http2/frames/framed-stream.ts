@@ -129,9 +129,9 @@ export class FramedStream implements ResponseWriter {
   }
 
   /**
-   * Plans the next frame, with a payload of at most `max` bytes. Returns its size. It ends where a part ends, if it can, since
-   * a part that is cut needs views. One that is not full is followed by a part that did not fit, so two in a row have
-   * more than `max` bytes.
+   * Plans the next frame, with a payload of at most `max` bytes, of a message that is not sent. Returns its size. It ends
+   * where a part ends, if it can, since a part that is cut needs views. If one is not full, the next part did not fit: so
+   * two in a row have more than `max` bytes, unless a window ends them.
    */
   plan(max: number): number {
     const parts = this.#parts;

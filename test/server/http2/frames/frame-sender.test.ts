@@ -141,34 +141,52 @@ describe("The messages of a connection", () => {
   });
 
   test("have parts of any size, and windows as well", () => {
-    const sizes = fc.array(fc.oneof(fc.nat(40_000), fc.constant(16_384)), { maxLength: 12 });
+    const sizes = fc.array(fc.oneof(fc.nat(40_000), fc.constant(16_384)), { maxLength: 8 });
     const windows = fc.array(fc.integer({ min: 1, max: 40_000 }), { minLength: 1, maxLength: 8 });
+    // A message in parts, or one of this size.
+    const messages = fc.array(fc.oneof(sizes, fc.integer({ min: 1, max: 40_000 })), {
+      maxLength: 3,
+    });
     fc.assert(
-      fc.property(sizes, windows, (partSizes, updates) => {
-        const world = new World();
-        world.sender.settingsReceived({ initialWindow: 0, maxFrameSize: undefined });
-        world.sender.settingsAcknowledged();
-        world.sender.windowUpdateReceived(0, 2 ** 24);
-        const stream = world.open(1);
-        const parts = partSizes.map((size, i) => Buffer.alloc(size, 65 + i));
-        const whole = Buffer.concat(parts).toString("latin1");
-        stream.writeParts(parts);
-        let sent = "";
-        for (let i = 0; sent.length < whole.length; i++) {
-          const update = updates[i % updates.length] as number;
-          world.sender.windowUpdateReceived(1, update);
-          const frames = world.flush();
-          const text = frames.map(([, payload]) => payload).join("");
-          expect(text.length).toBe(Math.min(update, whole.length - sent.length));
-          // Of two frames the second begins with a part that did not fit the first.
-          for (let next = 1; next < frames.length - 1; next++) {
-            const [first = "", second = ""] = frames.slice(next - 1).map(([, payload]) => payload);
-            expect(first.length + second.length).toBeGreaterThanOrEqual(16_384);
+      fc.property(
+        messages,
+        windows,
+        fc.constantFrom(16_384, 20_000, 65_536),
+        (sent, updates, maxFrameSize) => {
+          const world = new World();
+          world.sender.settingsReceived({ initialWindow: 0, maxFrameSize });
+          world.sender.settingsAcknowledged();
+          world.sender.windowUpdateReceived(0, 2 ** 24);
+          const stream = world.open(1);
+          let update = 0;
+          for (const message of sent) {
+            const parts = [message].flat().map((size, i) => Buffer.alloc(size, 65 + i));
+            const whole = Buffer.concat(parts).toString("latin1");
+            if (Array.isArray(message)) stream.writeParts(parts, ignore);
+            else stream.write(parts[0] ?? Buffer.of(), ignore);
+            let text = "";
+            while (text.length < whole.length) {
+              const window = updates[update++ % updates.length] as number;
+              world.sender.windowUpdateReceived(1, window);
+              const payloads = world.flush().map(([, payload]) => payload);
+              const flushed = payloads.join("");
+              // What the last message left of the window is used as well.
+              expect(flushed.length).toBeGreaterThanOrEqual(
+                Math.min(window, whole.length - text.length),
+              );
+              for (let next = 1; next < payloads.length - 1; next++) {
+                const [first = "", second = ""] = payloads.slice(next - 1);
+                expect(Math.max(first.length, second.length)).toBeLessThanOrEqual(maxFrameSize);
+                // The second begins with a part that did not fit the first.
+                expect(first.length + second.length).toBeGreaterThanOrEqual(maxFrameSize);
+              }
+              text += flushed;
+            }
+            expect(text).toBe(whole);
+            expect(stream.remaining).toBe(0);
           }
-          sent += text;
-        }
-        expect(sent).toBe(whole);
-      }),
+        },
+      ),
     );
   });
 
