@@ -100,9 +100,8 @@ export class WatcherIndex {
     return this.#size;
   }
 
-  /** Adds a watcher that is not in the index. */
+  /** Idempotent. */
   add(watcher: DispatchTarget): void {
-    this.#size++;
     const { filter } = watcher;
     const { places, at, interval } = this.#placeOf(filter);
     let groups = places.get(at);
@@ -117,7 +116,9 @@ export class WatcherIndex {
       group = new WatcherGroup(filter, this.#isIndex(places));
       groups.set(filter.identity, group);
     }
+    if (group.watchers.has(watcher)) return;
     group.watchers.add(watcher);
+    this.#size++;
   }
 
   /** Idempotent. */

@@ -80,6 +80,17 @@ describe("Dispatch rounds", () => {
     expect(share).toBeCloseTo(expected.share, 5);
   });
 
+  test("do not wait for revisions that no watcher gets", () => {
+    const pacing = new RoundPacing();
+    const got = { busyMs: 20, revisions: 1, events: 1_000, batches: 1_000, watchers: 1_000 };
+    const others = { busyMs: 0, revisions: 100, events: 0, batches: 0, watchers: 1_000 };
+    for (let now = 0; now < 3_300; now += 33) {
+      pacing.record(now, got);
+      pacing.record(now, others);
+      expect(pacing.waitMs(now)).toBe(0);
+    }
+  });
+
   test("may take 50 ms at once after a pause", () => {
     const pacing = new RoundPacing();
     let now = 1_000;

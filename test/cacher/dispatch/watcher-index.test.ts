@@ -107,6 +107,17 @@ const saysYes: Predicate = ({ value }) => text(value).includes("yes");
 const saysNo: Predicate = ({ value }) => text(value).includes("no");
 
 describe("The watcher index", () => {
+  it("counts its watchers, each once", () => {
+    const index = new WatcherIndex();
+    const all = [watcher({ prefix: "" }), watcher({ prefix: "" }), watcher({ key: "a" })];
+    for (const each of [...all, ...all]) index.add(each);
+    expect(index.size).toBe(3);
+    index.remove(watcher({ prefix: "" }));
+    for (const each of all.slice(1)) index.remove(each);
+    for (const each of all.slice(1)) index.remove(each);
+    expect(index.size).toBe(1);
+  });
+
   it("puts watchers with equal filters, and only those, into one group", () => {
     const index = new WatcherIndex();
     const scopes: WatchScope[] = [{ key: "a" }, { prefix: "a" }, { prefix: "" }];
