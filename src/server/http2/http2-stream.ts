@@ -6,9 +6,10 @@ import {
   type ServerHttp2Stream,
 } from "node:http2";
 import type { Socket } from "node:net";
-import { type Metadata, type Server, status } from "@grpc/grpc-js";
+import type { Metadata, Server } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { framedConnectionOf } from "./frames/framed-connections.ts";
+import { statusOfReset } from "./reset-codes.ts";
 
 /*
  * The only file that uses private fields of grpc-js and Node.js, to get at the HTTP/2 server and streams below grpc-js'
@@ -207,9 +208,7 @@ export function statusCodeOf(stream: ServerHttp2Stream): number | undefined {
   // Without any message the status is in the headers.
   const sent = stream.sentTrailers?.["grpc-status"] ?? stream.sentHeaders?.["grpc-status"];
   if (sent !== undefined) return Number(sent);
-  // As gRPC clients see these.
-  if (stream.rstCode === constants.NGHTTP2_ENHANCE_YOUR_CALM) return status.RESOURCE_EXHAUSTED;
-  return stream.rstCode === constants.NGHTTP2_REFUSED_STREAM ? status.UNAVAILABLE : undefined;
+  return statusOfReset(stream.rstCode ?? constants.NGHTTP2_NO_ERROR);
 }
 
 /**
