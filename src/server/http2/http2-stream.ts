@@ -42,6 +42,12 @@ export interface ResetBounds {
   readonly perSecond: number;
 }
 
+/**
+ * Lets headers through whose value begins or ends with white space. By default nghttp2 drops such a header without a word,
+ * so a caller with a wrong credential would be anonymous. Node.js has the option since 22.17 and 24.2, and ignores it before.
+ */
+export const lenientFields = { strictFieldWhitespaceValidation: false };
+
 /** The most that Node.js takes. */
 export const unboundedResets: ResetBounds = { burst: 2 ** 31, perSecond: 2 ** 31 };
 
@@ -75,6 +81,7 @@ export function boundHttp2(server: Server, bounds: Http2Bounds): void {
   if (typeof http2Options !== "object" || http2Options === null) return;
   const settings: unknown = Reflect.get(http2Options, "settings");
   Object.assign(http2Options, {
+    ...lenientFields,
     streamResetBurst: bounds.resets.burst,
     streamResetRate: bounds.resets.perSecond,
     settings: { ...(settings as object | undefined), maxHeaderListSize: bounds.headerBytes },
