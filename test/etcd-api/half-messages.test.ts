@@ -115,12 +115,17 @@ describe("A relayed call that ends within a message is reset, as no status can f
   });
 
   test("when the deadline has passed, not before, in full precision", async () => {
-    const { clock, client, call } = await begun(rangePath, half, { "grpc-timeout": "999700u" });
+    const { clock, api, client, call } = await begun(rangePath, half, {
+      "grpc-timeout": "999700u",
+    });
     clock.advance(999.6);
-    // If the call had been reset, the client would know it before this response.
+    expect(api.stats().calls).toBe(1);
+    clock.advance(0.4);
+    expect(api.stats().calls).toBe(0);
+    // The client cancels the call itself. If the call had been reset, this client would know it before this response.
     await client.unary("/other.Service/Method", Buffer.of());
     expect(call.stream.closed).toBe(false);
-    clock.advance(1);
+    clock.advance(1_000);
     const ending = { rstCode: NGHTTP2_CANCEL, hasTrailers: false };
     expect(endingOf(await call.response)).toEqual(ending);
   });

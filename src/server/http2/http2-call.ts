@@ -237,8 +237,17 @@ export class Http2Call implements RelayedCall {
   }
 
   #deadlinePassed(): void {
-    const details = "Deadline exceeded";
-    this.end({ code: status.DEADLINE_EXCEEDED, details, metadata: new Metadata() });
+    const code = status.DEADLINE_EXCEEDED;
+    if (this.isMidMessage) {
+      // The client's deadline has passed as well, so it cancels the call and knows why. Gets a reset if it does not.
+      this.#lifecycle.end();
+      this.#endSpan(code);
+      const { clock, endFlushMs } = this.#context;
+      const resetCode = resetCodeOf(code, this.isRepeatable);
+      resetUnlessClosed(this.#stream, endFlushMs, clock, undefined, resetCode);
+    } else {
+      this.end({ code, details: "Deadline exceeded", metadata: new Metadata() });
+    }
     this.#lifecycle.over();
   }
 }

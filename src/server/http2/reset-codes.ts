@@ -3,14 +3,16 @@ import { status } from "@grpc/grpc-js";
 
 /*
  * A response that ends within a message can have no status: behind half a message gRPC for Go reports INTERNAL, whatever the
- * trailers say. What clients get then is the HTTP/2 error code of a reset, as a status
+ * trailers say. What clients get then is the HTTP/2 error code of a reset, of which they make a status
  * (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md#errors):
  *
- *     code                 gRPC for Go, C (Python, C++), Java and Node.js
- *     REFUSED_STREAM       UNAVAILABLE; where no message has arrived, most repeat the call by themselves, once
- *     CANCEL               DEADLINE_EXCEEDED once the client's deadline has passed (Node.js: CANCELLED), CANCELLED before
+ *     code                 status
+ *     REFUSED_STREAM       UNAVAILABLE. Without a whole message gRPC for Go repeats the call by itself, once
+ *     CANCEL               DEADLINE_EXCEEDED once the client's deadline has passed, otherwise (Node.js: always) CANCELLED
  *     ENHANCE_YOUR_CALM    RESOURCE_EXHAUSTED
  *     INTERNAL_ERROR       INTERNAL
+ *
+ * gRPC for Go before 1.72 makes INTERNAL, `unexpected EOF`, of all of them, if it does not repeat the call.
  *
  * REFUSED_STREAM is the only one for UNAVAILABLE, after which clients of etcd repeat a read. It says that nothing was done,
  * so a call that may not be repeated must never end with it.
