@@ -27,7 +27,6 @@ import {
 import { CallMaintenance } from "./relay/call-maintenance.ts";
 import { CallRelay, type CallRelayDeps } from "./relay/call-relay.ts";
 import type { EtcdCall } from "./relay/etcd-call.ts";
-import { MessageStarts } from "./relay/message-starts.ts";
 import { requestHeaders } from "./relay/metadata.ts";
 import { Upstream } from "./upstream/upstream.ts";
 import { watchPath } from "./watch/member-monitor.ts";
@@ -226,19 +225,16 @@ export class EtcdApi implements RelayedServices {
     }).start();
   }
 
-  /** What reads the headers of a call's response, as its bytes pass; undefined: nothing. */
+  /** What reads the headers of the messages of a response. */
   #observerOf(path: string, { mayWrite, header }: EtcdMethod): CallRelayDeps["observe"] {
-    if (header === undefined) return undefined;
+    if (header === undefined) return () => {};
     const changesAccess = mayWrite && path.startsWith(authPrefix);
-    return (source) => {
-      const starts = new MessageStarts((start) => {
-        this.#newestHeader.observe(source, start, header);
-        if (path === compactPath) this.#watches.compacted();
-        if (!changesAccess) return;
-        this.#ranges.accessChanged();
-        this.#watches.accessChanged();
-      });
-      return (bytes) => starts.pass(bytes);
+    return (start, source) => {
+      this.#newestHeader.observe(source, start, header);
+      if (path === compactPath) this.#watches.compacted();
+      if (!changesAccess) return;
+      this.#ranges.accessChanged();
+      this.#watches.accessChanged();
     };
   }
 }

@@ -1,9 +1,4 @@
-import {
-  constants,
-  type IncomingHttpHeaders,
-  type ServerHttp2Session,
-  type ServerHttp2Stream,
-} from "node:http2";
+import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { keptVia, viaKey } from "../wire/via.ts";
 import type { Authentication, PendingAuthentication } from "./calls/authentication.ts";
@@ -180,9 +175,7 @@ export class CallPipeline {
     const method = this.#methods.single.get(path);
     const conversation = this.#methods.streaming.get(path);
     const relayed = this.#relayed?.methodAt(path);
-    // Clients see UNAVAILABLE, after which those of etcd try again. RESOURCE_EXHAUSTED is final for them, as it has to be for
-    // a put: it may be done, and a client of gRPC repeats by itself what was refused.
-    if (relayed?.isRepeatable === true) call.resetCode = constants.NGHTTP2_REFUSED_STREAM;
+    call.isRepeatable = relayed?.isRepeatable === true;
     // The name of a relayed method may be any that the client chose, its label may not.
     const relayedLabel = relayed?.isStreaming === true ? undefined : relayed?.label;
     const traced = method?.name ?? conversation?.name ?? relayedLabel;

@@ -1,6 +1,7 @@
 import {
   type ClientHttp2Session,
   type ClientHttp2Stream,
+  type ClientSessionOptions,
   connect,
   constants,
   type IncomingHttpHeaders,
@@ -19,8 +20,8 @@ export class RawGrpc {
   readonly session: ClientHttp2Session;
 
   /** `ca` is the authority of the server's certificate, in PEM, for an https URL. */
-  constructor(url: string, ca?: Buffer) {
-    this.session = connect(url, { ca });
+  constructor(url: string, ca?: Buffer, options?: ClientSessionOptions) {
+    this.session = connect(url, { ca, ...options });
     this.session.on("error", () => {});
   }
 

@@ -66,6 +66,26 @@ describe("The relay passes on", () => {
     expect(comparable(own)).toEqual(comparable(other));
   });
 
+  test("white space around a token and a message, which HTTP/2 of Node.js would drop with them", async () => {
+    const tokens: unknown[] = [];
+    const member = createServer({ strictFieldWhitespaceValidation: false });
+    member.on("stream", (stream, { token }) => {
+      tokens.push(token);
+      const trailers = { "grpc-status": "16", "grpc-message": "invalid token " };
+      stream.respond({ ":status": 200, ...trailers }, { endStream: true });
+    });
+    await new Promise<void>((resolve) => void member.listen(0, "127.0.0.1", resolve));
+    const { port } = member.address() as AddressInfo;
+    const other = await startFront([`http://127.0.0.1:${port}`]);
+    const client = new RawGrpc(other.url, undefined, { strictFieldWhitespaceValidation: false });
+    const response = await client.unary("/etcdserverpb.KV/Put", put("a"), { token: "a.1 " });
+    expect(statusOf(response)).toEqual({ code: "16", message: "invalid token " });
+    expect(tokens).toEqual(["a.1 "]);
+    client.close();
+    await other.stop();
+    member.close();
+  });
+
   test("metadata: etcd checks the client's token, hasleader and API version", async () => {
     const metadata = { hasleader: "true", "client-api-version": "3.5", token: "none.1" };
     const { trailers } = await relayed.unary("/etcdserverpb.KV/Put", put("relay/b"), metadata);

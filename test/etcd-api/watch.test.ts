@@ -106,6 +106,18 @@ describe("The answers of a stream are those of etcd", () => {
     await until(async () => (await servedBy("etcd")) === 0);
   });
 
+  test("for an end that is present and empty: the watch is of one key, other than a Range", async () => {
+    const start = await put("/a/end", "1");
+    await put("/a/end/next", "2");
+    await put("/a/end", "3");
+    const [own, etcds] = await both(async (client) => {
+      client.create({ 1: "/a/end", 2: "", 3: start });
+      await client.until(() => client.eventsOf().length >= 2);
+    });
+    expect(own.eventsOf()).toEqual(etcds.eventsOf());
+    expect(own.eventsOf().map(({ kv }) => kv.value)).toEqual(["1", "3"]);
+  });
+
   test("for a negative start revision (etcd issue 20707)", async () => {
     const client = new WatchClient(cached);
     client.create({ 1: "/a/negative", 3: -1 });

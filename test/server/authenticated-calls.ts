@@ -12,6 +12,7 @@ import type { KeySet } from "../../src/identity/key-set.ts";
 import { FileKeySet, parseKeySet } from "../../src/identity/key-set.ts";
 import { parseTokenFile, StaticTokens, tokenDigest } from "../../src/identity/token-file.ts";
 import type { AuditLog, ClientAuth, RunningServer } from "../../src/server/server.ts";
+import { listWatchService } from "../../src/wire/services.ts";
 import { healthService, reflectionServices } from "../../src/wire/standard-services.ts";
 import { Authority, type Issued } from "../identity/authority.ts";
 import { Issuer, keySetContent } from "../identity/issuer.ts";
@@ -150,6 +151,34 @@ export function describeAuthentication(served: string): void {
       call.stream.write(framed(Reflection?.requestSerialize({ list_services: "" }) ?? Buffer.of()));
       expect((await call.drain().ended).code).toBe(16);
       expect(server.openStreams).toBe(0);
+    });
+
+    test.each([
+      ["with a space at its end", "Bearer static "],
+      ["with a space at its beginning", " Bearer static"],
+      ["of nothing but a space", " "],
+      ["that is empty", ""],
+    ])("by a credential %s, which is wrong, not absent", async (_, authorization) => {
+      const { server, authenticators } = await serveAuthenticated();
+      const raw = new RawConnection(server.port);
+      const request = listWatchService.List.requestSerialize({ resource });
+      const call = raw.call(listWatchService.List.path, request, { authorization });
+      expect((await call.drain().ended).code).toBe(16);
+      expect(authenticators.identities).toEqual([]);
+    });
+
+    test("by the certificate that a trusted proxy forwards, also between spaces", async () => {
+      const trustedForwarders = { loopback: true, names: new Set<string>() };
+      const { server, authenticators } = await serveAuthenticated({ trustedForwarders });
+      const raw = new RawConnection(server.port);
+      const request = listWatchService.List.requestSerialize({ resource });
+      const { path } = listWatchService.List;
+      const forwarded = (value: string) => ({ "x-forwarded-client-cert": value });
+      const good = raw.call(path, request, forwarded(` URI=${spiffe} `));
+      expect((await good.drain().ended).code).toBe(0);
+      expect(authenticators.identities).toMatchObject([{ name: spiffe }]);
+      const empty = raw.call(path, request, forwarded(" "));
+      expect((await empty.drain().ended).code).toBe(16);
     });
 
     test("before they have an effect: a write with a wrong token writes nothing", async () => {

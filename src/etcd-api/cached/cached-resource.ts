@@ -9,5 +9,5 @@ export interface CachedResource {
   /** Has raw keys as well. */
   readonly cacher: Cacher;
   /** etcd, as this process reads it. */
-  readonly storage: Pick<EtcdStorage, "get" | "isAvailable">;
+  readonly storage: Pick<EtcdStorage, "get" | "isAvailable" | "currentRevisionWith">;
 }

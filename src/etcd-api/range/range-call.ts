@@ -181,13 +181,18 @@ export class RangeCall extends EtcdCall {
     // A linearizable read asks etcd for its revision, which shows that etcd allows reads.
     if (request.serializable) await access.confirm();
     const { signal } = this.#gone;
-    // The cache may have a revision that etcd has compacted.
-    if (revision > 0 && revision > cacher.revision) return undefined;
-    if (revision > 0 && !(await storage.isAvailable(revision, signal))) return undefined;
+    let newest = Infinity;
+    if (revision > 0) {
+      if (revision > cacher.revision) return undefined;
+      // The cache may have a revision that etcd has compacted.
+      const current = await storage.currentRevisionWith(revision, signal);
+      if (current === undefined) return undefined;
+      newest = current;
+    }
     const at = requirementOf(request.serializable, floor);
     const read = { scope, at, signal, admit, owner: this.owner };
     const answer = await cacher.readState(revision > 0 ? { ...read, revision } : read, (state) =>
-      this.#answerOf(state, request, resource.keys.prefix),
+      this.#answerOf(state, request, resource.keys.prefix, newest),
     );
     if (answer === undefined || answer === "late" || answer.revision >= floor) return answer;
     // The cache has etcd's current revision, and a higher one was sent before this call: etcd was restored.
@@ -195,14 +200,20 @@ export class RangeCall extends EtcdCall {
     return answer;
   }
 
+  /**
+   * `newest`: maximum revision of the header, at which etcd had not compacted the revision of the request. At a later one it
+   * may have, and would refuse the request.
+   */
   *#answerOf(
     state: CachedState,
     request: RangeRequest,
     prefix: Buffer,
+    newest: number,
   ): TimeSlicedWork<Answer | undefined> {
     const { header } = this.#service.newestHeader;
     if (header === undefined) return undefined;
-    const { newest: revision, retain } = state;
+    const { retain } = state;
+    const revision = Math.min(state.newest, newest);
     const options = {
       ...{ prefix, keysOnly: request.keysOnly, header: headerField(header, revision) },
     };

@@ -19,6 +19,11 @@ export interface RangeRequest {
   readonly key: Buffer;
   /** Empty: one key. One byte 0: all keys from `key` on. */
   readonly rangeEnd: Buffer;
+  /**
+   * Whether `rangeEnd` is present and empty, which only etcd must answer: its version 3.5 does not read the key, but all keys
+   * from it on.
+   */
+  readonly hasEmptyEnd: boolean;
   /** 0: no limit. */
   readonly limit: number;
   /** 0: the newest. */
@@ -63,19 +68,22 @@ export function readRangeRequest(message: Buffer): RangeRequest | undefined {
 function read(cursor: MessageCursor): RangeRequest | undefined {
   let key = none;
   let rangeEnd = none;
+  let hasEmptyEnd = false;
   /** By field number. */
   const numbers: number[] = new Array(14).fill(0);
   for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
     if (tag === 0x0a) key = cursor.view();
-    else if (tag === 0x12) rangeEnd = cursor.view();
-    else if (tag >= 0x18 && tag <= 0x68 && (tag & 7) === 0) numbers[tag >>> 3] = cursor.natural();
+    else if (tag === 0x12) {
+      rangeEnd = cursor.view();
+      hasEmptyEnd = rangeEnd.length === 0;
+    } else if (tag >= 0x18 && tag <= 0x68 && (tag & 7) === 0) numbers[tag >>> 3] = cursor.natural();
     else return undefined;
   }
   const sortOrder = sortOrders[numbers[5] ?? 0];
   const sortTarget = sortTargets[numbers[6] ?? 0];
   if (key.length === 0 || sortOrder === undefined || sortTarget === undefined) return undefined;
   return {
-    ...{ key, rangeEnd, sortOrder, sortTarget },
+    ...{ key, rangeEnd, hasEmptyEnd, sortOrder, sortTarget },
     limit: numbers[3] ?? 0,
     revision: numbers[4] ?? 0,
     serializable: numbers[7] !== 0,

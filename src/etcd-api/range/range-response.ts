@@ -19,6 +19,8 @@ export interface PiecewiseResponse {
   readonly maxPieceBytes: number;
   /** Whether all pieces were taken. */
   readonly isDone: boolean;
+  /** Whether the last piece ends within a message. */
+  readonly isMidMessage: boolean;
   /** The next piece, with gRPC's prefixes. */
   take(): FrameParts;
 }
@@ -51,6 +53,10 @@ export class RangeResponse implements PiecewiseResponse {
 
   get isDone(): boolean {
     return this.#isDone;
+  }
+
+  get isMidMessage(): boolean {
+    return this.#hasBegun && !this.#isDone;
   }
 
   take(): FrameParts {

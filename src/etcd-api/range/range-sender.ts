@@ -72,7 +72,9 @@ export class RangeSender implements Sender, Notifiable {
     this.sent++;
     this.outstanding = true;
     reservation.send(parts, () => this.#cut());
-    if (!this.#isOver) this.#call.sendParts(parts, this.#onAccepted);
+    if (this.#isOver) return;
+    this.#call.isMidMessage = this.#response.isMidMessage;
+    this.#call.sendParts(parts, this.#onAccepted);
   }
 
   #pump(): void {

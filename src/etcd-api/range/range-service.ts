@@ -117,6 +117,7 @@ export class RangeService {
 
   /** The request with the resource that has all of its keys; undefined: no cache may serve it. */
   cachedRange(request: RangeRequest, metadata: IncomingHttpHeaders): CachedRange | undefined {
+    if (request.hasEmptyEnd) return undefined;
     // Only the member knows whether it has a leader; a linearizable read needs one in any case.
     if (request.serializable && metadata["hasleader"] !== undefined) return undefined;
     for (const [resource, access] of this.#resources) {

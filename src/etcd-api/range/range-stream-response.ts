@@ -29,6 +29,7 @@ const rangeResponseTag = 0x0a;
 export class RangeStreamResponse implements PiecewiseResponse {
   readonly size: number;
   readonly maxPieceBytes: number;
+  readonly isMidMessage = false;
   readonly #selected: SelectedObjects;
   readonly #options: RangeResponseOptions;
   readonly #objects: Iterator<StoredObject>;

@@ -22,8 +22,8 @@ export interface CallRelayDeps {
   readonly maintenance: CallMaintenance<EtcdCall>;
   readonly context: CallContext;
   readonly kind: MethodKind;
-  /** Makes what gets the bytes of the response, in pieces, which comes from this connection. Undefined: nothing does. */
-  readonly observe: ((source: UpstreamConnection) => (bytes: Buffer) => void) | undefined;
+  /** Gets the beginning of each message of the response, and the connection that it comes from. */
+  readonly observe: (start: Buffer, source: UpstreamConnection) => void;
   readonly rewrite: Rewrite | undefined;
   /** The beginning of the request, if that has been read. The rest is paused. */
   readonly received?: Buffer | undefined;
@@ -127,7 +127,7 @@ export class CallRelay extends EtcdCall {
     const stream = connection.request(this.#headers);
     this.#upstreamConnection = connection;
     this.#response = new ResponseRelay(this.call, stream, {
-      onBytes: observe?.(connection),
+      onStart: (start) => observe(start, connection),
       rewrite,
       pacing: this.context.callerLimits.sendPacing,
       onEnd: (trailers) => {
@@ -156,8 +156,10 @@ export class CallRelay extends EtcdCall {
     this.#endSpan(status.UNAVAILABLE);
     const lost = this.#upstreamConnection?.lost;
     if (rstCode === constants.NGHTTP2_REFUSED_STREAM) {
-      // etcd has not looked at it.
-      this.end(refused(status.UNAVAILABLE, noConnection));
+      // Without a response etcd has not looked at it. Otherwise a write may have been done.
+      const hasBegun = this.#response?.hasBegun === true;
+      const details = hasBegun ? "etcd refused the stream within its response" : noConnection;
+      this.end(refused(status.UNAVAILABLE, details));
     } else if (lost !== undefined) {
       this.end(refused(status.UNAVAILABLE, `the connection to etcd was lost: ${lost}`));
     } else if (rstCode === constants.NGHTTP2_NO_ERROR) {

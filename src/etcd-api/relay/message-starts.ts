@@ -3,7 +3,7 @@ import { prefixSize } from "../../wire/encode.ts";
 /** How many bytes of a message are looked at: a ResponseHeader, also one that is nested, takes at most 60. */
 const maxStartBytes = 64;
 
-/** Finds out how the messages of a response begin, as its bytes pass. */
+/** Finds out how the messages of a response begin, and whether one is incomplete, as its bytes pass. */
 export class MessageStarts {
   readonly #onStart: (start: Buffer) => void;
   /** The beginning of the current message, with gRPC's prefix, as far as it has passed. */
@@ -15,6 +15,11 @@ export class MessageStarts {
   /** `onStart` gets the beginning of each message, with gRPC's prefix. It may read the bytes until it returns. */
   constructor(onStart: (start: Buffer) => void) {
     this.#onStart = onStart;
+  }
+
+  /** Whether a part of a message has passed. */
+  get isMidMessage(): boolean {
+    return this.#rest > 0 || this.#length > 0;
   }
 
   /** The next bytes of the response. */

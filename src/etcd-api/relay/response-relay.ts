@@ -7,6 +7,7 @@ import {
 import { ownBytes } from "../../base/growing-buffer.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { SendPacing } from "../../server/limits/send-pacing.ts";
+import { MessageStarts } from "./message-starts.ts";
 import { responseHeaders, responseTrailers } from "./metadata.ts";
 
 /** Replaces a unary response. Gets and returns it with gRPC's framing; undefined: it is not what it should be. */
@@ -16,13 +17,13 @@ export type Rewrite = (response: Buffer) => Buffer | undefined;
 export interface ResponseListener {
   /** Delays responses while more was sent to their caller than it may get per second. */
   readonly pacing: Pick<SendPacing, "charge" | "exceededBy" | "wait">;
-  /** Gets the bytes of the response, in pieces. It must not change or keep them. */
-  readonly onBytes: ((bytes: Buffer) => void) | undefined;
+  /** Gets the beginning of each message: see `MessageStarts`. */
+  readonly onStart: (start: Buffer) => void;
   /** Absent: the response is passed on as it comes. */
   readonly rewrite: Rewrite | undefined;
   /** The call has got all of the response, or what it can get of it. `trailers` are etcd's. */
   readonly onEnd: (trailers: OutgoingHttpHeaders) => void;
-  /** etcd has ended its stream without trailers. */
+  /** etcd has ended its stream without trailers, and the client has accepted what came before. */
   readonly onCut: (rstCode: number) => void;
 }
 
@@ -37,10 +38,14 @@ export class ResponseRelay {
   readonly #call: RelayedCall;
   readonly #upstream: ClientHttp2Stream;
   readonly #listener: ResponseListener;
+  readonly #starts: MessageStarts;
   #inFlight = 0;
   #isSending = false;
   #isOver = false;
+  #hasBegun = false;
   #hasEnded = false;
+  /** The HTTP/2 error code with which etcd has ended its stream; undefined: it has not, or behind trailers. */
+  #rstCode: number | undefined;
   #trailers: OutgoingHttpHeaders | undefined;
   /** The response so far, if it is rewritten. */
   #collected: Buffer = Buffer.alloc(0);
@@ -53,6 +58,7 @@ export class ResponseRelay {
     this.#call = call;
     this.#upstream = upstream;
     this.#listener = listener;
+    this.#starts = new MessageStarts(listener.onStart);
     upstream.on("response", this.#onHeaders);
     upstream.on("trailers", (trailers: IncomingHttpHeaders) => {
       this.#trailers = responseTrailers(trailers);
@@ -63,6 +69,11 @@ export class ResponseRelay {
       this.#finish();
     });
     upstream.on("close", this.#onClose);
+  }
+
+  /** Whether etcd has responded anything. */
+  get hasBegun(): boolean {
+    return this.#hasBegun;
   }
 
   /** Whether the client has not accepted the last bytes yet. */
@@ -91,6 +102,7 @@ export class ResponseRelay {
 
   readonly #onHeaders = (headers: IncomingHttpHeaders, flags: number): void => {
     if (this.#isOver) return;
+    this.#hasBegun = true;
     if ((flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0) {
       this.#isOver = true;
       const trailers = responseHeaders(headers);
@@ -106,9 +118,13 @@ export class ResponseRelay {
     if (this.#isOver || this.#isSending || this.#waitForRate()) return;
     const bytes = this.#upstream.read() as Buffer | null;
     if (bytes === null) return;
-    this.#listener.onBytes?.(bytes);
-    if (this.#listener.rewrite === undefined) this.#send(ownBytes(bytes));
-    else this.#collect(bytes);
+    this.#starts.pass(bytes);
+    if (this.#listener.rewrite !== undefined) {
+      this.#collect(bytes);
+      return;
+    }
+    this.#call.isMidMessage = this.#starts.isMidMessage;
+    this.#send(ownBytes(bytes));
   };
 
   /** Whether the next bytes have to wait. */
@@ -160,7 +176,13 @@ export class ResponseRelay {
 
   /** Ends the call once the client has accepted everything. */
   #finish(): void {
-    if (this.#isOver || !this.#hasEnded || this.#isSending) return;
+    if (this.#isOver || this.#isSending) return;
+    if (this.#rstCode !== undefined) {
+      this.#isOver = true;
+      this.#listener.onCut(this.#rstCode);
+      return;
+    }
+    if (!this.#hasEnded) return;
     const { rewrite } = this.#listener;
     if (rewrite !== undefined && this.#collected.length > 0) {
       const collected = this.#collected;
@@ -178,8 +200,8 @@ export class ResponseRelay {
 
   readonly #onClose = (): void => {
     // With trailers, the rest of the response is still being sent.
-    if (this.#isOver || (this.#trailers !== undefined && this.#hasEnded)) return;
-    this.#isOver = true;
-    this.#listener.onCut(this.#upstream.rstCode ?? constants.NGHTTP2_NO_ERROR);
+    if (this.#trailers !== undefined && this.#hasEnded) return;
+    this.#rstCode = this.#upstream.rstCode ?? constants.NGHTTP2_NO_ERROR;
+    this.#finish();
   };
 }

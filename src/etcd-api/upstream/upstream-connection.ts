@@ -7,6 +7,7 @@ import {
 } from "node:http2";
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "../../base/clock.ts";
+import { lenientFields } from "../../server/http2/http2-stream.ts";
 
 /**
  * Maximum number of calls on one connection to etcd. etcd allows almost any number by default
@@ -108,6 +109,7 @@ export class UpstreamConnection {
         },
         settings: { enablePush: false, initialWindowSize: responseWindowBytes },
         maxSessionMemory,
+        ...lenientFields,
       });
       const timer = clock.setTimeout(() => {
         failure = new Error(`no HTTP/2 connection within ${connectMs / 1_000} s`);

@@ -12,6 +12,11 @@ import type { ServerCall } from "./server-call.ts";
 export interface RelayedCall extends ServerCall {
   /** The request as the client sends it, with gRPC's framing. Nothing of it has been read. */
   readonly request: Readable;
+  /**
+   * Whether the last message is incomplete with what was sent. Set it before each `send` or `sendParts` with a part of a
+   * message. No status can follow then, so `end` resets the call with the code that clients take for the status.
+   */
+  isMidMessage: boolean;
   /** As `send`, for a message in consecutive parts. */
   sendParts(parts: FrameParts, onAccepted: (error?: Error | null) => void): void;
   /** Sends the response's headers. Before any `send`. */

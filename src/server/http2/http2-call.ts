@@ -1,9 +1,4 @@
-import {
-  constants,
-  type IncomingHttpHeaders,
-  type OutgoingHttpHeaders,
-  type ServerHttp2Stream,
-} from "node:http2";
+import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { Metadata, status } from "@grpc/grpc-js";
 import { anonymous, type Identity } from "../../identity/identity.ts";
 import type { WireStatus } from "../../wire/errors.ts";
@@ -18,6 +13,7 @@ import { responseWriterOf } from "./frames/framed-connections.ts";
 import type { ResponseWriter } from "./frames/response-writer.ts";
 import { closeAfterResponse, resetStream, resetUnlessClosed } from "./http2-stream.ts";
 import { retainedHeaderBytes } from "./request-headers.ts";
+import { resetCodeOf } from "./reset-codes.ts";
 
 /*
  * The protocol is gRPC over HTTP/2: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md.
@@ -52,8 +48,9 @@ export class Http2Call implements RelayedCall {
   readonly #lifecycle: CallLifecycle;
   /** 0 until the request has been read. */
   requestBytes = 0;
-  /** HTTP/2 error code with which it is reset if its client accepts too little. */
-  resetCode: number = constants.NGHTTP2_ENHANCE_YOUR_CALM;
+  isMidMessage = false;
+  /** Whether its client may do it again without knowing whether it was done. */
+  isRepeatable = false;
   #onClosed: (() => void) | undefined;
   #owner: CallOwner | undefined;
 
@@ -128,7 +125,7 @@ export class Http2Call implements RelayedCall {
     this.#respond();
     const { clock, defences, responseFlushMs } = this.#context;
     const onReset = (): void => defences?.count("slow_response", this.connection);
-    resetUnlessClosed(this.#stream, responseFlushMs, clock, onReset, this.resetCode);
+    resetUnlessClosed(this.#stream, responseFlushMs, clock, onReset, this.#slowCode);
     this.#writer.writeParts(parts);
     this.#endBehind({ "grpc-status": status.OK });
     return parts;
@@ -137,6 +134,10 @@ export class Http2Call implements RelayedCall {
   end({ code, details, metadata }: WireStatus): void {
     if (this.isOver) return;
     this.#endSpan(code);
+    if (this.isMidMessage) {
+      this.resetWith(resetCodeOf(code, this.isRepeatable));
+      return;
+    }
     const trailers = {
       "grpc-status": code,
       // Percent-encoded where HTTP/2 does not allow a character, as grpc-js does it.
@@ -152,9 +153,8 @@ export class Http2Call implements RelayedCall {
 
   reset(): void {
     this.#lifecycle.end();
-    const isCalm = this.resetCode === constants.NGHTTP2_ENHANCE_YOUR_CALM;
-    this.#endSpan(isCalm ? status.RESOURCE_EXHAUSTED : status.UNAVAILABLE);
-    resetStream(this.#stream, this.resetCode);
+    this.#endSpan(this.isRepeatable ? status.UNAVAILABLE : status.RESOURCE_EXHAUSTED);
+    resetStream(this.#stream, this.#slowCode);
   }
 
   sendHeaders(headers: OutgoingHttpHeaders): void {
@@ -180,6 +180,14 @@ export class Http2Call implements RelayedCall {
     this.#lifecycle.end();
     this.#endSpan(status.UNAVAILABLE);
     if (!this.#stream.destroyed) this.#stream.close(code);
+  }
+
+  /**
+   * HTTP/2 error code with which it is reset if its client accepts too little. Clients see UNAVAILABLE, after which those
+   * of etcd try again, or RESOURCE_EXHAUSTED, which is final for them.
+   */
+  get #slowCode(): number {
+    return resetCodeOf(status.RESOURCE_EXHAUSTED, this.isRepeatable);
   }
 
   #closed(): void {
@@ -211,7 +219,7 @@ export class Http2Call implements RelayedCall {
   }
 
   #resetUnlessClosed(ms: number): void {
-    resetUnlessClosed(this.#stream, ms, this.#context.clock, undefined, this.resetCode);
+    resetUnlessClosed(this.#stream, ms, this.#context.clock, undefined, this.#slowCode);
   }
 
   /** Ends the stream behind what has been written. */
@@ -229,8 +237,17 @@ export class Http2Call implements RelayedCall {
   }
 
   #deadlinePassed(): void {
-    const details = "Deadline exceeded";
-    this.end({ code: status.DEADLINE_EXCEEDED, details, metadata: new Metadata() });
+    const code = status.DEADLINE_EXCEEDED;
+    if (this.isMidMessage) {
+      // The client's deadline has passed as well, so it cancels the call and knows why. Gets a reset if it does not.
+      this.#lifecycle.end();
+      this.#endSpan(code);
+      const { clock, endFlushMs } = this.#context;
+      const resetCode = resetCodeOf(code, this.isRepeatable);
+      resetUnlessClosed(this.#stream, endFlushMs, clock, undefined, resetCode);
+    } else {
+      this.end({ code, details: "Deadline exceeded", metadata: new Metadata() });
+    }
     this.#lifecycle.over();
   }
 }

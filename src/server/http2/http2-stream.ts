@@ -6,9 +6,10 @@ import {
   type ServerHttp2Stream,
 } from "node:http2";
 import type { Socket } from "node:net";
-import { type Metadata, type Server, status } from "@grpc/grpc-js";
+import type { Metadata, Server } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { framedConnectionOf } from "./frames/framed-connections.ts";
+import { statusOfReset } from "./reset-codes.ts";
 
 /*
  * The only file that uses private fields of grpc-js and Node.js, to get at the HTTP/2 server and streams below grpc-js'
@@ -40,6 +41,12 @@ export interface ResetBounds {
   /** Sustained rate. */
   readonly perSecond: number;
 }
+
+/**
+ * Lets headers through whose value begins or ends with white space. By default nghttp2 drops such a header without a word,
+ * so a caller with a wrong credential would be anonymous. Node.js has the option since 22.17 and 24.2, and ignores it before.
+ */
+export const lenientFields = { strictFieldWhitespaceValidation: false };
 
 /** The most that Node.js takes. */
 export const unboundedResets: ResetBounds = { burst: 2 ** 31, perSecond: 2 ** 31 };
@@ -74,6 +81,7 @@ export function boundHttp2(server: Server, bounds: Http2Bounds): void {
   if (typeof http2Options !== "object" || http2Options === null) return;
   const settings: unknown = Reflect.get(http2Options, "settings");
   Object.assign(http2Options, {
+    ...lenientFields,
     streamResetBurst: bounds.resets.burst,
     streamResetRate: bounds.resets.perSecond,
     settings: { ...(settings as object | undefined), maxHeaderListSize: bounds.headerBytes },
@@ -207,9 +215,7 @@ export function statusCodeOf(stream: ServerHttp2Stream): number | undefined {
   // Without any message the status is in the headers.
   const sent = stream.sentTrailers?.["grpc-status"] ?? stream.sentHeaders?.["grpc-status"];
   if (sent !== undefined) return Number(sent);
-  // As gRPC clients see these.
-  if (stream.rstCode === constants.NGHTTP2_ENHANCE_YOUR_CALM) return status.RESOURCE_EXHAUSTED;
-  return stream.rstCode === constants.NGHTTP2_REFUSED_STREAM ? status.UNAVAILABLE : undefined;
+  return statusOfReset(stream.rstCode ?? constants.NGHTTP2_NO_ERROR);
 }
 
 /**

@@ -202,6 +202,16 @@ export class EtcdStorage implements Storage {
     return this.#probe.isAvailable(revision, signal);
   }
 
+  /**
+   * etcd's revision at a moment at which the state at this revision could be read; undefined: it is compacted.
+   *
+   * @internal
+   */
+  async currentRevisionWith(revision: number, signal?: AbortSignal): Promise<number | undefined> {
+    this.#enter(signal);
+    return this.#probe.currentWith(revision, signal);
+  }
+
   async currentRevision(signal?: AbortSignal): Promise<number> {
     this.#enter(signal);
     return this.#reader.seen(await this.#probe.current(signal));

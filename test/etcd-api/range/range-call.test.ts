@@ -128,6 +128,29 @@ describe("Bytes behind the request of a Range", () => {
 });
 
 describe("The response of a Range", () => {
+  test.each([
+    [
+      "within its message is reset, which clients see as DEADLINE_EXCEEDED",
+      rangePath,
+      8,
+      undefined,
+    ],
+    ["between the messages of a RangeStream has its status", rangeStreamPath, 0, "4"],
+  ])("that ends at its deadline %s", async (_, path, rstCode, code) => {
+    const values = Array<string>(8).fill("x".repeat(200_000));
+    const { client, server, clock } = await servedRanges(values);
+    const call = client.open(path, { "grpc-timeout": "1S" });
+    call.stream.pause();
+    call.send(whole);
+    await until(() => server.stats().unsent.bytes > 0);
+    clock.advance(1_000);
+    // A client of gRPC would cancel the call now.
+    if (rstCode !== 0) clock.advance(1_000);
+    call.stream.resume();
+    const response = await call.response;
+    expect([response.rstCode, response.trailers?.["grpc-status"]]).toEqual([rstCode, code]);
+  });
+
   test("that is small, and is not accepted, is reset as a large one, so that clients try again", async () => {
     const limits = { maxUnsentBytes: 300_000 };
     const { client, server, clock } = await servedRanges(["x".repeat(200_000)], limits);

@@ -54,6 +54,7 @@ class Senders {
     return {
       size: pieces * pieceSize,
       maxPieceBytes: pieceSize,
+      isMidMessage: false,
       get isDone() {
         return left === 0;
       },

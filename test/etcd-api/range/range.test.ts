@@ -319,6 +319,8 @@ describe("A Range is relayed, and etcd's answer", () => {
     ["of all keys", { 1: "\0", 2: "\0" }],
     ["of an empty range", { 1: "/c/b", 2: "/c/a" }],
     ["without a key", { 2: "/c/a" }],
+    ["with an end that is present and empty", { 1: "/c/a", 2: "" }],
+    ["with an end of one byte, then one that is empty", { 1: "/c/a", 2: ["\0", ""] }],
     ["with an unknown order", { 1: "/c/a", 5: 9 }],
     ["of a future revision", { 1: "/c/a", 4: 1_000_000_000 }],
     ["of a compacted revision", { 1: "/c/a", 4: 1 }],

@@ -62,7 +62,11 @@ export async function servedRanges(
       call.end(refused(status.UNIMPLEMENTED, "relayed"));
     },
   });
-  const read = { get: storage.get.bind(storage), isAvailable: async () => true };
+  const read = {
+    get: storage.get.bind(storage),
+    isAvailable: async () => true,
+    currentRevisionWith: () => storage.currentRevision(),
+  };
   service.serve([{ name: "s", keys: { prefix: Buffer.from("/s/") }, cacher, storage: read }]);
   const { server } = await serve(new Map(), clock, { relayed: relayedTo(service), limits });
   const client = new RawGrpc(`http://127.0.0.1:${server.port}`);

@@ -149,6 +149,31 @@ describe("The requests that the streams of one connection retain", () => {
     expect(recorder.calls.map(({ code }) => code)).toEqual(Array(5).fill("CANCELLED"));
   });
 
+  test("are not held after the streams have ended, nor those of streams that were refused", async () => {
+    const maxRetainedRequestBytesPerConnection = 21 * mebibyte;
+    const { server, recorder } = await serveSelectable({ maxRetainedRequestBytesPerConnection });
+    let opened = 0;
+    /** 20 streams with prefixes of 2 MiB, of which half are ended for what all retain; then the client goes. */
+    const openAndClose = async (): Promise<void> => {
+      const connection = new RawConnection(server.port);
+      for (let i = 0; i < 20; i++) {
+        const prefix = long(2 * mebibyte - 100, opened++);
+        const call = connection.call(Watch.path, Watch.requestSerialize({ resource, prefix }));
+        await call.answered;
+        call.drain();
+      }
+      expect(server.openStreams).toBe(10);
+      connection.drop();
+      await recorder.untilEnded(opened);
+    };
+    await openAndClose();
+    const before = heldBytes();
+    await openAndClose();
+    expect(server.openStreams).toBe(0);
+    // The engine may still refer to the last one or two. All have 40 MiB.
+    expect(heldBytes() - before).toBeLessThan(5 * mebibyte);
+  });
+
   test("are refused at once if one exceeds the bound alone", async () => {
     const served = await serveSelectable({ maxRetainedRequestBytesPerConnection: 100_000 });
     const watch = served.client.watch({ resource, prefix: long(200_000, 0) });

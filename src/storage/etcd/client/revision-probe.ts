@@ -38,11 +38,19 @@ export class RevisionProbe {
 
   /** Whether the state at this revision can still be read. */
   async isAvailable(revision: number, signal: AbortSignal | undefined): Promise<boolean> {
+    return (await this.currentWith(revision, signal)) !== undefined;
+  }
+
+  /** etcd's own revision, linearizable, when the state at this revision can be read; undefined: it is compacted. */
+  async currentWith(
+    revision: number,
+    signal: AbortSignal | undefined,
+  ): Promise<number | undefined> {
     try {
-      await this.#client.range({ key: this.#key, count_only: true, revision }, signal);
-      return true;
+      const request = { key: this.#key, count_only: true, revision };
+      return (await this.#client.range(request, signal)).revision;
     } catch (error) {
-      if (isServiceError(error) && says(error.details, compacted)) return false;
+      if (isServiceError(error) && says(error.details, compacted)) return undefined;
       throw error;
     }
   }

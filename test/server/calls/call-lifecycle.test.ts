@@ -1,0 +1,50 @@
+import { describe, expect, test } from "vitest";
+import { type Clock, maxTimerMs } from "../../../src/base/clock.ts";
+import { CallLifecycle } from "../../../src/server/calls/call-lifecycle.ts";
+import { FakeClock } from "../../fake-clock.ts";
+
+/** As timers of Node.js: the fraction of a delay is dropped, and they fire up to `earlyMs` before it has passed. */
+function nodeTimersOn(clock: FakeClock, earlyMs: number): Clock {
+  return {
+    now: () => clock.now(),
+    setTimeout: (callback, delayMs) =>
+      clock.setTimeout(callback, Math.max(0, Math.trunc(delayMs) - earlyMs)),
+    setImmediate: (callback) => clock.setImmediate(callback),
+  };
+}
+
+describe("A call's deadline", () => {
+  test.each([
+    ["with a fraction of a millisecond", 999.7, 0],
+    ["of less than a millisecond", 0.25, 0],
+    ["whose timer fires early", 1_000, 0.9],
+    ["with a fraction whose timer fires early", 999.7, 0.9],
+  ])("never passes before the client's: %s", (_, timeoutMs, earlyMs) => {
+    const clock = new FakeClock();
+    const passed: number[] = [];
+    new CallLifecycle(nodeTimersOn(clock, earlyMs), timeoutMs, () => passed.push(clock.now()));
+    clock.advance(2_000);
+    expect(passed).toHaveLength(1);
+    expect(passed[0]).toBeGreaterThanOrEqual(timeoutMs);
+    expect(passed[0]).toBeLessThan(timeoutMs + 1.1);
+  });
+
+  test("may be as distant as a timer can be", () => {
+    const clock = new FakeClock();
+    const passed: number[] = [];
+    new CallLifecycle(clock, maxTimerMs, () => passed.push(clock.now()));
+    clock.advance(maxTimerMs);
+    expect(passed).toEqual([maxTimerMs]);
+  });
+
+  test("does not pass once the call has ended, also if its timer has fired early", () => {
+    const clock = new FakeClock();
+    const passed: number[] = [];
+    const call = new CallLifecycle(nodeTimersOn(clock, 0.9), 1_000, () => passed.push(clock.now()));
+    clock.advance(999.5);
+    call.end();
+    clock.advance(2_000);
+    expect(passed).toEqual([]);
+    expect(clock.pendingTimers).toBe(0);
+  });
+});
