@@ -202,6 +202,48 @@ describe("A watch that breaks", () => {
     expect(reflected.reflector).toMatchObject({ reconnects: 1, relists: 1 });
   });
 
+  it.each<Reason>(["INVALID_REQUEST", "INTERNAL", "VALUE_TOO_LARGE"])(
+    "is relisted after three attempts that failed with %s, if nothing is delivered meanwhile",
+    async (reason) => {
+      const storage = new ScriptedStorage();
+      storage.objects = [object("a", 4)];
+      const reflected = new Reflected(storage);
+      await reflected.begin();
+      // One refusal before a delivery does not count.
+      storage.stream.end(failure(reason));
+      await reflected.clock.elapse(50);
+      storage.stream.push(batch(6));
+      storage.onGet = () => Promise.reject(failure(reason));
+      storage.stream.end(failure("UPSTREAM_UNAVAILABLE"));
+      // The pauses before three attempts, and before the list.
+      await reflected.clock.elapse(50 + 100 + 200);
+      expect(reflected.heard).toEqual(["start: [a@4] →5 of 5", "→6"]);
+      storage.onCurrentRevision = () => 9;
+      await reflected.clock.elapse(400);
+      expect(reflected.heard.slice(2)).toEqual(["history lost: [a@4] →9 of 9"]);
+      expect(storage.calls.at(-1)).toBe('watch {"prefix":""} after 9');
+      expect(reflected.reflector).toMatchObject({ relists: 1, failure: undefined });
+    },
+  );
+
+  it("keeps the resume point for as long as the store is unreachable or refuses its user", async () => {
+    const storage = new ScriptedStorage();
+    storage.objects = [object("a", 4)];
+    const reflected = new Reflected(storage);
+    await reflected.begin();
+    const reasons: Reason[] = ["UPSTREAM_DENIED", "PERMISSION_DENIED", "NOT_READY"];
+    let reason: Reason = "UPSTREAM_UNAVAILABLE";
+    storage.onGet = () => Promise.reject(failure(reason));
+    storage.stream.end(failure(reason));
+    for (reason of reasons) {
+      await reflected.clock.elapse(60_000);
+    }
+    expect(reflected.reflector).toMatchObject({ relists: 0, failure: { reason } });
+    storage.onGet = (_key, revision) => ({ revision, object: object("a", 4) });
+    await reflected.clock.elapse(5_000);
+    expect(storage.calls.at(-1)).toBe('watch {"prefix":""} after 5');
+  });
+
   it("keeps the cause of the relist until a list succeeds, and resumes from that", async () => {
     const storage = new ScriptedStorage();
     const reflected = new Reflected(storage);
