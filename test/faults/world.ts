@@ -3,6 +3,7 @@ import { watchersIn } from "./clients.ts";
 import { type ClusterOptions, EtcdCluster } from "./etcd-cluster.ts";
 import { InProcessReplica } from "./in-process-replica.ts";
 import { Changing, inTime, patienceMs, untilSeen } from "./patience.ts";
+import { rawKeyBelow } from "./raw-keys.ts";
 import { RecordedReader } from "./recorded-reader.ts";
 import type { RecordedWatcher } from "./recorded-watcher.ts";
 import { RecordedWriter } from "./recorded-writer.ts";
@@ -203,6 +204,16 @@ export class World {
   goOn(): void {
     for (const watcher of this.watchers) watcher.hurry(false);
     for (const writer of this.writers) writer.start();
+  }
+
+  /** Puts or deletes a raw key. Resolves when it is the last change that every replica has; writers pause until `goOn`. */
+  async endWithRawKey(index: number, isDelete: boolean): Promise<void> {
+    await this.holdWrites();
+    const key = rawKeyBelow(prefix, index).toString("base64");
+    const put = await this.cluster.call("kv/put", { key, value: "" });
+    const last = isDelete ? await this.cluster.call("kv/deleterange", { key }) : put;
+    const { revision } = last["header"] as { readonly revision: string };
+    await this.untilReplicasBeyond(Number(revision) - 1);
   }
 
   /** Saves what etcd holds, between writes. */
