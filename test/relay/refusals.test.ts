@@ -194,6 +194,13 @@ describe("An upstream", () => {
     toRoot.heal();
     const relay = forThisTest(await starting);
     expect((await relay.client().resources()).map(({ name }) => name)).toEqual(["default"]);
+    const ofUpstream = lines
+      .map((line) => JSON.parse(line))
+      .filter(({ msg }) => /upstream/.test(msg));
+    expect(ofUpstream).toMatchObject([
+      { level: 40, msg: "the upstream does not respond" },
+      { level: 30, msg: "the upstream responds", outageMs: expect.any(Number) },
+    ]);
   });
 });
 
