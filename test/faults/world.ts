@@ -1,3 +1,4 @@
+import { wrongInCaches } from "./cached-states.ts";
 import { ChildReplica } from "./child-replica.ts";
 import { watchersIn } from "./clients.ts";
 import { type ClusterOptions, EtcdCluster } from "./etcd-cluster.ts";
@@ -319,7 +320,7 @@ export class World {
   async wrong(): Promise<string[]> {
     const quiet = await this.settle();
     await this.reader.stop();
-    const wrong = [...quiet, ...wrongIn(this)];
+    const wrong = [...quiet, ...wrongIn(this), ...(await wrongInCaches(this, prefix))];
     this.reader.start();
     return wrong;
   }
