@@ -48,14 +48,15 @@ export class EventIngest implements ReflectorTarget {
     backfillRevisions: number,
     onFailure: (error: WatchFanoutError) => void,
   ) {
-    const { source: storage, clock, logger, random, stages } = context;
+    const { name, source: storage, clock, logger, random, stages } = context;
     this.#context = context;
     this.#observers = [];
     this.#timeSlices = new TimeSliceScheduler(clock);
     this.#latency = new LatencySampler(clock, (latencyMs) => stages.applied?.(latencyMs));
     this.#lastReceivedAt = clock.now();
     this.reflector = new Reflector({
-      ...{ storage, target: this, clock, logger, random },
+      ...{ storage, target: this, clock, random },
+      logger: logger.child({ resource: name }),
       onFailure: ({ error }) => onFailure(error),
     });
     this.backfill = new EventWindowBackfill(context, {

@@ -54,6 +54,7 @@ export function assembleConfig(
   const config: Config = {
     etcd,
     etcdApi: etcdApiConfig(values, etcd, checks),
+    ownApi: values["watch-fanout-api"],
     upstream: upstreamConfig(values, checks),
     resources: assembleResources(values, eventWindow, checks),
     listen: listenConfig(values, checks),
@@ -179,6 +180,12 @@ function etcdApiConfig(
   checks: Checks,
 ): EtcdApiConfig | undefined {
   if (!values["etcd-api"]) {
+    if (!values["watch-fanout-api"]) {
+      checks.refuse(
+        "watch-fanout-api",
+        "off leaves nothing to serve without --etcd-api. Set --etcd-api, or remove this option.",
+      );
+    }
     const needed = ["advertise-client-url", "watch-progress-notify-interval"] as const;
     checks.refuseGiven(needed, "needs --etcd-api as well.");
     return undefined;
@@ -194,10 +201,24 @@ function etcdApiConfig(
         "certificate without a common name.",
     );
   }
+  checkLentRights(values, checks);
   return {
     advertiseClientUrl: values["advertise-client-url"],
     progressIntervalMs: values["watch-progress-notify-interval"],
   };
+}
+
+/** Clients of etcd's API have their own users, and those of the own services that of this service. */
+function checkLentRights(values: OptionValues, checks: Checks): void {
+  const username = values["etcd-username"];
+  const isOpen = values["watch-fanout-api"] && values.resource.length > 0;
+  if (username === undefined || !isOpen || values.policy !== undefined) return;
+  checks.refuse(
+    "etcd-username",
+    "beside --etcd-api every caller of ListWatchService and WriteService would have the rights of " +
+      `${JSON.stringify(username)} in etcd, without a credential of etcd. Leave these services out with ` +
+      "--watch-fanout-api off, or set --policy to say what each caller may do.",
+  );
 }
 
 /** Undefined without one. */

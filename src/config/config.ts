@@ -13,6 +13,8 @@ export interface Config {
   readonly etcd: EtcdConfig | undefined;
   /** Undefined: only this service's own API is served. */
   readonly etcdApi: EtcdApiConfig | undefined;
+  /** Whether ListWatchService and WriteService are served. */
+  readonly ownApi: boolean;
   /** The watch-fanout that this one follows as a relay. Undefined: it is not a relay. */
   readonly upstream: UpstreamConfig | undefined;
   /**

@@ -56,6 +56,15 @@ export const etcdOptions = {
       "--resource from its cache, everything else by etcd. Needs --etcd, and no --resource. docs/etcd-api.md describes it.",
     default: "off",
   },
+  "watch-fanout-api": {
+    schema: onOff,
+    isSwitch: true,
+    value: "[on|off]",
+    help:
+      "Serve ListWatchService and WriteService, of resources. Off leaves etcd's own API, health and reflection, and needs " +
+      "--etcd-api. etcd-proxy has it off.",
+    default: "on",
+  },
   "advertise-client-url": {
     schema: text,
     value: "URL",

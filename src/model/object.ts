@@ -73,6 +73,24 @@ export class StoredObject {
     return this.valueEnd - this.valueStart;
   }
 
+  /**
+   * Returns the same object, with the same content, without cached attributes: for readers whose attributes must not stay
+   * with this one.
+   */
+  withoutAttributes(): StoredObject {
+    return new StoredObject(
+      this.key,
+      this.content,
+      this.createRevision,
+      this.modRevision,
+      this.version,
+      this.lease,
+      this.valueStart,
+      this.valueEnd,
+      this.encodedStart,
+    );
+  }
+
   /** Returns this object as deleted at `revision`: everything else stays as it was last. */
   deletedAt(revision: number): StoredObject {
     const deleted = new StoredObject(

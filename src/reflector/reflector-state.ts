@@ -1,5 +1,14 @@
-import { hasReason, type WatchFanoutError } from "../base/errors.ts";
+import { hasReason, type Reason, type WatchFanoutError } from "../base/errors.ts";
 import type { ReplaceCause } from "./reflector-target.ts";
+
+/**
+ * Reasons that the same request has again and again: the store answers, and time alone changes nothing. After others the
+ * store may be reached, or grant the right, later.
+ */
+const refusalReasons: readonly Reason[] = ["INVALID_REQUEST", "INTERNAL", "VALUE_TOO_LARGE"];
+
+/** Number of refusals without a delivery after which a resume point is given up: a target must not stand still for good. */
+const maxRefusals = 3;
 
 /** What `fail` decides. */
 interface Transition {
@@ -16,7 +25,8 @@ interface Transition {
  *     resume   a resume point: the watch starts after it, once the history is checked
  *
  *     list   -> resume   `resumeFrom`, after the target has the listed state
- *     resume -> list     `fail` with REVISION_TOO_OLD, HISTORY_LOST or HISTORY_CHANGED; `invalidate`; `relist`
+ *     resume -> list     `fail` with REVISION_TOO_OLD, HISTORY_LOST or HISTORY_CHANGED, or with the third refusal;
+ *                        `invalidate`; `relist`
  *     resume -> resume   `fail` with any other error
  *
  * `cause` says why the next list replaces the target's state.
@@ -27,6 +37,8 @@ export class ReflectorState {
   /** The resume point that was given up last; 0 before the first. */
   #lostAt = 0;
   #failure: WatchFanoutError | undefined;
+  /** Number of refusals since the last delivery. */
+  #refusals = 0;
   /** Whether nothing was delivered since a list skipped the backoff. */
   #wasUrgent = false;
   #invalidations = 0;
@@ -99,6 +111,7 @@ export class ReflectorState {
     const begun = { cause: this.#cause, isRecovery: this.#failure !== undefined };
     this.#cause = "history lost";
     this.#failure = undefined;
+    this.#refusals = 0;
     return begun;
   }
 
@@ -120,6 +133,7 @@ export class ReflectorState {
   advance(from: number | undefined, revision: number | undefined): boolean {
     if (this.#position === from) this.#position = revision ?? from;
     this.#wasUrgent = false;
+    this.#refusals = 0;
     const isRecovery = this.#failure !== undefined;
     this.#failure = undefined;
     return isRecovery;
@@ -129,7 +143,11 @@ export class ReflectorState {
   fail(error: WatchFanoutError): Transition {
     this.#failure = error;
     const from = this.#position;
-    const isLost = hasReason(error, "REVISION_TOO_OLD") || hasReason(error, "HISTORY_LOST");
+    if (refusalReasons.includes(error.reason)) this.#refusals++;
+    const isLost =
+      hasReason(error, "REVISION_TOO_OLD") ||
+      hasReason(error, "HISTORY_LOST") ||
+      this.#refusals >= maxRefusals;
     const isChanged = hasReason(error, "HISTORY_CHANGED");
     // Also if the resume point was given up meanwhile.
     if (isChanged && (from ?? this.#lostAt) > 0) this.changeHistory();

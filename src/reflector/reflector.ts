@@ -2,6 +2,7 @@ import { Backoff, defaultBackoffBounds } from "../base/backoff.ts";
 import { pause } from "../base/clock.ts";
 import { Condition } from "../base/condition.ts";
 import { WatchFanoutError } from "../base/errors.ts";
+import { OutageLog } from "../base/outage-log.ts";
 import type { WatchBatch } from "../model/event.ts";
 import type { StoredObject } from "../model/object.ts";
 import type { Scope } from "../storage/storage.ts";
@@ -34,6 +35,7 @@ export class Reflector {
   readonly #history: HistoryTracker;
   readonly #confirmation: HistoryConfirmation;
   readonly #backoff: Backoff;
+  readonly #outage: OutageLog;
   /** Notified after each delivered list and each recovery. */
   readonly #progress = new Condition();
   readonly #stopping = new AbortController();
@@ -60,6 +62,7 @@ export class Reflector {
       invalidate: (historyGeneration) => this.invalidate(historyGeneration),
     });
     this.#backoff = new Backoff(backoff, random);
+    this.#outage = new OutageLog(clock, options.logger);
   }
 
   /** Why the last attempt failed; undefined once anything was delivered since. */
@@ -166,15 +169,14 @@ export class Reflector {
   }
 
   async #backOff(error: WatchFanoutError): Promise<void> {
-    const { logger, target, onFailure } = this.#options;
+    const { target, onFailure } = this.#options;
     const { from, isUrgent } = this.#state.fail(error);
     if (this.#state.cause === "history changed") callTarget(() => target.invalidate?.());
     const pauseMs = isUrgent ? 0 : this.#backoff.next();
     const { next } = this.#state;
-    logger.warn(
-      { err: error, reason: error.reason, from, pauseMs: Math.round(pauseMs) },
-      next === "list" ? "relisting" : "resuming the watch",
-    );
+    const { reason } = error;
+    const text = next === "list" ? "relisting" : "resuming the watch";
+    this.#outage.failed(`${reason}: ${text}`, { err: error, reason, from }, text);
     onFailure?.({ error, next, pauseMs, revision: from });
     if (pauseMs > 0) await this.#pauseFor(pauseMs);
   }
@@ -188,7 +190,7 @@ export class Reflector {
 
   /** Delivers the whole state and returns its revision. */
   async #list(): Promise<number> {
-    const { storage, target, onRecovered } = this.#options;
+    const { storage, target } = this.#options;
     const { signal } = this.#stopping;
     const { invalidations } = this.#state;
     const current = await storage.currentRevision(signal);
@@ -208,7 +210,7 @@ export class Reflector {
     callTarget(() => target.replace({ ...state, current, historyId }, cause));
     this.#state.endReplace(cause);
     this.#progress.notify();
-    if (isRecovery) callTarget(() => onRecovered?.());
+    if (isRecovery) this.#recovered();
     return state.revision;
   }
 
@@ -267,7 +269,7 @@ export class Reflector {
   }
 
   #deliver(batch: WatchBatch): void {
-    const { target, onRecovered } = this.#options;
+    const { target } = this.#options;
     const { position } = this.#state;
     this.#history.advance(batch);
     callTarget(() => target.apply(batch));
@@ -275,6 +277,12 @@ export class Reflector {
     this.#backoff.reset();
     if (!isRecovery) return;
     this.#progress.notify();
+    this.#recovered();
+  }
+
+  #recovered(): void {
+    const { onRecovered } = this.#options;
+    this.#outage.ended("following the store again");
     callTarget(() => onRecovered?.());
   }
 }

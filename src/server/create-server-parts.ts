@@ -55,6 +55,7 @@ export interface ServerParts {
 /** Makes a server's parts, and connects them. Throws an Error with a sentence if a certificate or key is unusable. */
 export function createServerParts(options: ServerOptions): ServerParts {
   const { resources, clock, logger, observer, authenticators, relayed, now = Date.now } = options;
+  const { hasOwnServices = true } = options;
   const certificates = options.tls && serverCertificates(options.tls);
   const limits = { ...defaultServerLimits, ...options.limits };
   // Each connection enqueues at most one task, its stream openings, so none is ever refused.
@@ -72,12 +73,13 @@ export function createServerParts(options: ServerOptions): ServerParts {
   const context = { ...shared, memoryPressure, defences };
   const { authorizer, inFlight, callClosings } = context;
   const openCalls = new OpenCalls(clock, callClosings, connections, observer, relayed);
-  const health = new HealthService(initialStatuses(resources), pools, mayKnowService(authorizer));
+  const mayKnow = mayKnowService(authorizer, hasOwnServices);
+  const health = new HealthService(initialStatuses(resources), pools, mayKnow);
   const statuses = new ServingStatuses(resources, health);
-  const reflection = new ReflectionService(descriptors, context);
+  const reflection = new ReflectionService(descriptors, hasOwnServices, context);
   revokeOnChange(authorizer, streams, clock);
   authorizer.onChange(() => health.recheck());
-  const methods = methodsOf(context, health, reflection);
+  const methods = methodsOf(context, hasOwnServices, health, reflection);
   const authentication = authenticators && new Authentication(authenticators, context);
   const cancelledCalls = new CancelledCalls({ clock, limits, callerLimits, defences });
   const pipeline = new CallPipeline({
@@ -99,15 +101,18 @@ export function createServerParts(options: ServerOptions): ServerParts {
 /** The methods of all services. */
 function methodsOf(
   context: CallContext,
+  hasOwnServices: boolean,
   health: HealthService,
   reflection: ReflectionService,
 ): Methods {
+  const own = hasOwnServices
+    ? [
+        ...servedMethods(listWatchService, listWatchMethods(context)),
+        ...servedMethods(writeService, writeMethods(context)),
+      ]
+    : [];
   return {
-    single: new Map([
-      ...servedMethods(listWatchService, listWatchMethods(context)),
-      ...servedMethods(writeService, writeMethods(context)),
-      ...servedMethods(healthService, health.handlers),
-    ]),
+    single: new Map([...own, ...servedMethods(healthService, health.handlers)]),
     streaming: new Map(reflectionServices.flatMap((service) => [...reflection.serving(service)])),
   };
 }

@@ -65,6 +65,8 @@ export interface ServerOptions {
    * @internal
    */
   readonly codecs?: ReadonlyMap<string, CodecKind> | undefined;
+  /** Whether ListWatchService and WriteService are served. Default: true. */
+  readonly hasOwnServices?: boolean | undefined;
   /** Services whose calls are relayed to another server. Default: none. */
   readonly relayed?: RelayedServices | undefined;
   /** Pages that clients may get from the same port by HTTP/1. Default: HTTP/1 is not served. */

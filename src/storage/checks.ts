@@ -39,9 +39,9 @@ function checkRequirement(at: RevisionRequirement): void {
   }
 }
 
-/** Throws INVALID_REQUEST for a get that no Storage can serve. */
-export function checkGet(request: GetRequest): void {
-  checkKey(request.key);
+/** Throws INVALID_REQUEST for a get that no Storage can serve. `rawKeys`: whether this one has raw keys. */
+export function checkGet(request: GetRequest, rawKeys: boolean = false): void {
+  if (!rawKeys) checkKey(request.key);
   checkRequirement(request.at);
 }
 

@@ -61,7 +61,7 @@ test("without any source the embedded store serves one resource with all keys", 
   expect(load({})).toEqual({
     etcd: undefined,
     upstream: undefined,
-    etcdApi: undefined,
+    ...{ etcdApi: undefined, ownApi: true },
     resources: [{ name: "default", prefix: "", ...plain }],
     listen: { host: "127.0.0.1", port: 50051 },
     admin: { listen: { host: "127.0.0.1", port: 8080 }, tls: undefined, tokenFile: undefined },
@@ -359,6 +359,13 @@ const cases: readonly [
     { env: { WATCH_FANOUT_ETCD: "http://a" } },
     ({ etcdApi, resources }) => [etcdApi, resources],
     [{ advertiseClientUrl: undefined, progressIntervalMs: 600_000 }, []],
+  ],
+  [
+    "watch-fanout-api",
+    "off",
+    { env: { WATCH_FANOUT_ETCD: "http://a", WATCH_FANOUT_ETCD_API: "on" } },
+    ({ ownApi }) => ownApi,
+    false,
   ],
   [
     "advertise-client-url",

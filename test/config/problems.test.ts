@@ -434,6 +434,19 @@ describe("options that need or exclude one another are reported", () => {
       { flags: ["--workers", "4", "--max-streams-per-identity", "3"] },
       "--max-streams-per-identity: 3 can't be divided between 4 workers. Give at least 4, or fewer --workers.",
     ],
+    [
+      {
+        flags: [...etcd, "--etcd-api", "on", "--etcd-username", "u"],
+        env: { WATCH_FANOUT_ETCD_PASSWORD: "p" },
+      },
+      '--etcd-username: beside --etcd-api every caller of ListWatchService and WriteService would have the rights of "u" ' +
+        "in etcd, without a credential of etcd. Leave these services out with --watch-fanout-api off, or set --policy to " +
+        "say what each caller may do.",
+    ],
+    [
+      { flags: [...etcd, "--watch-fanout-api", "off"] },
+      "--watch-fanout-api: off leaves nothing to serve without --etcd-api. Set --etcd-api, or remove this option.",
+    ],
     [{ flags: ["--etcd-ca", "cert"] }, "--etcd-ca: needs --etcd as well."],
     [{ yaml: "etcd-username: root" }, "wf.yaml:1: etcd-username: needs --etcd as well."],
     [

@@ -67,6 +67,7 @@ test("A client with a token watches a cache if etcd permits it, with etcd's answ
     resource: ["a=/a/"],
     "etcd-username": ["root"],
     "etcd-password": ["password"],
+    "watch-fanout-api": ["off"],
   });
   onTestFinished(() => front.stop());
   const direct = new RawGrpc(etcd.url);

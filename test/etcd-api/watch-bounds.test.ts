@@ -1,6 +1,7 @@
 import { EventEmitter } from "node:events";
 import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Reason, WatchFanoutError } from "../../src/base/errors.ts";
 import { GroupedOwner } from "../../src/base/rotation.ts";
 import type { CachedResource } from "../../src/etcd-api/cached/cached-resource.ts";
 import { NewestHeader } from "../../src/etcd-api/contract/response-header.ts";
@@ -135,6 +136,23 @@ test("One revision of etcd in fragments is put together up to a bound", () => {
   expect(joiner.add(responseOf(3), false)?.lastEvent).toBe(3);
   expect(joiner.add(responseOf(4, 4, 4), true)).toBeUndefined();
   expect(() => joiner.add(responseOf(4, 4, 4, 4), true)).toThrow("more than 60 bytes");
+});
+
+test.each<readonly [Reason | undefined, boolean]>([
+  [undefined, true],
+  ["UPSTREAM_UNAVAILABLE", true],
+  ["HISTORY_LOST", true],
+  ["UPSTREAM_DENIED", false],
+  ["INVALID_REQUEST", false],
+  ["INTERNAL", false],
+])("A cache that failed to follow etcd with %s serves watches: %s", (reason, isCached) => {
+  const service = unconnected();
+  const upstreamFailure = reason && new WatchFanoutError(reason, "As the test has it.");
+  const cacher = { ready: true, revision: 50, oldestRevision: 1, upstreamFailure };
+  const resource = { cacher } as unknown as CachedResource;
+  service.serve([resource]);
+  expect(service.isCached({ resource, scope: { prefix: "" } }, 0)).toBe(isCached);
+  expect(service.hasRefused).toBe(!isCached);
 });
 
 describe("A new watch", () => {

@@ -1,4 +1,5 @@
 import type { ChildReplica } from "./child-replica.ts";
+import { rawKeys } from "./raw-keys.ts";
 import type { Relay } from "./relay.ts";
 import type { World } from "./world.ts";
 
@@ -62,6 +63,17 @@ export const faultCatalogue: Readonly<Record<string, Catalogued>> = {
     weight: 8,
     fault: async (world) => {
       upstreamOf(world).cut();
+      await meanwhile(world, 1, 4);
+      return true;
+    },
+  },
+  "upstream cut behind a change of a raw key": {
+    weight: 4,
+    fault: async (world) => {
+      const { random } = world;
+      await world.endWithRawKey(random.between(0, rawKeys.length - 1), random.chance(0.3));
+      upstreamOf(world).cut();
+      world.goOn();
       await meanwhile(world, 1, 4);
       return true;
     },

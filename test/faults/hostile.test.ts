@@ -10,7 +10,7 @@ import { inTime, untilSeen } from "./patience.ts";
 import type { ProcessReport } from "./process-report.ts";
 import { Seeded, seedOr } from "./seeded.ts";
 import { resource } from "./wire.ts";
-import { World } from "./world.ts";
+import { prefix, World } from "./world.ts";
 
 const mebibyte = 1024 ** 2;
 /** How long one attack may take, on a busy machine, in milliseconds. */
@@ -78,7 +78,8 @@ afterEach(async ({ task }) => {
 }, timeoutMs);
 
 function target(): Target {
-  return { grpcPort: replica.grpcPort, adminPort: replica.adminPort, busy: resource, bulk };
+  const { grpcPort, adminPort } = replica;
+  return { grpcPort, adminPort, busy: resource, busyPrefix: prefix, bulk };
 }
 
 /** The replica's memory once it has finished earlier work. */

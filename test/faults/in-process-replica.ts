@@ -71,6 +71,8 @@ export class InProcessReplica implements Replica {
     });
     const cacher = new Cacher({
       storage: new EtcdStorage(client, { prefix }),
+      // As with etcd's API.
+      rawKeys: true,
       name: resource,
       attributes: new AttributeReader(new JsonCodec({ fields }), clock, logger),
       indexes: fields,

@@ -3,6 +3,7 @@ import { BareStatus } from "../foreign/bare-grpc.ts";
 import type { Write } from "../guarantees/writes.ts";
 import type { Endpoint } from "./endpoint.ts";
 import type { EtcdCluster } from "./etcd-cluster.ts";
+import { rawKeyBelow, rawKeys } from "./raw-keys.ts";
 import type { Seeded } from "./seeded.ts";
 import { Connection, type Thing } from "./wire.ts";
 
@@ -77,6 +78,8 @@ export class RecordedWriter {
 
   async #writeOnce(): Promise<void> {
     const { random, throughService } = this.#options;
+    // Any number in a row, so that any of them may be the last change before a fault.
+    if (random.chance(0.3)) return this.#writeRaw();
     if (random.chance(throughService)) {
       const write = this.#begin([random.pick(keys)], "service");
       this.#end(write, await this.#throughService(write));
@@ -90,6 +93,17 @@ export class RecordedWriter {
       "direct",
     );
     this.#end(write, await this.#directly(write, deleted));
+  }
+
+  /** Puts or deletes a raw key. Unrecorded: no client of the service must see anything of it, and it may fail. */
+  async #writeRaw(): Promise<void> {
+    const { cluster, prefix, random } = this.#options;
+    const key = rawKeyBelow(prefix, random.between(0, rawKeys.length - 1)).toString("base64");
+    const [path, body] = random.chance(0.7)
+      ? (["kv/put", { key, value: "" }] as const)
+      : (["kv/deleterange", { key }] as const);
+    const { healthy } = cluster;
+    if (healthy.length > 0) await random.pick(healthy).call(path, body).catch(ignore);
   }
 
   #begin(puts: readonly string[], way: Write["way"]): Write {
@@ -158,6 +172,8 @@ export class RecordedWriter {
     return JSON.stringify(thing);
   }
 }
+
+const ignore = (): void => {};
 
 function isWell(endpoint: Endpoint): boolean {
   return endpoint.isWell;

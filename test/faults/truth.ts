@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import { setTimeout as delay } from "node:timers/promises";
 import { BareGrpc } from "../foreign/bare-grpc.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
@@ -152,6 +153,7 @@ export class Truth {
       era.revision = revision;
       const key = kv.text(1);
       if (!key.startsWith(this.#prefix) || key === this.#prefix) continue;
+      if (!isUtf8(kv.bytes(1))) continue;
       const isDelete = event.number(1) === 1;
       era.add(
         revision,

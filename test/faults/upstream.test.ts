@@ -1,6 +1,7 @@
 import { describe, expect } from "vitest";
 import { faultTest } from "./fault-test.ts";
 import { untilSeen } from "./patience.ts";
+import { rawKeys } from "./raw-keys.ts";
 import { deliveredBy } from "./wire.ts";
 import type { World } from "./world.ts";
 
@@ -36,6 +37,26 @@ describe("the upstream stream reset at any byte", () => {
     }
     await world.afterWrites(10);
     expect(reconnects(world)).toBeGreaterThan(15);
+  });
+});
+
+describe("the upstream stream lost behind a change of a raw key", () => {
+  faultTest("loses nothing, and is resumed without a relist", 6, { children: 1 }, async (world) => {
+    const sum = (count: "reconnects" | "relists"): number =>
+      world.inProcess.reduce((total, { cacher }) => total + cacher.stats()[count], 0);
+    for (const [index] of rawKeys.entries()) {
+      for (const isDelete of [false, true]) {
+        await world.endWithRawKey(index, isDelete);
+        const before = sum("reconnects");
+        for (const { upstream } of world.replicas) for (const relay of upstream) relay.cut();
+        await untilSeen("each watch of etcd to have broken", async () =>
+          sum("reconnects") >= before + world.inProcess.length ? true : undefined,
+        );
+        world.goOn();
+        await world.afterWrites(5);
+      }
+    }
+    expect(sum("relists")).toBe(0);
   });
 });
 

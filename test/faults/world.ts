@@ -1,8 +1,10 @@
+import { wrongInCaches } from "./cached-states.ts";
 import { ChildReplica } from "./child-replica.ts";
 import { watchersIn } from "./clients.ts";
 import { type ClusterOptions, EtcdCluster } from "./etcd-cluster.ts";
 import { InProcessReplica } from "./in-process-replica.ts";
 import { Changing, inTime, patienceMs, untilSeen } from "./patience.ts";
+import { rawKeyBelow } from "./raw-keys.ts";
 import { RecordedReader } from "./recorded-reader.ts";
 import type { RecordedWatcher } from "./recorded-watcher.ts";
 import { RecordedWriter } from "./recorded-writer.ts";
@@ -205,6 +207,16 @@ export class World {
     for (const writer of this.writers) writer.start();
   }
 
+  /** Puts or deletes a raw key. Resolves when it is the last change that every replica has; writers pause until `goOn`. */
+  async endWithRawKey(index: number, isDelete: boolean): Promise<void> {
+    await this.holdWrites();
+    const key = rawKeyBelow(prefix, index).toString("base64");
+    const put = await this.cluster.call("kv/put", { key, value: "" });
+    const last = isDelete ? await this.cluster.call("kv/deleterange", { key }) : put;
+    const { revision } = last["header"] as { readonly revision: string };
+    await this.untilReplicasBeyond(Number(revision) - 1);
+  }
+
   /** Saves what etcd holds, between writes. */
   async snapshot(): Promise<Snapshot> {
     await this.holdWrites();
@@ -308,7 +320,7 @@ export class World {
   async wrong(): Promise<string[]> {
     const quiet = await this.settle();
     await this.reader.stop();
-    const wrong = [...quiet, ...wrongIn(this)];
+    const wrong = [...quiet, ...wrongIn(this), ...(await wrongInCaches(this, prefix))];
     this.reader.start();
     return wrong;
   }

@@ -1,3 +1,4 @@
+import { pino } from "pino";
 import { describe, expect, it } from "vitest";
 import { type Reason, revisionTooOld, WatchFanoutError } from "../../src/base/errors.ts";
 import { batch, object, Reflected } from "./reflected.ts";
@@ -202,6 +203,48 @@ describe("A watch that breaks", () => {
     expect(reflected.reflector).toMatchObject({ reconnects: 1, relists: 1 });
   });
 
+  it.each<Reason>(["INVALID_REQUEST", "INTERNAL", "VALUE_TOO_LARGE"])(
+    "is relisted after three attempts that failed with %s, if nothing is delivered meanwhile",
+    async (reason) => {
+      const storage = new ScriptedStorage();
+      storage.objects = [object("a", 4)];
+      const reflected = new Reflected(storage);
+      await reflected.begin();
+      // One refusal before a delivery does not count.
+      storage.stream.end(failure(reason));
+      await reflected.clock.elapse(50);
+      storage.stream.push(batch(6));
+      storage.onGet = () => Promise.reject(failure(reason));
+      storage.stream.end(failure("UPSTREAM_UNAVAILABLE"));
+      // The pauses before three attempts, and before the list.
+      await reflected.clock.elapse(50 + 100 + 200);
+      expect(reflected.heard).toEqual(["start: [a@4] →5 of 5", "→6"]);
+      storage.onCurrentRevision = () => 9;
+      await reflected.clock.elapse(400);
+      expect(reflected.heard.slice(2)).toEqual(["history lost: [a@4] →9 of 9"]);
+      expect(storage.calls.at(-1)).toBe('watch {"prefix":""} after 9');
+      expect(reflected.reflector).toMatchObject({ relists: 1, failure: undefined });
+    },
+  );
+
+  it("keeps the resume point for as long as the store is unreachable or refuses its user", async () => {
+    const storage = new ScriptedStorage();
+    storage.objects = [object("a", 4)];
+    const reflected = new Reflected(storage);
+    await reflected.begin();
+    const reasons: Reason[] = ["UPSTREAM_DENIED", "PERMISSION_DENIED", "NOT_READY"];
+    let reason: Reason = "UPSTREAM_UNAVAILABLE";
+    storage.onGet = () => Promise.reject(failure(reason));
+    storage.stream.end(failure(reason));
+    for (reason of reasons) {
+      await reflected.clock.elapse(60_000);
+    }
+    expect(reflected.reflector).toMatchObject({ relists: 0, failure: { reason } });
+    storage.onGet = (_key, revision) => ({ revision, object: object("a", 4) });
+    await reflected.clock.elapse(5_000);
+    expect(storage.calls.at(-1)).toBe('watch {"prefix":""} after 5');
+  });
+
   it("keeps the cause of the relist until a list succeeds, and resumes from that", async () => {
     const storage = new ScriptedStorage();
     const reflected = new Reflected(storage);
@@ -280,5 +323,53 @@ describe("The pauses of a Reflector", () => {
   it("start again after a delivery", async () => {
     const times = await openings([false, false, false, true], () => 0);
     expect(times.slice(0, 6)).toEqual([0, 50, 150, 350, 400, 500]);
+  });
+});
+
+describe("The log of a Reflector", () => {
+  it("has an outage as one line at its beginning, one a minute, and one at its end", async () => {
+    const lines: unknown[] = [];
+    const write = (line: string): void => {
+      const { level, msg, err, reason, from, attempts, outageMs } = JSON.parse(line);
+      lines.push({ level, msg, err: err?.message, reason, from, attempts, outageMs });
+    };
+    const storage = new ScriptedStorage();
+    storage.objects = [object("a", 4)];
+    const reflected = new Reflected(storage, { logger: pino({}, { write }) });
+    await reflected.begin();
+    const away = { level: 40, err: "UPSTREAM_UNAVAILABLE, as the script has it.", from: 5 };
+    const known = { ...away, msg: "resuming the watch", reason: "UPSTREAM_UNAVAILABLE" };
+    storage.onGet = () => Promise.reject(failure("UPSTREAM_UNAVAILABLE"));
+    storage.stream.end(failure("UPSTREAM_UNAVAILABLE"));
+    await reflected.clock.elapse(100_000);
+    storage.onGet = (_key, revision) => ({ revision, object: object("a", 4) });
+    await reflected.clock.elapse(5_000);
+    storage.stream.push(batch(6));
+    expect(lines).toEqual([
+      { ...known, attempts: undefined, outageMs: undefined },
+      { ...known, attempts: expect.any(Number), outageMs: expect.any(Number) },
+      {
+        ...{ level: 30, msg: "following the store again", err: undefined, reason: undefined },
+        ...{ from: undefined, attempts: expect.any(Number), outageMs: 105_000 },
+      },
+    ]);
+    const [, later] = lines as { readonly outageMs: number }[];
+    expect(later?.outageMs).toBeGreaterThanOrEqual(60_000);
+    expect(later?.outageMs).toBeLessThan(65_000);
+  });
+
+  it("has the relist of an outage as a line of its own", async () => {
+    const texts: unknown[] = [];
+    const write = (line: string): void => {
+      texts.push(JSON.parse(line).msg);
+    };
+    const storage = new ScriptedStorage();
+    const reflected = new Reflected(storage, { logger: pino({}, { write }) });
+    await reflected.begin();
+    storage.stream.end(failure("UPSTREAM_UNAVAILABLE"));
+    await reflected.clock.elapse(5_000);
+    storage.stream.end(revisionTooOld(5, 7));
+    await reflected.clock.elapse(5_000);
+    expect(texts).toEqual(["resuming the watch", "relisting", "following the store again"]);
   });
 });

@@ -194,7 +194,35 @@ describe("An upstream", () => {
     toRoot.heal();
     const relay = forThisTest(await starting);
     expect((await relay.client().resources()).map(({ name }) => name)).toEqual(["default"]);
+    const ofUpstream = lines
+      .map((line) => JSON.parse(line))
+      .filter(({ msg }) => /upstream/.test(msg));
+    expect(ofUpstream).toMatchObject([
+      { level: 40, msg: "the upstream does not respond" },
+      { level: 30, msg: "the upstream responds", outageMs: expect.any(Number) },
+    ]);
   });
+});
+
+test("An outage of the upstream is logged when it begins and when it has ended, with the resource", async () => {
+  const root = forThisTest(await Tier.start({}));
+  const toRoot = await network(root.port);
+  const lines: Record<string, unknown>[] = [];
+  const logger = pino({}, { write: (line: string) => void lines.push(JSON.parse(line)) });
+  const relay = forThisTest(await Tier.relay(`127.0.0.1:${toRoot.port}`, {}, logger));
+  await until(async () => (await relay.readyz()).startsWith("ok"));
+  toRoot.refuse();
+  // Several attempts fail meanwhile.
+  await until(async () => /stale: .* nothing for [2-9]/.test(await relay.readyz()));
+  toRoot.heal();
+  const ofWatch = (): Record<string, unknown>[] =>
+    lines.filter(({ msg }) => /watch$|relisting|following/.test(String(msg)));
+  await until(async () => ofWatch().some(({ level }) => level === 30));
+  expect(ofWatch()).toMatchObject([
+    { level: 40, resource: "default", msg: "resuming the watch", reason: "UPSTREAM_UNAVAILABLE" },
+    { level: 30, resource: "default", msg: "following the store again" },
+  ]);
+  expect(ofWatch()[1]?.["attempts"]).toBeGreaterThan(2);
 });
 
 describe("A relay's own rights", () => {

@@ -25,8 +25,8 @@ export function proxyOptions(typed: TypedFlags): ProxyOptions {
     // etcd grpc-proxy serves plain text on any address.
     insecure: ["on"],
   };
-  // As etcd grpc-proxy, it writes nothing of its own into etcd.
-  const defaults: typeof flags = { "etcd-history-create": ["off"] };
+  // As etcd grpc-proxy, it writes nothing of its own into etcd, and serves nothing but etcd's API.
+  const defaults: typeof flags = { "etcd-history-create": ["off"], "watch-fanout-api": ["off"] };
   const problems: string[] = [];
   const warnings: string[] = [];
   for (const [name, flag] of Object.entries(proxyFlags)) {

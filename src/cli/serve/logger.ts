@@ -1,10 +1,10 @@
 import { trace } from "@opentelemetry/api";
 import { type DestinationStream, destination, type LogFn, type Logger, pino } from "pino";
 import { z } from "zod";
+import { briefDetails } from "../../base/brief-details.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import type { LogFormat, LogLevel } from "../../config/config.ts";
-import { briefDetails } from "../../wire/errors.ts";
 import { printableText } from "../output/printable.ts";
 import type { RecentProblems } from "../status/recent-problems.ts";
 import { ChangeableLevel } from "./log-level.ts";

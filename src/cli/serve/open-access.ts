@@ -3,14 +3,12 @@ import { isLocalHost } from "../../identity/peer.ts";
 
 /**
  * What the configuration leaves open that an operator may not expect: a sentence for the log. Undefined if there is
- * nothing to say. A service for this machine alone that has no sources of identities is meant to be open.
+ * nothing to say. A service for this machine alone that has no sources of identities, and no rights of its own to lend, is
+ * meant to be open.
  */
-export function openAccess({
-  listen,
-  identity: { tokenFile, jwt, trustedForwarders },
-  policy,
-  tls,
-}: Pick<Config, "listen" | "identity" | "policy" | "tls">): string | undefined {
+export function openAccess(config: Config): string | undefined {
+  const { listen, policy, tls, ownApi } = config;
+  const { tokenFile, jwt, trustedForwarders } = config.identity;
   const clientAuth = tls?.clientAuth ?? "off";
   const sources = [tokenFile, jwt, trustedForwarders];
   const hasSources = clientAuth !== "off" || sources.some((source) => source !== undefined);
@@ -18,8 +16,18 @@ export function openAccess({
     if (hasSources) return undefined;
     return "there is a policy, but nothing recognises callers: all of them are anonymous";
   }
+  // Callers of etcd's API alone have their own rights in etcd.
+  if (!ownApi) return undefined;
+  const lent = lentRights(config);
   const isLocal = "path" in listen || isLocalHost(listen.host);
-  if (isLocal && !hasSources) return undefined;
+  if (isLocal && !hasSources && lent === "") return undefined;
   const who = clientAuth === "require" ? "" : ", also without a credential,";
-  return `without --policy every caller${who} may read and write everything`;
+  return `without --policy every caller${who} may read and write everything${lent}`;
+}
+
+/** The rights of this service that callers have, as the end of a sentence; empty: it has no rights of its own, as far as is known. */
+function lentRights({ etcd, upstream }: Config): string {
+  if (etcd?.auth !== undefined) return ` as etcd's user ${etcd.auth.username}`;
+  const hasCredential = upstream?.tokenFile ?? upstream?.tls?.client;
+  return hasCredential === undefined ? "" : " that this relay may at its upstream";
 }

@@ -3,6 +3,7 @@ import { Backoff } from "../../base/backoff.ts";
 import { CertificateStore } from "../../base/certificate-store.ts";
 import { type Clock, pause } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
+import { OutageLog } from "../../base/outage-log.ts";
 import type { WatchedFiles } from "../../base/watched-files.ts";
 import { isUnimplemented } from "../../client/calls/call-failure.ts";
 import type { Endpoint } from "../../client/calls/endpoints.ts";
@@ -89,6 +90,7 @@ export class Relay implements RelayedUpstream {
     const { clock, logger, upstream } = this.#options;
     const { signal } = this.#closing;
     const backoff = new Backoff(startBackoff, Math.random);
+    const outage = new OutageLog(clock, logger);
     const clients = upstream.addresses.map((address) =>
       connect({ ...this.#connectOptions, address, maxAttempts: 1 }),
     );
@@ -105,16 +107,15 @@ export class Relay implements RelayedUpstream {
           checkMayFollow(failure);
         }
         const answered = results.find((result) => result.status === "fulfilled");
-        if (answered !== undefined) return answered.value;
+        if (answered !== undefined) {
+          outage.ended("the upstream responds");
+          return answered.value;
+        }
         signal.throwIfAborted();
         const why = failure instanceof Error ? failure.message : String(failure);
-        const pauseMs = backoff.next();
-        logger.warn(
-          { err: failure, pauseMs: Math.round(pauseMs) },
-          "the upstream does not respond",
-        );
+        outage.failed("", { err: failure }, "the upstream does not respond");
         onWaiting(`the upstream has not said which resources it serves: ${why}`);
-        await pause(clock, pauseMs, signal);
+        await pause(clock, backoff.next(), signal);
       }
     } finally {
       for (const client of clients) client.close();

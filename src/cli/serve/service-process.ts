@@ -220,11 +220,12 @@ export class ServiceProcess {
   }
 
   async #serve(terms: Omit<ServerOptions, "resources" | "clock" | "logger">): Promise<void> {
-    const { resources, memoryCeilingBytes, framing, shutdownTimeoutMs } = this.#config;
+    const { resources, ownApi, memoryCeilingBytes, framing, shutdownTimeoutMs } = this.#config;
     this.#rpcs = new RpcMetrics(this.metrics.meter);
     const server = await startServer({
       ...terms,
       ...{ resources: this.#served, clock: this.#clock, logger: this.#logger, framing },
+      hasOwnServices: ownApi,
       observer: this.#rpcs,
       tracer: this.#otlp?.tracer,
       memoryGauges: memoryGauges(memoryCeilingBytes),

@@ -68,7 +68,7 @@ function examples(config: Config, grpc: ListenAddress): readonly string[] {
   const { resources, tls } = config;
   const resource = resources[0]?.name ?? "default";
   const target = formatAddress(reachable(grpc));
-  if (config.etcdApi !== undefined && resources.length === 0) {
+  if (!config.ownApi || (config.etcdApi !== undefined && resources.length === 0)) {
     const scheme = tls === undefined ? "http" : "https";
     const etcdctl = `etcdctl --endpoints ${scheme}://${target}`;
     return [`${etcdctl} watch --prefix ""`, `${etcdctl} put greeting hello`];

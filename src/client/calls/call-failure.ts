@@ -1,6 +1,7 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
+import { briefDetails } from "../../base/brief-details.ts";
 import { type Reason, upstreamUnavailable, WatchFanoutError } from "../../base/errors.ts";
-import { briefDetails, errorOf, retryDelayMs, saysReason } from "../../wire/errors.ts";
+import { errorOf, retryDelayMs, saysReason } from "../../wire/errors.ts";
 
 /** Upper bound for the retry delay that a server may ask for, in milliseconds. */
 const longestRetryDelayMs = 300_000;

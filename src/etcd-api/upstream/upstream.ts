@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
+import { OutageLog } from "../../base/outage-log.ts";
 import type { MemberCertificates } from "../../storage/etcd/client/member.ts";
 import type { UpstreamConnection } from "./upstream-connection.ts";
 import { UpstreamMember } from "./upstream-member.ts";
@@ -19,11 +20,11 @@ export interface UpstreamOptions {
  */
 export class Upstream {
   readonly #members: readonly UpstreamMember[];
-  readonly #logger: Logger;
+  readonly #outage: OutageLog;
   #preferred = 0;
 
   constructor({ endpoints, certificates, clock, logger }: UpstreamOptions) {
-    this.#logger = logger;
+    this.#outage = new OutageLog(clock, logger);
     const leave = (member: UpstreamMember): void =>
       this.#leave(member, "it does not respond to keepalive pings");
     this.#members = endpoints.map(
@@ -44,7 +45,9 @@ export class Upstream {
 
   /** A connection that has room for a call; undefined: no connection has room now, so call `connect`. */
   available(): UpstreamConnection | undefined {
-    return this.#member.available();
+    const connection = this.#member.available();
+    if (connection !== undefined) this.#outage.ended("the etcd API reaches etcd again");
+    return connection;
   }
 
   /**
@@ -54,12 +57,16 @@ export class Upstream {
   async connect(): Promise<void> {
     for (let failures = 0; ; ) {
       const member = this.#member;
-      if (member.available() !== undefined) return;
+      if (this.available() !== undefined) return;
       try {
         await member.connect();
       } catch (error) {
-        this.#leave(member, error instanceof Error ? error.message : String(error));
-        if (++failures >= this.#members.length) throw error;
+        const why = error instanceof Error ? error.message : String(error);
+        this.#leave(member, why);
+        if (++failures < this.#members.length) continue;
+        const { endpoint } = member;
+        this.#outage.failed("all members", { endpoint, why }, "the etcd API can't reach etcd");
+        throw error;
       }
     }
   }
@@ -79,10 +86,8 @@ export class Upstream {
     member.isInUse = false;
     this.#preferred = (this.#preferred + 1) % this.#members.length;
     this.#member.isInUse = true;
-    const next = this.#member.endpoint;
-    this.#logger.warn(
-      { from: member.endpoint, to: next, why },
-      "the etcd API moves to another member",
-    );
+    const [from, to] = [member.endpoint, this.#member.endpoint];
+    const text = "the etcd API moves to another member";
+    this.#outage.failed(`${from} to ${to}`, { from, to, why }, text);
   }
 }

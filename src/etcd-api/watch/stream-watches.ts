@@ -14,7 +14,7 @@ import { WatchProgress } from "./watch-progress.ts";
 import { refusalOf, refusals } from "./watch-refusals.ts";
 import type { CreateRequest } from "./watch-request.ts";
 import { type Answer, encodeAnswer, noWatchId } from "./watch-response.ts";
-import { isDenied, type WatchService } from "./watch-service.ts";
+import { isRefused, type WatchService } from "./watch-service.ts";
 
 /** Memory of a watch that waits in no buffer, in bytes, estimated, in addition to its request. */
 const watchBytes = 512;
@@ -184,7 +184,7 @@ export class StreamWatches implements QuotaHolder {
 
   /** Called about once a second. */
   check(): void {
-    if (this.#deps.shared.hasDenied) this.#relayDenied();
+    if (this.#deps.shared.hasRefused) this.#relayRefused();
     if (this.#relayed.size > 0) this.#handOver();
     this.#relayed.check();
   }
@@ -251,11 +251,11 @@ export class StreamWatches implements QuotaHolder {
     this.#relayed.resume(watch);
   }
 
-  /** The watches of a cache that etcd does not serve any more are etcd's to permit or to refuse. */
-  #relayDenied(): void {
+  /** The watches of a cache that etcd refuses what it needs are etcd's to serve or to refuse. */
+  #relayRefused(): void {
     for (const watch of this.#watches.values()) {
       if (watch.watcher === undefined || !watch.isAnnounced || watch.isQueued) continue;
-      if (watch.range !== undefined && isDenied(watch.range.resource)) this.#relay(watch);
+      if (watch.range !== undefined && isRefused(watch.range.resource)) this.#relay(watch);
     }
   }
 

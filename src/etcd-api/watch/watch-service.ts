@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
+import type { Reason } from "../../base/errors.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import { AccessProbe } from "../cached/access-probe.ts";
@@ -215,13 +216,13 @@ export class WatchService {
   isCached(range: CachedRange | undefined, startRevision: number): boolean {
     if (range === undefined) return false;
     const { cacher } = range.resource;
-    if (!cacher.ready || isDenied(range.resource)) return false;
+    if (!cacher.ready || isRefused(range.resource)) return false;
     return startRevision === 0 || startRevision - 1 >= cacher.oldestRevision;
   }
 
-  /** Whether etcd refuses to serve a cache, so that its watches would be silent from now on. */
-  get hasDenied(): boolean {
-    return this.#resources.some(isDenied);
+  /** Whether etcd refuses a cache what it needs, so that its watches would be silent from now on. */
+  get hasRefused(): boolean {
+    return this.#resources.some(isRefused);
   }
 
   /** Whether a stream with this number of watches may have one more. */
@@ -293,7 +294,13 @@ export class WatchService {
   }
 }
 
-/** Whether etcd refuses this process what the cache needs, since its authentication was switched on. */
-export function isDenied({ cacher }: CachedResource): boolean {
-  return cacher.upstreamFailure?.reason === "UPSTREAM_DENIED";
+/** Failures to follow etcd that are etcd's answers. After others etcd may be away, or its state is listed next. */
+const refusalReasons: readonly Reason[] = ["UPSTREAM_DENIED", "INVALID_REQUEST", "INTERNAL"];
+
+/**
+ * Whether the cache gets from etcd, which answers, nothing of what it needs, such as since etcd's authentication was
+ * switched on: its watches would be silent.
+ */
+export function isRefused({ cacher: { upstreamFailure } }: CachedResource): boolean {
+  return upstreamFailure !== undefined && refusalReasons.includes(upstreamFailure.reason);
 }

@@ -24,8 +24,10 @@ export class ReflectionService {
   readonly #context: CallContext;
   readonly #calls = new Set<ServerCall>();
 
-  constructor(descriptors: Descriptors, context: CallContext) {
-    this.#descriptors = descriptors;
+  /** `hasOwnServices`: whether this service's own are among those that are listed. */
+  constructor(descriptors: Descriptors, hasOwnServices: boolean, context: CallContext) {
+    const isListed = (name: string): boolean => hasOwnServices || !name.startsWith("watchfanout.");
+    this.#descriptors = { ...descriptors, services: descriptors.services.filter(isListed) };
     this.#context = context;
   }
 

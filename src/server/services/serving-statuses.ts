@@ -9,11 +9,17 @@ type Resources = ReadonlyMap<string, ServedResource>;
 
 const ofResource = "resource/";
 
-/** Whether a caller may know a service: each but those of resources that it has no right on. */
-export function mayKnowService(authorizer: Authorizer): MayKnow {
-  return (identity, service) =>
-    !service.startsWith(ofResource) ||
-    authorizer.mayKnow(identity, service.slice(ofResource.length));
+/**
+ * Whether a caller may know a service: each but those of resources that it has no right on, and this service's own if they
+ * are not served.
+ */
+export function mayKnowService(authorizer: Authorizer, hasOwnServices: boolean): MayKnow {
+  return (identity, service) => {
+    if (service.startsWith(ofResource)) {
+      return authorizer.mayKnow(identity, service.slice(ofResource.length));
+    }
+    return hasOwnServices || (service !== listWatch && service !== write);
+  };
 }
 
 /** The health statuses of a new server, by service name: `""` is the server as a whole. */

@@ -117,7 +117,7 @@ export class EtcdStorage implements Storage {
 
   async get(request: GetRequest): Promise<GetResult> {
     this.#enter(request.signal);
-    checkGet(request);
+    checkGet(request, this.#options.rawKeys);
     const keys = this.#keys;
     const read = { key: keys.absolute(request.key) };
     const { revision, response } = await this.#reader.read(read, request.at, request.signal);

@@ -26,12 +26,13 @@ export function page(keys: KeyIndex, request: ListRequest, revision: number): Li
   let scanned = 0;
   /** The last key that the predicate has checked. */
   let lookedAt = request.startAfter;
-  for (const object of range(keys, request, revision)) {
+  for (const kept of range(keys, request, revision)) {
     if (full) {
       remaining++;
       if (predicate !== undefined || remaining > maxCounted) break;
       continue;
     }
+    const object = kept.withoutAttributes();
     if (predicate !== undefined) {
       if (scanned === maxScanned) {
         return { revision, items, next: lookedAt, remaining: undefined };

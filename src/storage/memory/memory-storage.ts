@@ -62,7 +62,8 @@ export interface MemoryStorageOptions {
  * revisions are compacted automatically when the history reaches its bounds. Each instance has a new history id.
  *
  * Writes take effect at once, all or nothing, before the call returns. Values are kept without a copy: the caller must
- * not change them afterwards.
+ * not change them afterwards. Objects are handed out as `StoredObject.withoutAttributes`: those that readers cache with an
+ * object are theirs, and would count in no bound here.
  *
  * Watches are notified of writes from an immediate, not from within the write. So an exception of a listener can't fail
  * a write that has been applied, a listener may write, and a burst of writes is read as one batch.
@@ -97,7 +98,7 @@ export class MemoryStorage implements Storage {
     this.#enter(request.signal);
     checkGet(request);
     const revision = this.#store.resolve(request.at);
-    return { revision, object: this.#store.getAt(request.key, revision) };
+    return { revision, object: this.#store.getAt(request.key, revision)?.withoutAttributes() };
   }
 
   /** Returns values also with `keysOnly`, as they are not copied. */
@@ -134,7 +135,7 @@ export class MemoryStorage implements Storage {
       const [written] = this.#commit([{ type: "put", key, value, lease }]);
       if (written === undefined) throw new Error("A put changed nothing.");
       const { revision, object } = written;
-      return { revision, object, historyId: this.#historyId };
+      return { revision, object: object.withoutAttributes(), historyId: this.#historyId };
     } catch (error) {
       if (lease !== undefined && ttlSeconds !== undefined) this.#leases.revoke(lease);
       throw error;
@@ -152,7 +153,11 @@ export class MemoryStorage implements Storage {
       throw revisionConflict(key, expected, object.modRevision);
     }
     this.#commit([{ type: "delete", key }]);
-    return { revision: this.#store.log.newest, object, historyId: this.#historyId };
+    return {
+      revision: this.#store.log.newest,
+      object: object.withoutAttributes(),
+      historyId: this.#historyId,
+    };
   }
 
   /**

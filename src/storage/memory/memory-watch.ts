@@ -121,8 +121,10 @@ export class MemoryWatch implements WatchStream {
   /** The event as the reader asked for it; undefined if it did not ask for this one. */
   #see(event: WatchEvent): WatchEvent | undefined {
     if (!this.#matches(event.object.key)) return undefined;
-    if (!this.#withPrevious) return new WatchEvent(event.type, event.object, undefined);
-    return this.#predicate === undefined ? event : transition(event, this.#predicate);
+    const object = event.object.withoutAttributes();
+    const previous = this.#withPrevious ? event.previous?.withoutAttributes() : undefined;
+    const seen = new WatchEvent(event.type, object, previous);
+    return this.#predicate === undefined ? seen : transition(seen, this.#predicate);
   }
 }
 

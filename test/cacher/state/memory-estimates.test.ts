@@ -58,7 +58,7 @@ describe("The memory bytes of an object", () => {
   it("include its attributes once they have been read, while its estimated bytes do not change", async () => {
     const cached = await CachedStore.ready({ attributes: reader });
     await cached.write(["a", labelled(1, 100)]);
-    const { items } = await cached.store.list({ prefix: "", limit: 0, at: { match: "ANY" } });
+    const { items } = await cached.cacher.list({ prefix: "", limit: 0, at: { match: "ANY" } });
     const [object] = items;
     if (object === undefined) throw new Error("The object is missing.");
     expect(memoryBytes(object)).toBe(estimatedBytes(object) + (object.attributes?.bytes ?? 0));

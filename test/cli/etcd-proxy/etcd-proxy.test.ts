@@ -24,6 +24,9 @@ test("etcd-proxy runs with the flags that etcd's own tests give to grpc-proxy", 
   const client = new RawGrpc(`http://${address}`);
   const put = await client.unary("/etcdserverpb.KV/Put", encode({ 1: "a", 2: "b" }));
   expect(statusOf(put).code).toBe("0");
+  // grpc-proxy serves nothing but etcd's API.
+  const own = await client.unary("/watchfanout.v1.WriteService/Put", encode({ 1: "all", 2: "a" }));
+  expect(statusOf(own).code).toBe("12");
   const health = await client.unary("/grpc.health.v1.Health/Check", Buffer.of());
   expect([statusOf(health).code, health.body.toString("hex")]).toEqual(["0", "00000000020801"]);
   client.close();
@@ -93,7 +96,10 @@ test("the flags of grpc-proxy become those of serve", () => {
     ...{ "etcd-insecure-skip-verify": ["on"], admin: ["[::1]:8080"], "tls-cert": ["server.crt"] },
     "log-level": ["debug"],
   });
-  expect(defaults).toEqual({ "etcd-history-create": ["off"], listen: ["127.0.0.1:23790"] });
+  expect(defaults).toEqual({
+    ...{ "etcd-history-create": ["off"], "watch-fanout-api": ["off"] },
+    listen: ["127.0.0.1:23790"],
+  });
   expect(problems).toEqual([]);
   expect(warnings).toEqual([
     "--max-send-bytes has no effect: etcd's own limits of messages apply.",

@@ -16,6 +16,8 @@ export interface Target {
   readonly from?: string | undefined;
   /** The resource that honest clients use: few objects, written all the time. */
   readonly busy: string;
+  /** Below which its keys are in etcd. */
+  readonly busyPrefix: string;
   /** A resource of some MiB, whose older changes are known. */
   readonly bulk: Bulk;
 }

@@ -5,6 +5,7 @@ import type { EtcdCluster } from "../etcd-cluster.ts";
 import { untilSeen } from "../patience.ts";
 import { Seeded } from "../seeded.ts";
 import { resource } from "../wire.ts";
+import { prefix } from "../world.ts";
 import type { Bulk } from "./attack.ts";
 import { type AttackEffect, AttackEffects } from "./attack-effects.ts";
 import { type AttackCounts, AttackLanes, type AttackSpan } from "./attack-lanes.ts";
@@ -75,7 +76,8 @@ export class Phases {
     const lanes = ({ replica, bulk }: Attacked): AttackLanes =>
       new AttackLanes(hostile, () => {
         const { grpcPort, adminPort } = replica;
-        return { grpcPort, adminPort, from: hostileHost, busy: resource, bulk };
+        const target = { grpcPort, adminPort, from: hostileHost };
+        return { ...target, busy: resource, busyPrefix: prefix, bulk };
       });
     this.#lanes = { hostile: lanes(setting.measured), decoy: lanes(setting.decoy) };
     const module = new URL("probe-process.ts", import.meta.url);

@@ -12,6 +12,7 @@ export const paths = {
   list: "/watchfanout.v1.ListWatchService/List",
   watch: "/watchfanout.v1.ListWatchService/Watch",
   put: "/watchfanout.v1.WriteService/Put",
+  putToEtcd: "/etcdserverpb.KV/Put",
   healthWatch: "/grpc.health.v1.Health/Watch",
   healthCheck: "/grpc.health.v1.Health/Check",
   reflection: "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
@@ -73,6 +74,11 @@ export interface GetFields {
 
 export function getRequest(get: GetFields): Buffer {
   return encode({ 1: get.resource, 2: get.key, 3: get.match, 4: get.revision });
+}
+
+/** A Put of etcd's API: any bytes as the key. */
+export function etcdPutRequest(key: Buffer, value: string): Buffer {
+  return encode({ 1: key, 2: value });
 }
 
 export function putRequest(resource: string, key: string, value: string): Buffer {

@@ -1,4 +1,5 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
+import { briefDetails } from "../../../base/brief-details.ts";
 import { upstreamUnavailable, WatchFanoutError } from "../../../base/errors.ts";
 
 /** The oldest supported version of etcd. */
@@ -93,7 +94,8 @@ export function readError(error: unknown, endpoint: string): Error {
       { cause: error },
     );
   }
-  return upstreamUnavailable(`The etcd at ${endpoint} failed: ${error.details}. Try again.`, error);
+  const details = briefDetails(error.details);
+  return upstreamUnavailable(`The etcd at ${endpoint} failed: ${details}. Try again.`, error);
 }
 
 /** The WatchFanoutError for a write that was sent. */
@@ -116,7 +118,7 @@ export function writeError(error: unknown, endpoint: string, lease: bigint): Err
     );
   }
   if (transientCodes.has(code) && !says(details, ...denied)) {
-    return outcomeUnknown(endpoint, details, error);
+    return outcomeUnknown(endpoint, briefDetails(details), error);
   }
   return readError(error, endpoint);
 }

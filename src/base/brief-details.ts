@@ -1,0 +1,14 @@
+/**
+ * What grpc-js says of a failed call, without what it adds for its own debugging: the text around the cause of a failed
+ * connection, and the steps that a call waited for. Other details as they are.
+ */
+export function briefDetails(details: string): string {
+  const [, afterTime] = /^Deadline exceeded after ([\d.]+s)/.exec(details) ?? [];
+  if (afterTime !== undefined) {
+    const missing = details.includes("Waiting for LB pick") ? "connection" : "response";
+    return `no ${missing} within ${afterTime}`;
+  }
+  const cause = /Last error: (?:Error: )?(.+?)\. Resolution note/.exec(details)?.[1] ?? details;
+  // If it is not known here, such as for a connection that another client has tried to open.
+  return cause === "null" ? "no connection could be established" : cause;
+}

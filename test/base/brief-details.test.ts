@@ -1,0 +1,21 @@
+import { expect, test } from "vitest";
+import { briefDetails } from "../../src/base/brief-details.ts";
+
+test.each([
+  [
+    "No connection established. Last error: Error: connect ECONNREFUSED 127.0.0.1:1. Resolution note: ",
+    "connect ECONNREFUSED 127.0.0.1:1",
+  ],
+  [
+    "No connection established. Last error: null. Resolution note: ",
+    "no connection could be established",
+  ],
+  [
+    "Deadline exceeded after 2.501s,name resolution: 0.002s,metadata filters: 0.001s,LB pick: 0.001s,remote_addr=127.0.0.1:1",
+    "no response within 2.501s",
+  ],
+  ["Deadline exceeded after 2.5s,Waiting for LB pick", "no connection within 2.5s"],
+  ["etcdserver: no leader", "etcdserver: no leader"],
+])("grpc-js' %j is in brief %j", (details, brief) => {
+  expect(briefDetails(details)).toBe(brief);
+});

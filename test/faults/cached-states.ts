@@ -1,0 +1,48 @@
+import type { CachedState } from "../../src/cacher/request/request.ts";
+import { keyBytes } from "../../src/model/key-bytes.ts";
+import type { World } from "./world.ts";
+
+/**
+ * What is wrong with the states of the caches in this process, raw keys included, which no client of a world sees.
+ * While nothing is written.
+ */
+export async function wrongInCaches(
+  { cluster, inProcess }: World,
+  prefix: string,
+): Promise<string[]> {
+  const start = Buffer.from(prefix);
+  const end = Buffer.from(start);
+  end.writeUInt8(end.readUInt8(end.length - 1) + 1, end.length - 1);
+  const range = { key: start.toString("base64"), range_end: end.toString("base64") };
+  const { kvs = [] } = await cluster.call("kv/range", range);
+  const stored = (kvs as readonly { readonly key: string; readonly mod_revision: string }[]).map(
+    ({ key, mod_revision }) => shown(Buffer.from(key, "base64"), Number(mod_revision)),
+  );
+  const wrong: string[] = [];
+  for (const { name, cacher } of inProcess) {
+    const request = { scope: { prefix: "" }, at: { match: "LINEARIZABLE" } } as const;
+    const cached = await cacher.readState(request, (state) => objectsOf(state, start));
+    if (!Array.isArray(cached)) wrong.push(`Linearizable: the cache of ${name} is ${cached}`);
+    else wrong.push(...differences(cached, stored).map((what) => `Reliable: ${name} has ${what}`));
+  }
+  return wrong;
+}
+
+function* objectsOf({ objects }: CachedState, start: Buffer): Generator<void, string[]> {
+  return Array.from(objects, ({ key, modRevision }) =>
+    shown(Buffer.concat([start, keyBytes(key)]), modRevision),
+  );
+}
+
+function shown(key: Buffer, modRevision: number): string {
+  return `${JSON.stringify(key.toString("latin1"))} of ${modRevision}`;
+}
+
+/** In words; empty: both have the same, in the same order. */
+function differences(cached: readonly string[], stored: readonly string[]): string[] {
+  const more = cached.filter((object) => !stored.includes(object));
+  const less = stored.filter((object) => !cached.includes(object));
+  const found = [...more.map((one) => `${one}, etcd has not`), ...less.map((one) => `no ${one}`)];
+  const isOrdered = found.length > 0 || cached.every((object, i) => object === stored[i]);
+  return isOrdered ? found : ["its keys in another order than etcd"];
+}
