@@ -71,6 +71,8 @@ export const droppedConnections: Attacks = {
       const sockets = await session.orAborted(
         Promise.all(Array.from({ length: connections }, () => openCalls(session))),
       );
+      // The server pauses connections that open calls fast, and sees the end of one only when it reads again.
+      await session.pause(1_500);
       for (const socket of sockets) socket.resetAndDestroy();
       await session.pause(1_000);
     },
