@@ -123,7 +123,7 @@ async function share(way: Way): Promise<{
     };
     child.on("message", () => distributor.taken(taker));
     child.on("exit", () => distributor.remove(taker));
-    distributor.add(taker);
+    distributor.add(taker, 0);
   }
   return { port, workers, close: () => server.close() };
 }

@@ -27,8 +27,8 @@ export interface TurnWorker {
  *   and the large responses of etcd's API.
  * - `TimeSliceScheduler` (time-slices.ts): work with a result, bounded in number, cancellable, and fair between owners.
  *
- * Two users have a budget of their own, so that this work can't delay them: the Dispatcher (4 ms) and new calls
- * (`CallArrivals`, 2 ms).
+ * Three users have a budget of their own, so that this work can't delay them: the Dispatcher (4 ms), new calls
+ * (`CallArrivals`, 2 ms), and the streams of connections that end (`EndingConnections`, 128 streams).
  */
 export class EventLoopTurns {
   static readonly #byClock = new WeakMap<Clock, EventLoopTurns>();

@@ -44,6 +44,7 @@ export function createCallContext(
     requestMs: limits.requestMs,
     maxRequestBytes: limits.maxRequestBytes,
     requestPool: pools.requests,
+    incompleteCalls: pools.incompleteCalls,
     maxUnreadBytesPerConnection,
     sendBudget: pools.sendBudget,
     stallDetector: pools.stallDetector,

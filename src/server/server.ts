@@ -98,11 +98,11 @@ export class RunningServer {
   /** What the server holds for its clients now. */
   stats(): ServerStats {
     const { connections, pools, memoryPressure, defences, inFlight } = this.#parts;
-    const { streams, requests, retainedRequests, sendBudget, callerLimits } = pools;
+    const { streams, unread, retainedRequests, sendBudget, callerLimits } = pools;
     return {
       connections: connections.size,
       streams: streams.size,
-      requests,
+      requests: unread,
       retained: retainedRequests,
       unsent: sendBudget,
       pressure: memoryPressure.stats(),

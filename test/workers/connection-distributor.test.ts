@@ -16,10 +16,11 @@ class Taker implements ConnectionTaker {
   readonly #distributor: ConnectionDistributor;
   readonly #isPrompt: boolean;
 
-  constructor(distributor: ConnectionDistributor, isPrompt = true) {
+  /** `failures`: the number of its checks that fail. */
+  constructor(distributor: ConnectionDistributor, isPrompt = true, failures = 0) {
     this.#distributor = distributor;
     this.#isPrompt = isPrompt;
-    distributor.add(this);
+    distributor.add(this, failures);
   }
 
   drainOldest(connections: number): void {
@@ -51,7 +52,7 @@ describe("Connections", () => {
     offer(distributor, 101);
     expect([a.sockets.length, b.sockets.length]).toEqual([51, 50]);
     // Of its 51, 40 have been closed.
-    distributor.report(a, 11, 51);
+    distributor.report(a, 11, 51, 0);
     offer(distributor, 40);
     expect([a.sockets.length, b.sockets.length]).toEqual([91, 50]);
   });
@@ -77,6 +78,71 @@ describe("Connections", () => {
     hanging.answer();
     offer(distributor, 1);
     expect(hanging.sockets).toHaveLength(2);
+  });
+
+  test("go to no worker that has not synced while another has, however few it has", () => {
+    const distributor = new ConnectionDistributor(clock);
+    const [synced, syncing] = [new Taker(distributor), new Taker(distributor, true, 2)];
+    offer(distributor, 10);
+    clock.advance(60_000);
+    offer(distributor, 10);
+    expect([synced.sockets.length, syncing.sockets.length]).toEqual([20, 0]);
+    distributor.report(syncing, 0, 0, 0);
+    offer(distributor, 10);
+    expect([synced.sockets.length, syncing.sockets.length]).toEqual([20, 10]);
+  });
+
+  test("wait while no worker has synced, and go to the first one that has", () => {
+    const distributor = new ConnectionDistributor(clock);
+    const [first, second] = [new Taker(distributor, true, 1), new Taker(distributor, true, 1)];
+    offer(distributor, 3);
+    clock.advance(4_999);
+    expect([first.sockets.length, second.sockets.length, distributor.waiting]).toEqual([0, 0, 3]);
+    distributor.report(second, 0, 0, 0);
+    expect([first.sockets.length, second.sockets.length, distributor.waiting]).toEqual([0, 3, 0]);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("go to workers of which none has synced after 5 s, and later ones at once, until one has", () => {
+    const distributor = new ConnectionDistributor(clock);
+    const [first, second] = [new Taker(distributor, true, 1), new Taker(distributor, true, 1)];
+    offer(distributor, 3);
+    clock.advance(5_000);
+    expect([first.sockets.length, second.sockets.length]).toEqual([2, 1]);
+    offer(distributor, 1);
+    expect([first.sockets.length, second.sockets.length]).toEqual([2, 2]);
+    distributor.report(first, 2, 2, 0);
+    offer(distributor, 3);
+    expect([first.sockets.length, second.sockets.length]).toEqual([5, 2]);
+    // All are replaced: the wait begins again.
+    distributor.remove(first);
+    distributor.remove(second);
+    const third = new Taker(distributor, true, 1);
+    offer(distributor, 1);
+    expect([third.sockets.length, distributor.waiting]).toEqual([0, 1]);
+    distributor.close();
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("go to the workers that lack the least, if a resource can't sync at any", () => {
+    const distributor = new ConnectionDistributor(clock);
+    const [a, b] = [new Taker(distributor, true, 1), new Taker(distributor, true, 1)];
+    const replacing = new Taker(distributor, true, 3);
+    offer(distributor, 2);
+    clock.advance(5_000);
+    offer(distributor, 2);
+    expect([a.sockets.length, b.sockets.length, replacing.sockets.length]).toEqual([2, 2, 0]);
+    distributor.report(replacing, 0, 0, 1);
+    offer(distributor, 2);
+    expect(replacing.sockets.length).toBe(2);
+  });
+
+  test("do not wait for workers that were ready before", () => {
+    const distributor = new ConnectionDistributor(clock);
+    const taker = new Taker(distributor);
+    distributor.report(taker, 0, 0, 1);
+    offer(distributor, 1);
+    expect(taker.sockets).toHaveLength(1);
   });
 
   test("in transit are closed if the worker dies, and the others wait for a new one", () => {
@@ -111,8 +177,8 @@ describe("Connections", () => {
         ...{ distributor, clock, logger: pino({ level: "silent" }) },
         isComplete: () => pool.isComplete,
       });
-      distributor.report(a, first, 0);
-      distributor.report(b, second, 0);
+      distributor.report(a, first, 0, 0);
+      distributor.report(b, second, 0, 0);
       rebalancer.start();
       onTestFinished(() => rebalancer.stop());
       const seconds = (count: number): void => {
@@ -129,8 +195,8 @@ describe("Connections", () => {
       expect(a.drained).toEqual([5]);
       let moved = 5;
       for (let i = 0; i < 60; i++) {
-        distributor.report(a, 100 - moved, 0);
-        distributor.report(b, moved, 0);
+        distributor.report(a, 100 - moved, 0, 0);
+        distributor.report(b, moved, 0, 0);
         seconds(1);
         moved = a.drained.reduce((sum, one) => sum + one, 0);
       }
@@ -155,9 +221,9 @@ describe("Connections", () => {
       seconds(10);
       pool.isComplete = true;
       seconds(4);
-      distributor.report(a, 1, 0);
+      distributor.report(a, 1, 0, 0);
       seconds(1);
-      distributor.report(a, 9, 0);
+      distributor.report(a, 9, 0, 0);
       seconds(4);
       expect(a.drained).toEqual([]);
       seconds(1);

@@ -47,6 +47,9 @@ test("The memory ceiling is divided between the workers and the main process.", 
 
 test("Pools are divided, down to what one connection may hold.", () => {
   const { maxUnsentBytes, maxUnsentBytesPerConnection } = defaultServerLimits;
+  const { maxIncompleteCalls, maxIncompleteCallsPerCaller } = defaultServerLimits;
   expect(dividedPools(4).maxUnsentBytes).toBe(maxUnsentBytes / 4);
   expect(dividedPools(256).maxUnsentBytes).toBe(2 * maxUnsentBytesPerConnection);
+  expect(dividedPools(2).maxIncompleteCalls).toBe(maxIncompleteCalls / 2);
+  expect(dividedPools(8).maxIncompleteCalls).toBe(maxIncompleteCallsPerCaller);
 });

@@ -86,6 +86,35 @@ test("A pool of which a worker is ready stays ready while another is replaced.",
   ]);
 });
 
+test("A pool is not ready before all of its workers have been, and then while one is.", async () => {
+  const { pool } = poolOf(
+    `if (kind === "start") {
+      globalThis.self = worker;
+      send({ kind: "started" });
+    }
+    const failure = self === 2 && request !== 2 ? "the cache has not synced" : undefined;
+    const checks = [{ name: "resource/a", failure: self === 1 && request === 3 ? "lost" : failure }];
+    send({ kind: "status", readiness: checks, connections: 0, taken: 0 });
+    if (kind === "metrics") send({ kind, request, text: "" });`,
+    2,
+  );
+  await pool.start();
+  await pool.metrics();
+  const problem = "resource/a: the cache has not synced";
+  expect(pool.readiness()).toEqual([
+    { name: "worker/1", failure: undefined, warning: undefined },
+    { name: "worker/2", failure: problem, warning: undefined },
+  ]);
+  await pool.metrics();
+  await pool.metrics();
+  expect(pool.readiness().map(({ failure }) => failure)).toEqual(["resource/a: lost", problem]);
+  await pool.metrics();
+  expect(pool.readiness()).toEqual([
+    { name: "worker/1", failure: undefined, warning: undefined },
+    { name: "worker/2", failure: undefined, warning: problem },
+  ]);
+});
+
 test("A worker that can't start fails the start, with what it says.", async () => {
   const { pool } = poolOf(`send({ kind: "failed", message: "No such luck." });`);
   await expect(pool.start()).rejects.toThrow(/^No such luck\.$/);

@@ -8,6 +8,12 @@ const maxWaiting = 10_000;
 /** Time after which a worker that has not taken a connection gets no further ones until it does, in milliseconds. */
 const stuckMs = 250;
 
+/**
+ * Time that a connection waits for a worker whose caches have synced, in milliseconds. Then it goes to one that serves what
+ * it can, and its calls may get NOT_READY.
+ */
+const syncMs = 5_000;
+
 /** Takes connections. */
 export interface ConnectionTaker {
   /** Begins to serve a connection. The distributor closes its own handle of it in `taken`. */
@@ -23,6 +29,10 @@ interface Lane {
   reported: { readonly connections: number; readonly taken: number };
   /** Number of connections that were handed over. */
   handed: number;
+  /** Number of its checks of /readyz that fail. */
+  failures: number;
+  /** None of them has failed since it was added. */
+  wasReady: boolean;
   /** The connection that the worker has not taken yet. */
   inTransit: Socket | undefined;
   timer: Timer | undefined;
@@ -31,14 +41,20 @@ interface Lane {
 }
 
 /**
- * Hands accepted connections to workers, each to the one that has the fewest. A worker gets the next one when it has taken
- * the one before, so that one that hangs holds up a single connection. While there is no worker, connections wait.
+ * Hands accepted connections to workers, each to the one that has the fewest, of those with the fewest checks that fail: a
+ * new worker gets none before its caches have synced, nor does one that lacks a resource that another has. While no worker
+ * has synced since it started, connections wait, for 5 s at most. A worker gets the next one when it has taken the one
+ * before, so that one that hangs holds up a single connection. While there is no worker, connections wait.
  */
 export class ConnectionDistributor {
   readonly #clock: Clock;
   readonly #lanes = new Map<ConnectionTaker, Lane>();
   readonly #waiting = new Fifo<Socket>();
   #refused = 0;
+  /** Ends the wait for a worker whose caches have synced. */
+  #syncTimer: Timer | undefined;
+  /** Whether that wait is over: no worker has synced within it. */
+  #isOverdue = false;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -54,11 +70,11 @@ export class ConnectionDistributor {
     return this.#refused;
   }
 
-  /** Hands connections to a worker from now on. */
-  add(taker: ConnectionTaker): void {
+  /** Hands connections to a worker from now on. `failures`: the number of its checks of /readyz that fail. */
+  add(taker: ConnectionTaker, failures: number): void {
     const reported = { connections: 0, taken: 0 };
     this.#lanes.set(taker, {
-      ...{ taker, reported, handed: 0 },
+      ...{ taker, reported, handed: 0, failures, wasReady: failures === 0 },
       ...{ inTransit: undefined, timer: undefined, isStuck: false },
     });
     this.#handOver();
@@ -81,10 +97,17 @@ export class ConnectionDistributor {
     this.#handOver();
   }
 
-  /** Takes a worker's count of its open connections, and of those that it has been given so far. */
-  report(taker: ConnectionTaker, connections: number, taken: number): void {
+  /**
+   * Takes a worker's count of its open connections, of those that it has been given so far, and of its checks of /readyz
+   * that fail.
+   */
+  report(taker: ConnectionTaker, connections: number, taken: number, failures: number): void {
     const lane = this.#lanes.get(taker);
-    if (lane !== undefined) lane.reported = { connections, taken };
+    if (lane === undefined) return;
+    lane.reported = { connections, taken };
+    lane.failures = failures;
+    lane.wasReady ||= failures === 0;
+    this.#handOver();
   }
 
   /** Number of connections of each worker that takes them. A worker that does not is left out. */
@@ -108,6 +131,7 @@ export class ConnectionDistributor {
 
   /** Closes the connections that wait. */
   close(): void {
+    this.#stopSyncTimer();
     for (let socket = this.#waiting.shift(); socket !== undefined; socket = this.#waiting.shift()) {
       socket.destroy();
     }
@@ -116,21 +140,45 @@ export class ConnectionDistributor {
   #handOver(): void {
     while (this.#waiting.length > 0) {
       const lane = this.#next();
+      if (lane === undefined) return;
+      if (this.#hasAnySynced()) this.#stopSyncTimer();
+      else if (!this.#isOverdue) {
+        this.#startSyncTimer();
+        return;
+      }
       // The next connection is this worker's, and comes to it when it has taken the one before.
-      if (lane === undefined || lane.inTransit !== undefined) return;
+      if (lane.inTransit !== undefined) return;
       const socket = this.#waiting.shift();
       if (socket !== undefined && !socket.destroyed) this.#send(lane, socket);
     }
   }
 
-  /** The worker with the fewest connections, of those that take them. */
+  /** The worker that gets the next connection, of those that take them. */
   #next(): Lane | undefined {
     let next: Lane | undefined;
     for (const lane of this.#lanes.values()) {
       if (lane.isStuck) continue;
-      if (next === undefined || connectionsOf(lane) < connectionsOf(next)) next = lane;
+      if (next === undefined || isBefore(lane, next)) next = lane;
     }
     return next;
+  }
+
+  #hasAnySynced(): boolean {
+    for (const { wasReady, isStuck } of this.#lanes.values()) if (wasReady && !isStuck) return true;
+    return false;
+  }
+
+  #startSyncTimer(): void {
+    this.#syncTimer ??= this.#clock.setTimeout(() => {
+      this.#isOverdue = true;
+      this.#handOver();
+    }, syncMs);
+  }
+
+  #stopSyncTimer(): void {
+    this.#syncTimer?.cancel();
+    this.#syncTimer = undefined;
+    this.#isOverdue = false;
   }
 
   #send(lane: Lane, socket: Socket): void {
@@ -142,6 +190,12 @@ export class ConnectionDistributor {
     }, stuckMs);
     lane.taker.take(socket);
   }
+}
+
+/** Whether a worker gets the next connection rather than another one. */
+function isBefore(lane: Lane, other: Lane): boolean {
+  if (lane.failures !== other.failures) return lane.failures < other.failures;
+  return connectionsOf(lane) < connectionsOf(other);
 }
 
 function connectionsOf({ reported, handed }: Lane): number {

@@ -50,15 +50,17 @@ export function dividedPools(workers: number): Partial<ServerLimits> {
   const {
     maxUnreadBytes,
     maxUnreadBytesPerConnection,
+    maxIncompleteCalls,
+    maxIncompleteCallsPerCaller,
     maxUnsentBytes,
     maxUnsentBytesPerConnection,
     maxRetainedRequestBytes,
     maxRetainedRequestBytesPerConnection,
   } = defaultServerLimits;
-  const part = (bytes: number, least: number): number =>
-    Math.max(least, Math.floor(bytes / workers));
+  const part = (all: number, least: number): number => Math.max(least, Math.floor(all / workers));
   return {
     maxUnreadBytes: part(maxUnreadBytes, maxUnreadBytesPerConnection),
+    maxIncompleteCalls: part(maxIncompleteCalls, maxIncompleteCallsPerCaller),
     maxUnsentBytes: part(maxUnsentBytes, 2 * maxUnsentBytesPerConnection),
     maxRetainedRequestBytes: part(maxRetainedRequestBytes, maxRetainedRequestBytesPerConnection),
   };

@@ -78,7 +78,7 @@ interface Slot {
 
 /**
  * Keeps workers running: replaces those that die or no longer respond, and gives up if one dies again and again. Connections
- * go to those that run.
+ * go to those that run, first of all to those that are ready.
  */
 export class WorkerPool {
   readonly #options: WorkerPoolOptions;
@@ -87,6 +87,8 @@ export class WorkerPool {
   /** Settles when all workers have started for the first time. */
   readonly #starting = Promise.withResolvers<void>();
   #hasStarted = false;
+  /** All workers have been ready at the same time. */
+  #wasComplete = false;
   #hasFailed = false;
   #timer: Timer | undefined;
   /** Resolves when no process is left. Undefined: it is not stopping. */
@@ -108,10 +110,9 @@ export class WorkerPool {
     return this.#starting.promise;
   }
 
-  /** A check for each worker. One of several that is being replaced is a warning. */
+  /** A check for each worker. All of them must be ready at first; later one that is not is a warning while another is. */
   readiness(): readonly ReadinessCheck[] {
-    const isAnyReady = this.#slots.some(isReady);
-    const isServing = this.#hasStarted && isAnyReady;
+    const isServing = this.#wasComplete && this.#slots.some(isReady);
     return this.#slots.map((slot) => {
       const problem = problemOf(slot);
       const name = `worker/${slot.worker}`;
@@ -204,7 +205,8 @@ export class WorkerPool {
     const process = new WorkerProcess(script, startMessage(worker), clock, {
       started: () => {
         slot.isStarted = true;
-        if (this.#stopped === undefined) distributor.add(process);
+        // It reports what has synced within its next status.
+        if (this.#stopped === undefined) distributor.add(process, failuresOf(process));
         logger.info({ worker, pid: process.pid }, "a worker has started");
         if (this.#hasStarted || !this.#slots.every(({ isStarted }) => isStarted)) return;
         this.#hasStarted = true;
@@ -215,7 +217,10 @@ export class WorkerPool {
         this.#starting.reject(new Error(message));
       },
       taken: () => distributor.taken(process),
-      status: ({ connections, taken }) => distributor.report(process, connections, taken),
+      status: ({ connections, taken }) => {
+        distributor.report(process, connections, taken, failuresOf(process));
+        this.#wasComplete ||= this.#slots.every(isReady);
+      },
       ended: (exit) => this.#ended(slot, process, exit),
     });
     slot.process = process;
@@ -281,6 +286,12 @@ export class WorkerPool {
   #resolveIfStopped(): void {
     if (this.#slots.every(({ process }) => process === undefined)) this.#stopped?.resolve();
   }
+}
+
+/** Number of checks of a worker that fail. One that has not reported has synced nothing. */
+function failuresOf({ readiness }: WorkerProcess): number {
+  if (readiness === undefined) return Infinity;
+  return readiness.filter(({ failure }) => failure !== undefined).length;
 }
 
 function isReady(slot: Slot): boolean {

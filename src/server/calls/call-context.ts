@@ -15,6 +15,7 @@ import type { AuthenticatedStreams } from "../limits/authenticated-streams.ts";
 import type { BytePool } from "../limits/byte-pool.ts";
 import type { CallerLimits } from "../limits/caller-limits.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
+import type { IncompleteCalls } from "../limits/incomplete-calls.ts";
 import type { OpenStreams } from "../limits/open-streams.ts";
 import type { SendBudget } from "../limits/send-budget.ts";
 import type { StallDetector } from "../limits/stall-detector.ts";
@@ -100,6 +101,8 @@ export interface CallContext {
   readonly maxRequestBytes: number;
   /** Requests that are not complete, not inflated or not handled yet, by connection. */
   readonly requestPool: BytePool;
+  /** Calls whose request has not arrived completely, by caller. */
+  readonly incompleteCalls: IncompleteCalls;
   /** The pool's bound per connection, in bytes, for error texts. */
   readonly maxUnreadBytesPerConnection: number;
   /** Responses that clients have not accepted, by connection. */

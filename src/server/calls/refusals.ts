@@ -26,6 +26,16 @@ export function outOfRequestRoom(maxBytesPerConnection: number): WireStatus {
   );
 }
 
+/** A call whose request had not arrived, and that was ended to make room for others. It had no effect. */
+export function tooManyIncomplete(why: string): WireStatus {
+  return statusOf(
+    new WatchFanoutError(
+      "TOO_MANY_STREAMS",
+      `${why} Nothing was done. Send the request with each call that you open, or open fewer at once.`,
+    ),
+  );
+}
+
 /** A call whose token was evicted, before it was verified, to make room for others. It had no effect. */
 export function outOfTokenRoom(maxBytesPerConnection: number): WireStatus {
   return statusOf(

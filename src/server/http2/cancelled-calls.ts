@@ -5,6 +5,7 @@ import type { CallOwner } from "../limits/callers.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
 import { Rate } from "../limits/rate.ts";
 import type { ServerLimits } from "../limits/server-limits.ts";
+import { isEnding } from "./frames/framed-connections.ts";
 
 export interface CancelledCallsOptions {
   readonly clock: Clock;
@@ -35,8 +36,8 @@ export class CancelledCalls {
     forwarded: CallOwner | undefined,
   ): void {
     const onClose = (): void => {
-      // Not if its connection has closed: then all of its calls end.
-      if (session.destroyed) return;
+      // Not if its connection ends: then all of its calls do.
+      if (isEnding(session)) return;
       const isReset = stream.aborted || stream.rstCode !== constants.NGHTTP2_NO_ERROR;
       if (isReset) this.#cancelled(session, forwarded);
     };

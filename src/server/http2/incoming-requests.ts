@@ -2,8 +2,15 @@ import type { ServerHttp2Stream } from "node:http2";
 import type { Timer } from "../../base/clock.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { CallContext } from "../calls/call-context.ts";
-import { drainingUnread, outOfRequestRoom, tookTooLong } from "../calls/refusals.ts";
+import {
+  drainingUnread,
+  outOfRequestRoom,
+  tookTooLong,
+  tooManyIncomplete,
+} from "../calls/refusals.ts";
 import type { Reservation } from "../limits/byte-pool.ts";
+import type { Caller } from "../limits/callers.ts";
+import type { IncompleteCall } from "../limits/incomplete-calls.ts";
 import type { Http2Call } from "./http2-call.ts";
 import { Inflater, type Inflation } from "./inflater.ts";
 import { RequestReader } from "./request-reader.ts";
@@ -19,12 +26,13 @@ interface Incoming {
   readonly reader: RequestReader;
   readonly since: number;
   reservation: Reservation | undefined;
+  counted: IncompleteCall | undefined;
   inflation: Inflation | undefined;
 }
 
 /**
- * Reads the requests of calls with one request: collects the bytes, inflates them, and bounds the bytes by connection and
- * the time by call. Refuses a call that exceeds a bound.
+ * Reads the requests of calls with one request: collects the bytes, inflates them, and bounds the bytes by connection, the
+ * number of incomplete ones by caller, and the time by call. Refuses a call that exceeds a bound.
  */
 export class IncomingRequests {
   /** Shared with the streams of requests. */
@@ -66,6 +74,7 @@ export class IncomingRequests {
       reader,
       since: clock.now(),
       reservation: undefined,
+      counted: undefined,
       inflation: undefined,
     });
     call.onOver(() => this.#forget(call));
@@ -135,11 +144,23 @@ export class IncomingRequests {
   #hold(call: Http2Call, bytes: number): void {
     const incoming = this.#incoming.get(call);
     if (incoming === undefined) return;
-    const { requestPool, maxUnreadBytesPerConnection } = this.#context;
-    incoming.reservation ??= requestPool.reserve(call.connection, 0, () =>
-      this.#refuse(call, outOfRequestRoom(maxUnreadBytesPerConnection)),
-    );
+    const { requestPool, incompleteCalls, maxUnreadBytesPerConnection } = this.#context;
+    if (incoming.reservation === undefined) {
+      incoming.reservation = requestPool.reserve(call.connection, 0, () =>
+        this.#refuse(call, outOfRequestRoom(maxUnreadBytesPerConnection)),
+      );
+      incoming.counted = incompleteCalls.add(this.#callerOf(call), (why) =>
+        this.#refuse(call, tooManyIncomplete(why)),
+      );
+    }
     incoming.reservation.resize(callBytes + bytes);
+  }
+
+  /** The caller of a call; if it is not authenticated yet, the probable one. */
+  #callerOf(call: Http2Call): Caller {
+    const { callers } = this.#context.callerLimits;
+    const isAnonymous = call.identity.source === "none";
+    return (isAnonymous ? callers.expectedOn(call.connection) : call.owner).caller;
   }
 
   #refuse(call: Http2Call, why: WireStatus): void {
@@ -153,6 +174,7 @@ export class IncomingRequests {
     if (incoming === undefined) return;
     this.#incoming.delete(call);
     incoming.reservation?.release();
+    incoming.counted?.release();
     incoming.reader.stop();
     if (incoming.inflation !== undefined) this.inflater.delete(incoming.inflation);
     if (this.#incoming.size > 0) return;

@@ -10,6 +10,12 @@ import { FairQueue } from "../limits/fair-queue.ts";
  */
 const maxAtOnce = 2;
 
+/**
+ * How much is inflated in one step, in bytes: as many times the size of the message, within these bounds. Each step costs
+ * the event loop 10 us, so in steps of Node.js' 16 KiB a message of 2 MiB takes 1.5 ms of it, and in these 0.6 ms.
+ */
+const stepBytes = { perMessageByte: 64, least: 16 * 1024, most: 128 * 1024 };
+
 type Decompress = (
   bytes: Uint8Array,
   options: ZlibOptions,
@@ -73,7 +79,11 @@ export class Inflater {
       const decompress = encodings.get(next.encoding);
       if (decompress === undefined || !next.onTurn()) continue;
       this.#running++;
-      decompress(next.message, { maxOutputLength: next.maxBytes }, (error, message) => {
+      const options = {
+        maxOutputLength: next.maxBytes,
+        chunkSize: stepBytesOf(next.message),
+      };
+      decompress(next.message, options, (error, message) => {
         this.#running--;
         try {
           if (error === null) next.onInflated(message);
@@ -84,6 +94,11 @@ export class Inflater {
       });
     }
   }
+}
+
+function stepBytesOf({ length }: Buffer): number {
+  const { perMessageByte, least, most } = stepBytes;
+  return Math.min(most, Math.max(least, perMessageByte * length));
 }
 
 function refusalOf(error: Error, maxBytes: number): WireStatus {

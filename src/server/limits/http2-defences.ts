@@ -1,6 +1,7 @@
 import { constants, type ServerHttp2Session } from "node:http2";
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
+import { isEnding } from "../http2/frames/framed-connections.ts";
 
 /**
  * What clients do to a server with HTTP/2, on purpose or by mistake, and are stopped from:
@@ -145,7 +146,7 @@ export class Http2Defences {
 
   /** Closes a connection, and counts why. Idempotent. */
   close(session: ServerHttp2Session, kind: AttackKind): void {
-    if (session.destroyed) return;
+    if (isEnding(session)) return;
     this.count(kind, session);
     session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM);
   }

@@ -84,6 +84,13 @@ export interface ServerLimits {
   /** The same per connection; above it the connection loses its largest request. Default 16 MiB. */
   readonly maxUnreadBytesPerConnection: number;
   /**
+   * Maximum number of calls whose request has not arrived completely, of all connections. Above it the caller with the
+   * most loses its oldest. Default 30,000.
+   */
+  readonly maxIncompleteCalls: number;
+  /** The same of one caller, on all of its connections. Default 10,000: all calls of one connection. */
+  readonly maxIncompleteCallsPerCaller: number;
+  /**
    * Maximum size of responses and watch frames that clients have not accepted, of all connections, with shared memory
    * counted once. Above half of it new ones wait for room, and those that were not accepted for 10 s are evicted. Above it
    * the connection that holds most loses its largest. Default 256 MiB.
@@ -132,6 +139,8 @@ export const defaultServerLimits: ServerLimits = {
   requestMs: 60_000,
   maxUnreadBytes: 64 * 1024 ** 2,
   maxUnreadBytesPerConnection: 16 * 1024 ** 2,
+  maxIncompleteCalls: 30_000,
+  maxIncompleteCallsPerCaller: 10_000,
   maxUnsentBytes: 256 * 1024 ** 2,
   maxUnsentBytesPerConnection: 16 * 1024 ** 2,
   maxStreamAgeMs: 60 * 60_000,

@@ -4,6 +4,7 @@ import { AuthenticatedStreams } from "./authenticated-streams.ts";
 import { BytePool } from "./byte-pool.ts";
 import { CallerLimits, type CallerStats } from "./caller-limits.ts";
 import { Callers, CallOwner } from "./callers.ts";
+import { IncompleteCalls } from "./incomplete-calls.ts";
 import { OpenStreams } from "./open-streams.ts";
 import { SendBudget } from "./send-budget.ts";
 import type { ServerLimits } from "./server-limits.ts";
@@ -37,6 +38,10 @@ export interface HeldStats {
 export interface ServerPools {
   /** Requests that have not arrived completely, are not inflated, or are not handled yet. */
   readonly requests: BytePool;
+  /** Calls whose request has not arrived completely. */
+  readonly incompleteCalls: IncompleteCalls;
+  /** What `requests` holds, with the evictions of `incompleteCalls`. */
+  readonly unread: PoolStats;
   /** Parts of requests that calls retain while they wait for a time slice and while their streams are open. */
   readonly retainedRequests: BytePool;
   /** Responses that clients have not accepted. */
@@ -63,15 +68,24 @@ export function createServerPools(
   const callerLimits = new CallerLimits(clock, callers, limits, logger);
   const ownerOf = (holder: object): object =>
     holder instanceof CallOwner ? holder : callers.expectedOn(holder);
+  const requests = new BytePool(
+    {
+      maxBytes: limits.maxUnreadBytes,
+      maxBytesPerOwner: limits.maxUnreadBytesPerConnection,
+    },
+    ownerOf,
+  );
+  const incompleteCalls = new IncompleteCalls(limits);
   return {
-    callerLimits,
-    requests: new BytePool(
-      {
-        maxBytes: limits.maxUnreadBytes,
-        maxBytesPerOwner: limits.maxUnreadBytesPerConnection,
+    ...{ callerLimits, requests, incompleteCalls },
+    unread: {
+      get bytes() {
+        return requests.bytes;
       },
-      ownerOf,
-    ),
+      get evictions() {
+        return requests.evictions + incompleteCalls.evictions;
+      },
+    },
     retainedRequests: new BytePool(
       {
         maxBytes: limits.maxRetainedRequestBytes,

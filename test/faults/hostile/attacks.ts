@@ -2,6 +2,7 @@ import type { Attacks } from "./attack.ts";
 import { bareSockets } from "./bare-sockets.ts";
 import { compressedRequests } from "./compressed-requests.ts";
 import { costlyReads } from "./costly-reads.ts";
+import { droppedConnections } from "./dropped-connections.ts";
 import { floods } from "./floods.ts";
 import { keptPast } from "./kept-past.ts";
 import { largeFilters } from "./large-filters.ts";
@@ -13,6 +14,7 @@ import { writes } from "./writes.ts";
 /** Everything that the hostile client does, by name. */
 export const attacks: Attacks = {
   ...unfinishedRequests,
+  ...droppedConnections,
   ...compressedRequests,
   ...shutWindows,
   ...largeFilters,

@@ -2,19 +2,20 @@ import type { Socket } from "node:net";
 import type { AttackSession, Attacks } from "./attack.ts";
 
 /** The client's connection preface (RFC 9113, 3.4), with empty SETTINGS. */
-const preface = Buffer.concat([
+export const preface = Buffer.concat([
   Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
   Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]),
 ]);
 /** The beginning of a TLS handshake: a record that announces 512 bytes of ClientHello, and two of them. */
 const halfHandshake = Buffer.from([22, 3, 1, 2, 0, 1, 0]);
 
-/** A frame of HTTP/2 (RFC 9113, 4.1) on stream 1. */
-function frame(type: number, payload: Uint8Array): Buffer {
+/** A frame of HTTP/2 (RFC 9113, 4.1). */
+export function frame(type: number, payload: Uint8Array, stream = 1, flags = 0): Buffer {
   const head = Buffer.alloc(9);
   head.writeUIntBE(payload.byteLength, 0, 3);
   head[3] = type;
-  head.writeUInt32BE(1, 5);
+  head[4] = flags;
+  head.writeUInt32BE(stream, 5);
   return Buffer.concat([head, payload]);
 }
 

@@ -1,5 +1,6 @@
+import { createHook } from "node:async_hooks";
 import { gzipSync } from "node:zlib";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { Inflater } from "../../../src/server/http2/inflater.ts";
 
 const message = gzipSync(Buffer.alloc(1_000));
@@ -56,4 +57,30 @@ test("Messages that are no longer needed are skipped", async () => {
   order.add({ name: "a" }, 1);
   await order.untilDone(1);
   expect(order.done).toEqual(["a0: 1000"]);
+});
+
+test("A small message that becomes large takes the event loop few steps", async () => {
+  const inflating = new Set<number>();
+  let steps = 0;
+  const hook = createHook({
+    init: (id, type) => void (type === "ZLIB" && inflating.add(id)),
+    before: (id) => void (inflating.has(id) && steps++),
+  }).enable();
+  onTestFinished(() => void hook.disable());
+  const bytes = 2 * 1024 ** 2;
+  const inflated = await new Promise<Buffer>((resolve, reject) => {
+    new Inflater().add({
+      owner: {},
+      encoding: "gzip",
+      message: gzipSync(Buffer.alloc(bytes)),
+      maxBytes: bytes,
+      onTurn: () => true,
+      onInflated: resolve,
+      onRefused: reject,
+    });
+  });
+  expect(inflated).toHaveLength(bytes);
+  expect(steps).toBeGreaterThan(0);
+  // Of 128 KiB, and its begin and end. In those of Node.js it takes 130.
+  expect(steps).toBeLessThanOrEqual(bytes / (128 * 1024) + 2);
 });

@@ -1,6 +1,7 @@
 import type { Socket } from "node:net";
 import type { Clock } from "../../../base/clock.ts";
 import { AcceptedFrames } from "./accepted-frames.ts";
+import type { EndingConnections } from "./ending-connections.ts";
 import type { Flushable, FlushQueue } from "./flush-queue.ts";
 import type { FrameBatch } from "./frame-batch.ts";
 import { type FrameOutput, FrameSender } from "./frame-sender.ts";
@@ -13,6 +14,7 @@ export interface FramingContext {
   readonly clock: Clock;
   readonly flushQueue: FlushQueue;
   readonly batch: FrameBatch;
+  readonly endings: EndingConnections;
   readonly sharedFrame: SharedFrame;
   readonly writeBuffers: WriteBuffers;
   /** Maximum number of open streams per connection. */
@@ -68,7 +70,7 @@ export class ConnectionWriter implements Flushable, FrameOutput {
    * processor's caches. Those with several streams write all frames of a round together.
    */
   sendAtOnce(id: number, message: Uint8Array, isOnly: boolean): boolean {
-    if (this.#isWriting || this.#socket.writableLength > 0) return false;
+    if (this.#isWriting || this.#isClosed || this.#socket.writableLength > 0) return false;
     const bytesAtOnce = this.#bytesAtOnce + message.byteLength + bytesPerMessage;
     if (bytesAtOnce > writeBufferBytes) return false;
     this.#bytesAtOnce = bytesAtOnce;
@@ -89,10 +91,9 @@ export class ConnectionWriter implements Flushable, FrameOutput {
     }
   }
 
-  /** The connection is closed: drops everything. Idempotent. */
+  /** Writes no DATA frame any more. The streams have to be closed. Idempotent. */
   close(): void {
     this.#isClosed = true;
-    this.sender.closeAll();
   }
 
   flush(): boolean {

@@ -87,8 +87,9 @@ export class FrameSender implements StreamOwner {
     this.#streams.get(id)?.drop();
   }
 
-  closeAll(): void {
-    for (const stream of this.#streams.values()) stream.drop();
+  /** The open streams, those included that are opened while this is read. */
+  get streams(): IterableIterator<FramedStream> {
+    return this.#streams.values();
   }
 
   /** A GOAWAY was sent: the client's streams above `id` are ignored. */

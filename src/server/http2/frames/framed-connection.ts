@@ -1,9 +1,10 @@
-import type { ServerHttp2Stream } from "node:http2";
+import { constants, type ServerHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../../base/clock.ts";
 import { ConnectionWriter, type Done, type FramingContext } from "./connection-writer.ts";
+import type { EndingConnection, EndingConnections } from "./ending-connections.ts";
 import type { FrameSender } from "./frame-sender.ts";
 import { FramedStream } from "./framed-stream.ts";
 import { InboundFrames, type InboundListener, type PeerSettings } from "./inbound-frames.ts";
@@ -11,9 +12,13 @@ import { OutboundFrames, type OutboundListener } from "./outbound-frames.ts";
 import type { ResponseWriter } from "./response-writer.ts";
 
 /** The HTTP/2 of a client's connection, put between its socket and nghttp2. */
-export class FramedConnection extends Duplex implements InboundListener, OutboundListener {
+export class FramedConnection
+  extends Duplex
+  implements InboundListener, OutboundListener, EndingConnection
+{
   readonly socket: Socket;
   readonly #clock: Clock;
+  readonly #endings: EndingConnections;
   readonly #inbound = new InboundFrames(this);
   readonly #outbound = new OutboundFrames(this);
   readonly #sender: FrameSender;
@@ -28,11 +33,18 @@ export class FramedConnection extends Duplex implements InboundListener, Outboun
   #isWaiting = false;
   /** nghttp2 has sent a GOAWAY with an error. */
   #isFailed = false;
+  #isEnding = false;
+  /** The streams that are being closed, with this HTTP/2 error code; undefined: none are. */
+  #closing: Iterator<FramedStream> | undefined;
+  #closeCode: number = constants.NGHTTP2_CANCEL;
+  /** What follows once all streams are closed. */
+  #onStreamsClosed: (() => void)[] = [];
 
   constructor(socket: Socket | TLSSocket, context: FramingContext) {
     super();
     this.socket = socket;
     this.#clock = context.clock;
+    this.#endings = context.endings;
     this.#writer = new ConnectionWriter(socket, context);
     this.#sender = this.#writer.sender;
     socket.setNoDelay(true);
@@ -45,12 +57,33 @@ export class FramedConnection extends Duplex implements InboundListener, Outboun
     socket.on("close", () => this.destroy());
   }
 
+  /** Whether its streams are being closed, and then the connection. */
+  get isEnding(): boolean {
+    return this.#isEnding;
+  }
+
+  /**
+   * Its HTTP/2 session begins. If Node.js or the server destroys that, for an error of the client or another reason, its
+   * streams are closed before that, a few in each turn of the event loop.
+   */
+  begin(session: ServerHttp2Session): void {
+    session.on("stream", (stream) => {
+      if (stream.id !== undefined) this.#sender.stream(stream.id)?.attach(stream);
+    });
+    const { destroy } = session;
+    const destroyLater: typeof destroy = (error, code) => {
+      // The calls that follow have no effect, as without streams.
+      if (this.#isEnding && !this.destroyed) return;
+      this.#endStreams(code, () => Reflect.apply(destroy, session, [error, code]));
+    };
+    Reflect.set(session, "destroy", destroyLater);
+  }
+
   /** What writes the response of a stream. */
-  writerOf(id: number, stream: ServerHttp2Stream): ResponseWriter {
+  writerOf(id: number): ResponseWriter {
     const framed = this.#sender.stream(id) ?? new FramedStream(id, this.#sender);
     // Already ended, if the connection does not know it.
     if (this.#sender.stream(id) === undefined) framed.close();
-    else framed.attach(stream);
     return framed;
   }
 
@@ -65,7 +98,7 @@ export class FramedConnection extends Duplex implements InboundListener, Outboun
 
   /** Undoes `hold`. Idempotent. */
   release(): void {
-    if (!this.#isHeld) return;
+    if (!this.#isHeld || this.#closing !== undefined) return;
     this.#isHeld = false;
     if (this.#mayPassOn()) this.#readOn();
   }
@@ -149,7 +182,44 @@ export class FramedConnection extends Duplex implements InboundListener, Outboun
   override _destroy(error: Error | null, done: Done): void {
     this.socket.destroy();
     this.#writer.close();
-    done(error);
+    // Node.js destroys the session when this is done.
+    this.#endStreams(undefined, () => done(error));
+  }
+
+  /**
+   * Closes the streams, with an HTTP/2 error code, in this and later turns of the event loop, and calls `onClosed` once none
+   * is left. Nothing is received meanwhile.
+   */
+  #endStreams(code: number | undefined, onClosed: () => void): void {
+    if (!this.#isEnding && code !== undefined && code !== constants.NGHTTP2_NO_ERROR) {
+      this.#closeCode = code;
+    }
+    this.#isEnding = true;
+    if (this.#sender.size === 0 && this.#closing === undefined) {
+      onClosed();
+      return;
+    }
+    this.#onStreamsClosed.push(onClosed);
+    if (this.#closing !== undefined) return;
+    this.#closing = this.#sender.streams;
+    this.hold();
+    this.#endings.add(this);
+  }
+
+  /** For `EndingConnections`. */
+  closeNext(): boolean {
+    const next = this.#closing?.next();
+    if (next?.done === false) {
+      next.value.abort(this.#closeCode);
+      return true;
+    }
+    this.#closing = undefined;
+    // A session that has ended gracefully waits for the end of its client's side.
+    this.release();
+    const onStreamsClosed = this.#onStreamsClosed;
+    this.#onStreamsClosed = [];
+    for (const onClosed of onStreamsClosed) onClosed();
+    return false;
   }
 
   bytesReceived(bytes: Buffer): void {
@@ -193,7 +263,11 @@ export class FramedConnection extends Duplex implements InboundListener, Outboun
   }
 
   goAwaySent(lastId: number, code: number): void {
-    this.#sender.serveUpTo(code === 0 ? lastId : 0);
-    this.#isFailed ||= code !== 0;
+    if (code === 0) {
+      this.#sender.serveUpTo(lastId);
+    } else {
+      this.#isFailed = true;
+      this.#writer.close();
+    }
   }
 }

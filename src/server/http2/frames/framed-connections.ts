@@ -3,6 +3,7 @@ import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../../base/clock.ts";
 import type { FramingContext } from "./connection-writer.ts";
+import { EndingConnections } from "./ending-connections.ts";
 import { FlushQueue } from "./flush-queue.ts";
 import { FrameBatch } from "./frame-batch.ts";
 import { FramedConnection } from "./framed-connection.ts";
@@ -25,13 +26,16 @@ export function frameConnections(
     clock,
     flushQueue: new FlushQueue(clock),
     batch: new FrameBatch(),
+    endings: new EndingConnections(clock),
     sharedFrame: new SharedFrame(),
     writeBuffers: new WriteBuffers(),
     maxStreams,
   };
   let begun: FramedConnection | undefined;
   server.on("session", (session) => {
-    if (begun !== undefined) connections.set(session, begun);
+    if (begun === undefined) return;
+    connections.set(session, begun);
+    begun.begin(session);
   });
   // With TLS "connection" is before the handshake.
   const event = isTls ? "secureConnection" : "connection";
@@ -52,6 +56,11 @@ export function framedConnectionOf(session: Http2Session): FramedConnection | un
   return connections.get(session);
 }
 
+/** Whether a session is closed, or its streams are being closed and then itself. */
+export function isEnding(session: Http2Session): boolean {
+  return session.destroyed || connections.get(session)?.isEnding === true;
+}
+
 /** The socket of a session's client. */
 export function socketOf(session: Http2Session): Socket | TLSSocket {
   return connections.get(session)?.socket ?? session.socket;
@@ -62,5 +71,5 @@ export function responseWriterOf(stream: ServerHttp2Stream): ResponseWriter {
   const { session, id } = stream;
   const connection = session === undefined ? undefined : connections.get(session);
   if (connection === undefined || id === undefined) return new StreamWriter(stream);
-  return connection.writerOf(id, stream);
+  return connection.writerOf(id);
 }

@@ -121,6 +121,15 @@ export class FramedStream implements ResponseWriter {
     this.#owner.closed(this);
   }
 
+  /** Its connection ends: drops what is not sent, and closes Node.js' stream with this HTTP/2 error code. */
+  abort(code: number): void {
+    const stream = this.#stream;
+    this.drop();
+    if (stream === undefined || stream.destroyed) return;
+    stream.close(code);
+    stream.destroy();
+  }
+
   /** The headers of the response are sent, so its messages may follow. */
   headersSent(): void {
     if (this.#hasHeaders) return;

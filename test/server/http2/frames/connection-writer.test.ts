@@ -4,6 +4,7 @@ import {
   ConnectionWriter,
   type FramingContext,
 } from "../../../../src/server/http2/frames/connection-writer.ts";
+import { EndingConnections } from "../../../../src/server/http2/frames/ending-connections.ts";
 import { FlushQueue } from "../../../../src/server/http2/frames/flush-queue.ts";
 import { FrameBatch } from "../../../../src/server/http2/frames/frame-batch.ts";
 import type { FramedStream } from "../../../../src/server/http2/frames/framed-stream.ts";
@@ -37,6 +38,7 @@ class World {
       clock,
       flushQueue: new FlushQueue(clock),
       batch: new FrameBatch(),
+      endings: new EndingConnections(clock),
       sharedFrame: new SharedFrame(),
       writeBuffers: new WriteBuffers(),
       maxStreams: 10,

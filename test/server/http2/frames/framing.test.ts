@@ -279,7 +279,7 @@ describe("A connection with framing direct", () => {
     const { framed, client, streams, received } = await connected();
     client.write(Buffer.concat([headersOf(1), headersOf(3)]));
     await vi.waitFor(() => expect(streams).toHaveLength(2));
-    const writers = streams.map((stream) => framed.writerOf(Number(stream.id), stream));
+    const writers = streams.map((stream) => framed.writerOf(Number(stream.id)));
     for (const stream of streams) stream.respond({ ":status": 200 }, { waitForTrailers: true });
     await turns(10);
     const texts = ["first", "second"];
@@ -305,7 +305,7 @@ describe("A connection with framing direct", () => {
     await vi.waitFor(() => expect(streams).toHaveLength(2));
     for (const stream of streams) stream.respond({ ":status": 200 }, { waitForTrailers: true });
     await turns(10);
-    const [writer] = streams.map((stream) => framed.writerOf(Number(stream.id), stream));
+    const [writer] = streams.map((stream) => framed.writerOf(Number(stream.id)));
     writer?.writeAtOnce(Buffer.alloc(300));
     await turns(1);
     for (const { value } of acquire.mock.results) acquired.push((value as Buffer).byteLength);

@@ -1,0 +1,185 @@
+import { once } from "node:events";
+import { constants, createServer, type ServerHttp2Session } from "node:http2";
+import { type AddressInfo, connect, type Socket } from "node:net";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { describe, expect, onTestFinished, test } from "vitest";
+import {
+  closedPerTurn,
+  EndingConnections,
+} from "../../../../src/server/http2/frames/ending-connections.ts";
+import {
+  frameConnections,
+  isEnding,
+} from "../../../../src/server/http2/frames/framed-connections.ts";
+import { FakeClock } from "../../../fake-clock.ts";
+
+const preface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+const endOfHeaders = 4;
+
+function frame(type: number, flags: number, id: number, content: Uint8Array = Buffer.of()): Buffer {
+  const head = Buffer.alloc(9);
+  head.writeUIntBE(content.length, 0, 3);
+  head.set([type, flags], 3);
+  head.writeUInt32BE(id, 5);
+  return Buffer.concat([head, content]);
+}
+
+/** Node.js announces what it has closed later in the same turn of the event loop, or in the next one. */
+async function turn(): Promise<void> {
+  await nextTurn();
+  await nextTurn();
+}
+
+/** HEADERS that open a stream and leave its request open: `:method POST`, `:scheme http`, `:path /`, `:authority a`. */
+function opening(id: number): Buffer {
+  return frame(1, endOfHeaders, id, Buffer.of(0x83, 0x86, 0x84, 1, 1, 97));
+}
+
+/** A server that counts the streams of its connections that are open. */
+async function serving() {
+  const clock = new FakeClock();
+  const server = createServer({ maxSessionMemory: 1_000 });
+  frameConnections(server, { clock, isTls: false, maxStreams: 10_000 });
+  const sessions: ServerHttp2Session[] = [];
+  const counts = { open: 0, sessions: 0, opened: 0 };
+  const codes = new Set<number>();
+  server.on("sessionError", () => {});
+  server.on("session", (session) => {
+    sessions.push(session);
+    counts.sessions++;
+    session.on("close", () => counts.sessions--);
+  });
+  server.on("stream", (stream) => {
+    counts.open++;
+    counts.opened++;
+    stream.on("error", () => {});
+    stream.on("close", () => {
+      counts.open--;
+      codes.add(stream.rstCode);
+    });
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+
+  /** A connection of a client with this many open streams. */
+  async function connected(streams: number): Promise<Socket> {
+    const socket = connect(port, "127.0.0.1").resume();
+    socket.on("error", () => {});
+    onTestFinished(() => void socket.destroy());
+    const before = counts.open;
+    const opened = Array.from({ length: streams }, (_, i) => opening(2 * i + 1));
+    socket.write(Buffer.concat([preface, frame(4, 0, 0), ...opened]));
+    while (counts.open < before + streams) {
+      clock.runTurn();
+      await turn();
+    }
+    return socket;
+  }
+
+  /** Runs turns until everything is closed. Returns the most streams of `open` that were closed in one of them. */
+  async function mostClosedPerTurn(open: number): Promise<number> {
+    while (counts.open === open) await turn();
+    let most = open - counts.open;
+    for (let before = counts.open; counts.open > 0 || counts.sessions > 0; before = counts.open) {
+      clock.runTurn();
+      await turn();
+      most = Math.max(most, before - counts.open);
+    }
+    return most;
+  }
+  return { clock, sessions, counts, codes, connected, mostClosedPerTurn };
+}
+
+const streams = 1_000;
+
+/** How a connection ends, with the HTTP/2 error code that its streams are closed with. */
+const ends: readonly (readonly [
+  what: string,
+  end: (socket: Socket, session: ServerHttp2Session) => void,
+  code: number,
+])[] = [
+  ["its client has closed", (socket) => socket.end(), constants.NGHTTP2_CANCEL],
+  ["its client has reset", (socket) => socket.resetAndDestroy(), constants.NGHTTP2_CANCEL],
+  [
+    "its client ends with a GOAWAY for an error",
+    (socket) => socket.write(frame(7, 0, 0, Buffer.of(0, 0, 0, 0, 0, 0, 0, 2))),
+    constants.NGHTTP2_CANCEL,
+  ],
+  [
+    "violates the protocol",
+    // DATA of stream 0.
+    (socket) => socket.write(frame(0, 0, 0, Buffer.alloc(5))),
+    constants.NGHTTP2_CANCEL,
+  ],
+  [
+    "the server destroys",
+    (_socket, session) => session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM),
+    constants.NGHTTP2_ENHANCE_YOUR_CALM,
+  ],
+];
+
+describe.each(ends)("The streams of a connection that %s", (_what, end, code) => {
+  test("are closed a few in each turn of the event loop, and then the connection", async () => {
+    const { sessions, codes, connected, mostClosedPerTurn } = await serving();
+    const socket = await connected(streams);
+    const [session] = sessions;
+    if (session === undefined) throw new Error("There is no session.");
+    expect(isEnding(session)).toBe(false);
+    end(socket, session);
+    expect(await mostClosedPerTurn(streams)).toBe(closedPerTurn);
+    expect(isEnding(session)).toBe(true);
+    expect([...codes]).toEqual([code]);
+  });
+});
+
+test("Connections that end together close as many streams in each turn as one does", async () => {
+  const { connected, mostClosedPerTurn, counts } = await serving();
+  const sockets = [await connected(streams), await connected(streams), await connected(streams)];
+  for (const socket of sockets) socket.resetAndDestroy();
+  expect(await mostClosedPerTurn(3 * streams)).toBe(closedPerTurn);
+  expect(counts).toEqual({ open: 0, sessions: 0, opened: 3 * streams });
+});
+
+test("A connection that ends takes no stream more, also from a client that still sends", async () => {
+  const { sessions, counts, connected, mostClosedPerTurn } = await serving();
+  const socket = await connected(streams);
+  sessions[0]?.destroy();
+  sessions[0]?.destroy();
+  socket.write(opening(2 * streams + 1));
+  await mostClosedPerTurn(streams);
+  expect(counts).toEqual({ open: 0, sessions: 0, opened: streams });
+});
+
+describe("EndingConnections", () => {
+  /** A connection with this many streams. */
+  function ending(name: string, streamCount: number, closed: string[]) {
+    let left = streamCount;
+    const closeNext = (): boolean => {
+      if (left === 0) {
+        closed.push(`${name} ended`);
+        return false;
+      }
+      left--;
+      closed.push(name);
+      return true;
+    };
+    return { closeNext };
+  }
+
+  test("closes the streams of small connections at once, and the rest one after the other", () => {
+    const clock = new FakeClock();
+    const connections = new EndingConnections(clock);
+    const closed: string[] = [];
+    connections.add(ending("a", 2, closed));
+    expect(closed).toEqual(["a", "a", "a ended"]);
+    connections.add(ending("b", closedPerTurn, closed));
+    connections.add(ending("c", 1, closed));
+    expect(closed.length).toBe(3 + closedPerTurn - 2);
+    clock.runTurn();
+    expect(closed.slice(-5)).toEqual(["b", "b", "b ended", "c", "c ended"]);
+    clock.runImmediates();
+    expect(clock.pendingImmediates).toBe(0);
+  });
+});
