@@ -143,7 +143,7 @@ describe("The commands of", () => {
     if (hasCommand("jq")) await shell.run(status);
   });
 
-  test("docs/etcd-api.md", async () => {
+  test("docs/etcd-api.md, README.md: etcd's own API", async () => {
     const etcd = await etcdOfTest();
     const { host } = new URL(etcd.url);
     const shell = await PageShell.open({
@@ -158,6 +158,8 @@ describe("The commands of", () => {
     await shell.run(block("docs/etcd-api.md", "watch-fanout serve --etcd"));
     await shell.endAll();
     await shell.run(block("docs/etcd-api.md", "watch-fanout etcd-proxy"));
+    await shell.endAll();
+    await shell.run(block("README.md", "watch-fanout etcd-proxy"));
   });
 });
 

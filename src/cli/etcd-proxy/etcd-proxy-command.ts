@@ -8,7 +8,8 @@ import { proxyOptions, withProxyNames } from "./proxy-options.ts";
 
 const helpFooter = `
 Takes the flags of \`etcd grpc-proxy start\`, and beside them those of \`watch-fanout serve\` and its
-environment variables, such as --resource for what is cached. docs/etcd-api.md says what differs.
+environment variables. Every key is cached; --resource NAME=PREFIX caches less, --cache=false nothing.
+docs/etcd-api.md says what differs, and how much memory a cache takes.
 
 Example:
   watch-fanout etcd-proxy --endpoints 10.0.0.1:2379,10.0.0.2:2379 --listen-addr 0.0.0.0:2379

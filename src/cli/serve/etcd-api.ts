@@ -34,8 +34,8 @@ export function openEtcdApi(
 ): OpenEtcdApi | undefined {
   if (etcd === undefined || etcdApi === undefined) return undefined;
   const { clock, logger, files, meter } = context;
-  const { endpoints, tls } = etcd;
-  const services = new EtcdApi({ endpoints, tls, ...etcdApi, clock, logger });
+  const { endpoints, tls, keepalive } = etcd;
+  const services = new EtcdApi({ endpoints, tls, keepalive, ...etcdApi, clock, logger });
   if (tls !== undefined) watchClientCertificates(files, "etcd", tls, services);
   registerEtcdApiMetrics(meter, services);
   return {
@@ -47,4 +47,16 @@ export function openEtcdApi(
     pages: new EtcdPages(services, { clock, logger }).byPath,
     close: () => services.close(),
   };
+}
+
+/** What an operator may not expect of the etcd API, a sentence for the log; undefined: nothing. */
+export function uncachedEtcdApi({
+  etcdApi,
+  resources,
+}: Pick<Config, "etcdApi" | "resources">): string | undefined {
+  if (etcdApi === undefined || resources.some(({ cache }) => cache)) return undefined;
+  return (
+    "nothing is cached, so each watch and read of the etcd API is one of etcd; name keys to cache with --resource " +
+    "NAME=PREFIX, or all of them with --resource all="
+  );
 }

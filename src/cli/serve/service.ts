@@ -9,7 +9,7 @@ import type { RecentProblems } from "../status/recent-problems.ts";
 import { ServiceStatus } from "../status/service-status.ts";
 import { ceilingOfProcess } from "../workers/worker-config.ts";
 import { watchAdminCertificate } from "./certificate-files.ts";
-import { openEtcdApi } from "./etcd-api.ts";
+import { openEtcdApi, uncachedEtcdApi } from "./etcd-api.ts";
 import { watchedTokens } from "./identity.ts";
 import { listening } from "./listening.ts";
 import { openAccess } from "./open-access.ts";
@@ -73,8 +73,9 @@ export async function startService(
     await process.openCaches();
     etcdApi?.serve(process.cachedResources());
     const { config } = process;
-    const open = openAccess(config);
-    if (open !== undefined) logger.warn(open);
+    for (const warning of [openAccess(config), uncachedEtcdApi(config)]) {
+      if (warning !== undefined) logger.warn(warning);
+    }
     if (workers === undefined) {
       const { listen } = config;
       await listening("listen", listen, () =>

@@ -20,6 +20,7 @@ import { defaultHistoryKey, HistoryMarker } from "./history-marker.ts";
 import {
   type CallLimits,
   type EtcdTls,
+  type Keepalive,
   Member,
   type MemberCertificates,
   memberCertificates,
@@ -40,11 +41,8 @@ export interface EtcdClientOptions {
   readonly createsHistoryKey?: boolean | undefined;
   /** Maximum duration of a call with all its attempts, in milliseconds. Default 5,000. */
   readonly requestTimeoutMs?: number | undefined;
-  /**
-   * How long a member may take to answer a keepalive ping, in milliseconds; its connection is closed then. A ping is sent
-   * every 7 s. Default 3,000.
-   */
-  readonly keepaliveTimeoutMs?: number | undefined;
+  /** Default: after 7 s, for 3 s, on connections with calls. */
+  readonly keepalive?: Keepalive | undefined;
   /**
    * Maximum size of one response to a watch of past events, in bytes; of each of several watches that are read at the
    * same time a quarter (up to 4) or a sixteenth (up to 16). etcd bounds it to 1,000 revisions and does not split it; a
@@ -92,7 +90,7 @@ export class EtcdClient {
 
   constructor(options: EtcdClientOptions) {
     const { endpoints, tls, random = Math.random } = options;
-    const { pastResponseBytes = defaultPastResponseBytes, keepaliveTimeoutMs } = options;
+    const { pastResponseBytes = defaultPastResponseBytes, keepalive } = options;
     if (endpoints.length === 0) throw new Error("An etcd client needs at least one endpoint.");
     this.clock = options.clock;
     this.logger = options.logger;
@@ -104,7 +102,7 @@ export class EtcdClient {
     const certificates = tls && memberCertificates(tls);
     this.#certificates = certificates;
     this.#members = endpoints.map(
-      (endpoint) => new Member(endpoint, certificates, pastResponseBytes, keepaliveTimeoutMs),
+      (endpoint) => new Member(endpoint, certificates, pastResponseBytes, keepalive),
     );
     this.#preferred = Math.floor(random() * this.#members.length);
   }
