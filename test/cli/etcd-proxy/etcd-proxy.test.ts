@@ -80,7 +80,7 @@ test("etcd-proxy with grpc-proxy's own flags serves watches from a cache", async
   expect(await watchesOf(admin)).toEqual({ cache: 10, etcd: 0 });
 });
 
-test("etcd-proxy --cache=false caches nothing, and says so", async () => {
+test("etcd-proxy --cache=false caches nothing, and warns of it", async () => {
   const { url } = await etcdOf();
   await using proxy = new CommandProcess([...grpcProxy(url), "--cache=false"]);
   await proxy.printed(/^started gRPC proxy$/m);
