@@ -9,12 +9,13 @@ import type { RecentProblems } from "../status/recent-problems.ts";
 import { ServiceStatus } from "../status/service-status.ts";
 import { ceilingOfProcess } from "../workers/worker-config.ts";
 import { watchAdminCertificate } from "./certificate-files.ts";
-import { openEtcdApi, uncachedEtcdApi } from "./etcd-api.ts";
+import { openEtcdApi } from "./etcd-api.ts";
 import { watchedTokens } from "./identity.ts";
 import { listening } from "./listening.ts";
 import { openAccess } from "./open-access.ts";
 import { openOtlp } from "./otlp.ts";
 import { ServiceProcess } from "./service-process.ts";
+import { uncachedEtcdApi } from "./uncached-etcd-api.ts";
 import type { ServeOptions, Workers } from "./workers.ts";
 
 /** A running service. */
