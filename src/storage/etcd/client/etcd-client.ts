@@ -17,6 +17,7 @@ import {
   writeError,
 } from "./errors.ts";
 import { defaultHistoryKey, HistoryMarker } from "./history-marker.ts";
+import type { KeyRange } from "./key-range.ts";
 import {
   type CallLimits,
   type EtcdTls,
@@ -128,7 +129,11 @@ export class EtcdClient {
    * @internal
    */
   range(request: RangeRequest, signal: AbortSignal | undefined): Promise<DecodedRange> {
-    return this.onSomeMember((member, limits) => this.rangeOn(member, request, limits), signal);
+    return this.onSomeMember(
+      (member, limits) => this.rangeOn(member, request, limits),
+      signal,
+      request,
+    );
   }
 
   /**
@@ -159,7 +164,7 @@ export class EtcdClient {
         new KVClient(member.callable(metadata, limits)).txn(request),
       );
     } catch (error) {
-      throw writeError(error, member.endpoint, lease);
+      throw writeError(error, member.endpoint, lease, writtenBy(request));
     }
   }
 
@@ -198,7 +203,7 @@ export class EtcdClient {
   }
 
   /**
-   * Calls `operation` with one member after the other until it succeeds. If a revision is compacted or in the future,
+   * Calls `operation` with one member after the other until it succeeds. `range`: what it reads. If a revision is compacted or in the future,
    * rejects with etcd's own error.
    *
    * @internal
@@ -206,6 +211,7 @@ export class EtcdClient {
   async onSomeMember<Result>(
     operation: (member: Member, limits: CallLimits) => Promise<Result>,
     signal: AbortSignal | undefined,
+    range?: KeyRange,
   ): Promise<Result> {
     const all = this.#limits(signal);
     // A single member is tried twice: a change of the leader is short.
@@ -221,10 +227,10 @@ export class EtcdClient {
         if (this.#isOurs(error, signal)) throw error;
         if (isServiceError(error) && !isTransient(error)) {
           const isAboutRevision = says(error.details, compacted, futureRevision);
-          throw isAboutRevision ? error : readError(error, member.endpoint);
+          throw isAboutRevision ? error : readError(error, member.endpoint, range);
         }
         this.failed(member);
-        if (attempt >= attempts) throw readError(error, member.endpoint);
+        if (attempt >= attempts) throw readError(error, member.endpoint, range);
       }
     }
   }
@@ -313,4 +319,13 @@ export class EtcdClient {
       `Nothing was written: the etcd at ${member.endpoint} can't be reached. Try again.`,
     );
   }
+}
+
+/** The key that a transaction writes; undefined for one that writes none. */
+function writtenBy({ success }: TxnRequest): KeyRange | undefined {
+  for (const operation of success) {
+    if ("request_put" in operation) return { key: operation.request_put.key };
+    if ("request_delete_range" in operation) return { key: operation.request_delete_range.key };
+  }
+  return undefined;
 }
