@@ -104,7 +104,7 @@ class WatchersProcess {
   }
 }
 
-/** When the put of a value was called; undefined for one that the demo has not written: anyone may put others. */
+/** When the put of a value was called; undefined for one that the demo has not written: other clients may put any. */
 function sentAtOf(value: Uint8Array): number | undefined {
   try {
     const written: unknown = JSON.parse(Buffer.from(value).toString());

@@ -11,7 +11,7 @@ import { printableText } from "../output/printable.ts";
 type TypedFlags = Readonly<Record<string, readonly string[] | undefined>>;
 
 /**
- * Adds the flags of `serve` to a command, in groups, but for `without`. The returned function has their values once the
+ * Adds the flags of `serve` to a command, in groups, except `without`. The returned function has their values once the
  * command line was parsed.
  */
 export function addServeFlags(

@@ -75,7 +75,7 @@ test("mTLS is shown", () => {
 
 const local = { grpc: { host: "127.0.0.1", port: 50051 }, admin };
 
-/** The text of a service with a certificate for these names, of an authority that nobody trusts by default. */
+/** The text of a service with a certificate for these names, of an authority that clients do not trust by default. */
 async function textWith(names: Required<CertificateContent>["names"], ...flags: readonly string[]) {
   const { cert, key } = await (await Authority.create()).issue({ cn: "server", names });
   const tokens = `sha256:${"0".repeat(64)} alice`;
