@@ -16,12 +16,12 @@ type TypedFlags = Readonly<Record<string, readonly string[] | undefined>>;
  */
 export function addServeFlags(
   command: Command,
-  without: ReadonlySet<OptionName> = new Set(),
+  without?: ReadonlySet<OptionName>,
 ): () => TypedFlags {
   const flags = new Map<string, Option>([["config", configFlag()]]);
   for (const { heading, names } of optionGroups) {
     for (const name of names) {
-      const option = without.has(name) ? undefined : serveFlag(name);
+      const option = without?.has(name) === true ? undefined : serveFlag(name);
       if (option !== undefined) flags.set(name, option.helpGroup(`${heading}:`));
     }
   }
