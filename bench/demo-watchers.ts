@@ -20,7 +20,7 @@ type WatchersQuestion =
 export interface WatchersReport {
   /** Number of events, of all watchers together. */
   readonly events: number;
-  /** From the call of a put until a watcher has its event, in milliseconds; 0 without events. */
+  /** From the call of a put of the demo until a watcher has its event, in milliseconds; 0 without events. */
   readonly p50: number;
   readonly p99: number;
   /** Number of watches that were interrupted and resumed. */
@@ -81,9 +81,10 @@ class WatchersProcess {
       if (this.#revisions[i] === 0) onOpened();
       this.#revisions[i] = batch.revision;
       for (const { object } of batch.events) {
-        const { sentAt } = JSON.parse(Buffer.from(object.value).toString()) as Written;
-        this.#latency.record(Math.max(1, Math.round((monotonicMs() - sentAt) * 1_000)));
         this.#events++;
+        const sentAt = sentAtOf(object.value);
+        if (sentAt === undefined) continue;
+        this.#latency.record(Math.max(1, Math.round((monotonicMs() - sentAt) * 1_000)));
       }
     }
   }
@@ -100,6 +101,17 @@ class WatchersProcess {
     this.#events = 0;
     this.#interruptions = 0;
     return report;
+  }
+}
+
+/** When the put of a value was called; undefined for one that the demo has not written: other clients may put any. */
+function sentAtOf(value: Uint8Array): number | undefined {
+  try {
+    const written: unknown = JSON.parse(Buffer.from(value).toString());
+    const sentAt: unknown = Object(written).sentAt;
+    return typeof sentAt === "number" ? sentAt : undefined;
+  } catch {
+    return undefined;
   }
 }
 

@@ -125,6 +125,7 @@ function introduction(
     "From another terminal, in this folder:",
     `  bin/watch-fanout list --address ${grpc}`,
     `  bin/watch-fanout watch --address ${grpc}`,
+    `  bin/watch-fanout put greeting hello --address ${grpc}`,
     `  curl -s ${admin}/metrics | grep watch_fanout_`,
     `  npx buf curl --http2-prior-knowledge --protocol grpc --reflect -d '{"resource":"default"}' \\`,
     `    http://${grpc}/watchfanout.v1.ListWatchService/List`,

@@ -92,7 +92,7 @@ export {
 export { batches } from "./storage/batches.ts";
 export { UnsupportedEtcdError } from "./storage/etcd/client/errors.ts";
 export { EtcdClient, type EtcdClientOptions } from "./storage/etcd/client/etcd-client.ts";
-export type { EtcdTls } from "./storage/etcd/client/member.ts";
+export type { EtcdTls, Keepalive } from "./storage/etcd/client/member.ts";
 export { EtcdStorage, type EtcdStorageOptions } from "./storage/etcd/etcd-storage.ts";
 export { MemoryStorage, type MemoryStorageOptions } from "./storage/memory/memory-storage.ts";
 export type { Operation } from "./storage/memory/operation.ts";

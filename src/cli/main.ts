@@ -1,42 +1,35 @@
 #!/usr/bin/env node
-import { argv } from "node:process";
-import { Command, CommanderError } from "commander";
-import { addEtcdProxyCommand } from "./etcd-proxy/etcd-proxy-command.ts";
-import { exitCodes } from "./output/exit-codes.ts";
-import { version } from "./output/version.ts";
-import { addPolicyCommands } from "./policy/policy-commands.ts";
-import { addServeCommand } from "./serve/serve-command.ts";
-import { addTokenCommands } from "./token.ts";
+// Nothing else is imported before the version is checked: an older Node.js would end with a SyntaxError of some module.
+import { readFileSync } from "node:fs";
+import process from "node:process";
 
-// Deprecation warnings are for developers. grpc-js passes TLS the address as server name even if it is an IP address, for
-// which Node.js would warn (DEP0123) at every call.
-process.noDeprecation = true;
+const manifest = new URL("../../package.json", import.meta.url);
+const { engines } = JSON.parse(readFileSync(manifest, "utf8"));
+const needed: string = engines.node;
+const { node } = process.versions;
 
-// Commands made by `program.command()` inherit these settings.
-const program = new Command("watch-fanout")
-  .description(
-    "One etcd watch per resource, served to thousands of gRPC clients from a watch cache.",
-  )
-  .version(version)
-  .showSuggestionAfterError()
-  .exitOverride();
-
-addServeCommand(program);
-addEtcdProxyCommand(program);
-addPolicyCommands(program);
-addTokenCommands(program);
-// Imported here, since the service starts faster without the client library.
-if (argv[2] !== "serve" && argv[2] !== "etcd-proxy") {
-  const { addClientCommands } = await import("./client/client-commands.ts");
-  addClientCommands(program);
-  const { addTop } = await import("./top/top.ts");
-  addTop(program);
+if (needed.split(" || ").some((range) => isIn(node, range))) {
+  void import("./program.ts");
+} else {
+  process.stderr.write(
+    `watch-fanout needs Node.js ${needed}, and ${process.execPath} is ${node}.\n`,
+  );
+  process.exitCode = 1;
 }
 
-try {
-  await program.parseAsync(argv);
-} catch (error) {
-  if (!(error instanceof CommanderError)) throw error;
-  // commander has printed the error, or the help.
-  process.exitCode = error.exitCode === 0 ? exitCodes.done : exitCodes.usage;
+/** Whether a version is in a range, which is `>=` or `^` and a version. */
+function isIn(version: string, range: string): boolean {
+  const least = range.replace(/^(>=|\^)/, "");
+  const isMajor = Number.parseInt(version, 10) === Number.parseInt(least, 10);
+  return !isOlder(version, least) && (isMajor || !range.startsWith("^"));
+}
+
+/** Whether a version, as in 22.15.0, is older than another one. */
+function isOlder(version: string, other: string): boolean {
+  const numbers = version.split(".").map(Number);
+  for (const [i, number] of other.split(".").map(Number).entries()) {
+    const own = numbers[i] ?? 0;
+    if (own !== number) return own < number;
+  }
+  return false;
 }

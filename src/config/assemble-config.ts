@@ -32,6 +32,9 @@ const etcdOptions: readonly OptionName[] = [
   "etcd-history-key",
   "etcd-history-create",
   "etcd-insecure-skip-verify",
+  "etcd-keepalive-time",
+  "etcd-keepalive-timeout",
+  "etcd-keepalive-without-calls",
 ];
 
 /**
@@ -169,6 +172,11 @@ function etcdConfig(values: OptionValues, checks: Checks): EtcdConfig | undefine
     endpoints,
     auth: etcdAuth(values, checks),
     tls: etcdTls(values, checks),
+    keepalive: {
+      timeMs: values["etcd-keepalive-time"],
+      timeoutMs: values["etcd-keepalive-timeout"],
+      withoutCalls: values["etcd-keepalive-without-calls"],
+    },
     historyKey: values["etcd-history-key"],
     createsHistoryKey: values["etcd-history-create"],
   };

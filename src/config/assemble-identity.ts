@@ -4,7 +4,8 @@ import { maxKeySetBytes, parseKeySet } from "../identity/key-set.ts";
 import { isLocalHost } from "../identity/peer.ts";
 import { parseTokenFile, TokenFileError } from "../identity/token-file.ts";
 import type { Checks } from "./checks.ts";
-import type { FileContent, IdentityConfig, JwtConfig, ServerTls } from "./config.ts";
+import { nodeCiphers } from "./cipher-suites.ts";
+import type { FileContent, IdentityConfig, JwtConfig, ServerTls, TlsBounds } from "./config.ts";
 import type { OptionName, OptionValues } from "./options.ts";
 
 const jwtOptions: readonly OptionName[] = ["jwt-audience", "jwt-jwks", "jwt-groups-claim"];
@@ -24,8 +25,27 @@ export function serverTls(values: OptionValues, checks: Checks): ServerTls | und
   if (clientAuth === "off" && ca !== undefined) {
     checks.refuse("tls-client-auth", "off has no use for --tls-client-ca; remove one of them.");
   }
+  if (cert === undefined)
+    checks.refuseGiven(boundOptions, "needs --tls-cert and --tls-key as well.");
+  const bounds = tlsBounds(values, checks);
   if (pair === undefined || cert === undefined || key === undefined) return undefined;
-  return { ...pair, clientCa, clientAuth, files: { cert, key, clientCa: ca } };
+  return { ...pair, clientCa, clientAuth, bounds, files: { cert, key, clientCa: ca } };
+}
+
+const boundOptions = ["tls-min-version", "tls-max-version", "tls-cipher-suites"] as const;
+
+function tlsBounds(values: OptionValues, checks: Checks): TlsBounds {
+  const [min, max] = [values["tls-min-version"], values["tls-max-version"]];
+  const suites = values["tls-cipher-suites"];
+  if (min > max) checks.refuse("tls-min-version", `${min} is above --tls-max-version, ${max}.`);
+  if (suites.length > 0 && min === "TLS1.3") {
+    checks.refuse("tls-cipher-suites", "has no effect with --tls-min-version TLS1.3; remove it.");
+  }
+  return {
+    minVersion: min === "TLS1.3" ? "TLSv1.3" : "TLSv1.2",
+    maxVersion: max === "TLS1.2" ? "TLSv1.2" : "TLSv1.3",
+    ciphers: suites.length === 0 ? undefined : nodeCiphers(suites),
+  };
 }
 
 /** Refuses plain text on an address that other machines can reach, unless `--insecure` says that it is meant. */

@@ -160,6 +160,13 @@ export interface EtcdConfig {
   readonly auth: { readonly username: string; readonly password: string } | undefined;
   /** Present with https only. */
   readonly tls: EtcdTls | undefined;
+  /** The pings on connections to etcd: when nothing was received for `timeMs`, each for `timeoutMs`. */
+  readonly keepalive: {
+    readonly timeMs: number;
+    readonly timeoutMs: number;
+    /** Whether connections without open calls get pings, too. */
+    readonly withoutCalls: boolean;
+  };
   /** Key of the history marker. */
   readonly historyKey: string;
   /** Whether the history marker is created where it does not exist. */
@@ -194,12 +201,21 @@ export interface ServerTls extends CertificateConfig {
   /** The authorities of client certificates. Present unless `clientAuth` is off. */
   readonly clientCa: Buffer | undefined;
   readonly clientAuth: "require" | "request" | "off";
+  readonly bounds: TlsBounds;
   /** The paths of the same files, to read them again. */
   readonly files: {
     readonly cert: string;
     readonly key: string;
     readonly clientCa: string | undefined;
   };
+}
+
+/** The versions of TLS, and the cipher suites, as Node.js takes them. */
+export interface TlsBounds {
+  readonly minVersion: "TLSv1.2" | "TLSv1.3";
+  readonly maxVersion: "TLSv1.2" | "TLSv1.3";
+  /** Undefined: those of Node.js. */
+  readonly ciphers: string | undefined;
 }
 
 /** A file as it was when the configuration was read. */

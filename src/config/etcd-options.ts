@@ -47,13 +47,37 @@ export const etcdOptions = {
     help: "Accept any certificate of etcd. For tests: a machine between this service and etcd can read and change all.",
     default: "off",
   },
+  "etcd-keepalive-time": {
+    schema: duration("5s"),
+    value: "DURATION",
+    help:
+      "Time without a response after which a connection to etcd with open calls is checked by a keepalive ping. etcd " +
+      "closes connections with more pings than one per 5s (its --grpc-keepalive-min-time).",
+    default: "7s",
+  },
+  "etcd-keepalive-timeout": {
+    schema: duration("100ms"),
+    value: "DURATION",
+    help: "How long etcd may take to answer a keepalive ping. Then the connection is closed, and its calls fail.",
+    default: "3s",
+  },
+  "etcd-keepalive-without-calls": {
+    schema: onOff,
+    isSwitch: true,
+    value: "[on|off]",
+    help:
+      "Send keepalive pings also on connections without open calls. etcd closes those as an attack, unless something " +
+      "between it and this service answers the pings.",
+    default: "off",
+  },
   "etcd-api": {
     schema: onOff,
     isSwitch: true,
     value: "[on|off]",
     help:
       "Serve etcd's own gRPC API on --listen as well, as etcd grpc-proxy does: watches and reads of the keys of a " +
-      "--resource from its cache, everything else by etcd. Needs --etcd, and no --resource. docs/etcd-api.md describes it.",
+      "--resource from its cache, everything else by etcd. Needs --etcd; without a --resource nothing is cached. " +
+      "docs/etcd-api.md describes it.",
     default: "off",
   },
   "watch-fanout-api": {

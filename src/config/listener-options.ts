@@ -1,3 +1,4 @@
+import { cipherSuite } from "./cipher-suites.ts";
 import type { OptionDefinition } from "./option-definition.ts";
 import { choice, fileMode, listenAddress, tcpAddress, text } from "./value-types.ts";
 
@@ -58,6 +59,28 @@ export const listenerOptions = {
       "Whether clients need a certificate: require refuses connections without a valid one, request accepts " +
       "clients without one, off asks for none.",
     defaultHelp: "require with --tls-client-ca, otherwise off",
+  },
+  "tls-min-version": {
+    schema: choice(["TLS1.2", "TLS1.3"]),
+    value: "VERSION",
+    help: "Lowest version of TLS on --listen, TLS1.2 or TLS1.3.",
+    default: "TLS1.2",
+  },
+  "tls-max-version": {
+    schema: choice(["TLS1.2", "TLS1.3"]),
+    value: "VERSION",
+    help: "Highest version of TLS on --listen, TLS1.2 or TLS1.3.",
+    default: "TLS1.3",
+  },
+  "tls-cipher-suites": {
+    schema: cipherSuite,
+    list: "commas",
+    value: "NAME[,NAME...]",
+    help:
+      "Cipher suites of TLS 1.2 on --listen, by their names in the registry of IANA, such as " +
+      "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256. TLS 1.3 has its own, which all stay. Connections of HTTP/2 need one " +
+      "with ECDHE and GCM or CHACHA20.",
+    defaultHelp: "those of Node.js",
   },
   "client-cert-name": {
     schema: choice(["spiffe", "dns", "cn"]),

@@ -5,7 +5,7 @@ import { divertHttp1 } from "./http1/divert-http1.ts";
 import { Http1Responder } from "./http1/http1-responder.ts";
 import type { Connections } from "./http2/connections.ts";
 import { frameConnections, socketOf } from "./http2/frames/framed-connections.ts";
-import { type Http2Listeners, listenToHttp2 } from "./http2/http2-stream.ts";
+import { boundTls, type Http2Listeners, listenToHttp2 } from "./http2/http2-stream.ts";
 import { peerNameOf } from "./http2/peer-name.ts";
 import type { VerifiedPeers } from "./http2/verified-peers.ts";
 import type { Http2Defences } from "./limits/http2-defences.ts";
@@ -48,6 +48,11 @@ export function serveConnections(server: Server, deps: ConnectionDeps): void {
   };
   const isTls = certificates !== undefined;
   const listening = listenToHttp2(server, listeners, (http2Server) => {
+    if (certificates !== undefined) {
+      const { store, clientAuth, bounds } = certificates;
+      const ca = clientAuth === "off" ? undefined : store.authorities;
+      boundTls(http2Server, { ...store.pair, ca }, bounds);
+    }
     if (framing !== "node") {
       const maxStreams = limits.maxStreamsPerConnection;
       frameConnections(http2Server, { clock, isTls, maxStreams });

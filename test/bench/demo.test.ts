@@ -79,6 +79,13 @@ describe("The demo", () => {
       expect((await fetch(url)).status, url).toBe(200);
     }
 
+    const lines = demo.lines.length;
+    await run("sh", ["-c", demo.command("bin/watch-fanout put greeting hello")]);
+    for (const value of ["null", "[1]", '{"sentAt":"now"}']) {
+      await run("sh", ["-c", demo.command("bin/watch-fanout put").replace("hello", `'${value}'`)]);
+    }
+    await demo.process.until("events after a put by hand", () => demo.lines[lines + 2]);
+
     await run("sh", ["-c", demo.command("kill -9")]);
     await demo.process.said(/[1-9]\d* interrupted watches/);
     const before = demo.lines.length;

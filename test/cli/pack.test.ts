@@ -52,6 +52,8 @@ describe("The package that npm pack makes", () => {
     expect([...tops].sort()).toEqual(["LICENSE", "README.md", "dist", "package.json", "proto"]);
     expect(files).toContain("proto/watchfanout/v1/list_watch_service.proto");
     expect(files).not.toContain("proto/released.binpb");
+    // The build only removes types, so that its lines can be read without.
+    expect(files.filter((file) => file.endsWith(".map"))).toEqual([]);
     for (const name of ["status.html", "status.css", "status.js"]) {
       expect(files).toContain(`dist/server/admin/status/page/${name}`);
     }
@@ -67,6 +69,17 @@ describe("The package that npm pack makes", () => {
       },
     );
     expect({ stdout, stderr }).toEqual({ stdout: `${manifest.version}\n`, stderr: "" });
+  });
+
+  test("has a command that prints one line on an older Node.js", async () => {
+    const preload =
+      'data:text/javascript,Object.defineProperty(process,"versions",{value:{node:"20.20.2"}})';
+    const command = join(installed, manifest.bin["watch-fanout"]);
+    const ended = run(process.execPath, ["--import", preload, command, "serve"], { cwd: app, env });
+    await expect(ended).rejects.toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/^watch-fanout needs Node\.js 22\.15\.0 or newer, .*\n$/),
+    });
   });
 
   test("exports what src/index.ts and src/client/index.ts do, its protos and its manifest", async () => {

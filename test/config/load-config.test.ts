@@ -28,6 +28,7 @@ const files = {
 };
 const plainTls = {
   ...{ cert, key, clientCa: undefined, clientAuth: "off" },
+  bounds: { minVersion: "TLSv1.2", maxVersion: "TLSv1.3", ciphers: undefined },
   files: { cert: "cert.pem", key: "key.pem", clientCa: undefined },
 };
 const etcdPair = {
@@ -38,6 +39,10 @@ const etcdPair = {
 const upstreamPair = {
   ...{ ca: cert, client: { cert, key }, isVerified: true },
   files: { ca: "ca.pem", cert: "cert.pem", key: "key.pem" },
+};
+const tls: Given = {
+  files,
+  env: { WATCH_FANOUT_TLS_CERT: "cert.pem", WATCH_FANOUT_TLS_KEY: "key.pem" },
 };
 const mutual: Given = {
   files,
@@ -130,6 +135,7 @@ const cases: readonly [
       endpoints: ["http://a:2379", "http://b:99"],
       auth: undefined,
       tls: undefined,
+      keepalive: { timeMs: 7_000, timeoutMs: 3_000, withoutCalls: false },
       historyKey: "/watchfanout/history",
       createsHistoryKey: true,
     },
@@ -237,6 +243,16 @@ const cases: readonly [
     [cert, "require", "ca.pem"],
   ],
   ["tls-client-auth", "request", mutual, ({ tls }) => tls?.clientAuth, "request"],
+  ["tls-min-version", "TLS1.3", tls, ({ tls }) => tls?.bounds.minVersion, "TLSv1.3"],
+  ["tls-max-version", "TLS1.2", tls, ({ tls }) => tls?.bounds.maxVersion, "TLSv1.2"],
+  [
+    "tls-cipher-suites",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+    tls,
+    ({ tls }) => tls?.bounds.ciphers,
+    "TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256:" +
+      "ECDHE-RSA-AES128-GCM-SHA256:ECDHE-RSA-CHACHA20-POLY1305",
+  ],
   ["client-cert-name", "dns,cn", {}, ({ identity }) => identity.certificateNames, ["dns", "cn"]],
   [
     "trust-forwarded-cert-from",
@@ -353,6 +369,12 @@ const cases: readonly [
   ["etcd-history-key", "/elsewhere", etcdWith({}), ({ etcd }) => etcd?.historyKey, "/elsewhere"],
   ["etcd-history-create", "off", etcdWith({}), ({ etcd }) => etcd?.createsHistoryKey, false],
   ["etcd-insecure-skip-verify", "on", etcdWith({}), ({ etcd }) => etcd?.tls?.isVerified, false],
+  ["etcd-keepalive-time", "30s", etcdWith({}), ({ etcd }) => etcd?.keepalive.timeMs, 30_000],
+  ["etcd-keepalive-timeout", "20s", etcdWith({}), ({ etcd }) => etcd?.keepalive.timeoutMs, 20_000],
+  [
+    ...(["etcd-keepalive-without-calls", "on", etcdWith({})] as const),
+    ...([({ etcd }: Config) => etcd?.keepalive.withoutCalls, true] as const),
+  ],
   [
     "etcd-api",
     "on",

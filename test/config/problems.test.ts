@@ -321,6 +321,23 @@ describe("an unusable file is named", () => {
 
 describe("options that need or exclude one another are reported", () => {
   expectProblems([
+    [
+      { flags: ["--tls-min-version", "TLS1.3"] },
+      "--tls-min-version: needs --tls-cert and --tls-key as well.",
+    ],
+    [
+      { flags: [...tls, "--tls-min-version", "TLS1.3", "--tls-max-version", "TLS1.2"] },
+      "--tls-min-version: TLS1.3 is above --tls-max-version, TLS1.2.",
+    ],
+    [
+      {
+        flags: [
+          ...[...tls, "--tls-min-version", "TLS1.3"],
+          ...["--tls-cipher-suites", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"],
+        ],
+      },
+      "--tls-cipher-suites: has no effect with --tls-min-version TLS1.3; remove it.",
+    ],
     [{ flags: ["--tls-cert", "cert"] }, "--tls-cert: needs --tls-key as well."],
     [{ env: { WATCH_FANOUT_TLS_KEY: "key" } }, "WATCH_FANOUT_TLS_KEY: needs --tls-cert as well."],
     [

@@ -9,11 +9,18 @@ const pages = ["README.md", ...globSync("docs/**/*.md").sort()];
 /** Blocks that other tests run, or that can't be run here, by their beginnings. */
 const elsewhere: Readonly<Record<string, readonly (readonly [string, string])[]>> = {
   "README.md": [
-    ["npm ci && npm start", "CI does that, and test/bench/demo.test.ts runs the demo"],
+    ["npm ci\n", "CI does that"],
     ["$ npm run -s example", "test/examples/first-steps.test.ts"],
   ],
   "docs/client-guide.md": [["$ npm start", "test/examples/client-guide.test.ts"]],
   "docs/guarantees.md": [["FAULTS_SEED=23", "repeats a test"]],
+  "docs/installing.md": [
+    ["npm ci\n", "CI does that"],
+    ["npm pack\n", "test/cli/pack.test.ts"],
+    ["npm install --global", "test/cli/pack.test.ts"],
+    ["docker build", "needs a container engine"],
+    ["docker run", "needs a container engine"],
+  ],
   "docs/other-languages.md": [["", "test/languages/languages.test.ts"]],
   "docs/policy.md": [["$ watch-fanout policy", "test/contract/policy-doc.test.ts"]],
   "docs/status.md": [["watch-fanout top\n", "needs a terminal: test/cli/top/"]],
@@ -74,6 +81,12 @@ describe("The commands of", () => {
   test("README.md: with etcd", async () => {
     const shell = await shellWithEtcd();
     await shell.run(block("README.md", "npm start -- --etcd"));
+  });
+
+  test("docs/installing.md", async () => {
+    const shell = await PageShell.open();
+    await shell.run(block("docs/installing.md", "$ export PATH"));
+    await shell.run(block("docs/installing.md", "$ watch-fanout config check"));
   });
 
   test("docs/getting-started.md: an embedded store", async () => {
@@ -143,7 +156,7 @@ describe("The commands of", () => {
     if (hasCommand("jq")) await shell.run(status);
   });
 
-  test("docs/etcd-api.md", async () => {
+  test("docs/etcd-api.md, README.md: etcd's own API", async () => {
     const etcd = await etcdOfTest();
     const { host } = new URL(etcd.url);
     const shell = await PageShell.open({
@@ -158,6 +171,8 @@ describe("The commands of", () => {
     await shell.run(block("docs/etcd-api.md", "watch-fanout serve --etcd"));
     await shell.endAll();
     await shell.run(block("docs/etcd-api.md", "watch-fanout etcd-proxy"));
+    await shell.endAll();
+    await shell.run(block("README.md", "watch-fanout etcd-proxy"));
   });
 });
 

@@ -13,6 +13,7 @@ import { UpstreamConnection } from "../../src/etcd-api/upstream/upstream-connect
 import { addressOf } from "../../src/etcd-api/upstream/upstream-member.ts";
 import { Authorizer } from "../../src/policy/authorizer.ts";
 import type { AuditEntry, RunningServer, ServerOptions } from "../../src/server/server.ts";
+import { defaultKeepalive, type Keepalive } from "../../src/storage/etcd/client/member.ts";
 import { policyOf } from "../config/parsed-policy.ts";
 import { startEtcd } from "../etcd/etcd.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
@@ -288,8 +289,9 @@ test("A member is at the port of its endpoint, also at that of http or https", (
 });
 
 describe("A connection to etcd", () => {
-  const connect = async (maxCallsEver?: number) => {
+  const connect = async (maxCallsEver?: number, keepalive: Keepalive = defaultKeepalive) => {
     const server = createServer();
+    const clock = new ManualTimers();
     const sockets: Socket[] = [];
     server.on("connection", (socket: Socket) => sockets.push(socket));
     server.on("stream", (stream) => stream.respond({ ":status": 200 }, { endStream: true }));
@@ -299,6 +301,7 @@ describe("A connection to etcd", () => {
     let lost = 0;
     const opened: Socket[] = [];
     const owner = {
+      keepalive,
       isInUse: () => true,
       open: () => {
         const socket = netConnect(port, "127.0.0.1");
@@ -309,13 +312,8 @@ describe("A connection to etcd", () => {
       onLost: () => lost++,
     };
     const url = `http://127.0.0.1:${port}`;
-    const connection = await UpstreamConnection.connect(
-      new ManualTimers(),
-      url,
-      owner,
-      maxCallsEver,
-    );
-    return { connection, opened, sockets, lost: () => lost };
+    const connection = await UpstreamConnection.connect(clock, url, owner, maxCallsEver);
+    return { clock, connection, opened, sockets, lost: () => lost };
   };
 
   test("gets no further calls before HTTP/2 has no ids left for them, and ends those that it has", async () => {
@@ -328,6 +326,33 @@ describe("A connection to etcd", () => {
       await once(call.resume(), "close");
       expect(call.rstCode).toBe(0);
     }
+  });
+
+  test.each([true, false])(
+    "without calls is checked by keepalive pings only if that is configured: %s",
+    async (withoutCalls) => {
+      const keepalive = { timeMs: 20_000, timeoutMs: 4_000, withoutCalls };
+      const { clock, connection, sockets } = await connect(undefined, keepalive);
+      // It answers nothing from now on.
+      for (const socket of sockets) socket.pause();
+      clock.advance(19_999);
+      clock.advance(1);
+      clock.advance(3_999);
+      expect(connection.isUnresponsive).toBe(false);
+      clock.advance(1);
+      expect(connection.isUnresponsive).toBe(withoutCalls);
+    },
+  );
+
+  test("with calls is checked at the configured interval", async () => {
+    const keepalive = { timeMs: 20_000, timeoutMs: 4_000, withoutCalls: false };
+    const { clock, connection, sockets } = await connect(undefined, keepalive);
+    for (const socket of sockets) socket.pause();
+    connection.request({ ":path": "/" });
+    clock.advance(23_999);
+    expect(connection.isUnresponsive).toBe(false);
+    clock.advance(1);
+    expect(connection.isUnresponsive).toBe(true);
   });
 
   test("has no room for a call from the moment on at which it is closed", async () => {

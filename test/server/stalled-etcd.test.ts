@@ -4,6 +4,7 @@ import { pino } from "pino";
 import { expect, onTestFinished, test } from "vitest";
 import { Cacher } from "../../src/cacher/cacher.ts";
 import { startAdmin } from "../../src/server/admin/admin.ts";
+import { defaultKeepalive } from "../../src/storage/etcd/client/member.ts";
 import { EtcdStorage } from "../../src/storage/etcd/etcd-storage.ts";
 import type { PutRequest, WriteResult } from "../../src/storage/storage.ts";
 import { writeService } from "../../src/wire/services.ts";
@@ -39,7 +40,10 @@ test("A stalled etcd is sent at most 64 MiB of writes; further ones fail after 5
 }, async () => {
   const etcd = await etcdOf();
   // Time limits of the etcd client use the system clock; those of the server use the test's clock.
-  const client = clientOf(etcd, { requestTimeoutMs: 60_000, keepaliveTimeoutMs: 60_000 });
+  const client = clientOf(etcd, {
+    requestTimeoutMs: 60_000,
+    keepalive: { ...defaultKeepalive, timeoutMs: 60_000 },
+  });
   const storage = new CountingStorage(client, { prefix: newPrefix() });
   const clock = new ManualTimers();
   const cacher = new Cacher({ storage, clock, logger: silent, name: resource });

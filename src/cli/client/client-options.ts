@@ -117,6 +117,21 @@ export function addHistoryOption(command: Command): Command {
   );
 }
 
+/** Help of the argument of `list` and `watch`. */
+export const prefixHelp = "only keys with this prefix, such as ns-1/ (default: all)";
+
+/** The prefix from the argument or from --prefix. Ends the command with a usage error if they differ. */
+export function prefixOf(
+  command: Command,
+  argument: string | undefined,
+  option: string | undefined,
+): string | undefined {
+  if (argument !== undefined && option !== undefined && argument !== option) {
+    usageError(command, `--prefix can't be used with another prefix, ${JSON.stringify(argument)}.`);
+  }
+  return argument ?? option;
+}
+
 /** The selectors of objects. */
 export interface SelectorOptions {
   readonly selector?: string;

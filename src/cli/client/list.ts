@@ -4,6 +4,8 @@ import {
   addRevisionOptions,
   addSelectorOptions,
   type ClientOptions,
+  prefixHelp,
+  prefixOf,
   type RevisionOptions,
   revisionRequirement,
   type SelectorOptions,
@@ -23,13 +25,16 @@ export function addList(program: Command, io: ClientIo): void {
   const command = program
     .command("list")
     .description("Read all objects of a resource, or those below a prefix, in key order.")
-    .option("--prefix <prefix>", "only keys with this prefix")
+    .argument("[prefix]", prefixHelp)
+    .option("--prefix <prefix>", "the same as the argument")
     .option("--page-size <count>", "number of objects per request", wholeNumber);
   addSelectorOptions(command);
-  addRevisionOptions(addClientOptions(command)).action(async (options: ListOptions) => {
+  const all = addRevisionOptions(addClientOptions(command));
+  all.action(async (argument: string | undefined, options: ListOptions) => {
+    const prefix = prefixOf(command, argument, options.prefix);
     const at = revisionRequirement(command, options);
     await runSession(io, options, async (session) => {
-      const { prefix, pageSize, historyId } = options;
+      const { pageSize, historyId } = options;
       const pages = session.client.list(options.resource, {
         ...selectorsOf(options),
         prefix,

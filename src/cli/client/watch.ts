@@ -1,6 +1,6 @@
 import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
-import { upstreamUnavailable, type WatchFanoutError } from "../../base/errors.ts";
+import { type Reason, upstreamUnavailable, type WatchFanoutError } from "../../base/errors.ts";
 import type { Interruption } from "../../client/calls/options.ts";
 import type { AtomicBatch } from "../../client/watch/batch-assembler.ts";
 import type { EventType, WatchEvent } from "../../model/event.ts";
@@ -15,6 +15,8 @@ import {
   type ClientOptions,
   type Format,
   type HistoryOptions,
+  prefixHelp,
+  prefixOf,
   type SelectorOptions,
   selectorsOf,
   usageError,
@@ -39,8 +41,9 @@ export function addWatch(program: Command, io: ClientIo): void {
     .description(
       "Print changes until interrupted. An interrupted stream resumes at its last resume point. The events of an atomic batch are printed together.",
     )
+    .argument("[prefix]", prefixHelp)
     .option("--key <key>", "only this object")
-    .option("--prefix <prefix>", "only keys with this prefix")
+    .option("--prefix <prefix>", "the same as the argument")
     .option(
       "--after-revision <revision>",
       "begin after this revision (default: now); with --initial: the minimum revision of the initial state",
@@ -53,8 +56,11 @@ export function addWatch(program: Command, io: ClientIo): void {
     )
     .addOption(new Option("--previous", "print the previous object with each event; json only"));
   addSelectorOptions(command);
-  addHistoryOption(addClientOptions(command)).action(async (options: WatchOptions) => {
-    if (options.key !== undefined && options.prefix !== undefined) {
+  const all = addHistoryOption(addClientOptions(command));
+  all.action(async (argument: string | undefined, given: WatchOptions) => {
+    const prefix = prefixOf(command, argument, given.prefix);
+    const options = { ...given, ...(prefix !== undefined && { prefix }) };
+    if (options.key !== undefined && prefix !== undefined) {
       usageError(command, "--key and --prefix can't be used together.");
     }
     if (options.previous === true && options.output !== "json") {
@@ -69,6 +75,7 @@ async function watch(session: Session, options: WatchOptions): Promise<void> {
   const interrupted = new AbortController();
   const stopListening = io.onInterrupt(() => interrupted.abort());
   const first = new FirstResponse(options.timeout);
+  const outage = new Outage(say);
   try {
     const batches = client.watch(options.resource, {
       ...selectorsOf(options),
@@ -80,11 +87,12 @@ async function watch(session: Session, options: WatchOptions): Promise<void> {
       historyId: options.historyId,
       signal: AbortSignal.any([interrupted.signal, output.failed, first.missing]),
       onOpened: () => {
-        if (first.arrived()) say("The watch has resumed.");
+        first.arrived();
+        outage.ended();
       },
       onInterruption: (interruption) => {
         first.failed(interruption.error);
-        say(interruptionMessage(interruption));
+        outage.attemptFailed(interruption);
       },
     });
     const print = batchPrinter(session, options.output);
@@ -102,7 +110,6 @@ class FirstResponse {
   readonly #missing = new AbortController();
   readonly #timer: { cancel(): void };
   #error: WatchFanoutError | undefined;
-  #arrived = false;
 
   constructor(timeoutMs: number) {
     this.#timer = systemClock.setTimeout(() => {
@@ -116,12 +123,9 @@ class FirstResponse {
     return this.#missing.signal;
   }
 
-  /** A stream has sent its first response. Returns whether an earlier stream had. */
-  arrived(): boolean {
+  /** A stream has sent its first response. */
+  arrived(): void {
     this.#timer.cancel();
-    const before = this.#arrived;
-    this.#arrived = true;
-    return before;
   }
 
   failed(error: WatchFanoutError): void {
@@ -133,14 +137,33 @@ class FirstResponse {
   }
 }
 
+/** Reports when the stream is lost and when it is back: attempts in between only if they fail for another reason. */
+class Outage {
+  readonly #say: (message: string) => void;
+  /** Of the last failure; undefined while there is a stream. */
+  #reason: Reason | undefined;
+
+  constructor(say: (message: string) => void) {
+    this.#say = say;
+  }
+
+  attemptFailed({ error, resumeRevision }: Interruption): void {
+    if (error.reason === this.#reason) return;
+    this.#reason = error.reason;
+    const from = resumeRevision === undefined ? "" : ` after revision ${resumeRevision}`;
+    this.#say(`${error.message} Retrying to resume${from}.`);
+  }
+
+  ended(): void {
+    if (this.#reason === undefined) return;
+    this.#reason = undefined;
+    this.#say("The watch has resumed.");
+  }
+}
+
 function scopeOf({ key, prefix }: WatchOptions): Scope | undefined {
   if (key !== undefined) return { key };
   return prefix === undefined ? undefined : { prefix };
-}
-
-function interruptionMessage({ error, delayMs, resumeRevision }: Interruption): string {
-  const from = resumeRevision === undefined ? "" : ` after revision ${resumeRevision}`;
-  return `${error.message} Resuming${from} in ${(delayMs / 1000).toFixed(1)} s.`;
 }
 
 function batchPrinter(

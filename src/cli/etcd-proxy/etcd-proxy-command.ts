@@ -1,17 +1,20 @@
 import { Argument, type Command, Option } from "commander";
-import { type OptionName, optionNames } from "../../config/options.ts";
+import type { OptionName } from "../../config/options.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import { printableText } from "../output/printable.ts";
-import { configFlag, readConfig, serveFlag } from "../serve/serve-flags.ts";
+import { addServeFlags, readConfig, typedValues } from "../serve/serve-flags.ts";
 import { proxyFlags } from "./proxy-flags.ts";
 import { proxyOptions, withProxyNames } from "./proxy-options.ts";
 
 const helpFooter = `
-Takes the flags of \`etcd grpc-proxy start\`, and beside them those of \`watch-fanout serve\` and its
-environment variables, such as --resource for what is cached. docs/etcd-api.md says what differs.
+Takes the flags of \`etcd grpc-proxy start\`, and beside them those of
+\`watch-fanout serve\` and its environment variables. Every key is cached;
+--resource NAME=PREFIX caches less, --cache=false nothing. docs/etcd-api.md says
+what differs, and how much memory a cache takes.
 
 Example:
-  watch-fanout etcd-proxy --endpoints 10.0.0.1:2379,10.0.0.2:2379 --listen-addr 0.0.0.0:2379
+  watch-fanout etcd-proxy --endpoints 10.0.0.1:2379,10.0.0.2:2379 \\
+    --listen-addr 0.0.0.0:2379
 `;
 
 /** Options of `serve` that this command sets itself. */
@@ -26,31 +29,19 @@ export function addEtcdProxyCommand(program: Command): void {
     .description("Serve etcd's own gRPC API in the place of `etcd grpc-proxy start`.")
     .addHelpText("after", helpFooter);
   const own = new Map(Object.entries(proxyFlags).map(([name, flag]) => [name, flagOf(name, flag)]));
-  const taken = new Set<string>(preset);
+  const taken = new Set<OptionName>(preset);
   for (const flag of Object.values(proxyFlags)) if (flag.kind === "option") taken.add(flag.option);
-  const others = new Map<string, Option>([["config", configFlag()]]);
-  for (const name of optionNames) {
-    const option = taken.has(name) ? undefined : serveFlag(name);
-    if (option !== undefined) others.set(name, option);
+  for (const option of own.values()) {
+    command.addOption(option.helpGroup("Flags of etcd grpc-proxy start, and --cache:"));
   }
-  for (const option of [...own.values(), ...others.values()]) command.addOption(option);
+  const others = addServeFlags(command, taken);
   command.action(async () => {
-    const typed = (options: ReadonlyMap<string, Option>) =>
-      Object.fromEntries(
-        [...options].map(([name, option]) => [
-          name,
-          command.getOptionValue(option.attributeName()) as readonly string[] | undefined,
-        ]),
-      );
-    const { flags, defaults, problems, warnings } = proxyOptions(typed(own));
+    const { flags, defaults, problems, warnings } = proxyOptions(typedValues(command, own));
     if (problems.length > 0) {
       const lines = problems.map((problem) => `error: ${printableText(problem)}`);
       command.error(lines.join("\n"), { exitCode: exitCodes.usage });
     }
-    const given = Object.fromEntries(
-      Object.entries(typed(others)).filter(([, values]) => values !== undefined),
-    );
-    const loaded = readConfig(command, { ...flags, ...given }, withProxyNames, defaults);
+    const loaded = readConfig(command, { ...flags, ...others() }, withProxyNames, defaults);
     for (const warning of warnings) process.stderr.write(`warning: ${printableText(warning)}\n`);
     // Imported here, since the client commands start faster without the server.
     const { serve } = await import("../serve/serve.ts");

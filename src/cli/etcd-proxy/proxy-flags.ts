@@ -6,30 +6,44 @@ export type ProxyFlag = {
   readonly value?: string;
   readonly help: string;
   readonly default?: string;
-} & (
-  | { readonly kind: "option"; readonly option: OptionName }
-  /** Handled by itself. */
-  | { readonly kind: "own" }
-  /** Accepted, and reported as without effect. `why` completes the sentence "has no effect: ...". */
-  | { readonly kind: "ignored"; readonly why: string }
-  /**
-   * Refused. `why` is a sentence that says what to do. Ignored like others where it has no effect in etcd either: with the value
-   * `unset`, with a value of the flag `overriddenBy`, or without one of the flag `needs`.
-   */
-  | {
-      readonly kind: "refused";
-      readonly why: string;
-      readonly unset?: string;
-      readonly overriddenBy?: string;
-      readonly needs?: string;
-    }
-);
+} & Heeded &
+  (
+    | {
+        readonly kind: "option";
+        readonly option: OptionName;
+        /** The value is a duration as Go writes it. Shorter ones become `leastMs`, zero is as good as none. */
+        readonly duration?: { readonly leastMs: number };
+      }
+    /** Handled by itself. */
+    | { readonly kind: "own" }
+    /** Accepted, and reported as without effect. `why` completes the sentence "has no effect: ...". */
+    | { readonly kind: "ignored"; readonly why: string }
+    /** Refused where etcd would heed it. `why` is a sentence that says what to do. */
+    | { readonly kind: "refused"; readonly why: string }
+  );
+
+/** When etcd heeds a flag: always, unless this says otherwise. Where it does not, the flag has no effect here either. */
+interface Heeded {
+  /** Not with this value. */
+  readonly unset?: string;
+  /** Not with a value of this flag. */
+  readonly overriddenBy?: string;
+  /** Only with a value of this flag. */
+  readonly needs?: string;
+  /** Only with endpoints that use TLS. */
+  readonly needsTls?: true;
+}
 
 const noLimit = "etcd's own limits of messages apply.";
 const noDiscovery = "SRV records are not looked up; name the members with --endpoints.";
 
-/** The flags of `etcd grpc-proxy start`, by name. */
+/** The flags of `etcd grpc-proxy start`, by name, and one of this command alone: cache. */
 export const proxyFlags: Readonly<Record<string, ProxyFlag>> = {
+  cache: {
+    kind: "own",
+    help: "Cache every key (--resource all=), unless resources are named: all values are in memory then.",
+    default: "true",
+  },
   "listen-addr": {
     kind: "option",
     option: "listen",
@@ -58,19 +72,28 @@ export const proxyFlags: Readonly<Record<string, ProxyFlag>> = {
   cacert: {
     kind: "option",
     option: "etcd-ca",
+    needsTls: true,
     value: "FILE",
     help: "Authorities of etcd's certificates.",
   },
   cert: {
     kind: "option",
     option: "etcd-cert",
+    needsTls: true,
     value: "FILE",
     help: "Client certificate for etcd. It must not have a common name.",
   },
-  key: { kind: "option", option: "etcd-key", value: "FILE", help: "Private key of --cert." },
+  key: {
+    kind: "option",
+    option: "etcd-key",
+    needsTls: true,
+    value: "FILE",
+    help: "Private key of --cert.",
+  },
   "insecure-skip-tls-verify": {
     kind: "option",
     option: "etcd-insecure-skip-verify",
+    needsTls: true,
     help: "Accept any certificate of etcd, for tests.",
   },
   "cert-file": {
@@ -90,6 +113,47 @@ export const proxyFlags: Readonly<Record<string, ProxyFlag>> = {
     option: "tls-client-ca",
     value: "FILE",
     help: "Authorities of client certificates. Clients need one then.",
+  },
+  "listen-cipher-suites": {
+    kind: "option",
+    option: "tls-cipher-suites",
+    needs: "cert-file",
+    value: "NAME[,NAME...]",
+    help: "Cipher suites of TLS 1.2 for clients, by Go's names.",
+  },
+  "tls-min-version": {
+    kind: "option",
+    option: "tls-min-version",
+    needs: "cert-file",
+    value: "VERSION",
+    help: "Lowest version of TLS for clients, TLS1.2 or TLS1.3.",
+  },
+  "tls-max-version": {
+    kind: "option",
+    option: "tls-max-version",
+    needs: "cert-file",
+    value: "VERSION",
+    help: "Highest version of TLS for clients, TLS1.2 or TLS1.3.",
+  },
+  "dial-keepalive-time": {
+    kind: "option",
+    option: "etcd-keepalive-time",
+    // As in grpc-go.
+    duration: { leastMs: 10_000 },
+    value: "DURATION",
+    help: "Time without a response after which etcd gets a keepalive ping, at least 10s. 0: the default.",
+  },
+  "dial-keepalive-timeout": {
+    kind: "option",
+    option: "etcd-keepalive-timeout",
+    duration: { leastMs: 0 },
+    value: "DURATION",
+    help: "How long etcd may take to answer a keepalive ping.",
+  },
+  "permit-without-stream": {
+    kind: "option",
+    option: "etcd-keepalive-without-calls",
+    help: "Send keepalive pings to etcd also without open calls, which etcd itself takes for an attack.",
   },
   debug: { kind: "own", help: "Log at level debug." },
   "auto-tls": {
@@ -154,6 +218,17 @@ export const proxyFlags: Readonly<Record<string, ProxyFlag>> = {
     kind: "ignored",
     help: "No effect.",
     why: "all calls go to one member, so its responses are in order.",
+  },
+  "endpoints-auto-sync-interval": {
+    kind: "ignored",
+    value: "DURATION",
+    help: "No effect.",
+    why: "the members are those of --endpoints; start again with others when the cluster changes.",
+  },
+  "experimental-enable-grpc-logging": {
+    kind: "ignored",
+    help: "No effect.",
+    why: "calls are not logged; --audit-log records them.",
   },
   "max-send-bytes": { kind: "ignored", value: "BYTES", help: "No effect.", why: noLimit },
   "max-recv-bytes": { kind: "ignored", value: "BYTES", help: "No effect.", why: noLimit },

@@ -1,4 +1,5 @@
-import type { OptionName } from "../../config/options.ts";
+import { definition, type OptionName } from "../../config/options.ts";
+import { goDurationMs, goFalse, goTrue } from "./go-values.ts";
 import { type ProxyFlag, proxyFlags } from "./proxy-flags.ts";
 
 /** What the flags of `etcd-proxy` come to. */
@@ -16,9 +17,7 @@ export interface ProxyOptions {
 /** The values of flags as they were typed, by name. That of a switch without one is "true". */
 export type TypedFlags = Readonly<Record<string, readonly string[] | undefined>>;
 
-/**
- * Translates the flags of `etcd grpc-proxy start` into those of `serve`. An empty value is as good as none, as for etcd.
- */
+/** Translates the flags of `etcd grpc-proxy start` into those of `serve`. */
 export function proxyOptions(typed: TypedFlags): ProxyOptions {
   const flags: Partial<Record<OptionName, readonly string[]>> = {
     "etcd-api": ["on"],
@@ -30,27 +29,42 @@ export function proxyOptions(typed: TypedFlags): ProxyOptions {
   const problems: string[] = [];
   const warnings: string[] = [];
   for (const [name, flag] of Object.entries(proxyFlags)) {
-    const given = typed[name]?.filter((text) => text !== "") ?? [];
-    const isSwitch = flag.value === undefined;
-    if (isSwitch && given.at(-1) === "false") continue;
+    const given = valuesOf(typed, name);
     const values = given.length === 0 && flag.default !== undefined ? [flag.default] : given;
     const last = values.at(-1);
     if (last === undefined) continue;
     const to = given.length === 0 ? defaults : flags;
-    if (isSwitch && last !== "true") {
-      problems.push(`--${name}: ${JSON.stringify(last)} is neither true nor false.`);
+    if (flag.value === undefined) {
+      if (goFalse.has(last)) continue;
+      if (!goTrue.has(last)) {
+        problems.push(`--${name}: ${JSON.stringify(last)} is neither true nor false.`);
+        continue;
+      }
+    }
+    const unheeded = whyUnheeded(flag, last, typed);
+    if (unheeded !== undefined) {
+      warnings.push(`--${name} has no effect${unheeded}.`);
     } else if (flag.kind === "refused") {
-      const reason = withoutEffect(flag, last, typed);
-      if (reason === undefined) problems.push(`--${name}: ${flag.why}`);
-      else warnings.push(`--${name} has no effect${reason}.`);
+      problems.push(`--${name}: ${flag.why}`);
     } else if (flag.kind === "ignored") {
       warnings.push(`--${name} has no effect: ${flag.why}`);
     } else if (flag.kind === "option") {
-      to[flag.option] = [isSwitch ? "on" : onAllInterfaces(last)];
+      const { option, duration } = flag;
+      if (flag.value === undefined) {
+        to[option] = ["on"];
+      } else if (duration !== undefined) {
+        const ms = goDurationMs(last);
+        if (ms === undefined) problems.push(`--${name}: ${JSON.stringify(last)} ${notDuration}`);
+        else if (ms > 0) to[option] = [`${Math.max(ms, duration.leastMs)}ms`];
+      } else {
+        to[option] = definition(option).list === undefined ? [onAllInterfaces(last)] : values;
+      }
     } else if (name === "debug") {
       flags["log-level"] = ["debug"];
+    } else if (name === "cache") {
+      defaults.resource = ["all="];
     } else if (name === "endpoints") {
-      to.etcd = values.flatMap((text) => text.split(",")).map((text) => urlOf(text, typed));
+      to.etcd = endpointsOf(values, typed);
     } else {
       const address = addressOf(last);
       if (address === undefined) {
@@ -63,17 +77,25 @@ export function proxyOptions(typed: TypedFlags): ProxyOptions {
   return { flags, defaults, problems, warnings };
 }
 
-/** Why etcd would not heed a flag that is refused here, as the end of a sentence; undefined: it would. */
-function withoutEffect(
-  { unset, overriddenBy, needs }: Extract<ProxyFlag, { kind: "refused" }>,
-  value: string,
-  typed: TypedFlags,
-): string | undefined {
-  const isGiven = (name: string): boolean => typed[name]?.some((text) => text !== "") === true;
+/** The values of a flag. An empty one is as good as none, as for etcd. */
+function valuesOf(typed: TypedFlags, name: string): readonly string[] {
+  return typed[name]?.filter((text) => text !== "") ?? [];
+}
+
+/** Why etcd would not heed a flag, as the end of a sentence; undefined: it would. */
+function whyUnheeded(flag: ProxyFlag, value: string, typed: TypedFlags): string | undefined {
+  const { unset, overriddenBy, needs, needsTls } = flag;
+  const isGiven = (name: string): boolean => valuesOf(typed, name).length > 0;
   if (value === unset) return "";
   if (overriddenBy !== undefined && isGiven(overriddenBy)) return ` with --${overriddenBy}`;
-  return needs !== undefined && !isGiven(needs) ? ` without --${needs}` : undefined;
+  if (needs !== undefined && !isGiven(needs)) return ` without --${needs}`;
+  if (needsTls !== true) return undefined;
+  const endpoints = endpointsOf(valuesOf(typed, "endpoints"), typed);
+  const isPlain = endpoints.length > 0 && endpoints.every((url) => url.startsWith("http:"));
+  return isPlain ? " with http endpoints" : undefined;
 }
+
+const notDuration = "is not a duration as Go writes it, such as 500ms, 30s or 1m30s.";
 
 /** The flags of `serve` in a message as they are called here. */
 export function withProxyNames(message: string): string {
@@ -87,14 +109,17 @@ export function withProxyNames(message: string): string {
   return text;
 }
 
+/** The URLs of endpoints, of which a value may have several. */
+function endpointsOf(values: readonly string[], typed: TypedFlags): readonly string[] {
+  return values.flatMap((text) => text.split(",")).map((text) => urlOf(text, typed));
+}
+
 /** The URL of an endpoint. Without a scheme it is https if there is any TLS option for etcd, as for etcd. */
 function urlOf(endpoint: string, typed: TypedFlags): string {
   const text = endpoint.trim();
   if (/^https?:\/\//.test(text)) return text;
   const tls = ["cacert", "cert", "key", "insecure-skip-tls-verify"];
-  const isSecure = tls.some((name) =>
-    typed[name]?.some((value) => value !== "" && value !== "false"),
-  );
+  const isSecure = tls.some((name) => valuesOf(typed, name).some((value) => !goFalse.has(value)));
   return `${isSecure ? "https" : "http"}://${text}`;
 }
 

@@ -34,8 +34,8 @@ export function openEtcdApi(
 ): OpenEtcdApi | undefined {
   if (etcd === undefined || etcdApi === undefined) return undefined;
   const { clock, logger, files, meter } = context;
-  const { endpoints, tls } = etcd;
-  const services = new EtcdApi({ endpoints, tls, ...etcdApi, clock, logger });
+  const { endpoints, tls, keepalive } = etcd;
+  const services = new EtcdApi({ endpoints, tls, keepalive, ...etcdApi, clock, logger });
   if (tls !== undefined) watchClientCertificates(files, "etcd", tls, services);
   registerEtcdApiMetrics(meter, services);
   return {

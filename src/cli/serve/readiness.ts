@@ -5,18 +5,29 @@ import type { PressureLevel } from "../../server/pressure/memory-pressure.ts";
 /** What a service does besides serving; undefined: nothing. */
 export type Pending = string | undefined;
 
-/** The checks of /readyz. `pending`: why the service as a whole does not serve, a sentence. */
+/**
+ * The checks of /readyz. `pending`: why the service as a whole does not serve, a sentence. `relays`: etcd's own API is
+ * served, whose calls are passed to etcd while there is no cache.
+ */
 export function readiness(
   caches: ReadonlyMap<string, Cacher>,
   pending: Pending,
   pressure: PressureLevel,
+  relays: boolean = false,
 ): readonly ReadinessCheck[] {
-  const checks = [...caches].map(([name, cacher]) => ({
-    name: `resource/${name}`,
-    failure: cacher.ready ? undefined : notReadyReason(cacher),
-    warning: cacher.ready ? staleness(cacher) : undefined,
-    note: cacher.ready ? backfillProgress(cacher) : undefined,
-  }));
+  const checks = [...caches].map(([name, cacher]) => {
+    const at = `resource/${name}`;
+    if (cacher.ready) {
+      const warning = staleness(cacher);
+      return { name: at, failure: undefined, warning, note: backfillProgress(cacher) };
+    }
+    const why = notReadyReason(cacher);
+    // It lasts until an operator changes it, and clients with rights of their own are served nevertheless.
+    const isRelayed = relays && cacher.upstreamFailure?.reason === "UPSTREAM_DENIED";
+    return isRelayed
+      ? { name: at, failure: undefined, warning: `etcd serves these keys: ${why}` }
+      : { name: at, failure: why };
+  });
   return [{ name: "serving", failure: pending }, ...checks, memoryCheck(pressure)];
 }
 

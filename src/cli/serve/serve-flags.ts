@@ -2,12 +2,60 @@ import { readFileSync } from "node:fs";
 import { type Command, Option } from "commander";
 import { ConfigError } from "../../config/config-error.ts";
 import { type LoadedConfig, loadWithSnapshot } from "../../config/load-config.ts";
+import { optionGroups } from "../../config/option-groups.ts";
 import { definition, flagOf, type OptionName } from "../../config/options.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import { printableText } from "../output/printable.ts";
 
+/** The values of each flag of `serve`, in the order in which they were typed. */
+type TypedFlags = Readonly<Record<string, readonly string[] | undefined>>;
+
+/**
+ * Adds the flags of `serve` to a command, in groups, except `without`. The returned function has their values once the
+ * command line was parsed.
+ */
+export function addServeFlags(
+  command: Command,
+  without?: ReadonlySet<OptionName>,
+): () => TypedFlags {
+  const flags = new Map<string, Option>([["config", configFlag()]]);
+  for (const { heading, names } of optionGroups) {
+    for (const name of names) {
+      const option = without?.has(name) === true ? undefined : serveFlag(name);
+      if (option !== undefined) flags.set(name, option.helpGroup(`${heading}:`));
+    }
+  }
+  for (const option of flags.values()) command.addOption(option);
+  wrapHelp(command);
+  return () => typedValues(command, flags);
+}
+
+/** The values of flags that were typed, by name. */
+export function typedValues(command: Command, flags: ReadonlyMap<string, Option>): TypedFlags {
+  const typed = [...flags].map(([name, option]) => [
+    name,
+    command.getOptionValue(option.attributeName()),
+  ]);
+  return Object.fromEntries(typed.filter(([, values]) => values !== undefined));
+}
+
+/** Indentation of the text below a flag. */
+const indent = " ".repeat(6);
+
+/** Flags are long: their texts begin on a line of their own, and are wrapped. What a flag without a value means is in its text. */
+function wrapHelp(command: Command): void {
+  command.configureHelp({
+    optionDescription: ({ description }) => description,
+    formatItem: (term, _width, description, helper) => {
+      if (description === "") return `  ${term}`;
+      const lines = helper.boxWrap(description, (helper.helpWidth ?? 80) - indent.length);
+      return `  ${term}\n${lines.replaceAll(/^/gm, indent)}`;
+    },
+  });
+}
+
 /** The flag of the configuration file. */
-export function configFlag(): Option {
+function configFlag(): Option {
   return collecting(
     "config",
     "<FILE>",
@@ -17,7 +65,7 @@ export function configFlag(): Option {
 }
 
 /** The flag of an option; undefined for a secret, which has no flag. */
-export function serveFlag(name: OptionName): Option | undefined {
+function serveFlag(name: OptionName): Option | undefined {
   const { secret, value, isSwitch = false } = definition(name);
   if (secret === true) return undefined;
   return collecting(name, isSwitch ? value : `<${value}>`, helpOf(name));

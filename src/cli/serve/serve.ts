@@ -1,7 +1,7 @@
 import { constants } from "node:os";
 import { isatty } from "node:tty";
 import type { Logger } from "pino";
-import { maxTimerMs, systemClock } from "../../base/clock.ts";
+import { maxTimerMs, pause, systemClock } from "../../base/clock.ts";
 import type { Config } from "../../config/config.ts";
 import type { LoadedConfig } from "../../config/load-config.ts";
 import { exitCodes } from "../output/exit-codes.ts";
@@ -17,6 +17,10 @@ import { startUpText } from "./start-up-text.ts";
 
 /** Time that a shutdown may take in addition to the shutdown timeout, in milliseconds. */
 const closingMs = 1_000;
+
+/** How long the start-up text may wait for the caches, and how often they are looked at, in milliseconds. */
+const readyWaitMs = 1_000;
+const readyCheckMs = 10;
 
 /**
  * Runs the service until a signal ends the process. Exit codes: 0 after a graceful shutdown, 128 plus the signal's number
@@ -52,11 +56,21 @@ export async function serve(
     process.stderr.write(`error: ${printableText(error.message)}\n`);
     process.exit(exitCodes.failed);
   }
+  await pauseUntilReady(service);
   // Standard output may have the audit log, of which each line is JSON.
   const isAudit = config.audit !== undefined && config.audit.path === undefined;
   (isAudit ? process.stderr : process.stdout).write(
-    startUpText({ ...config, resources: service.resources }, service) + lastLine,
+    startUpText({ ...config, resources: service.resources }, service, service.notReady()) +
+      lastLine,
   );
+}
+
+/** Waits for the caches for a short while: most are ready then, and others have a reason that the start-up text can name. */
+async function pauseUntilReady(service: Service): Promise<void> {
+  const end = systemClock.now() + readyWaitMs;
+  while (service.notReady() !== undefined && systemClock.now() < end) {
+    await pause(systemClock, readyCheckMs);
+  }
 }
 
 /**

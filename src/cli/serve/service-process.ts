@@ -134,7 +134,7 @@ export class ServiceProcess {
   /** The checks of /readyz. */
   readiness(): readonly ReadinessCheck[] {
     const level = this.#server?.stats().pressure.level ?? "normal";
-    return readiness(this.#caches, this.#pending, level);
+    return readiness(this.#caches, this.#pending, level, this.#config.etcdApi !== undefined);
   }
 
   /** Adds what `stop` calls, before all that was added earlier. */

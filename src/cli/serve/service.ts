@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import type { Config, ListenAddress, ResourceConfig, TcpAddress } from "../../config/config.ts";
-import { type RunningAdmin, startAdmin } from "../../server/admin/admin.ts";
+import { type ReadinessCheck, type RunningAdmin, startAdmin } from "../../server/admin/admin.ts";
 import { StatusPages } from "../../server/admin/status/status-pages.ts";
 import { registerWorkerMetrics } from "../../telemetry/worker-metrics.ts";
 import { ProcessStatus } from "../status/process-status.ts";
@@ -15,6 +15,7 @@ import { listening } from "./listening.ts";
 import { openAccess } from "./open-access.ts";
 import { openOtlp } from "./otlp.ts";
 import { ServiceProcess } from "./service-process.ts";
+import { uncachedEtcdApi } from "./uncached-etcd-api.ts";
 import type { ServeOptions, Workers } from "./workers.ts";
 
 /** A running service. */
@@ -27,6 +28,8 @@ export interface Service {
   readonly instanceId: string | undefined;
   /** What it serves: as configured, or what the upstream of a relay serves to it. */
   readonly resources: readonly ResourceConfig[];
+  /** Why it is not ready now: the first check of /readyz that fails; undefined: it is ready. */
+  notReady(): string | undefined;
   /**
    * Stops gracefully: turns not ready, sends every stream a last bookmark and DRAINING, waits up to the configured time
    * for clients to accept them, then closes everything. Idempotent.
@@ -73,8 +76,9 @@ export async function startService(
     await process.openCaches();
     etcdApi?.serve(process.cachedResources());
     const { config } = process;
-    const open = openAccess(config);
-    if (open !== undefined) logger.warn(open);
+    for (const warning of [openAccess(config), uncachedEtcdApi(config)]) {
+      if (warning !== undefined) logger.warn(warning);
+    }
     if (workers === undefined) {
       const { listen } = config;
       await listening("listen", listen, () =>
@@ -97,6 +101,10 @@ export async function startService(
       admin: { host: admin.host, port: admin.port },
       instanceId: process.instanceId,
       resources: config.resources,
+      notReady: () => {
+        const failed = checksOf(process, workers).find(({ failure }) => failure !== undefined);
+        return failed && `${failed.name}: ${failed.failure}`;
+      },
       stop: () => process.stop(),
       kill: () => workers?.kill(),
     };
@@ -104,6 +112,11 @@ export async function startService(
     await process.stop();
     throw error;
   }
+}
+
+/** The checks of /readyz. */
+function checksOf(process: ServiceProcess, workers: Workers | undefined): ReadinessCheck[] {
+  return [...process.readiness(), ...(workers?.readiness() ?? [])];
 }
 
 async function openAdmin(
@@ -118,7 +131,7 @@ async function openAdmin(
     startAdmin({
       ...{ listen, tls, logger, ...pages },
       tokens: tokenFile && watchedTokens("admin-token-file", tokenFile, files),
-      readiness: () => [...process.readiness(), ...(workers?.readiness() ?? [])],
+      readiness: () => checksOf(process, workers),
       metrics: workers === undefined ? metrics : workers.withWorkers(metrics),
     }),
   );
@@ -144,8 +157,7 @@ function statusOf(
       return process.upstreamsInUse;
     },
     get isReady() {
-      const checks = [...process.readiness(), ...(workers?.readiness() ?? [])];
-      return checks.every(({ failure }) => failure === undefined);
+      return checksOf(process, workers).every(({ failure }) => failure === undefined);
     },
   };
   return new ServiceStatus(main, workers?.forStatus, clock);

@@ -3,13 +3,20 @@ import { formatAddress } from "../../config/value-types.ts";
 import { printableText } from "../output/printable.ts";
 import { version } from "../output/version.ts";
 import type { Service } from "./service.ts";
+import { command, examples, hasPlaceholders, reachable } from "./start-up-examples.ts";
 
-/** The text for a user when the service has started: its addresses, its data, and commands to try. */
+/**
+ * The text for a user when the service has started: its addresses, its data, and commands to try. `notReady`: why it is not
+ * ready, if it is not.
+ */
 export function startUpText(
   config: Config,
   { grpc, admin }: Pick<Service, "grpc" | "admin">,
+  notReady?: string,
 ): string {
   const resources = config.resources.map((resource) => resourceText(config, resource));
+  const commands = examples(config, grpc);
+  const files = hasPlaceholders(commands) ? " (files in capitals are yours)" : "";
   const lines = [
     `watch-fanout ${version} serves gRPC on ${formatAddress(grpc)} (${security(config)})`,
     ...(config.etcdApi === undefined ? [] : [`  etcd API   ${etcdApiText(config)}`]),
@@ -19,11 +26,20 @@ export function startUpText(
       ? []
       : [`  workers    ${config.workers} processes, which this one feeds`]),
     `  admin      ${adminUrl(config, admin)}/readyz and /livez, /metrics${adminNote(config)}`,
+    `  status     ${adminUrl(config, reachable(admin))}/ in a browser${topText(config, reachable(admin))}`,
+    ...(notReady === undefined ? [] : [`  not ready  ${notReady}`]),
     "",
-    "Watch changes, and make some in another terminal:",
-    ...examples(config, grpc).map((line) => `  ${line}`),
+    `Watch changes, and make some in another terminal${files}:`,
+    ...commands.map((line) => `  ${line}`),
   ];
   return `${lines.map(printableText).join("\n")}\n`;
+}
+
+/** The status in a terminal, where that needs neither certificates nor a token. */
+function topText({ admin: { tls, tokenFile } }: Config, bound: ListenAddress): string {
+  if (tls !== undefined || tokenFile !== undefined) return "";
+  const address = formatAddress(bound);
+  return `, or ${command} top${address === "127.0.0.1:8080" ? "" : ` --url http://${address}`}`;
 }
 
 function adminUrl({ admin: { tls } }: Config, bound: ListenAddress): string {
@@ -62,42 +78,4 @@ function dataOf({ etcd, upstream }: Config): string {
   if (upstream !== undefined) return `watch-fanout at ${upstream.addresses.join(", ")}`;
   if (etcd === undefined) return "in memory, lost when this process ends";
   return `etcd at ${etcd.endpoints.join(", ")}`;
-}
-
-function examples(config: Config, grpc: ListenAddress): readonly string[] {
-  const { resources, tls } = config;
-  const resource = resources[0]?.name ?? "default";
-  const target = formatAddress(reachable(grpc));
-  if (!config.ownApi || (config.etcdApi !== undefined && resources.length === 0)) {
-    const scheme = tls === undefined ? "http" : "https";
-    const etcdctl = `etcdctl --endpoints ${scheme}://${target}`;
-    return [`${etcdctl} watch --prefix ""`, `${etcdctl} put greeting hello`];
-  }
-  // From the sources, the command is not on the PATH.
-  const command = import.meta.url.endsWith(".ts") ? "bin/watch-fanout" : "watch-fanout";
-  const options = [
-    ...(resource === "default" ? [] : [`--resource ${resource}`]),
-    ...(target === "127.0.0.1:50051" ? [] : [`--address ${target}`]),
-    ...(tls === undefined ? [] : ["--tls"]),
-  ];
-  const security = tls === undefined ? "-plaintext " : "";
-  const request = JSON.stringify({ resource, send_initial_events: true });
-  return [
-    [command, "watch --initial", ...options].join(" "),
-    [command, "put greeting hello", ...options].join(" "),
-    `grpcurl ${security}${grpcurlTarget(grpc, request)} watchfanout.v1.ListWatchService/Watch`,
-  ];
-}
-
-function grpcurlTarget(grpc: ListenAddress, request: string): string {
-  if ("path" in grpc) return `-unix -d '${request}' ${grpc.path}`;
-  return `-d '${request}' ${formatAddress(reachable(grpc))}`;
-}
-
-/** The address for a client on this machine, if the server listens on all interfaces. */
-function reachable(address: ListenAddress): ListenAddress {
-  if ("path" in address) return address;
-  const { host, port } = address;
-  if (host === "0.0.0.0") return { host: "127.0.0.1", port };
-  return host === "::" ? { host: "::1", port } : address;
 }

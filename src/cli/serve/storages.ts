@@ -78,7 +78,7 @@ function relayed({ resources }: Config, relay: Relay): Storages {
 
 function etcd(
   options: EtcdConfig,
-  { resources }: Config,
+  { resources, etcdApi }: Config,
   clock: Clock,
   logger: Logger,
   files: WatchedFiles,
@@ -109,7 +109,10 @@ function etcd(
         await client.checkVersions();
       } catch (error) {
         if (!(error instanceof UnsupportedEtcdError)) throw error;
-        throw new StartError(`--etcd: ${error.message}`, { cause: error });
+        const way =
+          "Without caches etcd's API is served also for this version: etcd-proxy --cache=false.";
+        const message = `--etcd: ${error.message}${etcdApi === undefined ? "" : ` ${way}`}`;
+        throw new StartError(message, { cause: error });
       }
     },
     close: () => client.close(),

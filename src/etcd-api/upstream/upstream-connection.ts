@@ -8,6 +8,7 @@ import {
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { lenientFields } from "../../server/http2/http2-stream.ts";
+import type { Keepalive } from "../../storage/etcd/client/member.ts";
 
 /**
  * Maximum number of calls on one connection to etcd. etcd allows almost any number by default
@@ -17,13 +18,6 @@ const maxCalls = 1_000;
 
 /** How long a connection may take until etcd's first SETTINGS frame, in milliseconds. */
 const connectMs = 3_000;
-
-/**
- * Interval of keepalive pings while nothing is received, in milliseconds: below the rate that etcd takes for an attack
- * (one per 5 s, its --grpc-keepalive-min-time). Only while there are calls: without them etcd permits far fewer.
- */
-const pingIntervalMs = 7_000;
-const pingTimeoutMs = 3_000;
 
 /** HTTP/2 flow control window of one call's response: what etcd may send that the client has not accepted, in bytes. */
 const responseWindowBytes = 128 * 1024;
@@ -44,6 +38,7 @@ const ignore = (): void => {};
 
 /** What a connection needs of its member. */
 export interface ConnectionOwner {
+  readonly keepalive: Keepalive;
   /** Whether calls go to the member now. */
   readonly isInUse: () => boolean;
   /** Starts the TCP or TLS connection. */
@@ -87,6 +82,7 @@ export class UpstreamConnection {
     });
     session.on("goaway", () => this.#lose());
     session.on("close", () => this.#lose());
+    if (this.#isChecked) this.#watch();
   }
 
   /**
@@ -171,8 +167,7 @@ export class UpstreamConnection {
     stream.on("close", () => {
       this.#calls--;
       if (this.#calls > 0) return;
-      this.#timer?.cancel();
-      this.#timer = undefined;
+      if (!this.#isChecked) this.#endTimer();
       if (this.#isOpen) this.#owner.onIdle(this);
       else this.#session.close();
     });
@@ -191,9 +186,15 @@ export class UpstreamConnection {
     this.#session.destroy(undefined, constants.NGHTTP2_CANCEL);
   }
 
+  /** Whether keepalive pings are sent. */
+  get #isChecked(): boolean {
+    return this.#calls > 0 || (this.#isOpen && this.#owner.keepalive.withoutCalls);
+  }
+
   #lose(): void {
     if (!this.#isOpen) return;
     this.#isOpen = false;
+    if (!this.#isChecked) this.#endTimer();
     this.#owner.onLost(this);
   }
 
@@ -203,10 +204,10 @@ export class UpstreamConnection {
     this.#bytesRead = this.#socket.bytesRead;
     this.#timer = this.#clock.setTimeout(() => {
       this.#timer = undefined;
-      if (this.#calls === 0 || this.#session.destroyed) return;
+      if (!this.#isChecked || this.#session.destroyed) return;
       if (this.#socket.bytesRead === this.#bytesRead) this.#ping();
       else this.#watch();
-    }, pingIntervalMs);
+    }, this.#owner.keepalive.timeMs);
   }
 
   #ping(): void {
@@ -214,13 +215,18 @@ export class UpstreamConnection {
       this.#isUnresponsive = true;
       this.#failure = new Error("etcd did not respond to a keepalive ping");
       this.destroy();
-    }, pingTimeoutMs);
+    }, this.#owner.keepalive.timeoutMs);
     const timer = this.#timer;
     this.#session.ping(() => {
       timer.cancel();
       if (this.#timer !== timer) return;
       this.#timer = undefined;
-      if (this.#calls > 0) this.#watch();
+      if (this.#isChecked) this.#watch();
     });
+  }
+
+  #endTimer(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
   }
 }

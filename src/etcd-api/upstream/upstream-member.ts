@@ -1,7 +1,7 @@
 import { isIP, connect as netConnect, type Socket } from "node:net";
 import { connect as tlsConnect } from "node:tls";
 import type { Clock } from "../../base/clock.ts";
-import type { MemberCertificates } from "../../storage/etcd/client/member.ts";
+import type { Keepalive, MemberCertificates } from "../../storage/etcd/client/member.ts";
 import { UpstreamConnection } from "./upstream-connection.ts";
 
 /** Maximum number of connections to one member: as many calls as a server may have open, at 1,000 each, and some. */
@@ -19,6 +19,7 @@ export class UpstreamMember {
   readonly endpoint: string;
   readonly #clock: Clock;
   readonly #certificates: MemberCertificates | undefined;
+  readonly #keepalive: Keepalive;
   readonly #onUnresponsive: (member: UpstreamMember) => void;
   readonly #connections = new Set<UpstreamConnection>();
   #connecting: Promise<UpstreamConnection> | undefined;
@@ -32,11 +33,13 @@ export class UpstreamMember {
     endpoint: string,
     certificates: MemberCertificates | undefined,
     clock: Clock,
+    keepalive: Keepalive,
     onUnresponsive: (member: UpstreamMember) => void,
   ) {
     this.endpoint = endpoint;
     this.#certificates = certificates;
     this.#clock = clock;
+    this.#keepalive = keepalive;
     this.#onUnresponsive = onUnresponsive;
   }
 
@@ -78,6 +81,7 @@ export class UpstreamMember {
     try {
       const { endpoint } = this;
       const connection = await UpstreamConnection.connect(this.#clock, endpoint, {
+        keepalive: this.#keepalive,
         isInUse: () => this.isInUse,
         open: () => this.#open(),
         onIdle: (idle) => {

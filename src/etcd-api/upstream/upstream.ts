@@ -1,7 +1,11 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import { OutageLog } from "../../base/outage-log.ts";
-import type { MemberCertificates } from "../../storage/etcd/client/member.ts";
+import {
+  defaultKeepalive,
+  type Keepalive,
+  type MemberCertificates,
+} from "../../storage/etcd/client/member.ts";
 import type { UpstreamConnection } from "./upstream-connection.ts";
 import { UpstreamMember } from "./upstream-member.ts";
 
@@ -10,6 +14,8 @@ export interface UpstreamOptions {
   readonly endpoints: readonly string[];
   /** Present if the endpoints have the scheme https. */
   readonly certificates: MemberCertificates | undefined;
+  /** Default: after 7 s, for 3 s, on connections with calls. */
+  readonly keepalive?: Keepalive | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
 }
@@ -23,12 +29,13 @@ export class Upstream {
   readonly #outage: OutageLog;
   #preferred = 0;
 
-  constructor({ endpoints, certificates, clock, logger }: UpstreamOptions) {
+  constructor(options: UpstreamOptions) {
+    const { endpoints, certificates, keepalive = defaultKeepalive, clock, logger } = options;
     this.#outage = new OutageLog(clock, logger);
     const leave = (member: UpstreamMember): void =>
       this.#leave(member, "it does not respond to keepalive pings");
     this.#members = endpoints.map(
-      (endpoint) => new UpstreamMember(endpoint, certificates, clock, leave),
+      (endpoint) => new UpstreamMember(endpoint, certificates, clock, keepalive, leave),
     );
     this.#member.isInUse = true;
   }

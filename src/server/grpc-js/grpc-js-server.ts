@@ -1,4 +1,5 @@
 import type { Socket } from "node:net";
+import type { SecureContextOptions } from "node:tls";
 import { experimental, Server, ServerCredentials } from "@grpc/grpc-js";
 import { CertificateStore } from "../../base/certificate-store.ts";
 import { type Clock, maxTimerMs } from "../../base/clock.ts";
@@ -37,7 +38,12 @@ export interface TlsOptions {
   readonly clientCa?: Buffer | undefined;
   /** Whether clients need a certificate. Default: `require` with `clientCa`, otherwise `off`. */
   readonly clientAuth?: ClientAuth | undefined;
+  /** Default: those of Node.js. */
+  readonly bounds?: TlsBounds | undefined;
 }
+
+/** The versions of TLS that are accepted, and its cipher suites by OpenSSL's names, separated by ":". */
+export type TlsBounds = Pick<SecureContextOptions, "minVersion" | "maxVersion" | "ciphers">;
 
 /**
  * - `require`: a connection without a valid client certificate is refused.
@@ -50,15 +56,17 @@ export type ClientAuth = "require" | "request" | "off";
 export interface ServerCertificates {
   readonly store: CertificateStore;
   readonly clientAuth: ClientAuth;
+  readonly bounds: TlsBounds;
 }
 
 /** Throws an Error with a sentence if a certificate or key is unusable, or `clientCa` is missing. */
 export function serverCertificates(tls: TlsOptions): ServerCertificates {
   const { cert, key, clientCa, clientAuth = clientCa === undefined ? "off" : "require" } = tls;
+  const { bounds = {} } = tls;
   if (clientAuth !== "off" && clientCa === undefined) {
     throw new Error(`The TLS client CA is missing, which clientAuth ${clientAuth} needs.`);
   }
-  return { store: new CertificateStore(clientCa, { cert, key }), clientAuth };
+  return { store: new CertificateStore(clientCa, { cert, key }), clientAuth, bounds };
 }
 
 /**

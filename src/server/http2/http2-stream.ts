@@ -1,11 +1,13 @@
 import {
   constants,
+  type Http2SecureServer,
   type Http2Server,
   type IncomingHttpHeaders,
   type ServerHttp2Session,
   type ServerHttp2Stream,
 } from "node:http2";
 import type { Socket } from "node:net";
+import type { SecureContextOptions } from "node:tls";
 import type { Metadata, Server } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { framedConnectionOf } from "./frames/framed-connections.ts";
@@ -86,6 +88,22 @@ export function boundHttp2(server: Server, bounds: Http2Bounds): void {
     streamResetRate: bounds.resets.perSecond,
     settings: { ...(settings as object | undefined), maxHeaderListSize: bounds.headerBytes },
   });
+}
+
+/**
+ * Applies `bounds`, such as versions of TLS, to a server with TLS, for its present certificates and for later ones. grpc-js
+ * has no option for them, and replaces all options of TLS together with a certificate.
+ */
+export function boundTls(
+  http2Server: Http2Server,
+  present: SecureContextOptions,
+  bounds: SecureContextOptions,
+): void {
+  if (!("setSecureContext" in http2Server)) return;
+  const secure = http2Server as Http2Server & Pick<Http2SecureServer, "setSecureContext">;
+  const replace = secure.setSecureContext.bind(secure);
+  secure.setSecureContext = (options) => replace({ ...options, ...bounds });
+  secure.setSecureContext(present);
 }
 
 /** Where Node.js has the number of streams above the limit that it refuses in a row, in the native fields of a session. */

@@ -179,13 +179,16 @@ describe("list", () => {
       }),
   };
 
-  test("prints all pages as one table.", async () => {
-    const { code, stdout } = await against(script, ["list", "--prefix", "p/"]);
-    expect(code).toBe(0);
-    expect(stdout).toBe(
-      "KEY  REVISION  VERSION  VALUE\np/a  1         1        v\np/long  12        1        v\n",
-    );
-  });
+  test.each([[["--prefix", "p/"]], [["p/"]]])(
+    "of %j prints all pages as one table.",
+    async (prefix) => {
+      const { code, stdout } = await against(script, ["list", ...prefix]);
+      expect(code).toBe(0);
+      expect(stdout).toBe(
+        "KEY  REVISION  VERSION  VALUE\np/a  1         1        v\np/long  12        1        v\n",
+      );
+    },
+  );
 
   test("prints each page as one line of JSON.", async () => {
     const { stdout } = await against(script, ["list", "-o", "json"]);
@@ -410,6 +413,10 @@ describe("An invalid command line exits with 2, sends nothing, and names the opt
     [["list", "--tls-client-cert", "/does/not/exist"], "--tls-client-key"],
     [["list", "--colour"], "--colour"],
     [["watch", "--key", "a", "--prefix", "b"], "--key and --prefix"],
+    [["watch", "b/", "--key", "a"], "--key and --prefix"],
+    [["watch", "b/", "--prefix", "c/"], "--prefix can't be used with another prefix"],
+    [["list", "b/", "--prefix", "c/"], "--prefix can't be used with another prefix"],
+    [["list", "b/", "c/"], "too many arguments"],
     [["watch", "--previous"], "--previous"],
     [["watch", "--after-revision", "x"], "--after-revision"],
     [["put", "k", "v", "--file", "f"], "--file"],
@@ -457,6 +464,7 @@ describe("The environment", () => {
 });
 
 describe("watch", () => {
+  const tooSlow = new WatchFanoutError("SLOW_CONSUMER", "Too slow.");
   /** A stream that sends these responses and stays open. */
   const saying =
     (...responses: readonly ReturnType<typeof wireResponse>[]): NonNullable<Script["watch"]> =>
@@ -540,6 +548,7 @@ describe("watch", () => {
       ["-l", "app=web", "--field-selector", "a=b"],
       { label_selector: "app=web", field_selector: "a=b" },
     ],
+    [["ns-1/"], { prefix: "ns-1/" }],
     [["--after-revision", "5", "--history-id", "h"], { after_revision: "5", history_id: "h" }],
   ])("asks %j as %j.", async (args, asked) => {
     const requests: unknown[] = [];
@@ -565,7 +574,7 @@ describe("watch", () => {
       streams++;
       if (streams === 1) {
         call.write(wireResponse(7));
-        endWith(call, new WatchFanoutError("SLOW_CONSUMER", "Too slow."));
+        endWith(call, tooSlow);
       } else {
         expect(call.request.after_revision).toBe("7");
         call.write(wireResponse(8, [wireEvent("ADDED", "later", 8)]));
@@ -574,8 +583,25 @@ describe("watch", () => {
     const { code, stderr } = await watching(script, [], "later");
     expect(code).toBe(0);
     expect(stderr).toMatch(
-      /^watch-fanout: Too slow\. Resuming after revision 7 in \d\.\d s\.\nwatch-fanout: The watch has resumed\.\n$/,
+      /^watch-fanout: Too slow\. Retrying to resume after revision 7\.\nwatch-fanout: The watch has resumed\.\n$/,
     );
+  });
+
+  test("prints one line for all attempts of an outage, and one for its end.", async () => {
+    const failures = [notReady("Not yet."), notReady("Not yet."), tooSlow];
+    const script: NonNullable<Script["watch"]> = (call) => {
+      const failure = failures.shift();
+      if (failure !== undefined) endWith(call, failure);
+      else call.write(wireResponse(8, [wireEvent("ADDED", "later", 8)]));
+    };
+    expect(await watching(script, ["--timeout", "1m"], "later")).toMatchObject({
+      code: 0,
+      stderr: [
+        "watch-fanout: Not yet. Retrying to resume.",
+        "watch-fanout: Too slow. Retrying to resume.",
+        "watch-fanout: The watch has resumed.\n",
+      ].join("\n"),
+    });
   });
 
   test("ends with an error that needs a relist.", async () => {

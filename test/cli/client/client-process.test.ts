@@ -127,7 +127,7 @@ describe("A watch in a process of its own", () => {
     const watch = new Command(["watch"], server.address);
     await watch.printed("stdout", "ADDED");
     server.stop();
-    await watch.printed("stderr", "Resuming after revision 7");
+    await watch.printed("stderr", "Retrying to resume after revision 7");
     watch.child.kill("SIGTERM");
     expect(await watch.ended()).toBe(0);
   });

@@ -1,4 +1,5 @@
-import { expect, test } from "vitest";
+import { Etcd3 } from "etcd3";
+import { expect, onTestFinished, test } from "vitest";
 import { proxyFlags } from "../../../src/cli/etcd-proxy/proxy-flags.ts";
 import { proxyOptions, withProxyNames } from "../../../src/cli/etcd-proxy/proxy-options.ts";
 import { startEtcd } from "../../etcd/etcd.ts";
@@ -10,7 +11,8 @@ import { CommandProcess } from "../serve/serve-process.ts";
 const etcdOf = etcdOfFile();
 
 test("etcd-proxy runs with the flags that etcd's own tests give to grpc-proxy", async () => {
-  const etcd = await etcdOf();
+  const etcd = await startEtcd();
+  onTestFinished(() => etcd.stop());
   await using proxy = new CommandProcess([
     ...["etcd-proxy", "start"],
     ...["--listen-addr", "127.0.0.1:0", "--endpoints", etcd.url],
@@ -47,6 +49,62 @@ test("etcd-proxy runs with the flags that etcd's own tests give to grpc-proxy", 
   expect([failed.status, await failed.json()]).toMatchObject([503, { health: "false" }]);
   proxy.kill("SIGTERM");
   expect((await proxy.exit).code).toBe(0);
+});
+
+/** What the service says of its open watches on the etcd API: all, and those of them that etcd serves. */
+async function watchesOf(admin: string): Promise<Record<string, number>> {
+  const text = await (await fetch(`${admin}/metrics`)).text();
+  const lines = text.matchAll(/^watch_fanout_etcd_api_watches\{[^}]*="(\w+)"\} (\d+)/gm);
+  return Object.fromEntries([...lines].map(([, by = "", count]) => [by, Number(count)]));
+}
+
+const grpcProxy = (url: string): string[] => [
+  ...["etcd-proxy", "--endpoints", url, "--listen-addr", "127.0.0.1:0"],
+  ...["--metrics-addr", "http://127.0.0.1:0"],
+];
+
+test("etcd-proxy with grpc-proxy's own flags serves watches from a cache", async () => {
+  const { url } = await etcdOf();
+  await using proxy = new CommandProcess(grpcProxy(url));
+  const [, admin = ""] = await proxy.printed(/(http:\S+:\d+)\/readyz/);
+  const [, address = ""] = await proxy.printed(/serves gRPC on (\S+)/);
+  while (!(await fetch(`${admin}/readyz`)).ok) await new Promise(setImmediate);
+  const client = new RawGrpc(`http://${address}`);
+  onTestFinished(() => client.close());
+  // So that the ids of the cluster are known.
+  await client.unary("/etcdserverpb.KV/Put", encode({ 1: "a/1", 2: "b" }));
+  const watches = Array.from({ length: 10 }, () => {
+    const call = client.open("/etcdserverpb.Watch/Watch");
+    call.send(encode({ 1: encode({ 1: "a/", 2: "a0" }) }));
+    return call;
+  });
+  for (const watch of watches) await watch.untilMessages(1);
+  while ((await watchesOf(admin))["etcd"] !== 0) await new Promise(setImmediate);
+  expect(await watchesOf(admin)).toEqual({ cache: 10, etcd: 0 });
+});
+
+test("etcd-proxy --cache=false caches nothing, and warns of it", async () => {
+  const { url } = await etcdOf();
+  await using proxy = new CommandProcess([...grpcProxy(url), "--cache=false"]);
+  await proxy.printed(/^started gRPC proxy$/m);
+  await proxy.printed(/nothing is cached, so each watch and read of the etcd API is one of etcd/);
+  await proxy.printed(/resources +none/);
+});
+
+test("etcd-proxy that may read nothing of etcd is ready, and passes calls on", async () => {
+  const etcd = await startEtcd({ rootPassword: "r" });
+  onTestFinished(() => etcd.stop());
+  await using proxy = new CommandProcess(grpcProxy(etcd.url));
+  const [, admin = ""] = await proxy.printed(/(http:\S+:\d+)\/readyz/);
+  const [, address = ""] = await proxy.printed(/serves gRPC on (\S+)/);
+  while (!(await fetch(`${admin}/readyz`)).ok) await new Promise(setImmediate);
+  expect(await (await fetch(`${admin}/readyz?verbose`)).text()).toMatch(
+    /^resource\/all: etcd serves these keys: .*user name is empty/m,
+  );
+  const root = new Etcd3({ hosts: `http://${address}`, auth: { username: "root", password: "r" } });
+  onTestFinished(() => root.close());
+  await root.put("a").value("1");
+  expect(await root.get("a").string()).toBe("1");
 });
 
 test("etcd-proxy writes nothing of its own, also with a cache", async ({ onTestFinished }) => {
@@ -98,7 +156,7 @@ test("the flags of grpc-proxy become those of serve", () => {
   });
   expect(defaults).toEqual({
     ...{ "etcd-history-create": ["off"], "watch-fanout-api": ["off"] },
-    listen: ["127.0.0.1:23790"],
+    ...{ listen: ["127.0.0.1:23790"], resource: ["all="] },
   });
   expect(problems).toEqual([]);
   expect(warnings).toEqual([
@@ -115,6 +173,125 @@ test.each([
   ["debug", "maybe", '--debug: "maybe" is neither true nor false.'],
 ])("--%s %s is refused", (name, value, problem) => {
   expect(proxyOptions({ [name]: [value] }).problems).toEqual([problem]);
+});
+
+/** The flags of `etcd grpc-proxy start` in 3.5, 3.6 and 3.7, with values that are accepted. */
+const grpcProxyFlags: Readonly<Record<string, string | undefined>> = {
+  "advertise-client-url": "127.0.0.1:23790",
+  "auto-tls": "false",
+  cacert: "",
+  cert: "",
+  "cert-file": "",
+  "client-crl-file": "",
+  "data-dir": "default.proxy",
+  debug: "true",
+  "discovery-srv": "",
+  "discovery-srv-name": "",
+  "enable-pprof": "true",
+  "endpoints-auto-sync-interval": "30s",
+  "experimental-leasing-prefix": "",
+  "experimental-serializable-ordering": "true",
+  "grpc-keepalive-interval": "2h0m0s",
+  "grpc-keepalive-min-time": "5s",
+  "grpc-keepalive-timeout": "20s",
+  "insecure-discovery": "false",
+  "insecure-skip-tls-verify": "F",
+  key: "",
+  "key-file": "",
+  "listen-addr": "127.0.0.1:0",
+  "max-recv-bytes": "2147483647",
+  "max-send-bytes": "1572864",
+  "metrics-addr": "http://127.0.0.1:0",
+  namespace: "",
+  "resolver-prefix": "",
+  "resolver-ttl": "0",
+  "self-signed-cert-validity": "1",
+  "trusted-ca-file": "",
+};
+const dialFlags = {
+  "dial-keepalive-time": "1m30s",
+  "dial-keepalive-timeout": "20s",
+  "permit-without-stream": "true",
+  "listen-cipher-suites": "",
+  "tls-min-version": "TLS1.2",
+  "tls-max-version": "",
+  "max-concurrent-streams": "4294967295",
+};
+const flagsOfVersions: Readonly<Record<string, typeof grpcProxyFlags>> = {
+  "3.5": { ...grpcProxyFlags, ...dialFlags },
+  "3.6": {
+    ...grpcProxyFlags,
+    ...dialFlags,
+    "experimental-enable-grpc-logging": "true",
+  },
+  "3.7": {
+    ...grpcProxyFlags,
+    ...dialFlags,
+    "experimental-enable-grpc-logging": "true",
+  },
+};
+
+test.each(Object.keys(flagsOfVersions))(
+  "etcd-proxy starts with all flags of grpc-proxy of etcd %s",
+  async (version) => {
+    const { url } = await etcdOf();
+    const flags = Object.entries(flagsOfVersions[version] ?? {});
+    await using proxy = new CommandProcess([
+      ...["etcd-proxy", "start", "--endpoints", url],
+      ...flags.map(([name, value]) => `--${name}=${value}`),
+    ]);
+    await proxy.printed(/^started gRPC proxy$/m);
+    await proxy.printed(/^warning: --endpoints-auto-sync-interval has no effect: /m);
+    await proxy.printed(/^warning: --tls-min-version has no effect without --cert-file\.$/m);
+  },
+);
+
+test("flags of TLS and of keepalive pings take the values of Go", () => {
+  const flagsOf = (typed: Record<string, string>) =>
+    proxyOptions(Object.fromEntries(Object.entries(typed).map(([name, text]) => [name, [text]])));
+  const { flags, problems, warnings } = flagsOf({
+    ...{ "cert-file": "server.crt", "key-file": "server.key" },
+    ...{ "tls-min-version": "TLS1.2", "tls-max-version": "TLS1.3" },
+    "listen-cipher-suites": "TLS_A,TLS_B",
+    ...{ "dial-keepalive-time": "1m30.5s", "dial-keepalive-timeout": "900ms" },
+    "permit-without-stream": "1",
+  });
+  expect(flags).toMatchObject({
+    ...{ "tls-min-version": ["TLS1.2"], "tls-max-version": ["TLS1.3"] },
+    "tls-cipher-suites": ["TLS_A,TLS_B"],
+    ...{ "etcd-keepalive-time": ["90500ms"], "etcd-keepalive-timeout": ["900ms"] },
+    "etcd-keepalive-without-calls": ["on"],
+  });
+  expect([problems, warnings]).toEqual([[], []]);
+  // As in grpc-go, which raises it, and takes zero for none.
+  expect(flagsOf({ "dial-keepalive-time": "3s" }).flags["etcd-keepalive-time"]).toEqual([
+    "10000ms",
+  ]);
+  expect(flagsOf({ "dial-keepalive-time": "0" }).flags["etcd-keepalive-time"]).toBeUndefined();
+  expect(flagsOf({ "dial-keepalive-time": "5" }).problems).toEqual([
+    '--dial-keepalive-time: "5" is not a duration as Go writes it, such as 500ms, 30s or 1m30s.',
+  ]);
+});
+
+test("certificates for etcd have no effect with http endpoints, as with etcd", async () => {
+  const { url } = await etcdOf();
+  const { flags, problems, warnings } = proxyOptions({
+    endpoints: [url],
+    ...{ cacert: ["ca.crt"], cert: ["a.crt"], key: ["a.key"] },
+    "insecure-skip-tls-verify": ["true"],
+  });
+  expect(problems).toEqual([]);
+  expect(Object.keys(flags).sort()).toEqual(["etcd", "etcd-api", "insecure"]);
+  expect(warnings).toEqual(
+    ["cacert", "cert", "key", "insecure-skip-tls-verify"].map(
+      (name) => `--${name} has no effect with http endpoints.`,
+    ),
+  );
+  await using proxy = new CommandProcess([
+    ...["etcd-proxy", "--endpoints", url, "--cacert", "/nowhere/ca.crt"],
+    ...["--listen-addr", "127.0.0.1:0", "--metrics-addr", "http://127.0.0.1:0"],
+  ]);
+  await proxy.printed(/^started gRPC proxy$/m);
 });
 
 test("flags that etcd would not heed are not refused", () => {

@@ -1,6 +1,11 @@
-import { expect, test } from "vitest";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
 import { startUpText } from "../../../src/cli/serve/start-up-text.ts";
 import { certificates, load } from "../../config/sources.ts";
+import { Authority, type CertificateContent } from "../../identity/authority.ts";
+import { CommandProcess } from "./serve-process.ts";
 
 const admin = { host: "127.0.0.1", port: 8080 };
 
@@ -60,8 +65,109 @@ test("mTLS is shown", () => {
   });
   const text = startUpText(config, { grpc: { host: "127.0.0.1", port: 50051 }, admin });
   expect(text).toContain("(TLS, clients need a certificate)");
-  expect(text).toMatch(/ watch --initial --tls\n/);
+  expect(text).toContain("(files in capitals are yours):\n");
+  expect(text).toMatch(
+    / watch --initial --tls-ca \S+ .*--tls-client-cert CLIENT.pem --tls-client-key CLIENT.key\n/,
+  );
+  expect(text).toMatch(/grpcurl -cacert \S+ .*-cert CLIENT.pem -key CLIENT.key -d /);
   expect(text).not.toContain("-plaintext");
+});
+
+const local = { grpc: { host: "127.0.0.1", port: 50051 }, admin };
+
+/** The text of a service with a certificate for these names, of an authority that clients do not trust by default. */
+async function textWith(names: Required<CertificateContent>["names"], ...flags: readonly string[]) {
+  const { cert, key } = await (await Authority.create()).issue({ cn: "server", names });
+  const tokens = `sha256:${"0".repeat(64)} alice`;
+  const files = { cert, key, tokens, policy: "roles: []\nbindings: []" };
+  const given = ["--tls-cert", "cert", "--tls-key", "key", ...flags];
+  return startUpText(load({ flags: given, files }), local);
+}
+
+test("with a certificate of a private authority the commands name that, and the certificate's name", async () => {
+  const text = await textWith([{ type: "dns", value: "watch.example" }]);
+  expect(text).toMatch(/ watch --initial --tls-ca CA.pem --tls-server-name watch.example\n/);
+  expect(text).toMatch(/ put greeting hello --tls-ca CA.pem --tls-server-name watch.example\n/);
+  expect(text).toContain("grpcurl -cacert CA.pem -servername watch.example -d ");
+  const named = await textWith([{ type: "ip", value: "127.0.0.1" }]);
+  expect(named).toMatch(/ watch --initial --tls-ca CA.pem\n/);
+});
+
+test("with a self-signed certificate the commands trust that", () => {
+  const { cert, key } = certificates;
+  const flags = ["--tls-cert", "server.pem", "--tls-key", "key"];
+  const text = startUpText(load({ flags, files: { "server.pem": cert, key } }), local);
+  expect(text).toMatch(/ watch --initial --tls-ca server.pem/);
+  expect(text).not.toContain("capitals");
+});
+
+test("with tokens and a policy the commands need a token", async () => {
+  const flags = ["--token-file", "tokens", "--policy", "policy"];
+  const text = await textWith([{ type: "ip", value: "127.0.0.1" }], ...flags);
+  expect(text).toMatch(/ put greeting hello --tls-ca CA.pem --bearer-token-file TOKEN\n/);
+  expect(text).toContain('-H "authorization: Bearer $(cat TOKEN)"');
+});
+
+test("a resource without a cache has no watch to try", () => {
+  const text = startUpText(
+    load({ yaml: 'resources: [{name: a, prefix: "/a/", cache: off}]' }),
+    local,
+  );
+  expect(text).toMatch(/ list --resource a\n/);
+  expect(text).not.toContain(" watch ");
+  expect(text).toContain("watchfanout.v1.ListWatchService/List\n");
+});
+
+test("the etcd API has commands of etcdctl, for keys of a cache", () => {
+  const flags = ["--etcd", "http://127.0.0.1:2379", "--etcd-api", "on", "--resource", "a=/a/"];
+  const text = startUpText(load({ flags }), local);
+  expect(text).toContain(
+    "  etcdctl --endpoints http://127.0.0.1:50051 watch --prefix /a/greeting\n",
+  );
+  expect(text).toContain("  etcdctl --endpoints http://127.0.0.1:50051 put /a/greeting hello\n");
+});
+
+test("the status page is named, with the command for a terminal where that works", async () => {
+  expect(startUpText(load({}), local)).toMatch(
+    /status +http:\/\/127.0.0.1:8080\/ in a browser, or \S*watch-fanout top\n/,
+  );
+  const everywhere = { ...local, admin: { host: "0.0.0.0", port: 81 } };
+  expect(startUpText(load({}), everywhere)).toMatch(
+    /status +http:\/\/127.0.0.1:81\/ in a browser, or \S*watch-fanout top --url http:\/\/127.0.0.1:81\n/,
+  );
+});
+
+test("a service that is not ready has the reason", () => {
+  const text = startUpText(load({}), local, "resource/a: etcd is away");
+  expect(text).toContain("  not ready  resource/a: etcd is away\n");
+  expect(startUpText(load({}), local)).not.toContain("not ready");
+});
+
+test("the commands of a service with TLS work, with the file of the authority", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "start-up-"));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  const authority = await Authority.create();
+  const names = [{ type: "dns" as const, value: "watch.example" }];
+  const { cert, key } = await authority.issue({ cn: "server", names });
+  const path = (name: string): string => join(folder, name);
+  await writeFile(path("cert.pem"), cert);
+  await writeFile(path("key.pem"), key);
+  await writeFile(path("CA.pem"), authority.cert);
+  await using service = new CommandProcess([
+    ...["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
+    ...["--tls-cert", path("cert.pem"), "--tls-key", path("key.pem")],
+  ]);
+  const [, line = ""] = await service.printed(/watch-fanout (put greeting .*)\n/);
+  await using put = new CommandProcess(line.replace("CA.pem", path("CA.pem")).split(" "));
+  expect(await put.exit).toMatchObject({ code: 0, stderr: "" });
+});
+
+test("a service whose etcd is away says that it is not ready, and why", async () => {
+  await using service = new CommandProcess([
+    ...["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
+    ...["--etcd", "http://127.0.0.1:1", "--resource", "a=/a/"],
+  ]);
+  await service.printed(/^ {2}not ready {2}resource\/a: .*http:\/\/127.0.0.1:1 /m);
 });
 
 test("a prefix with control characters is escaped", () => {

@@ -1,6 +1,7 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
 import { briefDetails } from "../../../base/brief-details.ts";
 import { upstreamUnavailable, WatchFanoutError } from "../../../base/errors.ts";
+import { describeRange, type KeyRange } from "./key-range.ts";
 
 /** The oldest supported version of etcd. */
 export const oldestVersion = "3.5.13";
@@ -82,10 +83,10 @@ const transientCodes: ReadonlySet<status> = new Set([
   status.DATA_LOSS,
 ]);
 
-/** The WatchFanoutError for a failed read or watch, or for a request that etcd refused. */
-export function readError(error: unknown, endpoint: string): Error {
+/** The WatchFanoutError for a failed read or watch of `range`, or for a request that etcd refused. */
+export function readError(error: unknown, endpoint: string, range?: KeyRange): Error {
   if (!isServiceError(error)) return error instanceof Error ? error : new Error(String(error));
-  if (says(error.details, ...denied)) return upstreamDenied(error.details, endpoint, error);
+  if (says(error.details, ...denied)) return upstreamDenied(error.details, endpoint, range, error);
   if (says(error.details, "database space exceeded")) {
     return new WatchFanoutError(
       "STORAGE_FULL",
@@ -98,8 +99,13 @@ export function readError(error: unknown, endpoint: string): Error {
   return upstreamUnavailable(`The etcd at ${endpoint} failed: ${details}. Try again.`, error);
 }
 
-/** The WatchFanoutError for a write that was sent. */
-export function writeError(error: unknown, endpoint: string, lease: bigint): Error {
+/** The WatchFanoutError for a write of `range` that was sent. */
+export function writeError(
+  error: unknown,
+  endpoint: string,
+  lease: bigint,
+  range: KeyRange | undefined,
+): Error {
   if (!isServiceError(error)) return outcomeUnknown(endpoint, String(error), error);
   const { details, code } = error;
   if (says(details, leaseNotFound)) {
@@ -120,17 +126,17 @@ export function writeError(error: unknown, endpoint: string, lease: bigint): Err
   if (transientCodes.has(code) && !says(details, ...denied)) {
     return outcomeUnknown(endpoint, briefDetails(details), error);
   }
-  return readError(error, endpoint);
+  return readError(error, endpoint, range);
 }
 
-/** The WatchFanoutError for a watch that etcd cancelled for another reason than compaction. */
-export function cancelError(reason: string, endpoint: string): WatchFanoutError {
+/** The WatchFanoutError for a watch of `range` that etcd cancelled for another reason than compaction. */
+export function cancelError(reason: string, endpoint: string, range: KeyRange): WatchFanoutError {
   if (says(reason, ...staleToken)) {
     return upstreamUnavailable(
       `The etcd at ${endpoint} no longer accepts the service's token (${reason}). Watch again.`,
     );
   }
-  if (says(reason, ...denied)) return upstreamDenied(reason, endpoint);
+  if (says(reason, ...denied)) return upstreamDenied(reason, endpoint, range);
   return upstreamUnavailable(
     `The etcd at ${endpoint} cancelled the watch: ${reason || "it gave no reason"}. Watch again.`,
   );
@@ -155,10 +161,18 @@ function outcomeUnknown(endpoint: string, details: string, cause: unknown): Watc
   );
 }
 
-function upstreamDenied(details: string, endpoint: string, cause?: unknown): WatchFanoutError {
+/** Without the right to `range` the roles lack that; other refusals do not depend on it. */
+function upstreamDenied(
+  details: string,
+  endpoint: string,
+  range: KeyRange | undefined,
+  cause?: unknown,
+): WatchFanoutError {
+  const isRight = range !== undefined && says(details, "permission denied");
+  const what = isRight ? ` ${describeRange(range)}` : "";
   return new WatchFanoutError(
     "UPSTREAM_DENIED",
-    `The etcd at ${endpoint} refuses the service's own user: ${details}. Check its name, password ` +
+    `The etcd at ${endpoint} refuses the service's own user${what}: ${details}. Check its name, password ` +
       "and roles.",
     { cause },
   );

@@ -17,9 +17,11 @@ import {
   writeError,
 } from "./errors.ts";
 import { defaultHistoryKey, HistoryMarker } from "./history-marker.ts";
+import type { KeyRange } from "./key-range.ts";
 import {
   type CallLimits,
   type EtcdTls,
+  type Keepalive,
   Member,
   type MemberCertificates,
   memberCertificates,
@@ -40,11 +42,8 @@ export interface EtcdClientOptions {
   readonly createsHistoryKey?: boolean | undefined;
   /** Maximum duration of a call with all its attempts, in milliseconds. Default 5,000. */
   readonly requestTimeoutMs?: number | undefined;
-  /**
-   * How long a member may take to answer a keepalive ping, in milliseconds; its connection is closed then. A ping is sent
-   * every 7 s. Default 3,000.
-   */
-  readonly keepaliveTimeoutMs?: number | undefined;
+  /** Default: after 7 s, for 3 s, on connections with calls. */
+  readonly keepalive?: Keepalive | undefined;
   /**
    * Maximum size of one response to a watch of past events, in bytes; of each of several watches that are read at the
    * same time a quarter (up to 4) or a sixteenth (up to 16). etcd bounds it to 1,000 revisions and does not split it; a
@@ -92,7 +91,7 @@ export class EtcdClient {
 
   constructor(options: EtcdClientOptions) {
     const { endpoints, tls, random = Math.random } = options;
-    const { pastResponseBytes = defaultPastResponseBytes, keepaliveTimeoutMs } = options;
+    const { pastResponseBytes = defaultPastResponseBytes, keepalive } = options;
     if (endpoints.length === 0) throw new Error("An etcd client needs at least one endpoint.");
     this.clock = options.clock;
     this.logger = options.logger;
@@ -104,7 +103,7 @@ export class EtcdClient {
     const certificates = tls && memberCertificates(tls);
     this.#certificates = certificates;
     this.#members = endpoints.map(
-      (endpoint) => new Member(endpoint, certificates, pastResponseBytes, keepaliveTimeoutMs),
+      (endpoint) => new Member(endpoint, certificates, pastResponseBytes, keepalive),
     );
     this.#preferred = Math.floor(random() * this.#members.length);
   }
@@ -130,7 +129,11 @@ export class EtcdClient {
    * @internal
    */
   range(request: RangeRequest, signal: AbortSignal | undefined): Promise<DecodedRange> {
-    return this.onSomeMember((member, limits) => this.rangeOn(member, request, limits), signal);
+    return this.onSomeMember(
+      (member, limits) => this.rangeOn(member, request, limits),
+      signal,
+      request,
+    );
   }
 
   /**
@@ -161,7 +164,7 @@ export class EtcdClient {
         new KVClient(member.callable(metadata, limits)).txn(request),
       );
     } catch (error) {
-      throw writeError(error, member.endpoint, lease);
+      throw writeError(error, member.endpoint, lease, writtenBy(request));
     }
   }
 
@@ -200,7 +203,7 @@ export class EtcdClient {
   }
 
   /**
-   * Calls `operation` with one member after the other until it succeeds. If a revision is compacted or in the future,
+   * Calls `operation` with one member after the other until it succeeds. `range`: what it reads. If a revision is compacted or in the future,
    * rejects with etcd's own error.
    *
    * @internal
@@ -208,6 +211,7 @@ export class EtcdClient {
   async onSomeMember<Result>(
     operation: (member: Member, limits: CallLimits) => Promise<Result>,
     signal: AbortSignal | undefined,
+    range?: KeyRange,
   ): Promise<Result> {
     const all = this.#limits(signal);
     // A single member is tried twice: a change of the leader is short.
@@ -223,10 +227,10 @@ export class EtcdClient {
         if (this.#isOurs(error, signal)) throw error;
         if (isServiceError(error) && !isTransient(error)) {
           const isAboutRevision = says(error.details, compacted, futureRevision);
-          throw isAboutRevision ? error : readError(error, member.endpoint);
+          throw isAboutRevision ? error : readError(error, member.endpoint, range);
         }
         this.failed(member);
-        if (attempt >= attempts) throw readError(error, member.endpoint);
+        if (attempt >= attempts) throw readError(error, member.endpoint, range);
       }
     }
   }
@@ -315,4 +319,13 @@ export class EtcdClient {
       `Nothing was written: the etcd at ${member.endpoint} can't be reached. Try again.`,
     );
   }
+}
+
+/** The key that a transaction writes; undefined for one that writes none. */
+function writtenBy({ success }: TxnRequest): KeyRange | undefined {
+  for (const operation of success) {
+    if ("request_put" in operation) return { key: operation.request_put.key };
+    if ("request_delete_range" in operation) return { key: operation.request_delete_range.key };
+  }
+  return undefined;
 }

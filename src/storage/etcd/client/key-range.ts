@@ -22,3 +22,15 @@ export function rangeAfter(range: Required<KeyRange>, key: Buffer): Required<Key
   if (!endless && Buffer.compare(next, range.range_end) >= 0) return undefined;
   return { key: next, range_end: range.range_end };
 }
+
+/** A range as a message names it, such as `the keys with the prefix "/a/"`. */
+export function describeRange({ key, range_end: end }: KeyRange): string {
+  if (end === undefined) return `the key ${quoted(key)}`;
+  if (end.equals(zero)) return key.equals(zero) ? "all keys" : `the keys from ${quoted(key)} on`;
+  if (prefixEnd(key)?.equals(end) === true) return `the keys with the prefix ${quoted(key)}`;
+  return `the keys from ${quoted(key)} to ${quoted(end)}`;
+}
+
+function quoted(key: Buffer): string {
+  return JSON.stringify(key.toString());
+}

@@ -26,6 +26,19 @@ export interface EtcdTls {
   readonly isVerified?: boolean | undefined;
 }
 
+/** The keepalive pings on a connection to a member. */
+export interface Keepalive {
+  /** Time without a response after which a ping is sent, in milliseconds. */
+  readonly timeMs: number;
+  /** How long its answer may take before the connection is closed, in milliseconds. */
+  readonly timeoutMs: number;
+  /** Whether connections without open calls get pings, too. */
+  readonly withoutCalls: boolean;
+}
+
+/** Below the rate that etcd takes for an attack: one per 5 s (its --grpc-keepalive-min-time), and none without calls. */
+export const defaultKeepalive: Keepalive = { timeMs: 7_000, timeoutMs: 3_000, withoutCalls: false };
+
 /** The certificates of all members, which can be replaced while they are in use. */
 export interface MemberCertificates {
   /** Has authorities. */
@@ -54,11 +67,9 @@ export interface CallLimits {
 
 /**
  * With gRPC's defaults a dead peer goes unnoticed, lists beyond 4 MiB fail, a peer that was unreachable is tried again
- * only minutes later, and a TXT record can enable retries. A ping every 7 s is below the rate that etcd takes for an
- * attack (one per 5 s, its --grpc-keepalive-min-time).
+ * only minutes later, and a TXT record can enable retries.
  */
 const channelOptions = {
-  "grpc.keepalive_time_ms": 7_000,
   "grpc.max_receive_message_length": -1,
   "grpc.max_send_message_length": -1,
   "grpc.initial_reconnect_backoff_ms": 100,
@@ -90,18 +101,23 @@ export class Member {
 
   /**
    * `pastResponseBytes`: maximum size of the responses to all watches from the past that are read at the same time. One
-   * above its watch's share ends the watch before it is received. `keepaliveTimeoutMs`: see `EtcdClientOptions`.
+   * above its watch's share ends the watch before it is received.
    */
   constructor(
     endpoint: string,
     certificates: MemberCertificates | undefined,
     pastResponseBytes: number,
-    keepaliveTimeoutMs: number = 3_000,
+    keepalive: Keepalive = defaultKeepalive,
   ) {
     this.endpoint = endpoint;
     const address = endpoint.replace(/^https?:\/\//, "");
     const secured = channelCredentials(endpoint, certificates);
-    const ofChannel = { ...channelOptions, "grpc.keepalive_timeout_ms": keepaliveTimeoutMs };
+    const ofChannel = {
+      ...channelOptions,
+      "grpc.keepalive_time_ms": keepalive.timeMs,
+      "grpc.keepalive_timeout_ms": keepalive.timeoutMs,
+      "grpc.keepalive_permit_without_calls": keepalive.withoutCalls ? 1 : 0,
+    };
     this.#client = new Client(address, secured, ofChannel);
     this.#past = shares.map((upTo) => {
       const maxBytes = Math.floor(pastResponseBytes / upTo);

@@ -16,6 +16,7 @@ import {
   responseTooLarge,
 } from "../client/errors.ts";
 import type { EtcdClient } from "../client/etcd-client.ts";
+import type { KeyRange } from "../client/key-range.ts";
 import type { ResourceKeys } from "../client/resource-keys.ts";
 import type { DecodedEvent, DecodedWatch } from "../client/responses.ts";
 import type { RevisionProbe } from "../client/revision-probe.ts";
@@ -59,6 +60,7 @@ interface EtcdWatchSource {
 export class EtcdWatch implements WatchStream {
   readonly #source: EtcdWatchSource;
   readonly #request: WatchRequest;
+  readonly #range: KeyRange;
   readonly #connection: WatchConnection;
   readonly #decoder: EventDecoder;
   #assembler: FragmentAssembler;
@@ -85,6 +87,7 @@ export class EtcdWatch implements WatchStream {
     const range = keys.rangeOf(request.scope);
     this.#source = source;
     this.#request = request;
+    this.#range = range;
     this.#decoder = new EventDecoder(request, keys);
     this.#assembler = new FragmentAssembler(maxRevisionBytes);
     this.#notifier = new ReadableNotifier(() => !this.#queue.isEmpty || this.ended !== undefined);
@@ -152,11 +155,15 @@ export class EtcdWatch implements WatchStream {
     if (this.#connection.isClosed) return;
     const { client, probe } = this.#source;
     const { signal } = this.#stopping;
-    const { member, limits, current } = await client.onSomeMember(async (member, limits) => {
-      // Above etcd's own revision a watch would wait in silence. The read also renews the token, which a stream can't
-      // do, and shows that this member is connected to the others.
-      return { member, limits, current: await probe.currentOn(member, limits) };
-    }, signal);
+    const { member, limits, current } = await client.onSomeMember(
+      async (member, limits) => {
+        // Above etcd's own revision a watch would wait in silence. The read also renews the token, which a stream can't
+        // do, and shows that this member is connected to the others.
+        return { member, limits, current: await probe.currentOn(member, limits) };
+      },
+      signal,
+      this.#range,
+    );
     this.#connection.member = member;
     if (afterRevision !== undefined && afterRevision > current) {
       throw historyChanged(afterRevision, current);
@@ -298,7 +305,8 @@ export class EtcdWatch implements WatchStream {
 
   #cancelled({ compactRevision, cancelReason }: DecodedWatch): void {
     if (compactRevision > 0) this.#finish(revisionTooOld(this.#position, compactRevision));
-    else this.#fail(cancelError(cancelReason, this.#connection.member?.endpoint ?? ""));
+    else
+      this.#fail(cancelError(cancelReason, this.#connection.member?.endpoint ?? "", this.#range));
   }
 
   /** Ends with an error once everything before it has been read. */
@@ -308,7 +316,7 @@ export class EtcdWatch implements WatchStream {
     const { member } = this.#connection;
     // The token may have been the cause: the next watch gets another.
     if (isStaleToken(error)) client.forgetToken();
-    const end = readError(error, member?.endpoint ?? "");
+    const end = readError(error, member?.endpoint ?? "", this.#range);
     if (member !== undefined && hasReason(end, "UPSTREAM_UNAVAILABLE")) client.failed(member);
     this.#finish(end);
   }

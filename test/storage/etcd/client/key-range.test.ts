@@ -1,5 +1,9 @@
 import { describe, expect, test } from "vitest";
-import { prefixRange, rangeAfter } from "../../../../src/storage/etcd/client/key-range.ts";
+import {
+  describeRange,
+  prefixRange,
+  rangeAfter,
+} from "../../../../src/storage/etcd/client/key-range.ts";
 import fc, { runs } from "../../../property.ts";
 
 const zero = Buffer.from([0]);
@@ -48,5 +52,18 @@ describe("the range of a prefix", () => {
       }),
       { numRuns: runs(2_000) },
     );
+  });
+
+  test.each([
+    [{ key: Buffer.from("a\n") }, 'the key "a\\n"'],
+    [prefixRange(Buffer.from("a/")), 'the keys with the prefix "a/"'],
+    [prefixRange(Buffer.from("")), "all keys"],
+    [
+      rangeAfter(prefixRange(Buffer.from("a/")), Buffer.from("a/1")),
+      'the keys from "a/1\\u0000" to "a0"',
+    ],
+    [{ key: Buffer.from("b"), range_end: zero }, 'the keys from "b" on'],
+  ])("%j has a text for messages", (range, text) => {
+    expect(range && describeRange(range)).toBe(text);
   });
 });

@@ -1,0 +1,45 @@
+import { argv } from "node:process";
+import { Command, CommanderError } from "commander";
+import { addEtcdProxyCommand } from "./etcd-proxy/etcd-proxy-command.ts";
+import { exitCodes } from "./output/exit-codes.ts";
+import { version } from "./output/version.ts";
+import { addPolicyCommands } from "./policy/policy-commands.ts";
+import { addConfigCommand, addServeCommand } from "./serve/serve-command.ts";
+import { addTokenCommands } from "./token.ts";
+
+// Deprecation warnings are for developers. grpc-js passes TLS the address as server name even if it is an IP address, for
+// which Node.js would warn (DEP0123) at every call.
+process.noDeprecation = true;
+
+// As when the reader of help has ended, such as `head`.
+process.stdout.on("error", () => {});
+
+// Commands made by `program.command()` inherit these settings.
+const program = new Command("watch-fanout")
+  .description(
+    "One etcd watch per resource, served to thousands of gRPC clients from a watch cache.",
+  )
+  .version(version)
+  .showSuggestionAfterError()
+  .exitOverride();
+
+addServeCommand(program);
+addConfigCommand(program);
+addEtcdProxyCommand(program);
+addPolicyCommands(program);
+addTokenCommands(program);
+// Imported here, since the service starts faster without the client library.
+if (argv[2] !== "serve" && argv[2] !== "etcd-proxy") {
+  const { addClientCommands } = await import("./client/client-commands.ts");
+  addClientCommands(program);
+  const { addTop } = await import("./top/top.ts");
+  addTop(program);
+}
+
+try {
+  await program.parseAsync(argv);
+} catch (error) {
+  if (!(error instanceof CommanderError)) throw error;
+  // commander has printed the error, or the help.
+  process.exitCode = error.exitCode === 0 ? exitCodes.done : exitCodes.usage;
+}

@@ -1,0 +1,43 @@
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { expect, test } from "vitest";
+import { definition, optionNames } from "../../src/config/options.ts";
+import { compileCache } from "../compile-cache.ts";
+
+const run = promisify(execFile);
+const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+
+async function helpOf(...command: readonly string[]): Promise<string> {
+  const env = { PATH: process.env["PATH"], ...compileCache };
+  const args = ["--disable-warning=ExperimentalWarning", main, ...command, "--help"];
+  return (await run(process.execPath, args, { env })).stdout;
+}
+
+test.each([[["serve"]], [["config", "check"]], [["etcd-proxy"]]])(
+  "the help of %j is wrapped, and has no values of commander",
+  async (command) => {
+    const help = await helpOf(...command);
+    const [longest] = help.split("\n").sort((a, b) => b.length - a.length);
+    expect(longest?.length, longest).toBeLessThanOrEqual(80);
+    expect(help).not.toContain("preset");
+  },
+);
+
+test("the help of serve has each option once, under a heading", async () => {
+  const help = await helpOf("serve");
+  const headings = [...help.matchAll(/^(\S.*):$/gm)].map(([, heading]) => heading);
+  expect(headings).toEqual([
+    ...["Options", "What is served", "Ports and TLS", "Callers and their rights"],
+    ...["etcd and its API", "Caches", "Limits", "Log, metrics and traces", "Process", "Examples"],
+  ]);
+  const flags = [...help.matchAll(/^ {2}--([a-z-]+)/gm)].map(([, flag]) => flag);
+  const expected = optionNames.filter((name) => definition(name).secret !== true);
+  expect(flags.sort()).toEqual([...expected, "config"].sort());
+});
+
+test("the reader of help may end early", async () => {
+  const help = `"${process.execPath}" --disable-warning=ExperimentalWarning "${main}" serve --help`;
+  const { stdout, stderr } = await run("sh", ["-c", `${help} | true`]);
+  expect({ stdout, stderr }).toEqual({ stdout: "", stderr: "" });
+});
