@@ -31,13 +31,13 @@ export class WatchProgress {
    * to a client that has not accepted what it was sent before: it would wait here.
    */
   notify(floor: number): void {
-    const { sender, watches, answer } = this.#deps;
+    const { sender, watches } = this.#deps;
     if (sender.answers > 0) return;
     for (const watch of watches.values()) {
       if (!watch.request.progressNotify || watch.watcher === undefined) continue;
       const revision = watch.syncedRevision;
       if (!watch.isActive && revision !== undefined && revision >= floor) {
-        answer({ watchId: watch.id }, revision);
+        this.#report(watch, revision);
       }
       watch.isActive = false;
     }
@@ -54,7 +54,10 @@ export class WatchProgress {
     if (watches.size === 0 || this.#state !== "none") return;
     this.#state = "asked";
     this.#floor = shared.floor;
-    const reached = [shared.reachCurrentRevision(watches.values()), relayed.reachProgress()];
+    const reached = [
+      shared.reachCurrentRevision(watches.values()),
+      relayed.reachProgress(this.#floor),
+    ];
     // Neither rejects.
     void Promise.all(reached).then(() => {
       this.#state = "due";
@@ -62,27 +65,48 @@ export class WatchProgress {
     });
   }
 
-  /** Nothing waits to be sent. */
+  /**
+   * Nothing waits to be sent. As etcd, answers for all watches at once if one revision is right for all. Otherwise, while
+   * writes go on and the watches are served from several caches or from etcd as well, each watch gets its own: one of
+   * another watch may be below events that the client has, and clientv3 and others take progress for their position, from
+   * which they resume. They know such answers, as of progress at intervals.
+   */
   onIdle(): void {
-    if (this.#state !== "due") return;
+    const { sender, watches, answer } = this.#deps;
+    // Behind the answer to a create request it would be taken for progress of that watch, too.
+    if (this.#state !== "due" || sender.answers > 0) return;
     this.#state = "none";
-    const revision = this.#reached();
-    if (revision !== undefined) this.#deps.answer({ watchId: noWatchId }, revision);
+    const revision = this.#commonRevision();
+    if (revision === undefined) return;
+    if (revision === "several") {
+      for (const watch of watches.values()) this.#report(watch, watch.syncedRevision);
+      return;
+    }
+    for (const watch of watches.values()) watch.sent = revision;
+    answer({ watchId: noWatchId }, revision);
   }
 
   /**
-   * The revision up to which all watches are synced; undefined: some are not. It is at least the one that clients knew of
-   * when it was asked for: under a load of writes the newest one is always ahead.
+   * The revision up to which all watches are synced, if no client's watch was sent more. Undefined: some are not synced, or
+   * are behind what clients knew of when progress was requested: under a load of writes the newest one is always ahead.
    */
-  #reached(): number | undefined {
-    const { watches, relayed } = this.#deps;
+  #commonRevision(): number | "several" | undefined {
     let least = Infinity;
-    for (const watch of watches.values()) {
-      const isRelayed = watch.upstreamId !== undefined && watch.isAnnounced;
-      const revision = isRelayed ? relayed.progress : watch.syncedRevision;
-      if (revision === undefined || !watch.isSyncedAt(revision)) return undefined;
-      least = Math.min(least, revision);
+    let sent = this.#floor;
+    for (const watch of this.#deps.watches.values()) {
+      const { syncedRevision } = watch;
+      if (syncedRevision === undefined || syncedRevision < this.#floor) return undefined;
+      least = Math.min(least, syncedRevision);
+      sent = Math.max(sent, watch.sent);
     }
-    return least >= this.#floor && least !== Infinity ? least : undefined;
+    if (least === Infinity) return undefined;
+    return least >= sent ? least : "several";
+  }
+
+  /** Reports the progress of one watch. */
+  #report(watch: ClientWatch, revision: number | undefined): void {
+    if (revision === undefined) return;
+    watch.sent = Math.max(watch.sent, revision);
+    this.#deps.answer({ watchId: watch.id }, revision);
   }
 }
