@@ -4,7 +4,7 @@ import { etcdOfFile } from "../etcd/etcd-of-file.ts";
 import { heldStream, ReorderingProxy } from "../faults/reordering-proxy.ts";
 import { encode } from "../foreign/protobuf.ts";
 import { revisionOf, watchesServedBy } from "./beside-etcd.ts";
-import { type Front, frontOfFile, startFront, until, untilReady } from "./front.ts";
+import { type Front, frontOfFile, metricOf, startFront, until, untilReady } from "./front.ts";
 import { RawGrpc } from "./raw-grpc.ts";
 import { WatchClient } from "./watch-client.ts";
 
@@ -14,7 +14,7 @@ let proxy: ReorderingProxy;
 const frontOf = frontOfFile(async () => {
   proxy = await ReorderingProxy.to((await etcdOf()).url);
   return startFront([proxy.url], {
-    resource: ["a=/a/"],
+    resource: ["a=/a/", "b=/b/"],
     "event-window-max-events": ["8"],
     "event-window-min-events": ["1"],
     "event-window-age": ["1s"],
@@ -45,12 +45,13 @@ afterAll(async () => {
 const put = (key: string, value: string): Promise<number> =>
   revisionOf(direct, "/etcdserverpb.KV/Put", encode({ 1: key, 2: value }));
 
+const oldestRevision = "watch_fanout_event_window_oldest_revision";
+
 /** Writes a key 40 times, until the event window does not have the first. Returns the revision of that. */
 async function putPastWindow(key: string): Promise<number> {
   const first = await put(key, "1");
   for (let i = 2; i <= 40; i++) await put(key, String(i));
-  // The cache has read all of it then.
-  await revisionOf(cached, "/etcdserverpb.KV/Range", encode({ 1: key }));
+  await until(async () => (await metricOf(front, oldestRevision, "a")) > first);
   return first;
 }
 
@@ -107,6 +108,54 @@ describe("etcd's answer to a progress request that comes behind `created` of a l
     // A client like clientv3 takes it for progress of all watches that were created, and would resume behind the events.
     const types = client.responses.map(({ id, events }) => (events.length > 0 ? "events" : id));
     expect(types.indexOf("events")).toBe(2);
+    client.close();
+  });
+});
+
+describe("The answers to progress requests of a stream with cached watches and one of etcd's", () => {
+  test("are never below what the watch was sent, while writes go on, and come to all of its watches", async () => {
+    const client = new WatchClient(cached);
+    const keys = ["/a/mixed", "/b/mixed", "/elsewhere/mixed"];
+    for (const key of keys) client.create({ 1: key });
+    await client.until(({ length }) => length === keys.length);
+    let isWriting = true;
+    const writing = keys.map(async (key) => {
+      while (isWriting) await put(key, "v");
+    });
+    const progress = (): number =>
+      client.responses.filter(({ created, events }) => !created && events.length === 0).length;
+    while (progress() < 120) {
+      const before = client.responses.length;
+      client.requestProgress();
+      await client.until(({ length }) => length > before);
+    }
+    isWriting = false;
+    await Promise.all(writing);
+    const ids = keys.map((_, i) => String(i));
+    const positions = new Map<string, number>();
+    const behind: string[] = [];
+    for (const { id, created, events, revision } of client.responses) {
+      const isEvent = events.length > 0;
+      for (const each of id === "-1" ? ids : [id]) {
+        const sent = positions.get(each) ?? 0;
+        const position = isEvent ? Number(events.at(-1)?.kv.mod) : revision;
+        if (!created && position < sent + (isEvent ? 1 : 0)) {
+          behind.push(`${isEvent ? "event" : "progress"} ${position} of ${each} behind ${sent}`);
+        }
+        positions.set(each, Math.max(sent, position));
+      }
+    }
+    expect(behind).toEqual([]);
+    const last = await put("/elsewhere/mixed", "last");
+    const synced = (id: string): boolean =>
+      client.responses.some(
+        (each) => [id, "-1"].includes(each.id) && each.events.length === 0 && each.revision >= last,
+      );
+    while (!ids.every(synced)) {
+      const before = client.responses.length;
+      client.requestProgress();
+      await client.until(({ length }) => length > before);
+    }
     client.close();
   });
 });

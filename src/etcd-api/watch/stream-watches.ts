@@ -94,19 +94,28 @@ export class StreamWatches implements QuotaHolder {
    */
   create(request: CreateRequest, range: CachedRange | undefined): void {
     const { shared, sender, hasCredential } = this.#deps;
-    if (request.startRevision < 0) return this.#refuse(compacted, range);
-    if (!shared.mayAdd(this.#watches.size)) return this.#refuse(tooMany, range);
     const isCached = shared.isCached(range, request.startRevision);
-    const isTaken = this.#isTaken(request);
-    if (isTaken && isCached && !hasCredential) return this.#refuse(duplicateWatch, range);
-    if (!isCached && !shared.relayed.makeRoom(this)) return this.#refuse(tooMany, range);
+    const refusal = this.#refusalOf(request, isCached);
     // To make room for it, the stream itself may have been ended.
     if (this.#isClosed) return;
+    if (refusal !== undefined) {
+      sender.answer(this.#refused(refusal, range));
+      return;
+    }
     const id = request.watchId === 0n ? this.#freeId() : request.watchId;
     const watch = new ClientWatch(id, request, range);
     const slot = sender.answer(undefined, watch);
-    if (isTaken || (isCached && hasCredential)) this.#relayed.ask(watch, slot);
+    if (this.#isTaken(request) || (isCached && hasCredential)) this.#relayed.ask(watch, slot);
     else this.#begin(watch, slot);
+  }
+
+  /** Why a watch is refused without asking etcd; undefined: it is not. */
+  #refusalOf(request: CreateRequest, isCached: boolean): string | undefined {
+    const { shared, hasCredential } = this.#deps;
+    if (request.startRevision < 0) return compacted;
+    if (!shared.mayAdd(this.#watches.size)) return tooMany;
+    if (!isCached) return shared.relayed.makeRoom(this) ? undefined : tooMany;
+    return this.#isTaken(request) && !hasCredential ? duplicateWatch : undefined;
   }
 
   /** etcd would create this watch. */
@@ -116,7 +125,7 @@ export class StreamWatches implements QuotaHolder {
       return;
     }
     watch.isOver = true;
-    slot.frame = this.#refusal(duplicateWatch, watch.range);
+    slot.frame = this.#refused(duplicateWatch, watch.range);
     this.#deps.sender.pump();
   }
 
@@ -288,12 +297,8 @@ export class StreamWatches implements QuotaHolder {
     return encodeAnswer(this.#deps.shared.header(revision), answer);
   }
 
-  #refuse(cancelReason: string, range: CachedRange | undefined): void {
-    this.#deps.sender.answer(this.#refusal(cancelReason, range));
-  }
-
   /** The answer to a create request that is refused. */
-  #refusal(cancelReason: string, range: CachedRange | undefined): Buffer {
+  #refused(cancelReason: string, range: CachedRange | undefined): Buffer {
     const answer = { watchId: noWatchId, created: true, canceled: true, cancelReason };
     return this.#encode(answer, this.#deps.shared.currentRevision(range));
   }
