@@ -8,6 +8,11 @@ import { watchIdField } from "./watch-response.ts";
 export interface CachedRange {
   readonly resource: CachedResource;
   readonly scope: WatchScope;
+  /**
+   * The revision that etcd has compacted, if the watch begins there: etcd reads previous values from the state before a
+   * revision, so it has none for this one. Undefined: it has those of all events.
+   */
+  readonly compacted?: number;
 }
 
 /** One watch of a client's stream. It is served by a watcher of a cache, or by a watch of etcd. */

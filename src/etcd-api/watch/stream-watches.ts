@@ -168,7 +168,8 @@ export class StreamWatches implements QuotaHolder {
       return undefined;
     }
     const { prefix } = range.resource.keys;
-    const frames = etcdFramesOf(batch, request, prefix, this.#deps.shared.header, watch.from);
+    const { header } = this.#deps.shared;
+    const frames = etcdFramesOf(batch, request, prefix, header, watch.from, range.compacted);
     if (frames === previousUnknown) {
       this.#relay(watch);
       return undefined;

@@ -202,18 +202,17 @@ export class WatchStream extends EtcdCall implements Sender {
   /** Creates a watch once it is known whether a cache may serve it. Later requests wait. */
   #confirmAndCreate(request: CreateRequest): void {
     const range = this.#shared.rangeOf(request);
-    const { startRevision } = request;
-    const confirmed = range && this.#shared.confirm(range, startRevision, this.#hasCredential);
+    const confirmed = range && this.#shared.confirm(range, request, this.#hasCredential);
     if (confirmed === undefined) {
       this.#watches.create(request, range);
       return;
     }
     this.#isKnown = false;
-    void confirmed.then((isServed) => {
+    void confirmed.then((served) => {
       if (this.isOver) return;
       this.#isKnown = true;
       // What is not permitted, or is compacted, is etcd's to refuse, with its own reason.
-      this.#watches.create(request, isServed ? range : undefined);
+      this.#watches.create(request, served);
       this.#handleRequests();
     });
   }
