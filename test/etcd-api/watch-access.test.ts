@@ -193,7 +193,9 @@ test("A watch that etcd would refuse for several reasons is refused for its firs
     answers.push([...watch.responses]);
   }
   expect(answers[0]).toEqual(answers[1]);
-  const reasons = new Set(answers[0]?.map(({ reason }) => reason).filter((reason) => reason !== ""));
+  const reasons = new Set(
+    answers[0]?.map(({ reason }) => reason).filter((reason) => reason !== ""),
+  );
   expect(reasons.size).toBe(3);
   // A negative revision comes first, as with etcd since 3.5.24 and 3.6.6; before, it was that of a watch of all events.
   const negative = new WatchClient(client, { token });
