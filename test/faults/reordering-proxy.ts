@@ -82,10 +82,15 @@ export class ReorderingProxy {
     for (const stream of this.#streams) this.#pass(stream);
   }
 
+  /** Closes all connections. New ones are accepted. */
+  cut(): void {
+    for (const session of this.#sessions) session.destroy();
+  }
+
   async close(): Promise<void> {
     const closed = once(this.#server, "close");
     this.#server.close();
-    for (const session of this.#sessions) session.destroy();
+    this.cut();
     await closed;
   }
 
