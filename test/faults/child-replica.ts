@@ -139,6 +139,8 @@ export class ChildReplica implements Replica {
       ...["--etcd", this.upstream.map(({ url }) => url).join(",")],
       ...["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
       ...["--log-level", "warn", "--shutdown-timeout", "1s", "--consistency-interval", "0s"],
+      // With etcd's API it also has raw keys. Workers, and a user of etcd without a policy, exclude it.
+      ...(workers === 1 && auth === undefined ? ["--etcd-api", "on"] : []),
       ...(workers === 1 ? [] : ["--workers", String(workers)]),
       ...(historyKey === undefined ? [] : ["--etcd-history-key", historyKey]),
       ...(auth === undefined ? [] : ["--etcd-username", auth.username]),

@@ -2,6 +2,7 @@ import type { Attacks } from "./attack.ts";
 import { bareSockets } from "./bare-sockets.ts";
 import { compressedRequests } from "./compressed-requests.ts";
 import { costlyReads } from "./costly-reads.ts";
+import { etcdWatches } from "./etcd-watches.ts";
 import { floods } from "./floods.ts";
 import { keptPast } from "./kept-past.ts";
 import { largeFilters } from "./large-filters.ts";
@@ -19,6 +20,7 @@ export const attacks: Attacks = {
   ...costlyReads,
   ...pages,
   ...floods,
+  ...etcdWatches,
   ...bareSockets,
   // These write so much that what the others read is no longer kept.
   ...keptPast,

@@ -12,6 +12,7 @@ export const paths = {
   list: "/watchfanout.v1.ListWatchService/List",
   watch: "/watchfanout.v1.ListWatchService/Watch",
   put: "/watchfanout.v1.WriteService/Put",
+  etcdWatch: "/etcdserverpb.Watch/Watch",
   healthWatch: "/grpc.health.v1.Health/Watch",
   healthCheck: "/grpc.health.v1.Health/Check",
   reflection: "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
