@@ -49,6 +49,7 @@ beforeAll(async () => {
   const seed = seedOr(71);
   world = await World.open(seed, {
     ...{ replicas: 0, children: 1, writers: 1, writePauseMs: 20, readPauseMs: 40 },
+    reorders: true,
     // So many that no honest client falls out of them while an attack lasts.
     replica: { bulkPrefix, historyEvents: 20_000 },
     prepare: async (cluster) => {

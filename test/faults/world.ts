@@ -26,7 +26,10 @@ export interface WorldOptions {
   /** How many relays each tier below these has. Each follows all of the tier above it. Default: no tier. */
   readonly tiers?: readonly number[];
   readonly replica?: Pick<ReplicaOptions, "auth" | "historyKey" | "historyEvents" | "bulkPrefix">;
-  /** Whether replicas get etcd's responses to their watches in any order that etcd may choose. Default: as it sends them. */
+  /**
+   * Whether replicas get etcd's responses to watches in any order that etcd may choose. Not for faults that pause members:
+   * what reorders the responses also answers keepalive pings. Default: as etcd sends them.
+   */
   readonly reorders?: boolean;
   /** The content of etcd before the replicas start, by absolute key. */
   readonly before?: Readonly<Record<string, string>>;
