@@ -113,7 +113,7 @@ describe("etcd's answer to a progress request that comes behind `created` of a l
 });
 
 describe("The answers to progress requests of a stream with cached watches and one of etcd's", () => {
-  test("are never below what the watch was sent, while writes go on, and come to all of its watches", async () => {
+  test("are never below what the watch was sent, under a load of writes, and come to all of its watches", async () => {
     const client = new WatchClient(cached);
     const keys = ["/a/mixed", "/b/mixed", "/elsewhere/mixed"];
     for (const key of keys) client.create({ 1: key });

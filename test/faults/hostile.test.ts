@@ -107,6 +107,7 @@ async function servesOthers(): Promise<void> {
  * tried by `npm run hostile`, which CI runs, and by the soak; all others with every `npm test`.
  */
 const long = new Set([
+  "etcd watches from old revisions between progress requests",
   "forgotten reflection streams",
   "gzip bombs beyond the message limit",
   "gzip bombs up to the message limit",

@@ -41,7 +41,7 @@ describe("The responses of a watch stream, in another order", () => {
     expect(sent.slice(3)).toEqual(["created 2", "event 2, first", "event 2, last"]);
   });
 
-  test("drop what comes of a watch behind its cancellation, and keep compactions with the events", () => {
+  test("drop the events of a watch behind its cancellation, and keep compactions with the events", () => {
     const world = twoWatches();
     world.add("compacted 1", { 2: 1, 4: true, 5: 9 });
     world.add("canceled 2", { 2: 2, 4: true });

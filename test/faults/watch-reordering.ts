@@ -20,7 +20,7 @@ export class WatchReordering {
   readonly #send: (frame: Buffer) => void;
   /** The watches whose `created` was sent. */
   readonly #announced = new Set<bigint>();
-  /** What came of others, as etcd keeps it until their `created` is sent. */
+  /** Responses of others, as etcd keeps them until `created` is sent. */
   readonly #pending = new Map<bigint, Response[]>();
   #fragments: Buffer[] = [];
 

@@ -10,7 +10,7 @@ export interface CachedRange {
   readonly scope: WatchScope;
   /**
    * The revision that etcd has compacted, if the watch begins there: etcd reads previous values from the state before a
-   * revision, so it has none for this one. Undefined: it has those of all events.
+   * revision, so those of this one are missing. Undefined: it has those of all events.
    */
   readonly compacted?: number;
 }

@@ -66,10 +66,9 @@ export class WatchProgress {
   }
 
   /**
-   * Nothing waits to be sent. As etcd, answers for all watches at once if one revision is right for all. Otherwise, while
-   * writes go on and the watches are served from several caches or from etcd as well, each watch gets its own: one of
-   * another watch may be below events that the client has, and clientv3 and others take progress for their position, from
-   * which they resume. They know such answers, as of progress at intervals.
+   * Nothing waits to be sent. As etcd, answers for all watches at once if one revision is right for all. Otherwise each
+   * watch gets its own, as with progress at intervals: under a load of writes, watches of several caches and of etcd are at
+   * several revisions, and clientv3 resumes each watch from an answer for all, also if it was sent events above that.
    */
   onIdle(): void {
     const { sender, watches, answer } = this.#deps;
@@ -87,7 +86,7 @@ export class WatchProgress {
   }
 
   /**
-   * The revision up to which all watches are synced, if no client's watch was sent more. Undefined: some are not synced, or
+   * The revision up to which all watches are synced, if none was sent more. Undefined: some are not synced, or
    * are behind what clients knew of when progress was requested: under a load of writes the newest one is always ahead.
    */
   #commonRevision(): number | "several" | undefined {
