@@ -126,7 +126,7 @@ const faults: Readonly<Record<string, (writer: Writer) => Promise<void>>> = {
 };
 
 test("Random watches that are resumed deliver each event once, while members restart, the leader moves and etcd reorders responses", {
-  timeout: 180_000,
+  timeout: 300_000,
 }, async () => {
   const writer = new Writer();
   const streams = Array.from({ length: 6 }, () => new ResumingStream(grpc));

@@ -62,7 +62,7 @@ export class StreamWatches implements QuotaHolder {
       onLost: end,
     });
     this.progress = new WatchProgress({
-      ...{ shared, sender, watches: this.#watches, relayed: this.#relayed },
+      ...{ shared, clock, sender, watches: this.#watches, relayed: this.#relayed },
       answer: (answer, revision) => this.#answer(answer, revision),
     });
   }

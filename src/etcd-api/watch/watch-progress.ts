@@ -1,3 +1,5 @@
+import type { Clock } from "../../base/clock.ts";
+import { runInTimeSlices } from "../../base/time-slice-queue.ts";
 import type { ClientWatch } from "./client-watch.ts";
 import type { RelayedWatches } from "./relayed-watches.ts";
 import type { StreamSender } from "./stream-sender.ts";
@@ -7,6 +9,7 @@ import type { WatchService } from "./watch-service.ts";
 /** What the progress of a stream needs of it. */
 interface WatchProgressDeps {
   readonly shared: WatchService;
+  readonly clock: Clock;
   readonly sender: StreamSender;
   readonly watches: ReadonlyMap<bigint, ClientWatch>;
   readonly relayed: RelayedWatches;
@@ -17,8 +20,8 @@ interface WatchProgressDeps {
 /** Reports to a client up to which revision its watches have received everything: regularly, and when it asks. */
 export class WatchProgress {
   readonly #deps: WatchProgressDeps;
-  /** The client waits for progress: until the caches and etcd have answered, and until everything is sent. */
-  #state: "none" | "asked" | "due" = "none";
+  /** The client waits for progress: until the caches and etcd have answered, until everything is sent, for its answers. */
+  #state: "none" | "asked" | "due" | "answering" = "none";
   /** The highest revision that clients knew of when it asked. */
   #floor = 0;
 
@@ -71,18 +74,26 @@ export class WatchProgress {
    * several revisions, and clientv3 resumes each watch from an answer for all, also if it was sent events above that.
    */
   onIdle(): void {
-    const { sender, watches, answer } = this.#deps;
+    const { clock, sender, watches, answer } = this.#deps;
     // Behind the answer to a create request it would be taken for progress of that watch, too.
     if (this.#state !== "due" || sender.answers > 0) return;
-    this.#state = "none";
     const revision = this.#commonRevision();
-    if (revision === undefined) return;
+    this.#state = revision === "several" ? "answering" : "none";
     if (revision === "several") {
-      for (const watch of watches.values()) this.#report(watch, watch.syncedRevision);
-      return;
+      runInTimeSlices(clock, this.#reportAll());
+    } else if (revision !== undefined) {
+      for (const watch of watches.values()) watch.sent = revision;
+      answer({ watchId: noWatchId }, revision);
     }
-    for (const watch of watches.values()) watch.sent = revision;
-    answer({ watchId: noWatchId }, revision);
+  }
+
+  /** Reports the progress of each watch that is synced at its turn. */
+  *#reportAll(): Generator<void, void, void> {
+    for (const watch of this.#deps.watches.values()) {
+      this.#report(watch, watch.syncedRevision);
+      yield;
+    }
+    this.#state = "none";
   }
 
   /**
