@@ -39,24 +39,6 @@ describe("the upstream stream reset at any byte", () => {
   });
 });
 
-describe("etcd's responses in any order that it may choose", () => {
-  const options = { cluster: { size: 3 }, reorders: true } as const;
-  faultTest(
-    "lose nothing, while watches break and the leader moves",
-    11,
-    options,
-    async (world) => {
-      for (let i = 0; i < 6; i++) {
-        await world.afterWrites(world.random.between(10, 40));
-        for (const relay of world.replicas.flatMap(({ upstream }) => upstream)) relay.cut();
-        if (i % 3 === 0) await world.cluster.moveLeader();
-      }
-      await world.afterWrites(20);
-      expect(reconnects(world)).toBeGreaterThan(5);
-    },
-  );
-});
-
 describe("etcd away", () => {
   faultTest(
     "serves what needs no etcd, and fails the rest with UPSTREAM_UNAVAILABLE",
@@ -87,6 +69,24 @@ describe("etcd away", () => {
       expect(replica.cacher.upstreamFailure?.reason).toBe("UPSTREAM_UNAVAILABLE");
       connection.close();
       await world.cluster.heal();
+    },
+  );
+});
+
+describe("etcd's responses in any order that it may choose", () => {
+  const options = { cluster: { size: 3 }, reorders: true } as const;
+  faultTest(
+    "lose nothing, while watches break and the leader moves",
+    11,
+    options,
+    async (world) => {
+      for (let i = 0; i < 6; i++) {
+        await world.afterWrites(world.random.between(10, 40));
+        for (const relay of world.replicas.flatMap(({ upstream }) => upstream)) relay.cut();
+        if (i % 3 === 0) await world.cluster.moveLeader();
+      }
+      await world.afterWrites(20);
+      expect(reconnects(world)).toBeGreaterThan(5);
     },
   );
 });

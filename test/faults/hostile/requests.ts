@@ -9,10 +9,10 @@ import { encode } from "../../foreign/protobuf.ts";
 
 export const paths = {
   get: "/watchfanout.v1.ListWatchService/Get",
+  etcdWatch: "/etcdserverpb.Watch/Watch",
   list: "/watchfanout.v1.ListWatchService/List",
   watch: "/watchfanout.v1.ListWatchService/Watch",
   put: "/watchfanout.v1.WriteService/Put",
-  etcdWatch: "/etcdserverpb.Watch/Watch",
   healthWatch: "/grpc.health.v1.Health/Watch",
   healthCheck: "/grpc.health.v1.Health/Check",
   reflection: "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
