@@ -147,3 +147,62 @@ test("A client with a token watches a cache if etcd permits it, with etcd's answ
   direct.close();
   client.close();
 });
+
+// With the authentication and the user of the tests before.
+test("A watch that etcd would refuse for several reasons is refused for its first one, and uses no id", async () => {
+  const etcd = await etcdOf();
+  const front = await startFront([etcd.url], {
+    resource: ["a=/a/"],
+    "etcd-username": ["root"],
+    "etcd-password": ["password"],
+  });
+  onTestFinished(() => front.stop());
+  const [direct, client] = [new RawGrpc(etcd.url), new RawGrpc(front.url)];
+  const login = encode({ 1: "ann", 2: "a" });
+  const { body } = await direct.unary("/etcdserverpb.Auth/Authenticate", login);
+  const token = new Message(body.subarray(5)).text(2);
+  await untilReady(front);
+  const creations: readonly Fields[] = [
+    // Not permitted, and served by etcd. The ids of all that follow are those of etcd.
+    { 1: "/c/bob" },
+    { 1: "/a/ann/1" },
+    { 1: "/a/ann/1", 7: 2 },
+    { 1: "/c/bob" },
+    { 1: "/a/bob" },
+    { 1: "/a/ann/1", 7: 2 },
+    // Not permitted, and
+    { 1: "/a/bob", 7: 2 },
+    { 1: "/c/bob", 7: 2 },
+    { 1: "/a/bob", 2: "/a/bob" },
+    { 1: "/a/bob", 3: 1 },
+    // Empty, and with the id of another one
+    { 1: "/a/ann/1", 2: "/a/ann/1", 7: 2 },
+    { 1: "/a/ann/1", 2: "/a/ann/1" },
+    { 1: "/a/ann/2" },
+    { 1: "/c/bob" },
+    { 1: "/a/ann/3" },
+    { 1: "/a/ann/4", 7: 9 },
+  ];
+  const answers: (readonly WatchResponse[])[] = [];
+  for (const watch of [new WatchClient(client, { token }), new WatchClient(direct, { token })]) {
+    for (const creation of creations) watch.create(creation);
+    await watch.until(({ length }) => length === creations.length);
+    watch.cancel(2);
+    watch.create({ 1: "/c/bob" });
+    watch.create({ 1: "/a/ann/5" });
+    await watch.until(({ length }) => length === creations.length + 3);
+    answers.push([...watch.responses]);
+  }
+  expect(answers[0]).toEqual(answers[1]);
+  const reasons = new Set(
+    answers[0]?.map(({ reason }) => reason).filter((reason) => reason !== ""),
+  );
+  expect(reasons.size).toBe(3);
+  // A negative revision comes first, as with etcd since 3.5.24 and 3.6.6; before, it was that of a watch of all events.
+  const negative = new WatchClient(client, { token });
+  for (const rangeEnd of ["", "/a/bob"]) negative.create({ 1: "/a/bob", 2: rangeEnd, 3: -1, 7: 2 });
+  await negative.until(({ length }) => length === 2);
+  for (const { reason } of negative.responses) expect(reason).toContain("compacted");
+  direct.close();
+  client.close();
+});

@@ -1,4 +1,3 @@
-import { EventEmitter } from "node:events";
 import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Reason, WatchFanoutError } from "../../src/base/errors.ts";
@@ -7,18 +6,13 @@ import type { CachedResource } from "../../src/etcd-api/cached/cached-resource.t
 import { NewestHeader } from "../../src/etcd-api/contract/response-header.ts";
 import { CallMaintenance } from "../../src/etcd-api/relay/call-maintenance.ts";
 import { Upstream } from "../../src/etcd-api/upstream/upstream.ts";
-import type { UpstreamConnection } from "../../src/etcd-api/upstream/upstream-connection.ts";
-import { ClientWatch } from "../../src/etcd-api/watch/client-watch.ts";
 import { MessageSplitter } from "../../src/etcd-api/watch/message-splitter.ts";
 import { ProgressNotifier } from "../../src/etcd-api/watch/progress-notifier.ts";
 import { type QuotaHolder, RelayedQuota } from "../../src/etcd-api/watch/relayed-quota.ts";
-import { RelayedWatches } from "../../src/etcd-api/watch/relayed-watches.ts";
 import { RevisionJoiner } from "../../src/etcd-api/watch/revision-joiner.ts";
-import type { StreamSender } from "../../src/etcd-api/watch/stream-sender.ts";
-import { type CreateRequest, readWatchRequest } from "../../src/etcd-api/watch/watch-request.ts";
 import { WatchService } from "../../src/etcd-api/watch/watch-service.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
-import { encode, type Fields } from "../foreign/protobuf.ts";
+import { encode } from "../foreign/protobuf.ts";
 import { ManualTimers } from "../server/limits/manual-timers.ts";
 import { type Front, frontOfFile, metricOf, startFront, untilReady } from "./front.ts";
 import { RawGrpc, statusOf } from "./raw-grpc.ts";
@@ -167,53 +161,6 @@ describe("A new watch", () => {
     service.reported(60);
     expect(service.currentRevision(range)).toBe(60);
   });
-});
-
-test("What etcd has said of all watches is not said of one that it serves from then on", () => {
-  const requests: Buffer[] = [];
-  const stream = Object.assign(new EventEmitter(), {
-    write: (frame: Buffer, onSent?: () => void) => {
-      requests.push(frame);
-      onSent?.();
-    },
-  });
-  const service = unconnected();
-  const connection = { request: () => stream } as unknown as UpstreamConnection;
-  service.upstream.available = () => connection;
-  const relayed = new RelayedWatches({
-    ...{ shared: service, clock: new ManualTimers(), headers: {}, count: () => {} },
-    sender: { pump: () => {}, relayedBytes: 0 } as unknown as StreamSender,
-    ...{ onPermitted: () => {}, onAsked: () => {}, onEnded: () => {}, onLost: () => {} },
-  });
-  const watchOf = (key: string): ClientWatch =>
-    new ClientWatch(
-      0n,
-      readWatchRequest(encode({ 1: encode({ 1: key }) })) as CreateRequest,
-      undefined,
-    );
-  const receive = (fields: Fields): void => {
-    const message = encode({ 1: encode({ 3: 9 }), ...fields });
-    const frame = framed(message.length);
-    message.copy(frame, 5);
-    stream.emit("data", frame);
-  };
-  relayed.create(watchOf("a"), { frame: undefined, watch: undefined });
-  receive({ 2: 1, 3: true });
-  void relayed.reachProgress();
-  receive({ 2: -1 });
-  expect(relayed.progress).toBe(9);
-  const behind = watchOf("b");
-  relayed.resume(behind);
-  expect(relayed.progress).toBeUndefined();
-  // An answer that precedes the one to its create request does not include it either.
-  receive({ 2: -1 });
-  expect(relayed.progress).toBeUndefined();
-  receive({ 2: 2, 3: true });
-  // However many are requested at once, one waits to be sent.
-  const before = requests.length;
-  stream.write = (frame: Buffer) => void requests.push(frame);
-  for (let i = 0; i < 100; i++) relayed.requestProgress();
-  expect(requests.length).toBe(before + 1);
 });
 
 describe("Progress notifications", () => {

@@ -37,7 +37,7 @@ export class WatchClient {
   readonly call: RawCall;
   readonly #parsed: WatchResponse[] = [];
 
-  constructor(grpc: RawGrpc, metadata: IncomingHttpHeaders = {}) {
+  constructor(grpc: Pick<RawGrpc, "open">, metadata: IncomingHttpHeaders = {}) {
     this.call = grpc.open("/etcdserverpb.Watch/Watch", metadata);
   }
 

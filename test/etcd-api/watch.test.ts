@@ -158,6 +158,37 @@ describe("The answers of a stream are those of etcd", () => {
       again.close();
     },
   );
+
+  test.each([
+    ["a put", "put", ["2", "3"]],
+    ["a deletion", "remove", ["", "3"]],
+  ] as const)(
+    "for the previous value of the compacted revision, which etcd does not have any more: %s",
+    async (_what, kind, values) => {
+      const key = `/a/previous-${kind}`;
+      await put(key, "1");
+      const revision = await (kind === "put" ? put(key, values[0]) : remove(key));
+      await put(key, values[1]);
+      const watch = (): Promise<readonly [WatchClient, WatchClient]> =>
+        both(async (client) => {
+          client.create({ 1: key, 3: revision, 6: true });
+          client.create({ 1: key, 3: revision + 1, 6: true });
+          client.create({ 1: key, 3: revision });
+          await client.until(() =>
+            ["0", "1", "2"].every((id) => client.eventsOf(id).length === (id === "1" ? 1 : 2)),
+          );
+        });
+      const [before] = await watch();
+      expect(before.eventsOf()[0]?.previous?.value).toBe("1");
+      await revisionOf(cached, "/etcdserverpb.KV/Compact", encode({ 1: revision }));
+      const [own, etcds] = await watch();
+      for (const id of ["0", "1", "2"]) expect(own.eventsOf(id)).toEqual(etcds.eventsOf(id));
+      expect(own.eventsOf().map(({ kv, previous }) => [kv.value, previous?.value])).toEqual([
+        [values[0], undefined],
+        [values[1], kind === "put" ? values[0] : undefined],
+      ]);
+    },
+  );
 });
 
 describe("A cached watch", () => {

@@ -49,6 +49,7 @@ beforeAll(async () => {
   const seed = seedOr(71);
   world = await World.open(seed, {
     ...{ replicas: 0, children: 1, writers: 1, writePauseMs: 20, readPauseMs: 40 },
+    reorders: true,
     // So many that no honest client falls out of them while an attack lasts.
     replica: { bulkPrefix, historyEvents: 20_000 },
     prepare: async (cluster) => {
@@ -107,6 +108,7 @@ async function servesOthers(): Promise<void> {
  * tried by `npm run hostile`, which CI runs, and by the soak; all others with every `npm test`.
  */
 const long = new Set([
+  "etcd watches from old revisions between progress requests",
   "forgotten reflection streams",
   "gzip bombs beyond the message limit",
   "gzip bombs up to the message limit",

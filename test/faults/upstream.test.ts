@@ -94,6 +94,24 @@ describe("etcd away", () => {
   );
 });
 
+describe("etcd's responses in any order that it may choose", () => {
+  const options = { cluster: { size: 3 }, reorders: true } as const;
+  faultTest(
+    "lose nothing, while watches break and the leader moves",
+    11,
+    options,
+    async (world) => {
+      for (let i = 0; i < 6; i++) {
+        await world.afterWrites(world.random.between(10, 40));
+        for (const relay of world.replicas.flatMap(({ upstream }) => upstream)) relay.cut();
+        if (i % 3 === 0) await world.cluster.moveLeader();
+      }
+      await world.afterWrites(20);
+      expect(reconnects(world)).toBeGreaterThan(5);
+    },
+  );
+});
+
 describe("etcd's space quota reached", () => {
   const small = { cluster: { quotaBytes: 4 * 1024 * 1024 }, filling: 60_000, throughService: 0.5 };
   faultTest(

@@ -8,6 +8,7 @@ import { rawKeyBelow } from "./raw-keys.ts";
 import { RecordedReader } from "./recorded-reader.ts";
 import type { RecordedWatcher } from "./recorded-watcher.ts";
 import { RecordedWriter } from "./recorded-writer.ts";
+import { ReorderingProxy } from "./reordering-proxy.ts";
 import type { Replica, ReplicaOptions } from "./replica.ts";
 import { Seeded } from "./seeded.ts";
 import type { Snapshot } from "./snapshot-tool.ts";
@@ -27,6 +28,11 @@ export interface WorldOptions {
   /** How many relays each tier below these has. Each follows all of the tier above it. Default: no tier. */
   readonly tiers?: readonly number[];
   readonly replica?: Pick<ReplicaOptions, "auth" | "historyKey" | "historyEvents" | "bulkPrefix">;
+  /**
+   * Whether replicas get etcd's responses to watches in any order that etcd may choose. Not for faults that pause members:
+   * what reorders the responses also answers keepalive pings. Default: as etcd sends them.
+   */
+  readonly reorders?: boolean;
   /** The content of etcd before the replicas start, by absolute key. */
   readonly before?: Readonly<Record<string, string>>;
   /** Further preparation of etcd before the replicas start. */
@@ -83,9 +89,11 @@ export class World {
   level = 0;
   #acknowledged = 0;
   readonly #usualReasons: readonly string[];
+  readonly #proxies: readonly ReorderingProxy[];
 
   private constructor(
     cluster: EtcdCluster,
+    proxies: readonly ReorderingProxy[],
     inProcess: readonly InProcessReplica[],
     children: readonly ChildReplica[],
     relays: readonly TierReplica[],
@@ -96,6 +104,7 @@ export class World {
     this.#usualReasons = [...usualReasons, ...(options.reasons ?? [])];
     this.reasons = new Set(this.#usualReasons);
     this.cluster = cluster;
+    this.#proxies = proxies;
     this.inProcess = inProcess;
     this.children = children;
     this.relays = relays;
@@ -135,7 +144,11 @@ export class World {
   static async open(seed: number, options: WorldOptions = {}): Promise<World> {
     const random = new Seeded(seed);
     const cluster = await EtcdCluster.start(options.cluster);
-    const etcd = cluster.members.map(({ clientPort }) => clientPort);
+    const reordering = options.reorders ? cluster.members : [];
+    const proxies = await Promise.all(
+      reordering.map(({ url }) => ReorderingProxy.to(url, random.fork())),
+    );
+    const etcd = proxies.length > 0 ? proxies.map(({ port }) => port) : clientPortsOf(cluster);
     for (const [key, value] of Object.entries(options.before ?? {})) {
       const base64 = (text: string): string => Buffer.from(text).toString("base64");
       await cluster.call("kv/put", { key: base64(key), value: base64(value) });
@@ -159,7 +172,7 @@ export class World {
       above = await Promise.all(names.map((name) => TierReplica.create(name, follows)));
       relays.push(...(above as readonly TierReplica[]));
     }
-    const world = new World(cluster, inProcess, children, relays, random, options);
+    const world = new World(cluster, proxies, inProcess, children, relays, random, options);
     try {
       await Promise.all(world.replicas.map((replica) => replica.start()));
       world.truth.start();
@@ -345,6 +358,7 @@ export class World {
     await Promise.all(this.replicas.map((replica) => replica.stop()));
     await writersStopped;
     await this.truth.stop();
+    await Promise.all(this.#proxies.map((proxy) => proxy.close()));
     await this.cluster.stop();
   }
 
@@ -369,4 +383,8 @@ export class World {
     if (writer === undefined) throw new Error("No writer runs.");
     return untilSeen("the last write", () => writer.writeAll());
   }
+}
+
+function clientPortsOf({ members }: EtcdCluster): readonly number[] {
+  return members.map(({ clientPort }) => clientPort);
 }

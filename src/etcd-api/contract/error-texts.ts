@@ -13,3 +13,12 @@ export const timedOut = "etcdserver: request timed out";
 
 /** Of calls with `hasleader` to a member that has no leader. */
 export const noLeader = "etcdserver: no leader";
+
+/** Of a watch from a revision before the last compaction. */
+export const compacted = "etcdserver: mvcc: required revision has been compacted";
+
+/** Of a watch with the id of another one. */
+export const duplicateWatch = "mvcc: duplicate watch ID provided on the WatchStream";
+
+/** Of requests beyond a limit. */
+export const tooMany = "etcdserver: too many requests";

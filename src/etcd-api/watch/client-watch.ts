@@ -8,6 +8,11 @@ import { watchIdField } from "./watch-response.ts";
 export interface CachedRange {
   readonly resource: CachedResource;
   readonly scope: WatchScope;
+  /**
+   * The revision that etcd has compacted, if the watch begins there: etcd reads previous values from the state before a
+   * revision, so those of this one are missing. Undefined: it has those of all events.
+   */
+  readonly compacted?: number;
 }
 
 /** One watch of a client's stream. It is served by a watcher of a cache, or by a watch of etcd. */
@@ -20,7 +25,7 @@ export class ClientWatch {
   readonly range: CachedRange | undefined;
   /** Events of lower revisions are not sent. */
   from = 0;
-  /** Everything that it asked for up to this revision has been sent. */
+  /** Everything that it asked for up to this revision has been sent, and the client may know that. */
   sent = 0;
   /** Whether its creation was reported to the client. Nothing of it is sent before. */
   isAnnounced = false;
@@ -32,6 +37,8 @@ export class ClientWatch {
   watcher: CacheWatcher | undefined;
   /** Its id at etcd; undefined: it is served from a cache. */
   upstreamId: bigint | undefined;
+  /** The revision up to which etcd was synced when it last answered a progress request; 0: not since it serves the watch. */
+  progressed = 0;
   /** Number of etcd's responses that wait to be sent. */
   waiting = 0;
   /** Whether the fragments of a response of etcd were not all received. */
@@ -52,14 +59,26 @@ export class ClientWatch {
     this.sent = this.from - 1;
   }
 
+  /** Whether everything that was received of etcd has been sent, so that the cache may continue it. */
+  get isSettled(): boolean {
+    return this.isAnnounced && this.waiting === 0 && !this.isFragmented;
+  }
+
   /**
-   * The revision up to which the client has all events; undefined: it has not, or the watch begins later. A watch of etcd
-   * does not know.
+   * The revision up to which the client has all events; undefined: it has not, or that is not known, or the watch begins
+   * later. It is at least that of every event that was sent.
    */
   get syncedRevision(): number | undefined {
-    const synced = this.isAnnounced ? this.watcher?.syncedRevision : undefined;
-    if (synced === undefined || this.isQueued) return undefined;
-    return this.isSyncedAt(synced) ? synced : undefined;
+    const synced = this.upstreamId === undefined ? this.#cachedRevision : this.#relayedRevision;
+    return synced !== undefined && this.isSyncedAt(synced) ? synced : undefined;
+  }
+
+  get #cachedRevision(): number | undefined {
+    return this.isAnnounced && !this.isQueued ? this.watcher?.syncedRevision : undefined;
+  }
+
+  get #relayedRevision(): number | undefined {
+    return this.isSettled && this.progressed > 0 ? Math.max(this.progressed, this.sent) : undefined;
   }
 
   /** Whether this revision may be reported to the client: as etcd, not before the start revision. */

@@ -28,7 +28,7 @@ export interface EventOptions {
   readonly fragment: boolean;
 }
 
-/** The frames of a batch that lacks the previous value of an object, for a watch that asks for it. */
+/** The frames of a batch that lacks the previous value of an object, for a watch that asks for it and that etcd would send. */
 export const previousUnknown: readonly Uint8Array[] = [];
 
 /** The frames of a batch of which nothing is sent. */
@@ -39,7 +39,8 @@ const noFrames: readonly Uint8Array[] = [];
  * small. They are encoded once and cached in the batch, for all watches with the same options. `header` returns the field
  * with the header of a revision.
  *
- * Events before the revision `from` are left out. Returns `previousUnknown` if that is so.
+ * Events before the revision `from` are left out, and previous values of those up to `compacted`. Returns `previousUnknown`
+ * if that is so.
  */
 export function etcdFramesOf(
   batch: WatchBatch,
@@ -47,15 +48,18 @@ export function etcdFramesOf(
   prefix: Buffer,
   header: (revision: number) => Buffer,
   from: number,
+  compacted: number = 0,
 ): readonly Uint8Array[] {
   const [first] = batch.events;
   if (first === undefined) return noFrames;
-  if (first.revision < from) return encodeBatch(batch, options, prefix, header, from);
+  if (first.revision < from || first.revision <= compacted) {
+    return encodeBatch(batch, options, prefix, header, from, compacted);
+  }
   const kind = kindOf(options);
   batch.etcdFrames ??= [];
   let frames = batch.etcdFrames[kind];
   if (frames === undefined) {
-    frames = encodeBatch(batch, options, prefix, header, 0);
+    frames = encodeBatch(batch, options, prefix, header, 0, 0);
     batch.etcdFrames[kind] = frames;
   }
   return frames;
@@ -73,6 +77,7 @@ function encodeBatch(
   prefix: Buffer,
   header: (revision: number) => Buffer,
   from: number,
+  compacted: number,
 ): readonly Uint8Array[] {
   const encoder = new EventEncoder(prefix, options.fragment);
   const isSeparate = !isAtomic && revisionsIn(events, maxSeparate + 1) <= maxSeparate;
@@ -88,7 +93,8 @@ function encodeBatch(
     const isDelete = event.type === "DELETED";
     if (isDelete ? options.withoutDeletes : options.withoutPuts) continue;
     const { createRevision, modRevision } = event.object;
-    if (!options.withPrevious || createRevision === modRevision) {
+    const isCreated = createRevision === modRevision;
+    if (!options.withPrevious || isCreated || event.revision <= compacted) {
       encoder.add(event, undefined);
     } else {
       if (event.previous === undefined) return previousUnknown;

@@ -29,33 +29,40 @@ export interface RelayedWatchesDeps {
   readonly sender: StreamSender;
   /** Counts the watches that etcd serves: there are so many more, or less, than before. */
   readonly count: (by: number) => void;
+  /** etcd has created a watch for a request of the client. */
+  readonly onCreated: (watch: ClientWatch) => void;
   /** etcd permits a watch that it was asked about. The answer to its create request has this place. */
   readonly onPermitted: (watch: ClientWatch, slot: AnswerSlot) => void;
-  /** etcd has answered whether it permits a watch, and that has been handled. */
-  readonly onAsked: () => void;
-  /** etcd has refused or ended a watch. The stream forgets it. */
+  /** The next request of the client may be handled. */
+  readonly onSettled: () => void;
+  /** etcd has ended a watch. The stream forgets it. */
   readonly onEnded: (watch: ClientWatch) => void;
   /** The stream to etcd has ended. */
   readonly onLost: (why: WireStatus) => void;
 }
 
+/** A watch that the client has requested, and etcd has not answered. */
+interface RequestedWatch {
+  readonly watch: ClientWatch;
+  /** The place of the answer. */
+  readonly slot: AnswerSlot;
+  /** Whether etcd is only asked if it permits the watch. */
+  readonly isQuestion: boolean;
+}
+
 /**
- * The watches of a client's stream that etcd serves: passes etcd's responses on, with the client's ids, in the order of the
- * client's requests.
+ * The watches of a client's stream that etcd serves: passes etcd's responses on, with the client's ids. The client's
+ * requests are handled one at a time, each when etcd has answered the one before: etcd may refuse it, and then the next
+ * watch has its id.
  */
 export class RelayedWatches {
   readonly #deps: RelayedWatchesDeps;
-  /** The places of the answers to create requests that etcd has not answered. */
-  readonly #creating = new Map<ClientWatch, AnswerSlot>();
-  /** Those of them that etcd is only asked about. */
-  readonly #asking = new Set<ClientWatch>();
   /** Of the watches whose client does not ask for fragments, those of which fragments were received. */
   readonly #joiners = new Map<ClientWatch, RevisionJoiner>();
+  #requested: RequestedWatch | undefined;
   #upstream: UpstreamWatches | undefined;
   #wasIdle = false;
-  /** Up to which revision the watches are synced, by etcd's last answer. */
-  #progress: number | undefined;
-  #onProgress: (() => void) | undefined;
+  #onProgressed: ((revision: number) => void) | undefined;
 
   constructor(deps: RelayedWatchesDeps) {
     this.#deps = deps;
@@ -66,9 +73,9 @@ export class RelayedWatches {
     return this.#upstream?.size ?? 0;
   }
 
-  /** The revision of etcd's last answer to a progress request since `requestProgress`; undefined: etcd has not answered. */
-  get progress(): number | undefined {
-    return this.#progress;
+  /** Whether etcd has not answered a create request of the client. */
+  get isCreating(): boolean {
+    return this.#requested !== undefined;
   }
 
   /** Memory of a response of etcd that has not arrived completely, in bytes. */
@@ -82,20 +89,19 @@ export class RelayedWatches {
 
   /** Creates a watch for a request of the client, which gets etcd's answer, in this place. */
   create(watch: ClientWatch, slot: AnswerSlot): void {
-    this.#creating.set(watch, slot);
+    this.#requested = { watch, slot, isQuestion: false };
     this.#begin(watch, watch.request.startRevision);
   }
 
   /** Asks etcd whether this client may have the watch. If not, the client gets etcd's answer, in this place. */
   ask(watch: ClientWatch, slot: AnswerSlot): void {
-    this.#creating.set(watch, slot);
-    this.#asking.add(watch);
+    this.#requested = { watch, slot, isQuestion: true };
     this.#open().createSilent(watch);
   }
 
   /** Called about once a second: ends the stream to etcd if it has had no watch for as long. */
   check(): void {
-    const isIdle = this.#upstream !== undefined && this.size === 0 && this.#creating.size === 0;
+    const isIdle = this.#upstream !== undefined && this.size === 0;
     if (isIdle && this.#wasIdle) {
       this.#upstream?.close();
       this.#upstream = undefined;
@@ -108,19 +114,10 @@ export class RelayedWatches {
     this.#begin(watch, watch.sent + 1);
   }
 
-  /** Ends a watch at etcd. Returns the place of the answer to its create request if that was not answered yet. */
-  cancel(watch: ClientWatch): AnswerSlot | undefined {
-    const slot = this.#creating.get(watch);
-    this.#creating.delete(watch);
-    this.#asking.delete(watch);
+  /** Ends a watch at etcd. */
+  cancel(watch: ClientWatch): void {
     this.#joiners.delete(watch);
     this.#upstream?.cancel(watch);
-    return slot;
-  }
-
-  /** Whether everything that was received of a watch has been sent, so that the cache may continue it. */
-  isSettled(watch: ClientWatch): boolean {
-    return watch.isAnnounced && watch.waiting === 0 && !watch.isFragmented;
   }
 
   /** Asks etcd for progress, without waiting for the answer. */
@@ -129,20 +126,22 @@ export class RelayedWatches {
   }
 
   /**
-   * Asks etcd for progress. Resolves when it has answered, or has not for a while, as it does if a watch is not synced.
+   * Asks etcd for progress. Resolves when all watches have this revision, or have not after a while: etcd does not answer
+   * as long as a watch is not synced. Undefined: there are no watches.
    */
-  reachProgress(): Promise<void> | undefined {
-    this.#progress = undefined;
+  reachProgress(floor: number): Promise<void> | undefined {
     if (this.size === 0) return undefined;
     this.requestProgress();
     return new Promise((resolve) => {
       const done = (): void => {
-        this.#onProgress = undefined;
+        this.#onProgressed = undefined;
         timer.cancel();
         resolve();
       };
       const timer = this.#deps.clock.setTimeout(done, progressTimeoutMs);
-      this.#onProgress = done;
+      this.#onProgressed = (revision) => {
+        if (revision >= floor) done();
+      };
     });
   }
 
@@ -153,16 +152,13 @@ export class RelayedWatches {
 
   /** Ends all. Idempotent. */
   close(): void {
-    this.#creating.clear();
-    this.#asking.clear();
     this.#joiners.clear();
     this.#upstream?.close();
-    this.#onProgress?.();
+    this.#onProgressed?.(Infinity);
   }
 
   #begin(watch: ClientWatch, startRevision: number): void {
-    // What etcd has answered does not include this watch.
-    this.#progress = undefined;
+    watch.progressed = 0;
     watch.isFragmented = false;
     this.#open().create(watch, startRevision);
   }
@@ -172,7 +168,10 @@ export class RelayedWatches {
     this.#upstream ??= new UpstreamWatches(shared.upstream, headers, count, {
       onCreated: (watch, response, message) => this.#onCreated(watch, response, message),
       onResponse: (watch, response, message) => this.#onResponse(watch, response, message),
-      onProgress: (revision) => this.#synced(revision),
+      onProgress: (watch, revision) => {
+        watch.progressed = revision;
+      },
+      onAllProgressed: (revision) => this.#onProgressed?.(revision),
       onEnd: onLost,
     });
     return this.#upstream;
@@ -181,33 +180,40 @@ export class RelayedWatches {
   /** etcd has answered a create request. */
   #onCreated(watch: ClientWatch, response: ReceivedResponse, message: Buffer): void {
     const { canceled, revision } = response;
-    const { shared, sender } = this.#deps;
-    shared.reported(revision);
-    const slot = this.#creating.get(watch);
-    this.#creating.delete(watch);
-    if (slot === undefined) {
+    this.#deps.shared.reported(revision);
+    if (this.#requested?.watch !== watch) {
       // The client knows the watch already.
       const fields = Buffer.concat([notCreated, replacedId(watch)]);
       if (canceled) this.#sendLast(watch, message, fields);
       return;
     }
-    const wasAsked = this.#asking.delete(watch);
-    if (wasAsked && !canceled) {
+    const { slot, isQuestion } = this.#requested;
+    this.#requested = undefined;
+    if (isQuestion && !canceled) {
       this.#upstream?.cancel(watch);
       this.#deps.onPermitted(watch, slot);
-      this.#deps.onAsked();
-      return;
+    } else {
+      this.#answer(watch, slot, response, message);
     }
+    this.#deps.onSettled();
+  }
+
+  /** Sends the client the answer to its create request. */
+  #answer(
+    watch: ClientWatch,
+    slot: AnswerSlot,
+    { canceled, revision }: ReceivedResponse,
+    message: Buffer,
+  ): void {
     if (canceled) {
-      // With the id of a refused watch.
       watch.isOver = true;
-      this.#deps.onEnded(watch);
     } else {
       watch.beginAfter(revision);
+      this.#deps.onCreated(watch);
     }
+    // A refusal has the id of no watch.
     slot.frame = Buffer.concat(withFields(message, canceled ? nothing : replacedId(watch)));
-    sender.pump();
-    if (wasAsked) this.#deps.onAsked();
+    this.#deps.sender.pump();
   }
 
   #onResponse(watch: ClientWatch, response: ReceivedResponse, message: Buffer): void {
@@ -247,15 +253,6 @@ export class RelayedWatches {
     this.#deps.onEnded(watch);
     const last = { fragment: false, sent: undefined, isLast: true };
     this.#deps.sender.relay(watch, ownBytes(message), last, fields);
-  }
-
-  /** All watches are synced up to this revision. */
-  #synced(revision: number): void {
-    this.#progress = revision;
-    for (const watch of this) {
-      if (this.isSettled(watch) && revision > watch.sent) watch.sent = revision;
-    }
-    this.#onProgress?.();
   }
 }
 

@@ -4,14 +4,13 @@ import type { Clock } from "../../base/clock.ts";
 import { hasReason } from "../../base/errors.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import { stopped } from "../contract/error-texts.ts";
+import { compacted, duplicateWatch, stopped, tooMany } from "../contract/error-texts.ts";
 import { type CachedRange, ClientWatch } from "./client-watch.ts";
 import { etcdFramesOf, previousUnknown } from "./event-encoding.ts";
 import type { QuotaHolder } from "./relayed-quota.ts";
 import { RelayedWatches } from "./relayed-watches.ts";
 import type { AnswerSlot, StreamSender } from "./stream-sender.ts";
 import { WatchProgress } from "./watch-progress.ts";
-import { refusalOf, refusals } from "./watch-refusals.ts";
 import type { CreateRequest } from "./watch-request.ts";
 import { type Answer, encodeAnswer, noWatchId } from "./watch-response.ts";
 import { isRefused, type WatchService } from "./watch-service.ts";
@@ -32,8 +31,8 @@ export interface StreamWatchesDeps {
   readonly retain: (bytes: number) => void;
   /** Whether the client has a credential of etcd: etcd is asked about each watch that a cache may serve. */
   readonly hasCredential: boolean;
-  /** Handles no requests until it is called with false. */
-  readonly holdRequests: (isHeld: boolean) => void;
+  /** `isCreating` has become false. */
+  readonly onCreated: () => void;
   /** Ends the stream. */
   readonly end: (why: WireStatus) => void;
 }
@@ -56,13 +55,14 @@ export class StreamWatches implements QuotaHolder {
     this.#relayed = new RelayedWatches({
       ...{ shared, clock, headers, sender },
       count: (by) => shared.relayed.add(this, by),
-      onPermitted: (watch, slot) => this.#begin(watch, slot),
-      onAsked: () => deps.holdRequests(false),
-      onEnded: (watch) => this.#onEndedByEtcd(watch),
+      onCreated: (watch) => this.#add(watch),
+      onPermitted: (watch, slot) => this.#onPermitted(watch, slot),
+      onSettled: deps.onCreated,
+      onEnded: (watch) => this.#remove(watch),
       onLost: end,
     });
     this.progress = new WatchProgress({
-      ...{ shared, sender, watches: this.#watches, relayed: this.#relayed },
+      ...{ shared, clock, sender, watches: this.#watches, relayed: this.#relayed },
       answer: (answer, revision) => this.#answer(answer, revision),
     });
   }
@@ -83,41 +83,50 @@ export class StreamWatches implements QuotaHolder {
     return this.#relayed.receivedBytes;
   }
 
-  /** Creates a watch, and answers the request. `range`: the cached resource that may serve it. */
+  /** Whether a watch waits for etcd's answer to its create request. Until then no later request may be handled. */
+  get isCreating(): boolean {
+    return this.#relayed.isCreating;
+  }
+
+  /**
+   * Creates a watch, and answers the request. `range`: the cached resource that may serve it. What etcd refuses for several
+   * reasons it refuses for the first of these: a negative revision, its rights, an empty range, the id.
+   */
   create(request: CreateRequest, range: CachedRange | undefined): void {
-    const { shared, sender, retain } = this.#deps;
-    const current = shared.currentRevision(range);
-    const isTaken = this.#watches.has(request.watchId);
-    const mayAdd = shared.mayAdd(this.#watches.size);
-    const refusal = refusalOf(request, isTaken, mayAdd);
+    const { shared, sender, hasCredential } = this.#deps;
+    const isCached = shared.isCached(range, request.startRevision);
+    const refusal = this.#refusalOf(request, isCached);
+    // To make room for it, the stream itself may have been ended.
+    if (this.#isClosed) return;
     if (refusal !== undefined) {
-      this.#answer(
-        { watchId: noWatchId, created: true, canceled: true, cancelReason: refusal },
-        current,
-      );
+      sender.answer(this.#refused(refusal, range));
       return;
     }
     const id = request.watchId === 0n ? this.#freeId() : request.watchId;
     const watch = new ClientWatch(id, request, range);
-    const isCached = shared.isCached(range, request.startRevision);
-    if (!isCached && !shared.relayed.makeRoom(this)) {
-      const cancelReason = refusals.tooMany;
-      this.#answer({ watchId: noWatchId, created: true, canceled: true, cancelReason }, current);
+    const slot = sender.answer(undefined, watch);
+    if (this.#isTaken(request) || (isCached && hasCredential)) this.#relayed.ask(watch, slot);
+    else this.#begin(watch, slot);
+  }
+
+  /** Why a watch is refused without asking etcd; undefined: it is not. */
+  #refusalOf(request: CreateRequest, isCached: boolean): string | undefined {
+    const { shared, hasCredential } = this.#deps;
+    if (request.startRevision < 0) return compacted;
+    if (!shared.mayAdd(this.#watches.size)) return tooMany;
+    if (!isCached) return shared.relayed.makeRoom(this) ? undefined : tooMany;
+    return this.#isTaken(request) && !hasCredential ? duplicateWatch : undefined;
+  }
+
+  /** etcd would create this watch. */
+  #onPermitted(watch: ClientWatch, slot: AnswerSlot): void {
+    if (!this.#isTaken(watch.request)) {
+      this.#begin(watch, slot);
       return;
     }
-    this.#watches.set(id, watch);
-    shared.watches++;
-    retain(watchBytes + request.encoded.length);
-    // To make room for it, the stream itself may have been ended.
-    if (this.#isClosed) return;
-    const slot = sender.answer(undefined, watch);
-    if (isCached && this.#deps.hasCredential) {
-      // The id of a refused watch goes to the next one, as with etcd, so later requests wait.
-      this.#deps.holdRequests(true);
-      this.#relayed.ask(watch, slot);
-    } else {
-      this.#begin(watch, slot);
-    }
+    watch.isOver = true;
+    slot.frame = this.#refused(duplicateWatch, watch.range);
+    this.#deps.sender.pump();
   }
 
   /** Begins to serve a watch that the client may have. The answer to its create request has this place. */
@@ -130,6 +139,7 @@ export class StreamWatches implements QuotaHolder {
     }
     const current = shared.currentRevision(range);
     watch.beginAfter(current);
+    this.#add(watch);
     this.#openCached(watch);
     shared.reported(current);
     slot.frame = this.#encode({ watchId: id, created: true }, current);
@@ -144,11 +154,7 @@ export class StreamWatches implements QuotaHolder {
     const sent = watch.syncedRevision ?? watch.sent;
     const revision = Math.min(sent, this.#deps.shared.currentRevision(watch.range));
     watch.isOver = true;
-    const slot = this.#remove(watch);
-    // etcd has not answered yet: the watch is announced, and then is cancelled.
-    if (slot !== undefined) {
-      slot.frame = this.#encode({ watchId: id, created: true }, this.#deps.shared.floor);
-    }
+    this.#remove(watch);
     this.#answer({ watchId: id, canceled: true }, revision);
   }
 
@@ -162,7 +168,8 @@ export class StreamWatches implements QuotaHolder {
       return undefined;
     }
     const { prefix } = range.resource.keys;
-    const frames = etcdFramesOf(batch, request, prefix, this.#deps.shared.header, watch.from);
+    const { header } = this.#deps.shared;
+    const frames = etcdFramesOf(batch, request, prefix, header, watch.from, range.compacted);
     if (frames === previousUnknown) {
       this.#relay(watch);
       return undefined;
@@ -198,9 +205,14 @@ export class StreamWatches implements QuotaHolder {
     this.#watches.clear();
   }
 
+  /** The id of the next watch whose client does not choose one. A watch that is refused has not used it. */
   #freeId(): bigint {
     while (this.#watches.has(this.#nextId)) this.#nextId++;
-    return this.#nextId++;
+    return this.#nextId;
+  }
+
+  #isTaken({ watchId }: CreateRequest): boolean {
+    return watchId !== 0n && this.#watches.has(watchId);
   }
 
   /** Serves the watch from the cache, from behind what was sent. */
@@ -264,7 +276,8 @@ export class StreamWatches implements QuotaHolder {
     const { shared } = this.#deps;
     let isProgressNeeded = false;
     for (const watch of this.#relayed) {
-      if (watch.range === undefined || !this.#relayed.isSettled(watch)) continue;
+      if (watch.range === undefined || !watch.isSettled) continue;
+      watch.sent = Math.max(watch.sent, watch.progressed);
       if (shared.isCached(watch.range, watch.sent + 1)) {
         this.#relayed.cancel(watch);
         watch.from = Math.max(watch.from, watch.sent + 1);
@@ -285,15 +298,22 @@ export class StreamWatches implements QuotaHolder {
     return encodeAnswer(this.#deps.shared.header(revision), answer);
   }
 
-  /** etcd has refused a watch, or has ended it. */
-  #onEndedByEtcd(watch: ClientWatch): void {
-    this.#remove(watch);
-    const isRefused = watch.isOver && watch.request.watchId === 0n;
-    if (isRefused && this.#nextId === watch.id + 1n) this.#nextId = watch.id;
+  /** The answer to a create request that is refused. */
+  #refused(cancelReason: string, range: CachedRange | undefined): Buffer {
+    const answer = { watchId: noWatchId, created: true, canceled: true, cancelReason };
+    return this.#encode(answer, this.#deps.shared.currentRevision(range));
   }
 
-  /** Returns the place of the answer to its create request, if that was not answered. */
-  #remove(watch: ClientWatch): AnswerSlot | undefined {
+  /** The watch is one of the stream's, until `#remove`. */
+  #add(watch: ClientWatch): void {
+    const { shared, retain } = this.#deps;
+    this.#watches.set(watch.id, watch);
+    if (watch.request.watchId === 0n) this.#nextId = watch.id + 1n;
+    shared.watches++;
+    retain(watchBytes + watch.request.encoded.length);
+  }
+
+  #remove(watch: ClientWatch): void {
     const { shared, retain } = this.#deps;
     this.#watches.delete(watch.id);
     shared.watches--;
@@ -301,6 +321,6 @@ export class StreamWatches implements QuotaHolder {
     const { watcher } = watch;
     watch.watcher = undefined;
     watcher?.close();
-    return this.#relayed.cancel(watch);
+    this.#relayed.cancel(watch);
   }
 }

@@ -13,15 +13,21 @@ export interface UpstreamWatchesListener {
   readonly onCreated: (watch: ClientWatch, response: ReceivedResponse, message: Buffer) => void;
   /** A later response of a watch. */
   readonly onResponse: (watch: ClientWatch, response: ReceivedResponse, message: Buffer) => void;
-  /** All watches are synced up to this revision. */
-  readonly onProgress: (revision: number) => void;
+  /** Everything of the watch up to this revision has been received. */
+  readonly onProgress: (watch: ClientWatch, revision: number) => void;
+  /** The same of all watches that etcd has created, after `onProgress` of each. */
+  readonly onAllProgressed: (revision: number) => void;
   readonly onEnd: (status: WireStatus) => void;
 }
 
-/** A create request. If it was cancelled meanwhile, its id is no longer that of the watch. */
-interface Creation {
+/** A watch at etcd. */
+interface UpstreamWatch {
   readonly watch: ClientWatch;
   readonly id: bigint;
+  /** Number of progress requests that were sent before its create request. */
+  readonly requestsBefore: number;
+  /** The revision of the answer to its create request; infinite until etcd has answered. */
+  createdAt: number;
 }
 
 /** `fragment`: a response of any size would be held here as a whole. */
@@ -33,15 +39,28 @@ const progressRequest = Buffer.from("1a00", "hex");
 /**
  * The watches of a client's stream that etcd serves, on a Watch stream of their own: with the client's metadata, so that no
  * two clients share one. At etcd they have ids of their own, which are never used twice.
+ *
+ * etcd reads requests in order. It sends the answers to create requests in order, and events and answers to progress
+ * requests in order, but it may send one kind before the other. So an answer to a progress request that comes behind
+ * `created` of a watch may be to a request from before that watch existed, and says nothing of its events. And etcd answers
+ * only if all watches of the stream are synced, so answers can't be matched to requests by counting alone. An answer is
+ * progress of a watch
+ *
+ * - if its revision is above that of the watch's `created`: by then etcd had read all requests before the create request;
+ * - or if more answers have come than there were requests before the create request.
  */
 export class UpstreamWatches {
   readonly #call: UpstreamWatchCall;
   readonly #listener: UpstreamWatchesListener;
   readonly #count: (by: number) => void;
-  readonly #watches = new Map<bigint, ClientWatch>();
-  /** The create requests that are not answered: etcd answers in order. */
-  readonly #creating = new Fifo<Creation>();
+  readonly #watches = new Map<bigint, UpstreamWatch>();
+  /** The create requests that are not answered, also those of watches that were cancelled since. */
+  readonly #creating = new Fifo<UpstreamWatch>();
   #isProgressUnsent = false;
+  /** Number of progress requests that were sent. */
+  #requests = 0;
+  /** Number of those that were answered, or are known not to be. */
+  #answers = 0;
   #lastId = 0n;
 
   /** `count` is called with the number of watches that are more, or less, than before. */
@@ -69,8 +88,8 @@ export class UpstreamWatches {
     return this.#call.receivedBytes;
   }
 
-  [Symbol.iterator](): Iterator<ClientWatch> {
-    return this.#watches.values();
+  *[Symbol.iterator](): Generator<ClientWatch, void, void> {
+    for (const { watch } of this.#watches.values()) yield watch;
   }
 
   /** Creates a watch from this revision on; 0: from now on. Its responses come in fragments. */
@@ -88,10 +107,11 @@ export class UpstreamWatches {
 
   #create(watch: ClientWatch, startRevision: number, fields: Buffer): void {
     const id = ++this.#lastId;
+    const creation = { watch, id, requestsBefore: this.#requests, createdAt: Infinity };
     watch.upstreamId = id;
-    this.#watches.set(id, watch);
+    this.#watches.set(id, creation);
     this.#count(1);
-    this.#creating.push({ watch, id });
+    this.#creating.push(creation);
     this.#call.send(createRequest([watch.request.encoded, fields], startRevision, id));
   }
 
@@ -107,6 +127,7 @@ export class UpstreamWatches {
   requestProgress(): void {
     if (this.#isProgressUnsent) return;
     this.#isProgressUnsent = true;
+    this.#requests++;
     this.#call.send(progressRequest, () => {
       this.#isProgressUnsent = false;
     });
@@ -131,18 +152,44 @@ export class UpstreamWatches {
   #onMessage(message: Buffer): void {
     const response = readWatchResponse(message);
     if (response.created) {
-      const { watch, id } = this.#creating.shift() ?? {};
-      if (watch === undefined || watch.upstreamId !== id) return;
-      if (response.canceled) this.#forget(watch);
-      this.#listener.onCreated(watch, response, message);
+      this.#onCreated(response, message);
     } else if (response.watchId === noWatchId) {
-      if (this.#creating.length === 0) this.#listener.onProgress(response.revision);
+      this.#onProgress(response.revision);
     } else {
-      const watch = this.#watches.get(response.watchId);
-      if (watch === undefined) return;
+      const upstream = this.#watches.get(response.watchId);
+      if (upstream === undefined) return;
+      const { watch, requestsBefore } = upstream;
+      // It comes behind all answers to requests from before the watch existed.
+      this.#answers = Math.max(this.#answers, requestsBefore);
       if (response.canceled) this.#forget(watch);
       this.#listener.onResponse(watch, response, message);
     }
+  }
+
+  #onCreated(response: ReceivedResponse, message: Buffer): void {
+    const upstream = this.#creating.shift();
+    // It may have been cancelled meanwhile.
+    if (upstream === undefined || !this.#watches.has(upstream.id)) return;
+    upstream.createdAt = response.revision;
+    if (response.canceled) this.#forget(upstream.watch);
+    this.#listener.onCreated(upstream.watch, response, message);
+  }
+
+  /** etcd has answered a progress request: all watches that it had then were synced up to this revision. */
+  #onProgress(revision: number): void {
+    this.#answers++;
+    for (const { requestsBefore, createdAt } of this.#watches.values()) {
+      if (revision > createdAt) this.#answers = Math.max(this.#answers, requestsBefore + 1);
+    }
+    let isOfAll = true;
+    for (const { watch, requestsBefore, createdAt } of this.#watches.values()) {
+      if (createdAt === Infinity) continue;
+      if (this.#answers > requestsBefore) this.#listener.onProgress(watch, revision);
+      else isOfAll = false;
+    }
+    // etcd answers now, so one of the next answers is of all.
+    if (isOfAll) this.#listener.onAllProgressed(revision);
+    else this.requestProgress();
   }
 
   #forget(watch: ClientWatch): void {

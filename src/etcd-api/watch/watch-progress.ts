@@ -1,3 +1,5 @@
+import type { Clock } from "../../base/clock.ts";
+import { runInTimeSlices } from "../../base/time-slice-queue.ts";
 import type { ClientWatch } from "./client-watch.ts";
 import type { RelayedWatches } from "./relayed-watches.ts";
 import type { StreamSender } from "./stream-sender.ts";
@@ -7,6 +9,7 @@ import type { WatchService } from "./watch-service.ts";
 /** What the progress of a stream needs of it. */
 interface WatchProgressDeps {
   readonly shared: WatchService;
+  readonly clock: Clock;
   readonly sender: StreamSender;
   readonly watches: ReadonlyMap<bigint, ClientWatch>;
   readonly relayed: RelayedWatches;
@@ -17,8 +20,8 @@ interface WatchProgressDeps {
 /** Reports to a client up to which revision its watches have received everything: regularly, and when it asks. */
 export class WatchProgress {
   readonly #deps: WatchProgressDeps;
-  /** The client waits for progress: until the caches and etcd have answered, and until everything is sent. */
-  #state: "none" | "asked" | "due" = "none";
+  /** The client waits for progress: until the caches and etcd have answered, until everything is sent, for its answers. */
+  #state: "none" | "asked" | "due" | "answering" = "none";
   /** The highest revision that clients knew of when it asked. */
   #floor = 0;
 
@@ -31,13 +34,13 @@ export class WatchProgress {
    * to a client that has not accepted what it was sent before: it would wait here.
    */
   notify(floor: number): void {
-    const { sender, watches, answer } = this.#deps;
+    const { sender, watches } = this.#deps;
     if (sender.answers > 0) return;
     for (const watch of watches.values()) {
       if (!watch.request.progressNotify || watch.watcher === undefined) continue;
       const revision = watch.syncedRevision;
       if (!watch.isActive && revision !== undefined && revision >= floor) {
-        answer({ watchId: watch.id }, revision);
+        this.#report(watch, revision);
       }
       watch.isActive = false;
     }
@@ -54,7 +57,10 @@ export class WatchProgress {
     if (watches.size === 0 || this.#state !== "none") return;
     this.#state = "asked";
     this.#floor = shared.floor;
-    const reached = [shared.reachCurrentRevision(watches.values()), relayed.reachProgress()];
+    const reached = [
+      shared.reachCurrentRevision(watches.values()),
+      relayed.reachProgress(this.#floor),
+    ];
     // Neither rejects.
     void Promise.all(reached).then(() => {
       this.#state = "due";
@@ -62,27 +68,55 @@ export class WatchProgress {
     });
   }
 
-  /** Nothing waits to be sent. */
+  /**
+   * Nothing waits to be sent. As etcd, answers for all watches at once if one revision is right for all. Otherwise each
+   * watch gets its own, as with progress at intervals: under a load of writes, watches of several caches and of etcd are at
+   * several revisions, and clientv3 resumes each watch from an answer for all, also if it was sent events above that.
+   */
   onIdle(): void {
-    if (this.#state !== "due") return;
+    const { clock, sender, watches, answer } = this.#deps;
+    // Behind the answer to a create request it would be taken for progress of that watch, too.
+    if (this.#state !== "due" || sender.answers > 0) return;
+    const revision = this.#commonRevision();
+    this.#state = revision === "several" ? "answering" : "none";
+    if (revision === "several") {
+      runInTimeSlices(clock, this.#reportAll());
+    } else if (revision !== undefined) {
+      for (const watch of watches.values()) watch.sent = revision;
+      answer({ watchId: noWatchId }, revision);
+    }
+  }
+
+  /** Reports the progress of each watch that is synced at its turn. */
+  *#reportAll(): Generator<void, void, void> {
+    for (const watch of this.#deps.watches.values()) {
+      this.#report(watch, watch.syncedRevision);
+      yield;
+    }
     this.#state = "none";
-    const revision = this.#reached();
-    if (revision !== undefined) this.#deps.answer({ watchId: noWatchId }, revision);
   }
 
   /**
-   * The revision up to which all watches are synced; undefined: some are not. It is at least the one that clients knew of
-   * when it was asked for: under a load of writes the newest one is always ahead.
+   * The revision up to which all watches are synced, if none was sent more. Undefined: some are not synced, or
+   * are behind what clients knew of when progress was requested: under a load of writes the newest one is always ahead.
    */
-  #reached(): number | undefined {
-    const { watches, relayed } = this.#deps;
+  #commonRevision(): number | "several" | undefined {
     let least = Infinity;
-    for (const watch of watches.values()) {
-      const isRelayed = watch.upstreamId !== undefined && watch.isAnnounced;
-      const revision = isRelayed ? relayed.progress : watch.syncedRevision;
-      if (revision === undefined || !watch.isSyncedAt(revision)) return undefined;
-      least = Math.min(least, revision);
+    let sent = this.#floor;
+    for (const watch of this.#deps.watches.values()) {
+      const { syncedRevision } = watch;
+      if (syncedRevision === undefined || syncedRevision < this.#floor) return undefined;
+      least = Math.min(least, syncedRevision);
+      sent = Math.max(sent, watch.sent);
     }
-    return least >= this.#floor && least !== Infinity ? least : undefined;
+    if (least === Infinity) return undefined;
+    return least >= sent ? least : "several";
+  }
+
+  /** Reports the progress of one watch. */
+  #report(watch: ClientWatch, revision: number | undefined): void {
+    if (revision === undefined) return;
+    watch.sent = Math.max(watch.sent, revision);
+    this.#deps.answer({ watchId: watch.id }, revision);
   }
 }

@@ -123,18 +123,20 @@ export class WatchService {
   }
 
   /**
-   * Whether a cache may serve this range from a revision on: undefined: yes. Otherwise resolves to that, which etcd has to
-   * be asked for. `isPermitted`: the client's right to the range is checked otherwise.
+   * What etcd has to be asked before a cache may serve a watch of this range. Undefined: nothing. Otherwise resolves to the
+   * range; to undefined if etcd has to serve it. `isPermitted`: the client's right to the range is checked otherwise.
    */
   confirm(
-    { resource }: CachedRange,
-    startRevision: number,
+    range: CachedRange,
+    request: CreateRequest,
     isPermitted: boolean,
-  ): Promise<boolean> | undefined {
-    const access = isPermitted ? undefined : this.#confirmAccess(resource);
-    const events = this.#confirmEvents(resource, startRevision);
-    if (access === undefined || events === undefined) return access ?? events;
-    return Promise.all([access, events]).then((answers) => answers.every(Boolean));
+  ): Promise<CachedRange | undefined> | undefined {
+    const access = isPermitted ? undefined : this.#confirmAccess(range.resource);
+    const events = this.#confirmEvents(range, request);
+    if (access === undefined) return events;
+    return Promise.all([access, events ?? range]).then(([isOpen, confirmed]) =>
+      isOpen ? confirmed : undefined,
+    );
   }
 
   /** Resolves if the member that calls go to has a leader. Rejects with an Error otherwise. */
@@ -256,15 +258,28 @@ export class WatchService {
       );
   }
 
-  /** Whether etcd has the events from a revision on; true as well if it can't be asked: then the cache stands in for it. */
-  #confirmEvents(resource: CachedResource, startRevision: number): Promise<boolean> | undefined {
-    const { ready, revision, upstreamFailure } = resource.cacher;
-    const isPast = startRevision > 0 && startRevision <= revision;
+  /**
+   * Resolves to the range if etcd has the events from the start revision on, and says whether it has what was before that.
+   * If etcd can't be asked, the cache stands in for it.
+   */
+  #confirmEvents(
+    range: CachedRange,
+    { startRevision, withPrevious }: CreateRequest,
+  ): Promise<CachedRange | undefined> | undefined {
+    const { ready, revision, upstreamFailure } = range.resource.cacher;
+    // Clients may know of more than the cache has.
+    const isPast = startRevision > 0 && startRevision <= Math.max(revision, this.floor);
+    const compactions = this.#compactions.get(range.resource);
     if (!isPast || !ready || upstreamFailure !== undefined) return undefined;
-    return this.#compactions
-      .get(resource)
-      ?.confirm(startRevision)
-      ?.catch(() => true);
+    const first = withPrevious ? Math.max(1, startRevision - 1) : startRevision;
+    return compactions
+      ?.confirm(first)
+      ?.then(async (isAvailable) => {
+        if (isAvailable) return range;
+        const hasEvents = first < startRevision && (await compactions.confirm(startRevision));
+        return hasEvents === false ? undefined : { ...range, compacted: startRevision };
+      })
+      .catch(() => range);
   }
 
   /** Begins with the revisions of another history if the cache has found one. */

@@ -40,7 +40,7 @@ export class WatchStream extends EtcdCall implements Sender {
   #retainedBytes = 0;
   /** The number of messages sent at the last check. */
   #seenSent = 0;
-  /** Whether requests may be handled: what is needed for the next one is known. */
+  /** Whether what is needed for the next request is known: the member's header, and what may serve the watch. */
   #isKnown = false;
   #isPaused = false;
   constructor(
@@ -64,7 +64,7 @@ export class WatchStream extends EtcdCall implements Sender {
     this.#watches = new StreamWatches({
       ...{ shared, headers, sender: this.#sender, clock: context.clock, owner: call.owner },
       hasCredential: this.#hasCredential,
-      holdRequests: (isHeld) => this.#holdRequests(isHeld),
+      onCreated: () => this.#handleRequests(),
       retain: (bytes) => this.#retain(bytes),
       end: (why) => this.end(why),
     });
@@ -165,7 +165,7 @@ export class WatchStream extends EtcdCall implements Sender {
 
   #handleRequests(): void {
     try {
-      while (!this.isOver && this.#isKnown && this.#sender.answers < maxAnswers) {
+      while (!this.isOver && !this.#mustWait) {
         const message = this.#requests.next();
         if (message === undefined) break;
         this.#handle(message);
@@ -177,7 +177,12 @@ export class WatchStream extends EtcdCall implements Sender {
     }
     this.#requests.own();
     this.#received?.resize(this.#requests.heldBytes);
-    this.#pauseRequests(!this.#isKnown || this.#sender.answers >= maxAnswers);
+    this.#pauseRequests(this.#mustWait);
+  }
+
+  /** Whether the next request has to wait. */
+  get #mustWait(): boolean {
+    return !this.#isKnown || this.#watches.isCreating || this.#sender.answers >= maxAnswers;
   }
 
   #pauseRequests(isPaused: boolean): void {
@@ -197,24 +202,19 @@ export class WatchStream extends EtcdCall implements Sender {
   /** Creates a watch once it is known whether a cache may serve it. Later requests wait. */
   #confirmAndCreate(request: CreateRequest): void {
     const range = this.#shared.rangeOf(request);
-    const { startRevision } = request;
-    const confirmed = range && this.#shared.confirm(range, startRevision, this.#hasCredential);
+    const confirmed = range && this.#shared.confirm(range, request, this.#hasCredential);
     if (confirmed === undefined) {
       this.#watches.create(request, range);
       return;
     }
-    this.#holdRequests(true);
-    void confirmed.then((isServed) => {
+    this.#isKnown = false;
+    void confirmed.then((served) => {
       if (this.isOver) return;
+      this.#isKnown = true;
       // What is not permitted, or is compacted, is etcd's to refuse, with its own reason.
-      this.#watches.create(request, isServed ? range : undefined);
-      this.#holdRequests(false);
+      this.#watches.create(request, served);
+      this.#handleRequests();
     });
-  }
-
-  #holdRequests(isHeld: boolean): void {
-    this.#isKnown = !isHeld;
-    if (!isHeld) this.#handleRequests();
   }
 
   #onAnnounced(watch: ClientWatch): void {

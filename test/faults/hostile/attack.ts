@@ -24,6 +24,8 @@ export interface Target {
 
 export interface Bulk {
   readonly resource: string;
+  /** Below which its keys are in etcd. */
+  readonly prefix: string;
   /** An object of it. */
   readonly key: string;
   /** Revisions after which thousands of changes to it came, in order. */

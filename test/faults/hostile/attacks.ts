@@ -3,6 +3,7 @@ import { bareSockets } from "./bare-sockets.ts";
 import { compressedRequests } from "./compressed-requests.ts";
 import { costlyReads } from "./costly-reads.ts";
 import { droppedConnections } from "./dropped-connections.ts";
+import { etcdWatches } from "./etcd-watches.ts";
 import { floods } from "./floods.ts";
 import { keptPast } from "./kept-past.ts";
 import { largeFilters } from "./large-filters.ts";
@@ -21,6 +22,7 @@ export const attacks: Attacks = {
   ...costlyReads,
   ...pages,
   ...floods,
+  ...etcdWatches,
   ...bareSockets,
   // These write so much that what the others read is no longer kept.
   ...keptPast,

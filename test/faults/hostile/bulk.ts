@@ -43,7 +43,8 @@ export async function fillBulk(cluster: EtcdCluster, prefix: string): Promise<Bu
   await putAll(cluster, prefix, changes, objects);
   // Most of the created objects exceed what replicas keep.
   const stored = created.slice(0, created.length / 2);
-  return { resource: bulkResource, key: keyOf(0), past: inOrder(past), stored: inOrder(stored) };
+  const object = { resource: bulkResource, prefix, key: keyOf(0) };
+  return { ...object, past: inOrder(past), stored: inOrder(stored) };
 }
 
 /** Puts so many times, over all keys again and again, and returns the revisions. */

@@ -9,6 +9,7 @@ import { encode } from "../../foreign/protobuf.ts";
 
 export const paths = {
   get: "/watchfanout.v1.ListWatchService/Get",
+  etcdWatch: "/etcdserverpb.Watch/Watch",
   list: "/watchfanout.v1.ListWatchService/List",
   watch: "/watchfanout.v1.ListWatchService/Watch",
   put: "/watchfanout.v1.WriteService/Put",

@@ -1,0 +1,161 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import type { Etcd } from "../etcd/etcd.ts";
+import { etcdOfFile } from "../etcd/etcd-of-file.ts";
+import { heldStream, ReorderingProxy } from "../faults/reordering-proxy.ts";
+import { encode } from "../foreign/protobuf.ts";
+import { revisionOf, watchesServedBy } from "./beside-etcd.ts";
+import { type Front, frontOfFile, metricOf, startFront, until, untilReady } from "./front.ts";
+import { RawGrpc } from "./raw-grpc.ts";
+import { WatchClient } from "./watch-client.ts";
+
+const etcdOf = etcdOfFile();
+let proxy: ReorderingProxy;
+/** The event window has the last few events only, so etcd serves watches from older revisions. */
+const frontOf = frontOfFile(async () => {
+  proxy = await ReorderingProxy.to((await etcdOf()).url);
+  return startFront([proxy.url], {
+    resource: ["a=/a/", "b=/b/"],
+    "event-window-max-events": ["8"],
+    "event-window-min-events": ["1"],
+    "event-window-age": ["1s"],
+  });
+});
+
+let etcd: Etcd;
+let front: Front;
+let direct: RawGrpc;
+let cached: RawGrpc;
+
+beforeAll(async () => {
+  etcd = await etcdOf();
+  front = await frontOf();
+  direct = new RawGrpc(etcd.url);
+  cached = new RawGrpc(front.url);
+  await untilReady(front);
+});
+
+afterEach(() => proxy.release());
+
+afterAll(async () => {
+  direct.close();
+  cached.close();
+  await proxy.close();
+});
+
+const put = (key: string, value: string): Promise<number> =>
+  revisionOf(direct, "/etcdserverpb.KV/Put", encode({ 1: key, 2: value }));
+
+const oldestRevision = "watch_fanout_event_window_oldest_revision";
+
+/** Writes a key 40 times, until the event window does not have the first. Returns the revision of that. */
+async function putPastWindow(key: string): Promise<number> {
+  const first = await put(key, "1");
+  for (let i = 2; i <= 40; i++) await put(key, String(i));
+  await until(async () => (await metricOf(front, oldestRevision, "a")) > first);
+  return first;
+}
+
+const servedBy = (what: string): Promise<number> => watchesServedBy(front, what);
+
+/** Resolves when the front has sent something on a stream to etcd that it had not sent before. */
+async function untilNextRequest(): Promise<void> {
+  const { heldRequests } = proxy;
+  await until(() => proxy.heldRequests > heldRequests);
+}
+
+describe("etcd's answer to a progress request that comes behind `created` of a later watch", () => {
+  test("does not end that watch's events, which etcd has still to send", async () => {
+    const first = await putPastWindow("/a/order");
+    const client = new WatchClient(cached, heldStream);
+    client.create({ 1: "/elsewhere" });
+    await client.until(({ length }) => length === 1);
+    proxy.hold("channel");
+    client.requestProgress();
+    await until(() => proxy.waiting("channel") > 0);
+    client.create({ 1: "/a/order", 3: first });
+    await client.until(({ length }) => length === 2);
+    expect(await servedBy("etcd")).toBe(2);
+    // The answer passes, and the events are still on their way. Then the stream asks etcd again, or leaves it.
+    const next = untilNextRequest();
+    proxy.passNext("channel");
+    await next;
+    await put("/a/order", "41");
+    proxy.release();
+    await client.until(() => client.eventsOf("1").at(-1)?.kv.value === "41");
+    expect(client.eventsOf("1").map(({ kv }) => Number(kv.value))).toEqual(
+      Array.from({ length: 41 }, (_, i) => i + 1),
+    );
+    // The cache continues it then.
+    await until(async () => (await servedBy("etcd")) === 1);
+    client.close();
+  });
+
+  test("is not passed on behind `created` of a watch that waited for etcd", async () => {
+    const first = await putPastWindow("/a/waited");
+    const client = new WatchClient(cached, heldStream);
+    client.create({ 1: "/elsewhere" });
+    await client.until(({ length }) => length === 1);
+    proxy.hold("control");
+    proxy.hold("channel");
+    client.requestProgress();
+    client.create({ 1: "/a/waited", 3: first });
+    await until(() => proxy.waiting("channel") > 0 && proxy.waiting("control") > 0);
+    proxy.passNext("channel");
+    proxy.passNext("control");
+    await client.until(({ length }) => length === 2);
+    proxy.release();
+    await client.until(() => client.eventsOf("1").length === 40);
+    // A client like clientv3 takes it for progress of all watches that were created, and would resume behind the events.
+    const types = client.responses.map(({ id, events }) => (events.length > 0 ? "events" : id));
+    expect(types.indexOf("events")).toBe(2);
+    client.close();
+  });
+});
+
+describe("The answers to progress requests of a stream with cached watches and one of etcd's", () => {
+  test("are never below what the watch was sent, under a load of writes, and come to all of its watches", async () => {
+    const client = new WatchClient(cached);
+    const keys = ["/a/mixed", "/b/mixed", "/elsewhere/mixed"];
+    for (const key of keys) client.create({ 1: key });
+    await client.until(({ length }) => length === keys.length);
+    let isWriting = true;
+    const writing = keys.map(async (key) => {
+      while (isWriting) await put(key, "v");
+    });
+    const progress = (): number =>
+      client.responses.filter(({ created, events }) => !created && events.length === 0).length;
+    while (progress() < 120) {
+      const before = client.responses.length;
+      client.requestProgress();
+      await client.until(({ length }) => length > before);
+    }
+    isWriting = false;
+    await Promise.all(writing);
+    const ids = keys.map((_, i) => String(i));
+    const positions = new Map<string, number>();
+    const behind: string[] = [];
+    for (const { id, created, events, revision } of client.responses) {
+      const isEvent = events.length > 0;
+      for (const each of id === "-1" ? ids : [id]) {
+        const sent = positions.get(each) ?? 0;
+        const position = isEvent ? Number(events.at(-1)?.kv.mod) : revision;
+        if (!created && position < sent + (isEvent ? 1 : 0)) {
+          behind.push(`${isEvent ? "event" : "progress"} ${position} of ${each} behind ${sent}`);
+        }
+        positions.set(each, Math.max(sent, position));
+      }
+    }
+    expect(behind).toEqual([]);
+    const last = await put("/elsewhere/mixed", "last");
+    const synced = (id: string): boolean =>
+      client.responses.some(
+        (each) => [id, "-1"].includes(each.id) && each.events.length === 0 && each.revision >= last,
+      );
+    while (!ids.every(synced)) {
+      const before = client.responses.length;
+      client.requestProgress();
+      await client.until(({ length }) => length > before);
+    }
+    client.close();
+  });
+});
