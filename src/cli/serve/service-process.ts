@@ -17,7 +17,10 @@ import {
 import { registerCacheMetrics } from "../../telemetry/cache-metrics.ts";
 import { registerEventLoopMetrics } from "../../telemetry/event-loop-metrics.ts";
 import { observeCollections, registerGcMetrics } from "../../telemetry/gc-metrics.ts";
-import { registerFileReloads } from "../../telemetry/identity-metrics.ts";
+import {
+  registerCertificateExpiry,
+  registerFileReloads,
+} from "../../telemetry/identity-metrics.ts";
 import type { LatencyBuckets } from "../../telemetry/latency-buckets.ts";
 import type { OtlpExport } from "../../telemetry/otlp.ts";
 import { PrometheusMetrics } from "../../telemetry/prometheus.ts";
@@ -29,6 +32,7 @@ import { registerSkippedKeys, registerUndecodableValues } from "../../telemetry/
 import { version } from "../output/version.ts";
 import type { ProcessParts } from "../status/process-status.ts";
 import { openResources } from "./caches.ts";
+import { certificateChecks, watchExpiry } from "./certificate-expiry.ts";
 import { watchServerCertificates } from "./certificate-files.ts";
 import { openClientFacing } from "./client-facing.ts";
 import { newInstanceId } from "./instance-id.ts";
@@ -100,6 +104,7 @@ export class ServiceProcess {
     this.onStop(async () => stopObserving());
     registerReadMetrics(meter, this.#scheduler, this.#upstreamLimiter);
     registerFileReloads(meter, this.files);
+    registerCertificateExpiry(meter, this.files);
   }
 
   /** The configuration, after `openCaches` with the resources that are served: a relay gets them from its upstream. */
@@ -123,6 +128,7 @@ export class ServiceProcess {
     return {
       ...{ caches: this.#caches, server: this.#server },
       ...{ rpcs: this.#rpcs, dispatchLatency: this.#dispatchLatency },
+      certificates: this.files.certificates(),
     };
   }
 
@@ -134,7 +140,14 @@ export class ServiceProcess {
   /** The checks of /readyz. */
   readiness(): readonly ReadinessCheck[] {
     const level = this.#server?.stats().pressure.level ?? "normal";
-    return readiness(this.#caches, this.#pending, level);
+    const checks = readiness(this.#caches, this.#pending, level);
+    return [...checks, ...certificateChecks(this.files.certificates(), Date.now())];
+  }
+
+  /** Logs certificates that have expired or expire soon, now and later. Of a service with workers the main process does it. */
+  watchExpiry(): void {
+    const stop = watchExpiry(this.files, this.#clock, this.#logger);
+    this.onStop(async () => stop());
   }
 
   /** Adds what `stop` calls, before all that was added earlier. */

@@ -84,7 +84,7 @@ export class CallRelay extends EtcdCall {
 
   check(now: number): void {
     const response = this.#response;
-    const { responseFlushMs, defences } = this.context;
+    const { responseFlushMs } = this.context;
     if (this.kind === "unary" && this.#request?.hasEnded === false) {
       this.endIfLate(now);
     } else if (response?.isPaced === true) {
@@ -95,8 +95,7 @@ export class CallRelay extends EtcdCall {
       this.#seenAt = now;
       this.chargeUnsent(0);
     } else if (now - this.#seenAt >= responseFlushMs) {
-      defences?.count("slow_response", this.connection);
-      this.cut();
+      this.cutSlow(now - this.#seenAt);
     } else {
       this.chargeUnsent(response.heldBytes);
     }

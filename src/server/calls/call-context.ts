@@ -17,6 +17,7 @@ import type { CallerLimits } from "../limits/caller-limits.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
 import type { OpenStreams } from "../limits/open-streams.ts";
 import type { SendBudget } from "../limits/send-budget.ts";
+import type { SlowClients } from "../limits/slow-clients.ts";
 import type { StallDetector } from "../limits/stall-detector.ts";
 import type { MemoryPressure } from "../pressure/memory-pressure.ts";
 import type { AuditLog } from "./audit.ts";
@@ -110,6 +111,8 @@ export interface CallContext {
   readonly memoryPressure?: Pick<MemoryPressure, "refusal"> | undefined;
   /** Counts clients that are stopped. Absent: they are not counted. */
   readonly defences?: Pick<Http2Defences, "count"> | undefined;
+  /** Counts calls that end since their client accepts too little. Absent: they are not counted. */
+  readonly slowClients?: Pick<SlowClients, "ended"> | undefined;
   /** Knows the caller of each call, and limits what each caller may have. */
   readonly callerLimits: CallerLimits;
   /** Bounds the requests that are handled at once. */

@@ -126,8 +126,8 @@ export class Http2Call implements RelayedCall {
     this.#lifecycle.end();
     this.#endSpan(status.OK);
     this.#respond();
-    const { clock, defences, responseFlushMs } = this.#context;
-    const onReset = (): void => defences?.count("slow_response", this.connection);
+    const { clock, slowClients, responseFlushMs } = this.#context;
+    const onReset = (): void => slowClients?.ended(this, { acceptedNothingMs: responseFlushMs });
     resetUnlessClosed(this.#stream, responseFlushMs, clock, onReset, this.resetCode);
     this.#writer.writeParts(parts);
     this.#endBehind({ "grpc-status": status.OK });
