@@ -147,7 +147,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
     const handshakes = new Map(handshakeFailures.map((cause) => [cause, 0]));
     const stats = {
       ...{ connections: 0, streams: 0, ...pools, pressure, attacks, callers, inFlight },
-      ...{ handshakeFailures: handshakes, slowCalls: 0 },
+      ...{ handshakeFailures: handshakes, slowCalls: 0, fullStoreWrites: 0 },
     };
     registerServerMetrics(meter, { stats: () => stats });
   };

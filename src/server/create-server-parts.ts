@@ -6,6 +6,7 @@ import { healthService, reflectionServices } from "../wire/standard-services.ts"
 import { CallPipeline } from "./call-pipeline.ts";
 import { Authentication } from "./calls/authentication.ts";
 import type { CallContext } from "./calls/call-context.ts";
+import { FullStore } from "./calls/full-store.ts";
 import { type Methods, servedMethods } from "./calls/methods.ts";
 import { revokeOnChange } from "./calls/revocation.ts";
 import { endingWithdrawn } from "./calls/withdrawal.ts";
@@ -42,6 +43,7 @@ export interface ServerParts {
   readonly defences: Http2Defences;
   readonly handshakes: HandshakeFailures;
   readonly slowClients: SlowClients;
+  readonly fullStore: FullStore;
   readonly connections: Connections;
   readonly openCalls: OpenCalls;
   readonly health: HealthService;
@@ -68,6 +70,7 @@ export function createServerParts(options: ServerOptions): ServerParts {
   const handshakes = new HandshakeFailures(clock, logger, "gRPC");
   const defences = new Http2Defences(clock, logger, limits, handshakes);
   const slowClients = new SlowClients(clock, logger);
+  const fullStore = new FullStore(clock, logger);
   const isUnix = "path" in addressOf(options.listen);
   const connections = new Connections(clock, { ...limits, isUnix }, defences);
   const memoryPressure = new MemoryPressure({
@@ -75,7 +78,7 @@ export function createServerParts(options: ServerOptions): ServerParts {
     slowStreams: new SlowStreams(clock, streams, sendBudget),
   });
   const shared = createCallContext(options, limits, pools, scheduler);
-  const context = { ...shared, memoryPressure, defences, slowClients };
+  const context = { ...shared, memoryPressure, defences, slowClients, fullStore };
   const { authorizer, inFlight, callClosings } = context;
   const openCalls = new OpenCalls(clock, callClosings, connections, observer, relayed);
   const health = new HealthService(initialStatuses(resources), pools, mayKnowService(authorizer));
@@ -97,7 +100,8 @@ export function createServerParts(options: ServerOptions): ServerParts {
   const services = [listWatchService, writeService, healthService, ...reflectionServices];
   for (const service of services) addToGrpcJs(grpcJs, service, methods, context, authentication);
   return {
-    ...{ limits, pools, memoryPressure, defences, handshakes, slowClients, connections, openCalls },
+    ...{ limits, pools, memoryPressure, defences, handshakes, slowClients, fullStore },
+    ...{ connections, openCalls },
     ...{ health, statuses, reflection, pipeline, inFlight, certificates, verifiedPeers, grpcJs },
   };
 }

@@ -55,6 +55,8 @@ export interface ServerStats extends HeldStats {
   readonly handshakeFailures: ReadonlyMap<HandshakeFailure, number>;
   /** Number of calls that were ended since their client accepted too little. */
   readonly slowCalls: number;
+  /** Number of writes that the store has refused because it is full. */
+  readonly fullStoreWrites: number;
 }
 
 /**
@@ -115,6 +117,7 @@ export class RunningServer {
       attacks: defences.counts,
       handshakeFailures: handshakes.counts,
       slowCalls: this.#parts.slowClients.count,
+      fullStoreWrites: this.#parts.fullStore.refused,
       callers: callerLimits.stats(),
       inFlight,
     };

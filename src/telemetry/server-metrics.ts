@@ -72,6 +72,11 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
     description:
       "Calls that were ended because their client accepted too little of what it was sent.",
   });
+  const fullStoreWrites = meter.createObservableCounter("watch_fanout_full_store_writes", {
+    unit: "{call}",
+    description:
+      "Writes that the store has refused because it is full: etcd's space quota, or the bound of the embedded store.",
+  });
   registerCallerMetrics(meter, server);
   meter.addBatchObservableCallback(
     (result) => {
@@ -81,8 +86,9 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
         result.observe(handshakes, count, { cause });
       }
       result.observe(slowCalls, stats.slowCalls);
+      result.observe(fullStoreWrites, stats.fullStoreWrites);
     },
-    [attacks, handshakes, slowCalls],
+    [attacks, handshakes, slowCalls, fullStoreWrites],
   );
   meter.addBatchObservableCallback(
     (result) => {

@@ -130,6 +130,7 @@ export class CallRelay extends EtcdCall {
       rewrite,
       pacing: this.context.callerLimits.sendPacing,
       onEnd: (trailers) => {
+        this.#reportIfFull(trailers);
         this.#endSpan(Number(trailers["grpc-status"] ?? status.UNKNOWN));
         this.#request?.stop();
       },
@@ -148,6 +149,14 @@ export class CallRelay extends EtcdCall {
   #endSpan(code: number): void {
     this.#span?.ended(code === status.OK ? null : { code });
     this.#span = undefined;
+  }
+
+  /** etcd refuses what it has no room for with RESOURCE_EXHAUSTED, as it does other things. */
+  #reportIfFull(trailers: OutgoingHttpHeaders): void {
+    if (Number(trailers["grpc-status"]) !== status.RESOURCE_EXHAUSTED) return;
+    const details = String(trailers["grpc-message"] ?? "");
+    if (!details.includes("database space exceeded")) return;
+    this.context.fullStore?.report(this.#deps.method, details);
   }
 
   /** etcd has ended its stream without a status. */
