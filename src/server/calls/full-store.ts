@@ -21,7 +21,7 @@ export class FullStore {
     return this.#refused;
   }
 
-  /** A write was refused. `why` is what the store says, or what the client is told. */
+  /** A write was refused. `why`: the store's error, or that for the client. */
   report(method: string, why: string): void {
     this.#refused++;
     const suppressed = this.#lines.admit();
