@@ -31,6 +31,7 @@ import { registerStageLatency } from "../../telemetry/stage-latency.ts";
 import { registerSkippedKeys, registerUndecodableValues } from "../../telemetry/storage-metrics.ts";
 import { version } from "../output/version.ts";
 import type { ProcessParts } from "../status/process-status.ts";
+import { acceptedConnections, warnOfFewConnections } from "./accepted-connections.ts";
 import { openResources } from "./caches.ts";
 import { certificateChecks, watchExpiry } from "./certificate-expiry.ts";
 import { watchServerCertificates } from "./certificate-files.ts";
@@ -203,8 +204,13 @@ export class ServiceProcess {
       this.#server?.revoke(identity),
     );
     this.onStop(() => facing.close());
-    const all = { responseFlushMs: stallTimeoutMs, maxStreamAgeMs, ...configured, ...limits };
+    const maxConnections = acceptedConnections(configured.maxConnections);
+    const all = {
+      ...{ responseFlushMs: stallTimeoutMs, maxStreamAgeMs, ...configured, ...limits },
+      maxConnections,
+    };
     await this.#serve({ ...facing.options, listen, relayed, pages, limits: all });
+    warnOfFewConnections(configured.maxConnections, logger);
     if (tls !== undefined) watchServerCertificates(files, tls, this.server);
   }
 
