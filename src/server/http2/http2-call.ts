@@ -121,6 +121,10 @@ export class Http2Call implements RelayedCall {
     this.#writer.writeParts(parts, onAccepted);
   }
 
+  withdraw(): boolean {
+    return !this.isOver && this.#writer.withdraw();
+  }
+
   respond(parts: FrameParts): FrameParts {
     if (this.isOver) return [];
     this.#lifecycle.end();

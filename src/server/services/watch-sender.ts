@@ -253,13 +253,23 @@ export class WatchSender implements Sender, OpenStream {
   #fail(error: unknown): void {
     if (this.#ended) return;
     let reported = toClientError(error, watchMethod, this.#context.logger, this.#call);
-    if (reported.reason === "SLOW_CONSUMER") this.#reportSlow();
+    if (reported.reason === "SLOW_CONSUMER") {
+      this.#reportSlow();
+      this.#withdraw();
+    }
     this.#close();
     if (resumable.has(reported.reason) && this.#resumePoint !== undefined) {
       reported = reported.with({ resume_revision: String(this.#resumePoint) });
     }
     this.#context.observer?.watchEnded?.(reported.reason);
     this.#call.end(statusOf(reported));
+  }
+
+  /** Takes back the outstanding frame if none of it is sent, so that the client gets the status instead of a reset. */
+  #withdraw(): void {
+    if (!this.outstanding || !this.#call.withdraw()) return;
+    this.outstanding = false;
+    this.#resumePoint = this.#acceptedPoint;
   }
 
   /** Before `#close`, from which on its status and that of the outstanding message are unknown. */

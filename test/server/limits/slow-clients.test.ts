@@ -1,5 +1,6 @@
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
+import { decodeRpcStatus } from "../../../src/wire/rpc-status.ts";
 import { listWatchService } from "../../../src/wire/services.ts";
 import { serveAuthenticated } from "../authenticated-calls.ts";
 import { framed, RawConnection } from "../http2/raw-connection.ts";
@@ -91,4 +92,30 @@ test("Each caller has its line, and the next one after a minute has the number o
     ["127.0.0.2", undefined],
     ["127.0.0.1", 2],
   ]);
+});
+
+test("A client that accepts nothing of the next message gets SLOW_CONSUMER, with the last resume point that it has accepted", async () => {
+  const served = await serveThings({ server: { logger: pino({ level: "silent" }) } });
+  const { revision } = await served.storage.put({ key: "a", value: Buffer.of(1) });
+  const raw = new RawConnection(served.server.port, 100);
+  const call = raw.call(Watch.path, Watch.requestSerialize({ resource, prefix: "" }));
+  await call.answered;
+  // The first resume point is accepted. From then on the window is shut.
+  await new Promise<void>((resolve) =>
+    raw.session.settings({ initialWindowSize: 0 }, () => resolve()),
+  );
+  await served.storage.put({ key: "a", value: Buffer.alloc(1_000) });
+  const details = new Promise<unknown>((resolve) =>
+    call.stream.once("trailers", (trailers) => resolve(trailers["grpc-status-details-bin"])),
+  );
+  while (served.server.stats().slowCalls === 0) {
+    served.clock.advance(1_000);
+    await served.client.get({ resource, key: "a" });
+  }
+  const { code, reset } = await call.drain().ended;
+  expect([code, reset]).toEqual([8, 0]);
+  expect(decodeRpcStatus(Buffer.from(String(await details), "base64"))).toMatchObject({
+    reason: "SLOW_CONSUMER",
+    metadata: { resume_revision: String(revision) },
+  });
 });

@@ -56,6 +56,10 @@ class SlowCall implements ServerCall {
     return [];
   }
 
+  withdraw(): boolean {
+    return false;
+  }
+
   onClosed(): void {}
   closeConnection(): void {}
 
