@@ -13,6 +13,7 @@ import { decodeTyped } from "../../src/client/values/typed-object.ts";
 import { WorkQueueMetrics } from "../../src/client/work-queue/work-queue-metrics.ts";
 import { StoredObject } from "../../src/model/object.ts";
 import { callerLimitNames } from "../../src/server/limits/caller-limits.ts";
+import { handshakeFailures } from "../../src/server/limits/handshake-failures.ts";
 import { attackKinds } from "../../src/server/limits/http2-defences.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import { registerCacheMetrics } from "../../src/telemetry/cache-metrics.ts";
@@ -21,6 +22,7 @@ import { registerEventLoopMetrics } from "../../src/telemetry/event-loop-metrics
 import { collectionKinds, registerGcMetrics } from "../../src/telemetry/gc-metrics.ts";
 import {
   registerAuthenticationMetrics,
+  registerCertificateExpiry,
   registerFileReloads,
   registerKeyRequests,
 } from "../../src/telemetry/identity-metrics.ts";
@@ -44,6 +46,7 @@ const labels: Readonly<Record<string, string>> = {
   address: "address of the server, as the client was configured",
   code: "gRPC status code, such as `OK` or `NOT_FOUND`",
   handler: "name that the program gave to the event handler",
+  cause: "one of the causes that are listed at the metric",
   kind: "one of the kinds that are listed at the metric",
   level: "one of the levels that are listed at the metric",
   limit: "what limits the memory: `heap`, `cgroup` or `process`",
@@ -52,6 +55,7 @@ const labels: Readonly<Record<string, string>> = {
   file: "kind of file: `server-certificate`, `client-ca`, `token-file`, `jwks`, `etcd-certificate`, `etcd-ca` or `policy`",
   node: "version of Node.js",
   outcome: "`OK`, the reason of the error, or `CANCELLED`",
+  path: "path of the file, as configured",
   pool: "`requests`, `retained` or `unsent`",
   queue: "name that the program gave to the work queue",
   reason: "reason of the error, such as `UPSTREAM_UNAVAILABLE`, or what is listed at the metric",
@@ -67,7 +71,7 @@ const labels: Readonly<Record<string, string>> = {
 };
 
 /** Labels whose values are few and all present at any time, so that the page can list them. */
-const listedLabels: readonly string[] = ["kind", "level", "state"];
+const listedLabels: readonly string[] = ["cause", "kind", "level", "state"];
 
 /** The reference of all metrics, as Markdown. */
 export async function metricsPage(): Promise<string> {
@@ -140,7 +144,11 @@ async function serviceGroups(): Promise<readonly Group[]> {
     const callers = { callers: 0, most, refused, pacedStreams: 0 };
     const requests = { size: 0, queued: 0 };
     const inFlight = { reads: requests, writes: requests };
-    const stats = { connections: 0, streams: 0, ...pools, pressure, attacks, callers, inFlight };
+    const handshakes = new Map(handshakeFailures.map((cause) => [cause, 0]));
+    const stats = {
+      ...{ connections: 0, streams: 0, ...pools, pressure, attacks, callers, inFlight },
+      ...{ handshakeFailures: handshakes, slowCalls: 0, fullStoreWrites: 0 },
+    };
     registerServerMetrics(meter, { stats: () => stats });
   };
   const rights = (meter: Meter): void => {
@@ -163,6 +171,9 @@ async function serviceGroups(): Promise<readonly Group[]> {
     const counts = { certificate: 0, jwt: 0, token: 0, "forwarded-certificate": 0, none: 0 };
     registerAuthenticationMetrics(meter, { counts: { ...counts, refused: 0 } });
     registerKeyRequests(meter, { counts: { succeeded: 0, failed: 0 } });
+    const dates = { subject: "", notBefore: 0, notAfter: 0 };
+    const inUse = [{ kind: "server-certificate", file: "tls.crt", ...dates }];
+    registerCertificateExpiry(meter, { certificates: () => inUse });
     registerFileReloads(meter, { counts: () => [{ kind: "jwks", applied: 0, refused: 0 }] });
   };
   const etcdApi = (meter: Meter): void => {

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { open, stat } from "node:fs/promises";
 import type { Logger } from "pino";
 import { type Clock, pause, type Timer } from "./clock.ts";
+import type { FileCertificate } from "./file-certificate.ts";
 
 /** Interval between two checks of all files, in milliseconds. */
 const checkIntervalMs = 1_000;
@@ -41,6 +42,14 @@ export interface WatchedFileSet {
    * time: the files are not checked before that.
    */
   readonly apply: (contents: readonly Buffer[]) => void | Promise<void>;
+  /** Finds when the certificates of a version expire. Absent: the files have no certificates. */
+  readonly certificates?: (contents: readonly Uint8Array[]) => readonly FileCertificate[];
+}
+
+/** The certificates of a file in use. */
+export interface WatchedCertificate extends FileCertificate {
+  /** That of its files. */
+  readonly kind: string;
 }
 
 /** How often the files of one kind have changed. */
@@ -71,6 +80,8 @@ interface SeenFile {
 interface WatchedSet {
   readonly set: WatchedFileSet;
   readonly files: readonly SeenFile[];
+  /** Those of the version in use. */
+  certificates: readonly FileCertificate[];
   /** SHA-256 of the contents in use, or of a version that was refused. Contents may be keys and are not retained. */
   digest: string;
   /** Why the files can't be read, as it was logged; undefined if they can be. */
@@ -117,6 +128,7 @@ export class WatchedFiles {
   add(set: WatchedFileSet): void {
     const files = set.paths.map((path) => ({ path, metadata: undefined }));
     this.#sets.push({
+      certificates: set.certificates?.(set.contents) ?? [],
       ...{ set, files, digest: digestOf(set.contents), failure: undefined },
       ...{
         candidate: undefined,
@@ -133,6 +145,18 @@ export class WatchedFiles {
   /** Number of reloads by kind. */
   counts(): readonly ReloadCounts[] {
     return this.#sets.map(({ set: { kind }, applied, refused }) => ({ kind, applied, refused }));
+  }
+
+  /** The certificates in use, those of a file that is watched several times once. */
+  certificates(): readonly WatchedCertificate[] {
+    const found = new Map<string, WatchedCertificate>();
+    for (const { set, certificates } of this.#sets) {
+      for (const certificate of certificates) {
+        const { kind } = set;
+        found.set(`${kind} ${certificate.file}`, { kind, ...certificate });
+      }
+    }
+    return [...found.values()];
   }
 
   /** Checks all files now. Resolves when what this check and the one before have found is in use, or was refused. */
@@ -207,6 +231,7 @@ export class WatchedFiles {
       await apply(contents);
       watched.digest = digest;
       watched.applied++;
+      watched.certificates = watched.set.certificates?.(contents) ?? [];
       for (const [i, content] of contents.entries()) this.#onApplied?.(paths[i] ?? "", content);
       this.#logger.info({ kind, files }, "reloaded a file that has changed");
     } catch (error) {

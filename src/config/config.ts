@@ -59,7 +59,7 @@ export interface Config {
 
 /** What is exported to an OpenTelemetry collector. */
 export interface OtlpConfig {
-  /** The base URL of the collector. */
+  /** The base URL of the collector, or `env` for that of OTEL_EXPORTER_OTLP_ENDPOINT. */
   readonly endpoint: string;
   /** The part of the traces that begin here which is recorded, from 0 to 1. */
   readonly traceRatio: number;

@@ -24,7 +24,8 @@ export const limitOptions = {
     value: "COUNT",
     help:
       "Maximum number of open connections. A further one replaces one of the host that has most, and is refused if that " +
-      "is its own host.",
+      "is its own host. Fewer are accepted if the hard limit of open files is less than 640 above it: the rest is kept " +
+      "for the admin port and etcd.",
     default: "20000",
   },
   "max-connections-per-identity": {

@@ -5,11 +5,12 @@ import { choice, collectorUrl, duration, ratio } from "./value-types.ts";
 export const telemetryOptions = {
   "otlp-endpoint": {
     schema: collectorUrl,
-    value: "URL",
+    value: "URL|env",
     help:
       "Export spans and metrics to this OpenTelemetry collector, by OTLP over HTTP with protobuf: to URL/v1/traces and " +
-      "URL/v1/metrics. The environment variables OTEL_EXPORTER_OTLP_HEADERS, _CERTIFICATE, _CLIENT_CERTIFICATE, " +
-      "_CLIENT_KEY, _COMPRESSION and _TIMEOUT, OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES apply.",
+      "URL/v1/metrics. env: to that of OTEL_EXPORTER_OTLP_ENDPOINT. The environment variables OTEL_SDK_DISABLED, " +
+      "OTEL_EXPORTER_OTLP_HEADERS, _CERTIFICATE, _CLIENT_CERTIFICATE, _CLIENT_KEY, _COMPRESSION and _TIMEOUT, " +
+      "OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES apply; others are named in the log.",
     defaultHelp: "nothing is exported",
   },
   "trace-ratio": {

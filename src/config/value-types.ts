@@ -188,11 +188,12 @@ export const endpoint: z.ZodType<string> = parsed(
   },
 );
 
-/** The base URL of an OpenTelemetry collector, without a slash at its end. */
+/** The base URL of an OpenTelemetry collector, without a slash at its end, or `env`. */
 export const collectorUrl: z.ZodType<string> = parsed(
   "the URL of an OpenTelemetry collector, such as http://127.0.0.1:4318 (http or https; no user or query: " +
-    "OTEL_EXPORTER_OTLP_HEADERS has credentials)",
+    "OTEL_EXPORTER_OTLP_HEADERS has credentials), or env",
   (input) => {
+    if (input === "env") return input;
     if (!/^https?:\/\/[^\s?#@]+$/i.test(input) || !URL.canParse(input)) return undefined;
     return new URL(input).href.replace(/\/+$/, "");
   },

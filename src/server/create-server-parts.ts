@@ -6,6 +6,7 @@ import { healthService, reflectionServices } from "../wire/standard-services.ts"
 import { CallPipeline } from "./call-pipeline.ts";
 import { Authentication } from "./calls/authentication.ts";
 import type { CallContext } from "./calls/call-context.ts";
+import { FullStore } from "./calls/full-store.ts";
 import { type Methods, servedMethods } from "./calls/methods.ts";
 import { revokeOnChange } from "./calls/revocation.ts";
 import { endingWithdrawn } from "./calls/withdrawal.ts";
@@ -20,9 +21,11 @@ import { CancelledCalls } from "./http2/cancelled-calls.ts";
 import { Connections } from "./http2/connections.ts";
 import { OpenCalls } from "./http2/open-calls.ts";
 import { VerifiedPeers } from "./http2/verified-peers.ts";
+import { HandshakeFailures } from "./limits/handshake-failures.ts";
 import { Http2Defences } from "./limits/http2-defences.ts";
 import { defaultServerLimits, type ServerLimits } from "./limits/server-limits.ts";
 import { createServerPools, type ServerPools } from "./limits/server-pools.ts";
+import { SlowClients } from "./limits/slow-clients.ts";
 import { MemoryPressure } from "./pressure/memory-pressure.ts";
 import { SlowStreams } from "./pressure/slow-streams.ts";
 import { addressOf, type ServerOptions } from "./server-options.ts";
@@ -38,6 +41,9 @@ export interface ServerParts {
   readonly pools: ServerPools;
   readonly memoryPressure: MemoryPressure;
   readonly defences: Http2Defences;
+  readonly handshakes: HandshakeFailures;
+  readonly slowClients: SlowClients;
+  readonly fullStore: FullStore;
   readonly connections: Connections;
   readonly openCalls: OpenCalls;
   readonly health: HealthService;
@@ -62,7 +68,10 @@ export function createServerParts(options: ServerOptions): ServerParts {
   const scheduler = new TimeSliceScheduler(clock, Infinity);
   const pools = createServerPools(clock, limits, now, logger);
   const { streams, sendBudget, callerLimits } = pools;
-  const defences = new Http2Defences(clock, logger, limits);
+  const handshakes = new HandshakeFailures(clock, logger, "gRPC");
+  const defences = new Http2Defences(clock, logger, limits, handshakes);
+  const slowClients = new SlowClients(clock, logger);
+  const fullStore = new FullStore(clock, logger);
   const isUnix = "path" in addressOf(options.listen);
   const connections = new Connections(clock, { ...limits, isUnix }, defences);
   const memoryPressure = new MemoryPressure({
@@ -70,7 +79,7 @@ export function createServerParts(options: ServerOptions): ServerParts {
     slowStreams: new SlowStreams(clock, streams, sendBudget),
   });
   const shared = createCallContext(options, limits, pools, scheduler);
-  const context = { ...shared, memoryPressure, defences };
+  const context = { ...shared, memoryPressure, defences, slowClients, fullStore };
   const { authorizer, inFlight, callClosings } = context;
   const openCalls = new OpenCalls(clock, callClosings, connections, observer, relayed);
   const mayKnow = mayKnowService(authorizer, hasOwnServices);
@@ -93,8 +102,9 @@ export function createServerParts(options: ServerOptions): ServerParts {
   const services = [listWatchService, writeService, healthService, ...reflectionServices];
   for (const service of services) addToGrpcJs(grpcJs, service, methods, context, authentication);
   return {
-    ...{ limits, pools, memoryPressure, defences, connections, openCalls, health, statuses },
-    ...{ reflection, pipeline, inFlight, certificates, verifiedPeers, grpcJs },
+    ...{ limits, pools, memoryPressure, defences, handshakes, slowClients, fullStore },
+    ...{ connections, openCalls },
+    ...{ health, statuses, reflection, pipeline, inFlight, certificates, verifiedPeers, grpcJs },
   };
 }
 

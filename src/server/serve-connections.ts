@@ -5,9 +5,10 @@ import { divertHttp1 } from "./http1/divert-http1.ts";
 import { Http1Responder } from "./http1/http1-responder.ts";
 import type { Connections } from "./http2/connections.ts";
 import { frameConnections, socketOf } from "./http2/frames/framed-connections.ts";
-import { boundTls, type Http2Listeners, listenToHttp2 } from "./http2/http2-stream.ts";
+import { boundTls, type Http2Listeners, listenToHttp2, rawSocketOf } from "./http2/http2-stream.ts";
 import { peerNameOf } from "./http2/peer-name.ts";
 import type { VerifiedPeers } from "./http2/verified-peers.ts";
+import type { HandshakeFailures } from "./limits/handshake-failures.ts";
 import type { Http2Defences } from "./limits/http2-defences.ts";
 import type { ServerLimits } from "./limits/server-limits.ts";
 import type { ServerPools } from "./limits/server-pools.ts";
@@ -22,6 +23,7 @@ interface ConnectionDeps {
   readonly verifiedPeers: VerifiedPeers | undefined;
   readonly pools: Pick<ServerPools, "callerLimits">;
   readonly defences: Http2Defences;
+  readonly handshakes: HandshakeFailures;
   readonly pipeline: CallPipeline;
 }
 
@@ -30,12 +32,20 @@ interface ConnectionDeps {
  * not allow that, and the options need it.
  */
 export function serveConnections(server: Server, deps: ConnectionDeps): void {
-  const { options, limits, certificates, connections, verifiedPeers, defences, pipeline } = deps;
+  const { options, limits, certificates, connections, verifiedPeers, pipeline } = deps;
+  const { defences, handshakes } = deps;
   const { clock, framing, logger, pages } = options;
   const { callers } = deps.pools.callerLimits;
   const listeners: Http2Listeners = {
     stream: (...opened) => pipeline.accept(...opened),
     connection: (socket) => connections.add(socket),
+    tlsFailure: (error, socket) =>
+      handshakes.failed(error, socket.authorizationError, peerNameOf(rawSocketOf(socket))),
+    secured: (socket) => {
+      // Node.js refuses it, unless HTTP/1 is served as well.
+      if (pages !== undefined || socket.alpnProtocol === "h2") return;
+      handshakes.count("protocol", peerNameOf(socket));
+    },
     session: (session) => {
       const acceptedAt = connections.begun(session);
       if (acceptedAt !== undefined) verifiedPeers?.add(session, acceptedAt);

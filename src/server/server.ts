@@ -12,6 +12,7 @@ import {
   type UnixListen,
 } from "./grpc-js/grpc-js-server.ts";
 import { negotiateHttp1 } from "./http2/http2-stream.ts";
+import type { HandshakeFailure } from "./limits/handshake-failures.ts";
 import type { AttackKind } from "./limits/http2-defences.ts";
 import type { OpenStream } from "./limits/open-streams.ts";
 import type { HeldStats } from "./limits/server-pools.ts";
@@ -32,6 +33,7 @@ export type {
   TlsOptions,
   UnixListen,
 } from "./grpc-js/grpc-js-server.ts";
+export type { HandshakeFailure } from "./limits/handshake-failures.ts";
 export type { AttackKind } from "./limits/http2-defences.ts";
 export type { HeldStats, PoolStats } from "./limits/server-pools.ts";
 export type { MemoryGauge, MemoryLimit, MemoryReading } from "./pressure/memory-gauge.ts";
@@ -49,6 +51,12 @@ export interface ServerStats extends HeldStats {
   >;
   /** Number of times that clients were stopped at the level of HTTP/2, by kind. */
   readonly attacks: ReadonlyMap<AttackKind, number>;
+  /** Number of connections whose handshake has failed, by cause. */
+  readonly handshakeFailures: ReadonlyMap<HandshakeFailure, number>;
+  /** Number of calls that were ended since their client accepted too little. */
+  readonly slowCalls: number;
+  /** Number of writes that the store has refused because it is full. */
+  readonly fullStoreWrites: number;
 }
 
 /**
@@ -97,7 +105,7 @@ export class RunningServer {
 
   /** What the server holds for its clients now. */
   stats(): ServerStats {
-    const { connections, pools, memoryPressure, defences, inFlight } = this.#parts;
+    const { connections, pools, memoryPressure, defences, handshakes, inFlight } = this.#parts;
     const { streams, unread, retainedRequests, sendBudget, callerLimits } = pools;
     return {
       connections: connections.size,
@@ -107,6 +115,9 @@ export class RunningServer {
       unsent: sendBudget,
       pressure: memoryPressure.stats(),
       attacks: defences.counts,
+      handshakeFailures: handshakes.counts,
+      slowCalls: this.#parts.slowClients.count,
+      fullStoreWrites: this.#parts.fullStore.refused,
       callers: callerLimits.stats(),
       inFlight,
     };

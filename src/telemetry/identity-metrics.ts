@@ -1,5 +1,5 @@
 import type { Meter } from "@opentelemetry/api";
-import type { ReloadCounts } from "../base/watched-files.ts";
+import type { ReloadCounts, WatchedCertificate } from "../base/watched-files.ts";
 import type { AuthenticationCounts } from "../identity/authenticators.ts";
 import type { KeyRequestCounts } from "../identity/key-set.ts";
 
@@ -34,6 +34,24 @@ export function registerKeyRequests(
       const { succeeded, failed } = keys.counts;
       result.observe(succeeded, { result: "applied" });
       result.observe(failed, { result: "refused" });
+    });
+}
+
+/** Registers when the certificates in use expire. */
+export function registerCertificateExpiry(
+  meter: Meter,
+  files: { certificates(): readonly WatchedCertificate[] },
+): void {
+  meter
+    .createObservableGauge("watch_fanout_certificate_not_after_timestamp_seconds", {
+      unit: "s",
+      description:
+        "When the first certificate of a file in use expires, in seconds since the epoch, by kind of file and path.",
+    })
+    .addCallback((observer) => {
+      for (const { kind, file, notAfter } of files.certificates()) {
+        observer.observe(notAfter / 1_000, { file: kind, path: file });
+      }
     });
 }
 

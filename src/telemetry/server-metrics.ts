@@ -53,17 +53,42 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
     unit: "{event}",
     description:
       "Times that a client was stopped at the level of HTTP/2, by kind: floods of resets, PING, SETTINGS or headers, " +
-      "invalid frames, requests that do not arrive, responses that are not accepted (as with a tiny window), TLS " +
-      "handshakes that do not end, connections that do not acknowledge a ping (half_open), connections that were " +
-      "replaced or refused at --max-connections (too_many_connections), and those that end with a protocol error " +
-      "after a call (protocol_error: also how clients of grpc-go close; not an attack).",
+      "invalid frames, requests that do not arrive, TLS handshakes that do not end, connections that do not " +
+      "acknowledge a ping (half_open), connections that were replaced or refused at --max-connections " +
+      "(too_many_connections), and those that end with a protocol error (protocol_error: also how clients of grpc-go " +
+      "close; not an attack).",
+  });
+  const handshakes = meter.createObservableCounter("watch_fanout_handshake_failures", {
+    unit: "{connection}",
+    description:
+      "Connections of clients whose handshake has failed, by cause: no TLS where it is required (plain_text), no client " +
+      "certificate, one that has expired or is not valid yet, one of an unknown CA, a server certificate that the " +
+      "client does not accept (refused_certificate), no common TLS version, cipher or application protocol (protocol), " +
+      "something else than HTTP/2 (not_http2: also probes that send a byte), an end before the handshake's (closed: " +
+      "also TCP probes), or another one.",
+  });
+  const slowCalls = meter.createObservableCounter("watch_fanout_slow_calls", {
+    unit: "{call}",
+    description:
+      "Calls that were ended because their client accepted too little of what it was sent.",
+  });
+  const fullStoreWrites = meter.createObservableCounter("watch_fanout_full_store_writes", {
+    unit: "{call}",
+    description:
+      "Writes that the store has refused because it is full: etcd's space quota, or the bound of the embedded store.",
   });
   registerCallerMetrics(meter, server);
   meter.addBatchObservableCallback(
     (result) => {
-      for (const [kind, count] of server.stats().attacks) result.observe(attacks, count, { kind });
+      const stats = server.stats();
+      for (const [kind, count] of stats.attacks) result.observe(attacks, count, { kind });
+      for (const [cause, count] of stats.handshakeFailures) {
+        result.observe(handshakes, count, { cause });
+      }
+      result.observe(slowCalls, stats.slowCalls);
+      result.observe(fullStoreWrites, stats.fullStoreWrites);
     },
-    [attacks],
+    [attacks, handshakes, slowCalls, fullStoreWrites],
   );
   meter.addBatchObservableCallback(
     (result) => {

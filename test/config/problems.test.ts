@@ -111,7 +111,7 @@ describe("an invalid value is reported with its source and what is accepted", ()
 describe("the export of telemetry is refused", () => {
   const endpoint =
     "is not the URL of an OpenTelemetry collector, such as http://127.0.0.1:4318 (http or https; no user or query: " +
-    "OTEL_EXPORTER_OTLP_HEADERS has credentials).";
+    "OTEL_EXPORTER_OTLP_HEADERS has credentials), or env.";
   expectProblems([
     ...["collector:4318", "grpc://c", "http://", "http://c?x", "http://c:70000"].map(
       (bad): [Given, string] => [

@@ -113,7 +113,7 @@ describe("A relayed call", () => {
     // Clients of gRPC see REFUSED_STREAM as UNAVAILABLE.
     expect((await call.response).rstCode).toBe(7);
     await until(() => api.stats().calls === 0 && unsent() === 0);
-    expect(server.stats().attacks.get("slow_response")).toBe(1);
+    expect(server.stats().slowCalls).toBe(1);
   });
 
   test("that has written, and whose response is not accepted, is reset with an end that clients do not repeat", async () => {

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { pino } from "pino";
+import { type Logger, pino } from "pino";
 import { afterAll } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import { startService } from "../../src/cli/serve/service.ts";
@@ -20,6 +20,7 @@ export interface Front {
 export async function startFront(
   etcdUrls: readonly string[],
   flags: Readonly<Record<string, readonly string[]>> = {},
+  logger: Logger = pino({ level: "silent" }),
 ): Promise<Front> {
   const config = loadConfig({
     flags: {
@@ -35,7 +36,7 @@ export async function startFront(
     env: {},
     readFile: (path) => readFileSync(path),
   });
-  const service = await startService(config, systemClock, pino({ level: "silent" }));
+  const service = await startService(config, systemClock, logger);
   const address = `127.0.0.1:${portOf(service)}`;
   return {
     url: `http://${address}`,

@@ -104,7 +104,10 @@ describe("The HTTP/2 below grpc-js", () => {
 
   test("is not used if its fields are different", () => {
     const nothing = () => {};
-    const listeners = { stream: nothing, connection: nothing, session: nothing, error: nothing };
+    const listeners = {
+      ...{ stream: nothing, connection: nothing, session: nothing, error: nothing },
+      ...{ tlsFailure: nothing, secured: nothing },
+    };
     expect(listenToHttp2({ http2Servers: [] } as unknown as Server, listeners)).toBe(0);
     boundHttp2({} as unknown as Server, { resets: { burst: 1, perSecond: 1 }, headerBytes: 1 });
   });

@@ -3,6 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { otelEnvironment } from "../../src/cli/serve/otel-environment.ts";
 import { type CollectedMetric, Collector } from "./collector.ts";
 import { clientSpan, TracedService, traced, traceId, unrecorded } from "./traced-service.ts";
 
@@ -73,6 +74,47 @@ describe("A collector that", () => {
     expect(collector.spans[0]?.resource).toMatchObject({
       ...{ "service.name": "renamed", "deployment.environment.name": "test" },
     });
+  });
+});
+
+describe("The environment of OpenTelemetry", () => {
+  test("switches the export off with OTEL_SDK_DISABLED, which is logged", async () => {
+    const collector = await collecting();
+    const service = await TracedService.start(collector, embedded, { OTEL_SDK_DISABLED: "True" });
+    await service.served.process.printed(/OTEL_SDK_DISABLED is true: nothing is exported/);
+    await service.put("a", traced);
+    await service.stop();
+    expect(collector.requests).toBe(0);
+  });
+
+  test("names the collector for --otlp-endpoint env; a variable without effect is named in the log", async () => {
+    const collector = await collecting();
+    const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, OTEL_TRACES_SAMPLER: "always_on" };
+    const service = await TracedService.start(collector, embedded, env, "env");
+    await service.served.process.printed(/"variables":"OTEL_TRACES_SAMPLER"/);
+    await service.put("a", traced);
+    await service.stop();
+    expect(collector.spans).toHaveLength(1);
+  });
+
+  test("alone begins no export, and the log names all of it", () => {
+    const env = {
+      ...{ OTEL_EXPORTER_OTLP_ENDPOINT: "http://collector:4318", OTEL_SERVICE_NAME: "a" },
+      ...{ OTEL_METRICS_EXPORTER: "", PATH: "/bin" },
+    };
+    expect(otelEnvironment(undefined, env)).toEqual({
+      ...{ endpoint: undefined, isDisabled: false },
+      ignored: ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_SERVICE_NAME"],
+    });
+    expect(otelEnvironment("http://flag", env)).toMatchObject({
+      ...{ endpoint: "http://flag", ignored: ["OTEL_EXPORTER_OTLP_ENDPOINT"] },
+    });
+  });
+
+  test("has the endpoint of OpenTelemetry's SDKs by default, and is refused with another that is no URL", () => {
+    expect(otelEnvironment("env", {}).endpoint).toBe("http://localhost:4318");
+    const bad = { OTEL_EXPORTER_OTLP_ENDPOINT: "collector:4318" };
+    expect(() => otelEnvironment("env", bad)).toThrow("OTEL_EXPORTER_OTLP_ENDPOINT, which");
   });
 });
 

@@ -29,9 +29,10 @@ export class TracedService {
     collector: Pick<Collector, "url">,
     args: readonly string[],
     env: Headers = {},
+    endpoint: string = collector.url,
   ): Promise<TracedService> {
     const served = await startServe(
-      ["--otlp-endpoint", collector.url, "--otlp-metrics-interval", "0s", ...args],
+      ["--otlp-endpoint", endpoint, "--otlp-metrics-interval", "0s", ...args],
       env,
     );
     onTestFinished(() => served.process[Symbol.asyncDispose]());

@@ -1,5 +1,6 @@
 import type { KeyPair } from "../../base/certificate-store.ts";
-import type { WatchedFiles } from "../../base/watched-files.ts";
+import { fileCertificate } from "../../base/file-certificate.ts";
+import type { WatchedFileSet, WatchedFiles } from "../../base/watched-files.ts";
 import type { CertificateConfig, EtcdTls, ServerTls } from "../../config/config.ts";
 
 /** Maximum size of a file with certificates or a key, in bytes. */
@@ -19,11 +20,12 @@ export function watchServerCertificates(
   const { cert, key, clientCa, files: paths } = tls;
   files.add({
     ...{ kind: "server-certificate", paths: [paths.cert, paths.key], contents: [cert, key] },
-    ...{ maxBytes, apply: replacePair(server) },
+    ...{ maxBytes, apply: replacePair(server), certificates: firstIn(paths.cert) },
   });
   if (clientCa === undefined || paths.clientCa === undefined) return;
   files.add({
     ...{ kind: "client-ca", paths: [paths.clientCa], contents: [clientCa], maxBytes },
+    certificates: firstIn(paths.clientCa),
     apply: ([content = Buffer.alloc(0)]) => server.replaceClientCa(content),
   });
 }
@@ -36,7 +38,7 @@ export function watchAdminCertificate(
 ): void {
   files.add({
     ...{ kind: "admin-certificate", paths: [paths.cert, paths.key], contents: [cert, key] },
-    ...{ maxBytes, apply: replacePair(admin) },
+    ...{ maxBytes, apply: replacePair(admin), certificates: firstIn(paths.cert) },
   });
 }
 
@@ -52,13 +54,20 @@ export function watchClientCertificates(
     files.add({
       ...{ kind: `${of}-certificate`, paths: [paths.cert, paths.key] },
       ...{ contents: [pair.cert, pair.key], maxBytes, apply: replacePair(client) },
+      certificates: firstIn(paths.cert),
     });
   }
   if (ca === undefined || paths.ca === undefined) return;
   files.add({
     ...{ kind: `${of}-ca`, paths: [paths.ca], contents: [ca], maxBytes },
+    certificates: firstIn(paths.ca),
     apply: ([content = Buffer.alloc(0)]) => client.replaceAuthorities(content),
   });
+}
+
+/** Finds the certificates in the first of the files, `path`. */
+function firstIn(path: string): NonNullable<WatchedFileSet["certificates"]> {
+  return ([content = Buffer.alloc(0)]) => fileCertificate(path, content);
 }
 
 function replacePair(user: CertificateUser): (contents: readonly Buffer[]) => void {

@@ -17,7 +17,10 @@ import {
 import { registerCacheMetrics } from "../../telemetry/cache-metrics.ts";
 import { registerEventLoopMetrics } from "../../telemetry/event-loop-metrics.ts";
 import { observeCollections, registerGcMetrics } from "../../telemetry/gc-metrics.ts";
-import { registerFileReloads } from "../../telemetry/identity-metrics.ts";
+import {
+  registerCertificateExpiry,
+  registerFileReloads,
+} from "../../telemetry/identity-metrics.ts";
 import type { LatencyBuckets } from "../../telemetry/latency-buckets.ts";
 import type { OtlpExport } from "../../telemetry/otlp.ts";
 import { PrometheusMetrics } from "../../telemetry/prometheus.ts";
@@ -28,7 +31,9 @@ import { registerStageLatency } from "../../telemetry/stage-latency.ts";
 import { registerSkippedKeys, registerUndecodableValues } from "../../telemetry/storage-metrics.ts";
 import { version } from "../output/version.ts";
 import type { ProcessParts } from "../status/process-status.ts";
+import { acceptedConnections, warnOfFewConnections } from "./accepted-connections.ts";
 import { openResources } from "./caches.ts";
+import { certificateChecks, watchExpiry } from "./certificate-expiry.ts";
 import { watchServerCertificates } from "./certificate-files.ts";
 import { openClientFacing } from "./client-facing.ts";
 import { newInstanceId } from "./instance-id.ts";
@@ -100,6 +105,7 @@ export class ServiceProcess {
     this.onStop(async () => stopObserving());
     registerReadMetrics(meter, this.#scheduler, this.#upstreamLimiter);
     registerFileReloads(meter, this.files);
+    registerCertificateExpiry(meter, this.files);
   }
 
   /** The configuration, after `openCaches` with the resources that are served: a relay gets them from its upstream. */
@@ -123,6 +129,7 @@ export class ServiceProcess {
     return {
       ...{ caches: this.#caches, server: this.#server },
       ...{ rpcs: this.#rpcs, dispatchLatency: this.#dispatchLatency },
+      certificates: this.files.certificates(),
     };
   }
 
@@ -134,7 +141,15 @@ export class ServiceProcess {
   /** The checks of /readyz. */
   readiness(): readonly ReadinessCheck[] {
     const level = this.#server?.stats().pressure.level ?? "normal";
-    return readiness(this.#caches, this.#pending, level, this.#config.etcdApi !== undefined);
+    const hasEtcdApi = this.#config.etcdApi !== undefined;
+    const checks = readiness(this.#caches, this.#pending, level, hasEtcdApi);
+    return [...checks, ...certificateChecks(this.files.certificates(), Date.now())];
+  }
+
+  /** Logs certificates that have expired or expire soon, now and later. Of a service with workers the main process does it. */
+  watchExpiry(): void {
+    const stop = watchExpiry(this.files, this.#clock, this.#logger);
+    this.onStop(async () => stop());
   }
 
   /** Adds what `stop` calls, before all that was added earlier. */
@@ -190,8 +205,13 @@ export class ServiceProcess {
       this.#server?.revoke(identity),
     );
     this.onStop(() => facing.close());
-    const all = { responseFlushMs: stallTimeoutMs, maxStreamAgeMs, ...configured, ...limits };
+    const maxConnections = acceptedConnections(configured.maxConnections);
+    const all = {
+      ...{ responseFlushMs: stallTimeoutMs, maxStreamAgeMs, ...configured, ...limits },
+      maxConnections,
+    };
     await this.#serve({ ...facing.options, listen, relayed, pages, limits: all });
+    warnOfFewConnections(configured.maxConnections, logger);
     if (tls !== undefined) watchServerCertificates(files, tls, this.server);
   }
 

@@ -95,6 +95,7 @@ export async function startService(
     await workers?.start();
     // Before everything else: an open page must not delay the shutdown.
     process.onStop(async () => status.close());
+    process.watchExpiry();
     process.started();
     return {
       grpc: workers?.address ?? process.server.address,

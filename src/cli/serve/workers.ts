@@ -2,6 +2,7 @@ import { join } from "node:path";
 import type { Logger } from "pino";
 import { CertificateStore } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
+import { connectionsWithin, ownOpenFileLimit } from "../../base/open-files.ts";
 import type { WatchedFiles } from "../../base/watched-files.ts";
 import type { Config, ListenAddress, LogFormat } from "../../config/config.ts";
 import type { ConfigSnapshot } from "../../config/load-config.ts";
@@ -9,7 +10,7 @@ import type { MetricsSource, ReadinessCheck } from "../../server/admin/admin.ts"
 import type { RecentProblems } from "../status/recent-problems.ts";
 import type { StatusOfWorkers } from "../status/service-status.ts";
 import { ConnectionAcceptor } from "../workers/connection-acceptor.ts";
-import { ConnectionDistributor } from "../workers/connection-distributor.ts";
+import { ConnectionDistributor, defaultMaxWaiting } from "../workers/connection-distributor.ts";
 import { mergeMetrics } from "../workers/merged-metrics.ts";
 import { makePrivateFolder, type PrivateFolder } from "../workers/private-folder.ts";
 import { Rebalancer } from "../workers/rebalancer.ts";
@@ -55,7 +56,10 @@ export class Workers {
     this.#folder = privateFolder();
     // Also if this process ends before it has started.
     process.once("exit", this.#folder.remove);
-    this.#distributor = new ConnectionDistributor(clock);
+    // Those that wait for a worker must leave this process its other files.
+    const openFiles = ownOpenFileLimit() ?? Infinity;
+    const maxWaiting = connectionsWithin(openFiles, defaultMaxWaiting);
+    this.#distributor = new ConnectionDistributor(clock, maxWaiting);
     const { snapshot, logFormat, level, onFailure } = options;
     this.#pool = new WorkerPool({
       size: config.workers,

@@ -1,8 +1,9 @@
 import type { Clock } from "../../base/clock.ts";
 import { runInTimeSlices } from "../../base/time-slice-queue.ts";
 import type { TimeSlicedWork } from "../../base/time-slices.ts";
+import type { WatchedCertificate } from "../../base/watched-files.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
-import type { Problem } from "../../server/admin/status/status.ts";
+import type { CertificateReport, Problem } from "../../server/admin/status/status.ts";
 import { type StreamPage, selectStreams } from "../../server/admin/status/stream-page.ts";
 import type { StreamQuery } from "../../server/admin/status/stream-query.ts";
 import type { RunningServer } from "../../server/server.ts";
@@ -19,6 +20,7 @@ export interface ProcessSnapshot {
   readonly memoryBytes: number;
   readonly counts: ProcessCounts;
   readonly problems: readonly Problem[];
+  readonly certificates: readonly CertificateReport[];
 }
 
 /** The parts of a process that its status is read from. Undefined: not there yet. */
@@ -27,6 +29,7 @@ export interface ProcessParts {
   readonly server: RunningServer | undefined;
   readonly rpcs: RpcMetrics | undefined;
   readonly dispatchLatency: LatencyBuckets | undefined;
+  readonly certificates: readonly WatchedCertificate[];
 }
 
 /** The status of one process: the only one of a service, its main process, or a worker. */
@@ -54,7 +57,7 @@ export class ProcessStatus {
 
   /** Costs the same for any number of streams. */
   snapshot(): ProcessSnapshot {
-    const { caches, server, rpcs, dispatchLatency } = this.#parts();
+    const { caches, server, rpcs, dispatchLatency, certificates } = this.#parts();
     let [eventsReceived, eventsDispatched] = [0, 0];
     for (const cache of caches.values()) {
       const summary = cache.summary();
@@ -74,6 +77,10 @@ export class ProcessStatus {
         rpcLatency: bucketsOf(rpcs?.unaryBuckets),
       },
       problems: this.#problems?.newest ?? [],
+      certificates: certificates.map(({ kind, file, subject, notAfter }) => ({
+        ...{ kind, file, subject },
+        notAfter: new Date(notAfter).toISOString(),
+      })),
     };
   }
 

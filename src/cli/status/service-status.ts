@@ -72,6 +72,7 @@ export class ServiceStatus implements StatusSource {
       upstream: this.#upstream(),
       processes: this.#processes(main, ofWorkers),
       problems: newestOf(all.map(({ problems }) => problems)),
+      certificates: main.certificates,
     };
   }
 

@@ -2,8 +2,8 @@ import type { Socket } from "node:net";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { Fifo } from "../../base/fifo.ts";
 
-/** Maximum number of connections that wait for a worker. Further ones are closed. */
-const maxWaiting = 10_000;
+/** Maximum number of connections that wait for a worker, unless the limit of open files is too low for it. */
+export const defaultMaxWaiting = 10_000;
 
 /** Time after which a worker that has not taken a connection gets no further ones until it does, in milliseconds. */
 const stuckMs = 250;
@@ -50,14 +50,17 @@ export class ConnectionDistributor {
   readonly #clock: Clock;
   readonly #lanes = new Map<ConnectionTaker, Lane>();
   readonly #waiting = new Fifo<Socket>();
+  readonly #maxWaiting: number;
   #refused = 0;
   /** Ends the wait for a worker whose caches have synced. */
   #syncTimer: Timer | undefined;
   /** Whether that wait is over: no worker has synced within it. */
   #isOverdue = false;
 
-  constructor(clock: Clock) {
+  /** `maxWaiting`: maximum number of connections that wait for a worker. Further ones are closed. */
+  constructor(clock: Clock, maxWaiting: number = defaultMaxWaiting) {
     this.#clock = clock;
+    this.#maxWaiting = maxWaiting;
   }
 
   /** Number of connections that wait for a worker. */
@@ -118,7 +121,7 @@ export class ConnectionDistributor {
 
   /** Adds a connection that was accepted. */
   offer(socket: Socket): void {
-    if (this.#waiting.length >= maxWaiting) {
+    if (this.#waiting.length >= this.#maxWaiting) {
       this.#refused++;
       socket.destroy();
       return;

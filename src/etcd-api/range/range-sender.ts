@@ -49,8 +49,7 @@ export class RangeSender implements Sender, Notifiable {
   }
 
   stalled(): void {
-    this.#context.defences?.count("slow_response", this.#call.connection);
-    this.#cut();
+    this.#cut(this.#context.stallDetector.outstandingMs(this));
   }
 
   /** Sends nothing more. Idempotent. */
@@ -101,7 +100,8 @@ export class RangeSender implements Sender, Notifiable {
   };
 
   /** The client accepts too little. It sees UNAVAILABLE, after which clients of etcd read again. */
-  #cut(): void {
+  #cut(acceptedNothingMs?: number): void {
+    if (!this.#isOver) this.#context.slowClients?.ended(this.#call, { acceptedNothingMs });
     this.#call.reset();
     this.stop();
   }

@@ -84,7 +84,7 @@ export class CallRelay extends EtcdCall {
 
   check(now: number): void {
     const response = this.#response;
-    const { responseFlushMs, defences } = this.context;
+    const { responseFlushMs } = this.context;
     if (this.kind === "unary" && this.#request?.hasEnded === false) {
       this.endIfLate(now);
     } else if (response?.isPaced === true) {
@@ -95,8 +95,7 @@ export class CallRelay extends EtcdCall {
       this.#seenAt = now;
       this.chargeUnsent(0);
     } else if (now - this.#seenAt >= responseFlushMs) {
-      defences?.count("slow_response", this.connection);
-      this.cut();
+      this.cutSlow(now - this.#seenAt);
     } else {
       this.chargeUnsent(response.heldBytes);
     }
@@ -131,6 +130,7 @@ export class CallRelay extends EtcdCall {
       rewrite,
       pacing: this.context.callerLimits.sendPacing,
       onEnd: (trailers) => {
+        this.#reportIfFull(trailers);
         this.#endSpan(Number(trailers["grpc-status"] ?? status.UNKNOWN));
         this.#request?.stop();
       },
@@ -149,6 +149,14 @@ export class CallRelay extends EtcdCall {
   #endSpan(code: number): void {
     this.#span?.ended(code === status.OK ? null : { code });
     this.#span = undefined;
+  }
+
+  /** etcd refuses what it has no room for with RESOURCE_EXHAUSTED, as it does other things. */
+  #reportIfFull(trailers: OutgoingHttpHeaders): void {
+    if (Number(trailers["grpc-status"]) !== status.RESOURCE_EXHAUSTED) return;
+    const details = String(trailers["grpc-message"] ?? "");
+    if (!details.includes("database space exceeded")) return;
+    this.context.fullStore?.report(this.#deps.method, details);
   }
 
   /** etcd has ended its stream without a status. */

@@ -100,7 +100,7 @@ export abstract class EtcdCall implements OpenStream, MaintainedCall {
     this.#unsent = undefined;
     if (bytes === 0) return;
     this.#unsent = this.context.sendBudget.force(this.connection);
-    this.#unsent.send([], () => this.cut(), bytes);
+    this.#unsent.send([], () => this.cutSlow(), bytes);
   }
 
   /** Ends the call if its request has not arrived in time. */
@@ -112,13 +112,20 @@ export abstract class EtcdCall implements OpenStream, MaintainedCall {
   }
 
   /**
-   * Ends a call whose client accepts nothing: no status could be sent. It is reset as the call says: see the pipeline.
-   * After UNAVAILABLE etcd's clients resume a watch; any other end of a watch is final for them. Idempotent.
+   * Ends a call at once, where no status could be sent. It is reset as the call says: see the pipeline. After UNAVAILABLE
+   * etcd's clients resume a watch; any other end of a watch is final for them. Idempotent.
    */
   protected cut(): void {
     if (this.#isOver) return;
     this.call.reset();
     this.release();
+  }
+
+  /** The same for one whose client accepts too little: nothing for `acceptedNothingMs` milliseconds, if that is known. */
+  protected cutSlow(acceptedNothingMs?: number): void {
+    if (this.#isOver) return;
+    this.context.slowClients?.ended(this.call, { acceptedNothingMs });
+    this.cut();
   }
 
   /** Idempotent. */

@@ -59,7 +59,7 @@ export class WatchStream extends EtcdCall implements Sender {
       onRelayed: () => this.#watches.onRelayed(),
       onIdle: () => this.#onIdle(),
       onAccepted: () => this.chargeUnsent(0),
-      onCut: () => this.cut(),
+      onCut: () => this.cutSlow(),
     });
     this.#watches = new StreamWatches({
       ...{ shared, headers, sender: this.#sender, clock: context.clock, owner: call.owner },
@@ -123,8 +123,7 @@ export class WatchStream extends EtcdCall implements Sender {
   }
 
   stalled(): void {
-    this.context.defences?.count("slow_response", this.connection);
-    this.cut();
+    this.cutSlow(this.context.stallDetector.outstandingMs(this));
   }
 
   leaderLost(why: WireStatus): void {

@@ -7,11 +7,14 @@ import {
 } from "node:http";
 import { createServer as createTlsServer, Server as TlsServer } from "node:https";
 import { type AddressInfo, isIP } from "node:net";
-import { createSecureContext } from "node:tls";
+import { createSecureContext, type TLSSocket } from "node:tls";
 import type { Logger } from "pino";
 import type { KeyPair } from "../../base/certificate-store.ts";
+import { systemClock } from "../../base/clock.ts";
 import { isLocalHost } from "../../identity/peer.ts";
 import type { StaticTokens } from "../../identity/token-file.ts";
+import { peerNameOf } from "../http2/peer-name.ts";
+import { HandshakeFailures } from "../limits/handshake-failures.ts";
 import type { AdminEvents, AdminPages, AdminResponse } from "./admin-response.ts";
 import { IdleConnections } from "./idle-connections.ts";
 import { bodyOf, type LogLevelControl, logLevelPage } from "./log-level.ts";
@@ -106,6 +109,7 @@ export async function startAdmin(options: AdminOptions): Promise<RunningAdmin> {
     });
   });
   const connections = new IdleConnections(server, maxConnections);
+  if (options.tls !== undefined) logHandshakeFailures(server, options.logger);
   server.setTimeout(idleTimeoutMs);
   const { host, port } = options.listen;
   await listen(server, host, port);
@@ -136,6 +140,14 @@ function createHttpServer(tls: KeyPair | undefined, onRequest: RequestListener):
   };
   if (tls === undefined) return createServer(bounds, onRequest);
   return createTlsServer({ ...bounds, ...tls, handshakeTimeout: requestMs }, onRequest);
+}
+
+/** Logs handshakes that fail, with their cause. */
+function logHandshakeFailures(server: Server, logger: Logger): void {
+  const failures = new HandshakeFailures(systemClock, logger, "admin");
+  server.on("tlsClientError", (error: Error, socket: TLSSocket) =>
+    failures.failed(error, socket.authorizationError, peerNameOf(socket)),
+  );
 }
 
 function replaceCertificate(server: Server, { cert, key }: KeyPair): void {

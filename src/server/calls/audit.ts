@@ -181,6 +181,10 @@ export class AuditedCall implements ServerCall {
     this.#call.send(frame, onAccepted);
   }
 
+  withdraw(): boolean {
+    return this.#call.withdraw();
+  }
+
   respond(parts: FrameParts): FrameParts {
     this.#ended(status.OK);
     return this.#call.respond(parts);

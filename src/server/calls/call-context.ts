@@ -18,11 +18,13 @@ import type { Http2Defences } from "../limits/http2-defences.ts";
 import type { IncompleteCalls } from "../limits/incomplete-calls.ts";
 import type { OpenStreams } from "../limits/open-streams.ts";
 import type { SendBudget } from "../limits/send-budget.ts";
+import type { SlowClients } from "../limits/slow-clients.ts";
 import type { StallDetector } from "../limits/stall-detector.ts";
 import type { MemoryPressure } from "../pressure/memory-pressure.ts";
 import type { AuditLog } from "./audit.ts";
 import type { CallClosings } from "./call-closings.ts";
 import { type CallTracer, type TracedCall, traceFields } from "./call-span.ts";
+import type { FullStore } from "./full-store.ts";
 import type { RequestsInFlight } from "./requests-in-flight.ts";
 import type { StreamOpenings } from "./stream-openings.ts";
 
@@ -113,6 +115,10 @@ export interface CallContext {
   readonly memoryPressure?: Pick<MemoryPressure, "refusal"> | undefined;
   /** Counts clients that are stopped. Absent: they are not counted. */
   readonly defences?: Pick<Http2Defences, "count"> | undefined;
+  /** Counts calls that end since their client accepts too little. Absent: they are not counted. */
+  readonly slowClients?: Pick<SlowClients, "ended"> | undefined;
+  /** Counts writes that the store refuses because it is full. Absent: they are not counted. */
+  readonly fullStore?: Pick<FullStore, "report"> | undefined;
   /** Knows the caller of each call, and limits what each caller may have. */
   readonly callerLimits: CallerLimits;
   /** Bounds the requests that are handled at once. */

@@ -54,6 +54,11 @@ export interface ServerCall {
    * error that prevents that. Does nothing on a call that is over.
    */
   send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void;
+  /**
+   * Drops the response that was sent last and is outstanding, unless a part of it has been passed on: then the status of
+   * `end` reaches a client that accepts nothing. `onAccepted` is not called. Returns whether it was dropped.
+   */
+  withdraw(): boolean;
   /** Sends the response of a unary call, and ends it. Returns the parts that are held until the call is closed. */
   respond(parts: FrameParts): FrameParts;
   /** Ends the call behind the responses that were sent. A client that does not accept them is reset after a while. */

@@ -123,8 +123,13 @@ export function unary<Request>(
     } catch (error) {
       // The outcome of a call that has ended is neither sent nor logged.
       if (signal.aborted || call.isOver) return;
-      if (error instanceof RefusedRequest) call.end(error.status);
-      else call.end(statusOf(toClientError(error, method, context.logger, call)));
+      if (error instanceof RefusedRequest) {
+        call.end(error.status);
+        return;
+      }
+      const reported = toClientError(error, method, context.logger, call);
+      if (reported.reason === "STORAGE_FULL") context.fullStore?.report(method, reported.message);
+      call.end(statusOf(reported));
     } finally {
       owner.caller.requests--;
       if (hasTurn) inFlight.end(requesting);

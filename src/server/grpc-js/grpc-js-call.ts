@@ -256,6 +256,11 @@ class GrpcJsCall implements ServerCall {
     if (!this.isOver) this.#toGrpcJs.send(messageOf([frame]), onAccepted);
   }
 
+  /** grpc-js passes on as much as the window permits. */
+  withdraw(): boolean {
+    return false;
+  }
+
   respond(frame: FrameParts): FrameParts {
     if (this.isOver) return [];
     this.#finish(this.#context.responseFlushMs);

@@ -118,13 +118,17 @@ export class Http2Call implements RelayedCall {
     this.#writer.writeParts(parts, onAccepted);
   }
 
+  withdraw(): boolean {
+    return !this.isOver && this.#writer.withdraw();
+  }
+
   respond(parts: FrameParts): FrameParts {
     if (this.isOver) return [];
     this.#lifecycle.end();
     this.#endSpan(status.OK);
     this.#respond();
-    const { clock, defences, responseFlushMs } = this.#context;
-    const onReset = (): void => defences?.count("slow_response", this.connection);
+    const { clock, slowClients, responseFlushMs } = this.#context;
+    const onReset = (): void => slowClients?.ended(this, { acceptedNothingMs: responseFlushMs });
     resetUnlessClosed(this.#stream, responseFlushMs, clock, onReset, this.#slowCode);
     this.#writer.writeParts(parts);
     this.#endBehind({ "grpc-status": status.OK });

@@ -7,7 +7,7 @@ import {
   type ServerHttp2Stream,
 } from "node:http2";
 import type { Socket } from "node:net";
-import type { SecureContextOptions } from "node:tls";
+import type { SecureContextOptions, TLSSocket } from "node:tls";
 import type { Metadata, Server } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { framedConnectionOf } from "./frames/framed-connections.ts";
@@ -31,6 +31,10 @@ export interface Http2Listeners {
   ) => void;
   /** Called before the TLS handshake, if there is one. */
   readonly connection: (socket: Socket) => void;
+  /** Called when a TLS handshake fails, also because the client's certificate is refused (its `authorizationError`). */
+  readonly tlsFailure: (error: Error, socket: TLSSocket) => void;
+  /** Called behind the TLS handshake, if there is one, before anything is read. */
+  readonly secured: (socket: TLSSocket) => void;
   /** Called when a connection begins to speak HTTP/2. */
   readonly session: (session: ServerHttp2Session) => void;
   /** grpc-js listens to errors only while it binds. A later one would end the process. */
@@ -140,6 +144,8 @@ export function listenToHttp2(
     prepare?.(http2Server);
     http2Server.removeAllListeners("stream");
     http2Server.prependListener("connection", listeners.connection);
+    http2Server.prependListener("secureConnection", listeners.secured);
+    http2Server.on("tlsClientError", listeners.tlsFailure);
     http2Server.on("session", (session) => {
       listeners.session(session);
       session.on("stream", (stream, headers) => {

@@ -1,7 +1,23 @@
 import { constants, type ServerHttp2Session } from "node:http2";
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
+import { LineLimit } from "../../base/line-limit.ts";
 import { isEnding } from "../http2/frames/framed-connections.ts";
+import type { HandshakeFailures } from "./handshake-failures.ts";
+
+/** What the log says of each kind, and at which level. */
+const lines = {
+  rapid_reset: ["warn", "a client exceeded a limit of HTTP/2"],
+  ping_flood: ["warn", "a client exceeded a limit of HTTP/2"],
+  settings_flood: ["warn", "a client exceeded a limit of HTTP/2"],
+  header_flood: ["warn", "a client exceeded a limit of HTTP/2"],
+  invalid_frames: ["warn", "a client sent frames that are invalid or have no use"],
+  protocol_error: ["debug", "a client broke a rule of HTTP/2 and was closed"],
+  too_many_connections: ["warn", "a connection was closed or refused at --max-connections"],
+  slow_request: ["warn", "a client did not complete its request in time"],
+  handshake_timeout: ["warn", "a client did not complete its handshake in time"],
+  half_open: ["info", "a client did not acknowledge a keepalive ping in time and was closed"],
+} as const;
 
 /**
  * What clients do to a server with HTTP/2, on purpose or by mistake, and are stopped from:
@@ -9,22 +25,21 @@ import { isEnding } from "../http2/frames/framed-connections.ts";
  * - `rapid_reset`: opens and resets streams far faster than it may; its connection is closed;
  * - `ping_flood`, `settings_flood`: sends more PING or SETTINGS frames than it may; its connection is closed;
  * - `header_flood`: sends headers above their bound, or in too many frames; its call is reset, or its connection closed;
- * - `invalid_frames`: does not speak HTTP/2, or sends frames that have no use; its connection is closed;
- * - `protocol_error`: sends a frame that HTTP/2 does not allow, after its connection had a call. grpc-go sends one whenever
- *   it closes a connection (its GOAWAY names a stream of its own), so this kind is logged at level debug;
+ * - `invalid_frames`: sends frames that have no use, or what HTTP/2 does not allow in place of its first SETTINGS; its
+ *   connection is closed;
+ * - `protocol_error`: sends a frame that HTTP/2 does not allow, after its SETTINGS. grpc-go sends one whenever it closes a
+ *   connection (its GOAWAY names a stream of its own, even if it never had one), so this kind is logged at level debug;
  * - `too_many_connections`: has the most connections at their maximum number, or opens one beyond that; one is closed;
  * - `slow_request`: does not complete a request in time; its call is refused;
- * - `slow_response`: does not accept a response or message in time, as with a tiny window; its call is reset;
  * - `handshake_timeout`: does not complete the TLS handshake in time; its connection is closed;
  * - `half_open`: does not acknowledge a keepalive ping in time; its connection is closed.
+ *
+ * Clients that accept their responses too slowly are not among them: see `SlowClients`. Nor are connections that do not
+ * begin to speak HTTP/2: see `HandshakeFailures`.
  */
-export const attackKinds = [
-  ...(["rapid_reset", "ping_flood", "settings_flood", "header_flood", "invalid_frames"] as const),
-  ...(["protocol_error", "too_many_connections", "slow_request", "slow_response"] as const),
-  ...(["handshake_timeout", "half_open"] as const),
-] as const;
+export type AttackKind = keyof typeof lines;
 
-export type AttackKind = (typeof attackKinds)[number];
+export const attackKinds = Object.keys(lines) as readonly AttackKind[];
 
 /** The bounds of what a connection may send, and of what it must acknowledge. */
 export interface Http2DefenceBounds {
@@ -58,6 +73,8 @@ class Peer {
   readonly pings: Period = { since: 0, count: 0, before: 0 };
   readonly settings: Period = { since: 0, count: 0, before: 0 };
   readonly streams: Period = { since: 0, count: 0, before: 0 };
+  /** Whether it has sent SETTINGS, as every client of HTTP/2 does first. */
+  hasSettings = false;
 
   constructor(address: string) {
     this.address = address;
@@ -66,11 +83,8 @@ class Peer {
 
 type PingCallback = (error: Error | null, durationMs: number, payload: Buffer) => void;
 
-/** The log lines about one kind. */
-interface Lines {
-  last: number;
-  suppressed: number;
-}
+/** What nghttp2 calls a connection that does not begin with the preface of HTTP/2. */
+const badPreface = -903;
 
 /**
  * Counts and logs what clients are stopped from, and closes connections that send too many PING or SETTINGS frames.
@@ -82,13 +96,22 @@ export class Http2Defences {
   readonly #logger: Logger;
   readonly #bounds: Http2DefenceBounds;
   readonly #counts = new Map<AttackKind, number>(attackKinds.map((kind) => [kind, 0]));
-  readonly #lines = new Map<AttackKind, Lines>();
+  readonly #handshakes: Pick<HandshakeFailures, "count">;
+  readonly #lines: ReadonlyMap<AttackKind, LineLimit>;
   readonly #peers = new WeakMap<object, Peer>();
 
-  constructor(clock: Clock, logger: Logger, bounds: Http2DefenceBounds) {
+  /** `handshakes` counts connections that do not begin to speak HTTP/2. */
+  constructor(
+    clock: Clock,
+    logger: Logger,
+    bounds: Http2DefenceBounds,
+    handshakes: Pick<HandshakeFailures, "count">,
+  ) {
     this.#clock = clock;
     this.#logger = logger;
     this.#bounds = bounds;
+    this.#handshakes = handshakes;
+    this.#lines = new Map(attackKinds.map((kind) => [kind, new LineLimit(clock, logIntervalMs)]));
   }
 
   /** Number of times that clients were stopped, by kind. */
@@ -105,6 +128,7 @@ export class Http2Defences {
       if (this.#add(peer.pings, 1_000) > maxPingsPerSecond) this.close(session, "ping_flood");
     });
     session.on("remoteSettings", () => {
+      peer.hasSettings = true;
       const { maxSettingsPerSecond } = this.#bounds;
       const count = this.#add(peer.settings, 1_000);
       if (count > maxSettingsPerSecond) this.close(session, "settings_flood");
@@ -112,7 +136,12 @@ export class Http2Defences {
     session.on("stream", () => void this.#add(peer.streams, burstMs));
     session.on("error", (error) => {
       // An error of the socket: the client or the network has gone away.
-      if (!("syscall" in error)) this.count(this.#kindOf(error, peer), session);
+      if ("syscall" in error) return;
+      if ("errno" in error && error.errno === badPreface) {
+        this.#handshakes.count("not_http2", address);
+      } else {
+        this.count(this.#kindOf(error, peer), session);
+      }
     });
     this.#observePings(session);
   }
@@ -123,25 +152,12 @@ export class Http2Defences {
    */
   count(kind: AttackKind, connection: object | string): void {
     this.#counts.set(kind, (this.#counts.get(kind) ?? 0) + 1);
-    const now = this.#clock.now();
-    const lines = this.#lines.get(kind) ?? { last: -Infinity, suppressed: 0 };
-    this.#lines.set(kind, lines);
-    if (now - lines.last < logIntervalMs) {
-      lines.suppressed++;
-      return;
-    }
+    const suppressed = this.#lines.get(kind)?.admit();
+    if (suppressed === undefined) return;
     const peer = typeof connection === "string" ? connection : this.#peers.get(connection)?.address;
-    const fields = lines.suppressed === 0 ? {} : { suppressedOfKind: lines.suppressed };
-    if (kind === "protocol_error") {
-      this.#logger.debug(
-        { kind, peer, ...fields },
-        "a client broke a rule of HTTP/2 and was closed",
-      );
-    } else {
-      this.#logger.warn({ kind, peer, ...fields }, "a client exceeded a limit of HTTP/2");
-    }
-    lines.last = now;
-    lines.suppressed = 0;
+    const [level, text] = lines[kind];
+    const counted = suppressed === 0 ? {} : { suppressedOfKind: suppressed };
+    this.#logger[level]({ kind, peer, ...counted }, text);
   }
 
   /** Closes a connection, and counts why. Idempotent. */
@@ -163,7 +179,7 @@ export class Http2Defences {
   }
 
   /** Why nghttp2 or Node.js has closed the connection. For resets they have no error of their own. */
-  #kindOf(error: Error, { pings, settings, streams }: Peer): AttackKind {
+  #kindOf(error: Error, { pings, settings, streams, hasSettings }: Peer): AttackKind {
     const { maxStreamsPerConnection } = this.#bounds;
     if (/CONTINUATION|header/i.test(error.message)) return "header_flood";
     if (/flood/i.test(error.message)) {
@@ -173,8 +189,8 @@ export class Http2Defences {
     // The streams of the read in which the connection is closed are not counted any more.
     const isBurst = Math.max(streams.count, streams.before) >= maxStreamsPerConnection / 2;
     if (isBurst) return "rapid_reset";
-    const hadCalls = streams.count > 0;
-    return hadCalls && error.message === "Protocol error" ? "protocol_error" : "invalid_frames";
+    const isViolation = error.message === "Protocol error";
+    return isViolation && hasSettings ? "protocol_error" : "invalid_frames";
   }
 
   /** grpc-js sends the keepalive pings, and closes the connection without a reason if one is not acknowledged in time. */

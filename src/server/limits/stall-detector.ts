@@ -43,6 +43,13 @@ export class StallDetector {
     this.#timer = undefined;
   }
 
+  /** How long the last message of a sender has been outstanding, in milliseconds; 0 if none is, or it was not seen yet. */
+  outstandingMs(sender: Sender): number {
+    const seen = this.#senders.get(sender);
+    if (seen === undefined || !sender.outstanding || sender.sent !== seen.sent) return 0;
+    return this.#clock.now() - seen.since;
+  }
+
   /** Number of senders. */
   get size(): number {
     return this.#senders.size;

@@ -27,6 +27,9 @@ const resumable: ReadonlySet<Reason> = new Set([
   ...(["UNAUTHENTICATED", "PERMISSION_DENIED"] as const),
 ]);
 
+/** What a sender needs of the resource that is watched. */
+type SentResource = Pick<ServedResource, "currentHistoryId" | "name" | "revision">;
+
 const noFrames: readonly Uint8Array[] = [];
 
 /**
@@ -40,7 +43,7 @@ export class WatchSender implements Sender, OpenStream {
   readonly openedAt: number;
   readonly #call: ServerCall;
   readonly #watch: WatchStream;
-  readonly #resource: Pick<ServedResource, "currentHistoryId" | "name">;
+  readonly #resource: SentResource;
   readonly #context: CallContext;
   access: Access | undefined;
   /** The charge for the request, if it exceeds the free allowance of each stream. */
@@ -51,6 +54,8 @@ export class WatchSender implements Sender, OpenStream {
   #batchRevision: number | undefined;
   /** The last resume point that was sent. */
   #resumePoint: number | undefined;
+  /** The last one that the client has accepted. */
+  #acceptedPoint: number | undefined;
   /** The batch's part of the connection's send budget. */
   #sendReservation: SendReservation | undefined;
   /** Stops waiting for room in the send budget; undefined while it does not wait. */
@@ -59,12 +64,7 @@ export class WatchSender implements Sender, OpenStream {
   outstanding = false;
   #ended = false;
 
-  constructor(
-    call: ServerCall,
-    watch: WatchStream,
-    resource: Pick<ServedResource, "currentHistoryId" | "name">,
-    context: CallContext,
-  ) {
+  constructor(call: ServerCall, watch: WatchStream, resource: SentResource, context: CallContext) {
     this.openedAt = context.clock.now();
     this.#call = call;
     this.#watch = watch;
@@ -197,7 +197,10 @@ export class WatchSender implements Sender, OpenStream {
 
   /** Evicted from the send budget: this connection holds most. */
   readonly #drop = (): void => {
-    if (!this.#ended) this.#context.observer?.watchEnded?.("RESET");
+    if (!this.#ended) {
+      this.#reportSlow();
+      this.#context.observer?.watchEnded?.("RESET");
+    }
     this.#close();
     this.#call.reset();
   };
@@ -241,6 +244,7 @@ export class WatchSender implements Sender, OpenStream {
   };
 
   #accepted(): void {
+    this.#acceptedPoint = this.#resumePoint;
     this.#watch.accepted?.();
     if (this.#frames.length === 0) this.#release();
   }
@@ -248,16 +252,36 @@ export class WatchSender implements Sender, OpenStream {
   /** Ends the call with the error, behind the frames that were sent. */
   #fail(error: unknown): void {
     if (this.#ended) return;
-    this.#close();
     let reported = toClientError(error, watchMethod, this.#context.logger, this.#call);
     if (reported.reason === "SLOW_CONSUMER") {
-      this.#context.defences?.count("slow_response", this.connection);
+      this.#reportSlow();
+      this.#withdraw();
     }
+    this.#close();
     if (resumable.has(reported.reason) && this.#resumePoint !== undefined) {
       reported = reported.with({ resume_revision: String(this.#resumePoint) });
     }
     this.#context.observer?.watchEnded?.(reported.reason);
     this.#call.end(statusOf(reported));
+  }
+
+  /** Takes back the outstanding frame if none of it is sent, so that the client gets the status instead of a reset. */
+  #withdraw(): void {
+    if (!this.outstanding || !this.#call.withdraw()) return;
+    this.outstanding = false;
+    this.#resumePoint = this.#acceptedPoint;
+  }
+
+  /** Before `#close`, from which on its status and that of the outstanding message are unknown. */
+  #reportSlow(): void {
+    const { slowClients, stallDetector } = this.#context;
+    const { name: resource, revision } = this.#resource;
+    const accepted = this.#acceptedPoint;
+    slowClients?.ended(this.#call, {
+      ...{ resource, scope: this.watchStatus?.scope },
+      lagRevisions: revision && accepted && revision - accepted,
+      acceptedNothingMs: stallDetector.outstandingMs(this),
+    });
   }
 
   #close(): void {

@@ -103,6 +103,8 @@ test.each(["text", "json"])(
   async (format) => {
     const { process } = await startServe([
       ...["--etcd", "http://127.0.0.1:1", "--resource", "all=", "--log-format", format],
+      // Below the limit of open files of any machine.
+      ...["--max-connections", "100"],
     ]);
     await using _ = process;
     await process.printed(/ECONNREFUSED.*\n/);

@@ -22,15 +22,22 @@ export class CommandProcess implements AsyncDisposable {
   readonly #changed: (() => void)[] = [];
   #exited = false;
 
-  constructor(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
-    this.#child = spawn(
-      process.execPath,
-      ["--disable-warning=ExperimentalWarning", main, ...args],
-      {
-        env: { PATH: process.env["PATH"], ...compileCache, ...env },
-        stdio: ["ignore", "pipe", "pipe"],
-      },
-    );
+  /** `openFiles`: its limit of open files. Default: that of this process. */
+  constructor(
+    args: readonly string[],
+    env: Readonly<Record<string, string>> = {},
+    openFiles?: number,
+  ) {
+    const command = [process.execPath, "--disable-warning=ExperimentalWarning", main, ...args];
+    const limited =
+      openFiles === undefined
+        ? command
+        : ["/bin/sh", "-c", `ulimit -n ${openFiles} && exec "$@"`, "sh", ...command];
+    const [program = "", ...rest] = limited;
+    this.#child = spawn(program, rest, {
+      env: { PATH: process.env["PATH"], ...compileCache, ...env },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
     this.#child.stdout?.setEncoding("utf8").on("data", (text: string) => {
       this.#stdout += text;
       this.#wake();
@@ -95,10 +102,12 @@ export interface Served {
 export async function startServe(
   args: readonly string[] = [],
   env: Readonly<Record<string, string>> = {},
+  openFiles?: number,
 ): Promise<Served> {
   const process = new CommandProcess(
     ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", ...args],
     env,
+    openFiles,
   );
   const [, grpc = ""] = await process.printed(/serves gRPC on (\S+)/);
   const [, admin = ""] = await process.printed(/admin +(\S+)\/readyz/);

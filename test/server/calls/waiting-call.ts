@@ -36,6 +36,10 @@ export class WaitingCall implements ServerCall {
     return false;
   }
 
+  withdraw(): boolean {
+    return false;
+  }
+
   onClosed(): void {}
   closeConnection(): void {}
 

@@ -19,12 +19,12 @@ function largeBatch(revision: number): WatchBatch {
   return new WatchBatch(revision, [new WatchEvent("MODIFIED", object, undefined)]);
 }
 
-/** A scripted resource, and a client that accepts only its flow control window of a watch on it. */
+/** A scripted resource, and a client that accepts only its flow control window of a watch on it: part of a message. */
 async function stalledWatch(headers: Record<string, string> = {}) {
   const scripted = new ScriptedResource();
   const clock = new ManualTimers();
   const served = await serve(new Map([[resource, scripted]]), clock);
-  const raw = new RawConnection(served.server.port, 0);
+  const raw = new RawConnection(served.server.port, 10);
   const call = raw.call(Watch.path, things, headers);
   const stream = await scripted.watched(0);
   return { ...served, scripted, clock, raw, call, stream };

@@ -57,6 +57,10 @@ class SlowCall implements ServerCall {
     return [];
   }
 
+  withdraw(): boolean {
+    return false;
+  }
+
   onClosed(): void {}
   closeConnection(): void {}
 

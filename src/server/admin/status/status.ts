@@ -96,6 +96,17 @@ export interface Problem {
   readonly text: string;
 }
 
+/** The certificates of a file in use. */
+export interface CertificateReport {
+  /** What the file is, such as `server-certificate`. */
+  readonly kind: string;
+  readonly file: string;
+  /** Of the certificate that expires first. */
+  readonly subject: string;
+  /** When that expires. */
+  readonly notAfter: string;
+}
+
 /** All but the streams. */
 export interface Overview {
   readonly at: string;
@@ -112,6 +123,8 @@ export interface Overview {
   readonly processes: readonly ProcessReport[];
   /** The newest first, at most 50. */
   readonly problems: readonly Problem[];
+  /** Those of the main process, which has the files of all. */
+  readonly certificates: readonly CertificateReport[];
 }
 
 export interface StreamReport {

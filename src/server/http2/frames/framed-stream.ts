@@ -24,7 +24,8 @@ export class FramedStream implements ResponseWriter {
   readonly #owner: StreamOwner;
   /** The flow control window, less the connection's initial window of streams, in bytes. */
   balance = 0;
-  /** Bytes of the message that are not sent. */
+  /** Size of the message in bytes, and the bytes of it that are not sent. */
+  #bytes = 0;
   remaining = 0;
   /** Whether it waits for its turn to send, and which streams are before and behind it. */
   isReady = false;
@@ -70,7 +71,8 @@ export class FramedStream implements ResponseWriter {
     }
     this.#part = message;
     this.#partSent = 0;
-    this.remaining = message.byteLength;
+    this.#bytes = message.byteLength;
+    this.remaining = this.#bytes;
     this.#onAccepted = onAccepted;
     if (this.#hasHeaders) this.#owner.ready(this);
   }
@@ -88,8 +90,18 @@ export class FramedStream implements ResponseWriter {
     this.#plannedPart = 0;
     this.#plannedBytes = 0;
     this.#moveToNextPart();
+    this.#bytes = bytes;
     this.remaining = bytes;
     if (this.#hasHeaders) this.#owner.ready(this);
+  }
+
+  withdraw(): boolean {
+    if (this.remaining === 0 || this.remaining < this.#bytes) return false;
+    this.remaining = 0;
+    this.#part = undefined;
+    this.#parts = undefined;
+    this.#onAccepted = undefined;
+    return true;
   }
 
   end(trailers: OutgoingHttpHeaders, onSent: () => void): void {

@@ -20,6 +20,11 @@ export interface ResponseWriter {
   write(message: Uint8Array, onAccepted: OnAccepted): void;
   /** As `write`, for a message in consecutive parts. Without `onAccepted` it is the only one of its response. */
   writeParts(parts: FrameParts, onAccepted?: OnAccepted): void;
+  /**
+   * Drops the message that was written last, unless a part of it was passed on already. It is neither accepted nor refused
+   * then. Returns whether it was dropped.
+   */
+  withdraw(): boolean;
   /** Ends the stream with the trailers, behind what was written. Calls `onSent` when it passes them to Node.js. */
   end(trailers: OutgoingHttpHeaders, onSent: () => void): void;
   /** The stream is closed: drops what is not sent. Idempotent. */
@@ -55,6 +60,11 @@ export class StreamWriter implements ResponseWriter {
   writeParts(parts: FrameParts, onAccepted?: OnAccepted): void {
     this.#isWriting = true;
     this.#writeFrom(parts, 0, onAccepted);
+  }
+
+  /** Node.js has passed on as much as the window permits. */
+  withdraw(): boolean {
+    return false;
   }
 
   end(trailers: OutgoingHttpHeaders, onSent: () => void): void {

@@ -215,6 +215,21 @@ describe("The messages of a connection", () => {
     expect(world.flush()).toEqual([[3, "g"]]);
   });
 
+  test("are withdrawn whole, or not at all once a part is sent", () => {
+    const world = new World();
+    const [waiting, begun] = [world.open(1), world.open(3)];
+    waiting.write(Buffer.from("withdrawn"), () => {
+      throw new Error("It was neither accepted nor refused.");
+    });
+    begun.write(Buffer.alloc(100_000, "x"), ignore);
+    expect(waiting.withdraw()).toBe(true);
+    expect(world.flush().map(([id]) => id)).not.toContain(1);
+    expect([begun.withdraw(), waiting.withdraw()]).toEqual([false, false]);
+    world.sender.windowUpdateReceived(0, 100_000);
+    waiting.write(Buffer.from("next"), ignore);
+    expect(world.flush()).toContainEqual([1, "next"]);
+  });
+
   test("are dropped with their stream, and their sender learns of it once it is closed", () => {
     const world = new World();
     const stream = world.open(1);

@@ -1,0 +1,38 @@
+import { X509Certificate } from "node:crypto";
+
+/** When the certificates of a file can be used. */
+export interface FileCertificate {
+  readonly file: string;
+  /** Of the certificate that expires first, such as `CN=service.example`. */
+  readonly subject: string;
+  /** From when on all of the file's certificates are valid, and when the first of them expires, in milliseconds since the epoch. */
+  readonly notBefore: number;
+  readonly notAfter: number;
+}
+
+const pem = /-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----[^-]+-----END [^-]+-----/g;
+
+/**
+ * Summarizes the certificates of a file in PEM: a certificate with its chain, or authorities. Empty if no
+ * certificate in it can be parsed.
+ */
+export function fileCertificate(file: string, content: Uint8Array): readonly FileCertificate[] {
+  const texts = Buffer.from(content).toString("latin1").match(pem) ?? [];
+  const [first, ...others] = texts.flatMap(parsed);
+  if (first === undefined) return [];
+  let [expiring, notBefore] = [first, first.validFromDate.getTime()];
+  for (const certificate of others) {
+    if (certificate.validToDate < expiring.validToDate) expiring = certificate;
+    notBefore = Math.max(notBefore, certificate.validFromDate.getTime());
+  }
+  const subject = expiring.subject.split("\n").join(", ");
+  return [{ file, subject, notBefore, notAfter: expiring.validToDate.getTime() }];
+}
+
+function parsed(text: string): X509Certificate[] {
+  try {
+    return [new X509Certificate(text)];
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,35 @@
+import type { Logger } from "pino";
+import type { Clock } from "../../base/clock.ts";
+import { LineLimit } from "../../base/line-limit.ts";
+
+/** Minimum time between two lines, in milliseconds. */
+const logIntervalMs = 60_000;
+
+/** Counts the writes that the store has refused because it is full, and logs one in a minute. */
+export class FullStore {
+  readonly #logger: Logger;
+  readonly #lines: LineLimit;
+  #refused = 0;
+
+  constructor(clock: Clock, logger: Logger) {
+    this.#logger = logger;
+    this.#lines = new LineLimit(clock, logIntervalMs);
+  }
+
+  /** Number of writes that were refused. */
+  get refused(): number {
+    return this.#refused;
+  }
+
+  /** A write was refused. `why`: the store's error, or that for the client. */
+  report(method: string, why: string): void {
+    this.#refused++;
+    const suppressed = this.#lines.admit();
+    if (suppressed === undefined) return;
+    const counted = suppressed === 0 ? {} : { suppressedWrites: suppressed };
+    this.#logger.error(
+      { method, problem: why, ...counted },
+      "the store is full and refuses writes",
+    );
+  }
+}
