@@ -134,6 +134,7 @@ function statusOf(
   problems: RecentProblems | undefined,
 ): ServiceStatus {
   const main = {
+    instance: process.id,
     status: new ProcessStatus(0, clock, () => process.parts(), problems),
     caches: process.parts().caches,
     // It changes when a relay knows what its upstream serves.
@@ -143,9 +144,8 @@ function statusOf(
     get upstreamsInUse() {
       return process.upstreamsInUse;
     },
-    get isReady() {
-      const checks = [...process.readiness(), ...(workers?.readiness() ?? [])];
-      return checks.every(({ failure }) => failure === undefined);
+    get checks() {
+      return [...process.readiness(), ...(workers?.readiness() ?? [])];
     },
   };
   return new ServiceStatus(main, workers?.forStatus, clock);
