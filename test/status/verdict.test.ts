@@ -66,10 +66,12 @@ describe("The verdict", () => {
 
   test("names a dead etcd, since when, and how many resources are stale", () => {
     const error = "The etcd at 10.0.0.1:2379 failed:\nconnect ECONNREFUSED. ";
-    const dead = { state: "disconnected" as const, error, staleSeconds: 252 };
+    const failingSince = "2026-11-24T03:07:48.000Z";
+    // The store was quiet before.
+    const dead = { state: "disconnected" as const, error, failingSince, staleSeconds: 300 };
     const verdict = verdictOf(facts({ resources: [resource("a", dead), resource("b", dead)] }));
     expect(verdict.summary).toBe(
-      "etcd at http://10.0.0.1:2379 can't be reached, all 2 resources are served stale from the cache, " +
+      "etcd at http://10.0.0.1:2379 can't be reached, 2 of 2 resources are served stale from the cache, " +
         "since 2026-11-24 03:07:48 UTC (4m12s)",
     );
     expect(verdict.reasons).toEqual([

@@ -173,7 +173,7 @@ function countsOf(
 function cached(name: string, cache: Cacher): ResourceReport {
   const summary = cache.summary();
   const { revision, upstreamRevision, objects, eventWindow, ready } = summary;
-  const { upstreamSilenceMs, reconnects, relists } = summary;
+  const { upstreamSilenceMs, failingForMs, reconnects, relists } = summary;
   const { staleForMs } = cache;
   return {
     ...{ name, isCached: true, isReady: ready, revision, objects, eventWindow },
@@ -181,11 +181,16 @@ function cached(name: string, cache: Cacher): ResourceReport {
     upstream: {
       state: upstreamStates[summary.step],
       error: cache.upstreamFailure?.message,
-      lastReceivedAt: new Date(Date.now() - upstreamSilenceMs).toISOString(),
+      failingSince: failingForMs === undefined ? undefined : timeBefore(failingForMs),
+      lastReceivedAt: timeBefore(upstreamSilenceMs),
       staleSeconds: staleForMs === undefined ? undefined : staleForMs / 1_000,
       ...{ reconnects, relists },
     },
   };
+}
+
+function timeBefore(ms: number): string {
+  return new Date(Date.now() - ms).toISOString();
 }
 
 /** A resource without a cache. */

@@ -83,19 +83,21 @@ function ofResources({ resources, upstream, at }: VerdictFacts): VerdictReason[]
   const unsynced = resources.filter(({ isReady }) => !isReady);
   if (unsynced.length > 0) {
     const text = `${whichOf(unsynced, resources)} not served: not synced with ${nameOf(upstream)}`;
-    reasons.push({ level: "failing", text, detail: errorOf(unsynced) });
+    const since = failingSince(unsynced);
+    reasons.push({ level: "failing", text, detail: errorOf(unsynced), since });
   }
-  const ages = resources.map((each) => (each.isReady ? each.upstream?.staleSeconds : undefined));
-  const stale = resources.filter((_, i) => ages[i] !== undefined);
+  const stale = resources.filter(
+    ({ isReady, upstream: own }) => isReady && own?.staleSeconds !== undefined,
+  );
   if (stale.length > 0) {
-    const oldest = Math.max(...ages.map((age) => age ?? 0));
+    const oldest = Math.max(...stale.map((each) => each.upstream?.staleSeconds ?? 0));
     const detail = errorOf(stale);
     const lost = detail === undefined ? "can't reach its own store" : "can't be reached";
     reasons.push({
       level: "failing",
       text: `${nameOf(upstream)} ${lost}, ${whichOf(stale, resources)} served stale from the cache`,
       detail,
-      since: new Date(Date.parse(at) - oldest * 1_000).toISOString(),
+      since: failingSince(stale) ?? new Date(Date.parse(at) - oldest * 1_000).toISOString(),
     });
   }
   return reasons;
@@ -214,6 +216,12 @@ function nameOf(tier: UpstreamTier): string {
   return tier.kind === "etcd" ? `etcd at ${addresses}` : `the upstream at ${addresses}`;
 }
 
+/** When the first one of them began to fail. */
+function failingSince(resources: readonly ResourceReport[]): string | undefined {
+  const times = resources.flatMap(({ upstream }) => upstream?.failingSince ?? []);
+  return times.sort()[0];
+}
+
 /** The error of the first one that has any. */
 function errorOf(resources: readonly ResourceReport[]): string | undefined {
   const failed = resources.find(({ upstream }) => upstream?.error !== undefined);
@@ -224,9 +232,7 @@ function errorOf(resources: readonly ResourceReport[]): string | undefined {
 function whichOf(some: readonly ResourceReport[], all: readonly ResourceReport[]): string {
   const [first] = some;
   if (first !== undefined && some.length === 1) return `the resource ${first.name} is`;
-  const count =
-    some.length === all.length ? `all ${all.length}` : `${some.length} of ${all.length}`;
-  return `${count} resources are`;
+  return `${some.length} of ${all.length} resources are`;
 }
 
 function quantity(count: number, name: string): string {

@@ -36,6 +36,8 @@ export interface UpstreamReport {
   readonly state: "connected" | "relisting" | "disconnected";
   /** Why the last attempt failed; absent while it is connected. */
   readonly error?: string | undefined;
+  /** When the first attempt failed; absent while it is connected. */
+  readonly failingSince?: string | undefined;
   /** When the store last delivered events, progress or a list. */
   readonly lastReceivedAt: string;
   /** How old the cache may be, in seconds, while its source can't be reached. */
