@@ -91,7 +91,7 @@ describe.skipIf(executablePath === undefined)("The status page, with 10,000 stre
     // This process may have held up its own event loop as it opened them.
     expect(await page.locator("#level").textContent()).toMatch(/^(ok|degraded)$/);
     expect(await page.locator("#tiles dd").first().textContent()).toBe("10,00010,000 live");
-    // All of one client, with more scopes than are told apart.
+    // All of one client, with more scopes than are distinguished.
     expect(await page.locator("#groups > tbody > tr").allTextContents()).toEqual([
       expect.stringMatching(/^anonymous at 127\.0\.0\.1live10,0000–0default.*various$/),
     ]);

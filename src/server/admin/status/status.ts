@@ -177,13 +177,13 @@ export interface StreamCounts {
 export interface StreamGroup {
   /** The parameter `group` that its streams are requested by. Absent if they can't be. */
   readonly id?: string | undefined;
-  /** Absent: the callers beyond those that are told apart. */
+  /** Absent: the callers beyond those that are distinguished. */
   readonly identity?: string | undefined;
   readonly caller?: string | undefined;
   readonly resource?: string | undefined;
   readonly kind: string;
   readonly state: string;
-  /** Absent: they have none, or more different ones than are told apart. */
+  /** Absent: a kind without scopes, or more different ones than are distinguished. */
   readonly scope?: StreamScope | undefined;
   readonly hasManyScopes: boolean;
   readonly streams: number;

@@ -14,10 +14,10 @@ import {
 
 /** Number of streams that are counted in one step. */
 const streamsPerStep = 32;
-/** Number of clients that are told apart, by resource and state; and of further ones, only for streams that are behind. */
+/** Number of clients that are distinguished, by resource and state; and of further ones, only for streams that are behind. */
 const maxClients = 256;
 const maxClientsBehind = 256;
-/** Number of scopes of each that are told apart. With more they are one group. */
+/** Number of scopes of each that are distinguished. With more they are one group. */
 const maxScopes = 8;
 /** Number of groups that are shown. */
 const maxGroups = 50;
@@ -40,7 +40,7 @@ interface ClientStreams {
   readonly kind: string;
   readonly state: string;
   readonly counts: Counts;
-  /** By `scopeKey`. Undefined: there are none, or too many. */
+  /** By `scopeKey`. Undefined: a kind without scopes, or too many. */
   scopes: Map<string, { readonly scope: StreamScope; readonly counts: Counts }> | undefined;
   hasManyScopes: boolean;
 }
@@ -112,7 +112,7 @@ export function countsOfTallies(tallies: readonly StreamTally[]): StreamCounts |
   };
 }
 
-/** The clients that are told apart. Further ones count together, by state. */
+/** The clients that are distinguished. Further ones count together, by state. */
 class ClientTable {
   readonly #clients = new Map<string, ClientStreams>();
   #others = 0;
