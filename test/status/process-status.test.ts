@@ -47,7 +47,7 @@ test("The streams are counted again only after nine times as long as it took.", 
   expect(passes()).toBe(2);
 });
 
-test("Nothing is counted while nobody asks.", () => {
+test("Nothing is counted while no client asks.", () => {
   const { clock, passes } = processWith(32, 1);
   clock.advance(60_000);
   expect(passes()).toBe(0);

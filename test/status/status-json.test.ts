@@ -163,7 +163,7 @@ describe("/status.json", () => {
     const { streamCounts } = await statusOf(tier);
     expect(streamCounts).toMatchObject({ total: 300, byState: { live: 300 }, behind: 0 });
     const { groups = [] } = streamCounts ?? {};
-    // Alice and Bob have more scopes than are told apart.
+    // Alice and Bob have more scopes than are distinguished.
     expect(groups.map(({ identity, streams, scope }) => [identity, streams, scope])).toEqual([
       ["bob", 150, undefined],
       ["alice", 100, undefined],

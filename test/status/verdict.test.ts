@@ -30,7 +30,7 @@ function streams(total: number, behind: number): StreamCounts {
   };
 }
 
-/** The facts of a service that is well, but for some. */
+/** The facts of a service that is well, with some replaced. */
 function facts(some: Partial<VerdictFacts> = {}): VerdictFacts {
   return {
     at,
