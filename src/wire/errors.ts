@@ -111,13 +111,6 @@ export function saysReason(failure: ServiceError): boolean {
   return said !== undefined && isReason(said.reason);
 }
 
-/** What grpc-js says of a failed connection, without the text around its cause; other details as they are. */
-export function briefDetails(details: string): string {
-  const cause = /Last error: (?:Error: )?(.+?)\. Resolution note/.exec(details)?.[1] ?? details;
-  // If it is not known here, such as for a connection that another client has tried to open.
-  return cause === "null" ? "no connection could be established" : cause;
-}
-
 /** The delay that the server asks for before a retry, in milliseconds; undefined if it does not ask for one. */
 export function retryDelayMs(failure: ServiceError): number | undefined {
   return detailsOf(failure)?.retryDelayMs;

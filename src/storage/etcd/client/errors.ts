@@ -1,4 +1,5 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
+import { connectionCause, type TlsSettings } from "../../../base/connection-cause.ts";
 import { upstreamUnavailable, WatchFanoutError } from "../../../base/errors.ts";
 
 /** The oldest supported version of etcd. */
@@ -93,8 +94,19 @@ export function readError(error: unknown, endpoint: string): Error {
       { cause: error },
     );
   }
-  return upstreamUnavailable(`The etcd at ${endpoint} failed: ${error.details}. Try again.`, error);
+  const hasTls = endpoint.startsWith("https:");
+  const { text, advice } = connectionCause(error.details, tlsSettings, hasTls);
+  const next = advice ?? "Try again.";
+  return upstreamUnavailable(`The etcd at ${endpoint} failed: ${text}. ${next}`, error);
 }
+
+const tlsSettings: TlsSettings = {
+  on: "write https:// in --etcd, and set --etcd-ca",
+  off: "write http:// in --etcd",
+  ca: "--etcd-ca",
+  cert: "--etcd-cert and --etcd-key",
+  serverName: undefined,
+};
 
 /** The WatchFanoutError for a write that was sent. */
 export function writeError(error: unknown, endpoint: string, lease: bigint): Error {
