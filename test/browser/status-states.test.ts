@@ -125,6 +125,23 @@ describe.skipIf(executablePath === undefined)("The status page of a service of e
     await inspect(page, "well");
   });
 
+  test("shows texts of clients in groups as text", async () => {
+    const prefix = "<img src=x onerror=alert(1)><b>bold</b>";
+    const [watch] = await openWatches(clients[3] ?? clientOf("exporter"), [
+      { resource: "nodes", prefix },
+    ]);
+    const page = await open();
+    const group = groups(page).filter({ hasText: `prefix ${prefix}` });
+    await group.getByRole("button").click();
+    await page
+      .locator("#groups tr.members td", { hasText: `prefix ${prefix}` })
+      .first()
+      .waitFor();
+    expect(await page.locator("main table b, main img").count()).toBe(0);
+    watch?.cancel();
+    await group.waitFor({ state: "detached" });
+  });
+
   test("shows the streams of a group below it, and lists them", async () => {
     const page = await open();
     const group = groups(page).filter({ hasText: "node-agent" }).first();

@@ -181,6 +181,14 @@ describe("The error of a client that made a connection", () => {
     );
   });
 
+  test("names the flags of a relay to a relay", async () => {
+    const client = connect({ address: tls, maxAttempts: 1, relayId: "relay.1" });
+    await expect(client.resources()).rejects.toMatchObject({
+      message: expect.stringContaining(`${closed} If it uses TLS: set --upstream-tls-ca.`),
+    });
+    client.close();
+  });
+
   test("is the same in the library", async () => {
     const client = connect({ address: plain, tls: { ca: authority.cert }, maxAttempts: 1 });
     await expect(client.get("r", "k")).rejects.toMatchObject({
