@@ -66,7 +66,7 @@ const known: readonly KnownCause[] = [
     advice: () => "Check the clocks of both machines.",
   },
   {
-    // Some servers without TLS do so, and some whose first alert is lost.
+    // Servers without TLS close it, such as etcd, and servers whose alert is lost.
     pattern: /before secure TLS connection/i,
     text: "it closed the connection in the TLS handshake",
     advice: ({ off }) => `If it does not use TLS: ${off}.`,

@@ -17,7 +17,7 @@ export interface StatusPage {
 
 /** Reads the page from its files. */
 export function loadStatusPage(): StatusPage {
-  const css = contentOf("status.css");
+  const css = contentOf("status.css") + contentOf("overview.css");
   return {
     // A function, since a text may contain the special patterns of `replace`.
     html: contentOf("status.html").replace(/<style>.*<\/style>/s, () => `<style>${css}</style>`),
