@@ -91,7 +91,8 @@ test.each([
       summary: expect.stringMatching(
         `^the resource things is not served: not synced with etcd at ${args[1]}, since .* UTC `,
       ),
-      reasons: [{ detail: failure.slice(0, -1) }],
     });
+    // The event loop of a busy machine may be another reason.
+    expect(verdict.reasons[0]?.detail).toBe(failure.slice(0, -1));
   },
 );
