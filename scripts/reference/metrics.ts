@@ -163,7 +163,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
     observer.watchEnded("DRAINING");
   };
   const process = (meter: Meter): void => {
-    registerEventLoopMetrics(meter, systemClock)();
+    registerEventLoopMetrics(meter, systemClock).stop();
     const collected = registerGcMetrics(meter);
     for (const kind of collectionKinds) collected(kind, 0);
   };

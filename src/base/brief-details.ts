@@ -1,6 +1,6 @@
 /**
- * What grpc-js says of a failed call, without what it adds for its own debugging: the text around the cause of a failed
- * connection, and the steps that a call waited for. Other details as they are.
+ * What grpc-js says of a failed call, in one line, without what it adds for its own debugging: the text around the cause of
+ * a failed connection, the steps that a call waited for, and the place in the code of OpenSSL. Other details as they are.
  */
 export function briefDetails(details: string): string {
   const [, afterTime] = /^Deadline exceeded after ([\d.]+s)/.exec(details) ?? [];
@@ -8,7 +8,16 @@ export function briefDetails(details: string): string {
     const missing = details.includes("Waiting for LB pick") ? "connection" : "response";
     return `no ${missing} within ${afterTime}`;
   }
-  const cause = /Last error: (?:Error: )?(.+?)\. Resolution note/.exec(details)?.[1] ?? details;
+  const cause =
+    /Last error: (?:Error(?: \[\w+\])?: )?(.+?)\. ?Resolution note/s.exec(details)?.[1] ?? details;
   // If it is not known here, such as for a connection that another client has tried to open.
-  return cause === "null" ? "no connection could be established" : cause;
+  if (cause === "null") return "no connection could be established";
+  return cause
+    .replace(/ \(\d{4}-\d\d-\d\dT[\d:.]+Z\)$/, "")
+    .replace(
+      /(?:[0-9A-F]+:)?error:[0-9A-F]+:SSL routines:[^:]*:([^:]+):\S*?:\d+:(.*)/s,
+      "TLS: $1 $2",
+    )
+    .replaceAll(/\s+/g, " ")
+    .trim();
 }

@@ -265,6 +265,7 @@ export class Cacher implements Storage {
     return {
       ...{ ready: this.ready, revision, objects: state.size },
       upstreamRevision: Math.max(newest, revision),
+      failingForMs: this.#ingest.failingForMs,
       step: reflector.isWatching ? "watching" : reflector.next,
       ...{ upstreamSilenceMs, receivedEvents, reconnects, relists },
       eventWindow: {

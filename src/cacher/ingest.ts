@@ -34,6 +34,8 @@ export class EventIngest implements ReflectorTarget {
   readonly #latency: LatencySampler;
   #observers: readonly CacheObserver[];
   #lastReceivedAt: number;
+  /** When the first attempt failed since something was received. */
+  #failingSince: number | undefined;
   #receivedEvents = 0;
   /** The changes to the state that the Reflector hands over next; undefined if they are not known. */
   #changes: readonly StateChange[] | undefined;
@@ -57,7 +59,10 @@ export class EventIngest implements ReflectorTarget {
     this.reflector = new Reflector({
       ...{ storage, target: this, clock, random },
       logger: logger.child({ resource: name }),
-      onFailure: ({ error }) => onFailure(error),
+      onFailure: ({ error }) => {
+        this.#failingSince ??= clock.now();
+        onFailure(error);
+      },
     });
     this.backfill = new EventWindowBackfill(context, {
       history: this.reflector,
@@ -85,6 +90,12 @@ export class EventIngest implements ReflectorTarget {
   /** Time since the store last delivered anything, in milliseconds. */
   get silenceMs(): number {
     return this.#context.clock.now() - this.#lastReceivedAt;
+  }
+
+  /** For how long all attempts to list or watch the store have failed, in milliseconds; undefined if none has. */
+  get failingForMs(): number | undefined {
+    if (this.#failingSince === undefined || this.reflector.failure === undefined) return undefined;
+    return this.#context.clock.now() - this.#failingSince;
   }
 
   stats(): Pick<
@@ -115,6 +126,7 @@ export class EventIngest implements ReflectorTarget {
   replace(state: ListedState, cause: ReplaceCause): void {
     const { cache, clock } = this.#context;
     this.#lastReceivedAt = clock.now();
+    this.#failingSince = undefined;
     const changes = cause === "history lost" ? this.#changes : undefined;
     this.#changes = undefined;
     const replacement = { state, cause, changes };
@@ -140,6 +152,7 @@ export class EventIngest implements ReflectorTarget {
     const { cache, clock } = this.#context;
     const now = clock.now();
     this.#lastReceivedAt = now;
+    this.#failingSince = undefined;
     this.#receivedEvents += batch.events.length;
     const arrivedAt = batch.arrivedAt ?? now;
     cache.apply(batch, arrivedAt);

@@ -21,6 +21,8 @@ export interface CacheSummary
     | "dispatchedBatches"
     | "slowConsumers"
   > {
+  /** For how long the store could not be listed or watched, in milliseconds; undefined while it is. */
+  readonly failingForMs: number | undefined;
   /** Whether the store is watched; otherwise what the next attempt is. */
   readonly step: "watching" | "list" | "resume";
   readonly eventWindow: Pick<CacherStats["eventWindow"], "events" | "bytes" | "oldestRevision"> & {

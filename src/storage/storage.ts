@@ -185,6 +185,11 @@ export interface WatchStatus {
   readonly lagRevisions: number | undefined;
   /** Fill level of its buffer, from 0 to 1. */
   readonly bufferFill: number;
+  /**
+   * When the oldest event that its reader has not read arrived, in the clock's milliseconds; undefined: it has read all, or
+   * the time is not known, such as that of an initial state.
+   */
+  readonly unreadSince: number | undefined;
 }
 
 /**

@@ -9,16 +9,20 @@ const windowMs = 10_000;
 const windows = 6;
 
 /** In seconds. */
-interface Delays {
+export interface EventLoopDelays {
   readonly p99: number;
   readonly max: number;
 }
 
-/**
- * Registers how late the event loop runs a timer. The timer is native, and wakes the process 50 times per second.
- * Returns what stops it.
- */
-export function registerEventLoopMetrics(meter: Meter, clock: Clock): () => void {
+/** Measures how late the event loop runs a timer. The timer is native, and wakes the process 50 times per second. */
+export interface EventLoopMonitor {
+  /** The worst delays of the last minute. */
+  worst(): EventLoopDelays;
+  stop(): void;
+}
+
+/** Registers how late the event loop runs a timer. */
+export function registerEventLoopMetrics(meter: Meter, clock: Clock): EventLoopMonitor {
   const recent = new RecentDelays(clock);
   const p99 = meter.createObservableGauge("watch_fanout_event_loop_delay_p99_seconds", {
     unit: "s",
@@ -36,15 +40,15 @@ export function registerEventLoopMetrics(meter: Meter, clock: Clock): () => void
     },
     [p99, max],
   );
-  return () => recent.stop();
+  return recent;
 }
 
 /** The delays of the last minute, for any number of collectors: reading them changes nothing. */
-class RecentDelays {
+class RecentDelays implements EventLoopMonitor {
   readonly #clock: Clock;
   readonly #histogram = monitorEventLoopDelay({ resolution: resolutionMs });
   /** Of the windows before the current one, the oldest first. */
-  readonly #past: Delays[] = [];
+  readonly #past: EventLoopDelays[] = [];
   #timer: Timer;
 
   constructor(clock: Clock) {
@@ -53,7 +57,7 @@ class RecentDelays {
     this.#timer = clock.setTimeout(this.#nextWindow, windowMs);
   }
 
-  worst(): Delays {
+  worst(): EventLoopDelays {
     const all = [...this.#past, this.#current()];
     return {
       p99: Math.max(...all.map(({ p99 }) => p99)),
@@ -73,7 +77,7 @@ class RecentDelays {
     this.#timer = this.#clock.setTimeout(this.#nextWindow, windowMs);
   };
 
-  #current(): Delays {
+  #current(): EventLoopDelays {
     const { max } = this.#histogram;
     return { p99: delaySeconds(this.#histogram.percentile(99)), max: delaySeconds(max) };
   }

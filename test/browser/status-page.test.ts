@@ -12,9 +12,6 @@ if (executablePath === undefined) {
   process.stderr.write("No Chromium is installed (or named by CHROMIUM_BIN): skipped.\n");
 }
 
-/** Where to write screenshots; undefined: none. */
-const folder = process.env["SCREENSHOTS"];
-
 const [idle, hot] = [9_000, 1_000];
 
 describe.skipIf(executablePath === undefined)("The status page, with 10,000 streams", () => {
@@ -70,8 +67,18 @@ describe.skipIf(executablePath === undefined)("The status page, with 10,000 stre
       expect(problems).toEqual([]);
     });
     await page.goto(adminUrl(tier, "/"));
-    await page.locator("#connection", { hasText: "Live" }).waitFor();
+    await page.locator("#connection", { hasText: "updated" }).waitFor();
+    await page.locator("#groups > tbody > tr").first().waitFor();
+    return page;
+  }
+
+  /** Opens the page with the list of single streams, the oldest first. */
+  async function openList(): Promise<Page> {
+    const page = await open();
+    await page.locator("#all-streams > summary").click();
     await page.locator("#matched", { hasText: "streams" }).waitFor();
+    await page.locator("#stream-table th", { hasText: "Age" }).getByRole("button").click();
+    await rows(page).first().getByText("key idle/0", { exact: true }).waitFor();
     return page;
   }
 
@@ -79,8 +86,15 @@ describe.skipIf(executablePath === undefined)("The status page, with 10,000 stre
   const cells = (page: Page, column: number) =>
     page.locator(`#stream-table tbody tr > :nth-child(${column})`).allTextContents();
 
-  test("shows the resource, the process and the first streams", async () => {
-    const page = await open();
+  test("shows the verdict, the resource, the process, the group and the first streams", async () => {
+    const page = await openList();
+    // This process may have held up its own event loop as it opened them.
+    expect(await page.locator("#level").textContent()).toMatch(/^(ok|degraded)$/);
+    expect(await page.locator("#tiles dd").first().textContent()).toBe("10,00010,000 live");
+    // All of one client, with more scopes than are distinguished.
+    expect(await page.locator("#groups > tbody > tr").allTextContents()).toEqual([
+      expect.stringMatching(/^anonymous at 127\.0\.0\.1live10,0000–0default.*various$/),
+    ]);
     expect(await page.locator("#resources tbody th").textContent()).toBe("default");
     expect(await page.locator("#resources tbody td").first().textContent()).toBe("connected");
     expect(await page.locator("#processes tbody th").textContent()).toBe("service");
@@ -88,8 +102,21 @@ describe.skipIf(executablePath === undefined)("The status page, with 10,000 stre
     expect((await cells(page, 4)).slice(0, 2)).toEqual(["key idle/0", "key idle/1"]);
   });
 
-  test("sorts by a heading, with the keyboard too, and reports the order", async () => {
+  test("lists the streams of a group", async () => {
     const page = await open();
+    await page.locator("#groups > tbody > tr button").first().click();
+    await page.locator("#groups tr.members tbody tr").nth(19).waitFor();
+    await page.getByRole("button", { name: "List all of them" }).click();
+    await page.locator("#matched", { hasText: "10,000 of 10,000 streams" }).waitFor();
+    expect(await page.locator("#only-group span").textContent()).toBe(
+      "Only anonymous at 127.0.0.1, live, various.",
+    );
+    await page.getByRole("button", { name: "Show all" }).click();
+    await page.locator("#matched", { hasText: /^10,000 streams/ }).waitFor();
+  });
+
+  test("sorts by a heading, with the keyboard too, and reports the order", async () => {
+    const page = await openList();
     const heading = page.locator("#stream-table th", { hasText: "Scope" });
     await heading.getByRole("button").focus();
     await page.keyboard.press("Enter");
@@ -103,7 +130,7 @@ describe.skipIf(executablePath === undefined)("The status page, with 10,000 stre
   });
 
   test("searches while 1,000 streams change, and shows what they get", async () => {
-    const page = await open();
+    const page = await openList();
     let isOpen = true;
     onTestFinished(async () => {
       isOpen = false;
@@ -130,7 +157,7 @@ describe.skipIf(executablePath === undefined)("The status page, with 10,000 stre
   });
 
   test("pages through the streams", async () => {
-    const page = await open();
+    const page = await openList();
     await page.getByLabel("Search identities").fill("idle/12");
     await page.locator("#matched", { hasText: "111 of 10,000" }).waitFor();
     const seen = await cells(page, 4);
@@ -159,6 +186,7 @@ describe.skipIf(executablePath === undefined)("The status page, with 10,000 stre
       held.push(() => route.continue());
     });
     await page.goto(adminUrl(tier, "/"));
+    await page.locator("#all-streams > summary").click();
     await expect.poll(() => held.length, { timeout: 20_000 }).toBe(1);
     await page.clock.runFor(9_000);
     // It has not been requested again, which would have dropped the first one.
@@ -171,14 +199,16 @@ describe.skipIf(executablePath === undefined)("The status page, with 10,000 stre
     const key = "<img src=x onerror=alert(1)><b>bold</b>";
     const [watch] = await openWatches(writer, [{ key }]);
     onTestFinished(() => watch?.cancel());
-    const page = await open();
+    const page = await openList();
     await page.getByLabel("Search identities").fill("onerror");
     await rows(page).first().getByText(`key ${key}`).waitFor();
-    expect(await page.locator("#stream-table b, #stream-table img").count()).toBe(0);
+    expect(await page.locator("main table b, main img").count()).toBe(0);
   });
 
   test.each(["light", "dark"] as const)("has no finding of axe in the %s theme", async (theme) => {
     const page = await open(theme);
+    await page.locator("#all-streams > summary").click();
+    await rows(page).first().waitFor();
     await writer.put({ resource: "default", key: "hot/1", value: Buffer.from("x") });
     // The Content-Security-Policy of the page does not bind the debugger.
     await page.evaluate(axe.source);
@@ -187,11 +217,6 @@ describe.skipIf(executablePath === undefined)("The status page, with 10,000 stre
     expect(
       found.violations.map(({ id, nodes }) => ({ id, nodes: nodes.map(({ html }) => html) })),
     ).toEqual([]);
-    if (folder !== undefined) {
-      await page.screenshot({ path: `${folder}/${theme}.png`, fullPage: false });
-      await page.setViewportSize({ width: 420, height: 900 });
-      await page.screenshot({ path: `${folder}/${theme}-narrow.png` });
-    }
   });
 
   test("stays usable when the service drains: it says that it is not connected", async () => {
@@ -199,8 +224,9 @@ describe.skipIf(executablePath === undefined)("The status page, with 10,000 stre
     const page = await browser.newPage();
     onTestFinished(() => page.close());
     await page.goto(adminUrl(other, "/"));
-    await page.locator("#connection", { hasText: "Live" }).waitFor();
+    await page.locator("#connection", { hasText: "updated" }).waitFor();
     await other.stop();
     await page.locator("#connection", { hasText: "Not connected" }).waitFor();
+    expect(await page.locator("#level").textContent()).toBe("unknown");
   });
 });

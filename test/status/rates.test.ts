@@ -10,6 +10,7 @@ function counts(rpcs: number, latencies: readonly number[] = []): ProcessCounts 
   const latency = { boundaries, counts: buckets.counts() };
   return {
     ...{ eventsReceived: 0, eventsDispatched: 0, messagesSent: 0, bytesSent: 0, rpcs },
+    refused: { streams: rpcs },
     ...{ dispatchLatency: latency, rpcLatency: latency },
   };
 }
@@ -19,6 +20,7 @@ test("Rates are averages since the time before, and first since the start.", () 
   expect(rates.next(new Map([["a", counts(10)]]), 5_000).rates).toMatchObject({
     overSeconds: 5,
     rpcsPerSecond: 2,
+    refusedPerSecond: { streams: 2 },
   });
   expect(rates.next(new Map([["a", counts(40)]]), 7_000).rates.rpcsPerSecond).toBe(15);
 });

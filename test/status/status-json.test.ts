@@ -159,6 +159,28 @@ describe("/status.json", () => {
     expect(await found("no such stream")).toMatchObject({ matched: 0, items: [], total: 300 });
   });
 
+  test("has groups of streams, and those of a group by its id", async () => {
+    const { streamCounts } = await statusOf(tier);
+    expect(streamCounts).toMatchObject({ total: 300, byState: { live: 300 }, behind: 0 });
+    const { groups = [] } = streamCounts ?? {};
+    // Alice and Bob have more scopes than are distinguished.
+    expect(groups.map(({ identity, streams, scope }) => [identity, streams, scope])).toEqual([
+      ["bob", 150, undefined],
+      ["alice", 100, undefined],
+      ["carol", 50, { prefix: "" }],
+    ]);
+    const { streams } = await statusOf(tier, { group: groups[2]?.id ?? "", limit: "1" });
+    expect(streams).toMatchObject({ total: 300, matched: 50, items: [{ identity: "carol" }] });
+  });
+
+  test("has the id of the replica, its memory and the delay of its event loop", async () => {
+    const { service, processes } = await statusOf(tier);
+    expect(service.instance).toMatch(/\.[0-9a-f]{6}$/);
+    const [{ memory, eventLoopDelay } = {}] = processes;
+    expect(memory?.usedBytes).toBeLessThan(memory?.ceilingBytes ?? 0);
+    expect(eventLoopDelay?.maxMs).toBeGreaterThanOrEqual(eventLoopDelay?.p99Ms ?? Infinity);
+  });
+
   test.each([
     ["sort=size", 'sort is "size". It must be one of age,'],
     ["order=up", 'order is "up". It must be one of asc, desc.'],
@@ -168,6 +190,7 @@ describe("/status.json", () => {
     ["page=2", 'There is no parameter "page". The parameters are sort,'],
     ["sort=age&sort=lag", "The parameter sort is given more than once."],
     [`search=${"x".repeat(201)}`, "search has 201 characters. The maximum is 200."],
+    ["group=nonsense", "group is not the id of one that this service has returned."],
     ["cursor=nonsense", "cursor is not one that this service has returned."],
   ])("refuses %s", async (query, message) => {
     const response = await fetch(adminUrl(tier, `/status.json?${query}`));

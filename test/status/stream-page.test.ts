@@ -24,7 +24,7 @@ function streamOf(id: number, lag: number): OpenStream {
         reported++;
         return { label: "", field: "" };
       },
-      ...{ lagRevisions: lag, bufferFill: 0 },
+      ...{ lagRevisions: lag, bufferFill: 0, unreadSince: undefined },
     },
   };
 }
@@ -65,6 +65,7 @@ describe("A page of 100,000 streams", () => {
       ...stream,
       watchStatus: {
         ...{ state: "live", scope: { key: "" }, lagRevisions: 0, bufferFill: 0 },
+        unreadSince: undefined,
         selectors: { label: "x".repeat(40_000), field: "" },
       },
     }));

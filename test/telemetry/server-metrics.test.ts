@@ -85,7 +85,8 @@ describe("The event-loop delay", () => {
     clock = new FakeClock();
     metrics = new PrometheusMetrics("1.2.3");
     onTestFinished(() => metrics.close());
-    onTestFinished(registerEventLoopMetrics(metrics.meter, clock));
+    const monitor = registerEventLoopMetrics(metrics.meter, clock);
+    onTestFinished(() => monitor.stop());
   });
 
   const max = async (): Promise<number> =>

@@ -179,6 +179,14 @@ bindings: [{ role: all, subjects: [admin] }, { role: reader, subjects: [reader] 
     expect(processes.map(({ worker, pid }) => [worker, pid])).toEqual(
       Object.entries(workersOf(served)).map(([worker, pid]) => [Number(worker), pid]),
     );
+    await until(async () => (await status("limit=1")).streamCounts?.total === 8);
+    const { streamCounts, mainProcess, verdict } = await status("limit=1");
+    expect(streamCounts).toMatchObject({ total: 8, byState: { live: 8 }, behind: 0 });
+    const groups = streamCounts?.groups ?? [];
+    expect(groups.map(({ identity }) => identity)).toEqual(groups.map(() => "admin"));
+    expect(groups.reduce((sum, group) => sum + group.streams, 0)).toBe(8);
+    expect(mainProcess).toMatchObject({ isMain: true, isReady: true, pid: served.process.pid });
+    expect(verdict.reasons.filter(({ level }) => level === "failing")).toEqual([]);
     const first = await status("sort=scope&order=asc&limit=3&search=w/");
     const next = await status(
       `sort=scope&order=asc&limit=3&search=w/&cursor=${first.streams.next}`,

@@ -25,6 +25,8 @@ export class CoalescedCursor implements WatchSource {
   /** What follows the batch: the events after a node of the event window, or the backlog since one. */
   #cursor: EventNode | undefined;
   #backlog: CoalescedBacklog | undefined;
+  /** When the oldest event of the backlog, or of the batch that is made of it, arrived. */
+  #heldSince: number | undefined;
 
   constructor(
     watcher: SourceReader,
@@ -40,6 +42,10 @@ export class CoalescedCursor implements WatchSource {
 
   get state(): WatchSource["state"] {
     return this.#state;
+  }
+
+  get unreadSince(): number | undefined {
+    return this.#heldSince ?? this.#cursor?.next?.arrivedAt;
   }
 
   next(): SourceResult | undefined {
@@ -59,6 +65,7 @@ export class CoalescedCursor implements WatchSource {
       if (finished === undefined || this.#watcher.state === "ended") return undefined;
       this.#continueAfter(finished);
       if (finished.batch.hasChanges) return this.#begin(finished.batch);
+      this.#heldSince = undefined;
     }
   }
 
@@ -86,6 +93,7 @@ export class CoalescedCursor implements WatchSource {
       if (this.#cursor === undefined)
         throw new Error("The cursor has no position to continue after.");
       const { coalescedBacklogs } = this.#context;
+      this.#heldSince = this.#cursor.next?.arrivedAt;
       this.#backlog = coalescedBacklogs.hold(this.#watcher.filter, this.#cursor, this.#watcher);
       this.#cursor = undefined;
     }
@@ -114,6 +122,7 @@ export class CoalescedCursor implements WatchSource {
     if (batch.revision === undefined) return { batch, isDone: false };
     this.#context.coalescedBacklogs.endDelivery(coalesced, this.#watcher);
     this.#batch = undefined;
+    this.#heldSince = undefined;
     return { batch, isDone: this.#isSynced };
   }
 }

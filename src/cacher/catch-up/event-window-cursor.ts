@@ -48,6 +48,10 @@ export class EventWindowCursor implements WatchSource {
     return this.#state;
   }
 
+  get unreadSince(): number | undefined {
+    return this.#cursor.next?.arrivedAt;
+  }
+
   next(): SourceResult | undefined {
     this.#state = "catching up";
     this.checkWindow();

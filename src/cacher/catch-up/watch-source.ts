@@ -21,6 +21,11 @@ export type SourceResult =
 export interface WatchSource {
   /** The state of a watcher that reads this source. */
   readonly state: Exclude<WatcherState, "live" | "ended">;
+  /**
+   * When the oldest event that it has yet to deliver arrived, in the clock's milliseconds; undefined or absent: all are
+   * delivered, or the time is not known.
+   */
+  readonly unreadSince?: number | undefined;
   /** The source to read when this one is done; undefined if the watcher is synced then. */
   readonly successor: WatchSource | undefined;
   /**

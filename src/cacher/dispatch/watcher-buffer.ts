@@ -17,6 +17,12 @@ export class WatcherBuffer {
     return this.#bytes;
   }
 
+  /** When the oldest event in it arrived, in the clock's milliseconds; undefined without one, or if it is not known. */
+  get arrivedAt(): number | undefined {
+    if (this.#first?.arrivedAt !== undefined) return this.#first.arrivedAt;
+    return this.#others?.find(({ arrivedAt }) => arrivedAt !== undefined)?.arrivedAt;
+  }
+
   /** Whether the batch fits. An empty buffer has room for any batch. */
   hasRoom(batch: WatchBatch, bounds: BufferBounds): boolean {
     const { length } = this;

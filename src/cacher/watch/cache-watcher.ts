@@ -109,6 +109,10 @@ export class CacheWatcher implements WatchStream, WatchStatus, SourceReader {
     return Math.min(1, fill);
   }
 
+  get unreadSince(): number | undefined {
+    return this.#buffer.arrivedAt ?? this.#source?.unreadSince;
+  }
+
   /** Memory of the batches that wait to be read, in bytes, estimated. */
   get heldBytes(): number {
     return this.#buffer.bytes;

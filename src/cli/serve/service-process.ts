@@ -15,7 +15,10 @@ import {
   startServer,
 } from "../../server/server.ts";
 import { registerCacheMetrics } from "../../telemetry/cache-metrics.ts";
-import { registerEventLoopMetrics } from "../../telemetry/event-loop-metrics.ts";
+import {
+  type EventLoopMonitor,
+  registerEventLoopMetrics,
+} from "../../telemetry/event-loop-metrics.ts";
 import { observeCollections, registerGcMetrics } from "../../telemetry/gc-metrics.ts";
 import {
   registerCertificateExpiry,
@@ -52,11 +55,14 @@ export type ServerTerms = Pick<ServerOptions, "listen" | "limits" | "relayed" | 
 export class ServiceProcess {
   readonly metrics: PrometheusMetrics;
   readonly files: WatchedFiles;
+  /** Identifies this process among the replicas, and in the path of requests that it passes on as a relay. */
+  readonly id = newInstanceId();
   readonly #given: Config;
   readonly #clock: Clock;
   readonly #logger: Logger;
   readonly #otlp: OtlpExport | undefined;
   readonly #closing: (() => Promise<void>)[] = [];
+  readonly #eventLoop: EventLoopMonitor;
   // Shared by all resources.
   readonly #scheduler: TimeSliceScheduler;
   readonly #upstreamLimiter: UpstreamLimiter;
@@ -99,8 +105,9 @@ export class ServiceProcess {
     });
     otlp?.registerMetrics(meter);
     this.onStop(async () => this.files.close());
-    const stopMeasuring = registerEventLoopMetrics(meter, clock);
-    this.onStop(async () => stopMeasuring());
+    const eventLoop = registerEventLoopMetrics(meter, clock);
+    this.#eventLoop = eventLoop;
+    this.onStop(async () => eventLoop.stop());
     const stopObserving = observeCollections(registerGcMetrics(meter));
     this.onStop(async () => stopObserving());
     registerReadMetrics(meter, this.#scheduler, this.#upstreamLimiter);
@@ -128,7 +135,7 @@ export class ServiceProcess {
   parts(): ProcessParts {
     return {
       ...{ caches: this.#caches, server: this.#server },
-      ...{ rpcs: this.#rpcs, dispatchLatency: this.#dispatchLatency },
+      ...{ rpcs: this.#rpcs, dispatchLatency: this.#dispatchLatency, eventLoop: this.#eventLoop },
       certificates: this.files.certificates(),
     };
   }
@@ -164,7 +171,7 @@ export class ServiceProcess {
   async openCaches(): Promise<void> {
     const [clock, logger, files] = [this.#clock, this.#logger, this.files];
     const { upstream } = this.#given;
-    const relay = upstream && (await openRelay(upstream, { clock, logger, files }));
+    const relay = upstream && (await openRelay(upstream, this.id, { clock, logger, files }));
     if (relay !== undefined) this.onStop(() => relay.close());
     this.#relay = relay;
     this.#config = await withResources(this.#given, relay, logger, (why) => {
@@ -266,11 +273,12 @@ export class ServiceProcess {
 /** Throws an Error with a sentence for certificates that can't be used. */
 async function openRelay(
   upstream: UpstreamConfig,
+  instanceId: string,
   deps: { readonly clock: Clock; readonly logger: Logger; readonly files: WatchedFiles },
 ): Promise<Relay> {
   // A service that is not a relay starts faster without the client library.
   const { Relay } = await import("./relay.ts");
-  return new Relay({ upstream, instanceId: newInstanceId(), ...deps });
+  return new Relay({ upstream, instanceId, ...deps });
 }
 
 /** The configuration with the resources that are served: those of a relay depend on what its upstream serves to it. */

@@ -148,6 +148,7 @@ function statusOf(
   problems: RecentProblems | undefined,
 ): ServiceStatus {
   const main = {
+    instance: process.id,
     status: new ProcessStatus(0, clock, () => process.parts(), problems),
     caches: process.parts().caches,
     // It changes when a relay knows what its upstream serves.
@@ -157,8 +158,8 @@ function statusOf(
     get upstreamsInUse() {
       return process.upstreamsInUse;
     },
-    get isReady() {
-      return checksOf(process, workers).every(({ failure }) => failure === undefined);
+    get checks() {
+      return checksOf(process, workers);
     },
   };
   return new ServiceStatus(main, workers?.forStatus, clock);

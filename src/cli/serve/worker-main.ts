@@ -102,7 +102,7 @@ class Worker {
   async inspect(request: number, query: StreamQuery | undefined): Promise<void> {
     const kind = "inspected";
     try {
-      if (query === undefined) send({ kind, request, snapshot: this.#status?.snapshot() });
+      if (query === undefined) send({ kind, request, snapshot: await this.#status?.snapshot() });
       else send({ kind, request, page: await this.#status?.streams(query) });
     } catch (error) {
       this.#logger.error({ err: error }, "the status can't be read");

@@ -3,10 +3,18 @@ import { runInTimeSlices } from "../../base/time-slice-queue.ts";
 import type { TimeSlicedWork } from "../../base/time-slices.ts";
 import type { WatchedCertificate } from "../../base/watched-files.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
-import type { CertificateReport, Problem } from "../../server/admin/status/status.ts";
+import type {
+  CertificateReport,
+  EventLoopDelayReport,
+  MemoryReport,
+  Problem,
+} from "../../server/admin/status/status.ts";
 import { type StreamPage, selectStreams } from "../../server/admin/status/stream-page.ts";
 import type { StreamQuery } from "../../server/admin/status/stream-query.ts";
-import type { RunningServer } from "../../server/server.ts";
+import type { StreamsOrigin } from "../../server/admin/status/stream-report.ts";
+import { type StreamTally, tallyStreams } from "../../server/admin/status/stream-tally.ts";
+import type { RunningServer, ServerStats } from "../../server/server.ts";
+import type { EventLoopMonitor } from "../../telemetry/event-loop-metrics.ts";
 import type { LatencyBuckets } from "../../telemetry/latency-buckets.ts";
 import type { RpcMetrics } from "../../telemetry/rpc-metrics.ts";
 import type { ProcessCounts } from "./rates.ts";
@@ -18,10 +26,20 @@ export interface ProcessSnapshot {
   readonly connections: number;
   readonly streams: number;
   readonly memoryBytes: number;
+  /** Undefined: no memory has a ceiling, or it has not been measured yet. */
+  readonly memory: MemoryReport | undefined;
+  readonly eventLoopDelay: EventLoopDelayReport | undefined;
   readonly counts: ProcessCounts;
   readonly problems: readonly Problem[];
   readonly certificates: readonly CertificateReport[];
+  /** Undefined until its streams have been counted once. */
+  readonly tally: StreamTally | undefined;
 }
+
+/** How long a snapshot waits for its streams to be counted, in milliseconds. Then it has the counts from before. */
+const maxTallyMs = 1_000;
+/** The counts are used for this many times as long as it took to count, so that counting takes a tenth of the time at most. */
+const tallyRest = 9;
 
 /** The parts of a process that its status is read from. Undefined: not there yet. */
 export interface ProcessParts {
@@ -29,6 +47,7 @@ export interface ProcessParts {
   readonly server: RunningServer | undefined;
   readonly rpcs: RpcMetrics | undefined;
   readonly dispatchLatency: LatencyBuckets | undefined;
+  readonly eventLoop: Pick<EventLoopMonitor, "worst"> | undefined;
   readonly certificates: readonly WatchedCertificate[];
 }
 
@@ -40,6 +59,10 @@ export class ProcessStatus {
   readonly #problems: RecentProblems | undefined;
   /** The same for all pages, so that times do not move between them. */
   readonly #epochMs: number;
+  #tally: StreamTally | undefined;
+  #counting: Promise<void> | undefined;
+  /** Until when the counts are used, in the clock's milliseconds. */
+  #tallyUntil = -Infinity;
 
   /** `worker`: its number, from 1; 0: it has no workers, or is their main process. */
   constructor(
@@ -55,9 +78,11 @@ export class ProcessStatus {
     this.#epochMs = Date.now() - clock.now();
   }
 
-  /** Costs the same for any number of streams. */
-  snapshot(): ProcessSnapshot {
-    const { caches, server, rpcs, dispatchLatency, certificates } = this.#parts();
+  /** Counts the streams again, in time slices, unless that took long a short time ago. */
+  async snapshot(): Promise<ProcessSnapshot> {
+    await this.#countStreams();
+    const { caches, server, rpcs, dispatchLatency, eventLoop, certificates } = this.#parts();
+    const stats = server?.stats();
     let [eventsReceived, eventsDispatched] = [0, 0];
     for (const cache of caches.values()) {
       const summary = cache.summary();
@@ -70,9 +95,12 @@ export class ProcessStatus {
       connections: server?.connections ?? 0,
       streams: server?.openStreams ?? 0,
       memoryBytes: process.memoryUsage.rss(),
+      memory: stats && memoryOf(stats),
+      eventLoopDelay: eventLoop && delayOf(eventLoop),
       counts: {
         ...{ eventsReceived, eventsDispatched, rpcs: started },
         ...{ messagesSent: sentMessages, bytesSent: sentBytes },
+        refused: stats === undefined ? {} : refusalsOf(stats),
         dispatchLatency: bucketsOf(dispatchLatency),
         rpcLatency: bucketsOf(rpcs?.unaryBuckets),
       },
@@ -81,14 +109,43 @@ export class ProcessStatus {
         ...{ kind, file, subject },
         notAfter: new Date(notAfter).toISOString(),
       })),
+      tally: this.#tally,
     };
   }
 
   /** Looks at all streams, in time slices. */
   streams(query: StreamQuery): Promise<StreamPage> {
     const { server } = this.#parts();
-    const origin = { worker: this.#worker, now: this.#clock.now(), epochMs: this.#epochMs };
-    const work = selectStreams(server?.streams ?? [], query, origin);
+    return this.#run(selectStreams(server?.streams ?? [], query, this.#origin()));
+  }
+
+  /** Resolves when the streams are counted, or after a second. */
+  async #countStreams(): Promise<void> {
+    if (this.#counting === undefined && this.#clock.now() < this.#tallyUntil) return;
+    this.#counting ??= this.#count().finally(() => {
+      this.#counting = undefined;
+    });
+    const late = Promise.withResolvers<void>();
+    const timer = this.#clock.setTimeout(late.resolve, maxTallyMs);
+    try {
+      await Promise.race([this.#counting, late.promise]);
+    } finally {
+      timer.cancel();
+    }
+  }
+
+  async #count(): Promise<void> {
+    const origin = this.#origin();
+    this.#tally = await this.#run(tallyStreams(this.#parts().server?.streams ?? [], origin));
+    const now = this.#clock.now();
+    this.#tallyUntil = now + (now - origin.now) * tallyRest;
+  }
+
+  #origin(): StreamsOrigin {
+    return { worker: this.#worker, now: this.#clock.now(), epochMs: this.#epochMs };
+  }
+
+  #run<T>(work: TimeSlicedWork<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       runInTimeSlices(this.#clock, settling(work, resolve, reject));
     });
@@ -106,6 +163,26 @@ function* settling<T>(
   } catch (error) {
     reject(error);
   }
+}
+
+/** The memory that is nearest to its ceiling. */
+function memoryOf({ pressure: { level, readings } }: ServerStats): MemoryReport | undefined {
+  const usage = ({ usedBytes, ceilingBytes }: (typeof readings)[number]) =>
+    usedBytes / ceilingBytes;
+  const [nearest] = readings.toSorted((a, b) => usage(b) - usage(a));
+  if (nearest === undefined) return undefined;
+  const { limit, usedBytes, ceilingBytes } = nearest;
+  return { limit, usedBytes, ceilingBytes, pressure: level };
+}
+
+function refusalsOf({ callers, pressure: { shed } }: ServerStats): Record<string, number> {
+  const memory = Object.values(shed).reduce((sum, count) => sum + count, 0);
+  return { ...Object.fromEntries(callers.refused), memory };
+}
+
+function delayOf(eventLoop: Pick<EventLoopMonitor, "worst">): EventLoopDelayReport {
+  const { p99, max } = eventLoop.worst();
+  return { p99Ms: p99 * 1_000, maxMs: max * 1_000 };
 }
 
 function bucketsOf(buckets: LatencyBuckets | undefined): ProcessCounts["rpcLatency"] {

@@ -8,6 +8,8 @@ export interface ProcessCounts {
   readonly rpcs: number;
   readonly messagesSent: number;
   readonly bytesSent: number;
+  /** Refused calls, by the limit that was reached. */
+  readonly refused: Readonly<Record<string, number>>;
   readonly dispatchLatency: BucketCounts;
   readonly rpcLatency: BucketCounts;
 }
@@ -73,10 +75,25 @@ export class Rates {
         rpcsPerSecond: rate("rpcs"),
         messagesSentPerSecond: rate("messagesSent"),
         bytesSentPerSecond: rate("bytesSent"),
+        refusedPerSecond: refusals(pairs, overSeconds),
       },
       latencies: { dispatch: latency("dispatchLatency"), rpc: latency("rpcLatency") },
     };
   }
+}
+
+function refusals(
+  pairs: readonly { readonly before: ProcessCounts; readonly after: ProcessCounts }[],
+  overSeconds: number,
+): Readonly<Record<string, number>> {
+  const perSecond: Record<string, number> = {};
+  for (const { before, after } of pairs) {
+    for (const [limit, count] of Object.entries(after.refused)) {
+      const refused = count - (before.refused[limit] ?? 0);
+      if (refused > 0) perSecond[limit] = (perSecond[limit] ?? 0) + refused / overSeconds;
+    }
+  }
+  return perSecond;
 }
 
 /** Of a process that records none. */
@@ -84,5 +101,6 @@ export const noLatency: BucketCounts = { boundaries: [], counts: [] };
 
 const nothing: ProcessCounts = {
   ...{ eventsReceived: 0, eventsDispatched: 0, rpcs: 0, messagesSent: 0, bytesSent: 0 },
+  refused: {},
   ...{ dispatchLatency: noLatency, rpcLatency: noLatency },
 };

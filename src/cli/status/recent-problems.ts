@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { Problem } from "../../server/admin/status/status.ts";
 
-/** Number of lines that are kept, and the maximum length of each, in UTF-16 code units. */
+/** Number of different lines that are kept, and the maximum length of each, in UTF-16 code units. */
 const maxProblems = 50;
 const maxLength = 400;
 
@@ -12,9 +12,13 @@ const levels: Readonly<Record<string, Problem["level"]>> = {
 
 const entry = z.looseObject({ level: z.union([z.number(), z.string()]), time: z.string() });
 
-/** The last lines of the log of level warn or above. */
+/** A number that is not part of a name, such as a port or a duration, but not the 1 of "r1". */
+const number = /(?<![\p{L}\p{N}_-])\d+(?:\.\d+)*/gu;
+
+/** The last lines of the log of level warn or above. Those that differ in numbers only are one, with their count. */
 export class RecentProblems {
-  readonly #problems: Problem[] = [];
+  /** By `keyOf`, the one that was repeated last at the end. */
+  readonly #problems = new Map<string, Problem>();
 
   /** Adds a line of the log, as JSON, if its level is high enough. `format` makes its text, without time and level. */
   offer(line: string, format: (line: string) => string): void {
@@ -23,18 +27,38 @@ export class RecentProblems {
     if (name === undefined) return;
     const text = format(line);
     const shown = text.length <= maxLength ? text : `${text.slice(0, maxLength - 1)}…`;
-    this.#problems.push({ at: time, level: name, text: shown });
-    if (this.#problems.length > maxProblems) this.#problems.shift();
+    addTo(this.#problems, { at: time, firstAt: time, count: 1, level: name, text: shown });
+    const [oldest] = this.#problems.keys();
+    if (this.#problems.size > maxProblems && oldest !== undefined) this.#problems.delete(oldest);
   }
 
   /** The newest first. */
   get newest(): readonly Problem[] {
-    return this.#problems.toReversed();
+    return [...this.#problems.values()].reverse();
   }
 }
 
 /** The newest problems of several processes. */
 export function newestOf(all: readonly (readonly Problem[])[]): readonly Problem[] {
-  const byTime = all.flat().sort((a, b) => (a.at < b.at ? 1 : -1));
-  return byTime.slice(0, maxProblems);
+  const merged = new Map<string, Problem>();
+  for (const problem of all.flat().sort((a, b) => (a.at < b.at ? -1 : 1))) addTo(merged, problem);
+  return [...merged.values()].reverse().slice(0, maxProblems);
+}
+
+/** Adds a problem that is newer than the others, and is one with an earlier one if only numbers differ. */
+function addTo(problems: Map<string, Problem>, problem: Problem): void {
+  const key = `${problem.level} ${problem.text.replace(number, "#")}`;
+  const before = problems.get(key);
+  // To the end.
+  problems.delete(key);
+  const { at, text } = problem;
+  problems.set(
+    key,
+    before === undefined
+      ? problem
+      : {
+          ...{ ...before, at, text, count: before.count + problem.count },
+          firstAt: before.firstAt < problem.firstAt ? before.firstAt : problem.firstAt,
+        },
+  );
 }

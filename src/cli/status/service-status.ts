@@ -1,6 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import type { Config } from "../../config/config.ts";
+import type { ReadinessCheck } from "../../server/admin/admin.ts";
 import type {
   Overview,
   ProcessReport,
@@ -12,20 +13,25 @@ import type {
 import type { StatusSource } from "../../server/admin/status/status-source.ts";
 import { mergePages, type StreamPage } from "../../server/admin/status/stream-page.ts";
 import type { StreamQuery } from "../../server/admin/status/stream-query.ts";
+import { countsOfTallies } from "../../server/admin/status/stream-tally.ts";
 import { version } from "../output/version.ts";
 import type { ProcessSnapshot, ProcessStatus } from "./process-status.ts";
 import { noLatency, type ProcessCounts, Rates } from "./rates.ts";
 import { newestOf } from "./recent-problems.ts";
+import { verdictOf } from "./verdict.ts";
 
 /** What the status shows of the main process, or the only one. */
 interface MainProcess {
+  /** Identifies the replica. */
+  readonly instance: string;
   readonly status: ProcessStatus;
   readonly caches: ReadonlyMap<string, Cacher>;
   /** With the resources that are served. */
   readonly config: Config;
   /** The servers that a relay watches now. */
   readonly upstreamsInUse: readonly string[];
-  readonly isReady: boolean;
+  /** The checks of /readyz, those of the workers included. */
+  readonly checks: readonly ReadinessCheck[];
 }
 
 /** The workers of a service. */
@@ -56,23 +62,35 @@ export class ServiceStatus implements StatusSource {
   }
 
   async overview(): Promise<Overview> {
-    const { status, isReady } = this.#main;
-    const ofWorkers = await this.#workers?.snapshots();
-    const main = status.snapshot();
+    const [main, ofWorkers] = await Promise.all([
+      this.#main.status.snapshot(),
+      this.#workers?.snapshots(),
+    ]);
     const all = [main, ...(ofWorkers?.values() ?? [])];
+    // The streams of the main process are those of its workers.
+    const serving = ofWorkers === undefined ? [main] : [...ofWorkers.values()];
     const now = this.#clock.now();
-    return {
+    const { instance, checks } = this.#main;
+    const isReady = isReadyBy(checks);
+    const { rates, latencies } = this.#rates.next(countsOf(main, ofWorkers), now);
+    const facts = {
       at: new Date().toISOString(),
       service: {
-        ...{ version, node: process.version, isReady },
+        ...{ instance, version, node: process.version, isReady },
         startedAt: this.#startedAt.toISOString(),
       },
-      resources: this.#resources(),
-      ...this.#rates.next(countsOf(main, ofWorkers), now),
-      upstream: this.#upstream(),
-      processes: this.#processes(main, ofWorkers),
-      problems: newestOf(all.map(({ problems }) => problems)),
+      ...{ resources: this.#resources(), rates, upstream: this.#upstream() },
       certificates: main.certificates,
+      processes: this.#processes(main, ofWorkers, isReady),
+      mainProcess: ofWorkers === undefined ? undefined : mainReport(main, checks),
+      streamCounts: countsOfTallies(
+        serving.flatMap(({ tally }) => (tally === undefined ? [] : [tally])),
+      ),
+    };
+    return {
+      verdict: verdictOf({ ...facts, checks }),
+      ...{ ...facts, latencies },
+      problems: newestOf(all.map(({ problems }) => problems)),
     };
   }
 
@@ -107,9 +125,9 @@ export class ServiceStatus implements StatusSource {
   #processes(
     main: ProcessSnapshot,
     ofWorkers: ReadonlyMap<number, ProcessSnapshot> | undefined,
+    isReady: boolean,
   ): readonly ProcessReport[] {
     if (this.#workers === undefined) {
-      const { isReady } = this.#main;
       return [{ worker: 0, isReady, hasResponded: true, restarts: 0, ...numbersOf(main) }];
     }
     return this.#workers.stats().map(({ worker, isReady, restarts }) => {
@@ -120,8 +138,19 @@ export class ServiceStatus implements StatusSource {
   }
 }
 
-function numbersOf({ pid, connections, streams, memoryBytes }: ProcessSnapshot) {
-  return { pid, connections, streams, memoryBytes };
+function isReadyBy(checks: readonly ReadinessCheck[]): boolean {
+  return checks.every(({ failure }) => failure === undefined);
+}
+
+function mainReport(main: ProcessSnapshot, checks: readonly ReadinessCheck[]): ProcessReport {
+  const isReady = isReadyBy(checks.filter(({ name }) => !name.startsWith("worker/")));
+  return { worker: 0, isMain: true, isReady, hasResponded: true, restarts: 0, ...numbersOf(main) };
+}
+
+function numbersOf(snapshot: ProcessSnapshot) {
+  const { pid, connections, streams, memoryBytes } = snapshot;
+  const { memory, eventLoopDelay } = snapshot;
+  return { pid, connections, streams, memoryBytes, memory, eventLoopDelay };
 }
 
 /**
@@ -133,7 +162,7 @@ function countsOf(
   workers: ReadonlyMap<number, ProcessSnapshot> | undefined,
 ): ReadonlyMap<string, ProcessCounts> {
   if (workers === undefined) return new Map([["main", main.counts]]);
-  const zero = { eventsDispatched: 0, rpcs: 0, messagesSent: 0, bytesSent: 0 };
+  const zero = { eventsDispatched: 0, rpcs: 0, messagesSent: 0, bytesSent: 0, refused: {} };
   const unused = { dispatchLatency: noLatency, rpcLatency: noLatency };
   const counts = new Map<string, ProcessCounts>();
   for (const { pid, counts: own } of workers.values()) {
@@ -145,7 +174,7 @@ function countsOf(
 function cached(name: string, cache: Cacher): ResourceReport {
   const summary = cache.summary();
   const { revision, upstreamRevision, objects, eventWindow, ready } = summary;
-  const { upstreamSilenceMs, reconnects, relists } = summary;
+  const { upstreamSilenceMs, failingForMs, reconnects, relists } = summary;
   const { staleForMs } = cache;
   return {
     ...{ name, isCached: true, isReady: ready, revision, objects, eventWindow },
@@ -153,11 +182,16 @@ function cached(name: string, cache: Cacher): ResourceReport {
     upstream: {
       state: upstreamStates[summary.step],
       error: cache.upstreamFailure?.message,
-      lastReceivedAt: new Date(Date.now() - upstreamSilenceMs).toISOString(),
+      failingSince: failingForMs === undefined ? undefined : timeBefore(failingForMs),
+      lastReceivedAt: timeBefore(upstreamSilenceMs),
       staleSeconds: staleForMs === undefined ? undefined : staleForMs / 1_000,
       ...{ reconnects, relists },
     },
   };
+}
+
+function timeBefore(ms: number): string {
+  return new Date(Date.now() - ms).toISOString();
 }
 
 /** A resource without a cache. */

@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { get as httpGet, type IncomingMessage, type RequestOptions } from "node:http";
 import { get as httpsGet } from "node:https";
+import { connectionCause, type TlsSettings } from "../../base/connection-cause.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import type { Status } from "../../server/admin/status/status.ts";
 
@@ -16,6 +17,14 @@ export interface StatusSettings {
   readonly timeoutMs: number;
 }
 
+const tlsSettings: TlsSettings = {
+  on: "write https:// in --url, and set --tls-ca for a private authority",
+  off: "write http:// in --url",
+  ca: "--tls-ca",
+  cert: undefined,
+  serverName: undefined,
+};
+
 /** Requests the status. Rejects with a WatchFanoutError whose message says what to do. */
 export async function readStatus(
   settings: StatusSettings,
@@ -30,10 +39,11 @@ export async function readStatus(
   };
   const ca = await contentOf(tlsCa);
   const { status, body } = await requested(target, options, ca).catch((error: unknown) => {
-    const why = error instanceof Error ? error.message : String(error);
+    const details = error instanceof Error ? error.message : String(error);
+    const { text, advice } = connectionCause(details, tlsSettings, url.protocol === "https:");
     throw new WatchFanoutError(
       "UPSTREAM_UNAVAILABLE",
-      `${url.origin} does not respond: ${why}. --url names the admin port of the service.`,
+      `${url.origin} does not respond: ${text}. ${advice ?? "--url names the admin port of the service."}`,
       { cause: error },
     );
   });

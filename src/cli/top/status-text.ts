@@ -1,11 +1,15 @@
+import { styleText } from "node:util";
 import type {
   ProcessReport,
   ResourceReport,
   Status,
   StreamReport,
+  VerdictLevel,
 } from "../../server/admin/status/status.ts";
+import { bytesOf, durationOf, msOf } from "../output/amounts.ts";
 import { printableText } from "../output/printable.ts";
-import { type Cell, Table, type TableOptions } from "../output/table.ts";
+import { type Cell, type Colour, Table, type TableOptions } from "../output/table.ts";
+import { sinceText } from "../status/verdict.ts";
 
 /** Number of warnings that are shown. */
 const maxProblems = 5;
@@ -19,8 +23,9 @@ export function statusText(status: Status, options: TableOptions): string {
   const states = Object.entries(streams.byState).map(([state, count]) => `${count} ${state}`);
   const isSearch = streams.matched !== streams.total;
   return [
+    ...verdictLines(status, options),
     line(
-      `watch-fanout ${service.version}, ${service.isReady ? "ready" : "not ready"}, up ${durationOf(seconds)}, ` +
+      `${service.instance}, watch-fanout ${service.version}, ${service.isReady ? "ready" : "not ready"}, up ${durationOf(seconds)}, ` +
         upstreamText(status),
       options,
     ),
@@ -41,13 +46,20 @@ export function statusText(status: Status, options: TableOptions): string {
     ),
     "\n",
     table(
-      ["PROCESS", "STATE", "PID", "CONNECTIONS", "STREAMS", "MEMORY", "RESTARTS"],
-      status.processes.map(processRow),
+      [
+        ...["PROCESS", "STATE", "PID", "CONNECTIONS", "STREAMS", "RESIDENT", "USED", "CEILING"],
+        ...["DELAY P99", "RESTARTS"],
+      ],
+      [...(status.mainProcess === undefined ? [] : [status.mainProcess]), ...status.processes].map(
+        processRow,
+      ),
     ),
     "\n",
     ...problems
       .slice(0, maxProblems)
-      .map((problem) => line(`${problem.at} ${problem.level} ${problem.text}`, options)),
+      .map(({ at, level, count, text }) =>
+        line(`${at} ${level} ${count === 1 ? "" : `x ${count} `}${text}`, options),
+      ),
     ...(problems.length > 0 ? ["\n"] : []),
     line(
       `streams ${isSearch ? `${streams.matched} of ${streams.total}` : streams.total}` +
@@ -59,6 +71,26 @@ export function statusText(status: Status, options: TableOptions): string {
       streams.items.map(streamRow),
     ),
   ].join("");
+}
+
+const colours: Readonly<Record<VerdictLevel, Colour>> = {
+  ...{ ok: "green", degraded: "yellow", failing: "red" },
+};
+
+/** The verdict of the service, and what it is made of if that is more. */
+function verdictLines({ verdict, at }: Status, options: TableOptions): string[] {
+  const { level, summary, reasons } = verdict;
+  const first = line(`${level}: ${summary}`, options);
+  const colour = colours[level];
+  return [
+    options.colours ? styleText(colour, first, { validateStream: false }) : first,
+    ...reasons.flatMap((reason, i) => [
+      ...(i === 0
+        ? []
+        : [line(`  ${reason.level}: ${reason.text}${sinceText(reason, at)}`, options)]),
+      ...(reason.detail === undefined ? [] : [line(`  ${reason.detail}`, options)]),
+    ]),
+  ];
 }
 
 /** A cell without control characters: clients choose some texts, and another program may respond in place of the service. */
@@ -97,15 +129,19 @@ function resourceRow(resource: ResourceReport, at: string): readonly Cell[] {
 }
 
 function processRow(report: ProcessReport): readonly Cell[] {
-  const { worker, isReady, hasResponded, pid, connections, streams, memoryBytes } = report;
+  const { worker, isMain, isReady, hasResponded, pid, connections, streams } = report;
+  const { memoryBytes, memory, eventLoopDelay } = report;
   const state = hasResponded ? (isReady ? "ready" : "not ready") : "does not respond";
   return [
-    worker === 0 ? "service" : `worker ${worker}`,
+    isMain === true ? "main" : worker === 0 ? "service" : `worker ${worker}`,
     { text: state, colour: state === "ready" ? "green" : "red" },
     String(pid ?? "-"),
     String(connections ?? "-"),
     String(streams ?? "-"),
     memoryBytes === undefined ? "-" : bytesOf(memoryBytes),
+    memory === undefined ? "-" : bytesOf(memory.usedBytes),
+    memory === undefined ? "-" : bytesOf(memory.ceilingBytes),
+    eventLoopDelay === undefined ? "-" : msOf(eventLoopDelay.p99Ms),
     String(report.restarts),
   ];
 }
@@ -147,25 +183,6 @@ function quantilesText(latency: Status["latencies"]["rpc"]): string {
   return `p50 ${msOf(p50)}, p90 ${msOf(p90)}, p99 ${msOf(p99)}`;
 }
 
-function msOf(ms: number): string {
-  return ms < 1_000 ? `${Number(ms.toPrecision(3))} ms` : `${(ms / 1_000).toFixed(2)} s`;
-}
-
 function rate(value: number): string {
   return value < 10 ? String(Number(value.toFixed(1))) : String(Math.round(value));
-}
-
-function bytesOf(bytes: number): string {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  const unit = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(1, bytes)) / 10));
-  const amount = bytes / 1_024 ** unit;
-  return `${amount < 10 && unit > 0 ? amount.toFixed(1) : Math.round(amount)} ${units[unit]}`;
-}
-
-function durationOf(seconds: number): string {
-  if (seconds < 60) return `${Math.floor(seconds)}s`;
-  if (seconds < 3_600) return `${Math.floor(seconds / 60)}m${Math.floor(seconds % 60)}s`;
-  const hours = Math.floor(seconds / 3_600);
-  if (hours < 24) return `${hours}h${Math.floor((seconds % 3_600) / 60)}m`;
-  return `${Math.floor(hours / 24)}d${hours % 24}h`;
 }

@@ -19,7 +19,8 @@ export function parseAddress(text: string): Address {
   if (/^unix:.+/.test(text)) return { text, target: text, loopback: true };
   const scheme = /^([a-z][a-z0-9+.-]*):\/\//i.exec(text);
   if (scheme !== null) {
-    const tls = scheme[1]?.toLowerCase() === "https" ? ", and ask for TLS apart from it" : "";
+    const tls =
+      scheme[1]?.toLowerCase() === "https" ? ", and set TLS by the option tls (--tls)" : "";
     throw invalidRequest(
       "address",
       `The address ${JSON.stringify(text)} has a scheme. Write HOST:PORT, for example 127.0.0.1:50051${tls}.`,

@@ -1,5 +1,5 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
-import { briefDetails } from "../../base/brief-details.ts";
+import { connectionCause, type TlsSettings } from "../../base/connection-cause.ts";
 import { type Reason, upstreamUnavailable, WatchFanoutError } from "../../base/errors.ts";
 import { errorOf, retryDelayMs, saysReason } from "../../wire/errors.ts";
 
@@ -107,6 +107,14 @@ interface Call {
   readonly write: boolean;
   /** Maximum size of a received message, in bytes. */
   readonly maxMessageBytes: number;
+  readonly security: CallSecurity;
+}
+
+/** How a connection is secured, for the texts of errors. */
+export interface CallSecurity {
+  readonly hasTls: boolean;
+  /** Whether it is one of a relay, which has other flags. */
+  readonly isOfRelay: boolean;
 }
 
 /** Maps an error of gRPC or of this client to a CallFailure. Throws any other error, which indicates a bug. */
@@ -121,7 +129,9 @@ export function failureOf(error: unknown, call: Call): CallFailure {
 
 /** No connection in time, and no refusal either. */
 export function notConnected(address: string, waitedMs: number): CallFailure {
-  return new CallFailure(unavailable(address, `no connection within ${Math.ceil(waitedMs)} ms`));
+  return new CallFailure(
+    unavailable(address, `no connection within ${Math.ceil(waitedMs)} ms`, "Is it running there?"),
+  );
 }
 
 /** The client was closed during the call. `isLost`: a write had been sent. */
@@ -168,7 +178,7 @@ export function streamEndedEarly(address: string): CallFailure {
 
 /** Maps an error without a reason: from gRPC itself, a proxy, or a server that is not watch-fanout. */
 function bareError(error: ServiceError, closest: Reason, call: Call): WatchFanoutError {
-  const { address, write, maxMessageBytes } = call;
+  const { address, write, maxMessageBytes, security } = call;
   const { details } = error;
   const isRefusedHere = isRefusedResponse(error, maxMessageBytes);
   if (write && (isRefusedHere || mayHaveBeenApplied(error))) {
@@ -185,7 +195,7 @@ function bareError(error: ServiceError, closest: Reason, call: Call): WatchFanou
       { cause: error },
     );
   }
-  if (closest === "UPSTREAM_UNAVAILABLE") return unavailable(address, details, error);
+  if (closest === "UPSTREAM_UNAVAILABLE") return notServed(address, details, security, error);
   if (error.code === status.UNIMPLEMENTED) {
     return new WatchFanoutError(
       "INVALID_REQUEST",
@@ -199,12 +209,49 @@ function bareError(error: ServiceError, closest: Reason, call: Call): WatchFanou
   return new WatchFanoutError(closest, message, { cause: error });
 }
 
-function unavailable(address: string, details: string, cause?: unknown): WatchFanoutError {
-  return new WatchFanoutError(
-    "UPSTREAM_UNAVAILABLE",
-    `No response from watch-fanout at ${address}: ${briefDetails(details)}. Is it running there?`,
-    { cause },
+/** Options of the client library, with the flags of the commands. */
+const clientSettings: TlsSettings = {
+  on: "set tls (--tls, and --tls-ca for a private authority)",
+  off: "leave out tls (--tls and the other flags with that name)",
+  ca: "tls.ca (--tls-ca)",
+  cert: "tls.cert and tls.key (--tls-client-cert, --tls-client-key)",
+  serverName: "tls.serverName (--tls-server-name)",
+};
+
+const relaySettings: TlsSettings = {
+  on: "set --upstream-tls-ca",
+  off: "leave out --upstream-tls-ca",
+  ca: "--upstream-tls-ca",
+  cert: "--upstream-tls-cert and --upstream-tls-key",
+  serverName: undefined,
+};
+
+/** The error of a call that was not served: why the connection failed and what to do, if that is known. */
+function notServed(
+  address: string,
+  details: string,
+  { hasTls, isOfRelay }: CallSecurity,
+  cause: unknown,
+): WatchFanoutError {
+  const settings = isOfRelay ? relaySettings : clientSettings;
+  const { text, advice, isUnreachable } = connectionCause(details, settings, hasTls);
+  return unavailable(
+    address,
+    text,
+    advice ?? (isUnreachable ? "Is it running there?" : undefined),
+    cause,
   );
+}
+
+/** `why` is a clause, and `advice` a sentence. */
+function unavailable(
+  address: string,
+  why: string,
+  advice?: string,
+  cause?: unknown,
+): WatchFanoutError {
+  const message = `No response from watch-fanout at ${address}: ${why}.`;
+  return upstreamUnavailable(advice === undefined ? message : `${message} ${advice}`, cause);
 }
 
 /**

@@ -290,7 +290,8 @@ export class Connection {
   }
 
   #callAt(address: string, write: boolean) {
-    return { address, write, maxMessageBytes: this.#maxMessageBytes };
+    const security = { hasTls: this.#certificates !== undefined, isOfRelay: this.#isOfRelay };
+    return { address, write, maxMessageBytes: this.#maxMessageBytes, security };
   }
 
   /** Rejects with a CallFailure if there is no connection in time and no error either. */

@@ -290,6 +290,36 @@ describe("An unsynced watch", () => {
     expect(slow.state).toBe("live");
   });
 
+  it.each(["EVERY_EVENT", "LATEST_STATE"] as const)(
+    "knows since when its client has an event to read, with %s",
+    async (delivery) => {
+      const cached = await CachedStore.ready({
+        watchers: { maxBufferBytes: 100, batchBytes: 100 },
+      });
+      const slow = cached.cacher.watch({ ...everything, delivery });
+      await cached.clock.settle();
+      expect(readAll(slow)).toEqual(["→1"]);
+      expect(slow.unreadSince).toBeUndefined();
+      const times: number[] = [];
+      for (const key of ["a", "b", "c", "d"]) {
+        times.push(cached.clock.now());
+        await cached.write([key, "x".repeat(500)]);
+        await cached.clock.elapse(1_000);
+      }
+      // The first is in the buffer, the others are read from the event window, or as the latest state.
+      expect(slow.state).toBe("stalled");
+      const since = (): number | undefined => slow.unreadSince;
+      expect(since()).toBe(times[0]);
+      expect(slow.read()?.events).toHaveLength(1);
+      expect(since()).toBe(times[1]);
+      slow.read();
+      // Parts of one state have the time of its oldest event.
+      expect(since()).toBe(delivery === "EVERY_EVENT" ? times[2] : times[1]);
+      readAll(slow);
+      expect([slow.state, since()]).toEqual(["live", undefined]);
+    },
+  );
+
   it("ends with SLOW_CONSUMER when the event window drops its next events", async () => {
     const cached = await CachedStore.ready({ ...tight, eventWindow: { maxEvents: 3 } });
     const slow = cached.cacher.watch(everything);

@@ -1,6 +1,7 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { PassThrough, Writable } from "node:stream";
+import { fileURLToPath } from "node:url";
 import { stripVTControlCharacters } from "node:util";
 import { Command } from "commander";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
@@ -9,6 +10,7 @@ import { tokenDigest } from "../../../src/identity/token-file.ts";
 import { Tier, temporaryFiles, until } from "../../relay/tiers.ts";
 import type { TestClient } from "../../server/test-client.ts";
 import { adminUrl, openWatches } from "../../status/streaming-service.ts";
+import { startServe } from "../serve/serve-process.ts";
 
 /** A process with a terminal of 100 columns and 30 rows, or without one. */
 class FakeProcess implements TopIo {
@@ -69,7 +71,9 @@ describe("top --once", () => {
     const run = new FakeProcess(false);
     await run.run("--once", "--url", url);
     expect([run.exitCode, run.errors]).toEqual([0, ""]);
-    expect(run.text).toMatch(/^watch-fanout \S+, ready, up \d+s, embedded store\n/);
+    expect(run.text).toMatch(
+      /^(?:ok: 201 open streams, none behind; 1 resource of the embedded store|degraded: the event loop .*)\n\S+, watch-fanout \S+, ready, up \d+s, embedded store\n/,
+    );
     expect(run.text).toMatch(/^default +connected +1 +0 +0 +1\.\.1 +0 +0 B$/m);
     expect(run.text).toMatch(/^service +ready +\d+ +\d+ +201 /m);
     expect(run.text).toContain("\nstreams 201: 201 live\n");
@@ -119,6 +123,31 @@ describe("top --once", () => {
     const flags = ["--bearer-token-file", files.token];
     await accepted.run("--once", "--url", adminUrl(guarded, ""), ...flags);
     expect([accepted.exitCode, accepted.errors]).toEqual([0, ""]);
+  });
+
+  test("names TLS that is missing on either side, and an authority that is not trusted", async () => {
+    const [cert, key] = ["cert", "key"].map((name) =>
+      fileURLToPath(new URL(`../../config/certificates/${name}.pem`, import.meta.url)),
+    ) as [string, string];
+    const { process, admin } = await startServe([
+      ...["--admin-tls-cert", cert, "--admin-tls-key", key],
+    ]);
+    onTestFinished(() => process[Symbol.asyncDispose]());
+    const errorsOf = async (...flags: string[]): Promise<string> => {
+      const run = new FakeProcess(false);
+      await run.run("--once", ...flags);
+      expect(run.exitCode).toBe(5);
+      return run.errors;
+    };
+    expect(await errorsOf("--url", admin.replace("https:", "http:"))).toMatch(
+      /it closed the connection without a response\. If it uses TLS: write https:\/\/ in --url, and set --tls-ca/,
+    );
+    expect(await errorsOf("--url", admin)).toMatch(
+      /its certificate is not of a trusted authority\. Set --tls-ca to the authority that has signed it\.\n$/,
+    );
+    expect(await errorsOf("--url", url.replace("http:", "https:"))).toMatch(
+      /it does not use TLS\. Use the port with TLS, or write http:\/\/ in --url\.\n$/,
+    );
   });
 
   test.each([

@@ -32,7 +32,9 @@ describe("An address", () => {
 
   test("is given without a scheme; for https the message names the TLS options.", () => {
     expect(() => parseAddress("http://localhost:1")).toThrow(/has a scheme/);
-    expect(() => parseAddress("https://localhost:1")).toThrow(/ask for TLS/);
+    expect(() => parseAddress("https://localhost:1")).toThrow(
+      /set TLS by the option tls \(--tls\)/,
+    );
   });
 });
 

@@ -1,26 +1,32 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 
-/** The status page, as one document, and the policy that allows its own style and script and nothing else. */
+/** The modules of the page's script. */
+const modules = ["status", "format", "groups", "overview", "plots", "streams", "table", "tables"];
+
+/** The paths of the modules. */
+export const scriptPaths: readonly string[] = modules.map((name) => `/status/${name}.js`);
+
+/** The status page, and the policy that allows its own style and scripts and nothing else. */
 export interface StatusPage {
   readonly html: string;
   readonly contentSecurityPolicy: string;
+  /** The modules, by their paths. */
+  readonly scripts: ReadonlyMap<string, string>;
 }
 
 /** Reads the page from its files. */
 export function loadStatusPage(): StatusPage {
-  const [html, css, js] = ["status.html", "status.css", "status.js"].map((name) =>
-    readFileSync(new URL(`./page/${name}`, import.meta.url), "utf8"),
-  ) as [string, string, string];
+  const css = contentOf("status.css") + contentOf("overview.css");
   return {
-    // Functions, since a text may contain the special patterns of `replace`.
-    html: html
-      .replace(/<style>.*<\/style>/s, () => `<style>${css}</style>`)
-      .replace(/<script>.*<\/script>/s, () => `<script>${js}</script>`),
+    // A function, since a text may contain the special patterns of `replace`.
+    html: contentOf("status.html").replace(/<style>.*<\/style>/s, () => `<style>${css}</style>`),
+    scripts: new Map(scriptPaths.map((path) => [path, contentOf(path.slice("/status/".length))])),
     contentSecurityPolicy: [
       "default-src 'none'",
       `style-src '${hashOf(css)}'`,
-      `script-src '${hashOf(js)}'`,
+      // Everything else that this port serves has a type that is no script.
+      "script-src 'self'",
       "connect-src 'self'",
       "img-src data:",
       "base-uri 'none'",
@@ -28,6 +34,10 @@ export function loadStatusPage(): StatusPage {
       "frame-ancestors 'none'",
     ].join("; "),
   };
+}
+
+function contentOf(name: string): string {
+  return readFileSync(new URL(`./page/${name}`, import.meta.url), "utf8");
 }
 
 function hashOf(text: string): string {

@@ -2,12 +2,12 @@ import type { Logger } from "pino";
 import type { Clock } from "../../../base/clock.ts";
 import type { AdminEvents, AdminPages, AdminResponse } from "../admin-response.ts";
 import { ResponseCache, TooManyRequests } from "./response-cache.ts";
-import { loadStatusPage, type StatusPage } from "./status-page.ts";
+import { loadStatusPage, type StatusPage, scriptPaths } from "./status-page.ts";
 import type { StatusSource } from "./status-source.ts";
 import { parseStreamQuery, StreamQueryError } from "./stream-query.ts";
 import { Viewers } from "./viewers.ts";
 
-const paths: readonly string[] = ["/", "/status.json", "/status/events"];
+const paths: readonly string[] = ["/", "/status.json", "/status/events", ...scriptPaths];
 
 /**
  * The status of the service: `/` for people, `/status.json` for programs, and `/status/events`, which updates the page. Each
@@ -36,6 +36,7 @@ export class StatusPages implements AdminPages {
   async respond(path: string, query: string): Promise<AdminResponse | AdminEvents> {
     if (path === "/") return this.#html();
     if (path === "/status.json") return this.#json(query);
+    if (scriptPaths.includes(path)) return this.#script(path);
     const { refusal } = this.#viewers;
     if (refusal !== undefined) return unavailable(refusal);
     return { begin: (response) => this.#viewers.add(response) };
@@ -44,6 +45,12 @@ export class StatusPages implements AdminPages {
   /** Ends the updates of open pages, and refuses further ones. Idempotent. */
   close(): void {
     this.#viewers.close();
+  }
+
+  #script(path: string): AdminResponse {
+    this.#page ??= loadStatusPage();
+    const body = this.#page.scripts.get(path) ?? "";
+    return { status: 200, body, contentType: "text/javascript; charset=utf-8" };
   }
 
   #html(): AdminResponse {

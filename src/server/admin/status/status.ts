@@ -36,6 +36,8 @@ export interface UpstreamReport {
   readonly state: "connected" | "relisting" | "disconnected";
   /** Why the last attempt failed; absent while it is connected. */
   readonly error?: string | undefined;
+  /** When the first attempt failed; absent while it is connected. */
+  readonly failingSince?: string | undefined;
   /** When the store last delivered events, progress or a list. */
   readonly lastReceivedAt: string;
   /** How old the cache may be, in seconds, while its source can't be reached. */
@@ -54,6 +56,8 @@ export interface RatesReport {
   readonly rpcsPerSecond: number;
   readonly messagesSentPerSecond: number;
   readonly bytesSentPerSecond: number;
+  /** Refused calls: by the limit that was reached, and `memory` for those shed under memory pressure. Only those above 0. */
+  readonly refusedPerSecond: Readonly<Record<string, number>>;
 }
 
 export interface LatenciesReport {
@@ -78,6 +82,8 @@ export type UpstreamTier =
 export interface ProcessReport {
   /** The worker's number, from 1; 0: the only process. */
   readonly worker: number;
+  /** Whether it is the process that workers follow, and serves no clients itself. */
+  readonly isMain?: true | undefined;
   readonly pid?: number | undefined;
   readonly isReady: boolean;
   /** Whether it has responded; if not, the following is absent, and its streams are not listed. */
@@ -87,12 +93,34 @@ export interface ProcessReport {
   readonly streams?: number | undefined;
   /** Resident memory. */
   readonly memoryBytes?: number | undefined;
+  /** The memory that is nearest to its ceiling. Absent if none has one. */
+  readonly memory?: MemoryReport | undefined;
+  readonly eventLoopDelay?: EventLoopDelayReport | undefined;
 }
 
-/** A line of the log, of level warn or above. */
+export interface MemoryReport {
+  /** What is measured: the heap, the control group, or the process by --memory-ceiling. */
+  readonly limit: string;
+  readonly usedBytes: number;
+  readonly ceilingBytes: number;
+  /** Such as `normal`; from `elevated` on, load is shed. */
+  readonly pressure: string;
+}
+
+/** How late the event loop ran a timer in the last minute, in milliseconds. */
+export interface EventLoopDelayReport {
+  readonly p99Ms: number;
+  readonly maxMs: number;
+}
+
+/** Lines of the log, of level warn or above, that differ in numbers only. */
 export interface Problem {
+  /** When the last one was written, and the first. */
   readonly at: string;
+  readonly firstAt: string;
+  readonly count: number;
   readonly level: "warn" | "error" | "fatal";
+  /** The last one. */
   readonly text: string;
 }
 
@@ -107,10 +135,77 @@ export interface CertificateReport {
   readonly notAfter: string;
 }
 
-/** All but the streams. */
+/** `degraded`: it serves, and something needs attention. `failing`: clients are not served, or not with current data. */
+export type VerdictLevel = "ok" | "degraded" | "failing";
+
+export interface VerdictReason {
+  readonly level: Exclude<VerdictLevel, "ok">;
+  /** A clause without a full stop. */
+  readonly text: string;
+  /** The error behind it. */
+  readonly detail?: string | undefined;
+  /** Absent if it is not known. */
+  readonly since?: string | undefined;
+}
+
+/** Whether the service is well, and if not, what is wrong. */
+export interface Verdict {
+  readonly level: VerdictLevel;
+  /** One line: the first reason with its time, and how many others there are; or what is well. */
+  readonly summary: string;
+  /** The worst first. */
+  readonly reasons: readonly VerdictReason[];
+}
+
+/** The open streams of a service, counted. */
+export interface StreamCounts {
+  /** When they were counted. */
+  readonly at: string;
+  readonly total: number;
+  readonly byState: Readonly<Record<string, number>>;
+  /** Number of those that have left an event unread for more than 5 s, or have not become live for so long. */
+  readonly behind: number;
+  /** Since when the one that is longest behind is. */
+  readonly behindSince?: string | undefined;
+  readonly worstLagRevisions?: number | undefined;
+  /** The groups with the worst lag first, at most 50. */
+  readonly groups: readonly StreamGroup[];
+  /** Number of further groups, and of the streams in them. */
+  readonly otherGroups: number;
+  readonly otherStreams: number;
+}
+
+/** Streams of one caller with the same resource, state and scope. */
+export interface StreamGroup {
+  /** The parameter `group` that its streams are requested by. Absent if they can't be. */
+  readonly id?: string | undefined;
+  /** Absent: the callers beyond those that are distinguished. */
+  readonly identity?: string | undefined;
+  readonly caller?: string | undefined;
+  readonly resource?: string | undefined;
+  readonly kind: string;
+  readonly state: string;
+  /** Absent: a kind without scopes, or more different ones than are distinguished. */
+  readonly scope?: StreamScope | undefined;
+  readonly hasManyScopes: boolean;
+  readonly streams: number;
+  readonly behind: number;
+  readonly behindSince?: string | undefined;
+  readonly worstLagRevisions?: number | undefined;
+}
+
+export type StreamScope =
+  | { readonly key: string }
+  | { readonly prefix: string }
+  | { readonly from: string; readonly to: string | null };
+
+/** All but the list of streams. */
 export interface Overview {
   readonly at: string;
+  readonly verdict: Verdict;
   readonly service: {
+    /** Identifies this replica: the name of its host, and random digits. */
+    readonly instance: string;
     readonly version: string;
     readonly node: string;
     readonly startedAt: string;
@@ -121,6 +216,10 @@ export interface Overview {
   readonly latencies: LatenciesReport;
   readonly upstream: UpstreamTier;
   readonly processes: readonly ProcessReport[];
+  /** The process that the workers follow; absent without workers. */
+  readonly mainProcess?: ProcessReport | undefined;
+  /** Absent until they have been counted once. */
+  readonly streamCounts?: StreamCounts | undefined;
   /** The newest first, at most 50. */
   readonly problems: readonly Problem[];
   /** Those of the main process, which has the files of all. */
@@ -138,16 +237,14 @@ export interface StreamReport {
   /** Absent: it has no resource, or several. */
   readonly resource?: string | undefined;
   readonly state: string;
-  readonly scope?:
-    | { readonly key: string }
-    | { readonly prefix: string }
-    | { readonly from: string; readonly to: string | null }
-    | undefined;
+  readonly scope?: StreamScope | undefined;
   readonly labelSelector?: string | undefined;
   readonly fieldSelector?: string | undefined;
   readonly ageSeconds?: number | undefined;
   /** Absent before the first batch. */
   readonly lagRevisions?: number | undefined;
+  /** Age of the oldest event that it has not read; of a watch that has not become live for 5 s, its own age. */
+  readonly behindSeconds?: number | undefined;
   /** From 0 to 1. */
   readonly bufferFill?: number | undefined;
   readonly messagesSent?: number | undefined;

@@ -1,15 +1,22 @@
 import type { TimeSlicedWork } from "../../../base/time-slices.ts";
-import { callerOf } from "../../limits/callers.ts";
 import type { OpenStream } from "../../limits/open-streams.ts";
 import type { StreamReport, StreamsReport } from "./status.ts";
+import { isOfGroup } from "./stream-group.ts";
 import { cursorOf, type StreamPosition, type StreamQuery } from "./stream-query.ts";
+import {
+  cut,
+  matches,
+  reportOf,
+  type StreamsOrigin,
+  scopeText,
+  stateOf,
+  textLength,
+} from "./stream-report.ts";
 
 /** Number of streams that are looked at in one step. */
 const streamsPerStep = 32;
 /** Length of the scopes and selectors that are searched in one step, in UTF-16 code units. Those of a stream may be long. */
 const textPerStep = 64 * 1024;
-/** Maximum length of a text that a client chose, in UTF-16 code units. */
-const maxText = 256;
 /** Ids of a process are below this number, so that those of all workers are different. */
 const idsPerWorker = 2 ** 42;
 
@@ -28,15 +35,6 @@ export interface StreamPage {
   readonly hasMore: boolean;
 }
 
-/** A process and its clock. */
-interface StreamsOrigin {
-  /** 0: the only process. */
-  readonly worker: number;
-  readonly now: number;
-  /** What makes a time of the clock one of the day, in milliseconds: the same for all pages of the process. */
-  readonly epochMs: number;
-}
-
 /** A stream that may be on the page. */
 interface Candidate extends StreamPosition {
   readonly stream: OpenStream;
@@ -51,7 +49,7 @@ export function* selectStreams(
   query: StreamQuery,
   origin: StreamsOrigin,
 ): TimeSlicedWork<StreamPage> {
-  const { limit, after } = query;
+  const { limit, after, group } = query;
   const compare = comparison(query);
   const byState: Record<string, number> = Object.create(null);
   const found: Candidate[] = [];
@@ -65,6 +63,7 @@ export function* selectStreams(
     }
     if (stream.id === undefined) continue;
     total++;
+    if (group !== undefined && !isOfGroup(stream, group)) continue;
     if (query.search !== "") {
       searchedText += textLength(stream);
       if (!matches(stream, query.search)) continue;
@@ -145,63 +144,4 @@ function keyOf(
     case "sent":
       return stream.sent ?? -1;
   }
-}
-
-const noSelectors = { label: "", field: "" };
-
-function stateOf({ watchStatus }: OpenStream): string {
-  return watchStatus?.state ?? "open";
-}
-
-function scopeText({ watchStatus }: OpenStream): string {
-  const scope = watchStatus?.scope;
-  if (scope === undefined) return "";
-  if ("key" in scope) return scope.key;
-  return "prefix" in scope ? scope.prefix : scope.from;
-}
-
-function textLength(stream: OpenStream): number {
-  const { label, field } = stream.watchStatus?.selectors ?? noSelectors;
-  return scopeText(stream).length + label.length + field.length;
-}
-
-function matches(stream: OpenStream, search: string): boolean {
-  const { identity, owner, resource = "", streamKind = "", watchStatus } = stream;
-  const isFound = (text: string): boolean => text.toLowerCase().includes(search);
-  if (isFound(identity.name) || isFound(resource) || isFound(scopeText(stream))) return true;
-  if (isFound(stateOf(stream)) || isFound(streamKind)) return true;
-  if (isFound(callerOf(owner)?.title ?? "")) return true;
-  if (watchStatus === undefined) return false;
-  const { label, field } = watchStatus.selectors;
-  return isFound(label) || isFound(field);
-}
-
-function reportOf(stream: OpenStream, id: number, { worker, now }: StreamsOrigin): StreamReport {
-  const { identity, owner, resource, openedAt, watchStatus, sent, streamKind = "watch" } = stream;
-  const { label, field } = watchStatus?.selectors ?? noSelectors;
-  const caller = identity.source === "none" ? callerOf(owner)?.title : undefined;
-  return {
-    ...{ id, worker, kind: streamKind, identity: cut(identity.name), resource },
-    caller: caller === undefined ? undefined : cut(caller),
-    state: stateOf(stream),
-    scope: watchStatus && shownScope(watchStatus.scope),
-    labelSelector: label === "" ? undefined : cut(label),
-    fieldSelector: field === "" ? undefined : cut(field),
-    ageSeconds: openedAt === undefined ? undefined : Math.max(0, (now - openedAt) / 1_000),
-    lagRevisions: watchStatus?.lagRevisions,
-    bufferFill: watchStatus?.bufferFill,
-    messagesSent: sent,
-  };
-}
-
-type WatchedScope = NonNullable<OpenStream["watchStatus"]>["scope"];
-
-function shownScope(scope: WatchedScope): StreamReport["scope"] {
-  if ("key" in scope) return { key: cut(scope.key) };
-  if ("prefix" in scope) return { prefix: cut(scope.prefix) };
-  return { from: cut(scope.from), to: scope.to === undefined ? null : cut(scope.to) };
-}
-
-function cut(text: string): string {
-  return text.length <= maxText ? text : `${text.slice(0, maxText - 1)}…`;
 }

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { parseGroupId, type StreamGroupKey } from "./stream-group.ts";
 
 /** What streams can be sorted by. */
 export const streamSorts = [
@@ -19,6 +20,8 @@ export interface StreamQuery {
   readonly order: "asc" | "desc";
   /** In lower case; empty: all streams. */
   readonly search: string;
+  /** Only those of one group; undefined: of all. */
+  readonly group: StreamGroupKey | undefined;
   /** Maximum number of streams. */
   readonly limit: number;
   /** Only streams after this one; undefined: from the first. */
@@ -36,7 +39,7 @@ const maxSearchLength = 200;
 /** Of a cursor whose text has 256 characters, each with an escape of 6 in JSON, in base64. */
 const maxCursorLength = 2_400;
 
-const parameters = ["sort", "order", "search", "limit", "cursor"] as const;
+const parameters = ["sort", "order", "search", "group", "limit", "cursor"] as const;
 
 const cursor = z.tuple([
   z.enum(streamSorts),
@@ -61,7 +64,9 @@ export function parseStreamQuery(query: URLSearchParams): StreamQuery {
     fail(`search has ${search.length} characters. The maximum is ${maxSearchLength}.`);
   }
   const limit = limitOf(query.get("limit"));
-  return { sort, order, search, limit, after: positionOf(query.get("cursor"), sort, order) };
+  const group = groupOf(query.get("group"));
+  const after = positionOf(query.get("cursor"), sort, order);
+  return { sort, order, search, group, limit, after };
 }
 
 /** The cursor of the page after `position`. */
@@ -74,6 +79,15 @@ function limitOf(text: string | null): number {
   const limit = /^\d{1,6}$/.test(text) ? Number(text) : 0;
   if (limit >= 1 && limit <= maxLimit) return limit;
   return fail(`limit is ${shown(text)}. It must be a whole number from 1 to ${maxLimit}.`);
+}
+
+function groupOf(text: string | null): StreamGroupKey | undefined {
+  if (text === null || text === "") return undefined;
+  const group = parseGroupId(text);
+  return (
+    group ??
+    fail("group is not the id of one that this service has returned. Leave it out for all.")
+  );
 }
 
 function positionOf(text: string | null, sort: string, order: string): StreamPosition | undefined {

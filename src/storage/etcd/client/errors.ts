@@ -1,5 +1,6 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
 import { briefDetails } from "../../../base/brief-details.ts";
+import { connectionCause, type TlsSettings } from "../../../base/connection-cause.ts";
 import { upstreamUnavailable, WatchFanoutError } from "../../../base/errors.ts";
 import { describeRange, type KeyRange } from "./key-range.ts";
 
@@ -95,9 +96,19 @@ export function readError(error: unknown, endpoint: string, range?: KeyRange): E
       { cause: error },
     );
   }
-  const details = briefDetails(error.details);
-  return upstreamUnavailable(`The etcd at ${endpoint} failed: ${details}. Try again.`, error);
+  const hasTls = endpoint.startsWith("https:");
+  const { text, advice } = connectionCause(error.details, tlsSettings, hasTls);
+  const next = advice ?? "Try again.";
+  return upstreamUnavailable(`The etcd at ${endpoint} failed: ${text}. ${next}`, error);
 }
+
+const tlsSettings: TlsSettings = {
+  on: "write https:// in --etcd, and set --etcd-ca",
+  off: "write http:// in --etcd",
+  ca: "--etcd-ca",
+  cert: "--etcd-cert and --etcd-key",
+  serverName: undefined,
+};
 
 /** The WatchFanoutError for a write of `range` that was sent. */
 export function writeError(

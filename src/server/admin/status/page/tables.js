@@ -1,0 +1,110 @@
+import { agoOf, byId, bytesOf, durationOf, msOf, numberOf, setText } from "./format.js";
+import { nameOf } from "./overview.js";
+import { fill, head } from "./table.js";
+
+const resourceColumns = [
+  { title: "Name", isHeading: true },
+  { title: "Upstream", kind: "wrap" },
+  { title: "Revision", kind: "number" },
+  { title: "Lag", kind: "number" },
+  { title: "Objects", kind: "number" },
+  { title: "Window from", kind: "number" },
+  { title: "to", kind: "number" },
+  { title: "Events", kind: "number" },
+  { title: "Bytes", kind: "number" },
+  { title: "Reconnects", kind: "number" },
+  { title: "Relists", kind: "number" },
+];
+
+const processColumns = [
+  { title: "Process", isHeading: true },
+  { title: "State" },
+  { title: "PID", kind: "number" },
+  { title: "Connections", kind: "number" },
+  { title: "Streams", kind: "number" },
+  { title: "Memory used", kind: "number" },
+  { title: "Ceiling", kind: "number" },
+  { title: "Resident", kind: "number" },
+  { title: "Delay p99", kind: "number" },
+  { title: "max", kind: "number" },
+  { title: "Restarts", kind: "number" },
+];
+
+function upstreamCell({ upstream }, { at, upstream: tier }) {
+  if (upstream === undefined) return { text: "not cached", kind: "muted" };
+  const { state, error, staleSeconds, lastReceivedAt } = upstream;
+  const silentSeconds = agoOf(lastReceivedAt, at);
+  // An embedded store says nothing while nothing is written.
+  const isSilent = tier.kind !== "embedded" && silentSeconds >= 10;
+  const silence = isSilent ? `, silent for ${durationOf(silentSeconds)}` : "";
+  const stale = staleSeconds === undefined ? "" : `, stale for ${durationOf(staleSeconds)}`;
+  const kind = state === "connected" ? (stale === "" ? "good" : "warn") : "bad";
+  return {
+    text: `${state}${stale === "" ? silence : stale}${error === undefined ? "" : `: ${error}`}`,
+    kind,
+  };
+}
+
+function resourceRow(resource, overview) {
+  const { name, isReady, isCached, revision, lagRevisions, objects, eventWindow, upstream } =
+    resource;
+  const cached = (value) => (isCached ? numberOf(value) : "–");
+  return [
+    isReady ? name : { text: `${name} (not ready)`, kind: "bad" },
+    upstreamCell(resource, overview),
+    cached(revision),
+    { text: cached(lagRevisions), kind: lagRevisions > 0 ? "warn" : "" },
+    cached(objects),
+    numberOf(eventWindow?.oldestRevision),
+    numberOf(eventWindow?.newestRevision),
+    numberOf(eventWindow?.events),
+    bytesOf(eventWindow?.bytes),
+    numberOf(upstream?.reconnects),
+    numberOf(upstream?.relists),
+  ];
+}
+
+function processRow(process) {
+  const { isReady, hasResponded, pid, connections, streams, memoryBytes, restarts } = process;
+  const { memory, eventLoopDelay: delay } = process;
+  const state = !hasResponded
+    ? { text: "does not respond", kind: "bad" }
+    : isReady
+      ? { text: "ready", kind: "good" }
+      : { text: "not ready", kind: "warn" };
+  return [
+    nameOf(process),
+    state,
+    pid === undefined ? "–" : String(pid),
+    numberOf(connections),
+    numberOf(streams),
+    bytesOf(memory?.usedBytes),
+    memory === undefined ? "–" : `${bytesOf(memory.ceilingBytes)} ${memory.limit}`,
+    bytesOf(memoryBytes),
+    delay === undefined ? "–" : msOf(Math.round(delay.p99Ms)),
+    delay === undefined ? "–" : msOf(Math.round(delay.maxMs)),
+    numberOf(restarts),
+  ];
+}
+
+function tierText({ upstream, processes }) {
+  const workers = processes.length > 1 ? ` with ${processes.length} workers` : "";
+  if (upstream.kind === "embedded")
+    return `This service${workers} has an embedded store: it is the only tier.`;
+  const addresses = upstream.addresses.join(", ");
+  if (upstream.kind === "etcd") return `This service${workers} follows etcd at ${addresses}.`;
+  const inUse = upstream.inUse.length === 0 ? "none at present" : upstream.inUse.join(", ");
+  return `This service${workers} is a relay of watch-fanout at ${addresses}; it watches ${inUse}.`;
+}
+
+head(byId("resources"), resourceColumns);
+head(byId("processes"), processColumns);
+
+export function showTables(overview) {
+  const { resources, processes, mainProcess } = overview;
+  const rows = resources.map((each) => resourceRow(each, overview));
+  fill(byId("resources").tBodies[0], resourceColumns, rows);
+  const all = mainProcess === undefined ? processes : [mainProcess, ...processes];
+  fill(byId("processes").tBodies[0], processColumns, all.map(processRow));
+  setText(byId("tiers"), tierText(overview));
+}
