@@ -1,5 +1,6 @@
 import { type Clock, keepAliveClock } from "../base/clock.ts";
 import { WatchFanoutError } from "../base/errors.ts";
+import type { Reachability } from "../base/stream-backoff.ts";
 import { listedSlab, Slabs } from "../model/slabs.ts";
 import type { Duration__Output } from "../wire/generated/google/protobuf/Duration.ts";
 import type { ListRequest as WireListRequest } from "../wire/generated/watchfanout/v1/ListRequest.ts";
@@ -60,6 +61,11 @@ export class Client implements ClientCalls {
     this.#clock = options.clock ?? keepAliveClock;
     this.#random = options.random ?? Math.random;
     this.#connection = new Connection(options, this.#clock, this.#random);
+  }
+
+  /** What is known of the connections to the servers. */
+  get reachability(): Reachability {
+    return this.#connection.reachability;
   }
 
   /** Returns a handle for one resource, whose values `codec` decodes and encodes. Sends nothing. */
@@ -139,6 +145,7 @@ export class Client implements ClientCalls {
     return resumingWatch(open, request, {
       clock: this.#clock,
       random: this.#random,
+      reachability: this.reachability,
       signal: options.signal,
       closing: this.#connection.closing,
       resume: options.resume,

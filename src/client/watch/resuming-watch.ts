@@ -1,6 +1,6 @@
-import { Backoff } from "../../base/backoff.ts";
-import { type Clock, pause, type Timer } from "../../base/clock.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
 import { type Reason, WatchFanoutError } from "../../base/errors.ts";
+import { type Reachability, StreamBackoff } from "../../base/stream-backoff.ts";
 import type { WatchRequest as WireRequest } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { WatchResponse__Output as WireResponse } from "../../wire/generated/watchfanout/v1/WatchResponse.ts";
 import { batchStalled, CallFailure } from "../calls/call-failure.ts";
@@ -12,6 +12,8 @@ interface ResumingWatchOptions {
   /** Numbers from 0 to below 1, for jitter. */
   readonly random: () => number;
   readonly signal?: AbortSignal | undefined;
+  /** Ends pauses early. Default: they never end early. */
+  readonly reachability?: Reachability | undefined;
   /** Ends the stream and the pauses when it is aborted. The next `open` then throws the reason. */
   readonly closing?: AbortSignal | undefined;
   /** Whether to open another stream when one breaks. Default true. */
@@ -25,7 +27,8 @@ interface ResumingWatchOptions {
 /** Opens one stream. It ends only with a CallFailure, or when the signal is aborted. */
 export type OpenStream = (request: WireRequest, signal: AbortSignal) => AsyncIterable<WireResponse>;
 
-const backoffBounds = { initialMs: 200, maxMs: 30_000 };
+/** The pauses between the streams of a watch. */
+export const watchBackoff = { initialMs: 200, maxMs: 10_000 };
 
 /**
  * Maximum time between two responses while a batch is open, in milliseconds. The incomplete batch is held in memory.
@@ -44,8 +47,8 @@ export async function* resumingWatch(
   request: WireRequest,
   options: ResumingWatchOptions,
 ): AsyncGenerator<AtomicBatch, void, void> {
-  const { clock, signal, closing, resume = true, onInterruption } = options;
-  const backoff = new Backoff(backoffBounds, options.random);
+  const { clock, random, reachability, signal, closing, resume = true, onInterruption } = options;
+  const backoff = new StreamBackoff({ bounds: watchBackoff, clock, random, reachability });
   let next = request;
   let last: AtomicBatch | undefined;
   const aborted = (): boolean => signal?.aborted === true;
@@ -68,12 +71,12 @@ export async function* resumingWatch(
       for await (const response of open(next, stream.signal)) {
         if (!opened) options.onOpened?.();
         opened = true;
+        backoff.responded();
         silence?.cancel();
         const batch = assembler.add(response);
         // Silence is normal between batches, but not within one.
         if (assembler.isOpen) silence = clock.setTimeout(stall, batchSilenceMs);
         if (batch === undefined) continue;
-        if (last === undefined || batch.revision > last.revision) backoff.reset();
         last = batch;
         next = resumeAfter(request, batch);
         yield batch;
@@ -85,9 +88,9 @@ export async function* resumingWatch(
       if (!(error instanceof CallFailure)) throw error;
       if (aborted()) return;
       if (!resume || !error.resumable) throw error.error;
-      const delayMs = Math.max(backoff.next(), error.retryDelayMs);
+      const delayMs = backoff.next(error.error, error.retryDelayMs);
       onInterruption?.({ error: error.error, delayMs, resumeRevision: last?.revision });
-      await pause(clock, delayMs, signal, closing);
+      await backoff.wait(delayMs, error.retryDelayMs, signal, closing);
     } finally {
       silence?.cancel();
       for (const end of [signal, closing]) end?.removeEventListener("abort", stop);
