@@ -1,5 +1,5 @@
 import type { Clock, Timer } from "../../base/clock.ts";
-import { type Reason, WatchFanoutError } from "../../base/errors.ts";
+import { hasReason, type Reason, WatchFanoutError } from "../../base/errors.ts";
 import { type Reachability, StreamBackoff } from "../../base/stream-backoff.ts";
 import type { WatchRequest as WireRequest } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { WatchResponse__Output as WireResponse } from "../../wire/generated/watchfanout/v1/WatchResponse.ts";
@@ -21,6 +21,8 @@ interface ResumingWatchOptions {
   /** Maximum bytes of an incomplete batch that are held back. */
   readonly maxBatchBytes: number;
   readonly onOpened?: (() => void) | undefined;
+  /** Called when the server of the current stream has violated the contract. */
+  readonly onViolation?: (() => void) | undefined;
   readonly onInterruption?: ((interruption: Interruption) => void) | undefined;
 }
 
@@ -37,7 +39,8 @@ const batchSilenceMs = 60_000;
 
 /**
  * Yields the atomic batches of a watch indefinitely, over as many streams as necessary. Each stream resumes after the
- * last complete batch, so no event is missed or repeated.
+ * last complete batch, so no event is missed or repeated. What violates the contract is dropped: the next stream resumes
+ * before it.
  *
  * Returns when the signal is aborted. Throws if a new stream can't help: REVISION_TOO_OLD, HISTORY_CHANGED and
  * HISTORY_LOST (relist), and requests that are invalid or not permitted.
@@ -63,10 +66,7 @@ export async function* resumingWatch(
     };
     for (const end of [signal, closing]) end?.addEventListener("abort", stop);
     try {
-      const assembler = new BatchAssembler(
-        options.maxBatchBytes,
-        last?.historyId ?? request.history_id ?? "",
-      );
+      const assembler = new BatchAssembler(next, options.maxBatchBytes);
       let opened = false;
       for await (const response of open(next, stream.signal)) {
         if (!opened) options.onOpened?.();
@@ -85,12 +85,16 @@ export async function* resumingWatch(
       if (isStalled) throw batchStalled(batchSilenceMs);
       if (closing?.aborted !== true) return;
     } catch (error) {
-      if (!(error instanceof CallFailure)) throw error;
+      const failure = hasReason(error, "INTERNAL") ? new CallFailure(error) : error;
+      if (!(failure instanceof CallFailure)) throw error;
       if (aborted()) return;
-      if (!resume || !error.resumable) throw error.error;
-      const delayMs = backoff.next(error.error, error.retryDelayMs);
-      onInterruption?.({ error: error.error, delayMs, resumeRevision: last?.revision });
-      await backoff.wait(delayMs, error.retryDelayMs, signal, closing);
+      // The server violates the contract.
+      if (failure !== error) options.onViolation?.();
+      if (!resume || !failure.resumable) throw failure.error;
+      const { retryDelayMs } = failure;
+      const delayMs = backoff.next(failure.error, retryDelayMs);
+      onInterruption?.({ error: failure.error, delayMs, resumeRevision: last?.revision });
+      await backoff.wait(delayMs, retryDelayMs, signal, closing);
     } finally {
       silence?.cancel();
       for (const end of [signal, closing]) end?.removeEventListener("abort", stop);

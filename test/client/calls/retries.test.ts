@@ -287,7 +287,7 @@ describe("Of several servers", () => {
 
   test("a read can be sent to the server of a watch.", async () => {
     const scripts = [1, 2, 3].map((revision): Script => {
-      const response = { ...found, revision: String(revision) };
+      const response = { ...found, revision: String(revision), object: wireObject("k", 1) };
       return {
         watch: (call) => call.write(wireResponse(revision)),
         get: (_, callback) => callback(null, response),

@@ -40,7 +40,7 @@ class Parts {
   }
 }
 
-const request: WatchRequest = { resource: "r", prefix: "p/" };
+const request: WatchRequest = { resource: "r", prefix: "" };
 
 /** A watch over scripted streams. Each pause ends immediately and is recorded. */
 function watchOver(scripts: readonly StreamScript[], from: WatchRequest = request) {
