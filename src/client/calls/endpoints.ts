@@ -3,7 +3,7 @@ import { Backoff } from "../../base/backoff.ts";
 import type { Clock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { type Address, parseAddress } from "./address.ts";
-import { isConnected } from "./call.ts";
+import { isConnected, isConnecting } from "./call.ts";
 import { ClosedError } from "./call-failure.ts";
 import type { ClientCertificates } from "./client-certificates.ts";
 
@@ -52,6 +52,8 @@ export class Endpoint {
   /** Number of failures that count: one for all that a failure of the server or of its connection ends. */
   #incidents = 0;
   #responses = 0;
+  /** Whether nothing has come from it since its last failure. */
+  #hasFailed = false;
 
   constructor(target: Address, settings: EndpointSettings) {
     this.address = target.text;
@@ -110,6 +112,7 @@ export class Endpoint {
   failed(incidents: number, retryDelayMs: number): void {
     const now = this.#settings.clock.now();
     this.verified = undefined;
+    this.#hasFailed = true;
     this.#askedUntil = Math.max(this.#askedUntil, now + retryDelayMs);
     if (incidents === this.#incidents) {
       this.#incidents++;
@@ -124,6 +127,7 @@ export class Endpoint {
    */
   responded(): void {
     this.#responses++;
+    this.#hasFailed = false;
     this.#ejectedUntil = 0;
     this.#askedUntil = 0;
     this.#backoff.reset();
@@ -135,6 +139,14 @@ export class Endpoint {
    */
   connected(): void {
     this.#ejectedUntil = this.#askedUntil;
+  }
+
+  /**
+   * Whether the server has failed and has no connection yet, which gRPC makes by itself.
+   * @internal
+   */
+  get isUnreachable(): boolean {
+    return this.#hasFailed && this.#grpc !== undefined && isConnecting(this.#grpc);
   }
 
   /**
@@ -154,7 +166,7 @@ export class Endpoint {
 /**
  * The servers of a client, all replicas of one service, with one connection each. A call or watch goes to the server
  * with the fewest open ones of its kind, and among these in round-robin order. A server that has failed is ejected
- * for a while, unless all have failed.
+ * for a while, and passed over until it has a connection again, unless that is true of all.
  */
 export class Endpoints {
   readonly #all: readonly Endpoint[];
@@ -192,7 +204,10 @@ export class Endpoints {
     if (first === undefined) throw parseError("No address was given.");
     let best = first;
     for (const other of others) {
-      const before = other.ejectedForMs - best.ejectedForMs || other.open[kind] - best.open[kind];
+      const before =
+        other.ejectedForMs - best.ejectedForMs ||
+        Number(other.isUnreachable) - Number(best.isUnreachable) ||
+        other.open[kind] - best.open[kind];
       if (before < 0) best = other;
     }
     this.#next = (this.#all.indexOf(best) + 1) % this.#all.length;
