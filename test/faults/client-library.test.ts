@@ -54,7 +54,7 @@ describe("Watches, an informer and an object cache of the client library", () =>
     expect(planned.map(({ delayMs }) => delayMs).filter((ms) => ms > 200)).toEqual([]);
   });
 
-  test("are level with etcd as soon as a replica is back after an outage of all", async () => {
+  test("have synced as soon as a replica is back after an outage of all", async () => {
     const { replicas, followers, write } = await followed();
     for (let value = 1; value <= 3; value++) {
       for (const { relay } of replicas) relay.refuse();

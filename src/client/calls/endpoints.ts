@@ -228,7 +228,7 @@ export class Endpoints {
     return this.#all;
   }
 
-  /** Another server that is not ejected: of these the one with the fewest calls. Undefined if there is none. */
+  /** Another server that is not ejected: of these the one with the fewest calls. Undefined if all others are ejected. */
   other(than: Endpoint): Endpoint | undefined {
     let best: Endpoint | undefined;
     for (const endpoint of this.#all) {

@@ -3,8 +3,8 @@ import { compareKeys } from "../../model/key-order.ts";
 import { estimatedBytes, type StoredObject } from "../../model/object.ts";
 import { predicateIdentity } from "../../model/predicate.ts";
 import type { ListRequest, ListResult, RevisionRequirement } from "../../storage/storage.ts";
-import { JoinedPages } from "../calls/response-checks.ts";
 import type { Page } from "../watch/client-calls.ts";
+import { JoinedPages } from "../watch/response-checks.ts";
 import { type Continuation, ListContinuations } from "./list-continuations.ts";
 
 /** Requests one page. */

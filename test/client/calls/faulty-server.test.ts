@@ -107,7 +107,7 @@ describe("A watch whose server sends what it must not", () => {
     await batches.return();
   });
 
-  test("ends with INTERNAL if it is not to be resumed.", async () => {
+  test("ends with INTERNAL if the caller resumes it.", async () => {
     const batches = client(await server({ watch: goingBack })).watch("r", { resume: false });
     await batches.next();
     await expect(batches.next()).rejects.toEqual(internal(/resume point 6 after 7/));

@@ -31,7 +31,7 @@ async function following(replicas: number) {
 }
 
 describe("Watches, an informer and an object cache", () => {
-  test("are level as soon as a connection is ready again after an outage, whatever their pauses are.", async () => {
+  test("have synced as soon as a connection is ready again after an outage, whatever their pauses are.", async () => {
     const { store, relays, followers } = await following(1);
     relays[0]?.refuse();
     await followers.untilFailed(8);

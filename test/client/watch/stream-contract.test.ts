@@ -92,7 +92,7 @@ describe("A server", () => {
     );
   });
 
-  test("of another history changes it: the state is to be listed again.", () => {
+  test("of another history ends the stream with HISTORY_CHANGED.", () => {
     const changed = expect.objectContaining({
       reason: "HISTORY_CHANGED",
       metadata: { history_id: "h2" },

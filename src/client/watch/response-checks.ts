@@ -2,8 +2,8 @@ import { otherHistory } from "../../base/errors.ts";
 import { compareKeys } from "../../model/key-order.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
-import type { Page } from "../watch/client-calls.ts";
-import { broken } from "./decode.ts";
+import { broken } from "../calls/decode.ts";
+import type { Page } from "./client-calls.ts";
 
 /** Maximum number of consecutive pages without an object. A server examines tens of thousands of objects per page. */
 const maxEmptyPages = 1_000;
