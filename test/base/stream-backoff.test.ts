@@ -32,25 +32,27 @@ function opened(random = () => 1) {
   const reachability = new Connections();
   const backoff = new StreamBackoff({ bounds, clock, random, reachability });
   /** The pause after a stream that served for so long. */
-  const after = (servedMs: number, error: unknown = broken, leastMs = 0): number => {
+  const pauseAfter = (servedMs: number, error: unknown = broken, leastMs = 0): number => {
     backoff.responded();
     clock.advance(servedMs);
     return backoff.next(error, leastMs);
   };
-  return { clock, reachability, backoff, after };
+  return { clock, reachability, backoff, pauseAfter };
 }
 
 describe("The pauses between streams", () => {
   it("grow while streams break before they have served for as long as the longest pause", () => {
-    const { after, backoff } = opened();
-    expect([after(0), after(9_999), backoff.next(broken, 0), after(1)]).toEqual([
+    const { pauseAfter, backoff } = opened();
+    expect([pauseAfter(0), pauseAfter(9_999), backoff.next(broken, 0), pauseAfter(1)]).toEqual([
       200, 400, 800, 1_600,
     ]);
   });
 
   it("start again after a stream that has served for so long, whatever it delivered", () => {
-    const { after } = opened();
-    expect([after(0), after(0), after(10_000), after(0)]).toEqual([200, 400, 200, 400]);
+    const { pauseAfter } = opened();
+    expect([pauseAfter(0), pauseAfter(0), pauseAfter(10_000), pauseAfter(0)]).toEqual([
+      200, 400, 200, 400,
+    ]);
   });
 
   it("count from the first response, not from the attempt", () => {
@@ -68,33 +70,33 @@ describe("The pauses between streams", () => {
 
 describe("A planned end", () => {
   it("is no failure: the next stream is opened within 200 ms, however often that happens", () => {
-    const { after } = opened(() => 0.5);
-    const pauses = Array.from({ length: 20 }, () => after(2_000, draining, 1_000));
+    const { pauseAfter } = opened(() => 0.5);
+    const pauses = Array.from({ length: 20 }, () => pauseAfter(2_000, draining, 1_000));
     expect(pauses).toEqual(pauses.map(() => 100));
   });
 
   it("is one for a relay, too, which reports it as the cause", () => {
-    const { after } = opened(() => 0);
-    expect(after(2_000, upstreamUnavailable("It drains.", draining))).toBe(0);
+    const { pauseAfter } = opened(() => 0);
+    expect(pauseAfter(2_000, upstreamUnavailable("It drains.", draining))).toBe(0);
   });
 
   it("is a failure of a stream that has not served for a second", () => {
-    const { after, backoff } = opened();
-    expect([after(999, draining), backoff.next(draining, 1_000)]).toEqual([200, 1_000]);
+    const { pauseAfter, backoff } = opened();
+    expect([pauseAfter(999, draining), backoff.next(draining, 1_000)]).toEqual([200, 1_000]);
   });
 });
 
 describe("If another server is ready", () => {
   it("the next stream is opened there at once, and if that fails too, after a pause", () => {
-    const { after, reachability } = opened(() => 0);
+    const { pauseAfter, reachability } = opened(() => 0);
     reachability.hasAlternative = true;
-    expect([after(0), after(0), after(0), after(0)]).toEqual([0, 200, 0, 800]);
+    expect([pauseAfter(0), pauseAfter(0), pauseAfter(0), pauseAfter(0)]).toEqual([0, 200, 0, 800]);
   });
 
   it("the delay that a server asks for remains", () => {
-    const { after, reachability } = opened(() => 0);
+    const { pauseAfter, reachability } = opened(() => 0);
     reachability.hasAlternative = true;
-    expect(after(0, broken, 500)).toBe(500);
+    expect(pauseAfter(0, broken, 500)).toBe(500);
   });
 });
 
