@@ -44,17 +44,24 @@ func (w *watcher) stream(ctx context.Context, resource, prefix string) error {
 	}
 	var events []*pb.Event
 	relisted := false
+	var since time.Time // When the stream had its first response.
 	for {
 		response, err := stream.Recv()
 		if err != nil {
+			if !since.IsZero() && time.Since(since) >= 10*time.Second {
+				w.failures = 0 // The stream has worked.
+			}
 			return err
+		}
+		if since.IsZero() {
+			since = time.Now()
 		}
 		w.history = cmp.Or(response.HistoryId, w.history)
 		events = append(events, response.Events...)
 		relisted = relisted || response.InitialEventsEnd
 		if response.Revision != nil { // It completes the batch, and is the resume point.
 			w.apply(events, relisted, *response.Revision)
-			w.revision, events, relisted, w.failures = response.Revision, nil, false, 0
+			w.revision, events, relisted = response.Revision, nil, false
 		}
 	}
 }
@@ -112,7 +119,7 @@ func main() {
 		cmp.Or(os.Getenv("WATCH_FANOUT_ADDRESS"), "127.0.0.1:50051"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		// Notices a dead connection.
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 	)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -20,8 +20,8 @@ RELIST = {"REVISION_TOO_OLD", "HISTORY_CHANGED", "HISTORY_LOST"}
 # A retry does not help. Every other failure is retried, also one without a reason, such as a lost connection.
 FATAL = {"INVALID_REQUEST", "UNKNOWN_RESOURCE", "PERMISSION_DENIED", "UNAUTHENTICATED"}
 OPTIONS = [  # Pings notice a dead connection; a new one is tried at least every 5 s, not every 2 min.
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.max_reconnect_backoff_ms", 5_000),
 ]
 
@@ -61,14 +61,16 @@ def watch(service, resource, prefix):
         if revision is not None:
             request.after_revision, request.history_id = revision, history
         events, relisted, reason, delay, message = [], False, "", 0, "The stream has ended."
+        since = None  # When the stream had its first response.
         try:
             for response in service.Watch(request):
+                since = since or time.monotonic()
                 history = response.history_id or history
                 events += response.events
                 relisted |= response.initial_events_end
                 if response.HasField("revision"):  # It completes the batch, and is the resume point.
                     apply(copy, events, relisted, response.revision)
-                    revision, events, relisted, failures = response.revision, [], False, 0
+                    revision, events, relisted = response.revision, [], False
         except grpc.RpcError as error:
             reason, delay = details(error)
             message = error.details()
@@ -76,6 +78,8 @@ def watch(service, resource, prefix):
             sys.exit(f"{reason}: {message}")
         if reason in RELIST:
             revision = None
+        if since and time.monotonic() - since >= 10:  # It has worked.
+            failures = 0
         delay = max(delay, random.uniform(0.5, 1) * min(0.2 * 2**failures, 10))
         failures = min(failures + 1, 10)
         then = "relisting" if revision is None else f"resuming after revision {revision}"

@@ -1,5 +1,6 @@
 import { type Clock, keepAliveClock } from "../base/clock.ts";
 import { WatchFanoutError } from "../base/errors.ts";
+import type { Reachability } from "../base/stream-backoff.ts";
 import { listedSlab, Slabs } from "../model/slabs.ts";
 import type { Duration__Output } from "../wire/generated/google/protobuf/Duration.ts";
 import type { ListRequest as WireListRequest } from "../wire/generated/watchfanout/v1/ListRequest.ts";
@@ -26,6 +27,7 @@ import { TypedResource, type TypedResourceOptions } from "./typed/typed-resource
 import type { ValueCodec } from "./values/value-codec.ts";
 import type { AtomicBatch } from "./watch/batch-assembler.ts";
 import type { ClientCalls, ObjectResult, Page } from "./watch/client-calls.ts";
+import { checkObject, checkPage, checkReadAt, JoinedPages } from "./watch/response-checks.ts";
 import { type OpenStream, resumingWatch } from "./watch/resuming-watch.ts";
 
 const defaultMaxBatchBytes = 1024 ** 3;
@@ -62,6 +64,11 @@ export class Client implements ClientCalls {
     this.#connection = new Connection(options, this.#clock, this.#random);
   }
 
+  /** What is known of the connections to the servers. */
+  get reachability(): Reachability {
+    return this.#connection.reachability;
+  }
+
   /** Returns a handle for one resource, whose values `codec` decodes and encodes. Sends nothing. */
   resource<T>(
     name: string,
@@ -75,14 +82,19 @@ export class Client implements ClientCalls {
   /** Reads one object. Rejects with OBJECT_NOT_FOUND if the key does not exist. */
   async get(resource: string, key: string, options: ReadOptions = {}): Promise<ObjectResult> {
     const request = { resource, key, ...position(options) };
-    return objectResult(await this.#connection.read(listWatchService.Get, request, options));
+    const response = await this.#connection.read(listWatchService.Get, request, options);
+    const result = objectResult(key, response);
+    checkReadAt(options.at, result.revision);
+    return result;
   }
 
   /** Lists objects, page by page. Each page is requested when the iteration reaches it, and all are of one revision. */
   async *list(resource: string, options: ListOptions = {}): AsyncGenerator<Page, void, void> {
     let pageToken = "";
+    const pages = new JoinedPages("", undefined);
     do {
       const page = await this.page(resource, { ...options, pageToken });
+      pages.check(page);
       yield page;
       pageToken = page.nextPageToken;
     } while (pageToken !== "");
@@ -90,9 +102,9 @@ export class Client implements ClientCalls {
 
   /** Requests a single page, for callers that handle page tokens themselves. `list` requests all pages. */
   async page(resource: string, options: PageOptions = {}): Promise<Page> {
+    const { prefix = "" } = options;
     const request: WireListRequest = {
-      resource,
-      prefix: options.prefix ?? "",
+      ...{ resource, prefix },
       page_size: options.pageSize ?? 0,
       page_token: options.pageToken ?? "",
       ...selectors(options),
@@ -101,7 +113,7 @@ export class Client implements ClientCalls {
     const response = await this.#connection.read(listWatchService.List, request, options);
     const remaining = response.remaining_item_count;
     const slabs = new Slabs(listedSlab);
-    return {
+    const page = {
       revision: decodeRevision(response.revision),
       items: response.items.map((item) => decodeObject(item, slabs)),
       remainingItemCount: remaining === undefined ? undefined : decodeRevision(remaining),
@@ -109,6 +121,9 @@ export class Client implements ClientCalls {
       historyId: response.history_id,
       staleForMs: decodeDuration(response.stale_for),
     };
+    checkReadAt(options.at, page.revision);
+    checkPage(prefix, page);
+    return page;
   }
 
   /**
@@ -139,6 +154,7 @@ export class Client implements ClientCalls {
     return resumingWatch(open, request, {
       clock: this.#clock,
       random: this.#random,
+      reachability: this.reachability,
       signal: options.signal,
       closing: this.#connection.closing,
       resume: options.resume,
@@ -146,6 +162,7 @@ export class Client implements ClientCalls {
       onOpened: () => {
         if (server !== undefined) options.onOpened?.(server);
       },
+      onViolation: () => server?.failed(server.incidents, 0),
       onInterruption: options.onInterruption,
     });
   }
@@ -203,7 +220,7 @@ export class Client implements ClientCalls {
       history_id: options.historyId ?? "",
       ...expectation(options.expectedModRevision),
     };
-    return objectResult(await this.#connection.write(writeService.Put, request, options));
+    return objectResult(key, await this.#connection.write(writeService.Put, request, options));
   }
 
   /**
@@ -217,7 +234,7 @@ export class Client implements ClientCalls {
       history_id: options.historyId ?? "",
       ...expectation(options.expectedModRevision),
     };
-    return objectResult(await this.#connection.write(writeService.Delete, request, options));
+    return objectResult(key, await this.#connection.write(writeService.Delete, request, options));
   }
 
   /**
@@ -234,15 +251,22 @@ export class Client implements ClientCalls {
   }
 }
 
-function objectResult(response: {
-  readonly revision: string;
-  readonly object: WireObject | null;
-  readonly history_id: string;
-  readonly stale_for?: Duration__Output | null;
-}): ObjectResult {
+/** The result of a call on the object `key`. */
+function objectResult(
+  key: string,
+  response: {
+    readonly revision: string;
+    readonly object: WireObject | null;
+    readonly history_id: string;
+    readonly stale_for?: Duration__Output | null;
+  },
+): ObjectResult {
+  const revision = decodeRevision(response.revision);
+  const object = decodeObject(response.object, new Slabs(0));
+  checkObject(key, object, revision);
   return {
-    revision: decodeRevision(response.revision),
-    object: decodeObject(response.object, new Slabs(0)),
+    revision,
+    object,
     historyId: response.history_id,
     ...(response.stale_for ? { staleForMs: decodeDuration(response.stale_for) } : {}),
   };

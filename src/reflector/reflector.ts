@@ -1,8 +1,8 @@
-import { Backoff, defaultBackoffBounds } from "../base/backoff.ts";
-import { pause } from "../base/clock.ts";
+import { defaultBackoffBounds } from "../base/backoff.ts";
 import { Condition } from "../base/condition.ts";
 import { WatchFanoutError } from "../base/errors.ts";
 import { OutageLog } from "../base/outage-log.ts";
+import { StreamBackoff } from "../base/stream-backoff.ts";
 import type { WatchBatch } from "../model/event.ts";
 import type { StoredObject } from "../model/object.ts";
 import type { Scope } from "../storage/storage.ts";
@@ -34,7 +34,7 @@ export class Reflector {
   readonly #lister: StateLister;
   readonly #history: HistoryTracker;
   readonly #confirmation: HistoryConfirmation;
-  readonly #backoff: Backoff;
+  readonly #backoff: StreamBackoff;
   readonly #outage: OutageLog;
   /** Notified after each delivered list and each recovery. */
   readonly #progress = new Condition();
@@ -61,7 +61,8 @@ export class Reflector {
       check: () => this.#history.confirm(this.#stopping.signal),
       invalidate: (historyGeneration) => this.invalidate(historyGeneration),
     });
-    this.#backoff = new Backoff(backoff, random);
+    const { reachability } = storage;
+    this.#backoff = new StreamBackoff({ bounds: backoff, clock, random, reachability });
     this.#outage = new OutageLog(clock, options.logger);
   }
 
@@ -172,7 +173,7 @@ export class Reflector {
     const { target, onFailure } = this.#options;
     const { from, isUrgent } = this.#state.fail(error);
     if (this.#state.cause === "history changed") callTarget(() => target.invalidate?.());
-    const pauseMs = isUrgent ? 0 : this.#backoff.next();
+    const pauseMs = isUrgent ? 0 : this.#backoff.next(error, 0);
     const { next } = this.#state;
     const { reason } = error;
     const text = next === "list" ? "relisting" : "resuming the watch";
@@ -184,7 +185,7 @@ export class Reflector {
   async #pauseFor(ms: number): Promise<void> {
     const pausing = new AbortController();
     this.#pausing = pausing;
-    await pause(this.#options.clock, ms, this.#stopping.signal, pausing.signal);
+    await this.#backoff.wait(ms, 0, this.#stopping.signal, pausing.signal);
     this.#pausing = undefined;
   }
 
@@ -274,7 +275,7 @@ export class Reflector {
     this.#history.advance(batch);
     callTarget(() => target.apply(batch));
     const isRecovery = this.#state.advance(position, batch.revision);
-    this.#backoff.reset();
+    this.#backoff.responded();
     if (!isRecovery) return;
     this.#progress.notify();
     this.#recovered();

@@ -1,3 +1,4 @@
+import type { Reachability } from "../base/stream-backoff.ts";
 import type { WatchBatch } from "../model/event.ts";
 import type { StoredObject } from "../model/object.ts";
 import type { Predicate } from "../model/predicate.ts";
@@ -58,6 +59,8 @@ export interface Storage {
    * or undefined: it is the source, or follows it.
    */
   readonly staleForMs?: number | undefined;
+  /** What is known of the connections to the store's servers. Absent: nothing, and pauses of readers do not end early. */
+  readonly reachability?: Reachability | undefined;
   /** Ends all streams and frees all memory. Idempotent. */
   close(): Promise<void>;
 }

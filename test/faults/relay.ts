@@ -28,6 +28,7 @@ export class Relay {
   #allowance = Number.POSITIVE_INFINITY;
   #passed = 0;
   #cuts = 0;
+  #accepted = 0;
 
   private constructor(target: number, options: RelayOptions) {
     this.#target = target;
@@ -65,6 +66,11 @@ export class Relay {
 
   get connections(): number {
     return this.#pairs.size;
+  }
+
+  /** How many connections have been accepted so far. */
+  get accepted(): number {
+    return this.#accepted;
   }
 
   /** New connections go there from now on. */
@@ -129,6 +135,7 @@ export class Relay {
   }
 
   #accept(client: Socket): void {
+    this.#accepted++;
     const pair = new Pair(client, connect({ port: this.#target, host: "127.0.0.1" }), {
       onRequest: (chunk) => this.#onRequest(pair, chunk),
       onResponse: (chunk) => this.#onResponse(pair, chunk),

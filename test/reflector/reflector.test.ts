@@ -294,15 +294,22 @@ function reporting(storage: ScriptedStorage, reported: string[]) {
 }
 
 describe("The pauses of a Reflector", () => {
-  /** When each watch was opened, if all of them break at once. */
-  async function openings(deliver: readonly boolean[], random: () => number): Promise<number[]> {
+  /** When each watch was opened, if all of them break at once; those that deliver something after `servesMs`. */
+  async function openings(
+    deliver: readonly boolean[],
+    random: () => number,
+    servesMs: number = 0,
+  ): Promise<number[]> {
     const storage = new ScriptedStorage();
     const times: number[] = [];
     const reflected = new Reflected(storage, { random });
     storage.onWatch = (stream) => {
-      if (deliver[times.length] === true) stream.push(batch(6 + times.length));
+      const delivers = deliver[times.length] === true;
+      if (delivers) stream.push(batch(servesMs > 0 ? 5 : 6 + times.length));
       times.push(reflected.clock.now());
-      stream.end(failure("UPSTREAM_UNAVAILABLE"));
+      const end = (): void => stream.end(failure("UPSTREAM_UNAVAILABLE"));
+      if (delivers && servesMs > 0) reflected.clock.setTimeout(end, servesMs);
+      else end();
     };
     await reflected.begin();
     await reflected.clock.elapse(20_000);
@@ -320,9 +327,14 @@ describe("The pauses of a Reflector", () => {
     expect(times.slice(0, 4).map(Math.round)).toEqual([0, 100, 300, 700]);
   });
 
-  it("start again after a delivery", async () => {
-    const times = await openings([false, false, false, true], () => 0);
-    expect(times.slice(0, 6)).toEqual([0, 50, 150, 350, 400, 500]);
+  it("grow also if each watch breaks after it has delivered something new", async () => {
+    const times = await openings([true, true, true, true, true, true], () => 0);
+    expect(times.slice(0, 6)).toEqual([0, 50, 150, 350, 750, 1_550]);
+  });
+
+  it("start again after a watch that has served for 5 s, also if nothing new was written", async () => {
+    const times = await openings([false, false, false, true], () => 0, 5_000);
+    expect(times.slice(0, 6)).toEqual([0, 50, 150, 350, 5_400, 5_500]);
   });
 });
 

@@ -134,6 +134,11 @@ export function notConnected(address: string, waitedMs: number): CallFailure {
   );
 }
 
+/** The attempt was cancelled, as another server had responded. */
+export function cancelled(address: string): CallFailure {
+  return new CallFailure(unavailable(address, "another server responded first"));
+}
+
 /** The client was closed during the call. `isLost`: a write had been sent. */
 export function closedMeanwhile(address: string, isLost: boolean): CallFailure {
   if (!isLost) return new CallFailure(new ClosedError("INVALID_REQUEST", "This client is closed."));

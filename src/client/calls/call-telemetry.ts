@@ -37,6 +37,12 @@ const retries = counter("watch_fanout_client_retries", {
     "Attempts after the first, by method and the reason that the previous attempt failed with.",
 });
 
+const hedgedReads = counter("watch_fanout_client_hedged_reads", {
+  unit: "{read}",
+  description:
+    "Reads that were also sent to another server, as the first one did not respond in time, by method.",
+});
+
 const interruptions = counter("watch_fanout_client_watch_interruptions", {
   unit: "{stream}",
   description: "Watch streams that the server or the network ended, by reason.",
@@ -75,6 +81,12 @@ export class CallTelemetry {
     const { reason } = before.error;
     this.#span.addEvent("retry", { reason });
     retries.add(1, { method: this.#method, reason });
+  }
+
+  /** Records that the read is also sent to another server. */
+  hedged(address: string): void {
+    this.#span.addEvent("hedge", addressAttributes(address));
+    hedgedReads.add(1, { method: this.#method });
   }
 
   /** The metadata of an attempt with the trace of the call: a copy, unless no tracing is set up. */

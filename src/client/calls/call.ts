@@ -39,6 +39,12 @@ export function isConnected(client: GrpcClient): boolean {
   return client.getChannel().getConnectivityState(false) === connectivityState.READY;
 }
 
+/** Whether a channel connects, or waits to connect again after a failure. */
+export function isConnecting(client: GrpcClient): boolean {
+  const state = client.getChannel().getConnectivityState(false);
+  return state === connectivityState.CONNECTING || state === connectivityState.TRANSIENT_FAILURE;
+}
+
 /**
  * Makes one unary call. Rejects with a ServiceError of gRPC, or with the signal's reason when it is aborted. The
  * deadline is sent to the server.

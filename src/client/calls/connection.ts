@@ -2,11 +2,13 @@ import { abortable } from "../../base/abort.ts";
 import { Backoff } from "../../base/backoff.ts";
 import { type Clock, pause } from "../../base/clock.ts";
 import { invalidRequest } from "../../base/errors.ts";
+import type { Reachability } from "../../base/stream-backoff.ts";
 import { listWatchService } from "../../wire/services.ts";
 import { isPathRefusal } from "../../wire/via.ts";
 import { callStreaming, callUnary, isDecided, type Method } from "./call.ts";
 import {
   CallFailure,
+  cancelled,
   closedMeanwhile,
   failureOf,
   isUnimplemented,
@@ -17,7 +19,9 @@ import {
 import { CallTelemetry, watchOpened } from "./call-telemetry.ts";
 import { ClientCertificates } from "./client-certificates.ts";
 import { type Endpoint, Endpoints } from "./endpoints.ts";
+import { Hedging } from "./hedging.ts";
 import type { ConnectOptions } from "./options.ts";
+import { ServerReachability } from "./server-reachability.ts";
 import { TokenSource } from "./token-source.ts";
 
 /** The settings of one call. */
@@ -38,12 +42,15 @@ interface AttemptedCall {
   readonly left: number;
   readonly telemetry: CallTelemetry;
   readonly write: boolean;
+  /** Ends the attempt when another one has the response. */
+  readonly cancel: AbortSignal | undefined;
 }
 
 const retryBounds = { initialMs: 100, maxMs: 5_000 };
 const defaultTimeoutMs = 10_000;
 const defaultConnectTimeoutMs = 3_000;
-const defaultKeepaliveMs = 30_000;
+const defaultKeepaliveMs = 10_000;
+const defaultHedgingDelayMs = 1_000;
 const defaultMaxAttempts = 4;
 
 /** How long a server may take to say whether a relay may follow it, in milliseconds. */
@@ -58,6 +65,8 @@ export const defaultMaxMessageBytes = 32 * 1024 ** 2;
 /** Makes calls: selects a server, and retries where that is safe and can help. */
 export class Connection {
   readonly #endpoints: Endpoints;
+  readonly #reachability: ServerReachability;
+  readonly #hedging: Hedging;
   readonly #timeoutMs: number;
   readonly #connectTimeoutMs: number;
   readonly #maxAttempts: number;
@@ -91,6 +100,12 @@ export class Connection {
       ...{ certificates: this.#certificates, serverName: tls?.serverName },
       ...{ keepaliveMs, clock, random, maxMessageBytes: this.#maxMessageBytes },
     });
+    this.#reachability = new ServerReachability(this.#endpoints, this.#certificates, clock);
+    const hedgingDelayMs = positive(
+      "hedgingDelayMs",
+      options.hedgingDelayMs ?? defaultHedgingDelayMs,
+    );
+    this.#hedging = new Hedging(this.#endpoints, hedgingDelayMs, clock);
   }
 
   read<Request, Response>(
@@ -120,7 +135,7 @@ export class Connection {
     onServer: (server: Endpoint) => void,
   ): AsyncGenerator<Response, void, void> {
     const endpoint = this.#endpoints.pick("watches");
-    const { address, open } = endpoint;
+    const { address, open, incidents } = endpoint;
     const ended = watchOpened(address);
     let failure: CallFailure | undefined;
     open.watches++;
@@ -143,12 +158,17 @@ export class Connection {
     } catch (error) {
       if (signal.aborted) return;
       failure = failureOf(error, this.#callAt(address, false));
-      if (failure.elsewhere) endpoint.failed(failure.retryDelayMs);
-      throw this.#endpoints.hasOther(endpoint) ? failure.withoutDelay() : failure;
+      if (failure.elsewhere) endpoint.failed(incidents, failure.retryDelayMs);
+      throw this.#endpoints.other(endpoint) === undefined ? failure : failure.withoutDelay();
     } finally {
       open.watches--;
       ended(failure);
     }
+  }
+
+  /** What is known of the connections, for the pauses of streams. */
+  get reachability(): Reachability {
+    return this.#reachability;
   }
 
   /** Aborted when the connection is closed, so that pauses between retries end. */
@@ -198,8 +218,18 @@ export class Connection {
     for (let attempt = 1; ; attempt++) {
       const endpoint = server ?? this.#endpoints.pick("calls", tried, preferredServer);
       telemetry.attempt(endpoint.address, before);
-      const call = { left: left(), telemetry, write };
-      const result = await this.#attempt(endpoint, method, request, call, settings);
+      const attemptAt = (at: Endpoint, cancel?: AbortSignal) =>
+        this.#attempt(at, method, request, { left: left(), telemetry, write, cancel }, settings);
+      const mayCopy = !write && server === undefined && attempt < this.#maxAttempts;
+      const onCopy = (at: Endpoint): void => {
+        attempt++;
+        tried.add(at);
+        telemetry.hedged(at.address);
+      };
+      const result =
+        mayCopy && this.#hedging.isEnabled
+          ? await this.#hedging.read({ first: endpoint, attempt: attemptAt, onCopy })
+          : await attemptAt(endpoint);
       if (!(result instanceof CallFailure)) return result;
       before = result;
       const again = write ? result.writeAgain : result.readAgain;
@@ -219,14 +249,15 @@ export class Connection {
     endpoint: Endpoint,
     method: Method<Request, Response>,
     request: Request,
-    { left: timeoutMs, telemetry, write }: AttemptedCall,
+    { left: timeoutMs, telemetry, write, cancel }: AttemptedCall,
     { signal, via }: CallSettings,
   ): Promise<Response | CallFailure> {
-    const { address, open } = endpoint;
+    const { address, open, incidents } = endpoint;
     const end = this.#clock.now() + timeoutMs;
     const stop = new AbortController();
     const onStop = (): void => stop.abort();
-    for (const each of [signal, this.closing]) each?.addEventListener("abort", onStop);
+    const stops = [signal, this.closing, cancel];
+    for (const each of stops) each?.addEventListener("abort", onStop);
     let isSent = false;
     open.calls++;
     try {
@@ -245,12 +276,14 @@ export class Connection {
     } catch (error) {
       if (signal?.aborted === true) throw signal.reason;
       if (this.closing.aborted) return closedMeanwhile(address, write && isSent);
+      if (cancel?.aborted === true) return cancelled(address);
       const failure = failureOf(error, this.#callAt(address, write));
-      if (failure.elsewhere) endpoint.failed(failure.retryDelayMs);
+      if (failure.elsewhere) endpoint.failed(incidents, failure.retryDelayMs);
+      else endpoint.answered();
       return failure;
     } finally {
       open.calls--;
-      for (const each of [signal, this.closing]) each?.removeEventListener("abort", onStop);
+      for (const each of stops) each?.removeEventListener("abort", onStop);
     }
   }
 

@@ -3,6 +3,7 @@ import { Backoff } from "../../base/backoff.ts";
 import type { Clock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { type Address, parseAddress } from "./address.ts";
+import { isConnected, isConnecting } from "./call.ts";
 import { ClosedError } from "./call-failure.ts";
 import type { ClientCertificates } from "./client-certificates.ts";
 
@@ -24,8 +25,11 @@ interface EndpointSettings {
   readonly random: () => number;
 }
 
+/** Maximum pause before a connection is tried again, in milliseconds. */
+const maxReconnectMs = 3_000;
+
 /** Maximum time that a keepalive ping may take, in milliseconds. */
-const maxKeepaliveTimeoutMs = 10_000;
+const maxKeepaliveTimeoutMs = 5_000;
 
 /** One server, and the connection to it, which is opened at first use. */
 export class Endpoint {
@@ -43,6 +47,13 @@ export class Endpoint {
   readonly #backoff: Backoff;
   #grpc: GrpcClient | undefined;
   #ejectedUntil = 0;
+  /** Until when the server has asked to be left alone. */
+  #askedUntil = 0;
+  /** Number of failures that count: one for all that a failure of the server or of its connection ends. */
+  #incidents = 0;
+  #responses = 0;
+  /** Whether nothing has come from it since its last failure. */
+  #hasFailed = false;
 
   constructor(target: Address, settings: EndpointSettings) {
     this.address = target.text;
@@ -69,13 +80,45 @@ export class Endpoint {
   }
 
   /**
-   * Ejects the server, for at least the delay that it asked for, in milliseconds.
+   * Number of failures so far. A call or stream reads it when it begins, for `failed`.
    * @internal
    */
-  failed(retryDelayMs: number): void {
+  get incidents(): number {
+    return this.#incidents;
+  }
+
+  /**
+   * Number of responses so far: results, messages of streams, and errors after which other servers are not tried.
+   * @internal
+   */
+  get responses(): number {
+    return this.#responses;
+  }
+
+  /**
+   * Counts an error that is the server's answer.
+   * @internal
+   */
+  answered(): void {
+    this.#responses++;
+  }
+
+  /**
+   * Ejects the server after a failure of a call or stream that began after `incidents` failures. One that began before
+   * the last failure belongs to the same incident, as the streams of one connection do: it does not eject the server
+   * for longer, except for the delay that the server asks for, in milliseconds.
+   * @internal
+   */
+  failed(incidents: number, retryDelayMs: number): void {
+    const now = this.#settings.clock.now();
     this.verified = undefined;
-    const delayMs = Math.max(this.#backoff.next(), retryDelayMs);
-    this.#ejectedUntil = this.#settings.clock.now() + delayMs;
+    this.#hasFailed = true;
+    this.#askedUntil = Math.max(this.#askedUntil, now + retryDelayMs);
+    if (incidents === this.#incidents) {
+      this.#incidents++;
+      this.#ejectedUntil = now + this.#backoff.next();
+    }
+    this.#ejectedUntil = Math.max(this.#ejectedUntil, this.#askedUntil);
   }
 
   /**
@@ -83,8 +126,35 @@ export class Endpoint {
    * @internal
    */
   responded(): void {
+    this.#responses++;
+    this.#hasFailed = false;
     this.#ejectedUntil = 0;
+    this.#askedUntil = 0;
     this.#backoff.reset();
+  }
+
+  /**
+   * Ends the ejection after a connection was made, except for the delay that the server asked for: it may still refuse.
+   * @internal
+   */
+  connected(): void {
+    this.#ejectedUntil = this.#askedUntil;
+  }
+
+  /**
+   * Whether the server has failed and has no connection yet, which gRPC makes by itself.
+   * @internal
+   */
+  get isUnreachable(): boolean {
+    return this.#hasFailed && this.#grpc !== undefined && isConnecting(this.#grpc);
+  }
+
+  /**
+   * Whether the server has a connection and is not ejected.
+   * @internal
+   */
+  get isReady(): boolean {
+    return this.ejectedForMs === 0 && this.#grpc !== undefined && isConnected(this.#grpc);
   }
 
   /** @internal */
@@ -96,7 +166,7 @@ export class Endpoint {
 /**
  * The servers of a client, all replicas of one service, with one connection each. A call or watch goes to the server
  * with the fewest open ones of its kind, and among these in round-robin order. A server that has failed is ejected
- * for a while, unless all have failed.
+ * for a while, and passed over until it has a connection again, unless that is true of all.
  */
 export class Endpoints {
   readonly #all: readonly Endpoint[];
@@ -134,16 +204,38 @@ export class Endpoints {
     if (first === undefined) throw parseError("No address was given.");
     let best = first;
     for (const other of others) {
-      const before = other.ejectedForMs - best.ejectedForMs || other.open[kind] - best.open[kind];
+      const before =
+        other.ejectedForMs - best.ejectedForMs ||
+        Number(other.isUnreachable) - Number(best.isUnreachable) ||
+        other.open[kind] - best.open[kind];
       if (before < 0) best = other;
     }
     this.#next = (this.#all.indexOf(best) + 1) % this.#all.length;
     return best;
   }
 
-  /** Whether there is another server that is not ejected. */
-  hasOther(than: Endpoint): boolean {
-    return this.#all.some((endpoint) => endpoint !== than && endpoint.ejectedForMs === 0);
+  /** Whether a server is ready while another one is ejected. */
+  get hasAlternative(): boolean {
+    return this.#all.some(isEjected) && this.#all.some(({ isReady }) => isReady);
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  /** All servers. */
+  get all(): readonly Endpoint[] {
+    return this.#all;
+  }
+
+  /** Another server that is not ejected: of these the one with the fewest calls. Undefined if all others are ejected. */
+  other(than: Endpoint): Endpoint | undefined {
+    let best: Endpoint | undefined;
+    for (const endpoint of this.#all) {
+      if (endpoint === than || isEjected(endpoint)) continue;
+      if (best === undefined || endpoint.open.calls < best.open.calls) best = endpoint;
+    }
+    return best;
   }
 
   close(): void {
@@ -154,6 +246,10 @@ export class Endpoints {
   #checkOpen(): void {
     if (this.#isClosed) throw new ClosedError("INVALID_REQUEST", "This client is closed.");
   }
+}
+
+function isEjected({ ejectedForMs }: Endpoint): boolean {
+  return ejectedForMs > 0;
 }
 
 function open(
@@ -177,7 +273,10 @@ function open(
     // grpc-js would share connections between clients, and also that another one has just failed to connect.
     "grpc.use_local_subchannel_pool": 1,
     "grpc.initial_reconnect_backoff_ms": 200,
-    "grpc.max_reconnect_backoff_ms": 10_000,
+    // Within 20 %. All calls and streams of this client wait for it after an outage.
+    "grpc.max_reconnect_backoff_ms": maxReconnectMs,
+    // By default a name is resolved every 30 s at most, also if no server remains at its addresses.
+    "grpc.dns_min_time_between_resolutions_ms": maxReconnectMs,
     // A proxy for outgoing connections can't reach this machine.
     "grpc.enable_http_proxy": address.loopback ? 0 : 1,
     ...(serverName === undefined

@@ -28,9 +28,15 @@ export interface ConnectOptions {
   readonly connectTimeoutMs?: number | undefined;
   /**
    * Interval of keepalive pings on a connection with calls or watches, in milliseconds. The connection is closed if a
-   * ping is not acknowledged within 10 s, or within this interval if that is shorter. Default 30,000.
+   * ping is not acknowledged within 5 s, or within this interval if that is shorter, and its watches continue at
+   * another server. Default 10,000.
    */
   readonly keepaliveIntervalMs?: number | undefined;
+  /**
+   * Time without a response after which a read is also sent to another server, in milliseconds: the response that comes
+   * first is used. A write is never sent twice. Default 1,000; Infinity: never.
+   */
+  readonly hedgingDelayMs?: number | undefined;
   /**
    * Maximum number of attempts of one call, over all servers. A write is retried only if it is certain that nothing
    * was written. Default 4; 1 disables retries.

@@ -12,7 +12,7 @@ import { WatchedObject, type WatchedObjectOptions } from "./watched-object.ts";
 /** Options of an ObjectCache. */
 export interface ObjectCacheOptions<T> {
   /** The client whose connections the watches share. Close the cache before it. */
-  readonly client: Pick<ClientCalls, "watch">;
+  readonly client: Pick<ClientCalls, "watch" | "reachability">;
   /** The name of the resource in the service. */
   readonly resource: string;
   /** Decodes the values. */

@@ -1,6 +1,6 @@
-import { Backoff } from "../../base/backoff.ts";
-import { type Clock, pause } from "../../base/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import { invalidRequest, objectNotFound, WatchFanoutError } from "../../base/errors.ts";
+import { StreamBackoff } from "../../base/stream-backoff.ts";
 import type { WatchEvent } from "../../model/event.ts";
 import { ClosedError } from "../calls/call-failure.ts";
 import type { Interruption } from "../calls/options.ts";
@@ -8,10 +8,11 @@ import { DecodeFailure, decodeTyped, type TypedObject } from "../values/typed-ob
 import type { ValueCodec } from "../values/value-codec.ts";
 import type { AtomicBatch } from "../watch/batch-assembler.ts";
 import type { ClientCalls } from "../watch/client-calls.ts";
+import { watchBackoff } from "../watch/resuming-watch.ts";
 
 /** The options that all objects of a cache share. */
 export interface WatchedObjectOptions<T> {
-  readonly client: Pick<ClientCalls, "watch">;
+  readonly client: Pick<ClientCalls, "watch" | "reachability">;
   readonly resource: string;
   readonly codec: ValueCodec<T>;
   readonly isImmutable: (object: TypedObject<T>) => boolean;
@@ -23,8 +24,6 @@ export interface WatchedObjectOptions<T> {
   readonly onInterruption: (interruption: Interruption, key: string) => void;
 }
 
-const backoffBounds = { initialMs: 200, maxMs: 30_000 };
-
 /**
  * One object and the watch that keeps it current. A watch that can't be resumed is started again. The last known
  * state is served until the new initial state arrives.
@@ -33,7 +32,7 @@ export class WatchedObject<T> {
   readonly key: string;
   readonly #options: WatchedObjectOptions<T>;
   readonly #stopping = new AbortController();
-  readonly #backoff: Backoff;
+  readonly #backoff: StreamBackoff;
   /** Number of references. */
   references = 0;
   /** Resolves when the watch has ended. */
@@ -54,7 +53,9 @@ export class WatchedObject<T> {
   constructor(key: string, settings: WatchedObjectOptions<T>) {
     this.key = key;
     this.#options = settings;
-    this.#backoff = new Backoff(backoffBounds, settings.random);
+    const { client, clock, random } = settings;
+    const { reachability } = client;
+    this.#backoff = new StreamBackoff({ bounds: watchBackoff, clock, random, reachability });
     this.ended = this.#run();
   }
 
@@ -80,18 +81,19 @@ export class WatchedObject<T> {
   }
 
   async #run(): Promise<void> {
-    const { clock } = this.#options;
     const { signal } = this.#stopping;
     while (!signal.aborted) {
+      let failure: unknown;
       try {
         await this.#follow(signal);
       } catch (error) {
         if (signal.aborted) return;
+        failure = error;
         this.#report(error);
         // A closed client stays closed.
         if (error instanceof ClosedError) this.release();
       }
-      await pause(clock, this.#backoff.next(), signal);
+      await this.#backoff.wait(this.#backoff.next(failure, 0), 0, signal);
     }
   }
 
@@ -110,6 +112,7 @@ export class WatchedObject<T> {
     });
     for await (const batch of batches) {
       if (signal.aborted) return;
+      this.#backoff.responded();
       this.#take(batch);
     }
   }
@@ -120,7 +123,6 @@ export class WatchedObject<T> {
     // An initial state is complete: an object that is not in it does not exist.
     if (initial && events.length === 0) this.#state = undefined;
     for (const event of events) this.#apply(event);
-    this.#backoff.reset();
     this.#revision = revision;
     this.#wake();
     if (this.#immutable) this.#stopping.abort();

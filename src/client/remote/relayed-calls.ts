@@ -4,6 +4,7 @@ import {
   upstreamUnavailable,
   WatchFanoutError,
 } from "../../base/errors.ts";
+import type { Reachability } from "../../base/stream-backoff.ts";
 import type {
   DeleteOptions,
   ListOptions,
@@ -35,6 +36,10 @@ export class RelayedCalls implements ClientCalls {
 
   constructor(calls: ClientCalls) {
     this.#calls = calls;
+  }
+
+  get reachability(): Reachability | undefined {
+    return this.#calls.reachability;
   }
 
   get(resource: string, key: string, options?: ReadOptions): Promise<ObjectResult> {

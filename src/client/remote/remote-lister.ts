@@ -3,8 +3,8 @@ import { compareKeys } from "../../model/key-order.ts";
 import { estimatedBytes, type StoredObject } from "../../model/object.ts";
 import { predicateIdentity } from "../../model/predicate.ts";
 import type { ListRequest, ListResult, RevisionRequirement } from "../../storage/storage.ts";
-import { broken } from "../calls/decode.ts";
 import type { Page } from "../watch/client-calls.ts";
+import { JoinedPages } from "../watch/response-checks.ts";
 import { type Continuation, ListContinuations } from "./list-continuations.ts";
 
 /** Requests one page. */
@@ -18,9 +18,6 @@ export type FetchPage = (request: {
 
 /** Maximum page size on the wire. */
 const maxPageSize = 2 ** 31 - 1;
-
-/** Maximum number of consecutive pages without an object. A server examines tens of thousands of objects per page. */
-const maxEmptyPages = 1_000;
 
 /**
  * Lists over a connection. On the wire a list is continued by a page token, in a Storage by the last key. So the
@@ -51,8 +48,9 @@ export class RemoteLister {
     let revision = at.match === "EXACT" ? at.revision : 0;
     let { rest, token, following }: Omit<Continuation, "at"> = known ?? unread;
     let isBegun = known !== undefined;
-    const order = new PageOrder(
+    const pages = new JoinedPages(
       rest.at(-1)?.key ?? (known === undefined ? "" : (startAfter ?? "")),
+      at.match === "EXACT" ? at.revision : undefined,
     );
     for (;;) {
       let taken = 0;
@@ -74,10 +72,10 @@ export class RemoteLister {
       const all = limit === 0 || predicate !== undefined || skipTo !== undefined;
       const pageSize = all ? 0 : Math.min(limit - items.length, maxPageSize);
       const page = await this.#ask({ prefix, pageSize, pageToken: token, at: first, signal });
+      pages.check(page);
       isBegun = true;
       revision = page.revision;
       ({ items: rest, nextPageToken: token, remainingItemCount: following } = page);
-      order.check(rest);
     }
     const isLast = rest.length === 0 && token === "";
     const next = isLast ? undefined : items.at(-1)?.key;
@@ -94,36 +92,6 @@ export class RemoteLister {
     const { startAfter, at } = request;
     if (startAfter === undefined || at.match !== "EXACT") return undefined;
     return this.#continuations.get(continuationName(request, at.revision));
-  }
-}
-
-/**
- * Checks that a list makes progress: a server that repeats a page, or sends only empty ones, would otherwise be
- * listed without end and its objects kept.
- */
-class PageOrder {
-  #last: string;
-  #emptyPages = 0;
-
-  /** All later keys must sort after `last`. */
-  constructor(last: string) {
-    this.#last = last;
-  }
-
-  /** Throws INTERNAL if the server violates the contract. */
-  check(items: readonly StoredObject[]): void {
-    if (items.length > 0) this.#emptyPages = 0;
-    else if (++this.#emptyPages > maxEmptyPages) {
-      throw broken(`more than ${maxEmptyPages} pages in a row without an object`);
-    }
-    for (const { key } of items) {
-      if (compareKeys(key, this.#last) <= 0) {
-        throw broken(
-          `${JSON.stringify(key)} after ${JSON.stringify(this.#last)}, which is not in key order`,
-        );
-      }
-      this.#last = key;
-    }
   }
 }
 

@@ -1,5 +1,6 @@
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { hasReason, invalidRequest } from "../../base/errors.ts";
+import type { Reachability } from "../../base/stream-backoff.ts";
 import {
   checkDelete,
   checkGet,
@@ -102,6 +103,10 @@ export class RemoteStorage implements Storage {
   /** A server ends the watches of a history that is no longer its own. */
   get announcesHistory(): true {
     return true;
+  }
+
+  get reachability(): Reachability | undefined {
+    return this.#client.reachability;
   }
 
   /** The name of the resource. */

@@ -1,8 +1,8 @@
-import { Backoff } from "../../base/backoff.ts";
-import { type Clock, pause } from "../../base/clock.ts";
+import type { Clock } from "../../base/clock.ts";
+import { type Reachability, StreamBackoff } from "../../base/stream-backoff.ts";
 import type { Interruption, WatchOptions } from "../calls/options.ts";
 import type { TypedBatch, TypedObject } from "../values/typed-object.ts";
-import { requiresRelist } from "../watch/resuming-watch.ts";
+import { requiresRelist, watchBackoff } from "../watch/resuming-watch.ts";
 
 /** Options of `TypedResource.follow`. */
 export interface FollowOptions {
@@ -20,9 +20,8 @@ interface FollowSite<T> {
   readonly watch: (options: WatchOptions) => AsyncIterable<TypedBatch<T>>;
   readonly clock: Clock;
   readonly random: () => number;
+  readonly reachability?: Reachability | undefined;
 }
-
-const backoffBounds = { initialMs: 200, maxMs: 5_000 };
 
 /** See TypedResource.follow. */
 export async function* follow<T>(
@@ -30,7 +29,8 @@ export async function* follow<T>(
   key: string,
   { signal, onInterruption }: FollowOptions,
 ): AsyncGenerator<TypedObject<T> | undefined, void, void> {
-  const backoff = new Backoff(backoffBounds, site.random);
+  const { clock, random, reachability } = site;
+  const backoff = new StreamBackoff({ bounds: watchBackoff, clock, random, reachability });
   const scope = { key };
   while (signal?.aborted !== true) {
     const batches = site.watch({
@@ -40,7 +40,7 @@ export async function* follow<T>(
     });
     try {
       for await (const batch of batches) {
-        backoff.reset();
+        backoff.responded();
         const last = batch.events.at(-1);
         if (last !== undefined) yield last.type === "DELETED" ? undefined : last.object;
         // The object exists but can't be decoded: the last yielded state remains.
@@ -49,9 +49,9 @@ export async function* follow<T>(
       return;
     } catch (error) {
       if (!requiresRelist(error)) throw error;
-      const delayMs = backoff.next();
+      const delayMs = backoff.next(error, 0);
       onInterruption?.({ error, delayMs, resumeRevision: undefined });
-      await pause(site.clock, delayMs, signal);
+      await backoff.wait(delayMs, 0, signal);
     }
   }
 }

@@ -137,7 +137,9 @@ export class TypedResource<T> {
     options: FollowOptions = {},
   ): AsyncGenerator<TypedObject<T> | undefined, void, void> {
     const watch = (settings: WatchOptions) => this.watch(settings);
-    return follow({ watch, clock: this.#clock, random: this.#random }, key, options);
+    const { reachability } = this.#client;
+    const site = { watch, clock: this.#clock, random: this.#random, reachability };
+    return follow(site, key, options);
   }
 
   /**

@@ -1,8 +1,10 @@
 import { invalidRequest } from "../../base/errors.ts";
 import { memoryOverheadBytes, type WatchEvent } from "../../model/event.ts";
 import { Slabs, smallestSlab } from "../../model/slabs.ts";
+import type { WatchRequest as WireRequest } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { WatchResponse__Output as WireResponse } from "../../wire/generated/watchfanout/v1/WatchResponse.ts";
 import { decodeEvent, decodeRevision } from "../calls/decode.ts";
+import { StreamContract } from "./stream-contract.ts";
 
 /** Events that belong together, complete, and the resume point after them. */
 export interface AtomicBatch {
@@ -23,16 +25,18 @@ export interface AtomicBatch {
  */
 export class BatchAssembler {
   readonly #maxBatchBytes: number;
+  readonly #contract: StreamContract;
   readonly #slabs = new Slabs(smallestSlab);
   #open: WatchEvent[] = [];
   #openBytes = 0;
   #isOpen = false;
   #historyId: string;
 
-  /** `historyId` is the last known one, for streams that do not send theirs. */
-  constructor(maxBatchBytes: number, historyId: string) {
+  /** `request` is that of the stream; its history id is for streams that do not send theirs. */
+  constructor(request: WireRequest, maxBatchBytes: number) {
     this.#maxBatchBytes = maxBatchBytes;
-    this.#historyId = historyId;
+    this.#contract = new StreamContract(request);
+    this.#historyId = request.history_id ?? "";
   }
 
   /** Whether the last response belongs to a batch that is not complete. */
@@ -42,7 +46,8 @@ export class BatchAssembler {
 
   /**
    * Returns the batch that this response completes; undefined if it completes none. Throws INVALID_REQUEST if the
-   * batch exceeds `maxBatchBytes`.
+   * batch exceeds `maxBatchBytes`, INTERNAL if the server violates the contract, and HISTORY_CHANGED if the stream is of
+   * another history.
    */
   add(response: WireResponse): AtomicBatch | undefined {
     if (response.history_id !== "") this.#historyId = response.history_id;
@@ -52,12 +57,14 @@ export class BatchAssembler {
     const events = this.#open;
     this.#open = [];
     this.#openBytes = 0;
-    return {
+    const batch = {
       revision: decodeRevision(response.revision),
       events,
       initial: response.initial_events_end,
       historyId: this.#historyId,
     };
+    this.#contract.check(batch);
+    return batch;
   }
 
   #hold(event: WatchEvent): void {

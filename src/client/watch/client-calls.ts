@@ -1,3 +1,4 @@
+import type { Reachability } from "../../base/stream-backoff.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type {
   DeleteOptions,
@@ -42,6 +43,11 @@ export interface Page {
 
 /** The calls of a Client. A test or a wrapper can implement it in place of one. */
 export interface ClientCalls {
+  /**
+   * What is known of the connections to the servers: informers and caches end their pauses by it. Default: nothing, and
+   * pauses do not end early.
+   */
+  readonly reachability?: Reachability | undefined;
   /** See `Client.get`. */
   get(resource: string, key: string, options?: ReadOptions): Promise<ObjectResult>;
   /** See `Client.list`. */

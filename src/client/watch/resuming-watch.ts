@@ -1,6 +1,6 @@
-import { Backoff } from "../../base/backoff.ts";
-import { type Clock, pause, type Timer } from "../../base/clock.ts";
-import { type Reason, WatchFanoutError } from "../../base/errors.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
+import { hasReason, type Reason, WatchFanoutError } from "../../base/errors.ts";
+import { type Reachability, StreamBackoff } from "../../base/stream-backoff.ts";
 import type { WatchRequest as WireRequest } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { WatchResponse__Output as WireResponse } from "../../wire/generated/watchfanout/v1/WatchResponse.ts";
 import { batchStalled, CallFailure } from "../calls/call-failure.ts";
@@ -12,6 +12,8 @@ interface ResumingWatchOptions {
   /** Numbers from 0 to below 1, for jitter. */
   readonly random: () => number;
   readonly signal?: AbortSignal | undefined;
+  /** Ends pauses early. Default: they never end early. */
+  readonly reachability?: Reachability | undefined;
   /** Ends the stream and the pauses when it is aborted. The next `open` then throws the reason. */
   readonly closing?: AbortSignal | undefined;
   /** Whether to open another stream when one breaks. Default true. */
@@ -19,13 +21,16 @@ interface ResumingWatchOptions {
   /** Maximum bytes of an incomplete batch that are held back. */
   readonly maxBatchBytes: number;
   readonly onOpened?: (() => void) | undefined;
+  /** Called when the server of the current stream has violated the contract. */
+  readonly onViolation?: (() => void) | undefined;
   readonly onInterruption?: ((interruption: Interruption) => void) | undefined;
 }
 
 /** Opens one stream. It ends only with a CallFailure, or when the signal is aborted. */
 export type OpenStream = (request: WireRequest, signal: AbortSignal) => AsyncIterable<WireResponse>;
 
-const backoffBounds = { initialMs: 200, maxMs: 30_000 };
+/** The pauses between the streams of a watch. */
+export const watchBackoff = { initialMs: 200, maxMs: 10_000 };
 
 /**
  * Maximum time between two responses while a batch is open, in milliseconds. The incomplete batch is held in memory.
@@ -34,7 +39,8 @@ const batchSilenceMs = 60_000;
 
 /**
  * Yields the atomic batches of a watch indefinitely, over as many streams as necessary. Each stream resumes after the
- * last complete batch, so no event is missed or repeated.
+ * last complete batch, so no event is missed or repeated. What violates the contract is dropped: the next stream resumes
+ * before it.
  *
  * Returns when the signal is aborted. Throws if a new stream can't help: REVISION_TOO_OLD, HISTORY_CHANGED and
  * HISTORY_LOST (relist), and requests that are invalid or not permitted.
@@ -44,8 +50,8 @@ export async function* resumingWatch(
   request: WireRequest,
   options: ResumingWatchOptions,
 ): AsyncGenerator<AtomicBatch, void, void> {
-  const { clock, signal, closing, resume = true, onInterruption } = options;
-  const backoff = new Backoff(backoffBounds, options.random);
+  const { clock, random, reachability, signal, closing, resume = true, onInterruption } = options;
+  const backoff = new StreamBackoff({ bounds: watchBackoff, clock, random, reachability });
   let next = request;
   let last: AtomicBatch | undefined;
   const aborted = (): boolean => signal?.aborted === true;
@@ -60,20 +66,17 @@ export async function* resumingWatch(
     };
     for (const end of [signal, closing]) end?.addEventListener("abort", stop);
     try {
-      const assembler = new BatchAssembler(
-        options.maxBatchBytes,
-        last?.historyId ?? request.history_id ?? "",
-      );
+      const assembler = new BatchAssembler(next, options.maxBatchBytes);
       let opened = false;
       for await (const response of open(next, stream.signal)) {
         if (!opened) options.onOpened?.();
         opened = true;
+        backoff.responded();
         silence?.cancel();
         const batch = assembler.add(response);
         // Silence is normal between batches, but not within one.
         if (assembler.isOpen) silence = clock.setTimeout(stall, batchSilenceMs);
         if (batch === undefined) continue;
-        if (last === undefined || batch.revision > last.revision) backoff.reset();
         last = batch;
         next = resumeAfter(request, batch);
         yield batch;
@@ -82,12 +85,16 @@ export async function* resumingWatch(
       if (isStalled) throw batchStalled(batchSilenceMs);
       if (closing?.aborted !== true) return;
     } catch (error) {
-      if (!(error instanceof CallFailure)) throw error;
+      const failure = hasReason(error, "INTERNAL") ? new CallFailure(error) : error;
+      if (!(failure instanceof CallFailure)) throw error;
       if (aborted()) return;
-      if (!resume || !error.resumable) throw error.error;
-      const delayMs = Math.max(backoff.next(), error.retryDelayMs);
-      onInterruption?.({ error: error.error, delayMs, resumeRevision: last?.revision });
-      await pause(clock, delayMs, signal, closing);
+      // The server violates the contract.
+      if (failure !== error) options.onViolation?.();
+      if (!resume || !failure.resumable) throw failure.error;
+      const { retryDelayMs } = failure;
+      const delayMs = backoff.next(failure.error, retryDelayMs);
+      onInterruption?.({ error: failure.error, delayMs, resumeRevision: last?.revision });
+      await backoff.wait(delayMs, retryDelayMs, signal, closing);
     } finally {
       silence?.cancel();
       for (const end of [signal, closing]) end?.removeEventListener("abort", stop);

@@ -121,6 +121,7 @@ describe("Before a call is retried", () => {
       const well = new Counting();
       const db = client([deadAddress, await server(busy.script), await server(well.script)], {
         clock,
+        hedgingDelayMs: Number.POSITIVE_INFINITY,
       });
       expect((await call(db)).revision).toBe(9);
       expect([busy.asked, well.asked, clock.waits]).toEqual([1, 1, []]);
@@ -131,7 +132,8 @@ describe("Before a call is retried", () => {
     const clock = new HastyClock();
     const one = new Counting([failing("NOT_READY")]);
     const other = new Counting([failing("DRAINING")]);
-    const db = client([await server(one.script), await server(other.script)], { clock });
+    const addresses = [await server(one.script), await server(other.script)];
+    const db = client(addresses, { clock, hedgingDelayMs: Number.POSITIVE_INFINITY });
     expect((await get(db)).revision).toBe(9);
     expect([one.asked + other.asked, clock.waits]).toEqual([3, [1_000]]);
   });
@@ -262,7 +264,8 @@ describe("Of several servers", () => {
     const clock = new HastyClock();
     const one = new Counting([failing("NOT_READY")]);
     const other = new Counting();
-    const db = client([await server(one.script), await server(other.script)], { clock });
+    const addresses = [await server(one.script), await server(other.script)];
+    const db = client(addresses, { clock, hedgingDelayMs: Number.POSITIVE_INFINITY });
     for (let i = 0; i < 5; i++) await get(db);
     expect([one.asked, other.asked]).toEqual([1, 5]);
     await new Promise<void>((resolve) => clock.setTimeout(resolve, 1_000));
@@ -284,7 +287,7 @@ describe("Of several servers", () => {
 
   test("a read can be sent to the server of a watch.", async () => {
     const scripts = [1, 2, 3].map((revision): Script => {
-      const response = { ...found, revision: String(revision) };
+      const response = { ...found, revision: String(revision), object: wireObject("k", 1) };
       return {
         watch: (call) => call.write(wireResponse(revision)),
         get: (_, callback) => callback(null, response),
@@ -334,6 +337,7 @@ test.each([
   ["timeoutMs", Number.NaN],
   ["connectTimeoutMs", -1],
   ["keepaliveIntervalMs", 0],
+  ["hedgingDelayMs", 0],
   ["maxAttempts", 0],
 ])("connect() with %s of %d throws INVALID_REQUEST of that field.", (field, value) => {
   expect(() => client("127.0.0.1:1", { [field]: value })).toThrow(

@@ -211,8 +211,8 @@ describe("Failures of the watch", () => {
     await informed.gap({ a: "two" });
     expect(failures).toEqual([
       "UPSTREAM_UNAVAILABLE: resume in 50 ms from 1",
-      "UPSTREAM_UNAVAILABLE: resume in 50 ms from 2",
-      "REVISION_TOO_OLD: list in 100 ms from 2",
+      "UPSTREAM_UNAVAILABLE: resume in 100 ms from 2",
+      "REVISION_TOO_OLD: list in 200 ms from 2",
     ]);
     expect(informed.state).toEqual({ a: "two" });
   });

@@ -246,6 +246,18 @@ describe("A list without an end is given up:", () => {
     expect(asked).toBe(1_001);
   });
 
+  test("when a page is of another revision.", async () => {
+    let asked = 0;
+    const lister = new RemoteLister(async () => ({
+      ...page([object(`${asked}`)]),
+      revision: revision + asked++,
+    }));
+    await expect(lister.list(request)).rejects.toMatchObject({
+      reason: "INTERNAL",
+      message: expect.stringMatching(/page at revision 10 in a list at 9/),
+    });
+  });
+
   test.each([
     ["when a page is repeated", ["a", "b"]],
     ["when objects are not in key order", ["b", "a"]],

@@ -2,7 +2,8 @@ import { describe, expect, test } from "vitest";
 import { BatchAssembler } from "../../../src/client/watch/batch-assembler.ts";
 import { wireEvent, wireObject, wireResponse } from "../wire-messages.ts";
 
-const assembler = (maxBatchBytes = 10_000) => new BatchAssembler(maxBatchBytes, "");
+const request = { resource: "r", send_initial_events: true };
+const assembler = (maxBatchBytes = 10_000) => new BatchAssembler(request, maxBatchBytes);
 
 describe("a response with a revision", () => {
   test("is a batch of its own if none is open", () => {
@@ -47,7 +48,9 @@ test("A history that a stream names once applies to all its batches.", () => {
 });
 
 test("A stream that names no history has the known one.", () => {
-  expect(new BatchAssembler(1, "known").add(wireResponse(1))?.historyId).toBe("known");
+  expect(
+    new BatchAssembler({ ...request, history_id: "known" }, 1).add(wireResponse(1))?.historyId,
+  ).toBe("known");
 });
 
 test("A batch larger than the bound is refused, with the bound in the message.", () => {

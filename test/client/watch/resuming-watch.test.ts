@@ -16,6 +16,8 @@ interface StreamScript {
   /** Sends a response when the test provides it. */
   readonly follows?: Parts;
   readonly ends?: Reason;
+  /** How long after its responses it ends, in milliseconds. */
+  readonly servesMs?: number;
   readonly retryDelayMs?: number;
 }
 
@@ -38,7 +40,7 @@ class Parts {
   }
 }
 
-const request: WatchRequest = { resource: "r", prefix: "p/" };
+const request: WatchRequest = { resource: "r", prefix: "" };
 
 /** A watch over scripted streams. Each pause ends immediately and is recorded. */
 function watchOver(scripts: readonly StreamScript[], from: WatchRequest = request) {
@@ -55,6 +57,7 @@ function watchOver(scripts: readonly StreamScript[], from: WatchRequest = reques
       if (!signal.aborted) await once(signal, "abort");
       return;
     }
+    clock.advance(script.servesMs ?? 0);
     throw new CallFailure(new WatchFanoutError(script.ends, "scripted"), script.retryDelayMs);
   };
   const units = resumingWatch(open, from, {
@@ -155,24 +158,39 @@ describe("A stream that is cut off", () => {
 });
 
 describe("The pause before a new stream", () => {
-  test("doubles with each failure up to 30 s, at random within its upper half.", async () => {
+  test("doubles with each failure up to 10 s, at random within its upper half.", async () => {
     const failing: StreamScript[] = Array.from({ length: 10 }, () => ({ ends: "NOT_READY" }));
     const { units, interruptions } = watchOver([...failing, { responses: [wireResponse(1)] }]);
     await take(units, 1);
     expect(interruptions.map(({ delayMs }) => delayMs)).toEqual([
-      100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 15_000, 15_000,
+      100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000, 5_000, 5_000,
     ]);
   });
 
-  test("is the first one again after the resume point has moved, and only then.", async () => {
+  test("is the first one again after a stream that has served for 10 s, and only then.", async () => {
     const { units, interruptions } = watchOver([
-      { responses: [wireResponse(1)], ends: "DRAINING" },
-      { responses: [wireResponse(1)], ends: "DRAINING" },
-      { responses: [wireResponse(2)], ends: "DRAINING" },
+      { responses: [wireResponse(1)], ends: "UPSTREAM_UNAVAILABLE" },
+      { responses: [event("a", 2)], ends: "UPSTREAM_UNAVAILABLE", servesMs: 9_999 },
+      { responses: [wireResponse(2)], ends: "UPSTREAM_UNAVAILABLE", servesMs: 10_000 },
       { responses: [wireResponse(2)] },
     ]);
     await take(units, 4);
     expect(interruptions.map(({ delayMs }) => delayMs)).toEqual([100, 200, 100]);
+  });
+
+  test("does not grow on a quiet store whose server ends each stream as planned.", async () => {
+    const planned = Array.from(
+      { length: 30 },
+      (): StreamScript => ({
+        responses: [wireResponse(7)],
+        ends: "DRAINING",
+        servesMs: 3_600_000,
+        retryDelayMs: 1_000,
+      }),
+    );
+    const { units, interruptions } = watchOver([...planned, { responses: [wireResponse(7)] }]);
+    await take(units, 31);
+    expect(interruptions.map(({ delayMs }) => delayMs)).toEqual(planned.map(() => 0));
   });
 
   test.each([

@@ -47,6 +47,9 @@ public final class Watch {
   private String history = "";
   private int failures;
 
+  /** When the stream had its first response, in nanoseconds; absent before. */
+  private Optional<Long> since = Optional.empty();
+
   private Watch(ListWatchServiceBlockingStub service) {
     this.service = service;
   }
@@ -59,8 +62,8 @@ public final class Watch {
     var address = Optional.ofNullable(System.getenv("WATCH_FANOUT_ADDRESS")).orElse("127.0.0.1:50051");
     var channel =
         Grpc.newChannelBuilder(address, InsecureChannelCredentials.create())
-            .keepAliveTime(30, TimeUnit.SECONDS) // Pings notice a dead connection.
-            .keepAliveTimeout(10, TimeUnit.SECONDS)
+            .keepAliveTime(10, TimeUnit.SECONDS) // Pings notice a dead connection.
+            .keepAliveTimeout(5, TimeUnit.SECONDS)
             .build();
     new Watch(ListWatchServiceGrpc.newBlockingStub(channel)).run(channel, args[0], args[1]);
   }
@@ -78,6 +81,8 @@ public final class Watch {
         System.exit(1);
       }
       if (RELIST.contains(error.reason)) revision = Optional.empty();
+      var worked = since.map(start -> System.nanoTime() - start >= 10_000_000_000L).orElse(false);
+      if (worked) failures = 0;
       var backoffMs = Math.min(200L << failures, 10_000) * ThreadLocalRandom.current().nextDouble(0.5, 1);
       failures = Math.min(failures + 1, 10);
       var delayMs = Math.max(error.retryDelayMs, (long) backoffMs);
@@ -96,9 +101,11 @@ public final class Watch {
         last -> request.setAfterRevision(last).setHistoryId(history), () -> request.setSendInitialEvents(true));
     var events = new ArrayList<Event>();
     var relisted = false;
+    since = Optional.empty();
     var responses = service.watch(request.build());
     while (responses.hasNext()) {
       WatchResponse response = responses.next();
+      if (since.isEmpty()) since = Optional.of(System.nanoTime());
       if (!response.getHistoryId().isEmpty()) history = response.getHistoryId();
       events.addAll(response.getEventsList());
       relisted |= response.getInitialEventsEnd();
@@ -107,7 +114,6 @@ public final class Watch {
         revision = Optional.of(response.getRevision());
         events.clear();
         relisted = false;
-        failures = 0;
       }
     }
   }

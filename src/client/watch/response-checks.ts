@@ -1,0 +1,77 @@
+import { otherHistory } from "../../base/errors.ts";
+import { compareKeys } from "../../model/key-order.ts";
+import type { StoredObject } from "../../model/object.ts";
+import type { RevisionRequirement } from "../../storage/storage.ts";
+import { broken } from "../calls/decode.ts";
+import type { Page } from "./client-calls.ts";
+
+/** Maximum number of consecutive pages without an object. A server examines tens of thousands of objects per page. */
+const maxEmptyPages = 1_000;
+
+/** Throws INTERNAL if a read that asked for `at` was answered at another revision. */
+export function checkReadAt(at: RevisionRequirement | undefined, revision: number): void {
+  const isWrong =
+    (at?.match === "EXACT" && revision !== at.revision) ||
+    (at?.match === "NOT_OLDER_THAN" && revision < at.revision);
+  if (isWrong) throw broken(`revision ${revision} for a read ${at.match} ${at.revision}`);
+}
+
+/** Throws INTERNAL for another object than the requested one, and for one from after `revision`. */
+export function checkObject(
+  key: string,
+  { key: sent, modRevision }: StoredObject,
+  revision: number,
+): void {
+  if (sent !== key) throw broken(`the key ${JSON.stringify(sent)} for ${JSON.stringify(key)}`);
+  if (modRevision > revision) throw broken(`an object of revision ${modRevision} at ${revision}`);
+}
+
+/** Throws INTERNAL for objects outside of the prefix, and for those from after the page's revision. */
+export function checkPage(prefix: string, { items, revision }: Page): void {
+  for (const { key, modRevision } of items) {
+    if (!key.startsWith(prefix)) {
+      throw broken(`the key ${JSON.stringify(key)} for the prefix ${JSON.stringify(prefix)}`);
+    }
+    if (modRevision > revision) throw broken(`an object of revision ${modRevision} at ${revision}`);
+  }
+}
+
+/**
+ * Checks that the pages of a list are of one state and make progress: a server that repeats a page, or sends only empty
+ * ones, would otherwise be listed without end and its objects kept.
+ */
+export class JoinedPages {
+  #revision: number | undefined;
+  #last: string;
+  #historyId = "";
+  #emptyPages = 0;
+
+  /** All keys must sort after `last`, and all pages must be at `revision`; undefined: at that of the first page. */
+  constructor(last: string, revision: number | undefined) {
+    this.#last = last;
+    this.#revision = revision;
+  }
+
+  /** Throws INTERNAL if the server violates the contract, HISTORY_CHANGED for a page of another history. */
+  check({ items, revision, historyId }: Page): void {
+    this.#revision ??= revision;
+    if (revision !== this.#revision) {
+      throw broken(`a page at revision ${revision} in a list at ${this.#revision}`);
+    }
+    const isOther = this.#historyId !== "" && historyId !== "" && historyId !== this.#historyId;
+    if (isOther) throw otherHistory(this.#historyId, historyId);
+    if (historyId !== "") this.#historyId = historyId;
+    if (items.length > 0) this.#emptyPages = 0;
+    else if (++this.#emptyPages > maxEmptyPages) {
+      throw broken(`more than ${maxEmptyPages} pages in a row without an object`);
+    }
+    for (const { key } of items) {
+      if (compareKeys(key, this.#last) <= 0) {
+        throw broken(
+          `${JSON.stringify(key)} after ${JSON.stringify(this.#last)}, which is not in key order`,
+        );
+      }
+      this.#last = key;
+    }
+  }
+}
