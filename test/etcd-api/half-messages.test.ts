@@ -9,7 +9,12 @@ import { ManualTimers } from "../server/limits/manual-timers.ts";
 import { serve } from "../server/served.ts";
 import { type RawCall, RawGrpc, type RawResponse, statusOf } from "./raw-grpc.ts";
 
-const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_REFUSED_STREAM } = constants;
+const {
+  NGHTTP2_CANCEL,
+  NGHTTP2_ENHANCE_YOUR_CALM,
+  NGHTTP2_INTERNAL_ERROR,
+  NGHTTP2_REFUSED_STREAM,
+} = constants;
 
 const rangePath = "/etcdserverpb.KV/Range";
 const watchPath = "/etcdserverpb.Watch/Watch";
@@ -115,7 +120,7 @@ describe("A relayed call that ends within a message is reset, as no status can f
   });
 
   test("when the deadline has passed, not before, in full precision", async () => {
-    const { clock, api, client, call } = await begun(rangePath, half, {
+    const { clock, api, client, call, recorder } = await begun(rangePath, half, {
       "grpc-timeout": "999700u",
     });
     clock.advance(999.6);
@@ -128,6 +133,16 @@ describe("A relayed call that ends within a message is reset, as no status can f
     clock.advance(1_000);
     const ending = { rstCode: NGHTTP2_CANCEL, hasTrailers: false };
     expect(endingOf(await call.response)).toEqual(ending);
+    await recorder.untilEnded(2);
+    expect(recorder.calls[1]?.code).toBe("DEADLINE_EXCEEDED");
+  });
+
+  test("by its client after the deadline, which counts as DEADLINE_EXCEEDED", async () => {
+    const { clock, call, recorder } = await begun(rangePath, half, { "grpc-timeout": "50m" });
+    clock.advance(50);
+    call.cancel();
+    await recorder.untilEnded(1);
+    expect(recorder.calls[0]?.code).toBe("DEADLINE_EXCEEDED");
   });
 
   test("when the service shuts down", async () => {
@@ -136,6 +151,18 @@ describe("A relayed call that ends within a message is reset, as no status can f
     const ending = { rstCode: NGHTTP2_REFUSED_STREAM, hasTrailers: false };
     expect(endingOf(await call.response)).toEqual(ending);
   });
+});
+
+test.each([
+  NGHTTP2_CANCEL,
+  NGHTTP2_INTERNAL_ERROR,
+  NGHTTP2_REFUSED_STREAM,
+  NGHTTP2_ENHANCE_YOUR_CALM,
+])("A call that its client resets counts as CANCELLED, also with code %i", async (rstCode) => {
+  const { call, recorder } = await begun(rangePath, half);
+  call.stream.close(rstCode);
+  await recorder.untilEnded(1);
+  expect(recorder.calls[0]?.code).toBe("CANCELLED");
 });
 
 describe("A relayed call that ends behind whole messages has its status", () => {

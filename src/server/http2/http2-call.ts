@@ -11,7 +11,7 @@ import type { CallOwner } from "../limits/callers.ts";
 import { addressOf } from "./call-origin.ts";
 import { responseWriterOf } from "./frames/framed-connections.ts";
 import type { ResponseWriter } from "./frames/response-writer.ts";
-import { closeAfterResponse, resetStream, resetUnlessClosed } from "./http2-stream.ts";
+import { closeAfterResponse, endedUnsent, resetStream, resetUnlessClosed } from "./http2-stream.ts";
 import { retainedHeaderBytes } from "./request-headers.ts";
 import { resetCodeOf } from "./reset-codes.ts";
 
@@ -179,7 +179,7 @@ export class Http2Call implements RelayedCall {
   resetWith(code: number): void {
     this.#lifecycle.end();
     this.#endSpan(status.UNAVAILABLE);
-    if (!this.#stream.destroyed) this.#stream.close(code);
+    resetStream(this.#stream, code);
   }
 
   /**
@@ -242,6 +242,7 @@ export class Http2Call implements RelayedCall {
       // The client's deadline has passed as well, so it cancels the call and knows why. Gets a reset if it does not.
       this.#lifecycle.end();
       this.#endSpan(code);
+      endedUnsent(this.#stream, code);
       const { clock, endFlushMs } = this.#context;
       const resetCode = resetCodeOf(code, this.isRepeatable);
       resetUnlessClosed(this.#stream, endFlushMs, clock, undefined, resetCode);

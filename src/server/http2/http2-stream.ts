@@ -6,7 +6,7 @@ import {
   type ServerHttp2Stream,
 } from "node:http2";
 import type { Socket } from "node:net";
-import type { Metadata, Server } from "@grpc/grpc-js";
+import type { Metadata, Server, status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { framedConnectionOf } from "./frames/framed-connections.ts";
 import { statusOfReset } from "./reset-codes.ts";
@@ -202,20 +202,33 @@ export function refuseAsHttp(stream: ServerHttp2Stream, clock: Clock): void {
   closeAfterResponse(stream, clock);
 }
 
+/** The statuses of streams that the server has ended without sending one. */
+const unsentStatuses = new WeakMap<ServerHttp2Stream, status>();
+
+/** The server has ended a stream with this status, and can't send it. A later one has no effect. */
+export function endedUnsent(stream: ServerHttp2Stream, code: status): void {
+  if (!unsentStatuses.has(stream)) unsentStatuses.set(stream, code);
+}
+
 /** Ends a stream at once and drops unsent data. gRPC clients see ENHANCE_YOUR_CALM as RESOURCE_EXHAUSTED. */
 export function resetStream(
   stream: ServerHttp2Stream,
   code: number = constants.NGHTTP2_ENHANCE_YOUR_CALM,
 ): void {
-  if (!stream.destroyed) stream.close(code);
+  if (stream.destroyed || stream.closed) return;
+  const seen = statusOfReset(code);
+  if (seen !== undefined) endedUnsent(stream, seen);
+  stream.close(code);
 }
 
-/** The gRPC status code that the server ended the stream with; undefined if it sent none. */
+/**
+ * The gRPC status code that the server ended the stream with; undefined if the client or the connection ended it. The
+ * stream's own `rstCode` does not tell, since a client may reset with any code.
+ */
 export function statusCodeOf(stream: ServerHttp2Stream): number | undefined {
   // Without any message the status is in the headers.
   const sent = stream.sentTrailers?.["grpc-status"] ?? stream.sentHeaders?.["grpc-status"];
-  if (sent !== undefined) return Number(sent);
-  return statusOfReset(stream.rstCode ?? constants.NGHTTP2_NO_ERROR);
+  return sent === undefined ? unsentStatuses.get(stream) : Number(sent);
 }
 
 /**
