@@ -44,7 +44,8 @@ export interface ResetBounds {
 
 /**
  * Lets headers through whose value begins or ends with white space. By default nghttp2 drops such a header without a word,
- * so a caller with a wrong credential would be anonymous. Node.js has the option since 22.17 and 24.2, and ignores it before.
+ * so a caller with a wrong credential would be anonymous. Node.js has the option in 22.17 and later releases of 22, and since
+ * 24.2. Others ignore it.
  */
 export const lenientFields = { strictFieldWhitespaceValidation: false };
 
@@ -223,7 +224,7 @@ export function resetStream(
 
 /**
  * The gRPC status code that the server ended the stream with; undefined if the client or the connection ended it. The
- * stream's own `rstCode` does not tell, since a client may reset with any code.
+ * stream's own `rstCode` may be that of the client, which may be any.
  */
 export function statusCodeOf(stream: ServerHttp2Stream): number | undefined {
   // Without any message the status is in the headers.
