@@ -107,6 +107,19 @@ describe("A relayed call that ends within a message is reset, as no status can f
   });
 
   test.each([
+    ["its prefix", whole.subarray(0, 3)],
+    ["its prefix, which is complete", whole.subarray(0, 5)],
+    ["its header", whole.subarray(0, 40)],
+    ["its last byte", whole.subarray(0, -1)],
+    ["the prefix of the next message", Buffer.concat([whole, whole.subarray(0, 1)])],
+  ])("wherever it is cut: in %s", async (_, response) => {
+    const { member, call } = await begun(watchPath, response);
+    member.cut();
+    const ending = { rstCode: NGHTTP2_REFUSED_STREAM, hasTrailers: false };
+    expect(endingOf(await call.response)).toEqual(ending);
+  });
+
+  test.each([
     ["a read", rangePath, NGHTTP2_REFUSED_STREAM],
     [
       "a write, of which etcd has begun the response",
