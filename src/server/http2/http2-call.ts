@@ -247,7 +247,8 @@ export class Http2Call implements RelayedCall {
       const resetCode = resetCodeOf(code, this.isRepeatable);
       resetUnlessClosed(this.#stream, endFlushMs, clock, undefined, resetCode);
     } else {
-      this.end({ code, details: "Deadline exceeded", metadata: new Metadata() });
+      // The text of gRPC for Go, thus of etcd, whose clients may get it a moment before their own deadline passes.
+      this.end({ code, details: "context deadline exceeded", metadata: new Metadata() });
     }
     this.#lifecycle.over();
   }
