@@ -6,7 +6,7 @@ import {
   type ServerHttp2Stream,
 } from "node:http2";
 import type { Socket } from "node:net";
-import type { Metadata, Server, status } from "@grpc/grpc-js";
+import type { Metadata, Server } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { framedConnectionOf } from "./frames/framed-connections.ts";
 import { statusOfReset } from "./reset-codes.ts";
@@ -203,11 +203,11 @@ export function refuseAsHttp(stream: ServerHttp2Stream, clock: Clock): void {
   closeAfterResponse(stream, clock);
 }
 
-/** The statuses of streams that the server has ended without sending one. */
-const unsentStatuses = new WeakMap<ServerHttp2Stream, status>();
+/** The gRPC status codes of streams that the server has ended without sending one. */
+const unsentStatuses = new WeakMap<ServerHttp2Stream, number>();
 
-/** The server has ended a stream with this status, and can't send it. A later one has no effect. */
-export function endedUnsent(stream: ServerHttp2Stream, code: status): void {
+/** The server has ended a stream with this gRPC status code, and can't send it. A later one has no effect. */
+export function endedUnsent(stream: ServerHttp2Stream, code: number): void {
   if (!unsentStatuses.has(stream)) unsentStatuses.set(stream, code);
 }
 
