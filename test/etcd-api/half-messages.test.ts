@@ -9,7 +9,12 @@ import { ManualTimers } from "../server/limits/manual-timers.ts";
 import { serve } from "../server/served.ts";
 import { type RawCall, RawGrpc, type RawResponse, statusOf } from "./raw-grpc.ts";
 
-const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_REFUSED_STREAM } = constants;
+const {
+  NGHTTP2_CANCEL,
+  NGHTTP2_ENHANCE_YOUR_CALM,
+  NGHTTP2_INTERNAL_ERROR,
+  NGHTTP2_REFUSED_STREAM,
+} = constants;
 
 const rangePath = "/etcdserverpb.KV/Range";
 const watchPath = "/etcdserverpb.Watch/Watch";
@@ -31,7 +36,8 @@ async function memberWith(response: Buffer): Promise<{
     streams.push(stream);
     stream.on("error", () => {});
     stream.resume();
-    stream.respond({ "content-type": "application/grpc" });
+    stream.respond({ "content-type": "application/grpc" }, { waitForTrailers: true });
+    stream.on("wantTrailers", () => stream.sendTrailers({ "grpc-status": "0" }));
     stream.write(response);
   });
   await once(member.listen(0, "127.0.0.1"), "listening");
@@ -47,7 +53,7 @@ async function memberWith(response: Buffer): Promise<{
 }
 
 /** A call through a server to a member that has sent these bytes of its response, which the client has received. */
-async function begun(path: string, response: Buffer, metadata = {}) {
+async function begun(path: string, response: Buffer, metadata = {}, limits = {}) {
   const member = await memberWith(response);
   const clock = new ManualTimers();
   const api = new EtcdApi({
@@ -58,13 +64,13 @@ async function begun(path: string, response: Buffer, metadata = {}) {
     logger: pino({ level: "silent" }),
   });
   onTestFinished(() => api.close());
-  const { server, recorder } = await serve(new Map(), clock, { relayed: api });
+  const { server, recorder } = await serve(new Map(), clock, { relayed: api, limits });
   const client = new RawGrpc(`http://127.0.0.1:${server.port}`);
   onTestFinished(() => client.close());
   const call = client.open(path, metadata);
   call.send(Buffer.of());
   await received(call, response.length);
-  return { member, clock, api, recorder, client, call };
+  return { member, clock, api, server, recorder, client, call };
 }
 
 /** Waits until the client has received this many bytes of the response. */
@@ -76,6 +82,16 @@ async function received({ stream }: RawCall, bytes: number): Promise<void> {
   stream.on("data", onData);
   while (count < bytes) await once(stream, "data");
   stream.off("data", onData);
+}
+
+/** Resolves once the peer has received everything that was sent on the connection of this stream. */
+async function arrived({ session }: ServerHttp2Stream): Promise<void> {
+  // The second ping is behind whatever the first one has overtaken.
+  for (let i = 0; i < 2; i++) await new Promise((resolve) => session?.ping(resolve));
+}
+
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await new Promise(setImmediate);
 }
 
 function endingOf({ rstCode, trailers }: RawResponse): object {
@@ -102,6 +118,19 @@ describe("A relayed call that ends within a message is reset, as no status can f
   });
 
   test.each([
+    ["its prefix", whole.subarray(0, 3)],
+    ["its prefix, which is complete", whole.subarray(0, 5)],
+    ["its header", whole.subarray(0, 40)],
+    ["its last byte", whole.subarray(0, -1)],
+    ["the prefix of the next message", Buffer.concat([whole, whole.subarray(0, 1)])],
+  ])("wherever it is cut: in %s", async (_, response) => {
+    const { member, call } = await begun(watchPath, response);
+    member.cut();
+    const ending = { rstCode: NGHTTP2_REFUSED_STREAM, hasTrailers: false };
+    expect(endingOf(await call.response)).toEqual(ending);
+  });
+
+  test.each([
     ["a read", rangePath, NGHTTP2_REFUSED_STREAM],
     [
       "a write, of which etcd has begun the response",
@@ -115,7 +144,7 @@ describe("A relayed call that ends within a message is reset, as no status can f
   });
 
   test("when the deadline has passed, not before, in full precision", async () => {
-    const { clock, api, client, call } = await begun(rangePath, half, {
+    const { clock, api, client, call, recorder } = await begun(rangePath, half, {
       "grpc-timeout": "999700u",
     });
     clock.advance(999.6);
@@ -128,6 +157,16 @@ describe("A relayed call that ends within a message is reset, as no status can f
     clock.advance(1_000);
     const ending = { rstCode: NGHTTP2_CANCEL, hasTrailers: false };
     expect(endingOf(await call.response)).toEqual(ending);
+    await recorder.untilEnded(2);
+    expect(recorder.calls[1]?.code).toBe("DEADLINE_EXCEEDED");
+  });
+
+  test("by its client after the deadline, which counts as DEADLINE_EXCEEDED", async () => {
+    const { clock, call, recorder } = await begun(rangePath, half, { "grpc-timeout": "50m" });
+    clock.advance(50);
+    call.cancel();
+    await recorder.untilEnded(1);
+    expect(recorder.calls[0]?.code).toBe("DEADLINE_EXCEEDED");
   });
 
   test("when the service shuts down", async () => {
@@ -136,6 +175,18 @@ describe("A relayed call that ends within a message is reset, as no status can f
     const ending = { rstCode: NGHTTP2_REFUSED_STREAM, hasTrailers: false };
     expect(endingOf(await call.response)).toEqual(ending);
   });
+});
+
+test.each([
+  NGHTTP2_CANCEL,
+  NGHTTP2_INTERNAL_ERROR,
+  NGHTTP2_REFUSED_STREAM,
+  NGHTTP2_ENHANCE_YOUR_CALM,
+])("A call that its client resets counts as CANCELLED, also with code %i", async (rstCode) => {
+  const { call, recorder } = await begun(rangePath, half);
+  call.stream.close(rstCode);
+  await recorder.untilEnded(1);
+  expect(recorder.calls[0]?.code).toBe("CANCELLED");
 });
 
 describe("A relayed call that ends behind whole messages has its status", () => {
@@ -166,6 +217,38 @@ describe("A relayed call that ends behind whole messages has its status", () => 
     const { code, message } = statusOf(await call.response);
     expect(code).toBe("14");
     expect(decodeURIComponent(message)).toBe("etcd refused the stream within its response");
+  });
+});
+
+describe("When the connection to etcd is lost, a client still gets what had arrived by then", () => {
+  test("if it reads slowly: also the end of a response that is complete", async () => {
+    const { member, api, call } = await begun(watchPath, whole);
+    const [stream] = member.streams as [ServerHttp2Stream];
+    call.stream.pause();
+    // More than the client's flow control accepts at once, and less than that of the relay.
+    stream.write(framed(Buffer.alloc(100_000, 1)));
+    await arrived(stream);
+    stream.end(whole);
+    await once(stream, "wantTrailers");
+    await arrived(stream);
+    member.cut();
+    await until(() => api.stats().connections === 0);
+    call.stream.resume();
+    expect(statusOf(await call.response).code).toBe("0");
+    expect(call.messages.map(({ length }) => length)).toEqual([1_000, 100_000, 1_000]);
+  });
+
+  test("if its caller gets more than it may per second", async () => {
+    const limits = { maxSendRatePerIdentity: 500 };
+    const { member, api, clock, server, call } = await begun(watchPath, whole, {}, limits);
+    const [stream] = member.streams as [ServerHttp2Stream];
+    stream.write(whole);
+    await until(() => server.stats().callers.pacedStreams === 1);
+    member.cut();
+    await until(() => api.stats().connections === 0);
+    clock.advance(2_000);
+    expect(statusOf(await call.response).code).toBe("14");
+    expect(call.messages.map(({ length }) => length)).toEqual([1_000, 1_000]);
   });
 });
 

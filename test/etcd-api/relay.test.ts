@@ -86,6 +86,18 @@ describe("The relay passes on", () => {
     member.close();
   });
 
+  test("a deadline, at which it ends a call with etcd's own status", async () => {
+    const statusFrom = async (client: RawGrpc) => {
+      const call = client.open("/etcdserverpb.Watch/Watch", { "grpc-timeout": "50m" });
+      call.send(watch("relay/deadline"));
+      const { code, message } = statusOf(await call.response);
+      return { code, message: decodeURIComponent(message) };
+    };
+    const other = await statusFrom(direct);
+    expect(other.code).toBe("4");
+    expect(await statusFrom(relayed)).toEqual(other);
+  });
+
   test("metadata: etcd checks the client's token, hasleader and API version", async () => {
     const metadata = { hasleader: "true", "client-api-version": "3.5", token: "none.1" };
     const { trailers } = await relayed.unary("/etcdserverpb.KV/Put", put("relay/b"), metadata);

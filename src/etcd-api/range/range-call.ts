@@ -98,10 +98,9 @@ export class RangeCall extends EtcdCall {
     if (!this.#isRead) this.endIfLate(now);
   }
 
-  /** Behind a part of the response no status could be sent. What is refused for lack of room here may be tried again. */
+  /** What is refused for lack of room here may be tried again. */
   override end(why: WireStatus): void {
-    if (this.#sender === undefined) super.end(asUnavailable(why));
-    else this.cut();
+    super.end(asUnavailable(why));
   }
 
   protected onReleased(): void {

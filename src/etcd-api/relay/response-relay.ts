@@ -138,6 +138,7 @@ export class ResponseRelay {
     this.#stopWaiting = pacing.wait(owner, () => {
       this.#stopWaiting = undefined;
       this.#pump();
+      this.#finish();
     });
     return true;
   }
@@ -176,7 +177,7 @@ export class ResponseRelay {
 
   /** Ends the call once the client has accepted everything. */
   #finish(): void {
-    if (this.#isOver || this.#isSending) return;
+    if (this.#isOver || this.#isSending || this.isPaced) return;
     if (this.#rstCode !== undefined) {
       this.#isOver = true;
       this.#listener.onCut(this.#rstCode);
@@ -199,9 +200,11 @@ export class ResponseRelay {
   }
 
   readonly #onClose = (): void => {
-    // With trailers, the rest of the response is still being sent.
-    if (this.#trailers !== undefined && this.#hasEnded) return;
-    this.#rstCode = this.#upstream.rstCode ?? constants.NGHTTP2_NO_ERROR;
+    // With trailers all of the response has arrived, and the rest may still have to be sent.
+    if (this.#trailers !== undefined) this.#hasEnded = true;
+    else this.#rstCode = this.#upstream.rstCode ?? constants.NGHTTP2_NO_ERROR;
+    // What had arrived can still be read, though Node.js no longer announces it.
+    this.#pump();
     this.#finish();
   };
 }

@@ -11,7 +11,7 @@ import type { CallOwner } from "../limits/callers.ts";
 import { addressOf } from "./call-origin.ts";
 import { responseWriterOf } from "./frames/framed-connections.ts";
 import type { ResponseWriter } from "./frames/response-writer.ts";
-import { closeAfterResponse, resetStream, resetUnlessClosed } from "./http2-stream.ts";
+import { closeAfterResponse, endedUnsent, resetStream, resetUnlessClosed } from "./http2-stream.ts";
 import { retainedHeaderBytes } from "./request-headers.ts";
 import { resetCodeOf } from "./reset-codes.ts";
 
@@ -183,7 +183,7 @@ export class Http2Call implements RelayedCall {
   resetWith(code: number): void {
     this.#lifecycle.end();
     this.#endSpan(status.UNAVAILABLE);
-    if (!this.#stream.destroyed) this.#stream.close(code);
+    resetStream(this.#stream, code);
   }
 
   /**
@@ -246,11 +246,13 @@ export class Http2Call implements RelayedCall {
       // The client's deadline has passed as well, so it cancels the call and knows why. Gets a reset if it does not.
       this.#lifecycle.end();
       this.#endSpan(code);
+      endedUnsent(this.#stream, code);
       const { clock, endFlushMs } = this.#context;
       const resetCode = resetCodeOf(code, this.isRepeatable);
       resetUnlessClosed(this.#stream, endFlushMs, clock, undefined, resetCode);
     } else {
-      this.end({ code, details: "Deadline exceeded", metadata: new Metadata() });
+      // The text of gRPC for Go, thus of etcd, whose clients may get it a moment before their own deadline passes.
+      this.end({ code, details: "context deadline exceeded", metadata: new Metadata() });
     }
     this.#lifecycle.over();
   }

@@ -50,7 +50,8 @@ export interface ResetBounds {
 
 /**
  * Lets headers through whose value begins or ends with white space. By default nghttp2 drops such a header without a word,
- * so a caller with a wrong credential would be anonymous. Node.js has the option since 22.17 and 24.2, and ignores it before.
+ * so a caller with a wrong credential would be anonymous. Node.js has the option in 22.17 and later releases of 22, and since
+ * 24.2. Others ignore it.
  */
 export const lenientFields = { strictFieldWhitespaceValidation: false };
 
@@ -226,20 +227,33 @@ export function refuseAsHttp(stream: ServerHttp2Stream, clock: Clock): void {
   closeAfterResponse(stream, clock);
 }
 
+/** The gRPC status codes of streams that the server has ended without sending one. */
+const unsentStatuses = new WeakMap<ServerHttp2Stream, number>();
+
+/** The server has ended a stream with this gRPC status code, and can't send it. A later one has no effect. */
+export function endedUnsent(stream: ServerHttp2Stream, code: number): void {
+  if (!unsentStatuses.has(stream)) unsentStatuses.set(stream, code);
+}
+
 /** Ends a stream at once and drops unsent data. gRPC clients see ENHANCE_YOUR_CALM as RESOURCE_EXHAUSTED. */
 export function resetStream(
   stream: ServerHttp2Stream,
   code: number = constants.NGHTTP2_ENHANCE_YOUR_CALM,
 ): void {
-  if (!stream.destroyed) stream.close(code);
+  if (stream.destroyed || stream.closed) return;
+  const seen = statusOfReset(code);
+  if (seen !== undefined) endedUnsent(stream, seen);
+  stream.close(code);
 }
 
-/** The gRPC status code that the server ended the stream with; undefined if it sent none. */
+/**
+ * The gRPC status code that the server ended the stream with; undefined if the client or the connection ended it. The
+ * stream's own `rstCode` may be that of the client, which may be any.
+ */
 export function statusCodeOf(stream: ServerHttp2Stream): number | undefined {
   // Without any message the status is in the headers.
   const sent = stream.sentTrailers?.["grpc-status"] ?? stream.sentHeaders?.["grpc-status"];
-  if (sent !== undefined) return Number(sent);
-  return statusOfReset(stream.rstCode ?? constants.NGHTTP2_NO_ERROR);
+  return sent === undefined ? unsentStatuses.get(stream) : Number(sent);
 }
 
 /**

@@ -151,6 +151,22 @@ describe("The response of a Range", () => {
     expect([response.rstCode, response.trailers?.["grpc-status"]]).toEqual([rstCode, code]);
   });
 
+  test.each([
+    ["within its message is reset, which clients see as UNAVAILABLE", rangePath, 7, undefined],
+    ["between the messages of a RangeStream has its status", rangeStreamPath, 0, "16"],
+  ])("whose credential expires %s", async (_, path, rstCode, code) => {
+    const values = Array<string>(8).fill("x".repeat(200_000));
+    const { client, server, maintenance } = await servedRanges(values);
+    const call = client.open(path);
+    call.stream.pause();
+    call.send(whole);
+    await until(() => server.stats().unsent.bytes > 0);
+    for (const open of maintenance) open.evict(new WatchFanoutError("UNAUTHENTICATED", "No."));
+    call.stream.resume();
+    const response = await call.response;
+    expect([response.rstCode, response.trailers?.["grpc-status"]]).toEqual([rstCode, code]);
+  });
+
   test("that is small, and is not accepted, is reset as a large one, so that clients try again", async () => {
     const limits = { maxUnsentBytes: 300_000 };
     const { client, server, clock } = await servedRanges(["x".repeat(200_000)], limits);
