@@ -2,6 +2,7 @@ import type { Config, ListenAddress, ResourceConfig } from "../../config/config.
 import { formatAddress } from "../../config/value-types.ts";
 import { printableText } from "../output/printable.ts";
 import { version } from "../output/version.ts";
+import { servesEtcdAlone } from "./open-access.ts";
 import type { Service } from "./service.ts";
 
 /** The text for a user when the service has started: its addresses, its data, and commands to try. */
@@ -68,7 +69,7 @@ function examples(config: Config, grpc: ListenAddress): readonly string[] {
   const { resources, tls } = config;
   const resource = resources[0]?.name ?? "default";
   const target = formatAddress(reachable(grpc));
-  if (!config.ownApi || (config.etcdApi !== undefined && resources.length === 0)) {
+  if (servesEtcdAlone(config)) {
     const scheme = tls === undefined ? "http" : "https";
     const etcdctl = `etcdctl --endpoints ${scheme}://${target}`;
     return [`${etcdctl} watch --prefix ""`, `${etcdctl} put greeting hello`];
