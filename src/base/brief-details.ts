@@ -1,6 +1,6 @@
 /**
  * What grpc-js says of a failed call, without what it adds for its own debugging: the text around the cause of a failed
- * connection, and the steps that a call waited for. Other details as they are.
+ * connection, its time, and the steps that a call waited for. Other details as they are.
  */
 export function briefDetails(details: string): string {
   const [, afterTime] = /^Deadline exceeded after ([\d.]+s)/.exec(details) ?? [];
@@ -9,6 +9,7 @@ export function briefDetails(details: string): string {
     return `no ${missing} within ${afterTime}`;
   }
   const cause = /Last error: (?:Error: )?(.+?)\. Resolution note/.exec(details)?.[1] ?? details;
+  const withoutTime = cause.replace(/ \(\d{4}-\d\d-\d\dT[\d:.]+Z\)$/, "");
   // If it is not known here, such as for a connection that another client has tried to open.
-  return cause === "null" ? "no connection could be established" : cause;
+  return withoutTime === "null" ? "no connection could be established" : withoutTime;
 }
