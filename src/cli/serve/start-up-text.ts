@@ -70,8 +70,7 @@ function examples(config: Config, grpc: ListenAddress): readonly string[] {
   const resource = resources[0]?.name ?? "default";
   const target = formatAddress(reachable(grpc));
   if (servesEtcdAlone(config)) {
-    const scheme = tls === undefined ? "http" : "https";
-    const etcdctl = `etcdctl --endpoints ${scheme}://${target}`;
+    const etcdctl = `etcdctl --endpoints ${etcdEndpoint(grpc, tls !== undefined)}`;
     return [`${etcdctl} watch --prefix ""`, `${etcdctl} put greeting hello`];
   }
   // From the sources, the command is not on the PATH.
@@ -88,6 +87,11 @@ function examples(config: Config, grpc: ListenAddress): readonly string[] {
     [command, "put greeting hello", ...options].join(" "),
     `grpcurl ${security}${grpcurlTarget(grpc, request)} watchfanout.v1.ListWatchService/Watch`,
   ];
+}
+
+function etcdEndpoint(grpc: ListenAddress, isSecure: boolean): string {
+  if ("path" in grpc) return `${isSecure ? "unixs" : "unix"}://${grpc.path}`;
+  return `${isSecure ? "https" : "http"}://${formatAddress(reachable(grpc))}`;
 }
 
 function grpcurlTarget(grpc: ListenAddress, request: string): string {

@@ -52,6 +52,19 @@ test("the etcd API says what it answers", () => {
   expect(startUpText(relay, service)).toMatch(/etcd API +every call is passed to etcd\n/);
 });
 
+test.each([
+  [{ host: "0.0.0.0", port: 7 }, "http://127.0.0.1:7"],
+  [{ path: "/run/wf.sock" }, "unix:///run/wf.sock"],
+])("without the service's own API, the commands are etcd's: on %j", (grpc, endpoint) => {
+  const etcd = ["--etcd", "http://127.0.0.1:2379", "--etcd-api", "on"];
+  const resources = ["--resource", "nodes=/nodes/", "--watch-fanout-api", "off"];
+  for (const flags of [etcd, [...etcd, ...resources]]) {
+    const text = startUpText(load({ flags }), { grpc, admin });
+    expect(text).toContain(`\n  etcdctl --endpoints ${endpoint} watch --prefix ""\n`);
+    expect(text).not.toMatch(/watchfanout|bin\/watch-fanout/);
+  }
+});
+
 test("mTLS is shown", () => {
   const { cert, key } = certificates;
   const config = load({
