@@ -7,8 +7,12 @@ import type { ReplaceCause } from "./reflector-target.ts";
  */
 const refusalReasons: readonly Reason[] = ["INVALID_REQUEST", "INTERNAL", "VALUE_TOO_LARGE"];
 
-/** Number of refusals without a delivery after which a resume point is given up: a target must not stand still for good. */
-const maxRefusals = 3;
+/**
+ * Number of refusals without a delivery after which a resume point is given up: a target must not stand still for good.
+ * With the default backoff it is reached after 13 to 26 s, since a proxy that is being restarted may answer, too, and at
+ * most once in that time if what follows a list is refused as well.
+ */
+const maxRefusals = 10;
 
 /** What `fail` decides. */
 interface Transition {
@@ -25,8 +29,8 @@ interface Transition {
  *     resume   a resume point: the watch starts after it, once the history is checked
  *
  *     list   -> resume   `resumeFrom`, after the target has the listed state
- *     resume -> list     `fail` with REVISION_TOO_OLD, HISTORY_LOST or HISTORY_CHANGED, or with the third refusal;
- *                        `invalidate`; `relist`
+ *     resume -> list     `fail` with REVISION_TOO_OLD, HISTORY_LOST or HISTORY_CHANGED, or with one refusal too
+ *                        many; `invalidate`; `relist`
  *     resume -> resume   `fail` with any other error
  *
  * `cause` says why the next list replaces the target's state.

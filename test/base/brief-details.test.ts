@@ -7,6 +7,10 @@ test.each([
     "connect ECONNREFUSED 127.0.0.1:1",
   ],
   [
+    "No connection established. Last error: read ECONNRESET (2026-01-02T03:04:05.678Z). Resolution note: ",
+    "read ECONNRESET",
+  ],
+  [
     "No connection established. Last error: null. Resolution note: ",
     "no connection could be established",
   ],

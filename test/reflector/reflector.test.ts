@@ -204,7 +204,7 @@ describe("A watch that breaks", () => {
   });
 
   it.each<Reason>(["INVALID_REQUEST", "INTERNAL", "VALUE_TOO_LARGE"])(
-    "is relisted after three attempts that failed with %s, if nothing is delivered meanwhile",
+    "is relisted after ten attempts that failed with %s, if nothing is delivered meanwhile",
     async (reason) => {
       const storage = new ScriptedStorage();
       storage.objects = [object("a", 4)];
@@ -216,16 +216,44 @@ describe("A watch that breaks", () => {
       storage.stream.push(batch(6));
       storage.onGet = () => Promise.reject(failure(reason));
       storage.stream.end(failure("UPSTREAM_UNAVAILABLE"));
-      // The pauses before three attempts, and before the list.
-      await reflected.clock.elapse(50 + 100 + 200);
+      // The pauses before ten attempts, and before the list.
+      await reflected.clock.elapse(50 + 100 + 200 + 400 + 800 + 1_600 + 4 * 2_500);
       expect(reflected.heard).toEqual(["start: [a@4] →5 of 5", "→6"]);
       storage.onCurrentRevision = () => 9;
-      await reflected.clock.elapse(400);
+      await reflected.clock.elapse(2_500);
       expect(reflected.heard.slice(2)).toEqual(["history lost: [a@4] →9 of 9"]);
       expect(storage.calls.at(-1)).toBe('watch {"prefix":""} after 9');
       expect(reflected.reflector).toMatchObject({ relists: 1, failure: undefined });
     },
   );
+
+  it.each<Reason>(["INVALID_REQUEST", "INTERNAL"])(
+    "keeps the resume point if attempts fail with %s for ten seconds, as through a proxy that is restarted",
+    async (reason) => {
+      const storage = new ScriptedStorage();
+      storage.objects = [object("a", 4)];
+      const reflected = new Reflected(storage);
+      await reflected.begin();
+      storage.onGet = () => Promise.reject(failure(reason));
+      storage.stream.end(failure("UPSTREAM_UNAVAILABLE"));
+      await reflected.clock.elapse(10_000);
+      storage.onGet = (_key, revision) => ({ revision, object: object("a", 4) });
+      await reflected.clock.elapse(5_000);
+      expect(storage.calls.at(-1)).toBe('watch {"prefix":""} after 5');
+      expect(reflected.reflector.relists).toBe(0);
+    },
+  );
+
+  it("is relisted no more often than once in ten attempts, if what follows the list is refused as well", async () => {
+    const storage = new ScriptedStorage();
+    const reflected = new Reflected(storage);
+    storage.onWatch = (stream) => stream.end(failure("INVALID_REQUEST"));
+    await reflected.begin();
+    await reflected.clock.elapse(10 * 60_000);
+    const { relists, reconnects } = reflected.reflector;
+    expect(relists).toBeGreaterThan(5);
+    expect(relists).toBe(Math.floor(reconnects / 10));
+  });
 
   it("keeps the resume point for as long as the store is unreachable or refuses its user", async () => {
     const storage = new ScriptedStorage();

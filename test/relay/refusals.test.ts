@@ -1,4 +1,7 @@
+import { once } from "node:events";
 import { renameSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http2";
+import type { AddressInfo } from "node:net";
 import { Metadata, Server, ServerCredentials } from "@grpc/grpc-js";
 import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
@@ -202,6 +205,32 @@ describe("An upstream", () => {
       { level: 30, msg: "the upstream responds", outageMs: expect.any(Number) },
     ]);
   });
+});
+
+test("An upstream that fails for another reason than at first, before a relay has started, is logged at once", async () => {
+  const root = forThisTest(await Tier.start({}));
+  const proxy = createServer((_, response) => void response.writeHead(500).end());
+  onTestFinished(() => void proxy.close());
+  await once(proxy.listen(0, "127.0.0.1"), "listening");
+  const toRoot = await network(root.port);
+  toRoot.refuse();
+  const reasons: unknown[] = [];
+  const write = (line: string): void => {
+    const { msg, err, outageMs = 0 } = JSON.parse(line);
+    // Later ones may be the line of each minute.
+    if (msg === "the upstream does not respond" && outageMs < 60_000) reasons.push(err);
+  };
+  const serializers = { err: ({ reason }: { readonly reason: string }) => reason };
+  const logger = pino({ serializers }, { write });
+  const starting = Tier.relay(`127.0.0.1:${toRoot.port}`, {}, logger);
+  await until(async () => reasons.length > 0);
+  toRoot.aimAt((proxy.address() as AddressInfo).port);
+  toRoot.heal();
+  await until(async () => reasons.length > 1);
+  toRoot.aimAt(root.port);
+  toRoot.cut();
+  forThisTest(await starting);
+  expect(reasons).toEqual(["UPSTREAM_UNAVAILABLE", "INTERNAL"]);
 });
 
 test("An outage of the upstream is logged when it begins and when it has ended, with the resource", async () => {

@@ -7,7 +7,7 @@ import { isLocalHost } from "../../identity/peer.ts";
  * meant to be open.
  */
 export function openAccess(config: Config): string | undefined {
-  const { listen, policy, tls, ownApi } = config;
+  const { listen, policy, tls } = config;
   const { tokenFile, jwt, trustedForwarders } = config.identity;
   const clientAuth = tls?.clientAuth ?? "off";
   const sources = [tokenFile, jwt, trustedForwarders];
@@ -16,8 +16,8 @@ export function openAccess(config: Config): string | undefined {
     if (hasSources) return undefined;
     return "there is a policy, but nothing recognises callers: all of them are anonymous";
   }
-  // Callers of etcd's API alone have their own rights in etcd.
-  if (!ownApi) return undefined;
+  // Callers of etcd's API have their own rights in etcd.
+  if (servesEtcdAlone(config)) return undefined;
   const lent = lentRights(config);
   const isLocal = "path" in listen || isLocalHost(listen.host);
   if (isLocal && !hasSources && lent === "") return undefined;
@@ -25,9 +25,15 @@ export function openAccess(config: Config): string | undefined {
   return `without --policy every caller${who} may read and write everything${lent}`;
 }
 
+/** Whether clients get nothing but etcd's own API: this service's own is left out, or has no resource. */
+export function servesEtcdAlone({ ownApi, etcdApi, resources }: Config): boolean {
+  return !ownApi || (etcdApi !== undefined && resources.length === 0);
+}
+
 /** The rights of this service that callers have, as the end of a sentence; empty: it has no rights of its own, as far as is known. */
 function lentRights({ etcd, upstream }: Config): string {
   if (etcd?.auth !== undefined) return ` as etcd's user ${etcd.auth.username}`;
+  if (etcd?.tls?.client !== undefined) return " that this service's certificate may in etcd";
   const hasCredential = upstream?.tokenFile ?? upstream?.tls?.client;
   return hasCredential === undefined ? "" : " that this relay may at its upstream";
 }

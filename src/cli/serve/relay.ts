@@ -113,7 +113,8 @@ export class Relay implements RelayedUpstream {
         }
         signal.throwIfAborted();
         const why = failure instanceof Error ? failure.message : String(failure);
-        outage.failed("", { err: failure }, "the upstream does not respond");
+        const kind = failure instanceof WatchFanoutError ? failure.reason : "";
+        outage.failed(kind, { err: failure }, "the upstream does not respond");
         onWaiting(`the upstream has not said which resources it serves: ${why}`);
         await pause(clock, backoff.next(), signal);
       }

@@ -86,16 +86,15 @@ function etcdctl(
   resource: ResourceConfig | undefined,
 ): readonly string[] {
   const key = `${resource?.prefix ?? ""}greeting`;
-  const target =
+  const endpoint =
     "path" in address
-      ? formatAddress(address)
-      : formatAddress({ ...address, host: tls?.serverName ?? address.host });
-  const scheme = "path" in address ? "" : `${tls === undefined ? "http" : "https"}://`;
+      ? `${tls === undefined ? "unix" : "unixs"}://${address.path}`
+      : `${tls === undefined ? "http" : "https"}://${formatAddress({ ...address, host: tls?.serverName ?? address.host })}`;
   const options = [
     ...(tls?.ca === undefined ? [] : [`--cacert ${tls.ca}`]),
     ...(hasCertificate ? [`--cert ${users.cert} --key ${users.key}`] : []),
   ];
-  const etcdctl = ["etcdctl", `--endpoints ${scheme}${target}`, ...options].join(" ");
+  const etcdctl = ["etcdctl", `--endpoints ${endpoint}`, ...options].join(" ");
   return [`${etcdctl} watch --prefix ${key}`, `${etcdctl} put ${key} hello`];
 }
 

@@ -204,7 +204,7 @@ function bareError(error: ServiceError, closest: Reason, call: Call): WatchFanou
   if (error.code === status.UNIMPLEMENTED) {
     return new WatchFanoutError(
       "INVALID_REQUEST",
-      `The server at ${address} does not know the method (${details}). Is it watch-fanout?`,
+      `The server at ${address} does not know the method (${details}). Is it watch-fanout, with --watch-fanout-api on?`,
       { cause: error },
     );
   }

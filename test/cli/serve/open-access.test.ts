@@ -37,6 +37,14 @@ describe("What a configuration leaves open", () => {
     ["a policy for callers that nothing recognises", policy, "all of them are anonymous"],
     ["a user of etcd, also for this machine alone", etcdUser, "write everything as etcd's user u"],
     [
+      "a client certificate for etcd, also for this machine alone",
+      [
+        ...["--etcd", "https://etcd", "--resource", "all="],
+        ...["--etcd-cert", "cert", "--etcd-key", "key"],
+      ],
+      "write everything that this service's certificate may in etcd",
+    ],
+    [
       "a relay's credential, also for this machine alone",
       ["--upstream", "root:1", "--upstream-token-file", "token"],
       "write everything that this relay may at its upstream",
@@ -52,6 +60,10 @@ describe("What a configuration leaves open", () => {
     [
       "etcd's API alone, whose callers have their own rights in etcd",
       [...everywhere, ...tls, ...etcdUser, "--etcd-api", "on", "--watch-fanout-api", "off"],
+    ],
+    [
+      "etcd's API without resources, of which this service's own has nothing to read or write",
+      ["--etcd", "http://etcd", "--etcd-api", "on", ...etcdUser.slice(4)],
     ],
   ])("nothing is said of %s", (_, flags) => {
     expect(of(...flags)).toBeUndefined();

@@ -57,6 +57,23 @@ test("the etcd API says what it answers", () => {
   expect(startUpText(relay, service)).toMatch(/etcd API +every call is passed to etcd\n/);
 });
 
+test.each([
+  [{ host: "0.0.0.0", port: 7 }, "http://127.0.0.1:7"],
+  [{ path: "/run/wf.sock" }, "unix:///run/wf.sock"],
+])("without the service's own API, the commands are etcd's: on %j", (grpc, endpoint) => {
+  const etcd = ["--etcd", "http://127.0.0.1:2379", "--etcd-api", "on"];
+  const resources = ["--resource", "nodes=/nodes/", "--watch-fanout-api", "off"];
+  const cases = [
+    [etcd, "greeting"],
+    [[...etcd, ...resources], "/nodes/greeting"],
+  ] as const;
+  for (const [flags, key] of cases) {
+    const text = startUpText(load({ flags }), { grpc, admin });
+    expect(text).toContain(`\n  etcdctl --endpoints ${endpoint} watch --prefix ${key}\n`);
+    expect(text).not.toMatch(/watchfanout\.|bin\/watch-fanout (?!top)/);
+  }
+});
+
 test("mTLS is shown", () => {
   const { cert, key } = certificates;
   const config = load({
