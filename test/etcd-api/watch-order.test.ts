@@ -112,6 +112,21 @@ describe("etcd's answer to a progress request that comes behind `created` of a l
   });
 });
 
+test("A progress request that comes before the answer to an earlier one gets an answer from after it", async () => {
+  const client = new WatchClient(cached, heldStream);
+  client.create({ 1: "/elsewhere" });
+  await client.until(({ length }) => length === 1);
+  proxy.hold("channel");
+  client.requestProgress();
+  await until(() => proxy.waiting("channel") > 0);
+  const written = await put("/not/watched", "1");
+  client.requestProgress();
+  await until(() => proxy.waiting("channel") > 1);
+  proxy.release();
+  await client.until((all) => all.some(({ revision, id }) => id === "-1" && revision >= written));
+  client.close();
+});
+
 describe("The answers to progress requests of a stream with cached watches and one of etcd's", () => {
   test("are never below what the watch was sent, under a load of writes, and come to all of its watches", async () => {
     const client = new WatchClient(cached);

@@ -24,6 +24,8 @@ export class WatchProgress {
   #state: "none" | "asked" | "due" | "answering" = "none";
   /** The highest revision that clients knew of when it asked. */
   #floor = 0;
+  /** Whether the client asked again since: an answer on its way may be of a revision from before that. */
+  #isRepeated = false;
 
   constructor(deps: WatchProgressDeps) {
     this.#deps = deps;
@@ -48,13 +50,14 @@ export class WatchProgress {
 
   /**
    * The client asks for the progress of all watches. It gets an answer when the caches and etcd are at etcd's revision, if
-   * then all watches are synced; otherwise not at all.
+   * then all watches are synced; otherwise not at all. Requests that come before that answer have one of their own, together.
    */
   request(): void {
     const { shared, sender, watches, relayed } = this.#deps;
     // etcd does not answer while a watch is not synced.
     if (this.#state === "asked") relayed.requestProgress();
-    if (watches.size === 0 || this.#state !== "none") return;
+    this.#isRepeated = this.#state !== "none";
+    if (watches.size === 0 || this.#isRepeated) return;
     this.#state = "asked";
     this.#floor = shared.floor;
     const reached = [
@@ -78,13 +81,22 @@ export class WatchProgress {
     // Behind the answer to a create request it would be taken for progress of that watch, too.
     if (this.#state !== "due" || sender.answers > 0) return;
     const revision = this.#commonRevision();
-    this.#state = revision === "several" ? "answering" : "none";
     if (revision === "several") {
+      this.#state = "answering";
       runInTimeSlices(clock, this.#reportAll());
-    } else if (revision !== undefined) {
+      return;
+    }
+    if (revision !== undefined) {
       for (const watch of watches.values()) watch.sent = revision;
       answer({ watchId: noWatchId }, revision);
     }
+    this.#answered();
+  }
+
+  /** Asks again if the client has. */
+  #answered(): void {
+    this.#state = "none";
+    if (this.#isRepeated) this.request();
   }
 
   /** Reports the progress of each watch that is synced at its turn. */
@@ -93,7 +105,7 @@ export class WatchProgress {
       this.#report(watch, watch.syncedRevision);
       yield;
     }
-    this.#state = "none";
+    this.#answered();
   }
 
   /**
