@@ -49,7 +49,7 @@ class World {
   /** Requests a watch. At etcd the ids are 1, 2, and so on. */
   create(key: string, start: number = 1): ClientWatch {
     const request = readWatchRequest(encode({ 1: encode({ 1: key }) })) as CreateRequest;
-    const watch = new ClientWatch(0n, request, undefined);
+    const watch = new ClientWatch(request, undefined);
     this.watches.create(watch, start);
     return watch;
   }

@@ -6,7 +6,7 @@ import { encode } from "../foreign/protobuf.ts";
 import { revisionOf, watchesServedBy } from "./beside-etcd.ts";
 import { type Front, frontOfFile, metricOf, startFront, until, untilReady } from "./front.ts";
 import { RawGrpc } from "./raw-grpc.ts";
-import { WatchClient } from "./watch-client.ts";
+import { WatchClient, type WatchResponse } from "./watch-client.ts";
 
 const etcdOf = etcdOfFile();
 let proxy: ReorderingProxy;
@@ -110,6 +110,29 @@ describe("etcd's answer to a progress request that comes behind `created` of a l
     expect(types.indexOf("events")).toBe(2);
     client.close();
   });
+});
+
+test("Create requests that etcd answers do not wait for each other, and the ids are etcd's", async () => {
+  const answers: (readonly WatchResponse[])[] = [];
+  for (const grpc of [cached, direct]) {
+    const client = new WatchClient(grpc, heldStream);
+    proxy.hold("control");
+    client.create({ 1: "/elsewhere/0" });
+    client.create({ 1: "/elsewhere/1", 2: "/elsewhere/1" });
+    client.create({ 1: "/elsewhere/1" });
+    client.create({ 1: "/elsewhere/2" });
+    // The answer to one of etcd's requests says what these are: the ids, and which watch is cancelled.
+    client.create({ 1: "/a/3" });
+    client.cancel(1);
+    client.create({ 1: "/elsewhere/1", 7: 2 });
+    client.create({ 1: "/elsewhere/4" });
+    if (grpc === cached) await until(() => proxy.waiting("control") === 4);
+    proxy.release();
+    await client.until(({ length }) => length === 8);
+    answers.push(client.responses.map((each) => ({ ...each, revision: 0 })));
+    client.close();
+  }
+  expect(answers[0]).toEqual(answers[1]);
 });
 
 test("A progress request that comes before the answer to an earlier one gets an answer from after it", async () => {

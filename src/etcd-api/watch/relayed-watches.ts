@@ -31,6 +31,8 @@ export interface RelayedWatchesDeps {
   readonly count: (by: number) => void;
   /** etcd has created a watch for a request of the client. */
   readonly onCreated: (watch: ClientWatch) => void;
+  /** etcd has refused to create it. */
+  readonly onRefused: (watch: ClientWatch) => void;
   /** etcd permits a watch that it was asked about. The answer to its create request has this place. */
   readonly onPermitted: (watch: ClientWatch, slot: AnswerSlot) => void;
   /** The next request of the client may be handled. */
@@ -41,25 +43,19 @@ export interface RelayedWatchesDeps {
   readonly onLost: (why: WireStatus) => void;
 }
 
-/** A watch that the client has requested, and etcd has not answered. */
-interface RequestedWatch {
-  readonly watch: ClientWatch;
-  /** The place of the answer. */
-  readonly slot: AnswerSlot;
-  /** Whether etcd is only asked if it permits the watch. */
-  readonly isQuestion: boolean;
-}
-
 /**
- * The watches of a client's stream that etcd serves: passes etcd's responses on, with the client's ids. The client's
- * requests are handled one at a time, each when etcd has answered the one before: etcd may refuse it, and then the next
- * watch has its id.
+ * The watches of a client's stream that etcd serves: passes etcd's responses on, with the client's ids. A watch gets
+ * its id when etcd has created it: etcd may refuse it, and then the next watch has that id. etcd answers create requests in
+ * order.
  */
 export class RelayedWatches {
   readonly #deps: RelayedWatchesDeps;
   /** Of the watches whose client does not ask for fragments, those of which fragments were received. */
   readonly #joiners = new Map<ClientWatch, RevisionJoiner>();
-  #requested: RequestedWatch | undefined;
+  /** The watches that the client has requested, and etcd has not answered, with the places of the answers. */
+  readonly #requested = new Map<ClientWatch, AnswerSlot>();
+  /** Of these, the one that etcd is only asked about. */
+  #asked: ClientWatch | undefined;
   #upstream: UpstreamWatches | undefined;
   #wasIdle = false;
   #onProgressed: ((revision: number) => void) | undefined;
@@ -75,7 +71,12 @@ export class RelayedWatches {
 
   /** Whether etcd has not answered a create request of the client. */
   get isCreating(): boolean {
-    return this.#requested !== undefined;
+    return this.#requested.size > 0;
+  }
+
+  /** Whether etcd has not answered if it permits a watch. */
+  get isAsking(): boolean {
+    return this.#asked !== undefined;
   }
 
   /** Memory of a response of etcd that has not arrived completely, in bytes. */
@@ -89,13 +90,14 @@ export class RelayedWatches {
 
   /** Creates a watch for a request of the client, which gets etcd's answer, in this place. */
   create(watch: ClientWatch, slot: AnswerSlot): void {
-    this.#requested = { watch, slot, isQuestion: false };
+    this.#requested.set(watch, slot);
     this.#begin(watch, watch.request.startRevision);
   }
 
   /** Asks etcd whether this client may have the watch. If not, the client gets etcd's answer, in this place. */
   ask(watch: ClientWatch, slot: AnswerSlot): void {
-    this.#requested = { watch, slot, isQuestion: true };
+    this.#requested.set(watch, slot);
+    this.#asked = watch;
     this.#open().createSilent(watch);
   }
 
@@ -153,6 +155,7 @@ export class RelayedWatches {
   /** Ends all. Idempotent. */
   close(): void {
     this.#joiners.clear();
+    this.#requested.clear();
     this.#upstream?.close();
     this.#onProgressed?.(Infinity);
   }
@@ -181,14 +184,16 @@ export class RelayedWatches {
   #onCreated(watch: ClientWatch, response: ReceivedResponse, message: Buffer): void {
     const { canceled, revision } = response;
     this.#deps.shared.reported(revision);
-    if (this.#requested?.watch !== watch) {
+    const slot = this.#requested.get(watch);
+    if (slot === undefined) {
       // The client knows the watch already.
       const fields = Buffer.concat([notCreated, replacedId(watch)]);
       if (canceled) this.#sendLast(watch, message, fields);
       return;
     }
-    const { slot, isQuestion } = this.#requested;
-    this.#requested = undefined;
+    const isQuestion = this.#asked === watch;
+    if (isQuestion) this.#asked = undefined;
+    this.#requested.delete(watch);
     if (isQuestion && !canceled) {
       this.#upstream?.cancel(watch);
       this.#deps.onPermitted(watch, slot);
@@ -206,7 +211,7 @@ export class RelayedWatches {
     message: Buffer,
   ): void {
     if (canceled) {
-      watch.isOver = true;
+      this.#deps.onRefused(watch);
     } else {
       watch.beginAfter(revision);
       this.#deps.onCreated(watch);
