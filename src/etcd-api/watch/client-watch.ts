@@ -33,6 +33,8 @@ export class ClientWatch {
   /** Whether it has sent events since the last tick of progress notifications. */
   isActive = false;
   isOver = false;
+  /** Whether it was there when the client last asked for progress: the answer waits for its progress. */
+  isAwaited = false;
   watcher: CacheWatcher | undefined;
   /** Its id at etcd; undefined: it is served from a cache. */
   upstreamId: bigint | undefined;

@@ -1,5 +1,5 @@
 import type { OutgoingHttpHeaders } from "node:http2";
-import type { Clock } from "../../base/clock.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
 import { ownBytes } from "../../base/growing-buffer.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { ClientWatch } from "./client-watch.ts";
@@ -14,6 +14,9 @@ const maxWaitingBytes = 1024 ** 2;
 
 /** How long a stream waits for etcd's answer to a progress request, in milliseconds. */
 const progressTimeoutMs = 3_000;
+
+/** How long it waits to ask again after an answer of an older revision, in milliseconds. */
+const progressRetryMs = 100;
 
 /** Fields that make a response of a watch that exists of one to a create request. */
 const notCreated = Buffer.of(0x18, 0);
@@ -58,7 +61,9 @@ export class RelayedWatches {
   #asked: ClientWatch | undefined;
   #upstream: UpstreamWatches | undefined;
   #wasIdle = false;
-  #onProgressed: ((revision: number) => void) | undefined;
+  #onAnswered: (() => void) | undefined;
+  /** Resolves what waits for progress. */
+  #onProgressed: (() => void) | undefined;
 
   constructor(deps: RelayedWatchesDeps) {
     this.#deps = deps;
@@ -128,23 +133,42 @@ export class RelayedWatches {
   }
 
   /**
-   * Asks etcd for progress. Resolves when all watches have this revision, or have not after a while: etcd does not answer
-   * as long as a watch is not synced. Undefined: there are no watches.
+   * Asks etcd for progress, also again. Resolves when all watches that are awaited have this revision, or have not after a
+   * while: etcd does not answer as long as a watch is not synced. Undefined: there are no watches.
    */
   reachProgress(floor: number): Promise<void> | undefined {
     if (this.size === 0) return undefined;
     this.requestProgress();
+    const { clock } = this.#deps;
     return new Promise((resolve) => {
+      let again: Timer | undefined;
       const done = (): void => {
+        this.#onAnswered = undefined;
         this.#onProgressed = undefined;
         timer.cancel();
+        again?.cancel();
         resolve();
       };
-      const timer = this.#deps.clock.setTimeout(done, progressTimeoutMs);
-      this.#onProgressed = (revision) => {
-        if (revision >= floor) done();
+      const timer = clock.setTimeout(done, progressTimeoutMs);
+      this.#onProgressed = done;
+      this.#onAnswered = () => {
+        if (this.#hasReached(floor)) {
+          done();
+          return;
+        }
+        // The member may be behind others.
+        again?.cancel();
+        again = clock.setTimeout(() => this.requestProgress(), progressRetryMs);
       };
     });
+  }
+
+  /** Whether all awaited watches have progressed up to this revision. */
+  #hasReached(floor: number): boolean {
+    for (const { isAwaited, progressed } of this) {
+      if (isAwaited && progressed < floor) return false;
+    }
+    return true;
   }
 
   /** Receives more if there is room for it. */
@@ -157,7 +181,7 @@ export class RelayedWatches {
     this.#joiners.clear();
     this.#requested.clear();
     this.#upstream?.close();
-    this.#onProgressed?.(Infinity);
+    this.#onProgressed?.();
   }
 
   #begin(watch: ClientWatch, startRevision: number): void {
@@ -174,7 +198,7 @@ export class RelayedWatches {
       onProgress: (watch, revision) => {
         watch.progressed = revision;
       },
-      onAllProgressed: (revision) => this.#onProgressed?.(revision),
+      onAnswered: () => this.#onAnswered?.(),
       onEnd: onLost,
     });
     return this.#upstream;

@@ -50,7 +50,7 @@ export class WatchProgress {
 
   /**
    * The client asks for the progress of all watches. It gets an answer when the caches and etcd are at etcd's revision, if
-   * then all watches are synced; otherwise not at all. Requests that come before that answer have one of their own, together.
+   * then all watches are synced that it had; otherwise not at all. Requests that come before that answer have one of their own, together.
    */
   request(): void {
     const { shared, sender, watches, relayed } = this.#deps;
@@ -60,6 +60,7 @@ export class WatchProgress {
     if (watches.size === 0 || this.#isRepeated) return;
     this.#state = "asked";
     this.#floor = shared.floor;
+    for (const watch of watches.values()) watch.isAwaited = true;
     const reached = [
       shared.reachCurrentRevision(watches.values()),
       relayed.reachProgress(this.#floor),
@@ -109,20 +110,26 @@ export class WatchProgress {
   }
 
   /**
-   * The revision up to which all watches are synced, if none was sent more. Undefined: some are not synced, or
-   * are behind what clients knew of when progress was requested: under a load of writes the newest one is always ahead.
+   * The revision up to which all watches are synced, if none was sent more. "several" also if watches that were created since
+   * the request are not synced: etcd has answered the request before. Undefined: others are not synced, or are behind what
+   * clients knew of when progress was requested: under a load of writes the newest one is always ahead.
    */
   #commonRevision(): number | "several" | undefined {
     let least = Infinity;
     let sent = this.#floor;
+    let hasLater = false;
     for (const watch of this.#deps.watches.values()) {
       const { syncedRevision } = watch;
-      if (syncedRevision === undefined || syncedRevision < this.#floor) return undefined;
+      if (syncedRevision === undefined || syncedRevision < this.#floor) {
+        if (watch.isAwaited) return undefined;
+        hasLater = true;
+        continue;
+      }
       least = Math.min(least, syncedRevision);
       sent = Math.max(sent, watch.sent);
     }
     if (least === Infinity) return undefined;
-    return least >= sent ? least : "several";
+    return least >= sent && !hasLater ? least : "several";
   }
 
   /** Reports the progress of one watch. */
