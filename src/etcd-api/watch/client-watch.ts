@@ -51,7 +51,7 @@ export class ClientWatch {
     this.beginAfter(0);
   }
 
-  /** Known when the watch is created: one that is refused has none. */
+  /** Known when the watch is created: one that is refused does not get an id. */
   get id(): bigint {
     return this.#id;
   }
