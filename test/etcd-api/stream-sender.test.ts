@@ -24,7 +24,7 @@ class World {
   onIdle: () => void = ignore;
   readonly budget: SendBudget;
   readonly sender: StreamSender;
-  readonly #watch = new ClientWatch(1n, {} as CreateRequest, undefined);
+  readonly #watch = new ClientWatch({} as CreateRequest, undefined);
   #accept: (() => void) | undefined;
 
   constructor(acceptsAtOnce: boolean) {

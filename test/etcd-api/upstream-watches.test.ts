@@ -39,9 +39,7 @@ class World {
       onProgress: ({ request }, revision) => {
         this.progress.push(`${request.key}@${revision}`);
       },
-      onAllProgressed: (revision) => {
-        this.progress.push(`all@${revision}`);
-      },
+      onAnswered: () => {},
       onEnd: () => {},
     });
   }
@@ -49,7 +47,7 @@ class World {
   /** Requests a watch. At etcd the ids are 1, 2, and so on. */
   create(key: string, start: number = 1): ClientWatch {
     const request = readWatchRequest(encode({ 1: encode({ 1: key }) })) as CreateRequest;
-    const watch = new ClientWatch(0n, request, undefined);
+    const watch = new ClientWatch(request, undefined);
     this.watches.create(watch, start);
     return watch;
   }
@@ -95,7 +93,7 @@ function withRequest(): World {
 test("progress is that of all watches which were created before it was requested", () => {
   const world = withRequest();
   world.progressed(5);
-  expect(world.take()).toEqual(["a@5", "all@5"]);
+  expect(world.take()).toEqual(["a@5"]);
 });
 
 test("an answer that etcd sends behind `created` of a later watch is not progress of that watch", () => {
@@ -107,7 +105,7 @@ test("an answer that etcd sends behind `created` of a later watch is not progres
   // It asks again, and the next answer can't be of a request from before the watch.
   expect(world.requests).toBe(2);
   world.progressed(9);
-  expect(world.take()).toEqual(["a@9", "b@9", "all@9"]);
+  expect(world.take()).toEqual(["a@9", "b@9"]);
   expect(world.requests).toBe(2);
 });
 
@@ -115,11 +113,11 @@ test("an answer that etcd sends before `created` of a later watch is not progres
   const world = withRequest();
   world.create("b");
   world.progressed(9);
-  expect(world.take()).toEqual(["a@9", "all@9"]);
+  expect(world.take()).toEqual(["a@9"]);
   world.created(2, 9);
   world.watches.requestProgress();
   world.progressed(9);
-  expect(world.take()).toEqual(["a@9", "b@9", "all@9"]);
+  expect(world.take()).toEqual(["a@9", "b@9"]);
 });
 
 test("an answer above the revision of `created` is of a request after the watch", () => {
@@ -127,13 +125,13 @@ test("an answer above the revision of `created` is of a request after the watch"
   world.create("b");
   world.created(2, 9);
   world.progressed(10);
-  expect(world.take()).toEqual(["a@10", "b@10", "all@10"]);
+  expect(world.take()).toEqual(["a@10", "b@10"]);
   // All requests before have been answered, or will not be.
   world.create("c");
   world.created(3, 10);
   world.watches.requestProgress();
   world.progressed(10);
-  expect(world.take()).toEqual(["a@10", "b@10", "c@10", "all@10"]);
+  expect(world.take()).toEqual(["a@10", "b@10", "c@10"]);
 });
 
 test("requests that etcd does not answer, as a watch is not synced, delay the progress of later watches", () => {
@@ -150,7 +148,7 @@ test("requests that etcd does not answer, as a watch is not synced, delay the pr
     expect(world.requests).toBe(5 + i);
   }
   world.progressed(9);
-  expect(world.take()).toEqual(["a@9", "b@9", "all@9"]);
+  expect(world.take()).toEqual(["a@9", "b@9"]);
 });
 
 test("an event of a watch comes behind all answers to requests from before the watch", () => {
@@ -161,7 +159,7 @@ test("an event of a watch comes behind all answers to requests from before the w
   world.created(2, 9);
   world.event(2, 7);
   world.progressed(9);
-  expect(world.take()).toEqual(["a@9", "b@9", "all@9"]);
+  expect(world.take()).toEqual(["a@9", "b@9"]);
 });
 
 test("however many answers are requested at once, one request waits to be sent", () => {

@@ -155,6 +155,7 @@ test("A watch that etcd would refuse for several reasons is refused for its firs
     resource: ["a=/a/"],
     "etcd-username": ["root"],
     "etcd-password": ["password"],
+    "watch-fanout-api": ["off"],
   });
   onTestFinished(() => front.stop());
   const [direct, client] = [new RawGrpc(etcd.url), new RawGrpc(front.url)];

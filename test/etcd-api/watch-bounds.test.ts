@@ -228,6 +228,36 @@ describe("Watches", () => {
     expect(quota.total).toBe(7);
   });
 
+  test.each([
+    ["cache", "/a/"],
+    ["etcd", "/elsewhere/"],
+  ])(
+    "served by %s leave nothing behind if the last one ends their stream, as too much is retained",
+    async (by, prefix) => {
+      const served = (): Promise<number> => metricOf(front, "watch_fanout_etcd_api_watches", by);
+      const watchers = async (): Promise<number> => {
+        const text = await (await fetch(`${front.admin}/metrics`)).text();
+        const values = [...text.matchAll(/^watch_fanout_watchers\{[^}]*\} (\d+)/gm)];
+        expect(values.length).toBeGreaterThan(0);
+        return values.reduce((sum, [, value]) => sum + Number(value), 0);
+      };
+      const connection = new RawGrpc(front.url);
+      const stream = new WatchClient(connection);
+      // Of 2 MB each: 32 MiB are retained for a connection.
+      const create = (): void => stream.create({ 1: prefix.padEnd(2_000_000, "k") });
+      for (let count = 1; count <= 16; count++) {
+        create();
+        await stream.until(({ length }) => length === count);
+      }
+      expect(await served()).toBe(16);
+      create();
+      await stream.call.response;
+      expect(stream.responses).toHaveLength(16);
+      connection.close();
+      while ((await served()) > 0 || (await watchers()) > 0) await new Promise(setImmediate);
+    },
+  );
+
   test("are created no faster than the client accepts the answers", async () => {
     const connection = new RawGrpc(front.url);
     const stream = new WatchClient(connection);

@@ -6,7 +6,7 @@ import { encode } from "../foreign/protobuf.ts";
 import { revisionOf, watchesServedBy } from "./beside-etcd.ts";
 import { type Front, frontOfFile, metricOf, startFront, until, untilReady } from "./front.ts";
 import { RawGrpc } from "./raw-grpc.ts";
-import { WatchClient } from "./watch-client.ts";
+import { WatchClient, type WatchResponse } from "./watch-client.ts";
 
 const etcdOf = etcdOfFile();
 let proxy: ReorderingProxy;
@@ -90,7 +90,7 @@ describe("etcd's answer to a progress request that comes behind `created` of a l
     client.close();
   });
 
-  test("is not passed on behind `created` of a watch that waited for etcd", async () => {
+  test("is one of the watches of before alone behind `created` of a watch that waited for etcd", async () => {
     const first = await putPastWindow("/a/waited");
     const client = new WatchClient(cached, heldStream);
     client.create({ 1: "/elsewhere" });
@@ -102,14 +102,55 @@ describe("etcd's answer to a progress request that comes behind `created` of a l
     await until(() => proxy.waiting("channel") > 0 && proxy.waiting("control") > 0);
     proxy.passNext("channel");
     proxy.passNext("control");
-    await client.until(({ length }) => length === 2);
+    // A client like clientv3 takes it for progress of all watches that were created, and would resume behind the events.
+    await client.until(({ length }) => length === 3);
+    expect(client.responses.map(({ id, created }) => [id, created])).toEqual([
+      ["0", true],
+      ["1", true],
+      ["0", false],
+    ]);
     proxy.release();
     await client.until(() => client.eventsOf("1").length === 40);
-    // A client like clientv3 takes it for progress of all watches that were created, and would resume behind the events.
-    const types = client.responses.map(({ id, events }) => (events.length > 0 ? "events" : id));
-    expect(types.indexOf("events")).toBe(2);
     client.close();
   });
+});
+
+test("Create requests that etcd answers do not wait for each other, and the ids are etcd's", async () => {
+  const answers: (readonly WatchResponse[])[] = [];
+  for (const grpc of [cached, direct]) {
+    const client = new WatchClient(grpc, heldStream);
+    proxy.hold("control");
+    client.create({ 1: "/elsewhere/0" });
+    client.create({ 1: "/elsewhere/1", 2: "/elsewhere/1" });
+    client.create({ 1: "/elsewhere/1" });
+    client.create({ 1: "/elsewhere/2" });
+    // The answer to one of etcd's requests says what these are: the ids, and which watch is cancelled.
+    client.create({ 1: "/a/3" });
+    client.cancel(1);
+    client.create({ 1: "/elsewhere/1", 7: 2 });
+    client.create({ 1: "/elsewhere/4" });
+    if (grpc === cached) await until(() => proxy.waiting("control") === 4);
+    proxy.release();
+    await client.until(({ length }) => length === 8);
+    answers.push(client.responses.map((each) => ({ ...each, revision: 0 })));
+    client.close();
+  }
+  expect(answers[0]).toEqual(answers[1]);
+});
+
+test("A progress request that comes before the answer to an earlier one gets an answer from after it", async () => {
+  const client = new WatchClient(cached, heldStream);
+  client.create({ 1: "/elsewhere" });
+  await client.until(({ length }) => length === 1);
+  proxy.hold("channel");
+  client.requestProgress();
+  await until(() => proxy.waiting("channel") > 0);
+  const written = await put("/not/watched", "1");
+  client.requestProgress();
+  await until(() => proxy.waiting("channel") > 1);
+  proxy.release();
+  await client.until((all) => all.some(({ revision, id }) => id === "-1" && revision >= written));
+  client.close();
 });
 
 describe("The answers to progress requests of a stream with cached watches and one of etcd's", () => {

@@ -17,9 +17,8 @@ export interface CachedRange {
 
 /** One watch of a client's stream. It is served by a watcher of a cache, or by a watch of etcd. */
 export class ClientWatch {
-  readonly id: bigint;
-  /** The field of a response with the id. */
-  readonly idField: Buffer;
+  #id = 0n;
+  #idField: Buffer = watchIdField(0n);
   readonly request: CreateRequest;
   /** Undefined: no cached resource has its range. */
   readonly range: CachedRange | undefined;
@@ -34,6 +33,8 @@ export class ClientWatch {
   /** Whether it has sent events since the last tick of progress notifications. */
   isActive = false;
   isOver = false;
+  /** Whether it was there when the client last asked for progress: the answer waits for its progress. */
+  isAwaited = false;
   watcher: CacheWatcher | undefined;
   /** Its id at etcd; undefined: it is served from a cache. */
   upstreamId: bigint | undefined;
@@ -44,12 +45,25 @@ export class ClientWatch {
   /** Whether the fragments of a response of etcd were not all received. */
   isFragmented = false;
 
-  constructor(id: bigint, request: CreateRequest, range: CachedRange | undefined) {
-    this.id = id;
-    this.idField = watchIdField(id);
+  constructor(request: CreateRequest, range: CachedRange | undefined) {
     this.request = request;
     this.range = range;
     this.beginAfter(0);
+  }
+
+  /** Known when the watch is created: one that is refused does not get an id. */
+  get id(): bigint {
+    return this.#id;
+  }
+
+  set id(id: bigint) {
+    this.#id = id;
+    this.#idField = watchIdField(id);
+  }
+
+  /** The field of a response with the id. */
+  get idField(): Buffer {
+    return this.#idField;
   }
 
   /** Without a start revision, it begins after this revision. */

@@ -1,5 +1,5 @@
 import type { OutgoingHttpHeaders } from "node:http2";
-import type { Clock } from "../../base/clock.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
 import { ownBytes } from "../../base/growing-buffer.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { ClientWatch } from "./client-watch.ts";
@@ -14,6 +14,9 @@ const maxWaitingBytes = 1024 ** 2;
 
 /** How long a stream waits for etcd's answer to a progress request, in milliseconds. */
 const progressTimeoutMs = 3_000;
+
+/** How long it waits to ask again after an answer of an older revision, in milliseconds. */
+const progressRetryMs = 100;
 
 /** Fields that make a response of a watch that exists of one to a create request. */
 const notCreated = Buffer.of(0x18, 0);
@@ -31,6 +34,8 @@ export interface RelayedWatchesDeps {
   readonly count: (by: number) => void;
   /** etcd has created a watch for a request of the client. */
   readonly onCreated: (watch: ClientWatch) => void;
+  /** etcd has refused to create it. */
+  readonly onRefused: (watch: ClientWatch) => void;
   /** etcd permits a watch that it was asked about. The answer to its create request has this place. */
   readonly onPermitted: (watch: ClientWatch, slot: AnswerSlot) => void;
   /** The next request of the client may be handled. */
@@ -41,28 +46,24 @@ export interface RelayedWatchesDeps {
   readonly onLost: (why: WireStatus) => void;
 }
 
-/** A watch that the client has requested, and etcd has not answered. */
-interface RequestedWatch {
-  readonly watch: ClientWatch;
-  /** The place of the answer. */
-  readonly slot: AnswerSlot;
-  /** Whether etcd is only asked if it permits the watch. */
-  readonly isQuestion: boolean;
-}
-
 /**
- * The watches of a client's stream that etcd serves: passes etcd's responses on, with the client's ids. The client's
- * requests are handled one at a time, each when etcd has answered the one before: etcd may refuse it, and then the next
- * watch has its id.
+ * The watches of a client's stream that etcd serves: passes etcd's responses on, with the client's ids. A watch gets
+ * its id when etcd has created it: etcd may refuse it, and then the next watch has that id. etcd answers create requests in
+ * order.
  */
 export class RelayedWatches {
   readonly #deps: RelayedWatchesDeps;
   /** Of the watches whose client does not ask for fragments, those of which fragments were received. */
   readonly #joiners = new Map<ClientWatch, RevisionJoiner>();
-  #requested: RequestedWatch | undefined;
+  /** The watches that the client has requested, and etcd has not answered, with the places of the answers. */
+  readonly #requested = new Map<ClientWatch, AnswerSlot>();
+  /** Of these, the one that etcd is only asked about. */
+  #asked: ClientWatch | undefined;
   #upstream: UpstreamWatches | undefined;
   #wasIdle = false;
-  #onProgressed: ((revision: number) => void) | undefined;
+  #onAnswered: (() => void) | undefined;
+  /** Resolves what waits for progress. */
+  #onProgressed: (() => void) | undefined;
 
   constructor(deps: RelayedWatchesDeps) {
     this.#deps = deps;
@@ -75,7 +76,12 @@ export class RelayedWatches {
 
   /** Whether etcd has not answered a create request of the client. */
   get isCreating(): boolean {
-    return this.#requested !== undefined;
+    return this.#requested.size > 0;
+  }
+
+  /** Whether etcd has not answered if it permits a watch. */
+  get isAsking(): boolean {
+    return this.#asked !== undefined;
   }
 
   /** Memory of a response of etcd that has not arrived completely, in bytes. */
@@ -89,13 +95,14 @@ export class RelayedWatches {
 
   /** Creates a watch for a request of the client, which gets etcd's answer, in this place. */
   create(watch: ClientWatch, slot: AnswerSlot): void {
-    this.#requested = { watch, slot, isQuestion: false };
+    this.#requested.set(watch, slot);
     this.#begin(watch, watch.request.startRevision);
   }
 
   /** Asks etcd whether this client may have the watch. If not, the client gets etcd's answer, in this place. */
   ask(watch: ClientWatch, slot: AnswerSlot): void {
-    this.#requested = { watch, slot, isQuestion: true };
+    this.#requested.set(watch, slot);
+    this.#asked = watch;
     this.#open().createSilent(watch);
   }
 
@@ -126,23 +133,42 @@ export class RelayedWatches {
   }
 
   /**
-   * Asks etcd for progress. Resolves when all watches have this revision, or have not after a while: etcd does not answer
-   * as long as a watch is not synced. Undefined: there are no watches.
+   * Asks etcd for progress, also again. Resolves when all watches that are awaited have this revision, or have not after a
+   * while: etcd does not answer as long as a watch is not synced. Undefined: there are no watches.
    */
   reachProgress(floor: number): Promise<void> | undefined {
     if (this.size === 0) return undefined;
     this.requestProgress();
+    const { clock } = this.#deps;
     return new Promise((resolve) => {
+      let again: Timer | undefined;
       const done = (): void => {
+        this.#onAnswered = undefined;
         this.#onProgressed = undefined;
         timer.cancel();
+        again?.cancel();
         resolve();
       };
-      const timer = this.#deps.clock.setTimeout(done, progressTimeoutMs);
-      this.#onProgressed = (revision) => {
-        if (revision >= floor) done();
+      const timer = clock.setTimeout(done, progressTimeoutMs);
+      this.#onProgressed = done;
+      this.#onAnswered = () => {
+        if (this.#hasReached(floor)) {
+          done();
+          return;
+        }
+        // The member may be behind others.
+        again?.cancel();
+        again = clock.setTimeout(() => this.requestProgress(), progressRetryMs);
       };
     });
+  }
+
+  /** Whether all awaited watches have progressed up to this revision. */
+  #hasReached(floor: number): boolean {
+    for (const { isAwaited, progressed } of this) {
+      if (isAwaited && progressed < floor) return false;
+    }
+    return true;
   }
 
   /** Receives more if there is room for it. */
@@ -153,8 +179,9 @@ export class RelayedWatches {
   /** Ends all. Idempotent. */
   close(): void {
     this.#joiners.clear();
+    this.#requested.clear();
     this.#upstream?.close();
-    this.#onProgressed?.(Infinity);
+    this.#onProgressed?.();
   }
 
   #begin(watch: ClientWatch, startRevision: number): void {
@@ -171,7 +198,7 @@ export class RelayedWatches {
       onProgress: (watch, revision) => {
         watch.progressed = revision;
       },
-      onAllProgressed: (revision) => this.#onProgressed?.(revision),
+      onAnswered: () => this.#onAnswered?.(),
       onEnd: onLost,
     });
     return this.#upstream;
@@ -181,14 +208,16 @@ export class RelayedWatches {
   #onCreated(watch: ClientWatch, response: ReceivedResponse, message: Buffer): void {
     const { canceled, revision } = response;
     this.#deps.shared.reported(revision);
-    if (this.#requested?.watch !== watch) {
+    const slot = this.#requested.get(watch);
+    if (slot === undefined) {
       // The client knows the watch already.
       const fields = Buffer.concat([notCreated, replacedId(watch)]);
       if (canceled) this.#sendLast(watch, message, fields);
       return;
     }
-    const { slot, isQuestion } = this.#requested;
-    this.#requested = undefined;
+    const isQuestion = this.#asked === watch;
+    if (isQuestion) this.#asked = undefined;
+    this.#requested.delete(watch);
     if (isQuestion && !canceled) {
       this.#upstream?.cancel(watch);
       this.#deps.onPermitted(watch, slot);
@@ -206,7 +235,7 @@ export class RelayedWatches {
     message: Buffer,
   ): void {
     if (canceled) {
-      watch.isOver = true;
+      this.#deps.onRefused(watch);
     } else {
       watch.beginAfter(revision);
       this.#deps.onCreated(watch);

@@ -11,7 +11,7 @@ import type { QuotaHolder } from "./relayed-quota.ts";
 import { RelayedWatches } from "./relayed-watches.ts";
 import type { AnswerSlot, StreamSender } from "./stream-sender.ts";
 import { WatchProgress } from "./watch-progress.ts";
-import type { CreateRequest } from "./watch-request.ts";
+import type { CreateRequest, WatchStreamRequest } from "./watch-request.ts";
 import { type Answer, encodeAnswer, noWatchId } from "./watch-response.ts";
 import { isRefused, type WatchService } from "./watch-service.ts";
 
@@ -31,7 +31,7 @@ export interface StreamWatchesDeps {
   readonly retain: (bytes: number) => void;
   /** Whether the client has a credential of etcd: etcd is asked about each watch that a cache may serve. */
   readonly hasCredential: boolean;
-  /** `isCreating` has become false. */
+  /** etcd has answered a create request. */
   readonly onCreated: () => void;
   /** Ends the stream. */
   readonly end: (why: WireStatus) => void;
@@ -47,6 +47,8 @@ export class StreamWatches implements QuotaHolder {
   readonly #relayed: RelayedWatches;
   readonly progress: WatchProgress;
   #nextId = 0n;
+  /** Number of watches, with those that etcd has not created yet. */
+  #size = 0;
   #isClosed = false;
 
   constructor(deps: StreamWatchesDeps) {
@@ -56,6 +58,7 @@ export class StreamWatches implements QuotaHolder {
       ...{ shared, clock, headers, sender },
       count: (by) => shared.relayed.add(this, by),
       onCreated: (watch) => this.#add(watch),
+      onRefused: (watch) => this.#drop(watch),
       onPermitted: (watch, slot) => this.#onPermitted(watch, slot),
       onSettled: deps.onCreated,
       onEnded: (watch) => this.#remove(watch),
@@ -83,9 +86,15 @@ export class StreamWatches implements QuotaHolder {
     return this.#relayed.receivedBytes;
   }
 
-  /** Whether a watch waits for etcd's answer to its create request. Until then no later request may be handled. */
-  get isCreating(): boolean {
-    return this.#relayed.isCreating;
+  /**
+   * Whether this request may be handled now. While etcd has not answered a create request, only such may be that etcd has to
+   * answer as well: on its answer depend the ids of later watches, and which watch a request cancels.
+   */
+  mayHandle(request: WatchStreamRequest): boolean {
+    if (!this.#relayed.isCreating) return true;
+    if (request.kind !== "create" || request.watchId !== 0n || this.#relayed.isAsking) return false;
+    const { shared } = this.#deps;
+    return !shared.isCached(shared.rangeOf(request), request.startRevision);
   }
 
   /**
@@ -96,14 +105,15 @@ export class StreamWatches implements QuotaHolder {
     const { shared, sender, hasCredential } = this.#deps;
     const isCached = shared.isCached(range, request.startRevision);
     const refusal = this.#refusalOf(request, isCached);
-    // To make room for it, the stream itself may have been ended.
     if (this.#isClosed) return;
     if (refusal !== undefined) {
       sender.answer(this.#refused(refusal, range));
       return;
     }
-    const id = request.watchId === 0n ? this.#freeId() : request.watchId;
-    const watch = new ClientWatch(id, request, range);
+    const watch = new ClientWatch(request, range);
+    this.#count(watch, 1);
+    // To make room for it, the stream itself may have been ended, as before for its place among the watches of etcd.
+    if (this.#isClosed) return;
     const slot = sender.answer(undefined, watch);
     if (this.#isTaken(request) || (isCached && hasCredential)) this.#relayed.ask(watch, slot);
     else this.#begin(watch, slot);
@@ -113,7 +123,7 @@ export class StreamWatches implements QuotaHolder {
   #refusalOf(request: CreateRequest, isCached: boolean): string | undefined {
     const { shared, hasCredential } = this.#deps;
     if (request.startRevision < 0) return compacted;
-    if (!shared.mayAdd(this.#watches.size)) return tooMany;
+    if (!shared.mayAdd(this.#size)) return tooMany;
     if (!isCached) return shared.relayed.makeRoom(this) ? undefined : tooMany;
     return this.#isTaken(request) && !hasCredential ? duplicateWatch : undefined;
   }
@@ -124,7 +134,7 @@ export class StreamWatches implements QuotaHolder {
       this.#begin(watch, slot);
       return;
     }
-    watch.isOver = true;
+    this.#drop(watch);
     slot.frame = this.#refused(duplicateWatch, watch.range);
     this.#deps.sender.pump();
   }
@@ -132,7 +142,7 @@ export class StreamWatches implements QuotaHolder {
   /** Begins to serve a watch that the client may have. The answer to its create request has this place. */
   #begin(watch: ClientWatch, slot: AnswerSlot): void {
     const { shared, sender } = this.#deps;
-    const { id, range, request } = watch;
+    const { range, request } = watch;
     if (!shared.isCached(range, request.startRevision)) {
       this.#relayed.create(watch, slot);
       return;
@@ -142,7 +152,7 @@ export class StreamWatches implements QuotaHolder {
     this.#add(watch);
     this.#openCached(watch);
     shared.reported(current);
-    slot.frame = this.#encode({ watchId: id, created: true }, current);
+    slot.frame = this.#encode({ watchId: watch.id, created: true }, current);
     sender.pump();
   }
 
@@ -201,7 +211,8 @@ export class StreamWatches implements QuotaHolder {
     this.#isClosed = true;
     this.#relayed.close();
     for (const watch of this.#watches.values()) watch.watcher?.close();
-    this.#deps.shared.watches -= this.#watches.size;
+    this.#deps.shared.watches -= this.#size;
+    this.#size = 0;
     this.#watches.clear();
   }
 
@@ -304,20 +315,30 @@ export class StreamWatches implements QuotaHolder {
     return this.#encode(answer, this.#deps.shared.currentRevision(range));
   }
 
-  /** The watch is one of the stream's, until `#remove`. */
+  /** The watch is created: it has an id, until `#remove`. */
   #add(watch: ClientWatch): void {
-    const { shared, retain } = this.#deps;
+    const { watchId } = watch.request;
+    watch.id = watchId === 0n ? this.#freeId() : watchId;
+    if (watchId === 0n) this.#nextId = watch.id + 1n;
     this.#watches.set(watch.id, watch);
-    if (watch.request.watchId === 0n) this.#nextId = watch.id + 1n;
-    shared.watches++;
-    retain(watchBytes + watch.request.encoded.length);
+  }
+
+  /** The watch is refused. */
+  #drop(watch: ClientWatch): void {
+    watch.isOver = true;
+    this.#count(watch, -1);
+  }
+
+  #count({ request }: ClientWatch, by: 1 | -1): void {
+    const { shared, retain } = this.#deps;
+    this.#size += by;
+    shared.watches += by;
+    retain(by * (watchBytes + request.encoded.length));
   }
 
   #remove(watch: ClientWatch): void {
-    const { shared, retain } = this.#deps;
     this.#watches.delete(watch.id);
-    shared.watches--;
-    retain(-watchBytes - watch.request.encoded.length);
+    this.#count(watch, -1);
     const { watcher } = watch;
     watch.watcher = undefined;
     watcher?.close();

@@ -15,8 +15,8 @@ export interface UpstreamWatchesListener {
   readonly onResponse: (watch: ClientWatch, response: ReceivedResponse, message: Buffer) => void;
   /** Everything of the watch up to this revision has been received. */
   readonly onProgress: (watch: ClientWatch, revision: number) => void;
-  /** The same of all watches that etcd has created, after `onProgress` of each. */
-  readonly onAllProgressed: (revision: number) => void;
+  /** etcd has answered a progress request, after `onProgress` of each watch that the answer is progress of. */
+  readonly onAnswered: () => void;
   readonly onEnd: (status: WireStatus) => void;
 }
 
@@ -188,8 +188,8 @@ export class UpstreamWatches {
       else isOfAll = false;
     }
     // etcd answers now, so one of the next answers is of all.
-    if (isOfAll) this.#listener.onAllProgressed(revision);
-    else this.requestProgress();
+    if (!isOfAll) this.requestProgress();
+    this.#listener.onAnswered();
   }
 
   #forget(watch: ClientWatch): void {

@@ -24,6 +24,8 @@ export class WatchProgress {
   #state: "none" | "asked" | "due" | "answering" = "none";
   /** The highest revision that clients knew of when it asked. */
   #floor = 0;
+  /** Whether the client asked again since: an answer on its way may be of a revision from before that. */
+  #isRepeated = false;
 
   constructor(deps: WatchProgressDeps) {
     this.#deps = deps;
@@ -48,15 +50,17 @@ export class WatchProgress {
 
   /**
    * The client asks for the progress of all watches. It gets an answer when the caches and etcd are at etcd's revision, if
-   * then all watches are synced; otherwise not at all.
+   * then all watches are synced that it had; otherwise not at all. Requests that come before that answer have one of their own, together.
    */
   request(): void {
     const { shared, sender, watches, relayed } = this.#deps;
     // etcd does not answer while a watch is not synced.
     if (this.#state === "asked") relayed.requestProgress();
-    if (watches.size === 0 || this.#state !== "none") return;
+    this.#isRepeated = this.#state !== "none";
+    if (watches.size === 0 || this.#isRepeated) return;
     this.#state = "asked";
     this.#floor = shared.floor;
+    for (const watch of watches.values()) watch.isAwaited = true;
     const reached = [
       shared.reachCurrentRevision(watches.values()),
       relayed.reachProgress(this.#floor),
@@ -78,13 +82,22 @@ export class WatchProgress {
     // Behind the answer to a create request it would be taken for progress of that watch, too.
     if (this.#state !== "due" || sender.answers > 0) return;
     const revision = this.#commonRevision();
-    this.#state = revision === "several" ? "answering" : "none";
     if (revision === "several") {
+      this.#state = "answering";
       runInTimeSlices(clock, this.#reportAll());
-    } else if (revision !== undefined) {
+      return;
+    }
+    if (revision !== undefined) {
       for (const watch of watches.values()) watch.sent = revision;
       answer({ watchId: noWatchId }, revision);
     }
+    this.#answered();
+  }
+
+  /** Asks again if the client has. */
+  #answered(): void {
+    this.#state = "none";
+    if (this.#isRepeated) this.request();
   }
 
   /** Reports the progress of each watch that is synced at its turn. */
@@ -93,24 +106,30 @@ export class WatchProgress {
       this.#report(watch, watch.syncedRevision);
       yield;
     }
-    this.#state = "none";
+    this.#answered();
   }
 
   /**
-   * The revision up to which all watches are synced, if none was sent more. Undefined: some are not synced, or
-   * are behind what clients knew of when progress was requested: under a load of writes the newest one is always ahead.
+   * The revision up to which all watches are synced, if none was sent more. "several" also if watches that were created since
+   * the request are not synced: etcd has answered the request before. Undefined: others are not synced, or are behind what
+   * clients knew of when progress was requested: under a load of writes the newest one is always ahead.
    */
   #commonRevision(): number | "several" | undefined {
     let least = Infinity;
     let sent = this.#floor;
+    let hasLater = false;
     for (const watch of this.#deps.watches.values()) {
       const { syncedRevision } = watch;
-      if (syncedRevision === undefined || syncedRevision < this.#floor) return undefined;
+      if (syncedRevision === undefined || syncedRevision < this.#floor) {
+        if (watch.isAwaited) return undefined;
+        hasLater = true;
+        continue;
+      }
       least = Math.min(least, syncedRevision);
       sent = Math.max(sent, watch.sent);
     }
     if (least === Infinity) return undefined;
-    return least >= sent ? least : "several";
+    return least >= sent && !hasLater ? least : "several";
   }
 
   /** Reports the progress of one watch. */

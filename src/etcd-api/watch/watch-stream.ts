@@ -13,7 +13,7 @@ import type { ClientWatch } from "./client-watch.ts";
 import { MessageSplitter, UnreadableMessage } from "./message-splitter.ts";
 import { StreamSender } from "./stream-sender.ts";
 import { StreamWatches } from "./stream-watches.ts";
-import { type CreateRequest, readWatchRequest } from "./watch-request.ts";
+import { type CreateRequest, readWatchRequest, type WatchStreamRequest } from "./watch-request.ts";
 import { hasCredential, type WatchService } from "./watch-service.ts";
 
 /** Maximum size of a request, in bytes: etcd's default --max-request-bytes and 512 KiB. */
@@ -42,6 +42,8 @@ export class WatchStream extends EtcdCall implements Sender {
   #seenSent = 0;
   /** Whether what is needed for the next request is known: the member's header, and what may serve the watch. */
   #isKnown = false;
+  /** A request that waits for etcd's answer to create requests before it. */
+  #next: WatchStreamRequest | undefined;
   #isPaused = false;
   constructor(
     call: RelayedCall,
@@ -165,9 +167,9 @@ export class WatchStream extends EtcdCall implements Sender {
   #handleRequests(): void {
     try {
       while (!this.isOver && !this.#mustWait) {
-        const message = this.#requests.next();
-        if (message === undefined) break;
-        this.#handle(message);
+        const request = this.#nextRequest();
+        if (request === undefined) break;
+        this.#handle(request);
       }
     } catch (error) {
       if (!(error instanceof UnreadableMessage || error instanceof WireFault)) throw error;
@@ -175,13 +177,27 @@ export class WatchStream extends EtcdCall implements Sender {
       this.end(refused(status.INTERNAL, details));
     }
     this.#requests.own();
-    this.#received?.resize(this.#requests.heldBytes);
-    this.#pauseRequests(this.#mustWait);
+    const nextBytes = this.#next?.kind === "create" ? this.#next.encoded.length : 0;
+    this.#received?.resize(this.#requests.heldBytes + nextBytes);
+    this.#pauseRequests(this.#mustWait || this.#next !== undefined);
+  }
+
+  /** The next request; undefined: it has not arrived, or may not be handled yet. */
+  #nextRequest(): WatchStreamRequest | undefined {
+    let request = this.#next;
+    if (request === undefined) {
+      const message = this.#requests.next();
+      if (message === undefined) return undefined;
+      request = readWatchRequest(message);
+    }
+    const mayHandle = this.#watches.mayHandle(request);
+    this.#next = mayHandle ? undefined : request;
+    return mayHandle ? request : undefined;
   }
 
   /** Whether the next request has to wait. */
   get #mustWait(): boolean {
-    return !this.#isKnown || this.#watches.isCreating || this.#sender.answers >= maxAnswers;
+    return !this.#isKnown || this.#sender.answers >= maxAnswers;
   }
 
   #pauseRequests(isPaused: boolean): void {
@@ -191,8 +207,7 @@ export class WatchStream extends EtcdCall implements Sender {
     else this.call.request.resume();
   }
 
-  #handle(message: Buffer): void {
-    const request = readWatchRequest(message);
+  #handle(request: WatchStreamRequest): void {
     if (request.kind === "create") this.#confirmAndCreate(request);
     else if (request.kind === "cancel") this.#watches.cancel(request.watchId);
     else if (request.kind === "progress") this.#watches.progress.request();
@@ -201,7 +216,10 @@ export class WatchStream extends EtcdCall implements Sender {
   /** Creates a watch once it is known whether a cache may serve it. Later requests wait. */
   #confirmAndCreate(request: CreateRequest): void {
     const range = this.#shared.rangeOf(request);
-    const confirmed = range && this.#shared.confirm(range, request, this.#hasCredential);
+    // What etcd serves is etcd's to check.
+    const isCached = this.#shared.isCached(range, request.startRevision);
+    const confirmed =
+      range && isCached ? this.#shared.confirm(range, request, this.#hasCredential) : undefined;
     if (confirmed === undefined) {
       this.#watches.create(request, range);
       return;
