@@ -154,8 +154,9 @@ test("A connection that ends takes no stream more, also from a client that still
 
 describe("EndingConnections", () => {
   /** A connection with this many streams. `onEnded` is called once, as it ends. */
-  function ending(name: string, streamCount: number, closed: string[], onEnded = () => {}) {
+  function ending(name: string, streamCount: number, closed: string[], onEnded?: () => void) {
     let left = streamCount;
+    let hasEnded = false;
     const closeNext = (): boolean => {
       if (left > 0) {
         left--;
@@ -163,9 +164,10 @@ describe("EndingConnections", () => {
         return true;
       }
       closed.push(`${name} ended`);
-      const ended = onEnded;
-      onEnded = () => {};
-      ended();
+      if (!hasEnded) {
+        hasEnded = true;
+        onEnded?.();
+      }
       return false;
     };
     return { closeNext };
