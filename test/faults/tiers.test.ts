@@ -45,7 +45,11 @@ describe("clients that hop between three tiers", () => {
   faultTest("lose nothing while streams are cut at any byte", 82, threeTiers, async (world) => {
     const networks = world.relays.flatMap(({ upstream }) => upstream);
     for (let i = 0; i < 15; i++) {
-      const used = networks.filter(({ connections }) => connections > 0);
+      // The relays whose connections were cut may not have connected again yet.
+      const used = await untilSeen("a connection", async () => {
+        const open = networks.filter(({ connections }) => connections > 0);
+        return open.length > 0 ? open : undefined;
+      });
       const network = world.random.pick(used);
       const { cuts } = network;
       network.cutAfter(world.random.between(0, 3_000));

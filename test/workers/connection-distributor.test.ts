@@ -124,6 +124,20 @@ describe("Connections", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
+  test("wait again for workers of which none has synced, also if none came while one had", () => {
+    const distributor = new ConnectionDistributor(clock);
+    const first = new Taker(distributor, true, 1);
+    offer(distributor, 1);
+    clock.advance(5_000);
+    expect(first.sockets).toHaveLength(1);
+    distributor.report(first, 1, 1, 0);
+    distributor.remove(first);
+    const second = new Taker(distributor, true, 1);
+    offer(distributor, 1);
+    expect([second.sockets.length, distributor.waiting]).toEqual([0, 1]);
+    distributor.close();
+  });
+
   test("go to the workers that lack the least, if a resource can't sync at any", () => {
     const distributor = new ConnectionDistributor(clock);
     const [a, b] = [new Taker(distributor, true, 1), new Taker(distributor, true, 1)];

@@ -141,11 +141,12 @@ export class ConnectionDistributor {
   }
 
   #handOver(): void {
+    const hasAnySynced = this.#hasAnySynced();
+    if (hasAnySynced) this.#stopSyncTimer();
     while (this.#waiting.length > 0) {
       const lane = this.#next();
       if (lane === undefined) return;
-      if (this.#hasAnySynced()) this.#stopSyncTimer();
-      else if (!this.#isOverdue) {
+      if (!(hasAnySynced || this.#isOverdue)) {
         this.#startSyncTimer();
         return;
       }

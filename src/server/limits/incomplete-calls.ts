@@ -24,6 +24,10 @@ export class IncompleteCalls {
   readonly #bounds: IncompleteCallBounds;
   /** By caller, the oldest first. No set is empty. */
   readonly #byCaller = new Map<Caller, Set<Counted>>();
+  /** The same by their number, so that the caller with the most is found without looking at all. No set is empty. */
+  readonly #bySize = new Map<number, Set<ReadonlySet<Counted>>>();
+  /** The number of calls of the caller with the most. */
+  #most = 0;
   #size = 0;
   #evictions = 0;
 
@@ -55,21 +59,14 @@ export class IncompleteCalls {
     }
     calls.add(counted);
     this.#size++;
+    this.#sizeChanged(calls, calls.size - 1);
     if (calls.size > maxIncompleteCallsPerCaller) {
       this.#evictOldest(calls, maxIncompleteCallsPerCaller, caller.title);
     } else if (this.#size > maxIncompleteCalls) {
-      this.#evictOldest(this.#most(), maxIncompleteCalls, "all callers together");
+      const [most] = this.#bySize.get(this.#most) ?? [];
+      this.#evictOldest(most, maxIncompleteCalls, "all callers together");
     }
     return counted;
-  }
-
-  /** The calls of the caller with the most. */
-  #most(): ReadonlySet<Counted> | undefined {
-    let most: ReadonlySet<Counted> | undefined;
-    for (const calls of this.#byCaller.values()) {
-      if (most === undefined || calls.size > most.size) most = calls;
-    }
-    return most;
   }
 
   #evictOldest(calls: ReadonlySet<Counted> | undefined, limit: number, whose: string): void {
@@ -86,8 +83,23 @@ export class IncompleteCalls {
     const calls = this.#byCaller.get(caller);
     if (calls?.delete(counted) !== true) return;
     this.#size--;
+    this.#sizeChanged(calls, calls.size + 1);
     if (calls.size === 0) this.#byCaller.delete(caller);
   };
+
+  /** The number of a caller's calls has changed by one. */
+  #sizeChanged(calls: ReadonlySet<Counted>, before: number): void {
+    const { size } = calls;
+    const equals = this.#bySize.get(before);
+    equals?.delete(calls);
+    const isLast = equals?.size === 0;
+    if (isLast) this.#bySize.delete(before);
+    if (size > this.#most || (isLast && before === this.#most)) this.#most = size;
+    if (size === 0) return;
+    const others = this.#bySize.get(size);
+    if (others === undefined) this.#bySize.set(size, new Set([calls]));
+    else others.add(calls);
+  }
 }
 
 class Counted implements IncompleteCall {

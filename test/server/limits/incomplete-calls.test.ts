@@ -55,7 +55,39 @@ describe("Calls whose request has not arrived", () => {
     expect(reasons[0]).toContain("of all callers together, is 5");
     add("c", "c2");
     add("b", "b3");
-    expect(evicted).toEqual(["a1", "a2", "b1"]);
+    expect(evicted).toEqual(["a1", "b1", "a2"]);
+  });
+
+  test("are counted by caller also as they are released", () => {
+    const { evicted, add } = counting(7, 5);
+    const ofA = ["a1", "a2", "a3", "a4"].map((name) => add("a", name));
+    for (const name of ["b1", "b2", "b3"]) add("b", name);
+    for (const call of ofA.slice(0, 2)) call.release();
+    for (const name of ["c", "d", "e"]) add(name, name);
+    expect(evicted).toEqual(["b1"]);
+    for (const call of ofA) call.release();
+    for (const name of ["f", "g", "h"]) add(name, name);
+    expect(evicted).toEqual(["b1", "b2"]);
+    add("i", "i");
+    expect(evicted.length).toBe(3);
+  });
+
+  test("of many callers cost no more at the bound than those of a few", () => {
+    /** CPU time of 1,000 calls beyond the bound, while so many callers have one each, in microseconds. */
+    const costWith = (count: number): number => {
+      const calls = new IncompleteCalls({
+        maxIncompleteCalls: count,
+        maxIncompleteCallsPerCaller: 2,
+      });
+      const known = Array.from({ length: count + 1_000 }, (_, i) => callerNamed(`${i}`));
+      for (const caller of known.slice(0, count)) calls.add(caller, () => {});
+      const before = process.cpuUsage();
+      for (const caller of known.slice(count)) calls.add(caller, () => {});
+      const { user, system } = process.cpuUsage(before);
+      return user + system;
+    };
+    costWith(100);
+    expect(costWith(20_000)).toBeLessThan(10 * costWith(100) + 10_000);
   });
 
   test("count no more once they are released, and are not evicted then", () => {

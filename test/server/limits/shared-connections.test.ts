@@ -59,6 +59,25 @@ describe("On a connection that a trusted proxy shares between identities", () =>
     expect((await raw.call(Get.path, get, forwarded("hostile")).drain().ended).code).toBe(0);
   });
 
+  test("one has cancelled none of the calls that end with the connection", async () => {
+    const limits = { maxStreamsPerConnection: 200, maxCancelsPerSecond: 1 };
+    const { server, clock } = await serveProxy(limits);
+    for (let i = 0; i < 3; i++) {
+      const raw = new RawConnection(server.port);
+      const calls = Array.from({ length: 180 }, () =>
+        raw.call(Watch.path, watch, forwarded("one")).drain(),
+      );
+      await Promise.all(calls.map(({ answered }) => answered));
+      raw.drop();
+      await vi.waitFor(() => {
+        clock.runImmediates();
+        expect(server.openStreams).toBe(0);
+      }, 10_000);
+    }
+    const raw = new RawConnection(server.port);
+    expect((await raw.call(List.path, list, forwarded("one")).drain().ended).code).toBe(0);
+  });
+
   test("one may replace all of the calls that the connection may have: it stays open", async () => {
     const limits = { maxStreamsPerConnection: 500 };
     const { server } = await serveProxy(limits);

@@ -14,9 +14,10 @@ export interface EndingConnection {
 }
 
 /**
- * Closes the streams of connections that end, a few in each turn of the event loop, one connection after the other. Node.js
- * closes all streams of a connection in the turn in which its session ends: for 50,000 of them the event loop would stop
- * for 0.7 s. Until a stream is closed its call counts against all limits as before, which bounds what waits here.
+ * Closes the streams of connections that end, a few in each turn of the event loop, connections in rotation. Node.js closes
+ * all streams of a connection in the turn in which its session ends: for 50,000 of them the event loop would stop for 0.7
+ * s. Until a stream is closed its call counts against all limits as before, which bounds what waits here: so a client whose
+ * connection has few streams must not wait for those of others.
  */
 export class EndingConnections {
   readonly #clock: Clock;
@@ -29,20 +30,19 @@ export class EndingConnections {
     this.#clock = clock;
   }
 
-  /** Closes the streams of a connection: in this turn as many as may be, behind those of the connections before it. */
+  /** Closes the streams of a connection: in this turn as many as may be, and the rest in later ones. */
   add(connection: EndingConnection): void {
     this.#waiting.push(connection);
     this.#close();
   }
 
   #close(): void {
-    for (let first = this.#waiting.at(0); first !== undefined && this.#left > 0; ) {
-      if (first.closeNext()) {
-        this.#left--;
-      } else {
-        this.#waiting.shift();
-        first = this.#waiting.at(0);
-      }
+    while (this.#left > 0) {
+      const next = this.#waiting.shift();
+      if (next === undefined) break;
+      if (!next.closeNext()) continue;
+      this.#left--;
+      this.#waiting.push(next);
     }
     if (this.#isScheduled) return;
     this.#isScheduled = true;

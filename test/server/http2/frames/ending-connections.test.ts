@@ -153,33 +153,59 @@ test("A connection that ends takes no stream more, also from a client that still
 });
 
 describe("EndingConnections", () => {
-  /** A connection with this many streams. */
-  function ending(name: string, streamCount: number, closed: string[]) {
+  /** A connection with this many streams. `onEnded` is called once, as it ends. */
+  function ending(name: string, streamCount: number, closed: string[], onEnded?: () => void) {
     let left = streamCount;
+    let hasEnded = false;
     const closeNext = (): boolean => {
-      if (left === 0) {
-        closed.push(`${name} ended`);
-        return false;
+      if (left > 0) {
+        left--;
+        closed.push(name);
+        return true;
       }
-      left--;
-      closed.push(name);
-      return true;
+      closed.push(`${name} ended`);
+      if (!hasEnded) {
+        hasEnded = true;
+        onEnded?.();
+      }
+      return false;
     };
     return { closeNext };
   }
 
-  test("closes the streams of small connections at once, and the rest one after the other", () => {
+  test("closes the streams of small connections at once, and the rest in later turns", () => {
     const clock = new FakeClock();
     const connections = new EndingConnections(clock);
     const closed: string[] = [];
     connections.add(ending("a", 2, closed));
     expect(closed).toEqual(["a", "a", "a ended"]);
-    connections.add(ending("b", closedPerTurn, closed));
-    connections.add(ending("c", 1, closed));
+    connections.add(ending("b", closedPerTurn - 1, closed));
     expect(closed.length).toBe(3 + closedPerTurn - 2);
     clock.runTurn();
-    expect(closed.slice(-5)).toEqual(["b", "b", "b ended", "c", "c ended"]);
+    expect(closed.slice(-2)).toEqual(["b", "b ended"]);
     clock.runImmediates();
     expect(clock.pendingImmediates).toBe(0);
+  });
+
+  test("serves connections in rotation: those with many streams do not delay the ends of others", () => {
+    const clock = new FakeClock();
+    const connections = new EndingConnections(clock);
+    const closed: string[] = [];
+    for (let i = 0; i < 5; i++) connections.add(ending("large", 10_000, closed));
+    connections.add(ending("small", 10, closed));
+    clock.runTurn();
+    expect(closed).toContain("small ended");
+  });
+
+  test("ends each connection once, also one that begins to end within the end of another", () => {
+    const clock = new FakeClock();
+    const connections = new EndingConnections(clock);
+    const closed: string[] = [];
+    connections.add(
+      ending("a", 2, closed, () => connections.add(ending("b", closedPerTurn, closed))),
+    );
+    clock.runImmediates();
+    expect(closed.filter((each) => each.endsWith("ended"))).toEqual(["a ended", "b ended"]);
+    expect(closed.length).toBe(closedPerTurn + 4);
   });
 });
