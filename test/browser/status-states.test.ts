@@ -150,9 +150,7 @@ describe.skipIf(executablePath === undefined)("The status page of a service of e
     const members = page.locator("#groups tr.members");
     await members.locator("tbody tr").nth(19).waitFor();
     expect(await group.getByRole("button").getAttribute("aria-expanded")).toBe("true");
-    expect(await members.locator("p").textContent()).toBe(
-      "The 20 that lag most of 20.".slice(0, 0),
-    );
+    expect(await members.locator("p").textContent()).toBe("");
     await page.keyboard.press("Enter");
     await members.waitFor({ state: "detached" });
     expect(await group.getByRole("button").evaluate((each) => each.matches(":focus"))).toBe(true);
@@ -168,7 +166,7 @@ describe.skipIf(executablePath === undefined)("The status page of a service of e
     // Those of dashboard and deploy-controller that watch team-2/; they have not read for 5 s.
     await level(page).filter({ hasText: "degraded" }).waitFor();
     expect(await summary(page).textContent()).toMatch(
-      /^40 of 240 streams are behind, the worst by \d+ revisions, since .* UTC \(\d+s\)$/,
+      /^40 of 240 streams are behind, the worst by \d+ revisions, since .* UTC \(\d+s\)(?:; 1 more problem)?$/,
     );
     expect(await groups(page).first().textContent()).toMatch(/dashboard|deploy-controller/);
     await groups(page).first().getByRole("button").click();
@@ -181,7 +179,7 @@ describe.skipIf(executablePath === undefined)("The status page of a service of e
     const page = await open();
     await level(page).filter({ hasText: "failing" }).waitFor();
     expect(await summary(page).textContent()).toMatch(
-      /^etcd at http:\S+ can't be reached, 2 of 2 resources are served stale from the cache, since .* UTC \(\d+s\); 1 more problem$/,
+      /^etcd at http:\S+ can't be reached, 2 of 2 resources are served stale from the cache, since .* UTC \(\d+s\); [12] more problems?$/,
     );
     expect(await page.locator("#reasons .detail").textContent()).toContain("ECONNREFUSED");
     await page.locator("#problems li").first().filter({ hasText: "×" }).waitFor();

@@ -158,6 +158,9 @@ function statusOf(
     get upstreamsInUse() {
       return process.upstreamsInUse;
     },
+    get certificates() {
+      return process.files.certificates();
+    },
     get checks() {
       return checksOf(process, workers);
     },
