@@ -44,6 +44,7 @@ function facts(some: Partial<VerdictFacts> = {}): VerdictFacts {
     },
     upstream: { kind: "etcd", addresses: ["http://10.0.0.1:2379"] },
     isStoreFull: false,
+    etcdApiOutage: undefined,
     calls: { ended: 100, failed: {} },
     certificates: [],
     processes: [process()],
@@ -108,6 +109,21 @@ describe("The verdict", () => {
       summary: "the resource a is not cached: etcd at http://10.0.0.1:2379 serves each call itself",
       reasons: [{ detail: "permission denied" }],
     });
+  });
+
+  test("knows by the etcd API that etcd is dead where no cache does", () => {
+    const outage = (forMs: number) => ({ etcdApiOutage: { forMs, why: "connect ECONNREFUSED" } });
+    const { upstream: _, ...cacheless } = resource("a");
+    const uncached = { ...cacheless, isCached: false };
+    expect(verdictOf(facts({ resources: [uncached], ...outage(65_000) }))).toMatchObject({
+      level: "failing",
+      summary:
+        "etcd at http://10.0.0.1:2379 can't be reached by calls of the etcd API, since 2026-11-24 03:10:55 UTC (1m5s)",
+      reasons: [{ detail: "connect ECONNREFUSED" }],
+    });
+    expect(lineOf(outage(4_999))).toMatch(/^degraded/);
+    const dead = resource("a", { error: "gone", failingSince: at, staleSeconds: 9 });
+    expect(verdictOf(facts({ resources: [dead], ...outage(9_000) })).reasons).toHaveLength(1);
   });
 
   test("says that the store is full", () => {

@@ -2,6 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { WatchedCertificate } from "../../base/watched-files.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import type { Config } from "../../config/config.ts";
+import type { UpstreamOutage } from "../../etcd-api/upstream/upstream.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
 import type {
   CertificateReport,
@@ -35,6 +36,8 @@ interface MainProcess {
   readonly upstreamsInUse: readonly string[];
   /** Those of the files of all processes. */
   readonly certificates: readonly WatchedCertificate[];
+  /** That the etcd API can't reach etcd. */
+  readonly etcdApiOutage: UpstreamOutage | undefined;
   /** The checks of /readyz, those of the workers included. */
   readonly checks: readonly ReadinessCheck[];
 }
@@ -75,7 +78,7 @@ export class ServiceStatus implements StatusSource {
     // The streams of the main process are those of its workers.
     const serving = ofWorkers === undefined ? [main] : [...ofWorkers.values()];
     const now = this.#clock.now();
-    const { instance, checks } = this.#main;
+    const { instance, checks, etcdApiOutage } = this.#main;
     const isReady = isReadyBy(checks);
     const { rates, latencies } = this.#rates.next(countsOf(main, ofWorkers), now);
     const isStoreFull = serving.some((each) => each.isStoreFull);
@@ -95,7 +98,7 @@ export class ServiceStatus implements StatusSource {
       ),
     };
     return {
-      verdict: verdictOf({ ...facts, checks, isStoreFull }),
+      verdict: verdictOf({ ...facts, checks, isStoreFull, etcdApiOutage }),
       ...{ ...facts, latencies },
       problems: newestOf(all.map(({ problems }) => problems)),
     };

@@ -1,3 +1,4 @@
+import type { UpstreamOutage } from "../../etcd-api/upstream/upstream.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
 import type {
   Overview,
@@ -14,6 +15,8 @@ export interface VerdictFacts extends Omit<Overview, "verdict" | "problems" | "l
   readonly checks: readonly ReadinessCheck[];
   /** Whether the store has refused a write in the last minute because it is full. */
   readonly isStoreFull: boolean;
+  /** That calls of the etcd API could not reach etcd. */
+  readonly etcdApiOutage: UpstreamOutage | undefined;
 }
 
 /** From this part of the streams on, those that are behind need attention; from the second on, they are a failure. */
@@ -47,6 +50,7 @@ export function verdictOf(facts: VerdictFacts): Verdict {
   const reasons = [
     ...ofServing(facts),
     ...ofResources(facts),
+    ...ofEtcdApi(facts),
     ...ofFullStore(facts),
     ...ofWorkers(facts),
     ...ofCertificates(facts),
@@ -136,6 +140,21 @@ function ofResources({ resources, upstream, checks, at }: VerdictFacts): Verdict
     });
   }
   return reasons;
+}
+
+/** Says what is not known by a cache that has failed, such as without any. */
+function ofEtcdApi({ etcdApiOutage, resources, upstream, at }: VerdictFacts): VerdictReason[] {
+  if (etcdApiOutage === undefined) return [];
+  if (resources.some((each) => each.upstream?.failingSince !== undefined)) return [];
+  const { forMs, why } = etcdApiOutage;
+  return [
+    {
+      level: forMs < briefOutageMs ? "degraded" : "failing",
+      text: `${nameOf(upstream)} can't be reached by calls of the etcd API`,
+      detail: cut(why),
+      since: new Date(Date.parse(at) - forMs).toISOString(),
+    },
+  ];
 }
 
 function ofFullStore({ isStoreFull, upstream }: VerdictFacts): VerdictReason[] {

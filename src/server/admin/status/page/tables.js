@@ -9,7 +9,7 @@ const resourceColumns = [
   { title: "Lag", kind: "number" },
   { title: "Objects", kind: "number" },
   { title: "Window from", kind: "number" },
-  { title: "to", kind: "number" },
+  { title: "Window to", kind: "number" },
   { title: "Events", kind: "number" },
   { title: "Bytes", kind: "number" },
   { title: "Reconnects", kind: "number" },
@@ -26,7 +26,7 @@ const processColumns = [
   { title: "Ceiling", kind: "number" },
   { title: "Resident", kind: "number" },
   { title: "Delay p99", kind: "number" },
-  { title: "max", kind: "number" },
+  { title: "Delay max", kind: "number" },
   { title: "Restarts", kind: "number" },
 ];
 
