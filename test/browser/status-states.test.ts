@@ -201,7 +201,7 @@ describe.skipIf(executablePath === undefined)("The status page of a service of e
       /^etcd at http:\S+ can't be reached, 2 of 2 resources are served stale from the cache, since .* UTC \(\d+s\); [12] more problems?$/,
     );
     expect(await page.locator("#reasons .detail").textContent()).toContain("ECONNREFUSED");
-    await page.locator("#problems li").first().filter({ hasText: "ECONNREFUSED" }).waitFor();
+    await page.locator("#problems li").first().filter({ hasText: "resuming the watch" }).waitFor();
     expect(await page.locator("#problems li").count()).toBeLessThanOrEqual(5);
     await inspect(page, "etcd-dead");
   });
