@@ -160,7 +160,7 @@ test("A write whose response is lost is not sent to any other server.", async ()
   expect(well.asked).toBe(0);
 });
 
-test("A write that is not answered in time says so without the text of grpc-js.", async () => {
+test("A write that is not answered in time fails without the text of grpc-js.", async () => {
   const db = client([await server({ put: () => {} })], { timeoutMs: 100 });
   await expect(put(db)).rejects.toMatchObject({
     reason: "OUTCOME_UNKNOWN",
