@@ -147,7 +147,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
     const handshakes = new Map(handshakeFailures.map((cause) => [cause, 0]));
     const stats = {
       ...{ connections: 0, streams: 0, ...pools, pressure, attacks, callers, inFlight },
-      ...{ handshakeFailures: handshakes, slowCalls: 0, fullStoreWrites: 0 },
+      ...{ handshakeFailures: handshakes, slowCalls: 0, fullStoreWrites: 0, isStoreFull: false },
     };
     registerServerMetrics(meter, { stats: () => stats });
   };
@@ -157,7 +157,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
     registerAuditMetrics(meter, { lines: 0, dropped: 0, failures: 0 });
   };
   const calls = (meter: Meter): void => {
-    const observer = new RpcMetrics(meter);
+    const observer = new RpcMetrics(meter, systemClock);
     observer.started("a");
     observer.ended("a", "OK", 0);
     observer.watchEnded("DRAINING");

@@ -29,7 +29,7 @@ import { CallMaintenance } from "./relay/call-maintenance.ts";
 import { CallRelay, type CallRelayDeps } from "./relay/call-relay.ts";
 import type { EtcdCall } from "./relay/etcd-call.ts";
 import { requestHeaders } from "./relay/metadata.ts";
-import { Upstream } from "./upstream/upstream.ts";
+import { Upstream, type UpstreamOutage } from "./upstream/upstream.ts";
 import { watchPath } from "./watch/member-monitor.ts";
 import { type WatchCounts, WatchService } from "./watch/watch-service.ts";
 
@@ -125,6 +125,11 @@ export class EtcdApi implements RelayedServices {
   /** Resolves if the member that calls go to has a leader. Rejects with an Error otherwise. */
   confirmLeader(): Promise<void> {
     return this.#watches.confirmLeader();
+  }
+
+  /** That etcd can't be reached, as calls have shown in the last minute. */
+  get outage(): UpstreamOutage | undefined {
+    return this.#upstream.outage;
   }
 
   stats(): EtcdApiStats {

@@ -57,6 +57,8 @@ export interface ServerStats extends HeldStats {
   readonly slowCalls: number;
   /** Number of writes that the store has refused because it is full. */
   readonly fullStoreWrites: number;
+  /** Whether there was one in the last minute. */
+  readonly isStoreFull: boolean;
 }
 
 /**
@@ -118,6 +120,7 @@ export class RunningServer {
       handshakeFailures: handshakes.counts,
       slowCalls: this.#parts.slowClients.count,
       fullStoreWrites: this.#parts.fullStore.refused,
+      isStoreFull: this.#parts.fullStore.isFull,
       callers: callerLimits.stats(),
       inFlight,
     };

@@ -1,6 +1,8 @@
 import type { Attributes, Counter, Histogram, Meter } from "@opentelemetry/api";
+import type { Clock } from "../base/clock.ts";
 import { type Reason, reasons } from "../base/errors.ts";
 import { LatencyBuckets } from "./latency-buckets.ts";
+import { RecentCalls } from "./recent-calls.ts";
 
 /** Methods whose calls last as long as their client wants: their duration is no latency. */
 const streaming = /\/(?:Watch|ServerReflectionInfo|LeaseKeepAlive|Observe|Snapshot)$/;
@@ -46,7 +48,11 @@ export class RpcMetrics {
    */
   readonly unaryBuckets = new LatencyBuckets(durationBoundaries);
 
-  constructor(meter: Meter) {
+  /** @internal */
+  readonly recentCalls: RecentCalls;
+
+  constructor(meter: Meter, clock: Clock) {
+    this.recentCalls = new RecentCalls(clock);
     this.#duration = meter.createHistogram("watch_fanout_rpc_duration_seconds", {
       unit: "s",
       description:
@@ -110,7 +116,9 @@ export class RpcMetrics {
   ended(method: string, code: string, milliseconds: number): void {
     this.#counts(method).ended++;
     this.#duration.record(milliseconds / 1_000, { method, code });
-    if (!streaming.test(method)) this.unaryBuckets.record(milliseconds / 1_000);
+    if (streaming.test(method)) return;
+    this.unaryBuckets.record(milliseconds / 1_000);
+    this.recentCalls.ended(code);
   }
 
   sent(method: string, messages: number, bytes: number): void {

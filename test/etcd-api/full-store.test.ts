@@ -24,6 +24,10 @@ test("Writes that a full etcd refuses, of its own API and of WriteService, are c
   const written = own.put({ resource: "all", key: "a", value: Buffer.alloc(100) });
   await expect(written).rejects.toMatchObject({ reason: "STORAGE_FULL" });
   expect(await metricOf(front, "watch_fanout_full_store_writes_total")).toBe(2);
+  const status = await fetch(`${front.admin}/status.json`);
+  expect(await status.json()).toMatchObject({
+    verdict: { level: "failing", summary: `etcd at ${etcd.url} is full and refuses writes` },
+  });
   expect(lines.filter(({ msg }) => msg === "the store is full and refuses writes")).toMatchObject([
     {
       level: 50,

@@ -37,7 +37,13 @@ test.each([
     expect(lines.map(({ msg }) => msg)).toEqual(atOnce);
     expect(lines.at(-1)).toMatchObject({ level: 40, why: expect.stringContaining("ECONNREFUSED") });
 
+    expect(upstream.outage?.why).toContain("ECONNREFUSED");
+    expect(upstream.outage?.forMs).toBeGreaterThanOrEqual(20_000);
+    expect(upstream.outage?.forMs).toBeLessThan(40_000);
+
+    // Without calls nothing shows whether it lasts.
     ahead += 60_000;
+    expect(upstream.outage).toBeUndefined();
     await expect(upstream.connect()).rejects.toThrow("ECONNREFUSED");
     await expect(upstream.connect()).rejects.toThrow("ECONNREFUSED");
     expect(lines).toHaveLength(atOnce.length + 1);
@@ -49,6 +55,7 @@ test.each([
     ahead += 1_000;
     await upstream.connect();
     await upstream.connect();
+    expect(upstream.outage).toBeUndefined();
     expect(lines).toHaveLength(atOnce.length + 2);
     expect(lines.at(-1)).toMatchObject({ level: 30, msg: "the etcd API reaches etcd again" });
     expect(lines.at(-1)?.["outageMs"]).toBeGreaterThanOrEqual(80_000);

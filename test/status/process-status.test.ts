@@ -29,7 +29,6 @@ function processWith(count: number, costMs: number) {
     caches: new Map(),
     rpcs: undefined,
     dispatchLatency: undefined,
-    certificates: [],
     eventLoop: undefined,
   };
   const status = new ProcessStatus(

@@ -55,6 +55,17 @@ const many = (count: number, make: (i: number) => Facts): OpenStream[] =>
   Array.from({ length: count }, (_, i) => stream(make(i)));
 
 describe("Counted streams", () => {
+  test("are behind if a message is not accepted for 5 s, also those of which nothing else is known", () => {
+    const etcdWatch = (outstandingMs: number): OpenStream => ({
+      ...stream({ name: "a" }),
+      ...{ streamKind: "etcd watch", watchStatus: undefined, outstandingMs },
+    });
+    const idle = { ...stream({ name: "b" }), outstandingMs: 5_000 };
+    expect(countsOf([etcdWatch(0), etcdWatch(4_999), etcdWatch(7_000), idle])).toMatchObject({
+      ...{ total: 4, behind: 2, behindSince: new Date(1_000_000 + now - 7_000).toISOString() },
+    });
+  });
+
   test("are behind if an event is unread for 5 s, or if they have not become live for so long", () => {
     const counts = countsOf([
       stream({ name: "a", lag: 3, unreadMs: 4_999 }),

@@ -43,6 +43,9 @@ function facts(some: Partial<VerdictFacts> = {}): VerdictFacts {
       refusedPerSecond: {},
     },
     upstream: { kind: "etcd", addresses: ["http://10.0.0.1:2379"] },
+    isStoreFull: false,
+    etcdApiOutage: undefined,
+    calls: { ended: 100, failed: {} },
     certificates: [],
     processes: [process()],
     streamCounts: streams(847, 0),
@@ -84,6 +87,72 @@ describe("The verdict", () => {
     expect(lineOf({ resources: [resource("a", dead), resource("b")] })).toContain(
       "the resource a is served stale",
     );
+  });
+
+  test("does not call it a failure that the store was away for less than 5 s", () => {
+    const brief = (seconds: number) => {
+      const failingSince = new Date(Date.parse(at) - seconds * 1_000).toISOString();
+      return { resources: [resource("a", { error: "gone", failingSince, staleSeconds: 60 })] };
+    };
+    expect(lineOf(brief(4.9))).toMatch(/^degraded: etcd at \S+ can't be reached/);
+    expect(lineOf(brief(5))).toMatch(/^failing: etcd at \S+ can't be reached/);
+  });
+
+  test("is degraded where etcd serves the calls for a cache that is not permitted", () => {
+    const checks = [
+      { name: "serving", failure: undefined },
+      { name: "resource/a", failure: undefined, warning: "etcd serves these keys" },
+    ];
+    const denied = { ...resource("a", { error: "permission denied" }), isReady: false };
+    expect(verdictOf(facts({ checks, resources: [denied] }))).toMatchObject({
+      level: "degraded",
+      summary: "the resource a is not cached: etcd at http://10.0.0.1:2379 serves each call itself",
+      reasons: [{ detail: "permission denied" }],
+    });
+  });
+
+  test("knows by the etcd API that etcd is dead where no cache does", () => {
+    const outage = (forMs: number) => ({ etcdApiOutage: { forMs, why: "connect ECONNREFUSED" } });
+    const { upstream: _, ...cacheless } = resource("a");
+    const uncached = { ...cacheless, isCached: false };
+    expect(verdictOf(facts({ resources: [uncached], ...outage(65_000) }))).toMatchObject({
+      level: "failing",
+      summary:
+        "etcd at http://10.0.0.1:2379 can't be reached by calls of the etcd API, since 2026-11-24 03:10:55 UTC (1m5s)",
+      reasons: [{ detail: "connect ECONNREFUSED" }],
+    });
+    expect(lineOf(outage(4_999))).toMatch(/^degraded/);
+    const dead = resource("a", { error: "gone", failingSince: at, staleSeconds: 9 });
+    expect(verdictOf(facts({ resources: [dead], ...outage(9_000) })).reasons).toHaveLength(1);
+  });
+
+  test("says that the store is full", () => {
+    expect(lineOf({ isStoreFull: true })).toBe(
+      "failing: etcd at http://10.0.0.1:2379 is full and refuses writes",
+    );
+  });
+
+  test("is never ok while a check of /readyz fails, whatever it is", () => {
+    const checks = [{ name: "disk", failure: "it is full." }];
+    expect(verdictOf(facts({ checks }))).toMatchObject({
+      ...{ level: "failing", summary: "disk is not ready", reasons: [{ detail: "it is full" }] },
+    });
+    const unready = [{ name: "worker/2", failure: "the worker is starting" }];
+    const processes = [process({ worker: 1 }), process({ worker: 2, isReady: false })];
+    expect(lineOf({ checks: unready, processes })).toBe("failing: worker 2 is not well");
+  });
+
+  test("counts calls that failed: some are well, a twentieth needs attention, most of them are a failure", () => {
+    const line = (ended: number, failed: Record<string, number>) =>
+      lineOf({ calls: { ended, failed } });
+    expect(line(0, {})).toMatch(/^ok/);
+    expect(line(2, { UNAVAILABLE: 2 })).toMatch(/^ok/);
+    expect(line(1_000, { UNAVAILABLE: 49 })).toMatch(/^ok/);
+    expect(line(1_000, { INTERNAL: 1, UNAVAILABLE: 49 })).toBe(
+      "degraded: 50 of 1,000 calls in the last minute failed: UNAVAILABLE, INTERNAL",
+    );
+    expect(line(9, { UNAVAILABLE: 9 })).toMatch(/^degraded: 9 of 9 calls/);
+    expect(line(20, { UNAVAILABLE: 10 })).toMatch(/^failing: 10 of 20 calls/);
   });
 
   test("says of a relay that its upstream has lost its own store", () => {
@@ -161,8 +230,9 @@ describe("The verdict", () => {
   });
 
   test("warns of certificates 14 days before they expire", () => {
+    let notBefore = "2026-01-01T00:00:00.000Z";
     const one = (notAfter: string, kind = "server-certificate") => ({
-      certificates: [{ kind, file: "tls.crt", subject: "CN=wf", notAfter }],
+      certificates: [{ kind, file: "tls.crt", subject: "CN=wf", notBefore, notAfter }],
     });
     expect(lineOf(one("2026-12-08T03:12:00.000Z"))).toMatch(/^ok/);
     expect(lineOf(one("2026-12-07T03:12:00.000Z"))).toBe(
@@ -175,16 +245,20 @@ describe("The verdict", () => {
     expect(lineOf(one(expired, "etcd-certificate"))).toBe(`failing: ${text}`);
     expect(lineOf(one(expired, "client-ca"))).toBe(`degraded: ${text}`);
     expect(lineOf(one(expired, "admin-certificate"))).toBe(`degraded: ${text}`);
+    notBefore = "2026-11-24T04:12:00.000Z";
+    expect(lineOf(one("2027-11-24T03:12:00.000Z"))).toBe(
+      "failing: the certificate tls.crt (CN=wf) is not valid yet, for 1h0m",
+    );
   });
 
   test("has the worst first, and says how many problems there are besides", () => {
-    const stale = resource("a", { error: "gone", staleSeconds: 3 });
+    const stale = resource("a", { error: "gone", staleSeconds: 5 });
     const held = process({ eventLoopDelay: { p99Ms: 300, maxMs: 300 } });
     const verdict = verdictOf(
       facts({ resources: [stale], processes: [held], streamCounts: streams(100, 90) }),
     );
     expect(verdict.reasons.map(({ level }) => level)).toEqual(["failing", "failing", "degraded"]);
-    expect(verdict.summary).toMatch(/\(3s\); 2 more problems$/);
+    expect(verdict.summary).toMatch(/\(5s\); 2 more problems$/);
   });
 
   test("is one line of bounded length, whatever an error says", () => {

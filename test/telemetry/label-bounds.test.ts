@@ -2,6 +2,7 @@ import { Client, credentials } from "@grpc/grpc-js";
 import { expect, onTestFinished, test } from "vitest";
 import { PrometheusMetrics } from "../../src/telemetry/prometheus.ts";
 import { RpcMetrics } from "../../src/telemetry/rpc-metrics.ts";
+import { FakeClock } from "../fake-clock.ts";
 import { serveThings } from "../server/served.ts";
 
 const asIs = (bytes: Buffer): Buffer => bytes;
@@ -15,7 +16,9 @@ function valuesOf(label: string, rendered: string): Set<string> {
 test("Metrics have no label value that a client chooses", async () => {
   const metrics = new PrometheusMetrics("1.2.3");
   onTestFinished(() => metrics.close());
-  const { server } = await serveThings({ server: { observer: new RpcMetrics(metrics.meter) } });
+  const { server } = await serveThings({
+    server: { observer: new RpcMetrics(metrics.meter, new FakeClock()) },
+  });
   const client = new Client(`127.0.0.1:${server.port}`, credentials.createInsecure());
   onTestFinished(() => client.close());
   const call = (path: string, request: Buffer): Promise<unknown> =>

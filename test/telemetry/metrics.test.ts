@@ -8,6 +8,7 @@ import {
   registerSkippedKeys,
   registerUndecodableValues,
 } from "../../src/telemetry/storage-metrics.ts";
+import { FakeClock } from "../fake-clock.ts";
 
 const stats: CacherStats = {
   ready: true,
@@ -196,7 +197,7 @@ describe("the metrics of calls", () => {
 
   test("count started calls, calls in progress and sent messages, by method", async () => {
     const metrics = new PrometheusMetrics("1.2.3");
-    const calls = new RpcMetrics(metrics.meter);
+    const calls = new RpcMetrics(metrics.meter, new FakeClock());
     calls.started(method);
     calls.started(method);
     calls.started("other");
@@ -215,7 +216,7 @@ describe("the metrics of calls", () => {
 
   test("have the duration in seconds, by method and code", async () => {
     const metrics = new PrometheusMetrics("1.2.3");
-    const calls = new RpcMetrics(metrics.meter);
+    const calls = new RpcMetrics(metrics.meter, new FakeClock());
     calls.started(method);
     calls.ended(method, "NOT_FOUND", 20);
     calls.started(method);

@@ -39,7 +39,7 @@ test("The metrics of a server have its memory pressure, what it sheds, and what 
 test("Watches that the service refuses or ends are counted by reason, and those that clients end are not", async () => {
   const metrics = new PrometheusMetrics("1.2.3");
   onTestFinished(() => metrics.close());
-  const observer = new RpcMetrics(metrics.meter);
+  const observer = new RpcMetrics(metrics.meter, new FakeClock());
   const { cacher, client } = await serveThings({ server: { observer } });
   const lines = async (): Promise<readonly string[]> =>
     (await metrics.render()).split("\n").filter((line) => line.startsWith("watch_fanout_ended_"));
@@ -63,7 +63,7 @@ test("Watches that the service refuses or ends are counted by reason, and those 
 test("A watch that is reset to make room for others is counted as RESET", async () => {
   const metrics = new PrometheusMetrics("1.2.3");
   onTestFinished(() => metrics.close());
-  const observer = new RpcMetrics(metrics.meter);
+  const observer = new RpcMetrics(metrics.meter, new FakeClock());
   const limits = { maxUnsentBytes: 100_000 };
   const { server, storage } = await serveThings({ server: { observer, limits } });
   await storage.put({ key: "large", value: Buffer.alloc(400_000) });

@@ -6,18 +6,21 @@ import type { Config } from "../../config/config.ts";
 import type { CachedResource } from "../../etcd-api/cached/cached-resource.ts";
 import { EtcdApi } from "../../etcd-api/etcd-api.ts";
 import { EtcdPages } from "../../etcd-api/etcd-pages.ts";
+import type { UpstreamOutage } from "../../etcd-api/upstream/upstream.ts";
 import type { AdminResponse } from "../../server/admin/admin-response.ts";
 import type { RelayedServices } from "../../server/calls/relayed-methods.ts";
 import { registerEtcdApiMetrics } from "../../telemetry/etcd-api-metrics.ts";
 import { watchClientCertificates } from "./certificate-files.ts";
 
 /** etcd's own API as a part of a service. */
-interface OpenEtcdApi {
+export interface OpenEtcdApi {
   readonly services: RelayedServices;
   /** Serves these resources from their caches. */
   serve(resources: readonly CachedResource[]): void;
   /** The pages of etcd's HTTP port, for both ports of the service. */
   readonly pages: ReadonlyMap<string, (query: string) => Promise<AdminResponse>>;
+  /** That etcd can't be reached, as calls have shown in the last minute. */
+  outage(): UpstreamOutage | undefined;
   /** Ends all calls. */
   close(): void;
 }
@@ -45,6 +48,7 @@ export function openEtcdApi(
       services.serve(resources, etcd.auth === undefined);
     },
     pages: new EtcdPages(services, { clock, logger }).byPath,
+    outage: () => services.outage,
     close: () => services.close(),
   };
 }

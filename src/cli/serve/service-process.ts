@@ -136,7 +136,6 @@ export class ServiceProcess {
     return {
       ...{ caches: this.#caches, server: this.#server },
       ...{ rpcs: this.#rpcs, dispatchLatency: this.#dispatchLatency, eventLoop: this.#eventLoop },
-      certificates: this.files.certificates(),
     };
   }
 
@@ -248,7 +247,7 @@ export class ServiceProcess {
 
   async #serve(terms: Omit<ServerOptions, "resources" | "clock" | "logger">): Promise<void> {
     const { resources, ownApi, memoryCeilingBytes, framing, shutdownTimeoutMs } = this.#config;
-    this.#rpcs = new RpcMetrics(this.metrics.meter);
+    this.#rpcs = new RpcMetrics(this.metrics.meter, this.#clock);
     const server = await startServer({
       ...terms,
       ...{ resources: this.#served, clock: this.#clock, logger: this.#logger, framing },

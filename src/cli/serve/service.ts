@@ -9,7 +9,7 @@ import type { RecentProblems } from "../status/recent-problems.ts";
 import { ServiceStatus } from "../status/service-status.ts";
 import { ceilingOfProcess } from "../workers/worker-config.ts";
 import { watchAdminCertificate } from "./certificate-files.ts";
-import { openEtcdApi } from "./etcd-api.ts";
+import { type OpenEtcdApi, openEtcdApi } from "./etcd-api.ts";
 import { watchedTokens } from "./identity.ts";
 import { listening } from "./listening.ts";
 import { openAccess } from "./open-access.ts";
@@ -69,7 +69,7 @@ export async function startService(
     const etcdApi = openEtcdApi(given, { clock, logger, files, meter: metrics.meter });
     if (etcdApi !== undefined) process.onStop(async () => etcdApi.close());
     // Before the upstream of a relay is asked, so that an orchestrator finds out what the relay waits for.
-    const source = statusOf(process, workers, clock, options?.problems);
+    const source = statusOf(process, workers, etcdApi, clock, options?.problems);
     const status = new StatusPages(source, clock, logger);
     const pages = { status, others: etcdApi?.pages, logLevel: options?.level };
     const admin = await openAdmin(process, workers, logger, pages);
@@ -144,6 +144,7 @@ async function openAdmin(
 function statusOf(
   process: ServiceProcess,
   workers: Workers | undefined,
+  etcdApi: OpenEtcdApi | undefined,
   clock: Clock,
   problems: RecentProblems | undefined,
 ): ServiceStatus {
@@ -157,6 +158,12 @@ function statusOf(
     },
     get upstreamsInUse() {
       return process.upstreamsInUse;
+    },
+    get certificates() {
+      return process.files.certificates();
+    },
+    get etcdApiOutage() {
+      return etcdApi?.outage();
     },
     get checks() {
       return checksOf(process, workers);

@@ -1,10 +1,9 @@
 import type { Clock } from "../../base/clock.ts";
 import { runInTimeSlices } from "../../base/time-slice-queue.ts";
 import type { TimeSlicedWork } from "../../base/time-slices.ts";
-import type { WatchedCertificate } from "../../base/watched-files.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import type {
-  CertificateReport,
+  CallsReport,
   EventLoopDelayReport,
   MemoryReport,
   Problem,
@@ -30,8 +29,10 @@ export interface ProcessSnapshot {
   readonly memory: MemoryReport | undefined;
   readonly eventLoopDelay: EventLoopDelayReport | undefined;
   readonly counts: ProcessCounts;
+  readonly calls: CallsReport;
+  /** Whether the store has refused a write in the last minute because it is full. */
+  readonly isStoreFull: boolean;
   readonly problems: readonly Problem[];
-  readonly certificates: readonly CertificateReport[];
   /** Undefined until its streams have been counted once. */
   readonly tally: StreamTally | undefined;
 }
@@ -48,7 +49,6 @@ export interface ProcessParts {
   readonly rpcs: RpcMetrics | undefined;
   readonly dispatchLatency: LatencyBuckets | undefined;
   readonly eventLoop: Pick<EventLoopMonitor, "worst"> | undefined;
-  readonly certificates: readonly WatchedCertificate[];
 }
 
 /** The status of one process: the only one of a service, its main process, or a worker. */
@@ -81,7 +81,7 @@ export class ProcessStatus {
   /** Counts the streams again, in time slices, unless that took long a short time ago. */
   async snapshot(): Promise<ProcessSnapshot> {
     await this.#countStreams();
-    const { caches, server, rpcs, dispatchLatency, eventLoop, certificates } = this.#parts();
+    const { caches, server, rpcs, dispatchLatency, eventLoop } = this.#parts();
     const stats = server?.stats();
     let [eventsReceived, eventsDispatched] = [0, 0];
     for (const cache of caches.values()) {
@@ -104,11 +104,9 @@ export class ProcessStatus {
         dispatchLatency: bucketsOf(dispatchLatency),
         rpcLatency: bucketsOf(rpcs?.unaryBuckets),
       },
+      isStoreFull: stats?.isStoreFull ?? false,
+      calls: rpcs?.recentCalls.counts() ?? { ended: 0, failed: {} },
       problems: this.#problems?.newest ?? [],
-      certificates: certificates.map(({ kind, file, subject, notAfter }) => ({
-        ...{ kind, file, subject },
-        notAfter: new Date(notAfter).toISOString(),
-      })),
       tally: this.#tally,
     };
   }

@@ -1,8 +1,11 @@
 import type { Clock } from "../../base/clock.ts";
+import type { WatchedCertificate } from "../../base/watched-files.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import type { Config } from "../../config/config.ts";
+import type { UpstreamOutage } from "../../etcd-api/upstream/upstream.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
 import type {
+  CertificateReport,
   Overview,
   ProcessReport,
   ResourceReport,
@@ -14,6 +17,7 @@ import type { StatusSource } from "../../server/admin/status/status-source.ts";
 import { mergePages, type StreamPage } from "../../server/admin/status/stream-page.ts";
 import type { StreamQuery } from "../../server/admin/status/stream-query.ts";
 import { countsOfTallies } from "../../server/admin/status/stream-tally.ts";
+import { sumOfCalls } from "../../telemetry/recent-calls.ts";
 import { version } from "../output/version.ts";
 import type { ProcessSnapshot, ProcessStatus } from "./process-status.ts";
 import { noLatency, type ProcessCounts, Rates } from "./rates.ts";
@@ -30,6 +34,10 @@ interface MainProcess {
   readonly config: Config;
   /** The servers that a relay watches now. */
   readonly upstreamsInUse: readonly string[];
+  /** Those of the files of all processes. */
+  readonly certificates: readonly WatchedCertificate[];
+  /** That the etcd API can't reach etcd. */
+  readonly etcdApiOutage: UpstreamOutage | undefined;
   /** The checks of /readyz, those of the workers included. */
   readonly checks: readonly ReadinessCheck[];
 }
@@ -70,9 +78,10 @@ export class ServiceStatus implements StatusSource {
     // The streams of the main process are those of its workers.
     const serving = ofWorkers === undefined ? [main] : [...ofWorkers.values()];
     const now = this.#clock.now();
-    const { instance, checks } = this.#main;
+    const { instance, checks, etcdApiOutage } = this.#main;
     const isReady = isReadyBy(checks);
     const { rates, latencies } = this.#rates.next(countsOf(main, ofWorkers), now);
+    const isStoreFull = serving.some((each) => each.isStoreFull);
     const facts = {
       at: new Date().toISOString(),
       service: {
@@ -80,7 +89,8 @@ export class ServiceStatus implements StatusSource {
         startedAt: this.#startedAt.toISOString(),
       },
       ...{ resources: this.#resources(), rates, upstream: this.#upstream() },
-      certificates: main.certificates,
+      calls: sumOfCalls(serving.map(({ calls }) => calls)),
+      certificates: this.#main.certificates.map(certificateReport),
       processes: this.#processes(main, ofWorkers, isReady),
       mainProcess: ofWorkers === undefined ? undefined : mainReport(main, checks),
       streamCounts: countsOfTallies(
@@ -88,7 +98,7 @@ export class ServiceStatus implements StatusSource {
       ),
     };
     return {
-      verdict: verdictOf({ ...facts, checks }),
+      verdict: verdictOf({ ...facts, checks, isStoreFull, etcdApiOutage }),
       ...{ ...facts, latencies },
       problems: newestOf(all.map(({ problems }) => problems)),
     };
@@ -140,6 +150,12 @@ export class ServiceStatus implements StatusSource {
 
 function isReadyBy(checks: readonly ReadinessCheck[]): boolean {
   return checks.every(({ failure }) => failure === undefined);
+}
+
+function certificateReport(certificate: WatchedCertificate): CertificateReport {
+  const { kind, file, subject, notBefore, notAfter } = certificate;
+  const [from, to] = [new Date(notBefore).toISOString(), new Date(notAfter).toISOString()];
+  return { kind, file, subject, notBefore: from, notAfter: to };
 }
 
 function mainReport(main: ProcessSnapshot, checks: readonly ReadinessCheck[]): ProcessReport {

@@ -1,3 +1,4 @@
+import type { UpstreamOutage } from "../../etcd-api/upstream/upstream.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
 import type {
   Overview,
@@ -12,6 +13,10 @@ import { bytesOf, countOf, durationOf, msOf } from "../output/amounts.ts";
 /** What the verdict is made of: the status, and the checks of /readyz. */
 export interface VerdictFacts extends Omit<Overview, "verdict" | "problems" | "latencies"> {
   readonly checks: readonly ReadinessCheck[];
+  /** Whether the store has refused a write in the last minute because it is full. */
+  readonly isStoreFull: boolean;
+  /** That calls of the etcd API could not reach etcd. */
+  readonly etcdApiOutage: UpstreamOutage | undefined;
 }
 
 /** From this part of the streams on, those that are behind need attention; from the second on, they are a failure. */
@@ -20,10 +25,19 @@ const behindFailing = 0.5;
 /** Fewer streams that are behind are no failure, whatever their part. */
 const leastBehindFailing = 10;
 
+/** The same for calls that are no streams, of the last minute. Fewer than three that failed are no sign of anything. */
+const failedDegraded = 0.05;
+const failedFailing = 0.5;
+const leastFailed = 3;
+const leastFailedFailing = 10;
+
 /** The thresholds of the alerts WatchFanoutEventLoopDelayed, WatchFanoutMemoryNearCeiling and WatchFanoutCallersRefused. */
 const eventLoopDelayMs = 250;
 const memoryNearCeiling = 0.85;
 const refusedPerSecond = 1;
+
+/** A store that can't be reached for less than this, such as while it elects a leader, is no failure yet, in milliseconds. */
+const briefOutageMs = 5_000;
 
 /** How long before a certificate expires it needs attention, in milliseconds. */
 const certificateNoticeMs = 14 * 86_400_000;
@@ -36,13 +50,18 @@ export function verdictOf(facts: VerdictFacts): Verdict {
   const reasons = [
     ...ofServing(facts),
     ...ofResources(facts),
+    ...ofEtcdApi(facts),
+    ...ofFullStore(facts),
     ...ofWorkers(facts),
     ...ofCertificates(facts),
     ...ofMemory(facts),
     ...ofStreams(facts),
     ...ofEventLoops(facts),
     ...ofRefusals(facts),
+    ...ofCalls(facts),
   ];
+  const isExplained = reasons.some(({ level }) => level === "failing");
+  if (!isExplained) reasons.push(...ofOtherChecks(facts));
   const worst = [
     ...reasons.filter(({ level }) => level === "failing"),
     ...reasons.filter(({ level }) => level === "degraded"),
@@ -78,9 +97,28 @@ function ofServing({ checks }: VerdictFacts): VerdictReason[] {
   return failure === undefined ? [] : [{ level: "failing", text: failure }];
 }
 
-function ofResources({ resources, upstream, at }: VerdictFacts): VerdictReason[] {
+/** A service that is not ready is never well, whatever the reason. */
+function ofOtherChecks({ checks }: VerdictFacts): VerdictReason[] {
+  return checks.flatMap(({ name, failure }): VerdictReason[] =>
+    failure === undefined
+      ? []
+      : [{ level: "failing", text: `${name} is not ready`, detail: cut(failure) }],
+  );
+}
+
+function ofResources({ resources, upstream, checks, at }: VerdictFacts): VerdictReason[] {
   const reasons: VerdictReason[] = [];
-  const unsynced = resources.filter(({ isReady }) => !isReady);
+  const notReady = resources.filter(({ isReady }) => !isReady);
+  // Calls of etcd's API are passed to etcd where a cache is not permitted.
+  const isPassedOn = ({ name }: ResourceReport): boolean =>
+    checks.some((check) => check.name === `resource/${name}` && check.failure === undefined);
+  const passedOn = notReady.filter(isPassedOn);
+  if (passedOn.length > 0) {
+    const text = `${whichOf(passedOn, resources)} not cached: ${nameOf(upstream)} serves each call itself`;
+    const since = failingSince(passedOn);
+    reasons.push({ level: "degraded", text, detail: errorOf(passedOn), since });
+  }
+  const unsynced = notReady.filter((each) => !isPassedOn(each));
   if (unsynced.length > 0) {
     const text = `${whichOf(unsynced, resources)} not served: not synced with ${nameOf(upstream)}`;
     const since = failingSince(unsynced);
@@ -93,14 +131,35 @@ function ofResources({ resources, upstream, at }: VerdictFacts): VerdictReason[]
     const oldest = Math.max(...stale.map((each) => each.upstream?.staleSeconds ?? 0));
     const detail = errorOf(stale);
     const lost = detail === undefined ? "can't reach its own store" : "can't be reached";
+    const since = failingSince(stale) ?? new Date(Date.parse(at) - oldest * 1_000).toISOString();
+    const isBrief = Date.parse(at) - Date.parse(since) < briefOutageMs;
     reasons.push({
-      level: "failing",
+      level: isBrief ? "degraded" : "failing",
       text: `${nameOf(upstream)} ${lost}, ${whichOf(stale, resources)} served stale from the cache`,
-      detail,
-      since: failingSince(stale) ?? new Date(Date.parse(at) - oldest * 1_000).toISOString(),
+      ...{ detail, since },
     });
   }
   return reasons;
+}
+
+/** Says what is not known by a cache that has failed, such as without any. */
+function ofEtcdApi({ etcdApiOutage, resources, upstream, at }: VerdictFacts): VerdictReason[] {
+  if (etcdApiOutage === undefined) return [];
+  if (resources.some((each) => each.upstream?.failingSince !== undefined)) return [];
+  const { forMs, why } = etcdApiOutage;
+  return [
+    {
+      level: forMs < briefOutageMs ? "degraded" : "failing",
+      text: `${nameOf(upstream)} can't be reached by calls of the etcd API`,
+      detail: cut(why),
+      since: new Date(Date.parse(at) - forMs).toISOString(),
+    },
+  ];
+}
+
+function ofFullStore({ isStoreFull, upstream }: VerdictFacts): VerdictReason[] {
+  if (!isStoreFull) return [];
+  return [{ level: "failing", text: `${nameOf(upstream)} is full and refuses writes` }];
 }
 
 function ofWorkers({ processes, checks }: VerdictFacts): VerdictReason[] {
@@ -111,7 +170,7 @@ function ofWorkers({ processes, checks }: VerdictFacts): VerdictReason[] {
   if (first === undefined) return [];
   const check = checks.find(({ name }) => name === `worker/${first.worker}`);
   const why = check?.failure ?? check?.warning ?? "it has not reported its status within 2 s";
-  const isServing = processes.some(({ isReady }) => isReady);
+  const isServing = processes.some(({ isReady }) => isReady) && check?.failure === undefined;
   const which =
     bad.length === 1
       ? `worker ${first.worker} is not well`
@@ -120,14 +179,16 @@ function ofWorkers({ processes, checks }: VerdictFacts): VerdictReason[] {
 }
 
 function ofCertificates({ certificates, at }: VerdictFacts): VerdictReason[] {
-  return certificates.flatMap(({ kind, file, subject, notAfter }): VerdictReason[] => {
+  return certificates.flatMap(({ kind, file, subject, notBefore, notAfter }): VerdictReason[] => {
     const leftMs = Date.parse(notAfter) - Date.parse(at);
     const which = `the certificate ${cut(file)} (${cut(subject)})`;
-    if (leftMs <= 0) {
-      // Another authority of the file may still be valid, and the admin port serves no clients.
-      const isMinor = kind.endsWith("-ca") || kind === "admin-certificate";
-      const level = isMinor ? "degraded" : "failing";
-      return [{ level, text: `${which} has expired`, since: notAfter }];
+    // Another authority of the file may be valid, and the admin port serves no clients.
+    const isMinor = kind.endsWith("-ca") || kind === "admin-certificate";
+    const level = isMinor ? "degraded" : "failing";
+    if (leftMs <= 0) return [{ level, text: `${which} has expired`, since: notAfter }];
+    const untilMs = Date.parse(notBefore) - Date.parse(at);
+    if (untilMs > 0) {
+      return [{ level, text: `${which} is not valid yet, for ${durationOf(untilMs / 1_000)}` }];
     }
     if (leftMs >= certificateNoticeMs) return [];
     const text = `${which} expires in ${durationOf(leftMs / 1_000)}`;
@@ -194,6 +255,21 @@ function ofRefusals({ rates }: VerdictFacts): VerdictReason[] {
     {
       level: "degraded",
       text: `${countOf(Math.round(sum))} calls per second are refused by limits: ${names}`,
+    },
+  ];
+}
+
+function ofCalls({ calls }: VerdictFacts): VerdictReason[] {
+  const { ended, failed } = calls;
+  const codes = Object.entries(failed).sort(([, a], [, b]) => b - a);
+  const sum = codes.reduce((all, [, each]) => all + each, 0);
+  const part = sum / ended;
+  if (sum < leastFailed || part < failedDegraded) return [];
+  const names = codes.map(([code]) => code).join(", ");
+  return [
+    {
+      level: part >= failedFailing && sum >= leastFailedFailing ? "failing" : "degraded",
+      text: `${countOf(sum)} of ${quantity(ended, "call")} in the last minute failed: ${names}`,
     },
   ];
 }

@@ -1,4 +1,5 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
+import { briefDetails } from "../../base/brief-details.ts";
 import { connectionCause, type TlsSettings } from "../../base/connection-cause.ts";
 import { type Reason, upstreamUnavailable, WatchFanoutError } from "../../base/errors.ts";
 import { errorOf, retryDelayMs, saysReason } from "../../wire/errors.ts";
@@ -185,11 +186,12 @@ export function streamEndedEarly(address: string): CallFailure {
 function bareError(error: ServiceError, closest: Reason, call: Call): WatchFanoutError {
   const { address, write, maxMessageBytes, security } = call;
   const { details } = error;
+  const brief = briefDetails(details);
   const isRefusedHere = isRefusedResponse(error, maxMessageBytes);
   if (write && (isRefusedHere || mayHaveBeenApplied(error))) {
     return new WatchFanoutError(
       "OUTCOME_UNKNOWN",
-      `The write was sent to ${address} and its response is lost (${details}): it may have been applied or not. Read the object before writing again.`,
+      `The write was sent to ${address} and its response is lost (${brief}): it may have been applied or not. Read the object before writing again.`,
       { cause: error },
     );
   }
@@ -204,13 +206,13 @@ function bareError(error: ServiceError, closest: Reason, call: Call): WatchFanou
   if (error.code === status.UNIMPLEMENTED) {
     return new WatchFanoutError(
       "INVALID_REQUEST",
-      `The server at ${address} does not know the method (${details}). Is it watch-fanout, with --watch-fanout-api on?`,
+      `The server at ${address} does not know the method (${brief}). Is it watch-fanout, with --watch-fanout-api on?`,
       { cause: error },
     );
   }
   const code = status[error.code];
   const remedy = remedies[closest] ?? "";
-  const message = `The call to ${address} failed with ${code}: ${details}${remedy}`;
+  const message = `The call to ${address} failed with ${code}: ${brief}${remedy}`;
   return new WatchFanoutError(closest, message, { cause: error });
 }
 

@@ -9,6 +9,17 @@ import {
 import type { UpstreamConnection } from "./upstream-connection.ts";
 import { UpstreamMember } from "./upstream-member.ts";
 
+/** That no member can be reached. */
+export interface UpstreamOutage {
+  /** For how long it has lasted, in milliseconds. */
+  readonly forMs: number;
+  /** Why the last attempt failed. */
+  readonly why: string;
+}
+
+/** How long an outage is known after the last attempt, in milliseconds: without calls nothing shows that it has ended. */
+const knownForMs = 60_000;
+
 export interface UpstreamOptions {
   /** At least one, such as "http://127.0.0.1:2379", all with the same scheme. */
   readonly endpoints: readonly string[];
@@ -26,11 +37,15 @@ export interface UpstreamOptions {
  */
 export class Upstream {
   readonly #members: readonly UpstreamMember[];
+  readonly #clock: Clock;
   readonly #outage: OutageLog;
+  /** When the first and the last attempt failed since one has succeeded, in the clock's milliseconds. */
+  #failed: { readonly since: number; readonly at: number; readonly why: string } | undefined;
   #preferred = 0;
 
   constructor(options: UpstreamOptions) {
     const { endpoints, certificates, keepalive = defaultKeepalive, clock, logger } = options;
+    this.#clock = clock;
     this.#outage = new OutageLog(clock, logger);
     const leave = (member: UpstreamMember): void =>
       this.#leave(member, "it does not respond to keepalive pings");
@@ -50,10 +65,20 @@ export class Upstream {
     return this.#members.reduce((sum, { connections }) => sum + connections, 0);
   }
 
+  /** Undefined: a member can be reached, or no call has needed one for a minute. */
+  get outage(): UpstreamOutage | undefined {
+    const now = this.#clock.now();
+    if (this.#failed === undefined || now - this.#failed.at >= knownForMs) return undefined;
+    return { forMs: now - this.#failed.since, why: this.#failed.why };
+  }
+
   /** A connection that has room for a call; undefined: no connection has room now, so call `connect`. */
   available(): UpstreamConnection | undefined {
     const connection = this.#member.available();
-    if (connection !== undefined) this.#outage.ended("the etcd API reaches etcd again");
+    if (connection !== undefined) {
+      this.#failed = undefined;
+      this.#outage.ended("the etcd API reaches etcd again");
+    }
     return connection;
   }
 
@@ -71,6 +96,12 @@ export class Upstream {
         const why = error instanceof Error ? error.message : String(error);
         this.#leave(member, why);
         if (++failures < this.#members.length) continue;
+        const now = this.#clock.now();
+        this.#failed = {
+          since: this.outage === undefined ? now : now - this.outage.forMs,
+          at: now,
+          why,
+        };
         const { endpoint } = member;
         this.#outage.failed("all members", { endpoint, why }, "the etcd API can't reach etcd");
         throw error;

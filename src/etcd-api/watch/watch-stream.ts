@@ -80,6 +80,10 @@ export class WatchStream extends EtcdCall implements Sender {
     return this.#sender.outstanding;
   }
 
+  get outstandingMs(): number {
+    return this.context.stallDetector.outstandingMs(this);
+  }
+
   get heldBytes(): number {
     if (!this.outstanding) return 0;
     return this.#sender.heldBytes + this.#waitingBytes + this.#watches.heldBytes;
@@ -125,7 +129,7 @@ export class WatchStream extends EtcdCall implements Sender {
   }
 
   stalled(): void {
-    this.cutSlow(this.context.stallDetector.outstandingMs(this));
+    this.cutSlow(this.outstandingMs);
   }
 
   leaderLost(why: WireStatus): void {

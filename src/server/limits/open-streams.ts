@@ -44,6 +44,11 @@ export interface OpenStream {
    * accepted everything. Absent if that is little.
    */
   readonly heldBytes?: number;
+  /**
+   * For how long its client has not accepted the last message, in milliseconds; 0: it has, or that is not known yet. Absent
+   * if it is not known.
+   */
+  readonly outstandingMs?: number;
   /** Ends it with the error: to make room, after it was removed from the count, or because of its identity or its right. */
   evict(error: WatchFanoutError): void;
 }

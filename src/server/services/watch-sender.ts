@@ -88,6 +88,10 @@ export class WatchSender implements Sender, OpenStream {
     return this.#watch.status;
   }
 
+  get outstandingMs(): number {
+    return this.#context.stallDetector.outstandingMs(this);
+  }
+
   get heldBytes(): number {
     if (!this.outstanding) return 0;
     return (this.#sendReservation?.bytes ?? 0) + (this.#watch.heldBytes ?? 0);

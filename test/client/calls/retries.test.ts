@@ -160,6 +160,14 @@ test("A write whose response is lost is not sent to any other server.", async ()
   expect(well.asked).toBe(0);
 });
 
+test("A write that is not answered in time fails without the text of grpc-js.", async () => {
+  const db = client([await server({ put: () => {} })], { timeoutMs: 100 });
+  await expect(put(db)).rejects.toMatchObject({
+    reason: "OUTCOME_UNKNOWN",
+    message: expect.stringMatching(/response is lost \(no response within 0\.\d+s\): it may/),
+  });
+});
+
 describe("A server that accepts connections and sends nothing", () => {
   test("is passed over after connectTimeoutMs, by reads and writes.", async () => {
     for (const call of [get, put, remove]) {

@@ -67,6 +67,13 @@ export interface LatenciesReport {
   readonly rpc?: LatencyQuantiles | undefined;
 }
 
+/** Calls that are no streams, of the last minute. */
+export interface CallsReport {
+  readonly ended: number;
+  /** Those with a status that is the service's or its store's fault, by the status code. Only those above 0. */
+  readonly failed: Readonly<Record<string, number>>;
+}
+
 /** What the service follows. */
 export type UpstreamTier =
   | { readonly kind: "etcd"; readonly addresses: readonly string[] }
@@ -131,7 +138,9 @@ export interface CertificateReport {
   readonly file: string;
   /** Of the certificate that expires first. */
   readonly subject: string;
-  /** When that expires. */
+  /** From when on it is valid. */
+  readonly notBefore: string;
+  /** When it expires. */
   readonly notAfter: string;
 }
 
@@ -214,6 +223,7 @@ export interface Overview {
   readonly resources: readonly ResourceReport[];
   readonly rates: RatesReport;
   readonly latencies: LatenciesReport;
+  readonly calls: CallsReport;
   readonly upstream: UpstreamTier;
   readonly processes: readonly ProcessReport[];
   /** The process that the workers follow; absent without workers. */

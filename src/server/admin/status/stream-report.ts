@@ -49,14 +49,17 @@ export function scopeText({ watchStatus }: OpenStream): string {
 }
 
 /**
- * When the oldest event arrived that the client has not read, in the clock's milliseconds; of a watch that has not become
- * live, when it was opened. Undefined: it has read everything, or it is not known.
+ * When the oldest event arrived that the client has not read, or when it was sent the message that it has not accepted, in
+ * the clock's milliseconds; of a watch that has not become live, when it was opened. Undefined: it has read everything, or
+ * it is not known.
  */
-export function unreadSince({ watchStatus, openedAt }: OpenStream): number | undefined {
-  if (watchStatus === undefined) return undefined;
-  const { state, unreadSince: unread } = watchStatus;
-  if (unread !== undefined) return unread;
-  return state === "starting" || state === "initial" ? openedAt : undefined;
+export function unreadSince(stream: OpenStream, now: number): number | undefined {
+  const { watchStatus, openedAt, outstandingMs = 0 } = stream;
+  const outstandingSince = outstandingMs > 0 ? now - outstandingMs : Infinity;
+  const { state, unreadSince: unread } = watchStatus ?? {};
+  const isLive = state !== "starting" && state !== "initial";
+  const since = Math.min(outstandingSince, unread ?? (isLive ? undefined : openedAt) ?? Infinity);
+  return since === Infinity ? undefined : since;
 }
 
 /** Whether the search text, in lower case, is found in a stream. */
@@ -84,7 +87,7 @@ export function reportOf(
 ): StreamReport {
   const { resource, openedAt, watchStatus, sent } = stream;
   const { label, field } = watchStatus?.selectors ?? noSelectors;
-  const unread = unreadSince(stream);
+  const unread = unreadSince(stream, now);
   return {
     ...{ id, worker, kind: kindOf(stream), ...clientOf(stream), resource },
     state: stateOf(stream),

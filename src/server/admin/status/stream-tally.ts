@@ -65,7 +65,7 @@ export function* tallyStreams(
     if (++seen % streamsPerStep === 0) yield;
     if (stream.id === undefined) continue;
     const { watchStatus, resource } = stream;
-    const unread = unreadSince(stream);
+    const unread = unreadSince(stream, now);
     const isBehind = unread !== undefined && now - unread >= behindAfterMs;
     const counts: Counts = {
       streams: 1,

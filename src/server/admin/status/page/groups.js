@@ -23,7 +23,7 @@ const columns = [
   { title: "State" },
   { title: "Streams", kind: "number" },
   { title: "Behind", kind: "number" },
-  { title: "for", kind: "number" },
+  { title: "Behind for", kind: "number" },
   { title: "Worst lag", kind: "number" },
   { title: "Resource" },
   { title: "Scope", kind: "long" },

@@ -57,13 +57,15 @@ function showReasons(lines) {
 // Numbers.
 
 const tiles = new Map(
-  ["Open streams", "Behind", "Memory", "Event-loop delay", "Refused calls"].map((title) => {
-    const value = element("span", { class: "value" });
-    const note = element("span", { class: "note" });
-    const tile = element("div", {}, element("dt", {}, title), element("dd", {}, value, note));
-    byId("tiles").append(tile);
-    return [title, { tile, value, note }];
-  }),
+  ["Open streams", "Behind", "Memory", "Event-loop delay", "Refused calls", "Failed calls"].map(
+    (title) => {
+      const value = element("span", { class: "value" });
+      const note = element("span", { class: "note" });
+      const tile = element("div", {}, element("dt", {}, title), element("dd", {}, value, note));
+      byId("tiles").append(tile);
+      return [title, { tile, value, note }];
+    },
+  ),
 );
 
 const filled = svg("rect", { height: 4, width: 0 });
@@ -92,7 +94,7 @@ export function nameOf({ worker, isMain }) {
   return worker === 0 ? "service" : `worker ${worker}`;
 }
 
-export function showNumbers({ streamCounts, processes, mainProcess, rates, at }) {
+export function showNumbers({ streamCounts, processes, mainProcess, rates, calls, at }) {
   const all = mainProcess === undefined ? processes : [mainProcess, ...processes];
   const where = (process) => (all.length === 1 ? "" : `, ${nameOf(process)}`);
   if (streamCounts !== undefined) {
@@ -120,7 +122,16 @@ export function showNumbers({ streamCounts, processes, mainProcess, rates, at })
   const limits = Object.entries(rates.refusedPerSecond).sort(([, a], [, b]) => b - a);
   const sum = limits.reduce((before, [, each]) => before + each, 0);
   const note = limits.map(([limit, each]) => `${limit} ${rateOf(each)}`).join(", ");
+  showCalls(calls);
   show("Refused calls", `${rateOf(sum)} /s`, note || "no limit is reached", sum > 0 ? "warn" : "");
+}
+
+function showCalls({ ended, failed }) {
+  const codes = Object.entries(failed).sort(([, a], [, b]) => b - a);
+  const sum = codes.reduce((before, [, each]) => before + each, 0);
+  const names = codes.map(([code, each]) => `; ${code} ${numberOf(each)}`).join("");
+  const note = `of ${numberOf(ended)} in the last minute, without streams${names}`;
+  show("Failed calls", numberOf(sum), note, sum > 0 ? "warn" : "");
 }
 
 // Warnings.

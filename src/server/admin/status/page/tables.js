@@ -1,4 +1,4 @@
-import { agoOf, byId, bytesOf, durationOf, msOf, numberOf, setText } from "./format.js";
+import { agoOf, byId, bytesOf, durationOf, msOf, numberOf, setText, timeOf } from "./format.js";
 import { nameOf } from "./overview.js";
 import { fill, head } from "./table.js";
 
@@ -9,7 +9,7 @@ const resourceColumns = [
   { title: "Lag", kind: "number" },
   { title: "Objects", kind: "number" },
   { title: "Window from", kind: "number" },
-  { title: "to", kind: "number" },
+  { title: "Window to", kind: "number" },
   { title: "Events", kind: "number" },
   { title: "Bytes", kind: "number" },
   { title: "Reconnects", kind: "number" },
@@ -26,9 +26,29 @@ const processColumns = [
   { title: "Ceiling", kind: "number" },
   { title: "Resident", kind: "number" },
   { title: "Delay p99", kind: "number" },
-  { title: "max", kind: "number" },
+  { title: "Delay max", kind: "number" },
   { title: "Restarts", kind: "number" },
 ];
+
+const certificateColumns = [
+  { title: "Certificate", isHeading: true },
+  { title: "Valid for" },
+  { title: "Until" },
+  { title: "Subject", kind: "long" },
+  { title: "File", kind: "long" },
+];
+
+/** As the verdict says it. */
+const noticeSeconds = 14 * 86_400;
+
+function certificateRow({ kind, file, subject, notBefore, notAfter }, { at }) {
+  const seconds = (Date.parse(notAfter) - Date.parse(at)) / 1_000;
+  const left = { text: durationOf(seconds), kind: seconds < noticeSeconds ? "warn" : "good" };
+  const invalid =
+    seconds <= 0 ? "expired" : Date.parse(notBefore) > Date.parse(at) ? "not valid yet" : undefined;
+  const valid = invalid === undefined ? left : { text: invalid, kind: "bad" };
+  return [kind, valid, `${timeOf(notAfter)} UTC`, subject, file];
+}
 
 function upstreamCell({ upstream }, { at, upstream: tier }) {
   if (upstream === undefined) return { text: "not cached", kind: "muted" };
@@ -99,6 +119,7 @@ function tierText({ upstream, processes }) {
 
 head(byId("resources"), resourceColumns);
 head(byId("processes"), processColumns);
+head(byId("certificates"), certificateColumns);
 
 export function showTables(overview) {
   const { resources, processes, mainProcess } = overview;
@@ -106,5 +127,9 @@ export function showTables(overview) {
   fill(byId("resources").tBodies[0], resourceColumns, rows);
   const all = mainProcess === undefined ? processes : [mainProcess, ...processes];
   fill(byId("processes").tBodies[0], processColumns, all.map(processRow));
+  const certificates = overview.certificates.toSorted((a, b) => (a.notAfter < b.notAfter ? -1 : 1));
+  const certificateRows = certificates.map((each) => certificateRow(each, overview));
+  fill(byId("certificates").tBodies[0], certificateColumns, certificateRows);
+  byId("certificates-section").hidden = certificates.length === 0;
   setText(byId("tiers"), tierText(overview));
 }
