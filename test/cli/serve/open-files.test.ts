@@ -1,6 +1,7 @@
 import { connect, type Socket } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { connectionsWithin, openFileLimit } from "../../../src/base/open-files.ts";
+import { acceptedConnections } from "../../../src/cli/serve/accepted-connections.ts";
 import { listWatchService } from "../../../src/wire/services.ts";
 import { RawConnection } from "../../server/http2/raw-connection.ts";
 import { startServe } from "./serve-process.ts";
@@ -32,6 +33,23 @@ describe("The limit of open files", () => {
     ["that is small is shared by halves", 100, 50],
   ])("%s", (_what, limit, expected) => {
     expect(connectionsWithin(limit, 20_000)).toBe(expected);
+  });
+});
+
+describe("A limit of open files that allows fewer connections is logged", () => {
+  test.each<[string, number | undefined, number, number, boolean]>([
+    ["if they were asked for", 20_000, 20_000, 19_360, true],
+    ["but not if the default is near it", undefined, 20_000, 19_360, false],
+    ["but not if it allows half of the default", undefined, 10_640, 10_000, false],
+    ["if it allows less than half of the default", undefined, 10_639, 9_999, true],
+    ["but not if it allows those that were asked for", 300, 1_024, 300, false],
+  ])("%s", (_when, configured, openFiles, expected, isLogged) => {
+    const lines: unknown[] = [];
+    const warn = (fields: unknown): void => void lines.push(fields);
+    expect(acceptedConnections(configured, { warn }, openFiles)).toBe(expected);
+    const maxConnections = configured ?? 20_000;
+    const line = { openFiles, maxConnections, acceptedConnections: expected };
+    expect(lines).toEqual(isLogged ? [line] : []);
   });
 });
 
