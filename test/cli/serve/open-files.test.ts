@@ -1,7 +1,7 @@
 import { connect, type Socket } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { connectionsWithin, openFileLimit } from "../../../src/base/open-files.ts";
-import { acceptedConnections } from "../../../src/cli/serve/accepted-connections.ts";
+import { warnOfFewConnections } from "../../../src/cli/serve/accepted-connections.ts";
 import { listWatchService } from "../../../src/wire/services.ts";
 import { RawConnection } from "../../server/http2/raw-connection.ts";
 import { startServe } from "./serve-process.ts";
@@ -36,20 +36,18 @@ describe("The limit of open files", () => {
   });
 });
 
-describe("A limit of open files that allows fewer connections is logged", () => {
-  test.each<[string, number | undefined, number, number, boolean]>([
-    ["if they were asked for", 20_000, 20_000, 19_360, true],
-    ["but not if the default is near it", undefined, 20_000, 19_360, false],
-    ["but not if it allows half of the default", undefined, 10_640, 10_000, false],
-    ["if it allows less than half of the default", undefined, 10_639, 9_999, true],
-    ["but not if it allows those that were asked for", 300, 1_024, 300, false],
-  ])("%s", (_when, configured, openFiles, expected, isLogged) => {
+describe("A limit of open files below --max-connections is logged", () => {
+  test.each([
+    ["if a large part can't be accepted", 18_639, 20_000, 17_999],
+    ["but not if it is just too low for the reserve as well", 20_000, 20_000, undefined],
+    ["but not if at most a tenth can't be accepted", 18_640, 20_000, undefined],
+    ["if half of it is reserved, for a low --max-connections too", 400, 300, 200],
+    ["but not if all can be accepted", 1_024, 300, undefined],
+  ])("%s", (_when, openFiles, maxConnections, acceptedConnections) => {
     const lines: unknown[] = [];
-    const warn = (fields: unknown): void => void lines.push(fields);
-    expect(acceptedConnections(configured, { warn }, openFiles)).toBe(expected);
-    const maxConnections = configured ?? 20_000;
-    const line = { openFiles, maxConnections, acceptedConnections: expected };
-    expect(lines).toEqual(isLogged ? [line] : []);
+    warnOfFewConnections(maxConnections, { warn: (line: unknown) => lines.push(line) }, openFiles);
+    const line = { openFiles, maxConnections, acceptedConnections };
+    expect(lines).toEqual(acceptedConnections === undefined ? [] : [line]);
   });
 });
 
