@@ -12,13 +12,34 @@ export interface FileCertificate {
 
 const pem = /-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----[^-]+-----END [^-]+-----/g;
 
-/**
- * Summarizes the certificates of a file in PEM: a certificate with its chain, or authorities. Empty if no
- * certificate in it can be parsed.
- */
+/** Summarizes a file in PEM with a certificate and its chain. Empty if no certificate in it can be parsed. */
 export function fileCertificate(file: string, content: Uint8Array): readonly FileCertificate[] {
+  return summary(file, certificatesIn(content));
+}
+
+/**
+ * Summarizes a file in PEM with authorities. Those that have expired do not count, unless all have: bundles of a system
+ * have such ones, and no certificate needs them. `now`: in milliseconds since the epoch.
+ */
+export function fileAuthorities(
+  file: string,
+  content: Uint8Array,
+  now: number = Date.now(),
+): readonly FileCertificate[] {
+  const all = certificatesIn(content);
+  const usable = all.filter(({ validToDate }) => validToDate.getTime() > now);
+  return summary(file, usable.length === 0 ? all : usable);
+}
+
+function certificatesIn(content: Uint8Array): readonly X509Certificate[] {
   const texts = Buffer.from(content).toString("latin1").match(pem) ?? [];
-  const [first, ...others] = texts.flatMap(parsed);
+  return texts.flatMap(parsed);
+}
+
+function summary(
+  file: string,
+  [first, ...others]: readonly X509Certificate[],
+): readonly FileCertificate[] {
   if (first === undefined) return [];
   let [expiring, notBefore] = [first, first.validFromDate.getTime()];
   for (const certificate of others) {

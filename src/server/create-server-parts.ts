@@ -83,7 +83,7 @@ export function createServerParts(options: ServerOptions): ServerParts {
   const { authorizer, inFlight, callClosings } = context;
   const openCalls = new OpenCalls(clock, callClosings, connections, observer, relayed);
   const mayKnow = mayKnowService(authorizer, hasOwnServices);
-  const health = new HealthService(initialStatuses(resources), pools, mayKnow);
+  const health = new HealthService(initialStatuses(resources), { ...pools, slowClients }, mayKnow);
   const statuses = new ServingStatuses(resources, health);
   const reflection = new ReflectionService(descriptors, hasOwnServices, context);
   revokeOnChange(authorizer, streams, clock);

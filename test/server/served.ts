@@ -93,7 +93,7 @@ export async function serveThings(
 }
 
 /** vitest.config.ts runs some tests again, with another writer of frames. */
-function testedFraming(): Framing {
+export function testedFraming(): Framing {
   return process.env["TEST_FRAMING"] === "node" ? "node" : "direct";
 }
 

@@ -9,12 +9,19 @@ export function acceptedConnections(maxConnections: number): number {
   return connectionsWithin(ownOpenFileLimit() ?? Infinity, maxConnections);
 }
 
-/** Logs if the limit of open files is too low for `maxConnections`. */
-export function warnOfFewConnections(maxConnections: number, logger: Logger): void {
-  const accepted = acceptedConnections(maxConnections);
-  if (accepted === maxConnections) return;
+/** The part of `maxConnections` that may be lost to the reserve without a line: many systems have a limit near the default. */
+const unloggedPart = 0.1;
+
+/** Logs if the limit of open files is far too low for `maxConnections`. */
+export function warnOfFewConnections(
+  maxConnections: number,
+  logger: Pick<Logger, "warn">,
+  openFiles: number = ownOpenFileLimit() ?? Infinity,
+): void {
+  const accepted = connectionsWithin(openFiles, maxConnections);
+  if (accepted >= (1 - unloggedPart) * maxConnections) return;
   logger.warn(
-    { openFiles: ownOpenFileLimit(), maxConnections, acceptedConnections: accepted },
+    { openFiles, maxConnections, acceptedConnections: accepted },
     "the limit of open files is too low for --max-connections, so fewer connections are accepted; raise it " +
       "(ulimit -Hn, LimitNOFILE of systemd) or lower --max-connections",
   );

@@ -1,5 +1,5 @@
 import type { KeyPair } from "../../base/certificate-store.ts";
-import { fileCertificate } from "../../base/file-certificate.ts";
+import { fileAuthorities, fileCertificate } from "../../base/file-certificate.ts";
 import type { WatchedFileSet, WatchedFiles } from "../../base/watched-files.ts";
 import type { CertificateConfig, EtcdTls, ServerTls } from "../../config/config.ts";
 
@@ -25,7 +25,7 @@ export function watchServerCertificates(
   if (clientCa === undefined || paths.clientCa === undefined) return;
   files.add({
     ...{ kind: "client-ca", paths: [paths.clientCa], contents: [clientCa], maxBytes },
-    certificates: firstIn(paths.clientCa),
+    certificates: authoritiesIn(paths.clientCa),
     apply: ([content = Buffer.alloc(0)]) => server.replaceClientCa(content),
   });
 }
@@ -60,7 +60,7 @@ export function watchClientCertificates(
   if (ca === undefined || paths.ca === undefined) return;
   files.add({
     ...{ kind: `${of}-ca`, paths: [paths.ca], contents: [ca], maxBytes },
-    certificates: firstIn(paths.ca),
+    certificates: authoritiesIn(paths.ca),
     apply: ([content = Buffer.alloc(0)]) => client.replaceAuthorities(content),
   });
 }
@@ -68,6 +68,11 @@ export function watchClientCertificates(
 /** Finds the certificates in the first of the files, `path`. */
 function firstIn(path: string): NonNullable<WatchedFileSet["certificates"]> {
   return ([content = Buffer.alloc(0)]) => fileCertificate(path, content);
+}
+
+/** Finds the authorities in the only file, `path`. */
+function authoritiesIn(path: string): NonNullable<WatchedFileSet["certificates"]> {
+  return ([content = Buffer.alloc(0)]) => fileAuthorities(path, content);
 }
 
 function replacePair(user: CertificateUser): (contents: readonly Buffer[]) => void {

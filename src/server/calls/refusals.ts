@@ -60,6 +60,13 @@ export function responseNotAccepted(ms: number): WireStatus {
   );
 }
 
+/** A stream of requests whose client does not accept the next response. */
+export function nextNotAccepted(): WireStatus {
+  const message =
+    "The client has not accepted the next response of this call in time. Call again, and read the responses.";
+  return statusOf(new WatchFanoutError("SLOW_CONSUMER", message));
+}
+
 /** The server shuts down before the client has sent its request. */
 export function drainingUnread(): WireStatus {
   const message =

@@ -61,7 +61,7 @@ export class ResponseAdmission {
     const call = this.#call;
     const reservation = this.#reservation ?? this.#context.sendBudget.force(call.connection);
     this.#reservation = undefined;
-    sendResponse(call, frame, reservation);
+    sendResponse(this.#context, call, frame, reservation);
   }
 
   /** Releases the room of a call without a response. Idempotent; no effect after `respond`. */

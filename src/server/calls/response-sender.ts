@@ -1,21 +1,20 @@
 import { type FrameParts, sizeOf } from "../../wire/frame-parts.ts";
 import type { CallContext } from "./call-context.ts";
-import { responseNotAccepted } from "./refusals.ts";
+import { nextNotAccepted, responseNotAccepted } from "./refusals.ts";
 import { RefusedRequest, type ServerCall } from "./server-call.ts";
+
+type SenderContext = Pick<CallContext, "clock" | "sendBudget" | "responseFlushMs" | "slowClients">;
 
 /**
  * Sends the responses of a stream of requests, one at a time. While the connection is at its send budget, no response is
- * built. A client that does not accept one within `responseFlushMs` is reset.
+ * built. A client that does not accept one within `responseFlushMs` gets SLOW_CONSUMER, or a reset within a response.
  */
 export class ResponseSender {
-  readonly #context: Pick<CallContext, "clock" | "sendBudget" | "responseFlushMs">;
+  readonly #context: SenderContext;
   readonly #call: ServerCall;
   #end: (() => void) | undefined;
 
-  constructor(
-    context: Pick<CallContext, "clock" | "sendBudget" | "responseFlushMs">,
-    call: ServerCall,
-  ) {
+  constructor(context: SenderContext, call: ServerCall) {
     this.#context = context;
     this.#call = call;
   }
@@ -44,11 +43,11 @@ export class ResponseSender {
       const buildAndSend = (): void => {
         try {
           timer.cancel();
-          timer = clock.setTimeout(() => call.reset(), responseFlushMs);
+          timer = clock.setTimeout(() => this.#endSlow(responseFlushMs), responseFlushMs);
           const frame = joined(build());
           const reservation = sendBudget.force(call.connection);
           call.onClosed(() => reservation.release());
-          reservation.send([frame], () => call.reset());
+          reservation.send([frame], () => this.#endSlow());
           call.send(frame, () => {
             reservation.release();
             this.#end?.();
@@ -60,6 +59,14 @@ export class ResponseSender {
       if (sendBudget.mayBuild(call.connection)) buildAndSend();
       else stopWaiting = sendBudget.whenMayBuild(call.connection, buildAndSend);
     });
+  }
+
+  /** Drops a response that its client does not accept: nothing for `acceptedNothingMs`, if that is known. */
+  #endSlow(acceptedNothingMs?: number): void {
+    const call = this.#call;
+    if (!call.isOver) this.#context.slowClients?.ended(call, { acceptedNothingMs });
+    if (call.withdraw()) call.end(nextNotAccepted());
+    else call.reset();
   }
 
   /** The call is over: a response that is outstanding is neither accepted nor refused. */

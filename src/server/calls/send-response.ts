@@ -1,5 +1,6 @@
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { SendReservation } from "../limits/send-reservation.ts";
+import type { CallContext } from "./call-context.ts";
 import type { ServerCall } from "./server-call.ts";
 
 /**
@@ -10,10 +11,15 @@ const callBytes = 4 * 1024;
 
 /** Sends the response of a unary call, and holds its room in the send budget until the client has accepted it. */
 export function sendResponse(
+  { slowClients }: Pick<CallContext, "slowClients">,
   call: ServerCall,
   parts: FrameParts,
   reservation: SendReservation,
 ): void {
   call.onClosed(() => reservation.release());
-  reservation.send(call.respond(parts), () => call.reset(), callBytes);
+  const drop = (): void => {
+    slowClients?.ended(call);
+    call.reset();
+  };
+  reservation.send(call.respond(parts), drop, callBytes);
 }

@@ -5,6 +5,7 @@ import { statusOf } from "../../wire/errors.ts";
 import { type FrameParts, frameOf } from "../../wire/frame-parts.ts";
 import type { HealthCheckRequest__Output } from "../../wire/generated/grpc/health/v1/HealthCheckRequest.ts";
 import { healthService } from "../../wire/standard-services.ts";
+import type { CallContext } from "../calls/call-context.ts";
 import type { ServiceHandlers } from "../calls/methods.ts";
 import { refused } from "../calls/refusals.ts";
 import { sendResponse } from "../calls/send-response.ts";
@@ -19,7 +20,8 @@ export type ServingStatus = "SERVING" | "NOT_SERVING";
 type ReportedStatus = ServingStatus | "SERVICE_UNKNOWN";
 
 /** What bounds the health service: its watches are streams that the stall detector checks. */
-export type HealthLimits = Pick<ServerPools, "streams" | "stallDetector" | "sendBudget">;
+export type HealthLimits = Pick<ServerPools, "streams" | "stallDetector" | "sendBudget"> &
+  Pick<CallContext, "slowClients">;
 
 /** Whether the caller may know that the service exists. */
 export type MayKnow = (identity: Identity, service: string) => boolean;
@@ -114,12 +116,12 @@ export class HealthService {
   }
 
   #respond(call: ServerCall, parts: FrameParts): void {
-    sendResponse(call, parts, this.#limits.sendBudget.force(call.connection));
+    sendResponse(this.#limits, call, parts, this.#limits.sendBudget.force(call.connection));
   }
 
   #watch(call: ServerCall, { service }: HealthCheckRequest__Output): void {
     const { streams, stallDetector } = this.#limits;
-    const watch = new HealthWatch(call, this.#known(service), () => {
+    const watch = new HealthWatch(call, this.#known(service), this.#limits, () => {
       this.#watches.delete(watch);
       streams.delete(watch);
       stallDetector.delete(watch);
@@ -174,6 +176,7 @@ class HealthWatch implements OpenStream, Sender {
   /** Undefined: an unknown service. */
   readonly service: string | undefined;
   readonly #call: ServerCall;
+  readonly #limits: HealthLimits;
   #reported: ReportedStatus | undefined;
   #newest: ReportedStatus | undefined;
   #ending = false;
@@ -182,8 +185,14 @@ class HealthWatch implements OpenStream, Sender {
   sent = 0;
   outstanding = false;
 
-  constructor(call: ServerCall, service: string | undefined, onClose: () => void) {
+  constructor(
+    call: ServerCall,
+    service: string | undefined,
+    limits: HealthLimits,
+    onClose: () => void,
+  ) {
     this.#call = call;
+    this.#limits = limits;
     this.service = service;
     this.#onClose = onClose;
     if (call.isOver) this.open = false;
@@ -214,6 +223,9 @@ class HealthWatch implements OpenStream, Sender {
   stalled(): void {
     const message =
       "The client has not accepted the last status of this health watch in time. Watch again, and read the responses.";
+    const { slowClients, stallDetector } = this.#limits;
+    slowClients?.ended(this.#call, { acceptedNothingMs: stallDetector.outstandingMs(this) });
+    this.#call.withdraw();
     this.evict(new WatchFanoutError("SLOW_CONSUMER", message));
   }
 

@@ -1,6 +1,6 @@
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { fileCertificate } from "../../../src/base/file-certificate.ts";
+import { fileAuthorities, fileCertificate } from "../../../src/base/file-certificate.ts";
 import type { WatchedCertificate } from "../../../src/base/watched-files.ts";
 import { certificateChecks, watchExpiry } from "../../../src/cli/serve/certificate-expiry.ts";
 import { FakeClock } from "../../fake-clock.ts";
@@ -79,6 +79,20 @@ test("The certificate of a file that expires first counts, of a chain or of seve
     { file: "chain.pem", subject: "CN=Below", notAfter: notAfter.getTime() },
   ]);
   expect(fileCertificate("key.pem", issued.key)).toEqual([]);
+});
+
+test("Authorities of a file that have expired do not count, unless all have", async () => {
+  const second = Math.floor(Date.now() / 1_000) * 1_000;
+  const expiring = async (name: string, days: number): Promise<Buffer> =>
+    (await authority.intermediate(name, { notAfter: new Date(second + days * day) })).cert;
+  const bundle = Buffer.concat([
+    await expiring("CN=Old", 1),
+    await expiring("CN=Next", 2),
+    await expiring("CN=New", 90),
+  ]);
+  const first = (days: number): unknown =>
+    fileAuthorities("ca.pem", bundle, second + days * day)[0]?.subject;
+  expect([0, 1.5, 3, 100].map(first)).toEqual(["CN=Old", "CN=Next", "CN=New", "CN=Old"]);
 });
 
 test("An expired certificate is shown by /readyz, and does not make the process unready", () => {

@@ -1,6 +1,7 @@
 import { connect, type Socket } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { connectionsWithin, openFileLimit } from "../../../src/base/open-files.ts";
+import { warnOfFewConnections } from "../../../src/cli/serve/accepted-connections.ts";
 import { listWatchService } from "../../../src/wire/services.ts";
 import { RawConnection } from "../../server/http2/raw-connection.ts";
 import { startServe } from "./serve-process.ts";
@@ -32,6 +33,21 @@ describe("The limit of open files", () => {
     ["that is small is shared by halves", 100, 50],
   ])("%s", (_what, limit, expected) => {
     expect(connectionsWithin(limit, 20_000)).toBe(expected);
+  });
+});
+
+describe("A limit of open files below --max-connections is logged", () => {
+  test.each([
+    ["if a large part can't be accepted", 18_639, 20_000, 17_999],
+    ["but not if it is just too low for the reserve as well", 20_000, 20_000, undefined],
+    ["but not if at most a tenth can't be accepted", 18_640, 20_000, undefined],
+    ["if half of it is reserved, for a low --max-connections too", 400, 300, 200],
+    ["but not if all can be accepted", 1_024, 300, undefined],
+  ])("%s", (_when, openFiles, maxConnections, acceptedConnections) => {
+    const lines: unknown[] = [];
+    warnOfFewConnections(maxConnections, { warn: (line: unknown) => lines.push(line) }, openFiles);
+    const line = { openFiles, maxConnections, acceptedConnections };
+    expect(lines).toEqual(acceptedConnections === undefined ? [] : [line]);
   });
 });
 

@@ -123,6 +123,7 @@ describe("Health responses", () => {
     expect(served.server.stats().unsent.evictions).toBeGreaterThan(45);
     const first = await Promise.race(calls.map((call) => call.drain().ended));
     expect(first.reset).toBe(11);
+    expect(served.server.stats().slowCalls).toBe(served.server.stats().unsent.evictions);
     expect(await served.client.unary(Check, { service: "" })).toEqual({ status: "SERVING" });
   });
 });

@@ -8,7 +8,7 @@ import type { ServerReflectionResponse__Output } from "../../../src/wire/generat
 import { reflectionServices } from "../../../src/wire/standard-services.ts";
 import fc from "../../property.ts";
 import { framed, type RawCall, RawConnection } from "../http2/raw-connection.ts";
-import { serveThings } from "../served.ts";
+import { serveThings, testedFraming } from "../served.ts";
 
 /** Sends requests one after the other on one stream, and returns the responses. */
 async function ask(
@@ -158,17 +158,26 @@ describe("A reflection stream", () => {
     await call.ended;
   });
 
-  test("is reset if its client does not accept a response for a minute", async () => {
+  test.each([
+    ["gets SLOW_CONSUMER if its client accepts nothing of a response for a minute", 0],
+    ["is reset if it accepts a part only", 3],
+  ])("%s, and counts as slow", async (_what, window) => {
     const { server, clock, client } = await serveThings();
-    const call = new RawConnection(server.port, 0).open(path);
+    const call = new RawConnection(server.port, window).open(path);
     call.stream.write(framed(requestSerialize({ list_services: "" })));
     await call.answered;
     clock.advance(59_999);
     await client.list({ resource: "things" });
     expect(call.stream.closed).toBe(false);
+    expect(server.stats().slowCalls).toBe(0);
     clock.advance(1);
-    expect((await call.drain().ended).reset).toBe(constants.NGHTTP2_ENHANCE_YOUR_CALM);
-    expect(server.openStreams).toBe(0);
+    expect(server.stats().slowCalls).toBe(1);
+    expect(await call.drain().ended).toMatchObject(
+      window === 0 && testedFraming() !== "node"
+        ? { code: status.RESOURCE_EXHAUSTED, reset: 0 }
+        : { reset: constants.NGHTTP2_ENHANCE_YOUR_CALM },
+    );
+    await expect.poll(() => server.openStreams).toBe(0);
   });
 
   test("is charged with 80 KiB of the bound for requests: of 205 the oldest is ended", async () => {
