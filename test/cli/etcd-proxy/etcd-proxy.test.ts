@@ -101,6 +101,7 @@ test("etcd-proxy that may read nothing of etcd is ready, and passes calls on", a
   expect(await (await fetch(`${admin}/readyz?verbose`)).text()).toMatch(
     /^resource\/all: etcd serves these keys: .*user name is empty/m,
   );
+  await proxy.printed(/^ {2}warning {4}resource\/all: etcd serves these keys: .*--etcd-username/m);
   const root = new Etcd3({ hosts: `http://${address}`, auth: { username: "root", password: "r" } });
   onTestFinished(() => root.close());
   await root.put("a").value("1");

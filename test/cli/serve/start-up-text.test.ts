@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { startUpText } from "../../../src/cli/serve/start-up-text.ts";
+import type { ReadinessCheck } from "../../../src/server/admin/admin.ts";
 import { certificates, load } from "../../config/sources.ts";
 import { Authority, type CertificateContent } from "../../identity/authority.ts";
 import { CommandProcess } from "./serve-process.ts";
@@ -137,12 +138,6 @@ test("the status page is named, with the command for a terminal where that works
   );
 });
 
-test("a service that is not ready has the reason", () => {
-  const text = startUpText(load({}), local, "resource/a: etcd is away");
-  expect(text).toContain("  not ready  resource/a: etcd is away\n");
-  expect(startUpText(load({}), local)).not.toContain("not ready");
-});
-
 test("the commands of a service with TLS work, with the file of the authority", async () => {
   const folder = await mkdtemp(join(tmpdir(), "start-up-"));
   onTestFinished(() => rm(folder, { recursive: true }));
@@ -168,6 +163,17 @@ test("a service whose etcd is away says that it is not ready, and why", async ()
     ...["--etcd", "http://127.0.0.1:1", "--resource", "a=/a/"],
   ]);
   await service.printed(/^ {2}not ready {2}resource\/a: .*http:\/\/127.0.0.1:1 /m);
+});
+
+test("the start-up text has the first check that fails, or else the first warning", () => {
+  const ok = { name: "serving", failure: undefined };
+  const warned = { name: "a", failure: undefined, warning: "late" };
+  const failed = { name: "b", failure: "away" };
+  const text = (...checks: ReadinessCheck[]) => startUpText(load({}), local, checks);
+  expect(text(ok)).not.toMatch(/not ready|warning/);
+  expect(text(ok, warned)).toContain("  warning    a: late\n");
+  expect(text(ok, warned, failed)).toContain("  not ready  b: away\n");
+  expect(text(ok, warned, failed)).not.toContain("warning");
 });
 
 test("a prefix with control characters is escaped", () => {
