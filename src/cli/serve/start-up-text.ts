@@ -17,7 +17,7 @@ export function startUpText(
 ): string {
   const resources = config.resources.map((resource) => resourceText(config, resource));
   const commands = examples(config, grpc);
-  const files = hasPlaceholders(commands) ? " (files in capitals are yours)" : "";
+  const names = hasPlaceholders(commands) ? " (names in capitals are yours)" : "";
   const lines = [
     `watch-fanout ${version} serves gRPC on ${formatAddress(grpc)} (${security(config)})`,
     ...(config.etcdApi === undefined ? [] : [`  etcd API   ${etcdApiText(config)}`]),
@@ -29,8 +29,9 @@ export function startUpText(
     `  admin      ${adminUrl(config, admin)}/readyz and /livez, /metrics${adminNote(config)}`,
     `  status     ${adminUrl(config, reachable(admin))}/ in a browser${topText(config, reachable(admin))}`,
     ...conditionText(checks),
-    "",
-    `Watch changes, and make some in another terminal${files}:`,
+    ...(commands.length === 0
+      ? []
+      : ["", `Watch changes, and make some in another terminal${names}:`]),
     ...commands.map((line) => `  ${line}`),
   ];
   return `${lines.map(printableText).join("\n")}\n`;

@@ -66,7 +66,7 @@ test("mTLS is shown", () => {
   });
   const text = startUpText(config, { grpc: { host: "127.0.0.1", port: 50051 }, admin });
   expect(text).toContain("(TLS, clients need a certificate)");
-  expect(text).toContain("(files in capitals are yours):\n");
+  expect(text).toContain("(names in capitals are yours):\n");
   expect(text).toMatch(
     / watch --initial --tls-ca \S+ .*--tls-client-cert CLIENT.pem --tls-client-key CLIENT.key\n/,
   );
@@ -117,6 +117,27 @@ test("a resource without a cache has no watch to try", () => {
   expect(text).toMatch(/ list --resource a\n/);
   expect(text).not.toContain(" watch ");
   expect(text).toContain("watchfanout.v1.ListWatchService/List\n");
+});
+
+const withEtcdApi = [
+  ...["--etcd", "http://127.0.0.1:2379", "--etcd-api", "on", "--watch-fanout-api", "off"],
+  ...["--resource", "a=/a/"],
+];
+
+test("in front of an etcd with authentication the commands of etcdctl need a user", () => {
+  const given = ["--etcd-username", "cache", "--etcd-password-file", "password"];
+  const flags = [...withEtcdApi, ...given];
+  const text = startUpText(load({ flags, files: { password: "secret" } }), local);
+  expect(text).toContain(" (names in capitals are yours):\n");
+  expect(text).toMatch(/^ {2}etcdctl --endpoints \S+ --user USER watch --prefix \/a\/greeting$/m);
+  expect(text).toMatch(/^ {2}etcdctl --endpoints \S+ --user USER put \/a\/greeting hello$/m);
+});
+
+test("no command of etcdctl is suggested where callers need a token of this service", async () => {
+  const flags = [...withEtcdApi, "--token-file", "tokens", "--policy", "policy"];
+  const text = await textWith([{ type: "ip", value: "127.0.0.1" }], ...flags);
+  expect(text).not.toContain("etcdctl");
+  expect(text).not.toContain("Watch changes");
 });
 
 test("the etcd API has commands of etcdctl, for keys of a cache", () => {
