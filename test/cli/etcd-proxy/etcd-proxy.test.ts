@@ -268,6 +268,9 @@ test("flags of TLS and of keepalive pings take the values of Go", () => {
   expect(flagsOf({ "dial-keepalive-time": "3s" }).flags["etcd-keepalive-time"]).toEqual([
     "10000ms",
   ]);
+  expect(flagsOf({ "dial-keepalive-timeout": "1ns" }).flags["etcd-keepalive-timeout"]).toEqual([
+    "100ms",
+  ]);
   expect(flagsOf({ "dial-keepalive-time": "0" }).flags["etcd-keepalive-time"]).toBeUndefined();
   expect(flagsOf({ "dial-keepalive-time": "5" }).problems).toEqual([
     '--dial-keepalive-time: "5" is not a duration as Go writes it, such as 500ms, 30s or 1m30s.',
