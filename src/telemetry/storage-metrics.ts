@@ -15,7 +15,7 @@ export function registerSkippedKeys(
     .createObservableCounter("watch_fanout_skipped_keys", {
       unit: "{key}",
       description:
-        "Keys received from etcd that cannot be served: not valid UTF-8, or equal to the prefix.",
+        "Keys received from etcd that ListWatchService cannot serve: not valid UTF-8, or equal to the prefix.",
     })
     .addCallback((result) => {
       for (const [resource, { skippedKeys }] of storages) result.observe(skippedKeys, { resource });

@@ -1,7 +1,9 @@
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { Command } from "commander";
 import { expect, test } from "vitest";
+import { addServeFlags } from "../../src/cli/serve/serve-flags.ts";
 import { definition, optionNames } from "../../src/config/options.ts";
 import { compileCache } from "../compile-cache.ts";
 
@@ -23,6 +25,15 @@ test.each([[["serve"]], [["config", "check"]], [["etcd-proxy"]]])(
     expect(help).not.toContain("preset");
   },
 );
+
+test("the help of serve is wrapped in a terminal of 40 columns", () => {
+  const command = new Command().configureOutput({ getOutHelpWidth: () => 40 });
+  addServeFlags(command);
+  const texts = command.helpInformation().match(/^ {6}.*/gm) ?? [];
+  expect(texts.length).toBeGreaterThan(optionNames.length);
+  // A word is not broken.
+  expect(texts.filter((line) => line.length > 40 && line.trim().includes(" "))).toEqual([]);
+});
 
 test("the help of serve has each option once, under a heading", async () => {
   const help = await helpOf("serve");

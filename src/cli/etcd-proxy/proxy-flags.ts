@@ -146,9 +146,10 @@ export const proxyFlags: Readonly<Record<string, ProxyFlag>> = {
   "dial-keepalive-timeout": {
     kind: "option",
     option: "etcd-keepalive-timeout",
-    duration: { leastMs: 0 },
+    // The least that the option takes.
+    duration: { leastMs: 100 },
     value: "DURATION",
-    help: "How long etcd may take to answer a keepalive ping.",
+    help: "How long etcd may take to answer a keepalive ping, at least 100ms. 0: the default.",
   },
   "permit-without-stream": {
     kind: "option",

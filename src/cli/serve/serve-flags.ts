@@ -42,9 +42,13 @@ export function typedValues(command: Command, flags: ReadonlyMap<string, Option>
 /** Indentation of the text below a flag. */
 const indent = " ".repeat(6);
 
+/** Width below which texts are not wrapped; commander's 40 would leave a terminal of 40 columns with the longest lines. */
+const minTextWidth = 20;
+
 /** Flags are long: their texts begin on a line of their own, and are wrapped. What a flag without a value means is in its text. */
 function wrapHelp(command: Command): void {
   command.configureHelp({
+    minWidthToWrap: minTextWidth,
     optionDescription: ({ description }) => description,
     formatItem: (term, _width, description, helper) => {
       if (description === "") return `  ${term}`;

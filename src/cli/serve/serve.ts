@@ -60,7 +60,7 @@ export async function serve(
   // Standard output may have the audit log, of which each line is JSON.
   const isAudit = config.audit !== undefined && config.audit.path === undefined;
   (isAudit ? process.stderr : process.stdout).write(
-    startUpText({ ...config, resources: service.resources }, service, service.notReady()) +
+    startUpText({ ...config, resources: service.resources }, service, service.readiness()) +
       lastLine,
   );
 }
@@ -68,9 +68,8 @@ export async function serve(
 /** Waits for the caches for a short while: most are ready then, and others have a reason that the start-up text can name. */
 async function pauseUntilReady(service: Service): Promise<void> {
   const end = systemClock.now() + readyWaitMs;
-  while (service.notReady() !== undefined && systemClock.now() < end) {
-    await pause(systemClock, readyCheckMs);
-  }
+  const isReady = (): boolean => service.readiness().every(({ failure }) => failure === undefined);
+  while (!isReady() && systemClock.now() < end) await pause(systemClock, readyCheckMs);
 }
 
 /**

@@ -28,8 +28,8 @@ export interface Service {
   readonly instanceId: string | undefined;
   /** What it serves: as configured, or what the upstream of a relay serves to it. */
   readonly resources: readonly ResourceConfig[];
-  /** Why it is not ready now: the first check of /readyz that fails; undefined: it is ready. */
-  notReady(): string | undefined;
+  /** The checks of /readyz, as they are now. */
+  readiness(): readonly ReadinessCheck[];
   /**
    * Stops gracefully: turns not ready, sends every stream a last bookmark and DRAINING, waits up to the configured time
    * for clients to accept them, then closes everything. Idempotent.
@@ -102,10 +102,7 @@ export async function startService(
       admin: { host: admin.host, port: admin.port },
       instanceId: process.instanceId,
       resources: config.resources,
-      notReady: () => {
-        const failed = checksOf(process, workers).find(({ failure }) => failure !== undefined);
-        return failed && `${failed.name}: ${failed.failure}`;
-      },
+      readiness: () => checksOf(process, workers),
       stop: () => process.stop(),
       kill: () => workers?.kill(),
     };

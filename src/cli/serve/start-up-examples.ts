@@ -7,10 +7,16 @@ import { formatAddress } from "../../config/value-types.ts";
 /** The command, which is not on the PATH if this service runs from the sources. */
 export const command = import.meta.url.endsWith(".ts") ? "bin/watch-fanout" : "watch-fanout";
 
-/** Files that only the user has, as the commands name them. */
-const users = { ca: "CA.pem", cert: "CLIENT.pem", key: "CLIENT.key", token: "TOKEN" };
+/** What only the user has, as the commands name it: files, and a user of etcd. */
+const users = {
+  ca: "CA.pem",
+  cert: "CLIENT.pem",
+  key: "CLIENT.key",
+  token: "TOKEN",
+  etcdUser: "USER",
+};
 
-/** What a client needs to be served: paths of files, or names in capitals for those that only the user has. */
+/** What a client needs to be served: paths of files, or names in capitals for what only the user has. */
 interface Credentials {
   /** Undefined: plaintext. */
   readonly tls:
@@ -26,14 +32,15 @@ export function examples(config: Config, grpc: ListenAddress): readonly string[]
   const needed = credentials(config, address);
   const [resource] = config.resources;
   return [
-    ...(config.etcdApi === undefined ? [] : etcdctl(address, needed, resource)),
+    // etcdctl can't send a token of this service.
+    ...(config.etcdApi === undefined || needed.hasToken ? [] : etcdctl(config, address, needed)),
     ...(resource === undefined || !config.ownApi
       ? []
       : ownClients(config, resource, address, needed)),
   ];
 }
 
-/** Whether commands name files that only the user has. */
+/** Whether commands name what only the user has. */
 export function hasPlaceholders(commands: readonly string[]): boolean {
   return Object.values(users).some((name) => commands.some((line) => line.includes(` ${name}`)));
 }
@@ -81,9 +88,9 @@ function otherName({ cert }: ServerTls, address: ListenAddress): string | undefi
 
 /** etcd's own client. The keys are those of the first resource, if there is one: then a cache serves them. */
 function etcdctl(
+  { etcd, resources: [resource] }: Config,
   address: ListenAddress,
   { tls, hasCertificate }: Credentials,
-  resource: ResourceConfig | undefined,
 ): readonly string[] {
   const key = `${resource?.prefix ?? ""}greeting`;
   const endpoint =
@@ -93,6 +100,8 @@ function etcdctl(
   const options = [
     ...(tls?.ca === undefined ? [] : [`--cacert ${tls.ca}`]),
     ...(hasCertificate ? [`--cert ${users.cert} --key ${users.key}`] : []),
+    // The service's own user has its password, and may have fewer rights.
+    ...(etcd?.auth === undefined ? [] : [`--user ${users.etcdUser}`]),
   ];
   const etcdctl = ["etcdctl", `--endpoints ${endpoint}`, ...options].join(" ");
   return [`${etcdctl} watch --prefix ${key}`, `${etcdctl} put ${key} hello`];

@@ -1,22 +1,23 @@
 import type { Config, ListenAddress, ResourceConfig } from "../../config/config.ts";
 import { formatAddress } from "../../config/value-types.ts";
+import type { ReadinessCheck } from "../../server/admin/admin.ts";
 import { printableText } from "../output/printable.ts";
 import { version } from "../output/version.ts";
 import type { Service } from "./service.ts";
 import { command, examples, hasPlaceholders, reachable } from "./start-up-examples.ts";
 
 /**
- * The text for a user when the service has started: its addresses, its data, and commands to try. `notReady`: why it is not
- * ready, if it is not.
+ * The text for a user when the service has started: its addresses, its data, and commands to try. `checks` are those of
+ * /readyz.
  */
 export function startUpText(
   config: Config,
   { grpc, admin }: Pick<Service, "grpc" | "admin">,
-  notReady?: string,
+  checks: readonly ReadinessCheck[] = [],
 ): string {
   const resources = config.resources.map((resource) => resourceText(config, resource));
   const commands = examples(config, grpc);
-  const files = hasPlaceholders(commands) ? " (files in capitals are yours)" : "";
+  const names = hasPlaceholders(commands) ? " (names in capitals are yours)" : "";
   const lines = [
     `watch-fanout ${version} serves gRPC on ${formatAddress(grpc)} (${security(config)})`,
     ...(config.etcdApi === undefined ? [] : [`  etcd API   ${etcdApiText(config)}`]),
@@ -27,12 +28,24 @@ export function startUpText(
       : [`  workers    ${config.workers} processes, which this one feeds`]),
     `  admin      ${adminUrl(config, admin)}/readyz and /livez, /metrics${adminNote(config)}`,
     `  status     ${adminUrl(config, reachable(admin))}/ in a browser${topText(config, reachable(admin))}`,
-    ...(notReady === undefined ? [] : [`  not ready  ${notReady}`]),
-    "",
-    `Watch changes, and make some in another terminal${files}:`,
+    ...conditionText(checks),
+    ...(commands.length === 0
+      ? []
+      : ["", `Watch changes, and make some in another terminal${names}:`]),
     ...commands.map((line) => `  ${line}`),
   ];
   return `${lines.map(printableText).join("\n")}\n`;
+}
+
+/** The first check that fails, or else the first with a warning, such as what is not cached. */
+function conditionText(checks: readonly ReadinessCheck[]): readonly string[] {
+  for (const { name, failure } of checks) {
+    if (failure !== undefined) return [`  not ready  ${name}: ${failure}`];
+  }
+  for (const { name, warning } of checks) {
+    if (warning !== undefined) return [`  warning    ${name}: ${warning}`];
+  }
+  return [];
 }
 
 /** The status in a terminal, where that needs neither certificates nor a token. */

@@ -101,6 +101,7 @@ test("etcd-proxy that may read nothing of etcd is ready, and passes calls on", a
   expect(await (await fetch(`${admin}/readyz?verbose`)).text()).toMatch(
     /^resource\/all: etcd serves these keys: .*user name is empty/m,
   );
+  await proxy.printed(/^ {2}warning {4}resource\/all: etcd serves these keys: .*--etcd-username/m);
   const root = new Etcd3({ hosts: `http://${address}`, auth: { username: "root", password: "r" } });
   onTestFinished(() => root.close());
   await root.put("a").value("1");
@@ -266,6 +267,9 @@ test("flags of TLS and of keepalive pings take the values of Go", () => {
   // As in grpc-go, which raises it, and takes zero for none.
   expect(flagsOf({ "dial-keepalive-time": "3s" }).flags["etcd-keepalive-time"]).toEqual([
     "10000ms",
+  ]);
+  expect(flagsOf({ "dial-keepalive-timeout": "1ns" }).flags["etcd-keepalive-timeout"]).toEqual([
+    "100ms",
   ]);
   expect(flagsOf({ "dial-keepalive-time": "0" }).flags["etcd-keepalive-time"]).toBeUndefined();
   expect(flagsOf({ "dial-keepalive-time": "5" }).problems).toEqual([

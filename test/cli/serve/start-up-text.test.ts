@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { startUpText } from "../../../src/cli/serve/start-up-text.ts";
+import type { ReadinessCheck } from "../../../src/server/admin/admin.ts";
 import { certificates, load } from "../../config/sources.ts";
 import { Authority, type CertificateContent } from "../../identity/authority.ts";
 import { CommandProcess } from "./serve-process.ts";
@@ -82,7 +83,7 @@ test("mTLS is shown", () => {
   });
   const text = startUpText(config, { grpc: { host: "127.0.0.1", port: 50051 }, admin });
   expect(text).toContain("(TLS, clients need a certificate)");
-  expect(text).toContain("(files in capitals are yours):\n");
+  expect(text).toContain("(names in capitals are yours):\n");
   expect(text).toMatch(
     / watch --initial --tls-ca \S+ .*--tls-client-cert CLIENT.pem --tls-client-key CLIENT.key\n/,
   );
@@ -135,6 +136,27 @@ test("a resource without a cache has no watch to try", () => {
   expect(text).toContain("watchfanout.v1.ListWatchService/List\n");
 });
 
+const withEtcdApi = [
+  ...["--etcd", "http://127.0.0.1:2379", "--etcd-api", "on", "--watch-fanout-api", "off"],
+  ...["--resource", "a=/a/"],
+];
+
+test("in front of an etcd with authentication the commands of etcdctl need a user", () => {
+  const given = ["--etcd-username", "cache", "--etcd-password-file", "password"];
+  const flags = [...withEtcdApi, ...given];
+  const text = startUpText(load({ flags, files: { password: "secret" } }), local);
+  expect(text).toContain(" (names in capitals are yours):\n");
+  expect(text).toMatch(/^ {2}etcdctl --endpoints \S+ --user USER watch --prefix \/a\/greeting$/m);
+  expect(text).toMatch(/^ {2}etcdctl --endpoints \S+ --user USER put \/a\/greeting hello$/m);
+});
+
+test("no command of etcdctl is suggested where callers need a token of this service", async () => {
+  const flags = [...withEtcdApi, "--token-file", "tokens", "--policy", "policy"];
+  const text = await textWith([{ type: "ip", value: "127.0.0.1" }], ...flags);
+  expect(text).not.toContain("etcdctl");
+  expect(text).not.toContain("Watch changes");
+});
+
 test("the etcd API has commands of etcdctl, for keys of a cache", () => {
   const flags = ["--etcd", "http://127.0.0.1:2379", "--etcd-api", "on", "--resource", "a=/a/"];
   const text = startUpText(load({ flags }), local);
@@ -152,12 +174,6 @@ test("the status page is named, with the command for a terminal where that works
   expect(startUpText(load({}), everywhere)).toMatch(
     /status +http:\/\/127.0.0.1:81\/ in a browser, or \S*watch-fanout top --url http:\/\/127.0.0.1:81\n/,
   );
-});
-
-test("a service that is not ready has the reason", () => {
-  const text = startUpText(load({}), local, "resource/a: etcd is away");
-  expect(text).toContain("  not ready  resource/a: etcd is away\n");
-  expect(startUpText(load({}), local)).not.toContain("not ready");
 });
 
 test("the commands of a service with TLS work, with the file of the authority", async () => {
@@ -185,6 +201,17 @@ test("a service whose etcd is away says that it is not ready, and why", async ()
     ...["--etcd", "http://127.0.0.1:1", "--resource", "a=/a/"],
   ]);
   await service.printed(/^ {2}not ready {2}resource\/a: .*http:\/\/127.0.0.1:1 /m);
+});
+
+test("the start-up text has the first check that fails, or else the first warning", () => {
+  const ok = { name: "serving", failure: undefined };
+  const warned = { name: "a", failure: undefined, warning: "late" };
+  const failed = { name: "b", failure: "away" };
+  const text = (...checks: ReadinessCheck[]) => startUpText(load({}), local, checks);
+  expect(text(ok)).not.toMatch(/not ready|warning/);
+  expect(text(ok, warned)).toContain("  warning    a: late\n");
+  expect(text(ok, warned, failed)).toContain("  not ready  b: away\n");
+  expect(text(ok, warned, failed)).not.toContain("warning");
 });
 
 test("a prefix with control characters is escaped", () => {

@@ -74,6 +74,13 @@ describe("an etcd with authentication", () => {
     });
   }
 
+  test("denies a service without a user, and says that it needs one", async () => {
+    const storage = storageOf(await etcdOf(), {});
+    await expect(storage.get({ key: "a", at: linearizable })).rejects.toMatchObject({
+      message: expect.stringMatching(/which has no user: .*empty\. Set --etcd-username/),
+    });
+  });
+
   test("denies what the user's roles do not allow", async () => {
     const etcd = await etcdOf();
     const { token } = await gateway(etcd, "authenticate", { ...auth, name: "root" });

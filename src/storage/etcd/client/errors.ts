@@ -26,10 +26,13 @@ export const futureRevision = "required revision is a future revision";
 export const leaseNotFound = "requested lease not found";
 export const authNotEnabled = "authentication is not enabled";
 
+/** For a call without a token, while authentication is on. */
+const noUser = "user name is empty";
+
 const denied = [
   "permission denied",
   "authentication failed",
-  "user name is empty",
+  noUser,
   "invalid auth token",
   "revision of auth store is old",
 ];
@@ -181,10 +184,12 @@ function upstreamDenied(
 ): WatchFanoutError {
   const isRight = range !== undefined && says(details, "permission denied");
   const what = isRight ? ` ${describeRange(range)}` : "";
+  const [who, advice] = says(details, noUser)
+    ? ["the service, which has no user", "Set --etcd-username and its password."]
+    : ["the service's own user", "Check its name, password and roles."];
   return new WatchFanoutError(
     "UPSTREAM_DENIED",
-    `The etcd at ${endpoint} refuses the service's own user${what}: ${details}. Check its name, password ` +
-      "and roles.",
+    `The etcd at ${endpoint} refuses ${who}${what}: ${details}. ${advice}`,
     { cause },
   );
 }

@@ -30,7 +30,7 @@ export class SkippedKeys {
     this.#logged = now;
     this.#logger.warn(
       { keyHex: key.toString("hex"), leftOut: this.#count },
-      "left out a key that is not UTF-8, or is the resource's prefix itself",
+      "ListWatchService leaves out a key that is not UTF-8, or is the resource's prefix itself",
     );
   }
 }
