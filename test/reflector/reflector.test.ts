@@ -316,7 +316,7 @@ describe("The pauses of a Reflector", () => {
     return times;
   }
 
-  it("do not count the time of the watch before a list that had none", async () => {
+  it("do not count the time of the watch before a list at once", async () => {
     const storage = new ScriptedStorage();
     const reported: string[] = [];
     const { clock, begin } = reporting(storage, reported);

@@ -76,7 +76,7 @@ export class Hedging {
     }
   }
 
-  /** The server that the next copy is sent to, which is none of `asked` if possible; undefined once the original has ended. */
+  /** The server that the next copy is sent to, if possible not one in `asked`; undefined once the original has ended. */
   async #serverOfCopy(
     first: Endpoint,
     asked: ReadonlySet<Endpoint>,
