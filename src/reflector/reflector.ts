@@ -173,7 +173,8 @@ export class Reflector {
     const { target, onFailure } = this.#options;
     const { from, isUrgent } = this.#state.fail(error);
     if (this.#state.cause === "history changed") callTarget(() => target.invalidate?.());
-    const pauseMs = isUrgent ? 0 : this.#backoff.next(error, 0);
+    const nextPauseMs = this.#backoff.next(error, 0);
+    const pauseMs = isUrgent ? 0 : nextPauseMs;
     const { next } = this.#state;
     const { reason } = error;
     const text = next === "list" ? "relisting" : "resuming the watch";

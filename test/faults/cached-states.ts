@@ -1,6 +1,44 @@
+import { isUtf8 } from "node:buffer";
 import type { CachedState } from "../../src/cacher/request/request.ts";
 import { keyBytes } from "../../src/model/key-bytes.ts";
+import type { EtcdCluster } from "./etcd-cluster.ts";
 import type { World } from "./world.ts";
+
+/** An object in etcd, with its absolute key. */
+interface Stored {
+  readonly key: Buffer;
+  readonly modRevision: number;
+}
+
+/** What etcd has below the prefix, raw keys included. */
+async function storedObjects(cluster: EtcdCluster, prefix: string): Promise<readonly Stored[]> {
+  const start = Buffer.from(prefix);
+  const end = Buffer.from(start);
+  end.writeUInt8(end.readUInt8(end.length - 1) + 1, end.length - 1);
+  const range = { key: start.toString("base64"), range_end: end.toString("base64") };
+  const { kvs = [] } = await cluster.call("kv/range", range);
+  return (kvs as readonly { readonly key: string; readonly mod_revision: string }[]).map(
+    ({ key, mod_revision }) => ({
+      key: Buffer.from(key, "base64"),
+      modRevision: Number(mod_revision),
+    }),
+  );
+}
+
+/** The mod_revision of each object below the prefix, by relative key, raw keys excluded. */
+export async function storedRevisions(
+  cluster: EtcdCluster,
+  prefix: string,
+): Promise<ReadonlyMap<string, number>> {
+  const revisions = new Map<string, number>();
+  const { length } = Buffer.from(prefix);
+  for (const { key, modRevision } of await storedObjects(cluster, prefix)) {
+    if (key.length > length && isUtf8(key)) {
+      revisions.set(key.toString("utf8", length), modRevision);
+    }
+  }
+  return revisions;
+}
 
 /**
  * What is wrong with the states of the caches in this process, raw keys included, which no client of a world sees.
@@ -11,13 +49,8 @@ export async function wrongInCaches(
   prefix: string,
 ): Promise<string[]> {
   const start = Buffer.from(prefix);
-  const end = Buffer.from(start);
-  end.writeUInt8(end.readUInt8(end.length - 1) + 1, end.length - 1);
-  const range = { key: start.toString("base64"), range_end: end.toString("base64") };
-  const { kvs = [] } = await cluster.call("kv/range", range);
-  const stored = (kvs as readonly { readonly key: string; readonly mod_revision: string }[]).map(
-    ({ key, mod_revision }) => shown(Buffer.from(key, "base64"), Number(mod_revision)),
-  );
+  const objects = await storedObjects(cluster, prefix);
+  const stored = objects.map(({ key, modRevision }) => shown(key, modRevision));
   const wrong: string[] = [];
   for (const { name, cacher } of inProcess) {
     const request = { scope: { prefix: "" }, at: { match: "LINEARIZABLE" } } as const;

@@ -1,8 +1,9 @@
-import { wrongInCaches } from "./cached-states.ts";
+import { storedRevisions, wrongInCaches } from "./cached-states.ts";
 import { ChildReplica } from "./child-replica.ts";
 import { watchersIn } from "./clients.ts";
 import { type ClusterOptions, EtcdCluster } from "./etcd-cluster.ts";
 import { InProcessReplica } from "./in-process-replica.ts";
+import { LibraryClient } from "./library-client.ts";
 import { Changing, inTime, patienceMs, untilSeen } from "./patience.ts";
 import { rawKeyBelow } from "./raw-keys.ts";
 import { RecordedReader } from "./recorded-reader.ts";
@@ -77,6 +78,8 @@ export class World {
   readonly watchers: readonly RecordedWatcher[];
   readonly writers: readonly RecordedWriter[];
   readonly reader: RecordedReader;
+  /** Undefined until the first replica is ready. */
+  #library: LibraryClient | undefined;
   /** Why streams may end. */
   readonly reasons: Set<string>;
   /** Changes with each write that has ended. */
@@ -179,6 +182,7 @@ export class World {
       world.goOn();
       world.reader.start();
       for (const watcher of world.watchers) watcher.start();
+      world.#library = new LibraryClient(world.replicas, random.fork());
       await world.until("every watcher to have begun", () =>
         world.watchers.every(({ level }) => level > 0),
       );
@@ -333,7 +337,10 @@ export class World {
   async wrong(): Promise<string[]> {
     const quiet = await this.settle();
     await this.reader.stop();
-    const wrong = [...quiet, ...wrongIn(this), ...(await wrongInCaches(this, prefix))];
+    const stored = await storedRevisions(this.cluster, prefix);
+    const inLibrary = (await this.#library?.wrong(stored)) ?? [];
+    const inCaches = await wrongInCaches(this, prefix);
+    const wrong = [...quiet, ...wrongIn(this), ...inCaches, ...inLibrary];
     this.reader.start();
     return wrong;
   }
@@ -344,6 +351,7 @@ export class World {
     for (const watcher of this.watchers) watcher.forget();
     for (const writer of this.writers) writer.writes.splice(0);
     this.reader.forget();
+    this.#library?.forget();
     const lowest = Math.min(...this.watchers.map(({ level }) => level));
     this.truth.era.forgetBefore(lowest);
     for (const era of this.truth.eras) if (era !== this.truth.era) era.changes = [];
@@ -354,6 +362,7 @@ export class World {
   async close(): Promise<void> {
     await Promise.all([...this.watchers, this.reader].map((client) => client.stop()));
     // A fault may delay what they wait for; the end of that fault releases it.
+    await this.#library?.close();
     const writersStopped = this.holdWrites();
     await Promise.all(this.replicas.map((replica) => replica.stop()));
     await writersStopped;

@@ -217,7 +217,7 @@ describe("A watch that breaks", () => {
       storage.onGet = () => Promise.reject(failure(reason));
       storage.stream.end(failure("UPSTREAM_UNAVAILABLE"));
       // The pauses before ten attempts, and before the list.
-      await reflected.clock.elapse(50 + 100 + 200 + 400 + 800 + 1_600 + 4 * 2_500);
+      await reflected.clock.elapse(100 + 200 + 400 + 800 + 1_600 + 5 * 2_500);
       expect(reflected.heard).toEqual(["start: [a@4] →5 of 5", "→6"]);
       storage.onCurrentRevision = () => 9;
       await reflected.clock.elapse(2_500);
@@ -343,6 +343,24 @@ describe("The pauses of a Reflector", () => {
     await reflected.clock.elapse(20_000);
     return times;
   }
+
+  it("do not count the time of the watch before a list at once", async () => {
+    const storage = new ScriptedStorage();
+    const reported: string[] = [];
+    const { clock, begin } = reporting(storage, reported);
+    await begin();
+    storage.stream.push(batch(6));
+    await clock.elapse(2_000);
+    storage.stream.end(failure("HISTORY_CHANGED"));
+    await clock.settle();
+    // The end of a watch that has not served at all is not a planned one.
+    storage.stream.end(failure("DRAINING"));
+    await clock.settle();
+    expect(reported).toEqual([
+      "HISTORY_CHANGED: list in 0 ms from 6",
+      "DRAINING: resume in 100 ms from 5",
+    ]);
+  });
 
   it("grow from 100 ms to 5 s while nothing is delivered", async () => {
     const times = await openings([], () => 0);

@@ -220,15 +220,15 @@ export class Connection {
       telemetry.attempt(endpoint.address, before);
       const attemptAt = (at: Endpoint, cancel?: AbortSignal) =>
         this.#attempt(at, method, request, { left: left(), telemetry, write, cancel }, settings);
-      const mayCopy = !write && server === undefined && attempt < this.#maxAttempts;
+      const maxCopies = write || server !== undefined ? 0 : this.#maxAttempts - attempt;
       const onCopy = (at: Endpoint): void => {
         attempt++;
         tried.add(at);
         telemetry.hedged(at.address);
       };
       const result =
-        mayCopy && this.#hedging.isEnabled
-          ? await this.#hedging.read({ first: endpoint, attempt: attemptAt, onCopy })
+        maxCopies > 0 && this.#hedging.isEnabled
+          ? await this.#hedging.read({ first: endpoint, attempt: attemptAt, maxCopies, onCopy })
           : await attemptAt(endpoint);
       if (!(result instanceof CallFailure)) return result;
       before = result;

@@ -228,12 +228,20 @@ export class Endpoints {
     return this.#all;
   }
 
-  /** Another server that is not ejected: of these the one with the fewest calls. Undefined if all others are ejected. */
-  other(than: Endpoint): Endpoint | undefined {
+  /**
+   * Another server that is not ejected, if possible not one in `tried`: of these the one with the fewest calls. Undefined
+   * if all others are ejected.
+   */
+  other(than: Endpoint, tried: ReadonlySet<Endpoint> = new Set()): Endpoint | undefined {
     let best: Endpoint | undefined;
     for (const endpoint of this.#all) {
       if (endpoint === than || isEjected(endpoint)) continue;
-      if (best === undefined || endpoint.open.calls < best.open.calls) best = endpoint;
+      const before =
+        best === undefined
+          ? -1
+          : Number(tried.has(endpoint)) - Number(tried.has(best)) ||
+            endpoint.open.calls - best.open.calls;
+      if (before < 0) best = endpoint;
     }
     return best;
   }

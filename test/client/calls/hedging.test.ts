@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { objectNotFound } from "../../../src/base/errors.ts";
+import { objectNotFound, WatchFanoutError } from "../../../src/base/errors.ts";
 import type { Endpoint } from "../../../src/client/calls/endpoints.ts";
 import type { Client } from "../../../src/client/client.ts";
 import { statusOf, type WireStatus } from "../../../src/wire/errors.ts";
 import { FakeClock } from "../../fake-clock.ts";
-import { Changing, inTime } from "../../faults/patience.ts";
+import { Changing, inTime, untilSeen } from "../../faults/patience.ts";
 import { client, server } from "../opened.ts";
 import type { Script } from "../scripted-server.ts";
 import { wireObject, wireResponse } from "../wire-messages.ts";
@@ -61,10 +61,11 @@ class Replica {
 
 const well = (respond: Respond): void => respond(null, found);
 
-/** A client of two replicas, which asks the first one first. */
-async function clientOf(first: Replica, second: Replica, options = {}) {
+/** A client of two or three replicas, which asks the first one first. */
+async function clientOf(first: Replica, second: Replica, options = {}, third?: Replica) {
   const clock = new FakeClock();
   const addresses = [await server(first.script), await server(second.script)];
+  if (third !== undefined) addresses.push(await server(third.script));
   return { clock, db: client(addresses, { clock, timeoutMs: 60_000, ...options }) };
 }
 
@@ -121,6 +122,56 @@ describe("A read that a server does not answer", () => {
     await reading;
     expect(other.asked).toBe(0);
   });
+
+  test("is also sent to a third one if the second fails.", async () => {
+    const starting = new WatchFanoutError("NOT_READY", "scripted");
+    const failing = (respond: Respond): void => respond(statusOf(starting));
+    const [silent, second, third] = [new Replica(), new Replica(failing), new Replica(well)];
+    const { clock, db } = await clientOf(silent, second, {}, third);
+    const reading = get(db);
+    await silent.untilAsked(1);
+    clock.advance(1_000);
+    await second.untilAsked(1);
+    await untilSeen("the response to the copy", async () => {
+      await clock.elapse(500);
+      return third.asked > 0 || undefined;
+    });
+    expect((await reading).revision).toBe(9);
+    expect([silent.asked, second.asked, third.asked]).toEqual([1, 1, 1]);
+  });
+
+  test("is sent to a server again that failed, as another one is not there.", async () => {
+    const starting = new WatchFanoutError("NOT_READY", "scripted");
+    let isReady = false;
+    const answer = (respond: Respond): void =>
+      isReady ? respond(null, found) : respond(statusOf(starting));
+    const [silent, other] = [new Replica(), new Replica(answer)];
+    const { clock, db } = await clientOf(silent, other);
+    const reading = get(db);
+    await silent.untilAsked(1);
+    clock.advance(1_000);
+    await other.untilAsked(1);
+    isReady = true;
+    await untilSeen("the second copy", async () => {
+      await clock.elapse(500);
+      return other.asked > 1 || undefined;
+    });
+    expect((await reading).revision).toBe(9);
+  });
+
+  test.each([2 ** 31, Number.MAX_VALUE])(
+    "is not sent twice by a client with a delay of %d ms, longer than timers can be.",
+    async (hedgingDelayMs) => {
+      const silent = new Replica();
+      const { clock, db } = await clientOf(silent, new Replica(well), { hedgingDelayMs });
+      const reading = get(db);
+      await silent.untilAsked(1);
+      await clock.settle();
+      expect(clock.pendingTimers).toBe(0);
+      silent.answerAll();
+      await reading;
+    },
+  );
 
   test("ends when its signal is aborted, with both attempts.", async () => {
     const [slow, other] = [new Replica(), new Replica()];
