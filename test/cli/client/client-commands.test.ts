@@ -102,7 +102,7 @@ describe("get sends", () => {
     const script: Script = {
       get: ({ request }, callback) => {
         asked.push([request.resource, request.revision_match, request.revision]);
-        callback(null, found);
+        callback(null, { ...found, revision: match === "EXACT" ? revision : found.revision });
       },
     };
     expect((await against(script, ["get", "k", "-r", "pods", ...options])).code).toBe(0);
@@ -171,7 +171,7 @@ describe("list", () => {
   const script: Script = {
     list: ({ request }, callback) =>
       callback(null, {
-        revision: "9",
+        revision: "12",
         history_id: "h",
         ...(request.page_token === ""
           ? { items: [wireObject(`${request.prefix}a`, 1)], next_page_token: "t" }
@@ -197,8 +197,8 @@ describe("list", () => {
       .split("\n")
       .map((line) => JSON.parse(line));
     expect(lines).toMatchObject([
-      { revision: "9", items: [{ key: "a" }], next_page_token: "t", history_id: "h" },
-      { revision: "9", items: [{ key: "long" }], next_page_token: "", remaining_item_count: "0" },
+      { revision: "12", items: [{ key: "a" }], next_page_token: "t", history_id: "h" },
+      { revision: "12", items: [{ key: "long" }], next_page_token: "", remaining_item_count: "0" },
     ]);
     expect(lines[0]).not.toHaveProperty("remaining_item_count");
   });
@@ -312,7 +312,7 @@ describe("list sends", () => {
     const script: Script = {
       list: ({ request }, callback) => {
         requests.push(request);
-        callback(null, { revision: "9" });
+        callback(null, { revision: request.revision === "0" ? "9" : request.revision });
       },
     };
     expect((await against(script, ["list", ...options])).code).toBe(0);
@@ -553,8 +553,12 @@ describe("watch", () => {
   ])("asks %j as %j.", async (args, asked) => {
     const requests: unknown[] = [];
     const script: NonNullable<Script["watch"]> = (call) => {
-      requests.push(call.request);
-      call.write(wireResponse(1, [wireEvent("ADDED", "seen", 1)]));
+      const { request } = call;
+      requests.push(request);
+      const key = request.key === undefined ? `${request.prefix ?? ""}seen` : request.key;
+      const revision = Number(request.after_revision ?? 0) + 1;
+      const object = wireObject(key, revision, "seen");
+      call.write(wireResponse(revision, [{ ...wireEvent("ADDED", key, revision), object }]));
     };
     await watching(script, args, "seen");
     expect(requests).toMatchObject([
