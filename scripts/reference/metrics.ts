@@ -250,6 +250,7 @@ function recordClientMetrics(): void {
   const failure = new CallFailure(new WatchFanoutError("UPSTREAM_UNAVAILABLE", "as an example"));
   const call = new CallTelemetry(systemClock, "/a.Service/Method");
   call.attempt("a", failure);
+  call.hedged("a");
   call.responded();
   watchOpened("a")(failure);
   const undecodable = {

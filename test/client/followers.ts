@@ -8,6 +8,14 @@ import { untilSeen } from "../faults/patience.ts";
 
 const watches = 10;
 
+/** How long an attempt to open a stream waits for its connection, in milliseconds. */
+const connectTimeoutMs = 1_000;
+/**
+ * Within which time all have what was written, in milliseconds: an attempt that waits for a server that is away gives up
+ * in that time, and no pause at its maximum ends by itself, which is 2.5 s of the informer.
+ */
+const maxDelayMs = 1_500;
+
 /** Ten watches, an informer and an object cache of one client, which follow the object `a` of the resource `things`. */
 export class Followers {
   readonly client: Client;
@@ -26,7 +34,7 @@ export class Followers {
   constructor(address: readonly string[]) {
     const { clock } = this;
     const random = () => 0;
-    this.client = connect({ address, clock, random });
+    this.client = connect({ address, clock, random, connectTimeoutMs });
     const things = this.client.resource("things", jsonValues<number>());
     this.#informer = things.informer({ onWatchError: () => {} });
     const cached = { client: this.client, resource: "things", codec: things.codec, clock, random };
@@ -36,10 +44,11 @@ export class Followers {
     this.#watching = Array.from({ length: watches }, (_, i) => this.#watch(i));
   }
 
-  /** Resolves when all have this value of the object, while no time passes for the client. */
+  /** Resolves when all have this value of the object. Rejects if that takes more than 1.5 s of the client's time. */
   async untilAllHave(value: number): Promise<void> {
+    const start = this.clock.now();
     await untilSeen(`${value} everywhere`, async () => {
-      this.clock.advance(0);
+      if (this.clock.now() - start < maxDelayMs) this.clock.advance(10);
       const cached = await this.#cache.get("a").catch(() => undefined);
       const informed = this.#informer.indexer.get("a");
       const all = [

@@ -39,6 +39,7 @@ const exceptions: Readonly<Record<string, string>> = {
   "client/remote/relayed-calls.ts": "reasons, a constant",
   "cli/etcd-proxy/go-values.ts": "words of Go for true and false, constants",
   "cli/serve/log-level.ts": "the loggers of a process: its log, and a few for each resource",
+  "cli/serve/start-up-text.ts": "no checks, the default of a parameter",
   "cli/output/table.ts": "a number for each heading of a printed table",
   "codec/protobuf-scalar.ts": "protobuf's types, a constant",
   "config/checks.ts": "problems of the configuration, reported at start",
