@@ -25,8 +25,7 @@ import type {
 import { decodeResourceInfo, type ResourceInfo } from "./resource-info.ts";
 import { TypedResource, type TypedResourceOptions } from "./typed/typed-resource.ts";
 import type { ValueCodec } from "./values/value-codec.ts";
-import type { AtomicBatch } from "./watch/batch-assembler.ts";
-import type { ClientCalls, ObjectResult, Page } from "./watch/client-calls.ts";
+import type { AtomicBatch, ClientCalls, ObjectResult, Page } from "./watch/client-calls.ts";
 import { checkObject, checkPage, checkReadAt, JoinedPages } from "./watch/response-checks.ts";
 import { type OpenStream, resumingWatch } from "./watch/resuming-watch.ts";
 

@@ -109,8 +109,7 @@ export {
   type ValueCodec,
   type WriterMessageType,
 } from "./values/value-codec.ts";
-export type { AtomicBatch } from "./watch/batch-assembler.ts";
-export type { ClientCalls, ObjectResult, Page } from "./watch/client-calls.ts";
+export type { AtomicBatch, ClientCalls, ObjectResult, Page } from "./watch/client-calls.ts";
 export { requiresRelist } from "./watch/resuming-watch.ts";
 export { WorkQueueFullError, type WorkQueueOptions } from "./work-queue/options.ts";
 export {

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { WatchFanoutError } from "../../src/base/errors.ts";
-import type { AtomicBatch } from "../../src/client/watch/batch-assembler.ts";
+import type { AtomicBatch } from "../../src/client/watch/client-calls.ts";
 import { type Etcd, startEtcd } from "../etcd/etcd.ts";
 import { Relay as Network } from "../faults/relay.ts";
 import { sumOf, Tier, until } from "./tiers.ts";

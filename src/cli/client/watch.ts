@@ -2,7 +2,7 @@ import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { type Reason, upstreamUnavailable, type WatchFanoutError } from "../../base/errors.ts";
 import type { Interruption } from "../../client/calls/options.ts";
-import type { AtomicBatch } from "../../client/watch/batch-assembler.ts";
+import type { AtomicBatch } from "../../client/watch/client-calls.ts";
 import type { EventType, WatchEvent } from "../../model/event.ts";
 import type { Scope } from "../../storage/storage.ts";
 import { printableBytes, printableText } from "../output/printable.ts";

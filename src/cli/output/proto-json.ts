@@ -1,6 +1,5 @@
 import type { ResourceInfo } from "../../client/resource-info.ts";
-import type { AtomicBatch } from "../../client/watch/batch-assembler.ts";
-import type { ObjectResult, Page } from "../../client/watch/client-calls.ts";
+import type { AtomicBatch, ObjectResult, Page } from "../../client/watch/client-calls.ts";
 import type { WatchEvent } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 

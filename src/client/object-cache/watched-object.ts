@@ -6,8 +6,7 @@ import { ClosedError } from "../calls/call-failure.ts";
 import type { Interruption } from "../calls/options.ts";
 import { DecodeFailure, decodeTyped, type TypedObject } from "../values/typed-object.ts";
 import type { ValueCodec } from "../values/value-codec.ts";
-import type { AtomicBatch } from "../watch/batch-assembler.ts";
-import type { ClientCalls } from "../watch/client-calls.ts";
+import type { AtomicBatch, ClientCalls } from "../watch/client-calls.ts";
 import { watchBackoff } from "../watch/resuming-watch.ts";
 
 /** The options that all objects of a cache share. */

@@ -13,8 +13,7 @@ import type {
   ReadOptions,
   WatchOptions,
 } from "../calls/options.ts";
-import type { AtomicBatch } from "../watch/batch-assembler.ts";
-import type { ClientCalls, ObjectResult, Page } from "../watch/client-calls.ts";
+import type { AtomicBatch, ClientCalls, ObjectResult, Page } from "../watch/client-calls.ts";
 
 /** Refusals that concern the relay itself, as a caller, and not the client whose request it passes on. */
 const denials: ReadonlySet<Reason> = new Set(["UNAUTHENTICATED", "PERMISSION_DENIED"]);

@@ -5,7 +5,7 @@ import { transition } from "../../model/predicate.ts";
 import { BatchQueue } from "../../storage/batch-queue.ts";
 import type { WatchStream } from "../../storage/storage.ts";
 import type { Endpoint } from "../calls/endpoints.ts";
-import type { AtomicBatch } from "../watch/batch-assembler.ts";
+import type { AtomicBatch } from "../watch/client-calls.ts";
 
 /** The stream of a remote watch and how its batches are converted. */
 export interface RemoteWatchSource {

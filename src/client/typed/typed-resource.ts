@@ -14,8 +14,7 @@ import { RemoteStorage, type RemoteStorageOptions } from "../remote/remote-stora
 import type { TypedBatch, TypedEvent } from "../values/typed-object.ts";
 import { DecodeFailure, decodeTyped, type TypedObject, typed } from "../values/typed-object.ts";
 import type { ValueCodec } from "../values/value-codec.ts";
-import type { AtomicBatch } from "../watch/batch-assembler.ts";
-import type { ClientCalls } from "../watch/client-calls.ts";
+import type { AtomicBatch, ClientCalls } from "../watch/client-calls.ts";
 import { type FollowOptions, follow } from "./follow.ts";
 import { type Change, type UpdateOptions, update } from "./update.ts";
 

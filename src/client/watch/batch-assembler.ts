@@ -4,19 +4,8 @@ import { Slabs, smallestSlab } from "../../model/slabs.ts";
 import type { WatchRequest as WireRequest } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { WatchResponse__Output as WireResponse } from "../../wire/generated/watchfanout/v1/WatchResponse.ts";
 import { decodeEvent, decodeRevision } from "../calls/decode.ts";
+import type { AtomicBatch } from "./client-calls.ts";
 import { StreamContract } from "./stream-contract.ts";
-
-/** Events that belong together, complete, and the resume point after them. */
-export interface AtomicBatch {
-  /** Everything that the watch asks for has been delivered, up to and including this revision: the resume point. */
-  readonly revision: number;
-  /** In revision order; an initial state is in key order. Empty in a bookmark. */
-  readonly events: readonly WatchEvent[];
-  /** Whether the events are the initial state. */
-  readonly initial: boolean;
-  /** The history that the revisions belong to; empty if the server does not know it. */
-  readonly historyId: string;
-}
 
 /**
  * Assembles the responses of one stream to atomic batches. A response without a revision leaves the batch open: its

@@ -1,4 +1,5 @@
 import type { Reachability } from "../../base/stream-backoff.ts";
+import type { WatchEvent } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type {
   DeleteOptions,
@@ -8,7 +9,6 @@ import type {
   ReadOptions,
   WatchOptions,
 } from "../calls/options.ts";
-import type { AtomicBatch } from "./batch-assembler.ts";
 
 /** The result of a call on one object. */
 export interface ObjectResult {
@@ -39,6 +39,18 @@ export interface Page {
   readonly historyId: string;
   /** How old the page may be, in milliseconds, as in ObjectResult. */
   readonly staleForMs?: number | undefined;
+}
+
+/** Events that belong together, complete, and the resume point after them. */
+export interface AtomicBatch {
+  /** Everything that the watch asks for has been delivered, up to and including this revision: the resume point. */
+  readonly revision: number;
+  /** In revision order; an initial state is in key order. Empty in a bookmark. */
+  readonly events: readonly WatchEvent[];
+  /** Whether the events are the initial state. */
+  readonly initial: boolean;
+  /** The history that the revisions belong to; empty if the server does not know it. */
+  readonly historyId: string;
 }
 
 /** The calls of a Client. A test or a wrapper can implement it in place of one. */

@@ -5,7 +5,8 @@ import type { WatchRequest as WireRequest } from "../../wire/generated/watchfano
 import type { WatchResponse__Output as WireResponse } from "../../wire/generated/watchfanout/v1/WatchResponse.ts";
 import { batchStalled, CallFailure } from "../calls/call-failure.ts";
 import type { Interruption } from "../calls/options.ts";
-import { type AtomicBatch, BatchAssembler } from "./batch-assembler.ts";
+import { BatchAssembler } from "./batch-assembler.ts";
+import type { AtomicBatch } from "./client-calls.ts";
 
 interface ResumingWatchOptions {
   readonly clock: Clock;

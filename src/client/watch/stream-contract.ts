@@ -1,7 +1,7 @@
 import { otherHistory } from "../../base/errors.ts";
 import type { WatchRequest as WireRequest } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import { broken } from "../calls/decode.ts";
-import type { AtomicBatch } from "./batch-assembler.ts";
+import type { AtomicBatch } from "./client-calls.ts";
 
 /**
  * What a server may send on a stream, by its request. A faulty server must not move a client back, or make it pass

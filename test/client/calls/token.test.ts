@@ -5,7 +5,7 @@ import { describe, expect, onTestFinished, test, vi } from "vitest";
 import type { ConnectOptions } from "../../../src/client/calls/options.ts";
 import type { Client } from "../../../src/client/client.ts";
 import { jsonValues } from "../../../src/client/values/value-codec.ts";
-import type { AtomicBatch } from "../../../src/client/watch/batch-assembler.ts";
+import type { AtomicBatch } from "../../../src/client/watch/client-calls.ts";
 import { parseTokenFile, tokenDigest } from "../../../src/identity/token-file.ts";
 import { run } from "../../cli/client/client-terminal.ts";
 import { FakeClock } from "../../fake-clock.ts";

@@ -1,6 +1,6 @@
 import type { WatchOptions } from "../../../src/client/calls/options.ts";
 import type { Client } from "../../../src/client/client.ts";
-import type { AtomicBatch } from "../../../src/client/watch/batch-assembler.ts";
+import type { AtomicBatch } from "../../../src/client/watch/client-calls.ts";
 
 /** A client that records which batches the readers of its watches have processed. */
 export class ObservedClient {

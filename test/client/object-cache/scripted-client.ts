@@ -1,5 +1,5 @@
 import type { WatchOptions } from "../../../src/client/calls/options.ts";
-import type { AtomicBatch } from "../../../src/client/watch/batch-assembler.ts";
+import type { AtomicBatch } from "../../../src/client/watch/client-calls.ts";
 import { type EventType, WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { upstreamUnavailable } from "../../../src/base/errors.ts";
 import type { Endpoint } from "../../../src/client/calls/endpoints.ts";
 import { RemoteWatch, type RemoteWatchSource } from "../../../src/client/remote/remote-watch.ts";
-import type { AtomicBatch } from "../../../src/client/watch/batch-assembler.ts";
+import type { AtomicBatch } from "../../../src/client/watch/client-calls.ts";
 import { WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";
 

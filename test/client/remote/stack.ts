@@ -3,7 +3,7 @@ import type { WatchFanoutError } from "../../../src/base/errors.ts";
 import type { WatchOptions } from "../../../src/client/calls/options.ts";
 import { type Client, connect } from "../../../src/client/client.ts";
 import { RemoteStorage } from "../../../src/client/remote/remote-storage.ts";
-import type { AtomicBatch } from "../../../src/client/watch/batch-assembler.ts";
+import type { AtomicBatch } from "../../../src/client/watch/client-calls.ts";
 import { AttributeReader } from "../../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../../src/codec/json-codec.ts";
 import type { EtcdClient } from "../../../src/storage/etcd/client/etcd-client.ts";

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { type Reason, WatchFanoutError } from "../../../src/base/errors.ts";
 import { CallFailure } from "../../../src/client/calls/call-failure.ts";
 import type { Interruption } from "../../../src/client/calls/options.ts";
-import type { AtomicBatch } from "../../../src/client/watch/batch-assembler.ts";
+import type { AtomicBatch } from "../../../src/client/watch/client-calls.ts";
 import { type OpenStream, resumingWatch } from "../../../src/client/watch/resuming-watch.ts";
 import type { WatchRequest } from "../../../src/wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { WatchResponse__Output } from "../../../src/wire/generated/watchfanout/v1/WatchResponse.ts";
