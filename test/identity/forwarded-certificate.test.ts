@@ -47,10 +47,10 @@ describe("x-forwarded-client-cert", () => {
   });
 
   test("takes linear time however it is made", () => {
-    const began = performance.now();
+    // In quadratic time, each of these would take longer than a test may.
     for (const part of ["URI=a", "a= ", " ", '"\\', "a=;", "a=,"]) {
-      parseForwardedCertificates(`${part.repeat(16_000 / part.length)}"`);
+      const header = `${part.repeat(400_000 / part.length)}"`;
+      expect(parseForwardedCertificates(header)).toBeUndefined();
     }
-    expect(performance.now() - began).toBeLessThan(1_000);
   });
 });
