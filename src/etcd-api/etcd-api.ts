@@ -3,22 +3,24 @@ import type { Logger } from "pino";
 import type { KeyPair } from "../base/certificate-store.ts";
 import type { Clock } from "../base/clock.ts";
 import { runInTimeSlices } from "../base/time-slice-queue.ts";
+import {
+  type EtcdTls,
+  type Keepalive,
+  type MemberCertificates,
+  memberCertificates,
+} from "../etcd/client/member.ts";
+import { Upstream, type UpstreamOutage } from "../etcd/client/upstream.ts";
+import { memberListPath, withClientUrls } from "../etcd/wire/member-list.ts";
+import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "../etcd/wire/methods.ts";
+import type { ResponseHeader } from "../etcd/wire/response-header.ts";
 import type { CallContext } from "../server/calls/call-context.ts";
 import type {
   RelayedCall,
   RelayedMethod,
   RelayedServices,
 } from "../server/calls/relayed-methods.ts";
-import {
-  type EtcdTls,
-  type Keepalive,
-  type MemberCertificates,
-  memberCertificates,
-} from "../storage/etcd/client/member.ts";
 import type { CachedResource } from "./cached/cached-resource.ts";
-import { memberListPath, withClientUrls } from "./contract/member-list.ts";
-import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "./contract/methods.ts";
-import { NewestHeader, type ResponseHeader } from "./contract/response-header.ts";
+import { NewestHeader } from "./cached/newest-header.ts";
 import {
   isRangePath,
   type RangeCounts,
@@ -29,7 +31,6 @@ import { CallMaintenance } from "./relay/call-maintenance.ts";
 import { CallRelay, type CallRelayDeps } from "./relay/call-relay.ts";
 import type { EtcdCall } from "./relay/etcd-call.ts";
 import { requestHeaders } from "./relay/metadata.ts";
-import { Upstream, type UpstreamOutage } from "./upstream/upstream.ts";
 import { watchPath } from "./watch/member-monitor.ts";
 import { type WatchCounts, WatchService } from "./watch/watch-service.ts";
 

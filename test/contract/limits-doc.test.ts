@@ -43,7 +43,7 @@ const exceptions: Readonly<Record<string, string>> = {
   "cli/output/table.ts": "a number for each heading of a printed table",
   "codec/protobuf-scalar.ts": "protobuf's types, a constant",
   "config/checks.ts": "problems of the configuration, reported at start",
-  "storage/etcd/client/errors.ts": "gRPC's codes, a constant",
+  "etcd/client/errors.ts": "gRPC's codes, a constant",
 };
 
 const collections =

@@ -1,12 +1,12 @@
 import { EventEmitter } from "node:events";
 import { pino } from "pino";
 import { expect, test } from "vitest";
-import { Upstream } from "../../src/etcd-api/upstream/upstream.ts";
-import type { UpstreamConnection } from "../../src/etcd-api/upstream/upstream-connection.ts";
+import { Upstream } from "../../src/etcd/client/upstream.ts";
+import type { UpstreamConnection } from "../../src/etcd/client/upstream-connection.ts";
+import { type CreateRequest, readWatchRequest } from "../../src/etcd/wire/watch-request.ts";
 import { ClientWatch } from "../../src/etcd-api/watch/client-watch.ts";
 import { RelayedWatches } from "../../src/etcd-api/watch/relayed-watches.ts";
 import type { StreamSender } from "../../src/etcd-api/watch/stream-sender.ts";
-import { type CreateRequest, readWatchRequest } from "../../src/etcd-api/watch/watch-request.ts";
 import type { WatchService } from "../../src/etcd-api/watch/watch-service.ts";
 import { encode, type Fields } from "../foreign/protobuf.ts";
 import { ManualTimers } from "../server/limits/manual-timers.ts";

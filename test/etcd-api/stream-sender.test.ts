@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
+import type { CreateRequest } from "../../src/etcd/wire/watch-request.ts";
 import { ClientWatch } from "../../src/etcd-api/watch/client-watch.ts";
 import { type SenderListener, StreamSender } from "../../src/etcd-api/watch/stream-sender.ts";
-import type { CreateRequest } from "../../src/etcd-api/watch/watch-request.ts";
 import type { CallContext } from "../../src/server/calls/call-context.ts";
 import type { RelayedCall } from "../../src/server/calls/relayed-methods.ts";
 import { SendBudget } from "../../src/server/limits/send-budget.ts";

@@ -4,6 +4,10 @@ import { hasReason, WatchFanoutError } from "../../base/errors.ts";
 import { GrowingBuffer } from "../../base/growing-buffer.ts";
 import type { TimeSlicedWork } from "../../base/time-slices.ts";
 import type { CachedState } from "../../cacher/request/request.ts";
+import { timedOut } from "../../etcd/wire/error-texts.ts";
+import { type RangeRequest, readRangeRequest } from "../../etcd/wire/range-request.ts";
+import { objectSize } from "../../etcd/wire/range-response.ts";
+import { headerField } from "../../etcd/wire/response-header.ts";
 import { type CallContext, toClientError } from "../../server/calls/call-context.ts";
 import { inSpanOf } from "../../server/calls/call-span.ts";
 import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
@@ -14,16 +18,11 @@ import type { Reservation } from "../../server/limits/byte-pool.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
-import { timedOut } from "../contract/error-texts.ts";
-import { headerField } from "../contract/header-field.ts";
 import { asUnavailable, EtcdCall } from "../relay/etcd-call.ts";
-import { objectSize } from "./range-fields.ts";
-import { type RangeRequest, readRangeRequest } from "./range-request.ts";
-import { type PiecewiseResponse, pieceBytes, RangeResponse } from "./range-response.ts";
+import { pieceBytes, RangeResponse } from "./range-response.ts";
 import { isInKeyOrder, type SelectedObjects, selectRange } from "./range-selection.ts";
 import { RangeSender } from "./range-sender.ts";
 import type { CachedRange, RangePath, RangeService } from "./range-service.ts";
-import { RangeStreamResponse } from "./range-stream-response.ts";
 import { ReadTurn } from "./read-turn.ts";
 
 /** Maximum size of a request that is read, in bytes; larger ones are relayed. etcd's keys are rarely above a kilobyte. */
@@ -37,7 +36,7 @@ const clientGone = new Error("The client no longer waits for the response.");
 
 /** A response that is ready to be sent. */
 interface Answer {
-  readonly response: PiecewiseResponse;
+  readonly response: RangeResponse;
   readonly selected: SelectedObjects;
   readonly revision: number;
   /** Counts the state as retained until the returned function is called. */
@@ -213,12 +212,11 @@ export class RangeCall extends EtcdCall {
     if (header === undefined) return undefined;
     const { retain } = state;
     const revision = Math.min(state.newest, newest);
-    const options = {
-      ...{ prefix, keysOnly: request.keysOnly, header: headerField(header, revision) },
-    };
+    const { keysOnly } = request;
+    const options = { prefix, keysOnly, header: headerField(header, revision) };
     const selected = yield* selectRange(state, request, (object) => objectSize(object, options));
     if (selected === undefined) return undefined;
-    const response = new (this.#isStream ? RangeStreamResponse : RangeResponse)(selected, options);
+    const response = new RangeResponse(selected, options, this.#isStream);
     return { response, selected, revision, retain };
   }
 

@@ -5,7 +5,10 @@ import type { SendReservation } from "../../server/limits/send-reservation.ts";
 import type { Sender } from "../../server/limits/stall-detector.ts";
 import { sizeOf } from "../../wire/frame-parts.ts";
 import { SendGate } from "../relay/send-gate.ts";
-import type { PiecewiseResponse } from "./range-response.ts";
+import type { RangeResponse } from "./range-response.ts";
+
+/** What a response is sent by. */
+export type Pieces = Pick<RangeResponse, "maxPieceBytes" | "isDone" | "isMidMessage" | "take">;
 
 interface SenderDeps {
   /** The turns in which the pieces of all responses are encoded. */
@@ -21,7 +24,7 @@ interface SenderDeps {
  */
 export class RangeSender implements Sender, Notifiable {
   readonly #call: RelayedCall;
-  readonly #response: PiecewiseResponse;
+  readonly #response: Pieces;
   readonly #context: CallContext;
   readonly #deps: SenderDeps;
   #reservation: SendReservation | undefined;
@@ -30,12 +33,7 @@ export class RangeSender implements Sender, Notifiable {
   sent = 0;
   outstanding = false;
 
-  constructor(
-    call: RelayedCall,
-    response: PiecewiseResponse,
-    context: CallContext,
-    deps: SenderDeps,
-  ) {
+  constructor(call: RelayedCall, response: Pieces, context: CallContext, deps: SenderDeps) {
     this.#call = call;
     this.#response = response;
     this.#context = context;

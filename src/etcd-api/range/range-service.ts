@@ -1,17 +1,17 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
 import { TimeSliceQueue } from "../../base/time-slice-queue.ts";
+import { asLinearizable, type RangeRequest } from "../../etcd/wire/range-request.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { WatchScope } from "../../storage/storage.ts";
 import { AccessProbe } from "../cached/access-probe.ts";
 import type { CachedResource } from "../cached/cached-resource.ts";
 import { cachedScope } from "../cached/cached-scope.ts";
-import type { NewestHeader, ResponseSource } from "../contract/response-header.ts";
+import type { NewestHeader, ResponseSource } from "../cached/newest-header.ts";
 import type { CallMaintenance } from "../relay/call-maintenance.ts";
 import type { EtcdCall } from "../relay/etcd-call.ts";
 import { RangeCall } from "./range-call.ts";
-import { asLinearizable, type RangeRequest } from "./range-request.ts";
 
 /** The paths of etcd's Range, and of RangeStream of etcd 3.7, which has the same request. */
 export const rangePaths = ["/etcdserverpb.KV/Range", "/etcdserverpb.KV/RangeStream"] as const;

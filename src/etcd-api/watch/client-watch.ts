@@ -1,8 +1,8 @@
 import type { CacheWatcher } from "../../cacher/watch/cache-watcher.ts";
+import type { CreateRequest } from "../../etcd/wire/watch-request.ts";
+import { watchIdField } from "../../etcd/wire/watch-response.ts";
 import type { WatchScope } from "../../storage/storage.ts";
 import type { CachedResource } from "../cached/cached-resource.ts";
-import type { CreateRequest } from "./watch-request.ts";
-import { watchIdField } from "./watch-response.ts";
 
 /** What a watch is served from: a resource that has all keys of its range. */
 export interface CachedRange {
@@ -37,7 +37,7 @@ export class ClientWatch {
   isAwaited = false;
   watcher: CacheWatcher | undefined;
   /** Its id at etcd; undefined: it is served from a cache. */
-  upstreamId: bigint | undefined;
+  upstreamId: number | undefined;
   /** The revision up to which etcd was synced when it last answered a progress request; 0: not since it serves the watch. */
   progressed = 0;
   /** Number of etcd's responses that wait to be sent. */

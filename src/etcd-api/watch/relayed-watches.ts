@@ -1,12 +1,12 @@
 import type { OutgoingHttpHeaders } from "node:http2";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { ownBytes } from "../../base/growing-buffer.ts";
+import { RevisionJoiner } from "../../etcd/wire/revision-joiner.ts";
+import { type DecodedWatch, withFields } from "../../etcd/wire/watch-response.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { ClientWatch } from "./client-watch.ts";
-import { RevisionJoiner } from "./revision-joiner.ts";
 import type { AnswerSlot, StreamSender } from "./stream-sender.ts";
 import { UpstreamWatches } from "./upstream-watches.ts";
-import { type ReceivedResponse, withFields } from "./watch-response.ts";
 import type { WatchService } from "./watch-service.ts";
 
 /** Size of etcd's responses that wait above which no more are received, in bytes. */
@@ -205,7 +205,7 @@ export class RelayedWatches {
   }
 
   /** etcd has answered a create request. */
-  #onCreated(watch: ClientWatch, response: ReceivedResponse, message: Buffer): void {
+  #onCreated(watch: ClientWatch, response: DecodedWatch, message: Buffer): void {
     const { canceled, revision } = response;
     this.#deps.shared.reported(revision);
     const slot = this.#requested.get(watch);
@@ -231,7 +231,7 @@ export class RelayedWatches {
   #answer(
     watch: ClientWatch,
     slot: AnswerSlot,
-    { canceled, revision }: ReceivedResponse,
+    { canceled, revision }: DecodedWatch,
     message: Buffer,
   ): void {
     if (canceled) {
@@ -245,8 +245,8 @@ export class RelayedWatches {
     this.#deps.sender.pump();
   }
 
-  #onResponse(watch: ClientWatch, response: ReceivedResponse, message: Buffer): void {
-    const { canceled, fragment, lastEvent, revision } = response;
+  #onResponse(watch: ClientWatch, response: DecodedWatch, message: Buffer): void {
+    const { canceled, fragment, events, revision } = response;
     const { shared, sender } = this.#deps;
     shared.reported(revision);
     if (canceled) {
@@ -259,7 +259,7 @@ export class RelayedWatches {
       this.#relayJoined(watch, message, fragment);
     } else {
       // A response without events is progress.
-      const sent = fragment ? undefined : (lastEvent ?? revision);
+      const sent = fragment ? undefined : (events.at(-1)?.kv.modRevision ?? revision);
       const next = { fragment, sent, isLast: false };
       sender.relay(watch, ownBytes(message), next, replacedId(watch));
     }

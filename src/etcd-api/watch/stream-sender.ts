@@ -1,11 +1,11 @@
 import { Fifo } from "../../base/fifo.ts";
+import { withFields, withFieldsInEach } from "../../etcd/wire/watch-response.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { SendReservation } from "../../server/limits/send-reservation.ts";
 import { type FrameParts, sizeOf } from "../../wire/frame-parts.ts";
 import { SendGate } from "../relay/send-gate.ts";
 import type { ClientWatch } from "./client-watch.ts";
-import { withFields, withFieldsInEach } from "./watch-response.ts";
 
 /** Messages that are smaller than this, in bytes, are not counted: the stream itself takes more memory. */
 const leastCounted = 4 * 1024;

@@ -2,17 +2,17 @@ import type { OutgoingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { hasReason } from "../../base/errors.ts";
+import { compacted, duplicateWatch, stopped, tooMany } from "../../etcd/wire/error-texts.ts";
+import { etcdFramesOf, previousUnknown } from "../../etcd/wire/watch-events.ts";
+import type { CreateRequest, WatchStreamRequest } from "../../etcd/wire/watch-request.ts";
+import { type Answer, encodeAnswer, noWatchId } from "../../etcd/wire/watch-response.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import { compacted, duplicateWatch, stopped, tooMany } from "../contract/error-texts.ts";
 import { type CachedRange, ClientWatch } from "./client-watch.ts";
-import { etcdFramesOf, previousUnknown } from "./event-encoding.ts";
 import type { QuotaHolder } from "./relayed-quota.ts";
 import { RelayedWatches } from "./relayed-watches.ts";
 import type { AnswerSlot, StreamSender } from "./stream-sender.ts";
 import { WatchProgress } from "./watch-progress.ts";
-import type { CreateRequest, WatchStreamRequest } from "./watch-request.ts";
-import { type Answer, encodeAnswer, noWatchId } from "./watch-response.ts";
 import { isRefused, type WatchService } from "./watch-service.ts";
 
 /** Memory of a watch that waits in no buffer, in bytes, estimated, in addition to its request. */
@@ -311,7 +311,7 @@ export class StreamWatches implements QuotaHolder {
 
   /** The answer to a create request that is refused. */
   #refused(cancelReason: string, range: CachedRange | undefined): Buffer {
-    const answer = { watchId: noWatchId, created: true, canceled: true, cancelReason };
+    const answer = { watchId: BigInt(noWatchId), created: true, canceled: true, cancelReason };
     return this.#encode(answer, this.#deps.shared.currentRevision(range));
   }
 

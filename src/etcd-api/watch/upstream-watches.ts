@@ -1,18 +1,18 @@
 import type { OutgoingHttpHeaders } from "node:http2";
 import { Fifo } from "../../base/fifo.ts";
-import { bigVarintSize, bytesFieldSize, WireWriter } from "../../protobuf/wire-writer.ts";
+import type { Upstream } from "../../etcd/client/upstream.ts";
+import { UpstreamWatchCall } from "../../etcd/client/upstream-watch-call.ts";
+import { cancelRequest, createRequest, progressRequest } from "../../etcd/wire/watch-request.ts";
+import { type DecodedWatch, decodePastWatch, noWatchId } from "../../etcd/wire/watch-response.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import type { Upstream } from "../upstream/upstream.ts";
 import type { ClientWatch } from "./client-watch.ts";
-import { UpstreamWatchCall } from "./upstream-watch-call.ts";
-import { noWatchId, type ReceivedResponse, readWatchResponse } from "./watch-response.ts";
 
 /** What the watches at etcd need of their stream. */
 export interface UpstreamWatchesListener {
   /** The answer to the create request of a watch. */
-  readonly onCreated: (watch: ClientWatch, response: ReceivedResponse, message: Buffer) => void;
+  readonly onCreated: (watch: ClientWatch, response: DecodedWatch, message: Buffer) => void;
   /** A later response of a watch. */
-  readonly onResponse: (watch: ClientWatch, response: ReceivedResponse, message: Buffer) => void;
+  readonly onResponse: (watch: ClientWatch, response: DecodedWatch, message: Buffer) => void;
   /** Everything of the watch up to this revision has been received. */
   readonly onProgress: (watch: ClientWatch, revision: number) => void;
   /** etcd has answered a progress request, after `onProgress` of each watch that the answer is progress of. */
@@ -23,7 +23,7 @@ export interface UpstreamWatchesListener {
 /** A watch at etcd. */
 interface UpstreamWatch {
   readonly watch: ClientWatch;
-  readonly id: bigint;
+  readonly id: number;
   /** Number of progress requests that were sent before its create request. */
   readonly requestsBefore: number;
   /** The revision of the answer to its create request; infinite until etcd has answered. */
@@ -34,7 +34,6 @@ interface UpstreamWatch {
 const inFragments = Buffer.of(0x40, 1);
 /** The filters NOPUT and NODELETE, and no progress notifications. */
 const bothFilters = Buffer.from("280028012000", "hex");
-const progressRequest = Buffer.from("1a00", "hex");
 
 /**
  * The watches of a client's stream that etcd serves, on a Watch stream of their own: with the client's metadata, so that no
@@ -53,7 +52,7 @@ export class UpstreamWatches {
   readonly #call: UpstreamWatchCall;
   readonly #listener: UpstreamWatchesListener;
   readonly #count: (by: number) => void;
-  readonly #watches = new Map<bigint, UpstreamWatch>();
+  readonly #watches = new Map<number, UpstreamWatch>();
   /** The create requests that are not answered, also those of watches that were cancelled since. */
   readonly #creating = new Fifo<UpstreamWatch>();
   #isProgressUnsent = false;
@@ -61,7 +60,7 @@ export class UpstreamWatches {
   #requests = 0;
   /** Number of those that were answered, or are known not to be. */
   #answers = 0;
-  #lastId = 0n;
+  #lastId = 0;
 
   /** `count` is called with the number of watches that are more, or less, than before. */
   constructor(
@@ -150,7 +149,7 @@ export class UpstreamWatches {
   }
 
   #onMessage(message: Buffer): void {
-    const response = readWatchResponse(message);
+    const response = decodePastWatch(message);
     if (response.created) {
       this.#onCreated(response, message);
     } else if (response.watchId === noWatchId) {
@@ -166,7 +165,7 @@ export class UpstreamWatches {
     }
   }
 
-  #onCreated(response: ReceivedResponse, message: Buffer): void {
+  #onCreated(response: DecodedWatch, message: Buffer): void {
     const upstream = this.#creating.shift();
     // It may have been cancelled meanwhile.
     if (upstream === undefined || !this.#watches.has(upstream.id)) return;
@@ -197,30 +196,4 @@ export class UpstreamWatches {
     watch.upstreamId = undefined;
     if (upstreamId !== undefined && this.#watches.delete(upstreamId)) this.#count(-1);
   }
-}
-
-/** The client's request with another start revision and watch id. Of a field that is there twice, the later one counts. */
-function createRequest(parts: readonly Buffer[], startRevision: number, id: bigint): Buffer {
-  const encoded = Buffer.concat(parts);
-  const start = BigInt(startRevision);
-  const size = encoded.length + 2 + bigVarintSize(start) + bigVarintSize(id);
-  const writer = new WireWriter(Buffer.allocUnsafe(bytesFieldSize(size)));
-  writer.byte(0x0a);
-  writer.varint(size);
-  writer.raw(encoded);
-  writer.byte(0x18);
-  writer.bigVarint(start);
-  writer.byte(0x38);
-  writer.bigVarint(id);
-  return writer.bytes;
-}
-
-function cancelRequest(id: bigint): Buffer {
-  const size = 1 + bigVarintSize(id);
-  const writer = new WireWriter(Buffer.allocUnsafe(bytesFieldSize(size)));
-  writer.byte(0x12);
-  writer.varint(size);
-  writer.byte(0x08);
-  writer.bigVarint(id);
-  return writer.bytes;
 }

@@ -1,9 +1,9 @@
 import type { Clock } from "../../base/clock.ts";
 import { runInTimeSlices } from "../../base/time-slice-queue.ts";
+import { type Answer, noWatchId } from "../../etcd/wire/watch-response.ts";
 import type { ClientWatch } from "./client-watch.ts";
 import type { RelayedWatches } from "./relayed-watches.ts";
 import type { StreamSender } from "./stream-sender.ts";
-import { type Answer, noWatchId } from "./watch-response.ts";
 import type { WatchService } from "./watch-service.ts";
 
 /** What the progress of a stream needs of it. */
@@ -89,7 +89,7 @@ export class WatchProgress {
     }
     if (revision !== undefined) {
       for (const watch of watches.values()) watch.sent = revision;
-      answer({ watchId: noWatchId }, revision);
+      answer({ watchId: BigInt(noWatchId) }, revision);
     }
     this.#answered();
   }

@@ -1,23 +1,23 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
 import type { Reason } from "../../base/errors.ts";
+import type { Upstream } from "../../etcd/client/upstream.ts";
+import { headerField } from "../../etcd/wire/response-header.ts";
+import type { CreateRequest } from "../../etcd/wire/watch-request.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import { AccessProbe } from "../cached/access-probe.ts";
 import type { CachedResource } from "../cached/cached-resource.ts";
 import { cachedScope } from "../cached/cached-scope.ts";
 import { CompactionProbe } from "../cached/compaction-probe.ts";
-import { headerField } from "../contract/header-field.ts";
-import type { NewestHeader } from "../contract/response-header.ts";
+import type { NewestHeader } from "../cached/newest-header.ts";
 import type { CallMaintenance } from "../relay/call-maintenance.ts";
 import type { EtcdCall } from "../relay/etcd-call.ts";
 import { requestHeaders } from "../relay/metadata.ts";
-import type { Upstream } from "../upstream/upstream.ts";
 import type { CachedRange, ClientWatch } from "./client-watch.ts";
 import { MemberMonitor, watchPath } from "./member-monitor.ts";
 import { ProgressNotifier } from "./progress-notifier.ts";
 import { RelayedQuota } from "./relayed-quota.ts";
-import type { CreateRequest } from "./watch-request.ts";
 import { WatchStream } from "./watch-stream.ts";
 
 /** Maximum number of watches of one stream, and of all streams together. */

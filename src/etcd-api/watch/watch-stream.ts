@@ -1,5 +1,12 @@
 import type { OutgoingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
+import { stopped } from "../../etcd/wire/error-texts.ts";
+import { MessageSplitter, UnreadableMessage } from "../../etcd/wire/messages.ts";
+import {
+  type CreateRequest,
+  readWatchRequest,
+  type WatchStreamRequest,
+} from "../../etcd/wire/watch-request.ts";
 import { WireFault } from "../../protobuf/message-cursor.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
@@ -7,13 +14,10 @@ import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { Reservation } from "../../server/limits/byte-pool.ts";
 import type { Sender } from "../../server/limits/stall-detector.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import { stopped } from "../contract/error-texts.ts";
 import { EtcdCall } from "../relay/etcd-call.ts";
 import type { ClientWatch } from "./client-watch.ts";
-import { MessageSplitter, UnreadableMessage } from "./message-splitter.ts";
 import { StreamSender } from "./stream-sender.ts";
 import { StreamWatches } from "./stream-watches.ts";
-import { type CreateRequest, readWatchRequest, type WatchStreamRequest } from "./watch-request.ts";
 import { hasCredential, type WatchService } from "./watch-service.ts";
 
 /** Maximum size of a request, in bytes: etcd's default --max-request-bytes and 512 KiB. */

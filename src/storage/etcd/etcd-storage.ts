@@ -1,5 +1,8 @@
 import type { Logger } from "pino";
 import { invalidRequest, upstreamUnavailable, type WatchFanoutError } from "../../base/errors.ts";
+import type { EtcdClient } from "../../etcd/client/etcd-client.ts";
+import { RevisionProbe } from "../../etcd/client/revision-probe.ts";
+import type { DecodedKeyValue } from "../../etcd/wire/key-value.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { Slabs } from "../../model/slabs.ts";
 import {
@@ -25,13 +28,9 @@ import type {
   WrittenAfterRequest,
   WrittenObjects,
 } from "../storage.ts";
-import { storedObject, valuelessObject } from "./client/decode.ts";
-import type { EtcdClient } from "./client/etcd-client.ts";
-import type { DecodedKeyValue } from "./client/key-values.ts";
-import { ResourceKeys } from "./client/resource-keys.ts";
-import { RevisionProbe } from "./client/revision-probe.ts";
-import { SkippedKeys } from "./client/skipped-keys.ts";
 import { Lister } from "./lister.ts";
+import { storedObject, valuelessObject } from "./objects/decode.ts";
+import { ResourceKeys, SkippedKeys } from "./objects/resource-keys.ts";
 import { RangeReader } from "./range-reader.ts";
 import { EtcdWatch } from "./watch/etcd-watch.ts";
 import { Writer } from "./writer.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { NewestHeader } from "../../../src/etcd-api/contract/response-header.ts";
-import { readRangeRequest } from "../../../src/etcd-api/range/range-request.ts";
+import { readRangeRequest } from "../../../src/etcd/wire/range-request.ts";
+import { NewestHeader } from "../../../src/etcd-api/cached/newest-header.ts";
 import { RangeService } from "../../../src/etcd-api/range/range-service.ts";
 import { CallMaintenance } from "../../../src/etcd-api/relay/call-maintenance.ts";
 import { FakeClock } from "../../fake-clock.ts";

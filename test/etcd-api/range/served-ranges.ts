@@ -3,7 +3,7 @@ import { pino } from "pino";
 import { onTestFinished } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import { Cacher } from "../../../src/cacher/cacher.ts";
-import { NewestHeader } from "../../../src/etcd-api/contract/response-header.ts";
+import { NewestHeader } from "../../../src/etcd-api/cached/newest-header.ts";
 import {
   isRangePath,
   RangeService,

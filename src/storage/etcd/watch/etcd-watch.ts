@@ -5,21 +5,25 @@ import {
   upstreamUnavailable,
 } from "../../../base/errors.ts";
 import type { TimeSlicedWork } from "../../../base/time-slices.ts";
-import { WatchBatch, type WatchEvent } from "../../../model/event.ts";
-import { ReadableNotifier } from "../../readable-notifier.ts";
-import type { WatchRequest, WatchStream } from "../../storage.ts";
 import {
   cancelError,
   isResponseTooLarge,
   isStaleToken,
   readError,
   responseTooLarge,
-} from "../client/errors.ts";
-import type { EtcdClient } from "../client/etcd-client.ts";
-import type { KeyRange } from "../client/key-range.ts";
-import type { ResourceKeys } from "../client/resource-keys.ts";
-import type { DecodedEvent, DecodedWatch } from "../client/responses.ts";
-import type { RevisionProbe } from "../client/revision-probe.ts";
+} from "../../../etcd/client/errors.ts";
+import type { EtcdClient } from "../../../etcd/client/etcd-client.ts";
+import type { KeyRange } from "../../../etcd/client/key-range.ts";
+import type { RevisionProbe } from "../../../etcd/client/revision-probe.ts";
+import {
+  type DecodedEvent,
+  type DecodedWatch,
+  noWatchId,
+} from "../../../etcd/wire/watch-response.ts";
+import { WatchBatch, type WatchEvent } from "../../../model/event.ts";
+import { ReadableNotifier } from "../../readable-notifier.ts";
+import type { WatchRequest, WatchStream } from "../../storage.ts";
+import type { ResourceKeys } from "../objects/resource-keys.ts";
 import { CompactionGuard } from "./compaction-guard.ts";
 import { EventDecoder, MissingPreviousError } from "./event-decoder.ts";
 import { FragmentAssembler } from "./fragment-assembler.ts";
@@ -33,9 +37,6 @@ const maxUndecoded = 2;
 
 /** Past events that are decoded in one step of a time slice. */
 const eventsPerStep = 32;
-
-/** etcd's watch id in responses to a manual progress request. */
-const wholeStream = -1;
 
 /** What a watch needs from the storage that it belongs to. */
 interface EtcdWatchSource {
@@ -289,7 +290,7 @@ export class EtcdWatch implements WatchStream {
   /** A progress notification says that everything up to its revision has been sent. */
   #takeProgress({ revision, watchId }: DecodedWatch): void {
     if (!this.#assembler.isOpen && revision >= this.#position) this.#deliver(revision, []);
-    if (watchId === wholeStream) this.#connection.progressReceived();
+    if (watchId === noWatchId) this.#connection.progressReceived();
   }
 
   #deliver(revision: number, events: readonly WatchEvent[], arrivedAt?: number): void {

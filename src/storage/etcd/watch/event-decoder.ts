@@ -1,12 +1,12 @@
+import type { DecodedKeyValue } from "../../../etcd/wire/key-value.ts";
+import type { DecodedEvent } from "../../../etcd/wire/watch-response.ts";
 import { WatchEvent } from "../../../model/event.ts";
 import type { StoredObject } from "../../../model/object.ts";
 import { transition } from "../../../model/predicate.ts";
 import { Slabs, smallestSlab } from "../../../model/slabs.ts";
 import type { WatchRequest } from "../../storage.ts";
-import { deletedObject, storedObject } from "../client/decode.ts";
-import type { DecodedKeyValue } from "../client/key-values.ts";
-import type { ResourceKeys } from "../client/resource-keys.ts";
-import type { DecodedEvent } from "../client/responses.ts";
+import { deletedObject, storedObject } from "../objects/decode.ts";
+import type { ResourceKeys } from "../objects/resource-keys.ts";
 
 /**
  * etcd left out the previous object of an event although the watch asked for it. etcd looks it up when it sends the
