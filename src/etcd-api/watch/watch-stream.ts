@@ -1,4 +1,4 @@
-import type { OutgoingHttpHeaders } from "node:http2";
+import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { stopped } from "../../etcd/wire/error-texts.ts";
 import { MessageSplitter, UnreadableMessage } from "../../etcd/wire/messages.ts";
@@ -15,7 +15,9 @@ import type { Reservation } from "../../server/limits/byte-pool.ts";
 import type { Sender } from "../../server/limits/stall-detector.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { EtcdCall } from "../relay/etcd-call.ts";
+import { requestHeaders } from "../relay/metadata.ts";
 import type { ClientWatch } from "./client-watch.ts";
+import { watchPath } from "./member-monitor.ts";
 import { StreamSender } from "./stream-sender.ts";
 import { StreamWatches } from "./stream-watches.ts";
 import { hasCredential, type WatchService } from "./watch-service.ts";
@@ -49,13 +51,18 @@ export class WatchStream extends EtcdCall implements Sender {
   /** A request that waits for etcd's answer to create requests before it. */
   #next: WatchStreamRequest | undefined;
   #isPaused = false;
+
   constructor(
     call: RelayedCall,
-    headers: OutgoingHttpHeaders,
+    metadata: IncomingHttpHeaders,
     context: CallContext,
     shared: WatchService,
   ) {
     super(call, context, shared.maintenance, "etcd watch");
+    const headers = requestHeaders(watchPath, metadata);
+    // The deadline of the call is checked here, and responses that are compressed could not be sent on.
+    delete headers["grpc-timeout"];
+    delete headers["grpc-accept-encoding"];
     this.#shared = shared;
     this.needsLeader = headers["hasleader"] === "true";
     this.#hasCredential = hasCredential(headers);
