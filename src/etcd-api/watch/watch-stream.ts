@@ -5,7 +5,7 @@ import type { CallContext } from "../../server/calls/call-context.ts";
 import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { Reservation } from "../../server/limits/byte-pool.ts";
-import type { Sender } from "../../server/limits/stall-detector.ts";
+import type { Sender } from "../../server/kernel/stall-detector.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { stopped } from "../contract/error-texts.ts";
 import { EtcdCall } from "../relay/etcd-call.ts";

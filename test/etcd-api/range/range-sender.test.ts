@@ -6,7 +6,7 @@ import type { PiecewiseResponse } from "../../../src/etcd-api/range/range-respon
 import { RangeSender } from "../../../src/etcd-api/range/range-sender.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
 import { SendPacing } from "../../../src/server/limits/send-pacing.ts";
-import { StallDetector } from "../../../src/server/limits/stall-detector.ts";
+import { StallDetector } from "../../../src/server/kernel/stall-detector.ts";
 import { ownerOf } from "../../server/limits/test-callers.ts";
 import { WorkClock } from "../../work-clock.ts";
 
