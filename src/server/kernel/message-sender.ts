@@ -220,9 +220,9 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
   /** Whether the next frames have to wait. Room that is granted is for one `next`. */
   #mustWait(): boolean {
     const { waitsFor } = this.#source;
+    if (waitsFor === "nothing") return false;
     const hasRoom = this.#hasRoom;
     this.#hasRoom = false;
-    if (waitsFor === "nothing") return false;
     const { sendBudget, callerLimits } = this.#context;
     const { owner, connection } = this.#call;
     if (callerLimits.sendPacing.exceededBy(owner.caller) !== undefined) {
