@@ -1,8 +1,8 @@
 import type { Notifiable, TimeSliceQueue } from "../../base/time-slice-queue.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import type { Sender } from "../../server/kernel/stall-detector.ts";
 import type { SendReservation } from "../../server/limits/send-reservation.ts";
-import type { Sender } from "../../server/limits/stall-detector.ts";
 import { sizeOf } from "../../wire/frame-parts.ts";
 import { SendGate } from "../relay/send-gate.ts";
 import type { RangeResponse } from "./range-response.ts";

@@ -3,9 +3,9 @@ import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { TimeSliceQueue } from "../../../src/base/time-slice-queue.ts";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
 import { type Pieces, RangeSender } from "../../../src/etcd-api/range/range-sender.ts";
+import { StallDetector } from "../../../src/server/kernel/stall-detector.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
 import { SendPacing } from "../../../src/server/limits/send-pacing.ts";
-import { StallDetector } from "../../../src/server/limits/stall-detector.ts";
 import { ownerOf } from "../../server/limits/test-callers.ts";
 import { WorkClock } from "../../work-clock.ts";
 

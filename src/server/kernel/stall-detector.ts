@@ -1,6 +1,6 @@
 import type { Clock, Timer } from "../../base/clock.ts";
 
-/** A stream that sends one message at a time. */
+/** Sends one message at a time. */
 export interface Sender {
   /** Number of messages sent. */
   readonly sent: number;
@@ -13,11 +13,15 @@ export interface Sender {
 interface Observation {
   sent: number;
   since: number;
+  /** Whether it stays without an outstanding message. */
+  readonly isAdded: boolean;
 }
 
 /**
  * Finds the senders of a server whose clients accept nothing. A Cacher does the same for watches with a non-empty buffer,
- * but does not know whether the last message of an ended or idle watch was accepted. One timer serves all senders, so
+ * but does not know whether the last message of an ended or idle watch was accepted.
+ *
+ * Only senders with an outstanding message are looked at, so idle streams cost nothing. One timer serves all of them, so
  * that a message needs no timer of its own.
  */
 export class StallDetector {
@@ -31,14 +35,22 @@ export class StallDetector {
     this.#timeoutMs = timeoutMs;
   }
 
+  /** Observes the sender until `delete`. */
   add(sender: Sender): void {
-    this.#senders.set(sender, { sent: sender.sent, since: this.#clock.now() });
+    this.#senders.set(sender, { sent: sender.sent, since: this.#clock.now(), isAdded: true });
     this.#setTimer();
   }
 
+  /** A message of the sender is outstanding from now on. It is observed until that is no longer so, or until `delete`. */
+  observe(sender: Sender): void {
+    if (this.#senders.has(sender)) return;
+    this.#senders.set(sender, { sent: sender.sent, since: this.#clock.now(), isAdded: false });
+    this.#setTimer();
+  }
+
+  /** Idempotent. */
   delete(sender: Sender): void {
-    this.#senders.delete(sender);
-    if (this.#senders.size > 0) return;
+    if (!this.#senders.delete(sender) || this.#senders.size > 0) return;
     this.#timer?.cancel();
     this.#timer = undefined;
   }
@@ -48,11 +60,6 @@ export class StallDetector {
     const seen = this.#senders.get(sender);
     if (seen === undefined || !sender.outstanding || sender.sent !== seen.sent) return 0;
     return this.#clock.now() - seen.since;
-  }
-
-  /** Number of senders. */
-  get size(): number {
-    return this.#senders.size;
   }
 
   #setTimer(): void {
@@ -66,7 +73,9 @@ export class StallDetector {
   #check(): void {
     const now = this.#clock.now();
     for (const [sender, seen] of this.#senders) {
-      if (!sender.outstanding || sender.sent !== seen.sent) {
+      if (!sender.outstanding && !seen.isAdded) {
+        this.#senders.delete(sender);
+      } else if (!sender.outstanding || sender.sent !== seen.sent) {
         seen.sent = sender.sent;
         seen.since = now;
       } else if (now - seen.since >= this.#timeoutMs) {
