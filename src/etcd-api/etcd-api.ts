@@ -19,7 +19,7 @@ import type {
   RelayedMethod,
   RelayedServices,
 } from "../server/calls/relayed-methods.ts";
-import type { CachedResource } from "./cached/cached-resource.ts";
+import { type CachedResource, CachedResources } from "./cached/cached-resources.ts";
 import { NewestHeader } from "./cached/newest-header.ts";
 import { RangeCall } from "./range/range-call.ts";
 import {
@@ -28,10 +28,10 @@ import {
   type RangePath,
   RangeService,
 } from "./range/range-service.ts";
-import { CallMaintenance } from "./relay/call-maintenance.ts";
 import { CallRelay, type CallRelayDeps } from "./relay/call-relay.ts";
 import type { EtcdCall } from "./relay/etcd-call.ts";
 import { requestHeaders } from "./relay/metadata.ts";
+import { Rounds } from "./relay/rounds.ts";
 import { watchPath } from "./watch/member-monitor.ts";
 import { type WatchCounts, WatchService } from "./watch/watch-service.ts";
 import { WatchStream } from "./watch/watch-stream.ts";
@@ -65,6 +65,9 @@ export interface EtcdApiStats {
   readonly ranges: Readonly<RangeCounts>;
 }
 
+/** Interval of the checks of each open call, in milliseconds. */
+const checkIntervalMs = 1_000;
+
 const compactPath = "/etcdserverpb.KV/Compact";
 
 /** The beginning of the paths of methods that change the rights of users. */
@@ -77,7 +80,9 @@ export class EtcdApi implements RelayedServices {
   readonly certificates: MemberCertificates | undefined;
   readonly #upstream: Upstream;
   readonly #advertiseClientUrl: string | undefined;
-  readonly #calls: CallMaintenance<EtcdCall>;
+  /** The open calls, which are checked from time to time. */
+  readonly #calls: Rounds<EtcdCall>;
+  readonly #cached: CachedResources;
   readonly #newestHeader = new NewestHeader();
   readonly #watches: WatchService;
   readonly #ranges: RangeService;
@@ -93,17 +98,15 @@ export class EtcdApi implements RelayedServices {
     this.certificates = certificates;
     this.#upstream = new Upstream({ endpoints, certificates, keepalive, clock, logger });
     this.#advertiseClientUrl = advertiseClientUrl;
-    this.#calls = new CallMaintenance(clock);
-    this.#watches = new WatchService({
-      upstream: this.#upstream,
-      maintenance: this.#calls,
-      newestHeader: this.#newestHeader,
-      clock,
-      progressIntervalMs,
-    });
+    this.#calls = new Rounds(clock, checkIntervalMs, (call) => call.check(clock.now()));
+    this.#cached = new CachedResources(clock, this.#newestHeader);
+    const shared = {
+      ...{ calls: this.#calls, cached: this.#cached, newestHeader: this.#newestHeader },
+      ...{ upstream: this.#upstream, clock },
+    };
+    this.#watches = new WatchService({ ...shared, progressIntervalMs });
     this.#ranges = new RangeService({
-      ...{ maintenance: this.#calls, newestHeader: this.#newestHeader, clock },
-      upstream: this.#upstream,
+      ...shared,
       relay: (path, call, metadata, context, received) =>
         this.#relayRange(path, call, metadata, context, received),
     });
@@ -151,8 +154,7 @@ export class EtcdApi implements RelayedServices {
    * clients with a credential are served from them.
    */
   serve(resources: readonly CachedResource[], isOpen: boolean = true): void {
-    this.#watches.serve(resources, isOpen);
-    if (isOpen) this.#ranges.serve(resources);
+    this.#cached.serve(resources, isOpen);
   }
 
   methodAt(path: string): RelayedMethod | undefined {
@@ -210,7 +212,7 @@ export class EtcdApi implements RelayedServices {
       const headers = requestHeaders(path, metadata);
       // A compressed response could not be rewritten.
       if (isRewritten) delete headers["grpc-accept-encoding"];
-      const deps = { method: label, upstream: this.#upstream, maintenance: this.#calls, context };
+      const deps = { method: label, upstream: this.#upstream, calls: this.#calls, context };
       const observe = this.#observerOf(path, method);
       new CallRelay(call, headers, { ...deps, kind, observe, rewrite }).start();
     };
@@ -231,7 +233,7 @@ export class EtcdApi implements RelayedServices {
     if (method === undefined) throw new Error(`${path} is not a method of etcd`);
     new CallRelay(call, requestHeaders(path, metadata), {
       ...{ method: path.slice(1), kind: method.kind, received },
-      ...{ upstream: this.#upstream, maintenance: this.#calls, context },
+      ...{ upstream: this.#upstream, calls: this.#calls, context },
       observe: this.#observerOf(path, method),
       rewrite: undefined,
     }).start();
@@ -243,10 +245,8 @@ export class EtcdApi implements RelayedServices {
     const changesAccess = mayWrite && path.startsWith(authPrefix);
     return (start, source) => {
       this.#newestHeader.observe(source, start, header);
-      if (path === compactPath) this.#watches.compacted();
-      if (!changesAccess) return;
-      this.#ranges.accessChanged();
-      this.#watches.accessChanged();
+      if (path === compactPath) this.#cached.compacted();
+      if (changesAccess) this.#cached.accessChanged();
     };
   }
 }

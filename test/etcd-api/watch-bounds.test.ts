@@ -5,10 +5,12 @@ import { GroupedOwner } from "../../src/base/rotation.ts";
 import { Upstream } from "../../src/etcd/client/upstream.ts";
 import { MessageSplitter } from "../../src/etcd/wire/messages.ts";
 import { RevisionJoiner } from "../../src/etcd/wire/revision-joiner.ts";
-import type { CachedResource } from "../../src/etcd-api/cached/cached-resource.ts";
+import {
+  type CachedResource,
+  CachedResources,
+} from "../../src/etcd-api/cached/cached-resources.ts";
 import { NewestHeader } from "../../src/etcd-api/cached/newest-header.ts";
-import { CallMaintenance } from "../../src/etcd-api/relay/call-maintenance.ts";
-import { ProgressNotifier } from "../../src/etcd-api/watch/progress-notifier.ts";
+import { Rounds } from "../../src/etcd-api/relay/rounds.ts";
 import { type QuotaHolder, RelayedQuota } from "../../src/etcd-api/watch/relayed-quota.ts";
 import { WatchService } from "../../src/etcd-api/watch/watch-service.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
@@ -109,10 +111,12 @@ function unconnected(): WatchService {
   const clock = new ManualTimers();
   const logger = pino({ level: "silent" });
   const endpoints = ["http://127.0.0.1:1"];
+  const newestHeader = new NewestHeader();
   return new WatchService({
     upstream: new Upstream({ endpoints, certificates: undefined, clock, logger }),
-    maintenance: new CallMaintenance(clock),
-    newestHeader: new NewestHeader(),
+    calls: new Rounds(clock, 1_000, () => {}),
+    cached: new CachedResources(clock, newestHeader),
+    newestHeader,
     clock,
     progressIntervalMs: 600_000,
   });
@@ -144,7 +148,7 @@ test.each<readonly [Reason | undefined, boolean]>([
   const upstreamFailure = reason && new WatchFanoutError(reason, "As the test has it.");
   const cacher = { ready: true, revision: 50, oldestRevision: 1, upstreamFailure };
   const resource = { cacher } as unknown as CachedResource;
-  service.serve([resource]);
+  service.cached.serve([resource]);
   expect(service.isCached({ resource, scope: { prefix: "" } }, 0)).toBe(isCached);
   expect(service.hasRefused).toBe(!isCached);
 });
@@ -164,27 +168,26 @@ describe("A new watch", () => {
 });
 
 describe("Progress notifications", () => {
-  test("have one timer, also if the last stream ends during a tick, and another one begins", async () => {
+  test("have one timer, also if the last stream ends during a round, and another one begins", async () => {
     const clock = new ManualTimers();
-    const reached: ((floor: number) => void)[] = [];
-    const notifier = new ProgressNotifier(
+    const prepared: (() => void)[] = [];
+    const notified: string[] = [];
+    const notifications = new Rounds<string>(
       clock,
       1_000,
-      () => new Promise((resolve) => reached.push(resolve)),
+      (stream) => notified.push(stream),
+      () => new Promise((resolve) => prepared.push(resolve)),
     );
-    const [first, second] = [1, 2].map(() => ({ notifyProgress: () => {} })) as [
-      { notifyProgress: () => void },
-      { notifyProgress: () => void },
-    ];
-    notifier.add(first);
+    notifications.add("first");
     clock.advance(1_000);
-    notifier.delete(first);
-    notifier.add(second);
-    reached[0]?.(0);
+    notifications.delete("first");
+    notifications.add("second");
+    prepared[0]?.();
     await new Promise(setImmediate);
+    expect(notified).toEqual(["second"]);
     clock.advance(1_000);
-    expect(reached).toHaveLength(2);
-    notifier.close();
+    expect(prepared).toHaveLength(2);
+    notifications.close();
   });
 });
 

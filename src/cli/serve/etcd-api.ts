@@ -4,7 +4,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { WatchedFiles } from "../../base/watched-files.ts";
 import type { Config } from "../../config/config.ts";
 import type { UpstreamOutage } from "../../etcd/client/upstream.ts";
-import type { CachedResource } from "../../etcd-api/cached/cached-resource.ts";
+import type { CachedResource } from "../../etcd-api/cached/cached-resources.ts";
 import { EtcdApi } from "../../etcd-api/etcd-api.ts";
 import { EtcdPages } from "../../etcd-api/etcd-pages.ts";
 import type { AdminResponse } from "../../server/admin/admin-response.ts";

@@ -5,7 +5,7 @@ import type { Cacher } from "../../cacher/cacher.ts";
 import type { Config, EtcdConfig } from "../../config/config.ts";
 import { UnsupportedEtcdError } from "../../etcd/client/errors.ts";
 import { EtcdClient } from "../../etcd/client/etcd-client.ts";
-import type { CachedResource } from "../../etcd-api/cached/cached-resource.ts";
+import type { CachedResource } from "../../etcd-api/cached/cached-resources.ts";
 import { EtcdStorage } from "../../storage/etcd/etcd-storage.ts";
 import { defaultStateBytes } from "../../storage/memory/memory-estimates.ts";
 import { MemoryStorage } from "../../storage/memory/memory-storage.ts";

@@ -18,11 +18,12 @@ import type { Reservation } from "../../server/limits/byte-pool.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
+import type { CachedRange } from "../cached/cached-resources.ts";
 import { asUnavailable, EtcdCall } from "../relay/etcd-call.ts";
 import { pieceBytes, RangeResponse } from "./range-response.ts";
 import { isInKeyOrder, type SelectedObjects, selectRange } from "./range-selection.ts";
 import { RangeSender } from "./range-sender.ts";
-import type { CachedRange, RangePath, RangeService } from "./range-service.ts";
+import type { RangePath, RangeService } from "./range-service.ts";
 import { ReadTurn } from "./read-turn.ts";
 
 /** Maximum size of a request that is read, in bytes; larger ones are relayed. etcd's keys are rarely above a kilobyte. */
@@ -68,7 +69,7 @@ export class RangeCall extends EtcdCall {
     context: CallContext,
     service: RangeService,
   ) {
-    super(call, context, service.maintenance, "etcd call");
+    super(call, context, service.calls, "etcd call");
     this.#path = path;
     this.#metadata = metadata;
     this.#service = service;
@@ -137,16 +138,17 @@ export class RangeCall extends EtcdCall {
   };
 
   async #serve(): Promise<void> {
-    this.#request = this.#readRequest();
-    const range = this.#request && this.#service.cachedRange(this.#request, this.#metadata);
-    if (range === undefined || !range.resource.cacher.ready) {
+    const request = this.#readRequest();
+    this.#request = request;
+    const range = request && this.#service.cachedRange(request, this.#metadata);
+    if (request === undefined || range === undefined || !range.resource.cacher.ready) {
       this.#relay();
       return;
     }
     const { signal } = this.#gone;
     const turn = new ReadTurn(this.context, this.call, this.#received.length, signal);
     try {
-      const answer = await this.#answer(range, turn.begin);
+      const answer = await this.#answer(request, range, turn.begin);
       turn.end();
       if (this.isOver) return;
       if (answer === undefined || answer === "late") this.#relay(answer === "late");
@@ -169,15 +171,16 @@ export class RangeCall extends EtcdCall {
 
   /** Undefined: etcd has to answer; "late": it has to, since the cache was not new enough in time. */
   async #answer(
-    { request, resource, scope, access }: CachedRange,
+    request: RangeRequest,
+    { resource, scope }: CachedRange,
     admit: () => Promise<void> | undefined,
   ): Promise<Answer | "late" | undefined> {
-    const { newestHeader } = this.#service;
+    const { cached, newestHeader } = this.#service;
     const { floor } = newestHeader;
     const { revision } = request;
     const { cacher, storage } = resource;
     // A linearizable read asks etcd for its revision, which shows that etcd allows reads.
-    if (request.serializable) await access.confirm();
+    if (request.serializable) await cached.confirmAccess(resource);
     const { signal } = this.#gone;
     let newest = Infinity;
     if (revision > 0) {

@@ -9,17 +9,17 @@ import type { CallContext } from "../../server/calls/call-context.ts";
 import { inSpanOf } from "../../server/calls/call-span.ts";
 import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
-import type { CallMaintenance } from "./call-maintenance.ts";
 import { EtcdCall } from "./etcd-call.ts";
 import { RequestRelay } from "./request-relay.ts";
 import { ResponseRelay, type Rewrite } from "./response-relay.ts";
+import type { Rounds } from "./rounds.ts";
 
 /** What the relay of a call is made of. */
 export interface CallRelayDeps {
   /** `package.Service/Method`, one of a fixed number of names. */
   readonly method: string;
   readonly upstream: Upstream;
-  readonly maintenance: CallMaintenance<EtcdCall>;
+  readonly calls: Rounds<EtcdCall>;
   readonly context: CallContext;
   readonly kind: MethodKind;
   /** Gets the beginning of each message of the response, and the connection that it comes from. */
@@ -46,7 +46,7 @@ export class CallRelay extends EtcdCall {
   #seenAt = 0;
 
   constructor(call: RelayedCall, headers: OutgoingHttpHeaders, deps: CallRelayDeps) {
-    super(call, deps.context, deps.maintenance, "etcd call");
+    super(call, deps.context, deps.calls, "etcd call");
     this.#headers = headers;
     this.#deps = deps;
   }

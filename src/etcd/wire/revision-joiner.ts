@@ -1,5 +1,5 @@
-import { MessageCursor } from "../../protobuf/message-cursor.ts";
-import { UnreadableMessage } from "./messages.ts";
+import type { MessageCursor } from "../../protobuf/message-cursor.ts";
+import { decoding, UnreadableMessage } from "./messages.ts";
 import { headerTag } from "./response-header.ts";
 import { enterEvent, eventsTag } from "./watch-response.ts";
 
@@ -31,10 +31,13 @@ export class RevisionJoiner {
 
   /**
    * Adds a response of etcd; `isFragment`: others of the same follow. Returns what is complete; undefined: nothing is. Throws
-   * a WireFault, and UnreadableMessage if a revision is larger than allowed.
+   * UnreadableMessage, also if a revision is larger than allowed.
    */
   add(message: Buffer, isFragment: boolean): WholeRevisions | undefined {
-    const cursor = new MessageCursor(message);
+    return decoding("WatchResponse", message, (cursor) => this.#add(cursor, message, isFragment));
+  }
+
+  #add(cursor: MessageCursor, message: Buffer, isFragment: boolean): WholeRevisions | undefined {
     let header: Buffer = message.subarray(0, 0);
     let done: Buffer[] = [];
     let lastEvent = 0;

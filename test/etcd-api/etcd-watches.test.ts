@@ -4,24 +4,27 @@ import { expect, test } from "vitest";
 import { Upstream } from "../../src/etcd/client/upstream.ts";
 import type { UpstreamConnection } from "../../src/etcd/client/upstream-connection.ts";
 import { type CreateRequest, readWatchRequest } from "../../src/etcd/wire/watch-request.ts";
-import { ClientWatch } from "../../src/etcd-api/watch/client-watch.ts";
-import { UpstreamWatches } from "../../src/etcd-api/watch/upstream-watches.ts";
+import { ClientWatch, type WatchOwner } from "../../src/etcd-api/watch/client-watch.ts";
+import { EtcdWatches, type EtcdWatchesOwner } from "../../src/etcd-api/watch/etcd-watches.ts";
 import { encode, type Fields } from "../foreign/protobuf.ts";
 import { ManualTimers } from "../server/limits/manual-timers.ts";
 
-/** A stream to an etcd whose messages the test sends. */
+const nothing = (): void => {};
+
+/** The watches of a stream that etcd serves, with an etcd whose messages the test sends. */
 class World {
-  /** Progress of watches, as it becomes known. */
-  readonly progress: string[] = [];
+  readonly clock = new ManualTimers();
   /** Number of progress requests that were sent. */
   requests = 0;
-  /** Called when a request is sent; it may wait to be accepted. */
+  /** Whether requests are accepted when they are sent. */
   acceptsRequests = true;
-  readonly watches: UpstreamWatches;
+  readonly watches: EtcdWatches;
+  readonly #created: ClientWatch[] = [];
   readonly #stream: EventEmitter;
 
   constructor() {
     this.#stream = Object.assign(new EventEmitter(), {
+      closed: true,
       write: (frame: Buffer, onSent?: () => void) => {
         if (frame[5] === 0x1a) this.requests++;
         if (this.acceptsRequests) onSent?.();
@@ -29,26 +32,24 @@ class World {
     });
     const upstream = new Upstream({
       ...{ endpoints: ["http://127.0.0.1:1"], certificates: undefined },
-      ...{ clock: new ManualTimers(), logger: pino({ level: "silent" }) },
+      ...{ clock: this.clock, logger: pino({ level: "silent" }) },
     });
     const connection = { request: () => this.#stream } as unknown as UpstreamConnection;
     upstream.available = () => connection;
-    this.watches = new UpstreamWatches(upstream, {}, () => {}, {
-      onCreated: () => {},
-      onResponse: () => {},
-      onProgress: ({ request }, revision) => {
-        this.progress.push(`${request.key}@${revision}`);
-      },
-      onAnswered: () => {},
-      onEnd: () => {},
-    });
+    const owner = {
+      service: { upstream, reported: nothing, relayed: { add: nothing } },
+      sender: { settle: nothing, relay: nothing },
+      ...{ onCreated: nothing, onSettled: nothing },
+    } as unknown as EtcdWatchesOwner;
+    this.watches = new EtcdWatches(owner, this.clock, {});
   }
 
   /** Requests a watch. At etcd the ids are 1, 2, and so on. */
-  create(key: string, start: number = 1): ClientWatch {
+  create(key: string): ClientWatch {
     const request = readWatchRequest(encode({ 1: encode({ 1: key }) })) as CreateRequest;
-    const watch = new ClientWatch(request, undefined);
-    this.watches.create(watch, start);
+    const watch = new ClientWatch({} as WatchOwner, request, undefined);
+    this.watches.create(watch);
+    this.#created.push(watch);
     return watch;
   }
 
@@ -67,9 +68,14 @@ class World {
     this.#receive({ 2: -1 }, revision);
   }
 
-  /** Progress since the last call. */
+  /** Progress of watches since the last call. */
   take(): readonly string[] {
-    return this.progress.splice(0);
+    return this.#created.flatMap(({ request, atEtcd }) => {
+      const { progressed = 0 } = atEtcd ?? {};
+      if (atEtcd === undefined || progressed === 0) return [];
+      atEtcd.progressed = 0;
+      return [`${request.key}@${progressed}`];
+    });
   }
 
   #receive(fields: Fields, revision: number): void {
@@ -164,7 +170,53 @@ test("an event of a watch comes behind all answers to requests from before the w
 
 test("however many answers are requested at once, one request waits to be sent", () => {
   const world = new World();
+  world.create("a");
   world.acceptsRequests = false;
   for (let i = 0; i < 100; i++) world.watches.requestProgress();
   expect(world.requests).toBe(1);
+});
+
+/** A watch that etcd has created. */
+function createdAt(world: World, id: number, revision: number): ClientWatch {
+  const watch = world.create("k");
+  world.created(id, revision);
+  return watch;
+}
+
+/** Whether progress was reached, which is asked for. */
+function reaching({ watches }: World, floor: number): { isReached: boolean } {
+  const reaching = { isReached: false };
+  void watches.reachProgress(floor)?.then(() => {
+    reaching.isReached = true;
+  });
+  return reaching;
+}
+
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+test("a member whose answer is older than what clients know of is asked again, after a while", async () => {
+  const world = new World();
+  createdAt(world, 1, 5).isAwaited = true;
+  const reached = reaching(world, 7);
+  expect(world.requests).toBe(1);
+  world.progressed(6);
+  await turn();
+  expect([world.requests, reached.isReached]).toEqual([1, false]);
+  world.clock.advance(100);
+  expect(world.requests).toBe(2);
+  world.progressed(7);
+  await turn();
+  expect(reached.isReached).toBe(true);
+  world.clock.advance(10_000);
+  expect(world.requests).toBe(2);
+});
+
+test("watches that were created behind a progress request do not delay it", async () => {
+  const world = new World();
+  createdAt(world, 1, 5).isAwaited = true;
+  const reached = reaching(world, 5);
+  createdAt(world, 2, 5);
+  world.progressed(5);
+  await turn();
+  expect(reached.isReached).toBe(true);
 });
