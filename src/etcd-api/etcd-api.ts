@@ -22,12 +22,7 @@ import type {
 import { type CachedResource, CachedResources } from "./cached/cached-resources.ts";
 import { NewestHeader } from "./cached/newest-header.ts";
 import { RangeCall } from "./range/range-call.ts";
-import {
-  isRangePath,
-  type RangeCounts,
-  type RangePath,
-  RangeService,
-} from "./range/range-service.ts";
+import { isRangePath, type RangeCounts, RangeService } from "./range/range-service.ts";
 import { CallRelay, type CallRelayDeps } from "./relay/call-relay.ts";
 import type { EtcdCall } from "./relay/etcd-call.ts";
 import { requestHeaders } from "./relay/metadata.ts";
@@ -107,8 +102,11 @@ export class EtcdApi implements RelayedServices {
     this.#watches = new WatchService({ ...shared, progressIntervalMs });
     this.#ranges = new RangeService({
       ...shared,
-      relay: (path, call, metadata, context, received) =>
-        this.#relayRange(path, call, metadata, context, received),
+      relay: (path, ...args) => {
+        const method = etcdMethodAt(path);
+        if (method === undefined) throw new Error(`${path} is not a method of etcd`);
+        this.#passOn(path, path.slice(1), method, ...args);
+      },
     });
     this.#methods = new Map(
       etcdMethodPaths.flatMap((path) => {
@@ -193,49 +191,40 @@ export class EtcdApi implements RelayedServices {
 
   #relayed(path: string, label: string, method: EtcdMethod): RelayedMethod {
     const { kind, mayWrite, isRepeatable } = method;
-    const url = this.#advertiseClientUrl;
-    const isRewritten = path === memberListPath && url !== undefined;
-    const rewrite = isRewritten ? (bytes: Buffer) => withClientUrls(bytes, url) : undefined;
-    const relay = (
-      call: RelayedCall,
-      metadata: IncomingHttpHeaders,
-      context: CallContext,
-    ): void => {
+    const relay: RelayedMethod["relay"] = (call, metadata, context) => {
       if (path === watchPath && this.#watches.mayServe(metadata)) {
         new WatchStream(call, metadata, context, this.#watches).start();
-        return;
-      }
-      if (isRangePath(path) && this.#ranges.mayServe(metadata)) {
+      } else if (isRangePath(path) && this.#ranges.mayServe(metadata)) {
         new RangeCall(path, call, metadata, context, this.#ranges).start();
-        return;
+      } else {
+        this.#passOn(path, label, method, call, metadata, context);
       }
-      const headers = requestHeaders(path, metadata);
-      // A compressed response could not be rewritten.
-      if (isRewritten) delete headers["grpc-accept-encoding"];
-      const deps = { method: label, upstream: this.#upstream, calls: this.#calls, context };
-      const observe = this.#observerOf(path, method);
-      new CallRelay(call, headers, { ...deps, kind, observe, rewrite }).start();
     };
     const sheds = kind === "unary" ? "call" : "stream";
     const isStreaming = kind !== "unary";
     return { name: path.slice(1), label, sheds, isStreaming, mayWrite, isRepeatable, relay };
   }
 
-  /** Relays a read of a range, a part of whose request has been read. */
-  #relayRange(
-    path: RangePath,
+  /** Passes a call to etcd. `received`: the beginning of its request, if that has been read. */
+  #passOn(
+    path: string,
+    label: string,
+    method: EtcdMethod,
     call: RelayedCall,
     metadata: IncomingHttpHeaders,
     context: CallContext,
-    received: Buffer,
+    received?: Buffer,
   ): void {
-    const method = etcdMethodAt(path);
-    if (method === undefined) throw new Error(`${path} is not a method of etcd`);
-    new CallRelay(call, requestHeaders(path, metadata), {
-      ...{ method: path.slice(1), kind: method.kind, received },
-      ...{ upstream: this.#upstream, calls: this.#calls, context },
+    const headers = requestHeaders(path, metadata);
+    const url = this.#advertiseClientUrl;
+    const isRewritten = path === memberListPath && url !== undefined;
+    // A compressed response could not be rewritten.
+    if (isRewritten) delete headers["grpc-accept-encoding"];
+    new CallRelay(call, headers, {
+      ...{ method: label, upstream: this.#upstream, calls: this.#calls, context, received },
+      kind: method.kind,
       observe: this.#observerOf(path, method),
-      rewrite: undefined,
+      rewrite: isRewritten ? (bytes) => withClientUrls(bytes, url) : undefined,
     }).start();
   }
 
