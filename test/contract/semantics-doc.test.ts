@@ -1,24 +1,12 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
+import { idsIn, rulesOf } from "./page-rules.ts";
 import { semanticsTests } from "./semantics-tests.ts";
 import { filesWith, notOneFile } from "./test-titles.ts";
 
 const text = readFileSync("docs/semantics.md", "utf8");
 
-/** The ids of tests in a part of the page. */
-function idsIn(part: string): string[] {
-  return [...part.matchAll(/<!--([a-z]+-\d+)-->/g)].map(([, id = ""]) => id);
-}
-
-const isRule = (line: string | undefined): boolean => /^\|[-|]+\|$/.test(line ?? "");
-
-/** The rows of the tables, without their heads, and the items of the lists. */
-const rules = text
-  .replaceAll(/\n {2,}(?=\S)/g, " ")
-  .split("\n")
-  .filter((line, i, lines) =>
-    line.startsWith("|") ? !isRule(line) && !isRule(lines[i + 1]) : line.startsWith("- "),
-  );
+const rules = rulesOf(text);
 
 describe("docs/semantics.md", () => {
   test("names a test in each row of a table, and in each item of a list", () => {

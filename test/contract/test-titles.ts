@@ -1,8 +1,7 @@
 import { globSync, readFileSync } from "node:fs";
-import { basename } from "node:path";
 
 /** Files that name tests. */
-const naming = ["test/bounds/**", "test/contract/*-tests.ts"];
+const naming = ["test/bounds/**", "test/**/*-tests.ts"];
 
 /** The files that have a text in quotation marks. */
 const filesByText = new Map<string, Set<string>>();
@@ -18,9 +17,9 @@ for (const file of globSync("test/**/*.ts", { exclude: naming })) {
  * title that several files have is preceded by the name of one: "unfinished-requests.test.ts: is refused after a minute".
  */
 export function filesWith(title: string): string[] {
-  const [, name, text = title] = /^([\w-]+\.test\.ts): (.*)$/.exec(title) ?? [];
+  const [, name, text = title] = /^([\w/-]+\.test\.ts): (.*)$/.exec(title) ?? [];
   const files = [...(filesByText.get(text) ?? [])];
-  return name === undefined ? files : files.filter((file) => basename(file) === name);
+  return name === undefined ? files : files.filter((file) => file.endsWith(`/${name}`));
 }
 
 export const notOneFile =
