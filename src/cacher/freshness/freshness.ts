@@ -1,5 +1,5 @@
-import { abortable } from "../../base/abort.ts";
 import { historyChanged, revisionTooNew } from "../../base/errors.ts";
+import { abortable } from "../../base/wait.ts";
 import type { Reflector } from "../../reflector/reflector.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import type { CacheObserver, ComponentContext, Replacement } from "../state/component.ts";

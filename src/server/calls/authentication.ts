@@ -1,5 +1,6 @@
 import type { Clock, Timer } from "../../base/clock.ts";
 import { upstreamUnavailable } from "../../base/errors.ts";
+import { FairQueue } from "../../base/fair-queue.ts";
 import type { Authenticators } from "../../identity/authenticators.ts";
 import type { Identity } from "../../identity/identity.ts";
 import { KeysAwaited } from "../../identity/key-set.ts";
@@ -7,7 +8,6 @@ import type { Peer, PeerFacts } from "../../identity/peer.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { BytePool, type Reservation } from "../limits/byte-pool.ts";
 import type { Callers, CallOwner } from "../limits/callers.ts";
-import { FairQueue } from "../limits/fair-queue.ts";
 import { recordRefused } from "./audit.ts";
 import { type CallContext, toClientError } from "./call-context.ts";
 import { outOfRequestRoom, outOfTokenRoom } from "./refusals.ts";

@@ -1,8 +1,8 @@
 import { gunzip, inflate, type ZlibOptions } from "node:zlib";
 import { status } from "@grpc/grpc-js";
+import { FairQueue } from "../../base/fair-queue.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { refused, tooLarge } from "../calls/refusals.ts";
-import { FairQueue } from "../limits/fair-queue.ts";
 
 /**
  * Maximum number of messages that are inflated at once, for all connections. Each needs up to twice the largest request
