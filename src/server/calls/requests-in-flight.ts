@@ -1,10 +1,12 @@
 import { WatchFanoutError } from "../../base/errors.ts";
 import { Gate } from "../../base/gate.ts";
 import { groupOf } from "../../base/rotation.ts";
+import type { WaitBounds } from "../../base/wait.ts";
 import { callerOf } from "../limits/callers.ts";
 import type { ServerLimits } from "../limits/server-limits.ts";
 import type { CallContext } from "./call-context.ts";
-import { chargeOfRequest } from "./waiting-requests.ts";
+import { outOfRequestRoom } from "./refusals.ts";
+import { RefusedRequest } from "./server-call.ts";
 
 /** Requests of a caller that are handled at once in any case, so that other callers can't make all of its requests wait. */
 const guaranteedPerCaller = 16;
@@ -150,4 +152,22 @@ export class RequestsInFlight {
       },
     );
   }
+}
+
+/**
+ * Charges a connection with a request of it that waits, like with one that is incomplete. Its wait rejects with a
+ * `RefusedRequest` if the charge is evicted.
+ */
+export function chargeOfRequest(
+  {
+    requestPool,
+    maxUnreadBytesPerConnection,
+  }: Pick<CallContext, "requestPool" | "maxUnreadBytesPerConnection">,
+  connection: object,
+  bytes: number,
+): NonNullable<WaitBounds<void>["charge"]> {
+  return (evict) =>
+    requestPool.reserve(connection, bytes, () =>
+      evict(new RefusedRequest(outOfRequestRoom(maxUnreadBytesPerConnection))),
+    );
 }
