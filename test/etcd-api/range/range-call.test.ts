@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { type Reason, WatchFanoutError } from "../../../src/base/errors.ts";
-import { CallAdmission } from "../../../src/server/kernel/call-admission.ts";
+import { CallAdmission } from "../../../src/server/calls/call-admission.ts";
 import { encode } from "../../foreign/protobuf.ts";
 import { type RawResponse, statusOf } from "../raw-grpc.ts";
 import { rangePath, rangeStreamPath, servedRanges, whole } from "./served-ranges.ts";

@@ -1,11 +1,11 @@
 import { waitFor } from "../../base/wait.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
-import type { CallContext } from "../calls/call-context.ts";
-import { responseNotAccepted } from "../calls/refusals.ts";
-import { chargeOfRequest, type RequestingCall } from "../calls/requests-in-flight.ts";
-import { sendResponse } from "../calls/send-response.ts";
-import { RefusedRequest, type ServerCall } from "../calls/server-call.ts";
 import type { SendReservation } from "../limits/send-reservation.ts";
+import type { CallContext } from "./call-context.ts";
+import { responseNotAccepted } from "./refusals.ts";
+import { chargeOfRequest, type RequestingCall } from "./requests-in-flight.ts";
+import { sendResponse } from "./send-response.ts";
+import { RefusedRequest, type ServerCall } from "./server-call.ts";
 
 const callOver = new Error("The call ended while it waited.");
 

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
+import { CallAdmission } from "../../../src/server/calls/call-admission.ts";
 import { RequestsInFlight } from "../../../src/server/calls/requests-in-flight.ts";
-import { CallAdmission } from "../../../src/server/kernel/call-admission.ts";
 import { BytePool } from "../../../src/server/limits/byte-pool.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
 import { FakeClock } from "../../fake-clock.ts";
