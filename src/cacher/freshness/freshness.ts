@@ -96,8 +96,6 @@ export class Freshness implements CacheObserver {
 
   async #await(revision: number, signal?: AbortSignal): Promise<boolean> {
     if (this.#context.cache.revision >= revision) return true;
-    const reached = await this.waiters.wait(revision, freshnessTimeoutMs, signal);
-    signal?.throwIfAborted();
-    return reached;
+    return this.waiters.wait(revision, freshnessTimeoutMs, signal);
   }
 }
