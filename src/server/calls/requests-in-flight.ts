@@ -1,10 +1,12 @@
+import type { Clock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { Gate } from "../../base/gate.ts";
 import { groupOf } from "../../base/rotation.ts";
 import type { WaitBounds } from "../../base/wait.ts";
+import type { BytePool } from "../limits/byte-pool.ts";
+import type { CallerLimits } from "../limits/caller-limits.ts";
 import { callerOf } from "../limits/callers.ts";
 import type { ServerLimits } from "../limits/server-limits.ts";
-import type { CallContext } from "./call-context.ts";
 import { outOfRequestRoom } from "./refusals.ts";
 import { RefusedRequest } from "./server-call.ts";
 
@@ -43,10 +45,16 @@ export interface RequestingCall {
   readonly signal: AbortSignal;
 }
 
-type InFlightContext = Pick<
-  CallContext,
-  "clock" | "requestPool" | "maxUnreadBytesPerConnection" | "callerLimits"
-> & { readonly limits: Pick<ServerLimits, "maxQueuedRequestsPerIdentity" | "maxQueueMs"> };
+/** What the requests of a server have in common. */
+export interface InFlightContext {
+  readonly clock: Clock;
+  readonly limits: Pick<ServerLimits, "maxQueuedRequestsPerIdentity" | "maxQueueMs">;
+  /** Requests that wait are charged here, to their connection. */
+  readonly requestPool: BytePool;
+  /** The pool's bound per connection, in bytes, for error texts. */
+  readonly maxUnreadBytesPerConnection: number;
+  readonly callerLimits: CallerLimits;
+}
 
 /**
  * Bounds the requests that are handled at once: reads, which scan the cache or ask the store, and writes, each of which
@@ -162,7 +170,7 @@ export function chargeOfRequest(
   {
     requestPool,
     maxUnreadBytesPerConnection,
-  }: Pick<CallContext, "requestPool" | "maxUnreadBytesPerConnection">,
+  }: Pick<InFlightContext, "requestPool" | "maxUnreadBytesPerConnection">,
   connection: object,
   bytes: number,
 ): NonNullable<WaitBounds<void>["charge"]> {
