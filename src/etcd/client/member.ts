@@ -11,9 +11,9 @@ import {
   Metadata,
 } from "@grpc/grpc-js";
 import { type ICallable, MaintenanceClient } from "etcd3";
-import { abortable } from "../../base/abort.ts";
 import { CertificateStore } from "../../base/certificate-store.ts";
 import { beginClientSpan } from "../../base/client-span.ts";
+import { abortable } from "../../base/wait.ts";
 import { type DecodedRange, decodeRange } from "../wire/range-response.ts";
 import { decodePastWatch, decodeWatch } from "../wire/watch-response.ts";
 import { isDenied, oldestVersion, UnsupportedEtcdError } from "./errors.ts";
