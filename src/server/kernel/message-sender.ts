@@ -87,8 +87,8 @@ export interface MessageSource {
   readonly slowStream?: object;
   /** The status of a client that accepts too little; undefined: the call is reset. See `SlowEnd`. */
   slowStatus(end: SlowEnd): WireStatus | undefined;
-  /** `next` has thrown this error. Ends the call. */
-  onFailed(error: unknown): void;
+  /** `next` has thrown this error: ends the call. Absent: it throws none. */
+  onFailed?(error: unknown): void;
   /** Nothing more is sent. Called once, however the sending ends. */
   onClosed(): void;
 }
@@ -169,6 +169,7 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
         this.#sendAll();
       }
     } catch (error) {
+      if (this.#source.onFailed === undefined) throw error;
       this.#source.onFailed(error);
     } finally {
       this.#isPumping = false;
