@@ -37,8 +37,6 @@ export class WatchStream extends EtcdCall {
   #received: Reservation | undefined;
   #retained: Reservation | undefined;
   #retainedBytes = 0;
-  /** The number of messages sent at the last check. */
-  #seenSent = 0;
   /** Whether what is needed for the next request is known: the member's header, and what may serve the watch. */
   #isKnown = false;
   /** A request that waits for etcd's answer to create requests before it. */
@@ -130,11 +128,7 @@ export class WatchStream extends EtcdCall {
   check(): void {
     if (this.needsLeader) this.#shared.monitor.check();
     this.#watches.check();
-    // What waits counts while the client accepts nothing: it must not take the room that it needs to be sent.
-    const { sent, outstanding } = this.#sender;
-    const isStuck = outstanding && sent === this.#seenSent;
-    this.#seenSent = sent;
-    if (isStuck) this.chargeUnsent(this.#waitingBytes);
+    this.chargeIfStuck(this.#sender.outstanding, this.sent, this.#waitingBytes);
   }
 
   /** Sends the progress of each watch that asked for it and is synced, unless it has sent events since the last call. */
