@@ -60,8 +60,6 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
   /** Number of watches, with those that etcd has not created yet. */
   #size = 0;
   #nextId = 0n;
-  /** The number of messages sent at the last check. */
-  #seenSent = 0;
   /** Whether what is needed for the next request is known: the member's header, and what may serve the watch. */
   #isKnown = false;
   /** A request that waits for etcd's answer to create requests before it. */
@@ -160,11 +158,7 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
     if (this.service.hasRefused) for (const watch of this.watches.values()) watch.leaveRefused();
     this.#handOver();
     this.etcd.check();
-    // What waits counts while the client accepts nothing: it must not take the room that it needs to be sent.
-    const { sent, outstanding } = this.sender;
-    const isStuck = outstanding && sent === this.#seenSent;
-    this.#seenSent = sent;
-    if (isStuck) this.chargeUnsent(this.#waitingBytes);
+    this.chargeIfStuck(this.sender.outstanding, this.sent, this.#waitingBytes);
   }
 
   notifyProgress(floor: number): void {

@@ -79,6 +79,8 @@ export interface MessageSource {
    * the client has accepted the one before.
    */
   sendParts?(parts: FrameParts, onAccepted: OnAccepted): void;
+  /** Whether the call itself counts what is sent in the send budget, such as once it has been outstanding for a while. */
+  readonly isCountedByCall?: boolean;
   /** A frame is sent. `isLast`: all of the frames of its `next` are sent with it. */
   onSent?(frame: Uint8Array, isLast: boolean): void;
   /** The client has accepted what was sent last. */
@@ -87,10 +89,10 @@ export interface MessageSource {
   readonly slowStream?: object;
   /** The status of a client that accepts too little; undefined: the call is reset. See `SlowEnd`. */
   slowStatus(end: SlowEnd): WireStatus | undefined;
-  /** `next` has thrown this error. Ends the call. */
-  onFailed(error: unknown): void;
+  /** `next` has thrown this error: ends the call. Absent: it throws none. */
+  onFailed?(error: unknown): void;
   /** Nothing more is sent. Called once, however the sending ends. */
-  onClosed(): void;
+  onClosed?(): void;
 }
 
 /**
@@ -123,6 +125,7 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
   #isOver = false;
   sent = 0;
   outstanding = false;
+  outstandingSince = 0;
 
   constructor(call: Call, source: MessageSource, context: SendContext<Call>) {
     this.#call = call;
@@ -150,7 +153,7 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
     return this.outstanding ? (this.#reservation?.bytes ?? 0) : 0;
   }
 
-  /** For how long the last message has been outstanding, in milliseconds; 0 if none is, or that is not known yet. */
+  /** For how long the last message has been outstanding, in milliseconds; 0 if none is. */
   get outstandingMs(): number {
     return this.#context.stallDetector.outstandingMs(this);
   }
@@ -169,6 +172,7 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
         this.#sendAll();
       }
     } catch (error) {
+      if (this.#source.onFailed === undefined) throw error;
       this.#source.onFailed(error);
     } finally {
       this.#isPumping = false;
@@ -206,7 +210,7 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
     this.#context.stallDetector.delete(this);
     if (this.outstanding) this.#call.onClosed(() => this.#release());
     else this.#release();
-    this.#source.onClosed();
+    this.#source.onClosed?.();
   }
 
   #sendAll(): void {
@@ -257,7 +261,8 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
     const { callerLimits, sendBudget } = this.#context;
     const bytes = sizeOf(frames);
     callerLimits.sendPacing.charge(this.#call.owner, bytes);
-    if (bytes < leastCounted && this.#reservation === undefined) return;
+    const isSmall = bytes < leastCounted && this.#reservation === undefined;
+    if (isSmall || this.#source.isCountedByCall === true) return;
     this.#reservation ??= sendBudget.force(this.#call.connection);
     this.#reservation.send(frames, this.#onEvicted);
   }
@@ -287,7 +292,7 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
       return;
     }
     this.outstanding = true;
-    this.#context.stallDetector.observe(this);
+    this.outstandingSince = this.#context.stallDetector.observe(this);
     if (isWhole) source.sendParts?.(frames, this.#onAccepted);
     else call.send(frame, this.#onAccepted);
   }

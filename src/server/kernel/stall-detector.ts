@@ -2,19 +2,12 @@ import type { Clock, Timer } from "../../base/clock.ts";
 
 /** Sends one message at a time. */
 export interface Sender {
-  /** Number of messages sent. */
-  readonly sent: number;
   /** Whether the client has not accepted the last message yet. */
   readonly outstanding: boolean;
+  /** When the last message was sent that was not accepted at once, in the clock's milliseconds. */
+  readonly outstandingSince: number;
   /** Called when the same message has been outstanding for the whole timeout. */
   stalled(): void;
-}
-
-interface Observation {
-  sent: number;
-  since: number;
-  /** Whether it stays without an outstanding message. */
-  readonly isAdded: boolean;
 }
 
 /**
@@ -25,7 +18,7 @@ interface Observation {
  * that a message needs no timer of its own.
  */
 export class StallDetector {
-  readonly #senders = new Map<Sender, Observation>();
+  readonly #senders = new Set<Sender>();
   readonly #clock: Clock;
   readonly #timeoutMs: number;
   #timer: Timer | undefined;
@@ -35,17 +28,14 @@ export class StallDetector {
     this.#timeoutMs = timeoutMs;
   }
 
-  /** Observes the sender until `delete`. */
-  add(sender: Sender): void {
-    this.#senders.set(sender, { sent: sender.sent, since: this.#clock.now(), isAdded: true });
-    this.#setTimer();
-  }
-
-  /** A message of the sender is outstanding from now on. It is observed until that is no longer so, or until `delete`. */
-  observe(sender: Sender): void {
-    if (this.#senders.has(sender)) return;
-    this.#senders.set(sender, { sent: sender.sent, since: this.#clock.now(), isAdded: false });
-    this.#setTimer();
+  /**
+   * A message of the sender is outstanding from now on. It is observed until none is, or until `delete`. Returns the clock's
+   * time, in milliseconds.
+   */
+  observe(sender: Sender): number {
+    this.#senders.add(sender);
+    this.#setTimer(this.#timeoutMs / 8);
+    return this.#clock.now();
   }
 
   /** Idempotent. */
@@ -55,32 +45,29 @@ export class StallDetector {
     this.#timer = undefined;
   }
 
-  /** How long the last message of a sender has been outstanding, in milliseconds; 0 if none is, or it was not seen yet. */
-  outstandingMs(sender: Sender): number {
-    const seen = this.#senders.get(sender);
-    if (seen === undefined || !sender.outstanding || sender.sent !== seen.sent) return 0;
-    return this.#clock.now() - seen.since;
+  /** How long the last message of a sender has been outstanding, in milliseconds; 0 if none is. */
+  outstandingMs({ outstanding, outstandingSince }: Sender): number {
+    return outstanding ? this.#clock.now() - outstandingSince : 0;
   }
 
-  #setTimer(): void {
+  #setTimer(ms: number): void {
     this.#timer ??= this.#clock.setTimeout(() => {
       this.#timer = undefined;
-      this.#check();
-      if (this.#senders.size > 0) this.#setTimer();
-    }, this.#timeoutMs / 8);
+      const nextMs = this.#check();
+      if (this.#senders.size > 0) this.#setTimer(nextMs);
+    }, ms);
   }
 
-  #check(): void {
-    const now = this.#clock.now();
-    for (const [sender, seen] of this.#senders) {
-      if (!sender.outstanding && !seen.isAdded) {
-        this.#senders.delete(sender);
-      } else if (!sender.outstanding || sender.sent !== seen.sent) {
-        seen.sent = sender.sent;
-        seen.since = now;
-      } else if (now - seen.since >= this.#timeoutMs) {
-        sender.stalled();
-      }
+  /** Returns when to check again, in milliseconds. */
+  #check(): number {
+    let nextMs = this.#timeoutMs / 8;
+    for (const sender of this.#senders) {
+      const leftMs = this.#timeoutMs - this.outstandingMs(sender);
+      if (!sender.outstanding) this.#senders.delete(sender);
+      else if (leftMs <= 0) sender.stalled();
+      else nextMs = Math.min(nextMs, leftMs);
     }
+    // All are looked at each time, however many stall one after another.
+    return Math.max(nextMs, this.#timeoutMs / 64);
   }
 }

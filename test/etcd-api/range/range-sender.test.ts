@@ -36,11 +36,13 @@ class Senders {
   start(name: string, connection: object, pieces: number, host?: string): RangeSender {
     const call = {
       ...{ connection, owner: ownerOf(connection, host), isOver: false },
+      sendAtOnce: () => false,
+      send: (_: unknown, onAccepted: () => void) => this.accepting.push(onAccepted),
       sendParts: (_: unknown, onAccepted: () => void) => this.accepting.push(onAccepted),
       sendTrailers: () => {},
       reset: () => this.reset.push(name),
     };
-    const deps = { turns: this.#turns, onEnd: () => {} };
+    const deps = { method: "range", turns: this.#turns, onEnd: () => {} };
     const response = this.#response(name, pieces);
     const sender = new RangeSender(call as never, response, this.#context as never, deps);
     sender.start();
