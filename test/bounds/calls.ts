@@ -363,7 +363,7 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "reflection streams",
-    owners: ["ReflectionService", "ResponseSender"],
+    owners: ["ReflectionService", "ReflectionStream"],
     bound:
       "open streams; 1 request, 1 response of 32 KiB at most, within the room for responses; `--stall-timeout`",
     per: "stream",

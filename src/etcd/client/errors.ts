@@ -166,6 +166,16 @@ export function responseTooLarge(revision: number): WatchFanoutError {
   );
 }
 
+/** The WatchFanoutError for one revision that is too large to be held: a list of what is left costs less than its events. */
+export function revisionTooLarge(revision: number, maxBytes: number): WatchFanoutError {
+  return new WatchFanoutError(
+    "HISTORY_LOST",
+    `Revision ${revision} is above the limit of ${maxBytes} bytes for one revision, as is the deletion of a range of very many ` +
+      "keys. Relist and watch from the list's revision.",
+    { metadata: { current_revision: String(revision) } },
+  );
+}
+
 function outcomeUnknown(endpoint: string, details: string, cause: unknown): WatchFanoutError {
   return new WatchFanoutError(
     "OUTCOME_UNKNOWN",

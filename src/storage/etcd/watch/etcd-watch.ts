@@ -11,6 +11,7 @@ import {
   isStaleToken,
   readError,
   responseTooLarge,
+  revisionTooLarge,
 } from "../../../etcd/client/errors.ts";
 import type { EtcdClient } from "../../../etcd/client/etcd-client.ts";
 import type { KeyRange } from "../../../etcd/client/key-range.ts";
@@ -20,13 +21,13 @@ import {
   type DecodedWatch,
   noWatchId,
 } from "../../../etcd/wire/watch-response.ts";
-import { WatchBatch, type WatchEvent } from "../../../model/event.ts";
+import { WholeRevisions } from "../../../etcd/wire/whole-revisions.ts";
+import { memoryOverheadBytes, WatchBatch, type WatchEvent } from "../../../model/event.ts";
 import { ReadableNotifier } from "../../readable-notifier.ts";
 import type { WatchRequest, WatchStream } from "../../storage.ts";
+import { EventDecoder, MissingPreviousError } from "../objects/decode.ts";
 import type { ResourceKeys } from "../objects/resource-keys.ts";
 import { CompactionGuard } from "./compaction-guard.ts";
-import { EventDecoder, MissingPreviousError } from "./event-decoder.ts";
-import { FragmentAssembler } from "./fragment-assembler.ts";
 import { WatchConnection } from "./watch-connection.ts";
 
 /** Maximum number of times in a row that etcd may leave out previous objects before the watch fails. */
@@ -44,7 +45,7 @@ interface EtcdWatchSource {
   readonly probe: RevisionProbe;
   readonly keys: ResourceKeys;
   /** Maximum size of one revision that is held until it is complete, in bytes. */
-  readonly maxRevisionBytes: number | undefined;
+  readonly maxRevisionBytes: number;
   /** Called once, when the watch no longer needs the storage. */
   readonly onEnd: (watch: EtcdWatch) => void;
 }
@@ -64,7 +65,7 @@ export class EtcdWatch implements WatchStream {
   readonly #range: KeyRange;
   readonly #connection: WatchConnection;
   readonly #decoder: EventDecoder;
-  #assembler: FragmentAssembler;
+  #revisions: WholeRevisions<WatchEvent>;
   readonly #queue: CompactionGuard;
   readonly #notifier: ReadableNotifier;
   readonly #stopping = new AbortController();
@@ -90,7 +91,7 @@ export class EtcdWatch implements WatchStream {
     this.#request = request;
     this.#range = range;
     this.#decoder = new EventDecoder(request, keys);
-    this.#assembler = new FragmentAssembler(maxRevisionBytes);
+    this.#revisions = new WholeRevisions(maxRevisionBytes, revisionTooLarge);
     this.#notifier = new ReadableNotifier(() => !this.#queue.isEmpty || this.ended !== undefined);
     this.#queue = new CompactionGuard({
       isAvailable: (revision) => probe.isAvailable(revision, this.#stopping.signal),
@@ -180,7 +181,7 @@ export class EtcdWatch implements WatchStream {
   async #reopen(): Promise<void> {
     this.#connection.reset();
     this.#openSince = undefined;
-    this.#assembler = new FragmentAssembler(this.#source.maxRevisionBytes);
+    this.#revisions = new WholeRevisions(this.#source.maxRevisionBytes, revisionTooLarge);
     if (++this.#omissions > maxOmissions) {
       throw this.#connection.failure("keeps leaving out previous objects on a watch");
     }
@@ -212,10 +213,10 @@ export class EtcdWatch implements WatchStream {
     const now = this.#source.client.clock.now();
     const arrivedAt = this.#openSince ?? now;
     for (let i = 0; i < events.length; i++) this.#takeEvent(events.at(i));
-    const whole = this.#assembler.endResponse(fragment);
+    const whole = this.#revisions.endResponse(fragment);
     // What is incomplete after a complete revision is part of the next one, which began with this response.
     const openSince = whole === undefined ? arrivedAt : now;
-    this.#openSince = this.#assembler.isOpen ? openSince : undefined;
+    this.#openSince = this.#revisions.isOpen ? openSince : undefined;
     if (whole !== undefined) this.#deliver(whole.revision, whole.events, arrivedAt);
   }
 
@@ -227,7 +228,9 @@ export class EtcdWatch implements WatchStream {
       const what = `sent revision ${revision} again, after ${this.#position}, on a watch`;
       throw this.#connection.failure(what);
     }
-    this.#assembler.add(revision, this.#decoder.decode(event));
+    const decoded = this.#decoder.decode(event);
+    const bytes = decoded === undefined ? 0 : decoded.estimatedBytes + memoryOverheadBytes;
+    this.#revisions.add(revision, decoded, bytes);
   }
 
   /**
@@ -275,7 +278,7 @@ export class EtcdWatch implements WatchStream {
       }
       if (this.#isOver(attempt)) return;
       if (events.length === 0) return this.#takeProgress(response);
-      const whole = this.#assembler.endResponse(fragment && !isAll);
+      const whole = this.#revisions.endResponse(fragment && !isAll);
       if (isAll) this.#deliver(upTo, whole?.events ?? []);
       else if (whole !== undefined) this.#deliver(whole.revision, whole.events);
     } catch (error) {
@@ -289,7 +292,7 @@ export class EtcdWatch implements WatchStream {
 
   /** A progress notification says that everything up to its revision has been sent. */
   #takeProgress({ revision, watchId }: DecodedWatch): void {
-    if (!this.#assembler.isOpen && revision >= this.#position) this.#deliver(revision, []);
+    if (!this.#revisions.isOpen && revision >= this.#position) this.#deliver(revision, []);
     if (watchId === noWatchId) this.#connection.progressReceived();
   }
 

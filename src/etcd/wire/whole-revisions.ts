@@ -1,13 +1,8 @@
-import { WatchFanoutError } from "../../../base/errors.ts";
-import { memoryOverheadBytes, type WatchEvent } from "../../../model/event.ts";
-
-const defaultMaxRevisionBytes = 256 * 1024 ** 2;
-
 /** Complete revisions, in order. */
-interface AssembledRevisions {
+export interface CompleteRevisions<Event> {
   /** The last of them: everything up to it has come. */
   readonly revision: number;
-  readonly events: readonly WatchEvent[];
+  readonly events: readonly Event[];
 }
 
 /**
@@ -19,21 +14,22 @@ interface AssembledRevisions {
  * complete.
  *
  * etcd bounds what a transaction writes (--max-txn-ops, --max-request-bytes), but not what it deletes: a range of any
- * number of keys. So the held size of one revision is bounded here. Above the bound, history is lost: a list of what is
- * left costs less than the events of all that was deleted.
+ * number of keys. So the held size of one revision is bounded here.
  */
-export class FragmentAssembler {
+export class WholeRevisions<Event> {
   readonly #maxBytes: number;
-  #open: WatchEvent[] = [];
+  readonly #tooLarge: (revision: number, maxBytes: number) => Error;
+  #open: Event[] = [];
   #openBytes = 0;
   /** The revision of the held events; 0: nothing is held. */
   #openRevision = 0;
-  #whole: WatchEvent[] = [];
+  #whole: Event[] = [];
   #wholeRevision = 0;
 
-  /** `maxBytes`: maximum size of the held events of one revision, in bytes. */
-  constructor(maxBytes: number = defaultMaxRevisionBytes) {
+  /** `maxBytes`: maximum size of the held events of one revision; above it `add` throws the error of `tooLarge`. */
+  constructor(maxBytes: number, tooLarge: (revision: number, maxBytes: number) => Error) {
     this.#maxBytes = maxBytes;
+    this.#tooLarge = tooLarge;
   }
 
   /** Whether a revision is incomplete. */
@@ -41,20 +37,20 @@ export class FragmentAssembler {
     return this.#openRevision !== 0;
   }
 
-  /** Adds an event, or only its revision if the event is not for the reader. Throws HISTORY_LOST above the bound. */
-  add(revision: number, event: WatchEvent | undefined): void {
+  /** Adds an event of this size, or only its revision if the event is not for the reader. */
+  add(revision: number, event: Event | undefined, bytes: number): void {
     if (revision !== this.#openRevision) {
       this.#close();
       this.#openRevision = revision;
     }
     if (event === undefined) return;
     this.#open.push(event);
-    this.#openBytes += event.estimatedBytes + memoryOverheadBytes;
-    if (this.#openBytes > this.#maxBytes) throw tooLarge(revision, this.#maxBytes);
+    this.#openBytes += bytes;
+    if (this.#openBytes > this.#maxBytes) throw this.#tooLarge(revision, this.#maxBytes);
   }
 
   /** To be called after all events of a response. Returns what is complete, if anything is. */
-  endResponse(isFragment: boolean): AssembledRevisions | undefined {
+  endResponse(isFragment: boolean): CompleteRevisions<Event> | undefined {
     if (!isFragment) this.#close();
     if (this.#wholeRevision === 0) return undefined;
     const whole = { revision: this.#wholeRevision, events: this.#whole };
@@ -72,13 +68,4 @@ export class FragmentAssembler {
     this.#openBytes = 0;
     this.#openRevision = 0;
   }
-}
-
-function tooLarge(revision: number, maxBytes: number): WatchFanoutError {
-  return new WatchFanoutError(
-    "HISTORY_LOST",
-    `Revision ${revision} is above the limit of ${maxBytes} bytes for one revision, as is the deletion of a range of very many ` +
-      "keys. Relist and watch from the list's revision.",
-    { metadata: { current_revision: String(revision) } },
-  );
 }
