@@ -4,7 +4,6 @@ import { type Reason, WatchFanoutError } from "../../src/base/errors.ts";
 import { GroupedOwner } from "../../src/base/rotation.ts";
 import { Upstream } from "../../src/etcd/client/upstream.ts";
 import { MessageSplitter } from "../../src/etcd/wire/messages.ts";
-import { RevisionJoiner } from "../../src/etcd/wire/revision-joiner.ts";
 import {
   type CachedResource,
   CachedResources,
@@ -121,20 +120,6 @@ function unconnected(): WatchService {
     progressIntervalMs: 600_000,
   });
 }
-
-test("One revision of etcd in fragments is put together up to a bound", () => {
-  const eventOf = (revision: number): Buffer => encode({ 2: encode({ 1: "k", 3: revision }) });
-  const responseOf = (...revisions: number[]): Buffer =>
-    encode({ 1: encode({ 3: 9 }), 2: 7, 7: true, 11: revisions.map(eventOf) });
-  const joiner = new RevisionJoiner(60);
-  expect(joiner.add(responseOf(1, 1), true)).toBeUndefined();
-  const whole = joiner.add(responseOf(1, 2, 3), true);
-  const events = [1, 1, 1, 2].map(eventOf);
-  expect(whole).toEqual({ message: encode({ 1: encode({ 3: 9 }), 11: events }), lastEvent: 2 });
-  expect(joiner.add(responseOf(3), false)?.lastEvent).toBe(3);
-  expect(joiner.add(responseOf(4, 4, 4), true)).toBeUndefined();
-  expect(() => joiner.add(responseOf(4, 4, 4, 4), true)).toThrow("more than 60 bytes");
-});
 
 test.each<readonly [Reason | undefined, boolean]>([
   [undefined, true],

@@ -4,7 +4,7 @@ import { runInTimeSlices } from "../../base/time-slice-queue.ts";
 /** Number of members that are visited between two yields. */
 const visitsPerStep = 64;
 
-/** Visits all of its members at an interval, in time slices, with one timer for all of them. Without members it has none. */
+/** Visits all of its members at an interval, in time slices, with one timer for all of them, and no timer without members. */
 export class Rounds<Member> {
   readonly #clock: Clock;
   readonly #intervalMs: number;

@@ -20,7 +20,7 @@ export interface AnswerSlot {
   readonly watch: ClientWatch | undefined;
 }
 
-/** A watch at etcd, which serves a client's watch or tells whether the client may have it. */
+/** A watch at etcd, which serves a client's watch, or is only there to be permitted or refused. */
 export interface WatchAtEtcd {
   readonly watch: ClientWatch;
   readonly id: number;
@@ -151,7 +151,7 @@ export class ClientWatch {
     return false;
   }
 
-  /** The responses for its next batch of the cache; undefined: there is none now. */
+  /** The responses for its next batch of the cache; undefined: it has no batch now. */
   takeFrames(): readonly Uint8Array[] | undefined {
     const { watcher, range, request } = this;
     if (watcher === undefined || range === undefined) return undefined;

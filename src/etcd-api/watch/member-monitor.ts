@@ -17,8 +17,8 @@ const leaderlessMs = 3_000;
 
 /** A stream that needs a leader. */
 export interface LeaderDependent {
-  /** The member has no leader, or can't be reached. */
-  leaderLost(status: WireStatus): void;
+  /** Ends it: the member has no leader, or can't be reached. */
+  end(status: WireStatus): void;
 }
 
 /**
@@ -131,7 +131,7 @@ export class MemberMonitor {
   }
 
   #endDependents(why: WireStatus): void {
-    for (const stream of this.#dependents) stream.leaderLost(why);
+    for (const stream of this.#dependents) stream.end(why);
   }
 }
 

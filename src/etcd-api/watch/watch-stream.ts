@@ -13,7 +13,6 @@ import type { CallContext } from "../../server/calls/call-context.ts";
 import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { Reservation } from "../../server/limits/byte-pool.ts";
-import type { WireStatus } from "../../wire/errors.ts";
 import { type CachedRange, hasCredential } from "../cached/cached-resources.ts";
 import { EtcdCall } from "../relay/etcd-call.ts";
 import { requestHeaders } from "../relay/metadata.ts";
@@ -126,7 +125,11 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
       this.end(outOfRequestRoom(maxUnreadBytesPerConnection)),
     );
     const { request } = this.call;
-    request.on("data", (chunk: Buffer) => this.#onRequest(chunk));
+    request.on("data", (chunk: Buffer) => {
+      if (this.isOver) return;
+      this.#requests.add(chunk);
+      this.#handleRequests();
+    });
     // A client that half-closes the call keeps its watches.
     request.on("end", () => {});
     monitor.whenKnown(this.#needsLeader, (failure) => {
@@ -143,10 +146,6 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
 
   drain(): void {
     this.end(refused(status.UNAVAILABLE, stopped));
-  }
-
-  leaderLost(why: WireStatus): void {
-    this.end(why);
   }
 
   makeRoom(): void {
@@ -223,18 +222,14 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
     if (!this.call.request.destroyed) this.call.request.resume();
   }
 
-  #onRequest(chunk: Buffer): void {
-    if (this.isOver) return;
-    this.#requests.add(chunk);
-    this.#handleRequests();
-  }
-
   #handleRequests(): void {
     try {
       while (!this.isOver && !this.#mustWait) {
         const request = this.#nextRequest();
         if (request === undefined) break;
-        this.#handle(request);
+        if (request.kind === "create") this.#confirmAndCreate(request);
+        else if (request.kind === "cancel") this.#cancel(request.watchId);
+        else if (request.kind === "progress") this.#progress.request();
       }
     } catch (error) {
       if (!(error instanceof UnreadableMessage || error instanceof WireFault)) throw error;
@@ -280,12 +275,6 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
     this.#isPaused = isPaused;
     if (isPaused) this.call.request.pause();
     else this.call.request.resume();
-  }
-
-  #handle(request: WatchStreamRequest): void {
-    if (request.kind === "create") this.#confirmAndCreate(request);
-    else if (request.kind === "cancel") this.#cancel(request.watchId);
-    else if (request.kind === "progress") this.#progress.request();
   }
 
   /** Creates a watch once it is known whether a cache may serve it. Later requests wait. */
