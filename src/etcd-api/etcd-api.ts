@@ -93,7 +93,10 @@ export class EtcdApi implements RelayedServices {
     this.certificates = certificates;
     this.#upstream = new Upstream({ endpoints, certificates, keepalive, clock, logger });
     this.#advertiseClientUrl = advertiseClientUrl;
-    this.#calls = new Rounds(clock, checkIntervalMs, (call) => call.check(clock.now()));
+    this.#calls = new Rounds(clock, {
+      ...{ intervalMs: checkIntervalMs, visitsPerStep: 64 },
+      visit: (call) => call.check(clock.now()),
+    });
     this.#cached = new CachedResources(clock, this.#newestHeader);
     const shared = {
       ...{ calls: this.#calls, cached: this.#cached, newestHeader: this.#newestHeader },

@@ -113,7 +113,7 @@ function unconnected(): WatchService {
   const newestHeader = new NewestHeader();
   return new WatchService({
     upstream: new Upstream({ endpoints, certificates: undefined, clock, logger }),
-    calls: new Rounds(clock, 1_000, () => {}),
+    calls: new Rounds(clock, { intervalMs: 1_000, visitsPerStep: 1, visit: () => {} }),
     cached: new CachedResources(clock, newestHeader),
     newestHeader,
     clock,
@@ -157,12 +157,11 @@ describe("Progress notifications", () => {
     const clock = new ManualTimers();
     const prepared: (() => void)[] = [];
     const notified: string[] = [];
-    const notifications = new Rounds<string>(
-      clock,
-      1_000,
-      (stream) => notified.push(stream),
-      () => new Promise((resolve) => prepared.push(resolve)),
-    );
+    const notifications = new Rounds<string>(clock, {
+      ...{ intervalMs: 1_000, visitsPerStep: 1 },
+      visit: (stream) => notified.push(stream),
+      prepare: () => new Promise((resolve) => prepared.push(resolve)),
+    });
     notifications.add("first");
     clock.advance(1_000);
     notifications.delete("first");

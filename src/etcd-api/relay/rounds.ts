@@ -1,31 +1,28 @@
 import type { Clock, Timer } from "../../base/clock.ts";
 import { runInTimeSlices } from "../../base/time-slice-queue.ts";
 
-/** Number of members that are visited between two yields. */
-const visitsPerStep = 64;
+/** How the members are visited. */
+export interface Round<Member> {
+  readonly intervalMs: number;
+  readonly visit: (member: Member) => void;
+  /** Number of members that are visited between two yields. */
+  readonly visitsPerStep: number;
+  /** Awaited before each round. Never rejects. */
+  readonly prepare?: () => Promise<void>;
+}
 
 /** Visits all of its members at an interval, in time slices, with one timer for all of them, and no timer without members. */
 export class Rounds<Member> {
   readonly #clock: Clock;
-  readonly #intervalMs: number;
-  readonly #visit: (member: Member) => void;
-  readonly #prepare: (() => Promise<void>) | undefined;
+  readonly #round: Round<Member>;
   readonly #members = new Set<Member>();
   /** The timer of the next round; undefined during a round, and without members. */
   #timer: Timer | undefined;
   #isOnRound = false;
 
-  /** `prepare` is awaited before each round. It never rejects. */
-  constructor(
-    clock: Clock,
-    intervalMs: number,
-    visit: (member: Member) => void,
-    prepare?: () => Promise<void>,
-  ) {
+  constructor(clock: Clock, round: Round<Member>) {
     this.#clock = clock;
-    this.#intervalMs = intervalMs;
-    this.#visit = visit;
-    this.#prepare = prepare;
+    this.#round = round;
   }
 
   /** Number of members. */
@@ -59,10 +56,10 @@ export class Rounds<Member> {
     this.#timer ??= this.#clock.setTimeout(() => {
       this.#timer = undefined;
       this.#isOnRound = true;
-      const prepared = this.#prepare?.();
+      const prepared = this.#round.prepare?.();
       if (prepared === undefined) this.#begin();
       else void prepared.then(() => this.#begin());
-    }, this.#intervalMs);
+    }, this.#round.intervalMs);
   }
 
   #begin(): void {
@@ -70,9 +67,10 @@ export class Rounds<Member> {
   }
 
   *#visitAll(): Generator<void, void, void> {
+    const { visit, visitsPerStep } = this.#round;
     let visited = 0;
     for (const member of this.#members) {
-      this.#visit(member);
+      visit(member);
       if (++visited % visitsPerStep === 0) yield;
     }
     this.#isOnRound = false;

@@ -76,15 +76,16 @@ export class WatchService {
     this.cached = cached;
     this.#newestHeader = newestHeader;
     this.monitor = new MemberMonitor(upstream, clock, newestHeader);
-    this.#notifications = new Rounds(
-      clock,
-      progressIntervalMs,
-      (stream) => stream.notifyProgress(this.#notifiedFloor),
-      async () => {
+    this.#notifications = new Rounds(clock, {
+      intervalMs: progressIntervalMs,
+      // A stream may have thousands of watches.
+      visitsPerStep: 1,
+      visit: (stream) => stream.notifyProgress(this.#notifiedFloor),
+      prepare: async () => {
         this.#notifiedFloor = this.floor;
         await this.#reach(this.cached);
       },
-    );
+    });
   }
 
   get counts(): WatchCounts {

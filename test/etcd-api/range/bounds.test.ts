@@ -132,7 +132,11 @@ test("Calls that a cache was too late for are few at etcd at once", () => {
   const clock = new ManualTimers();
   const newestHeader = new NewestHeader();
   const service = new RangeService({
-    ...{ calls: new Rounds(clock, 1_000, () => {}), newestHeader, clock },
+    ...{
+      calls: new Rounds(clock, { intervalMs: 1_000, visitsPerStep: 1, visit: () => {} }),
+      newestHeader,
+      clock,
+    },
     cached: new CachedResources(clock, newestHeader),
     upstream: { available: () => undefined },
     relay: () => relayed++,

@@ -22,7 +22,11 @@ describe("A serializable Range that is relayed", () => {
     const source = { isInUse: true };
     newestHeader.observe(source, framed(encode({ 1: encode({ 1: 7, 2: 8, 3: 5, 4: 2 }) })));
     newestHeader.raise(floor);
-    const calls = new Rounds<EtcdCall>(clock, 1_000, () => {});
+    const calls = new Rounds<EtcdCall>(clock, {
+      intervalMs: 1_000,
+      visitsPerStep: 1,
+      visit: () => {},
+    });
     const cached = new CachedResources(clock, newestHeader);
     const upstream = { available: () => source };
     const deps = { calls, cached, newestHeader, upstream, clock, relay: () => {} };

@@ -53,7 +53,9 @@ export async function servedRanges(
   const cacher = new Cacher({ storage, rawKeys: true, clock: systemClock, logger, name: "s" });
   await startReady(cacher);
   const clock = new ManualTimers();
-  const calls = new Rounds<EtcdCall>(clock, 1_000, (call) => call.check(clock.now()));
+  const calls = new Rounds<EtcdCall>(clock, {
+    ...{ intervalMs: 1_000, visitsPerStep: 64, visit: (call) => call.check(clock.now()) },
+  });
   const newestHeader = new NewestHeader();
   newestHeader.observeMessage({ isInUse: true }, encode({ 1: encode({ 1: 7, 2: 8, 3: 1, 4: 2 }) }));
   const cached = new CachedResources(clock, newestHeader);
