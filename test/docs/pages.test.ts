@@ -89,8 +89,8 @@ describe("The pages", () => {
   });
 });
 
-describe("docs/metrics.md", () => {
-  const text = readFileSync("docs/metrics.md", "utf8").replaceAll(/\n {2}/g, " ");
+describe("docs/reference/metrics.md", () => {
+  const text = readFileSync("docs/reference/metrics.md", "utf8").replaceAll(/\n {2}/g, " ");
   const metrics = text.matchAll(/^- `(\w+)`(?:.* Labels: (.*)\.)?/gm);
   const labels = new Map(
     [...metrics].map(([, name = "", list = ""]) => [name, codeIn(list)] as const),
