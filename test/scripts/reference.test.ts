@@ -30,7 +30,8 @@ describe("The configuration reference", () => {
     const { secret, value, default: initial } = definition(name);
     if (secret === true) expect(facts).not.toContain(`--${name} `);
     else expect(facts).toContain(`- Flag: \`--${name} ${value}\``);
-    expect(facts).toContain(`- Variable: \`${variableOf(name)}\``);
+    // The head of the page says how variables are named.
+    expect(variableOf(name)).toBe(`WATCH_FANOUT_${name.toUpperCase().replaceAll("-", "_")}`);
     if (initial !== undefined) expect(facts).toContain(`- Default: \`${initial}\``);
   });
 
