@@ -7,6 +7,7 @@ import type {
   CacheGetRequest,
   CacheListRequest,
   CacheWatchRequest,
+  Reached,
 } from "../../cacher/request/request.ts";
 import type { Selection } from "../../cacher/request/selection.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
@@ -52,8 +53,15 @@ export interface ServedResource extends Pick<Storage, "put" | "delete"> {
   findHistory?(signal: AbortSignal): Promise<void>;
   /** Parses the selectors; undefined if both are empty. Throws INVALID_REQUEST. */
   select(labelSelector: string, fieldSelector: string): Selection | undefined;
-  get(request: CacheGetRequest): Promise<GetResult>;
-  list(request: CacheListRequest): Promise<ListResult>;
+  /**
+   * Waits until the resource is as new as a read requires. Pass the result to the read. Absent: a read waits for nothing
+   * that the service has to know of.
+   */
+  reach?(request: CacheGetRequest | CacheListRequest): Promise<Reached>;
+  /** The size of a value that `get` would return now, in bytes; undefined or absent: it is not known. */
+  valueBytes?(key: string): number | undefined;
+  get(request: CacheGetRequest, reached?: Reached): Promise<GetResult>;
+  list(request: CacheListRequest, reached?: Reached): Promise<ListResult>;
   watch(request: CacheWatchRequest): WatchStream;
   /** The revision of the cache; 0 before it is ready. Absent: there is no cache. */
   readonly revision?: number | undefined;

@@ -3,7 +3,7 @@ import type { TimeSlicedWork } from "../../base/time-slices.ts";
 import type { Selection } from "../../cacher/request/selection.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { encodedSize } from "../../model/object-encoding.ts";
-import type { ListResult, RevisionRequirement } from "../../storage/storage.ts";
+import type { GetResult, ListResult, RevisionRequirement } from "../../storage/storage.ts";
 import {
   encodeItems,
   encodeListResponse,
@@ -49,13 +49,16 @@ export function listWatchMethods(context: CallContext): ServiceHandlers {
       async (request, call) => {
         const resource = resourceNamed(context, call, request.resource);
         const { signal, owner } = call;
-        const admit = (valueBytes = 0): Promise<void> | undefined =>
-          call.admit(Math.max(valueBytes, expectedObjectBytes));
-        const get = { ...parseGet(request), signal, owner, admit };
+        const get = { ...parseGet(request), signal, owner };
         call.retain(call.requestBytes);
-        const { revision, object } = await inHistory(resource, request.history_id, signal, () =>
-          resource.get(get),
-        );
+        const read = async (): Promise<GetResult> => {
+          const reached = await resource.reach?.(get);
+          const valueBytes = resource.valueBytes?.(get.key) ?? 0;
+          const wait = call.admit(Math.max(valueBytes, expectedObjectBytes));
+          if (wait !== undefined) await wait;
+          return resource.get(get, reached);
+        };
+        const { revision, object } = await inHistory(resource, request.history_id, signal, read);
         if (object === undefined) throw objectNotFound(request.key, revision);
         return () => {
           const response = encodeObjectResponse(revision, object, resource.currentHistoryId);
@@ -78,10 +81,14 @@ export function listWatchMethods(context: CallContext): ServiceHandlers {
           : resource.select(request.label_selector, request.field_selector);
         call.retain(call.requestBytes + (selection?.bytes ?? 0));
         const { list, historyId } = parseList(request, selection, maxPageBytes);
-        const admit = (): Promise<void> | undefined => call.admit(maxPageBytes);
-        const result = await inHistory(resource, historyId, signal, () =>
-          resource.list({ ...list, signal, owner, admit }),
-        );
+        const page = { ...list, signal, owner };
+        const read = async (): Promise<ListResult> => {
+          const reached = await resource.reach?.(page);
+          const wait = call.admit(maxPageBytes);
+          if (wait !== undefined) await wait;
+          return resource.list(page, reached);
+        };
+        const result = await inHistory(resource, historyId, signal, read);
         return () => encodePage(result, request, resource, list.at);
       },
     ),
