@@ -81,22 +81,26 @@ export interface RelayedUpstream {
   checkPath(via: string, signal: AbortSignal): Promise<void>;
 }
 
-/** What all calls of a server share. */
-export interface CallContext {
-  /** Identifies this process in the path of requests that relays pass on. Undefined: it is not a relay. */
-  readonly instanceId?: string | undefined;
+/** What the methods of a service may know of the server: what is served, and who may know of it. */
+export interface ServiceContext {
   /** Undefined: this server is not a relay. */
   readonly upstream?: RelayedUpstream | undefined;
   /** How labels and fields of the resources are read, by resource. Absent: not at all. */
   readonly codecs?: ReadonlyMap<string, CodecKind> | undefined;
   readonly resources: ReadonlyMap<string, ServedResource>;
+  /** Decides what callers may do. */
+  readonly authorizer: Authorizer;
+}
+
+/** What all calls of a server share, for the server itself: its pools, budgets and times. */
+export interface CallContext extends ServiceContext {
+  /** Identifies this process in the path of requests that relays pass on. Undefined: it is not a relay. */
+  readonly instanceId?: string | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly observer: RpcObserver | undefined;
   /** Absent: calls are not traced. */
   readonly tracer?: CallTracer | undefined;
-  /** Decides what callers may do. */
-  readonly authorizer: Authorizer;
   /** Knows which credentials are no longer valid. */
   readonly credentials: Pick<AuthenticatedStreams, "lapsed">;
   /** Undefined: calls are not audited. */
@@ -137,7 +141,7 @@ export interface CallContext {
   readonly callClosings: CallClosings;
   /** Opens watches in time slices, by caller. */
   readonly streamOpenings: StreamOpenings;
-  /** Parses the selectors of Lists in time slices, by caller. */
+  /** Does the work of unary calls that takes long, in time slices, by caller. */
   readonly parsingSelectors: TimeSliceScheduler;
   /** Parts of requests that calls retain while they wait for a time slice and while their streams are open. */
   readonly retainedRequests: BytePool;
