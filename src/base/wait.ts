@@ -102,3 +102,9 @@ export function within<T>(promise: Promise<T>, bounds: WaitBounds<T>): Promise<T
 export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   return signal === undefined ? promise : within(promise, { signal });
 }
+
+/** Resolves when `promise` does, and after `ms` milliseconds at the latest. Rejects as `promise` does until then. */
+export function settledWithin(promise: Promise<unknown>, clock: Clock, ms: number): Promise<void> {
+  const settled = promise.then(() => {});
+  return within(settled, { deadline: { clock, ms, expire: () => {} } });
+}

@@ -52,11 +52,8 @@ export class HistoryConfirmation {
   ): Promise<void> {
     const { clock, state, progress } = this.#deps;
     const isDecided = (): boolean => state.lists > lists || state.isWatching;
-    const late = new AbortController();
-    const timer = clock.setTimeout(() => late.abort(), listTimeoutMs);
-    await progress.until(isDecided, AbortSignal.any([signal, late.signal]));
-    timer.cancel();
-    signal.throwIfAborted();
+    const deadline = { clock, ms: listTimeoutMs, expire: () => {} };
+    await progress.until(isDecided, { signal, deadline });
     if (state.historyGeneration !== historyGeneration) throw changedDuringList();
     if (isDecided()) return;
     throw upstreamUnavailable(
