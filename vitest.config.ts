@@ -23,7 +23,7 @@ const lonelyTests = [
 /** The tests that run next to others in one process: they share its modules, which saves loading them. */
 const sharingTests = globSync([
   "test/{base,cacher,client,codec,config,identity,model,policy,protobuf}/**/*.test.ts",
-  "test/{contract,reflector,selector,storage,telemetry,wire}/**/*.test.ts",
+  "test/{contract,packages,reflector,selector,storage,telemetry,wire}/**/*.test.ts",
   "test/{cli,deploy,etcd-api,examples,guarantees,relay,scripts,server,status,tracing}/**/*.test.ts",
   "test/workers/{connection-distributor,merged-metrics,worker-config}.test.ts",
   "test/model-based/cached.test.ts",
