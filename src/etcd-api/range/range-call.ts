@@ -150,7 +150,7 @@ export class RangeCall extends EtcdCall {
       ...{ kind: "reads", requestBytes: this.#received.length, signal },
     });
     try {
-      const answer = await this.#answer(request, range, () => admission.admit(expectedObjectBytes));
+      const answer = await this.#answer(request, range, admission);
       admission.handled();
       if (this.isOver) return;
       if (answer === undefined || answer === "late") this.#relay(answer === "late");
@@ -175,7 +175,7 @@ export class RangeCall extends EtcdCall {
   async #answer(
     request: RangeRequest,
     { resource, scope }: CachedRange,
-    admit: () => Promise<void> | undefined,
+    admission: CallAdmission,
   ): Promise<Answer | "late" | undefined> {
     const { cached, newestHeader } = this.#service;
     const { floor } = newestHeader;
@@ -193,9 +193,15 @@ export class RangeCall extends EtcdCall {
       newest = current;
     }
     const at = requirementOf(request.serializable, floor);
-    const read = { scope, at, signal, admit, owner: this.owner };
-    const answer = await cacher.readState(revision > 0 ? { ...read, revision } : read, (state) =>
-      this.#answerOf(state, request, resource.keys.prefix, newest),
+    const newestState = { scope, at, signal, owner: this.owner };
+    const read = revision > 0 ? { ...newestState, revision } : newestState;
+    const reached = await cacher.reach(read);
+    const wait = admission.admit(expectedObjectBytes);
+    if (wait !== undefined) await wait;
+    const answer = await cacher.readState(
+      read,
+      (state) => this.#answerOf(state, request, resource.keys.prefix, newest),
+      reached,
     );
     if (answer === undefined || answer === "late" || answer.revision >= floor) return answer;
     // The cache has etcd's current revision, and a higher one was sent before this call: etcd was restored.
