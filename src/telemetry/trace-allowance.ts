@@ -17,10 +17,10 @@ export class TraceAllowance {
   readonly #ofCallers = new WeakMap<object, Rate>();
   #refused = 0;
 
-  /** `areWorkers`: the callers are workers of this service, which have bounded the calls of their clients. */
-  constructor(clock: Clock, areWorkers: boolean = false) {
+  /** `servesWorkers`: the callers are workers of this service, which have bounded the calls of their clients. */
+  constructor(clock: Clock, servesWorkers: boolean = false) {
     this.#clock = clock;
-    this.#perCaller = areWorkers ? maxInAll : maxPerCaller;
+    this.#perCaller = servesWorkers ? maxInAll : maxPerCaller;
     this.#inAll = new Rate(clock, maxInAll);
   }
 

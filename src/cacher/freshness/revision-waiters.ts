@@ -20,7 +20,7 @@ export class RevisionWaiters {
   #lowest = Infinity;
   #pending: Timer | undefined;
   #timer: Timer | undefined;
-  #closed = false;
+  #isClosed = false;
 
   /** `intervalMs`: how often progress is requested, in milliseconds. */
   constructor(clock: Clock, requestProgress: () => void, intervalMs: number = 100) {
@@ -39,7 +39,7 @@ export class RevisionWaiters {
    * cancels the wait; it is idempotent.
    */
   add(revision: number, onReached: () => void, onClosed?: () => void): () => void {
-    if (this.#closed) {
+    if (this.#isClosed) {
       onClosed?.();
       return () => {};
     }
@@ -89,7 +89,7 @@ export class RevisionWaiters {
 
   /** Ends all waits, and those that begin later at once. Idempotent. */
   close(): void {
-    this.#closed = true;
+    this.#isClosed = true;
     for (const waiter of [...this.#waiters]) {
       this.#remove(waiter);
       waiter.onClosed?.();

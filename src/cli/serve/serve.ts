@@ -81,15 +81,15 @@ function stopOnSignals(
   config: Config,
   logger: Logger,
 ): (exitCode: number) => void {
-  let stopping = false;
+  let isStopping = false;
   const shutDown = (exitCode: number): void => {
-    stopping = true;
+    isStopping = true;
     const service = running();
     if (service === undefined) process.exit(exitCode);
     void stop(service, config, logger, exitCode);
   };
   const onSignal = (signal: "SIGINT" | "SIGTERM" | "SIGHUP"): void => {
-    if (stopping) {
+    if (isStopping) {
       logger.warn({ signal }, "second signal; the process ends at once");
       running()?.kill();
       process.exit(128 + constants.signals[signal]);
@@ -101,7 +101,7 @@ function stopOnSignals(
   // A terminal that is closed sends it, often twice. To a daemon it is a request to read its files again.
   const hasTerminal = [0, 1, 2].some((fd) => isatty(fd));
   process.on("SIGHUP", () => {
-    if (hasTerminal && !stopping) onSignal("SIGHUP");
+    if (hasTerminal && !isStopping) onSignal("SIGHUP");
     else logger.info({ signal: "SIGHUP" }, "ignored: files that change are read without a signal");
   });
   return shutDown;
