@@ -37,7 +37,7 @@ const exceptions: Readonly<Record<string, string>> = {
   "base/certificate-store.ts":
     "the connections of a server or client that take its certificates, fixed at start",
   "client/remote/relayed-calls.ts": "reasons, a constant",
-  "cli/etcd-proxy/go-values.ts": "words of Go for true and false, constants",
+  "cli/etcd-proxy/proxy-options.ts": "words of Go for true and false, constants",
   "cli/serve/log-level.ts": "the loggers of a process: its log, and a few for each resource",
   "cli/serve/start-up-text.ts": "no checks, the default of a parameter",
   "cli/output/table.ts": "a number for each heading of a printed table",

@@ -2,7 +2,7 @@ import { Argument, type Command, Option } from "commander";
 import type { OptionName } from "../../config/options.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import { printableText } from "../output/printable.ts";
-import { addServeFlags, readConfig, typedValues } from "../serve/serve-flags.ts";
+import { addServeFlags, readConfig, typedValues } from "../serve/serve-command.ts";
 import { proxyFlags } from "./proxy-flags.ts";
 import { proxyOptions, withProxyNames } from "./proxy-options.ts";
 

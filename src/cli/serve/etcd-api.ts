@@ -10,7 +10,7 @@ import type { UpstreamOutage } from "../../etcd-api/upstream/upstream.ts";
 import type { AdminResponse } from "../../server/admin/admin-response.ts";
 import type { RelayedServices } from "../../server/calls/relayed-methods.ts";
 import { registerEtcdApiMetrics } from "../../telemetry/etcd-api-metrics.ts";
-import { watchClientCertificates } from "./certificate-files.ts";
+import { watchClientCertificates } from "./certificates.ts";
 
 /** etcd's own API as a part of a service. */
 export interface OpenEtcdApi {

@@ -7,15 +7,14 @@ import { registerWorkerMetrics } from "../../telemetry/worker-metrics.ts";
 import { ProcessStatus } from "../status/process-status.ts";
 import type { RecentProblems } from "../status/recent-problems.ts";
 import { ServiceStatus } from "../status/service-status.ts";
-import { ceilingOfProcess } from "../workers/worker-config.ts";
-import { watchAdminCertificate } from "./certificate-files.ts";
+import { ceilingOfProcess } from "../workers/messages.ts";
+import { watchAdminCertificate } from "./certificates.ts";
 import { type OpenEtcdApi, openEtcdApi } from "./etcd-api.ts";
 import { watchedTokens } from "./identity.ts";
-import { listening } from "./listening.ts";
-import { openAccess } from "./open-access.ts";
 import { openOtlp } from "./otlp.ts";
 import { ServiceProcess } from "./service-process.ts";
-import { uncachedEtcdApi } from "./uncached-etcd-api.ts";
+import { listening } from "./start-error.ts";
+import { openAccess, uncachedEtcdApi } from "./start-up-warnings.ts";
 import type { ServeOptions, Workers } from "./workers.ts";
 
 /** A running service. */

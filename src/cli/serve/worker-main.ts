@@ -8,12 +8,11 @@ import { exitCodes } from "../output/exit-codes.ts";
 import { ProcessStatus } from "../status/process-status.ts";
 import { RecentProblems } from "../status/recent-problems.ts";
 import type { FromWorker, StartWorker, ToWorker } from "../workers/messages.ts";
+import { dividedPools, workerConfig } from "../workers/messages.ts";
 import { removeFolder } from "../workers/private-folder.ts";
-import { dividedPools, workerConfig } from "../workers/worker-config.ts";
 import { ChangeableLevel } from "./log-level.ts";
-import { createLogger } from "./logger.ts";
+import { createLogger, exitOnFault, redirectGrpcLog } from "./logger.ts";
 import { flushMs, openOtlp } from "./otlp.ts";
-import { exitOnFault, redirectGrpcLog } from "./process-faults.ts";
 import { ServiceProcess } from "./service-process.ts";
 import { StartError } from "./start-error.ts";
 
