@@ -28,7 +28,7 @@ import {
 } from "../../src/telemetry/identity-metrics.ts";
 import { PrometheusMetrics } from "../../src/telemetry/prometheus.ts";
 import { registerReadMetrics } from "../../src/telemetry/read-metrics.ts";
-import { registerAuditMetrics, registerRightsMetrics } from "../../src/telemetry/rights-metrics.ts";
+import { registerAuditMetrics, registerPolicyMetrics } from "../../src/telemetry/rights-metrics.ts";
 import { RpcMetrics } from "../../src/telemetry/rpc-metrics.ts";
 import { registerServerMetrics } from "../../src/telemetry/server-metrics.ts";
 import { registerSpanMetrics } from "../../src/telemetry/span-metrics.ts";
@@ -153,7 +153,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
   };
   const rights = (meter: Meter): void => {
     const denied = { get: 0, list: 0, watch: 0, put: 0, delete: 0 };
-    registerRightsMetrics(meter, { denied, revoked: 0 });
+    registerPolicyMetrics(meter, { denied, revoked: 0 });
     registerAuditMetrics(meter, { lines: 0, dropped: 0, failures: 0 });
   };
   const calls = (meter: Meter): void => {

@@ -1,4 +1,4 @@
-import { accessOptions } from "./access-options.ts";
+import { callerOptions } from "./caller-options.ts";
 import { etcdOptions } from "./etcd-options.ts";
 import { limitOptions } from "./limit-options.ts";
 import { listenerOptions } from "./listener-options.ts";
@@ -7,7 +7,7 @@ import { telemetryOptions } from "./telemetry-options.ts";
 
 const named: readonly (readonly [heading: string, names: readonly string[]])[] = [
   ["Ports and TLS", Object.keys(listenerOptions)],
-  ["Callers and their rights", Object.keys(accessOptions)],
+  ["Callers and their rights", Object.keys(callerOptions)],
   ["etcd and its API", Object.keys(etcdOptions).filter((name) => name !== "etcd")],
   ["Caches", optionNames.filter((name) => /^(?:event-window|dispatch|consistency)-/.test(name))],
   ["Limits", Object.keys(limitOptions)],

@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import { accessOptions } from "./access-options.ts";
+import { callerOptions } from "./caller-options.ts";
 import { etcdOptions } from "./etcd-options.ts";
 import { limitOptions } from "./limit-options.ts";
 import { listenerOptions } from "./listener-options.ts";
@@ -72,7 +72,7 @@ const options = {
       "with the embedded store, default= (every key); with --upstream, all that the relay may read there",
   },
   ...listenerOptions,
-  ...accessOptions,
+  ...callerOptions,
   ...etcdOptions,
   "event-window-age": {
     schema: duration("1s"),

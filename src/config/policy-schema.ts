@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { verbs } from "../policy/access.ts";
-import { everyResource, type Subject } from "../policy/definition.ts";
+import { everyResource, verbs } from "../policy/access.ts";
+import type { Subject } from "../policy/definition.ts";
 import { choice } from "./value-types.ts";
 
 /*

@@ -10,7 +10,7 @@ export interface AuditCounts {
 }
 
 /** Registers what the policy has denied. */
-export function registerRightsMetrics(
+export function registerPolicyMetrics(
   meter: Meter,
   authorizer: Pick<Authorizer, "denied" | "revoked">,
 ): void {

@@ -1,5 +1,9 @@
 import { expect, test } from "vitest";
-import { ceilingOfProcess, dividedPools, workerConfig } from "../../src/cli/workers/messages.ts";
+import {
+  ceilingOfProcess,
+  dividedPools,
+  workerConfig,
+} from "../../src/cli/workers/worker-config.ts";
 import { loadConfig } from "../../src/config/load-config.ts";
 import { defaultServerLimits } from "../../src/server/limits/server-limits.ts";
 

@@ -44,9 +44,9 @@ export function addEtcdProxyCommand(program: Command): void {
     const loaded = readConfig(command, { ...flags, ...others() }, withProxyNames, defaults);
     for (const warning of warnings) process.stderr.write(`warning: ${printableText(warning)}\n`);
     // Imported here, since the client commands start faster without the server.
-    const { serve } = await import("../serve/serve.ts");
+    const { runService } = await import("../serve/run-service.ts");
     // The line that etcd's own tests and some supervisors wait for.
-    await serve(loaded, "started gRPC proxy\n");
+    await runService(loaded, "started gRPC proxy\n");
   });
 }
 

@@ -3,8 +3,14 @@ import { Argument, type Command, Option } from "commander";
 import { variableOf } from "../../config/options.ts";
 import { parsePolicy } from "../../config/parse-policy.ts";
 import { anonymous, type Identity } from "../../identity/identity.ts";
-import { type Access, describeAccess, type Verb, verbs } from "../../policy/access.ts";
-import { everyResource, type PolicyDefinition } from "../../policy/definition.ts";
+import {
+  type Access,
+  describeAccess,
+  everyResource,
+  type Verb,
+  verbs,
+} from "../../policy/access.ts";
+import type { PolicyDefinition } from "../../policy/definition.ts";
 import { Policy } from "../../policy/policy.ts";
 import { type ClientIo, processIo } from "../client/client-session.ts";
 import { exitCodes } from "../output/exit-codes.ts";

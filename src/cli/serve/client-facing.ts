@@ -7,15 +7,16 @@ import { nearest } from "../../config/nearest.ts";
 import { maxPolicyBytes } from "../../config/parse-policy.ts";
 import { parsePolicyInThread } from "../../config/parse-policy-in-thread.ts";
 import type { Identity } from "../../identity/identity.ts";
+import { everyResource } from "../../policy/access.ts";
 import { Authorizer } from "../../policy/authorizer.ts";
-import { everyResource, type PolicyDefinition } from "../../policy/definition.ts";
+import type { PolicyDefinition } from "../../policy/definition.ts";
 import { Policy } from "../../policy/policy.ts";
 import type { ServerOptions } from "../../server/server.ts";
 import {
   registerAuthenticationMetrics,
   registerKeyRequests,
 } from "../../telemetry/identity-metrics.ts";
-import { registerAuditMetrics, registerRightsMetrics } from "../../telemetry/rights-metrics.ts";
+import { registerAuditMetrics, registerPolicyMetrics } from "../../telemetry/rights-metrics.ts";
 import { AuditFile } from "./audit-file.ts";
 import { openIdentitySources } from "./identity.ts";
 import { StartError } from "./start-error.ts";
@@ -44,8 +45,8 @@ export function openClientFacing(
   onRevoked: (identity: Identity) => void,
 ): ClientFacing {
   const { meter } = deps;
-  const { authorizer, audit } = openRights(config, resources, deps);
-  registerRightsMetrics(meter, authorizer);
+  const { authorizer, audit } = openPolicy(config, resources, deps);
+  registerPolicyMetrics(meter, authorizer);
   if (audit !== undefined) registerAuditMetrics(meter, audit);
   const { authenticators, remoteKeys, ...sources } = openIdentitySources(config, deps, onRevoked);
   if (authenticators !== undefined) registerAuthenticationMetrics(meter, authenticators);
@@ -59,14 +60,14 @@ export function openClientFacing(
   };
 }
 
-interface RightsDeps {
+interface PolicyDeps {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly files: WatchedFiles;
 }
 
 /** What decides what callers may do, and what records it. */
-interface Rights {
+interface OpenPolicy {
   readonly authorizer: Authorizer;
   readonly audit: AuditFile | undefined;
 }
@@ -75,18 +76,18 @@ interface Rights {
  * Applies the policy, now and whenever its file changes, and opens the audit log. `resources` are the names of those that
  * are served. Throws a StartError if the audit log can't be opened.
  */
-export function openRights(
+export function openPolicy(
   config: Pick<Config, "policy" | "audit">,
   resources: readonly string[],
-  deps: RightsDeps,
-): Rights {
+  deps: PolicyDeps,
+): OpenPolicy {
   const authorizer = new Authorizer();
   const { policy, audit } = config;
   if (policy !== undefined) deps.files.add(applyPolicy(policy, authorizer, resources, deps));
   return { authorizer, audit: audit && openAudit(audit, deps) };
 }
 
-function openAudit({ path, level }: AuditConfig, { clock, logger }: RightsDeps): AuditFile {
+function openAudit({ path, level }: AuditConfig, { clock, logger }: PolicyDeps): AuditFile {
   try {
     return new AuditFile({ path, level, clock, logger });
   } catch (error) {
@@ -102,7 +103,7 @@ function applyPolicy(
   { path, content, definition }: PolicyConfig,
   authorizer: Authorizer,
   resources: readonly string[],
-  { clock, logger }: RightsDeps,
+  { clock, logger }: PolicyDeps,
 ): WatchedFileSet {
   const apply = (next: PolicyDefinition): void => {
     authorizer.replace(new Policy(next));

@@ -6,7 +6,7 @@ import { optionGroups } from "../../config/option-groups.ts";
 import { definition, flagOf, type OptionName } from "../../config/options.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import { printableText } from "../output/printable.ts";
-import { openAccess, uncachedEtcdApi } from "./start-up-warnings.ts";
+import { startUpWarnings } from "./start-up-warnings.ts";
 
 const helpFooter = `
 Every option is also an environment variable (--etcd-ca is WATCH_FANOUT_ETCD_CA)
@@ -39,8 +39,8 @@ export function addServeCommand(program: Command): void {
   command.action(async () => {
     const loaded = readConfig(command, typed());
     // Imported here, since the client commands start faster without the server.
-    const { serve } = await import("./serve.ts");
-    await serve(loaded);
+    const { runService } = await import("./run-service.ts");
+    await runService(loaded);
   });
 }
 
@@ -58,8 +58,8 @@ export function addConfigCommand(program: Command): void {
   const typed = addServeFlags(command);
   command.action(() => {
     const { config } = readConfig(command, typed());
-    for (const warning of [openAccess(config), uncachedEtcdApi(config)]) {
-      if (warning !== undefined) process.stderr.write(`warning: ${printableText(warning)}\n`);
+    for (const warning of startUpWarnings(config)) {
+      process.stderr.write(`warning: ${printableText(warning)}\n`);
     }
     process.stdout.write("The configuration is valid.\n");
   });

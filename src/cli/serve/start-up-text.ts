@@ -6,7 +6,7 @@ import { formatAddress } from "../../config/value-types.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
 import { printableText } from "../output/printable.ts";
 import { version } from "../output/version.ts";
-import type { Service } from "./service.ts";
+import type { Service } from "./main-process.ts";
 
 /**
  * The text for a user when the service has started: its addresses, its data, and commands to try. `checks` are those of

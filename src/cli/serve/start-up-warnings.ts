@@ -1,6 +1,11 @@
 import type { Config } from "../../config/config.ts";
 import { isLocalHost } from "../../identity/peer.ts";
 
+/** What an operator may not expect of the configuration, for the log: a sentence each. */
+export function startUpWarnings(config: Config): readonly string[] {
+  return [openAccess(config), uncachedEtcdApi(config)].filter((text) => text !== undefined);
+}
+
 /**
  * What the configuration leaves open that an operator may not expect: a sentence for the log. Undefined if there is
  * nothing to say. A service for this machine alone that has no sources of identities, and no rights of its own to lend, is

@@ -19,7 +19,7 @@ import { mergeMetrics } from "../workers/merged-metrics.ts";
 import { makePrivateFolder, type PrivateFolder } from "../workers/private-folder.ts";
 import { WorkerPool, type WorkerStats } from "../workers/worker-pool.ts";
 import { watchServerCertificates } from "./certificates.ts";
-import { openRights } from "./client-facing.ts";
+import { openPolicy } from "./client-facing.ts";
 import { openIdentitySources } from "./identity.ts";
 import type { ChangeableLevel } from "./log-level.ts";
 import { flushMs } from "./otlp.ts";
@@ -139,7 +139,7 @@ export class Workers {
     deps: { readonly clock: Clock; readonly logger: Logger; readonly files: WatchedFiles },
   ): void {
     const names = resources.map(({ name }) => name);
-    openRights({ policy, audit: undefined }, names, deps);
+    openPolicy({ policy, audit: undefined }, names, deps);
     // Each worker fetches the keys of a URL itself.
     const hasFile = identity.jwt !== undefined && "file" in identity.jwt.keys;
     const jwt = hasFile ? identity.jwt : undefined;

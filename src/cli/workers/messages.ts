@@ -1,15 +1,8 @@
-import type {
-  Config,
-  LimitsConfig,
-  ListenAddress,
-  LogFormat,
-  LogLevel,
-} from "../../config/config.ts";
+import type { ListenAddress, LogFormat, LogLevel } from "../../config/config.ts";
 import type { ConfigSnapshot } from "../../config/load-config.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
 import type { StreamPage } from "../../server/admin/status/stream-page.ts";
 import type { StreamQuery } from "../../server/admin/status/stream-query.ts";
-import { defaultServerLimits, type ServerLimits } from "../../server/limits/server-limits.ts";
 import type { ProcessSnapshot } from "../status/process-status.ts";
 
 /*
@@ -79,69 +72,4 @@ export interface WorkerStatus {
   readonly connections: number;
   /** Number of connections that it has been given so far. */
   readonly taken: number;
-}
-
-/** How a worker differs from the service as a whole. */
-interface WorkerTerms {
-  readonly workers: number;
-  readonly logFormat: LogFormat;
-  /** The path of the main process' socket. */
-  readonly socketPath: string;
-}
-
-/** The configuration of a worker: a relay of the main process, with its part of what all may use together. */
-export function workerConfig(config: Config, terms: WorkerTerms): Config {
-  const { workers, logFormat, socketPath } = terms;
-  const upstream = { addresses: [`unix:${socketPath}`], tls: undefined, tokenFile: undefined };
-  return {
-    ...config,
-    ...{ etcd: undefined, etcdApi: undefined, upstream, workers: 1, logFormat },
-    // The main process serves each by its own name.
-    resources: config.resources.map((resource) => ({ ...resource, upstreamName: resource.name })),
-    limits: dividedLimits(config.limits, workers),
-    memoryCeilingBytes: ceilingOfProcess(config),
-  };
-}
-
-/** The part of `--memory-ceiling` of each process: of the workers and of the main process. */
-export function ceilingOfProcess({
-  memoryCeilingBytes,
-  workers,
-}: Pick<Config, "memoryCeilingBytes" | "workers">): number | undefined {
-  const processes = workers === 1 ? 1 : workers + 1;
-  return memoryCeilingBytes === undefined ? undefined : Math.floor(memoryCeilingBytes / processes);
-}
-
-/** A worker's part of the limits. Together the workers never exceed one; 0, which is no limit, stays. */
-function dividedLimits(limits: LimitsConfig, workers: number): LimitsConfig {
-  const divided = Object.entries(limits).map(([name, limit]) => [
-    name,
-    // A time, which is the same for each.
-    name === "maxQueueMs" ? limit : Math.floor(limit / workers),
-  ]);
-  return Object.fromEntries(divided) as unknown as LimitsConfig;
-}
-
-/**
- * A worker's part of the pools that have no option. At least what one connection may hold, of unsent bytes twice as much,
- * since new responses wait above half of it.
- */
-export function dividedPools(workers: number): Partial<ServerLimits> {
-  const {
-    maxUnreadBytes,
-    maxUnreadBytesPerConnection,
-    maxIncompleteCalls,
-    maxIncompleteCallsPerCaller,
-    maxUnsentBytes,
-    maxUnsentBytesPerConnection,
-    maxRetainedRequestBytes,
-    maxRetainedRequestBytesPerConnection,
-  } = defaultServerLimits;
-  const part = (all: number, least: number): number => Math.max(least, Math.floor(all / workers));
-  return {
-    maxUnreadBytes: part(maxUnreadBytes, maxUnreadBytesPerConnection),
-    maxIncompleteCalls: part(maxIncompleteCalls, maxIncompleteCallsPerCaller),
-    maxUnsentBytes: part(maxUnsentBytes, 2 * maxUnsentBytesPerConnection),
-    maxRetainedRequestBytes: part(maxRetainedRequestBytes, maxRetainedRequestBytesPerConnection),
-  };
 }

@@ -9,8 +9,8 @@ import { printableText } from "../output/printable.ts";
 import { RecentProblems } from "../status/recent-problems.ts";
 import { ChangeableLevel } from "./log-level.ts";
 import { createLogger, exitOnFault, redirectGrpcLog } from "./logger.ts";
+import { type Service, startService } from "./main-process.ts";
 import { flushMs } from "./otlp.ts";
-import { type Service, startService } from "./service.ts";
 import { StartError } from "./start-error.ts";
 import { startUpText } from "./start-up-text.ts";
 
@@ -26,7 +26,7 @@ const readyCheckMs = 10;
  * after a second signal, 1 if the service could not start or failed. `lastLine` is printed when it has started, after the
  * start-up text.
  */
-export async function serve(
+export async function runService(
   { config, snapshot }: LoadedConfig,
   lastLine: string = "",
 ): Promise<void> {
