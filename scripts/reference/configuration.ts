@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import { configVariable } from "../../src/config/environment.ts";
+import { configVariable } from "../../src/config/load-config.ts";
 import {
   definition,
   fileKeyOf,

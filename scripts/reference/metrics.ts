@@ -18,22 +18,26 @@ import { attackKinds } from "../../src/server/limits/http2-defences.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import { registerCacheMetrics } from "../../src/telemetry/cache-metrics.ts";
 import { registerEtcdApiMetrics } from "../../src/telemetry/etcd-api-metrics.ts";
-import { registerEventLoopMetrics } from "../../src/telemetry/event-loop-metrics.ts";
-import { collectionKinds, registerGcMetrics } from "../../src/telemetry/gc-metrics.ts";
 import {
+  registerAuditMetrics,
   registerAuthenticationMetrics,
   registerCertificateExpiry,
   registerFileReloads,
   registerKeyRequests,
+  registerPolicyMetrics,
 } from "../../src/telemetry/identity-metrics.ts";
+import {
+  collectionKinds,
+  registerEventLoopMetrics,
+  registerGcMetrics,
+} from "../../src/telemetry/process-metrics.ts";
 import { PrometheusMetrics } from "../../src/telemetry/prometheus.ts";
-import { registerReadMetrics } from "../../src/telemetry/read-metrics.ts";
-import { registerAuditMetrics, registerPolicyMetrics } from "../../src/telemetry/rights-metrics.ts";
 import { RpcMetrics } from "../../src/telemetry/rpc-metrics.ts";
 import { registerServerMetrics } from "../../src/telemetry/server-metrics.ts";
-import { registerSpanMetrics } from "../../src/telemetry/span-metrics.ts";
+import { registerSpanMetrics } from "../../src/telemetry/span-export.ts";
 import { registerStageLatency } from "../../src/telemetry/stage-latency.ts";
 import {
+  registerReadMetrics,
   registerSkippedKeys,
   registerUndecodableValues,
 } from "../../src/telemetry/storage-metrics.ts";

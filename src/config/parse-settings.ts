@@ -4,7 +4,7 @@ import type { OptionDefinition } from "./option-definition.ts";
 import { definition, flagOf, type OptionName, type OptionValues, optionNames } from "./options.ts";
 import { keysOf } from "./resource-settings.ts";
 import type { Setting, Settings, Step } from "./setting.ts";
-import { showValue } from "./show-value.ts";
+import { showValue } from "./setting.ts";
 
 /** The values of the options. */
 export interface ParsedSettings {

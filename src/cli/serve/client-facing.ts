@@ -13,10 +13,11 @@ import type { PolicyDefinition } from "../../policy/definition.ts";
 import { Policy } from "../../policy/policy.ts";
 import type { ServerOptions } from "../../server/server.ts";
 import {
+  registerAuditMetrics,
   registerAuthenticationMetrics,
   registerKeyRequests,
+  registerPolicyMetrics,
 } from "../../telemetry/identity-metrics.ts";
-import { registerAuditMetrics, registerPolicyMetrics } from "../../telemetry/rights-metrics.ts";
 import { AuditFile } from "./audit-file.ts";
 import { openIdentitySources } from "./identity.ts";
 import { StartError } from "./start-error.ts";

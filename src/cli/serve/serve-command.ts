@@ -1,9 +1,8 @@
 import { readFileSync } from "node:fs";
 import { type Command, Option } from "commander";
-import { ConfigError } from "../../config/config-error.ts";
 import { type LoadedConfig, loadWithSnapshot } from "../../config/load-config.ts";
-import { optionGroups } from "../../config/option-groups.ts";
-import { definition, flagOf, type OptionName } from "../../config/options.ts";
+import { definition, flagOf, type OptionName, optionGroups } from "../../config/options.ts";
+import { ConfigError } from "../../config/setting.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import { printableText } from "../output/printable.ts";
 import { startUpWarnings } from "./start-up-warnings.ts";

@@ -19,22 +19,26 @@ import {
 } from "../../server/server.ts";
 import { registerCacheMetrics } from "../../telemetry/cache-metrics.ts";
 import {
-  type EventLoopMonitor,
-  registerEventLoopMetrics,
-} from "../../telemetry/event-loop-metrics.ts";
-import { observeCollections, registerGcMetrics } from "../../telemetry/gc-metrics.ts";
-import {
   registerCertificateExpiry,
   registerFileReloads,
 } from "../../telemetry/identity-metrics.ts";
-import type { LatencyBuckets } from "../../telemetry/latency-buckets.ts";
 import type { OtlpExport } from "../../telemetry/otlp.ts";
+import {
+  type EventLoopMonitor,
+  observeCollections,
+  registerEventLoopMetrics,
+  registerGcMetrics,
+} from "../../telemetry/process-metrics.ts";
 import { PrometheusMetrics } from "../../telemetry/prometheus.ts";
-import { registerReadMetrics } from "../../telemetry/read-metrics.ts";
 import { RpcMetrics } from "../../telemetry/rpc-metrics.ts";
 import { registerServerMetrics } from "../../telemetry/server-metrics.ts";
+import type { LatencyBuckets } from "../../telemetry/stage-latency.ts";
 import { registerStageLatency } from "../../telemetry/stage-latency.ts";
-import { registerSkippedKeys, registerUndecodableValues } from "../../telemetry/storage-metrics.ts";
+import {
+  registerReadMetrics,
+  registerSkippedKeys,
+  registerUndecodableValues,
+} from "../../telemetry/storage-metrics.ts";
 import { version } from "../output/version.ts";
 import type { ProcessParts } from "../status/process-status.ts";
 import { certificateChecks, watchExpiry, watchServerCertificates } from "./certificates.ts";

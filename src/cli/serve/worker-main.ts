@@ -1,8 +1,8 @@
 import { Socket } from "node:net";
 import { systemClock } from "../../base/clock.ts";
 import type { LogLevel } from "../../config/config.ts";
-import { ConfigError } from "../../config/config-error.ts";
 import { loadSnapshot } from "../../config/load-config.ts";
+import { ConfigError } from "../../config/setting.ts";
 import type { StreamQuery } from "../../server/admin/status/stream-query.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import { ProcessStatus } from "../status/process-status.ts";
