@@ -17,7 +17,6 @@ import { handshakeFailures } from "../../src/server/limits/handshake-failures.ts
 import { attackKinds } from "../../src/server/limits/http2-defences.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import { registerCacheMetrics } from "../../src/telemetry/cache-metrics.ts";
-import { registerEtcdApiMetrics } from "../../src/telemetry/etcd-api-metrics.ts";
 import {
   registerAuditMetrics,
   registerAuthenticationMetrics,
@@ -34,6 +33,10 @@ import {
 import { PrometheusMetrics } from "../../src/telemetry/prometheus.ts";
 import { RpcMetrics } from "../../src/telemetry/rpc-metrics.ts";
 import { registerServerMetrics } from "../../src/telemetry/server-metrics.ts";
+import {
+  registerEtcdApiMetrics,
+  registerWorkerMetrics,
+} from "../../src/telemetry/service-metrics.ts";
 import { registerSpanMetrics } from "../../src/telemetry/span-export.ts";
 import { registerStageLatency } from "../../src/telemetry/stage-latency.ts";
 import {
@@ -41,7 +44,6 @@ import {
   registerSkippedKeys,
   registerUndecodableValues,
 } from "../../src/telemetry/storage-metrics.ts";
-import { registerWorkerMetrics } from "../../src/telemetry/worker-metrics.ts";
 import { type ExposedMetric, parseExposition } from "./exposition.ts";
 import { bullet, code, paragraph } from "./markdown.ts";
 

@@ -11,8 +11,7 @@ import { type ReadinessCheck, type RunningAdmin, startAdmin } from "../../server
 import type { AdminResponse } from "../../server/admin/admin-response.ts";
 import { StatusPages } from "../../server/admin/status/status-pages.ts";
 import type { RelayedServices } from "../../server/calls/relayed-methods.ts";
-import { registerEtcdApiMetrics } from "../../telemetry/etcd-api-metrics.ts";
-import { registerWorkerMetrics } from "../../telemetry/worker-metrics.ts";
+import { registerEtcdApiMetrics, registerWorkerMetrics } from "../../telemetry/service-metrics.ts";
 import { ProcessStatus } from "../status/process-status.ts";
 import type { RecentProblems } from "../status/recent-problems.ts";
 import { ServiceStatus } from "../status/service-status.ts";

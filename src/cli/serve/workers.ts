@@ -21,7 +21,7 @@ import { WorkerPool, type WorkerStats } from "../workers/worker-pool.ts";
 import { watchServerCertificates } from "./certificates.ts";
 import { openPolicy } from "./client-facing.ts";
 import { openIdentitySources } from "./identity.ts";
-import type { ChangeableLevel } from "./log-level.ts";
+import type { ChangeableLevel } from "./logger.ts";
 import { flushMs } from "./otlp.ts";
 import type { ServerTerms } from "./service-process.ts";
 import { listening, StartError } from "./start-error.ts";
