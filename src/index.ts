@@ -46,7 +46,7 @@ export type {
   Subject,
 } from "./policy/definition.ts";
 export { type Explanation, Policy } from "./policy/policy.ts";
-export type { Rule } from "./policy/rule.ts";
+export type { Rule } from "./policy/scope-set.ts";
 export { Attributes } from "./selector/attributes.ts";
 export {
   type AdminOptions,
