@@ -106,8 +106,8 @@ const options = {
     value: "NAME=PREFIX",
     help:
       "A resource to serve: the keys that begin with PREFIX, which usually ends in '/'. Repeatable. " +
-      "Prefixes must not overlap. Required with --etcd. With --upstream: NAME, or NAME=NAME-UPSTREAM for one that has " +
-      "another name there. The file has more settings for a resource: codec, " +
+      "Prefixes must not overlap. Required with --etcd, unless --etcd-api is on. With --upstream: NAME, or " +
+      "NAME=NAME-UPSTREAM for one that has another name there. The file has more settings for a resource: codec, " +
       "labels and fields for selectors, indexes, event window, and whether it has a cache.",
     defaultHelp:
       "with the embedded store, default= (every key); with --upstream, all that the relay may read there",
