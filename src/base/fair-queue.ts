@@ -19,11 +19,21 @@ export class FairQueue<T> {
     return this.#queues.get(owner) !== undefined;
   }
 
+  /** Adds an item behind those of the owner. No effect if it is one of them. */
   push(owner: object, item: T): void {
-    const queue = this.#queues.get(owner);
-    if (queue === undefined) this.#queues.add(owner, new Set([item]));
-    else queue.add(item);
+    let queue = this.#queues.get(owner);
+    if (queue === undefined) {
+      queue = new Set();
+      this.#queues.add(owner, queue);
+    }
+    if (queue.has(item)) return;
+    queue.add(item);
     this.#size++;
+  }
+
+  clear(): void {
+    this.#queues.clear();
+    this.#size = 0;
   }
 
   /** Removes an item that waits. Returns whether it did. */
