@@ -21,14 +21,14 @@ export class FairQueue<T> {
 
   /** Adds an item behind those of the owner. No effect if it is one of them. */
   push(owner: object, item: T): void {
-    let queue = this.#queues.get(owner);
+    const queue = this.#queues.get(owner);
     if (queue === undefined) {
-      queue = new Set();
-      this.#queues.add(owner, queue);
+      this.#queues.add(owner, new Set([item]));
+      this.#size++;
+    } else {
+      const { size } = queue;
+      this.#size += queue.add(item).size - size;
     }
-    if (queue.has(item)) return;
-    queue.add(item);
-    this.#size++;
   }
 
   clear(): void {
@@ -73,10 +73,12 @@ export class FairQueue<T> {
   ): readonly [owner: object, item: T] | undefined {
     if (next === undefined) return undefined;
     const [owner, queue] = next;
-    // The first one, without an iterator of all.
+    this.#queues.served(owner);
+    // The first one.
     for (const item of queue) {
-      this.#queues.served(owner);
-      this.delete(owner, item);
+      queue.delete(item);
+      if (queue.size === 0) this.#queues.delete(owner);
+      this.#size--;
       return [owner, item];
     }
     return undefined;
