@@ -81,6 +81,8 @@ export interface MessageSource {
   sendParts?(parts: FrameParts, onAccepted: OnAccepted): void;
   /** Whether the call itself counts what is sent in the send budget, such as once it has been outstanding for a while. */
   readonly isCountedByCall?: boolean;
+  /** Whether the source itself ends what stalls, a moment after the stall timeout. */
+  readonly endsStalled?: boolean;
   /** A frame is sent. `isLast`: all of the frames of its `next` are sent with it. */
   onSent?(frame: Uint8Array, isLast: boolean): void;
   /** The client has accepted what was sent last. */
@@ -146,6 +148,11 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
   /** Whether nothing more is sent. */
   get isOver(): boolean {
     return this.#isOver;
+  }
+
+  /** For `StallDetector`. */
+  get isEndedElsewhere(): boolean {
+    return this.#source.endsStalled === true;
   }
 
   /** What is held because the client does not accept it, in bytes. */

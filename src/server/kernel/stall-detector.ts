@@ -6,6 +6,8 @@ export interface Sender {
   readonly outstanding: boolean;
   /** When the last message was sent that was not accepted at once, in the clock's milliseconds. */
   readonly outstandingSince: number;
+  /** Whether something else ends it at the timeout, and knows more about why. It has an eighth of the timeout for that. */
+  readonly isEndedElsewhere: boolean;
   /** Called when the same message has been outstanding for the whole timeout. */
   stalled(): void;
 }
@@ -62,7 +64,8 @@ export class StallDetector {
   #check(): number {
     let nextMs = this.#timeoutMs / 8;
     for (const sender of this.#senders) {
-      const leftMs = this.#timeoutMs - this.outstandingMs(sender);
+      const timeoutMs = this.#timeoutMs * (sender.isEndedElsewhere ? 9 / 8 : 1);
+      const leftMs = timeoutMs - this.outstandingMs(sender);
       if (!sender.outstanding) this.#senders.delete(sender);
       else if (leftMs <= 0) sender.stalled();
       else nextMs = Math.min(nextMs, leftMs);

@@ -35,6 +35,8 @@ export class WatchSender implements OpenStream, MessageSource {
   readonly id = nextStreamId();
   readonly streamKind = "watch";
   readonly waitsFor = "room";
+  /** A Cacher ends its watches that are behind, and knows what they lack. */
+  readonly endsStalled = true;
   readonly openedAt: number;
   readonly #call: ServerCall;
   readonly #watch: WatchStream;
