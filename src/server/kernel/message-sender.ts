@@ -81,7 +81,7 @@ export interface MessageSource {
   sendParts?(parts: FrameParts, onAccepted: OnAccepted): void;
   /** Whether the call itself counts what is sent in the send budget, such as once it has been outstanding for a while. */
   readonly isCountedByCall?: boolean;
-  /** Whether the source itself ends what stalls, a moment after the stall timeout. */
+  /** Whether the source itself ends what stalls, and knows more about why. It gets an eighth of the timeout more for that. */
   readonly endsStalled?: boolean;
   /** A frame is sent. `isLast`: all of the frames of its `next` are sent with it. */
   onSent?(frame: Uint8Array, isLast: boolean): void;
