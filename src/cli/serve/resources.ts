@@ -13,6 +13,7 @@ import { UnsupportedEtcdError } from "../../etcd/client/errors.ts";
 import { EtcdClient } from "../../etcd/client/etcd-client.ts";
 import type { CachedResource } from "../../etcd-api/cached/cached-resources.ts";
 import type { ServedResource } from "../../server/server.ts";
+import { UncachedResource } from "../../server/services/uncached-resource.ts";
 import { EtcdStorage } from "../../storage/etcd/etcd-storage.ts";
 import { defaultStateBytes } from "../../storage/memory/memory-estimates.ts";
 import { MemoryStorage } from "../../storage/memory/memory-storage.ts";
