@@ -17,8 +17,10 @@ const elsewhere: Readonly<Record<string, readonly (readonly [string, string])[]>
   "docs/soak.md": [["FAULTS_SEED=23", "repeats a test"]],
   "docs/installing.md": [
     ["npm ci\n", "CI does that"],
-    ["npm pack\n", "test/cli/pack.test.ts"],
+    ["npm pack --workspaces", "test/cli/pack.test.ts"],
     ["npm install --global", "test/cli/pack.test.ts"],
+    ["npm install ./watch-fanout-client", "test/packages/client-package.test.ts"],
+    ["esbuild main.ts", "test/runtimes/runtimes.test.ts"],
     ["docker build", "needs a container engine"],
     ["docker run", "needs a container engine"],
   ],
