@@ -256,6 +256,7 @@ export class RangeCall extends EtcdCall {
       const released = release;
       release = () => {};
       this.#sender = new RangeSender(this.call, response, this.context, {
+        method: this.#path.slice(1),
         turns: this.#service.turns,
         onEnd: () => {
           released();

@@ -12,6 +12,7 @@ import type {
 import type { Selection } from "../../cacher/request/selection.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
 import type { GetResult, ListResult, Storage, WatchStream } from "../../storage/storage.ts";
+import type { StallDetector } from "../kernel/stall-detector.ts";
 import type { AuthenticatedStreams } from "../limits/authenticated-streams.ts";
 import type { BytePool } from "../limits/byte-pool.ts";
 import type { CallerLimits } from "../limits/caller-limits.ts";
@@ -20,7 +21,6 @@ import type { IncompleteCalls } from "../limits/incomplete-calls.ts";
 import type { OpenStreams } from "../limits/open-streams.ts";
 import type { SendBudget } from "../limits/send-budget.ts";
 import type { SlowClients } from "../limits/slow-clients.ts";
-import type { StallDetector } from "../limits/stall-detector.ts";
 import type { MemoryPressure } from "../pressure/memory-pressure.ts";
 import type { AuditLog } from "./audit.ts";
 import type { CallClosings } from "./call-closings.ts";
