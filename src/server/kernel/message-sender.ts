@@ -128,6 +128,7 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
   sent = 0;
   outstanding = false;
   outstandingSince = 0;
+  isObserved = false;
 
   constructor(call: Call, source: MessageSource, context: SendContext<Call>) {
     this.#call = call;

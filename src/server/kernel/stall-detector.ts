@@ -8,6 +8,8 @@ export interface Sender {
   readonly outstandingSince: number;
   /** Whether something else ends it at the timeout, and knows more about why. It has an eighth of the timeout for that. */
   readonly isEndedElsewhere: boolean;
+  /** For the detector: whether it is observed. */
+  isObserved: boolean;
   /** Called when the same message has been outstanding for the whole timeout. */
   stalled(): void;
 }
@@ -35,13 +37,18 @@ export class StallDetector {
    * time, in milliseconds.
    */
   observe(sender: Sender): number {
-    this.#senders.add(sender);
-    this.#setTimer(this.#timeoutMs / 8);
+    // This is on the path of each message that is not accepted at once.
+    if (!sender.isObserved) {
+      sender.isObserved = true;
+      this.#senders.add(sender);
+      this.#setTimer(this.#timeoutMs / 8);
+    }
     return this.#clock.now();
   }
 
   /** Idempotent. */
   delete(sender: Sender): void {
+    sender.isObserved = false;
     if (!this.#senders.delete(sender) || this.#senders.size > 0) return;
     this.#timer?.cancel();
     this.#timer = undefined;
@@ -66,8 +73,10 @@ export class StallDetector {
     for (const sender of this.#senders) {
       const timeoutMs = this.#timeoutMs * (sender.isEndedElsewhere ? 9 / 8 : 1);
       const leftMs = timeoutMs - this.outstandingMs(sender);
-      if (!sender.outstanding) this.#senders.delete(sender);
-      else if (leftMs <= 0) sender.stalled();
+      if (!sender.outstanding) {
+        sender.isObserved = false;
+        this.#senders.delete(sender);
+      } else if (leftMs <= 0) sender.stalled();
       else nextMs = Math.min(nextMs, leftMs);
     }
     // All are looked at each time, however many stall one after another.
