@@ -19,6 +19,7 @@ export type {
   CacheListRequest,
   CacheWatchRequest,
   Delivery,
+  Reached,
 } from "./cacher/request/request.ts";
 export type { Selection } from "./cacher/request/selection.ts";
 export { defaultEventWindowBounds, type EventWindowBounds } from "./cacher/state/event-window.ts";

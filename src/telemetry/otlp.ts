@@ -26,6 +26,7 @@ import {
 } from "@opentelemetry/sdk-trace";
 import type { Logger } from "pino";
 import type { Clock } from "../base/clock.ts";
+import { settledWithin } from "../base/wait.ts";
 import type { CallTracer } from "../server/server.ts";
 import { RpcTracer } from "./call-tracer.ts";
 import { withOtlpNames } from "./otlp-names.ts";
@@ -123,12 +124,9 @@ export class OtlpExport {
 
   /** Exports what has not been exported yet, also by `closeMetrics`. Never rejects. */
   async close(closeMetrics: () => Promise<void>): Promise<void> {
-    const late = Promise.withResolvers<void>();
-    const timer = this.#clock.setTimeout(() => late.resolve(), this.#flushTimeoutMs);
     // Failures have been logged.
     const closed = Promise.allSettled([this.#provider.shutdown(), closeMetrics()]);
-    await Promise.race([closed, late.promise]);
-    timer.cancel();
+    await settledWithin(closed, this.#clock, this.#flushTimeoutMs);
     trace.disable();
     propagation.disable();
     context.disable();

@@ -378,7 +378,7 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "a response of Resources",
-    owners: ["resourcesHandler"],
+    owners: ["resourcesMethod"],
     bound:
       "1,000 resources of at most 192 bytes; 16 checks of a path at once, further ones are not passed on",
     per: "call, process",

@@ -71,7 +71,7 @@ function configFlag(): Option {
     "config",
     "<FILE>",
     "YAML file with any of these options, by their names without the leading dashes. resources: is a list " +
-      "of mappings with name, prefix and more: see docs/configuration.md.",
+      "of mappings with name, prefix and more: see docs/reference/configuration.md.",
   );
 }
 

@@ -1,6 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { runInTimeSlices } from "../../base/time-slice-queue.ts";
 import type { TimeSlicedWork } from "../../base/time-slices.ts";
+import { settledWithin } from "../../base/wait.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import type {
   CallsReport,
@@ -123,13 +124,7 @@ export class ProcessStatus {
     this.#counting ??= this.#count().finally(() => {
       this.#counting = undefined;
     });
-    const late = Promise.withResolvers<void>();
-    const timer = this.#clock.setTimeout(late.resolve, maxTallyMs);
-    try {
-      await Promise.race([this.#counting, late.promise]);
-    } finally {
-      timer.cancel();
-    }
+    await settledWithin(this.#counting, this.#clock, maxTallyMs);
   }
 
   async #count(): Promise<void> {
