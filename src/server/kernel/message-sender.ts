@@ -71,7 +71,7 @@ export interface MessageSource {
   readonly waitsFor: "nothing" | "rate" | "room";
   /**
    * Takes the next frames to send. Called when the client has accepted all before, and they need not wait any more. Undefined:
-   * nothing is to be sent now; call `pump` when something may be. It may end the call instead.
+   * it has nothing now; call `pump` when it may have something. It may end the call instead.
    */
   next(): FrameParts | undefined;
   /**
