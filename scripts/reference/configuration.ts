@@ -1,11 +1,11 @@
 import type { z } from "zod";
-import { configVariable } from "../../src/config/environment.ts";
-import { optionGroups } from "../../src/config/option-groups.ts";
+import { configVariable } from "../../src/config/load-config.ts";
 import {
   definition,
   fileKeyOf,
   flagOf,
   type OptionName,
+  optionGroups,
   variableOf,
 } from "../../src/config/options.ts";
 import { schemasOf } from "../../src/config/resource-settings.ts";

@@ -30,9 +30,8 @@ export interface Charge {
  * Waits for one call of `resolve` or `reject`, within the bounds. `begin` starts the wait, and may return a function
  * that removes what it has left behind, which is called once, however the wait ends.
  *
- * Every wait of the process that can end in more than one way is one of these, so that whatever ends it first takes away
- * everything else: the place in a queue, the listener of the signal (which may live much longer), the timer, and the
- * charge. All of that has happened before the promise settles.
+ * Whatever ends it first takes away everything else, before the promise settles: the place in a queue, the listener of the
+ * signal, which may live much longer, the timer, and the charge.
  */
 export function waitFor<T>(
   begin: (

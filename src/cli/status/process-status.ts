@@ -14,9 +14,9 @@ import type { StreamQuery } from "../../server/admin/status/stream-query.ts";
 import type { StreamsOrigin } from "../../server/admin/status/stream-report.ts";
 import { type StreamTally, tallyStreams } from "../../server/admin/status/stream-tally.ts";
 import type { RunningServer, ServerStats } from "../../server/server.ts";
-import type { EventLoopMonitor } from "../../telemetry/event-loop-metrics.ts";
-import type { LatencyBuckets } from "../../telemetry/latency-buckets.ts";
+import type { EventLoopMonitor } from "../../telemetry/process-metrics.ts";
 import type { RpcMetrics } from "../../telemetry/rpc-metrics.ts";
+import type { LatencyBuckets } from "../../telemetry/stage-latency.ts";
 import type { ProcessCounts } from "./rates.ts";
 import type { RecentProblems } from "./recent-problems.ts";
 

@@ -193,16 +193,16 @@ export class WorkQueue<K extends NonNullable<unknown>> {
     if (this.#state === "open") this.#state = "draining";
     this.#dropDelayed();
     this.#endIfDrained();
-    let gaveUp = false;
+    let hasGivenUp = false;
     const giveUp = (): void => {
-      gaveUp = this.#state === "draining";
+      hasGivenUp = this.#state === "draining";
       this.shutDown();
     };
     if (signal?.aborted === true) giveUp();
     signal?.addEventListener("abort", giveUp);
     await this.#drained.promise;
     signal?.removeEventListener("abort", giveUp);
-    if (gaveUp) throw signal?.reason;
+    if (hasGivenUp) throw signal?.reason;
   }
 
   /** The same as `shutDown`, for `using`. */

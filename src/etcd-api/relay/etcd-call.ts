@@ -2,7 +2,7 @@ import { status } from "@grpc/grpc-js";
 import type { WatchFanoutError } from "../../base/errors.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { Access } from "../../policy/access.ts";
-import { fullAccess } from "../../policy/full-access.ts";
+import { fullAccess } from "../../policy/access.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import { refused, tookTooLong } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";

@@ -7,11 +7,9 @@ import type { LoadedConfig } from "../../config/load-config.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import { printableText } from "../output/printable.ts";
 import { RecentProblems } from "../status/recent-problems.ts";
-import { ChangeableLevel } from "./log-level.ts";
-import { createLogger } from "./logger.ts";
+import { ChangeableLevel, createLogger, exitOnFault, redirectGrpcLog } from "./logger.ts";
+import { type Service, startService } from "./main-process.ts";
 import { flushMs } from "./otlp.ts";
-import { exitOnFault, redirectGrpcLog } from "./process-faults.ts";
-import { type Service, startService } from "./service.ts";
 import { StartError } from "./start-error.ts";
 import { startUpText } from "./start-up-text.ts";
 
@@ -27,7 +25,7 @@ const readyCheckMs = 10;
  * after a second signal, 1 if the service could not start or failed. `lastLine` is printed when it has started, after the
  * start-up text.
  */
-export async function serve(
+export async function runService(
   { config, snapshot }: LoadedConfig,
   lastLine: string = "",
 ): Promise<void> {
@@ -81,15 +79,15 @@ function stopOnSignals(
   config: Config,
   logger: Logger,
 ): (exitCode: number) => void {
-  let stopping = false;
+  let isStopping = false;
   const shutDown = (exitCode: number): void => {
-    stopping = true;
+    isStopping = true;
     const service = running();
     if (service === undefined) process.exit(exitCode);
     void stop(service, config, logger, exitCode);
   };
   const onSignal = (signal: "SIGINT" | "SIGTERM" | "SIGHUP"): void => {
-    if (stopping) {
+    if (isStopping) {
       logger.warn({ signal }, "second signal; the process ends at once");
       running()?.kill();
       process.exit(128 + constants.signals[signal]);
@@ -101,7 +99,7 @@ function stopOnSignals(
   // A terminal that is closed sends it, often twice. To a daemon it is a request to read its files again.
   const hasTerminal = [0, 1, 2].some((fd) => isatty(fd));
   process.on("SIGHUP", () => {
-    if (hasTerminal && !stopping) onSignal("SIGHUP");
+    if (hasTerminal && !isStopping) onSignal("SIGHUP");
     else logger.info({ signal: "SIGHUP" }, "ignored: files that change are read without a signal");
   });
   return shutDown;

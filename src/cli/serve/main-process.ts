@@ -1,21 +1,27 @@
+import type { Meter } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
+import type { WatchedFiles } from "../../base/watched-files.ts";
 import type { Config, ListenAddress, ResourceConfig, TcpAddress } from "../../config/config.ts";
+import type { CachedResource } from "../../etcd-api/cached/cached-resource.ts";
+import { EtcdApi } from "../../etcd-api/etcd-api.ts";
+import { EtcdPages } from "../../etcd-api/etcd-pages.ts";
+import type { UpstreamOutage } from "../../etcd-api/upstream/upstream.ts";
 import { type ReadinessCheck, type RunningAdmin, startAdmin } from "../../server/admin/admin.ts";
+import type { AdminResponse } from "../../server/admin/admin-response.ts";
 import { StatusPages } from "../../server/admin/status/status-pages.ts";
-import { registerWorkerMetrics } from "../../telemetry/worker-metrics.ts";
+import type { RelayedServices } from "../../server/calls/relayed-methods.ts";
+import { registerEtcdApiMetrics, registerWorkerMetrics } from "../../telemetry/service-metrics.ts";
 import { ProcessStatus } from "../status/process-status.ts";
 import type { RecentProblems } from "../status/recent-problems.ts";
 import { ServiceStatus } from "../status/service-status.ts";
 import { ceilingOfProcess } from "../workers/worker-config.ts";
-import { watchAdminCertificate } from "./certificate-files.ts";
-import { type OpenEtcdApi, openEtcdApi } from "./etcd-api.ts";
+import { watchAdminCertificate, watchClientCertificates } from "./certificates.ts";
 import { watchedTokens } from "./identity.ts";
-import { listening } from "./listening.ts";
-import { openAccess } from "./open-access.ts";
 import { openOtlp } from "./otlp.ts";
 import { ServiceProcess } from "./service-process.ts";
-import { uncachedEtcdApi } from "./uncached-etcd-api.ts";
+import { listening } from "./start-error.ts";
+import { startUpWarnings } from "./start-up-warnings.ts";
 import type { ServeOptions, Workers } from "./workers.ts";
 
 /** A running service. */
@@ -52,7 +58,7 @@ export async function startService(
 ): Promise<Service> {
   const hasWorkers = given.workers > 1;
   const latestFiles = hasWorkers ? options?.snapshot.files : undefined;
-  const process = new ServiceProcess(
+  const main = new ServiceProcess(
     hasWorkers ? { ...given, memoryCeilingBytes: ceilingOfProcess(given) } : given,
     clock,
     logger,
@@ -60,113 +66,111 @@ export async function startService(
     latestFiles && ((path, content) => latestFiles.set(path, content)),
   );
   try {
-    const { files, metrics } = process;
+    const { files, metrics } = main;
     const workers = hasWorkers ? await openWorkers(given, options, clock, logger) : undefined;
     if (workers !== undefined) {
-      process.onStop(() => workers.stop());
+      main.onStop(() => workers.stop());
       registerWorkerMetrics(metrics.meter, workers);
     }
     const etcdApi = openEtcdApi(given, { clock, logger, files, meter: metrics.meter });
-    if (etcdApi !== undefined) process.onStop(async () => etcdApi.close());
+    if (etcdApi !== undefined) main.onStop(async () => etcdApi.close());
     // Before the upstream of a relay is asked, so that an orchestrator finds out what the relay waits for.
-    const source = statusOf(process, workers, etcdApi, clock, options?.problems);
+    const source = statusOf(main, workers, etcdApi, clock, options?.problems);
     const status = new StatusPages(source, clock, logger);
     const pages = { status, others: etcdApi?.pages, logLevel: options?.level };
-    const admin = await openAdmin(process, workers, logger, pages);
-    await process.openCaches();
-    etcdApi?.serve(process.cachedResources());
-    const { config } = process;
-    for (const warning of [openAccess(config), uncachedEtcdApi(config)]) {
-      if (warning !== undefined) logger.warn(warning);
-    }
+    const admin = await openAdmin(main, workers, logger, pages);
+    await main.openCaches();
+    etcdApi?.serve(main.cachedResources());
+    const { config } = main;
+    for (const warning of startUpWarnings(config)) logger.warn(warning);
     if (workers === undefined) {
       const { listen } = config;
       await listening("listen", listen, () =>
-        process.serveClients({ listen, relayed: etcdApi?.services, pages: etcdApi?.pages }),
+        main.serveClients({ listen, relayed: etcdApi?.services, pages: etcdApi?.pages }),
       );
     } else {
       await workers.listen();
       workers.checkClientFiles(config, { clock, logger, files });
-      await workers.serveMain((terms) => process.serveWorkers(terms));
+      await workers.serveMain((terms) => main.serveWorkers(terms));
       // Before the caches and the server that they follow.
-      process.onStop(() => workers.stop());
+      main.onStop(() => workers.stop());
     }
-    await process.begin();
+    await main.begin();
     await workers?.start();
     // Before everything else: an open page must not delay the shutdown.
-    process.onStop(async () => status.close());
-    process.watchExpiry();
-    process.started();
+    main.onStop(async () => status.close());
+    main.watchExpiry();
+    main.started();
     return {
-      grpc: workers?.address ?? process.server.address,
+      grpc: workers?.address ?? main.server.address,
       admin: { host: admin.host, port: admin.port },
-      instanceId: process.instanceId,
+      instanceId: main.instanceId,
       resources: config.resources,
-      readiness: () => checksOf(process, workers),
-      stop: () => process.stop(),
+      readiness: () => checksOf(main, workers),
+      stop: () => main.stop(),
       kill: () => workers?.kill(),
     };
   } catch (error) {
-    await process.stop();
+    await main.stop();
     throw error;
   }
 }
 
 /** The checks of /readyz. */
-function checksOf(process: ServiceProcess, workers: Workers | undefined): ReadinessCheck[] {
-  return [...process.readiness(), ...(workers?.readiness() ?? [])];
+function checksOf(main: ServiceProcess, workers: Workers | undefined): ReadinessCheck[] {
+  return [...main.readiness(), ...(workers?.readiness() ?? [])];
 }
 
 async function openAdmin(
-  process: ServiceProcess,
+  main: ServiceProcess,
   workers: Workers | undefined,
   logger: Logger,
   pages: Pick<Parameters<typeof startAdmin>[0], "others" | "logLevel" | "status">,
 ): Promise<RunningAdmin> {
-  const { files, metrics, config } = process;
+  const { files, metrics, config } = main;
   const { listen, tls, tokenFile } = config.admin;
   const admin = await listening("admin", listen, () =>
     startAdmin({
       ...{ listen, tls, logger, ...pages },
       tokens: tokenFile && watchedTokens("admin-token-file", tokenFile, files),
-      readiness: () => checksOf(process, workers),
+      readiness: () => checksOf(main, workers),
       metrics: workers === undefined ? metrics : workers.withWorkers(metrics),
     }),
   );
-  process.onStop(() => admin.close());
+  main.onStop(() => admin.close());
   if (tls !== undefined) watchAdminCertificate(files, tls, admin);
   return admin;
 }
 
 function statusOf(
-  process: ServiceProcess,
+  main: ServiceProcess,
   workers: Workers | undefined,
   etcdApi: OpenEtcdApi | undefined,
   clock: Clock,
   problems: RecentProblems | undefined,
 ): ServiceStatus {
-  const main = {
-    instance: process.id,
-    status: new ProcessStatus(0, clock, () => process.parts(), problems),
-    caches: process.parts().caches,
+  const shown = {
+    instance: main.id,
+    status: new ProcessStatus(0, clock, () => main.parts(), problems),
+    caches: main.parts().caches,
     // It changes when a relay knows what its upstream serves.
     get config() {
-      return process.config;
+      return main.config;
     },
     get upstreamsInUse() {
-      return process.upstreamsInUse;
+      return main.upstreamsInUse;
     },
     get certificates() {
-      return process.files.certificates();
+      return main.files.certificates();
     },
     get etcdApiOutage() {
       return etcdApi?.outage();
     },
     get checks() {
-      return checksOf(process, workers);
+      return checksOf(main, workers);
     },
   };
-  return new ServiceStatus(main, workers?.forStatus, clock);
+  return new ServiceStatus(shown, workers?.forStatus, clock);
 }
 
 async function openWorkers(
@@ -179,4 +183,45 @@ async function openWorkers(
   // A service without workers starts faster without them.
   const { Workers } = await import("./workers.ts");
   return new Workers(config, options, clock, logger);
+}
+
+/** etcd's own API as a part of a service. */
+interface OpenEtcdApi {
+  readonly services: RelayedServices;
+  /** Serves these resources from their caches. */
+  serve(resources: readonly CachedResource[]): void;
+  /** The pages of etcd's HTTP port, for both ports of the service. */
+  readonly pages: ReadonlyMap<string, (query: string) => Promise<AdminResponse>>;
+  /** That etcd can't be reached, as calls have shown in the last minute. */
+  outage(): UpstreamOutage | undefined;
+  /** Ends all calls. */
+  close(): void;
+}
+
+/** Opens etcd's own API, without a request to etcd. Undefined if the configuration does not have it. */
+function openEtcdApi(
+  { etcd, etcdApi }: Pick<Config, "etcd" | "etcdApi">,
+  context: {
+    readonly clock: Clock;
+    readonly logger: Logger;
+    readonly files: WatchedFiles;
+    readonly meter: Meter;
+  },
+): OpenEtcdApi | undefined {
+  if (etcd === undefined || etcdApi === undefined) return undefined;
+  const { clock, logger, files, meter } = context;
+  const { endpoints, tls, keepalive } = etcd;
+  const services = new EtcdApi({ endpoints, tls, keepalive, ...etcdApi, clock, logger });
+  if (tls !== undefined) watchClientCertificates(files, "etcd", tls, services);
+  registerEtcdApiMetrics(meter, services);
+  return {
+    services,
+    serve: (resources) => {
+      // With a user of its own the caches have what clients without a token may not read.
+      services.serve(resources, etcd.auth === undefined);
+    },
+    pages: new EtcdPages(services, { clock, logger }).byPath,
+    outage: () => services.outage,
+    close: () => services.close(),
+  };
 }

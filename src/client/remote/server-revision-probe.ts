@@ -6,7 +6,7 @@ import type { RemoteWatch } from "./remote-watch.ts";
  * its streams, and notifies those that have reached it. One request per server at a time, since a response covers only
  * requests from before it was sent.
  */
-export class ProgressRequester {
+export class ServerRevisionProbe {
   readonly #currentRevision: (server: Endpoint) => Promise<number>;
   readonly #watches: ReadonlySet<RemoteWatch>;
   /** The servers with a request in flight, and whether to repeat it afterwards. */

@@ -8,7 +8,7 @@ import type { CacheWatcher } from "./cache-watcher.ts";
  * Coalesces progress requests from downstream caches: at most one is pending, since the bookmarks for the latest
  * also serve those before it.
  */
-export class ProgressRequester {
+export class BookmarkBroadcast {
   readonly #context: ComponentContext;
   readonly #freshness: Freshness;
   readonly #dispatcher: Dispatcher;

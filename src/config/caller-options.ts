@@ -2,7 +2,7 @@ import type { OptionDefinition } from "./option-definition.ts";
 import { choice, onOff, text } from "./value-types.ts";
 
 /** The options of tokens, rights and the audit log. */
-export const accessOptions = {
+export const callerOptions = {
   "token-file": {
     schema: text,
     value: "FILE",

@@ -1,6 +1,11 @@
 import type { Config } from "../../config/config.ts";
 import { isLocalHost } from "../../identity/peer.ts";
 
+/** What an operator may not expect of the configuration, for the log: a sentence each. */
+export function startUpWarnings(config: Config): readonly string[] {
+  return [openAccess(config), uncachedEtcdApi(config)].filter((text) => text !== undefined);
+}
+
 /**
  * What the configuration leaves open that an operator may not expect: a sentence for the log. Undefined if there is
  * nothing to say. A service for this machine alone that has no sources of identities, and no rights of its own to lend, is
@@ -26,7 +31,7 @@ export function openAccess(config: Config): string | undefined {
 }
 
 /** Whether clients get nothing but etcd's own API: this service's own is left out, or has no resource. */
-export function servesEtcdAlone({ ownApi, etcdApi, resources }: Config): boolean {
+function servesEtcdAlone({ ownApi, etcdApi, resources }: Config): boolean {
   return !ownApi || (etcdApi !== undefined && resources.length === 0);
 }
 
@@ -36,4 +41,16 @@ function lentRights({ etcd, upstream }: Config): string {
   if (etcd?.tls?.client !== undefined) return " that this service's certificate may in etcd";
   const hasCredential = upstream?.tokenFile ?? upstream?.tls?.client;
   return hasCredential === undefined ? "" : " that this relay may at its upstream";
+}
+
+/** What an operator may not expect of the etcd API, a sentence for the log; undefined: nothing. */
+export function uncachedEtcdApi({
+  etcdApi,
+  resources,
+}: Pick<Config, "etcdApi" | "resources">): string | undefined {
+  if (etcdApi === undefined || resources.some(({ cache }) => cache)) return undefined;
+  return (
+    "nothing is cached, so each watch and read of the etcd API is one of etcd; name keys to cache with --resource " +
+    "NAME=PREFIX, or all of them with --resource all="
+  );
 }
