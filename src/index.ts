@@ -56,12 +56,7 @@ export {
   startAdmin,
 } from "./server/admin/admin.ts";
 export type { AdminResponse } from "./server/admin/admin-response.ts";
-export type {
-  ClientAuth,
-  HandedListen,
-  TcpListen,
-  UnixListen,
-} from "./server/grpc-js/grpc-js-server.ts";
+export { type AddedService, addTo } from "./server/grpc-js/add-to.ts";
 export type { CallerStats } from "./server/limits/caller-limits.ts";
 export { defaultServerLimits, type ServerLimits } from "./server/limits/server-limits.ts";
 export {
@@ -71,7 +66,8 @@ export {
   type AuditLog,
   type CallSpan,
   type CallTracer,
-  type Framing,
+  type ClientAuth,
+  type HandedListen,
   type HeldStats,
   type MemoryGauge,
   type MemoryLimit,
@@ -84,10 +80,13 @@ export {
   type ServedResource,
   type ServerOptions,
   type ServerStats,
+  type ServiceOptions,
   type ShedKind,
   startServer,
+  type TcpListen,
   type TlsOptions,
   type TraceHeaders,
+  type UnixListen,
 } from "./server/server.ts";
 export { batches } from "./storage/batches.ts";
 export { UnsupportedEtcdError } from "./storage/etcd/client/errors.ts";

@@ -1,6 +1,7 @@
 import type { Command } from "commander";
 import { exitCodes } from "../output/exit-codes.ts";
 import { printableText } from "../output/printable.ts";
+import { obsoleteOptions } from "./obsolete-options.ts";
 import { openAccess } from "./open-access.ts";
 import { addServeFlags, readConfig } from "./serve-flags.ts";
 import { uncachedEtcdApi } from "./uncached-etcd-api.ts";
@@ -55,7 +56,7 @@ export function addConfigCommand(program: Command): void {
   const typed = addServeFlags(command);
   command.action(() => {
     const { config } = readConfig(command, typed());
-    for (const warning of [openAccess(config), uncachedEtcdApi(config)]) {
+    for (const warning of [openAccess(config), uncachedEtcdApi(config), obsoleteOptions(config)]) {
       if (warning !== undefined) process.stderr.write(`warning: ${printableText(warning)}\n`);
     }
     process.stdout.write("The configuration is valid.\n");

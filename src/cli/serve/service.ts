@@ -12,6 +12,7 @@ import { watchAdminCertificate } from "./certificate-files.ts";
 import { type OpenEtcdApi, openEtcdApi } from "./etcd-api.ts";
 import { watchedTokens } from "./identity.ts";
 import { listening } from "./listening.ts";
+import { obsoleteOptions } from "./obsolete-options.ts";
 import { openAccess } from "./open-access.ts";
 import { openOtlp } from "./otlp.ts";
 import { ServiceProcess } from "./service-process.ts";
@@ -76,7 +77,7 @@ export async function startService(
     await process.openCaches();
     etcdApi?.serve(process.cachedResources());
     const { config } = process;
-    for (const warning of [openAccess(config), uncachedEtcdApi(config)]) {
+    for (const warning of [openAccess(config), uncachedEtcdApi(config), obsoleteOptions(config)]) {
       if (warning !== undefined) logger.warn(warning);
     }
     if (workers === undefined) {

@@ -1,7 +1,7 @@
 import type { ServerHttp2Session } from "node:http2";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { groupOf, Rotation } from "../../base/rotation.ts";
-import { pauseReading, resumeReading } from "./http2-stream.ts";
+import type { FramedConnection } from "./frames/framed-connection.ts";
 
 /**
  * Maximum number of streams that a caller may open per turn of the event loop, on all of its connections, before reading
@@ -15,16 +15,14 @@ const maxWaiting = 128;
 /**
  * How long the connections of a caller are not read from after a turn in which they opened many streams, while there are
  * several callers: the square of that number by this, in milliseconds, and at most `maxHoldMs`. So the longer others had
- * to wait, the more seldom they have to: for some 15 % of the time at 64 streams, and for 2 % at 600. With framing node a
- * read, which Node.js processes as a whole, can have 2,600; with framing direct 64.
+ * to wait, the more seldom they have to: for some 15 % of the time at 64 streams, which is what a connection opens in a
+ * turn at most, and for 2 % at 600, of several connections.
  */
 const holdDivisor = 400;
 const maxHoldMs = 10_000;
 
-/** Callers are held by a check in each turn, of at most so many connections, and so many turns within `heldCheckMs`. */
-const maxPausedPerTurn = 512;
-const maxTurnsPerCheck = 500;
-const heldCheckMs = 1;
+/** What is paused: the connection of a session. */
+type Reading = Pick<FramedConnection, "hold" | "release">;
 
 /** A connection that has opened streams lately. */
 interface Pace {
@@ -36,15 +34,15 @@ interface Pace {
 }
 
 /**
- * Pauses connections of callers that open streams so fast that other callers would be delayed. Node.js itself spends about
- * 30 us on a stream that is opened and reset, and reads up to 2 MiB from a socket at once, which is tens of thousands of
- * streams. So if a caller has opened more than `streamsPerTurn`, its connections are not read from until later turns have
+ * Pauses connections of callers that open streams so fast that other callers would be delayed: Node.js itself spends about
+ * 30 us on a stream that is opened and reset. So if a caller has opened more than `streamsPerTurn`, its connections are not read from until later turns have
  * compensated for it, nor is a connection while more than `maxWaiting` of its streams wait to be opened. Per turn, paused
  * connections are resumed that had opened `streamsPerTurn` together, at least one, of callers in rotation. After a read of
  * many streams the caller is held for longer (`holdDivisor`). No stream is refused: TCP makes the client wait.
  */
 export class StreamPacing {
   readonly #clock: Clock;
+  readonly #readingOf: (session: ServerHttp2Session) => Reading;
   readonly #waiting: (session: ServerHttp2Session) => number;
   readonly #ownerOf: (session: ServerHttp2Session) => object;
   /** Connections that are paused, or have opened streams in this turn. */
@@ -60,22 +58,22 @@ export class StreamPacing {
   readonly #known = new Map<object, Set<ServerHttp2Session>>();
   readonly #areSeveral: () => boolean;
   #isScheduled = false;
-  /** The turns within the current `heldCheckMs`. */
-  #turns = 0;
-  #turnsSince = 0;
+  /** For the end of the first hold. */
   #timer: Timer | undefined;
 
   /**
-   * `waiting` returns the number of a connection's streams that wait to be opened. `ownerOf` returns whose turns a
+   * `readingOf` returns what pauses a connection. `waiting` returns the number of a connection's streams that wait to be opened. `ownerOf` returns whose turns a
    * connection takes. Default: its own. `areSeveral`: whether there are several callers now. Default: no.
    */
   constructor(
     clock: Clock,
+    readingOf: (session: ServerHttp2Session) => Reading,
     waiting: (session: ServerHttp2Session) => number,
     ownerOf: (session: ServerHttp2Session) => object = (session) => session,
     areSeveral: () => boolean = () => false,
   ) {
     this.#clock = clock;
+    this.#readingOf = readingOf;
     this.#waiting = waiting;
     this.#ownerOf = ownerOf;
     this.#areSeveral = areSeveral;
@@ -88,10 +86,7 @@ export class StreamPacing {
     const caller = groupOf(pace.owner);
     this.#opened.set(caller, (this.#opened.get(caller) ?? 0) + 1);
     if (!this.#mayRead(caller) || this.#waiting(session) > maxWaiting) {
-      // Even if it is paused: Node.js resumes by itself once it has written pending data.
-      pauseReading(session);
-      if (!pace.isPaused) this.#paused.add(pace.owner, pace);
-      pace.isPaused = true;
+      this.#pause(pace);
       this.#hold(caller, pace);
     }
     this.#schedule();
@@ -146,29 +141,22 @@ export class StreamPacing {
     if (heldUntil === undefined) this.#pauseConnectionsOf(caller);
   }
 
-  /** Pauses connections of held callers, in rotation. Node.js resumes one by itself once it has written pending data. */
-  #pauseHeld(): void {
-    for (const caller of this.#held.keys()) this.#pauseConnectionsOf(caller);
+  #pauseConnectionsOf(caller: object): void {
+    for (const session of this.#known.get(caller) ?? []) {
+      const pace = this.#paceOf(session);
+      // It may have become another's.
+      if (groupOf(pace.owner) !== caller || pace.isPaused) continue;
+      // One of them at a time is resumed.
+      pace.burst = Math.max(pace.burst, this.#perTurn);
+      this.#pause(pace);
+    }
   }
 
-  #pauseConnectionsOf(caller: object): void {
-    const known = this.#known.get(caller);
-    if (known === undefined) return;
-    for (const session of [...take(known, maxPausedPerTurn)]) {
-      const pace = this.#paceOf(session);
-      const { owner } = pace;
-      // It may have become another's.
-      if (groupOf(owner) !== caller) continue;
-      known.delete(session);
-      known.add(session);
-      if (!pace.isPaused) {
-        pace.isPaused = true;
-        // One of them at a time is resumed.
-        pace.burst = Math.max(pace.burst, this.#perTurn);
-        this.#paused.add(owner, pace);
-      }
-      pauseReading(session);
-    }
+  #pause(pace: Pace): void {
+    if (pace.isPaused) return;
+    pace.isPaused = true;
+    this.#paused.add(pace.owner, pace);
+    this.#readingOf(pace.session).hold();
   }
 
   get #perTurn(): number {
@@ -181,17 +169,6 @@ export class StreamPacing {
     this.#clock.setImmediate(this.#nextTurn);
   }
 
-  /** In each turn, before Node.js can read from a connection that it has resumed; less often on a clock that stands still. */
-  #scheduleHeld(now: number): void {
-    if (now - this.#turnsSince >= heldCheckMs) {
-      this.#turnsSince = now;
-      this.#turns = 0;
-    }
-    this.#turns++;
-    if (this.#turns <= maxTurnsPerCheck) this.#schedule();
-    else this.#timer = this.#clock.setTimeout(this.#nextTurn, heldCheckMs);
-  }
-
   /** Whether a connection waits for something other than the end of its caller's hold. */
   #isAnyWaiting(): boolean {
     return this.#paused.nextOf((caller) => !this.#held.has(caller), always) !== undefined;
@@ -201,7 +178,8 @@ export class StreamPacing {
     this.#isScheduled = false;
     this.#timer?.cancel();
     this.#timer = undefined;
-    const [perTurn, now] = [this.#perTurn, this.#clock.now()];
+    const perTurn = this.#perTurn;
+    const now = this.#clock.now();
     for (const [caller, until] of this.#held) if (now >= until) this.#held.delete(caller);
     for (const [caller, opened] of this.#opened) {
       if (opened > perTurn) this.#opened.set(caller, opened - perTurn);
@@ -209,9 +187,11 @@ export class StreamPacing {
     }
     for (const [session, { isPaused }] of this.#paces) if (!isPaused) this.#paces.delete(session);
     this.#resumeSome();
-    this.#pauseHeld();
     if (this.#opened.size > 0 || this.#isAnyWaiting()) this.#schedule();
-    else if (this.#held.size > 0) this.#scheduleHeld(now);
+    else if (this.#held.size > 0) {
+      const first = Math.min(...this.#held.values());
+      this.#timer = this.#clock.setTimeout(this.#nextTurn, Math.ceil(first - now));
+    }
   };
 
   /** Each may bring as many streams as before. */
@@ -225,7 +205,7 @@ export class StreamPacing {
       this.#paces.delete(pace.session);
       if (pace.session.destroyed) continue;
       expected += pace.burst;
-      resumeReading(pace.session);
+      this.#readingOf(pace.session).release();
     }
   }
 
@@ -235,12 +215,4 @@ export class StreamPacing {
 
 function always(): boolean {
   return true;
-}
-
-function* take<T>(items: Iterable<T>, count: number): Generator<T, void, void> {
-  let left = count;
-  for (const item of items) {
-    if (left-- <= 0) return;
-    yield item;
-  }
 }
