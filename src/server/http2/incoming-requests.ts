@@ -12,7 +12,7 @@ import type { Reservation } from "../limits/byte-pool.ts";
 import type { Caller } from "../limits/callers.ts";
 import type { IncompleteCall } from "../limits/incomplete-calls.ts";
 import type { Http2Call } from "./http2-call.ts";
-import { Inflater, type Inflation } from "./inflater.ts";
+import { Inflater } from "./inflater.ts";
 import { RequestReader } from "./request-reader.ts";
 
 /**
@@ -27,7 +27,8 @@ interface Incoming {
   readonly since: number;
   reservation: Reservation | undefined;
   counted: IncompleteCall | undefined;
-  inflation: Inflation | undefined;
+  /** Removes its message from those that wait to be inflated. */
+  stopInflating: (() => void) | undefined;
 }
 
 /**
@@ -75,7 +76,7 @@ export class IncomingRequests {
       since: clock.now(),
       reservation: undefined,
       counted: undefined,
-      inflation: undefined,
+      stopInflating: undefined,
     });
     call.onOver(() => this.#forget(call));
     this.#countLater(call);
@@ -97,7 +98,7 @@ export class IncomingRequests {
     this.#hold(call, message.length);
     const incoming = this.#incoming.get(call);
     if (incoming === undefined) return;
-    incoming.inflation = {
+    incoming.stopInflating = this.inflater.add({
       owner: call.connection,
       encoding,
       message,
@@ -108,8 +109,7 @@ export class IncomingRequests {
       },
       onInflated: finish,
       onRefused: (why) => this.#refuse(call, why),
-    };
-    this.inflater.add(incoming.inflation);
+    });
   }
 
   /** Counts what a call has sent. A complete request is not counted before the end of the turn. */
@@ -176,7 +176,7 @@ export class IncomingRequests {
     incoming.reservation?.release();
     incoming.counted?.release();
     incoming.reader.stop();
-    if (incoming.inflation !== undefined) this.inflater.delete(incoming.inflation);
+    incoming.stopInflating?.();
     if (this.#incoming.size > 0) return;
     this.#timer?.cancel();
     this.#timer = undefined;

@@ -1,7 +1,7 @@
 import type { Clock, Timer } from "../../base/clock.ts";
+import { FairQueue } from "../../base/fair-queue.ts";
 import { Counts, groupOf } from "../../base/rotation.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
-import { FairQueue } from "./fair-queue.ts";
 import { PinnedBuffers } from "./pinned-buffers.ts";
 import {
   Account,
@@ -230,7 +230,7 @@ export class SendBudget implements SendLedger {
   #serveAll(): void {
     if (this.#isServing) return;
     this.#isServing = true;
-    while (!this.isFull && !this.#waiting.isEmpty) this.#waiting.shift()?.();
+    while (!this.isFull && this.#waiting.size > 0) this.#waiting.shift()?.();
     this.#isServing = false;
   }
 
@@ -238,8 +238,8 @@ export class SendBudget implements SendLedger {
     this.#timer ??= this.#clock.setTimeout(() => {
       this.#timer = undefined;
       const latest = this.#clock.now() - graceMs;
-      while (this.isFull && !this.#waiting.isEmpty && this.evict(latest)) {}
-      if (!this.#waiting.isEmpty) this.#setTimer();
+      while (this.isFull && this.#waiting.size > 0 && this.evict(latest)) {}
+      if (this.#waiting.size > 0) this.#setTimer();
     }, checkIntervalMs);
   }
 
