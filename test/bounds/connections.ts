@@ -70,7 +70,7 @@ export const connectionBounds: readonly Bound[] = [
   },
   {
     what: "connections with open calls, of a grpc-js server that the service was added to",
-    owners: ["Peers"],
+    owners: ["AddressedConnections"],
     bound: "by that server's calls, whose number and requests it bounds itself",
     per: "process",
     atBound: "go with their last call",

@@ -17,17 +17,19 @@ import type { FrameParts } from "../../wire/frame-parts.ts";
 import { keptVia, viaKey } from "../../wire/via.ts";
 import { CallLifecycle } from "../calls/call-lifecycle.ts";
 import type { CallSpan } from "../calls/call-span.ts";
+import { methodOf } from "../calls/methods.ts";
 import { serveConversation, serveRequest } from "../calls/serve-call.ts";
 import type { ServerCall } from "../calls/server-call.ts";
 import { createServiceParts, drainService, type ServiceParts } from "../create-server-parts.ts";
 import { traceIdOf } from "../http2/request-headers.ts";
-import type { Callers, CallOwner } from "../limits/callers.ts";
+import { AddressedConnections, type CallOwner } from "../limits/callers.ts";
 import type { ServiceOptions } from "../server-options.ts";
 
 /** The calls of grpc-js: unary, with a stream of responses, and with streams both ways. */
 type Unary = ServerUnaryCall<Decoded<unknown>, Buffer>;
 type Streaming = ServerWritableStream<Decoded<unknown>, Buffer>;
 type Bidi = ServerDuplexStream<Buffer, Buffer>;
+type Call = Unary | Streaming | Bidi;
 
 /** Ends a call: with the response of a unary one, or with a status. */
 type Respond = (ending: WireStatus | null, message?: Buffer) => void;
@@ -60,10 +62,10 @@ export interface AddedService {
 export function addTo(server: Server, options: Omit<ServiceOptions, "relayed">): AddedService {
   const parts = createServiceParts(options);
   const { context, memoryPressure, methods, pools } = parts;
-  const peers = new Peers(context.callerLimits.callers);
+  const connections = new AddressedConnections(context.callerLimits.callers);
   for (const [path, method] of methods.single) {
     const serve = (call: Unary | Streaming, respond: Respond): void => {
-      const served = new GrpcJsCall(call, respond, parts, peers, method.name);
+      const served = new GrpcJsCall(call, respond, parts, connections);
       const request = { ...call.request };
       served.authenticate(() => serveRequest(context, method, served, request));
       // grpc-js has its own reference until the call ends.
@@ -78,7 +80,7 @@ export function addTo(server: Server, options: Omit<ServiceOptions, "relayed">):
       // To destroy the call on return would leave its HTTP/2 stream open, without a status.
       const requests = call.iterator({ destroyOnReturn: false });
       const next = async (): Promise<Buffer | undefined> => (await requests.next()).value;
-      const served = new GrpcJsCall(call, respondOn(call), parts, peers, method.name);
+      const served = new GrpcJsCall(call, respondOn(call), parts, connections);
       served.authenticate(() => serveConversation(context, method, served, next));
     };
     server.register(path, converse, asIs, asIs, "bidi");
@@ -108,37 +110,10 @@ function respondOn(call: Streaming | Bidi): Respond {
   };
 }
 
-/** The connections that have open calls. The public API of grpc-js identifies them by their client's address alone. */
-class Peers {
-  readonly #callers: Callers;
-  readonly #open = new Map<string, { calls: number }>();
-
-  constructor(callers: Callers) {
-    this.#callers = callers;
-  }
-
-  /** Counts a call. Returns what its connection is known by. */
-  opened(address: string): object {
-    const peer = this.#open.get(address) ?? { calls: 0 };
-    if (peer.calls++ > 0) return peer;
-    this.#open.set(address, peer);
-    this.#callers.connected(peer, address);
-    return peer;
-  }
-
-  closed(address: string): void {
-    const peer = this.#open.get(address);
-    if (peer === undefined || --peer.calls > 0) return;
-    this.#open.delete(address);
-    this.#callers.closed(peer);
-  }
-}
-
 /** A call that grpc-js serves. */
 class GrpcJsCall implements ServerCall {
   readonly connection: object;
   readonly address: string;
-  readonly method: string;
   identity: Identity = anonymous;
   readonly traceId: string | undefined;
   span: CallSpan | undefined;
@@ -146,7 +121,7 @@ class GrpcJsCall implements ServerCall {
   readonly requestBytes: number;
   readonly headerBytes: number;
   readonly deadline: number | undefined;
-  readonly #call: Unary | Streaming | Bidi;
+  readonly #call: Call;
   readonly #respond: Respond;
   readonly #parts: ServiceParts;
   readonly #lifecycle: CallLifecycle;
@@ -156,20 +131,14 @@ class GrpcJsCall implements ServerCall {
   readonly withdraw = never;
   readonly closeConnection = never;
 
-  constructor(
-    call: Unary | Streaming | Bidi,
-    respond: Respond,
-    parts: ServiceParts,
-    peers: Peers,
-    method: string,
-  ) {
+  constructor(call: Call, respond: Respond, parts: ServiceParts, open: AddressedConnections) {
     const { clock, maxRequestBytes, tracer, observer } = parts.context;
     this.#call = call;
     this.#respond = respond;
     this.#parts = parts;
-    this.method = method;
+    const method = methodOf(call.getPath());
     this.address = call.getPeer();
-    this.connection = peers.opened(this.address);
+    this.connection = open.opened(this.address);
     this.requestBytes = maxRequestBytes;
     this.headerBytes = textBytes(call.getHost());
     const traceparent = this.#header("traceparent");
@@ -189,7 +158,7 @@ class GrpcJsCall implements ServerCall {
     // grpc-js emits it at every end, once it has nothing more to send.
     (call as Unary).once("cancelled", () => {
       this.#finish(this.#code);
-      peers.closed(this.address);
+      open.closed(this.address);
       observer?.ended(method, status[this.#code] ?? "UNKNOWN", clock.now() - since);
       this.#lifecycle.over();
       this.#onClosed?.();
@@ -201,7 +170,8 @@ class GrpcJsCall implements ServerCall {
   authenticate(serve: () => void): void {
     const { metadata } = this.#call;
     const pending = this.#parts.authentication?.begin(this, {
-      ...{ method: this.method, connection: this.connection },
+      method: methodOf(this.#call.getPath()),
+      connection: this.connection,
       peerFacts: () => peerFactsOf(this.#call, this.address),
       closeConnection: never,
       authorization: metadata.get("authorization")[0]?.toString(),
