@@ -46,7 +46,7 @@ export interface AddedService {
 
 /**
  * Adds ListWatchService, WriteService, health and reflection to a grpc-js server, for those who serve more on the same
- * port. It uses the public API of grpc-js alone, so what takes the connection of a call is up to that server:
+ * port. It uses the public API of grpc-js alone. So it has limitations that `startServer` has not:
  *
  * - **Requests that are not complete** are grpc-js': set `grpc.max_receive_message_length` to 2 MiB
  *   (`ServerLimits.maxRequestBytes`). Neither their number, their total size nor their time is bounded.
@@ -56,8 +56,6 @@ export interface AddedService {
  * - **A client that accepts nothing** gets its status behind what it does not accept. It can't be reset: one response of it
  *   is held until it disconnects, and counts until then.
  * - Each stream gets a copy of each message. Calls of etcd's API are not served.
- *
- * `startServer` has none of these limitations.
  */
 export function addTo(server: Server, options: Omit<ServiceOptions, "relayed">): AddedService {
   const parts = createServiceParts(options);

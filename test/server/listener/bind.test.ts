@@ -1,0 +1,62 @@
+import { once } from "node:events";
+import { connect, createServer } from "node:net";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { systemClock } from "../../../src/base/clock.ts";
+import { bind } from "../../../src/server/listener/bind.ts";
+
+vi.mock("node:dns/promises", () => ({
+  lookup: async () => [
+    { address: "127.0.0.2" },
+    { address: "127.0.0.3" },
+    { address: "192.0.2.1" },
+  ],
+}));
+
+async function bound(host: string, port: number = 0) {
+  const connections: string[] = [];
+  const result = await bind(
+    { host, port },
+    {
+      clock: systemClock,
+      onConnection: (socket) => {
+        connections.push(socket.localAddress ?? "");
+        socket.destroy();
+      },
+      onError: () => {},
+    },
+  );
+  onTestFinished(() => result.close());
+  return { ...result, connections };
+}
+
+async function connected(host: string, port: number): Promise<void> {
+  const socket = connect(port, host).resume();
+  await once(socket, "close");
+}
+
+describe("A name with several addresses", () => {
+  test("is listened on at all of them that this machine has, with one port", async () => {
+    const { port, connections } = await bound("several.example");
+    await connected("127.0.0.2", port);
+    await connected("127.0.0.3", port);
+    expect(connections).toEqual(["127.0.0.2", "127.0.0.3"]);
+  });
+
+  test("is not listened on if this machine has none of them free", async () => {
+    const taken: { port: number; close(): void }[] = [];
+    const first = await bound("127.0.0.2");
+    taken.push(first);
+    const other = createServer().listen(first.port, "127.0.0.3");
+    onTestFinished(() => void other.close());
+    await once(other, "listening");
+    await expect(bound("several.example", first.port)).rejects.toThrow("EADDRINUSE");
+  });
+});
+
+test("What is closed twice accepts no more connections", async () => {
+  const { port, close } = await bound("127.0.0.1");
+  close();
+  close();
+  const refused = connect(port, "127.0.0.1");
+  await expect(once(refused, "connect")).rejects.toThrow("ECONNREFUSED");
+});
