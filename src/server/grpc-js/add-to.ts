@@ -45,7 +45,7 @@ export interface AddedService {
 }
 
 /**
- * Adds ListWatchService, WriteService, health and reflection to a grpc-js server, for those who serve more on the same
+ * Adds ListWatchService, WriteService, health and reflection to a grpc-js server, for programs that serve more on the same
  * port. It uses the public API of grpc-js alone. So it has limitations that `startServer` has not:
  *
  * - **Requests that are not complete** are grpc-js': set `grpc.max_receive_message_length` to 2 MiB

@@ -53,7 +53,7 @@ export function peerFactsOf(socket: Socket): PeerFacts | undefined {
  *
  * This is the only private field of Node.js that is used: a TLS server makes the socket of TLS itself, does not say which
  * connection it is of, and a socket whose handshake has failed has no address any more. Without the field, connections
- * with TLS would have no name in logs once they have failed, and on a Unix socket not be told apart.
+ * with TLS would have no name in logs once they have failed, and those on one Unix socket could not be distinguished.
  */
 export function rawSocketOf(socket: Socket): Socket {
   const parent: unknown = Reflect.get(socket, "_parent");

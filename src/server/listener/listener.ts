@@ -65,9 +65,9 @@ const notHttp2 =
   "This port serves gRPC, which needs HTTP/2: offer `h2` by ALPN.\n";
 
 /**
- * The connections of a server: accepts them, or takes those that another process has accepted; does TLS; tells HTTP/1 from
- * HTTP/2 by ALPN, without TLS by the first bytes; begins an HTTP/2 session on each, with its own bounds, pings it, and ends
- * it at its maximum age. It uses Node.js' public API alone.
+ * The connections of a server: accepts them, or takes those that another process has accepted; does TLS; distinguishes
+ * HTTP/1 from HTTP/2 by ALPN, without TLS by the first bytes; begins an HTTP/2 session on each, with its own bounds, pings
+ * it, and ends it at its maximum age. It uses Node.js' public API alone.
  */
 export class Listener {
   readonly #options: ListenerOptions;
@@ -153,7 +153,7 @@ export class Listener {
     else this.#take(socket);
   }
 
-  /** The TLS. Throws an Error with a sentence if there is none. */
+  /** The TLS. Throws an Error with a sentence without it. */
   get tls(): TlsHandshakes {
     if (this.#tls === undefined) throw new Error("The server has no TLS.");
     return this.#tls;

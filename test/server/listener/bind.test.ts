@@ -42,7 +42,7 @@ describe("A name with several addresses", () => {
     expect(connections).toEqual(["127.0.0.2", "127.0.0.3"]);
   });
 
-  test("is not listened on if this machine has none of them free", async () => {
+  test("is refused if all of them are in use or of other machines", async () => {
     const taken: { port: number; close(): void }[] = [];
     const first = await bound("127.0.0.2");
     taken.push(first);
