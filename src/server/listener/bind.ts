@@ -1,4 +1,4 @@
-import { lookup } from "node:dns/promises";
+import { lookup as lookupAddresses } from "node:dns/promises";
 import { type AddressInfo, createServer, isIP, type Server, type Socket } from "node:net";
 import type { Clock } from "../../base/clock.ts";
 import { makeUnixSocket, type UnixListen } from "./unix-socket.ts";
@@ -25,6 +25,8 @@ export interface AcceptOptions {
   readonly onError: (error: Error) => void;
   /** Whether nothing is read from the connections, since another process will. Default: no. */
   readonly pauseOnConnect?: boolean;
+  /** Finds the addresses of a host name. Default: as the operating system does. */
+  readonly lookup?: (host: string) => Promise<readonly { readonly address: string }[]>;
 }
 
 /** An address on which connections are accepted. */
@@ -57,7 +59,7 @@ export async function bind(listen: TcpListen | UnixListen, options: AcceptOption
   const servers: Server[] = [];
   const failures: unknown[] = [];
   let { port } = listen;
-  for (const host of await addressesOf(listen.host)) {
+  for (const host of await addressesOf(listen.host, options)) {
     try {
       const server = await listenOn({ host, port }, options);
       servers.push(server);
@@ -71,9 +73,12 @@ export async function bind(listen: TcpListen | UnixListen, options: AcceptOption
   return { port, close: () => closeAll(servers) };
 }
 
-async function addressesOf(host: string): Promise<ReadonlySet<string>> {
+async function addressesOf(
+  host: string,
+  { lookup = (name) => lookupAddresses(name, { all: true }) }: AcceptOptions,
+): Promise<ReadonlySet<string>> {
   if (isIP(host) !== 0) return new Set([host]);
-  const found = await lookup(host, { all: true });
+  const found = await lookup(host);
   return new Set(found.map(({ address }) => address));
 }
 

@@ -1,16 +1,11 @@
 import { once } from "node:events";
 import { connect, createServer } from "node:net";
-import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import { bind } from "../../../src/server/listener/bind.ts";
 
-vi.mock("node:dns/promises", () => ({
-  lookup: async () => [
-    { address: "127.0.0.2" },
-    { address: "127.0.0.3" },
-    { address: "192.0.2.1" },
-  ],
-}));
+/** The last one is not an address of this machine. */
+const addresses = ["127.0.0.2", "127.0.0.3", "192.0.2.1"].map((address) => ({ address }));
 
 async function bound(host: string, port: number = 0) {
   const connections: string[] = [];
@@ -23,6 +18,7 @@ async function bound(host: string, port: number = 0) {
         socket.destroy();
       },
       onError: () => {},
+      lookup: async () => addresses,
     },
   );
   onTestFinished(() => result.close());
