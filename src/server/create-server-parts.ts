@@ -6,8 +6,9 @@ import { CallPipeline } from "./call-pipeline.ts";
 import { Authentication } from "./calls/authentication.ts";
 import type { CallContext } from "./calls/call-context.ts";
 import { FullStore } from "./calls/full-store.ts";
-import { type Methods, servedMethods } from "./calls/methods.ts";
+import { type Methods, type ServeUnary, servedMethods } from "./calls/methods.ts";
 import { revokeOnChange } from "./calls/revocation.ts";
+import { serveUnary } from "./calls/unary-call.ts";
 import { endingWithdrawn } from "./calls/withdrawal.ts";
 import { createCallContext } from "./create-call-context.ts";
 import { Connections } from "./http2/connections.ts";
@@ -28,6 +29,7 @@ import { HealthService } from "./services/health-service.ts";
 import { listWatchMethods } from "./services/list-watch-service.ts";
 import { ReflectionService } from "./services/reflection-service.ts";
 import { initialStatuses, mayKnowService, ServingStatuses } from "./services/serving-statuses.ts";
+import { watchHandler } from "./services/watch-handler.ts";
 import { writeMethods } from "./services/write-service.ts";
 
 /** What serves calls, whatever accepts them. */
@@ -148,14 +150,15 @@ function methodsOf(
   health: HealthService,
   reflection: ReflectionService,
 ): Methods {
+  const serve: ServeUnary = (name, method) => serveUnary(context, name, method);
   const own = hasOwnServices
     ? [
-        ...servedMethods(listWatchService, listWatchMethods(context)),
-        ...servedMethods(writeService, writeMethods(context)),
+        ...servedMethods(listWatchService, listWatchMethods(context, watchHandler(context)), serve),
+        ...servedMethods(writeService, writeMethods(context), serve),
       ]
     : [];
   return {
-    single: new Map([...own, ...servedMethods(healthService, health.handlers)]),
+    single: new Map([...own, ...servedMethods(healthService, health.handlers, serve)]),
     streaming: new Map(reflectionServices.flatMap((service) => [...reflection.serving(service)])),
   };
 }

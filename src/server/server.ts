@@ -23,11 +23,10 @@ export type { CallSpan, CallTracer, TraceHeaders } from "./calls/call-span.ts";
 export type { HandshakeFailure } from "./limits/handshake-failures.ts";
 export type { AttackKind } from "./limits/http2-defences.ts";
 export type { HeldStats, PoolStats } from "./limits/server-pools.ts";
-export type { HandedListen, TcpListen } from "./listener/bind.ts";
-export type { ClientAuth, TlsOptions } from "./listener/tls-handshakes.ts";
+export type { TcpListen } from "./listener/bind.ts";
+export type { TlsOptions } from "./listener/tls-handshakes.ts";
 export type { UnixListen } from "./listener/unix-socket.ts";
-export type { MemoryGauge, MemoryLimit, MemoryReading } from "./pressure/memory-gauge.ts";
-export type { PressureLevel, PressureStats, ShedKind } from "./pressure/memory-pressure.ts";
+export type { PressureStats } from "./pressure/memory-pressure.ts";
 
 export type { ServerOptions, ServiceOptions } from "./server-options.ts";
 

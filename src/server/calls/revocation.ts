@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { runPaced } from "../../base/paced-work.ts";
+import { permissionDenied } from "../../policy/access.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
-import { permissionDenied } from "../../policy/permission-denied.ts";
 import type { OpenStreams } from "../limits/open-streams.ts";
 
 /** Number of streams whose right is checked between two yields. To end one takes longer than to check all of these. */

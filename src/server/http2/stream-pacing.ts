@@ -13,10 +13,14 @@ const streamsPerTurn = { alone: 128, shared: 32 };
 const maxWaiting = 128;
 
 /**
- * How long the connections of a caller are not read from after a turn in which they opened many streams, while there are
- * several callers: the square of that number by this, in milliseconds, and at most `maxHoldMs`. So the longer others had
- * to wait, the more seldom they have to: for some 15 % of the time at 64 streams, which is what a connection opens in a
- * turn at most, and for 2 % at 600, of several connections.
+ * A caller that opens many streams in one turn of the event loop makes all others wait for the rest of that turn. While
+ * there are several callers, its connections are not read from for some time after that, for the hold:
+ *
+ *     milliseconds = streams of the turn ** 2 / holdDivisor, at most maxHoldMs
+ *
+ * For example 10 ms after 64 streams, which is what one connection opens in a turn at most, and 900 ms after 600. The number
+ * is squared so that long turns become rare: a turn of 64 streams takes about 2 ms, so others wait for some 15 % of the
+ * time; one of 600 takes about 20 ms, which is 2 %.
  */
 const holdDivisor = 400;
 const maxHoldMs = 10_000;
@@ -34,11 +38,22 @@ interface Pace {
 }
 
 /**
- * Pauses connections of callers that open streams so fast that other callers would be delayed: Node.js itself spends about
- * 30 us on a stream that is opened and reset. So if a caller has opened more than `streamsPerTurn`, its connections are not read from until later turns have
- * compensated for it, nor is a connection while more than `maxWaiting` of its streams wait to be opened. Per turn, paused
- * connections are resumed that had opened `streamsPerTurn` together, at least one, of callers in rotation. After a read of
- * many streams the caller is held for longer (`holdDivisor`). No stream is refused: TCP makes the client wait.
+ * Pauses the connections of callers that open streams so fast that other callers would be delayed.
+ *
+ * Node.js spends about 30 us on a stream that is opened and reset at once, before any code of the service runs, so a limit
+ * on calls comes too late. The only way to slow such a client down is not to read from its sockets: then TCP makes it wait,
+ * and no stream is refused.
+ *
+ * Reading stops for one of three reasons:
+ *
+ * - The caller has opened more than `streamsPerTurn` streams in this turn, on all of its connections. Each later turn
+ *   subtracts `streamsPerTurn` from that number, and reading resumes once it is not above `streamsPerTurn`. A caller that
+ *   opens 1,000 streams in one turn, where 128 are allowed, is not read from for seven turns.
+ * - More than `maxWaiting` streams of the connection wait to be opened.
+ * - The caller is held, after a turn in which one of its connections opened very many (`holdDivisor`).
+ *
+ * Connections are resumed a few per turn, so that all of them together do not bring as many streams as before: callers in
+ * rotation, until the resumed connections have opened `streamsPerTurn` in their last burst, and at least one.
  */
 export class StreamPacing {
   readonly #clock: Clock;
@@ -56,27 +71,28 @@ export class StreamPacing {
   readonly #callers = new WeakMap<ServerHttp2Session, object>();
   /** The connections of each caller that have opened a stream. */
   readonly #known = new Map<object, Set<ServerHttp2Session>>();
-  readonly #areSeveral: () => boolean;
+  readonly #hasSeveral: () => boolean;
   #isScheduled = false;
   /** For the end of the first hold. */
   #timer: Timer | undefined;
 
   /**
-   * `readingOf` returns what pauses a connection. `waiting` returns the number of a connection's streams that wait to be opened. `ownerOf` returns whose turns a
-   * connection takes. Default: its own. `areSeveral`: whether there are several callers now. Default: no.
+   * `readingOf` returns what pauses a connection. `waiting` returns the number of a connection's streams that wait to be
+   * opened. `ownerOf` returns whose turns a connection takes. Default: its own. `hasSeveral`: whether there are several
+   * callers now. Default: no.
    */
   constructor(
     clock: Clock,
     readingOf: (session: ServerHttp2Session) => Reading,
     waiting: (session: ServerHttp2Session) => number,
     ownerOf: (session: ServerHttp2Session) => object = (session) => session,
-    areSeveral: () => boolean = () => false,
+    hasSeveral: () => boolean = () => false,
   ) {
     this.#clock = clock;
     this.#readingOf = readingOf;
     this.#waiting = waiting;
     this.#ownerOf = ownerOf;
-    this.#areSeveral = areSeveral;
+    this.#hasSeveral = hasSeveral;
   }
 
   /** Counts a stream of the connection. Call it within the "stream" event. */
@@ -133,7 +149,7 @@ export class StreamPacing {
 
   /** Not of a connection without a caller of its own: others may share it. */
   #hold(caller: object, { owner, burst }: Pace): void {
-    if (caller === owner || burst <= this.#perTurn || !this.#areSeveral()) return;
+    if (caller === owner || burst <= this.#perTurn || !this.#hasSeveral()) return;
     const until = this.#clock.now() + Math.min(maxHoldMs, burst ** 2 / holdDivisor);
     const heldUntil = this.#held.get(caller);
     this.#held.set(caller, Math.max(until, heldUntil ?? 0));
@@ -160,7 +176,7 @@ export class StreamPacing {
   }
 
   get #perTurn(): number {
-    return this.#areSeveral() ? streamsPerTurn.shared : streamsPerTurn.alone;
+    return this.#hasSeveral() ? streamsPerTurn.shared : streamsPerTurn.alone;
   }
 
   #schedule(): void {

@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
+import { StallDetector } from "../kernel/stall-detector.ts";
 import { AuthenticatedStreams } from "./authenticated-streams.ts";
 import { BytePool } from "./byte-pool.ts";
 import { CallerLimits, type CallerStats } from "./caller-limits.ts";
@@ -8,7 +9,6 @@ import { IncompleteCalls } from "./incomplete-calls.ts";
 import { OpenStreams } from "./open-streams.ts";
 import { SendBudget } from "./send-budget.ts";
 import type { ServerLimits } from "./server-limits.ts";
-import { StallDetector } from "./stall-detector.ts";
 
 /** A bounded pool of memory. */
 export interface PoolStats {

@@ -284,13 +284,13 @@ test("The longer a read of a caller took, the longer its connections are held wh
   const caller = {};
   const owners = new Map([first, second].map(({ session }) => [session, new Member(caller)]));
   const ownerOf = (session: ServerHttp2Session): object => owners.get(session) ?? session;
-  let areSeveral = true;
+  let hasSeveral = true;
   const pacing = new StreamPacing(
     clock,
     readingOf,
     () => 0,
     ownerOf,
-    () => areSeveral,
+    () => hasSeveral,
   );
   const open = ({ session }: FakeSession, count: number): void => {
     for (let i = 0; i < count; i++) pacing.opened(session);
@@ -321,7 +321,7 @@ test("The longer a read of a caller took, the longer its connections are held wh
   runTurns(2);
   expect(first.isReading).toBe(true);
   // A caller that is alone delays no other.
-  areSeveral = false;
+  hasSeveral = false;
   open(first, 1_000);
   runTurns(10);
   expect(first.isReading).toBe(true);
