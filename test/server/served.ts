@@ -121,6 +121,8 @@ export async function serve(
     logger: pino({ level: "error" }, recorder),
     observer: recorder,
     ...options,
+    // The clock of a test may pass the time limit of a ping before its client has had a turn.
+    limits: { keepaliveTimeMs: 24 * 3_600_000, ...options.limits },
   });
   const client = new TestClient(server.port);
   onTestFinished(async () => {
