@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { ClientWatch } from "../../src/etcd-api/watch/client-watch.ts";
+import type { CreateRequest } from "../../src/etcd/wire/watch-request.ts";
+import { ClientWatch, type WatchOwner } from "../../src/etcd-api/watch/client-watch.ts";
 import { type SenderListener, StreamSender } from "../../src/etcd-api/watch/stream-sender.ts";
-import type { CreateRequest } from "../../src/etcd-api/watch/watch-request.ts";
 import type { CallContext } from "../../src/server/calls/call-context.ts";
 import type { RelayedCall } from "../../src/server/calls/relayed-methods.ts";
 import { StallDetector } from "../../src/server/kernel/stall-detector.ts";
@@ -25,7 +25,7 @@ class World {
   onIdle: () => void = ignore;
   readonly budget: SendBudget;
   readonly sender: StreamSender;
-  readonly #watch = new ClientWatch({} as CreateRequest, undefined);
+  readonly #watch = new ClientWatch({} as WatchOwner, {} as CreateRequest, undefined);
   #accept: (() => void) | undefined;
 
   constructor(acceptsAtOnce: boolean) {
@@ -53,7 +53,6 @@ class World {
       stallDetector: new StallDetector(clock, 60_000),
     } as unknown as CallContext;
     const listener: SenderListener = {
-      framesOf: () => undefined,
       onAnnounced: ignore,
       onRelayed: () => this.onRelayed(),
       onIdle: () => this.onIdle(),
