@@ -11,7 +11,7 @@ export abstract class GroupedOwner {
 }
 
 /** The group that an owner's turns count against. */
-export function groupOf(owner: object): object {
+export function groupOf<T>(owner: T): T | object {
   return owner instanceof GroupedOwner ? owner.group : owner;
 }
 

@@ -108,12 +108,15 @@ export class RunningServer {
   /** What the server holds for its clients now. */
   stats(): ServerStats {
     const { connections, pools, memoryPressure, defences, handshakes, inFlight } = this.#parts;
-    const { streams, unread, retainedRequests, sendBudget, callerLimits } = pools;
+    const { streams, requests, incompleteCalls, retainedRequests, sendBudget } = pools;
     return {
       connections: connections.size,
       streams: streams.size,
-      requests: unread,
-      retained: retainedRequests,
+      requests: {
+        bytes: requests.total,
+        evictions: requests.evictions + incompleteCalls.evictions,
+      },
+      retained: { bytes: retainedRequests.total, evictions: retainedRequests.evictions },
       unsent: sendBudget,
       pressure: memoryPressure.stats(),
       attacks: defences.counts,
@@ -121,7 +124,7 @@ export class RunningServer {
       slowCalls: this.#parts.slowClients.count,
       fullStoreWrites: this.#parts.fullStore.refused,
       isStoreFull: this.#parts.fullStore.isFull,
-      callers: callerLimits.stats(),
+      callers: pools.callerLimits.stats(),
       inFlight,
     };
   }

@@ -10,7 +10,7 @@ import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { ResponseAdmission } from "../../server/calls/response-admission.ts";
 import { RefusedRequest } from "../../server/calls/server-call.ts";
-import type { Reservation } from "../../server/limits/byte-pool.ts";
+import type { Reservation } from "../../server/kernel/ledger.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";

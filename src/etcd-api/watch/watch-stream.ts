@@ -4,7 +4,7 @@ import { WireFault } from "../../protobuf/message-cursor.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
-import type { Reservation } from "../../server/limits/byte-pool.ts";
+import type { Reservation } from "../../server/kernel/ledger.ts";
 import type { Sender } from "../../server/limits/stall-detector.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { stopped } from "../contract/error-texts.ts";

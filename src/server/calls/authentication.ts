@@ -5,7 +5,7 @@ import type { Identity } from "../../identity/identity.ts";
 import { KeysAwaited } from "../../identity/key-set.ts";
 import type { Peer, PeerFacts } from "../../identity/peer.ts";
 import { statusOf } from "../../wire/errors.ts";
-import { BytePool, type Reservation } from "../limits/byte-pool.ts";
+import { byteLowWaterMark, Ledger, type Reservation } from "../kernel/ledger.ts";
 import type { Callers, CallOwner } from "../limits/callers.ts";
 import { FairQueue } from "../limits/fair-queue.ts";
 import { recordRefused } from "./audit.ts";
@@ -69,9 +69,10 @@ export class Authentication {
   readonly #waiting = new FairQueue<PendingAuthentication>();
   /** Calls that wait for keys of the token issuer, in the order in which they came. */
   readonly #awaitingKeys = new Set<PendingAuthentication>();
-  readonly #tokens = new BytePool({
-    maxBytes: maxTokenBytes,
-    maxBytesPerOwner: maxTokenBytesPerConnection,
+  readonly #tokens = new Ledger({
+    max: maxTokenBytes,
+    maxPerOwner: maxTokenBytesPerConnection,
+    lowWaterMark: byteLowWaterMark,
   });
   #verifying = 0;
 
@@ -240,7 +241,7 @@ export class PendingAuthentication {
   readonly call: UnauthenticatedCall;
   readonly method: string;
   readonly verify: () => Promise<Identity>;
-  readonly #pool: BytePool;
+  readonly #pool: Ledger;
   readonly #maxBytes: number;
   readonly #timer: Timer;
   readonly #forget: () => void;

@@ -11,8 +11,8 @@ import type {
 import type { Selection } from "../../cacher/request/selection.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
 import type { GetResult, ListResult, Storage, WatchStream } from "../../storage/storage.ts";
+import type { Ledger } from "../kernel/ledger.ts";
 import type { AuthenticatedStreams } from "../limits/authenticated-streams.ts";
-import type { BytePool } from "../limits/byte-pool.ts";
 import type { CallerLimits } from "../limits/caller-limits.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
 import type { IncompleteCalls } from "../limits/incomplete-calls.ts";
@@ -102,7 +102,7 @@ export interface CallContext {
   /** The largest request, in bytes. */
   readonly maxRequestBytes: number;
   /** Requests that are not complete, not inflated or not handled yet, by connection. */
-  readonly requestPool: BytePool;
+  readonly requestPool: Ledger;
   /** Calls whose request has not arrived completely, by caller. */
   readonly incompleteCalls: IncompleteCalls;
   /** The pool's bound per connection, in bytes, for error texts. */
@@ -132,7 +132,7 @@ export interface CallContext {
   /** Parses the selectors of Lists in time slices, by caller. */
   readonly parsingSelectors: TimeSliceScheduler;
   /** Parts of requests that calls retain while they wait for a time slice and while their streams are open. */
-  readonly retainedRequests: BytePool;
+  readonly retainedRequests: Ledger;
   /** Makes the error of a call whose charge in `retainedRequests` was evicted. */
   readonly tooMuchRetained: () => WatchFanoutError;
   /** Maximum age of a watch in milliseconds, after which it ends with DRAINING; 0: unlimited. */

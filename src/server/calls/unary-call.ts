@@ -2,7 +2,7 @@ import type { Identity } from "../../identity/identity.ts";
 import type { Access } from "../../policy/access.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { type FrameParts, frameOf, sizeOf } from "../../wire/frame-parts.ts";
-import type { Reservation } from "../limits/byte-pool.ts";
+import type { Reservation } from "../kernel/ledger.ts";
 import type { CallOwner } from "../limits/callers.ts";
 import { refusalSince } from "./authorization.ts";
 import { type CallContext, toClientError } from "./call-context.ts";

@@ -5,7 +5,7 @@ import { CertificateStore } from "../../base/certificate-store.ts";
 import { type Clock, maxTimerMs } from "../../base/clock.ts";
 import { boundHttp2, unboundedResets } from "../http2/http2-stream.ts";
 import { maxHeaderBytes } from "../http2/request-headers.ts";
-import type { BytePool } from "../limits/byte-pool.ts";
+import type { Ledger } from "../kernel/ledger.ts";
 import type { ServerLimits } from "../limits/server-limits.ts";
 import { IncompleteRequests } from "./incomplete-requests.ts";
 import { makeUnixSocket, type UnixSocketFile } from "./unix-socket.ts";
@@ -77,7 +77,7 @@ export function serverCertificates(tls: TlsOptions): ServerCertificates {
 export function createGrpcJsServer(
   clock: Clock,
   limits: ServerLimits,
-  requestPool: BytePool,
+  requestPool: Ledger,
   trustsForwarders: boolean,
 ): Server {
   const server = new Server({

@@ -7,7 +7,7 @@ import type { Clock, Timer } from "../../base/clock.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { outOfRequestRoom, tookTooLong } from "../calls/refusals.ts";
 import { http2StreamOf, resetUnlessClosed } from "../http2/http2-stream.ts";
-import type { BytePool, Reservation } from "../limits/byte-pool.ts";
+import type { Ledger, Reservation } from "../kernel/ledger.ts";
 import type { ServerLimits } from "../limits/server-limits.ts";
 
 /** The calls of one connection, which the public API of grpc-js identifies by its address alone. */
@@ -23,10 +23,10 @@ interface Peer {
 export class IncompleteRequests {
   readonly #clock: Clock;
   readonly #limits: ServerLimits;
-  readonly #pool: BytePool;
+  readonly #pool: Ledger;
   readonly #peers = new Map<string, Peer>();
 
-  constructor(clock: Clock, limits: ServerLimits, pool: BytePool) {
+  constructor(clock: Clock, limits: ServerLimits, pool: Ledger) {
     this.#clock = clock;
     this.#limits = limits;
     this.#pool = pool;

@@ -8,7 +8,7 @@ import {
   tookTooLong,
   tooManyIncomplete,
 } from "../calls/refusals.ts";
-import type { Reservation } from "../limits/byte-pool.ts";
+import type { Reservation } from "../kernel/ledger.ts";
 import type { Caller } from "../limits/callers.ts";
 import type { IncompleteCall } from "../limits/incomplete-calls.ts";
 import type { Http2Call } from "./http2-call.ts";

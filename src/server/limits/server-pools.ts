@@ -1,7 +1,8 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
+import { groupOf } from "../../base/rotation.ts";
+import { byteLowWaterMark, Ledger } from "../kernel/ledger.ts";
 import { AuthenticatedStreams } from "./authenticated-streams.ts";
-import { BytePool } from "./byte-pool.ts";
 import { CallerLimits, type CallerStats } from "./caller-limits.ts";
 import { Callers, CallOwner } from "./callers.ts";
 import { IncompleteCalls } from "./incomplete-calls.ts";
@@ -37,13 +38,11 @@ export interface HeldStats {
 /** Everything that a server bounds across its connections. */
 export interface ServerPools {
   /** Requests that have not arrived completely, are not inflated, or are not handled yet. */
-  readonly requests: BytePool;
+  readonly requests: Ledger;
   /** Calls whose request has not arrived completely. */
   readonly incompleteCalls: IncompleteCalls;
-  /** What `requests` holds, with the evictions of `incompleteCalls`. */
-  readonly unread: PoolStats;
   /** Parts of requests that calls retain while they wait for a time slice and while their streams are open. */
-  readonly retainedRequests: BytePool;
+  readonly retainedRequests: Ledger;
   /** Responses that clients have not accepted. */
   readonly sendBudget: SendBudget;
   /** Open streams. */
@@ -68,30 +67,25 @@ export function createServerPools(
   const callerLimits = new CallerLimits(clock, callers, limits, logger);
   const ownerOf = (holder: object): object =>
     holder instanceof CallOwner ? holder : callers.expectedOn(holder);
-  const requests = new BytePool(
-    {
-      maxBytes: limits.maxUnreadBytes,
-      maxBytesPerOwner: limits.maxUnreadBytesPerConnection,
-    },
-    ownerOf,
-  );
-  const incompleteCalls = new IncompleteCalls(limits);
+  const groupOfHolder = (holder: object): object => groupOf(ownerOf(holder));
   return {
-    ...{ callerLimits, requests, incompleteCalls },
-    unread: {
-      get bytes() {
-        return requests.bytes;
-      },
-      get evictions() {
-        return requests.evictions + incompleteCalls.evictions;
-      },
-    },
-    retainedRequests: new BytePool(
+    callerLimits,
+    requests: new Ledger(
       {
-        maxBytes: limits.maxRetainedRequestBytes,
-        maxBytesPerOwner: limits.maxRetainedRequestBytesPerConnection,
+        max: limits.maxUnreadBytes,
+        maxPerOwner: limits.maxUnreadBytesPerConnection,
+        lowWaterMark: byteLowWaterMark,
       },
-      ownerOf,
+      groupOfHolder,
+    ),
+    incompleteCalls: new IncompleteCalls(limits),
+    retainedRequests: new Ledger(
+      {
+        max: limits.maxRetainedRequestBytes,
+        maxPerOwner: limits.maxRetainedRequestBytesPerConnection,
+        lowWaterMark: byteLowWaterMark,
+      },
+      groupOfHolder,
     ),
     sendBudget: new SendBudget(
       clock,

@@ -8,7 +8,7 @@ import { framesOf } from "../../wire/frames.ts";
 import { type CallContext, type ServedResource, toClientError } from "../calls/call-context.ts";
 import type { ServerCall } from "../calls/server-call.ts";
 import { freeRetainedBytes } from "../calls/unary-call.ts";
-import type { Reservation } from "../limits/byte-pool.ts";
+import type { Reservation } from "../kernel/ledger.ts";
 import type { CallOwner } from "../limits/callers.ts";
 import { nextStreamId, type OpenStream } from "../limits/open-streams.ts";
 import type { SendReservation } from "../limits/send-reservation.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { ResponseAdmission } from "../../../src/server/calls/response-admission.ts";
-import { BytePool } from "../../../src/server/limits/byte-pool.ts";
+import { Ledger } from "../../../src/server/kernel/ledger.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
@@ -8,7 +8,7 @@ test("Responses that wait for room across all connections are encoded one after 
   const clock = new FakeClock();
   const bounds = { maxBytes: 10_000_000, maxBytesPerConnection: 10_000_000 };
   const sendBudget = new SendBudget(clock, bounds);
-  const requestPool = new BytePool({ maxBytes: 10_000, maxBytesPerOwner: 10_000 });
+  const requestPool = new Ledger({ max: 10_000, maxPerOwner: 10_000 });
   const context = { clock, sendBudget, requestPool, responseFlushMs: 60_000 };
   const { signal } = new AbortController();
   let reset = 0;

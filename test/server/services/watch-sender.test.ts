@@ -8,8 +8,8 @@ import type { CallSpan } from "../../../src/server/calls/call-span.ts";
 import { RequestsInFlight } from "../../../src/server/calls/requests-in-flight.ts";
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
 import { StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
+import { Ledger } from "../../../src/server/kernel/ledger.ts";
 import { AuthenticatedStreams } from "../../../src/server/limits/authenticated-streams.ts";
-import { BytePool } from "../../../src/server/limits/byte-pool.ts";
 import { IncompleteCalls } from "../../../src/server/limits/incomplete-calls.ts";
 import { OpenStreams } from "../../../src/server/limits/open-streams.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
@@ -71,7 +71,7 @@ class SlowCall implements ServerCall {
   }
 }
 
-const kept = new BytePool({ maxBytes: 0, maxBytesPerOwner: 0 });
+const kept = new Ledger({ max: 0, maxPerOwner: 0 });
 const tooMuchKept = () => tooManyRequestBytes(0);
 const mebibyte = 2 ** 20;
 const keys = Array.from({ length: 16 }, (_, i) => `k${i}`);
@@ -111,7 +111,7 @@ test.each([
     responseFlushMs: 120_000,
     requestMs: 1_000,
     maxRequestBytes: mebibyte,
-    requestPool: new BytePool({ maxBytes: mebibyte, maxBytesPerOwner: mebibyte }),
+    requestPool: new Ledger({ max: mebibyte, maxPerOwner: mebibyte }),
     incompleteCalls: new IncompleteCalls(defaultServerLimits),
     maxUnreadBytesPerConnection: mebibyte,
     sendBudget: new SendBudget(clock, { maxBytes: 2 ** 30, maxBytesPerConnection: 2 ** 30 }),
