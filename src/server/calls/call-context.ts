@@ -14,8 +14,8 @@ import type { GetResult, ListResult, Storage, WatchStream } from "../../storage/
 import type { Ledger } from "../kernel/ledger.ts";
 import type { AuthenticatedStreams } from "../limits/authenticated-streams.ts";
 import type { CallerLimits } from "../limits/caller-limits.ts";
+import type { Caller } from "../limits/callers.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
-import type { IncompleteCalls } from "../limits/incomplete-calls.ts";
 import type { OpenStreams } from "../limits/open-streams.ts";
 import type { SendBudget } from "../limits/send-budget.ts";
 import type { SlowClients } from "../limits/slow-clients.ts";
@@ -104,7 +104,7 @@ export interface CallContext {
   /** Requests that are not complete, not inflated or not handled yet, by connection. */
   readonly requestPool: Ledger;
   /** Calls whose request has not arrived completely, by caller. */
-  readonly incompleteCalls: IncompleteCalls;
+  readonly incompleteCalls: Ledger<Caller>;
   /** The pool's bound per connection, in bytes, for error texts. */
   readonly maxUnreadBytesPerConnection: number;
   /** Responses that clients have not accepted, by connection. */

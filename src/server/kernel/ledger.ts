@@ -50,7 +50,7 @@ export interface Reservation {
  * and to evict takes logarithmic time, also at a bound and with many thousands of callers.
  */
 export class Ledger<Owner = object> {
-  readonly #bounds: LedgerBounds;
+  readonly bounds: LedgerBounds;
   readonly #groupOf: (owner: Owner) => unknown;
   readonly #owners = new Map<Owner, OwnerAccount<Owner>>();
   readonly #groups = new Map<unknown, Group<Owner>>();
@@ -61,7 +61,7 @@ export class Ledger<Owner = object> {
 
   /** An owner stays in the group that `groupOf` returns for it at first for as long as it holds something. */
   constructor(bounds: LedgerBounds = {}, groupOfOwner: (owner: Owner) => unknown = groupOf) {
-    this.#bounds = bounds;
+    this.bounds = bounds;
     this.#groupOf = groupOfOwner;
   }
 
@@ -159,7 +159,7 @@ export class Ledger<Owner = object> {
   }
 
   #shed(owner: OwnerAccount<Owner>): void {
-    const { max = Infinity, maxPerOwner = Infinity, lowWaterMark = 1 } = this.#bounds;
+    const { max = Infinity, maxPerOwner = Infinity, lowWaterMark = 1 } = this.bounds;
     while (owner.amount > maxPerOwner && this.#evict(owner.first(Infinity), "owner")) {}
     if (this.#total <= max) return;
     while (this.#total > max * lowWaterMark && this.evict()) {}

@@ -4,8 +4,7 @@ import { groupOf } from "../../base/rotation.ts";
 import { byteLowWaterMark, Ledger } from "../kernel/ledger.ts";
 import { AuthenticatedStreams } from "./authenticated-streams.ts";
 import { CallerLimits, type CallerStats } from "./caller-limits.ts";
-import { Callers, CallOwner } from "./callers.ts";
-import { IncompleteCalls } from "./incomplete-calls.ts";
+import { type Caller, Callers, CallOwner } from "./callers.ts";
 import { OpenStreams } from "./open-streams.ts";
 import { SendBudget } from "./send-budget.ts";
 import type { ServerLimits } from "./server-limits.ts";
@@ -39,8 +38,8 @@ export interface HeldStats {
 export interface ServerPools {
   /** Requests that have not arrived completely, are not inflated, or are not handled yet. */
   readonly requests: Ledger;
-  /** Calls whose request has not arrived completely. */
-  readonly incompleteCalls: IncompleteCalls;
+  /** Calls whose request has not arrived completely: a client opens one with some tens of bytes, here it takes 7 KiB. */
+  readonly incompleteCalls: Ledger<Caller>;
   /** Parts of requests that calls retain while they wait for a time slice and while their streams are open. */
   readonly retainedRequests: Ledger;
   /** Responses that clients have not accepted. */
@@ -78,7 +77,10 @@ export function createServerPools(
       },
       groupOfHolder,
     ),
-    incompleteCalls: new IncompleteCalls(limits),
+    incompleteCalls: new Ledger({
+      max: limits.maxIncompleteCalls,
+      maxPerOwner: limits.maxIncompleteCallsPerCaller,
+    }),
     retainedRequests: new Ledger(
       {
         max: limits.maxRetainedRequestBytes,

@@ -10,7 +10,7 @@ import type { ServerCall } from "../../../src/server/calls/server-call.ts";
 import { StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
 import { Ledger } from "../../../src/server/kernel/ledger.ts";
 import { AuthenticatedStreams } from "../../../src/server/limits/authenticated-streams.ts";
-import { IncompleteCalls } from "../../../src/server/limits/incomplete-calls.ts";
+import type { Caller } from "../../../src/server/limits/callers.ts";
 import { OpenStreams } from "../../../src/server/limits/open-streams.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
 import { defaultServerLimits } from "../../../src/server/limits/server-limits.ts";
@@ -112,7 +112,7 @@ test.each([
     requestMs: 1_000,
     maxRequestBytes: mebibyte,
     requestPool: new Ledger({ max: mebibyte, maxPerOwner: mebibyte }),
-    incompleteCalls: new IncompleteCalls(defaultServerLimits),
+    incompleteCalls: new Ledger<Caller>(),
     maxUnreadBytesPerConnection: mebibyte,
     sendBudget: new SendBudget(clock, { maxBytes: 2 ** 30, maxBytesPerConnection: 2 ** 30 }),
     stallDetector: new StallDetector(clock, 120_000),
