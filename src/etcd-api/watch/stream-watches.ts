@@ -2,12 +2,12 @@ import type { OutgoingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { hasReason } from "../../base/errors.ts";
+import { groupOf } from "../../base/rotation.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { compacted, duplicateWatch, stopped, tooMany } from "../contract/error-texts.ts";
 import { type CachedRange, ClientWatch } from "./client-watch.ts";
 import { etcdFramesOf, previousUnknown } from "./event-encoding.ts";
-import type { QuotaHolder } from "./relayed-quota.ts";
 import { RelayedWatches } from "./relayed-watches.ts";
 import type { AnswerSlot, StreamSender } from "./stream-sender.ts";
 import { WatchProgress } from "./watch-progress.ts";
@@ -41,7 +41,7 @@ export interface StreamWatchesDeps {
  * All watches of a stream, and what serves each: a watcher of a cache, or etcd where the cache can't. A watch is handed over
  * from one to the other without a gap, as both know what has been sent.
  */
-export class StreamWatches implements QuotaHolder {
+export class StreamWatches {
   readonly #deps: StreamWatchesDeps;
   readonly #watches = new Map<bigint, ClientWatch>();
   readonly #relayed: RelayedWatches;
@@ -54,9 +54,10 @@ export class StreamWatches implements QuotaHolder {
   constructor(deps: StreamWatchesDeps) {
     this.#deps = deps;
     const { shared, clock, headers, sender, end } = deps;
+    const count = shared.relayed.reserve(groupOf(deps.owner), 0, () => this.#makeRoom());
     this.#relayed = new RelayedWatches({
       ...{ shared, clock, headers, sender },
-      count: (by) => shared.relayed.add(this, by),
+      count: (by) => count.resize(count.amount + by),
       onCreated: (watch) => this.#add(watch),
       onRefused: (watch) => this.#drop(watch),
       onPermitted: (watch, slot) => this.#onPermitted(watch, slot),
@@ -68,10 +69,6 @@ export class StreamWatches implements QuotaHolder {
       ...{ shared, clock, sender, watches: this.#watches, relayed: this.#relayed },
       answer: (answer, revision) => this.#answer(answer, revision),
     });
-  }
-
-  get owner(): object {
-    return this.#deps.owner;
   }
 
   /** Memory of the batches that wait to be read, in bytes, estimated. */
@@ -124,7 +121,7 @@ export class StreamWatches implements QuotaHolder {
     const { shared, hasCredential } = this.#deps;
     if (request.startRevision < 0) return compacted;
     if (!shared.mayAdd(this.#size)) return tooMany;
-    if (!isCached) return shared.relayed.makeRoom(this) ? undefined : tooMany;
+    if (!isCached) return shared.mayRelay(groupOf(this.#deps.owner)) ? undefined : tooMany;
     return this.#isTaken(request) && !hasCredential ? duplicateWatch : undefined;
   }
 
@@ -190,7 +187,8 @@ export class StreamWatches implements QuotaHolder {
     return frames;
   }
 
-  makeRoom(): void {
+  /** Ends the stream, so that others may have watches of etcd. Its client resumes it. */
+  #makeRoom(): void {
     this.#deps.end(refused(status.UNAVAILABLE, "too many watches are not served from a cache"));
   }
 
@@ -267,8 +265,8 @@ export class StreamWatches implements QuotaHolder {
     const { watcher } = watch;
     watch.watcher = undefined;
     watcher?.close();
-    if (!this.#deps.shared.relayed.makeRoom(this)) {
-      this.makeRoom();
+    if (!this.#deps.shared.mayRelay(groupOf(this.#deps.owner))) {
+      this.#makeRoom();
       return;
     }
     this.#relayed.resume(watch);

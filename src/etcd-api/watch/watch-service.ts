@@ -3,6 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { Reason } from "../../base/errors.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import { Ledger } from "../../server/kernel/ledger.ts";
 import { AccessProbe } from "../cached/access-probe.ts";
 import type { CachedResource } from "../cached/cached-resource.ts";
 import { cachedScope } from "../cached/cached-scope.ts";
@@ -16,7 +17,6 @@ import type { Upstream } from "../upstream/upstream.ts";
 import type { CachedRange, ClientWatch } from "./client-watch.ts";
 import { MemberMonitor, watchPath } from "./member-monitor.ts";
 import { ProgressNotifier } from "./progress-notifier.ts";
-import { RelayedQuota } from "./relayed-quota.ts";
 import type { CreateRequest } from "./watch-request.ts";
 import { WatchStream } from "./watch-stream.ts";
 
@@ -60,8 +60,8 @@ export class WatchService {
   readonly monitor: MemberMonitor;
   /** Number of open watches. */
   watches = 0;
-  /** Those that etcd serves. */
-  readonly relayed = new RelayedQuota(maxRelayedWatches);
+  /** Those that etcd serves, by caller. */
+  readonly relayed = new Ledger<unknown>();
   readonly #newestHeader: NewestHeader;
   readonly #notifier: ProgressNotifier;
   readonly #clock: Clock;
@@ -89,6 +89,11 @@ export class WatchService {
 
   get counts(): WatchCounts {
     return { watches: this.watches, relayed: this.relayed.total };
+  }
+
+  /** Whether etcd may serve one more of this caller, for which a stream of another may be ended. */
+  mayRelay(caller: unknown): boolean {
+    return this.relayed.makeRoom(caller, maxRelayedWatches);
   }
 
   /**

@@ -107,19 +107,22 @@ export class Ledger<Owner = object> {
   }
 
   /**
-   * Evicts one thing of the group that holds most, for one more of `owner`, in a ledger that counts things. That group must
-   * have at least two more than the owner's own: with just one more, it would be entitled to get it back at once. If there
-   * is none, the owner's group shares what it has between its owners in the same way. Returns false if nothing is evicted.
+   * In a ledger that counts things: makes room for one more of `owner` below `max`. Returns false if there is none.
+   *
+   * At the bound the group that holds most loses a reservation. It must have at least two things more than the owner's own:
+   * with just one more, it would be entitled to get it back at once. If there is no such group, the owner's group shares what
+   * it has between its owners in the same way.
    */
-  makeRoom(owner: Owner): boolean {
+  makeRoom(owner: Owner, max: number): boolean {
+    if (this.#total < max) return true;
     const own = this.#groups.get(this.#groupOf(owner));
     const most = this.#heap.first;
     if (most !== undefined && most.amount > (own?.amount ?? 0) + 1) {
-      return this.#evict(most.first(Infinity), "total");
+      this.#evict(most.first(Infinity), "total");
+    } else if (own?.heap.first !== undefined && own.heap.first.amount > this.of(owner) + 1) {
+      this.#evict(own.heap.first.first(Infinity), "total");
     }
-    const mostOfOwn = own?.heap.first;
-    if (mostOfOwn === undefined || mostOfOwn.amount <= this.of(owner) + 1) return false;
-    return this.#evict(mostOfOwn.first(Infinity), "total");
+    return this.#total < max;
   }
 
   /** For `Held`: its amount has changed by this. */

@@ -195,8 +195,8 @@ it("makes room by the caller with at least two more, or else between the connect
         const [mostOfOwn, mostOfConnections] = most(own, (thing) => thing.owner);
         const mine = own.filter((thing) => thing.owner === owner).length;
         const before = things;
-        if (things.length >= 10) {
-          const hasRoom = held.makeRoom(owner);
+        const hasRoom = held.makeRoom(owner, 10);
+        if (before.length >= 10) {
           const [evicted] = before.filter((thing) => !things.includes(thing));
           if (mostOfCallers > own.length + 1) {
             expect(of(evicted?.owner.group ?? {})).toHaveLength(mostOfCallers - 1);
