@@ -7,7 +7,7 @@ import type { SharedInformer } from "../src/client/informer/shared-informer.ts";
 import { bytes } from "../src/client/values/value-codec.ts";
 import { answerParent } from "./child.ts";
 import { cpuSeconds } from "./process-usage.ts";
-import { resource } from "./requests.ts";
+import { resource } from "./servers.ts";
 
 export type InformerQuestion =
   /** Connects, lists one object, and reports its process id: code that is loaded by then is not measured. */

@@ -4,8 +4,7 @@ import { join } from "node:path";
 import type { Benchmark, Outcome, Say, Settings } from "./benchmark.ts";
 import { measureFanout } from "./fanout.ts";
 import { tableLine } from "./report.ts";
-import { resource } from "./requests.ts";
-import { tlsFiles, withServers } from "./servers.ts";
+import { resource, tlsFiles, withServers } from "./servers.ts";
 import { median } from "./statistics.ts";
 
 /** Number of roles and bindings of the policy; the one that allows the watches is the last. */

@@ -5,9 +5,17 @@ import { Child } from "./child.ts";
 import { Http2Connection } from "./http2-connection.ts";
 import { monotonicMs } from "./monotonic-clock.ts";
 import { digits } from "./report.ts";
-import { keyOf, keyPrefix, putRequest, resource } from "./requests.ts";
+import { keyOf, putRequest } from "./requests.ts";
 import type { ResumingCounts, ResumingQuestion } from "./resuming-load.ts";
-import { type Front, freePort, killFront, Servers, startService } from "./servers.ts";
+import {
+  type Front,
+  freePort,
+  keyPrefix,
+  killFront,
+  resource,
+  Servers,
+  startService,
+} from "./servers.ts";
 
 /** What was measured after one server was killed. */
 interface Failover {

@@ -8,7 +8,7 @@ import { systemClock } from "../src/base/clock.ts";
 import { type Service, startService } from "../src/cli/serve/service.ts";
 import { loadConfig } from "../src/config/load-config.ts";
 import { answerParent } from "./child.ts";
-import { resource } from "./requests.ts";
+import { resource } from "./servers.ts";
 
 /** The messages of the parent: first to start relays, then to wait until all of them have a revision. */
 export type HostQuestion =

@@ -1,11 +1,7 @@
 import { encode, Message } from "../test/foreign/protobuf.ts";
 import type { CallRequest, Http2Connection } from "./http2-connection.ts";
 import type { MessageScanner } from "./message-scanner.ts";
-import type { Target } from "./servers.ts";
-
-/** The resource, and its keys in etcd. */
-export const resource = "bench";
-export const keyPrefix = "/bench/";
+import { keyPrefix, resource, type Target } from "./servers.ts";
 
 const keyPrefixEnd = "/bench0";
 

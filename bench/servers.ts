@@ -9,7 +9,10 @@ import { fileURLToPath } from "node:url";
 import { type Etcd, startEtcd } from "../test/etcd/etcd.ts";
 import type { Say } from "./benchmark.ts";
 import { childPids, cpuSeconds } from "./process-usage.ts";
-import { keyPrefix, resource } from "./requests.ts";
+
+/** The resource that is served, and its keys in etcd. */
+export const resource = "bench";
+export const keyPrefix = "/bench/";
 
 /** The server that clients connect to: etcd, or a server before it. */
 export type Target = "etcd" | "grpc-proxy" | "watch-fanout";

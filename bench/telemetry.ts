@@ -9,8 +9,8 @@ import type { Benchmark, Row, Settings } from "./benchmark.ts";
 import { measureFanout } from "./fanout.ts";
 import { type CallRequest, Http2Connection } from "./http2-connection.ts";
 import { tableLine } from "./report.ts";
-import { keyOf, putRequest, resource } from "./requests.ts";
-import { type Servers, withServers } from "./servers.ts";
+import { keyOf, putRequest } from "./requests.ts";
+import { resource, type Servers, withServers } from "./servers.ts";
 import { median } from "./statistics.ts";
 
 /** What of the telemetry is on: nothing; everything, with one call in a hundred traced; everything, with all traced. */

@@ -60,8 +60,8 @@ export type {
   ClientAuth,
   HandedListen,
   TcpListen,
-  UnixListen,
 } from "./server/grpc-js/grpc-js-server.ts";
+export type { UnixListen } from "./server/grpc-js/unix-socket.ts";
 export type { CallerStats } from "./server/limits/caller-limits.ts";
 export { defaultServerLimits, type ServerLimits } from "./server/limits/server-limits.ts";
 export {

@@ -1,6 +1,6 @@
-import { globSync, readFileSync } from "node:fs";
-import { dirname, join, normalize, sep } from "node:path";
+import { dirname, sep } from "node:path";
 import { describe, expect, it } from "vitest";
+import { circlesIn, foldersOf, importsOf } from "../scripts/imports.ts";
 
 /** Which layers of src/ a layer may import from, beside `base`, which every one may. Whatever is not named here, it may not. */
 const mayImport: Readonly<Record<string, readonly string[]>> = {
@@ -51,14 +51,8 @@ function layerOf(file: string): string {
   return dirname(file).split(sep)[0] ?? ".";
 }
 
-/** Those of types included. */
-function importsOf(file: string): string[] {
-  const source = readFileSync(join("src", file), "utf8");
-  const specifiers = source.matchAll(/\b(?:from|import)\s*\(?\s*"(\.[^"]+)"/g);
-  return [...specifiers].map(([, specifier = ""]) => normalize(join(dirname(file), specifier)));
-}
-
-const files = globSync("**/*.ts", { cwd: "src" }).sort();
+const imports = importsOf("src", ["**/*.ts"]);
+const files = [...imports.keys()];
 
 describe("The layers of src/", () => {
   it("are all known", () => {
@@ -70,28 +64,13 @@ describe("The layers of src/", () => {
     const allowed = [layer, "base", ...(mayImport[layer] ?? [])];
     const wrong = files
       .filter((file) => layerOf(file) === layer)
-      .flatMap((file) => importsOf(file).map((imported) => ({ file, imported })))
+      .flatMap((file) => [...(imports.get(file) ?? [])].map((imported) => ({ file, imported })))
       .filter(({ imported }) => !allowed.includes(layerOf(imported)));
     expect(wrong).toEqual([]);
   });
 
   it("have no circle of folders", () => {
-    const below = new Map<string, Set<string>>();
-    for (const file of files) {
-      const folder = dirname(file);
-      const set = below.get(folder) ?? new Set();
-      for (const imported of importsOf(file)) set.add(dirname(imported));
-      below.set(folder, set);
-      set.delete(folder);
-    }
-    // Removes folders without imports among the remaining ones, until only circles are left.
-    for (let size = 0; size !== below.size; ) {
-      size = below.size;
-      for (const [folder, set] of below) {
-        if (![...set].some((other) => below.has(other))) below.delete(folder);
-      }
-    }
-    expect([...below.keys()]).toEqual([]);
+    expect(circlesIn(foldersOf(imports))).toEqual([]);
   });
 
   it("have one order", () => {
@@ -103,4 +82,18 @@ describe("The layers of src/", () => {
     );
     expect(upward).toEqual([]);
   });
+});
+
+/** Each of them is checked together with all others: benchmarks import from tests, and tests from benchmarks. */
+const checked = ["src", "bench", "scripts", "examples", "test"];
+
+it("No files import each other in a circle, types included", () => {
+  const all = importsOf(
+    ".",
+    checked.map((folder) => `${folder}/**/*.ts`),
+  );
+  for (const folder of checked) {
+    expect([...all.keys()].some((file) => file.startsWith(`${folder}${sep}`))).toBe(true);
+  }
+  expect(circlesIn(all)).toEqual([]);
 });

@@ -19,6 +19,7 @@ import type { CachedResource } from "./cached/cached-resource.ts";
 import { memberListPath, withClientUrls } from "./contract/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "./contract/methods.ts";
 import { NewestHeader, type ResponseHeader } from "./contract/response-header.ts";
+import { RangeCall } from "./range/range-call.ts";
 import {
   isRangePath,
   type RangeCounts,
@@ -32,6 +33,7 @@ import { requestHeaders } from "./relay/metadata.ts";
 import { Upstream, type UpstreamOutage } from "./upstream/upstream.ts";
 import { watchPath } from "./watch/member-monitor.ts";
 import { type WatchCounts, WatchService } from "./watch/watch-service.ts";
+import { WatchStream } from "./watch/watch-stream.ts";
 
 export interface EtcdApiOptions {
   /** At least one, such as "http://127.0.0.1:2379", all with the same scheme. The first is used until it fails. */
@@ -197,11 +199,11 @@ export class EtcdApi implements RelayedServices {
       context: CallContext,
     ): void => {
       if (path === watchPath && this.#watches.mayServe(metadata)) {
-        this.#watches.open(call, metadata, context);
+        new WatchStream(call, metadata, context, this.#watches).start();
         return;
       }
       if (isRangePath(path) && this.#ranges.mayServe(metadata)) {
-        this.#ranges.open(path, call, metadata, context);
+        new RangeCall(path, call, metadata, context, this.#ranges).start();
         return;
       }
       const headers = requestHeaders(path, metadata);

@@ -11,7 +11,8 @@ import type {
 } from "./calls/call-context.ts";
 import type { CallTracer } from "./calls/call-span.ts";
 import type { RelayedServices } from "./calls/relayed-methods.ts";
-import type { HandedListen, TcpListen, TlsOptions, UnixListen } from "./grpc-js/grpc-js-server.ts";
+import type { HandedListen, TcpListen, TlsOptions } from "./grpc-js/grpc-js-server.ts";
+import type { UnixListen } from "./grpc-js/unix-socket.ts";
 import type { Http1Pages } from "./http1/http1-responder.ts";
 import type { ServerLimits } from "./limits/server-limits.ts";
 import type { MemoryGauge } from "./pressure/memory-gauge.ts";

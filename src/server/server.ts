@@ -9,8 +9,8 @@ import {
   bindServer,
   type TcpListen,
   type TlsOptions,
-  type UnixListen,
 } from "./grpc-js/grpc-js-server.ts";
+import type { UnixListen } from "./grpc-js/unix-socket.ts";
 import { negotiateHttp1 } from "./http2/http2-stream.ts";
 import type { HandshakeFailure } from "./limits/handshake-failures.ts";
 import type { AttackKind } from "./limits/http2-defences.ts";
@@ -31,8 +31,8 @@ export type {
   ClientAuth,
   TcpListen,
   TlsOptions,
-  UnixListen,
 } from "./grpc-js/grpc-js-server.ts";
+export type { UnixListen } from "./grpc-js/unix-socket.ts";
 export type { HandshakeFailure } from "./limits/handshake-failures.ts";
 export type { AttackKind } from "./limits/http2-defences.ts";
 export type { HeldStats, PoolStats } from "./limits/server-pools.ts";

@@ -1,114 +1,118 @@
 import { globSync, readFileSync } from "node:fs";
+import { basename } from "node:path";
 import { describe, expect, test } from "vitest";
 import { optionNames } from "../../src/config/options.ts";
+import { accessBounds } from "../bounds/access.ts";
+import type { Bound } from "../bounds/bound.ts";
+import { callBounds } from "../bounds/calls.ts";
+import { clientBounds } from "../bounds/client.ts";
+import { declaredIn, isOwning, ownersIn } from "../bounds/collections.ts";
+import { connectionBounds } from "../bounds/connections.ts";
+import { etcdApiBounds } from "../bounds/etcd-api.ts";
+import { processBounds } from "../bounds/process.ts";
+import { readBounds } from "../bounds/reads.ts";
+import { storageBounds } from "../bounds/storage.ts";
+import { watcherBounds } from "../bounds/watchers.ts";
 
-const page = new URL("../../docs/limits.md", import.meta.url);
-const text = readFileSync(page, "utf8");
-
-/** A test that the page names: `[its name](its file)`. */
-interface Named {
-  readonly name: string;
-  readonly path: string;
-}
-
-function namedIn(part: string): Named[] {
-  const links = part.matchAll(/\[([^\]]+)\]\((\.\.\/test\/[^)]+)\)/g);
-  return [...links].map(([, name = "", path = ""]) => ({ name, path }));
-}
-
-/** The rows of the tables that say where something is, which all have six columns. */
-const rows = text
-  .split("\n")
-  .map((line) => line.split(/(?<!\\)\|/).slice(1, -1))
-  .filter((cells) => cells.length === 6)
-  .map((cells) => cells.map((cell) => cell.trim()))
-  .filter(([first = ""]) => first !== "what" && !/^-+$/.test(first));
-
-/** The files below src/ that a row says something of. */
-const documented = new Set(
-  rows.flatMap(([, where = ""]) => [...where.matchAll(/`([^`]+)`/g)].map(([, file = ""]) => file)),
-);
+const bounds: readonly Bound[] = [
+  ...[connectionBounds, callBounds, accessBounds, watcherBounds, readBounds, storageBounds],
+  ...[etcdApiBounds, clientBounds, processBounds],
+].flat();
 
 /**
- * Files with a collection that outlives a call and needs no row: each is fixed at start, or part of something that has
- * one. Say here which.
+ * Owners of a collection that outlives a call and that need no row: each is fixed at start, or part of something that
+ * has one. Say here which.
  */
 const exceptions: Readonly<Record<string, string>> = {
-  "base/certificate-store.ts":
+  CertificateStore:
     "the connections of a server or client that take its certificates, fixed at start",
-  "client/remote/relayed-calls.ts": "reasons, a constant",
-  "cli/etcd-proxy/go-values.ts": "words of Go for true and false, constants",
-  "cli/serve/log-level.ts": "the loggers of a process: its log, and a few for each resource",
-  "cli/serve/start-up-text.ts": "no checks, the default of a parameter",
-  "cli/output/table.ts": "a number for each heading of a printed table",
-  "codec/protobuf-scalar.ts": "protobuf's types, a constant",
-  "config/checks.ts": "problems of the configuration, reported at start",
-  "storage/etcd/client/errors.ts": "gRPC's codes, a constant",
+  ChangeableLevel: "the loggers of a process: its log, and a few for each resource",
+  Checks: "problems of the configuration, reported at start",
+  Table: "a number for each heading of a printed table",
+  noKeys: "a constant",
+  startUpText: "no checks, the default of a parameter",
 };
 
-const collections =
-  "Map|Set|WeakMap|WeakSet|Array|Fifo|FairQueue|BatchQueue|KeyedQueue|KeySet|DelayHeap|BTree|Slabs";
+const sources = globSync("src/**/*.ts", { exclude: ["src/wire/generated/**"] }).map((file) => ({
+  ...{ file, source: readFileSync(file, "utf8") },
+}));
+const owners = sources.flatMap(({ file, source }) => ownersIn(file, source));
+const declared = new Set(sources.flatMap(({ source }) => declaredIn(source)));
 
-/**
- * Patterns of lines that make a file an owner of a collection: a field of a class or a constant of the module that is
- * initialized with one, or a private field that is declared as one and initialized in the constructor. Variables of
- * functions have more indentation. A readonly collection never grows: it came from elsewhere.
- */
-const owns: readonly RegExp[] = [
-  new RegExp(`^ {2}(?:readonly )?#?\\w+(?:: (?:[^=]|=>)+)? = (?:new (?:${collections})\\b|\\[)`),
-  new RegExp(
-    `^ {2}(?:readonly )?#\\w+: (?!readonly )[^=;]*(?:\\b(?:${collections})\\b|\\[\\])[^=;]*;$`,
-  ),
-  new RegExp(`^(?:export )?(?:const|let) \\w+(?:: [^=]+)? = new (?:${collections})\\b`),
-];
+const tests = globSync("test/**/*.ts", { exclude: ["test/bounds/**"] }).map((file) => ({
+  ...{ file, source: readFileSync(file, "utf8") },
+}));
 
-const owners = globSync("**/*.ts", { cwd: "src" })
-  .filter((file) => !file.startsWith("wire/generated/"))
-  .filter((file) =>
-    readFileSync(`src/${file}`, "utf8")
-      .split("\n")
-      .some((line) => owns.some((pattern) => pattern.test(line))),
-  )
-  .sort();
+/** The files that have a title, which is that of a test, or a row that a table of tests takes its titles from. */
+function filesWith(title: string): string[] {
+  const [, file, rest = ""] = /^([\w-]+\.test\.ts): (.*)$/.exec(title) ?? [];
+  return tests
+    .filter(({ file: path }) => file === undefined || basename(path) === file)
+    .filter(({ source }) => source.includes(`"${file === undefined ? title : rest}"`))
+    .map(({ file: path }) => path);
+}
 
-describe("docs/limits.md", () => {
-  test("has file, bound, scope and test in each row", () => {
-    expect(rows.length).toBeGreaterThan(90);
-    const incomplete = rows.filter(
-      ([what, where, bound, per, , shownBy = ""]) =>
-        [what, where, bound, per].includes("") || namedIn(shownBy).length === 0,
+function optionsIn(text: string): string[] {
+  return [...text.matchAll(/`--([a-z-]+)/g)].map(([, name = ""]) => name);
+}
+
+const known = new Set<string>([
+  ...optionNames,
+  ...["quota-backend-bytes", "max-request-bytes", "max-old-space-size"],
+]);
+
+describe("The bounds of test/bounds/", () => {
+  test("have an owner, a bound, its scope and a test each", () => {
+    expect(bounds.length).toBeGreaterThan(90);
+    const incomplete = bounds.filter(
+      ({ what, owners: held, bound, per, shownBy }) =>
+        [what, bound, per].includes("") || held.length === 0 || shownBy.length === 0,
     );
     expect(incomplete).toEqual([]);
   });
 
-  test.each(namedIn(text))("names $name, which is in $path", ({ name, path }) => {
-    // As the title of a test, or as one of the rows that a table of tests takes its titles from.
-    const source = readFileSync(new URL(path, page), "utf8");
-    expect(name === "limits-doc" || name === "shown" || source.includes(`"${name}"`)).toBe(true);
+  test.each([...new Set(bounds.flatMap(({ shownBy }) => shownBy))])(
+    "are shown by a test of one file: %s",
+    (title) => {
+      expect(
+        filesWith(title),
+        "The test was renamed or removed, or several files have one of this title: then precede it by the name of its file, as in `unfinished-requests.test.ts: is refused after a minute`.",
+      ).toHaveLength(1);
+    },
+  );
+
+  test("are of owners that src/ declares", () => {
+    const missing = bounds.flatMap(({ what, owners: held }) =>
+      held.filter((name) => !declared.has(name)).map((name) => `${name}: ${what}`),
+    );
+    expect(missing).toEqual([]);
   });
 
-  test.each([...documented].sort())("names src/%s, which exists", (file) => {
-    expect(() => readFileSync(`src/${file}`)).not.toThrow();
-  });
-
-  test("names only existing options", () => {
-    const options = [...text.matchAll(/`--([a-z-]+)/g)].map(([, name = ""]) => name);
-    const ofEtcdAndNode = ["quota-backend-bytes", "max-request-bytes", "max-old-space-size"];
-    const known = new Set<string>([...optionNames, ...ofEtcdAndNode]);
+  test("name only existing options", () => {
+    const options = bounds.flatMap(({ bound, atBound }) => optionsIn(`${bound} ${atBound}`));
+    expect(options.length).toBeGreaterThan(20);
     expect(options.filter((name) => !known.has(name))).toEqual([]);
   });
 
-  test("has a row for each file that owns a collection", () => {
-    const missing = owners.filter((file) => !documented.has(file) && !(file in exceptions));
+  test("are there for each class and module that owns a collection", () => {
+    const bounded = new Set(bounds.flatMap(({ owners: held }) => held));
+    const missing = owners.filter(({ name }) => !bounded.has(name) && !(name in exceptions));
     expect(
       missing,
-      `These files hold a collection that outlives a call, and docs/limits.md has no row for them. Bound it in count, bytes and time, write a test that shows what happens at the bound, and add a row; if it is fixed at start or part of something that has a row, add it to the exceptions of this test and say why.`,
+      "These hold a collection that outlives a call, and test/bounds/ has no row for them. Bound it in count, bytes and time, write a test that shows what happens at the bound, and add a row (or the name to the owners of the row that bounds it); if it is fixed at start or part of something that has a row, add it to the exceptions of this test and say why.",
     ).toEqual([]);
   });
 
-  test("has no needless exceptions", () => {
+  test("have no two owners of one name, of which one would need no row", () => {
+    const names = owners.map(({ name }) => name);
+    expect(owners.filter(({ name }, i) => names.indexOf(name) !== i)).toEqual([]);
+  });
+
+  test("have no needless exceptions", () => {
+    const names = new Set(owners.map(({ name }) => name));
+    const bounded = new Set(bounds.flatMap(({ owners: held }) => held));
     const needless = Object.keys(exceptions).filter(
-      (file) => !owners.includes(file) || documented.has(file),
+      (name) => !names.has(name) || bounded.has(name),
     );
     expect(needless).toEqual([]);
   });
@@ -122,11 +126,56 @@ describe("docs/limits.md", () => {
     ["  readonly #waiting = new FairQueue<() => void>();", true],
     ["  readonly #byField: ReadonlyMap<string, Map<string, Groups>>;", true],
     ["const encoded = new WeakMap<object, Buffer>();", true],
+    ["const counts: Map<string, number> = new Map();", true],
+    ["const codes: ReadonlySet<string> = new Set([", false],
     ["  const found = new Set([file]);", false],
     ["    const items: StoredObject[] = [];", false],
     ["  readonly events: readonly WatchEvent[];", false],
     ["  readonly #fields: readonly string[];", false],
-  ])("takes %j for one: %s", (line, isOwner) => {
-    expect(owns.some((pattern) => pattern.test(line))).toBe(isOwner);
+  ])("take %j for one: %s", (line, isOwner) => {
+    expect(isOwning(line)).toBe(isOwner);
+  });
+
+  test("are required of each class of a file", () => {
+    const source = [
+      "const encoded = new WeakMap<object, Buffer>();",
+      "export abstract class Bounded {",
+      "  readonly #items: string[] = [];",
+      "  readonly #keys = new Set<string>();",
+      "}",
+      "class Stateless {",
+      "}",
+      "/** A second class of the file. */",
+      "class Forgotten<T> {",
+      "  readonly #waiting = new Fifo<T>();",
+      "}",
+    ].join("\n");
+    const names = ownersIn("some.ts", source).map(({ name }) => name);
+    expect(names).toEqual(["encoded", "Bounded", "Forgotten"]);
+  });
+});
+
+describe("docs/limits.md", () => {
+  const text = readFileSync("docs/limits.md", "utf8");
+
+  test("names only existing options", () => {
+    const options = [...text.matchAll(/`--([a-z-]+)/g)].map(([, name = ""]) => name);
+    expect(options.length).toBeGreaterThan(15);
+    expect(options.filter((name) => !known.has(name))).toEqual([]);
+  });
+
+  test("has each option that sets a limit", () => {
+    const limits = optionNames.filter((name) => /^max-(?!staleness)|-ceiling$/.test(name));
+    expect(limits.length).toBeGreaterThan(10);
+    expect(limits.filter((name) => !text.includes(`\`--${name}`))).toEqual([]);
+  });
+
+  test("links to the tests that show it", () => {
+    const links = [...text.matchAll(/\[([^\]]+)\]\(\.\.\/(test\/[^)]+\.test\.ts)\)/g)];
+    expect(links.length).toBeGreaterThan(0);
+    for (const [, name = "", path = ""] of links) {
+      const source = readFileSync(path, "utf8");
+      expect([name, name === "shown" || source.includes(`"${name}"`)]).toEqual([name, true]);
+    }
   });
 });

@@ -2,7 +2,7 @@ import { isUtf8 } from "node:buffer";
 import type { CachedState } from "../../src/cacher/request/request.ts";
 import { keyBytes } from "../../src/model/key-bytes.ts";
 import type { EtcdCluster } from "./etcd-cluster.ts";
-import type { World } from "./world.ts";
+import type { InProcessReplica } from "./in-process-replica.ts";
 
 /** An object in etcd, with its absolute key. */
 interface Stored {
@@ -25,6 +25,12 @@ async function storedObjects(cluster: EtcdCluster, prefix: string): Promise<read
   );
 }
 
+/** etcd, and the replicas whose caches can be read here. */
+interface CachedStore {
+  readonly cluster: EtcdCluster;
+  readonly inProcess: readonly InProcessReplica[];
+}
+
 /** The mod_revision of each object below the prefix, by relative key, raw keys excluded. */
 export async function storedRevisions(
   cluster: EtcdCluster,
@@ -45,7 +51,7 @@ export async function storedRevisions(
  * While nothing is written.
  */
 export async function wrongInCaches(
-  { cluster, inProcess }: World,
+  { cluster, inProcess }: CachedStore,
   prefix: string,
 ): Promise<string[]> {
   const start = Buffer.from(prefix);

@@ -8,10 +8,25 @@ import {
   oneHistoryEach,
 } from "../guarantees/histories.ts";
 import { faithful, WritesDone } from "../guarantees/writes.ts";
-import type { World } from "./world.ts";
+import type { RecordedReader } from "./recorded-reader.ts";
+import type { RecordedWatcher } from "./recorded-watcher.ts";
+import type { RecordedWriter } from "./recorded-writer.ts";
+import type { Truth } from "./truth.ts";
+
+/** What happened in a world, as its clients and etcd have recorded it. */
+export interface Observations {
+  readonly truth: Truth;
+  readonly watchers: readonly RecordedWatcher[];
+  readonly writers: readonly RecordedWriter[];
+  readonly reader: RecordedReader;
+  /** Why streams may end. */
+  readonly reasons: ReadonlySet<string>;
+  /** Every watcher has received everything up to this revision. */
+  readonly level: number;
+}
 
 /** The checkers of all guarantees, over everything that the clients of a world received. Empty: no violation. */
-export function wrongIn(world: World): string[] {
+export function wrongIn(world: Observations): string[] {
   const eras = world.truth.eras.map(({ changes }) => changes);
   const named: Named[] = [];
   return [
@@ -22,7 +37,7 @@ export function wrongIn(world: World): string[] {
   ];
 }
 
-function wrongInWatches(world: World, eras: Eras, named: Named[]): string[] {
+function wrongInWatches(world: Observations, eras: Eras, named: Named[]): string[] {
   const wrong: string[] = [];
   for (const watcher of world.watchers) {
     // A LATEST_STATE stream continues across events that its replica has missed. Which these are differs by replica,
@@ -52,7 +67,7 @@ function wrongInWatches(world: World, eras: Eras, named: Named[]): string[] {
   return wrong;
 }
 
-function wrongInReads(world: World, eras: Eras, named: Named[]): string[] {
+function wrongInReads(world: Observations, eras: Eras, named: Named[]): string[] {
   const wrong: string[] = [];
   for (const { historyId, what, ...observed } of world.reader.reads) {
     const explained = explainRead(observed, eras);
@@ -72,7 +87,7 @@ function wrongInReads(world: World, eras: Eras, named: Named[]): string[] {
   return wrong;
 }
 
-function wrongInWrites(world: World, eras: Eras, named: Named[]): string[] {
+function wrongInWrites(world: Observations, eras: Eras, named: Named[]): string[] {
   const done = eras.map((changes) => new WritesDone(changes));
   return world.writers.flatMap(({ writes }) =>
     writes.flatMap((write) => {

@@ -31,6 +31,12 @@ export interface WatchSource {
   /**
    * Reads on. Undefined if nothing is available yet, in which case the watcher is notified when to read again, or if
    * reading has ended the watcher.
+   *
+   * A source reads no further than the dispatcher's position, and is done only there: a watcher that joins is offered
+   * all later events. It moves the resume point to the revision of the last node that it has read, if that is the last
+   * of its revision, and at the position up to the dispatcher's revision; never back. A batch that leaves out older
+   * events is atomic, since frames of others have a resume point each. A relist links the old window to the new one by
+   * a node without an event; resume points before it are no longer accepted.
    */
   next(): SourceResult | undefined;
   /**

@@ -10,7 +10,6 @@ import { cachedScope } from "../cached/cached-scope.ts";
 import type { NewestHeader, ResponseSource } from "../contract/response-header.ts";
 import type { CallMaintenance } from "../relay/call-maintenance.ts";
 import type { EtcdCall } from "../relay/etcd-call.ts";
-import { RangeCall } from "./range-call.ts";
 import { asLinearizable, type RangeRequest } from "./range-request.ts";
 
 /** The paths of etcd's Range, and of RangeStream of etcd 3.7, which has the same request. */
@@ -104,15 +103,6 @@ export class RangeService {
     if (credentials.some((name) => metadata[name] !== undefined)) return false;
     // Compressed requests are etcd's to read.
     return (metadata["grpc-encoding"] ?? "identity") === "identity";
-  }
-
-  open(
-    path: RangePath,
-    call: RelayedCall,
-    metadata: IncomingHttpHeaders,
-    context: CallContext,
-  ): void {
-    new RangeCall(path, call, metadata, context, this).start();
   }
 
   /** The request with the resource that has all of its keys; undefined: no cache may serve it. */

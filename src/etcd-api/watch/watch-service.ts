@@ -1,8 +1,6 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
 import type { Reason } from "../../base/errors.ts";
-import type { CallContext } from "../../server/calls/call-context.ts";
-import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import { Ledger } from "../../server/kernel/ledger.ts";
 import { AccessProbe } from "../cached/access-probe.ts";
 import type { CachedResource } from "../cached/cached-resource.ts";
@@ -12,13 +10,11 @@ import { headerField } from "../contract/header-field.ts";
 import type { NewestHeader } from "../contract/response-header.ts";
 import type { CallMaintenance } from "../relay/call-maintenance.ts";
 import type { EtcdCall } from "../relay/etcd-call.ts";
-import { requestHeaders } from "../relay/metadata.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 import type { CachedRange, ClientWatch } from "./client-watch.ts";
-import { MemberMonitor, watchPath } from "./member-monitor.ts";
-import { ProgressNotifier } from "./progress-notifier.ts";
+import { type LeaderDependent, MemberMonitor } from "./member-monitor.ts";
+import { type NotifiedStream, ProgressNotifier } from "./progress-notifier.ts";
 import type { CreateRequest } from "./watch-request.ts";
-import { WatchStream } from "./watch-stream.ts";
 
 /** Maximum number of watches of one stream, and of all streams together. */
 const maxWatchesPerStream = 20_000;
@@ -162,22 +158,13 @@ export class WatchService {
     return (metadata["grpc-encoding"] ?? "identity") === "identity";
   }
 
-  open(call: RelayedCall, metadata: IncomingHttpHeaders, context: CallContext): void {
-    const headers = requestHeaders(watchPath, metadata);
-    // The deadline of the call is checked here, and responses that are compressed could not be sent on.
-    delete headers["grpc-timeout"];
-    delete headers["grpc-accept-encoding"];
-    const stream = new WatchStream(call, headers, context, this);
-    stream.start();
-  }
-
   /** The stream is open, until `forget`. */
-  add(stream: WatchStream): void {
+  add(stream: NotifiedStream): void {
     this.#notifier.add(stream);
   }
 
   /** The stream has ended. */
-  forget(stream: WatchStream): void {
+  forget(stream: NotifiedStream & LeaderDependent): void {
     this.monitor.delete(stream);
     this.#notifier.delete(stream);
   }

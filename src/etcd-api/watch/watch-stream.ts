@@ -1,4 +1,4 @@
-import type { OutgoingHttpHeaders } from "node:http2";
+import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { WireFault } from "../../protobuf/message-cursor.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
@@ -9,7 +9,9 @@ import type { Sender } from "../../server/limits/stall-detector.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { stopped } from "../contract/error-texts.ts";
 import { EtcdCall } from "../relay/etcd-call.ts";
+import { requestHeaders } from "../relay/metadata.ts";
 import type { ClientWatch } from "./client-watch.ts";
+import { watchPath } from "./member-monitor.ts";
 import { MessageSplitter, UnreadableMessage } from "./message-splitter.ts";
 import { StreamSender } from "./stream-sender.ts";
 import { StreamWatches } from "./stream-watches.ts";
@@ -45,13 +47,18 @@ export class WatchStream extends EtcdCall implements Sender {
   /** A request that waits for etcd's answer to create requests before it. */
   #next: WatchStreamRequest | undefined;
   #isPaused = false;
+
   constructor(
     call: RelayedCall,
-    headers: OutgoingHttpHeaders,
+    metadata: IncomingHttpHeaders,
     context: CallContext,
     shared: WatchService,
   ) {
     super(call, context, shared.maintenance, "etcd watch");
+    const headers = requestHeaders(watchPath, metadata);
+    // The deadline of the call is checked here, and responses that are compressed could not be sent on.
+    delete headers["grpc-timeout"];
+    delete headers["grpc-accept-encoding"];
     this.#shared = shared;
     this.needsLeader = headers["hasleader"] === "true";
     this.#hasCredential = hasCredential(headers);

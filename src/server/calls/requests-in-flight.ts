@@ -1,8 +1,10 @@
+import type { Clock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { Counts, groupOf, Rotation } from "../../base/rotation.ts";
+import type { Ledger } from "../kernel/ledger.ts";
+import type { CallerLimits } from "../limits/caller-limits.ts";
 import { callerOf } from "../limits/callers.ts";
 import type { ServerLimits } from "../limits/server-limits.ts";
-import type { CallContext } from "./call-context.ts";
 import { outOfRequestRoom } from "./refusals.ts";
 import { RefusedRequest } from "./server-call.ts";
 
@@ -41,10 +43,16 @@ export interface RequestingCall {
   readonly signal: AbortSignal;
 }
 
-type InFlightContext = Pick<
-  CallContext,
-  "clock" | "requestPool" | "maxUnreadBytesPerConnection" | "callerLimits"
-> & { readonly limits: Pick<ServerLimits, "maxQueuedRequestsPerIdentity" | "maxQueueMs"> };
+/** What the requests of a server have in common. */
+export interface InFlightContext {
+  readonly clock: Clock;
+  readonly limits: Pick<ServerLimits, "maxQueuedRequestsPerIdentity" | "maxQueueMs">;
+  /** Requests that wait are charged here, to their connection. */
+  readonly requestPool: Ledger;
+  /** The pool's bound per connection, in bytes, for error texts. */
+  readonly maxUnreadBytesPerConnection: number;
+  readonly callerLimits: CallerLimits;
+}
 
 interface Waiting {
   readonly bytes: number;

@@ -8,20 +8,12 @@ import { maxHeaderBytes } from "../http2/request-headers.ts";
 import type { Ledger } from "../kernel/ledger.ts";
 import type { ServerLimits } from "../limits/server-limits.ts";
 import { IncompleteRequests } from "./incomplete-requests.ts";
-import { makeUnixSocket, type UnixSocketFile } from "./unix-socket.ts";
+import { makeUnixSocket, type UnixListen, type UnixSocketFile } from "./unix-socket.ts";
 
 /** A TCP address to listen on. */
 export interface TcpListen {
   readonly host: string;
   readonly port: number;
-}
-
-/** A Unix socket to listen on. */
-export interface UnixListen {
-  /** The path of its file, at most 90 bytes. */
-  readonly path: string;
-  /** The permissions of its file. Default: 0o600. */
-  readonly mode?: number | undefined;
 }
 
 /** Connections that another process accepts, and hands to `RunningServer.accept`. */

@@ -2,7 +2,6 @@ import { chmodSync, lstatSync, mkdtempSync, renameSync, rmSync, type Stats } fro
 import { createConnection } from "node:net";
 import { dirname, join, resolve } from "node:path";
 import type { Clock } from "../../base/clock.ts";
-import type { UnixListen } from "./grpc-js-server.ts";
 
 /** Maximum length of a path, in bytes. Systems allow 103 and more; the socket is made in a folder next to its path. */
 const maxPathBytes = 90;
@@ -11,6 +10,14 @@ const maxPathBytes = 90;
 const probeMs = 1_000;
 
 const defaultMode = 0o600;
+
+/** A Unix socket to listen on. */
+export interface UnixListen {
+  /** The path of its file, at most 90 bytes. */
+  readonly path: string;
+  /** The permissions of its file. Default: 0o600. */
+  readonly mode?: number | undefined;
+}
 
 /** The file of a Unix socket that the server listens on. */
 export interface UnixSocketFile {

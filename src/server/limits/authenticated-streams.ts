@@ -3,7 +3,6 @@ import type { WatchFanoutError } from "../../base/errors.ts";
 import { runPaced } from "../../base/paced-work.ts";
 import { credentialExpired, credentialRevoked } from "../../identity/authenticators.ts";
 import type { Identity } from "../../identity/identity.ts";
-import type { OpenStream } from "./open-streams.ts";
 
 /** Maximum interval at which expired credentials are looked for while a stream has one that expires, in milliseconds. */
 const checkIntervalMs = 250;
@@ -17,11 +16,17 @@ export interface AuthenticatedCall {
   readonly connection: object;
 }
 
+/** An open stream, as far as it ends with its credential. */
+export interface AuthenticatedStream extends AuthenticatedCall {
+  /** Ends it with the error. */
+  evict(error: WatchFanoutError): void;
+}
+
 /** The open streams of one credential. */
 interface CredentialStreams {
   /** One of the identities that the credential has given: they differ where a proxy forwards several. */
   readonly identity: Identity;
-  readonly streams: Set<OpenStream>;
+  readonly streams: Set<AuthenticatedStream>;
 }
 
 /**
@@ -49,7 +54,7 @@ export class AuthenticatedStreams {
     this.#now = now;
   }
 
-  add(stream: OpenStream): void {
+  add(stream: AuthenticatedStream): void {
     const { identity } = stream;
     const { source, expiresAt } = identity;
     // It neither expires nor can be revoked.
@@ -69,7 +74,7 @@ export class AuthenticatedStreams {
   }
 
   /** Idempotent. */
-  delete(stream: OpenStream): void {
+  delete(stream: AuthenticatedStream): void {
     const credential = credentialOf(stream);
     const streams = this.#credentials.get(credential)?.streams;
     if (streams?.delete(stream) === true && streams.size === 0) {
@@ -153,6 +158,6 @@ export class AuthenticatedStreams {
   }
 }
 
-function credentialOf({ identity, connection }: OpenStream): object {
+function credentialOf({ identity, connection }: AuthenticatedStream): object {
   return identity.source === "forwarded-certificate" ? connection : identity;
 }

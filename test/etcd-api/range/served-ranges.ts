@@ -4,6 +4,7 @@ import { onTestFinished } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import { Cacher } from "../../../src/cacher/cacher.ts";
 import { NewestHeader } from "../../../src/etcd-api/contract/response-header.ts";
+import { RangeCall } from "../../../src/etcd-api/range/range-call.ts";
 import {
   isRangePath,
   RangeService,
@@ -84,7 +85,8 @@ function relayedTo(service: RangeService): RelayedServices {
         ? {
             ...{ name: path.slice(1), label: path.slice(1), sheds: "call" },
             ...{ isStreaming: false, mayWrite: false, isRepeatable: true },
-            relay: (call, metadata, context) => service.open(path, call, metadata, context),
+            relay: (call, metadata, context) =>
+              new RangeCall(path, call, metadata, context, service).start(),
           }
         : undefined,
     drain: () => {},

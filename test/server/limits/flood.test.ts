@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { Flood } from "../../../bench/flood-load.ts";
-import { resource } from "../../../bench/requests.ts";
+import { resource } from "../../../bench/servers.ts";
 import { systemClock } from "../../../src/base/clock.ts";
 import { Cacher } from "../../../src/cacher/cacher.ts";
 import { callerOf } from "../../../src/server/limits/callers.ts";
