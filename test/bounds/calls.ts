@@ -206,7 +206,7 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "responses and frames that are not accepted, of all services",
-    owners: ["SendBudget", "Account", "sendResponse"],
+    owners: ["SendBudget", "ConnectionQueue", "sendResponse"],
     bound: "16 MiB, or one response; 4 KiB more for each unary call",
     per: "connection",
     atBound: "its next responses and frames wait, and are not built; health responses are built",

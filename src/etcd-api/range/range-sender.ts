@@ -1,7 +1,7 @@
 import type { Notifiable, TimeSliceQueue } from "../../base/time-slice-queue.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
-import type { SendReservation } from "../../server/limits/send-reservation.ts";
+import type { SendReservation } from "../../server/limits/send-budget.ts";
 import type { Sender } from "../../server/limits/stall-detector.ts";
 import { sizeOf } from "../../wire/frame-parts.ts";
 import { SendGate } from "../relay/send-gate.ts";

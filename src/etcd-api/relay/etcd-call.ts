@@ -12,7 +12,7 @@ import {
   type OpenStream,
   type StreamKind,
 } from "../../server/limits/open-streams.ts";
-import type { SendReservation } from "../../server/limits/send-reservation.ts";
+import type { SendReservation } from "../../server/limits/send-budget.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import type { CallMaintenance, MaintainedCall } from "./call-maintenance.ts";
 

@@ -1,7 +1,7 @@
 import { Fifo } from "../../base/fifo.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
-import type { SendReservation } from "../../server/limits/send-reservation.ts";
+import type { SendReservation } from "../../server/limits/send-budget.ts";
 import { type FrameParts, sizeOf } from "../../wire/frame-parts.ts";
 import { SendGate } from "../relay/send-gate.ts";
 import type { ClientWatch } from "./client-watch.ts";

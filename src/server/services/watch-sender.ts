@@ -11,7 +11,7 @@ import { freeRetainedBytes } from "../calls/unary-call.ts";
 import type { Reservation } from "../kernel/ledger.ts";
 import type { CallOwner } from "../limits/callers.ts";
 import { nextStreamId, type OpenStream } from "../limits/open-streams.ts";
-import type { SendReservation } from "../limits/send-reservation.ts";
+import type { SendReservation } from "../limits/send-budget.ts";
 import type { Sender } from "../limits/stall-detector.ts";
 
 /** The name of Watch in logs and metrics. */
