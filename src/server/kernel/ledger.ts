@@ -97,9 +97,10 @@ export class Ledger<Owner = object> {
 
   /**
    * Evicts the largest reservation of the owner that holds most, of the group that holds most, among those whose `since` is
-   * `latest` or before. Returns false if there is none.
+   * `latest` or before; of `owner` alone if it is given. Returns false if there is none.
    */
-  evict(latest: number = Infinity): boolean {
+  evict(latest: number = Infinity, owner?: Owner): boolean {
+    if (owner !== undefined) return this.#evict(this.#owners.get(owner)?.first(latest), "owner");
     return this.#evict(
       this.#heap.find((group) => group.first(latest)),
       "total",
