@@ -9,7 +9,7 @@ export interface HeapItem {
  * An item is in one heap at most.
  */
 export class Heap<T extends HeapItem> {
-  readonly #items: T[] = [];
+  #items: T[] = [];
   readonly #precedes: (a: T, b: T) => boolean;
 
   /** `precedes` says whether `a` stands before `b`. */
@@ -41,6 +41,14 @@ export class Heap<T extends HeapItem> {
       this.moved(last);
     }
     item.place = -1;
+  }
+
+  /** Deletes all items, and returns them in no particular order. */
+  clear(): readonly T[] {
+    const items = this.#items;
+    this.#items = [];
+    for (const item of items) item.place = -1;
+    return items;
   }
 
   /** What `precedes` compares of the item has changed. It must be here. */

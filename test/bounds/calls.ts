@@ -324,7 +324,7 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "what is held for clients, in bytes or things",
-    owners: ["Ledger", "Held", "Heap"],
+    owners: ["Ledger", "Group", "OwnerAccount", "Held", "Heap"],
     bound: "its parameters",
     per: "owner, process",
     atBound: "evicts from the owner that holds most",
