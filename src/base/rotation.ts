@@ -112,14 +112,6 @@ export class Rotation<T> {
     return { owner, entry, total };
   }
 
-  /** The same within one group. */
-  mostOf(group: object, sizeOf: (entry: T) => number): Most<T> | undefined {
-    const owners = this.#groups.get(group);
-    if (owners === undefined) return undefined;
-    const [owner, entry] = mostIn(owners, sizeOf);
-    return { owner, entry, total: sumOf(owners, sizeOf) };
-  }
-
   /** What all owners have, in the order of their turns. */
   *[Symbol.iterator](): Generator<readonly [owner: object, entry: T], void, void> {
     for (const owners of this.#groups.values()) yield* owners;

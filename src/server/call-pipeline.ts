@@ -52,7 +52,7 @@ import type { CallOwner } from "./limits/callers.ts";
  * stages up to "read", calls/serve-call.ts the others. A credential that has to be verified first is verified while the
  * request is read, and the call is decoded after both. Calls that grpc-js serves (grpc-js/) enter at "authenticate",
  * decoded. A stream whose right is lost later is ended by calls/revocation.ts, and one whose credential expires by
- * limits/authenticated-streams.ts.
+ * limits/credentials.ts.
  */
 
 const forwardedCertificateKey = "x-forwarded-client-cert";

@@ -8,8 +8,7 @@ import { Authentication } from "./calls/authentication.ts";
 import type { CallContext } from "./calls/call-context.ts";
 import { FullStore } from "./calls/full-store.ts";
 import { type Methods, servedMethods } from "./calls/methods.ts";
-import { revokeOnChange } from "./calls/revocation.ts";
-import { endingWithdrawn } from "./calls/withdrawal.ts";
+import { endingWithdrawn, revokeOnChange } from "./calls/revocation.ts";
 import { createCallContext } from "./create-call-context.ts";
 import { addToGrpcJs } from "./grpc-js/grpc-js-fallback.ts";
 import {

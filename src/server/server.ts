@@ -12,9 +12,9 @@ import {
 } from "./grpc-js/grpc-js-server.ts";
 import type { UnixListen } from "./grpc-js/unix-socket.ts";
 import { negotiateHttp1 } from "./http2/http2-stream.ts";
+import type { OpenStream } from "./kernel/open-streams.ts";
 import type { HandshakeFailure } from "./limits/handshake-failures.ts";
 import type { AttackKind } from "./limits/http2-defences.ts";
-import type { OpenStream } from "./limits/open-streams.ts";
 import type { HeldStats } from "./limits/server-pools.ts";
 import type { PressureStats } from "./pressure/memory-pressure.ts";
 import { serveConnections } from "./serve-connections.ts";
@@ -155,7 +155,7 @@ export class RunningServer {
 
   /** Ends the streams of an identity whose credential is no longer accepted, with UNAUTHENTICATED. */
   revoke(identity: Identity): void {
-    this.#parts.pools.authenticatedStreams.revoke(identity);
+    this.#parts.pools.credentials.revoke(identity);
   }
 
   /**

@@ -140,7 +140,7 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "streams by identity",
-    owners: ["AuthenticatedStreams"],
+    owners: ["Credentials"],
     bound:
       "by open streams; an expired or revoked credential ends 1,000 within 1 s, more at a third of the process",
     per: "process",

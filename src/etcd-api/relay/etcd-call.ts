@@ -6,12 +6,12 @@ import { fullAccess } from "../../policy/full-access.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import { refused, tookTooLong } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
-import type { CallOwner } from "../../server/limits/callers.ts";
 import {
   nextStreamId,
   type OpenStream,
   type StreamKind,
-} from "../../server/limits/open-streams.ts";
+} from "../../server/kernel/open-streams.ts";
+import type { CallOwner } from "../../server/limits/callers.ts";
 import type { SendReservation } from "../../server/limits/send-budget.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import type { CallMaintenance, MaintainedCall } from "./call-maintenance.ts";

@@ -12,11 +12,11 @@ import type { Selection } from "../../cacher/request/selection.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
 import type { GetResult, ListResult, Storage, WatchStream } from "../../storage/storage.ts";
 import type { Ledger } from "../kernel/ledger.ts";
-import type { AuthenticatedStreams } from "../limits/authenticated-streams.ts";
+import type { OpenStreams } from "../kernel/open-streams.ts";
 import type { CallerLimits } from "../limits/caller-limits.ts";
 import type { Caller } from "../limits/callers.ts";
+import type { Credentials } from "../limits/credentials.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
-import type { OpenStreams } from "../limits/open-streams.ts";
 import type { SendBudget } from "../limits/send-budget.ts";
 import type { SlowClients } from "../limits/slow-clients.ts";
 import type { StallDetector } from "../limits/stall-detector.ts";
@@ -90,7 +90,7 @@ export interface CallContext {
   /** Decides what callers may do. */
   readonly authorizer: Authorizer;
   /** Knows which credentials are no longer valid. */
-  readonly credentials: Pick<AuthenticatedStreams, "lapsed">;
+  readonly credentials: Pick<Credentials, "lapsed">;
   /** Undefined: calls are not audited. */
   readonly audit: AuditLog | undefined;
   /** How long a client may take to accept the end of a stream before it is reset, in milliseconds. */

@@ -108,21 +108,24 @@ export class Ledger<Owner = object> {
   }
 
   /**
-   * In a ledger that counts things: makes room for one more of `owner` below `max`. Returns false if there is none.
-   *
-   * At the bound the group that holds most loses a reservation. It must have at least two things more than the owner's own:
-   * with just one more, it would be entitled to get it back at once. If there is no such group, the owner's group shares what
-   * it has between its owners in the same way.
+   * The owner that has to make room for one more thing of `owner`; undefined: none has to. It is the one that holds most, of
+   * the group that holds most. That must have at least two more than the group of `owner`: with just one more, it would be
+   * entitled to get it back at once. If no group has, the owners of that group share what it has in the same way.
    */
-  makeRoom(owner: Owner, max: number): boolean {
-    if (this.#total < max) return true;
+  makesRoomFor(owner: Owner): Owner | undefined {
     const own = this.#groups.get(this.#groupOf(owner));
     const most = this.#heap.first;
-    if (most !== undefined && most.amount > (own?.amount ?? 0) + 1) {
-      this.#evict(most.first(Infinity), "total");
-    } else if (own?.heap.first !== undefined && own.heap.first.amount > this.of(owner) + 1) {
-      this.#evict(own.heap.first.first(Infinity), "total");
-    }
+    if (most !== undefined && most.amount > (own?.amount ?? 0) + 1) return most.heap.first?.key;
+    const mostOfOwn = own?.heap.first;
+    const isMore = mostOfOwn !== undefined && mostOfOwn.amount > this.of(owner) + 1;
+    return isMore ? mostOfOwn.key : undefined;
+  }
+
+  /** Whether there is room below `max` for one more thing of `owner`, for which one of `makesRoomFor` may be evicted. */
+  makeRoom(owner: Owner, max: number): boolean {
+    if (this.#total < max) return true;
+    const crowding = this.makesRoomFor(owner);
+    if (crowding !== undefined) this.evict(Infinity, crowding);
     return this.#total < max;
   }
 
@@ -157,7 +160,7 @@ export class Ledger<Owner = object> {
       group = new Group(groupKey);
       this.#groups.set(groupKey, group);
     }
-    const owner = new OwnerAccount(group);
+    const owner = new OwnerAccount(key, group);
     this.#owners.set(key, owner);
     return owner;
   }
@@ -216,13 +219,15 @@ class Group<Owner> implements Holder {
 }
 
 class OwnerAccount<Owner> implements Holder {
+  readonly key: Owner;
   readonly group: Group<Owner>;
   readonly heap = new Heap<Held<Owner>>(holdsMore);
   place = -1;
   amount = 0;
   since = 0;
 
-  constructor(group: Group<Owner>) {
+  constructor(key: Owner, group: Group<Owner>) {
+    this.key = key;
     this.group = group;
   }
 

@@ -2,10 +2,10 @@ import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import { groupOf } from "../../base/rotation.ts";
 import { byteLowWaterMark, Ledger } from "../kernel/ledger.ts";
-import { AuthenticatedStreams } from "./authenticated-streams.ts";
+import { OpenStreams } from "../kernel/open-streams.ts";
 import { CallerLimits, type CallerStats } from "./caller-limits.ts";
-import { type Caller, Callers, CallOwner } from "./callers.ts";
-import { OpenStreams } from "./open-streams.ts";
+import { type Caller, Callers, CallOwner, callerOf } from "./callers.ts";
+import { Credentials } from "./credentials.ts";
 import { SendBudget } from "./send-budget.ts";
 import type { ServerLimits } from "./server-limits.ts";
 import { StallDetector } from "./stall-detector.ts";
@@ -48,8 +48,8 @@ export interface ServerPools {
   readonly streams: OpenStreams;
   /** The callers, and what each may have. */
   readonly callerLimits: CallerLimits;
-  /** Open streams by identity. */
-  readonly authenticatedStreams: AuthenticatedStreams;
+  /** Ends streams whose credential is no longer valid. */
+  readonly credentials: Credentials;
   /** Ends streams whose client accepts nothing. */
   readonly stallDetector: StallDetector;
 }
@@ -61,11 +61,26 @@ export function createServerPools(
   now: () => number,
   logger: Logger,
 ): ServerPools {
-  const authenticatedStreams = new AuthenticatedStreams(clock, now);
   const callers = new Callers(clock, limits);
   const callerLimits = new CallerLimits(clock, callers, limits, logger);
   const ownerOf = (holder: object): object =>
     holder instanceof CallOwner ? holder : callers.expectedOn(holder);
+  const streams = new OpenStreams(limits.maxStreams, {
+    refusal: (owner) => {
+      const caller = callerOf(owner);
+      return caller && callerLimits.streamRefusal(caller);
+    },
+    opened: ({ identity, owner }) => {
+      const caller = callerOf(owner);
+      if (caller !== undefined) caller.streams++;
+      credentials.opened(identity);
+    },
+    closed: ({ owner }) => {
+      const caller = callerOf(owner);
+      if (caller !== undefined) caller.streams--;
+    },
+  });
+  const credentials = new Credentials(clock, now, streams);
   const groupOfHolder = (holder: object): object => groupOf(ownerOf(holder));
   return {
     callerLimits,
@@ -97,11 +112,7 @@ export function createServerPools(
       },
       ownerOf,
     ),
-    streams: new OpenStreams(limits.maxStreams, {
-      authenticated: authenticatedStreams,
-      callerLimits,
-    }),
-    authenticatedStreams,
+    ...{ streams, credentials },
     stallDetector: new StallDetector(clock, limits.responseFlushMs),
   };
 }

@@ -10,8 +10,8 @@ import type { ServiceHandlers } from "../calls/methods.ts";
 import { refused } from "../calls/refusals.ts";
 import { sendResponse } from "../calls/send-response.ts";
 import type { ServerCall } from "../calls/server-call.ts";
+import { nextStreamId, type OpenStream } from "../kernel/open-streams.ts";
 import type { CallOwner } from "../limits/callers.ts";
-import { nextStreamId, type OpenStream } from "../limits/open-streams.ts";
 import type { ServerPools } from "../limits/server-pools.ts";
 import type { Sender } from "../limits/stall-detector.ts";
 

@@ -10,7 +10,7 @@ import { type BidiMethod, decoderOf, methodOf } from "../calls/methods.ts";
 import { refused } from "../calls/refusals.ts";
 import { ResponseSender } from "../calls/response-sender.ts";
 import { type NextRequest, RefusedRequest, type ServerCall } from "../calls/server-call.ts";
-import { nextStreamId, type OpenStream } from "../limits/open-streams.ts";
+import { nextStreamId, type OpenStream } from "../kernel/open-streams.ts";
 
 type Result = Omit<ServerReflectionResponse, "valid_host" | "original_request">;
 type Method = ServiceDefinition[string];

@@ -9,8 +9,8 @@ import { type CallContext, type ServedResource, toClientError } from "../calls/c
 import type { ServerCall } from "../calls/server-call.ts";
 import { freeRetainedBytes } from "../calls/unary-call.ts";
 import type { Reservation } from "../kernel/ledger.ts";
+import { nextStreamId, type OpenStream } from "../kernel/open-streams.ts";
 import type { CallOwner } from "../limits/callers.ts";
-import { nextStreamId, type OpenStream } from "../limits/open-streams.ts";
 import type { SendReservation } from "../limits/send-budget.ts";
 import type { Sender } from "../limits/stall-detector.ts";
 

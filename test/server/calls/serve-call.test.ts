@@ -9,7 +9,8 @@ import { serveConversation, serveRequest } from "../../../src/server/calls/serve
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
 import { StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
 import { Ledger } from "../../../src/server/kernel/ledger.ts";
-import { AuthenticatedStreams } from "../../../src/server/limits/authenticated-streams.ts";
+import { OpenStreams } from "../../../src/server/kernel/open-streams.ts";
+import { Credentials } from "../../../src/server/limits/credentials.ts";
 import { policyOf } from "../../config/parsed-policy.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { callerLimits } from "../limits/test-callers.ts";
@@ -33,7 +34,7 @@ function setUp() {
     pool,
     context: {
       ...{ streamOpenings, authorizer: new Authorizer(), audit: undefined },
-      credentials: new AuthenticatedStreams(clock, () => 0),
+      credentials: new Credentials(clock, () => 0, new OpenStreams(1)),
       callerLimits: callerLimits(clock),
     },
     handled,

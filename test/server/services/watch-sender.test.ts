@@ -9,9 +9,9 @@ import { RequestsInFlight } from "../../../src/server/calls/requests-in-flight.t
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
 import { StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
 import { Ledger } from "../../../src/server/kernel/ledger.ts";
-import { AuthenticatedStreams } from "../../../src/server/limits/authenticated-streams.ts";
+import { OpenStreams } from "../../../src/server/kernel/open-streams.ts";
 import type { Caller } from "../../../src/server/limits/callers.ts";
-import { OpenStreams } from "../../../src/server/limits/open-streams.ts";
+import { Credentials } from "../../../src/server/limits/credentials.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
 import { defaultServerLimits } from "../../../src/server/limits/server-limits.ts";
 import { StallDetector } from "../../../src/server/limits/stall-detector.ts";
@@ -104,7 +104,7 @@ test.each([
     logger: silent,
     observer: undefined,
     authorizer: new Authorizer(),
-    credentials: new AuthenticatedStreams(clock, () => 0),
+    credentials: new Credentials(clock, () => 0, new OpenStreams(1)),
     audit: undefined,
     endFlushMs: 1_000,
     // Longer than the stall timeout, which the Cacher applies.
