@@ -1,7 +1,7 @@
 import { argv } from "node:process";
 import { Command, CommanderError } from "commander";
 import { addEtcdProxyCommand } from "./etcd-proxy/etcd-proxy-command.ts";
-import { exitCodes } from "./output/exit-codes.ts";
+import { exitCodeMeanings, exitCodes } from "./output/exit-codes.ts";
 import { version } from "./output/version.ts";
 import { addPolicyCommands } from "./policy/policy-commands.ts";
 import { addConfigCommand, addServeCommand } from "./serve/serve-command.ts";
@@ -14,12 +14,16 @@ process.noDeprecation = true;
 // As when the reader of help has ended, such as `head`.
 process.stdout.on("error", () => {});
 
+const codes = Object.entries(exitCodes) as [keyof typeof exitCodes, number][];
+const codeLines = codes.map(([name, code]) => `  ${code}  ${exitCodeMeanings[name]}`);
+
 // Commands made by `program.command()` inherit these settings.
 const program = new Command("watch-fanout")
   .description(
     "One etcd watch per resource, served to thousands of gRPC clients from a watch cache.",
   )
   .version(version)
+  .addHelpText("after", `\nExit codes:\n${codeLines.join("\n")}`)
   .showSuggestionAfterError()
   .exitOverride();
 

@@ -1,8 +1,8 @@
-import { abortable } from "../base/abort.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Condition } from "../base/condition.ts";
 import { hasReason, upstreamUnavailable, WatchFanoutError } from "../base/errors.ts";
 import { SingleFlightCheck } from "../base/single-flight.ts";
+import { abortable } from "../base/wait.ts";
 import type { ReflectorState } from "./reflector-state.ts";
 
 /** How long a read waits for the list that decides whether its response is of the same history, in milliseconds. */

@@ -25,10 +25,21 @@ export const callBounds: readonly Bound[] = [
   {
     what: "items that wait for their owner's turn",
     owners: ["FairQueue"],
-    bound: "by its users: Inflater, SendBudget, Authentication",
+    bound: "by its users: Gate, SendBudget",
     per: "owner",
     atBound: "owners take turns",
     shownBy: ["Connections are served in rotation: many messages of one do not delay others"],
+  },
+  {
+    what: "what waits until less is done at once",
+    owners: ["Gate"],
+    bound: "by its users: RequestsInFlight, UpstreamLimiter, Authentication, Inflater",
+    per: "caller, connection",
+    atBound: "owners take turns",
+    shownBy: [
+      "lets in as many as its bound, and the next ones as others leave, owners in rotation",
+      "refuses the newest of those that wait above its bound, of the owner with the most",
+    ],
   },
   {
     what: "owners by group, and counts by owner",
@@ -240,7 +251,7 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "calls that wait for room for their response",
-    owners: ["ResponseAdmission"],
+    owners: ["CallAdmission"],
     bound: "their requests count as incomplete requests; `--stall-timeout`",
     per: "connection",
     atBound: "TOO_MANY_STREAMS; SLOW_CONSUMER; without effect",

@@ -52,3 +52,11 @@ test("the reader of help may end early", async () => {
   const { stdout, stderr } = await run("sh", ["-c", `${help} | true`]);
   expect({ stdout, stderr }).toEqual({ stdout: "", stderr: "" });
 });
+
+test("the help of etcd-proxy has the defaults that options have there", async () => {
+  const help = (await helpOf("etcd-proxy")).replaceAll(/\s+/g, " ");
+  expect(help).toMatch(/--watch-fanout-api \[on\|off\] [^-]*\(default: off\)/);
+  expect(help).toMatch(/--etcd-history-create \[on\|off\] Create .*? it\. \(default: off\)/);
+  expect(help).toMatch(/--resource <NAME=PREFIX> [^(]*\(default: all= \(every key\)\)/);
+  expect(help).not.toContain("etcd-proxy has it off");
+});

@@ -1,5 +1,4 @@
 import { globSync, readFileSync } from "node:fs";
-import { basename } from "node:path";
 import { describe, expect, test } from "vitest";
 import { optionNames } from "../../src/config/options.ts";
 import { accessBounds } from "../bounds/access.ts";
@@ -13,6 +12,7 @@ import { processBounds } from "../bounds/process.ts";
 import { readBounds } from "../bounds/reads.ts";
 import { storageBounds } from "../bounds/storage.ts";
 import { watcherBounds } from "../bounds/watchers.ts";
+import { filesWith, notOneFile } from "./test-titles.ts";
 
 const bounds: readonly Bound[] = [
   ...[connectionBounds, callBounds, accessBounds, watcherBounds, readBounds, storageBounds],
@@ -39,19 +39,6 @@ const sources = globSync("src/**/*.ts", { exclude: ["src/wire/generated/**"] }).
 const owners = sources.flatMap(({ file, source }) => ownersIn(file, source));
 const declared = new Set(sources.flatMap(({ source }) => declaredIn(source)));
 
-const tests = globSync("test/**/*.ts", { exclude: ["test/bounds/**"] }).map((file) => ({
-  ...{ file, source: readFileSync(file, "utf8") },
-}));
-
-/** The files that have a title, which is that of a test, or a row that a table of tests takes its titles from. */
-function filesWith(title: string): string[] {
-  const [, file, rest = ""] = /^([\w-]+\.test\.ts): (.*)$/.exec(title) ?? [];
-  return tests
-    .filter(({ file: path }) => file === undefined || basename(path) === file)
-    .filter(({ source }) => source.includes(`"${file === undefined ? title : rest}"`))
-    .map(({ file: path }) => path);
-}
-
 function optionsIn(text: string): string[] {
   return [...text.matchAll(/`--([a-z-]+)/g)].map(([, name = ""]) => name);
 }
@@ -74,10 +61,7 @@ describe("The bounds of test/bounds/", () => {
   test.each([...new Set(bounds.flatMap(({ shownBy }) => shownBy))])(
     "are shown by a test of one file: %s",
     (title) => {
-      expect(
-        filesWith(title),
-        "The test was renamed or removed, or several files have one of this title: then precede it by the name of its file, as in `unfinished-requests.test.ts: is refused after a minute`.",
-      ).toHaveLength(1);
+      expect(filesWith(title), notOneFile).toHaveLength(1);
     },
   );
 

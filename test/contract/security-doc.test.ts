@@ -1,27 +1,27 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { flagOf, optionNames } from "../../src/config/options.ts";
+import { idsIn, rulesOf } from "./page-rules.ts";
+import { securityTests } from "./security-tests.ts";
+import { filesWith, notOneFile } from "./test-titles.ts";
 
-const page = new URL("../../docs/security.md", import.meta.url);
-const text = readFileSync(page, "utf8");
-const named = [...text.matchAll(/\[([^\]]+)\]\((\.\.\/test\/[^)]+)\)/g)];
+const text = readFileSync("docs/security.md", "utf8");
 
 describe("docs/security.md", () => {
   test("names tests for each threat", () => {
     const [, threats = ""] = text.split("## Threats\n");
-    const rows = threats
-      .split("\n")
-      .filter((line) => line.startsWith("| ") && !/^\| threat/.test(line));
-    expect(rows.length).toBeGreaterThan(10);
-    expect(rows.filter((row) => !row.includes("](../test/"))).toEqual([]);
+    const rows = rulesOf(threats).filter((rule) => rule.startsWith("|"));
+    expect(rows.length).toBeGreaterThan(40);
+    expect(rows.filter((row) => idsIn(row).length === 0)).toEqual([]);
   });
 
-  test.each(named.map(([, name = "", path = ""]) => ({ name, path })))(
-    "names $name, which is in $path",
-    ({ name, path }) => {
-      expect(readFileSync(new URL(path, page), "utf8")).toContain(`"${name}"`);
-    },
-  );
+  test("names each test of test/contract/security-tests.ts, and no other", () => {
+    expect(idsIn(text).sort()).toEqual(Object.keys(securityTests).sort());
+  });
+
+  test.each(Object.entries(securityTests))("%s is a test of one file: %s", (_id, title) => {
+    expect(filesWith(title), notOneFile).toHaveLength(1);
+  });
 
   test("names only existing options of serve", () => {
     const ofClients = ["--tls-client-cert", "--tls-client-key", "--tls-ca", "--bearer-token-file"];

@@ -13,7 +13,7 @@ const elsewhere: Readonly<Record<string, readonly (readonly [string, string])[]>
     ["$ npm run -s example", "test/examples/first-steps.test.ts"],
   ],
   "docs/client-guide.md": [["$ npm start", "test/examples/client-guide.test.ts"]],
-  "docs/guarantees.md": [["FAULTS_SEED=23", "repeats a test"]],
+  "docs/soak.md": [["FAULTS_SEED=23", "repeats a test"]],
   "docs/installing.md": [
     ["npm ci\n", "CI does that"],
     ["npm pack\n", "test/cli/pack.test.ts"],

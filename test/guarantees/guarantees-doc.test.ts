@@ -1,13 +1,12 @@
-import { readFile } from "node:fs/promises";
+import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
+import { idsIn, rulesOf } from "../contract/page-rules.ts";
+import { filesWith, notOneFile } from "../contract/test-titles.ts";
 import { guarantees } from "./guarantees.ts";
+import { guaranteesTests } from "./guarantees-tests.ts";
 
-const page = new URL("../../docs/guarantees.md", import.meta.url);
-const text = await readFile(page, "utf8");
-const rows = text.split("\n").filter((line) => /^\| (?!guarantee |fault )/.test(line));
-const named = [...text.matchAll(/\[([^\]]+)\]\((\.\.\/test\/[^)]+)\)/g)].map(
-  ([, name = "", path = ""]) => ({ name, path }),
-);
+const text = readFileSync("docs/guarantees.md", "utf8");
+const rows = rulesOf(text).filter((rule) => rule.startsWith("|"));
 
 describe("docs/guarantees.md", () => {
   test("has a row for every guarantee of a stream", () => {
@@ -16,11 +15,14 @@ describe("docs/guarantees.md", () => {
 
   test("names a test in each row", () => {
     expect(rows.length).toBeGreaterThan(30);
-    expect(rows.filter((row) => !row.includes("](../test/"))).toEqual([]);
+    expect(rows.filter((row) => idsIn(row).length === 0)).toEqual([]);
   });
 
-  test.each(named)("names $name, which is in $path", async ({ name, path }) => {
-    const source = await readFile(new URL(path, page), "utf8");
-    expect(source.includes(`"${name}"`)).toBe(true);
+  test("names each test of test/guarantees/guarantees-tests.ts, and no other", () => {
+    expect(idsIn(text).sort()).toEqual(Object.keys(guaranteesTests).sort());
+  });
+
+  test.each(Object.entries(guaranteesTests))("%s is a test of one file: %s", (_id, title) => {
+    expect(filesWith(title), notOneFile).toHaveLength(1);
   });
 });

@@ -1,5 +1,5 @@
-import { abortable } from "../../base/abort.ts";
 import { historyChanged, revisionTooNew } from "../../base/errors.ts";
+import { abortable } from "../../base/wait.ts";
 import type { Reflector } from "../../reflector/reflector.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import type { CacheObserver, ComponentContext, Replacement } from "../state/component.ts";
@@ -96,8 +96,6 @@ export class Freshness implements CacheObserver {
 
   async #await(revision: number, signal?: AbortSignal): Promise<boolean> {
     if (this.#context.cache.revision >= revision) return true;
-    const reached = await this.waiters.wait(revision, freshnessTimeoutMs, signal);
-    signal?.throwIfAborted();
-    return reached;
+    return this.waiters.wait(revision, freshnessTimeoutMs, signal);
   }
 }

@@ -1,4 +1,5 @@
 import type { Clock, Timer } from "../../base/clock.ts";
+import { waitFor } from "../../base/wait.ts";
 
 interface Waiter {
   readonly revision: number;
@@ -51,24 +52,20 @@ export class RevisionWaiters {
   }
 
   /**
-   * Resolves to true as soon as the cache has reached `revision`, and to false after `timeoutMs` milliseconds, when
-   * `signal` is aborted, or on `close`.
+   * Resolves to true as soon as the cache has reached `revision`, and to false after `timeoutMs` milliseconds or on
+   * `close`. Rejects with the signal's reason.
    */
   wait(revision: number, timeoutMs: number, signal?: AbortSignal): Promise<boolean> {
-    if (signal?.aborted === true) return Promise.resolve(false);
-    return new Promise((resolve) => {
-      const settle = (reached: boolean): void => {
-        cancel();
-        timer.cancel();
-        signal?.removeEventListener("abort", onTimeout);
-        resolve(reached);
-      };
-      const onTimeout = (): void => settle(false);
-      const timer = this.#clock.setTimeout(onTimeout, timeoutMs);
-      signal?.addEventListener("abort", onTimeout);
-      let cancel = (): void => {};
-      cancel = this.add(revision, () => settle(true), onTimeout);
-    });
+    const expire = (): boolean => false;
+    return waitFor<boolean>(
+      (resolve) =>
+        this.add(
+          revision,
+          () => resolve(true),
+          () => resolve(false),
+        ),
+      { signal, deadline: { clock: this.#clock, ms: timeoutMs, expire } },
+    );
   }
 
   /** The cache has reached `revision`: ends the waits for it and for lower ones. */

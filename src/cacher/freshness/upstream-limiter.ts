@@ -1,7 +1,8 @@
 import { context } from "@opentelemetry/api";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { upstreamUnavailable } from "../../base/errors.ts";
-import { Counts, groupOf, Rotation } from "../../base/rotation.ts";
+import { Gate } from "../../base/gate.ts";
+import { waitFor } from "../../base/wait.ts";
 
 /** Bounds of reads that go to the store. */
 export interface UpstreamBounds {
@@ -54,24 +55,20 @@ export interface UpstreamStats {
 export class UpstreamLimiter {
   readonly #clock: Clock;
   readonly #bounds: UpstreamBounds;
-  /** The queued reads by owner. */
-  readonly #queues = new Rotation<Pending[]>();
-  /** Number of reads in flight by owner, and by group. */
-  readonly #inFlightOf = new Counts();
-  readonly #inFlightOfGroup = new Counts();
+  /** Reads in flight are inside, and those that are queued wait, once for each owner that shares them. */
+  readonly #gate: Gate;
   /** The reads that a new call may share, by name. */
   readonly #shared = new Map<string, Pending>();
-  #inFlight = 0;
-  #queued = 0;
   #refused = 0;
 
   constructor(clock: Clock, bounds: Partial<UpstreamBounds> = {}) {
     this.#clock = clock;
     this.#bounds = { ...defaultUpstreamBounds, ...bounds };
+    this.#gate = new Gate(this.#bounds);
   }
 
   stats(): UpstreamStats {
-    return { inFlight: this.#inFlight, queued: this.#queued, refused: this.#refused };
+    return { inFlight: this.#gate.size, queued: this.#gate.queued, refused: this.#refused };
   }
 
   /**
@@ -87,47 +84,34 @@ export class UpstreamLimiter {
       if (name !== undefined) this.#shared.set(name, pending);
     }
     const response = this.#join(pending, signal) as Promise<T>;
-    const isWaiting = pending.startedAt === undefined;
-    if (isWaiting && !pending.owners.has(owner)) this.#enqueue(owner, pending);
-    this.#startNext();
+    if (pending.startedAt === undefined && !pending.places.has(owner)) this.#queue(owner, pending);
     return response;
   }
 
   #join(pending: Pending, signal: AbortSignal | undefined): Promise<unknown> {
     pending.users++;
-    const { promise, resolve, reject } = Promise.withResolvers<unknown>();
-    const leave = (): void => {
-      signal?.removeEventListener("abort", onAbort);
-      pending.users--;
-      if (pending.users === 0) this.#abandon(pending);
-    };
-    const onAbort = (): void => {
-      reject(signal?.reason);
-      leave();
-    };
-    signal?.addEventListener("abort", onAbort);
-    pending.settled.promise.then(resolve, reject).finally(() => {
-      if (signal?.aborted !== true) leave();
-    });
-    return promise;
+    return waitFor(
+      (resolve, reject) => {
+        pending.settled.promise.then(resolve, reject);
+        return () => {
+          pending.users--;
+          if (pending.users === 0) this.#abandon(pending);
+        };
+      },
+      { signal },
+    );
   }
 
-  #enqueue(owner: object, pending: Pending): void {
-    const queue = this.#queues.get(owner);
-    if (queue === undefined) this.#queues.add(owner, [pending]);
-    else queue.push(pending);
-    pending.owners.add(owner);
-    this.#queued++;
+  /** Queues the read among those of an owner. It is started in the turn that is first. */
+  #queue(owner: object, pending: Pending): void {
+    const { maxWaitMs, queued } = this.#bounds;
     pending.timer ??= this.#clock.setTimeout(() => {
-      this.#refuse(pending, `was queued for ${this.#bounds.maxWaitMs} ms`);
-    }, this.#bounds.maxWaitMs);
-    if (this.#queued > this.#bounds.queued) this.#refuseOne();
-  }
-
-  #refuseOne(): void {
-    const last = this.#queues.most(({ length }) => length)?.entry.at(-1);
-    if (last !== undefined)
-      this.#refuse(last, `arrived while ${this.#bounds.queued} others were queued`);
+      this.#refuse(pending, `was queued for ${maxWaitMs} ms`);
+    }, maxWaitMs);
+    const enter = (): void => this.#start(owner, pending);
+    const refuse = (): void => this.#refuse(pending, `arrived while ${queued} others were queued`);
+    const leave = this.#gate.queue(owner, { bytes: 0, enter, refuse });
+    pending.places.set(owner, leave);
   }
 
   #refuse(pending: Pending, reason: string): void {
@@ -155,46 +139,19 @@ export class UpstreamLimiter {
   /** Removes the read from the queues of all its owners. */
   #dequeue(pending: Pending): void {
     pending.timer?.cancel();
-    for (const owner of pending.owners) {
-      const queue = this.#queues.get(owner);
-      const at = queue?.indexOf(pending) ?? -1;
-      if (queue === undefined || at === -1) continue;
-      queue.splice(at, 1);
-      this.#queued--;
-      if (queue.length === 0) this.#queues.delete(owner);
-    }
-    pending.owners.clear();
-  }
-
-  #startNext(): void {
-    const { concurrent, concurrentPerGroup, concurrentPerOwner } = this.#bounds;
-    while (this.#inFlight < concurrent) {
-      const next = this.#queues.nextOf(
-        (group) => this.#inFlightOfGroup.of(group) < concurrentPerGroup,
-        (owner) => this.#inFlightOf.of(owner) < concurrentPerOwner,
-      );
-      const pending = next?.[1][0];
-      if (next === undefined || pending === undefined) return;
-      this.#queues.served(next[0]);
-      this.#start(next[0], pending);
-    }
+    for (const leave of pending.places.values()) leave();
+    pending.places.clear();
   }
 
   #start(owner: object, pending: Pending): void {
     this.#dequeue(pending);
     pending.startedAt = this.#clock.now();
-    this.#inFlight++;
-    this.#inFlightOf.add(owner, 1);
-    this.#inFlightOfGroup.add(groupOf(owner), 1);
     pending
       .ask(pending.abort.signal)
       .then(pending.settled.resolve, pending.settled.reject)
       .finally(() => {
         this.#unshare(pending);
-        this.#inFlight--;
-        this.#inFlightOf.add(owner, -1);
-        this.#inFlightOfGroup.add(groupOf(owner), -1);
-        this.#startNext();
+        this.#gate.leave(owner);
       });
   }
 }
@@ -206,8 +163,8 @@ class Pending {
   readonly ask: UpstreamRequest<unknown>["ask"];
   readonly settled = Promise.withResolvers<unknown>();
   readonly abort = new AbortController();
-  /** The owners whose queues hold it. */
-  readonly owners = new Set<object>();
+  /** The owners whose queues hold it, and what removes it from each. */
+  readonly places = new Map<object, () => void>();
   /** Number of calls that wait for the response. */
   users = 0;
   /** When it was sent, in the clock's milliseconds; undefined while it is queued. */

@@ -2,15 +2,17 @@ import { Argument, type Command, Option } from "commander";
 import type { OptionName } from "../../config/options.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import { printableText } from "../output/printable.ts";
-import { addServeFlags, readConfig, typedValues } from "../serve/serve-flags.ts";
+import { addServeFlags, type FlagHelp, readConfig, typedValues } from "../serve/serve-flags.ts";
 import { proxyFlags } from "./proxy-flags.ts";
 import { proxyOptions, withProxyNames } from "./proxy-options.ts";
 
 const helpFooter = `
-Takes the flags of \`etcd grpc-proxy start\`, and beside them those of
-\`watch-fanout serve\` and its environment variables. Every key is cached;
---resource NAME=PREFIX caches less, --cache=false nothing. docs/etcd-api.md says
-what differs, and how much memory a cache takes.
+A manifest of \`etcd grpc-proxy start\` starts this command: flags that have no
+effect here are warnings, and those that nothing replaces are refused, with what
+to do instead. The flags of \`watch-fanout serve\` and its environment variables
+apply as well. Every key is cached; --resource NAME=PREFIX caches less,
+--cache=false nothing. docs/from-grpc-proxy.md says what differs, and how much
+memory a cache takes.
 
 Example:
   watch-fanout etcd-proxy --endpoints 10.0.0.1:2379,10.0.0.2:2379 \\
@@ -19,6 +21,22 @@ Example:
 
 /** Options of `serve` that this command sets itself. */
 const preset: readonly OptionName[] = ["etcd", "listen", "admin", "insecure", "etcd-api"];
+
+/** Options of `serve` that have another default or effect here. */
+const changed: Readonly<Partial<Record<OptionName, FlagHelp>>> = {
+  resource: {
+    help: "Cache only the keys that begin with PREFIX, in place of every key. Repeatable. Prefixes must not overlap.",
+    default: "all= (every key)",
+  },
+  "etcd-history-create": {
+    help: "Create --etcd-history-key where it does not exist. Without that key a restore of etcd is noticed only by revisions that contradict it.",
+    default: "off",
+  },
+  "watch-fanout-api": {
+    help: "Serve ListWatchService and WriteService, of resources, beside etcd's own API.",
+    default: "off",
+  },
+};
 
 /** Adds `etcd-proxy`, which serves etcd's API with the flags of `etcd grpc-proxy start`. */
 export function addEtcdProxyCommand(program: Command): void {
@@ -34,7 +52,7 @@ export function addEtcdProxyCommand(program: Command): void {
   for (const option of own.values()) {
     command.addOption(option.helpGroup("Flags of etcd grpc-proxy start, and --cache:"));
   }
-  const others = addServeFlags(command, taken);
+  const others = addServeFlags(command, taken, changed);
   command.action(async () => {
     const { flags, defaults, problems, warnings } = proxyOptions(typedValues(command, own));
     if (problems.length > 0) {

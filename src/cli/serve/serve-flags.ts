@@ -10,6 +10,12 @@ import { printableText } from "../output/printable.ts";
 /** The values of each flag of `serve`, in the order in which they were typed. */
 type TypedFlags = Readonly<Record<string, readonly string[] | undefined>>;
 
+/** The help of an option, where a command other than `serve` has another one, or another default. */
+export interface FlagHelp {
+  readonly help?: string;
+  readonly default: string;
+}
+
 /**
  * Adds the flags of `serve` to a command, in groups, except `without`. The returned function has their values once the
  * command line was parsed.
@@ -17,11 +23,12 @@ type TypedFlags = Readonly<Record<string, readonly string[] | undefined>>;
 export function addServeFlags(
   command: Command,
   without?: ReadonlySet<OptionName>,
+  changed: Readonly<Partial<Record<OptionName, FlagHelp>>> = {},
 ): () => TypedFlags {
   const flags = new Map<string, Option>([["config", configFlag()]]);
   for (const { heading, names } of optionGroups) {
     for (const name of names) {
-      const option = without?.has(name) === true ? undefined : serveFlag(name);
+      const option = without?.has(name) === true ? undefined : serveFlag(name, changed[name]);
       if (option !== undefined) flags.set(name, option.helpGroup(`${heading}:`));
     }
   }
@@ -69,10 +76,10 @@ function configFlag(): Option {
 }
 
 /** The flag of an option; undefined for a secret, which has no flag. */
-function serveFlag(name: OptionName): Option | undefined {
+function serveFlag(name: OptionName, changed: FlagHelp | undefined): Option | undefined {
   const { secret, value, isSwitch = false } = definition(name);
   if (secret === true) return undefined;
-  return collecting(name, isSwitch ? value : `<${value}>`, helpOf(name));
+  return collecting(name, isSwitch ? value : `<${value}>`, helpOf(name, changed));
 }
 
 /**
@@ -102,7 +109,9 @@ function collecting(name: string, value: string, help: string): Option {
     .argParser((text: string, before: readonly string[] = []) => [...before, text]);
 }
 
-function helpOf(name: OptionName): string {
+function helpOf(name: OptionName, changed: FlagHelp | undefined): string {
   const { help, default: value, defaultHelp = value } = definition(name);
-  return defaultHelp === undefined ? help : `${help} (default: ${defaultHelp})`;
+  const shown = changed?.default ?? defaultHelp;
+  const text = changed?.help ?? help;
+  return shown === undefined ? text : `${text} (default: ${shown})`;
 }

@@ -2,10 +2,10 @@ import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { rootCertificates } from "node:tls";
 import { type ChannelCredentials, type Client, credentials, experimental } from "@grpc/grpc-js";
-import { abortable } from "../../base/abort.ts";
 import { CertificateStore } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
 import { invalidRequest } from "../../base/errors.ts";
+import { abortable } from "../../base/wait.ts";
 import { isConnected } from "./call.ts";
 
 /** Certificates or a key in PEM, or the path of a file with them, which is read again as it changes. */

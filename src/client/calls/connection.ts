@@ -1,8 +1,8 @@
-import { abortable } from "../../base/abort.ts";
 import { Backoff } from "../../base/backoff.ts";
 import { type Clock, pause } from "../../base/clock.ts";
 import { invalidRequest } from "../../base/errors.ts";
 import type { Reachability } from "../../base/stream-backoff.ts";
+import { abortable } from "../../base/wait.ts";
 import { listWatchService } from "../../wire/services.ts";
 import { isPathRefusal } from "../../wire/via.ts";
 import { callStreaming, callUnary, isDecided, type Method } from "./call.ts";

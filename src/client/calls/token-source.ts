@@ -1,8 +1,8 @@
 import { open } from "node:fs/promises";
 import { Metadata } from "@grpc/grpc-js";
-import { abortable } from "../../base/abort.ts";
 import type { Clock } from "../../base/clock.ts";
 import { invalidRequest, WatchFanoutError } from "../../base/errors.ts";
+import { abortable } from "../../base/wait.ts";
 import { viaKey } from "../../wire/via.ts";
 import { CallFailure } from "./call-failure.ts";
 

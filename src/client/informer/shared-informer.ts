@@ -1,7 +1,7 @@
 import { pino } from "pino";
-import { abortable } from "../../base/abort.ts";
 import { type Clock, keepAliveClock, type Timer } from "../../base/clock.ts";
 import type { WatchFanoutError } from "../../base/errors.ts";
+import { abortable } from "../../base/wait.ts";
 import { Reflector } from "../../reflector/reflector.ts";
 import { checkKey } from "../../storage/checks.ts";
 import type { Storage } from "../../storage/storage.ts";

@@ -4,13 +4,14 @@ import { hasReason, WatchFanoutError } from "../../base/errors.ts";
 import { GrowingBuffer } from "../../base/growing-buffer.ts";
 import type { TimeSlicedWork } from "../../base/time-slices.ts";
 import type { CachedState } from "../../cacher/request/request.ts";
+import { CallAdmission } from "../../server/calls/call-admission.ts";
 import { type CallContext, toClientError } from "../../server/calls/call-context.ts";
 import { inSpanOf } from "../../server/calls/call-span.ts";
 import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
-import type { ResponseAdmission } from "../../server/calls/response-admission.ts";
 import { RefusedRequest } from "../../server/calls/server-call.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
+import { expectedObjectBytes } from "../../server/limits/expected-sizes.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
@@ -24,7 +25,6 @@ import { isInKeyOrder, type SelectedObjects, selectRange } from "./range-selecti
 import { RangeSender } from "./range-sender.ts";
 import type { CachedRange, RangePath, RangeService } from "./range-service.ts";
 import { RangeStreamResponse } from "./range-stream-response.ts";
-import { ReadTurn } from "./read-turn.ts";
 
 /** Maximum size of a request that is read, in bytes; larger ones are relayed. etcd's keys are rarely above a kilobyte. */
 const maxRequestBytes = 64 * 1024;
@@ -145,15 +145,17 @@ export class RangeCall extends EtcdCall {
       return;
     }
     const { signal } = this.#gone;
-    const turn = new ReadTurn(this.context, this.call, this.#received.length, signal);
+    const admission = new CallAdmission(this.context, this.call, {
+      ...{ kind: "reads", requestBytes: this.#received.length, signal },
+    });
     try {
-      const answer = await this.#answer(range, turn.begin);
-      turn.end();
+      const answer = await this.#answer(range, () => admission.admit(expectedObjectBytes));
+      admission.handled();
       if (this.isOver) return;
       if (answer === undefined || answer === "late") this.#relay(answer === "late");
-      else await this.#respond(answer, turn.admission);
+      else await this.#respond(answer, admission);
     } finally {
-      turn.release();
+      admission.release();
     }
   }
 
@@ -224,7 +226,7 @@ export class RangeCall extends EtcdCall {
 
   async #respond(
     { response, selected, revision, retain }: Answer,
-    admission: ResponseAdmission,
+    admission: CallAdmission,
   ): Promise<void> {
     this.#reservation?.resize(this.#received.memoryBytes + selected.listBytes);
     if (this.isOver) return;

@@ -18,7 +18,7 @@ export interface Admission {
  * request, so handlers apply them:
  *
  * - responses that the client has not accepted: `UnaryContext.admit`, before anything is read or written, since the
- *   handler knows the largest size of its response (response-admission.ts), and the watch sender before each batch;
+ *   handler knows the largest size of its response (call-admission.ts), and the watch sender before each batch;
  * - open streams: `OpenStreams.makeRoom`, once the request is known to be valid, since it may end another stream
  *   (kernel/open-streams.ts).
  *

@@ -1,5 +1,6 @@
 import type { Clock, Timer } from "../../base/clock.ts";
 import { upstreamUnavailable } from "../../base/errors.ts";
+import { Gate } from "../../base/gate.ts";
 import type { Authenticators } from "../../identity/authenticators.ts";
 import type { Identity } from "../../identity/identity.ts";
 import { KeysAwaited } from "../../identity/key-set.ts";
@@ -7,7 +8,6 @@ import type { Peer, PeerFacts } from "../../identity/peer.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { byteLowWaterMark, Ledger, type Reservation } from "../kernel/ledger.ts";
 import type { Callers, CallOwner } from "../limits/callers.ts";
-import { FairQueue } from "../limits/fair-queue.ts";
 import { recordRefused } from "./audit.ts";
 import { type CallContext, toClientError } from "./call-context.ts";
 import { outOfRequestRoom, outOfTokenRoom } from "./refusals.ts";
@@ -65,8 +65,8 @@ export class Authentication {
   readonly #peers = new WeakMap<object, Peer>();
   /** Connections whose certificate is of no trusted authority any more. */
   readonly #withdrawn = new WeakSet<object>();
-  /** Calls that wait for their turn to be verified. */
-  readonly #waiting = new FairQueue<PendingAuthentication>();
+  /** Calls are inside while they are verified, and wait for their connection's turn before. */
+  readonly #gate = new Gate({ concurrent: maxVerifying });
   /** Calls that wait for keys of the token issuer, in the order in which they came. */
   readonly #awaitingKeys = new Set<PendingAuthentication>();
   readonly #tokens = new Ledger({
@@ -74,7 +74,6 @@ export class Authentication {
     maxPerOwner: maxTokenBytesPerConnection,
     lowWaterMark: byteLowWaterMark,
   });
-  #verifying = 0;
 
   constructor(authenticators: Authenticators, context: CallContext) {
     this.#authenticators = authenticators;
@@ -172,7 +171,7 @@ export class Authentication {
       late: () => this.#refuse(call, method, upstreamUnavailable(tooLate)),
       forget: () => {
         token.release();
-        this.#waiting.delete(call.connection, pending);
+        pending.leaveQueue?.();
         this.#awaitingKeys.delete(pending);
       },
     });
@@ -180,27 +179,22 @@ export class Authentication {
       pending.cancel();
       call.end(outOfTokenRoom(maxTokenBytesPerConnection));
     });
-    this.#waiting.push(call.connection, pending);
     token.resize(pendingBytes + tokenBytes);
-    this.#verifyNext();
+    if (pending.isWaiting) this.#queue(pending);
     return pending;
   }
 
-  #verifyNext(): void {
-    while (this.#verifying < maxVerifying) {
-      const next = this.#waiting.shift();
-      if (next === undefined) return;
-      if (next.call.isOver) continue;
-      this.#verifying++;
-      void this.#verify(next).finally(() => {
-        this.#verifying--;
-        this.#verifyNext();
-      });
-    }
+  #queue(pending: PendingAuthentication): void {
+    const { connection } = pending.call;
+    const enter = (): void => {
+      void this.#verify(pending).finally(() => this.#gate.leave(connection));
+    };
+    pending.leaveQueue = this.#gate.queue(connection, { bytes: 0, enter });
   }
 
   /** Never rejects. */
   async #verify(pending: PendingAuthentication): Promise<void> {
+    if (pending.call.isOver) return;
     try {
       pending.finish(await pending.verify());
     } catch (error) {
@@ -222,9 +216,9 @@ export class Authentication {
 
   /** There is one request at a time, so none of these calls waits for another one. */
   #verifyAgain(): void {
-    for (const pending of this.#awaitingKeys) this.#waiting.push(pending.call.connection, pending);
+    const awaiting = [...this.#awaitingKeys];
     this.#awaitingKeys.clear();
-    this.#verifyNext();
+    for (const pending of awaiting) this.#queue(pending);
   }
 
   #refuse(call: ServerCall, method: string, error: unknown): void {
@@ -248,6 +242,8 @@ export class PendingAuthentication {
   #isDone = false;
   /** Whether the call still waits: it has no identity, and has neither ended nor waited too long. */
   isWaiting = true;
+  /** Removes it from those that wait for their turn. Idempotent. */
+  leaveQueue: (() => void) | undefined;
   #reservation: Reservation | undefined;
   #next: (() => void) | undefined;
 

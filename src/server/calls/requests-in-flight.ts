@@ -1,6 +1,8 @@
 import type { Clock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
-import { Counts, groupOf, Rotation } from "../../base/rotation.ts";
+import { Gate } from "../../base/gate.ts";
+import { groupOf } from "../../base/rotation.ts";
+import type { WaitBounds } from "../../base/wait.ts";
 import type { Ledger } from "../kernel/ledger.ts";
 import type { CallerLimits } from "../limits/caller-limits.ts";
 import { callerOf } from "../limits/callers.ts";
@@ -54,11 +56,6 @@ export interface InFlightContext {
   readonly callerLimits: CallerLimits;
 }
 
-interface Waiting {
-  readonly bytes: number;
-  readonly wake: () => void;
-}
-
 /**
  * Bounds the requests that are handled at once: reads, which scan the cache or ask the store, and writes, each of which
  * holds its value until the store has responded. Beyond that requests wait, and callers take turns, whatever the number
@@ -71,33 +68,34 @@ interface Waiting {
 export class RequestsInFlight {
   readonly #context: InFlightContext;
   readonly #bounds: InFlightBounds;
-  readonly #waiting = new Rotation<Set<Waiting>>();
-  readonly #queued = new Counts();
-  readonly #queuedBytes = new Counts();
-  readonly #ofCaller = new Counts();
-  readonly #ofOwner = new Counts();
-  #size = 0;
-  #bytes = 0;
-  #queueSize = 0;
+  readonly #gate: Gate;
 
   constructor(context: InFlightContext, bounds: InFlightBounds) {
     this.#context = context;
     this.#bounds = bounds;
+    this.#gate = new Gate({
+      concurrent: bounds.maxRequests,
+      bytes: bounds.maxBytes,
+      guaranteed: {
+        perGroup: guaranteedPerCaller,
+        perGroupOfIdleOwner: guaranteedWithConnections,
+      },
+    });
   }
 
   /** Number of requests that are handled. */
   get size(): number {
-    return this.#size;
+    return this.#gate.size;
   }
 
   /** Size of the requests that are handled, in bytes. */
   get bytes(): number {
-    return this.#bytes;
+    return this.#gate.bytes;
   }
 
   /** Number of requests that wait. */
   get queued(): number {
-    return this.#queueSize;
+    return this.#gate.queued;
   }
 
   /**
@@ -106,101 +104,23 @@ export class RequestsInFlight {
    * `RefusedRequest` if it is evicted from the requests of its connection, and with the signal's reason.
    */
   begin(call: RequestingCall): Promise<void> | undefined {
-    const { owner } = call;
+    const { owner, connection, signal } = call;
     const bytes = call.requestBytes + requestBytes;
-    const isFirst = this.#waiting.get(owner) === undefined;
-    if ((this.#hasRoom && this.#waiting.size === 0) || (isFirst && this.#isGuaranteed(owner))) {
-      this.#count(owner, 1, bytes);
-      return undefined;
-    }
-    return this.#turnOf(call, bytes);
+    if (this.#gate.enter(owner, bytes)) return undefined;
+    signal.throwIfAborted();
+    const refusal = this.#queueRefusal(owner, bytes);
+    if (refusal !== undefined) return Promise.reject(refusal);
+    const { clock, limits } = this.#context;
+    return this.#gate.wait(owner, bytes, {
+      signal,
+      deadline: { clock, ms: limits.maxQueueMs, expire: () => this.#refuseLate(owner) },
+      charge: chargeOfRequest(this.#context, connection, bytes),
+    });
   }
 
   /** A request that has begun is handled. */
   end({ owner, requestBytes: size }: Pick<RequestingCall, "owner" | "requestBytes">): void {
-    this.#count(owner, -1, -size - requestBytes);
-    while (this.#hasRoom) if (!this.#wake(this.#waiting.next())) return;
-    if (this.#isGuaranteed(owner)) this.#wake(this.#waiting.nextIn(groupOf(owner)));
-  }
-
-  get #hasRoom(): boolean {
-    return this.#size < this.#bounds.maxRequests && this.#bytes < this.#bounds.maxBytes;
-  }
-
-  /** Whether a request of the owner need not wait for others. */
-  #isGuaranteed(owner: object): boolean {
-    if (this.#bytes >= this.#bounds.maxBytes) return false;
-    const requests = this.#ofCaller.of(groupOf(owner));
-    if (requests < guaranteedPerCaller) return true;
-    return requests < guaranteedWithConnections && this.#ofOwner.of(owner) === 0;
-  }
-
-  #count(owner: object, by: 1 | -1, bytes: number): void {
-    this.#size += by;
-    this.#bytes += bytes;
-    this.#ofCaller.add(groupOf(owner), by);
-    this.#ofOwner.add(owner, by);
-  }
-
-  /** Begins the first request of an owner that waits. Returns whether there was one. */
-  #wake(next: readonly [owner: object, waiting: Set<Waiting>] | undefined): boolean {
-    if (next === undefined) return false;
-    const [owner, waiting] = next;
-    const [first] = waiting;
-    if (first === undefined) return false;
-    this.#waiting.served(owner);
-    this.#count(owner, 1, first.bytes);
-    first.wake();
-    return true;
-  }
-
-  /** Waits for room, then counts the request. */
-  #turnOf(call: RequestingCall, bytes: number): Promise<void> {
-    const { clock, requestPool, maxUnreadBytesPerConnection, limits } = this.#context;
-    const { owner, connection, signal } = call;
-    signal.throwIfAborted();
-    const refusal = this.#queueRefusal(owner, bytes);
-    if (refusal !== undefined) return Promise.reject(refusal);
-    return new Promise((resolve, reject) => {
-      const end = (settle: () => void): void => {
-        this.#leave(owner, waiting);
-        signal.removeEventListener("abort", onAbort);
-        timer.cancel();
-        reservation.release();
-        settle();
-      };
-      const waiting: Waiting = { bytes, wake: () => end(resolve) };
-      const onAbort = (): void => end(() => reject(signal.reason));
-      const timer = clock.setTimeout(
-        () => end(() => reject(this.#tooLate(owner))),
-        limits.maxQueueMs,
-      );
-      const reservation = requestPool.reserve(connection, 0, () =>
-        end(() => reject(new RefusedRequest(outOfRequestRoom(maxUnreadBytesPerConnection)))),
-      );
-      this.#join(owner, waiting);
-      signal.addEventListener("abort", onAbort);
-      reservation.resize(bytes);
-    });
-  }
-
-  #join(owner: object, waiting: Waiting): void {
-    const others = this.#waiting.get(owner);
-    if (others === undefined) this.#waiting.add(owner, new Set([waiting]));
-    else others.add(waiting);
-    this.#queueSize++;
-    this.#queued.add(groupOf(owner), 1);
-    this.#queuedBytes.add(groupOf(owner), waiting.bytes);
-  }
-
-  /** Idempotent. */
-  #leave(owner: object, waiting: Waiting): void {
-    const others = this.#waiting.get(owner);
-    if (others?.delete(waiting) !== true) return;
-    if (others.size === 0) this.#waiting.delete(owner);
-    this.#queueSize--;
-    this.#queued.add(groupOf(owner), -1);
-    this.#queuedBytes.add(groupOf(owner), -waiting.bytes);
+    this.#gate.leave(owner, size + requestBytes);
   }
 
   /** Why a request may not wait: too many of its caller do. */
@@ -208,9 +128,8 @@ export class RequestsInFlight {
     const { callerLimits, limits } = this.#context;
     const { kind } = this.#bounds;
     const group = groupOf(owner);
-    const usage = this.#queued.of(group);
+    const { count: usage, bytes: queuedBytes } = this.#gate.queuedOf(group);
     const limit = limits.maxQueuedRequestsPerIdentity;
-    const queuedBytes = this.#queuedBytes.of(group);
     const isTooMany = usage >= limit;
     if (!isTooMany && (usage === 0 || queuedBytes + bytes <= maxQueuedBytes)) return undefined;
     return callerLimits.refusal(callerOf(owner), {
@@ -222,12 +141,12 @@ export class RequestsInFlight {
     });
   }
 
-  #tooLate(owner: object): WatchFanoutError {
+  #refuseLate(owner: object): never {
     const { callerLimits, limits } = this.#context;
     const { kind, maxRequests } = this.#bounds;
     callerLimits.count("queue_time", callerOf(owner));
-    const usage = this.#ofCaller.of(groupOf(owner));
-    return new WatchFanoutError(
+    const usage = this.#gate.sizeOf(groupOf(owner));
+    throw new WatchFanoutError(
       "OVERLOADED",
       `This replica has been too busy for this request for ${limits.maxQueueMs / 1_000} s (--max-queue-time): it ` +
         `handles at most ${maxRequests} ${kind} at once (--max-${kind}-in-flight), of which this caller has ` +
@@ -241,4 +160,22 @@ export class RequestsInFlight {
       },
     );
   }
+}
+
+/**
+ * Charges a connection with a request of it that waits, like with one that is incomplete. Its wait rejects with a
+ * `RefusedRequest` if the charge is evicted.
+ */
+export function chargeOfRequest(
+  {
+    requestPool,
+    maxUnreadBytesPerConnection,
+  }: Pick<InFlightContext, "requestPool" | "maxUnreadBytesPerConnection">,
+  connection: object,
+  bytes: number,
+): NonNullable<WaitBounds<void>["charge"]> {
+  return (evict) =>
+    requestPool.reserve(connection, bytes, () =>
+      evict(new RefusedRequest(outOfRequestRoom(maxUnreadBytesPerConnection))),
+    );
 }

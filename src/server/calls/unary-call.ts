@@ -5,9 +5,9 @@ import { type FrameParts, frameOf, sizeOf } from "../../wire/frame-parts.ts";
 import type { Reservation } from "../kernel/ledger.ts";
 import type { CallOwner } from "../limits/callers.ts";
 import { refusalSince } from "./authorization.ts";
+import { CallAdmission } from "./call-admission.ts";
 import { type CallContext, toClientError } from "./call-context.ts";
 import type { MethodHandler } from "./methods.ts";
-import { ResponseAdmission } from "./response-admission.ts";
 import { RefusedRequest, type ServerCall } from "./server-call.ts";
 
 /** What a call may retain of its request without being charged, in bytes: the number of calls bounds that. */
@@ -29,9 +29,9 @@ export interface UnaryContext {
   /** The size of the request, in bytes. */
   readonly requestBytes: number;
   /**
-   * Waits until the connection has room for a response of at most `maxBytes` (`ResponseAdmission`), then for the caller's
-   * turn (`RequestsInFlight`). Await it once, before anything is read or written, and as late as possible: both are held
-   * from then on, which delays other calls.
+   * Waits until the connection has room for a response of at most `maxBytes`, then for the caller's turn
+   * (`CallAdmission`). Await it once, before anything is read or written, and as late as possible: both are held from
+   * then on, which delays other calls.
    */
   admit(maxBytes: number): Promise<void> | undefined;
   /**
@@ -63,7 +63,6 @@ export function unary<Request>(
   access: ((request: Request) => Access) | "open",
   perform: (request: Request, call: UnaryContext) => Promise<Encode>,
 ): MethodHandler<Request> {
-  const inFlight = context.inFlight[kind];
   const { callerLimits } = context;
   const serve = async (
     call: ServerCall,
@@ -71,10 +70,16 @@ export function unary<Request>(
     gone: AbortController,
   ): Promise<void> => {
     const { signal } = gone;
-    const admission = new ResponseAdmission(context, call, signal);
     const { connection, owner, identity, requestBytes, via } = call;
-    const requesting = { connection, owner, requestBytes, signal };
-    let hasTurn = false;
+    // The right may be lost while the call waits, for room or for what it reads.
+    const { generation } = context.authorizer;
+    const recheck = (): void => {
+      const asked = access === "open" ? undefined : access(request);
+      const refusal = refusalSince(context, method, call, asked, generation);
+      if (refusal !== undefined) throw refusal;
+    };
+    const admission = new CallAdmission(context, call, { kind, requestBytes, signal, recheck });
+    const admit = (maxBytes: number) => admission.admit(maxBytes);
     let kept: Reservation | undefined;
     const retain = (bytes: number): void => {
       if (bytes <= freeRetainedBytes && kept === undefined) return;
@@ -85,31 +90,11 @@ export function unary<Request>(
       kept.resize(bytes);
     };
     try {
-      // The right may be lost while the call waits, for room or for what it reads.
-      const { generation } = context.authorizer;
-      const recheck = (): void => {
-        const asked = access === "open" ? undefined : access(request);
-        const refusal = refusalSince(context, method, call, asked, generation);
-        if (refusal !== undefined) throw refusal;
-      };
-      const begun = (): void => {
-        hasTurn = true;
-        recheck();
-      };
-      const begin = (): Promise<void> | undefined => {
-        const wait = inFlight.begin(requesting);
-        if (wait !== undefined) return wait.then(begun);
-        begun();
-        return undefined;
-      };
-      const admit = (maxBytes: number): Promise<void> | undefined =>
-        admission.admit(maxBytes)?.then(begin) ?? begin();
       // Handle.
       const encode = await perform(request, {
         ...{ signal, owner, identity, via, requestBytes, admit, retain },
       });
-      if (hasTurn) inFlight.end(requesting);
-      hasTurn = false;
+      admission.handled();
       // Encode, once the server as a whole has room for responses.
       const wait = admission.mayEncode();
       if (wait !== undefined) await wait;
@@ -132,7 +117,6 @@ export function unary<Request>(
       call.end(statusOf(reported));
     } finally {
       owner.caller.requests--;
-      if (hasTurn) inFlight.end(requesting);
       admission.release();
       kept?.release();
     }

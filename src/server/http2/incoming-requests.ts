@@ -11,7 +11,7 @@ import {
 import type { Reservation } from "../kernel/ledger.ts";
 import type { Caller } from "../limits/callers.ts";
 import type { Http2Call } from "./http2-call.ts";
-import { Inflater, type Inflation } from "./inflater.ts";
+import { Inflater } from "./inflater.ts";
 import { RequestReader } from "./request-reader.ts";
 
 /**
@@ -26,7 +26,8 @@ interface Incoming {
   readonly since: number;
   reservation: Reservation | undefined;
   counted: Reservation | undefined;
-  inflation: Inflation | undefined;
+  /** Removes its message from those that wait to be inflated. */
+  stopInflating: (() => void) | undefined;
 }
 
 /**
@@ -74,7 +75,7 @@ export class IncomingRequests {
       since: clock.now(),
       reservation: undefined,
       counted: undefined,
-      inflation: undefined,
+      stopInflating: undefined,
     });
     call.onOver(() => this.#forget(call));
     this.#countLater(call);
@@ -96,7 +97,7 @@ export class IncomingRequests {
     this.#hold(call, message.length);
     const incoming = this.#incoming.get(call);
     if (incoming === undefined) return;
-    incoming.inflation = {
+    incoming.stopInflating = this.inflater.add({
       owner: call.connection,
       encoding,
       message,
@@ -107,8 +108,7 @@ export class IncomingRequests {
       },
       onInflated: finish,
       onRefused: (why) => this.#refuse(call, why),
-    };
-    this.inflater.add(incoming.inflation);
+    });
   }
 
   /** Counts what a call has sent. A complete request is not counted before the end of the turn. */
@@ -176,7 +176,7 @@ export class IncomingRequests {
     incoming.reservation?.release();
     incoming.counted?.release();
     incoming.reader.stop();
-    if (incoming.inflation !== undefined) this.inflater.delete(incoming.inflation);
+    incoming.stopInflating?.();
     if (this.#incoming.size > 0) return;
     this.#timer?.cancel();
     this.#timer = undefined;

@@ -1,8 +1,8 @@
 import { gunzip, inflate, type ZlibOptions } from "node:zlib";
 import { status } from "@grpc/grpc-js";
+import { Gate } from "../../base/gate.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { refused, tooLarge } from "../calls/refusals.ts";
-import { FairQueue } from "../limits/fair-queue.ts";
 
 /**
  * Maximum number of messages that are inflated at once, for all connections. Each needs up to twice the largest request
@@ -45,54 +45,44 @@ export interface Inflation {
 
 /**
  * Inflates compressed messages, two at a time, connections in rotation: a message of 2 KB may become one of 2 MiB. The
- * caller bounds the number and size of those that wait, with `delete`.
+ * caller bounds the number and size of those that wait.
  */
 export class Inflater {
-  readonly #waiting = new FairQueue<Inflation>();
-  #running = 0;
+  readonly #gate = new Gate({ concurrent: maxAtOnce });
 
-  add(inflation: Inflation): void {
+  /** The returned function removes it if it waits; it is idempotent. */
+  add(inflation: Inflation): () => void {
     const { encoding, owner } = inflation;
     if (encoding === "identity") {
       const details = "Received a compressed request without a grpc-encoding";
       inflation.onRefused(refused(status.INTERNAL, details));
-      return;
+      return () => {};
     }
-    if (!encodings.has(encoding)) {
+    const decompress = encodings.get(encoding);
+    if (decompress === undefined) {
       const details = `Received message compressed with unsupported encoding "${encoding}"`;
       inflation.onRefused(refused(status.UNIMPLEMENTED, details));
+      return () => {};
+    }
+    const enter = (): void => this.#inflate(inflation, decompress);
+    return this.#gate.queue(owner, { bytes: 0, enter });
+  }
+
+  #inflate(inflation: Inflation, decompress: Decompress): void {
+    const { owner, message, maxBytes } = inflation;
+    if (!inflation.onTurn()) {
+      this.#gate.leave(owner);
       return;
     }
-    this.#waiting.push(owner, inflation);
-    this.#startNext();
-  }
-
-  /** Removes a message that waits. Idempotent. */
-  delete(inflation: Inflation): void {
-    this.#waiting.delete(inflation.owner, inflation);
-  }
-
-  #startNext(): void {
-    while (this.#running < maxAtOnce) {
-      const next = this.#waiting.shift();
-      if (next === undefined) return;
-      const decompress = encodings.get(next.encoding);
-      if (decompress === undefined || !next.onTurn()) continue;
-      this.#running++;
-      const options = {
-        maxOutputLength: next.maxBytes,
-        chunkSize: stepBytesOf(next.message),
-      };
-      decompress(next.message, options, (error, message) => {
-        this.#running--;
-        try {
-          if (error === null) next.onInflated(message);
-          else next.onRefused(refusalOf(error, next.maxBytes));
-        } finally {
-          this.#startNext();
-        }
-      });
-    }
+    const options = { maxOutputLength: maxBytes, chunkSize: stepBytesOf(message) };
+    decompress(message, options, (error, inflated) => {
+      try {
+        if (error === null) inflation.onInflated(inflated);
+        else inflation.onRefused(refusalOf(error, maxBytes));
+      } finally {
+        this.#gate.leave(owner);
+      }
+    });
   }
 }
 

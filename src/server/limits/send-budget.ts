@@ -1,8 +1,8 @@
 import type { Clock, Timer } from "../../base/clock.ts";
+import { FairQueue } from "../../base/fair-queue.ts";
 import { groupOf } from "../../base/rotation.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import { Ledger, type Reservation } from "../kernel/ledger.ts";
-import { FairQueue } from "./fair-queue.ts";
 
 /** Bounds of the responses that clients have not accepted, in bytes. */
 export interface SendBounds {
@@ -220,7 +220,7 @@ export class SendBudget {
   #serveAll(): void {
     if (this.#isServing) return;
     this.#isServing = true;
-    while (!this.isFull && !this.#waiting.isEmpty) this.#waiting.shift()?.();
+    while (!this.isFull && this.#waiting.size > 0) this.#waiting.shift()?.();
     this.#isServing = false;
   }
 
@@ -228,8 +228,8 @@ export class SendBudget {
     this.#timer ??= this.#clock.setTimeout(() => {
       this.#timer = undefined;
       const latest = this.#clock.now() - graceMs;
-      while (this.isFull && !this.#waiting.isEmpty && this.evict(latest)) {}
-      if (!this.#waiting.isEmpty) this.#setTimer();
+      while (this.isFull && this.#waiting.size > 0 && this.evict(latest)) {}
+      if (this.#waiting.size > 0) this.#setTimer();
     }, checkIntervalMs);
   }
 

@@ -1,5 +1,4 @@
 import type { IKeyValue } from "etcd3";
-import { abortable } from "../../base/abort.ts";
 import {
   hasReason,
   objectNotFound,
@@ -7,6 +6,7 @@ import {
   revisionConflict,
   WatchFanoutError,
 } from "../../base/errors.ts";
+import { abortable } from "../../base/wait.ts";
 import { StoredObject } from "../../model/object.ts";
 import type { DeleteRequest, PutRequest, WriteResult } from "../storage.ts";
 import { loadedObject, safeNumber } from "./client/decode.ts";

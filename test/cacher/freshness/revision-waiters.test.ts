@@ -168,16 +168,16 @@ describe("A wait with a timeout", () => {
     expectRest();
   });
 
-  it("resolves to false if its signal is aborted, before or meanwhile", async () => {
+  it("rejects if its signal is aborted, before or meanwhile", async () => {
     const { clock, waiters, requests, expectRest } = open();
-    expect(await waiters.wait(5, 3_000, AbortSignal.abort())).toBe(false);
+    await expect(waiters.wait(5, 3_000, AbortSignal.abort("gone"))).rejects.toBe("gone");
     clock.advance(0);
     expect(requests).toEqual([]);
     const giveUp = new AbortController();
     const wait = waiters.wait(5, 3_000, giveUp.signal);
     expect(await now(wait)).toBe("pending");
-    giveUp.abort();
-    expect(await now(wait)).toBe(false);
+    giveUp.abort("gone");
+    await expect(wait).rejects.toBe("gone");
     expectRest();
   });
 

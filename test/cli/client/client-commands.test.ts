@@ -354,7 +354,7 @@ describe("The exit code", () => {
     ["DRAINING", 5],
     ["STORAGE_FULL", 5],
     ["REVISION_TOO_OLD", 1],
-    ["OUTCOME_UNKNOWN", 1],
+    ["OUTCOME_UNKNOWN", 7],
     ["INTERNAL", 1],
   ])("for %s is %i, and stderr has the message.", async (reason, code) => {
     const error = new WatchFanoutError(reason, "This is what was wrong.");

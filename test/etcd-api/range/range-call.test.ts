@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { type Reason, WatchFanoutError } from "../../../src/base/errors.ts";
-import { ResponseAdmission } from "../../../src/server/calls/response-admission.ts";
+import { CallAdmission } from "../../../src/server/calls/call-admission.ts";
 import { encode } from "../../foreign/protobuf.ts";
 import { type RawResponse, statusOf } from "../raw-grpc.ts";
 import { rangePath, rangeStreamPath, servedRanges, whole } from "./served-ranges.ts";
@@ -72,7 +72,7 @@ describe("A Range that is refused for what this process holds is UNAVAILABLE", (
   test("since it has waited for a minute behind responses that are not accepted", async () => {
     const limits = { maxUnsentBytesPerConnection: 100_000 };
     const { client, server, clock } = await servedRanges(["x".repeat(1_000_000), "y"], limits);
-    const admit = vi.spyOn(ResponseAdmission.prototype, "admit");
+    const admit = vi.spyOn(CallAdmission.prototype, "admit");
     onTestFinished(() => admit.mockRestore());
     const call = client.open(rangePath);
     call.stream.pause();
@@ -170,7 +170,7 @@ describe("The response of a Range", () => {
   test("that is small, and is not accepted, is reset as a large one, so that clients try again", async () => {
     const limits = { maxUnsentBytes: 300_000 };
     const { client, server, clock } = await servedRanges(["x".repeat(200_000)], limits);
-    const mayEncode = vi.spyOn(ResponseAdmission.prototype, "mayEncode");
+    const mayEncode = vi.spyOn(CallAdmission.prototype, "mayEncode");
     onTestFinished(() => mayEncode.mockRestore());
     const open = () => {
       const call = client.open(rangePath);

@@ -1,4 +1,4 @@
-import { abortable } from "../../../base/abort.ts";
+import { abortable } from "../../../base/wait.ts";
 import {
   coalesceDeltas,
   coalescedLength,

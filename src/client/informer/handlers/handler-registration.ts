@@ -1,6 +1,6 @@
-import { abortable } from "../../../base/abort.ts";
 import type { Clock } from "../../../base/clock.ts";
 import { EventLoopTurns, type TurnWorker } from "../../../base/event-loop-turns.ts";
+import { abortable } from "../../../base/wait.ts";
 import type { EventHandler, EventHandlerRegistration } from "./event-handler.ts";
 import { HandlerQueue, type Notification } from "./handler-queue.ts";
 import { HandlerError, InformerStopped } from "./informer-errors.ts";

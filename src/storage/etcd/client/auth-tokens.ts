@@ -1,7 +1,7 @@
 import { Metadata } from "@grpc/grpc-js";
 import { AuthClient } from "etcd3";
 import type { Logger } from "pino";
-import { abortable } from "../../../base/abort.ts";
+import { abortable } from "../../../base/wait.ts";
 import { authNotEnabled, isServiceError, isStaleToken, says } from "./errors.ts";
 import type { CallLimits, Member } from "./member.ts";
 

@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import type { IKeyValue } from "etcd3";
 import type { Logger } from "pino";
-import { abortable } from "../../../base/abort.ts";
 import type { Clock } from "../../../base/clock.ts";
 import { hasReason, upstreamUnavailable } from "../../../base/errors.ts";
+import { abortable } from "../../../base/wait.ts";
 import type { Compare, RangeRequest, RequestOp, TxnRequest, TxnResponse } from "./messages.ts";
 import type { DecodedRange } from "./responses.ts";
 

@@ -8,9 +8,9 @@ import {
   Metadata,
 } from "@grpc/grpc-js";
 import { type ICallable, MaintenanceClient } from "etcd3";
-import { abortable } from "../../../base/abort.ts";
 import { CertificateStore } from "../../../base/certificate-store.ts";
 import { beginClientSpan } from "../../../base/client-span.ts";
+import { abortable } from "../../../base/wait.ts";
 import { isDenied, oldestVersion, UnsupportedEtcdError } from "./errors.ts";
 import type { RangeRequest, WatchCall } from "./messages.ts";
 import { methodOf, rangeMethod, watchMethod } from "./methods.ts";

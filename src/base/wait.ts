@@ -1,0 +1,106 @@
+import type { Clock, Timer } from "./clock.ts";
+
+/** What ends a wait, beside what is waited for. */
+export interface WaitBounds<T> {
+  /** When it is aborted, the wait rejects with its reason. */
+  readonly signal?: AbortSignal | undefined;
+  /** The maximum time of the wait. */
+  readonly deadline?: WaitDeadline<T> | undefined;
+  /**
+   * Charges what is held for the wait, until it ends. `evict` ends it with an error, and may be called before this
+   * returns.
+   */
+  readonly charge?: ((evict: (error: unknown) => void) => Charge) | undefined;
+}
+
+export interface WaitDeadline<T> {
+  readonly clock: Clock;
+  readonly ms: number;
+  /** Called when the time is over. The wait resolves to what it returns, or rejects with what it throws. */
+  readonly expire: () => T;
+}
+
+/** What is held for a wait. */
+export interface Charge {
+  /** Idempotent. */
+  release(): void;
+}
+
+/**
+ * Waits for one call of `resolve` or `reject`, within the bounds. `begin` starts the wait, and may return a function
+ * that removes what it has left behind, which is called once, however the wait ends.
+ *
+ * Every wait of the process that can end in more than one way is one of these, so that whatever ends it first takes away
+ * everything else: the place in a queue, the listener of the signal (which may live much longer), the timer, and the
+ * charge. All of that has happened before the promise settles.
+ */
+export function waitFor<T>(
+  begin: (
+    resolve: (value: T) => void,
+    reject: (error: unknown) => void,
+  ) => (() => void) | undefined,
+  { signal, deadline, charge }: WaitBounds<T>,
+): Promise<T> {
+  if (signal?.aborted === true) return Promise.reject(signal.reason);
+  return new Promise<T>((resolve, reject) => {
+    let isOver = false;
+    const end = (): boolean => {
+      if (isOver) return false;
+      isOver = true;
+      cancel?.();
+      timer?.cancel();
+      signal?.removeEventListener("abort", abort);
+      held?.release();
+      return true;
+    };
+    const succeed = (value: T): void => {
+      if (end()) resolve(value);
+    };
+    const fail = (error: unknown): void => {
+      if (end()) reject(error);
+    };
+    const abort = (): void => fail(signal?.reason);
+    let cancel: (() => void) | undefined;
+    let timer: Timer | undefined;
+    let held: Charge | undefined;
+    cancel = begin(succeed, fail);
+    if (isOver) return cancel?.();
+    timer = deadline && timeout(deadline, end, resolve, reject);
+    signal?.addEventListener("abort", abort);
+    held = charge?.(fail);
+    if (isOver) held?.release();
+  });
+}
+
+function timeout<T>(
+  { clock, ms, expire }: WaitDeadline<T>,
+  end: () => boolean,
+  resolve: (value: T) => void,
+  reject: (error: unknown) => void,
+): Timer {
+  return clock.setTimeout(() => {
+    if (!end()) return;
+    try {
+      resolve(expire());
+    } catch (error) {
+      reject(error);
+    }
+  }, ms);
+}
+
+/**
+ * Settles as `promise` does, or rejects with the signal's reason as soon as that is aborted. For shared work that
+ * continues for the other waiters when one of them gives up.
+ */
+export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return promise;
+  // Its failure is not left unhandled when nobody waits for it any more.
+  if (signal.aborted) promise.catch(() => {});
+  return waitFor<T>(
+    (resolve, reject) => {
+      promise.then(resolve, reject);
+      return undefined;
+    },
+    { signal },
+  );
+}

@@ -1,0 +1,142 @@
+import { waitFor } from "../../base/wait.ts";
+import type { FrameParts } from "../../wire/frame-parts.ts";
+import type { SendReservation } from "../limits/send-budget.ts";
+import type { CallContext } from "./call-context.ts";
+import { responseNotAccepted } from "./refusals.ts";
+import { chargeOfRequest, type RequestingCall } from "./requests-in-flight.ts";
+import { sendResponse } from "./send-response.ts";
+import { RefusedRequest, type ServerCall } from "./server-call.ts";
+
+const callOver = new Error("The call ended while it waited.");
+
+export interface CallAdmissionOptions {
+  /** Which requests are bounded together with it. */
+  readonly kind: "reads" | "writes";
+  /** The size of its request, in bytes. */
+  readonly requestBytes: number;
+  /** Is aborted when the client no longer waits for the response. */
+  readonly signal: AbortSignal;
+  /** Throws if the call must not be handled any more, since the caller's right was lost while it waited. */
+  readonly recheck?: () => void;
+}
+
+/**
+ * When a call with one response is handled, and when its response is built. Before anything is read or written it waits
+ *
+ * 1. until its connection has room for the response: while the responses that a connection has not accepted exceed
+ *    their bound, further calls of it wait, and their responses are not built;
+ * 2. for the turn of its caller among the requests that are handled at once (`RequestsInFlight`). That comes second, so a
+ *    client that does not read holds none of these.
+ *
+ * Then its right is checked once more. Before the response is encoded it may wait again, for room across all connections.
+ * While it waits, its request is charged to its connection like one that is incomplete.
+ */
+export class CallAdmission {
+  readonly #context: CallContext;
+  readonly #call: ServerCall;
+  readonly #options: CallAdmissionOptions;
+  readonly #requesting: RequestingCall;
+  #reservation: SendReservation | undefined;
+  #isHandled = false;
+
+  constructor(context: CallContext, call: ServerCall, options: CallAdmissionOptions) {
+    const { connection, owner } = call;
+    const { requestBytes, signal } = options;
+    this.#context = context;
+    this.#call = call;
+    this.#options = options;
+    this.#requesting = { connection, owner, requestBytes, signal };
+  }
+
+  /**
+   * Waits until a call whose response has at most `maxBytes` may be handled; undefined: it may be now. Call it once,
+   * before anything is read or written, and as late as possible. Rejects with the signal's reason, as
+   * `RequestsInFlight.begin`, with what `recheck` throws, and with a `RefusedRequest` if the connection accepts too little
+   * for `responseFlushMs`.
+   */
+  admit(maxBytes: number): Promise<void> | undefined {
+    const { sendBudget } = this.#context;
+    const { connection } = this.#call;
+    this.#reservation = sendBudget.take(connection, maxBytes);
+    if (this.#reservation !== undefined) return this.#begin();
+    const room = this.#wait((onRoom) =>
+      sendBudget.wait(connection, maxBytes, (reservation) => {
+        this.#reservation = reservation;
+        onRoom();
+      }),
+    );
+    return room.then(() => this.#begin());
+  }
+
+  /** Everything has been read or written: another request may be handled. Idempotent. */
+  handled(): void {
+    if (!this.#isHandled) return;
+    this.#isHandled = false;
+    this.#context.inFlight[this.#options.kind].end(this.#requesting);
+  }
+
+  /** Waits for room across all connections; undefined: there is room. Call it just before the response is encoded. */
+  mayEncode(): Promise<void> | undefined {
+    const { sendBudget } = this.#context;
+    if (!sendBudget.isFull) return undefined;
+    return this.#wait((onRoom) =>
+      sendBudget.whenNotFull(this.#call.connection, () => {
+        // The response is encoded in a later step.
+        this.#reservation?.claim();
+        onRoom();
+      }),
+    );
+  }
+
+  /** Sends the response, and releases its room when the client has accepted it. */
+  respond(frame: FrameParts): void {
+    const call = this.#call;
+    const reservation = this.#reservation ?? this.#context.sendBudget.force(call.connection);
+    this.#reservation = undefined;
+    sendResponse(this.#context, call, frame, reservation);
+  }
+
+  /** Releases what a call without a response holds. Idempotent; after `respond` it releases no room. */
+  release(): void {
+    this.handled();
+    this.#reservation?.release();
+    this.#reservation = undefined;
+  }
+
+  #begin(): Promise<void> | undefined {
+    const wait = this.#context.inFlight[this.#options.kind].begin(this.#requesting);
+    if (wait !== undefined) return wait.then(() => this.#begun());
+    this.#begun();
+    return undefined;
+  }
+
+  #begun(): void {
+    this.#isHandled = true;
+    this.#options.recheck?.();
+  }
+
+  /** `begin` starts to wait, and returns a function that stops it. */
+  #wait(begin: (onRoom: () => void) => () => void): Promise<void> {
+    const { clock, responseFlushMs } = this.#context;
+    const { connection, requestBytes } = this.#call;
+    return waitFor<void>(
+      (resolve, reject) =>
+        begin(() => {
+          // A connection that closes ends its calls one after the other, which makes room: the remaining ones must not run.
+          if (this.#call.isOver) reject(callOver);
+          else resolve();
+        }),
+      {
+        signal: this.#options.signal,
+        deadline: {
+          clock,
+          ms: responseFlushMs,
+          expire: () => {
+            throw new RefusedRequest(responseNotAccepted(responseFlushMs));
+          },
+        },
+        charge: chargeOfRequest(this.#context, connection, requestBytes),
+      },
+    );
+  }
+}
