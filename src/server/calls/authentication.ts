@@ -8,7 +8,7 @@ import type { Peer, PeerFacts } from "../../identity/peer.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { byteLowWaterMark, Ledger, type Reservation } from "../kernel/ledger.ts";
 import type { Callers, CallOwner } from "../limits/callers.ts";
-import { recordRefused } from "./audit.ts";
+import { auditEntry, denied, recordRefused } from "./audit.ts";
 import { type CallContext, toClientError } from "./call-context.ts";
 import { outOfRequestRoom, outOfTokenRoom } from "./refusals.ts";
 import type { ServerCall } from "./server-call.ts";
@@ -225,7 +225,7 @@ export class Authentication {
     if (call.isOver) return;
     const { audit, logger } = this.#context;
     const ending = statusOf(toClientError(error, "authentication", logger, call));
-    if (audit !== undefined) recordRefused(audit, call, method, ending);
+    recordRefused(audit, call, () => auditEntry(call, method, undefined, denied), ending.code);
     call.end(ending);
   }
 }

@@ -17,9 +17,9 @@ import { prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import { keptVia, viaKey } from "../../wire/via.ts";
+import type { CallRecord } from "../calls/audit.ts";
 import type { Authentication } from "../calls/authentication.ts";
 import type { CallContext } from "../calls/call-context.ts";
-import { CallLifecycle } from "../calls/call-lifecycle.ts";
 import type { CallSpan } from "../calls/call-span.ts";
 import type { BidiMethod, SingleRequestMethod } from "../calls/methods.ts";
 import { serveConversation, serveRequest } from "../calls/serve-call.ts";
@@ -33,6 +33,7 @@ import {
   resetUnlessClosed,
 } from "../http2/http2-stream.ts";
 import { peerFactsOf } from "../http2/peer-facts.ts";
+import { CallLifecycle } from "../kernel/call-lifecycle.ts";
 import type { CallOwner } from "../limits/callers.ts";
 
 /** The calls of grpc-js: unary, with a stream of responses, and with streams both ways. */
@@ -180,7 +181,6 @@ class GrpcJsCall implements ServerCall {
   readonly connection: object;
   identity: Identity = anonymous;
   readonly traceId: string | undefined;
-  span: CallSpan | undefined;
   via: string | undefined;
   readonly requestBytes: number;
   readonly headerBytes: number;
@@ -188,7 +188,7 @@ class GrpcJsCall implements ServerCall {
   readonly #toGrpcJs: ToGrpcJs;
   readonly #context: CallContext;
   readonly #stream: ServerHttp2Stream | undefined;
-  readonly #lifecycle: CallLifecycle;
+  readonly #lifecycle: CallLifecycle<CallSpan, CallRecord>;
   #onClosed: (() => void) | undefined;
   #owner: CallOwner | undefined;
 
@@ -200,16 +200,16 @@ class GrpcJsCall implements ServerCall {
     this.headerBytes = textBytes(call.getHost());
     const traceparent = call.metadata.get("traceparent")[0]?.toString();
     const tracestate = joined(call.metadata.get("tracestate"));
-    this.span = context.tracer?.begin(method, { traceparent, tracestate });
-    this.traceId = traceIdOf(traceparent) ?? this.span?.traceId;
+    const span = context.tracer?.begin(method, { traceparent, tracestate });
+    this.traceId = traceIdOf(traceparent) ?? span?.traceId;
     this.via = keptVia(joined(call.metadata.get(viaKey)));
     this.#stream = http2StreamOf(call);
     this.connection = this.#stream?.session ?? call;
     const deadline = Number(call.getDeadline());
     const timeoutMs = deadline === Infinity ? undefined : Math.max(0, deadline - Date.now());
     this.#lifecycle = new CallLifecycle(context.clock, timeoutMs, () => this.#deadlinePassed());
+    this.#lifecycle.span = span;
     const over = (): void => {
-      this.#endSpan(status.CANCELLED);
       this.#lifecycle.over();
       const onClosed = this.#onClosed;
       this.#onClosed = undefined;
@@ -227,6 +227,22 @@ class GrpcJsCall implements ServerCall {
 
   get address(): string {
     return addressOf(this.#stream);
+  }
+
+  get span(): CallSpan | undefined {
+    return this.#lifecycle.span;
+  }
+
+  set span(span: CallSpan | undefined) {
+    this.#lifecycle.span = span;
+  }
+
+  get record(): CallRecord | undefined {
+    return this.#lifecycle.record;
+  }
+
+  set record(record: CallRecord | undefined) {
+    this.#lifecycle.record = record;
   }
 
   get deadline(): number | undefined {
@@ -263,8 +279,7 @@ class GrpcJsCall implements ServerCall {
 
   respond(frame: FrameParts): FrameParts {
     if (this.isOver) return [];
-    this.#finish(this.#context.responseFlushMs);
-    this.#endSpan(status.OK);
+    this.#finish(status.OK, this.#context.responseFlushMs);
     const message = messageOf(frame);
     this.#toGrpcJs.respond(message);
     return [message];
@@ -272,8 +287,7 @@ class GrpcJsCall implements ServerCall {
 
   end(ending: WireStatus): void {
     if (this.isOver) return;
-    this.#finish(this.#context.endFlushMs);
-    this.#endSpan(ending.code);
+    this.#finish(ending.code, this.#context.endFlushMs);
     this.#toGrpcJs.end(ending);
   }
 
@@ -282,26 +296,18 @@ class GrpcJsCall implements ServerCall {
   }
 
   reset(): void {
-    this.#lifecycle.end();
-    this.#endSpan(status.RESOURCE_EXHAUSTED);
+    this.#lifecycle.end(status.RESOURCE_EXHAUSTED);
     if (this.#stream !== undefined) resetStream(this.#stream);
   }
 
   /** grpc-js ends the call. If its client accepts nothing, the call is reset. */
   #deadlinePassed(): void {
-    this.#finish(this.#context.endFlushMs);
-    this.#endSpan(status.DEADLINE_EXCEEDED);
+    this.#finish(status.DEADLINE_EXCEEDED, this.#context.endFlushMs);
     this.#lifecycle.over();
   }
 
-  #endSpan(code: status): void {
-    const { span } = this;
-    this.span = undefined;
-    span?.end(code);
-  }
-
-  #finish(flushMs: number): void {
-    this.#lifecycle.end();
+  #finish(code: status, flushMs: number): void {
+    this.#lifecycle.end(code);
     resetUnlessClosed(this.#stream, flushMs, this.#context.clock);
   }
 }

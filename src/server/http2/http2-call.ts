@@ -3,10 +3,11 @@ import { Metadata, status } from "@grpc/grpc-js";
 import { anonymous, type Identity } from "../../identity/identity.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
+import type { CallRecord } from "../calls/audit.ts";
 import type { CallContext } from "../calls/call-context.ts";
-import { CallLifecycle } from "../calls/call-lifecycle.ts";
 import type { CallSpan } from "../calls/call-span.ts";
 import type { RelayedCall } from "../calls/relayed-methods.ts";
+import { CallLifecycle } from "../kernel/call-lifecycle.ts";
 import type { CallOwner } from "../limits/callers.ts";
 import { addressOf } from "./call-origin.ts";
 import { responseWriterOf } from "./frames/framed-connections.ts";
@@ -40,12 +41,11 @@ export class Http2Call implements RelayedCall {
   readonly headerBytes: number;
   identity: Identity = anonymous;
   traceId: string | undefined;
-  span: CallSpan | undefined;
   via: string | undefined;
   readonly #stream: ServerHttp2Stream;
   readonly #writer: ResponseWriter;
   readonly #context: CallContext;
-  readonly #lifecycle: CallLifecycle;
+  readonly #lifecycle: CallLifecycle<CallSpan, CallRecord>;
   /** 0 until the request has been read. */
   requestBytes = 0;
   isMidMessage = false;
@@ -78,6 +78,22 @@ export class Http2Call implements RelayedCall {
 
   get address(): string {
     return addressOf(this.#stream);
+  }
+
+  get span(): CallSpan | undefined {
+    return this.#lifecycle.span;
+  }
+
+  set span(span: CallSpan | undefined) {
+    this.#lifecycle.span = span;
+  }
+
+  get record(): CallRecord | undefined {
+    return this.#lifecycle.record;
+  }
+
+  set record(record: CallRecord | undefined) {
+    this.#lifecycle.record = record;
   }
 
   get deadline(): number | undefined {
@@ -124,8 +140,7 @@ export class Http2Call implements RelayedCall {
 
   respond(parts: FrameParts): FrameParts {
     if (this.isOver) return [];
-    this.#lifecycle.end();
-    this.#endSpan(status.OK);
+    this.#lifecycle.end(status.OK);
     this.#respond();
     const { clock, slowClients, responseFlushMs } = this.#context;
     const onReset = (): void => slowClients?.ended(this, { acceptedNothingMs: responseFlushMs });
@@ -137,7 +152,7 @@ export class Http2Call implements RelayedCall {
 
   end({ code, details, metadata }: WireStatus): void {
     if (this.isOver) return;
-    this.#endSpan(code);
+    this.#lifecycle.end(code);
     if (this.isMidMessage) {
       this.resetWith(resetCodeOf(code, this.isRepeatable));
       return;
@@ -156,8 +171,7 @@ export class Http2Call implements RelayedCall {
   }
 
   reset(): void {
-    this.#lifecycle.end();
-    this.#endSpan(this.isRepeatable ? status.UNAVAILABLE : status.RESOURCE_EXHAUSTED);
+    this.#lifecycle.end(this.isRepeatable ? status.UNAVAILABLE : status.RESOURCE_EXHAUSTED);
     resetStream(this.#stream, this.#slowCode);
   }
 
@@ -168,8 +182,7 @@ export class Http2Call implements RelayedCall {
 
   sendTrailers(trailers: OutgoingHttpHeaders): void {
     if (this.isOver) return;
-    this.#lifecycle.end();
-    this.#endSpan(Number(trailers["grpc-status"] ?? status.UNKNOWN));
+    this.#lifecycle.end(Number(trailers["grpc-status"] ?? status.UNKNOWN));
     if (this.#stream.headersSent) {
       this.#endBehind(trailers);
     } else {
@@ -181,8 +194,7 @@ export class Http2Call implements RelayedCall {
   }
 
   resetWith(code: number): void {
-    this.#lifecycle.end();
-    this.#endSpan(status.UNAVAILABLE);
+    this.#lifecycle.end(status.UNAVAILABLE);
     resetStream(this.#stream, code);
   }
 
@@ -196,23 +208,13 @@ export class Http2Call implements RelayedCall {
 
   #closed(): void {
     this.#writer.close();
-    this.#endSpan(status.CANCELLED);
     this.#lifecycle.over();
     const onClosed = this.#onClosed;
     this.#onClosed = undefined;
     onClosed?.();
   }
 
-  /** What the span retains is released with it. */
-  #endSpan(code: status): void {
-    const { span } = this;
-    if (span === undefined) return;
-    this.span = undefined;
-    span.end(code);
-  }
-
   #endWith(trailers: OutgoingHttpHeaders, flushMs: number): void {
-    this.#lifecycle.end();
     if (this.#stream.headersSent) {
       this.#endBehind(trailers);
     } else {
@@ -244,8 +246,7 @@ export class Http2Call implements RelayedCall {
     const code = status.DEADLINE_EXCEEDED;
     if (this.isMidMessage) {
       // The client's deadline has passed as well, so it cancels the call and knows why. Gets a reset if it does not.
-      this.#lifecycle.end();
-      this.#endSpan(code);
+      this.#lifecycle.end(code);
       endedUnsent(this.#stream, code);
       const { clock, endFlushMs } = this.#context;
       const resetCode = resetCodeOf(code, this.isRepeatable);

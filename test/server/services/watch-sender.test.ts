@@ -29,6 +29,7 @@ class SlowCall implements ServerCall {
   readonly address = "";
   readonly traceId = undefined;
   span: CallSpan | undefined;
+  record: undefined;
   via = undefined;
   readonly requestBytes = 0;
   readonly headerBytes = 0;

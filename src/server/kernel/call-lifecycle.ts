@@ -1,7 +1,21 @@
+import { status } from "@grpc/grpc-js";
 import { type Clock, maxTimerMs, type Timer } from "../../base/clock.ts";
 
-/** The state of a call: open until its deadline, its end, or its client's cancellation. */
-export class CallLifecycle {
+/** Is told how a call has ended. */
+export interface EndListener {
+  /** Called once, with the status code. */
+  end(code: status): void;
+}
+
+/**
+ * The state of a call: open until its deadline, its end, or its client's cancellation. Whoever has to know how it has ended
+ * listens here, and is told once: its span, and its record for the audit. What they retain is released with that.
+ */
+export class CallLifecycle<Span extends EndListener, Record extends EndListener> {
+  /** The span of the call, until that has ended. */
+  span: Span | undefined;
+  /** The record of the call for the audit, until it is made. */
+  record: Record | undefined;
   /** When its deadline passes, in the clock's milliseconds; undefined: no deadline. */
   readonly deadline: number | undefined;
   #timer: Timer | undefined;
@@ -25,18 +39,30 @@ export class CallLifecycle {
     this.#onOver = listener;
   }
 
-  /** The server has ended the call: cancels the deadline. */
-  end(): void {
+  /** The server has ended the call with this status code: cancels the deadline. A later code has no effect. */
+  end(code: status): void {
     this.#hasEnded = true;
-    this.#timer?.cancel();
+    this.#ended(code);
   }
 
-  /** The client has cancelled or disconnected, or the deadline has passed: calls the listener, once. */
+  /**
+   * The client has cancelled or disconnected, or the deadline has passed: calls the listener, once. A call that the server
+   * has not ended before has ended with CANCELLED.
+   */
   over(): void {
-    this.#timer?.cancel();
+    this.#ended(status.CANCELLED);
     const onOver = this.#onOver;
     this.#onOver = undefined;
     onOver?.();
+  }
+
+  #ended(code: status): void {
+    this.#timer?.cancel();
+    const { span, record } = this;
+    this.span = undefined;
+    this.record = undefined;
+    span?.end(code);
+    record?.end(code);
   }
 
   /**
