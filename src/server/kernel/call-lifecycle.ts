@@ -1,15 +1,15 @@
 import { status } from "@grpc/grpc-js";
 import { type Clock, maxTimerMs, type Timer } from "../../base/clock.ts";
 
-/** Is told how a call has ended. */
+/** Listens to the end of a call. */
 export interface EndListener {
   /** Called once, with the status code. */
   end(code: status): void;
 }
 
 /**
- * The state of a call: open until its deadline, its end, or its client's cancellation. Whoever has to know how it has ended
- * listens here, and is told once: its span, and its record for the audit. What they retain is released with that.
+ * The state of a call: open until its deadline, its end, or its client's cancellation. It reports the end once, to the span of
+ * the call and to its record for the audit, and releases both.
  */
 export class CallLifecycle<Span extends EndListener, Record extends EndListener> {
   /** The span of the call, until that has ended. */

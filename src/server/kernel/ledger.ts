@@ -1,7 +1,7 @@
 import { Heap, type HeapItem } from "../../base/heap.ts";
 import { groupOf } from "../../base/rotation.ts";
 
-/** The bounds of a ledger, in what it counts: bytes, or a number of things. A bound that is absent is none. */
+/** The bounds of a ledger, in what it counts: bytes, or a number of things. Default of each: no bound. */
 export interface LedgerBounds {
   /** Bound of all owners together. */
   readonly max?: number;
@@ -40,8 +40,8 @@ export interface Reservation {
 
 /**
  * Counts what the process holds for its clients, bytes or things, by owner: usually the connection that makes the process
- * hold it. The owners of one caller form a group. It knows who holds most, and evicts there, so that a client that takes
- * too much loses its own, on however many connections it has.
+ * hold it. The owners of one caller form a group. It knows which caller holds most, and evicts there, so that a client
+ * that takes too much loses its own, on however many connections it has.
  *
  * For example, of a ledger with a bound of 800 one caller holds 150 on each of five connections. If another caller reserves
  * 100, the first one loses one of its 150. The newest reservation is not refused for being the newest.
@@ -97,7 +97,7 @@ export class Ledger<Owner = object> {
 
   /**
    * Evicts the largest reservation of the owner that holds most, of the group that holds most, among those whose `since` is
-   * `latest` or before; of `owner` alone if it is given. Returns false if there is none.
+   * `latest` or before; of `owner` alone if it is given. Returns false if nothing is evicted.
    */
   evict(latest: number = Infinity, owner?: Owner): boolean {
     if (owner !== undefined) return this.#evict(this.#owners.get(owner)?.first(latest), "owner");
@@ -187,7 +187,7 @@ interface Holder extends HeapItem {
   readonly since: number;
 }
 
-/** Of two that hold as much, the one that does so for longer comes first. */
+/** Of two that hold as much, the one that has held it for longer comes first. */
 function holdsMore(a: Holder, b: Holder): boolean {
   return a.amount > b.amount || (a.amount === b.amount && a.since < b.since);
 }

@@ -131,7 +131,7 @@ export class OpenStreams {
     const { owner } = stream;
     let owned = this.#owned.get(owner);
     if (owned === undefined) {
-      // The ledger counts, and says who makes room; a stream is ended here.
+      // The ledger counts, and finds the owner that makes room; its stream is ended here.
       owned = { streams: new Set(), count: this.#ledger.reserve(owner, 0, () => {}) };
       this.#owned.set(owner, owned);
     }

@@ -50,7 +50,7 @@ describe("A call's deadline", () => {
   });
 });
 
-test("Who listens to the end of a call is told once, with the first status", () => {
+test("A call reports its end once, with the first status", () => {
   const clock = new FakeClock();
   const codes: string[] = [];
   const listener = (name: string) => ({ end: (code: status) => codes.push(`${name} ${code}`) });

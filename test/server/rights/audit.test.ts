@@ -113,7 +113,7 @@ describe("The audit", () => {
 
   test.each([
     ["client does not wait says that it was cancelled", {}, "CANCELLED"],
-    ["deadline passes says so", { "grpc-timeout": "5S" }, "DEADLINE_EXCEEDED"],
+    ["deadline passes says that it was exceeded", { "grpc-timeout": "5S" }, "DEADLINE_EXCEEDED"],
   ])("of a write whose %s", async (_, timeout, code) => {
     const { server, audited, storages, clock } = await serveGuarded(policy, [resource], "writes");
     const storage = storages.get(resource);
