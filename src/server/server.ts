@@ -15,7 +15,7 @@ import { negotiateHttp1 } from "./http2/http2-stream.ts";
 import type { OpenStream } from "./kernel/open-streams.ts";
 import type { HandshakeFailure } from "./limits/handshake-failures.ts";
 import type { AttackKind } from "./limits/http2-defences.ts";
-import type { HeldStats } from "./limits/server-pools.ts";
+import { type HeldStats, statsOf } from "./limits/server-pools.ts";
 import type { PressureStats } from "./pressure/memory-pressure.ts";
 import { serveConnections } from "./serve-connections.ts";
 import { addressOf, type ServerOptions } from "./server-options.ts";
@@ -112,11 +112,8 @@ export class RunningServer {
     return {
       connections: connections.size,
       streams: streams.size,
-      requests: {
-        bytes: requests.total,
-        evictions: requests.evictions + incompleteCalls.evictions,
-      },
-      retained: { bytes: retainedRequests.total, evictions: retainedRequests.evictions },
+      requests: statsOf(requests, incompleteCalls),
+      retained: statsOf(retainedRequests),
       unsent: sendBudget,
       pressure: memoryPressure.stats(),
       attacks: defences.counts,

@@ -56,7 +56,7 @@ export class Ledger<Owner = object> {
   readonly #groups = new Map<unknown, Group<Owner>>();
   readonly #heap = new Heap<Group<Owner>>(holdsMore);
   #total = 0;
-  #changes = 0;
+  #reserved = 0;
   #evictions = 0;
 
   /** An owner stays in the group that `groupOf` returns for it at first for as long as it holds something. */
@@ -88,7 +88,7 @@ export class Ledger<Owner = object> {
     owner: Owner,
     amount: number,
     evict: (bound: ReachedBound) => void,
-    since: number = ++this.#changes,
+    since: number = ++this.#reserved,
   ): Reservation {
     const held = new Held(this, owner, evict, since);
     held.resize(amount);
@@ -134,13 +134,10 @@ export class Ledger<Owner = object> {
     const { owner: key } = held;
     const owner = this.#owners.get(key) ?? this.#add(key);
     const { group } = owner;
-    const change = ++this.#changes;
     put(owner.heap, held);
     owner.amount += by;
-    owner.since = change;
     put(group.heap, owner);
     group.amount += by;
-    group.since = change;
     put(this.#heap, group);
     this.#total += by;
     if (owner.amount === 0) this.#owners.delete(key);
@@ -157,10 +154,10 @@ export class Ledger<Owner = object> {
     const groupKey = this.#groupOf(key);
     let group = this.#groups.get(groupKey);
     if (group === undefined) {
-      group = new Group(groupKey);
+      group = new Group(groupKey, ++this.#reserved);
       this.#groups.set(groupKey, group);
     }
-    const owner = new OwnerAccount(key, group);
+    const owner = new OwnerAccount(key, group, ++this.#reserved);
     this.#owners.set(key, owner);
     return owner;
   }
@@ -187,7 +184,7 @@ interface Holder extends HeapItem {
   readonly since: number;
 }
 
-/** Of two that hold as much, the one that has held it for longer comes first. */
+/** Of two that hold as much, the one that has held something for longer comes first. */
 function holdsMore(a: Holder, b: Holder): boolean {
   return a.amount > b.amount || (a.amount === b.amount && a.since < b.since);
 }
@@ -206,10 +203,11 @@ class Group<Owner> implements Holder {
   readonly heap = new Heap<OwnerAccount<Owner>>(holdsMore);
   place = -1;
   amount = 0;
-  since = 0;
+  readonly since: number;
 
-  constructor(key: unknown) {
+  constructor(key: unknown, since: number) {
     this.key = key;
+    this.since = since;
   }
 
   /** The reservation to evict first, of those whose `since` is `latest` or before. */
@@ -224,10 +222,11 @@ class OwnerAccount<Owner> implements Holder {
   readonly heap = new Heap<Held<Owner>>(holdsMore);
   place = -1;
   amount = 0;
-  since = 0;
+  readonly since: number;
 
-  constructor(key: Owner, group: Group<Owner>) {
+  constructor(key: Owner, group: Group<Owner>, since: number) {
     this.key = key;
+    this.since = since;
     this.group = group;
   }
 

@@ -18,6 +18,18 @@ export interface PoolStats {
   readonly evictions: number;
 }
 
+/** The numbers of pools as they are when they are read: bytes of the first one, evictions of all. */
+export function statsOf(pool: Ledger, ...others: readonly Pick<Ledger, "evictions">[]): PoolStats {
+  return {
+    get bytes() {
+      return pool.total;
+    },
+    get evictions() {
+      return others.reduce((sum, { evictions }) => sum + evictions, pool.evictions);
+    },
+  };
+}
+
 /** What a server holds for its clients. */
 export interface HeldStats {
   /** Open connections. */

@@ -61,7 +61,7 @@ describe("Calls whose request has not arrived", () => {
     expect(reasons[0]).toContain("of all callers together, is 5");
     add("c", "c2");
     add("b", "b3");
-    expect(evicted).toEqual(["a1", "b1", "a2"]);
+    expect(evicted).toEqual(["a1", "a2", "b1"]);
   });
 
   test("are counted by caller also as they are released", () => {
