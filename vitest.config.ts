@@ -23,7 +23,7 @@ const lonelyTests = [
 /** The tests that run next to others in one process: they share its modules, which saves loading them. */
 const sharingTests = globSync([
   "test/{base,cacher,client,codec,config,identity,model,policy,protobuf}/**/*.test.ts",
-  "test/{contract,reflector,selector,storage,telemetry,wire}/**/*.test.ts",
+  "test/{contract,packages,reflector,selector,storage,telemetry,wire}/**/*.test.ts",
   "test/{cli,deploy,etcd-api,examples,guarantees,relay,scripts,server,status,tracing}/**/*.test.ts",
   "test/workers/{connection-distributor,merged-metrics,worker-config}.test.ts",
   "test/model-based/cached.test.ts",
@@ -50,13 +50,14 @@ export default defineConfig({
     sequence: { sequencer: SlowFirst },
     // As in Node.js: the default export of a CommonJS module is the module, even if it has a "default" property.
     deps: { interopDefault: false },
-    // Scripts of their own run those that need an Envoy, a Chromium, the toolchains of other languages, or much time.
+    // Scripts of their own run those that need an Envoy, a Chromium, other runtimes, the toolchains of other languages, or much time.
     exclude: [
       ...configDefaults.exclude,
       ...(process.env["MESH"] ? [] : ["test/mesh/**"]),
       ...(process.env["BROWSER"] ? [] : ["test/browser/**"]),
       ...(process.env["DEMO"] ? [] : ["test/bench/demo.test.ts"]),
       ...(process.env["LANGUAGES"] ? [] : ["test/languages/**"]),
+      ...(process.env["RUNTIMES"] ? [] : ["test/runtimes/**"]),
     ],
     // Ends tests that hang. Not an assertion: on a busy machine a test takes many times as long.
     testTimeout: 90_000,

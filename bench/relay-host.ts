@@ -5,7 +5,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { pino } from "pino";
 import { systemClock } from "../src/base/clock.ts";
-import { type Service, startService } from "../src/cli/serve/service.ts";
+import { type Service, startService } from "../src/cli/serve/main-process.ts";
 import { loadConfig } from "../src/config/load-config.ts";
 import { answerParent } from "./child.ts";
 import { resource } from "./servers.ts";

@@ -1,9 +1,11 @@
 /**
- * Generates the files that are derived from the protos: the descriptor set for server reflection, and the TypeScript
- * types. With `--check` it writes nothing and fails if the committed files differ.
+ * Generates the files that are derived from the protos: the descriptor set for server reflection, the TypeScript types,
+ * and the definitions that the client and the service load. With `--check` it writes nothing and fails if the committed
+ * files differ.
  */
 import { spawnSync } from "node:child_process";
-import { globSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { argv, exit, stderr } from "node:process";
@@ -25,6 +27,30 @@ function generate(typesFolder: string, descriptorFile: string): void {
     ...["--includeComments", "--grpcLib=@grpc/grpc-js", "--importFileExtension=.ts"],
     ...["--includeDirs=proto", `--outDir=${typesFolder}`, ...protos],
   ]);
+  const json = JSON.stringify(definitions(protos), null, 2);
+  writeFileSync(
+    join(typesFolder, "proto-json.ts"),
+    `/** All protos, as protobufjs writes them in JSON: nothing is read or parsed at import. */\nexport const protoJson: object = ${json};\n`,
+  );
+}
+
+/** The part of protobufjs that parses protos. */
+interface Protobufjs {
+  readonly Root: new () => {
+    resolvePath: (origin: string, target: string) => string;
+    loadSync(files: readonly string[], options: { readonly keepCase: true }): unknown;
+    toJSON(): object;
+  };
+}
+
+function definitions(protos: readonly string[]): object {
+  // The one that proto-loader loads them with.
+  const protoLoader = createRequire(import.meta.url).resolve("@grpc/proto-loader");
+  const protobuf = createRequire(protoLoader)("protobufjs") as Protobufjs;
+  const root = new protobuf.Root();
+  root.resolvePath = (_, target) => join("proto", target);
+  root.loadSync(protos, { keepCase: true });
+  return root.toJSON();
 }
 
 function contents(folder: string): Map<string, string> {

@@ -1,15 +1,15 @@
 import type { z } from "zod";
-import { configVariable } from "../../src/config/environment.ts";
+import { configVariable } from "../../src/config/load-config.ts";
 import {
   definition,
   fileKeyOf,
   flagOf,
   type OptionName,
-  optionNames,
+  optionGroups,
   variableOf,
 } from "../../src/config/options.ts";
 import { schemasOf } from "../../src/config/resource-settings.ts";
-import { bullet, code, paragraph, table } from "./markdown.ts";
+import { bullet, code, paragraph } from "./markdown.ts";
 
 /** Used in the page, and loaded by its test. */
 export const exampleFile = `etcd: [https://etcd-0.example:2379, https://etcd-1.example:2379]
@@ -33,8 +33,9 @@ export function configurationPage(): string {
     "# Configuration",
     paragraph(
       `All options of \`watch-fanout serve\`. Each can be given as a flag, as an environment variable and as a key of ` +
-        `a YAML file, which ${code("--config FILE")} or ${code(configVariable)} names. A flag takes precedence over a ` +
-        "variable, a variable over the file, and the file over the default.",
+        `a YAML file, which ${code("--config FILE")} or ${code(configVariable)} names: the option ${code("stall-timeout")} ` +
+        `is ${code(flagOf("stall-timeout"))}, ${code(variableOf("stall-timeout"))} and ${code("stall-timeout")}. A flag ` +
+        "takes precedence over a variable, a variable over the file, and the file over the default.",
     ),
     paragraph(
       "The service does not start with an unknown key, an unknown variable of its prefix or an invalid value: it " +
@@ -42,9 +43,7 @@ export function configurationPage(): string {
         "the last of several equal flags counts.",
     ),
     `\`\`\`yaml\n${exampleFile}\`\`\``,
-    "## Options",
-    table(["option", "default"], optionNames.map(summaryRow)),
-    ...optionNames.map(optionSection),
+    ...optionGroups.flatMap(({ heading, names }) => [`## ${heading}`, ...names.map(optionSection)]),
     "## Resources",
     paragraph(
       `An element of ${code(fileKeyOf("resource"))} in the file is either the text \`NAME=PREFIX\` or a mapping:`,
@@ -55,23 +54,24 @@ export function configurationPage(): string {
   ].join("\n\n");
 }
 
-function summaryRow(name: OptionName): readonly string[] {
-  return [`[${code(name)}](#${name})`, defaultOf(name) ?? ""];
-}
-
 function optionSection(name: OptionName): string {
   const { help, list, secret, schema, value } = definition(name);
   const flag =
     secret === true
-      ? "none, since other users of a machine can see flags"
+      ? `none, since other users of a machine can see flags; the variable is ${code(variableOf(name))}`
       : code(`${flagOf(name)} ${value}`);
   const several = { commas: "separated by commas", repeated: "each in a flag of its own" };
+  const file = fileKeyOf(name) === name ? [] : [`File: ${code(fileKeyOf(name))}`];
+  const accepted = value === "FILE" ? undefined : acceptedBy(schema);
+  const values = [
+    ...(accepted === undefined || accepted === "text" || accepted === value ? [] : [accepted]),
+    ...(list === undefined ? [] : [`a list, ${several[list]}`]),
+  ];
   const facts = [
     `Flag: ${flag}`,
-    `Variable: ${code(variableOf(name))}`,
-    `File: ${code(fileKeyOf(name))}`,
-    `Value: ${value === "FILE" ? "the path of a file" : acceptedBy(schema)}${list === undefined ? "" : `; a list, ${several[list]}`}`,
-    `Default: ${defaultOf(name) ?? "none"}`,
+    ...file,
+    ...(values.length === 0 ? [] : [`Value: ${values.join("; ")}`]),
+    ...(defaultOf(name) === undefined ? [] : [`Default: ${defaultOf(name)}`]),
   ];
   return [`### ${name}`, paragraph(withFlags(help)), facts.map(bullet).join("\n")].join("\n\n");
 }

@@ -17,27 +17,33 @@ import { handshakeFailures } from "../../src/server/limits/handshake-failures.ts
 import { attackKinds } from "../../src/server/limits/http2-defences.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import { registerCacheMetrics } from "../../src/telemetry/cache-metrics.ts";
-import { registerEtcdApiMetrics } from "../../src/telemetry/etcd-api-metrics.ts";
-import { registerEventLoopMetrics } from "../../src/telemetry/event-loop-metrics.ts";
-import { collectionKinds, registerGcMetrics } from "../../src/telemetry/gc-metrics.ts";
 import {
+  registerAuditMetrics,
   registerAuthenticationMetrics,
   registerCertificateExpiry,
   registerFileReloads,
   registerKeyRequests,
+  registerPolicyMetrics,
 } from "../../src/telemetry/identity-metrics.ts";
+import {
+  collectionKinds,
+  registerEventLoopMetrics,
+  registerGcMetrics,
+} from "../../src/telemetry/process-metrics.ts";
 import { PrometheusMetrics } from "../../src/telemetry/prometheus.ts";
-import { registerReadMetrics } from "../../src/telemetry/read-metrics.ts";
-import { registerAuditMetrics, registerRightsMetrics } from "../../src/telemetry/rights-metrics.ts";
 import { RpcMetrics } from "../../src/telemetry/rpc-metrics.ts";
 import { registerServerMetrics } from "../../src/telemetry/server-metrics.ts";
-import { registerSpanMetrics } from "../../src/telemetry/span-metrics.ts";
+import {
+  registerEtcdApiMetrics,
+  registerWorkerMetrics,
+} from "../../src/telemetry/service-metrics.ts";
+import { registerSpanMetrics } from "../../src/telemetry/span-export.ts";
 import { registerStageLatency } from "../../src/telemetry/stage-latency.ts";
 import {
+  registerReadMetrics,
   registerSkippedKeys,
   registerUndecodableValues,
 } from "../../src/telemetry/storage-metrics.ts";
-import { registerWorkerMetrics } from "../../src/telemetry/worker-metrics.ts";
 import { type ExposedMetric, parseExposition } from "./exposition.ts";
 import { bullet, code, paragraph } from "./markdown.ts";
 
@@ -153,7 +159,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
   };
   const rights = (meter: Meter): void => {
     const denied = { get: 0, list: 0, watch: 0, put: 0, delete: 0 };
-    registerRightsMetrics(meter, { denied, revoked: 0 });
+    registerPolicyMetrics(meter, { denied, revoked: 0 });
     registerAuditMetrics(meter, { lines: 0, dropped: 0, failures: 0 });
   };
   const calls = (meter: Meter): void => {

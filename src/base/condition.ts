@@ -1,20 +1,19 @@
+import { type WaitBounds, waitFor } from "./wait.ts";
+
 /** Lets callers wait until something is true, which each `notify` checks. As Go's sync.Cond. */
 export class Condition {
   readonly #waiters = new Set<() => void>();
 
-  /** Resolves once `isTrue` returns true, or when the signal is aborted. */
-  until(isTrue: () => boolean, signal: AbortSignal): Promise<void> {
-    return new Promise((resolve) => {
+  /** Resolves once `isTrue` returns true, or when the deadline is over. Rejects with the signal's reason. */
+  until(isTrue: () => boolean, bounds: WaitBounds<void>): Promise<void> {
+    return waitFor<void>((resolve) => {
       const check = (): void => {
-        if (!isTrue() && !signal.aborted) return;
-        this.#waiters.delete(check);
-        signal.removeEventListener("abort", check);
-        resolve();
+        if (isTrue()) resolve();
       };
       this.#waiters.add(check);
-      signal.addEventListener("abort", check);
       check();
-    });
+      return () => this.#waiters.delete(check);
+    }, bounds);
   }
 
   /** Makes every waiter check again. */

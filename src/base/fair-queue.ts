@@ -19,11 +19,21 @@ export class FairQueue<T> {
     return this.#queues.get(owner) !== undefined;
   }
 
+  /** Adds an item behind those of the owner. No effect if it is one of them. */
   push(owner: object, item: T): void {
     const queue = this.#queues.get(owner);
-    if (queue === undefined) this.#queues.add(owner, new Set([item]));
-    else queue.add(item);
-    this.#size++;
+    if (queue === undefined) {
+      this.#queues.add(owner, new Set([item]));
+      this.#size++;
+    } else {
+      const { size } = queue;
+      this.#size += queue.add(item).size - size;
+    }
+  }
+
+  clear(): void {
+    this.#queues.clear();
+    this.#size = 0;
   }
 
   /** Removes an item that waits. Returns whether it did. */
@@ -63,10 +73,12 @@ export class FairQueue<T> {
   ): readonly [owner: object, item: T] | undefined {
     if (next === undefined) return undefined;
     const [owner, queue] = next;
-    // The first one, without an iterator of all.
+    this.#queues.served(owner);
+    // The first one.
     for (const item of queue) {
-      this.#queues.served(owner);
-      this.delete(owner, item);
+      queue.delete(item);
+      if (queue.size === 0) this.#queues.delete(owner);
+      this.#size--;
       return [owner, item];
     }
     return undefined;

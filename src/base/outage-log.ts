@@ -1,5 +1,5 @@
-import type { Logger } from "pino";
 import type { Clock } from "./clock.ts";
+import type { Logger } from "./logger.ts";
 
 /** Interval between lines of the same kind, in milliseconds. */
 const repeatMs = 60_000;

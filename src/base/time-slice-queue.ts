@@ -1,6 +1,6 @@
 import type { Clock } from "./clock.ts";
 import { EventLoopTurns, type TurnWorker } from "./event-loop-turns.ts";
-import { Rotation } from "./rotation.ts";
+import { FairQueue } from "./fair-queue.ts";
 import type { TimeSlicedWork } from "./time-slices.ts";
 
 /** Time-sliced work without a result. */
@@ -33,7 +33,7 @@ export class TimeSliceQueue implements TurnWorker {
   readonly #clock: Clock;
   readonly #turns: EventLoopTurns;
   readonly #queue: Steps[] = [];
-  readonly #readers = new Rotation<Set<Notifiable>>();
+  readonly #readers = new FairQueue<Notifiable>();
   /** Whether readers go first in this turn, and work gets what they leave of it. */
   #isReaders = false;
   #isWorking = false;
@@ -73,9 +73,7 @@ export class TimeSliceQueue implements TurnWorker {
 
   /** Notifies the reader once, in a later turn. Owners (see `Rotation`) take turns. Default: the reader is its own. */
   enqueue(reader: Notifiable, owner: object = reader): void {
-    const readers = this.#readers.get(owner);
-    if (readers === undefined) this.#readers.add(owner, new Set([reader]));
-    else readers.add(reader);
+    this.#readers.push(owner, reader);
     this.#turns.schedule(this);
   }
 
@@ -115,23 +113,12 @@ export class TimeSliceQueue implements TurnWorker {
     this.#isWorking = true;
     this.#isFirst = true;
     try {
-      if (isReaders) this.#notifyNext();
+      // A reader that enqueues itself again goes to the end.
+      if (isReaders) this.#readers.shift()?.notify();
       else done = steps?.next().done;
     } finally {
       this.#isWorking = false;
       if (!isReaders && done !== false && this.#queue[0] === steps) this.#queue.shift();
     }
-  }
-
-  /** A reader that enqueues itself again goes to the end. */
-  #notifyNext(): void {
-    const next = this.#readers.next();
-    if (next === undefined) return;
-    const [owner, readers] = next;
-    const [reader] = readers;
-    this.#readers.served(owner);
-    if (reader !== undefined) readers.delete(reader);
-    if (readers.size === 0) this.#readers.delete(owner);
-    reader?.notify();
   }
 }

@@ -30,9 +30,8 @@ export interface Charge {
  * Waits for one call of `resolve` or `reject`, within the bounds. `begin` starts the wait, and may return a function
  * that removes what it has left behind, which is called once, however the wait ends.
  *
- * Every wait of the process that can end in more than one way is one of these, so that whatever ends it first takes away
- * everything else: the place in a queue, the listener of the signal (which may live much longer), the timer, and the
- * charge. All of that has happened before the promise settles.
+ * Whatever ends it first takes away everything else, before the promise settles: the place in a queue, the listener of the
+ * signal, which may live much longer, the timer, and the charge.
  */
 export function waitFor<T>(
   begin: (
@@ -88,19 +87,23 @@ function timeout<T>(
   }, ms);
 }
 
-/**
- * Settles as `promise` does, or rejects with the signal's reason as soon as that is aborted. For shared work that
- * continues for the other waiters when one of them gives up.
- */
-export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (signal === undefined) return promise;
+/** Settles as `promise` does, within the bounds. For shared work that continues for others when one gives up. */
+export function within<T>(promise: Promise<T>, bounds: WaitBounds<T>): Promise<T> {
   // Its failure is not left unhandled when nobody waits for it any more.
-  if (signal.aborted) promise.catch(() => {});
-  return waitFor<T>(
-    (resolve, reject) => {
-      promise.then(resolve, reject);
-      return undefined;
-    },
-    { signal },
-  );
+  if (bounds.signal?.aborted === true) promise.catch(() => {});
+  return waitFor<T>((resolve, reject) => {
+    promise.then(resolve, reject);
+    return undefined;
+  }, bounds);
+}
+
+/** Settles as `promise` does, or rejects with the signal's reason as soon as that is aborted. */
+export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  return signal === undefined ? promise : within(promise, { signal });
+}
+
+/** Resolves when `promise` does, and after `ms` milliseconds at the latest. Rejects as `promise` does until then. */
+export function settledWithin(promise: Promise<unknown>, clock: Clock, ms: number): Promise<void> {
+  const settled = promise.then(() => {});
+  return within(settled, { deadline: { clock, ms, expire: () => {} } });
 }

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { open, stat } from "node:fs/promises";
-import type { Logger } from "pino";
 import { type Clock, pause, type Timer } from "./clock.ts";
 import type { FileCertificate } from "./file-certificate.ts";
+import type { Logger } from "./logger.ts";
 
 /** Interval between two checks of all files, in milliseconds. */
 const checkIntervalMs = 1_000;

@@ -25,6 +25,8 @@ import type {
   CacheListRequest,
   CacheStateRequest,
   CacheWatchRequest,
+  Reached,
+  ReadRequest,
 } from "./request/request.ts";
 import type { Selection } from "./request/selection.ts";
 import type { ComponentContext } from "./state/component.ts";
@@ -143,21 +145,31 @@ export class Cacher implements Storage {
     this.#readiness.onChange(listener);
   }
 
-  async get(request: CacheGetRequest): Promise<GetResult> {
-    const any = request.at.match === "ANY";
-    this.#readiness.check(any);
-    const result = await this.#reads.get(request);
-    this.#readiness.check(any);
+  /**
+   * Waits until the cache is as new as a read requires, for up to 3 s. Pass the result to the read. For callers that have
+   * to wait for something else between the two, such as room for the response, which must not be held while the cache
+   * catches up. Rejects as the read would.
+   */
+  reach(request: ReadRequest): Promise<Reached> {
+    return this.#reads.reach(request);
+  }
+
+  async get(request: CacheGetRequest, reached?: Reached): Promise<GetResult> {
+    const result = await this.#reads.get(request, reached ?? (await this.reach(request)));
+    this.#readiness.check(request.at.match === "ANY");
     return result;
   }
 
-  async list(request: CacheListRequest): Promise<ListResult> {
-    const any = request.at.match === "ANY";
-    this.#readiness.check(any);
-    const result = await this.#reads.list(request);
+  async list(request: CacheListRequest, reached?: Reached): Promise<ListResult> {
+    const result = await this.#reads.list(request, reached ?? (await this.reach(request)));
     // The cache may have been found inconsistent during the read: then its result must not be returned.
-    this.#readiness.check(any);
+    this.#readiness.check(request.at.match === "ANY");
     return result;
+  }
+
+  /** The size of the value that the cache has for a key, in bytes; undefined: it has none. */
+  valueBytes(key: string): number | undefined {
+    return this.#cache.state.get(key)?.value.length;
   }
 
   /**
@@ -170,9 +182,13 @@ export class Cacher implements Storage {
   async readState<T>(
     request: CacheStateRequest,
     read: (state: CachedState) => TimeSlicedWork<T>,
+    reached?: Reached,
   ): Promise<T | "late" | undefined> {
-    this.#readiness.check();
-    const result = await this.#reads.readState(request, read);
+    const result = await this.#reads.readState(
+      request,
+      reached ?? (await this.reach(request)),
+      read,
+    );
     this.#readiness.check();
     return result;
   }

@@ -10,6 +10,8 @@ import type {
   CacheGetRequest,
   CacheListRequest,
   CacheStateRequest,
+  Reached,
+  ReadRequest,
 } from "./request/request.ts";
 import { ChunkCache } from "./state/chunk-cache.ts";
 import type { CacheObserver, ComponentContext } from "./state/component.ts";
@@ -66,48 +68,46 @@ export class Reads implements CacheObserver {
     this.#pageReader = new PageReader(cache, this.#historicalSnapshots, this.#lists);
   }
 
-  async get(request: CacheGetRequest): Promise<GetResult> {
-    checkGet(request);
-    const { scheduler, clock, cache } = this.#context;
-    const since = clock.now();
-    const { key, signal, owner = request } = request;
-    const read = () => {
+  /** See `Cacher.reach`. */
+  async reach(request: ReadRequest): Promise<Reached> {
+    const isState = "scope" in request;
+    this.#context.readiness.check(!isState && request.at.match === "ANY");
+    if ("key" in request) checkGet(request);
+    else if (!isState) checkList(request);
+    return this.#reachCache(request);
+  }
+
+  async get(request: CacheGetRequest, reached: Reached): Promise<GetResult> {
+    const { scheduler } = this.#context;
+    const { signal, owner = request } = request;
+    const result = await this.#fromCache(request, reached, () => {
       const work = this.#pageReader.get(request);
       // Most gets are one lookup in the state, and need not wait behind scans.
       const { done, value } = work.next();
       return done === true ? value : scheduler.run(owner, work, signal);
-    };
-    const valueBytes = () => cache.state.get(key)?.value.length;
-    const result = await this.#fromCache(request, read, valueBytes);
-    return result ?? this.#freshness.upstreamReader.get(request, since);
+    });
+    return result ?? this.#freshness.upstreamReader.get(request, reached.since);
   }
 
-  async list(request: CacheListRequest): Promise<ListResult> {
-    checkList(request);
-    const { scheduler, clock } = this.#context;
-    const { upstreamReader } = this.#freshness;
-    const since = clock.now();
+  async list(request: CacheListRequest, reached: Reached): Promise<ListResult> {
+    const { scheduler } = this.#context;
     const { signal, owner = request } = request;
-    if (this.#isBeyond(request)) {
-      const wait = request.admit?.();
-      if (wait !== undefined) await wait;
-      return upstreamReader.list(request);
-    }
-    const result = await this.#fromCache(request, () =>
+    const result = await this.#fromCache(request, reached, () =>
       scheduler.run(owner, this.#pageReader.list(request), signal),
     );
-    return result ?? upstreamReader.list(request, since);
+    return result ?? this.#freshness.upstreamReader.list(request, reached.since);
   }
 
   /** See `Cacher.readState`. */
   async readState<T>(
     request: CacheStateRequest,
+    reached: Reached,
     read: (state: CachedState) => TimeSlicedWork<T>,
   ): Promise<T | "late" | undefined> {
     const { scheduler } = this.#context;
     const { signal, owner = request } = request;
     let isReached = false;
-    const result = await this.#fromCache(request, () => {
+    const result = await this.#fromCache(request, reached, () => {
       isReached = true;
       const work = this.#stateReader.read(request, read);
       // Most are of one object, and need not wait behind scans.
@@ -137,36 +137,39 @@ export class Reads implements CacheObserver {
   }
 
   /**
-   * Waits until the cache is new enough, then returns the result of `read`; undefined if only the store can serve the
-   * request. Repeats both if the cache is replaced meanwhile, since the result may belong to another history. `valueBytes`:
-   * the size of the value that will probably be read, for `admit`.
+   * Returns the result of `read`; undefined if only the store can serve the request. Waits for the cache again, and repeats
+   * the read, if the cache has been replaced since it was `reached`: the result may belong to another history.
    */
   async #fromCache<T>(
-    request: CacheGetRequest | CacheListRequest | CacheStateRequest,
+    request: ReadRequest,
+    reached: Reached,
     read: () => T | undefined | Promise<T | undefined>,
-    valueBytes?: () => number | undefined,
   ): Promise<T | undefined> {
-    const { cache } = this.#context;
-    const { at, signal } = request;
-    let { admit } = request;
+    let at = reached;
     for (;;) {
-      const { epoch } = cache;
-      const reached = await this.#freshness.reach(at, signal);
-      const wait = admit?.(valueBytes?.());
-      admit = undefined;
-      if (wait !== undefined) await wait;
-      if (reached === undefined) return undefined;
+      if (at.isLate) return undefined;
       const result = await read();
-      if (epoch === cache.epoch) return result;
+      if (at.epoch === this.#context.cache.epoch) return result;
+      at = await this.#reachCache(request);
     }
+  }
+
+  async #reachCache(request: ReadRequest): Promise<Reached> {
+    const { cache, clock } = this.#context;
+    const since = clock.now();
+    const { epoch } = cache;
+    if (this.#isBeyond(request)) return { isLate: true, epoch, since };
+    const revision = await this.#freshness.reach(request.at, request.signal);
+    return { isLate: revision === undefined, epoch, since };
   }
 
   /**
    * Whether the request continues a list that the store began, since the cache was not new enough then, and still
    * is not. Another wait would not help, and a failure would break off the list midway.
    */
-  #isBeyond({ at, startAfter }: CacheListRequest): boolean {
-    if (startAfter === undefined || at.match !== "EXACT") return false;
-    return at.revision > this.#context.cache.revision;
+  #isBeyond(request: ReadRequest): boolean {
+    const { at } = request;
+    if (!("startAfter" in request) || request.startAfter === undefined) return false;
+    return at.match === "EXACT" && at.revision > this.#context.cache.revision;
   }
 }

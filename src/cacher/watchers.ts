@@ -12,8 +12,8 @@ import type { CacheWatchRequest, Delivery } from "./request/request.ts";
 import type { CacheObserver, ComponentContext, Replacement } from "./state/component.ts";
 import type { EventWindowBackfill } from "./state/event-window-backfill.ts";
 import type { CacherStats } from "./stats.ts";
+import { BookmarkBroadcast } from "./watch/bookmark-broadcast.ts";
 import type { CacheWatcher } from "./watch/cache-watcher.ts";
-import { ProgressRequester } from "./watch/progress-requester.ts";
 import { WatchOpener } from "./watch/watch-opener.ts";
 import { WatcherMaintenance } from "./watch/watcher-maintenance.ts";
 import { WatcherRegistry } from "./watch/watcher-registry.ts";
@@ -32,7 +32,7 @@ export class Watchers implements CacheObserver {
   readonly #snapshots: Snapshots;
   readonly #maintenance: WatcherMaintenance;
   readonly #registry: WatcherRegistry;
-  readonly #progressRequester: ProgressRequester;
+  readonly #bookmarkBroadcast: BookmarkBroadcast;
   /** The watchers that the replacement in progress has ended or stalled; none outside of one. */
   #interrupted: readonly CacheWatcher[];
   /** Waits for a revision to be settled. */
@@ -68,7 +68,7 @@ export class Watchers implements CacheObserver {
     this.#snapshots = snapshots;
     this.#maintenance = maintenance;
     this.#registry = registry;
-    this.#progressRequester = new ProgressRequester(context, freshness, dispatcher, registry.all);
+    this.#bookmarkBroadcast = new BookmarkBroadcast(context, freshness, dispatcher, registry.all);
     this.#interrupted = [];
   }
 
@@ -99,7 +99,7 @@ export class Watchers implements CacheObserver {
   requestProgress(): void {
     const { name, logger, readiness } = this.#context;
     if (!readiness.ready) return;
-    this.#progressRequester.request().catch((error: unknown) => {
+    this.#bookmarkBroadcast.request().catch((error: unknown) => {
       logger.debug({ err: error, resource: name }, "could not request progress");
     });
   }
@@ -163,7 +163,7 @@ export class Watchers implements CacheObserver {
   reset({ changes }: Replacement): void {
     this.#snapshots.clear();
     this.#dispatcher.reset();
-    this.#progressRequester.forget();
+    this.#bookmarkBroadcast.forget();
     for (const settled of this.#settling) settled();
     // Without known changes nothing leads from the old state to the new one, so no new watcher may share a backlog.
     if (changes === undefined) this.#coalescedBacklogs.clear();

@@ -7,6 +7,7 @@ import type { ListRequest as WireListRequest } from "../wire/generated/watchfano
 import type { StoredObject__Output as WireObject } from "../wire/generated/watchfanout/v1/StoredObject.ts";
 import type { WatchRequest as WireWatchRequest } from "../wire/generated/watchfanout/v1/WatchRequest.ts";
 import { listWatchService, writeService } from "../wire/services.ts";
+import { healthService } from "../wire/standard-services.ts";
 import { isNotFound } from "./calls/call-failure.ts";
 import { Connection } from "./calls/connection.ts";
 import { broken, decodeDuration, decodeObject, decodeRevision } from "./calls/decode.ts";
@@ -191,8 +192,6 @@ export class Client implements ClientCalls {
     service: string = "",
     options: Pick<ReadOptions, "signal" | "timeoutMs"> = {},
   ): Promise<boolean> {
-    // Few clients need it.
-    const { healthService } = await import("../wire/standard-services.ts");
     try {
       const { status } = await this.#connection.read(healthService.Check, { service }, options);
       return status === "SERVING";

@@ -14,6 +14,7 @@
 export type { BackoffBounds } from "../base/backoff.ts";
 export { type Clock, keepAliveClock, systemClock, type Timer } from "../base/clock.ts";
 export { hasReason, type Reason, WatchFanoutError } from "../base/errors.ts";
+export type { Logger } from "../base/logger.ts";
 export type { Reachability } from "../base/stream-backoff.ts";
 export { type EventType, WatchBatch, WatchEvent } from "../model/event.ts";
 export { StoredObject } from "../model/object.ts";

@@ -1,5 +1,5 @@
-import type { Logger } from "pino";
 import type { Clock } from "../base/clock.ts";
+import type { Logger } from "../base/logger.ts";
 import { type Attributes, noAttributes } from "../selector/attributes.ts";
 import type { Codec } from "./codec.ts";
 

@@ -1,9 +1,13 @@
 import { X509Certificate } from "node:crypto";
-import { assembleAdmin, checkAdminExposure } from "./assemble-admin.ts";
-import { assembleIdentity, checkPlaintext, serverTls } from "./assemble-identity.ts";
-import { assembleResources } from "./assemble-resources.ts";
-import { upstreamConfig } from "./assemble-upstream.ts";
-import { workersConfig } from "./assemble-workers.ts";
+import { usableCores } from "../base/usable-cores.ts";
+import {
+  assembleAdmin,
+  assembleIdentity,
+  checkAdminExposure,
+  checkPlaintext,
+  serverTls,
+} from "./assemble-identity.ts";
+import { assembleResources, upstreamConfig } from "./assemble-resources.ts";
 import { Checks } from "./checks.ts";
 import type {
   AuditConfig,
@@ -17,10 +21,10 @@ import type {
   SocketConfig,
   TcpAddress,
 } from "./config.ts";
-import { ConfigError } from "./config-error.ts";
 import type { OptionName, OptionValues } from "./options.ts";
 import { parsePolicy } from "./parse-policy.ts";
 import type { Settings } from "./setting.ts";
+import { ConfigError } from "./setting.ts";
 
 const etcdOptions: readonly OptionName[] = [
   "etcd-username",
@@ -270,4 +274,48 @@ function etcdAuth(values: OptionValues, checks: Checks): EtcdConfig["auth"] {
   if (password === "")
     checks.refuse("etcd-password-file", "the file is empty; it must contain the password.");
   return { username, password };
+}
+
+/** The limits that are divided between workers: each counts what it has itself. */
+const dividedLimits = [
+  "max-streams",
+  "max-streams-per-identity",
+  "max-connections",
+  "max-connections-per-identity",
+  "max-reads-in-flight",
+  "max-writes-in-flight",
+  "max-queued-requests-per-identity",
+  "max-requests-per-identity",
+  "max-watch-rate",
+  "max-watch-rate-per-identity",
+  "max-send-rate",
+  "max-send-rate-per-identity",
+] as const satisfies readonly OptionName[];
+
+/** The number of workers, and checks that the other options allow for as many. */
+function workersConfig(values: OptionValues, checks: Checks): number {
+  const workers = values.workers === "auto" ? usableCores() : values.workers;
+  if (workers === 1) return 1;
+  if (values["etcd-api"]) {
+    checks.refuse(
+      "workers",
+      `excludes ${checks.place("etcd-api")}: the etcd API is served by one process. Serve it with another watch-fanout, or ` +
+        "remove one of the two.",
+    );
+  }
+  if (values["audit-log"] === "-") {
+    checks.refuse(
+      "audit-log",
+      `standard output can't be shared by ${workers} workers, whose lines would mix. Give a file.`,
+    );
+  }
+  for (const name of dividedLimits) {
+    const limit = values[name] ?? 0;
+    if (limit === 0 || limit >= workers) continue;
+    checks.refuse(
+      name,
+      `${limit} can't be divided between ${workers} workers. Give at least ${workers}, or fewer --workers.`,
+    );
+  }
+  return workers;
 }

@@ -1,6 +1,5 @@
-import { cipherSuite } from "./cipher-suites.ts";
 import type { OptionDefinition } from "./option-definition.ts";
-import { choice, fileMode, listenAddress, tcpAddress, text } from "./value-types.ts";
+import { choice, cipherSuite, fileMode, listenAddress, tcpAddress, text } from "./value-types.ts";
 
 /** The options of the ports: addresses, TLS, and callers that a certificate identifies. */
 export const listenerOptions = {

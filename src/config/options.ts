@@ -1,21 +1,62 @@
 import type { z } from "zod";
-import { accessOptions } from "./access-options.ts";
+import { callerOptions } from "./caller-options.ts";
 import { etcdOptions } from "./etcd-options.ts";
 import { limitOptions } from "./limit-options.ts";
 import { listenerOptions } from "./listener-options.ts";
 import type { OptionDefinition } from "./option-definition.ts";
 import { resource } from "./resource-settings.ts";
-import { telemetryOptions } from "./telemetry-options.ts";
 import {
   choice,
+  collectorUrl,
   count,
   duration,
   endpoint,
+  ratio,
   size,
   text,
   upstreamAddress,
   workerCount,
 } from "./value-types.ts";
+
+/** The options of the log, and of what is exported by OTLP. */
+const telemetryOptions = {
+  "otlp-endpoint": {
+    schema: collectorUrl,
+    value: "URL|env",
+    help:
+      "Export spans and metrics to this OpenTelemetry collector, by OTLP over HTTP with protobuf: to URL/v1/traces and " +
+      "URL/v1/metrics. env: to that of OTEL_EXPORTER_OTLP_ENDPOINT. The environment variables OTEL_SDK_DISABLED, " +
+      "OTEL_EXPORTER_OTLP_HEADERS, _CERTIFICATE, _CLIENT_CERTIFICATE, _CLIENT_KEY, _COMPRESSION and _TIMEOUT, " +
+      "OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES apply; others are named in the log.",
+    defaultHelp: "nothing is exported",
+  },
+  "trace-ratio": {
+    schema: ratio,
+    value: "RATIO",
+    help:
+      "Part of the calls without a trace of the client that are traced, from 0 to 1. A call with one is traced if the " +
+      "client records it. Needs --otlp-endpoint.",
+    default: "0",
+  },
+  "otlp-metrics-interval": {
+    schema: duration("0s"),
+    value: "DURATION",
+    help: "Interval at which metrics are exported. 0s: never. Needs --otlp-endpoint.",
+    default: "60s",
+  },
+  "log-level": {
+    schema: choice(["trace", "debug", "info", "warn", "error", "fatal", "silent"]),
+    value: "LEVEL",
+    help: "Least severe level to log: trace, debug, info, warn, error, fatal or silent.",
+    default: "info",
+  },
+  "log-format": {
+    schema: choice(["text", "json"]),
+    value: "FORMAT",
+    help: "Format of the log, which goes to stderr: text or json.",
+    defaultHelp: "text on a terminal, otherwise json",
+  },
+} as const satisfies Readonly<Record<string, OptionDefinition>>;
 
 /**
  * Every option of `serve`, by its name: `--NAME` as a flag, `WATCH_FANOUT_NAME` (upper case, `_` for
@@ -65,14 +106,14 @@ const options = {
     value: "NAME=PREFIX",
     help:
       "A resource to serve: the keys that begin with PREFIX, which usually ends in '/'. Repeatable. " +
-      "Prefixes must not overlap. Required with --etcd. With --upstream: NAME, or NAME=NAME-UPSTREAM for one that has " +
-      "another name there. The file has more settings for a resource: codec, " +
+      "Prefixes must not overlap. Required with --etcd, unless --etcd-api is on. With --upstream: NAME, or " +
+      "NAME=NAME-UPSTREAM for one that has another name there. The file has more settings for a resource: codec, " +
       "labels and fields for selectors, indexes, event window, and whether it has a cache.",
     defaultHelp:
       "with the embedded store, default= (every key); with --upstream, all that the relay may read there",
   },
   ...listenerOptions,
-  ...accessOptions,
+  ...callerOptions,
   ...etcdOptions,
   "event-window-age": {
     schema: duration("1s"),
@@ -205,3 +246,28 @@ type ValueOf<D> = D extends { readonly schema: z.ZodType<infer T> }
 export type OptionValues = {
   readonly [Name in OptionName]: ValueOf<(typeof options)[Name]>;
 };
+
+const named: readonly (readonly [heading: string, names: readonly string[]])[] = [
+  ["Ports and TLS", Object.keys(listenerOptions)],
+  ["Callers and their rights", Object.keys(callerOptions)],
+  ["etcd and its API", Object.keys(etcdOptions).filter((name) => name !== "etcd")],
+  ["Caches", optionNames.filter((name) => /^(?:event-window|dispatch|consistency)-/.test(name))],
+  ["Limits", Object.keys(limitOptions)],
+  ["Log, metrics and traces", Object.keys(telemetryOptions)],
+  [
+    "Process",
+    ["workers", "stall-timeout", "max-stream-age", "memory-ceiling", "framing", "shutdown-timeout"],
+  ],
+];
+
+/** All options under headings, in the order in which help shows them. */
+export const optionGroups: readonly {
+  readonly heading: string;
+  readonly names: readonly OptionName[];
+}[] = [["What is served", optionNames.filter((name) => !isIn(named, name))] as const, ...named].map(
+  ([heading, names]) => ({ heading, names: optionNames.filter((name) => names.includes(name)) }),
+);
+
+function isIn(groups: typeof named, name: string): boolean {
+  return groups.some(([, names]) => names.includes(name));
+}

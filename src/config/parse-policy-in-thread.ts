@@ -1,5 +1,6 @@
 import { Worker } from "node:worker_threads";
 import type { Clock } from "../base/clock.ts";
+import { waitFor } from "../base/wait.ts";
 import { PassingFailure } from "../base/watched-files.ts";
 import type { ParsedPolicy } from "./parse-policy.ts";
 
@@ -20,31 +21,25 @@ export function parsePolicyInThread(
   content: Uint8Array,
   clock: Clock,
 ): Promise<ParsedPolicy> {
-  return new Promise((resolve, reject) => {
-    const thread = new Worker(new URL(worker, import.meta.url), {
-      workerData: { name, content },
-      resourceLimits: { maxOldGenerationSizeMb: maxHeapMb },
-    });
-    thread.unref();
-    const end = (settle: () => void): void => {
-      timer.cancel();
-      settle();
-      void thread.terminate();
-    };
-    const timer = clock.setTimeout(
-      () =>
-        end(() =>
-          reject(new PassingFailure(`${name}: took longer than ${maxMs / 1_000} s to parse.`)),
-        ),
-      maxMs,
-    );
-    thread.once("message", (parsed: ParsedPolicy) => end(() => resolve(parsed)));
-    thread.once("error", (error: unknown) => {
-      const why = error instanceof Error ? error.message : String(error);
-      end(() => reject(new PassingFailure(`${name}: can't be parsed: ${why}`)));
-    });
-    thread.once("exit", () =>
-      end(() => reject(new PassingFailure(`${name}: its thread has ended.`))),
-    );
+  const thread = new Worker(new URL(worker, import.meta.url), {
+    workerData: { name, content },
+    resourceLimits: { maxOldGenerationSizeMb: maxHeapMb },
   });
+  thread.unref();
+  const failed = (why: string) => new PassingFailure(`${name}: ${why}`);
+  const expire = (): never => {
+    throw failed(`took longer than ${maxMs / 1_000} s to parse.`);
+  };
+  return waitFor<ParsedPolicy>(
+    (resolve, reject) => {
+      thread.once("message", resolve);
+      thread.once("error", (error: unknown) => {
+        const why = error instanceof Error ? error.message : String(error);
+        reject(failed(`can't be parsed: ${why}`));
+      });
+      thread.once("exit", () => reject(failed("its thread has ended.")));
+      return () => void thread.terminate();
+    },
+    { deadline: { clock, ms: maxMs, expire } },
+  );
 }

@@ -4,7 +4,7 @@ import type { OptionDefinition } from "./option-definition.ts";
 import { definition, flagOf, type OptionName, type OptionValues, optionNames } from "./options.ts";
 import { keysOf } from "./resource-settings.ts";
 import type { Setting, Settings, Step } from "./setting.ts";
-import { showValue } from "./show-value.ts";
+import { showValue } from "./setting.ts";
 
 /** The values of the options. */
 export interface ParsedSettings {
@@ -82,9 +82,9 @@ function parseOne(
 }
 
 /** Turns an issue of zod into a sentence. */
-function describe(issue: z.core.$ZodIssue, place: string, secret: boolean): string {
+function describe(issue: z.core.$ZodIssue, place: string, isSecret: boolean): string {
   if (issue.input === undefined) return `${place}: is missing.`;
-  return `${place}: ${secret ? "the value" : showValue(issue.input)} ${issue.message}.`;
+  return `${place}: ${isSecret ? "the value" : showValue(issue.input)} ${issue.message}.`;
 }
 
 /** Problems of unknown keys. Resources and event windows are the only mappings. */

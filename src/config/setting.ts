@@ -1,3 +1,4 @@
+import { inspect } from "node:util";
 import type { OptionName } from "./options.ts";
 
 /** A step towards a part of a value: the index of an element, or a key. */
@@ -29,4 +30,27 @@ export function textOrigin(source: string): Origin {
     const part = formatPath(path.filter((step) => typeof step === "string"));
     return part === "" ? source : `${source} (${part})`;
   };
+}
+
+/** An invalid value for a message: cut to 200 characters, without the password of a URL. */
+export function showValue(value: unknown): string {
+  const text =
+    typeof value === "string"
+      ? JSON.stringify(value.length > 200 ? `${value.slice(0, 200)}…` : value)
+      : inspect(value, { depth: 2, breakLength: Number.POSITIVE_INFINITY, maxArrayLength: 10 });
+  return text.replace(/\/\/[^/@\s]*@/g, "//(hidden)@");
+}
+
+/**
+ * The problems of a configuration. Each is a sentence that begins with the source of the value (a flag, a variable, or a
+ * line and key of the file) and says what is accepted.
+ */
+export class ConfigError extends Error {
+  override readonly name = "ConfigError";
+  readonly problems: readonly string[];
+
+  constructor(problems: readonly string[]) {
+    super(problems.join("\n"));
+    this.problems = problems;
+  }
 }

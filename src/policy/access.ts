@@ -1,7 +1,13 @@
+import { WatchFanoutError } from "../base/errors.ts";
+import type { Identity } from "../identity/identity.ts";
+
 /** What a policy allows to do with objects, each independent of the others. */
 export const verbs = ["get", "list", "watch", "put", "delete"] as const;
 
 export type Verb = (typeof verbs)[number];
+
+/** Stands for every resource. No resource has this name. */
+export const everyResource = "*";
 
 /** One key, or every key with a prefix (empty: every key), relative to the resource's prefix. */
 export type AccessScope = { readonly key: string } | { readonly prefix: string };
@@ -23,4 +29,34 @@ export function describeScope(scope: AccessScope): string {
   if ("key" in scope) return `the key ${JSON.stringify(scope.key)}`;
   if (scope.prefix === "") return "all keys";
   return `the keys that begin with ${JSON.stringify(scope.prefix)}`;
+}
+
+/**
+ * Every right: each verb on each key of each resource, those included that are not served. It is what a call needs
+ * whose request is not read here.
+ */
+export const fullAccess: readonly Access[] = verbs.map((verb) => ({
+  verb,
+  resource: everyResource,
+  scope: { prefix: "" },
+}));
+
+/** The refusal of an access. It is the same whether or not the resource, or anything in the scope, exists. */
+export function permissionDenied({ name }: Identity, access: Access): WatchFanoutError {
+  return new WatchFanoutError(
+    "PERMISSION_DENIED",
+    `${JSON.stringify(name)} may not ${describeAccess(access)}. Request only what the policy allows, or ask the ` +
+      "operator of the service for a role that allows this.",
+    { metadata: { verb: access.verb, resource: access.resource, ...access.scope } },
+  );
+}
+
+/** The refusal of a call that is relayed unparsed, which needs every right. */
+export function relayDenied({ name }: Identity): WatchFanoutError {
+  return new WatchFanoutError(
+    "PERMISSION_DENIED",
+    `${JSON.stringify(name)} may not use the etcd API here: its requests are not read, so they need a rule with every ` +
+      'verb on every key of every resource ("*"). Use ListWatchService for what the policy allows, or ask the operator ' +
+      "of the service for such a rule.",
+  );
 }

@@ -4,9 +4,6 @@ import type { Verb } from "./access.ts";
  * A policy as its file says it, after its checks: docs/policy.md has the format. Policy compiles it.
  */
 
-/** Stands for every resource. No resource has this name. */
-export const everyResource = "*";
-
 /** Grants each of the verbs on each of the scopes of each of the resources. */
 export interface RuleDefinition {
   /** Names of resources, or `everyResource`. */

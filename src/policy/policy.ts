@@ -7,7 +7,7 @@ import {
   type Subject,
 } from "./definition.ts";
 import { Role } from "./role.ts";
-import type { Rule } from "./rule.ts";
+import type { Rule } from "./scope-set.ts";
 
 /** A role that an identity has, by the first binding that gives it. */
 interface BoundRole {

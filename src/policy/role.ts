@@ -1,6 +1,7 @@
 import type { Access, AccessScope, Verb } from "./access.ts";
-import { everyResource, type RoleDefinition } from "./definition.ts";
-import type { Rule } from "./rule.ts";
+import { everyResource } from "./access.ts";
+import type { RoleDefinition } from "./definition.ts";
+import type { Rule } from "./scope-set.ts";
 import { type GrantedText, ScopeSet } from "./scope-set.ts";
 
 /** What the rules of a role grant with one verb on one resource. */

@@ -1,5 +1,12 @@
 import type { AccessScope } from "./access.ts";
-import type { Rule } from "./rule.ts";
+
+/** Identifies a rule of a policy. */
+export interface Rule {
+  /** `ROLE[INDEX]`, with the rule's index in its role, from 0. */
+  readonly name: string;
+  /** Its line in the file, from 1. */
+  readonly line: number;
+}
 
 /** A key or a prefix, and the rule that grants it. */
 export type GrantedText = readonly [text: string, rule: Rule];

@@ -1,7 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { Condition } from "../base/condition.ts";
 import { hasReason, upstreamUnavailable, WatchFanoutError } from "../base/errors.ts";
-import { SingleFlightCheck } from "../base/single-flight.ts";
+import { SingleFlight } from "../base/single-flight.ts";
 import { abortable } from "../base/wait.ts";
 import type { ReflectorState } from "./reflector-state.ts";
 
@@ -22,11 +22,11 @@ interface HistoryConfirmationDeps {
 /** Confirms to reads that the target's state belongs to the history that the store has now. */
 export class HistoryConfirmation {
   readonly #deps: HistoryConfirmationDeps;
-  readonly #check: SingleFlightCheck;
+  readonly #check: SingleFlight<void>;
 
   constructor(deps: HistoryConfirmationDeps) {
     this.#deps = deps;
-    this.#check = new SingleFlightCheck(deps.check, deps.clock);
+    this.#check = new SingleFlight(deps.check, deps.clock);
   }
 
   /** See `Reflector.confirmHistory`. */
@@ -52,11 +52,8 @@ export class HistoryConfirmation {
   ): Promise<void> {
     const { clock, state, progress } = this.#deps;
     const isDecided = (): boolean => state.lists > lists || state.isWatching;
-    const late = new AbortController();
-    const timer = clock.setTimeout(() => late.abort(), listTimeoutMs);
-    await progress.until(isDecided, AbortSignal.any([signal, late.signal]));
-    timer.cancel();
-    signal.throwIfAborted();
+    const deadline = { clock, ms: listTimeoutMs, expire: () => {} };
+    await progress.until(isDecided, { signal, deadline });
     if (state.historyGeneration !== historyGeneration) throw changedDuringList();
     if (isDecided()) return;
     throw upstreamUnavailable(

@@ -1,7 +1,7 @@
-import type { Logger } from "pino";
 import type { BackoffBounds } from "../base/backoff.ts";
 import type { Clock } from "../base/clock.ts";
 import type { WatchFanoutError } from "../base/errors.ts";
+import type { Logger } from "../base/logger.ts";
 import type { WatchBatch } from "../model/event.ts";
 import type { StoredObject } from "../model/object.ts";
 import type { Scope, Storage } from "../storage/storage.ts";

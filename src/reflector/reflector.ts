@@ -3,6 +3,7 @@ import { Condition } from "../base/condition.ts";
 import { WatchFanoutError } from "../base/errors.ts";
 import { OutageLog } from "../base/outage-log.ts";
 import { StreamBackoff } from "../base/stream-backoff.ts";
+import type { WaitBounds } from "../base/wait.ts";
 import type { WatchBatch } from "../model/event.ts";
 import type { StoredObject } from "../model/object.ts";
 import type { Scope } from "../storage/storage.ts";
@@ -96,10 +97,10 @@ export class Reflector {
     return this.#state.historyGeneration;
   }
 
-  /** Resolves when `historyGeneration` increases, or when the signal is aborted. */
-  untilNextHistory(signal: AbortSignal): Promise<void> {
+  /** Resolves when `historyGeneration` increases. */
+  untilNextHistory(bounds: WaitBounds<void>): Promise<void> {
     const { historyGeneration } = this.#state;
-    return this.#progress.until(() => this.#state.historyGeneration > historyGeneration, signal);
+    return this.#progress.until(() => this.#state.historyGeneration > historyGeneration, bounds);
   }
 
   /**

@@ -16,9 +16,9 @@ import { IncomingRequests } from "./http2/incoming-requests.ts";
 import type { OpenCalls } from "./http2/open-calls.ts";
 import { peerFactsOf } from "./http2/peer-facts.ts";
 import {
-  areTooLarge,
   dropDistantDeadline,
   encodingOf,
+  exceedsHeaderLimit,
   headerBytes,
   isGrpc,
   timeoutOf,
@@ -107,9 +107,9 @@ export class CallPipeline {
         : this.#arrivals.waiting(session) + streamOpenings.waiting(session);
     const start = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void =>
       this.#open(stream, headers);
-    const areSeveral = (): boolean => callers.areSeveral;
-    this.#arrivals = new CallArrivals(clock, requestPool, start, ownerOf, areSeveral);
-    this.#pacing = new StreamPacing(clock, waiting, pacedOf, areSeveral);
+    const hasSeveral = (): boolean => callers.hasSeveral;
+    this.#arrivals = new CallArrivals(clock, requestPool, start, ownerOf, hasSeveral);
+    this.#pacing = new StreamPacing(clock, waiting, pacedOf, hasSeveral);
   }
 
   /** A connection begins to speak HTTP/2. Call it once its host is known (`Callers.connected`), before it is read from. */
@@ -129,7 +129,7 @@ export class CallPipeline {
     headers: IncomingHttpHeaders,
   ): void {
     this.#pacing.opened(session);
-    if (areTooLarge(headers)) {
+    if (exceedsHeaderLimit(headers)) {
       this.#context.defences?.count("header_flood", session);
       resetStream(stream);
       return;

@@ -7,8 +7,9 @@ import { CallPipeline } from "./call-pipeline.ts";
 import { Authentication } from "./calls/authentication.ts";
 import type { CallContext } from "./calls/call-context.ts";
 import { FullStore } from "./calls/full-store.ts";
-import { type Methods, servedMethods } from "./calls/methods.ts";
+import { type Methods, type ServeUnary, servedMethods } from "./calls/methods.ts";
 import { endingWithdrawn, revokeOnChange } from "./calls/revocation.ts";
+import { serveUnary } from "./calls/unary-call.ts";
 import { createCallContext } from "./create-call-context.ts";
 import { addToGrpcJs } from "./grpc-js/grpc-js-fallback.ts";
 import {
@@ -32,6 +33,7 @@ import { HealthService } from "./services/health-service.ts";
 import { listWatchMethods } from "./services/list-watch-service.ts";
 import { ReflectionService } from "./services/reflection-service.ts";
 import { initialStatuses, mayKnowService, ServingStatuses } from "./services/serving-statuses.ts";
+import { watchHandler } from "./services/watch-handler.ts";
 import { writeMethods } from "./services/write-service.ts";
 
 /** What a server is made of. */
@@ -114,14 +116,15 @@ function methodsOf(
   health: HealthService,
   reflection: ReflectionService,
 ): Methods {
+  const serve: ServeUnary = (name, method) => serveUnary(context, name, method);
   const own = hasOwnServices
     ? [
-        ...servedMethods(listWatchService, listWatchMethods(context)),
-        ...servedMethods(writeService, writeMethods(context)),
+        ...servedMethods(listWatchService, listWatchMethods(context, watchHandler(context)), serve),
+        ...servedMethods(writeService, writeMethods(context), serve),
       ]
     : [];
   return {
-    single: new Map([...own, ...servedMethods(healthService, health.handlers)]),
+    single: new Map([...own, ...servedMethods(healthService, health.handlers, serve)]),
     streaming: new Map(reflectionServices.flatMap((service) => [...reflection.serving(service)])),
   };
 }

@@ -36,8 +36,7 @@ export type { UnixListen } from "./grpc-js/unix-socket.ts";
 export type { HandshakeFailure } from "./limits/handshake-failures.ts";
 export type { AttackKind } from "./limits/http2-defences.ts";
 export type { HeldStats, PoolStats } from "./limits/server-pools.ts";
-export type { MemoryGauge, MemoryLimit, MemoryReading } from "./pressure/memory-gauge.ts";
-export type { PressureLevel, PressureStats, ShedKind } from "./pressure/memory-pressure.ts";
+export type { PressureStats } from "./pressure/memory-pressure.ts";
 
 export type { Framing, ServerOptions } from "./server-options.ts";
 

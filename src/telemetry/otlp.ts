@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { context, type Meter, propagation, trace } from "@opentelemetry/api";
+import { type Attributes, context, type Meter, propagation, trace } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import {
   type ExportResult,
@@ -15,7 +15,9 @@ import {
   resourceFromAttributes,
 } from "@opentelemetry/resources";
 import {
+  type DataPoint,
   type IMetricReader,
+  type MetricData,
   PeriodicExportingMetricReader,
   type ResourceMetrics,
 } from "@opentelemetry/sdk-metrics";
@@ -26,12 +28,77 @@ import {
 } from "@opentelemetry/sdk-trace";
 import type { Logger } from "pino";
 import type { Clock } from "../base/clock.ts";
+import { settledWithin } from "../base/wait.ts";
 import type { CallTracer } from "../server/server.ts";
-import { RpcTracer } from "./call-tracer.ts";
-import { withOtlpNames } from "./otlp-names.ts";
-import { exportTimeoutMs, SpanExport } from "./span-export.ts";
-import { registerSpanMetrics } from "./span-metrics.ts";
-import { TraceAllowance } from "./trace-allowance.ts";
+import { RpcTracer, TraceAllowance } from "./call-tracer.ts";
+import { exportTimeoutMs, registerSpanMetrics, SpanExport } from "./span-export.ts";
+
+/** A metric that OpenTelemetry's semantic conventions have: its name there, and those of its attributes. */
+interface ConventionalMetric {
+  readonly name: string;
+  /** The convention's name of each attribute. */
+  readonly attributes: Readonly<Record<string, string>>;
+  /** Attributes that all of its data points have in addition. */
+  readonly constant?: Attributes;
+}
+
+/** By the name that they have for Prometheus. */
+const conventional: Readonly<Record<string, ConventionalMetric>> = {
+  watch_fanout_rpc_duration_seconds: {
+    name: "rpc.server.call.duration",
+    attributes: { method: "rpc.method", code: "rpc.status_code" },
+    constant: { "rpc.system.name": "grpc" },
+  },
+  watch_fanout_event_loop_delay_p99_seconds: {
+    ...{ name: "nodejs.eventloop.delay.p99", attributes: {} },
+  },
+  watch_fanout_event_loop_delay_max_seconds: {
+    ...{ name: "nodejs.eventloop.delay.max", attributes: {} },
+  },
+  watch_fanout_gc_duration_seconds: {
+    ...{ name: "v8js.gc.duration", attributes: { kind: "v8js.gc.type" } },
+  },
+};
+
+/** The unit that a name ends with for Prometheus alone: by OTLP it is a field of its own. In others `bytes` is the noun. */
+const unitSuffix = /_(?:seconds|ratio)$/;
+
+/**
+ * The metrics with their names by OTLP: those of the conventions where they have one, otherwise `watch_fanout.NAME` for
+ * `watch_fanout_NAME` without its unit. They are made with their names for Prometheus, whose exporter adds no unit.
+ */
+function withOtlpNames(metrics: ResourceMetrics): ResourceMetrics {
+  return {
+    ...metrics,
+    scopeMetrics: metrics.scopeMetrics.map((scope) => ({
+      ...scope,
+      metrics: scope.metrics.map(renamed),
+    })),
+  };
+}
+
+function renamed(metric: MetricData): MetricData {
+  const { descriptor } = metric;
+  const known = conventional[descriptor.name];
+  const name = known?.name ?? ownName(descriptor.name);
+  const data = { ...metric, descriptor: { ...descriptor, name } };
+  if (known === undefined) return data;
+  const dataPoints = metric.dataPoints.map((point: DataPoint<unknown>) => ({
+    ...point,
+    attributes: { ...known.constant, ...renamedAttributes(point.attributes, known) },
+  }));
+  return { ...data, dataPoints } as MetricData;
+}
+
+function ownName(name: string): string {
+  return name.replace(/^watch_fanout_/, "watch_fanout.").replace(unitSuffix, "");
+}
+
+function renamedAttributes(attributes: Attributes, { attributes: names }: ConventionalMetric) {
+  return Object.fromEntries(
+    Object.entries(attributes).map(([name, value]) => [names[name] ?? name, value]),
+  );
+}
 
 /** Least interval of two log lines about failed exports, in milliseconds. */
 const failureLogMs = 60_000;
@@ -43,7 +110,7 @@ const failureLogMs = 60_000;
 const concurrencyLimit = 6;
 
 /** What is exported, and where to. */
-export interface OtlpOptions {
+interface OtlpOptions {
   /** The base URL of the collector. */
   readonly endpoint: string;
   /** The part of the traces that begin here which is recorded, from 0 to 1. */
@@ -53,7 +120,7 @@ export interface OtlpOptions {
 }
 
 /** What the exporter of a process needs. */
-export interface OtlpDeps {
+interface OtlpDeps {
   readonly version: string;
   /** The worker's number; undefined: the main process. */
   readonly worker: number | undefined;
@@ -123,12 +190,9 @@ export class OtlpExport {
 
   /** Exports what has not been exported yet, also by `closeMetrics`. Never rejects. */
   async close(closeMetrics: () => Promise<void>): Promise<void> {
-    const late = Promise.withResolvers<void>();
-    const timer = this.#clock.setTimeout(() => late.resolve(), this.#flushTimeoutMs);
     // Failures have been logged.
     const closed = Promise.allSettled([this.#provider.shutdown(), closeMetrics()]);
-    await Promise.race([closed, late.promise]);
-    timer.cancel();
+    await settledWithin(closed, this.#clock, this.#flushTimeoutMs);
     trace.disable();
     propagation.disable();
     context.disable();

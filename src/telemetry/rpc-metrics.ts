@@ -1,8 +1,8 @@
 import type { Attributes, Counter, Histogram, Meter } from "@opentelemetry/api";
 import type { Clock } from "../base/clock.ts";
 import { type Reason, reasons } from "../base/errors.ts";
-import { LatencyBuckets } from "./latency-buckets.ts";
 import { RecentCalls } from "./recent-calls.ts";
+import { LatencyBuckets } from "./stage-latency.ts";
 
 /** Methods whose calls last as long as their client wants: their duration is no latency. */
 const streaming = /\/(?:Watch|ServerReflectionInfo|LeaseKeepAlive|Observe|Snapshot)$/;

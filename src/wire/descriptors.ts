@@ -1,7 +1,5 @@
 import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { type Descriptors, readDescriptors } from "../protobuf/descriptors.ts";
-import { protoFolder } from "./services.ts";
 
 export type { Descriptors, FieldDescriptor, FileDescriptor } from "../protobuf/descriptors.ts";
 
@@ -11,5 +9,5 @@ export type { Descriptors, FieldDescriptor, FileDescriptor } from "../protobuf/d
  * issues 3018 and 3034).
  */
 export const descriptors: Descriptors = readDescriptors(
-  readFileSync(join(protoFolder, "watchfanout.binpb")),
+  readFileSync(new URL("../../proto/watchfanout.binpb", import.meta.url)),
 );

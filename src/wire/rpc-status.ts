@@ -4,7 +4,7 @@ import type { BadRequest, BadRequest__Output } from "./generated/google/rpc/BadR
 import type { ErrorInfo, ErrorInfo__Output } from "./generated/google/rpc/ErrorInfo.ts";
 import type { RetryInfo, RetryInfo__Output } from "./generated/google/rpc/RetryInfo.ts";
 import type { Status, Status__Output } from "./generated/google/rpc/Status.ts";
-import { loadProtos } from "./services.ts";
+import { definitions } from "./services.ts";
 
 /**
  * The part of gRPC's rich error that this project uses: a google.rpc.Status with details, sent as
@@ -23,8 +23,6 @@ export interface RpcStatus {
   /** From BadRequest: the field that is wrong. */
   readonly field: string | undefined;
 }
-
-const definitions = loadProtos("google/rpc/status.proto", "google/rpc/error_details.proto");
 
 function message<Input, Output>(name: string): MessageTypeDefinition<Input, Output> {
   return definitions[name] as unknown as MessageTypeDefinition<Input, Output>;

@@ -1,30 +1,18 @@
-import { fileURLToPath } from "node:url";
-import { type AnyDefinition, loadSync } from "@grpc/proto-loader";
+import { fromJSON } from "@grpc/proto-loader";
+import { protoJson } from "./generated/proto-json.ts";
 import type { ListWatchServiceDefinition } from "./generated/watchfanout/v1/ListWatchService.ts";
 import type { WriteServiceDefinition } from "./generated/watchfanout/v1/WriteService.ts";
 
-/** The folder of the protos and their descriptor set, next to `src/` as well as `dist/`. */
-export const protoFolder = fileURLToPath(new URL("../../proto/", import.meta.url));
-
 /**
- * Loads protos as the generated types describe them: names as in the proto, int64 as decimal strings, enums by name,
- * every field present, and the name of the field that is set in a oneof.
+ * All services and messages, as the generated types describe them: names as in the proto, int64 as decimal strings,
+ * enums by name, every field present, and the name of the field that is set in a oneof.
  */
-export function loadProtos(...files: readonly string[]): Record<string, AnyDefinition> {
-  return loadSync([...files], {
-    keepCase: true,
-    longs: String,
-    enums: String,
-    defaults: true,
-    oneofs: true,
-    includeDirs: [protoFolder],
-  });
-}
-
-const definitions = loadProtos(
-  "watchfanout/v1/list_watch_service.proto",
-  "watchfanout/v1/write_service.proto",
-);
+export const definitions = fromJSON(protoJson as Parameters<typeof fromJSON>[0], {
+  longs: String,
+  enums: String,
+  defaults: true,
+  oneofs: true,
+});
 
 export const listWatchService = definitions[
   "watchfanout.v1.ListWatchService"

@@ -1,12 +1,6 @@
 import type { HealthDefinition } from "./generated/grpc/health/v1/Health.ts";
 import type { ServerReflectionDefinition } from "./generated/grpc/reflection/v1/ServerReflection.ts";
-import { loadProtos } from "./services.ts";
-
-const definitions = loadProtos(
-  "grpc/health/v1/health.proto",
-  "grpc/reflection/v1/reflection.proto",
-  "grpc/reflection/v1alpha/reflection.proto",
-);
+import { definitions } from "./services.ts";
 
 /** The standard health service of gRPC clients and load balancers. */
 export const healthService = definitions["grpc.health.v1.Health"] as unknown as HealthDefinition;

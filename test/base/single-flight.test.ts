@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { SingleFlightCheck } from "../../src/base/single-flight.ts";
+import { SingleFlight } from "../../src/base/single-flight.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 /** Checks that the test completes one by one, in the order in which they began. */
 function setUp() {
   const clock = new FakeClock();
   const begun: PromiseWithResolvers<void>[] = [];
-  const shared = new SingleFlightCheck(() => {
+  const shared = new SingleFlight(() => {
     const check = Promise.withResolvers<void>();
     begun.push(check);
     return check.promise;

@@ -1,6 +1,6 @@
 import { getEventListeners } from "node:events";
 import { describe, expect, it } from "vitest";
-import { abortable, type WaitBounds, waitFor } from "../../src/base/wait.ts";
+import { abortable, settledWithin, type WaitBounds, waitFor } from "../../src/base/wait.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 /** Begins a wait with all bounds, and knows what it holds. */
@@ -158,5 +158,29 @@ describe("abortable", () => {
     for (const wait of waits) await expect(wait).rejects.toBe("gone");
     shared.reject(new Error("failed"));
     await expect(shared.promise).rejects.toThrow("failed");
+  });
+});
+
+describe("settledWithin", () => {
+  it("resolves when its promise does, or in time", async () => {
+    const clock = new FakeClock();
+    await settledWithin(Promise.resolve(1), clock, 5);
+    const never = settledWithin(new Promise(() => {}), clock, 5);
+    clock.advance(5);
+    await never;
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it("rejects as its promise does until then, and leaves a later failure handled", async () => {
+    const clock = new FakeClock();
+    await expect(settledWithin(Promise.reject(new Error("failed")), clock, 5)).rejects.toThrow(
+      "failed",
+    );
+    const late = Promise.withResolvers<void>();
+    const wait = settledWithin(late.promise, clock, 5);
+    clock.advance(5);
+    await wait;
+    late.reject(new Error("too late"));
+    await clock.settle();
   });
 });

@@ -200,7 +200,7 @@ export const callBounds: readonly Bound[] = [
     ],
   },
   {
-    what: "watches and health watches that are checked for stalls",
+    what: "streams that are checked for stalls: those with a message that the client has not accepted",
     owners: ["StallDetector"],
     bound: "by open streams; `--stall-timeout` and an eighth",
     per: "stream",
@@ -209,7 +209,7 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "frames in flight",
-    owners: ["WatchSender"],
+    owners: ["MessageSender", "WatchSender"],
     bound: "1, and the rest of its batch; `--stall-timeout`",
     per: "stream",
     atBound: "nothing more is read; reset",
@@ -233,10 +233,12 @@ export const callBounds: readonly Bound[] = [
     bound:
       "256 MiB, shared memory counted once; above half of it, with what waiting responses were granted, new responses wait; after 10 s those that accept nothing are dropped",
     per: "process",
-    atBound: "the connection that holds most loses its largest: reset",
+    atBound:
+      "the connection that holds most loses its largest: reset; SLOW_CONSUMER for a watch if nothing of the message was sent",
     shownBy: [
       "are not delayed by those of others, and above the bound of all the largest holder loses its own",
       "never exceed their bound: the connection that holds most loses its largest response",
+      "of which nothing was sent is taken back, and its client gets the status",
       "counts until it is used, so that one grant does not wake all that wait",
       "delay others until they are detected, and lose their responses then",
     ],
@@ -363,7 +365,7 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "reflection streams",
-    owners: ["ReflectionService", "ResponseSender"],
+    owners: ["ReflectionService"],
     bound:
       "open streams; 1 request, 1 response of 32 KiB at most, within the room for responses; `--stall-timeout`",
     per: "stream",
@@ -376,7 +378,7 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "a response of Resources",
-    owners: ["resourcesHandler"],
+    owners: ["resourcesMethod"],
     bound:
       "1,000 resources of at most 192 bytes; 16 checks of a path at once, further ones are not passed on",
     per: "call, process",

@@ -152,7 +152,7 @@ export const clientBounds: readonly Bound[] = [
   },
   {
     what: "progress requests of a storage",
-    owners: ["ProgressRequester"],
+    owners: ["ServerRevisionProbe"],
     bound: "1 for each server",
     per: "storage",
     atBound: "requested again afterwards",

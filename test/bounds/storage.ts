@@ -35,7 +35,7 @@ export const storageBounds: readonly Bound[] = [
   },
   {
     what: "checks that the history is still the same",
-    owners: ["SingleFlightCheck", "Condition"],
+    owners: ["SingleFlight", "Condition"],
     bound: "1 that waits, shared; the next starts after 1 s even if the last hangs",
     per: "resource",
     atBound: "callers wait for the next",

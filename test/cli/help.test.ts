@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { Command } from "commander";
 import { expect, test } from "vitest";
-import { addServeFlags } from "../../src/cli/serve/serve-flags.ts";
+import { addServeFlags } from "../../src/cli/serve/serve-command.ts";
 import { definition, optionNames } from "../../src/config/options.ts";
 import { compileCache } from "../compile-cache.ts";
 

@@ -1,6 +1,6 @@
 import { getCiphers } from "node:tls";
 import { expect, test } from "vitest";
-import { cipherSuite } from "../../src/config/cipher-suites.ts";
+import { cipherSuite } from "../../src/config/value-types.ts";
 
 /** The suites of Go that OpenSSL 3 has, by both names. */
 test.each([

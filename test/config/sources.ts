@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import type { Config } from "../../src/config/config.ts";
-import { ConfigError } from "../../src/config/config-error.ts";
 import { loadConfig } from "../../src/config/load-config.ts";
+import { ConfigError } from "../../src/config/setting.ts";
 
 /** A certificate, its key, and a key that does not match. Only these tests use them. */
 export const certificates = {

@@ -1,11 +1,11 @@
 import { readFileSync } from "node:fs";
 
 /**
- * The series that a service exposes, with the names of their labels. From docs/metrics.md, which `npm run check` compares
+ * The series that a service exposes, with the names of their labels. From docs/reference/metrics.md, which `npm run check` compares
  * with what the source exposes.
  */
 export function exposedSeries(): ReadonlyMap<string, ReadonlySet<string>> {
-  const page = readFileSync("docs/metrics.md", "utf8");
+  const page = readFileSync("docs/reference/metrics.md", "utf8");
   const service = page.slice(page.indexOf("## Service"), page.indexOf("## Client library"));
   const series = new Map<string, ReadonlySet<string>>();
   for (const entry of service.split("\n- ").slice(1)) {

@@ -89,8 +89,8 @@ describe("The pages", () => {
   });
 });
 
-describe("docs/metrics.md", () => {
-  const text = readFileSync("docs/metrics.md", "utf8").replaceAll(/\n {2}/g, " ");
+describe("docs/reference/metrics.md", () => {
+  const text = readFileSync("docs/reference/metrics.md", "utf8").replaceAll(/\n {2}/g, " ");
   const metrics = text.matchAll(/^- `(\w+)`(?:.* Labels: (.*)\.)?/gm);
   const labels = new Map(
     [...metrics].map(([, name = "", list = ""]) => [name, codeIn(list)] as const),
@@ -178,7 +178,7 @@ describe("docs/glossary.md", () => {
     .map((line) => line.split("|").map((cell) => cell.trim()));
 
   test("has a meaning and the field's term, or a dash, for each term", () => {
-    expect(rows.length).toBeGreaterThan(100);
+    expect(rows.length).toBeGreaterThan(40);
     const incomplete = rows.filter((cells) => cells.length !== 5 || cells.slice(1, 4).includes(""));
     expect(incomplete).toEqual([]);
   });

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { type Logger, pino } from "pino";
 import { afterAll } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
-import { startService } from "../../src/cli/serve/service.ts";
+import { startService } from "../../src/cli/serve/main-process.ts";
 import { loadConfig } from "../../src/config/load-config.ts";
 import { portOf } from "../cli/serve/port-of.ts";
 

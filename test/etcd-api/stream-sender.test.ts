@@ -4,6 +4,7 @@ import { type SenderListener, StreamSender } from "../../src/etcd-api/watch/stre
 import type { CreateRequest } from "../../src/etcd-api/watch/watch-request.ts";
 import type { CallContext } from "../../src/server/calls/call-context.ts";
 import type { RelayedCall } from "../../src/server/calls/relayed-methods.ts";
+import { StallDetector } from "../../src/server/kernel/stall-detector.ts";
 import { SendBudget } from "../../src/server/limits/send-budget.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { callerLimits, ownerOf } from "../server/limits/test-callers.ts";
@@ -49,6 +50,7 @@ class World {
     const context = {
       callerLimits: callerLimits(clock),
       sendBudget: this.budget,
+      stallDetector: new StallDetector(clock, 60_000),
     } as unknown as CallContext;
     const listener: SenderListener = {
       framesOf: () => undefined,
@@ -56,7 +58,7 @@ class World {
       onRelayed: () => this.onRelayed(),
       onIdle: () => this.onIdle(),
       onAccepted: () => void this.accepted++,
-      onCut: ignore,
+      onClosed: ignore,
     };
     this.sender = new StreamSender(call, context, listener);
   }

@@ -1,6 +1,6 @@
 import { pino } from "pino";
 import { systemClock } from "../../src/base/clock.ts";
-import { type Service, startService } from "../../src/cli/serve/service.ts";
+import { type Service, startService } from "../../src/cli/serve/main-process.ts";
 import { loadConfig } from "../../src/config/load-config.ts";
 import { portOf } from "../cli/serve/port-of.ts";
 import { Disturbance } from "./endpoint.ts";

@@ -1,6 +1,6 @@
 import { pino } from "pino";
 import { systemClock } from "../../src/base/clock.ts";
-import { type Service, startService } from "../../src/cli/serve/service.ts";
+import { type Service, startService } from "../../src/cli/serve/main-process.ts";
 import { loadConfig } from "../../src/config/load-config.ts";
 import { formatAddress } from "../../src/config/value-types.ts";
 

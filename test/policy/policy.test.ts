@@ -1,9 +1,14 @@
 import { describe, expect, test } from "vitest";
 import { anonymous } from "../../src/identity/identity.ts";
-import { type Access, type AccessScope, type Verb, verbs } from "../../src/policy/access.ts";
+import {
+  type Access,
+  type AccessScope,
+  permissionDenied,
+  type Verb,
+  verbs,
+} from "../../src/policy/access.ts";
 import { Authorizer } from "../../src/policy/authorizer.ts";
 import type { Subject } from "../../src/policy/definition.ts";
-import { permissionDenied } from "../../src/policy/permission-denied.ts";
 import { Policy } from "../../src/policy/policy.ts";
 import { policyOf } from "../config/parsed-policy.ts";
 import fc, { runs } from "../property.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { AccessScope } from "../../src/policy/access.ts";
-import type { Rule } from "../../src/policy/rule.ts";
+import type { Rule } from "../../src/policy/scope-set.ts";
 import { type GrantedText, ScopeSet } from "../../src/policy/scope-set.ts";
 import fc, { runs } from "../property.ts";
 

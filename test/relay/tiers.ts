@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { type Logger, pino } from "pino";
 import { onTestFinished } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
-import { type Service, startService } from "../../src/cli/serve/service.ts";
+import { type Service, startService } from "../../src/cli/serve/main-process.ts";
 import { type Client, connect } from "../../src/client/client.ts";
 import { loadConfig } from "../../src/config/load-config.ts";
 import { portOf } from "../cli/serve/port-of.ts";

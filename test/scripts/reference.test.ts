@@ -5,10 +5,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { Command } from "commander";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { commandsPage } from "../../scripts/reference/commands.ts";
 import { configurationPage, exampleFile } from "../../scripts/reference/configuration.ts";
 import { parseExposition } from "../../scripts/reference/exposition.ts";
 import { metricsPage } from "../../scripts/reference/metrics.ts";
+import { addClientCommands } from "../../src/cli/client/client-commands.ts";
+import { exitCodes } from "../../src/cli/output/exit-codes.ts";
 import { definition, optionNames, variableOf } from "../../src/config/options.ts";
 import { keysOf } from "../../src/config/resource-settings.ts";
 import { CommandProcess, startServe, untilStatus } from "../cli/serve/serve-process.ts";
@@ -26,7 +30,8 @@ describe("The configuration reference", () => {
     const { secret, value, default: initial } = definition(name);
     if (secret === true) expect(facts).not.toContain(`--${name} `);
     else expect(facts).toContain(`- Flag: \`--${name} ${value}\``);
-    expect(facts).toContain(`- Variable: \`${variableOf(name)}\``);
+    // The head of the page says how variables are named.
+    expect(variableOf(name)).toBe(`WATCH_FANOUT_${name.toUpperCase().replaceAll("-", "_")}`);
     if (initial !== undefined) expect(facts).toContain(`- Default: \`${initial}\``);
   });
 
@@ -44,6 +49,22 @@ describe("The configuration reference", () => {
     };
     const { resources } = load({ yaml: exampleFile, files });
     expect(resources.map(({ name }) => name)).toEqual(["services", "pods"]);
+  });
+});
+
+describe("The commands reference", () => {
+  const page = commandsPage();
+
+  test("has each exit code, with what it means to a script", () => {
+    for (const code of Object.values(exitCodes)) expect(page).toContain(`| ${code} | `);
+  });
+
+  test("has each option of a command, its own or one that all commands have", () => {
+    const program = new Command();
+    addClientCommands(program);
+    for (const { options } of program.commands) {
+      for (const { flags } of options) expect(page).toContain(`- \`${flags}\`: `);
+    }
   });
 });
 
@@ -120,10 +141,10 @@ test("The check names a page that is not current, and writes nothing", async () 
   const check = (): Promise<{ readonly stderr: string }> =>
     run(process.execPath, [join(checkout, "scripts/reference.ts"), "--check"], { cwd: folder });
   expect(await check()).toMatchObject({ stderr: "" });
-  await writeFile(join(folder, "docs/metrics.md"), "# Other metrics\n");
+  await writeFile(join(folder, "docs/reference/metrics.md"), "# Other metrics\n");
   await expect(check()).rejects.toMatchObject({
     code: 1,
-    stderr: 'Not current with the source; run "npm run generate": docs/metrics.md\n',
+    stderr: 'Not current with the source; run "npm run generate": docs/reference/metrics.md\n',
   });
-  expect(readFileSync(join(folder, "docs/metrics.md"), "utf8")).toBe("# Other metrics\n");
+  expect(readFileSync(join(folder, "docs/reference/metrics.md"), "utf8")).toBe("# Other metrics\n");
 });

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { type ConnectionOptions, connect } from "node:tls";
 import { expect, onTestFinished, test } from "vitest";
-import { nodeCiphers } from "../../src/config/cipher-suites.ts";
+import { nodeCiphers } from "../../src/config/value-types.ts";
 import { Authority, type Issued } from "../identity/authority.ts";
 import { ManualTimers } from "./limits/manual-timers.ts";
 import { serve } from "./served.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { type ProcessCounts, Rates } from "../../src/cli/status/rates.ts";
-import { LatencyBuckets, quantilesOf } from "../../src/telemetry/latency-buckets.ts";
+import { LatencyBuckets, quantilesOf } from "../../src/telemetry/stage-latency.ts";
 
 const boundaries = [0.001, 0.01, 0.1];
 

@@ -2,9 +2,9 @@ import { describe, expect, test } from "vitest";
 import { backfillStates, type CacherStats } from "../../src/cacher/stats.ts";
 import { registerCacheMetrics } from "../../src/telemetry/cache-metrics.ts";
 import { PrometheusMetrics } from "../../src/telemetry/prometheus.ts";
-import { registerReadMetrics } from "../../src/telemetry/read-metrics.ts";
 import { RpcMetrics } from "../../src/telemetry/rpc-metrics.ts";
 import {
+  registerReadMetrics,
   registerSkippedKeys,
   registerUndecodableValues,
 } from "../../src/telemetry/storage-metrics.ts";

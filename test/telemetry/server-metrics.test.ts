@@ -1,7 +1,10 @@
 import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { reasons } from "../../src/base/errors.ts";
-import { registerEventLoopMetrics } from "../../src/telemetry/event-loop-metrics.ts";
-import { observeCollections, registerGcMetrics } from "../../src/telemetry/gc-metrics.ts";
+import {
+  observeCollections,
+  registerEventLoopMetrics,
+  registerGcMetrics,
+} from "../../src/telemetry/process-metrics.ts";
 import { PrometheusMetrics } from "../../src/telemetry/prometheus.ts";
 import { RpcMetrics } from "../../src/telemetry/rpc-metrics.ts";
 import { registerServerMetrics } from "../../src/telemetry/server-metrics.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { TraceAllowance } from "../../src/telemetry/trace-allowance.ts";
+import { TraceAllowance } from "../../src/telemetry/call-tracer.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 /** How many of `count` calls may be recorded. */

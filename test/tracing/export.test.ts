@@ -3,7 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { otelEnvironment } from "../../src/cli/serve/otel-environment.ts";
+import { otelEnvironment } from "../../src/cli/serve/otlp.ts";
 import { type CollectedMetric, Collector } from "./collector.ts";
 import { clientSpan, TracedService, traced, traceId, unrecorded } from "./traced-service.ts";
 

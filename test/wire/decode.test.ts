@@ -1,14 +1,14 @@
 import { describe, expect, test } from "vitest";
 import { strictDeserializer } from "../../src/wire/decode.ts";
 import type { WatchRequest__Output } from "../../src/wire/generated/watchfanout/v1/WatchRequest.ts";
-import { listWatchService, loadProtos, writeService } from "../../src/wire/services.ts";
+import { definitions, listWatchService, writeService } from "../../src/wire/services.ts";
 import fc, { runs } from "../property.ts";
 
 const v1 = "watchfanout.v1.";
 const decodeGet = strictDeserializer(`${v1}GetRequest`);
 const decodeWatch = strictDeserializer<WatchRequest__Output>(`${v1}WatchRequest`);
 
-const { ServerReflectionInfo } = loadProtos("grpc/reflection/v1/reflection.proto")[
+const { ServerReflectionInfo } = definitions[
   "grpc.reflection.v1.ServerReflection"
 ] as unknown as Record<string, typeof listWatchService.Get>;
 

@@ -4,8 +4,8 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import {
   ConnectionDistributor,
   type ConnectionTaker,
+  Rebalancer,
 } from "../../src/cli/workers/connection-distributor.ts";
-import { Rebalancer } from "../../src/cli/workers/rebalancer.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 /** A worker that takes connections at once, or when `answer` is called. */

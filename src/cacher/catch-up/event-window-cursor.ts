@@ -109,18 +109,18 @@ export class EventWindowCursor implements WatchSource {
     let node = this.#cursor;
     let bytes = 0;
     let sinceClockCheck = 0;
-    let full = false;
+    let isFull = false;
     while (node !== target) {
       const { next } = node;
       if (next?.event === undefined) break;
-      full ||= bytes >= batchBytes || this.#scanned >= scanEvents;
+      isFull ||= bytes >= batchBytes || this.#scanned >= scanEvents;
       // Reading the clock costs more than scanning most events.
       sinceClockCheck += filter.cost;
-      if (!full && sinceClockCheck >= costPerClockCheck) {
-        full = timeSlices.isOver;
+      if (!isFull && sinceClockCheck >= costPerClockCheck) {
+        isFull = timeSlices.isOver;
         sinceClockCheck = 0;
       }
-      if (full && next.revision !== node.revision) break;
+      if (isFull && next.revision !== node.revision) break;
       if (filter.includes(next.event.object.key)) {
         const event = filter.select(next);
         if (event !== undefined) {

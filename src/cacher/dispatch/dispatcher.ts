@@ -38,7 +38,7 @@ export class Dispatcher {
   #index: WatcherIndex;
   readonly #settledWork: SettledWork;
   /** Whether a step of the round is on the call stack. Between steps a round is in progress, too. */
-  #stepping = false;
+  #isStepping = false;
   #position: EventNode;
   #revision: number;
   #round: Generator<void, void, void> | undefined;
@@ -48,7 +48,7 @@ export class Dispatcher {
   #roundRevisions = 0;
   /** Watchers that joined during the current round. They have had all of its events. Empty between rounds. */
   readonly #joinedInRound = new Set<DispatchTarget>();
-  #scheduled = false;
+  #isScheduled = false;
   /** When the next round may begin, by the clock, if there is a dispatch interval. */
   #nextRoundAt = -Infinity;
   /** Spaces the rounds without a dispatch interval. */
@@ -86,7 +86,14 @@ export class Dispatcher {
     return this.#position;
   }
 
-  /** At or above the revision of `position`, by progress: every later event has a higher one. */
+  /**
+   * The revision that belongs to `position`: every event behind that node has a higher one.
+   *
+   * It is often higher than the revision of the event itself. Other keys of the store change as well, and the store
+   * reports such progress without an event. If the last event has revision 10, and the cache has learned since that the
+   * store is at 15, this is 15: a watcher that has received the event knows everything up to 15, and the next event has
+   * at least revision 16.
+   */
   get revision(): number {
     return this.#revision;
   }
@@ -153,7 +160,7 @@ export class Dispatcher {
 
   /** Schedules a round, as the cache has new events or a new revision. */
   wake(): void {
-    if (this.#scheduled || this.#round !== undefined) return;
+    if (this.#isScheduled || this.#round !== undefined) return;
     if (this.#cache.eventWindow.newest === this.#position) {
       this.#settle();
       return;
@@ -166,7 +173,7 @@ export class Dispatcher {
    * within an offer, as that step of the round has to end first.
    */
   flush(): void {
-    if (this.#stepping) return;
+    if (this.#isStepping) return;
     do {
       this.#begin();
       while (this.#round !== undefined) this.#step();
@@ -190,7 +197,7 @@ export class Dispatcher {
   }
 
   readonly #continue = (): void => {
-    this.#scheduled = false;
+    this.#isScheduled = false;
     this.#begin();
     const [events, batches] = [this.#dispatchedEvents, this.#dispatchedBatches];
     const startedAt = this.#clock.now();
@@ -208,7 +215,7 @@ export class Dispatcher {
       watchers: this.#index.size,
     });
     if (this.#round !== undefined) {
-      this.#scheduled = true;
+      this.#isScheduled = true;
       this.#clock.setImmediate(this.#continue);
     } else if (this.#cache.eventWindow.newest !== this.#position) {
       this.#scheduleRound();
@@ -217,7 +224,7 @@ export class Dispatcher {
 
   /** Schedules a round for the next turn of the event loop, or later by the dispatch interval or the pacing. */
   #scheduleRound(): void {
-    this.#scheduled = true;
+    this.#isScheduled = true;
     const now = this.#clock.now();
     const hasInterval = this.#bounds.dispatchIntervalMs > 0;
     const waitMs = hasInterval ? this.#nextRoundAt - now : this.#pacing.waitMs(now);
@@ -240,9 +247,9 @@ export class Dispatcher {
   }
 
   #step(): void {
-    this.#stepping = true;
+    this.#isStepping = true;
     const done = this.#round?.next().done;
-    this.#stepping = false;
+    this.#isStepping = false;
     if (done !== true) return;
     if (this.#onDispatched !== undefined && this.#roundArrivedAt !== undefined) {
       this.#onDispatched(this.#clock.now() - this.#roundArrivedAt);

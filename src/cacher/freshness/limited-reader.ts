@@ -40,7 +40,7 @@ export class LimitedUpstreamReader {
 
   /** `since`: when the call arrived, in the clock's milliseconds. Default: now. */
   get(call: CacheGetRequest, since?: number): Promise<GetResult> {
-    const { owner = call, signal, admit: _, ...request } = call;
+    const { owner = call, signal, ...request } = call;
     const { name, storage, limiter, check } = this.#deps;
     const upstreamRequest = {
       name: JSON.stringify(["get", name, request.at, request.key]),
@@ -53,7 +53,7 @@ export class LimitedUpstreamReader {
 
   /** `since`: see `get`. */
   list(call: CacheListRequest, since?: number): Promise<ListResult> {
-    const { owner = call, signal, selection, admit: _, ...request } = call;
+    const { owner = call, signal, selection, ...request } = call;
     const { name, storage, limiter, check } = this.#deps;
     const hasPredicate = selection !== undefined || request.predicate !== undefined;
     const upstreamRequest = {

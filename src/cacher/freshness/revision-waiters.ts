@@ -21,7 +21,7 @@ export class RevisionWaiters {
   #lowest = Infinity;
   #pending: Timer | undefined;
   #timer: Timer | undefined;
-  #closed = false;
+  #isClosed = false;
 
   /** `intervalMs`: how often progress is requested, in milliseconds. */
   constructor(clock: Clock, requestProgress: () => void, intervalMs: number = 100) {
@@ -40,7 +40,7 @@ export class RevisionWaiters {
    * cancels the wait; it is idempotent.
    */
   add(revision: number, onReached: () => void, onClosed?: () => void): () => void {
-    if (this.#closed) {
+    if (this.#isClosed) {
       onClosed?.();
       return () => {};
     }
@@ -86,7 +86,7 @@ export class RevisionWaiters {
 
   /** Ends all waits, and those that begin later at once. Idempotent. */
   close(): void {
-    this.#closed = true;
+    this.#isClosed = true;
     for (const waiter of [...this.#waiters]) {
       this.#remove(waiter);
       waiter.onClosed?.();

@@ -1,4 +1,5 @@
 import { hasReason, upstreamUnavailable, WatchFanoutError } from "../../base/errors.ts";
+import { type WaitBounds, within } from "../../base/wait.ts";
 import { isSameObject } from "../../model/object.ts";
 import type { Reflector } from "../../reflector/reflector.ts";
 import type { DeleteRequest, PutRequest, Storage, WriteResult } from "../../storage/storage.ts";
@@ -121,7 +122,8 @@ export class UpstreamWriter implements Pick<Storage, "put" | "delete"> {
       if (isSame && reflector.historyGeneration === historyGeneration) return "same";
     }
     if (reflector.historyGeneration === historyGeneration) {
-      await this.#withTimeout((timedOut) => reflector.untilNextHistory(timedOut), signal);
+      // If it is not known in time, the generation is still the same.
+      await reflector.untilNextHistory(this.#bounds(signal)).catch(() => {});
     }
     return reflector.historyGeneration === historyGeneration ? "unknown" : "other";
   }
@@ -130,7 +132,7 @@ export class UpstreamWriter implements Pick<Storage, "put" | "delete"> {
   async #isConfirmed(signal: AbortSignal | undefined): Promise<boolean | undefined> {
     const { logger, name } = this.#context;
     try {
-      await this.#withTimeout((timedOut) => this.#reflector.confirmHistory(timedOut), signal);
+      await within(this.#reflector.confirmHistory(), this.#bounds(signal));
       return true;
     } catch (error) {
       if (hasReason(error, "HISTORY_CHANGED")) return false;
@@ -139,22 +141,10 @@ export class UpstreamWriter implements Pick<Storage, "put" | "delete"> {
     }
   }
 
-  /** Returns the result of `ask`, whose signal is aborted after 3 s, or when `signal` is. */
-  async #withTimeout<T>(
-    ask: (timedOut: AbortSignal) => Promise<T>,
-    signal: AbortSignal | undefined,
-  ): Promise<T> {
-    const timeout = new AbortController();
-    const abort = (): void =>
-      timeout.abort(upstreamUnavailable("The store did not confirm its history in time."));
-    const timer = this.#context.clock.setTimeout(abort, historyCheckTimeoutMs);
-    if (signal?.aborted === true) abort();
-    signal?.addEventListener("abort", abort);
-    try {
-      return await ask(timeout.signal);
-    } finally {
-      timer.cancel();
-      signal?.removeEventListener("abort", abort);
-    }
+  #bounds(signal: AbortSignal | undefined): WaitBounds<void> {
+    const expire = (): never => {
+      throw upstreamUnavailable("The store did not confirm its history in time.");
+    };
+    return { signal, deadline: { clock: this.#context.clock, ms: historyCheckTimeoutMs, expire } };
   }
 }

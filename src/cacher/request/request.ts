@@ -18,19 +18,10 @@ import type { Selection } from "./selection.ts";
  */
 export type Delivery = "EVERY_EVENT" | "LATEST_STATE";
 
-/**
- * Called once the cache is new enough, before anything is read. If it returns a promise, the read waits for it: for a caller
- * without room for the response at present. The read rejects as the promise does. `valueBytes`: for a get, the size of the
- * cached value; undefined: it is not known.
- */
-export type Admit = (valueBytes?: number) => Promise<void> | undefined;
-
 /** A get of a Cacher, with options that other Storages do not have. */
 export interface CacheGetRequest extends GetRequest {
   /** The caller, such as a connection: owners share time slices and upstream reads fairly. Default: the request. */
   readonly owner?: object | undefined;
-  /** Waits for room for the response. Default: there is room. */
-  readonly admit?: Admit | undefined;
 }
 
 /** A list of a Cacher, with options that other Storages do not have. */
@@ -39,8 +30,6 @@ export interface CacheListRequest extends ListRequest {
   readonly selection?: Selection | undefined;
   /** See CacheGetRequest. */
   readonly owner?: object | undefined;
-  /** See CacheGetRequest. */
-  readonly admit?: Admit | undefined;
 }
 
 /** A read of a Cacher by a caller that makes a result of the objects itself. */
@@ -54,8 +43,22 @@ export interface CacheStateRequest {
   readonly signal?: AbortSignal | undefined;
   /** See CacheGetRequest. */
   readonly owner?: object | undefined;
-  /** See CacheGetRequest. */
-  readonly admit?: Admit | undefined;
+}
+
+/** A read of a Cacher. */
+export type ReadRequest = CacheGetRequest | CacheListRequest | CacheStateRequest;
+
+/**
+ * What `Cacher.reach` has found out for a read. Pass it to that read, which then does not wait for the cache again, unless
+ * the cache has been replaced meanwhile.
+ */
+export interface Reached {
+  /** Whether the cache was not new enough in time, so that only the store can serve the read. */
+  readonly isLate: boolean;
+  /** Which content of the cache is new enough (`WatchCache.epoch`). */
+  readonly epoch: number;
+  /** When the read arrived, in the clock's milliseconds. */
+  readonly since: number;
 }
 
 /** The objects in a scope at one revision. Immutable. */

@@ -50,7 +50,7 @@ function laterOf(_key: string, _earlier: StoredObject, later: StoredObject): Sto
 }
 
 /** Whether each key is above the one before. */
-function areInOrder(objects: readonly StoredObject[]): boolean {
+function isSortedByKey(objects: readonly StoredObject[]): boolean {
   let before: string | undefined;
   for (const { key } of objects) {
     if (before !== undefined && compareKeys(before, key) >= 0) return false;
@@ -77,7 +77,7 @@ export class OrderedStore {
    * leaves, which takes a fifth of the time of setting one after the other.
    */
   static of(objects: readonly StoredObject[]): OrderedStore {
-    if (areInOrder(objects)) {
+    if (isSortedByKey(objects)) {
       const state = new OrderedStore(builtTree(objects));
       for (const object of objects) state.#setRaw(object);
       return state;

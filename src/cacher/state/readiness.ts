@@ -4,8 +4,8 @@ import { cacheNotReady, draining, historyChangePending } from "../request/errors
 export class Readiness {
   readonly #name: string;
   readonly #listeners: ((ready: boolean) => void)[] = [];
-  #ready = false;
-  #closed = false;
+  #isReady = false;
+  #isClosed = false;
   /** The revision that the cache has to reach to be ready. */
   #readyAt = Infinity;
   /** Whether the cached state is known to belong to a history that the store no longer has. */
@@ -17,7 +17,7 @@ export class Readiness {
   }
 
   get ready(): boolean {
-    return this.#ready;
+    return this.#isReady;
   }
 
   /** Calls `listener` whenever `ready` changes. */
@@ -27,12 +27,12 @@ export class Readiness {
 
   /**
    * Throws NOT_READY, DRAINING after `close`, or UPSTREAM_UNAVAILABLE if the cache is known to belong to another
-   * history than the store and the request does not accept `any` state.
+   * history than the store and the request does not accept any state.
    */
-  check(any: boolean = false): void {
-    if (this.#closed) throw draining();
-    if (!this.#ready) throw cacheNotReady(this.#name);
-    if (this.#isInvalidated && !any) throw historyChangePending();
+  check(acceptsAny: boolean = false): void {
+    if (this.#isClosed) throw draining();
+    if (!this.#isReady) throw cacheNotReady(this.#name);
+    if (this.#isInvalidated && !acceptsAny) throw historyChangePending();
   }
 
   /** The store no longer has the history of the cached state. Until `listed`, only reads of any state may use it. */
@@ -46,14 +46,14 @@ export class Readiness {
    */
   listed(revision: number): number | undefined {
     this.#isInvalidated = false;
-    if (this.#ready) return undefined;
+    if (this.#isReady) return undefined;
     this.#readyAt = Math.min(this.#readyAt, revision);
     return this.#readyAt;
   }
 
   /** The cache has reached `revision`. Returns whether it became ready by that. */
   reached(revision: number): boolean {
-    if (this.#ready || this.#closed || revision < this.#readyAt) return false;
+    if (this.#isReady || this.#isClosed || revision < this.#readyAt) return false;
     this.#set(true);
     return true;
   }
@@ -66,13 +66,13 @@ export class Readiness {
 
   /** Permanent: `check` throws DRAINING from now on. Idempotent. */
   close(): void {
-    this.#closed = true;
+    this.#isClosed = true;
     this.#set(false);
   }
 
   #set(ready: boolean): void {
-    if (this.#ready === ready) return;
-    this.#ready = ready;
+    if (this.#isReady === ready) return;
+    this.#isReady = ready;
     for (const listener of this.#listeners) listener(ready);
   }
 }

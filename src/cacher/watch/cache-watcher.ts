@@ -31,7 +31,7 @@ export class CacheWatcher implements WatchStream, WatchStatus, SourceReader {
   #end: Error | null | undefined;
   #position = 0;
   #consumed = 0;
-  #bookmarkWanted = false;
+  #isBookmarkRequested = false;
   #onEnd: (() => void) | undefined;
   #listener: (() => void) | undefined;
   /** Whether the listener is called for the next batch: the client has read everything, or nothing yet. */
@@ -228,7 +228,7 @@ export class CacheWatcher implements WatchStream, WatchStatus, SourceReader {
 
   /** As `bookmark`. If that fails, gets one once it is live and its buffer has been read. */
   requestBookmark(bookmark: WatchBatch, bounds: BufferBounds): void {
-    if (!this.bookmark(bookmark, bounds)) this.#bookmarkWanted = true;
+    if (!this.bookmark(bookmark, bounds)) this.#isBookmarkRequested = true;
   }
 
   /** Bounds what its sources keep beyond the event window: see `WatchSource`. */
@@ -261,7 +261,8 @@ export class CacheWatcher implements WatchStream, WatchStatus, SourceReader {
     if (last !== undefined) this.#deliver(last);
     // The last batch may be of a coalesced backlog that was finished a moment ago, and be behind the dispatcher.
     const isOlder = this.#position < this.#context.dispatcher.revision;
-    this.#bookmarkWanted = isOlder && (this.#bookmarkWanted || this.options.eagerBookmarks);
+    this.#isBookmarkRequested =
+      isOlder && (this.#isBookmarkRequested || this.options.eagerBookmarks);
     return last;
   }
 
@@ -269,15 +270,15 @@ export class CacheWatcher implements WatchStream, WatchStatus, SourceReader {
   #joinBookmark(): WatchBatch | undefined {
     const { revision } = this.#context.dispatcher;
     const isNew = this.options.eagerBookmarks && revision > this.#position;
-    const isRequested = this.#bookmarkWanted && revision >= this.#position;
+    const isRequested = this.#isBookmarkRequested && revision >= this.#position;
     return isNew || isRequested ? new WatchBatch(revision, []) : undefined;
   }
 
   /** The requested bookmark that the buffer had no room for. */
   #lateBookmark(): WatchBatch | undefined {
-    if (!this.#bookmarkWanted) return undefined;
+    if (!this.#isBookmarkRequested) return undefined;
     const { bookmark, settledRevision } = this.#context.dispatcher;
-    this.#bookmarkWanted = false;
+    this.#isBookmarkRequested = false;
     return settledRevision < this.#position ? undefined : this.#deliver(bookmark);
   }
 

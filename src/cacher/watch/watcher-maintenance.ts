@@ -99,19 +99,19 @@ export class WatcherMaintenance {
     const { cache, clock, source } = this.#context;
     cache.eventWindow.trim(clock.now());
     for (const each of this.#expiring) each.expire();
-    let soon = false;
+    let needsProgress = false;
     for (const record of this.#records.values()) {
       // Read for each watcher, as a pass may take long.
       const now = clock.now();
       record.watcher.checkWindow();
       this.#checkStall(record, now);
-      if (this.#bookmark(record, now)) soon = true;
+      if (this.#bookmark(record, now)) needsProgress = true;
       this.#checkAge(record, now);
       yield;
     }
     this.#isRunning = false;
     // So that the bookmarks have a newer revision.
-    if (soon) source.requestProgress();
+    if (needsProgress) source.requestProgress();
   }
 
   #checkStall(record: MaintenanceRecord, now: number): void {

@@ -20,7 +20,7 @@ export class WatcherRegistry {
   readonly #maintenance: WatcherMaintenance;
   readonly #watchers = new Set<CacheWatcher>();
   readonly #filters = new SharedFilters();
-  #draining = false;
+  #isDraining = false;
   #slowConsumers = 0;
 
   constructor(
@@ -73,7 +73,7 @@ export class WatcherRegistry {
       source,
     );
     try {
-      if (this.#draining) throw draining();
+      if (this.#isDraining) throw draining();
       this.#context.readiness.check();
     } catch (error) {
       watcher.fail(error);
@@ -94,8 +94,8 @@ export class WatcherRegistry {
 
   /** Ends all watchers with DRAINING, the synced ones after a last bookmark, and refuses new ones. Idempotent. */
   drain(): void {
-    if (this.#draining) return;
-    this.#draining = true;
+    if (this.#isDraining) return;
+    this.#isDraining = true;
     const { dispatcher } = this.#watcherContext;
     dispatcher.flush();
     for (const watcher of [...this.#watchers]) {

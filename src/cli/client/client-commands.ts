@@ -1,11 +1,27 @@
 import type { Command } from "commander";
-import { type ClientIo, processIo } from "./client-session.ts";
-import { addDelete } from "./delete.ts";
-import { addGet } from "./get.ts";
-import { addHealth } from "./health.ts";
-import { addList } from "./list.ts";
+import type { ResourceInfo } from "../../client/resource-info.ts";
+import { exitCodes } from "../output/exit-codes.ts";
+import { resourcesJson } from "../output/proto-json.ts";
+import { Table } from "../output/table.ts";
+import {
+  addClientOptions,
+  addHistoryOption,
+  addRevisionOptions,
+  addSelectorOptions,
+  type ClientOptions,
+  type HistoryOptions,
+  prefixHelp,
+  prefixOf,
+  type RevisionOptions,
+  revisionRequirement,
+  type SelectorOptions,
+  selectorsOf,
+  usageError,
+  wholeNumber,
+} from "./client-options.ts";
+import { type ClientIo, processIo, runSession } from "./client-session.ts";
+import { printObject, printPages, tableOptions } from "./object-output.ts";
 import { addPut } from "./put.ts";
-import { addResources } from "./resources.ts";
 import { addWatch } from "./watch.ts";
 
 /** Adds the commands that talk to a running service: get, list, watch, put, delete, resources, health. */
@@ -17,4 +33,133 @@ export function addClientCommands(program: Command, io: ClientIo = processIo): v
   addDelete(program, io);
   addResources(program, io);
   addHealth(program, io);
+}
+
+/** Adds `get`. */
+function addGet(program: Command, io: ClientIo): void {
+  const command = program
+    .command("get")
+    .description("Read one object.")
+    .argument("<key>", "the object's key, relative to the resource's prefix");
+  addRevisionOptions(addClientOptions(command)).action(
+    async (key: string, options: ClientOptions & RevisionOptions) => {
+      const at = revisionRequirement(command, options);
+      await runSession(io, options, async (session) => {
+        const result = await session.client.get(options.resource, key, {
+          at,
+          historyId: options.historyId,
+        });
+        await printObject(session, options.output, result);
+      });
+    },
+  );
+}
+
+interface ListOptions extends ClientOptions, RevisionOptions, SelectorOptions {
+  readonly prefix?: string;
+  readonly pageSize?: number;
+}
+
+/** Adds `list`. */
+function addList(program: Command, io: ClientIo): void {
+  const command = program
+    .command("list")
+    .description("Read all objects of a resource, or those below a prefix, in key order.")
+    .argument("[prefix]", prefixHelp)
+    .option("--prefix <prefix>", "the same as the argument")
+    .option("--page-size <count>", "number of objects per request", wholeNumber);
+  addSelectorOptions(command);
+  const all = addRevisionOptions(addClientOptions(command));
+  all.action(async (argument: string | undefined, options: ListOptions) => {
+    const prefix = prefixOf(command, argument, options.prefix);
+    const at = revisionRequirement(command, options);
+    await runSession(io, options, async (session) => {
+      const { pageSize, historyId } = options;
+      const pages = session.client.list(options.resource, {
+        ...selectorsOf(options),
+        prefix,
+        pageSize,
+        at,
+        historyId,
+      });
+      await printPages(session, options.output, pages);
+    });
+  });
+}
+
+interface DeleteOptions extends ClientOptions, HistoryOptions {
+  readonly expectedModRevision?: number;
+}
+
+/** Adds `delete`. */
+function addDelete(program: Command, io: ClientIo): void {
+  const command = program
+    .command("delete")
+    .description("Delete an object, and print its last state.")
+    .argument("<key>", "the object's key, relative to the resource's prefix")
+    .option(
+      "--expected-mod-revision <revision>",
+      "delete it only if its mod_revision is this",
+      wholeNumber,
+    );
+  addHistoryOption(addClientOptions(command)).action(
+    async (key: string, options: DeleteOptions) => {
+      await runSession(io, options, async (session) => {
+        const { expectedModRevision, historyId } = options;
+        const result = await session.client.delete(options.resource, key, {
+          expectedModRevision,
+          historyId,
+        });
+        await printObject(session, options.output, result);
+      });
+    },
+  );
+}
+
+/** Adds `resources`. */
+function addResources(program: Command, io: ClientIo): void {
+  const command = program
+    .command("resources")
+    .description("List the resources of the service of which the caller may read anything.");
+  addClientOptions(command).action(async (options: ClientOptions) => {
+    if (options.output === "value") usageError(command, "--output value is for objects.");
+    await runSession(io, options, async ({ client, output }) => {
+      const resources = await client.resources();
+      if (options.output === "json") return output.write(resourcesJson(resources));
+      const headings = ["NAME", "CODEC", "CACHE", "REVISION", "READABLE", "STALE FOR"];
+      await output.write(new Table(headings, tableOptions(io)).format(resources.map(rowOf)));
+    });
+  });
+}
+
+function rowOf(resource: ResourceInfo): string[] {
+  const { name, codec, isCached, revision, isReadableInFull, staleForMs } = resource;
+  return [
+    name,
+    codec ?? "unknown",
+    isCached ? "yes" : "no",
+    revision === 0 ? "-" : String(revision),
+    isReadableInFull ? "all" : "part",
+    staleForMs === undefined ? "-" : `${(staleForMs / 1_000).toFixed(1)}s`,
+  ];
+}
+
+/** Adds `health`. */
+function addHealth(program: Command, io: ClientIo): void {
+  const command = program
+    .command("health")
+    .description("Ask the service whether it serves, for probes: exit code 0 if it does.")
+    .argument("[service]", "one service (default: that of --resource if given, otherwise all)");
+  addClientOptions(command).action(
+    async (service: string | undefined, options: ClientOptions): Promise<void> => {
+      await runSession(io, options, async ({ client, output }) => {
+        const isGiven = command.getOptionValueSource("resource") !== "default";
+        const isServing = await client.isServing(
+          service ?? (isGiven ? `resource/${options.resource}` : ""),
+        );
+        await output.write(isServing ? "SERVING\n" : "NOT_SERVING\n");
+        if (!isServing) io.exitWith(exitCodes.unavailable);
+      });
+    },
+  );
 }

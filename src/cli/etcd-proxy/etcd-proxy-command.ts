@@ -2,7 +2,7 @@ import { Argument, type Command, Option } from "commander";
 import type { OptionName } from "../../config/options.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import { printableText } from "../output/printable.ts";
-import { addServeFlags, type FlagHelp, readConfig, typedValues } from "../serve/serve-flags.ts";
+import { addServeFlags, type FlagHelp, readConfig, typedValues } from "../serve/serve-command.ts";
 import { proxyFlags } from "./proxy-flags.ts";
 import { proxyOptions, withProxyNames } from "./proxy-options.ts";
 
@@ -62,9 +62,9 @@ export function addEtcdProxyCommand(program: Command): void {
     const loaded = readConfig(command, { ...flags, ...others() }, withProxyNames, defaults);
     for (const warning of warnings) process.stderr.write(`warning: ${printableText(warning)}\n`);
     // Imported here, since the client commands start faster without the server.
-    const { serve } = await import("../serve/serve.ts");
+    const { runService } = await import("../serve/run-service.ts");
     // The line that etcd's own tests and some supervisors wait for.
-    await serve(loaded, "started gRPC proxy\n");
+    await runService(loaded, "started gRPC proxy\n");
   });
 }
 

@@ -1,9 +1,8 @@
 import { definition, type OptionName } from "../../config/options.ts";
-import { goDurationMs, goFalse, goTrue } from "./go-values.ts";
 import { type ProxyFlag, proxyFlags } from "./proxy-flags.ts";
 
 /** What the flags of `etcd-proxy` come to. */
-export interface ProxyOptions {
+interface ProxyOptions {
   /** Flags of `serve`. */
   readonly flags: Readonly<Partial<Record<OptionName, readonly string[]>>>;
   /** What applies where neither a flag, a variable nor the file has another value. */
@@ -15,7 +14,7 @@ export interface ProxyOptions {
 }
 
 /** The values of flags as they were typed, by name. That of a switch without one is "true". */
-export type TypedFlags = Readonly<Record<string, readonly string[] | undefined>>;
+type TypedFlags = Readonly<Record<string, readonly string[] | undefined>>;
 
 /** Translates the flags of `etcd grpc-proxy start` into those of `serve`. */
 export function proxyOptions(typed: TypedFlags): ProxyOptions {
@@ -131,4 +130,29 @@ function onAllInterfaces(text: string): string {
 /** The HOST:PORT of an http URL without anything else; undefined: it is not one. */
 function addressOf(url: string): string | undefined {
   return /^(?:http:\/\/)?((?:\[[\da-f:.]+\]|[^/:]+):\d+)\/?$/i.exec(url)?.[1];
+}
+
+/** What Go reads as true. */
+const goTrue: ReadonlySet<string> = new Set(["true", "TRUE", "True", "t", "T", "1"]);
+
+/** What Go reads as false. */
+const goFalse: ReadonlySet<string> = new Set(["false", "FALSE", "False", "f", "F", "0"]);
+
+const unitsMs = { ns: 1e-6, us: 1e-3, µs: 1e-3, ms: 1, s: 1e3, m: 60e3, h: 3_600e3 };
+
+const duration = /^([+-]?)((?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|ms|s|m|h))+)$/;
+
+/**
+ * A duration as Go writes it, such as 30s or 1m30s, in milliseconds, rounded up. 0 for a negative one, since etcd uses only
+ * those above 0. Undefined: it is not a duration.
+ */
+function goDurationMs(text: string): number | undefined {
+  if (/^[+-]?0$/.test(text)) return 0;
+  const [, sign, amounts] = duration.exec(text) ?? [];
+  if (amounts === undefined) return undefined;
+  let ms = 0;
+  for (const [, amount, unit] of amounts.matchAll(/([\d.]+)([a-zµ]+)/g)) {
+    ms += Number(amount) * unitsMs[unit as keyof typeof unitsMs];
+  }
+  return sign === "-" ? 0 : Math.ceil(ms);
 }

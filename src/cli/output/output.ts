@@ -1,5 +1,7 @@
 import type { Writable } from "node:stream";
 
+import { waitFor } from "../../base/wait.ts";
+
 /** The reader of the output has closed it, as `head` does. The command ends, and did not fail. */
 export class OutputClosed extends Error {
   override readonly name = "OutputClosed";
@@ -45,18 +47,6 @@ export class Output {
   }
 
   #until(subscribe: (done: () => void) => () => void): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const { signal } = this.#failed;
-      if (signal.aborted) return reject(signal.reason);
-      const fail = (): void => {
-        unsubscribe();
-        reject(signal.reason);
-      };
-      const unsubscribe = subscribe(() => {
-        signal.removeEventListener("abort", fail);
-        resolve();
-      });
-      signal.addEventListener("abort", fail);
-    });
+    return waitFor<void>((resolve) => subscribe(resolve), { signal: this.#failed.signal });
   }
 }

@@ -21,7 +21,7 @@ export class Table {
   readonly #headings: readonly string[];
   readonly #options: TableOptions;
   readonly #widths: number[];
-  #begun = false;
+  #hasBegun = false;
 
   constructor(headings: readonly string[], options: TableOptions) {
     this.#headings = headings;
@@ -38,8 +38,8 @@ export class Table {
         this.#widths[i] = Math.max(this.#widths[i] ?? 0, length(textOf(cell)));
       }
     }
-    const lines = this.#begun ? rows : [this.#headings, ...rows];
-    this.#begun = true;
+    const lines = this.#hasBegun ? rows : [this.#headings, ...rows];
+    this.#hasBegun = true;
     return lines.map((row) => `${this.#line(row)}\n`).join("");
   }
 

@@ -2,6 +2,7 @@ import { close, fstat, fstatSync, fsync, write } from "node:fs";
 import { promisify } from "node:util";
 import { type Clock, pause } from "../../base/clock.ts";
 import { Fifo } from "../../base/fifo.ts";
+import { settledWithin } from "../../base/wait.ts";
 
 /** How long closing waits for the last lines, in milliseconds. */
 const maxCloseMs = 2_000;
@@ -102,13 +103,7 @@ export class AuditSink {
   /** Writes the remaining lines, for up to 2 s, and closes the file. Never rejects. Call it once. */
   async close(): Promise<void> {
     this.retry();
-    await new Promise<void>((resolve) => {
-      const timer = this.#clock.setTimeout(resolve, maxCloseMs);
-      void this.#writing.then(() => {
-        timer.cancel();
-        resolve();
-      });
-    });
+    await settledWithin(this.#writing, this.#clock, maxCloseMs);
     this.#isClosed = true;
     for (const line of this.#unwritten()) this.#events.lost(line);
     // While a thread still writes, the descriptor must not become that of another file.

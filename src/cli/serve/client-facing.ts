@@ -1,17 +1,26 @@
 import type { Meter } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
-import type { WatchedFiles } from "../../base/watched-files.ts";
-import type { Config } from "../../config/config.ts";
+import type { WatchedFileSet, WatchedFiles } from "../../base/watched-files.ts";
+import type { AuditConfig, Config, PolicyConfig } from "../../config/config.ts";
+import { nearest } from "../../config/nearest.ts";
+import { maxPolicyBytes } from "../../config/parse-policy.ts";
+import { parsePolicyInThread } from "../../config/parse-policy-in-thread.ts";
 import type { Identity } from "../../identity/identity.ts";
+import { everyResource } from "../../policy/access.ts";
+import { Authorizer } from "../../policy/authorizer.ts";
+import type { PolicyDefinition } from "../../policy/definition.ts";
+import { Policy } from "../../policy/policy.ts";
 import type { ServerOptions } from "../../server/server.ts";
 import {
+  registerAuditMetrics,
   registerAuthenticationMetrics,
   registerKeyRequests,
+  registerPolicyMetrics,
 } from "../../telemetry/identity-metrics.ts";
-import { registerAuditMetrics, registerRightsMetrics } from "../../telemetry/rights-metrics.ts";
+import { AuditFile } from "./audit-file.ts";
 import { openIdentitySources } from "./identity.ts";
-import { openRights } from "./rights.ts";
+import { StartError } from "./start-error.ts";
 
 /** What decides about the calls of clients, and what records them. */
 interface ClientFacing {
@@ -37,8 +46,8 @@ export function openClientFacing(
   onRevoked: (identity: Identity) => void,
 ): ClientFacing {
   const { meter } = deps;
-  const { authorizer, audit } = openRights(config, resources, deps);
-  registerRightsMetrics(meter, authorizer);
+  const { authorizer, audit } = openPolicy(config, resources, deps);
+  registerPolicyMetrics(meter, authorizer);
   if (audit !== undefined) registerAuditMetrics(meter, audit);
   const { authenticators, remoteKeys, ...sources } = openIdentitySources(config, deps, onRevoked);
   if (authenticators !== undefined) registerAuthenticationMetrics(meter, authenticators);
@@ -50,4 +59,87 @@ export function openClientFacing(
       await audit?.close();
     },
   };
+}
+
+interface PolicyDeps {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly files: WatchedFiles;
+}
+
+/** What decides what callers may do, and what records it. */
+interface OpenPolicy {
+  readonly authorizer: Authorizer;
+  readonly audit: AuditFile | undefined;
+}
+
+/**
+ * Applies the policy, now and whenever its file changes, and opens the audit log. `resources` are the names of those that
+ * are served. Throws a StartError if the audit log can't be opened.
+ */
+export function openPolicy(
+  config: Pick<Config, "policy" | "audit">,
+  resources: readonly string[],
+  deps: PolicyDeps,
+): OpenPolicy {
+  const authorizer = new Authorizer();
+  const { policy, audit } = config;
+  if (policy !== undefined) deps.files.add(applyPolicy(policy, authorizer, resources, deps));
+  return { authorizer, audit: audit && openAudit(audit, deps) };
+}
+
+function openAudit({ path, level }: AuditConfig, { clock, logger }: PolicyDeps): AuditFile {
+  try {
+    return new AuditFile({ path, level, clock, logger });
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new StartError(`--audit-log: can't write to ${JSON.stringify(path)}: ${why}`, {
+      cause: error,
+    });
+  }
+}
+
+/** Applies the first version of a policy. Returns what applies the next ones. */
+function applyPolicy(
+  { path, content, definition }: PolicyConfig,
+  authorizer: Authorizer,
+  resources: readonly string[],
+  { clock, logger }: PolicyDeps,
+): WatchedFileSet {
+  const apply = (next: PolicyDefinition): void => {
+    authorizer.replace(new Policy(next));
+    warnOfUnknownResources(next, resources, logger);
+  };
+  apply(definition);
+  return {
+    kind: "policy",
+    paths: [path],
+    maxBytes: maxPolicyBytes,
+    contents: [content],
+    apply: async ([changed]) => {
+      if (changed === undefined) return;
+      const parsed = await parsePolicyInThread(path, changed, clock);
+      if (parsed.definition === undefined) throw new Error(parsed.problems.join(" "));
+      apply(parsed.definition);
+    },
+  };
+}
+
+/** Not an error: a policy may be older or newer than the resources of this replica. */
+function warnOfUnknownResources(
+  { roles }: PolicyDefinition,
+  served: readonly string[],
+  logger: Logger,
+): void {
+  const named = new Set(roles.flatMap(({ rules }) => rules.flatMap(({ resources }) => resources)));
+  const unknown = [...named].filter((name) => name !== everyResource && !served.includes(name));
+  if (unknown.length === 0) return;
+  const resources = unknown.map((name) => {
+    const meant = nearest(name, served);
+    return meant === undefined ? name : `${name} (did you mean ${meant}?)`;
+  });
+  logger.warn(
+    { resources: resources.join(", ") },
+    "the policy has rules for resources that are not served",
+  );
 }

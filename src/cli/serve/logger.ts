@@ -1,14 +1,14 @@
+import { setLogger } from "@grpc/grpc-js";
 import { trace } from "@opentelemetry/api";
 import { type DestinationStream, destination, type LogFn, type Logger, pino } from "pino";
 import { z } from "zod";
 import { briefDetails } from "../../base/brief-details.ts";
-import { type Clock, systemClock } from "../../base/clock.ts";
+import { type Clock, systemClock, type Timer } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import type { LogFormat, LogLevel } from "../../config/config.ts";
+import { exitCodes } from "../output/exit-codes.ts";
 import { printableText } from "../output/printable.ts";
 import type { RecentProblems } from "../status/recent-problems.ts";
-import { ChangeableLevel } from "./log-level.ts";
-import { LogRate } from "./log-rate.ts";
 
 /** The options of the process log. */
 interface LoggerOptions {
@@ -184,4 +184,172 @@ function contentText({ level, time, msg = "", err, ...rest }: z.infer<typeof ent
 function fieldText(value: unknown): string {
   if (typeof value === "string" && /^[\w./:@+-]+$/.test(value)) return value;
   return printableText(JSON.stringify(value));
+}
+
+/** Burst of lines of one kind, and the interval of further lines in milliseconds. */
+const burst = 10;
+const intervalMs = 1_000;
+
+/** Maximum number of kinds. */
+const maxKinds = 256;
+
+/** The kind of all lines beyond that number. */
+const others = "";
+
+interface Kind {
+  /** When a full burst is available again, in the clock's milliseconds (generic cell rate algorithm, ITU-T I.371). */
+  fullAt: number;
+  /** Number of lines suppressed since the last one that was written; `write` writes the newest of them. */
+  suppressed: number;
+  write: ((suppressed: number) => void) | undefined;
+  timer: Timer | undefined;
+}
+
+/**
+ * Bounds the rate of log lines of one kind, so that a client that causes log lines can neither fill the disk nor keep the
+ * process busy. Suppressed lines are counted, and the count is written with the newest line.
+ */
+class LogRate {
+  readonly #clock: Clock;
+  readonly #kinds = new Map<string, Kind>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /**
+   * Calls `write`, now or within a second, with the number of lines of this kind that were suppressed before. If a newer
+   * line arrives in that second, calls the newer line's `write` instead.
+   */
+  offer(text: string, write: (suppressed: number) => void): void {
+    const kind = this.#kindOf(text);
+    if (kind.timer === undefined && this.#mayWrite(kind)) {
+      this.#write(kind, write);
+      return;
+    }
+    kind.suppressed++;
+    kind.write = write;
+    kind.timer ??= this.#clock.setTimeout(() => {
+      kind.timer = undefined;
+      // This line is not suppressed.
+      kind.suppressed--;
+      if (kind.write !== undefined) this.#write(kind, kind.write);
+    }, this.#waitMs(kind));
+  }
+
+  #write(kind: Kind, write: (suppressed: number) => void): void {
+    const { suppressed } = kind;
+    kind.suppressed = 0;
+    kind.write = undefined;
+    kind.fullAt = Math.max(kind.fullAt, this.#clock.now()) + intervalMs;
+    write(suppressed);
+  }
+
+  #mayWrite(kind: Kind): boolean {
+    return this.#waitMs(kind) === 0;
+  }
+
+  #waitMs({ fullAt }: Kind): number {
+    return Math.max(0, fullAt - (burst - 1) * intervalMs - this.#clock.now());
+  }
+
+  #kindOf(text: string): Kind {
+    const known = this.#kinds.get(text);
+    if (known !== undefined) return known;
+    if (this.#kinds.size >= maxKinds) this.#forgetIdle();
+    const name = this.#kinds.size >= maxKinds ? others : text;
+    const kind = this.#kinds.get(name) ?? newKind();
+    this.#kinds.set(name, kind);
+    return kind;
+  }
+
+  #forgetIdle(): void {
+    const now = this.#clock.now();
+    for (const [text, { fullAt, timer }] of this.#kinds) {
+      if (fullAt <= now && timer === undefined) this.#kinds.delete(text);
+    }
+  }
+}
+
+function newKind(): Kind {
+  return { fullAt: 0, suppressed: 0, write: undefined, timer: undefined };
+}
+
+/** grpc-js writes to the console. Its lines go to level debug, since its errors are also returned. */
+export function redirectGrpcLog(logger: Logger): void {
+  const debug = (...parts: unknown[]): void => logger.debug({ from: "grpc-js" }, parts.join(" "));
+  setLogger({ error: debug, info: debug, debug });
+}
+
+/** Ends the process on an unexpected exception, since the state could be wrong afterwards. */
+export function exitOnFault(logger: Logger): void {
+  process.on("uncaughtException", (error, origin) => {
+    // A plain Error is logged with its stack trace, whatever the type of the uncaught one is. Anything can be thrown.
+    const thrown: unknown = error;
+    const err = new Error(thrown instanceof Error ? thrown.message : String(thrown));
+    if (thrown instanceof Error && thrown.stack !== undefined) err.stack = thrown.stack;
+    logger.fatal({ err, origin }, "unexpected exception; the process ends");
+    process.exit(exitCodes.failed);
+  });
+}
+
+/** Every level, the least severe first. */
+const levels: readonly LogLevel[] = ["trace", "debug", "info", "warn", "error", "fatal", "silent"];
+
+/** The level of a process' log, which can change while it runs. */
+export class ChangeableLevel {
+  readonly levels: readonly string[] = levels;
+  readonly #configured: LogLevel;
+  #current: LogLevel;
+  /** The log, and those that were derived from it: pino gives them the level that the log has then. */
+  readonly #loggers: Logger[] = [];
+  readonly #listeners: ((level: LogLevel) => void)[] = [];
+
+  /** `current`: the level at first; default: as configured. */
+  constructor(configured: LogLevel, current: LogLevel = configured) {
+    this.#configured = configured;
+    this.#current = current;
+  }
+
+  get current(): LogLevel {
+    return this.#current;
+  }
+
+  /** Changes the level of this log too. Loggers are made when a process starts, a few per resource. */
+  add(logger: Logger): void {
+    this.#loggers.push(logger);
+  }
+
+  /** Calls `listener` with each new level. */
+  onChange(listener: (level: LogLevel) => void): void {
+    this.#listeners.push(listener);
+  }
+
+  /** Returns whether there is such a level. */
+  set(name: string): boolean {
+    const level = levels.find((known) => known === name);
+    if (level === undefined) return false;
+    const from = this.#current;
+    if (level === from) return true;
+    // The line is written at the more verbose of both levels, so that it is not suppressed by the other.
+    const isQuieter = severityOf(level) > severityOf(from);
+    const changed = (): void =>
+      this.#loggers[0]?.info({ from, to: level }, "the log level has changed");
+    if (isQuieter) changed();
+    this.#current = level;
+    for (const logger of this.#loggers) logger.level = level;
+    if (!isQuieter) changed();
+    for (const listener of this.#listeners) listener(level);
+    return true;
+  }
+
+  /** Changes to debug; from debug back to the configured level, or to info if that is debug. */
+  toggleDebug(): void {
+    if (this.#current !== "debug") this.set("debug");
+    else this.set(this.#configured === "debug" ? "info" : this.#configured);
+  }
+}
+
+function severityOf(level: LogLevel): number {
+  return pino.levels.values[level] ?? Number.POSITIVE_INFINITY;
 }

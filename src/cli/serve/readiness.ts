@@ -6,14 +6,14 @@ import type { PressureLevel } from "../../server/pressure/memory-pressure.ts";
 export type Pending = string | undefined;
 
 /**
- * The checks of /readyz. `pending`: why the service as a whole does not serve, a sentence. `relays`: etcd's own API is
+ * The checks of /readyz. `pending`: why the service as a whole does not serve, a sentence. `hasEtcdApi`: etcd's own API is
  * served, whose calls are passed to etcd while there is no cache.
  */
 export function readiness(
   caches: ReadonlyMap<string, Cacher>,
   pending: Pending,
   pressure: PressureLevel,
-  relays: boolean = false,
+  hasEtcdApi: boolean = false,
 ): readonly ReadinessCheck[] {
   const checks = [...caches].map(([name, cacher]) => {
     const at = `resource/${name}`;
@@ -23,7 +23,7 @@ export function readiness(
     }
     const why = notReadyReason(cacher);
     // It lasts until an operator changes it, and clients with rights of their own are served nevertheless.
-    const isRelayed = relays && cacher.upstreamFailure?.reason === "UPSTREAM_DENIED";
+    const isRelayed = hasEtcdApi && cacher.upstreamFailure?.reason === "UPSTREAM_DENIED";
     return isRelayed
       ? { name: at, failure: undefined, warning: `etcd serves these keys: ${why}` }
       : { name: at, failure: why };

@@ -15,7 +15,7 @@ import type { ResourceInfo } from "../../client/resource-info.ts";
 import type { ResourceConfig, UpstreamConfig } from "../../config/config.ts";
 import type { RelayedUpstream } from "../../server/server.ts";
 import { isPathRefusal } from "../../wire/via.ts";
-import { watchClientCertificates } from "./certificate-files.ts";
+import { watchClientCertificates } from "./certificates.ts";
 import { StartError } from "./start-error.ts";
 
 /** How long a server may take to list its resources, in milliseconds. */

@@ -1,5 +1,8 @@
+import { randomBytes } from "node:crypto";
+import { hostname } from "node:os";
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
+import { connectionsWithin, ownOpenFileLimit } from "../../base/open-files.ts";
 import { TimeSliceScheduler } from "../../base/time-slices.ts";
 import { WatchedFiles } from "../../base/watched-files.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
@@ -16,34 +19,34 @@ import {
 } from "../../server/server.ts";
 import { registerCacheMetrics } from "../../telemetry/cache-metrics.ts";
 import {
-  type EventLoopMonitor,
-  registerEventLoopMetrics,
-} from "../../telemetry/event-loop-metrics.ts";
-import { observeCollections, registerGcMetrics } from "../../telemetry/gc-metrics.ts";
-import {
   registerCertificateExpiry,
   registerFileReloads,
 } from "../../telemetry/identity-metrics.ts";
-import type { LatencyBuckets } from "../../telemetry/latency-buckets.ts";
 import type { OtlpExport } from "../../telemetry/otlp.ts";
+import {
+  type EventLoopMonitor,
+  observeCollections,
+  registerEventLoopMetrics,
+  registerGcMetrics,
+} from "../../telemetry/process-metrics.ts";
 import { PrometheusMetrics } from "../../telemetry/prometheus.ts";
-import { registerReadMetrics } from "../../telemetry/read-metrics.ts";
 import { RpcMetrics } from "../../telemetry/rpc-metrics.ts";
 import { registerServerMetrics } from "../../telemetry/server-metrics.ts";
+import type { LatencyBuckets } from "../../telemetry/stage-latency.ts";
 import { registerStageLatency } from "../../telemetry/stage-latency.ts";
-import { registerSkippedKeys, registerUndecodableValues } from "../../telemetry/storage-metrics.ts";
+import {
+  registerReadMetrics,
+  registerSkippedKeys,
+  registerUndecodableValues,
+} from "../../telemetry/storage-metrics.ts";
 import { version } from "../output/version.ts";
 import type { ProcessParts } from "../status/process-status.ts";
-import { acceptedConnections, warnOfFewConnections } from "./accepted-connections.ts";
-import { openResources } from "./caches.ts";
-import { certificateChecks, watchExpiry } from "./certificate-expiry.ts";
-import { watchServerCertificates } from "./certificate-files.ts";
+import { certificateChecks, watchExpiry, watchServerCertificates } from "./certificates.ts";
 import { openClientFacing } from "./client-facing.ts";
-import { newInstanceId } from "./instance-id.ts";
 import { type Pending, readiness } from "./readiness.ts";
 import type { Relay } from "./relay.ts";
 import { relayedResources } from "./relayed-resources.ts";
-import { openStorages, type Storages } from "./storages.ts";
+import { openResources, openStorages, type Storages } from "./resources.ts";
 
 /** How a server listens, and what differs from the configuration. */
 export type ServerTerms = Pick<ServerOptions, "listen" | "limits" | "relayed" | "pages">;
@@ -293,4 +296,42 @@ async function withResources(
   const upstream = relay.address;
   const resources = relayedResources({ configured, served, eventWindow, upstream, logger });
   return { ...config, resources };
+}
+
+/** Maximum number of characters of the host's name in an id: error texts have the ids of several relays. */
+const maxHostLength = 24;
+
+/**
+ * Returns an id of this process, such as `relay-7d4f-x2x9q.3f9a1c`: the host's name, which is the pod's in Kubernetes, and
+ * random digits, since a host may have several.
+ */
+function newInstanceId(): string {
+  const host = hostname().replaceAll(/[^\w.-]/g, "");
+  return `${host.slice(-maxHostLength)}.${randomBytes(3).toString("hex")}`;
+}
+
+/**
+ * The number of connections that this process accepts at most: `maxConnections`, or fewer if its limit of open files is
+ * too low for them.
+ */
+export function acceptedConnections(maxConnections: number): number {
+  return connectionsWithin(ownOpenFileLimit() ?? Infinity, maxConnections);
+}
+
+/** The part of `maxConnections` that may be lost to the reserve without a line: many systems have a limit near the default. */
+const unloggedPart = 0.1;
+
+/** Logs if the limit of open files is far too low for `maxConnections`. */
+export function warnOfFewConnections(
+  maxConnections: number,
+  logger: Pick<Logger, "warn">,
+  openFiles: number = ownOpenFileLimit() ?? Infinity,
+): void {
+  const accepted = connectionsWithin(openFiles, maxConnections);
+  if (accepted >= (1 - unloggedPart) * maxConnections) return;
+  logger.warn(
+    { openFiles, maxConnections, acceptedConnections: accepted },
+    "the limit of open files is too low for --max-connections, so fewer connections are accepted; raise it " +
+      "(ulimit -Hn, LimitNOFILE of systemd) or lower --max-connections",
+  );
 }

@@ -1,10 +1,12 @@
-import type { Config, ListenAddress, ResourceConfig } from "../../config/config.ts";
+import { X509Certificate } from "node:crypto";
+import { isIP } from "node:net";
+import { getCACertificates } from "node:tls";
+import type { Config, ListenAddress, ResourceConfig, ServerTls } from "../../config/config.ts";
 import { formatAddress } from "../../config/value-types.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
 import { printableText } from "../output/printable.ts";
 import { version } from "../output/version.ts";
-import type { Service } from "./service.ts";
-import { command, examples, hasPlaceholders, reachable } from "./start-up-examples.ts";
+import type { Service } from "./main-process.ts";
 
 /**
  * The text for a user when the service has started: its addresses, its data, and commands to try. `checks` are those of
@@ -91,4 +93,150 @@ function dataOf({ etcd, upstream }: Config): string {
   if (upstream !== undefined) return `watch-fanout at ${upstream.addresses.join(", ")}`;
   if (etcd === undefined) return "in memory, lost when this process ends";
   return `etcd at ${etcd.endpoints.join(", ")}`;
+}
+
+/** The command, which is not on the PATH if this service runs from the sources. */
+export const command = import.meta.url.endsWith(".ts") ? "bin/watch-fanout" : "watch-fanout";
+
+/** What only the user has, as the commands name it: files, and a user of etcd. */
+const users = {
+  ca: "CA.pem",
+  cert: "CLIENT.pem",
+  key: "CLIENT.key",
+  token: "TOKEN",
+  etcdUser: "USER",
+};
+
+/** What a client needs to be served: paths of files, or names in capitals for what only the user has. */
+interface Credentials {
+  /** Undefined: plaintext. */
+  readonly tls:
+    | { readonly ca: string | undefined; readonly serverName: string | undefined }
+    | undefined;
+  readonly hasCertificate: boolean;
+  readonly hasToken: boolean;
+}
+
+/** Commands for a user to try, which watch and then change something. */
+function examples(config: Config, grpc: ListenAddress): readonly string[] {
+  const address = reachable(grpc);
+  const needed = credentials(config, address);
+  const [resource] = config.resources;
+  return [
+    // etcdctl can't send a token of this service.
+    ...(config.etcdApi === undefined || needed.hasToken ? [] : etcdctl(config, address, needed)),
+    ...(resource === undefined || !config.ownApi
+      ? []
+      : ownClients(config, resource, address, needed)),
+  ];
+}
+
+/** Whether commands name what only the user has. */
+function hasPlaceholders(commands: readonly string[]): boolean {
+  return Object.values(users).some((name) => commands.some((line) => line.includes(` ${name}`)));
+}
+
+function credentials(
+  { tls, policy, identity: { tokenFile, jwt } }: Config,
+  address: ListenAddress,
+): Credentials {
+  const hasCertificate = tls?.clientAuth === "require";
+  const takesTokens = tokenFile !== undefined || jwt !== undefined;
+  return {
+    tls: tls && { ca: authorityOf(tls), serverName: otherName(tls, address) },
+    hasCertificate,
+    // Without a policy a caller without a token is served as well.
+    hasToken: takesTokens && policy !== undefined && !hasCertificate,
+  };
+}
+
+/** The file of the authorities that a client has to trust; undefined: those that it trusts by default are enough. */
+function authorityOf({ cert, files }: ServerTls): string | undefined {
+  const chain = certificatesOf(cert);
+  const last = chain.at(-1);
+  if (last === undefined) return users.ca;
+  if (chain.length === 1 && last.checkIssued(last)) return files.cert;
+  const trusted = getCACertificates("default").some((pem) => {
+    const authority = new X509Certificate(pem);
+    return last.checkIssued(authority) && last.verify(authority.publicKey);
+  });
+  return trusted ? undefined : users.ca;
+}
+
+function certificatesOf(pem: Buffer): readonly X509Certificate[] {
+  const blocks = pem.toString().match(/-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----/gs);
+  return (blocks ?? []).map((block) => new X509Certificate(block));
+}
+
+/** A name of the certificate for a client that connects to an address which the certificate does not have. */
+function otherName({ cert }: ServerTls, address: ListenAddress): string | undefined {
+  const certificate = new X509Certificate(cert);
+  const host = "path" in address ? "localhost" : address.host;
+  const isNamed = isIP(host) === 0 ? certificate.checkHost(host) : certificate.checkIP(host);
+  if (isNamed !== undefined) return undefined;
+  return /\bDNS:([^\s,*]+)/.exec(certificate.subjectAltName ?? "")?.[1];
+}
+
+/** etcd's own client. The keys are those of the first resource, if there is one: then a cache serves them. */
+function etcdctl(
+  { etcd, resources: [resource] }: Config,
+  address: ListenAddress,
+  { tls, hasCertificate }: Credentials,
+): readonly string[] {
+  const key = `${resource?.prefix ?? ""}greeting`;
+  const endpoint =
+    "path" in address
+      ? `${tls === undefined ? "unix" : "unixs"}://${address.path}`
+      : `${tls === undefined ? "http" : "https"}://${formatAddress({ ...address, host: tls?.serverName ?? address.host })}`;
+  const options = [
+    ...(tls?.ca === undefined ? [] : [`--cacert ${tls.ca}`]),
+    ...(hasCertificate ? [`--cert ${users.cert} --key ${users.key}`] : []),
+    // The service's own user has its password, and may have fewer rights.
+    ...(etcd?.auth === undefined ? [] : [`--user ${users.etcdUser}`]),
+  ];
+  const etcdctl = ["etcdctl", `--endpoints ${endpoint}`, ...options].join(" ");
+  return [`${etcdctl} watch --prefix ${key}`, `${etcdctl} put ${key} hello`];
+}
+
+function ownClients(
+  { etcdApi }: Config,
+  { name, cache, codec }: ResourceConfig,
+  address: ListenAddress,
+  { tls, hasCertificate, hasToken }: Credentials,
+): readonly string[] {
+  const target = formatAddress(address);
+  const options = [
+    ...(name === "default" ? [] : [`--resource ${name}`]),
+    ...(target === "127.0.0.1:50051" ? [] : [`--address ${target}`]),
+    ...(tls === undefined ? [] : [tls.ca === undefined ? "--tls" : `--tls-ca ${tls.ca}`]),
+    ...(tls?.serverName === undefined ? [] : [`--tls-server-name ${tls.serverName}`]),
+    ...(hasCertificate ? [`--tls-client-cert ${users.cert} --tls-client-key ${users.key}`] : []),
+    ...(hasToken ? [`--bearer-token-file ${users.token}`] : []),
+  ];
+  // There is no Watch of a resource without a cache.
+  const read = [command, cache ? "watch --initial" : "list", ...options].join(" ");
+  if (etcdApi !== undefined) return [read];
+  const value = codec.name === "json" ? "'{}'" : "hello";
+  const put = [command, `put greeting ${value}`, ...options].join(" ");
+  const grpcurl = [
+    "grpcurl",
+    ...(tls === undefined ? ["-plaintext"] : []),
+    ...(tls?.ca === undefined ? [] : [`-cacert ${tls.ca}`]),
+    ...(tls?.serverName === undefined ? [] : [`-servername ${tls.serverName}`]),
+    ...(hasCertificate ? [`-cert ${users.cert} -key ${users.key}`] : []),
+    ...(hasToken ? [`-H "authorization: Bearer $(cat ${users.token})"`] : []),
+    ...("path" in address ? ["-unix"] : []),
+    `-d '${JSON.stringify({ resource: name, ...(cache && { send_initial_events: true }) })}'`,
+    "path" in address ? address.path : target,
+    `watchfanout.v1.ListWatchService/${cache ? "Watch" : "List"}`,
+  ];
+  return [read, put, grpcurl.join(" ")];
+}
+
+/** The address for a client on this machine, if the server listens on all interfaces. */
+function reachable(address: ListenAddress): ListenAddress {
+  if ("path" in address) return address;
+  const { host, port } = address;
+  if (host === "0.0.0.0") return { host: "127.0.0.1", port };
+  return host === "::" ? { host: "::1", port } : address;
 }

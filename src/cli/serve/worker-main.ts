@@ -1,8 +1,8 @@
 import { Socket } from "node:net";
 import { systemClock } from "../../base/clock.ts";
 import type { LogLevel } from "../../config/config.ts";
-import { ConfigError } from "../../config/config-error.ts";
 import { loadSnapshot } from "../../config/load-config.ts";
+import { ConfigError } from "../../config/setting.ts";
 import type { StreamQuery } from "../../server/admin/status/stream-query.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import { ProcessStatus } from "../status/process-status.ts";
@@ -10,10 +10,8 @@ import { RecentProblems } from "../status/recent-problems.ts";
 import type { FromWorker, StartWorker, ToWorker } from "../workers/messages.ts";
 import { removeFolder } from "../workers/private-folder.ts";
 import { dividedPools, workerConfig } from "../workers/worker-config.ts";
-import { ChangeableLevel } from "./log-level.ts";
-import { createLogger } from "./logger.ts";
+import { ChangeableLevel, createLogger, exitOnFault, redirectGrpcLog } from "./logger.ts";
 import { flushMs, openOtlp } from "./otlp.ts";
-import { exitOnFault, redirectGrpcLog } from "./process-faults.ts";
 import { ServiceProcess } from "./service-process.ts";
 import { StartError } from "./start-error.ts";
 

@@ -10,19 +10,21 @@ import type { MetricsSource, ReadinessCheck } from "../../server/admin/admin.ts"
 import type { RecentProblems } from "../status/recent-problems.ts";
 import type { StatusOfWorkers } from "../status/service-status.ts";
 import { ConnectionAcceptor } from "../workers/connection-acceptor.ts";
-import { ConnectionDistributor, defaultMaxWaiting } from "../workers/connection-distributor.ts";
+import {
+  ConnectionDistributor,
+  defaultMaxWaiting,
+  Rebalancer,
+} from "../workers/connection-distributor.ts";
 import { mergeMetrics } from "../workers/merged-metrics.ts";
 import { makePrivateFolder, type PrivateFolder } from "../workers/private-folder.ts";
-import { Rebalancer } from "../workers/rebalancer.ts";
 import { WorkerPool, type WorkerStats } from "../workers/worker-pool.ts";
-import { watchServerCertificates } from "./certificate-files.ts";
+import { watchServerCertificates } from "./certificates.ts";
+import { openPolicy } from "./client-facing.ts";
 import { openIdentitySources } from "./identity.ts";
-import { listening } from "./listening.ts";
-import type { ChangeableLevel } from "./log-level.ts";
+import type { ChangeableLevel } from "./logger.ts";
 import { flushMs } from "./otlp.ts";
-import { openRights } from "./rights.ts";
 import type { ServerTerms } from "./service-process.ts";
-import { StartError } from "./start-error.ts";
+import { listening, StartError } from "./start-error.ts";
 
 const script = import.meta.url.endsWith(".ts") ? "./worker-main.ts" : "./worker-main.js";
 
@@ -137,7 +139,7 @@ export class Workers {
     deps: { readonly clock: Clock; readonly logger: Logger; readonly files: WatchedFiles },
   ): void {
     const names = resources.map(({ name }) => name);
-    openRights({ policy, audit: undefined }, names, deps);
+    openPolicy({ policy, audit: undefined }, names, deps);
     // Each worker fetches the keys of a URL itself.
     const hasFile = identity.jwt !== undefined && "file" in identity.jwt.keys;
     const jwt = hasFile ? identity.jwt : undefined;

@@ -1,6 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { runInTimeSlices } from "../../base/time-slice-queue.ts";
 import type { TimeSlicedWork } from "../../base/time-slices.ts";
+import { settledWithin } from "../../base/wait.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import type {
   CallsReport,
@@ -13,9 +14,9 @@ import type { StreamQuery } from "../../server/admin/status/stream-query.ts";
 import type { StreamsOrigin } from "../../server/admin/status/stream-report.ts";
 import { type StreamTally, tallyStreams } from "../../server/admin/status/stream-tally.ts";
 import type { RunningServer, ServerStats } from "../../server/server.ts";
-import type { EventLoopMonitor } from "../../telemetry/event-loop-metrics.ts";
-import type { LatencyBuckets } from "../../telemetry/latency-buckets.ts";
+import type { EventLoopMonitor } from "../../telemetry/process-metrics.ts";
 import type { RpcMetrics } from "../../telemetry/rpc-metrics.ts";
+import type { LatencyBuckets } from "../../telemetry/stage-latency.ts";
 import type { ProcessCounts } from "./rates.ts";
 import type { RecentProblems } from "./recent-problems.ts";
 
@@ -123,13 +124,7 @@ export class ProcessStatus {
     this.#counting ??= this.#count().finally(() => {
       this.#counting = undefined;
     });
-    const late = Promise.withResolvers<void>();
-    const timer = this.#clock.setTimeout(late.resolve, maxTallyMs);
-    try {
-      await Promise.race([this.#counting, late.promise]);
-    } finally {
-      timer.cancel();
-    }
+    await settledWithin(this.#counting, this.#clock, maxTallyMs);
   }
 
   async #count(): Promise<void> {

@@ -1,5 +1,5 @@
 import type { LatenciesReport, RatesReport } from "../../server/admin/status/status.ts";
-import { quantilesOf } from "../../telemetry/latency-buckets.ts";
+import { quantilesOf } from "../../telemetry/stage-latency.ts";
 
 /** What a process has done since its start. */
 export interface ProcessCounts {

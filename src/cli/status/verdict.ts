@@ -8,7 +8,7 @@ import type {
   Verdict,
   VerdictReason,
 } from "../../server/admin/status/status.ts";
-import { bytesOf, countOf, durationOf, msOf } from "../output/amounts.ts";
+import { bytesOf, countOf, durationOf, msOf } from "../output/printable.ts";
 
 /** What the verdict is made of: the status, and the checks of /readyz. */
 export interface VerdictFacts extends Omit<Overview, "verdict" | "problems" | "latencies"> {

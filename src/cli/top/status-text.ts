@@ -6,8 +6,7 @@ import type {
   StreamReport,
   VerdictLevel,
 } from "../../server/admin/status/status.ts";
-import { bytesOf, durationOf, msOf } from "../output/amounts.ts";
-import { printableText } from "../output/printable.ts";
+import { bytesOf, durationOf, msOf, printableText } from "../output/printable.ts";
 import { type Cell, type Colour, Table, type TableOptions } from "../output/table.ts";
 import { sinceText } from "../status/verdict.ts";
 

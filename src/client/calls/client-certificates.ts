@@ -5,7 +5,7 @@ import { type ChannelCredentials, type Client, credentials, experimental } from 
 import { CertificateStore } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
 import { invalidRequest } from "../../base/errors.ts";
-import { abortable } from "../../base/wait.ts";
+import { abortable, settledWithin } from "../../base/wait.ts";
 import { isConnected } from "./call.ts";
 
 /** Certificates or a key in PEM, or the path of a file with them, which is read again as it changes. */
@@ -102,14 +102,7 @@ export class ClientCertificates {
       this.#readAt = this.#clock.now();
       this.#reading = undefined;
     });
-    return this.#bounded(this.#reading);
-  }
-
-  async #bounded(reading: Promise<void>): Promise<void> {
-    const late = Promise.withResolvers<void>();
-    const timer = this.#clock.setTimeout(late.resolve, maxWaitMs);
-    await Promise.race([reading, late.promise]);
-    timer.cancel();
+    return settledWithin(this.#reading, this.#clock, maxWaitMs);
   }
 
   /** Never rejects: the contents from before stay in use. */

@@ -2,7 +2,7 @@ import { open } from "node:fs/promises";
 import { Metadata } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { invalidRequest, WatchFanoutError } from "../../base/errors.ts";
-import { abortable } from "../../base/wait.ts";
+import { within } from "../../base/wait.ts";
 import { viaKey } from "../../wire/via.ts";
 import { CallFailure } from "./call-failure.ts";
 
@@ -72,21 +72,15 @@ export class TokenSource {
     return this.#bounded(this.#reading, timeoutMs, signal);
   }
 
-  async #bounded(
+  #bounded(
     metadata: Promise<Metadata>,
     timeoutMs: number,
     signal: AbortSignal | undefined,
   ): Promise<Metadata> {
-    const late = Promise.withResolvers<Metadata>();
-    const timer = this.#clock.setTimeout(
-      () => late.reject(noToken(`There is no token after ${Math.ceil(timeoutMs)} ms.`)),
-      timeoutMs,
-    );
-    try {
-      return await abortable(Promise.race([metadata, late.promise]), signal);
-    } finally {
-      timer.cancel();
-    }
+    const expire = (): never => {
+      throw noToken(`There is no token after ${Math.ceil(timeoutMs)} ms.`);
+    };
+    return within(metadata, { signal, deadline: { clock: this.#clock, ms: timeoutMs, expire } });
   }
 
   async #called(token: () => string | Promise<string>): Promise<Metadata> {

@@ -1,4 +1,4 @@
-import type { Logger } from "pino";
+import type { Logger } from "../../base/logger.ts";
 import type { InformerError, InformerFault } from "./handlers/informer-errors.ts";
 
 /** Passes errors to the application's listener, logger or process warnings. Never throws. */

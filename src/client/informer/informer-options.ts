@@ -1,7 +1,7 @@
-import type { Logger } from "pino";
 import type { BackoffBounds } from "../../base/backoff.ts";
 import { type Clock, maxTimerMs } from "../../base/clock.ts";
 import { invalidRequest } from "../../base/errors.ts";
+import type { Logger } from "../../base/logger.ts";
 import type { ReflectorFailure } from "../../reflector/reflector.ts";
 import type { Scope, Storage } from "../../storage/storage.ts";
 import type { TypedObject } from "../values/typed-object.ts";

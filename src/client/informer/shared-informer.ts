@@ -1,6 +1,6 @@
-import { pino } from "pino";
 import { type Clock, keepAliveClock, type Timer } from "../../base/clock.ts";
 import type { WatchFanoutError } from "../../base/errors.ts";
+import { silentLogger } from "../../base/logger.ts";
 import { abortable } from "../../base/wait.ts";
 import { Reflector } from "../../reflector/reflector.ts";
 import { checkKey } from "../../storage/checks.ts";
@@ -120,7 +120,7 @@ export class SharedInformer<T> {
       storage: options.storage,
       target: this.#pipeline,
       clock: this.#clock,
-      logger: logger ?? pino({ level: "silent" }),
+      logger: logger ?? silentLogger,
       random: options.random,
       scope,
       maxBytes,

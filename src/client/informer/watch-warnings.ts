@@ -1,4 +1,4 @@
-import type { Logger } from "pino";
+import type { Logger } from "../../base/logger.ts";
 import type { ReflectorFailure } from "../../reflector/reflector.ts";
 import { ClosedError } from "../calls/call-failure.ts";
 

@@ -65,7 +65,7 @@ export class ObjectCache<T> {
   readonly #running = new Set<Promise<void>>();
   readonly #unregisterMetrics: () => void;
   #undecodable = 0;
-  #closed = false;
+  #isClosed = false;
   #isClientClosed = false;
 
   /** Sends nothing before the first reference. Throws INVALID_REQUEST for a `syncTimeoutMs` that is out of range. */
@@ -119,7 +119,7 @@ export class ObjectCache<T> {
    * INVALID_REQUEST if `key` is not a valid key or the cache is closed.
    */
   addReference(key: string): void {
-    if (this.#closed) throw closed();
+    if (this.#isClosed) throw closed();
     checkKey(key);
     const object = this.#objects.get(key) ?? this.#watch(key);
     object.references++;
@@ -149,7 +149,7 @@ export class ObjectCache<T> {
     key: string,
     options: { readonly signal?: AbortSignal | undefined } = {},
   ): Promise<TypedObject<T>> {
-    if (this.#closed) throw closed();
+    if (this.#isClosed) throw closed();
     const object = this.#objects.get(key);
     if (object === undefined) {
       throw invalidRequest(
@@ -162,7 +162,7 @@ export class ObjectCache<T> {
 
   /** Ends all watches, regardless of references. Resolves when they have ended. Idempotent. */
   async close(): Promise<void> {
-    this.#closed = true;
+    this.#isClosed = true;
     this.#unregisterMetrics();
     for (const object of this.#objects.values()) object.release();
     this.#objects.clear();

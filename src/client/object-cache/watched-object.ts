@@ -1,6 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { invalidRequest, objectNotFound, WatchFanoutError } from "../../base/errors.ts";
 import { StreamBackoff } from "../../base/stream-backoff.ts";
+import { waitFor } from "../../base/wait.ts";
 import type { WatchEvent } from "../../model/event.ts";
 import { ClosedError } from "../calls/call-failure.ts";
 import type { Interruption } from "../calls/options.ts";
@@ -161,21 +162,14 @@ export class WatchedObject<T> {
   /** Resolves when the first state is known, after `syncTimeoutMs`, or when the object is released. */
   #untilKnown(signal: AbortSignal | undefined): Promise<void> {
     if (!this.watching) return Promise.resolve();
-    return new Promise((resolve, reject) => {
-      const end = (): void => {
-        this.#waiting.delete(end);
-        timer.cancel();
-        signal?.removeEventListener("abort", abort);
-        resolve();
-      };
-      const abort = (): void => {
-        reject(signal?.reason);
-        end();
-      };
-      const timer = this.#options.clock.setTimeout(end, this.#options.syncTimeoutMs);
-      this.#waiting.add(end);
-      signal?.addEventListener("abort", abort);
-    });
+    const { clock, syncTimeoutMs } = this.#options;
+    return waitFor<void>(
+      (resolve) => {
+        this.#waiting.add(resolve);
+        return () => this.#waiting.delete(resolve);
+      },
+      { signal, deadline: { clock, ms: syncTimeoutMs, expire: () => {} } },
+    );
   }
 
   #wake(): void {

@@ -28,10 +28,10 @@ import type { Endpoint } from "../calls/endpoints.ts";
 import type { PageOptions, SelectorOptions, WatchOptions } from "../calls/options.ts";
 import type { AtomicBatch, ClientCalls, Page } from "../watch/client-calls.ts";
 import { HistoryAlias } from "./history-alias.ts";
-import { ProgressRequester } from "./progress-requester.ts";
 import { type FetchPage, RemoteLister } from "./remote-lister.ts";
 import { RemoteWatch } from "./remote-watch.ts";
 import { ReportedStaleness } from "./reported-staleness.ts";
+import { ServerRevisionProbe } from "./server-revision-probe.ts";
 
 /** Options of a RemoteStorage. With selectors, it contains only the matching objects. */
 export interface RemoteStorageOptions extends SelectorOptions {
@@ -77,7 +77,7 @@ export class RemoteStorage implements Storage {
   readonly #lister: RemoteLister;
   readonly #history = new HistoryAlias();
   readonly #watches = new Set<RemoteWatch>();
-  readonly #progressRequester: ProgressRequester;
+  readonly #serverRevisionProbe: ServerRevisionProbe;
   readonly #closing = new AbortController();
   readonly #staleness: ReportedStaleness;
   /** The latest revision that was read: a read of ANY is never older. */
@@ -93,7 +93,7 @@ export class RemoteStorage implements Storage {
     const fetch: FetchPage = (page) => this.#page({ ...page, ...this.#selectors });
     this.#lister = new RemoteLister(fetch, clock);
     this.#staleness = new ReportedStaleness(clock);
-    this.#progressRequester = new ProgressRequester(async (server) => {
+    this.#serverRevisionProbe = new ServerRevisionProbe(async (server) => {
       const { revision } = await this.#state(linearizable, this.#closing.signal, server);
       return revision;
     }, this.#watches);
@@ -140,7 +140,7 @@ export class RemoteStorage implements Storage {
         }),
       predicate,
       coalesces: coalesces[this.#delivery],
-      requestServerProgress: (server) => this.#progressRequester.request(server),
+      requestServerProgress: (server) => this.#serverRevisionProbe.request(server),
       onEnd: (ended) => this.#watches.delete(ended),
     });
     this.#watches.add(watch);

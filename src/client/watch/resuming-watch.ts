@@ -68,10 +68,10 @@ export async function* resumingWatch(
     for (const end of [signal, closing]) end?.addEventListener("abort", stop);
     try {
       const assembler = new BatchAssembler(next, options.maxBatchBytes);
-      let opened = false;
+      let hasOpened = false;
       for await (const response of open(next, stream.signal)) {
-        if (!opened) options.onOpened?.();
-        opened = true;
+        if (!hasOpened) options.onOpened?.();
+        hasOpened = true;
         backoff.responded();
         silence?.cancel();
         const batch = assembler.add(response);

@@ -1,6 +1,7 @@
 import { type Clock, keepAliveClock } from "../../base/clock.ts";
 import { invalidRequest } from "../../base/errors.ts";
 import { Fifo } from "../../base/fifo.ts";
+import { waitFor } from "../../base/wait.ts";
 import { DelayingQueue } from "./delaying-queue.ts";
 import { Entry } from "./entry.ts";
 import { named, WorkQueueFullError, type WorkQueueOptions } from "./options.ts";
@@ -137,18 +138,15 @@ export class WorkQueue<K extends NonNullable<unknown>> {
     const entry = this.#ready.shift();
     if (entry !== undefined) return Promise.resolve(this.#handOut(entry));
     if (this.#state === "shut down") return Promise.resolve(undefined);
-    return new Promise((resolve, reject) => {
-      const take = (next: Entry<K> | undefined): void => {
-        signal?.removeEventListener("abort", giveUp);
-        resolve(next === undefined ? undefined : this.#handOut(next));
-      };
-      const giveUp = (): void => {
-        this.#waiting.delete(take);
-        reject(signal?.reason);
-      };
-      this.#waiting.add(take);
-      signal?.addEventListener("abort", giveUp, { once: true });
-    });
+    return waitFor<K | undefined>(
+      (resolve) => {
+        const take = (next: Entry<K> | undefined): void =>
+          resolve(next === undefined ? undefined : this.#handOut(next));
+        this.#waiting.add(take);
+        return () => this.#waiting.delete(take);
+      },
+      { signal },
+    );
   }
 
   /**
@@ -195,16 +193,16 @@ export class WorkQueue<K extends NonNullable<unknown>> {
     if (this.#state === "open") this.#state = "draining";
     this.#dropDelayed();
     this.#endIfDrained();
-    let gaveUp = false;
+    let hasGivenUp = false;
     const giveUp = (): void => {
-      gaveUp = this.#state === "draining";
+      hasGivenUp = this.#state === "draining";
       this.shutDown();
     };
     if (signal?.aborted === true) giveUp();
     signal?.addEventListener("abort", giveUp);
     await this.#drained.promise;
     signal?.removeEventListener("abort", giveUp);
-    if (gaveUp) throw signal?.reason;
+    if (hasGivenUp) throw signal?.reason;
   }
 
   /** The same as `shutDown`, for `using`. */

@@ -149,7 +149,7 @@ export class RangeCall extends EtcdCall {
       ...{ kind: "reads", requestBytes: this.#received.length, signal },
     });
     try {
-      const answer = await this.#answer(range, () => admission.admit(expectedObjectBytes));
+      const answer = await this.#answer(range, admission);
       admission.handled();
       if (this.isOver) return;
       if (answer === undefined || answer === "late") this.#relay(answer === "late");
@@ -173,7 +173,7 @@ export class RangeCall extends EtcdCall {
   /** Undefined: etcd has to answer; "late": it has to, since the cache was not new enough in time. */
   async #answer(
     { request, resource, scope, access }: CachedRange,
-    admit: () => Promise<void> | undefined,
+    admission: CallAdmission,
   ): Promise<Answer | "late" | undefined> {
     const { newestHeader } = this.#service;
     const { floor } = newestHeader;
@@ -191,9 +191,15 @@ export class RangeCall extends EtcdCall {
       newest = current;
     }
     const at = requirementOf(request.serializable, floor);
-    const read = { scope, at, signal, admit, owner: this.owner };
-    const answer = await cacher.readState(revision > 0 ? { ...read, revision } : read, (state) =>
-      this.#answerOf(state, request, resource.keys.prefix, newest),
+    const newestState = { scope, at, signal, owner: this.owner };
+    const read = revision > 0 ? { ...newestState, revision } : newestState;
+    const reached = await cacher.reach(read);
+    const wait = admission.admit(expectedObjectBytes);
+    if (wait !== undefined) await wait;
+    const answer = await cacher.readState(
+      read,
+      (state) => this.#answerOf(state, request, resource.keys.prefix, newest),
+      reached,
     );
     if (answer === undefined || answer === "late" || answer.revision >= floor) return answer;
     // The cache has etcd's current revision, and a higher one was sent before this call: etcd was restored.
@@ -250,6 +256,7 @@ export class RangeCall extends EtcdCall {
       const released = release;
       release = () => {};
       this.#sender = new RangeSender(this.call, response, this.context, {
+        method: this.#path.slice(1),
         turns: this.#service.turns,
         onEnd: () => {
           released();

@@ -1,13 +1,18 @@
 import type { Notifiable, TimeSliceQueue } from "../../base/time-slice-queue.ts";
-import type { CallContext } from "../../server/calls/call-context.ts";
+import { type CallContext, toClientError } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
-import type { SendReservation } from "../../server/limits/send-budget.ts";
-import type { Sender } from "../../server/limits/stall-detector.ts";
-import { sizeOf } from "../../wire/frame-parts.ts";
-import { SendGate } from "../relay/send-gate.ts";
+import {
+  MessageSender,
+  type MessageSource,
+  type OnAccepted,
+} from "../../server/kernel/message-sender.ts";
+import { statusOf } from "../../wire/errors.ts";
+import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { PiecewiseResponse } from "./range-response.ts";
 
 interface SenderDeps {
+  /** The name of the method, for logs. */
+  readonly method: string;
   /** The turns in which the pieces of all responses are encoded. */
   readonly turns: TimeSliceQueue;
   /** Everything was sent, or nothing more can be. */
@@ -19,16 +24,14 @@ interface SenderDeps {
  * event loop. So a slow client holds one piece. The responses of all connections share one queue of these slices, in which
  * callers and their connections take turns, so many of them delay neither each other nor other work.
  */
-export class RangeSender implements Sender, Notifiable {
+export class RangeSender implements MessageSource, Notifiable {
   readonly #call: RelayedCall;
   readonly #response: PiecewiseResponse;
   readonly #context: CallContext;
   readonly #deps: SenderDeps;
-  #reservation: SendReservation | undefined;
-  readonly #gate: SendGate;
-  #isOver = false;
-  sent = 0;
-  outstanding = false;
+  readonly #sender: MessageSender<RelayedCall>;
+  /** Whether it is its turn to encode a piece, which has room. */
+  #hasTurn = false;
 
   constructor(
     call: RelayedCall,
@@ -40,69 +43,62 @@ export class RangeSender implements Sender, Notifiable {
     this.#response = response;
     this.#context = context;
     this.#deps = deps;
-    this.#gate = new SendGate(call, context, () => this.#pump());
+    this.#sender = new MessageSender<RelayedCall>(call, this, context);
   }
 
   start(): void {
-    this.#context.stallDetector.add(this);
-    this.#pump();
-  }
-
-  stalled(): void {
-    this.#cut(this.#context.stallDetector.outstandingMs(this));
+    this.#sender.pump();
   }
 
   /** Sends nothing more. Idempotent. */
   stop(): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    this.#context.stallDetector.delete(this);
-    this.#gate.stop();
-    this.#reservation?.release();
-    this.#deps.onEnd();
+    this.#sender.close();
   }
 
-  /** For `TimeSliceQueue`: encodes a piece. */
+  /** For `TimeSliceQueue`. */
   notify(): void {
-    const reservation = this.#reservation;
-    if (this.#isOver || reservation === undefined) return;
-    const parts = this.#response.take();
-    this.#context.callerLimits.sendPacing.charge(this.#call.owner, sizeOf(parts));
-    this.sent++;
-    this.outstanding = true;
-    reservation.send(parts, () => this.#cut());
-    if (this.#isOver) return;
-    this.#call.isMidMessage = this.#response.isMidMessage;
-    this.#call.sendParts(parts, this.#onAccepted);
+    if (this.#sender.isOver) return;
+    this.#hasTurn = true;
+    this.#sender.pump();
   }
 
-  #pump(): void {
-    if (this.#isOver) return;
-    if (this.#response.isDone) {
-      this.#call.sendTrailers({ "grpc-status": "0" });
+  get waitsFor(): "nothing" | "room" {
+    return this.#hasTurn || this.#response.isDone ? "nothing" : "room";
+  }
+
+  next(): FrameParts | undefined {
+    const call = this.#call;
+    const response = this.#response;
+    if (response.isDone) {
+      call.sendTrailers({ "grpc-status": "0" });
       this.stop();
-      return;
+      return undefined;
     }
-    if (this.#gate.mustWait()) return;
-    const { connection, owner } = this.#call;
-    this.#reservation = this.#context.sendBudget.force(connection, this.#response.maxPieceBytes);
-    // The piece is encoded in a later step.
-    this.#reservation.claim();
-    this.#deps.turns.enqueue(this, owner);
+    if (!this.#hasTurn) {
+      this.#sender.claim(response.maxPieceBytes);
+      this.#deps.turns.enqueue(this, call.owner);
+      return undefined;
+    }
+    this.#hasTurn = false;
+    const parts = response.take();
+    call.isMidMessage = response.isMidMessage;
+    return parts;
   }
 
-  readonly #onAccepted = (error?: Error | null): void => {
-    this.outstanding = false;
-    this.#reservation?.release();
-    this.#reservation = undefined;
-    if (error === undefined || error === null) this.#pump();
-    else this.stop();
-  };
+  sendParts(parts: FrameParts, onAccepted: OnAccepted): void {
+    this.#call.sendParts(parts, onAccepted);
+  }
 
-  /** The client accepts too little. It sees UNAVAILABLE, after which clients of etcd read again. */
-  #cut(acceptedNothingMs?: number): void {
-    if (!this.#isOver) this.#context.slowClients?.ended(this.#call, { acceptedNothingMs });
-    this.#call.reset();
-    this.stop();
+  /** It is reset. Its client sees UNAVAILABLE, after which clients of etcd read again. */
+  slowStatus(): undefined {}
+
+  onFailed(error: unknown): void {
+    const { method } = this.#deps;
+    const { logger } = this.#context;
+    this.#sender.end(statusOf(toClientError(error, method, logger, this.#call)));
+  }
+
+  onClosed(): void {
+    this.#deps.onEnd();
   }
 }

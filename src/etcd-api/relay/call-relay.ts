@@ -41,9 +41,6 @@ export class CallRelay extends EtcdCall {
   #upstreamConnection: UpstreamConnection | undefined;
   /** Of the call at etcd; undefined: it is not recorded, or has ended. */
   #span: ClientSpan | undefined;
-  /** The responses sent at the last check at which that had changed, and when that was. */
-  #seenSent = 0;
-  #seenAt = 0;
 
   constructor(call: RelayedCall, headers: OutgoingHttpHeaders, deps: CallRelayDeps) {
     super(call, deps.context, deps.maintenance, "etcd call");
@@ -84,21 +81,9 @@ export class CallRelay extends EtcdCall {
 
   check(now: number): void {
     const response = this.#response;
-    const { responseFlushMs } = this.context;
-    if (this.kind === "unary" && this.#request?.hasEnded === false) {
-      this.endIfLate(now);
-    } else if (response?.isPaced === true) {
-      this.#seenAt = now;
-      this.chargeUnsent(response.heldBytes);
-    } else if (response?.isSending !== true || response.sent !== this.#seenSent) {
-      this.#seenSent = response?.sent ?? 0;
-      this.#seenAt = now;
-      this.chargeUnsent(0);
-    } else if (now - this.#seenAt >= responseFlushMs) {
-      this.cutSlow(now - this.#seenAt);
-    } else {
-      this.chargeUnsent(response.heldBytes);
-    }
+    if (this.kind === "unary" && this.#request?.hasEnded === false) this.endIfLate(now);
+    else if (response !== undefined)
+      this.chargeIfStuck(response.isBlocked, response.sent, response.heldBytes);
   }
 
   protected onReleased(): void {
@@ -125,10 +110,9 @@ export class CallRelay extends EtcdCall {
     if (this.call.span !== undefined) this.#beginSpan();
     const stream = connection.request(this.#headers);
     this.#upstreamConnection = connection;
-    this.#response = new ResponseRelay(this.call, stream, {
+    this.#response = new ResponseRelay(this.call, stream, this.context, {
       onStart: (start) => observe(start, connection),
       rewrite,
-      pacing: this.context.callerLimits.sendPacing,
       onEnd: (trailers) => {
         this.#reportIfFull(trailers);
         this.#endSpan(Number(trailers["grpc-status"] ?? status.UNKNOWN));

@@ -2,7 +2,7 @@ import { status } from "@grpc/grpc-js";
 import type { WatchFanoutError } from "../../base/errors.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { Access } from "../../policy/access.ts";
-import { fullAccess } from "../../policy/full-access.ts";
+import { fullAccess } from "../../policy/access.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import { refused, tookTooLong } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
@@ -33,6 +33,8 @@ export abstract class EtcdCall implements OpenStream, MaintainedCall {
   readonly #openedAt: number;
   /** The charge for what waits to be sent. */
   #unsent: SendReservation | undefined;
+  /** Number of messages that were sent at the last `chargeIfStuck`. */
+  #seenSent = 0;
   #isOver = false;
 
   constructor(
@@ -93,7 +95,15 @@ export abstract class EtcdCall implements OpenStream, MaintainedCall {
     return true;
   }
 
-  /** Charges what has waited to be sent for a while, in bytes. On eviction the call is cut. */
+  /** Charges what waits behind a message that is outstanding since the call before this one. `sent`: number of messages. */
+  protected chargeIfStuck(isOutstanding: boolean, sent: number, waitingBytes: number): void {
+    const isStuck = isOutstanding && sent === this.#seenSent;
+    this.#seenSent = sent;
+    // Otherwise it would take the room that it needs to be sent.
+    this.chargeUnsent(isStuck ? waitingBytes : 0);
+  }
+
+  /** Charges what waits to be sent, in bytes, in place of the charge before. On eviction the call is cut. */
   protected chargeUnsent(bytes: number): void {
     if (this.#isOver || (this.#unsent?.bytes ?? 0) === bytes) return;
     this.#unsent?.release();
@@ -121,10 +131,10 @@ export abstract class EtcdCall implements OpenStream, MaintainedCall {
     this.release();
   }
 
-  /** The same for one whose client accepts too little: nothing for `acceptedNothingMs` milliseconds, if that is known. */
-  protected cutSlow(acceptedNothingMs?: number): void {
+  /** The same for one whose client accepts too little. */
+  protected cutSlow(): void {
     if (this.#isOver) return;
-    this.context.slowClients?.ended(this.call, { acceptedNothingMs });
+    this.context.slowClients?.ended(this.call);
     this.cut();
   }
 

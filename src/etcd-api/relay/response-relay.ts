@@ -5,8 +5,10 @@ import {
   type OutgoingHttpHeaders,
 } from "node:http2";
 import { ownBytes } from "../../base/growing-buffer.ts";
+import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
-import type { SendPacing } from "../../server/limits/send-pacing.ts";
+import { MessageSender, type MessageSource } from "../../server/kernel/message-sender.ts";
+import type { FrameParts } from "../../wire/frame-parts.ts";
 import { MessageStarts } from "./message-starts.ts";
 import { responseHeaders, responseTrailers } from "./metadata.ts";
 
@@ -15,8 +17,6 @@ export type Rewrite = (response: Buffer) => Buffer | undefined;
 
 /** What a response needs of its call. */
 export interface ResponseListener {
-  /** Delays responses while more was sent to their caller than it may get per second. */
-  readonly pacing: Pick<SendPacing, "charge" | "exceededBy" | "wait">;
   /** Gets the beginning of each message: see `MessageStarts`. */
   readonly onStart: (start: Buffer) => void;
   /** Absent: the response is passed on as it comes. */
@@ -34,14 +34,16 @@ const maxRewrittenBytes = 1024 ** 2;
  * Passes a response on as it comes: headers, bytes, trailers. The next bytes are read when the client's flow control has
  * accepted those before, so a slow client slows only its own stream at etcd.
  */
-export class ResponseRelay {
+export class ResponseRelay implements MessageSource {
+  /** By `chargeIfStuck`, with what waits. Most responses are accepted long before that. */
+  readonly isCountedByCall = true;
   readonly #call: RelayedCall;
   readonly #upstream: ClientHttp2Stream;
   readonly #listener: ResponseListener;
   readonly #starts: MessageStarts;
-  #inFlight = 0;
-  #isSending = false;
-  #isOver = false;
+  readonly #sender: MessageSender<RelayedCall>;
+  /** Size of what was sent last. */
+  #lastBytes = 0;
   #hasBegun = false;
   #hasEnded = false;
   /** The HTTP/2 error code with which etcd has ended its stream; undefined: it has not, or behind trailers. */
@@ -49,26 +51,33 @@ export class ResponseRelay {
   #trailers: OutgoingHttpHeaders | undefined;
   /** The response so far, if it is rewritten. */
   #collected: Buffer = Buffer.alloc(0);
-  /** Stops the wait for the caller's rate; undefined: it does not wait. */
-  #stopWaiting: (() => void) | undefined;
-  /** Number of times that bytes were sent. */
-  sent = 0;
 
-  constructor(call: RelayedCall, upstream: ClientHttp2Stream, listener: ResponseListener) {
+  constructor(
+    call: RelayedCall,
+    upstream: ClientHttp2Stream,
+    context: CallContext,
+    listener: ResponseListener,
+  ) {
     this.#call = call;
     this.#upstream = upstream;
     this.#listener = listener;
     this.#starts = new MessageStarts(listener.onStart);
+    this.#sender = new MessageSender<RelayedCall>(call, this, context);
     upstream.on("response", this.#onHeaders);
     upstream.on("trailers", (trailers: IncomingHttpHeaders) => {
       this.#trailers = responseTrailers(trailers);
     });
-    upstream.on("readable", this.#pump);
+    upstream.on("readable", () => this.#sender.pump());
     upstream.on("end", () => {
       this.#hasEnded = true;
-      this.#finish();
+      this.#sender.pump();
     });
     upstream.on("close", this.#onClose);
+  }
+
+  /** Whether nothing more can be sent now: the client has not accepted the last bytes, or its caller's rate is exceeded. */
+  get isBlocked(): boolean {
+    return this.#sender.isBlocked;
   }
 
   /** Whether etcd has responded anything. */
@@ -76,127 +85,89 @@ export class ResponseRelay {
     return this.#hasBegun;
   }
 
-  /** Whether the client has not accepted the last bytes yet. */
-  get isSending(): boolean {
-    return this.#isSending;
-  }
-
-  /** Whether it waits because more was sent to its caller than it may get per second. */
-  get isPaced(): boolean {
-    return this.#stopWaiting !== undefined;
+  /** Number of times that bytes were sent. */
+  get sent(): number {
+    return this.#sender.sent;
   }
 
   /** What is held because the client has not accepted it, or may not get it yet, in bytes. */
   get heldBytes(): number {
-    if (!this.#isSending && !this.isPaced) return 0;
-    return this.#inFlight + this.#upstream.readableLength;
+    const { isBlocked, outstanding } = this.#sender;
+    if (!isBlocked) return 0;
+    return (outstanding ? this.#lastBytes : 0) + this.#upstream.readableLength;
   }
 
   /** Passes nothing more on, and cancels the call at etcd unless it has ended. Idempotent. */
   stop(): void {
-    this.#isOver = true;
-    this.#stopWaiting?.();
-    this.#stopWaiting = undefined;
+    this.#sender.close();
     if (!this.#upstream.closed) this.#upstream.close(constants.NGHTTP2_CANCEL);
   }
 
+  get waitsFor(): "nothing" | "rate" {
+    return this.#upstream.readableLength > 0 ? "rate" : "nothing";
+  }
+
+  /** Everything that has arrived, at once. */
+  next(): FrameParts | undefined {
+    for (;;) {
+      const bytes = this.#upstream.read() as Buffer | null;
+      if (bytes === null) return this.#finish();
+      this.#starts.pass(bytes);
+      if (this.#listener.rewrite === undefined) {
+        this.#call.isMidMessage = this.#starts.isMidMessage;
+        return [ownBytes(bytes)];
+      }
+      // Until there is nothing to read, which is when the end is announced.
+      if (this.#collected.length + bytes.length > maxRewrittenBytes) return this.#fail();
+      this.#collected = Buffer.concat([this.#collected, bytes]);
+    }
+  }
+
+  onSent({ byteLength }: Uint8Array): void {
+    this.#lastBytes = byteLength;
+  }
+
+  /** It is reset as the call says, since etcd's own status did not come. */
+  slowStatus(): undefined {
+    this.stop();
+  }
+
   readonly #onHeaders = (headers: IncomingHttpHeaders, flags: number): void => {
-    if (this.#isOver) return;
+    if (this.#sender.isOver) return;
     this.#hasBegun = true;
-    if ((flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0) {
-      this.#isOver = true;
-      const trailers = responseHeaders(headers);
-      this.#call.sendTrailers(trailers);
-      this.#listener.onEnd(trailers);
-    } else {
-      this.#call.sendHeaders(responseHeaders(headers));
-    }
+    const passed = responseHeaders(headers);
+    if ((flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0) this.#end(passed);
+    else this.#call.sendHeaders(passed);
   };
 
-  /** Reads everything that has arrived, at once. */
-  readonly #pump = (): void => {
-    if (this.#isOver || this.#isSending || this.#waitForRate()) return;
-    const bytes = this.#upstream.read() as Buffer | null;
-    if (bytes === null) return;
-    this.#starts.pass(bytes);
-    if (this.#listener.rewrite !== undefined) {
-      this.#collect(bytes);
-      return;
+  /** Ends the call if etcd has. The client has accepted everything. Returns what is still to be sent. */
+  #finish(): FrameParts | undefined {
+    if (this.#rstCode !== undefined) {
+      this.#sender.close();
+      this.#listener.onCut(this.#rstCode);
+      return undefined;
     }
-    this.#call.isMidMessage = this.#starts.isMidMessage;
-    this.#send(ownBytes(bytes));
-  };
-
-  /** Whether the next bytes have to wait. */
-  #waitForRate(): boolean {
-    if (this.isPaced) return true;
-    const { pacing } = this.#listener;
-    const { owner } = this.#call;
-    if (this.#upstream.readableLength === 0 || pacing.exceededBy(owner.caller) === undefined) {
-      return false;
+    const { rewrite } = this.#listener;
+    if (!this.#hasEnded) return undefined;
+    if (rewrite !== undefined && this.#collected.length > 0) {
+      const rewritten = rewrite(this.#collected);
+      this.#collected = Buffer.alloc(0);
+      return rewritten === undefined ? this.#fail() : [rewritten];
     }
-    this.#stopWaiting = pacing.wait(owner, () => {
-      this.#stopWaiting = undefined;
-      this.#pump();
-      this.#finish();
-    });
-    return true;
+    if (this.#trailers !== undefined) this.#end(this.#trailers);
+    return undefined;
   }
 
-  #send(bytes: Buffer): void {
-    this.#listener.pacing.charge(this.#call.owner, bytes.length);
-    this.#isSending = true;
-    this.#inFlight = bytes.length;
-    this.sent++;
-    this.#call.send(bytes, this.#onAccepted);
-  }
-
-  readonly #onAccepted = (error?: Error | null): void => {
-    this.#isSending = false;
-    this.#inFlight = 0;
-    if (error !== undefined && error !== null) return;
-    this.#pump();
-    this.#finish();
-  };
-
-  #collect(bytes: Buffer): void {
-    if (this.#collected.length + bytes.length > maxRewrittenBytes) {
-      this.#fail();
-      return;
-    }
-    this.#collected = Buffer.concat([this.#collected, bytes]);
-    // Until there is nothing to read, which is when the end is announced.
-    this.#pump();
+  #end(trailers: OutgoingHttpHeaders): void {
+    this.#sender.close();
+    this.#call.sendTrailers(trailers);
+    this.#listener.onEnd(trailers);
   }
 
   /** A response that can't be rewritten. */
-  #fail(): void {
+  #fail(): undefined {
     this.stop();
     this.#call.resetWith(constants.NGHTTP2_INTERNAL_ERROR);
-  }
-
-  /** Ends the call once the client has accepted everything. */
-  #finish(): void {
-    if (this.#isOver || this.#isSending || this.isPaced) return;
-    if (this.#rstCode !== undefined) {
-      this.#isOver = true;
-      this.#listener.onCut(this.#rstCode);
-      return;
-    }
-    if (!this.#hasEnded) return;
-    const { rewrite } = this.#listener;
-    if (rewrite !== undefined && this.#collected.length > 0) {
-      const collected = this.#collected;
-      this.#collected = Buffer.alloc(0);
-      const rewritten = rewrite(collected);
-      if (rewritten === undefined) this.#fail();
-      else this.#send(rewritten);
-      return;
-    }
-    if (this.#trailers === undefined) return;
-    this.#isOver = true;
-    this.#call.sendTrailers(this.#trailers);
-    this.#listener.onEnd(this.#trailers);
   }
 
   readonly #onClose = (): void => {
@@ -204,7 +175,6 @@ export class ResponseRelay {
     if (this.#trailers !== undefined) this.#hasEnded = true;
     else this.#rstCode = this.#upstream.rstCode ?? constants.NGHTTP2_NO_ERROR;
     // What had arrived can still be read, though Node.js no longer announces it.
-    this.#pump();
-    this.#finish();
+    this.#sender.pump();
   };
 }

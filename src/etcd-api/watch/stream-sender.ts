@@ -1,14 +1,16 @@
 import { Fifo } from "../../base/fifo.ts";
-import type { CallContext } from "../../server/calls/call-context.ts";
+import { type CallContext, toClientError } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
-import type { SendReservation } from "../../server/limits/send-budget.ts";
+import {
+  MessageSender,
+  type MessageSource,
+  type OnAccepted,
+} from "../../server/kernel/message-sender.ts";
+import { statusOf } from "../../wire/errors.ts";
 import { type FrameParts, sizeOf } from "../../wire/frame-parts.ts";
-import { SendGate } from "../relay/send-gate.ts";
 import type { ClientWatch } from "./client-watch.ts";
+import { watchPath } from "./member-monitor.ts";
 import { withFields, withFieldsInEach } from "./watch-response.ts";
-
-/** Messages that are smaller than this, in bytes, are not counted: the stream itself takes more memory. */
-const leastCounted = 4 * 1024;
 
 const noFrames: readonly Uint8Array[] = [];
 
@@ -45,18 +47,19 @@ export interface SenderListener {
   readonly onIdle: () => void;
   /** The client has accepted a message. */
   readonly onAccepted: () => void;
-  /** The client can't be sent anything any more. */
-  readonly onCut: () => void;
+  /** Nothing more is sent. */
+  readonly onClosed: () => void;
 }
 
 /**
  * Sends the responses of all watches of a stream, one message at a time: answers in the order of the requests, then one
  * batch of each watch in turn. So the buffers of the watches hold what a slow client has not read, and these are bounded.
  */
-export class StreamSender {
+export class StreamSender implements MessageSource {
   readonly #call: RelayedCall;
   readonly #context: CallContext;
   readonly #listener: SenderListener;
+  readonly #sender: MessageSender<RelayedCall>;
   readonly #answers = new Fifo<AnswerSlot>();
   readonly #ready = new Fifo<ClientWatch>();
   #relayed = new Fifo<RelayedResponse>();
@@ -65,24 +68,28 @@ export class StreamSender {
   #fragmented: ClientWatch | undefined;
   /** Whether it was a response of etcd that was sent last, so that a cached watch is next. */
   #wasRelayed = false;
-  /** The responses of a batch that are not sent, of a watch. */
+  /** The responses of a batch of a watch, and the index of the next one to send. */
   #frames = noFrames;
   #next = 0;
   #watch: ClientWatch | undefined;
-  #reservation: SendReservation | undefined;
-  readonly #gate: SendGate;
-  #isOver = false;
-  #isPumping = false;
-  /** Whether there may be more to send than when `pump` was entered. */
-  #mustPumpAgain = false;
-  sent = 0;
-  outstanding = false;
 
   constructor(call: RelayedCall, context: CallContext, listener: SenderListener) {
     this.#call = call;
     this.#context = context;
     this.#listener = listener;
-    this.#gate = new SendGate(call, context, () => this.pump());
+    this.#sender = new MessageSender<RelayedCall>(call, this, context);
+  }
+
+  get sent(): number {
+    return this.#sender.sent;
+  }
+
+  get outstanding(): boolean {
+    return this.#sender.outstanding;
+  }
+
+  get outstandingMs(): number {
+    return this.#sender.outstandingMs;
   }
 
   /** Number of answers that wait. */
@@ -95,9 +102,14 @@ export class StreamSender {
     return this.#relayedBytes;
   }
 
-  /** What is held because the client does not accept it, in bytes. */
+  /** Size of the rest of a batch, in bytes. */
+  get batchBytes(): number {
+    return sizeOf(this.#frames.slice(this.#next));
+  }
+
+  /** Size of the message that the client does not accept, in bytes. */
   get heldBytes(): number {
-    return this.#reservation?.bytes ?? 0;
+    return this.#sender.heldBytes;
   }
 
   /** Adds the place of an answer behind those before. With a frame it may be sent; otherwise set it and call `pump`. */
@@ -113,7 +125,7 @@ export class StreamSender {
     if (watch.isQueued || watch.isOver || !watch.isAnnounced) return;
     watch.isQueued = true;
     this.#ready.push(watch);
-    if (!this.outstanding) this.pump();
+    this.pump();
   }
 
   /** Adds a response of etcd. */
@@ -135,70 +147,77 @@ export class StreamSender {
     this.pump();
   }
 
-  /**
-   * Sends what can be sent now. What it calls may add messages and call it again: it continues with them when it has sent the
-   * message that it has taken, so that none overtakes another.
-   */
+  /** There may be something to send. What is sent may add messages and call this again. */
   pump(): void {
-    this.#mustPumpAgain = true;
-    if (this.#isPumping) return;
-    this.#isPumping = true;
-    try {
-      while (this.#mustPumpAgain) {
-        this.#mustPumpAgain = false;
-        this.#sendAll();
-      }
-    } finally {
-      this.#isPumping = false;
-    }
-  }
-
-  #sendAll(): void {
-    while (!this.outstanding && !this.#gate.isWaiting && !this.#isOver) {
-      if (this.#call.isOver) return;
-      if (!this.#sendNext()) {
-        if (!this.outstanding && !this.#gate.isWaiting) this.#listener.onIdle();
-        return;
-      }
-    }
+    this.#sender.pump();
   }
 
   /** Sends nothing more. Idempotent. */
   close(): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
+    this.#sender.close();
+  }
+
+  get waitsFor(): "nothing" | "room" {
+    if (this.#mustFollow || this.#answers.at(0)?.frame !== undefined) return "nothing";
+    return this.#ready.length === 0 && this.#relayed.length === 0 ? "nothing" : "room";
+  }
+
+  /** Whether what was sent last has a rest, which nothing may come before. */
+  get #mustFollow(): boolean {
+    return this.#frames.length > 0 || this.#fragmented?.isOver === false;
+  }
+
+  /** The next message, in parts. */
+  next(): FrameParts | undefined {
+    const message = this.#nextMessage();
+    if (message === undefined) this.#listener.onIdle();
+    return message;
+  }
+
+  #nextMessage(): FrameParts | undefined {
+    if (this.#frames.length > 0) return this.#nextOfBatch();
+    if (this.#mustFollow) return this.#nextRelayed();
+    if (this.#answers.at(0)?.frame !== undefined) return this.#nextAnswer();
+    if (this.#wasRelayed) return this.#nextCached() ?? this.#nextRelayed();
+    return this.#nextRelayed() ?? this.#nextCached();
+  }
+
+  sendParts(parts: FrameParts, onAccepted: OnAccepted): void {
+    this.#call.sendParts(parts, onAccepted);
+  }
+
+  onAccepted(): void {
+    this.#listener.onAccepted();
+    this.#watch?.watcher?.accepted();
+    if (this.#frames.length === 0) this.#watch = undefined;
+  }
+
+  /** It is reset: after UNAVAILABLE etcd's clients resume a watch, and any status of this end would be final for them. */
+  slowStatus(): undefined {}
+
+  onFailed(error: unknown): void {
+    const { logger } = this.#context;
+    this.#sender.end(statusOf(toClientError(error, watchPath.slice(1), logger, this.#call)));
+  }
+
+  onClosed(): void {
     this.#frames = noFrames;
     this.#relayed = new Fifo();
-    this.#gate.stop();
-    if (this.outstanding) this.#call.onClosed(() => this.#release());
-    else this.#release();
+    this.#listener.onClosed();
   }
 
-  /** Returns whether there may be more to send. */
-  #sendNext(): boolean {
-    const frame = this.#frames[this.#next];
-    if (frame !== undefined) return this.#sendBatch(frame);
-    if (this.#fragmented?.isOver === false) return this.#sendRelayed();
-    if (this.#answers.at(0)?.frame !== undefined) return this.#sendAnswer();
-    if (this.#mustWait()) return false;
-    if (this.#wasRelayed) return this.#sendCached() || this.#sendRelayed();
-    return this.#sendRelayed() || this.#sendCached();
-  }
-
-  #sendAnswer(): boolean {
+  #nextAnswer(): FrameParts {
     const { frame, watch } = this.#answers.shift() as AnswerSlot;
     if (watch !== undefined && !watch.isOver) {
       watch.isAnnounced = true;
-      this.#send(frame as Uint8Array);
+      // What it calls may add messages, which come behind this one.
       this.#listener.onAnnounced(watch);
-    } else {
-      this.#send(frame as Uint8Array);
     }
-    return true;
+    return [frame as Uint8Array];
   }
 
-  /** Sends the next batch of the next watch that has one. */
-  #sendCached(): boolean {
+  /** The first response of the next batch of the next watch that has one. */
+  #nextCached(): FrameParts | undefined {
     for (let watch = this.#ready.shift(); watch !== undefined; watch = this.#ready.shift()) {
       watch.isQueued = false;
       if (watch.isOver) continue;
@@ -207,30 +226,29 @@ export class StreamSender {
       // Behind the other watches.
       watch.isQueued = true;
       this.#ready.push(watch);
-      const [first] = frames;
-      if (first === undefined) continue;
+      if (frames.length === 0) continue;
       watch.isActive = true;
       this.#wasRelayed = false;
       this.#frames = frames;
       this.#next = 0;
       this.#watch = watch;
-      this.#count(frames);
-      return this.#sendBatch(first);
+      return this.#nextOfBatch();
     }
-    return false;
+    return undefined;
   }
 
-  /** Sends a frame of the current batch, whose responses have the watch id 0. */
-  #sendBatch(frame: Uint8Array): boolean {
+  /** The next response of the current batch, whose responses have the watch id 0. */
+  #nextOfBatch(): FrameParts {
+    const frames = this.#frames;
+    const frame = frames[this.#next] as Uint8Array;
     this.#next++;
-    if (this.#next === this.#frames.length) this.#frames = noFrames;
+    if (this.#next === frames.length) this.#frames = noFrames;
     const fields = this.#watch?.idField;
-    if (fields === undefined || fields.length === 0) this.#send(frame);
-    else this.#sendParts(withFieldsInEach(frame, fields));
-    return true;
+    if (fields !== undefined && fields.length > 0) return withFieldsInEach(frame, fields);
+    return frames.length === 1 ? frames : [frame];
   }
 
-  #sendRelayed(): boolean {
+  #nextRelayed(): FrameParts | undefined {
     for (let next = this.#relayed.shift(); next !== undefined; next = this.#relayed.shift()) {
       const { watch, parts, bytes, fragment, sent, isLast } = next;
       this.#relayedBytes -= bytes;
@@ -240,69 +258,8 @@ export class StreamSender {
       this.#fragmented = fragment ? watch : undefined;
       this.#wasRelayed = true;
       if (sent !== undefined && sent > watch.sent) watch.sent = sent;
-      this.#count(parts);
-      this.#sendParts(parts);
-      return true;
+      return parts;
     }
-    return false;
-  }
-
-  /** Whether nothing may be sent now, for lack of room or because of the caller's rate. */
-  #mustWait(): boolean {
-    const isEmpty = this.#ready.length === 0 && this.#relayed.length === 0;
-    return !isEmpty && this.#gate.mustWait();
-  }
-
-  /** Counts what is about to be sent, until the client has accepted all of it. */
-  #count(frames: readonly Uint8Array[]): void {
-    let bytes = 0;
-    for (const frame of frames) bytes += frame.byteLength;
-    this.#context.callerLimits.sendPacing.charge(this.#call.owner, bytes);
-    if (bytes < leastCounted) return;
-    this.#release();
-    this.#reservation = this.#context.sendBudget.force(this.#call.connection);
-    this.#reservation.send(frames, this.#listener.onCut);
-  }
-
-  #send(frame: Uint8Array): void {
-    this.sent++;
-    if (this.#call.sendAtOnce(frame)) {
-      this.#accepted();
-      return;
-    }
-    this.outstanding = true;
-    this.#call.send(frame, this.#onAccepted);
-  }
-
-  #sendParts(parts: FrameParts): void {
-    const [only] = parts;
-    if (only !== undefined && parts.length === 1) {
-      this.#send(only);
-      return;
-    }
-    this.sent++;
-    this.outstanding = true;
-    this.#call.sendParts(parts, this.#onAccepted);
-  }
-
-  readonly #onAccepted = (error?: Error | null): void => {
-    this.outstanding = false;
-    if (error !== undefined && error !== null) return;
-    this.#accepted();
-    this.pump();
-  };
-
-  #accepted(): void {
-    this.#listener.onAccepted();
-    this.#watch?.watcher?.accepted();
-    if (this.#frames.length === 0) {
-      this.#watch = undefined;
-      this.#release();
-    }
-  }
-
-  #release(): void {
-    this.#reservation?.release();
-    this.#reservation = undefined;
+    return undefined;
   }
 }

@@ -5,7 +5,6 @@ import type { CallContext } from "../../server/calls/call-context.ts";
 import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
-import type { Sender } from "../../server/limits/stall-detector.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { stopped } from "../contract/error-texts.ts";
 import { EtcdCall } from "../relay/etcd-call.ts";
@@ -28,7 +27,7 @@ const maxAnswers = 256;
  * One call of etcd's Watch, with all of its watches. Those whose range a cached resource has are served from its cache. All
  * others, and those that the cache can't serve, are watches of etcd.
  */
-export class WatchStream extends EtcdCall implements Sender {
+export class WatchStream extends EtcdCall {
   readonly #shared: WatchService;
   /** Whether it ends when the member has no leader. */
   readonly needsLeader: boolean;
@@ -40,8 +39,6 @@ export class WatchStream extends EtcdCall implements Sender {
   #received: Reservation | undefined;
   #retained: Reservation | undefined;
   #retainedBytes = 0;
-  /** The number of messages sent at the last check. */
-  #seenSent = 0;
   /** Whether what is needed for the next request is known: the member's header, and what may serve the watch. */
   #isKnown = false;
   /** A request that waits for etcd's answer to create requests before it. */
@@ -68,7 +65,7 @@ export class WatchStream extends EtcdCall implements Sender {
       onRelayed: () => this.#watches.onRelayed(),
       onIdle: () => this.#onIdle(),
       onAccepted: () => this.chargeUnsent(0),
-      onCut: () => this.cutSlow(),
+      onClosed: () => this.release(),
     });
     this.#watches = new StreamWatches({
       ...{ shared, headers, sender: this.#sender, clock: context.clock, owner: call.owner },
@@ -83,31 +80,27 @@ export class WatchStream extends EtcdCall implements Sender {
     return this.#sender.sent;
   }
 
-  get outstanding(): boolean {
-    return this.#sender.outstanding;
-  }
-
   get outstandingMs(): number {
-    return this.context.stallDetector.outstandingMs(this);
+    return this.#sender.outstandingMs;
   }
 
   get heldBytes(): number {
-    if (!this.outstanding) return 0;
+    if (!this.#sender.outstanding) return 0;
     return this.#sender.heldBytes + this.#waitingBytes + this.#watches.heldBytes;
   }
 
-  /** Size of etcd's responses that wait to be sent, or to arrive completely, in bytes. */
+  /** Size of responses that wait to be sent, or to arrive from etcd completely, in bytes. */
   get #waitingBytes(): number {
-    return this.#sender.relayedBytes + this.#watches.receivedBytes;
+    const { relayedBytes, batchBytes } = this.#sender;
+    return relayedBytes + batchBytes + this.#watches.receivedBytes;
   }
 
   /** Begins to serve it, or ends it. */
   start(): void {
-    const { stallDetector, requestPool, retainedRequests } = this.context;
+    const { requestPool, retainedRequests } = this.context;
     const { maxUnreadBytesPerConnection, tooMuchRetained } = this.context;
     const { monitor } = this.#shared;
     if (!this.open()) return;
-    stallDetector.add(this);
     this.#shared.add(this);
     this.#retained = retainedRequests.reserve(this.connection, this.call.headerBytes, () =>
       this.evict(tooMuchRetained()),
@@ -135,10 +128,6 @@ export class WatchStream extends EtcdCall implements Sender {
     this.end(refused(status.UNAVAILABLE, stopped));
   }
 
-  stalled(): void {
-    this.cutSlow(this.outstandingMs);
-  }
-
   leaderLost(why: WireStatus): void {
     this.end(why);
   }
@@ -146,11 +135,7 @@ export class WatchStream extends EtcdCall implements Sender {
   check(): void {
     if (this.needsLeader) this.#shared.monitor.check();
     this.#watches.check();
-    // What waits counts while the client accepts nothing: it must not take the room that it needs to be sent.
-    const { sent } = this.#sender;
-    const isStuck = this.outstanding && sent === this.#seenSent;
-    this.#seenSent = sent;
-    if (isStuck) this.chargeUnsent(this.#waitingBytes);
+    this.chargeIfStuck(this.#sender.outstanding, this.sent, this.#waitingBytes);
   }
 
   /** Sends the progress of each watch that asked for it and is synced, unless it has sent events since the last call. */
@@ -159,7 +144,6 @@ export class WatchStream extends EtcdCall implements Sender {
   }
 
   protected onReleased(): void {
-    this.context.stallDetector.delete(this);
     this.#shared.forget(this);
     this.#received?.release();
     this.#retained?.release();

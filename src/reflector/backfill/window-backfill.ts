@@ -173,7 +173,7 @@ export class WindowBackfill {
         this.#goal = this.#backfilledTo;
         this.#state = "paused";
         this.#options.target.release();
-        await this.#requested.until(() => this.#backfilledTo > this.#goal, signal);
+        await this.#requested.until(() => signal.aborted || this.#backfilledTo > this.#goal, {});
         continue;
       }
       try {
@@ -195,6 +195,7 @@ export class WindowBackfill {
   stop(): void {
     this.#end("stopped");
     this.#stopping.abort();
+    this.#requested.notify();
   }
 
   async #next(signal: AbortSignal, onProgress: () => void): Promise<void> {

@@ -19,7 +19,7 @@ export class RecentChanges {
   /** A ring buffer of changes in the order of delivery, without values. */
   readonly #keys: string[] = [];
   readonly #revisions: number[] = [];
-  readonly #areDeletions: boolean[] = [];
+  readonly #isDeletionAt: boolean[] = [];
   /** The index of the next change in the ring buffer. */
   #next = 0;
   /** Every change after this revision is recorded. */
@@ -36,7 +36,7 @@ export class RecentChanges {
   reset(objects: readonly StoredObject[], revision: number): void {
     this.#keys.length = 0;
     this.#revisions.length = 0;
-    this.#areDeletions.length = 0;
+    this.#isDeletionAt.length = 0;
     this.#next = 0;
     this.#after = 0;
     this.#count = objects.length;
@@ -83,7 +83,7 @@ export class RecentChanges {
       const key = this.#keys[at] ?? "";
       const revision = this.#revisions[at] ?? 0;
       // Of a revision that is partly overwritten in the ring buffer, the other changes are unknown.
-      if (revision <= this.#after || this.#areDeletions[at] === true) current.delete(key);
+      if (revision <= this.#after || this.#isDeletionAt[at] === true) current.delete(key);
       else current.set(key, revision);
     }
     return current;
@@ -94,7 +94,7 @@ export class RecentChanges {
     this.#after = Math.max(this.#after, this.#revisions[at] ?? 0);
     this.#keys[at] = key;
     this.#revisions[at] = revision;
-    this.#areDeletions[at] = isDeletion;
+    this.#isDeletionAt[at] = isDeletion;
     this.#next = (at + 1) % capacity;
   }
 }

@@ -17,7 +17,7 @@ export interface Admission {
  * waits for a time slice of its connection; the others are handled at once. Two limits need more than the decoded
  * request, so handlers apply them:
  *
- * - responses that the client has not accepted: `UnaryContext.admit`, before anything is read or written, since the
+ * - responses that the client has not accepted: `UnaryCall.admit`, before anything is read or written, since the
  *   handler knows the largest size of its response (call-admission.ts), and the watch sender before each batch;
  * - open streams: `OpenStreams.makeRoom`, once the request is known to be valid, since it may end another stream
  *   (kernel/open-streams.ts).

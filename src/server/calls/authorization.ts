@@ -1,8 +1,7 @@
 import { status } from "@grpc/grpc-js";
 import type { WatchFanoutError } from "../../base/errors.ts";
 import type { Access } from "../../policy/access.ts";
-import { fullAccess } from "../../policy/full-access.ts";
-import { permissionDenied, relayDenied } from "../../policy/permission-denied.ts";
+import { fullAccess, permissionDenied, relayDenied } from "../../policy/access.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { auditEntry, CallRecord, denied, isAudited, recordRefused } from "./audit.ts";
 import type { CallContext } from "./call-context.ts";

@@ -7,19 +7,20 @@ import type {
   CacheGetRequest,
   CacheListRequest,
   CacheWatchRequest,
+  Reached,
 } from "../../cacher/request/request.ts";
 import type { Selection } from "../../cacher/request/selection.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
 import type { GetResult, ListResult, Storage, WatchStream } from "../../storage/storage.ts";
 import type { Ledger } from "../kernel/ledger.ts";
 import type { OpenStreams } from "../kernel/open-streams.ts";
+import type { StallDetector } from "../kernel/stall-detector.ts";
 import type { CallerLimits } from "../limits/caller-limits.ts";
 import type { Caller } from "../limits/callers.ts";
 import type { Credentials } from "../limits/credentials.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
 import type { SendBudget } from "../limits/send-budget.ts";
 import type { SlowClients } from "../limits/slow-clients.ts";
-import type { StallDetector } from "../limits/stall-detector.ts";
 import type { MemoryPressure } from "../pressure/memory-pressure.ts";
 import type { AuditLog } from "./audit.ts";
 import type { CallClosings } from "./call-closings.ts";
@@ -52,8 +53,15 @@ export interface ServedResource extends Pick<Storage, "put" | "delete"> {
   findHistory?(signal: AbortSignal): Promise<void>;
   /** Parses the selectors; undefined if both are empty. Throws INVALID_REQUEST. */
   select(labelSelector: string, fieldSelector: string): Selection | undefined;
-  get(request: CacheGetRequest): Promise<GetResult>;
-  list(request: CacheListRequest): Promise<ListResult>;
+  /**
+   * Waits until the resource is as new as a read requires. Pass the result to the read. Absent: a read waits for nothing
+   * that the service has to know of.
+   */
+  reach?(request: CacheGetRequest | CacheListRequest): Promise<Reached>;
+  /** The size of a value that `get` would return now, in bytes; undefined or absent: it is not known. */
+  valueBytes?(key: string): number | undefined;
+  get(request: CacheGetRequest, reached?: Reached): Promise<GetResult>;
+  list(request: CacheListRequest, reached?: Reached): Promise<ListResult>;
   watch(request: CacheWatchRequest): WatchStream;
   /** The revision of the cache; 0 before it is ready. Absent: there is no cache. */
   readonly revision?: number | undefined;
@@ -73,22 +81,26 @@ export interface RelayedUpstream {
   checkPath(via: string, signal: AbortSignal): Promise<void>;
 }
 
-/** What all calls of a server share. */
-export interface CallContext {
-  /** Identifies this process in the path of requests that relays pass on. Undefined: it is not a relay. */
-  readonly instanceId?: string | undefined;
+/** What the methods of a service may know of the server: what is served, and who may know of it. */
+export interface ServiceContext {
   /** Undefined: this server is not a relay. */
   readonly upstream?: RelayedUpstream | undefined;
   /** How labels and fields of the resources are read, by resource. Absent: not at all. */
   readonly codecs?: ReadonlyMap<string, CodecKind> | undefined;
   readonly resources: ReadonlyMap<string, ServedResource>;
+  /** Decides what callers may do. */
+  readonly authorizer: Authorizer;
+}
+
+/** What all calls of a server share, for the server itself: its pools, budgets and times. */
+export interface CallContext extends ServiceContext {
+  /** Identifies this process in the path of requests that relays pass on. Undefined: it is not a relay. */
+  readonly instanceId?: string | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly observer: RpcObserver | undefined;
   /** Absent: calls are not traced. */
   readonly tracer?: CallTracer | undefined;
-  /** Decides what callers may do. */
-  readonly authorizer: Authorizer;
   /** Knows which credentials are no longer valid. */
   readonly credentials: Pick<Credentials, "lapsed">;
   /** Undefined: calls are not audited. */
@@ -129,7 +141,7 @@ export interface CallContext {
   readonly callClosings: CallClosings;
   /** Opens watches in time slices, by caller. */
   readonly streamOpenings: StreamOpenings;
-  /** Parses the selectors of Lists in time slices, by caller. */
+  /** Does the work of unary calls that takes long, in time slices, by caller. */
   readonly parsingSelectors: TimeSliceScheduler;
   /** Parts of requests that calls retain while they wait for a time slice and while their streams are open. */
   readonly retainedRequests: Ledger;

@@ -1,8 +1,12 @@
 import type { ServiceDefinition } from "@grpc/grpc-js";
+import type { TimeSlicedWork } from "../../base/time-slices.ts";
+import type { Identity } from "../../identity/identity.ts";
 import type { Access } from "../../policy/access.ts";
 import { type Decoded, strictDeserializer } from "../../wire/decode.ts";
 import { descriptors } from "../../wire/descriptors.ts";
 import type { WireStatus } from "../../wire/errors.ts";
+import type { FrameParts } from "../../wire/frame-parts.ts";
+import type { CallOwner } from "../limits/callers.ts";
 import type { RefusedKind } from "../pressure/memory-pressure.ts";
 import { refusedKindOf } from "../pressure/shed-kinds.ts";
 import type { NextRequest, ServerCall } from "./server-call.ts";
@@ -28,6 +32,53 @@ export interface MethodHandler<Request> {
 
 /** The handlers of a service's methods, by the method's name in the proto. */
 export type ServiceHandlers = Readonly<Record<string, MethodHandler<never>>>;
+
+/** What the handler of a unary call is given beside the request. */
+export interface UnaryCall {
+  /** Is aborted when the client no longer waits: its deadline passed, it cancelled, or it disconnected. */
+  readonly signal: AbortSignal;
+  /** Its caller, on the client's connection: whose turns it takes. */
+  readonly owner: CallOwner;
+  /** The caller. It has the right to everything that the request asks for. */
+  readonly identity: Identity;
+  /** The metadata with the relays that the call has passed; undefined: it comes from a client. */
+  readonly via: string | undefined;
+  /** The size of the request, in bytes. */
+  readonly requestBytes: number;
+  /**
+   * Waits until the connection has room for a response of at most `maxBytes`, then for the caller's turn
+   * (`CallAdmission`). Await it once, before anything is read or written, and as late as possible: both are held from
+   * then on, which delays other calls.
+   */
+  admit(maxBytes: number): Promise<void> | undefined;
+  /** Does work that may take long, such as to parse the request, in time slices that callers share fairly. */
+  runInTimeSlices<T>(work: TimeSlicedWork<T>): Promise<T>;
+  /**
+   * Charges the connection with the bytes that are retained of the request until the call has ended. Replaces the charge
+   * before. If the charge is evicted the call ends and its signal is aborted, so only calls that do nothing but read may
+   * use it.
+   */
+  retain(bytes: number): void;
+}
+
+/** Encodes a response, in parts that follow one another. Is called once there is room for it. */
+export type Encode = () => FrameParts;
+
+/** A method with one request and one response. Of the server it sees no more than its call. */
+export interface UnaryMethod<Request> {
+  /** Which requests are bounded together with its own. */
+  readonly kind: "reads" | "writes";
+  /** See `MethodHandler`. */
+  readonly access: MethodHandler<Request>["access"];
+  /** Performs the request or throws, and returns what encodes the response. */
+  readonly perform: (request: Request, call: UnaryCall) => Promise<Encode>;
+}
+
+/** The methods of a service, by their names in the proto. */
+export type ServiceMethods = Readonly<Record<string, MethodHandler<never> | UnaryMethod<never>>>;
+
+/** Makes the handler of a unary method. */
+export type ServeUnary = (name: string, method: UnaryMethod<unknown>) => MethodHandler<unknown>;
 
 /** A method with one request, and one response or a stream of them. */
 export interface SingleRequestMethod extends MethodHandler<unknown> {
@@ -56,19 +107,22 @@ export interface Methods {
   readonly streaming: ReadonlyMap<string, BidiMethod>;
 }
 
-/** The methods of a service by their path. Throws if one of them has no handler. */
+/** The methods of a service by their path. Throws if one of them is missing. */
 export function servedMethods(
   service: ServiceDefinition,
-  handlers: ServiceHandlers,
+  methods: ServiceMethods,
+  serveUnary: ServeUnary,
 ): Map<string, SingleRequestMethod> {
-  const methods = new Map<string, SingleRequestMethod>();
-  for (const [name, { path, responseStream }] of Object.entries(service)) {
-    const handler = handlers[name] as MethodHandler<unknown> | undefined;
-    if (handler === undefined) throw new Error(`The method ${path} has no handler.`);
-    const facts = { name: methodOf(path), isStreaming: responseStream, sheds: refusedKindOf(path) };
-    methods.set(path, { ...facts, decode: decoderOf(path), ...handler });
+  const served = new Map<string, SingleRequestMethod>();
+  for (const [key, { path, responseStream }] of Object.entries(service)) {
+    const method = methods[key] as MethodHandler<unknown> | UnaryMethod<unknown> | undefined;
+    if (method === undefined) throw new Error(`The method ${path} has no handler.`);
+    const name = methodOf(path);
+    const handler = "perform" in method ? serveUnary(name, method) : method;
+    const facts = { name, isStreaming: responseStream, sheds: refusedKindOf(path) };
+    served.set(path, { ...facts, decode: decoderOf(path), ...handler });
   }
-  return methods;
+  return served;
 }
 
 /** A method's name in logs and metrics: its gRPC path without the leading slash. */

@@ -1,8 +1,8 @@
 import type { ServerHttp2Session } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
 import { credentialRevoked } from "../../identity/authenticators.ts";
+import { permissionDenied } from "../../policy/access.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
-import { permissionDenied } from "../../policy/permission-denied.ts";
 import type { OpenStreams } from "../kernel/open-streams.ts";
 import type { ServerPools } from "../limits/server-pools.ts";
 import type { Authentication } from "./authentication.ts";

@@ -64,25 +64,25 @@ export class CallArrivals {
   readonly #connections = new Map<ServerHttp2Session, WaitingConnection>();
   /** Number of calls that have started as they arrived in this turn, by caller. */
   readonly #started = new Map<object, number>();
-  readonly #areSeveral: () => boolean;
+  readonly #hasSeveral: () => boolean;
   #isScheduled = false;
 
   /**
    * `start` must not throw. `requests` bounds the headers of waiting calls. `ownerOf` returns whose turns a connection takes.
-   * Default: its own. `areSeveral`: whether there are several callers now. Default: no.
+   * Default: its own. `hasSeveral`: whether there are several callers now. Default: no.
    */
   constructor(
     clock: Clock,
     requests: Ledger,
     start: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void,
     ownerOf: (session: ServerHttp2Session) => object = (session) => session,
-    areSeveral: () => boolean = () => false,
+    hasSeveral: () => boolean = () => false,
   ) {
     this.#clock = clock;
     this.#requests = requests;
     this.#start = start;
     this.#ownerOf = ownerOf;
-    this.#areSeveral = areSeveral;
+    this.#hasSeveral = hasSeveral;
   }
 
   /** Number of waiting calls of this connection. */
@@ -129,7 +129,7 @@ export class CallArrivals {
   }
 
   get #portions(): Portions {
-    return this.#areSeveral() ? shared : alone;
+    return this.#hasSeveral() ? shared : alone;
   }
 
   /** Whether a call of the caller may start as it arrives; then it is counted. */

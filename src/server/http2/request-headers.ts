@@ -73,7 +73,7 @@ export function headerBytes(headers: IncomingHttpHeaders): number {
  * characters of the authority, 16 of the scheme. The bound is in the HTTP/2 settings, but Node.js enforces it only once
  * the client has acknowledged them.
  */
-export function areTooLarge(headers: IncomingHttpHeaders): boolean {
+export function exceedsHeaderLimit(headers: IncomingHttpHeaders): boolean {
   const { ":authority": authority, ":scheme": scheme, host } = headers;
   if ((authority?.length ?? 0) > maxAuthority || (host?.length ?? 0) > maxAuthority) return true;
   if ((scheme?.length ?? 0) > maxScheme) return true;

@@ -13,16 +13,27 @@ const streamsPerTurn = { alone: 128, shared: 32 };
 const maxWaiting = 128;
 
 /**
- * How long the connections of a caller are not read from after a turn in which they opened many streams, while there are
- * several callers: the square of that number by this, in milliseconds, and at most `maxHoldMs`. So the longer others had
- * to wait, the more seldom they have to: for some 15 % of the time at 64 streams, and for 2 % at 600. With framing node a
- * read, which Node.js processes as a whole, can have 2,600; with framing direct 64.
+ * A caller that opens many streams in one turn of the event loop makes all others wait for the rest of that turn. While
+ * there are several callers, its connections are not read from for some time after that, for the hold:
+ *
+ *     milliseconds = streams of the turn ** 2 / holdDivisor, at most maxHoldMs
+ *
+ * For example 10 ms after 64 streams, and 900 ms after 600. The number is squared so that long turns become rare: a turn
+ * of 64 streams takes about 2 ms, so others wait for some 15 % of the time; one of 600 takes about 20 ms, which is 2 %.
+ *
+ * Node.js processes all that it has read from a socket at once. With framing node a read can have 2,600 streams, with
+ * framing direct 64.
  */
 const holdDivisor = 400;
 const maxHoldMs = 10_000;
 
-/** Callers are held by a check in each turn, of at most so many connections, and so many turns within `heldCheckMs`. */
+/**
+ * Node.js resumes reading by itself once it has written what was pending, so the connections of a held caller are paused
+ * again in every turn. Maximum number of connections of a caller that are paused in one turn.
+ */
 const maxPausedPerTurn = 512;
+
+/** Number of turns within `heldCheckMs`, in milliseconds, after which the next one is scheduled by a timer instead. */
 const maxTurnsPerCheck = 500;
 const heldCheckMs = 1;
 
@@ -36,12 +47,22 @@ interface Pace {
 }
 
 /**
- * Pauses connections of callers that open streams so fast that other callers would be delayed. Node.js itself spends about
- * 30 us on a stream that is opened and reset, and reads up to 2 MiB from a socket at once, which is tens of thousands of
- * streams. So if a caller has opened more than `streamsPerTurn`, its connections are not read from until later turns have
- * compensated for it, nor is a connection while more than `maxWaiting` of its streams wait to be opened. Per turn, paused
- * connections are resumed that had opened `streamsPerTurn` together, at least one, of callers in rotation. After a read of
- * many streams the caller is held for longer (`holdDivisor`). No stream is refused: TCP makes the client wait.
+ * Pauses the connections of callers that open streams so fast that other callers would be delayed.
+ *
+ * Node.js spends about 30 us on a stream that is opened and reset at once, before any code of the service runs. It reads up
+ * to 2 MiB from a socket at a time, which can be tens of thousands of streams, so a limit on calls comes too late. The only
+ * way to slow such a client down is not to read from its sockets: then TCP makes it wait, and no stream is refused.
+ *
+ * Reading stops for one of three reasons:
+ *
+ * - The caller has opened more than `streamsPerTurn` streams in this turn, on all of its connections. Each later turn
+ *   subtracts `streamsPerTurn` from that number, and reading resumes once it is not above `streamsPerTurn`. A caller that
+ *   opens 1,000 streams in one turn, where 128 are allowed, is not read from for seven turns.
+ * - More than `maxWaiting` streams of the connection wait to be opened.
+ * - The caller is held, after a turn in which one of its connections opened very many (`holdDivisor`).
+ *
+ * Connections are resumed a few per turn, so that all of them together do not bring as many streams as before: callers in
+ * rotation, until the resumed connections have opened `streamsPerTurn` in their last burst, and at least one.
  */
 export class StreamPacing {
   readonly #clock: Clock;
@@ -58,7 +79,7 @@ export class StreamPacing {
   readonly #callers = new WeakMap<ServerHttp2Session, object>();
   /** The connections of each caller that have opened a stream. */
   readonly #known = new Map<object, Set<ServerHttp2Session>>();
-  readonly #areSeveral: () => boolean;
+  readonly #hasSeveral: () => boolean;
   #isScheduled = false;
   /** The turns within the current `heldCheckMs`. */
   #turns = 0;
@@ -67,18 +88,18 @@ export class StreamPacing {
 
   /**
    * `waiting` returns the number of a connection's streams that wait to be opened. `ownerOf` returns whose turns a
-   * connection takes. Default: its own. `areSeveral`: whether there are several callers now. Default: no.
+   * connection takes. Default: its own. `hasSeveral`: whether there are several callers now. Default: no.
    */
   constructor(
     clock: Clock,
     waiting: (session: ServerHttp2Session) => number,
     ownerOf: (session: ServerHttp2Session) => object = (session) => session,
-    areSeveral: () => boolean = () => false,
+    hasSeveral: () => boolean = () => false,
   ) {
     this.#clock = clock;
     this.#waiting = waiting;
     this.#ownerOf = ownerOf;
-    this.#areSeveral = areSeveral;
+    this.#hasSeveral = hasSeveral;
   }
 
   /** Counts a stream of the connection. Call it within the "stream" event. */
@@ -138,7 +159,7 @@ export class StreamPacing {
 
   /** Not of a connection without a caller of its own: others may share it. */
   #hold(caller: object, { owner, burst }: Pace): void {
-    if (caller === owner || burst <= this.#perTurn || !this.#areSeveral()) return;
+    if (caller === owner || burst <= this.#perTurn || !this.#hasSeveral()) return;
     const until = this.#clock.now() + Math.min(maxHoldMs, burst ** 2 / holdDivisor);
     const heldUntil = this.#held.get(caller);
     this.#held.set(caller, Math.max(until, heldUntil ?? 0));
@@ -172,7 +193,7 @@ export class StreamPacing {
   }
 
   get #perTurn(): number {
-    return this.#areSeveral() ? streamsPerTurn.shared : streamsPerTurn.alone;
+    return this.#hasSeveral() ? streamsPerTurn.shared : streamsPerTurn.alone;
   }
 
   #schedule(): void {
@@ -181,7 +202,10 @@ export class StreamPacing {
     this.#clock.setImmediate(this.#nextTurn);
   }
 
-  /** In each turn, before Node.js can read from a connection that it has resumed; less often on a clock that stands still. */
+  /**
+   * Schedules the next turn while callers are held: each turn pauses their connections before Node.js can read from one
+   * that it has resumed. After `maxTurnsPerCheck` turns without time passing it waits for the timer.
+   */
   #scheduleHeld(now: number): void {
     if (now - this.#turnsSince >= heldCheckMs) {
       this.#turnsSince = now;

@@ -127,7 +127,7 @@ export class Callers {
    * Whether several callers have connections, or share one of a proxy: then each has smaller portions of a turn, so that
    * none waits for long.
    */
-  get areSeveral(): boolean {
+  get hasSeveral(): boolean {
     return this.#connected > 1 || this.#sharedForwarders > 0;
   }
 

@@ -36,13 +36,20 @@ interface ConnectionQueue {
 }
 
 /**
- * Bounds the responses that clients have not accepted and those that are about to be built, by connection.
+ * Bounds the memory of responses: those that clients have not accepted yet, and those that are about to be built.
  *
- * For a connection at its bound no further responses are built, and none of its calls is refused for that. If all
- * connections together exceed half of the total bound, the responses of all connections wait, but not indefinitely: of
- * those that were not accepted for 10 s, the largest of the connection that holds most is evicted, of the caller that
- * holds most. So many clients that read are served one after another, callers in turns, and many clients that do not read
- * can't block them.
+ * There are two bounds. The first is per connection. A connection that has reached it gets no further response until its
+ * client has accepted some of what it was sent. Its calls wait for that, and none of them is refused.
+ *
+ * The second is for all connections together. Above half of it, every new response waits, and callers take turns. That
+ * alone would let clients that never read block all others, so the wait ends in one of two ways:
+ *
+ * - A client accepts what it was sent. Then the next response that waits is built. Many clients that read, however large
+ *   their responses, are served one after another in this way.
+ * - No client does. Then responses that were not accepted for 10 s are evicted, which ends their calls. The first to go is
+ *   the largest one of the fullest connection of the caller that holds most, and so on until there is room.
+ *
+ * Above the whole of the bound a response is evicted at once, by the same order.
  */
 export class SendBudget {
   readonly #clock: Clock;

@@ -1,5 +1,5 @@
 import type { Clock, Timer } from "../../base/clock.ts";
-import { Rotation } from "../../base/rotation.ts";
+import { FairQueue } from "../../base/fair-queue.ts";
 import { runInTimeSlices } from "../../base/time-slice-queue.ts";
 import type { Caller, CallOwner } from "./callers.ts";
 import { Rate } from "./rate.ts";
@@ -15,9 +15,8 @@ const intervalMs = 50;
 export class SendPacing {
   readonly #clock: Clock;
   readonly #rate: Rate | undefined;
-  /** The streams that wait, by owner. */
-  readonly #waiting = new Rotation<Set<() => void>>();
-  #size = 0;
+  /** The streams that wait. */
+  readonly #waiting = new FairQueue<() => void>();
   #timer: Timer | undefined;
 
   /** `maxSendRate`: of all callers together, in bytes per second; 0: no limit. */
@@ -28,7 +27,7 @@ export class SendPacing {
 
   /** Number of streams that wait. */
   get size(): number {
-    return this.#size;
+    return this.#waiting.size;
   }
 
   /** Counts what is sent to a caller, in bytes. */
@@ -45,22 +44,9 @@ export class SendPacing {
 
   /** Calls `resume` when further bytes may be sent to the owner, callers in rotation. The returned function stops the wait. */
   wait(owner: CallOwner, resume: () => void): () => void {
-    let waiting = this.#waiting.get(owner);
-    if (waiting === undefined) {
-      waiting = new Set();
-      this.#waiting.add(owner, waiting);
-    }
-    waiting.add(resume);
-    this.#size++;
+    this.#waiting.push(owner, resume);
     this.#setTimer();
-    return () => this.#remove(owner, resume);
-  }
-
-  #remove(owner: object, resume: () => void): void {
-    const waiting = this.#waiting.get(owner);
-    if (waiting?.delete(resume) !== true) return;
-    this.#size--;
-    if (waiting.size === 0) this.#waiting.delete(owner);
+    return () => this.#waiting.delete(owner, resume);
   }
 
   #setTimer(): void {
@@ -72,18 +58,14 @@ export class SendPacing {
 
   *#resumeAll(): Generator<void, void, void> {
     for (;;) {
-      const next = this.#waiting.nextOf(this.#maySend, always);
+      const next = this.#waiting.shiftOf(this.#maySend, always);
       if (next === undefined) break;
-      const [owner, waiting] = next;
-      this.#waiting.served(owner);
-      const [resume] = waiting;
-      if (resume === undefined) break;
-      this.#remove(owner, resume);
+      const [, resume] = next;
       resume();
       yield;
     }
     this.#timer = undefined;
-    if (this.#size > 0) this.#setTimer();
+    if (this.#waiting.size > 0) this.#setTimer();
   }
 
   readonly #maySend = (group: object): boolean => {

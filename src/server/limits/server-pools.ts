@@ -3,12 +3,12 @@ import type { Clock } from "../../base/clock.ts";
 import { groupOf } from "../../base/rotation.ts";
 import { byteLowWaterMark, Ledger } from "../kernel/ledger.ts";
 import { OpenStreams } from "../kernel/open-streams.ts";
+import { StallDetector } from "../kernel/stall-detector.ts";
 import { CallerLimits, type CallerStats } from "./caller-limits.ts";
 import { type Caller, Callers, CallOwner, callerOf } from "./callers.ts";
 import { Credentials } from "./credentials.ts";
 import { SendBudget } from "./send-budget.ts";
 import type { ServerLimits } from "./server-limits.ts";
-import { StallDetector } from "./stall-detector.ts";
 
 /** A bounded pool of memory. */
 export interface PoolStats {

@@ -1,7 +1,7 @@
 import { status } from "@grpc/grpc-js";
 import { WatchFanoutError } from "../../base/errors.ts";
 import type { Identity } from "../../identity/identity.ts";
-import { statusOf } from "../../wire/errors.ts";
+import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import { type FrameParts, frameOf } from "../../wire/frame-parts.ts";
 import type { HealthCheckRequest__Output } from "../../wire/generated/grpc/health/v1/HealthCheckRequest.ts";
 import { healthService } from "../../wire/standard-services.ts";
@@ -10,17 +10,20 @@ import type { ServiceHandlers } from "../calls/methods.ts";
 import { refused } from "../calls/refusals.ts";
 import { sendResponse } from "../calls/send-response.ts";
 import type { ServerCall } from "../calls/server-call.ts";
+import { MessageSender, type MessageSource } from "../kernel/message-sender.ts";
 import { nextStreamId, type OpenStream } from "../kernel/open-streams.ts";
 import type { CallOwner } from "../limits/callers.ts";
 import type { ServerPools } from "../limits/server-pools.ts";
-import type { Sender } from "../limits/stall-detector.ts";
 
 export type ServingStatus = "SERVING" | "NOT_SERVING";
 
 type ReportedStatus = ServingStatus | "SERVICE_UNKNOWN";
 
 /** What bounds the health service: its watches are streams that the stall detector checks. */
-export type HealthLimits = Pick<ServerPools, "streams" | "stallDetector" | "sendBudget"> &
+export type HealthLimits = Pick<
+  ServerPools,
+  "streams" | "stallDetector" | "sendBudget" | "callerLimits"
+> &
   Pick<CallContext, "slowClients">;
 
 /** Whether the caller may know that the service exists. */
@@ -120,13 +123,12 @@ export class HealthService {
   }
 
   #watch(call: ServerCall, { service }: HealthCheckRequest__Output): void {
-    const { streams, stallDetector } = this.#limits;
+    if (call.isOver) return;
+    const { streams } = this.#limits;
     const watch = new HealthWatch(call, this.#known(service), this.#limits, () => {
       this.#watches.delete(watch);
       streams.delete(watch);
-      stallDetector.delete(watch);
     });
-    if (!watch.open) return;
     const refusal = streams.makeRoom(watch.owner);
     if (refusal !== undefined) {
       watch.evict(refusal);
@@ -134,7 +136,6 @@ export class HealthService {
     }
     streams.add(watch);
     this.#watches.add(watch);
-    stallDetector.add(watch);
     watch.report(this.#of(watch));
     if (this.#ended) watch.end();
   }
@@ -168,38 +169,32 @@ function listResponse(known: readonly (readonly [string, ServingStatus])[]): Fra
   return frameOf(healthService.List.responseSerialize(response));
 }
 
-class HealthWatch implements OpenStream, Sender {
+class HealthWatch implements OpenStream, MessageSource {
   readonly id = nextStreamId();
   readonly streamKind = "health";
   /** Without the right its status becomes unknown, as if the service were. */
   readonly access = undefined;
+  readonly waitsFor = "nothing";
   /** Undefined: an unknown service. */
   readonly service: string | undefined;
+  readonly onClosed: () => void;
   readonly #call: ServerCall;
-  readonly #limits: HealthLimits;
+  readonly #sender: MessageSender<ServerCall>;
   #reported: ReportedStatus | undefined;
   #newest: ReportedStatus | undefined;
-  #ending = false;
-  readonly #onClose: () => void;
-  open = true;
-  sent = 0;
-  outstanding = false;
+  #isEnding = false;
 
   constructor(
     call: ServerCall,
     service: string | undefined,
     limits: HealthLimits,
-    onClose: () => void,
+    onClosed: () => void,
   ) {
     this.#call = call;
-    this.#limits = limits;
     this.service = service;
-    this.#onClose = onClose;
-    if (call.isOver) this.open = false;
-    call.onOver(() => {
-      this.open = false;
-      onClose();
-    });
+    this.onClosed = onClosed;
+    this.#sender = new MessageSender<ServerCall>(call, this, limits);
+    call.onOver(() => this.#sender.close());
   }
 
   get connection(): object {
@@ -214,47 +209,39 @@ class HealthWatch implements OpenStream, Sender {
     return this.#call.identity;
   }
 
-  evict(error: WatchFanoutError): void {
-    this.open = false;
-    this.#onClose();
-    this.#call.end(statusOf(error));
-  }
-
-  stalled(): void {
-    const message =
-      "The client has not accepted the last status of this health watch in time. Watch again, and read the responses.";
-    const { slowClients, stallDetector } = this.#limits;
-    slowClients?.ended(this.#call, { acceptedNothingMs: stallDetector.outstandingMs(this) });
-    this.#call.withdraw();
-    this.evict(new WatchFanoutError("SLOW_CONSUMER", message));
+  get sent(): number {
+    return this.#sender.sent;
   }
 
   report(serving: ReportedStatus): void {
     this.#newest = serving;
-    this.#send();
+    this.#sender.pump();
   }
 
+  /** Ends it behind its last status. */
   end(): void {
-    this.#ending = true;
-    this.#send();
+    this.#isEnding = true;
+    this.#sender.pump();
   }
 
-  #send(): void {
-    if (this.outstanding || !this.open) return;
+  evict(error: WatchFanoutError): void {
+    this.#sender.end(statusOf(error));
+  }
+
+  next(): FrameParts | undefined {
     const newest = this.#newest;
     if (newest !== undefined && newest !== this.#reported) {
       this.#reported = newest;
-      this.outstanding = true;
-      this.sent++;
-      this.#call.send(responses[newest][0], () => {
-        this.outstanding = false;
-        this.#send();
-      });
-    } else if (this.#ending) {
-      this.open = false;
-      const message = "This replica is shutting down. Watch another replica.";
-      this.#call.end(statusOf(new WatchFanoutError("DRAINING", message)));
-      this.#onClose();
+      return responses[newest];
     }
+    const message = "This replica is shutting down. Watch another replica.";
+    if (this.#isEnding) this.evict(new WatchFanoutError("DRAINING", message));
+    return undefined;
+  }
+
+  slowStatus(): WireStatus {
+    const message =
+      "The client has not accepted the last status of this health watch in time. Watch again, and read the responses.";
+    return statusOf(new WatchFanoutError("SLOW_CONSUMER", message));
   }
 }

@@ -3,7 +3,7 @@ import type { TimeSlicedWork } from "../../base/time-slices.ts";
 import type { Selection } from "../../cacher/request/selection.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { encodedSize } from "../../model/object-encoding.ts";
-import type { ListResult, RevisionRequirement } from "../../storage/storage.ts";
+import type { GetResult, ListResult, RevisionRequirement } from "../../storage/storage.ts";
 import {
   encodeItems,
   encodeListResponse,
@@ -14,9 +14,9 @@ import {
 import { sizeOf } from "../../wire/frame-parts.ts";
 import type { GetRequest__Output } from "../../wire/generated/watchfanout/v1/GetRequest.ts";
 import type { ListRequest__Output } from "../../wire/generated/watchfanout/v1/ListRequest.ts";
-import type { CallContext, ServedResource } from "../calls/call-context.ts";
-import type { ServiceHandlers } from "../calls/methods.ts";
-import { unary } from "../calls/unary-call.ts";
+import type { WatchRequest__Output } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
+import type { ServedResource, ServiceContext } from "../calls/call-context.ts";
+import type { MethodHandler, ServiceMethods, UnaryMethod } from "../calls/methods.ts";
 import { expectedObjectBytes } from "../limits/expected-sizes.ts";
 import { encodePageToken, pageTokenSize } from "./page-token.ts";
 import {
@@ -28,10 +28,7 @@ import {
   parseList,
   resourceNamed,
 } from "./parse-requests.ts";
-import { resourcesHandler } from "./resources.ts";
-import { watchHandler } from "./watch-handler.ts";
-
-const service = "watchfanout.v1.ListWatchService";
+import { resourcesMethod } from "./resources.ts";
 
 /** Maximum size of a page, in bytes: below 4 MiB, the default maximum of gRPC clients. */
 const maxPageBytes = 4 * 1024 ** 2 - 1024;
@@ -39,23 +36,28 @@ const maxPageBytes = 4 * 1024 ** 2 - 1024;
 /** Selectors of requests up to this size, in bytes, are parsed at once, which takes less than to queue them. */
 const leastSliced = 1024;
 
-/** The handlers of watchfanout.v1.ListWatchService, by method. */
-export function listWatchMethods(context: CallContext): ServiceHandlers {
+/** The methods of watchfanout.v1.ListWatchService. `watch` handles the calls of Watch, which have a stream of responses. */
+export function listWatchMethods(
+  context: ServiceContext,
+  watch: MethodHandler<WatchRequest__Output>,
+): ServiceMethods {
   return {
-    Get: unary<GetRequest__Output>(
-      context,
-      { name: `${service}/Get`, kind: "reads" },
-      accessOfGet,
-      async (request, call) => {
+    Get: {
+      kind: "reads",
+      access: accessOfGet,
+      perform: async (request, call) => {
         const resource = resourceNamed(context, call, request.resource);
         const { signal, owner } = call;
-        const admit = (valueBytes = 0): Promise<void> | undefined =>
-          call.admit(Math.max(valueBytes, expectedObjectBytes));
-        const get = { ...parseGet(request), signal, owner, admit };
+        const get = { ...parseGet(request), signal, owner };
         call.retain(call.requestBytes);
-        const { revision, object } = await inHistory(resource, request.history_id, signal, () =>
-          resource.get(get),
-        );
+        const read = async (): Promise<GetResult> => {
+          const reached = await resource.reach?.(get);
+          const valueBytes = resource.valueBytes?.(get.key) ?? 0;
+          const wait = call.admit(Math.max(valueBytes, expectedObjectBytes));
+          if (wait !== undefined) await wait;
+          return resource.get(get, reached);
+        };
+        const { revision, object } = await inHistory(resource, request.history_id, signal, read);
         if (object === undefined) throw objectNotFound(request.key, revision);
         return () => {
           const response = encodeObjectResponse(revision, object, resource.currentHistoryId);
@@ -63,30 +65,33 @@ export function listWatchMethods(context: CallContext): ServiceHandlers {
           return staleForMs === undefined ? response : withStaleness(response, staleForMs);
         };
       },
-    ),
-    List: unary<ListRequest__Output>(
-      context,
-      { name: `${service}/List`, kind: "reads" },
-      accessOfList,
-      async (request, call) => {
+    } satisfies UnaryMethod<GetRequest__Output>,
+    List: {
+      kind: "reads",
+      access: accessOfList,
+      perform: async (request, call) => {
         const resource = resourceNamed(context, call, request.resource);
         const { signal, owner } = call;
         call.retain(call.requestBytes);
         const large = call.requestBytes > leastSliced;
         const selection = large
-          ? await context.parsingSelectors.run(owner, parsingSelectors(resource, request), signal)
+          ? await call.runInTimeSlices(parsingSelectors(resource, request))
           : resource.select(request.label_selector, request.field_selector);
         call.retain(call.requestBytes + (selection?.bytes ?? 0));
         const { list, historyId } = parseList(request, selection, maxPageBytes);
-        const admit = (): Promise<void> | undefined => call.admit(maxPageBytes);
-        const result = await inHistory(resource, historyId, signal, () =>
-          resource.list({ ...list, signal, owner, admit }),
-        );
+        const page = { ...list, signal, owner };
+        const read = async (): Promise<ListResult> => {
+          const reached = await resource.reach?.(page);
+          const wait = call.admit(maxPageBytes);
+          if (wait !== undefined) await wait;
+          return resource.list(page, reached);
+        };
+        const result = await inHistory(resource, historyId, signal, read);
         return () => encodePage(result, request, resource, list.at);
       },
-    ),
-    Watch: watchHandler(context),
-    Resources: resourcesHandler(context),
+    } satisfies UnaryMethod<ListRequest__Output>,
+    Watch: watch,
+    Resources: resourcesMethod(context),
   };
 }
 

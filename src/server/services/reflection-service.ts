@@ -1,16 +1,19 @@
 import { type ServiceDefinition, status } from "@grpc/grpc-js";
+import type { Timer } from "../../base/clock.ts";
 import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
+import type { Identity } from "../../identity/identity.ts";
 import type { Descriptors, FileDescriptor } from "../../wire/descriptors.ts";
-import { statusOf } from "../../wire/errors.ts";
-import { frameOf } from "../../wire/frame-parts.ts";
+import { statusOf, type WireStatus } from "../../wire/errors.ts";
+import { type FrameParts, frameOf } from "../../wire/frame-parts.ts";
 import type { ServerReflectionRequest__Output } from "../../wire/generated/grpc/reflection/v1/ServerReflectionRequest.ts";
 import type { ServerReflectionResponse } from "../../wire/generated/grpc/reflection/v1/ServerReflectionResponse.ts";
 import { type CallContext, toClientError } from "../calls/call-context.ts";
 import { type BidiMethod, decoderOf, methodOf } from "../calls/methods.ts";
-import { refused } from "../calls/refusals.ts";
-import { ResponseSender } from "../calls/response-sender.ts";
+import { nextNotAccepted, refused, responseNotAccepted } from "../calls/refusals.ts";
 import { type NextRequest, RefusedRequest, type ServerCall } from "../calls/server-call.ts";
+import { MessageSender, type MessageSource } from "../kernel/message-sender.ts";
 import { nextStreamId, type OpenStream } from "../kernel/open-streams.ts";
+import type { CallOwner } from "../limits/callers.ts";
 
 type Result = Omit<ServerReflectionResponse, "valid_host" | "original_request">;
 type Method = ServiceDefinition[string];
@@ -22,7 +25,7 @@ const maxReflectionRequestBytes = 16 * 1024;
 export class ReflectionService {
   readonly #descriptors: Descriptors;
   readonly #context: CallContext;
-  readonly #calls = new Set<ServerCall>();
+  readonly #streams = new Set<ReflectionStream>();
 
   /** `hasOwnServices`: whether this service's own are among those that are listed. */
   constructor(descriptors: Descriptors, hasOwnServices: boolean, context: CallContext) {
@@ -45,42 +48,27 @@ export class ReflectionService {
 
   /** Ends all calls with OK. */
   end(): void {
-    for (const call of this.#calls) {
-      this.#calls.delete(call);
-      call.end(refused(status.OK, ""));
-    }
+    for (const stream of this.#streams) stream.end(refused(status.OK, ""));
   }
 
   /** Reads each request after the client has accepted the response to the one before. */
   async #converse(call: ServerCall, next: NextRequest, method: Method): Promise<void> {
+    if (call.isOver) return;
     const decode = decoderOf<ServerReflectionRequest__Output>(method.path);
     const { logger, streams } = this.#context;
-    const evict = (error: WatchFanoutError): void => call.end(statusOf(error));
-    const { connection, owner, identity } = call;
-    const id = nextStreamId();
-    const stream: OpenStream = {
-      ...{ id, streamKind: "reflection" },
-      ...{ connection, owner, identity, access: undefined, evict },
-    };
-    const sender = new ResponseSender(this.#context, call);
-    call.onOver(() => {
-      streams.delete(stream);
-      this.#calls.delete(call);
-      sender.over();
-    });
-    if (call.isOver) return;
-    const refusal = streams.makeRoom(owner);
-    if (refusal !== undefined) return evict(refusal);
+    const stream = new ReflectionStream(call, this.#context, () => this.#streams.delete(stream));
+    const refusal = streams.makeRoom(stream.owner);
+    if (refusal !== undefined) return stream.evict(refusal);
     streams.add(stream);
-    this.#calls.add(call);
+    this.#streams.add(stream);
     try {
-      for (;;) {
+      while (!call.isOver) {
         const message = await next();
         if (message === undefined || call.isOver) break;
         const { request, fault } = decode(message);
         if (fault !== undefined) throw fault;
         checkLength(request);
-        await sender.send(() => {
+        await stream.send(() => {
           const response = {
             valid_host: request.host,
             original_request: request,
@@ -88,17 +76,13 @@ export class ReflectionService {
           };
           return frameOf(method.responseSerialize(response));
         });
-        if (call.isOver) break;
       }
-      call.end(refused(status.OK, ""));
+      stream.end(refused(status.OK, ""));
     } catch (error) {
       // A call that was cancelled, or ended by `end`, gets no status.
       if (call.isOver) return;
-      if (error instanceof RefusedRequest) call.end(error.status);
-      else call.end(statusOf(toClientError(error, methodOf(method.path), logger, call)));
-    } finally {
-      streams.delete(stream);
-      this.#calls.delete(call);
+      if (error instanceof RefusedRequest) stream.end(error.status);
+      else stream.end(statusOf(toClientError(error, methodOf(method.path), logger, call)));
     }
   }
 
@@ -145,6 +129,100 @@ export class ReflectionService {
     const bytes = [...found].map(({ bytes }) => bytes);
     return { file_descriptor_response: { file_descriptor_proto: bytes as Buffer[] } };
   }
+}
+
+/**
+ * The responses of one call, one at a time. A client that does not accept one within `responseFlushMs` gets SLOW_CONSUMER, or a
+ * reset within a response.
+ */
+class ReflectionStream implements OpenStream, MessageSource {
+  readonly id = nextStreamId();
+  readonly streamKind = "reflection";
+  readonly access = undefined;
+  readonly waitsFor = "room";
+  readonly #call: ServerCall;
+  readonly #context: CallContext;
+  readonly #sender: MessageSender<ServerCall>;
+  readonly #onEnd: () => void;
+  #response: Response | undefined;
+
+  constructor(call: ServerCall, context: CallContext, onEnd: () => void) {
+    this.#call = call;
+    this.#context = context;
+    this.#onEnd = onEnd;
+    this.#sender = new MessageSender<ServerCall>(call, this, context);
+    call.onOver(() => this.#sender.close());
+  }
+
+  get connection(): object {
+    return this.#call.connection;
+  }
+
+  get owner(): CallOwner {
+    return this.#call.owner;
+  }
+
+  get identity(): Identity {
+    return this.#call.identity;
+  }
+
+  /**
+   * Builds a response once there is room for it, and sends it. Resolves when the client has accepted it, or when the call is
+   * over, as it is if there is no room for `responseFlushMs`. Rejects with what `build` throws.
+   */
+  send(build: () => FrameParts): Promise<void> {
+    const { clock, responseFlushMs } = this.#context;
+    return new Promise((resolve, reject) => {
+      const refuse = (): void => this.end(responseNotAccepted(responseFlushMs));
+      const roomTimer = clock.setTimeout(refuse, responseFlushMs);
+      this.#response = { build, roomTimer, resolve, reject };
+      this.#sender.pump();
+    });
+  }
+
+  evict(error: WatchFanoutError): void {
+    this.end(statusOf(error));
+  }
+
+  /** Ends the call. Idempotent. */
+  end(why: WireStatus): void {
+    this.#sender.end(why);
+  }
+
+  next(): FrameParts | undefined {
+    this.#response?.roomTimer.cancel();
+    // In a buffer of its own: one from Node.js' pool would keep 64 KiB alive.
+    return this.#response && [new Uint8Array(Buffer.concat(this.#response.build()))];
+  }
+
+  onAccepted(): void {
+    this.#response?.resolve();
+    this.#response = undefined;
+  }
+
+  slowStatus(): WireStatus | undefined {
+    return this.#sender.outstanding ? undefined : nextNotAccepted();
+  }
+
+  onFailed(error: unknown): void {
+    this.#response?.reject(error);
+  }
+
+  onClosed(): void {
+    this.#response?.roomTimer.cancel();
+    this.onAccepted();
+    this.#context.streams.delete(this);
+    this.#onEnd();
+  }
+}
+
+/** A response that waits for room, or until the client has accepted it. */
+interface Response {
+  readonly build: () => FrameParts;
+  /** Ends the wait for room. */
+  readonly roomTimer: Timer;
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
 }
 
 /** Maximum length of a name in a request, in UTF-16 code units. The names of files and symbols are far shorter. */

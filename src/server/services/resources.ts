@@ -3,9 +3,8 @@ import type { Identity } from "../../identity/identity.ts";
 import type { ResourcesRequest__Output } from "../../wire/generated/watchfanout/v1/ResourcesRequest.ts";
 import { listWatchService } from "../../wire/services.ts";
 import { isPathRefusal } from "../../wire/via.ts";
-import type { CallContext, CodecKind, RelayedUpstream } from "../calls/call-context.ts";
-import { type MethodHandler, methodOf } from "../calls/methods.ts";
-import { unary } from "../calls/unary-call.ts";
+import type { CodecKind, RelayedUpstream, ServiceContext } from "../calls/call-context.ts";
+import type { UnaryMethod } from "../calls/methods.ts";
 
 /** Maximum number of resources per response. */
 const maxResources = 1_000;
@@ -23,19 +22,20 @@ const codecKinds = {
 } as const satisfies Record<CodecKind, string>;
 
 /**
- * Handles the calls of Resources, which list what the caller may read. Before a relay answers another relay, it asks the
+ * The method Resources, which lists what the caller may read. Before a relay answers another relay, it asks the
  * server that it follows itself, so that a loop of relays is found before one of them uses it.
  */
-export function resourcesHandler(context: CallContext): MethodHandler<ResourcesRequest__Output> {
-  const method = methodOf(listWatchService.Resources.path);
+export function resourcesMethod(context: ServiceContext): UnaryMethod<ResourcesRequest__Output> {
   const { authorizer, resources, upstream } = context;
   const checkPath = upstream && boundedCheck(upstream);
   const sorted = [...resources.keys()].sort();
-  return unary<ResourcesRequest__Output>(
-    context,
-    { name: method, kind: "reads" },
-    "open",
-    async ({ after_name: after, check_path: isChecked }, { via, identity, signal, admit }) => {
+  return {
+    kind: "reads",
+    access: "open",
+    perform: async (
+      { after_name: after, check_path: isChecked },
+      { via, identity, signal, admit },
+    ) => {
       if (isChecked && via !== undefined) await checkPath?.(via, signal);
       const names = sorted.filter((name) => name > after);
       const wait = admit(Math.min(names.length, maxResources) * maxResourceBytes);
@@ -50,7 +50,7 @@ export function resourcesHandler(context: CallContext): MethodHandler<ResourcesR
         return [message];
       };
     },
-  );
+  };
 }
 
 /** Rejects if the path is refused. What can't be found out does not matter to the response. */
@@ -71,7 +71,7 @@ function boundedCheck(upstream: RelayedUpstream): RelayedUpstream["checkPath"] {
 }
 
 function resourceMessage(
-  { authorizer, resources, codecs }: CallContext,
+  { authorizer, resources, codecs }: ServiceContext,
   identity: Identity,
   name: string,
 ) {

@@ -24,7 +24,7 @@ export function mayKnowService(authorizer: Authorizer, hasOwnServices: boolean):
 
 /** The health statuses of a new server, by service name: `""` is the server as a whole. */
 export function initialStatuses(resources: Resources): ReadonlyMap<string, ServingStatus> {
-  const all = statusOf(areReady(resources));
+  const all = statusOf(isReady(resources));
   const statuses = new Map<string, ServingStatus>([
     ["", all],
     [listWatch, all],
@@ -44,7 +44,7 @@ export class ServingStatuses {
   constructor(resources: Resources, health: HealthService) {
     this.#resources = resources;
     this.#health = health;
-    this.#wasReady = areReady(resources);
+    this.#wasReady = isReady(resources);
     for (const [name, resource] of resources) {
       resource.onReadyChange((ready) => {
         health.set(ofResource + name, statusOf(ready));
@@ -61,7 +61,7 @@ export class ServingStatuses {
 
   /** The server as a whole is SERVING once all caches have synced, and stays so. */
   #checkReady(): void {
-    if (this.#wasReady || this.#isDraining || !areReady(this.#resources)) return;
+    if (this.#wasReady || this.#isDraining || !isReady(this.#resources)) return;
     this.#wasReady = true;
     this.#setServer("SERVING");
   }
@@ -72,7 +72,8 @@ export class ServingStatuses {
   }
 }
 
-function areReady(resources: Resources): boolean {
+/** Whether every resource is ready. */
+function isReady(resources: Resources): boolean {
   return [...resources.values()].every(({ ready }) => ready);
 }
 

@@ -57,15 +57,11 @@ export class UncachedResource implements ServedResource {
     this.#historyId = await this.#storage.historyId(signal);
   }
 
-  async get({ admit, ...request }: CacheGetRequest): Promise<GetResult> {
-    const wait = admit?.();
-    if (wait !== undefined) await wait;
+  get(request: CacheGetRequest): Promise<GetResult> {
     return this.#reads.get(request);
   }
 
-  async list({ admit, ...request }: CacheListRequest): Promise<ListResult> {
-    const wait = admit?.();
-    if (wait !== undefined) await wait;
+  list(request: CacheListRequest): Promise<ListResult> {
     return this.#reads.list(request);
   }
 

@@ -2,9 +2,8 @@ import type { WriteResult } from "../../storage/storage.ts";
 import { encodeObjectResponse } from "../../wire/encode.ts";
 import type { DeleteRequest__Output } from "../../wire/generated/watchfanout/v1/DeleteRequest.ts";
 import type { PutRequest__Output } from "../../wire/generated/watchfanout/v1/PutRequest.ts";
-import type { CallContext, ServedResource } from "../calls/call-context.ts";
-import type { ServiceHandlers } from "../calls/methods.ts";
-import { type Encode, unary } from "../calls/unary-call.ts";
+import type { ServedResource, ServiceContext } from "../calls/call-context.ts";
+import type { Encode, ServiceMethods, UnaryMethod } from "../calls/methods.ts";
 import { expectedObjectBytes } from "../limits/expected-sizes.ts";
 import {
   accessOfDelete,
@@ -14,19 +13,16 @@ import {
   resourceNamed,
 } from "./parse-requests.ts";
 
-const service = "watchfanout.v1.WriteService";
-
 /**
  * The handlers of watchfanout.v1.WriteService, by method. A write that was sent to the store always gets a response, so it
  * waits before it is sent while its connection is at its send budget, and while the store is processing many.
  */
-export function writeMethods(context: CallContext): ServiceHandlers {
+export function writeMethods(context: ServiceContext): ServiceMethods {
   return {
-    Put: unary<PutRequest__Output>(
-      context,
-      { name: `${service}/Put`, kind: "writes" },
-      accessOfPut,
-      async (request, call) => {
+    Put: {
+      kind: "writes",
+      access: accessOfPut,
+      perform: async (request, call) => {
         const resource = resourceNamed(context, call, request.resource);
         const put = { ...parsePut(request), via: call.via, signal: call.signal };
         // The response holds the object of the request.
@@ -34,19 +30,18 @@ export function writeMethods(context: CallContext): ServiceHandlers {
         if (wait !== undefined) await wait;
         return written(resource, await resource.put(put));
       },
-    ),
-    Delete: unary<DeleteRequest__Output>(
-      context,
-      { name: `${service}/Delete`, kind: "writes" },
-      accessOfDelete,
-      async (request, call) => {
+    } satisfies UnaryMethod<PutRequest__Output>,
+    Delete: {
+      kind: "writes",
+      access: accessOfDelete,
+      perform: async (request, call) => {
         const resource = resourceNamed(context, call, request.resource);
         const wait = call.admit(expectedObjectBytes);
         if (wait !== undefined) await wait;
         const deletion = { ...parseDelete(request), via: call.via, signal: call.signal };
         return written(resource, await resource.delete(deletion));
       },
-    ),
+    } satisfies UnaryMethod<DeleteRequest__Output>,
   };
 }
 

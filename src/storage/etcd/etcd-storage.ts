@@ -156,7 +156,7 @@ export class EtcdStorage implements Storage {
       if (key !== undefined) written.push(valuelessObject(key, kv));
     }
     // etcd counts the keys that are no objects, too. If there may be some, all keys are read.
-    if ("key" in scope || this.#keys.areAllObjects) return { written, total: response.count };
+    if ("key" in scope || this.#keys.hasOnlyObjects) return { written, total: response.count };
     return scanWrittenObjects(this, scope.prefix, request);
   }
 

@@ -21,13 +21,13 @@ export function page(keys: KeyIndex, request: ListRequest, revision: number): Li
   const { limit, maxBytes = 0, predicate } = request;
   const items: StoredObject[] = [];
   let bytes = 0;
-  let full = false;
+  let isFull = false;
   let remaining = 0;
   let scanned = 0;
   /** The last key that the predicate has checked. */
   let lookedAt = request.startAfter;
   for (const kept of range(keys, request, revision)) {
-    if (full) {
+    if (isFull) {
       remaining++;
       if (predicate !== undefined || remaining > maxCounted) break;
       continue;
@@ -43,13 +43,13 @@ export function page(keys: KeyIndex, request: ListRequest, revision: number): Li
     }
     const size = estimatedBytes(object);
     if (items.length > 0 && maxBytes > 0 && bytes + size > maxBytes) {
-      full = true;
+      isFull = true;
       remaining++;
       continue;
     }
     items.push(object);
     bytes += size;
-    full = items.length === limit;
+    isFull = items.length === limit;
   }
   const known = predicate === undefined && remaining <= maxCounted;
   return {

@@ -75,7 +75,7 @@ export class MemoryStorage implements Storage {
   readonly #leases: Leases;
   #historyId: string = randomUUID();
   #notification: Timer | undefined;
-  #closed = false;
+  #isClosed = false;
 
   /** Throws INVALID_REQUEST for a bound that is not a positive integer. */
   constructor(options: MemoryStorageOptions) {
@@ -205,8 +205,8 @@ export class MemoryStorage implements Storage {
 
   /** Every stream ends, and every later call rejects, with UPSTREAM_UNAVAILABLE. */
   async close(): Promise<void> {
-    if (this.#closed) return;
-    this.#closed = true;
+    if (this.#isClosed) return;
+    this.#isClosed = true;
     for (const watch of this.#watches) watch.end(closed());
     this.#leases.clear();
     this.#store.clear();
@@ -215,7 +215,7 @@ export class MemoryStorage implements Storage {
   /** Throws if the signal is aborted or the store is closed. */
   #enter(signal: AbortSignal | undefined): void {
     signal?.throwIfAborted();
-    if (this.#closed) throw closed();
+    if (this.#isClosed) throw closed();
   }
 
   #checkWatch(request: WatchRequest): void {

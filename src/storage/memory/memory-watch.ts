@@ -36,7 +36,7 @@ export class MemoryWatch implements WatchStream {
   #ended: Error | null | undefined;
   #listener: () => void = () => {};
   /** Whether the last read returned nothing, so that the listener must be called. */
-  #waiting = true;
+  #isWaiting = true;
 
   /** `wake` makes the store call `notify` soon, in a later turn. */
   constructor(request: WatchRequest, log: TransactionLog, wake: () => void) {
@@ -55,7 +55,7 @@ export class MemoryWatch implements WatchStream {
   read(): WatchBatch | undefined {
     const batch = this.#next ?? this.#take();
     this.#next = undefined;
-    this.#waiting = batch === undefined && this.#ended === undefined;
+    this.#isWaiting = batch === undefined && this.#ended === undefined;
     return batch;
   }
 
@@ -83,10 +83,10 @@ export class MemoryWatch implements WatchStream {
 
   /** Calls the listener if the reader waits and there is something to read, or the end. */
   notify(): void {
-    if (!this.#waiting) return;
+    if (!this.#isWaiting) return;
     this.#next ??= this.#take();
     if (this.#next === undefined && this.#ended === undefined) return;
-    this.#waiting = false;
+    this.#isWaiting = false;
     this.#listener();
   }
 

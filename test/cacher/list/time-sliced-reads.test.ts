@@ -152,7 +152,8 @@ describe("Scans run in time slices", () => {
     const freshness = new Freshness(context, new UpstreamLimiter(clock), history);
     const bounds = { initialChunkBytes: 1_000_000, retainedSnapshotBytes: 1_000_000 };
     const reads = new Reads(context, freshness, bounds);
-    const page = reads.list({ prefix: "", limit: 4_000, at: any, predicate: () => true });
+    const request = { prefix: "", limit: 4_000, at: any, predicate: () => true };
+    const page = reads.list(request, { isLate: false, epoch: cache.epoch, since: clock.now() });
     await nextTurn();
     expect(scheduler.size).toBe(1);
     cache.replace([object("new", 3)], 3, "other");

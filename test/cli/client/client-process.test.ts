@@ -5,7 +5,7 @@ import { pino } from "pino";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import { processIo } from "../../../src/cli/client/client-session.ts";
-import { type Service, startService } from "../../../src/cli/serve/service.ts";
+import { type Service, startService } from "../../../src/cli/serve/main-process.ts";
 import { loadConfig } from "../../../src/config/load-config.ts";
 import { formatAddress } from "../../../src/config/value-types.ts";
 import { startScriptedServer } from "../../client/scripted-server.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { AuditShares } from "../../../src/cli/serve/audit-shares.ts";
+import { AuditShares } from "../../../src/cli/serve/audit-file.ts";
 
 const lineBytes = 100;
 

@@ -2,7 +2,7 @@ import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { fileAuthorities, fileCertificate } from "../../../src/base/file-certificate.ts";
 import type { WatchedCertificate } from "../../../src/base/watched-files.ts";
-import { certificateChecks, watchExpiry } from "../../../src/cli/serve/certificate-expiry.ts";
+import { certificateChecks, watchExpiry } from "../../../src/cli/serve/certificates.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { Authority } from "../../identity/authority.ts";
 import { Tier, temporaryFiles } from "../../relay/tiers.ts";

@@ -2,8 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { ChangeableLevel } from "../../../src/cli/serve/log-level.ts";
-import { createLogger } from "../../../src/cli/serve/logger.ts";
+import { ChangeableLevel, createLogger } from "../../../src/cli/serve/logger.ts";
 import { tokenDigest } from "../../../src/identity/token-file.ts";
 import { type Served, startServe } from "./serve-process.ts";
 

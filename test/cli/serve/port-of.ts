@@ -1,4 +1,4 @@
-import type { Service } from "../../../src/cli/serve/service.ts";
+import type { Service } from "../../../src/cli/serve/main-process.ts";
 
 /** The gRPC port of a service that listens on TCP. */
 export function portOf({ grpc }: Pick<Service, "grpc">): number {

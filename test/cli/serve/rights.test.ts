@@ -5,7 +5,7 @@ import { Metadata } from "@grpc/grpc-js";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
-import { startService } from "../../../src/cli/serve/service.ts";
+import { startService } from "../../../src/cli/serve/main-process.ts";
 import { loadConfig } from "../../../src/config/load-config.ts";
 import { tokenDigest } from "../../../src/identity/token-file.ts";
 import { TestClient } from "../../server/test-client.ts";

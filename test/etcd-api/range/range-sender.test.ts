@@ -4,9 +4,9 @@ import { TimeSliceQueue } from "../../../src/base/time-slice-queue.ts";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
 import type { PiecewiseResponse } from "../../../src/etcd-api/range/range-response.ts";
 import { RangeSender } from "../../../src/etcd-api/range/range-sender.ts";
+import { StallDetector } from "../../../src/server/kernel/stall-detector.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
 import { SendPacing } from "../../../src/server/limits/send-pacing.ts";
-import { StallDetector } from "../../../src/server/limits/stall-detector.ts";
 import { ownerOf } from "../../server/limits/test-callers.ts";
 import { WorkClock } from "../../work-clock.ts";
 
@@ -37,11 +37,13 @@ class Senders {
   start(name: string, connection: object, pieces: number, host?: string): RangeSender {
     const call = {
       ...{ connection, owner: ownerOf(connection, host), isOver: false },
+      sendAtOnce: () => false,
+      send: (_: unknown, onAccepted: () => void) => this.accepting.push(onAccepted),
       sendParts: (_: unknown, onAccepted: () => void) => this.accepting.push(onAccepted),
       sendTrailers: () => {},
       reset: () => this.reset.push(name),
     };
-    const deps = { turns: this.#turns, onEnd: () => {} };
+    const deps = { method: "range", turns: this.#turns, onEnd: () => {} };
     const response = this.#response(name, pieces);
     const sender = new RangeSender(call as never, response, this.#context as never, deps);
     sender.start();

@@ -273,12 +273,12 @@ test("The longer a read of a caller took, the longer its connections are held wh
   const caller = {};
   const owners = new Map([first, second].map(({ session }) => [session, new Member(caller)]));
   const ownerOf = (session: ServerHttp2Session): object => owners.get(session) ?? session;
-  let areSeveral = true;
+  let hasSeveral = true;
   const pacing = new StreamPacing(
     clock,
     () => 0,
     ownerOf,
-    () => areSeveral,
+    () => hasSeveral,
   );
   const open = ({ session }: FakeSession, count: number): void => {
     for (let i = 0; i < count; i++) pacing.opened(session);
@@ -314,7 +314,7 @@ test("The longer a read of a caller took, the longer its connections are held wh
   runTurns(2);
   expect(first.isReading).toBe(true);
   // A caller that is alone delays no other.
-  areSeveral = false;
+  hasSeveral = false;
   open(first, 1_000);
   runTurns(10);
   expect(first.isReading).toBe(true);

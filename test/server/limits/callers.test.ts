@@ -89,13 +89,13 @@ test("A connection counts for the identity of its first call until it is closed"
   expect(callers.isCounted(bob)).toBe(true);
   callers.count(bob);
   expect([alice.caller.connections, bob.caller.connections]).toEqual([1, 0]);
-  expect(callers.areSeveral).toBe(false);
+  expect(callers.hasSeveral).toBe(false);
   callers.count(callers.ownerOf(call(connected(callers), named("bob"))));
-  expect(callers.areSeveral).toBe(true);
+  expect(callers.hasSeveral).toBe(true);
   callers.closed(connection);
   callers.closed(connection);
   expect(alice.caller.connections).toBe(0);
-  expect(callers.areSeveral).toBe(false);
+  expect(callers.hasSeveral).toBe(false);
 });
 
 test("A connection of a trusted proxy counts for none of the identities on it, which are several callers", () => {
@@ -105,16 +105,16 @@ test("A connection of a trusted proxy counts for none of the identities on it, w
   const alice = callers.forwardedOwner(proxy, "alice");
   expect(callers.isCounted(alice)).toBe(true);
   callers.count(alice);
-  expect(callers.areSeveral).toBe(false);
+  expect(callers.hasSeveral).toBe(false);
   const bob = callers.forwardedOwner(proxy, "bob");
   expect(callers.forwardedOwner(proxy, "alice")).toBe(alice);
   expect([alice.caller.connections, bob.caller.connections]).toEqual([0, 0]);
-  expect(callers.areSeveral).toBe(true);
+  expect(callers.hasSeveral).toBe(true);
   // Of other calls it is not known whose they are.
   expect(callers.expectedOn(proxy).caller.title).toBe("anonymous at 10.0.0.1");
   callers.closed(proxy);
   callers.closed(proxy);
-  expect(callers.areSeveral).toBe(false);
+  expect(callers.hasSeveral).toBe(false);
 });
 
 test("Of callers that have nothing a bounded number is remembered, and those in use are kept", () => {

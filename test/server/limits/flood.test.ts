@@ -55,14 +55,12 @@ async function serveCounted(authenticators = tokensOf("flooder", "honest")): Pro
       return cacher.ready;
     },
     select: (labels, fields) => cacher.select(labels, fields),
-    get: (request) => {
+    reach: (request) => {
       counted.note(request);
-      return cacher.get(request);
+      return cacher.reach(request);
     },
-    list: (request) => {
-      counted.note(request);
-      return cacher.list(request);
-    },
+    get: (request, reached) => cacher.get(request, reached),
+    list: (request, reached) => cacher.list(request, reached),
     watch: (request) => {
       counted.note(request);
       return cacher.watch(request);

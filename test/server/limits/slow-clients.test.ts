@@ -7,7 +7,7 @@ import { framed, RawConnection } from "../http2/raw-connection.ts";
 import { Recorder, type Served, serveThings } from "../served.ts";
 
 const resource = "things";
-const { List, Watch } = listWatchService;
+const { Get, List, Watch } = listWatchService;
 const watch = Watch.requestSerialize({ resource, send_initial_events: true, prefix: "a" });
 
 function logged({ logged: lines }: Recorder): Record<string, unknown>[] {
@@ -94,8 +94,9 @@ test("Each caller has its line, and the next one after a minute has the number o
   ]);
 });
 
-test("A client that accepts nothing of the next message gets SLOW_CONSUMER, with the last resume point that it has accepted", async () => {
-  const served = await serveThings({ server: { logger: pino({ level: "silent" }) } });
+/** Lets a client accept nothing of a second message. Returns its end, and the resume point that it has accepted. */
+async function endedAfterFirst(served: Served, secondBytes: number) {
+  await served.storage.put({ key: "other", value: Buffer.of(1) });
   const { revision } = await served.storage.put({ key: "a", value: Buffer.of(1) });
   const raw = new RawConnection(served.server.port, 100);
   const call = raw.call(Watch.path, Watch.requestSerialize({ resource, prefix: "" }));
@@ -104,18 +105,40 @@ test("A client that accepts nothing of the next message gets SLOW_CONSUMER, with
   await new Promise<void>((resolve) =>
     raw.session.settings({ initialWindowSize: 0 }, () => resolve()),
   );
-  await served.storage.put({ key: "a", value: Buffer.alloc(1_000) });
+  await served.storage.put({ key: "a", value: Buffer.alloc(secondBytes) });
   const details = new Promise<unknown>((resolve) =>
     call.stream.once("trailers", (trailers) => resolve(trailers["grpc-status-details-bin"])),
   );
+  const other = new RawConnection(served.server.port).call(
+    Get.path,
+    Get.requestSerialize({ resource, key: "other" }),
+  );
   while (served.server.stats().slowCalls === 0) {
     served.clock.advance(1_000);
-    await served.client.get({ resource, key: "a" });
+    await new Promise(setImmediate);
   }
+  expect((await other.drain().ended).code).toBe(0);
   const { code, reset } = await call.drain().ended;
-  expect([code, reset]).toEqual([8, 0]);
-  expect(decodeRpcStatus(Buffer.from(String(await details), "base64"))).toMatchObject({
-    reason: "SLOW_CONSUMER",
+  const { reason, metadata } = decodeRpcStatus(Buffer.from(String(await details), "base64")) ?? {};
+  return { ended: { code, reset, reason, metadata }, revision };
+}
+
+test("A client that accepts nothing of the next message gets SLOW_CONSUMER, with the last resume point that it has accepted", async () => {
+  const served = await serveThings({ server: { logger: pino({ level: "silent" }) } });
+  const { ended, revision } = await endedAfterFirst(served, 1_000);
+  expect(ended).toMatchObject({
+    ...{ code: 8, reset: 0, reason: "SLOW_CONSUMER" },
     metadata: { resume_revision: String(revision) },
   });
+});
+
+test("So does a client whose message is evicted, so that the response of another has room", async () => {
+  const logger = pino({ level: "silent" });
+  const served = await serveThings({ server: { logger, limits: { maxUnsentBytes: 400_000 } } });
+  const { ended, revision } = await endedAfterFirst(served, 250_000);
+  expect(ended).toMatchObject({
+    ...{ code: 8, reset: 0, reason: "SLOW_CONSUMER" },
+    metadata: { resume_revision: String(revision) },
+  });
+  expect(served.server.stats().unsent).toMatchObject({ bytes: 0, evictions: 1 });
 });

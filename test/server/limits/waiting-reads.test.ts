@@ -1,9 +1,8 @@
 import { status } from "@grpc/grpc-js";
 import { expect, test } from "vitest";
-import type { CacheGetRequest, CacheListRequest } from "../../../src/cacher/request/request.ts";
+import type { Reached, ReadRequest } from "../../../src/cacher/request/request.ts";
 import { AttributeReader } from "../../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../../src/codec/json-codec.ts";
-import type { GetResult, ListResult } from "../../../src/storage/storage.ts";
 import { listWatchService } from "../../../src/wire/services.ts";
 import { silent } from "../../cacher/cached-store.ts";
 import { heldBytes } from "../../heap.ts";
@@ -24,24 +23,17 @@ async function serveWithSilentStore() {
   await served.client.list({ resource });
   const { cacher } = served;
   const waiting: (() => void)[] = [];
-  /** Reads wait for the store before they are admitted. */
-  const afterStore = async <Request extends CacheGetRequest | CacheListRequest, Result>(
-    request: Request,
-    read: (request: Request) => Promise<Result>,
-  ): Promise<Result> => {
-    const { signal } = request;
-    if (request.at.match === "LINEARIZABLE") {
+  const reach = cacher.reach.bind(cacher);
+  cacher.reach = async (request: ReadRequest): Promise<Reached> => {
+    const { at, signal } = request;
+    if (at.match === "LINEARIZABLE") {
       await new Promise<void>((resolve, reject) => {
         waiting.push(resolve);
         signal?.addEventListener("abort", () => reject(signal.reason));
       });
     }
-    return read(request);
+    return reach(request);
   };
-  const get = cacher.get.bind(cacher);
-  const list = cacher.list.bind(cacher);
-  cacher.get = (request: CacheGetRequest): Promise<GetResult> => afterStore(request, get);
-  cacher.list = (request: CacheListRequest): Promise<ListResult> => afterStore(request, list);
   const untilWaiting = async (count: number): Promise<void> => {
     while (waiting.length < count) await new Promise((resolve) => setImmediate(resolve));
   };

@@ -1,4 +1,5 @@
 import type { Clock } from "../../../base/clock.ts";
+import { Gate } from "../../../base/gate.ts";
 
 /** How long a response is used for further requests, in milliseconds (below the interval of the viewers), and how many are kept. */
 const keptMs = 900;
@@ -23,8 +24,7 @@ export class ResponseCache {
   readonly #clock: Clock;
   /** By the query, in the order in which they were requested first. */
   readonly #kept = new Map<string, Kept>();
-  readonly #waiting: (() => void)[] = [];
-  #running = 0;
+  readonly #gate = new Gate({ concurrent: maxRunning });
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -35,7 +35,7 @@ export class ResponseCache {
     const known = this.#kept.get(query);
     if (known !== undefined && this.#clock.now() - known.at < keptMs) return known.response;
     this.#kept.delete(query);
-    if (this.#running >= maxRunning && this.#waiting.length >= maxWaiting) {
+    if (this.#gate.queued >= maxWaiting) {
       return Promise.reject(new TooManyRequests("Too many different pages are requested at once."));
     }
     const kept: Kept = { at: Number.POSITIVE_INFINITY, response: this.#compute(compute) };
@@ -53,18 +53,11 @@ export class ResponseCache {
   }
 
   async #compute(compute: () => Promise<string>): Promise<string> {
-    if (this.#running >= maxRunning) {
-      await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    } else {
-      this.#running++;
-    }
+    if (!this.#gate.enter(this)) await this.#gate.wait(this, 0, {});
     try {
       return await compute();
     } finally {
-      // The next one runs in its place.
-      const next = this.#waiting.shift();
-      if (next === undefined) this.#running--;
-      else next();
+      this.#gate.leave(this);
     }
   }
 

@@ -42,7 +42,7 @@ export class ResourceKeys {
   }
 
   /** Whether all keys below the prefix that were read so far are keys of the resource. */
-  get areAllObjects(): boolean {
+  get hasOnlyObjects(): boolean {
     return !this.#hasMarker && (this.#rawKeys || this.#skippedKeys.count === 0);
   }
 

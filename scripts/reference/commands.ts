@@ -1,0 +1,77 @@
+import { Command, type Option } from "commander";
+import { addClientCommands } from "../../src/cli/client/client-commands.ts";
+import { exitCodeMeanings, exitCodes } from "../../src/cli/output/exit-codes.ts";
+import { addPolicyCommands } from "../../src/cli/policy/policy-commands.ts";
+import { addTokenCommands } from "../../src/cli/token.ts";
+import { addTop } from "../../src/cli/top/top.ts";
+import { bullet, code, paragraph, table } from "./markdown.ts";
+
+/** The reference of the commands that talk to a service or to nothing, as Markdown. */
+export function commandsPage(): string {
+  const program = new Command("watch-fanout");
+  addClientCommands(program);
+  addTop(program);
+  addPolicyCommands(program);
+  addTokenCommands(program);
+  const commands = program.commands.flatMap((command) =>
+    command.commands.length > 0 ? command.commands : [command],
+  );
+  const shared = commonOptions(program.commands);
+  return [
+    "# Commands",
+    paragraph(
+      "`watch-fanout serve`, `config check` and `etcd-proxy` take the options of [configuration](configuration.md); " +
+        "`etcd-proxy` has the flags of etcd grpc-proxy beside them ([moving over](../from-grpc-proxy.md)). " +
+        "These are the others. `--help` behind any command shows the same.",
+    ),
+    "## Exit codes",
+    table(
+      ["code", "meaning"],
+      Object.entries(exitCodes).map(([name, value]) => [
+        String(value),
+        exitCodeMeanings[name as keyof typeof exitCodes],
+      ]),
+    ),
+    paragraph(
+      "`policy can` exits with 0 if it is allowed and 6 if it is denied, `health` with 0 if the service serves. " +
+        "`serve` exits with 0 after SIGTERM or SIGINT, 2 for an invalid configuration, and 1 if it can't continue.",
+    ),
+    "## Options of all commands that call a service",
+    shared.map(optionBullet).join("\n"),
+    ...commands.map((command) => commandSection(command, shared)),
+  ].join("\n\n");
+}
+
+/** The options that most commands have, as the first of them has them. */
+function commonOptions(commands: readonly Command[]): readonly Option[] {
+  const [get] = commands;
+  return (get?.options ?? []).filter(({ flags }) => {
+    const having = commands.filter(({ options }) => options.some((other) => other.flags === flags));
+    return having.length > 5;
+  });
+}
+
+function commandSection(command: Command, shared: readonly Option[]): string {
+  const { parent } = command;
+  const group = parent === null || parent.name() === "watch-fanout" ? "" : `${parent.name()} `;
+  const own = command.options.filter(({ flags }) => shared.every((other) => other.flags !== flags));
+  const usage = command.usage().replace(/^\[options\] ?/, "");
+  const name = `watch-fanout ${group}${command.name()} ${usage}`.trim();
+  return [
+    `### ${group}${command.name()}`,
+    paragraph(`${code(name)}: ${command.description()}`),
+    ...(own.length === 0 ? [] : [own.map(optionBullet).join("\n")]),
+  ].join("\n\n");
+}
+
+function optionBullet({ flags, description, envVar, defaultValue, ...option }: Option): string {
+  const { defaultValueDescription, argChoices } = option;
+  const value = defaultValueDescription ?? String(defaultValue ?? "");
+  const notes = [
+    argChoices === undefined ? "" : ` One of ${argChoices.map(code).join(", ")}.`,
+    value === "" ? "" : ` Default: ${code(value)}.`,
+    envVar === undefined ? "" : ` Variable: ${code(envVar)}.`,
+  ];
+  const text = description === "" ? "" : ` ${description}.`;
+  return bullet(`${code(flags)}:${text}${notes.join("")}`);
+}

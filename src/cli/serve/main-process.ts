@@ -1,0 +1,227 @@
+import type { Meter } from "@opentelemetry/api";
+import type { Logger } from "pino";
+import type { Clock } from "../../base/clock.ts";
+import type { WatchedFiles } from "../../base/watched-files.ts";
+import type { Config, ListenAddress, ResourceConfig, TcpAddress } from "../../config/config.ts";
+import type { CachedResource } from "../../etcd-api/cached/cached-resource.ts";
+import { EtcdApi } from "../../etcd-api/etcd-api.ts";
+import { EtcdPages } from "../../etcd-api/etcd-pages.ts";
+import type { UpstreamOutage } from "../../etcd-api/upstream/upstream.ts";
+import { type ReadinessCheck, type RunningAdmin, startAdmin } from "../../server/admin/admin.ts";
+import type { AdminResponse } from "../../server/admin/admin-response.ts";
+import { StatusPages } from "../../server/admin/status/status-pages.ts";
+import type { RelayedServices } from "../../server/calls/relayed-methods.ts";
+import { registerEtcdApiMetrics, registerWorkerMetrics } from "../../telemetry/service-metrics.ts";
+import { ProcessStatus } from "../status/process-status.ts";
+import type { RecentProblems } from "../status/recent-problems.ts";
+import { ServiceStatus } from "../status/service-status.ts";
+import { ceilingOfProcess } from "../workers/worker-config.ts";
+import { watchAdminCertificate, watchClientCertificates } from "./certificates.ts";
+import { watchedTokens } from "./identity.ts";
+import { openOtlp } from "./otlp.ts";
+import { ServiceProcess } from "./service-process.ts";
+import { listening } from "./start-error.ts";
+import { startUpWarnings } from "./start-up-warnings.ts";
+import type { ServeOptions, Workers } from "./workers.ts";
+
+/** A running service. */
+export interface Service {
+  /** Address of the gRPC server. */
+  readonly grpc: ListenAddress;
+  /** Address of the admin server. */
+  readonly admin: TcpAddress;
+  /** Identifies this process in the path of requests that relays pass on. Undefined: it is not a relay. */
+  readonly instanceId: string | undefined;
+  /** What it serves: as configured, or what the upstream of a relay serves to it. */
+  readonly resources: readonly ResourceConfig[];
+  /** The checks of /readyz, as they are now. */
+  readiness(): readonly ReadinessCheck[];
+  /**
+   * Stops gracefully: turns not ready, sends every stream a last bookmark and DRAINING, waits up to the configured time
+   * for clients to accept them, then closes everything. Idempotent.
+   */
+  stop(): Promise<void>;
+  /** Ends the processes of its workers at once, before this process ends. */
+  kill(): void;
+}
+
+/**
+ * Starts a service. It serves when this resolves, and is ready once its caches have synced. Rejects with a StartError, and
+ * closes everything before. `options` are required for a configuration with more than one worker, to change the log level,
+ * and to show the last warnings in the status.
+ */
+export async function startService(
+  given: Config,
+  clock: Clock,
+  logger: Logger,
+  options?: ServeOptions,
+): Promise<Service> {
+  const hasWorkers = given.workers > 1;
+  const latestFiles = hasWorkers ? options?.snapshot.files : undefined;
+  const main = new ServiceProcess(
+    hasWorkers ? { ...given, memoryCeilingBytes: ceilingOfProcess(given) } : given,
+    clock,
+    logger,
+    await openOtlp(given, { clock, logger }),
+    latestFiles && ((path, content) => latestFiles.set(path, content)),
+  );
+  try {
+    const { files, metrics } = main;
+    const workers = hasWorkers ? await openWorkers(given, options, clock, logger) : undefined;
+    if (workers !== undefined) {
+      main.onStop(() => workers.stop());
+      registerWorkerMetrics(metrics.meter, workers);
+    }
+    const etcdApi = openEtcdApi(given, { clock, logger, files, meter: metrics.meter });
+    if (etcdApi !== undefined) main.onStop(async () => etcdApi.close());
+    // Before the upstream of a relay is asked, so that an orchestrator finds out what the relay waits for.
+    const source = statusOf(main, workers, etcdApi, clock, options?.problems);
+    const status = new StatusPages(source, clock, logger);
+    const pages = { status, others: etcdApi?.pages, logLevel: options?.level };
+    const admin = await openAdmin(main, workers, logger, pages);
+    await main.openCaches();
+    etcdApi?.serve(main.cachedResources());
+    const { config } = main;
+    for (const warning of startUpWarnings(config)) logger.warn(warning);
+    if (workers === undefined) {
+      const { listen } = config;
+      await listening("listen", listen, () =>
+        main.serveClients({ listen, relayed: etcdApi?.services, pages: etcdApi?.pages }),
+      );
+    } else {
+      await workers.listen();
+      workers.checkClientFiles(config, { clock, logger, files });
+      await workers.serveMain((terms) => main.serveWorkers(terms));
+      // Before the caches and the server that they follow.
+      main.onStop(() => workers.stop());
+    }
+    await main.begin();
+    await workers?.start();
+    // Before everything else: an open page must not delay the shutdown.
+    main.onStop(async () => status.close());
+    main.watchExpiry();
+    main.started();
+    return {
+      grpc: workers?.address ?? main.server.address,
+      admin: { host: admin.host, port: admin.port },
+      instanceId: main.instanceId,
+      resources: config.resources,
+      readiness: () => checksOf(main, workers),
+      stop: () => main.stop(),
+      kill: () => workers?.kill(),
+    };
+  } catch (error) {
+    await main.stop();
+    throw error;
+  }
+}
+
+/** The checks of /readyz. */
+function checksOf(main: ServiceProcess, workers: Workers | undefined): ReadinessCheck[] {
+  return [...main.readiness(), ...(workers?.readiness() ?? [])];
+}
+
+async function openAdmin(
+  main: ServiceProcess,
+  workers: Workers | undefined,
+  logger: Logger,
+  pages: Pick<Parameters<typeof startAdmin>[0], "others" | "logLevel" | "status">,
+): Promise<RunningAdmin> {
+  const { files, metrics, config } = main;
+  const { listen, tls, tokenFile } = config.admin;
+  const admin = await listening("admin", listen, () =>
+    startAdmin({
+      ...{ listen, tls, logger, ...pages },
+      tokens: tokenFile && watchedTokens("admin-token-file", tokenFile, files),
+      readiness: () => checksOf(main, workers),
+      metrics: workers === undefined ? metrics : workers.withWorkers(metrics),
+    }),
+  );
+  main.onStop(() => admin.close());
+  if (tls !== undefined) watchAdminCertificate(files, tls, admin);
+  return admin;
+}
+
+function statusOf(
+  main: ServiceProcess,
+  workers: Workers | undefined,
+  etcdApi: OpenEtcdApi | undefined,
+  clock: Clock,
+  problems: RecentProblems | undefined,
+): ServiceStatus {
+  const shown = {
+    instance: main.id,
+    status: new ProcessStatus(0, clock, () => main.parts(), problems),
+    caches: main.parts().caches,
+    // It changes when a relay knows what its upstream serves.
+    get config() {
+      return main.config;
+    },
+    get upstreamsInUse() {
+      return main.upstreamsInUse;
+    },
+    get certificates() {
+      return main.files.certificates();
+    },
+    get etcdApiOutage() {
+      return etcdApi?.outage();
+    },
+    get checks() {
+      return checksOf(main, workers);
+    },
+  };
+  return new ServiceStatus(shown, workers?.forStatus, clock);
+}
+
+async function openWorkers(
+  config: Config,
+  options: ServeOptions | undefined,
+  clock: Clock,
+  logger: Logger,
+): Promise<Workers> {
+  if (options === undefined) throw new Error("Workers need what their configuration is read from.");
+  // A service without workers starts faster without them.
+  const { Workers } = await import("./workers.ts");
+  return new Workers(config, options, clock, logger);
+}
+
+/** etcd's own API as a part of a service. */
+interface OpenEtcdApi {
+  readonly services: RelayedServices;
+  /** Serves these resources from their caches. */
+  serve(resources: readonly CachedResource[]): void;
+  /** The pages of etcd's HTTP port, for both ports of the service. */
+  readonly pages: ReadonlyMap<string, (query: string) => Promise<AdminResponse>>;
+  /** That etcd can't be reached, as calls have shown in the last minute. */
+  outage(): UpstreamOutage | undefined;
+  /** Ends all calls. */
+  close(): void;
+}
+
+/** Opens etcd's own API, without a request to etcd. Undefined if the configuration does not have it. */
+function openEtcdApi(
+  { etcd, etcdApi }: Pick<Config, "etcd" | "etcdApi">,
+  context: {
+    readonly clock: Clock;
+    readonly logger: Logger;
+    readonly files: WatchedFiles;
+    readonly meter: Meter;
+  },
+): OpenEtcdApi | undefined {
+  if (etcd === undefined || etcdApi === undefined) return undefined;
+  const { clock, logger, files, meter } = context;
+  const { endpoints, tls, keepalive } = etcd;
+  const services = new EtcdApi({ endpoints, tls, keepalive, ...etcdApi, clock, logger });
+  if (tls !== undefined) watchClientCertificates(files, "etcd", tls, services);
+  registerEtcdApiMetrics(meter, services);
+  return {
+    services,
+    serve: (resources) => {
+      // With a user of its own the caches have what clients without a token may not read.
+      services.serve(resources, etcd.auth === undefined);
+    },
+    pages: new EtcdPages(services, { clock, logger }).byPath,
+    outage: () => services.outage,
+    close: () => services.close(),
+  };
+}

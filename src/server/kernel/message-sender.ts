@@ -1,0 +1,346 @@
+import type { WireStatus } from "../../wire/errors.ts";
+import { type FrameParts, sizeOf } from "../../wire/frame-parts.ts";
+import type { Sender, StallDetector } from "./stall-detector.ts";
+
+/** Messages that are smaller than this, in bytes, are not counted: the stream itself takes more memory. */
+const leastCounted = 4 * 1024;
+
+const noFrames: FrameParts = [];
+
+/** The call that messages are sent on. `ServerCall` says what its members do. */
+export interface OutgoingCall {
+  readonly connection: object;
+  readonly owner: { readonly caller: object };
+  readonly isOver: boolean;
+  onClosed(listener: () => void): void;
+  sendAtOnce(frame: Uint8Array): boolean;
+  send(frame: Uint8Array, onAccepted: OnAccepted): void;
+  withdraw(): boolean;
+  end(status: WireStatus): void;
+  reset(): void;
+}
+
+/** Called when the client's flow control has accepted a message, or with the error that prevents that. */
+export type OnAccepted = (error?: Error | null) => void;
+
+/** The part of a `SendBudget` that a message has until it is accepted. `SendReservation` says what its members do. */
+interface RoomReservation {
+  readonly bytes: number;
+  claim(): void;
+  send(parts: FrameParts, onEvict: () => void): void;
+  release(): void;
+}
+
+/** What the senders of a server share. The classes that are named say what the members do. */
+export interface SendContext<Call extends OutgoingCall> {
+  /** A `SendBudget`. */
+  readonly sendBudget: {
+    mayBuild(connection: object): boolean;
+    whenMayBuild(connection: object, onRoom: () => void): () => void;
+    force(connection: object, expected?: number): RoomReservation;
+  };
+  readonly callerLimits: {
+    /** A `SendPacing`. */
+    readonly sendPacing: {
+      charge(owner: Call["owner"], bytes: number): void;
+      exceededBy(caller: Call["owner"]["caller"]): object | undefined;
+      wait(owner: Call["owner"], resume: () => void): () => void;
+    };
+  };
+  readonly stallDetector: StallDetector;
+  /** `SlowClients`. Absent: they are not counted. */
+  readonly slowClients?:
+    | {
+        ended(call: Call, stream: { readonly acceptedNothingMs: number | undefined }): void;
+      }
+    | undefined;
+}
+
+/**
+ * How a client is ended that accepts too little: the same message has been outstanding for too long, or its memory is needed
+ * for others. "unreachable": evicted, and the message is sent in part, so that it is reset without a status.
+ */
+export type SlowEnd = "stalled" | "evicted" | "unreachable";
+
+/** What is sent on a call, and what its client is told at its end: one implementation for each kind of stream. */
+export interface MessageSource {
+  /**
+   * What the next frames have to wait for: the rate of their caller; room in the send budget, behind the rate; or nothing, as
+   * small answers do, and a source that has nothing to send.
+   */
+  readonly waitsFor: "nothing" | "rate" | "room";
+  /**
+   * Takes the next frames to send. Called when the client has accepted all before, and they need not wait any more. Undefined:
+   * there are none now; call `pump` when there may be some. It may end the call instead.
+   */
+  next(): FrameParts | undefined;
+  /**
+   * Sends several frames of one `next` together, as the parts of a message. Absent: each frame is a message, and is sent when
+   * the client has accepted the one before.
+   */
+  sendParts?(parts: FrameParts, onAccepted: OnAccepted): void;
+  /** Whether the call itself counts what is sent in the send budget, such as once it has been outstanding for a while. */
+  readonly isCountedByCall?: boolean;
+  /** Whether the source itself ends what stalls, and knows more about why. It gets an eighth of the timeout more for that. */
+  readonly endsStalled?: boolean;
+  /** A frame is sent. `isLast`: all of the frames of its `next` are sent with it. */
+  onSent?(frame: Uint8Array, isLast: boolean): void;
+  /** The client has accepted what was sent last. */
+  onAccepted?(): void;
+  /** For the log, of a client that accepts too little. */
+  readonly slowStream?: object;
+  /** The status of a client that accepts too little; undefined: the call is reset. See `SlowEnd`. */
+  slowStatus(end: SlowEnd): WireStatus | undefined;
+  /** `next` has thrown this error: ends the call. Absent: it throws none. */
+  onFailed?(error: unknown): void;
+  /** Nothing more is sent. Called once, however the sending ends. */
+  onClosed?(): void;
+}
+
+/**
+ * Sends the messages of a call: the one loop that all streams and responses in pieces share. It has one message outstanding:
+ * the next is sent when the client has accepted the one before. So a slow client delays only itself, and at most what one
+ * `next` returns is held for it here. That is counted in the send budget until it is accepted.
+ *
+ * Nothing is taken from the source while more was sent to the caller than it may get per second, or while there is no room in
+ * the send budget. A client that accepts nothing for the stall timeout is ended, and so is one whose message is evicted from
+ * the send budget.
+ *
+ * The owner of the call calls `close` when the call is over.
+ */
+export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements Sender {
+  readonly #call: Call;
+  readonly #source: MessageSource;
+  readonly #context: SendContext<Call>;
+  /** What the last `next` has returned, and the index of the next frame to send. */
+  #frames = noFrames;
+  #next = 0;
+  /** The part of the send budget of what was taken last, until it is accepted. */
+  #reservation: RoomReservation | undefined;
+  /** Stops waiting for the rate or for room; undefined while it does not wait. */
+  #stopWaiting: (() => void) | undefined;
+  /** Whether room was granted for the next frames. */
+  #hasRoom = false;
+  #isPumping = false;
+  /** Whether there may be more to send than when `pump` was entered. */
+  #mustPumpAgain = false;
+  #isOver = false;
+  sent = 0;
+  outstanding = false;
+  outstandingSince = 0;
+  isObserved = false;
+
+  constructor(call: Call, source: MessageSource, context: SendContext<Call>) {
+    this.#call = call;
+    this.#source = source;
+    this.#context = context;
+  }
+
+  /** Whether it waits for the rate of the caller or for room in the send budget. */
+  get isWaiting(): boolean {
+    return this.#stopWaiting !== undefined;
+  }
+
+  /** Whether nothing can be sent now: it waits, or a message is outstanding. */
+  get isBlocked(): boolean {
+    return this.outstanding || this.isWaiting;
+  }
+
+  /** Whether nothing more is sent. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** For `StallDetector`. */
+  get isEndedElsewhere(): boolean {
+    return this.#source.endsStalled === true;
+  }
+
+  /** What is held because the client does not accept it, in bytes. */
+  get heldBytes(): number {
+    return this.outstanding ? (this.#reservation?.bytes ?? 0) : 0;
+  }
+
+  /** For how long the last message has been outstanding, in milliseconds; 0 if none is. */
+  get outstandingMs(): number {
+    return this.#context.stallDetector.outstandingMs(this);
+  }
+
+  /**
+   * Sends what can be sent now. The source may call it again from within: it continues when the message at hand is sent, so
+   * that none overtakes another and nothing recurses.
+   */
+  pump(): void {
+    this.#mustPumpAgain = true;
+    if (this.#isPumping) return;
+    this.#isPumping = true;
+    try {
+      while (this.#mustPumpAgain) {
+        this.#mustPumpAgain = false;
+        this.#sendAll();
+      }
+    } catch (error) {
+      if (this.#source.onFailed === undefined) throw error;
+      this.#source.onFailed(error);
+    } finally {
+      this.#isPumping = false;
+    }
+  }
+
+  /** Reserves room for frames that `next` returns in a later step. Call it within a `next` that returns none. */
+  claim(bytes: number): void {
+    this.#reservation = this.#context.sendBudget.force(this.#call.connection, bytes);
+    this.#reservation.claim();
+  }
+
+  /**
+   * Ends the call because its client accepts too little. The outstanding message is taken back if none of it was passed on, so
+   * that the client gets the status. Idempotent.
+   */
+  stalled(): void {
+    this.#endSlow("stalled");
+  }
+
+  /** Ends the call with the status, behind what was sent. Idempotent. */
+  end(status: WireStatus): void {
+    if (this.#isOver) return;
+    this.close();
+    this.#call.end(status);
+  }
+
+  /** Sends nothing more. Idempotent. */
+  close(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#frames = noFrames;
+    this.#stopWaiting?.();
+    this.#stopWaiting = undefined;
+    this.#context.stallDetector.delete(this);
+    if (this.outstanding) this.#call.onClosed(() => this.#release());
+    else this.#release();
+    this.#source.onClosed?.();
+  }
+
+  #sendAll(): void {
+    while (!this.isBlocked && !this.#isOver) {
+      const frame = this.#frames[this.#next];
+      if (frame !== undefined) this.#send(frame);
+      else if (this.#mustWait() || !this.#take()) return;
+    }
+  }
+
+  /** Whether the next frames have to wait. Room that is granted is for one `next`. */
+  #mustWait(): boolean {
+    const { waitsFor } = this.#source;
+    if (waitsFor === "nothing") return false;
+    const hasRoom = this.#hasRoom;
+    this.#hasRoom = false;
+    const { sendBudget, callerLimits } = this.#context;
+    const { owner, connection } = this.#call;
+    if (callerLimits.sendPacing.exceededBy(owner.caller) !== undefined) {
+      this.#stopWaiting = callerLimits.sendPacing.wait(owner, () => this.#resume(false));
+      return true;
+    }
+    if (waitsFor === "rate" || hasRoom || sendBudget.mayBuild(connection)) return false;
+    // To ask again when room is granted would put it behind the others that wait, without an end.
+    this.#stopWaiting = sendBudget.whenMayBuild(connection, () => this.#resume(true));
+    return true;
+  }
+
+  #resume(hasRoom: boolean): void {
+    this.#stopWaiting = undefined;
+    this.#hasRoom = hasRoom;
+    this.pump();
+    this.#hasRoom = false;
+  }
+
+  /** Takes the next frames. Returns whether there may be something to send. */
+  #take(): boolean {
+    const frames = this.#source.next();
+    if (frames === undefined) return false;
+    this.#next = 0;
+    this.#frames = frames;
+    this.#count(frames);
+    return true;
+  }
+
+  /** Counts frames that are about to be sent, until the client has accepted the last of them. */
+  #count(frames: FrameParts): void {
+    const { callerLimits, sendBudget } = this.#context;
+    const bytes = sizeOf(frames);
+    callerLimits.sendPacing.charge(this.#call.owner, bytes);
+    const isSmall = bytes < leastCounted && this.#reservation === undefined;
+    if (isSmall || this.#source.isCountedByCall === true) return;
+    this.#reservation ??= sendBudget.force(this.#call.connection);
+    this.#reservation.send(frames, this.#onEvicted);
+  }
+
+  /** More is held than all connections together may hold, and its connection holds most. */
+  readonly #onEvicted = (): void => {
+    this.#endSlow("evicted");
+  };
+
+  #send(frame: Uint8Array): void {
+    const call = this.#call;
+    const source = this.#source;
+    const frames = this.#frames;
+    const isWhole = frames.length > 1 && source.sendParts !== undefined;
+    const isLast = isWhole || this.#next + 1 === frames.length;
+    if (isLast) this.#frames = noFrames;
+    this.#next = isLast ? 0 : this.#next + 1;
+    const isAccepted = !isWhole && call.sendAtOnce(frame);
+    if (!isAccepted && call.isOver) {
+      this.close();
+      return;
+    }
+    this.sent++;
+    source.onSent?.(frame, isLast);
+    if (isAccepted) {
+      this.#accepted();
+      return;
+    }
+    this.outstanding = true;
+    this.outstandingSince = this.#context.stallDetector.observe(this);
+    if (isWhole) source.sendParts?.(frames, this.#onAccepted);
+    else call.send(frame, this.#onAccepted);
+  }
+
+  readonly #onAccepted = (error?: Error | null): void => {
+    this.outstanding = false;
+    if (error !== undefined && error !== null) {
+      this.close();
+      return;
+    }
+    this.#accepted();
+    this.pump();
+  };
+
+  #accepted(): void {
+    if (this.#frames.length === 0) this.#release();
+    this.#source.onAccepted?.();
+  }
+
+  #endSlow(end: SlowEnd): void {
+    if (this.#isOver) return;
+    const { slowClients } = this.#context;
+    const acceptedNothingMs = this.outstandingMs || undefined;
+    slowClients?.ended(this.#call, { ...this.#source.slowStream, acceptedNothingMs });
+    // What was evicted has to be released now, with the call if it can't be withdrawn.
+    const isReachable = this.#withdraw() || end === "stalled";
+    const status = this.#source.slowStatus(isReachable ? end : "unreachable");
+    this.close();
+    if (isReachable && status !== undefined) this.#call.end(status);
+    else this.#call.reset();
+  }
+
+  /** Takes the outstanding message back. Returns whether nothing is outstanding now. */
+  #withdraw(): boolean {
+    if (this.outstanding && this.#call.withdraw()) this.outstanding = false;
+    return !this.outstanding;
+  }
+
+  #release(): void {
+    this.#reservation?.release();
+    this.#reservation = undefined;
+  }
+}

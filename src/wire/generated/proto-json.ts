@@ -1,0 +1,990 @@
+/** All protos, as protobufjs writes them in JSON: nothing is read or parsed at import. */
+export const protoJson: object = {
+  "nested": {
+    "google": {
+      "nested": {
+        "protobuf": {
+          "nested": {
+            "Duration": {
+              "fields": {
+                "seconds": {
+                  "type": "int64",
+                  "id": 1
+                },
+                "nanos": {
+                  "type": "int32",
+                  "id": 2
+                }
+              }
+            },
+            "Any": {
+              "fields": {
+                "type_url": {
+                  "type": "string",
+                  "id": 1
+                },
+                "value": {
+                  "type": "bytes",
+                  "id": 2
+                }
+              }
+            }
+          }
+        },
+        "rpc": {
+          "options": {
+            "go_package": "google.golang.org/genproto/googleapis/rpc/status;status",
+            "java_multiple_files": true,
+            "java_package": "com.google.rpc"
+          },
+          "nested": {
+            "ErrorInfo": {
+              "fields": {
+                "reason": {
+                  "type": "string",
+                  "id": 1
+                },
+                "domain": {
+                  "type": "string",
+                  "id": 2
+                },
+                "metadata": {
+                  "keyType": "string",
+                  "type": "string",
+                  "id": 3
+                }
+              }
+            },
+            "RetryInfo": {
+              "fields": {
+                "retry_delay": {
+                  "type": "google.protobuf.Duration",
+                  "id": 1
+                }
+              }
+            },
+            "BadRequest": {
+              "fields": {
+                "field_violations": {
+                  "rule": "repeated",
+                  "type": "FieldViolation",
+                  "id": 1
+                }
+              },
+              "nested": {
+                "FieldViolation": {
+                  "fields": {
+                    "field": {
+                      "type": "string",
+                      "id": 1
+                    },
+                    "description": {
+                      "type": "string",
+                      "id": 2
+                    }
+                  }
+                }
+              }
+            },
+            "Status": {
+              "fields": {
+                "code": {
+                  "type": "int32",
+                  "id": 1
+                },
+                "message": {
+                  "type": "string",
+                  "id": 2
+                },
+                "details": {
+                  "rule": "repeated",
+                  "type": "google.protobuf.Any",
+                  "id": 3
+                }
+              }
+            }
+          }
+        }
+      }
+    },
+    "grpc": {
+      "nested": {
+        "health": {
+          "nested": {
+            "v1": {
+              "nested": {
+                "Health": {
+                  "methods": {
+                    "Check": {
+                      "requestType": "HealthCheckRequest",
+                      "responseType": "HealthCheckResponse"
+                    },
+                    "List": {
+                      "requestType": "HealthListRequest",
+                      "responseType": "HealthListResponse"
+                    },
+                    "Watch": {
+                      "requestType": "HealthCheckRequest",
+                      "responseType": "HealthCheckResponse",
+                      "responseStream": true
+                    }
+                  }
+                },
+                "HealthCheckRequest": {
+                  "fields": {
+                    "service": {
+                      "type": "string",
+                      "id": 1
+                    }
+                  }
+                },
+                "HealthCheckResponse": {
+                  "fields": {
+                    "status": {
+                      "type": "ServingStatus",
+                      "id": 1
+                    }
+                  },
+                  "nested": {
+                    "ServingStatus": {
+                      "values": {
+                        "UNKNOWN": 0,
+                        "SERVING": 1,
+                        "NOT_SERVING": 2,
+                        "SERVICE_UNKNOWN": 3
+                      }
+                    }
+                  }
+                },
+                "HealthListRequest": {
+                  "fields": {}
+                },
+                "HealthListResponse": {
+                  "fields": {
+                    "statuses": {
+                      "keyType": "string",
+                      "type": "HealthCheckResponse",
+                      "id": 1
+                    }
+                  }
+                }
+              }
+            }
+          }
+        },
+        "reflection": {
+          "nested": {
+            "v1": {
+              "nested": {
+                "ServerReflection": {
+                  "methods": {
+                    "ServerReflectionInfo": {
+                      "requestType": "ServerReflectionRequest",
+                      "requestStream": true,
+                      "responseType": "ServerReflectionResponse",
+                      "responseStream": true
+                    }
+                  }
+                },
+                "ServerReflectionRequest": {
+                  "oneofs": {
+                    "message_request": {
+                      "oneof": [
+                        "file_by_filename",
+                        "file_containing_symbol",
+                        "file_containing_extension",
+                        "all_extension_numbers_of_type",
+                        "list_services"
+                      ]
+                    }
+                  },
+                  "fields": {
+                    "host": {
+                      "type": "string",
+                      "id": 1
+                    },
+                    "file_by_filename": {
+                      "type": "string",
+                      "id": 3
+                    },
+                    "file_containing_symbol": {
+                      "type": "string",
+                      "id": 4
+                    },
+                    "file_containing_extension": {
+                      "type": "ExtensionRequest",
+                      "id": 5
+                    },
+                    "all_extension_numbers_of_type": {
+                      "type": "string",
+                      "id": 6
+                    },
+                    "list_services": {
+                      "type": "string",
+                      "id": 7
+                    }
+                  }
+                },
+                "ExtensionRequest": {
+                  "fields": {
+                    "containing_type": {
+                      "type": "string",
+                      "id": 1
+                    },
+                    "extension_number": {
+                      "type": "int32",
+                      "id": 2
+                    }
+                  }
+                },
+                "ServerReflectionResponse": {
+                  "oneofs": {
+                    "message_response": {
+                      "oneof": [
+                        "file_descriptor_response",
+                        "all_extension_numbers_response",
+                        "list_services_response",
+                        "error_response"
+                      ]
+                    }
+                  },
+                  "fields": {
+                    "valid_host": {
+                      "type": "string",
+                      "id": 1
+                    },
+                    "original_request": {
+                      "type": "ServerReflectionRequest",
+                      "id": 2
+                    },
+                    "file_descriptor_response": {
+                      "type": "FileDescriptorResponse",
+                      "id": 4
+                    },
+                    "all_extension_numbers_response": {
+                      "type": "ExtensionNumberResponse",
+                      "id": 5
+                    },
+                    "list_services_response": {
+                      "type": "ListServiceResponse",
+                      "id": 6
+                    },
+                    "error_response": {
+                      "type": "ErrorResponse",
+                      "id": 7
+                    }
+                  }
+                },
+                "FileDescriptorResponse": {
+                  "fields": {
+                    "file_descriptor_proto": {
+                      "rule": "repeated",
+                      "type": "bytes",
+                      "id": 1
+                    }
+                  }
+                },
+                "ExtensionNumberResponse": {
+                  "fields": {
+                    "base_type_name": {
+                      "type": "string",
+                      "id": 1
+                    },
+                    "extension_number": {
+                      "rule": "repeated",
+                      "type": "int32",
+                      "id": 2
+                    }
+                  }
+                },
+                "ListServiceResponse": {
+                  "fields": {
+                    "service": {
+                      "rule": "repeated",
+                      "type": "ServiceResponse",
+                      "id": 1
+                    }
+                  }
+                },
+                "ServiceResponse": {
+                  "fields": {
+                    "name": {
+                      "type": "string",
+                      "id": 1
+                    }
+                  }
+                },
+                "ErrorResponse": {
+                  "fields": {
+                    "error_code": {
+                      "type": "int32",
+                      "id": 1
+                    },
+                    "error_message": {
+                      "type": "string",
+                      "id": 2
+                    }
+                  }
+                }
+              }
+            },
+            "v1alpha": {
+              "nested": {
+                "ServerReflection": {
+                  "methods": {
+                    "ServerReflectionInfo": {
+                      "requestType": "ServerReflectionRequest",
+                      "requestStream": true,
+                      "responseType": "ServerReflectionResponse",
+                      "responseStream": true
+                    }
+                  }
+                },
+                "ServerReflectionRequest": {
+                  "oneofs": {
+                    "message_request": {
+                      "oneof": [
+                        "file_by_filename",
+                        "file_containing_symbol",
+                        "file_containing_extension",
+                        "all_extension_numbers_of_type",
+                        "list_services"
+                      ]
+                    }
+                  },
+                  "fields": {
+                    "host": {
+                      "type": "string",
+                      "id": 1
+                    },
+                    "file_by_filename": {
+                      "type": "string",
+                      "id": 3
+                    },
+                    "file_containing_symbol": {
+                      "type": "string",
+                      "id": 4
+                    },
+                    "file_containing_extension": {
+                      "type": "ExtensionRequest",
+                      "id": 5
+                    },
+                    "all_extension_numbers_of_type": {
+                      "type": "string",
+                      "id": 6
+                    },
+                    "list_services": {
+                      "type": "string",
+                      "id": 7
+                    }
+                  }
+                },
+                "ExtensionRequest": {
+                  "fields": {
+                    "containing_type": {
+                      "type": "string",
+                      "id": 1
+                    },
+                    "extension_number": {
+                      "type": "int32",
+                      "id": 2
+                    }
+                  }
+                },
+                "ServerReflectionResponse": {
+                  "oneofs": {
+                    "message_response": {
+                      "oneof": [
+                        "file_descriptor_response",
+                        "all_extension_numbers_response",
+                        "list_services_response",
+                        "error_response"
+                      ]
+                    }
+                  },
+                  "fields": {
+                    "valid_host": {
+                      "type": "string",
+                      "id": 1
+                    },
+                    "original_request": {
+                      "type": "ServerReflectionRequest",
+                      "id": 2
+                    },
+                    "file_descriptor_response": {
+                      "type": "FileDescriptorResponse",
+                      "id": 4
+                    },
+                    "all_extension_numbers_response": {
+                      "type": "ExtensionNumberResponse",
+                      "id": 5
+                    },
+                    "list_services_response": {
+                      "type": "ListServiceResponse",
+                      "id": 6
+                    },
+                    "error_response": {
+                      "type": "ErrorResponse",
+                      "id": 7
+                    }
+                  }
+                },
+                "FileDescriptorResponse": {
+                  "fields": {
+                    "file_descriptor_proto": {
+                      "rule": "repeated",
+                      "type": "bytes",
+                      "id": 1
+                    }
+                  }
+                },
+                "ExtensionNumberResponse": {
+                  "fields": {
+                    "base_type_name": {
+                      "type": "string",
+                      "id": 1
+                    },
+                    "extension_number": {
+                      "rule": "repeated",
+                      "type": "int32",
+                      "id": 2
+                    }
+                  }
+                },
+                "ListServiceResponse": {
+                  "fields": {
+                    "service": {
+                      "rule": "repeated",
+                      "type": "ServiceResponse",
+                      "id": 1
+                    }
+                  }
+                },
+                "ServiceResponse": {
+                  "fields": {
+                    "name": {
+                      "type": "string",
+                      "id": 1
+                    }
+                  }
+                },
+                "ErrorResponse": {
+                  "fields": {
+                    "error_code": {
+                      "type": "int32",
+                      "id": 1
+                    },
+                    "error_message": {
+                      "type": "string",
+                      "id": 2
+                    }
+                  }
+                }
+              }
+            }
+          }
+        }
+      }
+    },
+    "watchfanout": {
+      "nested": {
+        "v1": {
+          "nested": {
+            "ListWatchService": {
+              "methods": {
+                "Get": {
+                  "requestType": "GetRequest",
+                  "responseType": "GetResponse"
+                },
+                "List": {
+                  "requestType": "ListRequest",
+                  "responseType": "ListResponse"
+                },
+                "Watch": {
+                  "requestType": "WatchRequest",
+                  "responseType": "WatchResponse",
+                  "responseStream": true
+                },
+                "Resources": {
+                  "requestType": "ResourcesRequest",
+                  "responseType": "ResourcesResponse"
+                }
+              }
+            },
+            "RevisionMatch": {
+              "values": {
+                "REVISION_MATCH_UNSPECIFIED": 0,
+                "REVISION_MATCH_LINEARIZABLE": 1,
+                "REVISION_MATCH_ANY": 2,
+                "REVISION_MATCH_NOT_OLDER_THAN": 3,
+                "REVISION_MATCH_EXACT": 4
+              }
+            },
+            "GetRequest": {
+              "fields": {
+                "resource": {
+                  "type": "string",
+                  "id": 1
+                },
+                "key": {
+                  "type": "string",
+                  "id": 2
+                },
+                "revision_match": {
+                  "type": "RevisionMatch",
+                  "id": 3
+                },
+                "revision": {
+                  "type": "int64",
+                  "id": 4
+                },
+                "history_id": {
+                  "type": "string",
+                  "id": 5
+                }
+              }
+            },
+            "GetResponse": {
+              "fields": {
+                "revision": {
+                  "type": "int64",
+                  "id": 1
+                },
+                "object": {
+                  "type": "StoredObject",
+                  "id": 2
+                },
+                "history_id": {
+                  "type": "string",
+                  "id": 3
+                },
+                "stale_for": {
+                  "type": "google.protobuf.Duration",
+                  "id": 4
+                }
+              }
+            },
+            "ListRequest": {
+              "fields": {
+                "resource": {
+                  "type": "string",
+                  "id": 1
+                },
+                "prefix": {
+                  "type": "string",
+                  "id": 2
+                },
+                "label_selector": {
+                  "type": "string",
+                  "id": 3
+                },
+                "field_selector": {
+                  "type": "string",
+                  "id": 4
+                },
+                "revision_match": {
+                  "type": "RevisionMatch",
+                  "id": 5
+                },
+                "revision": {
+                  "type": "int64",
+                  "id": 6
+                },
+                "page_size": {
+                  "type": "int32",
+                  "id": 7
+                },
+                "page_token": {
+                  "type": "string",
+                  "id": 8
+                },
+                "history_id": {
+                  "type": "string",
+                  "id": 9
+                }
+              }
+            },
+            "ListResponse": {
+              "oneofs": {
+                "_remaining_item_count": {
+                  "oneof": [
+                    "remaining_item_count"
+                  ]
+                }
+              },
+              "fields": {
+                "revision": {
+                  "type": "int64",
+                  "id": 1
+                },
+                "items": {
+                  "rule": "repeated",
+                  "type": "StoredObject",
+                  "id": 2
+                },
+                "next_page_token": {
+                  "type": "string",
+                  "id": 3
+                },
+                "remaining_item_count": {
+                  "type": "int64",
+                  "id": 4,
+                  "options": {
+                    "proto3_optional": true
+                  }
+                },
+                "history_id": {
+                  "type": "string",
+                  "id": 5
+                },
+                "stale_for": {
+                  "type": "google.protobuf.Duration",
+                  "id": 6
+                }
+              }
+            },
+            "Delivery": {
+              "values": {
+                "DELIVERY_UNSPECIFIED": 0,
+                "DELIVERY_EVERY_EVENT": 1,
+                "DELIVERY_LATEST_STATE": 2
+              }
+            },
+            "WatchRequest": {
+              "oneofs": {
+                "scope": {
+                  "oneof": [
+                    "key",
+                    "prefix"
+                  ]
+                },
+                "_after_revision": {
+                  "oneof": [
+                    "after_revision"
+                  ]
+                }
+              },
+              "fields": {
+                "resource": {
+                  "type": "string",
+                  "id": 1
+                },
+                "key": {
+                  "type": "string",
+                  "id": 2
+                },
+                "prefix": {
+                  "type": "string",
+                  "id": 3
+                },
+                "label_selector": {
+                  "type": "string",
+                  "id": 4
+                },
+                "field_selector": {
+                  "type": "string",
+                  "id": 5
+                },
+                "after_revision": {
+                  "type": "int64",
+                  "id": 6,
+                  "options": {
+                    "proto3_optional": true
+                  }
+                },
+                "send_initial_events": {
+                  "type": "bool",
+                  "id": 7
+                },
+                "delivery": {
+                  "type": "Delivery",
+                  "id": 8
+                },
+                "include_previous": {
+                  "type": "bool",
+                  "id": 9
+                },
+                "bookmark_interval": {
+                  "type": "google.protobuf.Duration",
+                  "id": 10
+                },
+                "history_id": {
+                  "type": "string",
+                  "id": 11
+                },
+                "eager_bookmarks": {
+                  "type": "bool",
+                  "id": 12
+                }
+              }
+            },
+            "EventType": {
+              "values": {
+                "EVENT_TYPE_UNSPECIFIED": 0,
+                "EVENT_TYPE_ADDED": 1,
+                "EVENT_TYPE_MODIFIED": 2,
+                "EVENT_TYPE_DELETED": 3
+              }
+            },
+            "Event": {
+              "fields": {
+                "type": {
+                  "type": "EventType",
+                  "id": 1
+                },
+                "object": {
+                  "type": "StoredObject",
+                  "id": 2
+                },
+                "previous": {
+                  "type": "StoredObject",
+                  "id": 3
+                }
+              }
+            },
+            "WatchResponse": {
+              "oneofs": {
+                "_revision": {
+                  "oneof": [
+                    "revision"
+                  ]
+                }
+              },
+              "fields": {
+                "revision": {
+                  "type": "int64",
+                  "id": 1,
+                  "options": {
+                    "proto3_optional": true
+                  }
+                },
+                "events": {
+                  "rule": "repeated",
+                  "type": "Event",
+                  "id": 2
+                },
+                "initial_events_end": {
+                  "type": "bool",
+                  "id": 3
+                },
+                "history_id": {
+                  "type": "string",
+                  "id": 4
+                }
+              }
+            },
+            "ResourcesRequest": {
+              "fields": {
+                "after_name": {
+                  "type": "string",
+                  "id": 1
+                },
+                "check_path": {
+                  "type": "bool",
+                  "id": 2
+                }
+              }
+            },
+            "ResourcesResponse": {
+              "fields": {
+                "resources": {
+                  "rule": "repeated",
+                  "type": "Resource",
+                  "id": 1
+                },
+                "has_more": {
+                  "type": "bool",
+                  "id": 2
+                }
+              }
+            },
+            "Codec": {
+              "values": {
+                "CODEC_UNSPECIFIED": 0,
+                "CODEC_OPAQUE": 1,
+                "CODEC_JSON": 2,
+                "CODEC_PROTOBUF": 3
+              }
+            },
+            "Resource": {
+              "fields": {
+                "name": {
+                  "type": "string",
+                  "id": 1
+                },
+                "codec": {
+                  "type": "Codec",
+                  "id": 2
+                },
+                "cached": {
+                  "type": "bool",
+                  "id": 3
+                },
+                "revision": {
+                  "type": "int64",
+                  "id": 4
+                },
+                "history_id": {
+                  "type": "string",
+                  "id": 5
+                },
+                "readable_in_full": {
+                  "type": "bool",
+                  "id": 6
+                },
+                "stale_for": {
+                  "type": "google.protobuf.Duration",
+                  "id": 7
+                }
+              }
+            },
+            "StoredObject": {
+              "fields": {
+                "key": {
+                  "type": "string",
+                  "id": 1
+                },
+                "value": {
+                  "type": "bytes",
+                  "id": 2
+                },
+                "create_revision": {
+                  "type": "int64",
+                  "id": 3
+                },
+                "mod_revision": {
+                  "type": "int64",
+                  "id": 4
+                },
+                "version": {
+                  "type": "int64",
+                  "id": 5
+                },
+                "lease": {
+                  "type": "int64",
+                  "id": 6
+                }
+              }
+            },
+            "WriteService": {
+              "methods": {
+                "Put": {
+                  "requestType": "PutRequest",
+                  "responseType": "PutResponse"
+                },
+                "Delete": {
+                  "requestType": "DeleteRequest",
+                  "responseType": "DeleteResponse"
+                }
+              }
+            },
+            "PutRequest": {
+              "oneofs": {
+                "_expected_mod_revision": {
+                  "oneof": [
+                    "expected_mod_revision"
+                  ]
+                }
+              },
+              "fields": {
+                "resource": {
+                  "type": "string",
+                  "id": 1
+                },
+                "key": {
+                  "type": "string",
+                  "id": 2
+                },
+                "value": {
+                  "type": "bytes",
+                  "id": 3
+                },
+                "expected_mod_revision": {
+                  "type": "int64",
+                  "id": 4,
+                  "options": {
+                    "proto3_optional": true
+                  }
+                },
+                "lease": {
+                  "type": "int64",
+                  "id": 5
+                },
+                "ttl": {
+                  "type": "google.protobuf.Duration",
+                  "id": 6
+                },
+                "history_id": {
+                  "type": "string",
+                  "id": 7
+                }
+              }
+            },
+            "PutResponse": {
+              "fields": {
+                "revision": {
+                  "type": "int64",
+                  "id": 1
+                },
+                "object": {
+                  "type": "StoredObject",
+                  "id": 2
+                },
+                "history_id": {
+                  "type": "string",
+                  "id": 3
+                }
+              }
+            },
+            "DeleteRequest": {
+              "oneofs": {
+                "_expected_mod_revision": {
+                  "oneof": [
+                    "expected_mod_revision"
+                  ]
+                }
+              },
+              "fields": {
+                "resource": {
+                  "type": "string",
+                  "id": 1
+                },
+                "key": {
+                  "type": "string",
+                  "id": 2
+                },
+                "expected_mod_revision": {
+                  "type": "int64",
+                  "id": 3,
+                  "options": {
+                    "proto3_optional": true
+                  }
+                },
+                "history_id": {
+                  "type": "string",
+                  "id": 4
+                }
+              }
+            },
+            "DeleteResponse": {
+              "fields": {
+                "revision": {
+                  "type": "int64",
+                  "id": 1
+                },
+                "object": {
+                  "type": "StoredObject",
+                  "id": 2
+                },
+                "history_id": {
+                  "type": "string",
+                  "id": 3
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+};

@@ -1,0 +1,175 @@
+import { describe, expect, test } from "vitest";
+import { tooManyStreams } from "../../../src/base/errors.ts";
+import { MessageSender, type MessageSource } from "../../../src/server/kernel/message-sender.ts";
+import { StallDetector } from "../../../src/server/kernel/stall-detector.ts";
+import { SendBudget } from "../../../src/server/limits/send-budget.ts";
+import { statusOf } from "../../../src/wire/errors.ts";
+import type { FrameParts } from "../../../src/wire/frame-parts.ts";
+import { FakeClock } from "../../fake-clock.ts";
+import { callerLimits, ownerOf } from "../limits/test-callers.ts";
+
+const stallMs = 60_000;
+const maxBytes = 100_000;
+
+/** A sender over a source and a call that the test controls. The client accepts nothing before `accept`. */
+class World {
+  readonly clock = new FakeClock();
+  readonly budget = new SendBudget(this.clock, { maxBytes, maxBytesPerConnection: maxBytes });
+  /** What `next` returns, in turn. */
+  readonly queue: FrameParts[] = [];
+  /** What was sent and how it ended, in order. */
+  readonly log: string[] = [];
+  /** Whether nothing of the outstanding message has been passed on. */
+  isWithdrawable = true;
+  readonly source: MessageSource;
+  readonly sender: MessageSender;
+  #accept: (() => void) | undefined;
+  #onClosed: (() => void) | undefined;
+
+  constructor(overrides: Partial<MessageSource> = {}) {
+    const connection = {};
+    const send = (what: string, onAccepted: () => void): void => {
+      this.log.push(what);
+      this.#accept = onAccepted;
+    };
+    const call = {
+      ...{ connection, owner: ownerOf(connection), isOver: false },
+      onClosed: (listener: () => void) => {
+        this.#onClosed = listener;
+      },
+      sendAtOnce: () => false,
+      send: (frame: Uint8Array, onAccepted: () => void) =>
+        send(`message of ${frame.length}`, onAccepted),
+      withdraw: () => this.isWithdrawable,
+      end: () => this.log.push("status"),
+      reset: () => this.log.push("reset"),
+    };
+    this.source = {
+      waitsFor: "room",
+      next: () => this.queue.shift(),
+      slowStatus: (end) => {
+        this.log.push(end);
+        return end === "unreachable" ? undefined : statusOf(tooManyStreams(1));
+      },
+      onClosed: () => this.log.push("closed"),
+      sendParts: (parts, onAccepted) =>
+        send(`parts of ${parts.map(({ length }) => length).join(", ")}`, onAccepted),
+      ...overrides,
+    };
+    const context = {
+      sendBudget: this.budget,
+      callerLimits: callerLimits(this.clock),
+      stallDetector: new StallDetector(this.clock, stallMs),
+    };
+    this.sender = new MessageSender(call, this.source, context);
+  }
+
+  send(...frames: readonly number[]): void {
+    this.queue.push(frames.map((length) => new Uint8Array(length)));
+    this.sender.pump();
+  }
+
+  accept(): void {
+    this.#accept?.();
+  }
+
+  /** Everything that was sent is released. */
+  closed(): void {
+    this.#onClosed?.();
+  }
+}
+
+describe("A message that its client does not accept", () => {
+  test("of which nothing was sent is taken back, and its client gets the status", () => {
+    const { log, budget } = evicted(true);
+    expect(log).toEqual(["message of 60000", "evicted", "closed", "status"]);
+    expect(budget.bytes).toBe(0);
+  });
+
+  test("that was sent in part is dropped with its call when it is evicted", () => {
+    const { log, budget } = evicted(false);
+    expect(log).toEqual(["message of 60000", "unreachable", "closed", "reset"]);
+    expect(budget.bytes).toBe(0);
+  });
+
+  /** A world whose message was evicted, since another connection sends a larger one. */
+  function evicted(isWithdrawable: boolean): World {
+    const world = new World();
+    world.isWithdrawable = isWithdrawable;
+    world.send(60_000);
+    const other = world.budget.force({});
+    other.send([new Uint8Array(50_000)], () => {});
+    other.release();
+    return world;
+  }
+
+  test("ends its call when it has been outstanding for the timeout, however many were accepted before", () => {
+    const world = new World();
+    world.isWithdrawable = false;
+    world.send(1);
+    world.clock.advance(stallMs / 2);
+    world.accept();
+    world.send(2);
+    world.clock.advance(stallMs - 1);
+    expect(world.sender.outstandingMs).toBe(stallMs - 1);
+    expect(world.log).toEqual(["message of 1", "message of 2"]);
+    world.clock.advance(1);
+    // It is behind the message, of which a part was sent.
+    expect(world.log.slice(2)).toEqual(["stalled", "closed", "status"]);
+  });
+
+  test("is left to its source for an eighth of the timeout, if that ends what stalls", () => {
+    const world = new World({ endsStalled: true });
+    world.send(1);
+    world.clock.advance((stallMs / 8) * 9 - 1);
+    expect(world.log).toEqual(["message of 1"]);
+    world.clock.advance(1);
+    expect(world.log).toContain("stalled");
+  });
+
+  test("counts in the send budget until the call is closed, if the call ends otherwise", () => {
+    const world = new World();
+    world.send(5_000);
+    world.sender.end(statusOf(tooManyStreams(1)));
+    expect(world.log).toEqual(["message of 5000", "closed", "status"]);
+    expect(world.budget.bytes).toBeGreaterThan(5_000);
+    world.closed();
+    expect(world.budget.bytes).toBe(0);
+  });
+});
+
+describe("A sender", () => {
+  test("sends several frames together as parts, and others one after another", () => {
+    const together = new World();
+    together.send(1, 2, 3);
+    expect(together.log).toEqual(["parts of 1, 2, 3"]);
+    const single = new World();
+    delete single.source.sendParts;
+    single.send(1, 2, 3);
+    single.accept();
+    expect(single.log).toEqual(["message of 1", "message of 2"]);
+  });
+
+  test("takes nothing while there is no room, unless its source need not wait", () => {
+    const waiting = new World();
+    const other = waiting.budget.force({});
+    other.send([new Uint8Array(maxBytes - 10_000)], () => {});
+    waiting.send(1);
+    expect([waiting.log, waiting.sender.isWaiting]).toEqual([[], true]);
+    other.release();
+    expect(waiting.log).toEqual(["message of 1"]);
+    const urgent = new World({ waitsFor: "nothing" });
+    urgent.budget.force({}).send([new Uint8Array(maxBytes - 10_000)], () => {});
+    urgent.send(1);
+    expect(urgent.log).toEqual(["message of 1"]);
+  });
+
+  test("is not observed for stalls while nothing is outstanding", () => {
+    const world = new World();
+    world.send(1);
+    world.accept();
+    world.clock.advance(stallMs);
+    expect(world.log).toEqual(["message of 1"]);
+    expect(world.clock.pendingTimers).toBe(0);
+  });
+});
