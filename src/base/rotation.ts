@@ -11,7 +11,7 @@ export abstract class GroupedOwner {
 }
 
 /** The group that an owner's turns count against. */
-export function groupOf(owner: object): object {
+export function groupOf<T>(owner: T): T | object {
   return owner instanceof GroupedOwner ? owner.group : owner;
 }
 
@@ -110,14 +110,6 @@ export class Rotation<T> {
     if (largest === undefined) return undefined;
     const [owner, entry] = mostIn(largest, sizeOf);
     return { owner, entry, total };
-  }
-
-  /** The same within one group. */
-  mostOf(group: object, sizeOf: (entry: T) => number): Most<T> | undefined {
-    const owners = this.#groups.get(group);
-    if (owners === undefined) return undefined;
-    const [owner, entry] = mostIn(owners, sizeOf);
-    return { owner, entry, total: sumOf(owners, sizeOf) };
   }
 
   /** What all owners have, in the order of their turns. */

@@ -37,7 +37,7 @@ export function createCallContext(
     observer,
     tracer: options.tracer,
     authorizer: options.authorizer ?? new Authorizer(),
-    credentials: pools.authenticatedStreams,
+    credentials: pools.credentials,
     audit,
     endFlushMs: limits.endFlushMs,
     responseFlushMs: limits.responseFlushMs,

@@ -4,10 +4,10 @@ import type { Timer } from "../base/clock.ts";
 import type { Identity } from "../identity/identity.ts";
 import { drainConnections } from "./calls/drain-connections.ts";
 import { createServerParts, drainService, type ServerParts } from "./create-server-parts.ts";
+import type { OpenStream } from "./kernel/open-streams.ts";
 import type { HandshakeFailure } from "./limits/handshake-failures.ts";
 import type { AttackKind } from "./limits/http2-defences.ts";
-import type { OpenStream } from "./limits/open-streams.ts";
-import type { HeldStats } from "./limits/server-pools.ts";
+import { type HeldStats, statsOf } from "./limits/server-pools.ts";
 import type { TcpListen } from "./listener/bind.ts";
 import type { UnixListen } from "./listener/unix-socket.ts";
 import type { PressureStats } from "./pressure/memory-pressure.ts";
@@ -96,12 +96,12 @@ export class RunningServer {
   /** What the server holds for its clients now. */
   stats(): ServerStats {
     const { connections, pools, memoryPressure, defences, handshakes, context } = this.#parts;
-    const { streams, unread, retainedRequests, sendBudget, callerLimits } = pools;
+    const { streams, requests, incompleteCalls, retainedRequests, sendBudget } = pools;
     return {
       connections: connections.size,
       streams: streams.size,
-      requests: unread,
-      retained: retainedRequests,
+      requests: statsOf(requests, incompleteCalls),
+      retained: statsOf(retainedRequests),
       unsent: sendBudget,
       pressure: memoryPressure.stats(),
       attacks: defences.counts,
@@ -109,7 +109,7 @@ export class RunningServer {
       slowCalls: this.#parts.slowClients.count,
       fullStoreWrites: this.#parts.fullStore.refused,
       isStoreFull: this.#parts.fullStore.isFull,
-      callers: callerLimits.stats(),
+      callers: pools.callerLimits.stats(),
       inFlight: context.inFlight,
     };
   }
@@ -139,7 +139,7 @@ export class RunningServer {
 
   /** Ends the streams of an identity whose credential is no longer accepted, with UNAUTHENTICATED. */
   revoke(identity: Identity): void {
-    this.#parts.pools.authenticatedStreams.revoke(identity);
+    this.#parts.pools.credentials.revoke(identity);
   }
 
   /**

@@ -79,8 +79,6 @@ test("The group that has most is found, and in it the owner that has most", () =
   rotation.add(modest, 100);
   const size = (entry: number): number => entry;
   expect(rotation.most(size)).toEqual({ owner: greedy[19], entry: 19, total: 190 });
-  expect(rotation.mostOf(modest.group, size)).toEqual({ owner: modest, entry: 100, total: 100 });
-  expect(rotation.mostOf({}, size)).toBeUndefined();
   expect(many).toBe(greedy[0]?.group);
 });
 

@@ -3,7 +3,7 @@ import type { Bound } from "./bound.ts";
 export const accessBounds: readonly Bound[] = [
   {
     what: "calls whose credential is verified",
-    owners: ["Authentication"],
+    owners: ["Authentication", "PendingAuthentication"],
     bound: "16 at once, connections in rotation; 10 s; their requests count as incomplete requests",
     per: "process",
     atBound: "UPSTREAM_UNAVAILABLE; TOO_MANY_STREAMS",

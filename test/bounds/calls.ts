@@ -3,7 +3,7 @@ import type { Bound } from "./bound.ts";
 export const callBounds: readonly Bound[] = [
   {
     what: "the number of calls with an incomplete request",
-    owners: ["IncompleteCalls"],
+    owners: ["IncomingRequests"],
     bound: "10,000",
     per: "caller, on all of its connections",
     atBound: "it loses its oldest: TOO_MANY_STREAMS",
@@ -14,7 +14,7 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "the same of all callers",
-    owners: ["IncompleteCalls"],
+    owners: ["IncomingRequests"],
     bound: "30,000; of a worker its part, at least 10,000",
     per: "process",
     atBound: "the caller with the most loses its oldest",
@@ -151,7 +151,7 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "streams by identity",
-    owners: ["AuthenticatedStreams"],
+    owners: ["Credentials"],
     bound:
       "by open streams; an expired or revoked credential ends 1,000 within 1 s, more at a third of the process",
     per: "process",
@@ -189,7 +189,7 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "retained requests of streams: keys, prefixes, selectors",
-    owners: ["WatchSender", "BytePool"],
+    owners: ["WatchSender"],
     bound: "32 MiB a connection, 256 MiB in all; 1 KiB of each stream is free",
     per: "connection, process",
     atBound: "the stream that takes most ends with TOO_MANY_STREAMS",
@@ -217,7 +217,7 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "responses and frames that are not accepted, of all services",
-    owners: ["SendBudget", "Account", "sendResponse"],
+    owners: ["SendBudget", "ConnectionQueue", "sendResponse"],
     bound: "16 MiB, or one response; 4 KiB more for each unary call",
     per: "connection",
     atBound: "its next responses and frames wait, and are not built; health responses are built",
@@ -336,8 +336,8 @@ export const callBounds: readonly Bound[] = [
     shownBy: ["gets the status if it reads within a second, and is reset otherwise"],
   },
   {
-    what: "bytes held for clients",
-    owners: ["BytePool"],
+    what: "what is held for clients, in bytes or things",
+    owners: ["Ledger", "Group", "OwnerAccount", "Held", "Heap"],
     bound: "its parameters",
     per: "owner, process",
     atBound: "evicts from the owner that holds most",

@@ -262,12 +262,12 @@ export const clientBounds: readonly Bound[] = [
   },
   {
     what: "delayed keys",
-    owners: ["DelayingQueue", "DelayHeap"],
+    owners: ["DelayingQueue"],
     bound: "among `maxKeys`, each once",
     per: "queue",
     atBound: "",
     shownBy: [
-      "A DelayHeap returns the item that is due first, in order of insertion, at the earlier of two times.",
+      "A DelayingQueue returns the item that is due first, in order of insertion, at the earlier of two times.",
     ],
   },
   {

@@ -7,7 +7,7 @@ export interface Owner {
 /** The types that hold what is added to them. A class that others use as one belongs here, so that they need a row. */
 const collections = [
   ...["Map", "Set", "WeakMap", "WeakSet", "Array"],
-  ...["Fifo", "FairQueue", "BatchQueue", "KeyedQueue", "KeySet", "DelayHeap", "BTree", "Slabs"],
+  ...["Fifo", "FairQueue", "BatchQueue", "KeyedQueue", "KeySet", "Heap", "BTree", "Slabs"],
   ...["Gate", "Ledger"],
 ].join("|");
 

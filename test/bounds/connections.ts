@@ -62,7 +62,7 @@ export const connectionBounds: readonly Bound[] = [
   },
   {
     what: "the same of all connections",
-    owners: ["IncomingRequests", "BytePool"],
+    owners: ["IncomingRequests"],
     bound: "64 MiB",
     per: "process",
     atBound: "the connection that holds most loses its largest",

@@ -187,7 +187,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "watches of these streams that etcd serves",
-    owners: ["EtcdWatches", "RelayedQuota"],
+    owners: ["EtcdWatches", "WatchService"],
     bound:
       "20,000, on one stream to etcd for each client's stream; 1 MiB of responses and one response, then etcd's stream is not read; create requests that etcd has not answered by the 256 answers that wait, and counted as watches, with their requests; 3 s for an answer to a progress request, of which one waits to be sent, and one more follows an answer that is not progress of all, 100 ms later if it is of an older revision than clients know of; requests of the client that come before its answer are one together",
     per: "process, stream",

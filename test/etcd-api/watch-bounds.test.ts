@@ -1,7 +1,6 @@
 import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Reason, WatchFanoutError } from "../../src/base/errors.ts";
-import { GroupedOwner } from "../../src/base/rotation.ts";
 import { Upstream } from "../../src/etcd/client/upstream.ts";
 import { MessageSplitter } from "../../src/etcd/wire/messages.ts";
 import {
@@ -10,8 +9,8 @@ import {
 } from "../../src/etcd-api/cached/cached-resources.ts";
 import { NewestHeader } from "../../src/etcd-api/cached/newest-header.ts";
 import { Rounds } from "../../src/etcd-api/relay/rounds.ts";
-import { type QuotaHolder, RelayedQuota } from "../../src/etcd-api/watch/relayed-quota.ts";
 import { WatchService } from "../../src/etcd-api/watch/watch-service.ts";
+import { Ledger } from "../../src/server/kernel/ledger.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
 import { encode } from "../foreign/protobuf.ts";
 import { ManualTimers } from "../server/limits/manual-timers.ts";
@@ -34,8 +33,6 @@ beforeAll(async () => {
 });
 
 afterAll(() => client.close());
-
-class Owner extends GroupedOwner {}
 
 function framed(size: number, isCompressed = false): Buffer {
   const frame = Buffer.alloc(5 + size, "x");
@@ -181,38 +178,29 @@ describe("Watches", () => {
     expect([service.mayAdd(19_999), service.mayAdd(20_000)]).toEqual([true, false]);
     service.watches = 500_000;
     expect(service.mayAdd(0)).toBe(false);
-    const stream = { owner: {}, makeRoom: () => {} };
-    service.relayed.add(stream, 19_999);
-    expect(service.relayed.makeRoom(stream)).toBe(true);
-    service.relayed.add(stream, 1);
-    expect(service.relayed.makeRoom(stream)).toBe(false);
+    const caller = {};
+    const watches = service.relayed.reserve(caller, 19_999, () => {});
+    expect(service.mayRelay(caller)).toBe(true);
+    watches.resize(20_000);
+    expect(service.mayRelay(caller)).toBe(false);
   });
 
   test("that etcd serves make room for those of callers that have fewer", () => {
-    const quota = new RelayedQuota(10);
+    const watches = new Ledger<object>();
     const ended: string[] = [];
-    const streamOf = (name: string, group: object, watches: number): QuotaHolder => {
-      const stream = {
-        owner: new Owner(group),
-        makeRoom: () => {
-          ended.push(name);
-          quota.add(stream, -watches);
-        },
-      };
-      quota.add(stream, watches);
-      return stream;
-    };
+    const add = (name: string, caller: object, count: number) =>
+      watches.reserve(caller, count, () => ended.push(name));
     const [large, small, other] = [{}, {}, {}];
-    streamOf("2 of large", large, 2);
-    streamOf("3 of large", large, 3);
-    const third = streamOf("4 of small", small, 4);
-    const fourth = streamOf("1 of other", other, 1);
+    add("2 of large", large, 2);
+    add("3 of large", large, 3);
+    add("4 of small", small, 4);
+    add("1 of other", other, 1);
     // It has nearly as many.
-    expect(quota.makeRoom(third)).toBe(false);
+    expect(watches.makeRoom(small, 10)).toBe(false);
     expect(ended).toEqual([]);
-    expect(quota.makeRoom(fourth)).toBe(true);
+    expect(watches.makeRoom(other, 10)).toBe(true);
     expect(ended).toEqual(["3 of large"]);
-    expect(quota.total).toBe(7);
+    expect(watches.total).toBe(7);
   });
 
   test.each([

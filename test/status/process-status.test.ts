@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { ProcessStatus } from "../../src/cli/status/process-status.ts";
 import { anonymous } from "../../src/identity/identity.ts";
-import type { OpenStream } from "../../src/server/limits/open-streams.ts";
+import type { OpenStream } from "../../src/server/kernel/open-streams.ts";
 import type { RunningServer } from "../../src/server/server.ts";
 import { FakeClock } from "../fake-clock.ts";
 

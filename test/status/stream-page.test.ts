@@ -6,7 +6,7 @@ import {
   selectStreams,
 } from "../../src/server/admin/status/stream-page.ts";
 import { parseStreamQuery } from "../../src/server/admin/status/stream-query.ts";
-import type { OpenStream } from "../../src/server/limits/open-streams.ts";
+import type { OpenStream } from "../../src/server/kernel/open-streams.ts";
 
 const origin = { worker: 0, now: 1_000, epochMs: 0 };
 

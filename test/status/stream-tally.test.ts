@@ -6,7 +6,7 @@ import {
   type StreamTally,
   tallyStreams,
 } from "../../src/server/admin/status/stream-tally.ts";
-import type { OpenStream } from "../../src/server/limits/open-streams.ts";
+import type { OpenStream } from "../../src/server/kernel/open-streams.ts";
 
 const now = 100_000;
 const origin = { worker: 0, now, epochMs: 1_000_000 };

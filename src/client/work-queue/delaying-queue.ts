@@ -1,11 +1,25 @@
 import { type Clock, maxTimerMs, type Timer } from "../../base/clock.ts";
-import { type Delayed, DelayHeap } from "./delay-heap.ts";
+import { Heap, type HeapItem } from "../../base/heap.ts";
+
+/** An item of a `DelayingQueue`, which maintains these fields. An item can be in one queue only. */
+export abstract class Delayed implements HeapItem {
+  place = -1;
+  /** When it is due, in milliseconds by the clock. */
+  due = 0;
+  /** Order of insertion, which decides between items that are due at the same time. */
+  order = 0;
+}
+
+function isDueBefore(a: Delayed, b: Delayed): boolean {
+  return a.due < b.due || (a.due === b.due && a.order < b.order);
+}
 
 /** Holds items until they are due, with one timer for all of them. */
 export class DelayingQueue<T extends Delayed> {
   readonly #clock: Clock;
   readonly #onDue: (item: T) => void;
-  readonly #heap = new DelayHeap<T>();
+  readonly #heap = new Heap<T>(isDueBefore);
+  #puts = 0;
   #timer: { readonly due: number; readonly timer: Timer } | undefined;
 
   /** `onDue` is called with each item that is due, which the queue no longer holds then. */
@@ -16,12 +30,17 @@ export class DelayingQueue<T extends Delayed> {
 
   /** Number of items. */
   get length(): number {
-    return this.#heap.length;
+    return this.#heap.size;
   }
 
   /** Adds `item`, due after `delayMs` milliseconds. If the queue already holds it, the earlier of both times applies. */
   put(item: T, delayMs: number): void {
-    this.#heap.put(item, this.#clock.now() + delayMs);
+    const due = this.#clock.now() + delayMs;
+    if (item.place >= 0 && item.due <= due) return;
+    item.due = due;
+    item.order = this.#puts++;
+    if (item.place < 0) this.#heap.add(item);
+    else this.#heap.moved(item);
     this.#setTimer();
   }
 
@@ -51,7 +70,7 @@ export class DelayingQueue<T extends Delayed> {
     const now = this.#clock.now();
     for (let { first } = this.#heap; first !== undefined; { first } = this.#heap) {
       if (first.due > now) break;
-      this.#heap.shift();
+      this.#heap.delete(first);
       this.#onDue(first);
     }
     this.#setTimer();

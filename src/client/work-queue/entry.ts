@@ -1,4 +1,4 @@
-import { Delayed } from "./delay-heap.ts";
+import { Delayed } from "./delaying-queue.ts";
 
 /** The state of one key in a work queue. */
 export class Entry<K> extends Delayed {

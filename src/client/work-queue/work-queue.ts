@@ -254,7 +254,7 @@ export class WorkQueue<K extends NonNullable<unknown>> {
 
   /** Removes an entry that is neither dirty, nor processed, nor delayed. */
   #forgetIdle(entry: Entry<K>): void {
-    if (entry.dirty || entry.processing || entry.position !== -1) return;
+    if (entry.dirty || entry.processing || entry.place !== -1) return;
     this.#entries.delete(entry.item);
   }
 

@@ -14,7 +14,7 @@ import { inSpanOf } from "../../server/calls/call-span.ts";
 import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import { RefusedRequest } from "../../server/calls/server-call.ts";
-import type { Reservation } from "../../server/limits/byte-pool.ts";
+import type { Reservation } from "../../server/kernel/ledger.ts";
 import { expectedObjectBytes } from "../../server/limits/expected-sizes.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import { prefixSize } from "../../wire/encode.ts";

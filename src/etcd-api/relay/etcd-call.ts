@@ -6,13 +6,13 @@ import { fullAccess } from "../../policy/access.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import { refused, tookTooLong } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
-import type { CallOwner } from "../../server/limits/callers.ts";
 import {
   nextStreamId,
   type OpenStream,
   type StreamKind,
-} from "../../server/limits/open-streams.ts";
-import type { SendReservation } from "../../server/limits/send-reservation.ts";
+} from "../../server/kernel/open-streams.ts";
+import type { CallOwner } from "../../server/limits/callers.ts";
+import type { SendReservation } from "../../server/limits/send-budget.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import type { Rounds } from "./rounds.ts";
 

@@ -1,7 +1,7 @@
 import type { ClientHttp2Stream } from "node:http2";
 import type { Readable } from "node:stream";
 import { ownBytes } from "../../base/growing-buffer.ts";
-import type { BytePool, Reservation } from "../../server/limits/byte-pool.ts";
+import type { Ledger, Reservation } from "../../server/kernel/ledger.ts";
 
 /** HTTP/2 flow control window of a client's stream: what it may send while it is not read from, in bytes. */
 const windowBytes = 64 * 1024;
@@ -25,7 +25,7 @@ export class RequestRelay {
   #isStopped = false;
 
   /** `onEvict` is called when the request's charge in `pool` has to make room for others. */
-  constructor(request: Readable, pool: BytePool, connection: object, onEvict: () => void) {
+  constructor(request: Readable, pool: Ledger, connection: object, onEvict: () => void) {
     this.#request = request;
     this.#reservation = pool.reserve(connection, 0, onEvict);
   }

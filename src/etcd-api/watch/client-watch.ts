@@ -1,5 +1,6 @@
 import { status } from "@grpc/grpc-js";
 import { hasReason } from "../../base/errors.ts";
+import { groupOf } from "../../base/rotation.ts";
 import type { CacheWatcher } from "../../cacher/watch/cache-watcher.ts";
 import { stopped } from "../../etcd/wire/error-texts.ts";
 import type { RevisionJoiner } from "../../etcd/wire/revision-joiner.ts";
@@ -9,7 +10,6 @@ import { type Answer, watchIdField } from "../../etcd/wire/watch-response.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { type CachedRange, isRefused } from "../cached/cached-resources.ts";
-import type { QuotaHolder } from "./relayed-quota.ts";
 import type { WatchService } from "./watch-service.ts";
 
 /** The place of a response to a request. Responses are sent in the order of their requests. */
@@ -37,12 +37,16 @@ export interface WatchAtEtcd {
 }
 
 /** What a watch needs of its stream. */
-export interface WatchOwner extends QuotaHolder {
+export interface WatchOwner {
+  /** Whose limits it counts against: its caller, on its connection. */
+  readonly owner: object;
   readonly service: WatchService;
   readonly sender: { ready(watch: ClientWatch): void };
   readonly etcd: { resume(watch: ClientWatch): void; cancel(watch: ClientWatch): void };
   /** Forgets a watch, and sends its last response. */
   endWatch(watch: ClientWatch, answer: Answer, revision: number): void;
+  /** Ends the stream, so that others may have watches of etcd. Its client resumes it. */
+  makeRoom(): void;
   /** Ends the stream. */
   end(why: WireStatus): void;
 }
@@ -126,7 +130,7 @@ export class ClientWatch {
   /** Makes etcd serve it, from behind what was sent. */
   serveFromEtcd(): void {
     this.close();
-    if (this.#stream.service.relayed.makeRoom(this.#stream)) this.#stream.etcd.resume(this);
+    if (this.#stream.service.mayRelay(groupOf(this.#stream.owner))) this.#stream.etcd.resume(this);
     else this.#stream.makeRoom();
   }
 

@@ -11,9 +11,9 @@ import {
   noWatchId,
   withFields,
 } from "../../etcd/wire/watch-response.ts";
+import type { Reservation } from "../../server/kernel/ledger.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { ClientWatch, WatchAtEtcd } from "./client-watch.ts";
-import type { QuotaHolder } from "./relayed-quota.ts";
 import type { StreamSender } from "./stream-sender.ts";
 import type { WatchService } from "./watch-service.ts";
 
@@ -37,7 +37,9 @@ const idZero = Buffer.of(0x10, 0);
 const nothing = Buffer.alloc(0);
 
 /** What the watches at etcd need of the client's stream. */
-export interface EtcdWatchesOwner extends QuotaHolder {
+export interface EtcdWatchesOwner {
+  /** The number of its watches at etcd, among those of all streams. */
+  readonly relayedCount: Reservation;
   readonly service: WatchService;
   readonly sender: StreamSender;
   /** etcd has created a watch for a request of the client: it gets an id. */
@@ -254,7 +256,8 @@ export class EtcdWatches {
   }
 
   #count(by: number): void {
-    this.#stream.service.relayed.add(this.#stream, by);
+    const { relayedCount } = this.#stream;
+    relayedCount.resize(relayedCount.amount + by);
   }
 
   #onMessage(message: Buffer): void {

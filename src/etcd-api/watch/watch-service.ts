@@ -3,6 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { Upstream } from "../../etcd/client/upstream.ts";
 import { headerField } from "../../etcd/wire/response-header.ts";
 import type { CreateRequest } from "../../etcd/wire/watch-request.ts";
+import { Ledger } from "../../server/kernel/ledger.ts";
 import {
   type CachedRange,
   type CachedResource,
@@ -14,7 +15,6 @@ import type { NewestHeader } from "../cached/newest-header.ts";
 import type { EtcdCall } from "../relay/etcd-call.ts";
 import { Rounds } from "../relay/rounds.ts";
 import { type LeaderDependent, MemberMonitor } from "./member-monitor.ts";
-import { RelayedQuota } from "./relayed-quota.ts";
 
 /** Maximum number of watches of one stream, and of all streams together. */
 const maxWatchesPerStream = 20_000;
@@ -59,8 +59,8 @@ export class WatchService {
   readonly monitor: MemberMonitor;
   /** Number of open watches. */
   watches = 0;
-  /** Those that etcd serves. */
-  readonly relayed = new RelayedQuota(maxRelayedWatches);
+  /** Those that etcd serves, by caller. */
+  readonly relayed = new Ledger<unknown>();
   readonly #newestHeader: NewestHeader;
   /** Notify the watches of all streams of their progress. */
   readonly #notifications: Rounds<OpenStream>;
@@ -90,6 +90,11 @@ export class WatchService {
 
   get counts(): WatchCounts {
     return { watches: this.watches, relayed: this.relayed.total };
+  }
+
+  /** Whether etcd may serve one more of this caller, for which a stream of another may be ended. */
+  mayRelay(caller: unknown): boolean {
+    return this.relayed.makeRoom(caller, maxRelayedWatches);
   }
 
   /** Resolves if the member that calls go to has a leader. Rejects with an Error otherwise. */

@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
+import { groupOf } from "../../base/rotation.ts";
 import { compacted, duplicateWatch, stopped, tooMany } from "../../etcd/wire/error-texts.ts";
 import { MessageSplitter, UnreadableMessage } from "../../etcd/wire/messages.ts";
 import {
@@ -12,7 +13,7 @@ import { WireFault } from "../../protobuf/message-cursor.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
-import type { Reservation } from "../../server/limits/byte-pool.ts";
+import type { Reservation } from "../../server/kernel/ledger.ts";
 import { type CachedRange, hasCredential } from "../cached/cached-resources.ts";
 import { EtcdCall } from "../relay/etcd-call.ts";
 import { requestHeaders } from "../relay/metadata.ts";
@@ -41,6 +42,7 @@ const watchBytes = 512;
  */
 export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwner, ProgressOwner {
   readonly service: WatchService;
+  readonly relayedCount: Reservation;
   readonly sender: StreamSender;
   /** Those that etcd serves, or is asked about. */
   readonly etcd: EtcdWatches;
@@ -77,6 +79,7 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
     delete headers["grpc-timeout"];
     delete headers["grpc-accept-encoding"];
     this.service = service;
+    this.relayedCount = service.relayed.reserve(groupOf(call.owner), 0, () => this.makeRoom());
     this.#needsLeader = headers["hasleader"] === "true";
     this.#hasCredential = hasCredential(metadata);
     this.sender = new StreamSender(call, context, {
@@ -214,6 +217,7 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
     this.#retained?.release();
     this.sender.close();
     this.etcd.close();
+    this.relayedCount.release();
     for (const watch of this.watches.values()) watch.close();
     this.service.watches -= this.#size;
     this.#size = 0;
@@ -326,7 +330,7 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
   #reasonToRefuse(request: CreateRequest, isCached: boolean): string | undefined {
     if (request.startRevision < 0) return compacted;
     if (!this.service.mayAdd(this.#size)) return tooMany;
-    if (!isCached) return this.service.relayed.makeRoom(this) ? undefined : tooMany;
+    if (!isCached) return this.service.mayRelay(groupOf(this.owner)) ? undefined : tooMany;
     return this.#isTaken(request) && !this.#hasCredential ? duplicateWatch : undefined;
   }
 

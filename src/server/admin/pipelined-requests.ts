@@ -1,6 +1,6 @@
 import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { BytePool, type Reservation } from "../limits/byte-pool.ts";
+import { byteLowWaterMark, Ledger, type Reservation } from "../kernel/ledger.ts";
 
 /** Few clients send a request before they have the response to the previous one. */
 const maxPipelined = 4;
@@ -20,16 +20,16 @@ interface Pending {
  */
 export class PipelinedRequests {
   readonly #pending = new WeakMap<Socket, Pending>();
-  readonly #unaccepted: BytePool;
+  readonly #unaccepted: Ledger;
 
   /** `maxBytes` is the bound of all responses that are not accepted, in bytes. */
   constructor(maxBytes: number = maxUnacceptedBytes) {
-    this.#unaccepted = new BytePool({ maxBytes, maxBytesPerOwner: maxBytes });
+    this.#unaccepted = new Ledger({ max: maxBytes, lowWaterMark: byteLowWaterMark });
   }
 
   /** Size of the responses that are not accepted, in bytes. */
   get unacceptedBytes(): number {
-    return this.#unaccepted.bytes;
+    return this.#unaccepted.total;
   }
 
   /** Counts a request until its response is accepted. At the bound it closes the connection, and returns false. */

@@ -20,7 +20,7 @@ export interface Admission {
  * - responses that the client has not accepted: `UnaryCall.admit`, before anything is read or written, since the
  *   handler knows the largest size of its response (call-admission.ts), and the watch sender before each batch;
  * - open streams: `OpenStreams.makeRoom`, once the request is known to be valid, since it may end another stream
- *   (limits/open-streams.ts).
+ *   (kernel/open-streams.ts).
  *
  * A refusal costs no more than the status.
  */

@@ -6,9 +6,9 @@ import type { Identity } from "../../identity/identity.ts";
 import { KeysAwaited } from "../../identity/key-set.ts";
 import type { Peer, PeerFacts } from "../../identity/peer.ts";
 import { statusOf } from "../../wire/errors.ts";
-import { BytePool, type Reservation } from "../limits/byte-pool.ts";
+import { byteLowWaterMark, Ledger, type Reservation } from "../kernel/ledger.ts";
 import type { Callers, CallOwner } from "../limits/callers.ts";
-import { recordRefused } from "./audit.ts";
+import { auditEntry, denied, recordRefused } from "./audit.ts";
 import { type CallContext, toClientError } from "./call-context.ts";
 import { outOfRequestRoom, outOfTokenRoom } from "./refusals.ts";
 import type { ServerCall } from "./server-call.ts";
@@ -69,9 +69,10 @@ export class Authentication {
   readonly #gate = new Gate({ concurrent: maxVerifying });
   /** Calls that wait for keys of the token issuer, in the order in which they came. */
   readonly #awaitingKeys = new Set<PendingAuthentication>();
-  readonly #tokens = new BytePool({
-    maxBytes: maxTokenBytes,
-    maxBytesPerOwner: maxTokenBytesPerConnection,
+  readonly #tokens = new Ledger({
+    max: maxTokenBytes,
+    maxPerOwner: maxTokenBytesPerConnection,
+    lowWaterMark: byteLowWaterMark,
   });
 
   constructor(authenticators: Authenticators, context: CallContext) {
@@ -229,7 +230,7 @@ export class Authentication {
     if (call.isOver) return;
     const { audit, logger } = this.#context;
     const ending = statusOf(toClientError(error, "authentication", logger, call));
-    if (audit !== undefined) recordRefused(audit, call, method, ending);
+    recordRefused(audit, call, () => auditEntry(call, method, undefined, denied), ending.code);
     call.end(ending);
   }
 }
@@ -239,7 +240,7 @@ export class PendingAuthentication {
   readonly call: UnauthenticatedCall;
   readonly method: string;
   readonly verify: () => Promise<Identity>;
-  readonly #pool: BytePool;
+  readonly #pool: Ledger;
   readonly #maxBytes: number;
   readonly #timer: Timer;
   readonly #forget: () => void;

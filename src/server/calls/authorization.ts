@@ -3,7 +3,7 @@ import type { WatchFanoutError } from "../../base/errors.ts";
 import type { Access } from "../../policy/access.ts";
 import { fullAccess, permissionDenied, relayDenied } from "../../policy/access.ts";
 import { statusOf } from "../../wire/errors.ts";
-import { AuditedCall, auditEntry, denied, isAudited } from "./audit.ts";
+import { auditEntry, CallRecord, denied, isAudited, recordRefused } from "./audit.ts";
 import type { CallContext } from "./call-context.ts";
 import type { BidiMethod, SingleRequestMethod } from "./methods.ts";
 import type { RelayedMethod } from "./relayed-methods.ts";
@@ -15,7 +15,7 @@ const openToAll = { allowed: true, rule: undefined };
 
 /**
  * The stage between decoding and admission: decides whether the caller may do all of what the request asks for, and audits
- * it. Returns the call to continue with; undefined: it was denied, and has ended. A call that has waited is decided again.
+ * it. Returns whether it may; otherwise the call has ended. A call that has waited is decided again.
  *
  * The decision needs nothing but the identity and the request, so it is the same whether or not anything in the scope
  * exists. Whatever the handler reads later is in the request's scope, so no right is checked per object or event.
@@ -25,20 +25,21 @@ export function authorize(
   method: Pick<SingleRequestMethod, "name" | "access">,
   call: ServerCall,
   request: unknown,
-): ServerCall | undefined {
+): boolean {
   const access = method.access === "open" ? undefined : method.access(request);
   const decision = access === undefined ? openToAll : authorizer.decide(call.identity, access);
-  const wasAudited = call instanceof AuditedCall;
-  if (wasAudited) call.decided(decision);
+  const entry = () => auditEntry(call, method.name, access, decision);
   if (access !== undefined && !decision.allowed) {
-    const code = status[status.PERMISSION_DENIED];
-    if (!wasAudited) audit?.record({ ...auditEntry(call, method.name, access, decision), code });
+    recordRefused(audit, call, entry, status.PERMISSION_DENIED);
     authorizer.countDenied(access.verb);
     call.end(statusOf(permissionDenied(call.identity, access)));
-    return undefined;
+    return false;
   }
-  if (wasAudited || audit === undefined || !isAudited(audit, access)) return call;
-  return new AuditedCall(call, audit, auditEntry(call, method.name, access, decision));
+  if (call.record !== undefined) call.record.decided(decision);
+  else if (audit !== undefined && isAudited(audit, access)) {
+    call.record = new CallRecord(audit, entry());
+  }
+  return true;
 }
 
 /** Like `authorize`, for a method with a stream of requests, which needs no right. */
@@ -98,11 +99,7 @@ export function refusalSince(
     credentials.lapsed(call) ?? (isDenied ? permissionDenied(identity, access) : undefined);
   if (error === undefined) return undefined;
   if (isDenied && error.reason === "PERMISSION_DENIED") authorizer.countDenied(access.verb);
-  const { code } = statusOf(error);
-  if (call instanceof AuditedCall) {
-    call.decided(denied);
-  } else {
-    audit?.record({ ...auditEntry(call, method, access, denied), code: status[code] });
-  }
+  const entry = () => auditEntry(call, method, access, denied);
+  recordRefused(audit, call, entry, statusOf(error).code);
   return error;
 }

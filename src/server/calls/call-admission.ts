@@ -1,6 +1,6 @@
 import { waitFor } from "../../base/wait.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
-import type { SendReservation } from "../limits/send-reservation.ts";
+import type { SendReservation } from "../limits/send-budget.ts";
 import type { CallContext } from "./call-context.ts";
 import { responseNotAccepted } from "./refusals.ts";
 import { chargeOfRequest, type RequestingCall } from "./requests-in-flight.ts";

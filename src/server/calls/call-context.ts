@@ -12,13 +12,13 @@ import type {
 import type { Selection } from "../../cacher/request/selection.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
 import type { GetResult, ListResult, Storage, WatchStream } from "../../storage/storage.ts";
+import type { Ledger } from "../kernel/ledger.ts";
+import type { OpenStreams } from "../kernel/open-streams.ts";
 import type { StallDetector } from "../kernel/stall-detector.ts";
-import type { AuthenticatedStreams } from "../limits/authenticated-streams.ts";
-import type { BytePool } from "../limits/byte-pool.ts";
 import type { CallerLimits } from "../limits/caller-limits.ts";
+import type { Caller } from "../limits/callers.ts";
+import type { Credentials } from "../limits/credentials.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
-import type { IncompleteCalls } from "../limits/incomplete-calls.ts";
-import type { OpenStreams } from "../limits/open-streams.ts";
 import type { SendBudget } from "../limits/send-budget.ts";
 import type { SlowClients } from "../limits/slow-clients.ts";
 import type { MemoryPressure } from "../pressure/memory-pressure.ts";
@@ -102,7 +102,7 @@ export interface CallContext extends ServiceContext {
   /** Absent: calls are not traced. */
   readonly tracer?: CallTracer | undefined;
   /** Knows which credentials are no longer valid. */
-  readonly credentials: Pick<AuthenticatedStreams, "lapsed">;
+  readonly credentials: Pick<Credentials, "lapsed">;
   /** Undefined: calls are not audited. */
   readonly audit: AuditLog | undefined;
   /** How long a client may take to accept the end of a stream before it is reset, in milliseconds. */
@@ -114,9 +114,9 @@ export interface CallContext extends ServiceContext {
   /** The largest request, in bytes. */
   readonly maxRequestBytes: number;
   /** Requests that are not complete, not inflated or not handled yet, by connection. */
-  readonly requestPool: BytePool;
+  readonly requestPool: Ledger;
   /** Calls whose request has not arrived completely, by caller. */
-  readonly incompleteCalls: IncompleteCalls;
+  readonly incompleteCalls: Ledger<Caller>;
   /** The pool's bound per connection, in bytes, for error texts. */
   readonly maxUnreadBytesPerConnection: number;
   /** Responses that clients have not accepted, by connection. */
@@ -144,7 +144,7 @@ export interface CallContext extends ServiceContext {
   /** Does the work of unary calls that takes long, in time slices, by caller. */
   readonly parsingSelectors: TimeSliceScheduler;
   /** Parts of requests that calls retain while they wait for a time slice and while their streams are open. */
-  readonly retainedRequests: BytePool;
+  readonly retainedRequests: Ledger;
   /** Makes the error of a call whose charge in `retainedRequests` was evicted. */
   readonly tooMuchRetained: () => WatchFanoutError;
   /** Maximum age of a watch in milliseconds, after which it ends with DRAINING; 0: unlimited. */

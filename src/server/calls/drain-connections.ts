@@ -2,7 +2,7 @@ import type { ServerHttp2Session } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { runInTimeSlices } from "../../base/time-slice-queue.ts";
-import type { OpenStreams } from "../limits/open-streams.ts";
+import type { OpenStreams } from "../kernel/open-streams.ts";
 
 /** Interval at which streams are ended whose calls had begun and not been opened before, in milliseconds. */
 const againMs = 1_000;
@@ -35,7 +35,7 @@ function* draining(
     if (!(session.closed || session.destroyed)) session.close();
     for (const stream of [...streams.of(session)]) {
       // It may have ended since the step before.
-      if (streams.delete(stream)) stream.evict(error);
+      streams.end(stream, error);
       yield;
     }
     yield;

@@ -1,6 +1,8 @@
 import { Metadata, status } from "@grpc/grpc-js";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
+import type { LedgerBounds, ReachedBound } from "../kernel/ledger.ts";
+import type { Caller } from "../limits/callers.ts";
 
 /** A status as gRPC libraries send it, without an error reason of this service. */
 export function refused(code: status, details: string): WireStatus {
@@ -27,11 +29,17 @@ export function outOfRequestRoom(maxBytesPerConnection: number): WireStatus {
 }
 
 /** A call whose request had not arrived, and that was ended to make room for others. It had no effect. */
-export function tooManyIncomplete(why: string): WireStatus {
+export function tooManyIncomplete(
+  { max, maxPerOwner }: LedgerBounds,
+  reached: ReachedBound,
+  { title }: Caller,
+): WireStatus {
+  const [whose, limit] = reached === "owner" ? [title, maxPerOwner] : ["all callers together", max];
   return statusOf(
     new WatchFanoutError(
       "TOO_MANY_STREAMS",
-      `${why} Nothing was done. Send the request with each call that you open, or open fewer at once.`,
+      `The limit of calls whose request has not arrived, of ${whose}, is ${limit}. Nothing was done. ` +
+        "Send the request with each call that you open, or open fewer at once.",
     ),
   );
 }

@@ -3,7 +3,7 @@ import { WatchFanoutError } from "../../base/errors.ts";
 import { Gate } from "../../base/gate.ts";
 import { groupOf } from "../../base/rotation.ts";
 import type { WaitBounds } from "../../base/wait.ts";
-import type { BytePool } from "../limits/byte-pool.ts";
+import type { Ledger } from "../kernel/ledger.ts";
 import type { CallerLimits } from "../limits/caller-limits.ts";
 import { callerOf } from "../limits/callers.ts";
 import type { ServerLimits } from "../limits/server-limits.ts";
@@ -50,7 +50,7 @@ export interface InFlightContext {
   readonly clock: Clock;
   readonly limits: Pick<ServerLimits, "maxQueuedRequestsPerIdentity" | "maxQueueMs">;
   /** Requests that wait are charged here, to their connection. */
-  readonly requestPool: BytePool;
+  readonly requestPool: Ledger;
   /** The pool's bound per connection, in bytes, for error texts. */
   readonly maxUnreadBytesPerConnection: number;
   readonly callerLimits: CallerLimits;

@@ -1,47 +1,53 @@
+import type { ServerHttp2Session } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
-import { runPaced } from "../../base/paced-work.ts";
+import { credentialRevoked } from "../../identity/authenticators.ts";
 import { permissionDenied } from "../../policy/access.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
-import type { OpenStreams } from "../limits/open-streams.ts";
-
-/** Number of streams whose right is checked between two yields. To end one takes longer than to check all of these. */
-const checksPerStep = 64;
-
-/** Time in which the streams are checked, and ended if they have lost their right, in milliseconds. */
-const revokeWithinMs = 500;
+import type { OpenStreams } from "../kernel/open-streams.ts";
+import type { ServerPools } from "../limits/server-pools.ts";
+import type { Authentication } from "./authentication.ts";
+import type { CallContext } from "./call-context.ts";
 
 /**
- * Whenever the policy changes, ends the streams that it no longer allows, with PERMISSION_DENIED. It checks all open
- * streams in time slices, and beyond them if that would take too long: a thousand take a few milliseconds, and other
- * calls continue meanwhile. Streams that open during the pass have been allowed by the new policy.
+ * Whenever the policy changes, ends the streams that it no longer allows, with PERMISSION_DENIED. Streams that open meanwhile
+ * have been allowed by the new policy.
  */
 export function revokeOnChange(authorizer: Authorizer, streams: OpenStreams, clock: Clock): void {
-  let current: Generator<void, void, void> | undefined;
   authorizer.onChange(() => {
-    const pass = revoke(authorizer, streams);
-    current = pass;
-    runPaced(clock, {
-      // A pass ends when its policy has been replaced: a new one has begun. Each step may end a stream.
-      step: () => current === pass && pass.next().done !== true,
-      steps: streams.size,
-      withinMs: revokeWithinMs,
-    });
+    const { generation } = authorizer;
+    // A pass ends when its policy has been replaced: a new one has begun.
+    const isCurrent = (): boolean => authorizer.generation === generation;
+    streams.endEach(
+      clock,
+      ({ identity, access }) => {
+        const denied = access && authorizer.firstDenied(identity, access);
+        if (denied === undefined) return undefined;
+        authorizer.countRevoked();
+        return permissionDenied(identity, denied);
+      },
+      isCurrent,
+    );
   });
 }
 
-function* revoke(authorizer: Authorizer, streams: OpenStreams): Generator<void, void, void> {
-  let checks = 0;
-  for (const stream of streams) {
-    const { identity, access } = stream;
-    if (access === undefined) continue;
-    const denied = authorizer.firstDenied(identity, access);
-    if (denied === undefined) {
-      if (++checks % checksPerStep === 0) yield;
-      continue;
-    }
-    streams.delete(stream);
-    stream.evict(permissionDenied(identity, denied));
-    authorizer.countRevoked();
-    yield;
-  }
+/**
+ * Returns what ends a connection whose client certificate is of no trusted authority any more: its streams with
+ * UNAUTHENTICATED and their resume points, and its calls in progress, whatever their identity is, since the connection
+ * itself is no longer trusted; then the connection, with GOAWAY. What remains of it is cut off after `endFlushMs`.
+ */
+export function endingWithdrawn(
+  authentication: Authentication | undefined,
+  { streams, credentials }: Pick<ServerPools, "streams" | "credentials">,
+  { clock, endFlushMs }: Pick<CallContext, "clock" | "endFlushMs">,
+): (session: ServerHttp2Session) => void {
+  return (session) => {
+    authentication?.withdraw(session);
+    // Its calls that have begun are refused before they have an effect.
+    credentials.withdraw(session);
+    const error = credentialRevoked({ source: "certificate" });
+    for (const stream of [...streams.of(session)]) streams.end(stream, error);
+    session.close();
+    const timer = clock.setTimeout(() => session.destroy(), endFlushMs);
+    session.once("close", () => timer.cancel());
+  };
 }

@@ -1,5 +1,5 @@
 import type { FrameParts } from "../../wire/frame-parts.ts";
-import type { SendReservation } from "../limits/send-reservation.ts";
+import type { SendReservation } from "../limits/send-budget.ts";
 import type { CallContext } from "./call-context.ts";
 import type { ServerCall } from "./server-call.ts";
 

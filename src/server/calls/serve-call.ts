@@ -2,7 +2,7 @@ import type { Decoded } from "../../wire/decode.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { refusalOfPath } from "../../wire/via.ts";
 import { admit } from "./admission.ts";
-import { AuditedCall, recordRefused } from "./audit.ts";
+import { auditEntry, denied, recordRefused } from "./audit.ts";
 import { auditConversation, authorize, authorizeRelayed } from "./authorization.ts";
 import type { CallContext } from "./call-context.ts";
 import { inSpanOf } from "./call-span.ts";
@@ -30,43 +30,40 @@ type Context = Pick<
 export function serveRequest(
   context: Context,
   method: SingleRequestMethod,
-  received: ServerCall,
+  call: ServerCall,
   { request, fault }: Decoded<unknown>,
 ): void {
-  received.span?.authenticated(received.owner.caller);
+  call.span?.authenticated(call.owner.caller);
   if (fault !== undefined) {
-    received.end(statusOf(fault));
+    call.end(statusOf(fault));
     return;
   }
-  if (hasLapsed(context, method, received) || isRefusedByPath(context, received)) return;
+  if (hasLapsed(context, method, call) || isRefusedByPath(context, call)) return;
   // Only unary calls are passed on.
-  if (method.isStreaming) received.via = undefined;
+  if (method.isStreaming) call.via = undefined;
   // Health has to respond on a new connection as well.
-  if (method.sheds !== undefined && !mayConnect(context, received)) return;
+  if (method.sheds !== undefined && !mayConnect(context, call)) return;
   const { authorizer } = context;
   const { generation } = authorizer;
-  const call = authorize(context, method, received, request);
-  if (call === undefined) return;
+  if (!authorize(context, method, call, request)) return;
   const admission = { queuedBytes: method.queuedBytes?.(request), sheds: method.sheds };
   admit(context, call, admission, () => {
     // The policy may have changed while the call waited, and the credential may have expired or been revoked.
     if (hasLapsed(context, method, call)) return;
     const isCurrent = authorizer.generation === generation;
-    const allowed = isCurrent ? call : authorize(context, method, call, request);
-    if (allowed === undefined) return;
-    allowed.span?.event("admitted");
-    inSpanOf(allowed, () => handle(method, allowed, request));
+    if (!isCurrent && !authorize(context, method, call, request)) return;
+    call.span?.event("admitted");
+    inSpanOf(call, () => handle(method, call, request));
   });
 }
 
 /** The handler encodes its responses and ends the call. */
 function handle(method: SingleRequestMethod, call: ServerCall, request: unknown): void {
-  // An audited stream costs no more than another one once it is open.
-  if (method.isStreaming && call instanceof AuditedCall) {
-    call.open((opened) => method.handle(opened, request));
-  } else {
-    method.handle(call, request);
-  }
+  const { record } = call;
+  // A stream is recorded when it is opened, and costs no more than another one from then on.
+  if (method.isStreaming) call.record = undefined;
+  const refusal = method.handle(call, request);
+  if (method.isStreaming) record?.end(refusal?.code);
 }
 
 /** Serves a call with a stream of requests, which its handler reads with `next` and decodes. It needs no right. */
@@ -135,7 +132,7 @@ function hasLapsed(
   const error = credentials.lapsed(call);
   if (error === undefined) return false;
   const ending = statusOf(error);
-  if (audit !== undefined) recordRefused(audit, call, name, ending);
+  recordRefused(audit, call, () => auditEntry(call, name, undefined, denied), ending.code);
   call.end(ending);
   return true;
 }

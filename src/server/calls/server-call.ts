@@ -2,6 +2,7 @@ import type { Identity } from "../../identity/identity.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { CallOwner } from "../limits/callers.ts";
+import type { CallRecord } from "./audit.ts";
 import type { CallSpan } from "./call-span.ts";
 
 /**
@@ -21,6 +22,8 @@ export interface ServerCall {
   readonly traceId: string | undefined;
   /** Its span, until that has ended. Undefined: it is not traced, or its stream is open. */
   span: CallSpan | undefined;
+  /** Its record for the audit, until that is made. Undefined: it is not audited, or was recorded. */
+  record: CallRecord | undefined;
   /**
    * The metadata with the relays that the call has passed (`viaKey`); undefined: it comes from a client. A stream does not
    * retain it once it has been checked.

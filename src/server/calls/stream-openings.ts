@@ -3,7 +3,7 @@ import { WatchFanoutError } from "../../base/errors.ts";
 import { Counts } from "../../base/rotation.ts";
 import type { TimeSlicedWork, TimeSliceScheduler } from "../../base/time-slices.ts";
 import { statusOf } from "../../wire/errors.ts";
-import type { BytePool, Reservation } from "../limits/byte-pool.ts";
+import type { Ledger, Reservation } from "../kernel/ledger.ts";
 import type { CallOwner } from "../limits/callers.ts";
 import type { ServerCall } from "./server-call.ts";
 
@@ -29,7 +29,7 @@ interface Opening {
 export class StreamOpenings {
   readonly #clock: Clock;
   readonly #scheduler: TimeSliceScheduler;
-  readonly #requests: BytePool;
+  readonly #requests: Ledger;
   readonly #refusal: () => WatchFanoutError;
   readonly #waiting = new Map<CallOwner, Set<Opening>>();
   readonly #ofConnection = new Counts();
@@ -38,7 +38,7 @@ export class StreamOpenings {
   constructor(
     clock: Clock,
     scheduler: TimeSliceScheduler,
-    requests: BytePool,
+    requests: Ledger,
     refusal: () => WatchFanoutError,
   ) {
     this.#clock = clock;

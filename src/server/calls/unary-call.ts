@@ -1,6 +1,6 @@
 import { statusOf } from "../../wire/errors.ts";
 import { frameOf, sizeOf } from "../../wire/frame-parts.ts";
-import type { Reservation } from "../limits/byte-pool.ts";
+import type { Reservation } from "../kernel/ledger.ts";
 import { refusalSince } from "./authorization.ts";
 import { CallAdmission } from "./call-admission.ts";
 import { type CallContext, toClientError } from "./call-context.ts";

@@ -15,13 +15,14 @@ import { prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import { keptVia, viaKey } from "../../wire/via.ts";
-import { CallLifecycle } from "../calls/call-lifecycle.ts";
+import type { CallRecord } from "../calls/audit.ts";
 import type { CallSpan } from "../calls/call-span.ts";
 import { methodOf } from "../calls/methods.ts";
 import { serveConversation, serveRequest } from "../calls/serve-call.ts";
 import type { ServerCall } from "../calls/server-call.ts";
 import { createServiceParts, drainService, type ServiceParts } from "../create-server-parts.ts";
 import { traceIdOf } from "../http2/request-headers.ts";
+import { CallLifecycle, CallWithLifecycle } from "../kernel/call-lifecycle.ts";
 import { AddressedConnections, type CallOwner } from "../limits/callers.ts";
 import type { ServiceOptions } from "../server-options.ts";
 
@@ -88,7 +89,7 @@ export function addTo(server: Server, options: Omit<ServiceOptions, "relayed">):
     get openStreams() {
       return pools.streams.size;
     },
-    revoke: (identity) => pools.authenticatedStreams.revoke(identity),
+    revoke: (identity) => pools.credentials.revoke(identity),
     drain: () => {
       drainService(parts, options);
       memoryPressure.stop();
@@ -109,20 +110,18 @@ function respondOn(call: Streaming | Bidi): Respond {
 }
 
 /** A call that grpc-js serves. */
-class GrpcJsCall implements ServerCall {
+class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements ServerCall {
   readonly connection: object;
   readonly address: string;
   identity: Identity = anonymous;
   readonly traceId: string | undefined;
-  span: CallSpan | undefined;
   via: string | undefined;
   readonly requestBytes: number;
   readonly headerBytes: number;
-  readonly deadline: number | undefined;
   readonly #call: Call;
   readonly #respond: Respond;
   readonly #parts: ServiceParts;
-  readonly #lifecycle: CallLifecycle;
+  protected readonly lifecycle: CallLifecycle<CallSpan, CallRecord>;
   #code: status = status.CANCELLED;
   #onClosed: (() => void) | undefined;
   readonly sendAtOnce = never;
@@ -131,6 +130,7 @@ class GrpcJsCall implements ServerCall {
 
   constructor(call: Call, respond: Respond, parts: ServiceParts, open: AddressedConnections) {
     const { clock, maxRequestBytes, tracer, observer } = parts.context;
+    super();
     this.#call = call;
     this.#respond = respond;
     this.#parts = parts;
@@ -140,17 +140,17 @@ class GrpcJsCall implements ServerCall {
     this.requestBytes = maxRequestBytes;
     this.headerBytes = textBytes(call.getHost());
     const traceparent = this.#header("traceparent");
-    this.span = tracer?.begin(method, { traceparent, tracestate: this.#header("tracestate") });
-    this.traceId = traceIdOf(traceparent) ?? this.span?.traceId;
+    const span = tracer?.begin(method, { traceparent, tracestate: this.#header("tracestate") });
+    this.traceId = traceIdOf(traceparent) ?? span?.traceId;
     this.via = keptVia(this.#header(viaKey));
     const endsAt = Number(call.getDeadline());
     const timeoutMs = endsAt === Infinity ? undefined : Math.max(0, endsAt - Date.now());
-    this.#lifecycle = new CallLifecycle(clock, timeoutMs, () => {
+    this.lifecycle = new CallLifecycle(clock, timeoutMs, () => {
       // grpc-js ends the call.
       this.#finish(status.DEADLINE_EXCEEDED);
-      this.#lifecycle.over();
+      this.lifecycle.over();
     });
-    this.deadline = this.#lifecycle.deadline;
+    this.lifecycle.span = span;
     const since = clock.now();
     observer?.started(method);
     // grpc-js emits it at every end, once it has nothing more to send.
@@ -158,7 +158,7 @@ class GrpcJsCall implements ServerCall {
       this.#finish(this.#code);
       open.closed(this.address);
       observer?.ended(method, status[this.#code] ?? "UNKNOWN", clock.now() - since);
-      this.#lifecycle.over();
+      this.lifecycle.over();
       this.#onClosed?.();
       this.#onClosed = undefined;
     });
@@ -185,11 +185,7 @@ class GrpcJsCall implements ServerCall {
   }
 
   get isOver(): boolean {
-    return this.#lifecycle.hasEnded || this.#call.cancelled;
-  }
-
-  onOver(listener: () => void): void {
-    this.#lifecycle.onOver(listener);
+    return this.lifecycle.hasEnded || this.#call.cancelled;
   }
 
   onClosed(listener: () => void): void {
@@ -228,9 +224,7 @@ class GrpcJsCall implements ServerCall {
 
   #finish(code: status): void {
     this.#code = code;
-    this.#lifecycle.end();
-    this.span?.end(code);
-    this.span = undefined;
+    this.lifecycle.end(code);
   }
 }
 

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from 
 import type { Clock } from "../../base/clock.ts";
 import { turnMs } from "../../base/event-loop-turns.ts";
 import { groupOf, Rotation } from "../../base/rotation.ts";
-import type { BytePool, Reservation } from "../limits/byte-pool.ts";
+import type { Ledger, Reservation } from "../kernel/ledger.ts";
 import { resetStream } from "./http2-stream.ts";
 import { headerBytes } from "./request-headers.ts";
 
@@ -56,7 +56,7 @@ interface WaitingConnection {
  */
 export class CallArrivals {
   readonly #clock: Clock;
-  readonly #requests: BytePool;
+  readonly #requests: Ledger;
   readonly #start: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void;
   readonly #ownerOf: (session: ServerHttp2Session) => object;
   readonly #waiting = new Rotation<Arrivals>();
@@ -73,7 +73,7 @@ export class CallArrivals {
    */
   constructor(
     clock: Clock,
-    requests: BytePool,
+    requests: Ledger,
     start: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void,
     ownerOf: (session: ServerHttp2Session) => object = (session) => session,
     hasSeveral: () => boolean = () => false,

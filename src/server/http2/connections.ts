@@ -64,7 +64,7 @@ export class Connections {
     const name = peerNameOf(socket);
     const host = hostOf(name);
     if (this.#open.size >= this.#bounds.maxConnections) {
-      const replaced = this.#byHost.replacedBy(host);
+      const replaced = this.#byHost.replace(host);
       this.#defences?.count("too_many_connections", replaced?.name ?? name);
       if (replaced === undefined) {
         socket.destroy();

@@ -3,10 +3,11 @@ import { Metadata, status } from "@grpc/grpc-js";
 import { anonymous, type Identity } from "../../identity/identity.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
+import type { CallRecord } from "../calls/audit.ts";
 import type { CallContext } from "../calls/call-context.ts";
-import { CallLifecycle } from "../calls/call-lifecycle.ts";
 import type { CallSpan } from "../calls/call-span.ts";
 import type { RelayedCall } from "../calls/relayed-methods.ts";
+import { CallLifecycle, CallWithLifecycle } from "../kernel/call-lifecycle.ts";
 import type { CallOwner } from "../limits/callers.ts";
 import { responseOf } from "./frames/framed-connection.ts";
 import type { FramedStream } from "./frames/framed-stream.ts";
@@ -40,17 +41,16 @@ const endAsTheyAre = { endStream: true, sendDate: false };
  * A call on its HTTP/2 stream. A frame that thousands of streams share is written to each without a copy, where grpc-js
  * would copy it for each, and an idle stream takes half of the memory.
  */
-export class Http2Call implements RelayedCall {
+export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implements RelayedCall {
   readonly connection: object;
   readonly headerBytes: number;
   identity: Identity = anonymous;
   traceId: string | undefined;
-  span: CallSpan | undefined;
   via: string | undefined;
   readonly #stream: ServerHttp2Stream;
   readonly #response: FramedStream;
   readonly #context: CallContext;
-  readonly #lifecycle: CallLifecycle;
+  protected readonly lifecycle: CallLifecycle<CallSpan, CallRecord>;
   /** 0 until the request has been read. */
   requestBytes = 0;
   isMidMessage = false;
@@ -66,13 +66,14 @@ export class Http2Call implements RelayedCall {
     timeoutMs: number | undefined,
     context: CallContext,
   ) {
+    super();
     this.#stream = stream;
     this.headerBytes = retainedHeaderBytes(headers);
     this.#response = responseOf(stream);
     // A closed stream has no session, so it counts as a connection of its own.
     this.connection = stream.session ?? stream;
     this.#context = context;
-    this.#lifecycle = new CallLifecycle(context.clock, timeoutMs, () => this.#deadlinePassed());
+    this.lifecycle = new CallLifecycle(context.clock, timeoutMs, () => this.#deadlinePassed());
     stream.on("close", () => context.callClosings.add(() => this.#closed()));
   }
 
@@ -85,20 +86,12 @@ export class Http2Call implements RelayedCall {
     return addressOf(this.#stream);
   }
 
-  get deadline(): number | undefined {
-    return this.#lifecycle.deadline;
-  }
-
   get isOver(): boolean {
-    return this.#lifecycle.hasEnded || this.#stream.destroyed || this.#stream.closed;
+    return this.lifecycle.hasEnded || this.#stream.destroyed || this.#stream.closed;
   }
 
   get request(): ServerHttp2Stream {
     return this.#stream;
-  }
-
-  onOver(listener: () => void): void {
-    this.#lifecycle.onOver(listener);
   }
 
   onClosed(listener: () => void): void {
@@ -108,7 +101,7 @@ export class Http2Call implements RelayedCall {
 
   sendAtOnce(frame: Uint8Array): boolean {
     // It knows whether the stream is open, and that the headers are sent.
-    return !this.#lifecycle.hasEnded && this.#response.writeAtOnce(frame);
+    return !this.lifecycle.hasEnded && this.#response.writeAtOnce(frame);
   }
 
   send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void {
@@ -129,8 +122,7 @@ export class Http2Call implements RelayedCall {
 
   respond(parts: FrameParts): FrameParts {
     if (this.isOver) return [];
-    this.#lifecycle.end();
-    this.#endSpan(status.OK);
+    this.lifecycle.end(status.OK);
     this.#respond();
     const { clock, slowClients, responseFlushMs } = this.#context;
     const onReset = (): void => slowClients?.ended(this, { acceptedNothingMs: responseFlushMs });
@@ -142,7 +134,7 @@ export class Http2Call implements RelayedCall {
 
   end({ code, details, metadata }: WireStatus): void {
     if (this.isOver) return;
-    this.#endSpan(code);
+    this.lifecycle.end(code);
     if (this.isMidMessage) {
       this.resetWith(resetCodeOf(code, this.isRepeatable));
       return;
@@ -161,8 +153,7 @@ export class Http2Call implements RelayedCall {
   }
 
   reset(): void {
-    this.#lifecycle.end();
-    this.#endSpan(this.isRepeatable ? status.UNAVAILABLE : status.RESOURCE_EXHAUSTED);
+    this.lifecycle.end(this.isRepeatable ? status.UNAVAILABLE : status.RESOURCE_EXHAUSTED);
     resetStream(this.#stream, this.#slowCode);
   }
 
@@ -173,8 +164,7 @@ export class Http2Call implements RelayedCall {
 
   sendTrailers(trailers: OutgoingHttpHeaders): void {
     if (this.isOver) return;
-    this.#lifecycle.end();
-    this.#endSpan(Number(trailers["grpc-status"] ?? status.UNKNOWN));
+    this.lifecycle.end(Number(trailers["grpc-status"] ?? status.UNKNOWN));
     if (this.#stream.headersSent) {
       this.#endBehind(trailers);
     } else {
@@ -186,8 +176,7 @@ export class Http2Call implements RelayedCall {
   }
 
   resetWith(code: number): void {
-    this.#lifecycle.end();
-    this.#endSpan(status.UNAVAILABLE);
+    this.lifecycle.end(status.UNAVAILABLE);
     resetStream(this.#stream, code);
   }
 
@@ -201,23 +190,13 @@ export class Http2Call implements RelayedCall {
 
   #closed(): void {
     this.#response.close();
-    this.#endSpan(status.CANCELLED);
-    this.#lifecycle.over();
+    this.lifecycle.over();
     const onClosed = this.#onClosed;
     this.#onClosed = undefined;
     onClosed?.();
   }
 
-  /** What the span retains is released with it. */
-  #endSpan(code: status): void {
-    const { span } = this;
-    if (span === undefined) return;
-    this.span = undefined;
-    span.end(code);
-  }
-
   #endWith(trailers: OutgoingHttpHeaders, flushMs: number): void {
-    this.#lifecycle.end();
     if (this.#stream.headersSent) {
       this.#endBehind(trailers);
     } else {
@@ -249,8 +228,7 @@ export class Http2Call implements RelayedCall {
     const code = status.DEADLINE_EXCEEDED;
     if (this.isMidMessage) {
       // The client's deadline has passed as well, so it cancels the call and knows why. Gets a reset if it does not.
-      this.#lifecycle.end();
-      this.#endSpan(code);
+      this.lifecycle.end(code);
       endedUnsent(this.#stream, code);
       const { clock, endFlushMs } = this.#context;
       const resetCode = resetCodeOf(code, this.isRepeatable);
@@ -259,6 +237,6 @@ export class Http2Call implements RelayedCall {
       // The text of gRPC for Go, thus of etcd, whose clients may get it a moment before their own deadline passes.
       this.end({ code, details: "context deadline exceeded", metadata: new Metadata() });
     }
-    this.#lifecycle.over();
+    this.lifecycle.over();
   }
 }

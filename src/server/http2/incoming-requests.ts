@@ -8,9 +8,8 @@ import {
   tookTooLong,
   tooManyIncomplete,
 } from "../calls/refusals.ts";
-import type { Reservation } from "../limits/byte-pool.ts";
+import type { Reservation } from "../kernel/ledger.ts";
 import type { Caller } from "../limits/callers.ts";
-import type { IncompleteCall } from "../limits/incomplete-calls.ts";
 import type { Http2Call } from "./http2-call.ts";
 import { Inflater } from "./inflater.ts";
 import { RequestReader } from "./request-reader.ts";
@@ -26,7 +25,7 @@ interface Incoming {
   readonly reader: RequestReader;
   readonly since: number;
   reservation: Reservation | undefined;
-  counted: IncompleteCall | undefined;
+  counted: Reservation | undefined;
   /** Removes its message from those that wait to be inflated. */
   stopInflating: (() => void) | undefined;
 }
@@ -149,8 +148,9 @@ export class IncomingRequests {
       incoming.reservation = requestPool.reserve(call.connection, 0, () =>
         this.#refuse(call, outOfRequestRoom(maxUnreadBytesPerConnection)),
       );
-      incoming.counted = incompleteCalls.add(this.#callerOf(call), (why) =>
-        this.#refuse(call, tooManyIncomplete(why)),
+      const caller = this.#callerOf(call);
+      incoming.counted = incompleteCalls.reserve(caller, 1, (bound) =>
+        this.#refuse(call, tooManyIncomplete(incompleteCalls.bounds, bound, caller)),
       );
     }
     incoming.reservation.resize(callBytes + bytes);

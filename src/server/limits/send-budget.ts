@@ -1,15 +1,8 @@
 import type { Clock, Timer } from "../../base/clock.ts";
 import { FairQueue } from "../../base/fair-queue.ts";
-import { Counts, groupOf } from "../../base/rotation.ts";
+import { groupOf } from "../../base/rotation.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
-import { PinnedBuffers } from "./pinned-buffers.ts";
-import {
-  Account,
-  type PinnedParts,
-  type SendLedger,
-  SendReservation,
-  type Waiter,
-} from "./send-reservation.ts";
+import { Ledger, type Reservation } from "../kernel/ledger.ts";
 
 /** Bounds of the responses that clients have not accepted, in bytes. */
 export interface SendBounds {
@@ -30,6 +23,18 @@ const checkIntervalMs = 1_000;
 /** Memory of a part of a response in addition to its bytes. */
 const partBytes = 128;
 
+/** A response that waits for room on its connection. */
+interface Waiter {
+  readonly expected: number;
+  readonly wake: () => void;
+}
+
+/** The responses that wait for room on one connection, in order of arrival. */
+interface ConnectionQueue {
+  readonly waiting: Set<Waiter>;
+  isServing: boolean;
+}
+
 /**
  * Bounds the memory of responses: those that clients have not accepted yet, and those that are about to be built.
  *
@@ -46,18 +51,20 @@ const partBytes = 128;
  *
  * Above the whole of the bound a response is evicted at once, by the same order.
  */
-export class SendBudget implements SendLedger {
+export class SendBudget {
   readonly #clock: Clock;
   readonly #bounds: SendBounds;
-  readonly #accounts = new Map<object, Account>();
   readonly #ownerOf: (connection: object) => object;
+  /** By connection: expected sizes, and once a response is sent, its actual size. */
+  readonly #held: Ledger;
+  /** Of the connections on which responses wait. */
+  readonly #queues = new Map<object, ConnectionQueue>();
   /** Responses that wait for room across all connections, by caller and connection. */
   readonly #waiting = new FairQueue<() => void>();
   readonly #pinned = new PinnedBuffers();
   /** Expected bytes of the responses that were granted room across all connections, and are not built yet. */
   #claimed = 0;
   #timer: Timer | undefined;
-  #evictions = 0;
   #isServing = false;
 
   /** `ownerOf` returns the caller on a connection, whose turns it takes. Default: the connection is a caller. */
@@ -69,6 +76,7 @@ export class SendBudget implements SendLedger {
     this.#clock = clock;
     this.#bounds = bounds;
     this.#ownerOf = ownerOf;
+    this.#held = new Ledger({}, (connection) => groupOf(ownerOf(connection)));
   }
 
   /** Bytes held for all connections, with memory that responses share counted once. */
@@ -78,12 +86,12 @@ export class SendBudget implements SendLedger {
 
   /** Number of responses dropped to make room. */
   get evictions(): number {
-    return this.#evictions;
+    return this.#held.evictions;
   }
 
   /** Bytes of one connection: responses that it has not accepted, and the expected size of those to be built. */
   bytesOf(connection: object): number {
-    return this.#accounts.get(connection)?.bytes ?? 0;
+    return this.#held.of(connection);
   }
 
   /** Whether no connection may have large responses built; `whenNotFull` waits until that ends. */
@@ -96,9 +104,7 @@ export class SendBudget implements SendLedger {
    * `wait`. With 0 there is room until the connection's bound is reached.
    */
   take(connection: object, expected: number): SendReservation | undefined {
-    const account = this.#accounts.get(connection);
-    if (account !== undefined && !this.#isRoom(account, expected)) return undefined;
-    return new SendReservation(this, account ?? this.#accountOf(connection), expected);
+    return this.#isRoom(connection, expected) ? this.force(connection, expected) : undefined;
   }
 
   /**
@@ -106,15 +112,12 @@ export class SendBudget implements SendLedger {
    * `mayBuild` has allowed.
    */
   force(connection: object, expected: number = 0): SendReservation {
-    return new SendReservation(this, this.#accountOf(connection), expected);
+    return new SendReservation(this, this.#held, connection, expected);
   }
 
   /** Whether a response of unknown size may be built for the connection. */
   mayBuild(connection: object): boolean {
-    if (this.isFull) return false;
-    if (this.#accounts.size === 0) return true;
-    const account = this.#accounts.get(connection);
-    return account === undefined || this.#isRoom(account, 0);
+    return !this.isFull && this.#isRoom(connection, 0);
   }
 
   /**
@@ -125,11 +128,10 @@ export class SendBudget implements SendLedger {
     const wait = (): (() => void) =>
       this.isFull
         ? this.whenNotFull(connection, wake)
-        : this.#enqueue(this.#accountOf(connection), { expected: 0, wake });
+        : this.#enqueue(connection, { expected: 0, wake });
     const wake = (): void => {
       // There may be room on the connection and none across all, or the reverse.
-      const account = this.#accounts.get(connection);
-      if (this.isFull || (account !== undefined && !this.#fits(account, 0))) stop = wait();
+      if (this.isFull || !this.#fits(connection, 0)) stop = wait();
       else onRoom();
     };
     let stop = wait();
@@ -145,9 +147,8 @@ export class SendBudget implements SendLedger {
     expected: number,
     onRoom: (reservation: SendReservation) => void,
   ): () => void {
-    const account = this.#accountOf(connection);
-    const wake = (): void => onRoom(new SendReservation(this, account, expected));
-    return this.#enqueue(account, { expected, wake });
+    const wake = (): void => onRoom(this.force(connection, expected));
+    return this.#enqueue(connection, { expected, wake });
   }
 
   /** Waits until it is not full, then calls `onRoom`, once, as `whenMayBuild`. The returned function stops the wait. */
@@ -165,73 +166,62 @@ export class SendBudget implements SendLedger {
     this.#claimed += by;
   }
 
-  /** For `SendReservation`. */
-  pin(parts: FrameParts, besideBytes: number): PinnedParts {
+  /** For `SendReservation`: when it is sent, in the clock's milliseconds. Counts the memory of its parts. */
+  pin(parts: FrameParts, besideBytes: number): readonly [since: number, PinnedParts] {
     const beside = parts.length * partBytes + besideBytes;
-    return { buffers: this.#pinned.add(parts, beside), besideBytes: beside };
+    const buffers = this.#pinned.add(parts, beside);
+    return [this.#clock.now(), { buffers, besideBytes: beside }];
   }
 
   /**
    * For `SendReservation`: an expected response was sent. Passes on the room that it did not need, and evicts until the
    * total is below its bound, which may evict the new response as well.
    */
-  settle(account: Account): void {
-    this.#serve(account);
+  settle(connection: object): void {
+    this.#serve(connection);
     while (this.#pinned.bytes > this.#bounds.maxBytes && this.evict(Infinity)) {}
     this.#serveAll();
   }
 
-  /** For `SendReservation`: it was released. */
-  unpin(account: Account, { buffers, besideBytes }: PinnedParts): void {
-    this.#pinned.delete(buffers, besideBytes);
-    this.#serve(account);
+  /** For `SendReservation`: it was released. `pinned`: of a response that was sent. */
+  released(connection: object, pinned: PinnedParts | undefined): void {
+    if (pinned !== undefined) this.#pinned.delete(pinned.buffers, pinned.besideBytes);
+    this.#serve(connection);
     this.#serveAll();
   }
 
-  /** For `SendReservation`. */
-  now(): number {
-    return this.#clock.now();
-  }
-
-  #accountOf(connection: object): Account {
-    let account = this.#accounts.get(connection);
-    if (account === undefined) {
-      account = new Account(connection);
-      this.#accounts.set(connection, account);
-    }
-    return account;
-  }
-
-  #enqueue(account: Account, waiter: Waiter): () => void {
-    account.waiting.add(waiter);
+  #enqueue(connection: object, waiter: Waiter): () => void {
+    const queue = this.#queues.get(connection) ?? { waiting: new Set(), isServing: false };
+    this.#queues.set(connection, queue);
+    queue.waiting.add(waiter);
     return () => {
-      if (account.waiting.delete(waiter)) this.#serve(account);
+      if (queue.waiting.delete(waiter)) this.#serve(connection);
     };
   }
 
-  #isRoom(account: Account, expected: number): boolean {
-    return account.waiting.size === 0 && this.#fits(account, expected);
+  #isRoom(connection: object, expected: number): boolean {
+    const waiting = this.#queues.get(connection)?.waiting.size ?? 0;
+    return waiting === 0 && this.#fits(connection, expected);
   }
 
-  #fits({ bytes }: Account, expected: number): boolean {
+  #fits(connection: object, expected: number): boolean {
+    const bytes = this.#held.of(connection);
     return bytes === 0 || bytes + expected <= this.#bounds.maxBytesPerConnection;
   }
 
   /** Wakes the waits of a connection while it has room. */
-  #serve(account: Account): void {
+  #serve(connection: object): void {
+    const queue = this.#queues.get(connection);
     // A wait that is woken may reserve or release room, which must not wake others recursively.
-    if (account.isServing) return;
-    account.isServing = true;
-    for (const waiter of account.waiting) {
-      if (!this.#fits(account, waiter.expected)) break;
-      account.waiting.delete(waiter);
+    if (queue === undefined || queue.isServing) return;
+    queue.isServing = true;
+    for (const waiter of queue.waiting) {
+      if (!this.#fits(connection, waiter.expected)) break;
+      queue.waiting.delete(waiter);
       waiter.wake();
     }
-    account.isServing = false;
-    const isIdle = account.reservations.size === 0 && account.waiting.size === 0;
-    if (isIdle && this.#accounts.get(account.connection) === account) {
-      this.#accounts.delete(account.connection);
-    }
+    queue.isServing = false;
+    if (queue.waiting.size === 0) this.#queues.delete(connection);
   }
 
   #serveAll(): void {
@@ -255,27 +245,133 @@ export class SendBudget implements SendLedger {
    * that holds most. Returns false if there is no such response.
    */
   evict(latest: number): boolean {
-    const callers = [...this.#accounts.keys()].map((connection) =>
-      groupOf(this.#ownerOf(connection)),
-    );
-    const ofCaller = new Counts();
-    let at = 0;
-    for (const { bytes } of this.#accounts.values()) ofCaller.add(callers[at++] ?? this, bytes);
-    let [most, mostOfCaller] = [0, 0];
-    let found: SendReservation | undefined;
-    at = 0;
-    for (const account of this.#accounts.values()) {
-      const bytes = ofCaller.of(callers[at++] ?? this);
-      if (bytes < mostOfCaller || (bytes === mostOfCaller && account.bytes <= most)) continue;
-      const reservation = account.largest(latest);
-      if (reservation === undefined) continue;
-      most = account.bytes;
-      mostOfCaller = bytes;
-      found = reservation;
+    return this.#held.evict(latest);
+  }
+}
+
+/** The counted memory of one response. */
+interface PinnedParts {
+  readonly buffers: readonly ArrayBufferLike[];
+  /** Bytes that are counted beside the buffers. */
+  readonly besideBytes: number;
+}
+
+/** The part of a budget that one response has. */
+export class SendReservation {
+  readonly #budget: SendBudget;
+  readonly #connection: object;
+  readonly #held: Reservation;
+  #pinned: PinnedParts | undefined;
+  #onEvict: (() => void) | undefined;
+  #isReleased = false;
+  /** Bytes that it has claimed. */
+  #claimed = 0;
+
+  /** For the budget. */
+  constructor(budget: SendBudget, ledger: Ledger, connection: object, expected: number) {
+    this.#budget = budget;
+    this.#connection = connection;
+    // It can't be evicted before it is sent.
+    this.#held = ledger.reserve(connection, expected, () => this.#evicted(), Infinity);
+  }
+
+  /** The expected size; once sent, the actual size. 0 once it is released. */
+  get bytes(): number {
+    return this.#held.amount;
+  }
+
+  /**
+   * Counts the expected size across all connections until the response is sent or the reservation is released: for room
+   * that was granted in one step and is used in a later one. Otherwise one grant would wake all that wait. Idempotent.
+   */
+  claim(): void {
+    if (this.#isReleased || this.#pinned !== undefined) return;
+    this.#setClaim(this.bytes);
+  }
+
+  /**
+   * Charges the actual size of a response that was sent, and `callBytes` for the call that is held until then. On
+   * eviction the reservation is released, then `onEvict` is called, which must drop the response. That may happen before
+   * this returns.
+   */
+  send(parts: FrameParts, onEvict: () => void, callBytes: number = 0): void {
+    if (this.#isReleased || this.#pinned !== undefined) return;
+    let bytes = callBytes;
+    for (const part of parts) bytes += part.byteLength;
+    this.#onEvict = onEvict;
+    this.#setClaim(0);
+    const [since, pinned] = this.#budget.pin(parts, callBytes);
+    this.#pinned = pinned;
+    this.#held.since = since;
+    this.#held.resize(bytes);
+    this.#budget.settle(this.#connection);
+  }
+
+  /** The response was accepted or dropped. Idempotent. */
+  release(): void {
+    if (this.#isReleased) return;
+    this.#isReleased = true;
+    this.#onEvict = undefined;
+    this.#setClaim(0);
+    this.#held.release();
+    this.#budget.released(this.#connection, this.#pinned);
+  }
+
+  #evicted(): void {
+    const onEvict = this.#onEvict;
+    this.release();
+    onEvict?.();
+  }
+
+  #setClaim(bytes: number): void {
+    const by = bytes - this.#claimed;
+    if (by === 0) return;
+    this.#claimed = bytes;
+    this.#budget.claim(by);
+  }
+}
+
+/**
+ * Counts the memory that views keep alive. A view of a few bytes keeps its whole buffer alive, and a buffer with many
+ * views counts once.
+ */
+class PinnedBuffers {
+  readonly #counts = new Map<ArrayBufferLike, number>();
+  #bytes = 0;
+
+  /** Size of all buffers, and of what was added beside them. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Adds views, and `besideBytes` beside their buffers. Returns the argument for `delete`. */
+  add(views: readonly Uint8Array[], besideBytes: number): readonly ArrayBufferLike[] {
+    const buffers: ArrayBufferLike[] = [];
+    let last: ArrayBufferLike | undefined;
+    for (const { buffer } of views) {
+      // Consecutive views usually have the same buffer.
+      if (buffer === last) continue;
+      last = buffer;
+      buffers.push(buffer);
+      const count = this.#counts.get(buffer) ?? 0;
+      if (count === 0) this.#bytes += buffer.byteLength;
+      this.#counts.set(buffer, count + 1);
     }
-    if (found === undefined) return false;
-    this.#evictions++;
-    found.evict();
-    return true;
+    this.#bytes += besideBytes;
+    return buffers;
+  }
+
+  /** Removes what `add` returned, and the `besideBytes` that it was given. */
+  delete(buffers: readonly ArrayBufferLike[], besideBytes: number): void {
+    for (const buffer of buffers) {
+      const count = this.#counts.get(buffer) ?? 0;
+      if (count > 1) {
+        this.#counts.set(buffer, count - 1);
+      } else {
+        this.#counts.delete(buffer);
+        this.#bytes -= buffer.byteLength;
+      }
+    }
+    this.#bytes -= besideBytes;
   }
 }

@@ -1,12 +1,12 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
+import { groupOf } from "../../base/rotation.ts";
+import { byteLowWaterMark, Ledger } from "../kernel/ledger.ts";
+import { OpenStreams } from "../kernel/open-streams.ts";
 import { StallDetector } from "../kernel/stall-detector.ts";
-import { AuthenticatedStreams } from "./authenticated-streams.ts";
-import { BytePool } from "./byte-pool.ts";
 import { CallerLimits, type CallerStats } from "./caller-limits.ts";
-import { Callers, CallOwner } from "./callers.ts";
-import { IncompleteCalls } from "./incomplete-calls.ts";
-import { OpenStreams } from "./open-streams.ts";
+import { type Caller, Callers, CallOwner, callerOf } from "./callers.ts";
+import { Credentials } from "./credentials.ts";
 import { SendBudget } from "./send-budget.ts";
 import type { ServerLimits } from "./server-limits.ts";
 
@@ -16,6 +16,18 @@ export interface PoolStats {
   readonly bytes: number;
   /** Number of calls that have been ended to make room. */
   readonly evictions: number;
+}
+
+/** The numbers of pools as they are when they are read: bytes of the first one, evictions of all. */
+export function statsOf(pool: Ledger, ...others: readonly Pick<Ledger, "evictions">[]): PoolStats {
+  return {
+    get bytes() {
+      return pool.total;
+    },
+    get evictions() {
+      return others.reduce((sum, { evictions }) => sum + evictions, pool.evictions);
+    },
+  };
 }
 
 /** What a server holds for its clients. */
@@ -37,21 +49,19 @@ export interface HeldStats {
 /** Everything that a server bounds across its connections. */
 export interface ServerPools {
   /** Requests that have not arrived completely, are not inflated, or are not handled yet. */
-  readonly requests: BytePool;
-  /** Calls whose request has not arrived completely. */
-  readonly incompleteCalls: IncompleteCalls;
-  /** What `requests` holds, with the evictions of `incompleteCalls`. */
-  readonly unread: PoolStats;
+  readonly requests: Ledger;
+  /** Calls whose request has not arrived completely: a client opens one with some tens of bytes, here it takes 7 KiB. */
+  readonly incompleteCalls: Ledger<Caller>;
   /** Parts of requests that calls retain while they wait for a time slice and while their streams are open. */
-  readonly retainedRequests: BytePool;
+  readonly retainedRequests: Ledger;
   /** Responses that clients have not accepted. */
   readonly sendBudget: SendBudget;
   /** Open streams. */
   readonly streams: OpenStreams;
   /** The callers, and what each may have. */
   readonly callerLimits: CallerLimits;
-  /** Open streams by identity. */
-  readonly authenticatedStreams: AuthenticatedStreams;
+  /** Ends streams whose credential is no longer valid. */
+  readonly credentials: Credentials;
   /** Ends streams whose client accepts nothing. */
   readonly stallDetector: StallDetector;
 }
@@ -63,35 +73,48 @@ export function createServerPools(
   now: () => number,
   logger: Logger,
 ): ServerPools {
-  const authenticatedStreams = new AuthenticatedStreams(clock, now);
   const callers = new Callers(clock, limits);
   const callerLimits = new CallerLimits(clock, callers, limits, logger);
   const ownerOf = (holder: object): object =>
     holder instanceof CallOwner ? holder : callers.expectedOn(holder);
-  const requests = new BytePool(
-    {
-      maxBytes: limits.maxUnreadBytes,
-      maxBytesPerOwner: limits.maxUnreadBytesPerConnection,
+  const streams = new OpenStreams(limits.maxStreams, {
+    refusal: (owner) => {
+      const caller = callerOf(owner);
+      return caller && callerLimits.streamRefusal(caller);
     },
-    ownerOf,
-  );
-  const incompleteCalls = new IncompleteCalls(limits);
+    opened: ({ identity, owner }) => {
+      const caller = callerOf(owner);
+      if (caller !== undefined) caller.streams++;
+      credentials.opened(identity);
+    },
+    closed: ({ owner }) => {
+      const caller = callerOf(owner);
+      if (caller !== undefined) caller.streams--;
+    },
+  });
+  const credentials = new Credentials(clock, now, streams);
+  const groupOfHolder = (holder: object): object => groupOf(ownerOf(holder));
   return {
-    ...{ callerLimits, requests, incompleteCalls },
-    unread: {
-      get bytes() {
-        return requests.bytes;
-      },
-      get evictions() {
-        return requests.evictions + incompleteCalls.evictions;
-      },
-    },
-    retainedRequests: new BytePool(
+    callerLimits,
+    requests: new Ledger(
       {
-        maxBytes: limits.maxRetainedRequestBytes,
-        maxBytesPerOwner: limits.maxRetainedRequestBytesPerConnection,
+        max: limits.maxUnreadBytes,
+        maxPerOwner: limits.maxUnreadBytesPerConnection,
+        lowWaterMark: byteLowWaterMark,
       },
-      ownerOf,
+      groupOfHolder,
+    ),
+    incompleteCalls: new Ledger({
+      max: limits.maxIncompleteCalls,
+      maxPerOwner: limits.maxIncompleteCallsPerCaller,
+    }),
+    retainedRequests: new Ledger(
+      {
+        max: limits.maxRetainedRequestBytes,
+        maxPerOwner: limits.maxRetainedRequestBytesPerConnection,
+        lowWaterMark: byteLowWaterMark,
+      },
+      groupOfHolder,
     ),
     sendBudget: new SendBudget(
       clock,
@@ -101,11 +124,7 @@ export function createServerPools(
       },
       ownerOf,
     ),
-    streams: new OpenStreams(limits.maxStreams, {
-      authenticated: authenticatedStreams,
-      callerLimits,
-    }),
-    authenticatedStreams,
+    ...{ streams, credentials },
     stallDetector: new StallDetector(clock, limits.responseFlushMs),
   };
 }

@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { overloaded, type WatchFanoutError } from "../../base/errors.ts";
+import type { Ledger } from "../kernel/ledger.ts";
 import type { MemoryGauge, MemoryReading } from "./memory-gauge.ts";
 import type { SlowStreams } from "./slow-streams.ts";
 
@@ -55,7 +56,7 @@ export interface MemoryPressureOptions {
   readonly gauges: readonly MemoryGauge[];
   readonly slowStreams: Pick<SlowStreams, "observe" | "forget" | "shed">;
   /** What the requests of open calls take of the heap, estimated. */
-  readonly retained: { readonly bytes: number };
+  readonly retained: Pick<Ledger, "total">;
 }
 
 /**
@@ -118,7 +119,7 @@ export class MemoryPressure {
 
   /** Returns the error of a call that has to be refused now, and counts it; undefined: it may be served. */
   refusal(kind: RefusedKind): WatchFanoutError | undefined {
-    if (this.#options.retained.bytes > this.#retainable) this.#rise();
+    if (this.#options.retained.total > this.#retainable) this.#rise();
     if (this.#level < refusedFrom[kind]) return undefined;
     this.#shed[kind]++;
     return this.error();
@@ -177,7 +178,7 @@ export class MemoryPressure {
   #withRetained(reading: MemoryReading): MemoryReading {
     const { measurement, ceilingBytes } = reading;
     if (reading.countsGarbage) return reading;
-    const retained = this.#options.retained.bytes;
+    const retained = this.#options.retained.total;
     if (this.#heap?.measurement !== measurement) this.#heap = { measurement, retained };
     const usedBytes = reading.usedBytes + Math.max(0, retained - this.#heap.retained);
     const next = thresholds[levelOf(usedBytes / ceilingBytes) + 1] ?? Infinity;

@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { WatchFanoutError } from "../../base/errors.ts";
 import { runInTimeSlices } from "../../base/time-slice-queue.ts";
-import type { OpenStream, OpenStreams } from "../limits/open-streams.ts";
+import type { OpenStream, OpenStreams } from "../kernel/open-streams.ts";
 import type { SendBudget } from "../limits/send-budget.ts";
 
 /** How long a client has not accepted anything before its stream or response is shed, in milliseconds. */
@@ -69,9 +69,8 @@ export class SlowStreams {
       if (held === 0 || since > latest || stream.sent !== sent) continue;
       this.#observed.delete(stream);
       // It may have ended since the pass, with its evicted frame for example.
-      if (!this.#streams.delete(stream)) continue;
+      if (!this.#streams.end(stream, error())) continue;
       released += held;
-      stream.evict(error());
       ended++;
     }
     return ended;

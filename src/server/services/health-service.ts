@@ -11,8 +11,8 @@ import { refused } from "../calls/refusals.ts";
 import { sendResponse } from "../calls/send-response.ts";
 import type { ServerCall } from "../calls/server-call.ts";
 import { MessageSender, type MessageSource } from "../kernel/message-sender.ts";
+import { nextStreamId, type OpenStream } from "../kernel/open-streams.ts";
 import type { CallOwner } from "../limits/callers.ts";
-import { nextStreamId, type OpenStream } from "../limits/open-streams.ts";
 import type { ServerPools } from "../limits/server-pools.ts";
 
 export type ServingStatus = "SERVING" | "NOT_SERVING";

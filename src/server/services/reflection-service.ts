@@ -12,8 +12,8 @@ import { type BidiMethod, decoderOf, methodOf } from "../calls/methods.ts";
 import { nextNotAccepted, refused, responseNotAccepted } from "../calls/refusals.ts";
 import { type NextRequest, RefusedRequest, type ServerCall } from "../calls/server-call.ts";
 import { MessageSender, type MessageSource } from "../kernel/message-sender.ts";
+import { nextStreamId, type OpenStream } from "../kernel/open-streams.ts";
 import type { CallOwner } from "../limits/callers.ts";
-import { nextStreamId, type OpenStream } from "../limits/open-streams.ts";
 
 type Result = Omit<ServerReflectionResponse, "valid_host" | "original_request">;
 type Method = ServiceDefinition[string];

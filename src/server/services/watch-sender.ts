@@ -8,10 +8,10 @@ import { framesOf } from "../../wire/frames.ts";
 import { type CallContext, type ServedResource, toClientError } from "../calls/call-context.ts";
 import type { ServerCall } from "../calls/server-call.ts";
 import { freeRetainedBytes } from "../calls/unary-call.ts";
+import type { Reservation } from "../kernel/ledger.ts";
 import { MessageSender, type MessageSource, type SlowEnd } from "../kernel/message-sender.ts";
-import type { Reservation } from "../limits/byte-pool.ts";
+import { nextStreamId, type OpenStream } from "../kernel/open-streams.ts";
 import type { CallOwner } from "../limits/callers.ts";
-import { nextStreamId, type OpenStream } from "../limits/open-streams.ts";
 import type { SlowStream } from "../limits/slow-clients.ts";
 
 /** The name of Watch in logs and metrics. */

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { CallAdmission } from "../../../src/server/calls/call-admission.ts";
 import { RequestsInFlight } from "../../../src/server/calls/requests-in-flight.ts";
-import { BytePool } from "../../../src/server/limits/byte-pool.ts";
+import { Ledger } from "../../../src/server/kernel/ledger.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { callerLimits } from "../limits/test-callers.ts";
@@ -10,7 +10,7 @@ import { callerLimits } from "../limits/test-callers.ts";
 function setUp(maxBytesPerConnection = 1_000_000) {
   const clock = new FakeClock();
   const sendBudget = new SendBudget(clock, { maxBytes: 10_000_000, maxBytesPerConnection });
-  const requestPool = new BytePool({ maxBytes: 10_000, maxBytesPerOwner: 10_000 });
+  const requestPool = new Ledger({ max: 10_000, maxPerOwner: 10_000 });
   const waiting = { clock, requestPool, maxUnreadBytesPerConnection: 10_000 };
   const limits = { maxQueuedRequestsPerIdentity: 100, maxQueueMs: 5_000 };
   const reads = new RequestsInFlight(
@@ -50,10 +50,10 @@ it("A call waits for room on its connection, and holds no turn meanwhile", async
   holder.send([new Uint8Array(1_000_000)], () => {});
   const { admission } = admit("waiting", 100, { connection });
   await clock.settle();
-  expect([log, reads.size, requestPool.bytes]).toEqual([[], 0, 1]);
+  expect([log, reads.size, requestPool.total]).toEqual([[], 0, 1]);
   holder.release();
   await clock.settle();
-  expect([log, reads.size, requestPool.bytes]).toEqual([["waiting"], 1, 0]);
+  expect([log, reads.size, requestPool.total]).toEqual([["waiting"], 1, 0]);
   expect(sendBudget.bytesOf(connection)).toBe(100);
   admission.release();
   admission.release();
@@ -71,7 +71,7 @@ it("A call without room for a minute is refused, and one whose client has gone h
   await clock.settle();
   await clock.elapse(60_000);
   expect(log).toEqual(["gone: the client has gone", expect.stringMatching(/^late: .*60 s/)]);
-  expect([reads.size, requestPool.bytes]).toEqual([0, 0]);
+  expect([reads.size, requestPool.total]).toEqual([0, 0]);
 });
 
 it("The right of a call is checked once, after its last wait", async () => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { WatchFanoutError } from "../../../src/base/errors.ts";
 import { RequestsInFlight } from "../../../src/server/calls/requests-in-flight.ts";
-import { BytePool } from "../../../src/server/limits/byte-pool.ts";
+import { Ledger } from "../../../src/server/kernel/ledger.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { callerLimits, ownerOf } from "../limits/test-callers.ts";
 
@@ -10,9 +10,9 @@ const kibibyte = 1024;
 /** Requests that end on request, with a bound of 100 KiB and `maxRequests` in flight, and 200 KiB per connection. */
 function setUp(maxRequests = 1_000, maxQueuedRequestsPerIdentity = 10_000) {
   const clock = new FakeClock();
-  const requestPool = new BytePool({
-    maxBytes: 100_000 * kibibyte,
-    maxBytesPerOwner: 200 * kibibyte,
+  const requestPool = new Ledger({
+    max: 100_000 * kibibyte,
+    maxPerOwner: 200 * kibibyte,
   });
   const limits = callerLimits(clock);
   const requests = new RequestsInFlight(
@@ -112,7 +112,7 @@ describe("Requests in flight", () => {
     await clock.settle();
     expect(ended).toHaveLength(1);
     expect(ended[0]).toMatch(/^greedy-.*Nothing was done/);
-    expect(requestPool.bytesOf(greedy)).toBe(183 * kibibyte);
+    expect(requestPool.of(greedy)).toBe(183 * kibibyte);
   });
 
   it("fail after waiting for five seconds, without an effect", async () => {
@@ -130,7 +130,7 @@ describe("Requests in flight", () => {
       },
     ]);
     expect(begun).toEqual(["first"]);
-    expect([requestPool.bytes, requests.queued]).toEqual([0, 0]);
+    expect([requestPool.total, requests.queued]).toEqual([0, 0]);
     expect(limits.stats().refused.get("queue_time")).toBe(1);
   });
 
@@ -169,7 +169,7 @@ describe("Requests in flight", () => {
     expect(ended).toEqual(["second: gone"]);
     await answer();
     expect(begun).toEqual(["first"]);
-    expect(requestPool.bytes).toBe(0);
+    expect(requestPool.total).toBe(0);
     expect(clock.pendingTimers).toBe(0);
   });
 });

@@ -5,7 +5,7 @@ import type { Access } from "../../../src/policy/access.ts";
 import { Authorizer } from "../../../src/policy/authorizer.ts";
 import type { Policy } from "../../../src/policy/policy.ts";
 import { revokeOnChange } from "../../../src/server/calls/revocation.ts";
-import { type OpenStream, OpenStreams } from "../../../src/server/limits/open-streams.ts";
+import { type OpenStream, OpenStreams } from "../../../src/server/kernel/open-streams.ts";
 import { policyOf } from "../../config/parsed-policy.ts";
 import { identityOf } from "../../policy/identities.ts";
 import { WorkClock } from "../../work-clock.ts";

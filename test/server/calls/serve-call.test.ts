@@ -8,8 +8,9 @@ import type { AuditEntry } from "../../../src/server/calls/audit.ts";
 import { serveConversation, serveRequest } from "../../../src/server/calls/serve-call.ts";
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
 import { StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
-import { AuthenticatedStreams } from "../../../src/server/limits/authenticated-streams.ts";
-import { BytePool } from "../../../src/server/limits/byte-pool.ts";
+import { Ledger } from "../../../src/server/kernel/ledger.ts";
+import { OpenStreams } from "../../../src/server/kernel/open-streams.ts";
+import { Credentials } from "../../../src/server/limits/credentials.ts";
 import { policyOf } from "../../config/parsed-policy.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { callerLimits } from "../limits/test-callers.ts";
@@ -17,7 +18,7 @@ import { WaitingCall } from "./waiting-call.ts";
 
 function setUp() {
   const clock = new FakeClock();
-  const pool = new BytePool({ maxBytes: 100, maxBytesPerOwner: 100 });
+  const pool = new Ledger({ max: 100, maxPerOwner: 100 });
   const streamOpenings = new StreamOpenings(clock, new TimeSliceScheduler(clock), pool, () =>
     tooManyRequestBytes(100),
   );
@@ -33,7 +34,7 @@ function setUp() {
     pool,
     context: {
       ...{ streamOpenings, authorizer: new Authorizer(), audit: undefined },
-      credentials: new AuthenticatedStreams(clock, () => 0),
+      credentials: new Credentials(clock, () => 0, new OpenStreams(1)),
       callerLimits: callerLimits(clock),
     },
     handled,
@@ -60,12 +61,12 @@ describe("A decoded request", () => {
         if (request !== "a") return;
         serveRequest(context, method, call, decoded("at once"));
         serveRequest(context, waiting, new WaitingCall(call.connection), decoded("b"));
-        expect(pool.bytesOf(call.connection)).toBe(10);
+        expect(pool.of(call.connection)).toBe(10);
       },
     };
     serveRequest(context, waiting, new WaitingCall({}), decoded("a"));
     expect(handled).toEqual(["a", "at once", "b"]);
-    expect(pool.bytes).toBe(0);
+    expect(pool.total).toBe(0);
   });
 
   test("that is invalid ends the call, and is not handled", () => {

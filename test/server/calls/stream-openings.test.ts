@@ -3,13 +3,13 @@ import { tooManyRequestBytes } from "../../../src/base/errors.ts";
 import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
 import { maxOpeningMs, StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
-import { BytePool } from "../../../src/server/limits/byte-pool.ts";
+import { Ledger } from "../../../src/server/kernel/ledger.ts";
 import { WorkClock } from "../../work-clock.ts";
 import { WaitingCall } from "./waiting-call.ts";
 
-function setUp(bounds = { maxBytes: 1_000, maxBytesPerOwner: 1_000 }) {
+function setUp(bounds = { max: 1_000, maxPerOwner: 1_000 }) {
   const clock = new WorkClock();
-  const pool = new BytePool(bounds);
+  const pool = new Ledger(bounds);
   const openings = new StreamOpenings(clock, new TimeSliceScheduler(clock), pool, () =>
     tooManyRequestBytes(1_000),
   );
@@ -67,7 +67,7 @@ describe("Streams are opened", () => {
     const calls = Array.from({ length: 1_000 }, (_, i) => add(connection, `a${i}`));
     for (const call of calls.slice(4)) call.reset();
     expect(openings.waiting(connection)).toBe(0);
-    expect(pool.bytes).toBe(0);
+    expect(pool.total).toBe(0);
     clock.runImmediates();
     expect(opened).toHaveLength(4);
   });
@@ -104,13 +104,13 @@ describe("The memory of waiting requests", () => {
     const waiting = [add(modest, "modest", 100)];
     for (let i = 0; i < 9; i++) waiting.push(add(greedy, `greedy${i}`, 100 + i));
     const late = add(modest, "late", 100);
-    expect(pool.bytes).toBeLessThanOrEqual(1_000);
+    expect(pool.total).toBeLessThanOrEqual(1_000);
     const ended = [...waiting, late].filter((call) => call.ended !== undefined);
     expect(ended.map(({ connection }) => connection === greedy)).toEqual(ended.map(() => true));
     expect(ended[0]?.ended?.code).toBe(8);
     clock.runImmediates();
     expect(opened).toContain("late");
     expect(opened).not.toContain("greedy8");
-    expect(pool.bytes).toBe(0);
+    expect(pool.total).toBe(0);
   });
 });

@@ -1,4 +1,5 @@
 import { anonymous } from "../../../src/identity/identity.ts";
+import type { CallRecord } from "../../../src/server/calls/audit.ts";
 import type { CallSpan } from "../../../src/server/calls/call-span.ts";
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
 import type { CallOwner } from "../../../src/server/limits/callers.ts";
@@ -14,6 +15,7 @@ export class WaitingCall implements ServerCall {
   readonly address = "";
   readonly traceId = undefined;
   span: CallSpan | undefined;
+  record: CallRecord | undefined;
   via = undefined;
   readonly requestBytes = 0;
   readonly headerBytes = 0;
@@ -49,6 +51,7 @@ export class WaitingCall implements ServerCall {
 
   end(status: WireStatus): void {
     this.ended = status;
+    this.record?.end(status.code);
   }
 
   /** Ends the call as a reset by the client does. */

@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from 
 import { expect, test } from "vitest";
 import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { CallArrivals } from "../../../src/server/http2/call-arrivals.ts";
-import { BytePool } from "../../../src/server/limits/byte-pool.ts";
+import { Ledger } from "../../../src/server/kernel/ledger.ts";
 import { WorkClock } from "../../work-clock.ts";
 
 class FakeStream extends EventEmitter {
@@ -25,7 +25,7 @@ class FakeStream extends EventEmitter {
 function arriving(ms: number, maxBytes = 10 * 1024 ** 2) {
   const clock = new WorkClock();
   const taken: string[] = [];
-  const pool = new BytePool({ maxBytes, maxBytesPerOwner: maxBytes });
+  const pool = new Ledger({ max: maxBytes, maxPerOwner: maxBytes });
   const arrivals = new CallArrivals(clock, pool, (_stream, headers) => {
     clock.spend(ms);
     taken.push(headers[":path"] ?? "");
@@ -118,14 +118,14 @@ test("The headers of waiting calls are bounded in bytes; above the bound the lar
   const small = numbered("small", 40).map((path) => add(connection, path));
   const large = numbered("large", 20).map((path) => add(connection, path, "m".repeat(10_000)));
   expect(arrivals.waiting(connection as ServerHttp2Session)).toBeLessThan(35);
-  expect(pool.bytes).toBeLessThanOrEqual(100_000);
-  expect(pool.bytes).toBeGreaterThan(80_000);
+  expect(pool.total).toBeLessThanOrEqual(100_000);
+  expect(pool.total).toBeGreaterThan(80_000);
   clock.runImmediates();
   expect(small.filter(({ closed }) => closed)).toEqual([]);
   const refused = large.filter(({ closed }) => closed);
   expect(refused.length).toBeGreaterThan(10);
   expect(taken).toHaveLength(60 - refused.length);
-  expect(pool.bytes).toBe(0);
+  expect(pool.total).toBe(0);
 });
 
 test("Calls of a proxy take turns by the identity that it forwards, those of each in order", () => {
@@ -154,6 +154,6 @@ test("The memory of waiting calls that a proxy forwards is that of their identit
   const [alice, bob] = [{}, {}];
   for (const path of numbered("a", 200)) add(proxy, path, "", alice);
   const held = numbered("b", 20).map((path) => add(proxy, path, "m".repeat(500), bob));
-  expect(pool.bytesOf(bob)).toBeGreaterThan(0);
+  expect(pool.of(bob)).toBeGreaterThan(0);
   expect(held.filter(({ closed }) => closed)).toEqual([]);
 });

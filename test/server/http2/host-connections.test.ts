@@ -10,9 +10,9 @@ const hosts = ["a", "b", "c", "d"];
 const steps = fc.array(
   fc.record({
     ...{ host: fc.constantFrom(...hosts), index: fc.nat() },
-    what: fc.constantFrom("add", "add", "delete", "idle", "busy"),
+    what: fc.constantFrom("add", "add", "add", "delete", "idle", "busy", "replace"),
   }),
-  { maxLength: 60 },
+  { maxLength: 80 },
 );
 
 /** What should make room, by the rule in words. `idle` has the longest idle first. */
@@ -29,7 +29,7 @@ test("A connection of the host with the most makes room, an idle one first, and 
   fc.assert(
     fc.property(steps, (all) => {
       const connections = new HostConnections<Connection>();
-      const open: Connection[] = [];
+      let open: Connection[] = [];
       let idle: Connection[] = [];
       for (const { host, what, index } of all) {
         const chosen = open[index % Math.max(1, open.length)];
@@ -38,7 +38,7 @@ test("A connection of the host with the most makes room, an idle one first, and 
           open.push(connection);
           idle.push(connection);
           connections.add(connection);
-        } else if (chosen !== undefined) {
+        } else if (what !== "replace" && chosen !== undefined) {
           idle = idle.filter((one) => one !== chosen);
           if (what === "idle") idle.push(chosen);
           if (what === "delete") {
@@ -48,8 +48,11 @@ test("A connection of the host with the most makes room, an idle one first, and 
           }
           connections.setIdle(chosen, what === "idle");
         }
-        for (const newcomer of hosts) {
-          expect(expected(newcomer, open, idle)).toContain(connections.replacedBy(newcomer));
+        if (what === "replace") {
+          const replaced = connections.replace(host);
+          expect(expected(host, open, idle)).toContain(replaced);
+          open = open.filter((one) => one !== replaced);
+          idle = idle.filter((one) => one !== replaced);
         }
       }
     }),

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
+import type { SendReservation } from "../../../src/server/limits/send-budget.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
-import type { SendReservation } from "../../../src/server/limits/send-reservation.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { ownerOf } from "./test-callers.ts";
 

@@ -24,7 +24,7 @@ function pressed(...others: readonly MemoryGauge[]) {
       return observations > 1 ? 3 : 0;
     },
   };
-  const retained = { bytes: 0 };
+  const retained = { total: 0 };
   const gauges = [gauge, ...others];
   const pressure = new MemoryPressure({ clock, logger, gauges, slowStreams, retained });
   pressure.start();
@@ -61,20 +61,20 @@ describe("Memory pressure", () => {
   test("counts what is retained since the last measurement of the heap, at once", () => {
     const { gauge, pressure, use, retained } = pressed();
     gauge.measurement = 1;
-    retained.bytes = 500;
+    retained.total = 500;
     expect(use(800)).toBe("normal");
-    retained.bytes = 599;
+    retained.total = 599;
     expect(pressure.refusal("stream")).toBeUndefined();
-    retained.bytes = 601;
+    retained.total = 601;
     expect(pressure.refusal("stream")).toBeDefined();
     expect(pressure.level).toBe("elevated");
-    retained.bytes = 651;
+    retained.total = 651;
     expect(pressure.refusal("list")).toBeDefined();
     // A collection shows what it was.
     gauge.measurement = 2;
     for (let i = 0; i < 21; i++) use(800);
     expect(pressure.level).toBe("normal");
-    retained.bytes = 700;
+    retained.total = 700;
     expect(pressure.refusal("stream")).toBeUndefined();
   });
 

@@ -111,8 +111,11 @@ describe("The audit", () => {
     ]);
   });
 
-  test("of a write whose client does not wait says that it was cancelled", async () => {
-    const { server, audited, storages } = await serveGuarded(policy, [resource], "writes");
+  test.each([
+    ["client does not wait says that it was cancelled", {}, "CANCELLED"],
+    ["deadline passes says that it was exceeded", { "grpc-timeout": "5S" }, "DEADLINE_EXCEEDED"],
+  ])("of a write whose %s", async (_, timeout, code) => {
+    const { server, audited, storages, clock } = await serveGuarded(policy, [resource], "writes");
     const storage = storages.get(resource);
     if (storage === undefined) throw new Error("There is no storage.");
     const blocked = Promise.withResolvers<never>();
@@ -124,11 +127,12 @@ describe("The audit", () => {
     const raw = new RawConnection(server.port);
     const { Put } = writeService;
     const request = Put.requestSerialize({ resource, key: "a/1" });
-    const call = raw.call(Put.path, request, headersOf("app"));
+    const call = raw.call(Put.path, request, { ...headersOf("app"), ...timeout });
     await started.promise;
-    call.stream.close(8);
+    if (code === "CANCELLED") call.stream.close(8);
+    else clock.advance(5_000);
     while (audited.length === 0) await new Promise((resolve) => setImmediate(resolve));
-    expect(audited.map(said)).toEqual(["app put a/1 by app[0]: CANCELLED"]);
+    expect(audited.map(said)).toEqual([`app put a/1 by app[0]: ${code}`]);
     blocked.reject(new Error("The test is over."));
   });
 });

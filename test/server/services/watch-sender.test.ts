@@ -8,11 +8,11 @@ import type { CallSpan } from "../../../src/server/calls/call-span.ts";
 import { RequestsInFlight } from "../../../src/server/calls/requests-in-flight.ts";
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
 import { StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
+import { Ledger } from "../../../src/server/kernel/ledger.ts";
+import { OpenStreams } from "../../../src/server/kernel/open-streams.ts";
 import { StallDetector } from "../../../src/server/kernel/stall-detector.ts";
-import { AuthenticatedStreams } from "../../../src/server/limits/authenticated-streams.ts";
-import { BytePool } from "../../../src/server/limits/byte-pool.ts";
-import { IncompleteCalls } from "../../../src/server/limits/incomplete-calls.ts";
-import { OpenStreams } from "../../../src/server/limits/open-streams.ts";
+import type { Caller } from "../../../src/server/limits/callers.ts";
+import { Credentials } from "../../../src/server/limits/credentials.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
 import { defaultServerLimits } from "../../../src/server/limits/server-limits.ts";
 import { WatchSender } from "../../../src/server/services/watch-sender.ts";
@@ -29,6 +29,7 @@ class SlowCall implements ServerCall {
   readonly address = "";
   readonly traceId = undefined;
   span: CallSpan | undefined;
+  record: undefined;
   via = undefined;
   readonly requestBytes = 0;
   readonly headerBytes = 0;
@@ -71,7 +72,7 @@ class SlowCall implements ServerCall {
   }
 }
 
-const kept = new BytePool({ maxBytes: 0, maxBytesPerOwner: 0 });
+const kept = new Ledger({ max: 0, maxPerOwner: 0 });
 const tooMuchKept = () => tooManyRequestBytes(0);
 const mebibyte = 2 ** 20;
 const keys = Array.from({ length: 16 }, (_, i) => `k${i}`);
@@ -104,15 +105,15 @@ test.each([
     logger: silent,
     observer: undefined,
     authorizer: new Authorizer(),
-    credentials: new AuthenticatedStreams(clock, () => 0),
+    credentials: new Credentials(clock, () => 0, new OpenStreams(1)),
     audit: undefined,
     endFlushMs: 1_000,
     // Longer than the stall timeout, which the Cacher applies.
     responseFlushMs: 120_000,
     requestMs: 1_000,
     maxRequestBytes: mebibyte,
-    requestPool: new BytePool({ maxBytes: mebibyte, maxBytesPerOwner: mebibyte }),
-    incompleteCalls: new IncompleteCalls(defaultServerLimits),
+    requestPool: new Ledger({ max: mebibyte, maxPerOwner: mebibyte }),
+    incompleteCalls: new Ledger<Caller>(),
     maxUnreadBytesPerConnection: mebibyte,
     sendBudget: new SendBudget(clock, { maxBytes: 2 ** 30, maxBytesPerConnection: 2 ** 30 }),
     stallDetector: new StallDetector(clock, 120_000),

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { OpenStream } from "../../limits/open-streams.ts";
+import type { OpenStream } from "../../kernel/open-streams.ts";
 import type { StreamGroup, StreamScope } from "./status.ts";
 import { clientOf, kindOf, shownScope, stateOf } from "./stream-report.ts";
 

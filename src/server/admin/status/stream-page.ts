@@ -1,5 +1,5 @@
 import type { TimeSlicedWork } from "../../../base/time-slices.ts";
-import type { OpenStream } from "../../limits/open-streams.ts";
+import type { OpenStream } from "../../kernel/open-streams.ts";
 import type { StreamReport, StreamsReport } from "./status.ts";
 import { isOfGroup } from "./stream-group.ts";
 import { cursorOf, type StreamPosition, type StreamQuery } from "./stream-query.ts";

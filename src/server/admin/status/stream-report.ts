@@ -1,5 +1,5 @@
+import type { OpenStream } from "../../kernel/open-streams.ts";
 import { callerOf } from "../../limits/callers.ts";
-import type { OpenStream } from "../../limits/open-streams.ts";
 import type { StreamReport, StreamScope } from "./status.ts";
 
 /** Maximum length of a text that a client chose, in UTF-16 code units. */

@@ -1,5 +1,5 @@
 import type { TimeSlicedWork } from "../../../base/time-slices.ts";
-import type { OpenStream } from "../../limits/open-streams.ts";
+import type { OpenStream } from "../../kernel/open-streams.ts";
 import type { StreamCounts, StreamGroup, StreamScope } from "./status.ts";
 import { groupIdOf, scopeKey } from "./stream-group.ts";
 import {

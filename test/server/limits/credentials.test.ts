@@ -3,7 +3,8 @@ import type { Timer } from "../../../src/base/clock.ts";
 import type { WatchFanoutError } from "../../../src/base/errors.ts";
 import { EventLoopTurns } from "../../../src/base/event-loop-turns.ts";
 import type { Identity } from "../../../src/identity/identity.ts";
-import { AuthenticatedStreams } from "../../../src/server/limits/authenticated-streams.ts";
+import { OpenStreams } from "../../../src/server/kernel/open-streams.ts";
+import { Credentials } from "../../../src/server/limits/credentials.ts";
 import { WorkClock } from "../../work-clock.ts";
 
 /** The expiry of the tokens, in milliseconds since the epoch. The clock begins a minute before. */
@@ -35,7 +36,10 @@ class BusyClock extends WorkClock {
 function setUp(turnMs: number) {
   const clock = new BusyClock();
   const now = () => expiresAt - 60_000 + clock.now();
-  const streams = new AuthenticatedStreams(clock, now);
+  const streams = new OpenStreams(10_000, {
+    opened: ({ identity }) => credentials.opened(identity),
+  });
+  const credentials = new Credentials(clock, now, streams);
   for (let i = 0; i < 8; i++) {
     EventLoopTurns.of(clock).schedule({
       work: (until) => {
@@ -57,7 +61,7 @@ function setUp(turnMs: number) {
     clock.spend(turnMs);
     clock.turn();
   };
-  return { clock, now, streams, open, ended, turn };
+  return { clock, now, credentials, open, ended, turn };
 }
 
 describe("The process", () => {
@@ -79,13 +83,15 @@ describe("The process", () => {
   );
 
   test("ends the streams of a revoked credential as fast", () => {
-    const { now, streams, open, ended, turn } = setUp(50);
+    const { now, credentials, open, ended, turn } = setUp(50);
     const identity = jwt();
     for (let i = 0; i < 1_000; i++) open(identity);
     const before = now();
-    streams.revoke(identity);
+    credentials.revoke(identity);
     while (ended.length < 1_000) turn();
     expect(now() - before).toBeLessThan(1_000);
-    expect(streams.lapsed({ identity, connection: {} })?.message).toContain("no longer accepted");
+    expect(credentials.lapsed({ identity, connection: {} })?.message).toContain(
+      "no longer accepted",
+    );
   });
 });

@@ -1,6 +1,7 @@
+import { status } from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
 import { type Clock, maxTimerMs } from "../../../src/base/clock.ts";
-import { CallLifecycle } from "../../../src/server/calls/call-lifecycle.ts";
+import { CallLifecycle } from "../../../src/server/kernel/call-lifecycle.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
 /** As timers of Node.js: the fraction of a delay is dropped, and they fire up to `earlyMs` before it has passed. */
@@ -42,9 +43,32 @@ describe("A call's deadline", () => {
     const passed: number[] = [];
     const call = new CallLifecycle(nodeTimersOn(clock, 0.9), 1_000, () => passed.push(clock.now()));
     clock.advance(999.5);
-    call.end();
+    call.end(status.OK);
     clock.advance(2_000);
     expect(passed).toEqual([]);
     expect(clock.pendingTimers).toBe(0);
   });
+});
+
+test("A call reports its end once, with the first status", () => {
+  const clock = new FakeClock();
+  const codes: string[] = [];
+  const listener = (name: string) => ({ end: (code: status) => codes.push(`${name} ${code}`) });
+  const begin = () => {
+    const call = new CallLifecycle(clock, undefined, () => {});
+    call.span = listener("span");
+    call.record = listener("record");
+    return call;
+  };
+  const ended = begin();
+  ended.end(status.NOT_FOUND);
+  ended.end(status.OK);
+  ended.over();
+  expect(codes.splice(0)).toEqual([`span ${status.NOT_FOUND}`, `record ${status.NOT_FOUND}`]);
+  const cancelled = begin();
+  // A stream that is open has no span.
+  cancelled.span = undefined;
+  cancelled.over();
+  cancelled.end(status.OK);
+  expect(codes).toEqual([`record ${status.CANCELLED}`]);
 });

@@ -1,0 +1,187 @@
+import type { Clock } from "../../base/clock.ts";
+import { tooManyStreams, type WatchFanoutError } from "../../base/errors.ts";
+import { runPaced } from "../../base/paced-work.ts";
+import type { Identity } from "../../identity/identity.ts";
+import type { Access } from "../../policy/access.ts";
+import type { WatchStatus } from "../../storage/storage.ts";
+import { Ledger, type Reservation } from "./ledger.ts";
+
+/** Number of streams that are looked at between two yields. To end one takes longer than to look at all of these. */
+const checksPerStep = 64;
+
+/** Time in which streams that have lost what they need are ended, in milliseconds. */
+const endWithinMs = 500;
+
+/** What a stream is. */
+export type StreamKind = "watch" | "health" | "reflection" | "etcd watch" | "etcd call";
+
+let lastId = 0;
+
+/** A number for a new stream, unique in this process. */
+export function nextStreamId(): number {
+  lastId++;
+  return lastId;
+}
+
+/** A stream: a watch, a health watch or a reflection stream. */
+export interface OpenStream {
+  /** From `nextStreamId`. Absent, as with the following: operators are not shown the stream. */
+  readonly id?: number;
+  readonly streamKind?: StreamKind;
+  /** When it was opened, in the clock's milliseconds. Absent if it is not known. */
+  readonly openedAt?: number;
+  /** The name of its resource; absent without one. */
+  readonly resource?: string | undefined;
+  /** Absent or undefined: it has no single watch. */
+  readonly watchStatus?: WatchStatus | undefined;
+  /** The identity that has opened it. */
+  readonly identity: Identity;
+  /** The rights that it needs for as long as it is open; undefined: it needs no right, or there is no policy. */
+  readonly access: Access | readonly Access[] | undefined;
+  /** Its client's connection. */
+  readonly connection: object;
+  /** Whose limits it counts against: its caller, on its connection. */
+  readonly owner: object;
+  /** Number of messages sent. Absent if it is not counted. */
+  readonly sent?: number;
+  /**
+   * Memory that it holds because its client does not accept what it is sent, in bytes, estimated; 0 if the client has
+   * accepted everything. Absent if that is little.
+   */
+  readonly heldBytes?: number;
+  /**
+   * For how long its client has not accepted the last message, in milliseconds; 0: it has, or that is not known yet. Absent
+   * if it is not known.
+   */
+  readonly outstandingMs?: number;
+  /** Ends it with the error: to make room, after it was removed from the count, or because of its identity or its right. */
+  evict(error: WatchFanoutError): void;
+}
+
+/** What a server does at the begin and end of its streams. */
+export interface OpenStreamsOptions {
+  /** Why this owner may not have one more; undefined: it may. */
+  readonly refusal?: (owner: object) => WatchFanoutError | undefined;
+  readonly opened?: (stream: OpenStream) => void;
+  readonly closed?: (stream: OpenStream) => void;
+}
+
+/** The open streams of an owner. */
+interface OwnedStreams {
+  /** The oldest first. */
+  readonly streams: Set<OpenStream>;
+  /** Their number in the ledger. */
+  readonly count: Reservation;
+}
+
+/**
+ * The open streams of a server, of all services: the one table of them, which everything reads that ends, counts or shows
+ * streams. It bounds their number. HTTP/2 bounds the calls of each connection; this bounds the streams of all connections
+ * together.
+ *
+ * At the bound the caller with the most streams makes room: the oldest stream of its connection with the most is ended. If
+ * no caller has at least two streams more than the new stream's own, its own connections share what it has in the same
+ * way, and if none of them has two streams more, the new stream is refused.
+ */
+export class OpenStreams {
+  readonly #maxStreams: number;
+  readonly #options: OpenStreamsOptions;
+  /** None is empty. */
+  readonly #owned = new Map<object, OwnedStreams>();
+  readonly #ledger = new Ledger();
+
+  constructor(maxStreams: number, options: OpenStreamsOptions = {}) {
+    this.#maxStreams = maxStreams;
+    this.#options = options;
+  }
+
+  /** Number of open streams. */
+  get size(): number {
+    return this.#ledger.total;
+  }
+
+  /** The open streams. Those that are opened while this is read may or may not be among them. */
+  *[Symbol.iterator](): Generator<OpenStream, void, void> {
+    for (const { streams } of this.#owned.values()) yield* streams;
+  }
+
+  /** The open streams of a connection, of all callers on it. */
+  *of(connection: object): Generator<OpenStream, void, void> {
+    for (const { streams } of this.#owned.values()) {
+      // Those of an owner are on one connection.
+      const [first] = streams;
+      if (first?.connection === connection) yield* streams;
+    }
+  }
+
+  /** Makes room for one more stream of this owner. Returns the error if there is no room. */
+  makeRoom(owner: object): WatchFanoutError | undefined {
+    const refusal = this.#options.refusal?.(owner);
+    if (refusal !== undefined || this.size < this.#maxStreams) return refusal;
+    const error = tooManyStreams(this.#maxStreams);
+    const crowding = this.#ledger.makesRoomFor(owner);
+    const [oldest] = (crowding && this.#owned.get(crowding)?.streams) ?? [];
+    if (oldest === undefined) return error;
+    this.end(oldest, error);
+    return undefined;
+  }
+
+  /** Counts a stream, after `makeRoom`. Idempotent. */
+  add(stream: OpenStream): void {
+    const { owner } = stream;
+    let owned = this.#owned.get(owner);
+    if (owned === undefined) {
+      // The ledger counts, and finds the owner that makes room; its stream is ended here.
+      owned = { streams: new Set(), count: this.#ledger.reserve(owner, 0, () => {}) };
+      this.#owned.set(owner, owned);
+    }
+    if (owned.streams.has(stream)) return;
+    owned.streams.add(stream);
+    owned.count.resize(owned.streams.size);
+    this.#options.opened?.(stream);
+  }
+
+  /** Returns whether it was counted. */
+  delete(stream: OpenStream): boolean {
+    const owned = this.#owned.get(stream.owner);
+    if (owned?.streams.delete(stream) !== true) return false;
+    owned.count.resize(owned.streams.size);
+    if (owned.streams.size === 0) this.#owned.delete(stream.owner);
+    this.#options.closed?.(stream);
+    return true;
+  }
+
+  /** Ends a stream with the error. Returns false, without effect, if it is not open. */
+  end(stream: OpenStream, error: WatchFanoutError): boolean {
+    if (!this.delete(stream)) return false;
+    stream.evict(error);
+    return true;
+  }
+
+  /**
+   * Ends each stream for which `errorOf` returns an error, within half a second: in time slices, and beyond them if that
+   * would take too long. A thousand take a few milliseconds, and other calls continue meanwhile. Streams that open during
+   * the pass may or may not be looked at. Ends early once `isCurrent` returns false.
+   */
+  endEach(
+    clock: Clock,
+    errorOf: (stream: OpenStream) => WatchFanoutError | undefined,
+    isCurrent: () => boolean = () => true,
+  ): void {
+    const pass = this.#ending(errorOf);
+    const step = (): boolean => isCurrent() && pass.next().done !== true;
+    // Each step may end a stream.
+    runPaced(clock, { step, steps: this.size, withinMs: endWithinMs });
+  }
+
+  *#ending(
+    errorOf: (stream: OpenStream) => WatchFanoutError | undefined,
+  ): Generator<void, void, void> {
+    let checks = 0;
+    for (const stream of this) {
+      const error = errorOf(stream);
+      if (error !== undefined) this.end(stream, error);
+      if (error !== undefined || ++checks % checksPerStep === 0) yield;
+    }
+  }
+}
