@@ -23,6 +23,8 @@ class World {
   /** Called when a response of etcd was sent, and when nothing is left to send. */
   onRelayed: () => void = ignore;
   onIdle: () => void = ignore;
+  /** The responses for the next batch of a cached watch. */
+  batch: readonly Uint8Array[] | undefined;
   readonly budget: SendBudget;
   readonly sender: StreamSender;
   readonly #watch = new ClientWatch({} as CreateRequest, undefined);
@@ -53,7 +55,11 @@ class World {
       stallDetector: new StallDetector(clock, 60_000),
     } as unknown as CallContext;
     const listener: SenderListener = {
-      framesOf: () => undefined,
+      framesOf: () => {
+        const { batch } = this;
+        this.batch = undefined;
+        return batch;
+      },
       onAnnounced: ignore,
       onRelayed: () => this.onRelayed(),
       onIdle: () => this.onIdle(),
@@ -69,13 +75,23 @@ class World {
     this.sender.relay(this.#watch, Buffer.from(text), response, Buffer.of());
   }
 
-  /** The client accepts what is outstanding, until nothing is. */
+  /** A cached watch has a batch, whose responses have these sizes in bytes. */
+  read(...sizes: readonly number[]): void {
+    this.batch = sizes.map((size) => new Uint8Array(size));
+    this.#watch.isAnnounced = true;
+    this.sender.ready(this.#watch);
+  }
+
+  /** The client accepts what is outstanding. */
+  accept(): void {
+    const accept = this.#accept;
+    this.#accept = undefined;
+    accept?.();
+  }
+
+  /** The same until nothing is outstanding. */
   acceptAll(): void {
-    while (this.#accept !== undefined) {
-      const accept = this.#accept;
-      this.#accept = undefined;
-      accept();
-    }
+    while (this.#accept !== undefined) this.accept();
   }
 }
 
@@ -137,4 +153,16 @@ describe.each([
     world.acceptAll();
     expect(world.budget.bytes).toBe(0);
   });
+});
+
+test("A batch counts in the send budget as soon as it is read, until the client has accepted its last response", () => {
+  const world = new World(false);
+  world.read(100, 20_000, 30_000);
+  expect(world.budget.bytes).toBeGreaterThan(50_000);
+  world.accept();
+  expect(world.budget.bytes).toBeGreaterThan(50_000);
+  world.accept();
+  expect(world.budget.bytes).toBeGreaterThan(30_000);
+  world.accept();
+  expect(world.budget.bytes).toBe(0);
 });

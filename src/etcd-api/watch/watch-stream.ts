@@ -89,10 +89,9 @@ export class WatchStream extends EtcdCall {
     return this.#sender.heldBytes + this.#waitingBytes + this.#watches.heldBytes;
   }
 
-  /** Size of responses that wait to be sent, or to arrive from etcd completely, in bytes. */
+  /** Size of etcd's responses that wait to be sent, or to arrive completely, in bytes. */
   get #waitingBytes(): number {
-    const { relayedBytes, batchBytes } = this.#sender;
-    return relayedBytes + batchBytes + this.#watches.receivedBytes;
+    return this.#sender.relayedBytes + this.#watches.receivedBytes;
   }
 
   /** Begins to serve it, or ends it. */

@@ -74,6 +74,8 @@ export interface MessageSource {
    * there are none now; call `pump` when there may be some. It may end the call instead.
    */
   next(): FrameParts | undefined;
+  /** What it holds to be sent behind the frames of the last `next`. It is counted in the send budget with them. */
+  readonly rest?: FrameParts;
   /**
    * Sends several frames of one `next` together, as the parts of a message. Absent: each frame is a message, and is sent when
    * the client has accepted the one before.
@@ -267,12 +269,13 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
   /** Counts frames that are about to be sent, until the client has accepted the last of them. */
   #count(frames: FrameParts): void {
     const { callerLimits, sendBudget } = this.#context;
-    const bytes = sizeOf(frames);
-    callerLimits.sendPacing.charge(this.#call.owner, bytes);
-    const isSmall = bytes < leastCounted && this.#reservation === undefined;
-    if (isSmall || this.#source.isCountedByCall === true) return;
+    callerLimits.sendPacing.charge(this.#call.owner, sizeOf(frames));
+    const { rest = noFrames, isCountedByCall } = this.#source;
+    const held = rest.length === 0 ? frames : [...frames, ...rest];
+    const isSmall = sizeOf(held) < leastCounted && this.#reservation === undefined;
+    if (isSmall || isCountedByCall === true) return;
     this.#reservation ??= sendBudget.force(this.#call.connection);
-    this.#reservation.send(frames, this.#onEvicted);
+    this.#reservation.send(held, this.#onEvicted);
   }
 
   /** More is held than all connections together may hold, and its connection holds most. */
