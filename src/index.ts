@@ -27,6 +27,9 @@ export { AttributeReader } from "./codec/attribute-reader.ts";
 export { type Codec, CodecError, opaqueCodec } from "./codec/codec.ts";
 export { JsonCodec, type JsonCodecOptions } from "./codec/json-codec.ts";
 export { ProtobufCodec, type ProtobufCodecOptions } from "./codec/protobuf-codec.ts";
+export { UnsupportedEtcdError } from "./etcd/client/errors.ts";
+export { EtcdClient, type EtcdClientOptions } from "./etcd/client/etcd-client.ts";
+export type { EtcdTls, Keepalive } from "./etcd/client/member.ts";
 export type { Identity } from "./identity/identity.ts";
 export { StaticTokens } from "./identity/token-file.ts";
 export { type EventType, WatchBatch, WatchEvent } from "./model/event.ts";
@@ -54,9 +57,6 @@ export {
   startServer,
   type TlsOptions,
 } from "./server/server.ts";
-export { UnsupportedEtcdError } from "./storage/etcd/client/errors.ts";
-export { EtcdClient, type EtcdClientOptions } from "./storage/etcd/client/etcd-client.ts";
-export type { EtcdTls, Keepalive } from "./storage/etcd/client/member.ts";
 export { EtcdStorage, type EtcdStorageOptions } from "./storage/etcd/etcd-storage.ts";
 export { MemoryStorage, type MemoryStorageOptions } from "./storage/memory/memory-storage.ts";
 export type {

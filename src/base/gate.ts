@@ -15,7 +15,7 @@ export interface GateBounds {
    * that has most. Absent: the user of the gate bounds them.
    */
   readonly queued?: number;
-  /** Entrants that do not wait although `concurrent` is reached. Absent: there are none. */
+  /** Entrants that do not wait although `concurrent` is reached. Absent: all wait then. */
   readonly guaranteed?: {
     /** A group with fewer inside does not wait. */
     readonly perGroup: number;
@@ -37,8 +37,8 @@ export interface Entrant {
  * Bounds what is done at once. Further entrants wait, and owners take turns: callers in rotation, and the connections of
  * each. So a caller that asks for much delays only itself.
  *
- * Whoever is inside has to `leave`, exactly once. Whoever waits is bounded in number by `queued`, or by the gate's user
- * (`queuedOf`), and in time by the bounds of the wait.
+ * An entrant that is inside has to `leave`, exactly once. Those that wait are bounded in number by `queued`, or by the user
+ * of the gate (`queuedOf`), and in time by the bounds of the wait.
  */
 export class Gate {
   readonly #bounds: GateBounds;
@@ -80,7 +80,7 @@ export class Gate {
     return { count: this.#queuedOfGroup.of(group), bytes: this.#queuedBytesOfGroup.of(group) };
   }
 
-  /** Enters now, if nobody is before it. Returns whether it is inside. */
+  /** Enters now, if no other waits for the same place. Returns whether it is inside. */
   enter(owner: object, bytes: number = 0): boolean {
     const mayEnter = this.#mayGroup(groupOf(owner)) && this.#mayOwner(owner);
     const isNext = this.#hasRoom && this.#queue.size === 0 && mayEnter;

@@ -91,7 +91,7 @@ function timeout<T>(
 
 /** Settles as `promise` does, within the bounds. For shared work that continues for others when one gives up. */
 export function within<T>(promise: Promise<T>, bounds: WaitBounds<T>): Promise<T> {
-  // Its failure is not left unhandled when nobody waits for it any more.
+  // Its failure is not left unhandled when this caller does not wait for it any more.
   if (bounds.signal?.aborted === true) promise.catch(() => {});
   return waitFor<T>((resolve, reject) => {
     promise.then(resolve, reject);
@@ -104,7 +104,7 @@ export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefine
   return signal === undefined ? promise : within(promise, { signal });
 }
 
-/** Resolves when `promise` does, and after `ms` milliseconds at the latest. Rejects as `promise` does until then. */
+/** Resolves when `promise` does, and no later than after `ms` milliseconds. Rejects as `promise` does until then. */
 export function settledWithin(promise: Promise<unknown>, clock: Clock, ms: number): Promise<void> {
   const settled = promise.then(() => {});
   return within(settled, { deadline: { clock, ms, expire: () => {} } });

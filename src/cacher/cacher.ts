@@ -167,7 +167,7 @@ export class Cacher implements Storage {
     return result;
   }
 
-  /** The size of the value that the cache has for a key, in bytes; undefined: it has none. */
+  /** The size of the value that the cache has for a key, in bytes; undefined: there is no such object. */
   valueBytes(key: string): number | undefined {
     return this.#cache.state.get(key)?.value.length;
   }

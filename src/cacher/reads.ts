@@ -78,14 +78,9 @@ export class Reads implements CacheObserver {
   }
 
   async get(request: CacheGetRequest, reached: Reached): Promise<GetResult> {
-    const { scheduler } = this.#context;
-    const { signal, owner = request } = request;
-    const result = await this.#fromCache(request, reached, () => {
-      const work = this.#pageReader.get(request);
-      // Most gets are one lookup in the state, and need not wait behind scans.
-      const { done, value } = work.next();
-      return done === true ? value : scheduler.run(owner, work, signal);
-    });
+    const result = await this.#fromCache(request, reached, () =>
+      this.#begin(request, this.#pageReader.get(request)),
+    );
     return result ?? this.#freshness.upstreamReader.get(request, reached.since);
   }
 
@@ -104,15 +99,10 @@ export class Reads implements CacheObserver {
     reached: Reached,
     read: (state: CachedState) => TimeSlicedWork<T>,
   ): Promise<T | "late" | undefined> {
-    const { scheduler } = this.#context;
-    const { signal, owner = request } = request;
     let isReached = false;
     const result = await this.#fromCache(request, reached, () => {
       isReached = true;
-      const work = this.#stateReader.read(request, read);
-      // Most are of one object, and need not wait behind scans.
-      const { done, value } = work.next();
-      return done === true ? value : scheduler.run(owner, work, signal);
+      return this.#begin(request, this.#stateReader.read(request, read));
     });
     return result ?? (isReached ? undefined : "late");
   }
@@ -152,6 +142,13 @@ export class Reads implements CacheObserver {
       if (at.epoch === this.#context.cache.epoch) return result;
       at = await this.#reachCache(request);
     }
+  }
+
+  /** Does work whose first step is all of it for most requests: they look one object up, and need not wait behind scans. */
+  #begin<T>(request: ReadRequest, work: TimeSlicedWork<T>): T | Promise<T> {
+    const { signal, owner = request } = request;
+    const { done, value } = work.next();
+    return done === true ? value : this.#context.scheduler.run(owner, work, signal);
   }
 
   async #reachCache(request: ReadRequest): Promise<Reached> {

@@ -3,34 +3,30 @@ import type { Logger } from "pino";
 import type { KeyPair } from "../base/certificate-store.ts";
 import type { Clock } from "../base/clock.ts";
 import { runInTimeSlices } from "../base/time-slice-queue.ts";
+import {
+  type EtcdTls,
+  type Keepalive,
+  type MemberCertificates,
+  memberCertificates,
+} from "../etcd/client/member.ts";
+import { Upstream, type UpstreamOutage } from "../etcd/client/upstream.ts";
+import { memberListPath, withClientUrls } from "../etcd/wire/member-list.ts";
+import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "../etcd/wire/methods.ts";
+import type { ResponseHeader } from "../etcd/wire/response-header.ts";
 import type { CallContext } from "../server/calls/call-context.ts";
 import type {
   RelayedCall,
   RelayedMethod,
   RelayedServices,
 } from "../server/calls/relayed-methods.ts";
-import {
-  type EtcdTls,
-  type Keepalive,
-  type MemberCertificates,
-  memberCertificates,
-} from "../storage/etcd/client/member.ts";
-import type { CachedResource } from "./cached/cached-resource.ts";
-import { memberListPath, withClientUrls } from "./contract/member-list.ts";
-import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "./contract/methods.ts";
-import { NewestHeader, type ResponseHeader } from "./contract/response-header.ts";
+import { type CachedResource, CachedResources } from "./cached/cached-resources.ts";
+import { NewestHeader } from "./cached/newest-header.ts";
 import { RangeCall } from "./range/range-call.ts";
-import {
-  isRangePath,
-  type RangeCounts,
-  type RangePath,
-  RangeService,
-} from "./range/range-service.ts";
-import { CallMaintenance } from "./relay/call-maintenance.ts";
+import { isRangePath, type RangeCounts, RangeService } from "./range/range-service.ts";
 import { CallRelay, type CallRelayDeps } from "./relay/call-relay.ts";
 import type { EtcdCall } from "./relay/etcd-call.ts";
 import { requestHeaders } from "./relay/metadata.ts";
-import { Upstream, type UpstreamOutage } from "./upstream/upstream.ts";
+import { Rounds } from "./relay/rounds.ts";
 import { watchPath } from "./watch/member-monitor.ts";
 import { type WatchCounts, WatchService } from "./watch/watch-service.ts";
 import { WatchStream } from "./watch/watch-stream.ts";
@@ -64,6 +60,9 @@ export interface EtcdApiStats {
   readonly ranges: Readonly<RangeCounts>;
 }
 
+/** Interval of the checks of each open call, in milliseconds. */
+const checkIntervalMs = 1_000;
+
 const compactPath = "/etcdserverpb.KV/Compact";
 
 /** The beginning of the paths of methods that change the rights of users. */
@@ -76,7 +75,9 @@ export class EtcdApi implements RelayedServices {
   readonly certificates: MemberCertificates | undefined;
   readonly #upstream: Upstream;
   readonly #advertiseClientUrl: string | undefined;
-  readonly #calls: CallMaintenance<EtcdCall>;
+  /** The open calls, which are checked from time to time. */
+  readonly #calls: Rounds<EtcdCall>;
+  readonly #cached: CachedResources;
   readonly #newestHeader = new NewestHeader();
   readonly #watches: WatchService;
   readonly #ranges: RangeService;
@@ -92,19 +93,23 @@ export class EtcdApi implements RelayedServices {
     this.certificates = certificates;
     this.#upstream = new Upstream({ endpoints, certificates, keepalive, clock, logger });
     this.#advertiseClientUrl = advertiseClientUrl;
-    this.#calls = new CallMaintenance(clock);
-    this.#watches = new WatchService({
-      upstream: this.#upstream,
-      maintenance: this.#calls,
-      newestHeader: this.#newestHeader,
-      clock,
-      progressIntervalMs,
+    this.#calls = new Rounds(clock, {
+      ...{ intervalMs: checkIntervalMs, visitsPerStep: 64 },
+      visit: (call) => call.check(clock.now()),
     });
+    this.#cached = new CachedResources(clock, this.#newestHeader);
+    const shared = {
+      ...{ calls: this.#calls, cached: this.#cached, newestHeader: this.#newestHeader },
+      ...{ upstream: this.#upstream, clock },
+    };
+    this.#watches = new WatchService({ ...shared, progressIntervalMs });
     this.#ranges = new RangeService({
-      ...{ maintenance: this.#calls, newestHeader: this.#newestHeader, clock },
-      upstream: this.#upstream,
-      relay: (path, call, metadata, context, received) =>
-        this.#relayRange(path, call, metadata, context, received),
+      ...shared,
+      relay: (path, ...args) => {
+        const method = etcdMethodAt(path);
+        if (method === undefined) throw new Error(`${path} is not a method of etcd`);
+        this.#passOn(path, path.slice(1), method, ...args);
+      },
     });
     this.#methods = new Map(
       etcdMethodPaths.flatMap((path) => {
@@ -150,8 +155,7 @@ export class EtcdApi implements RelayedServices {
    * clients with a credential are served from them.
    */
   serve(resources: readonly CachedResource[], isOpen: boolean = true): void {
-    this.#watches.serve(resources, isOpen);
-    if (isOpen) this.#ranges.serve(resources);
+    this.#cached.serve(resources, isOpen);
   }
 
   methodAt(path: string): RelayedMethod | undefined {
@@ -190,49 +194,40 @@ export class EtcdApi implements RelayedServices {
 
   #relayed(path: string, label: string, method: EtcdMethod): RelayedMethod {
     const { kind, mayWrite, isRepeatable } = method;
-    const url = this.#advertiseClientUrl;
-    const isRewritten = path === memberListPath && url !== undefined;
-    const rewrite = isRewritten ? (bytes: Buffer) => withClientUrls(bytes, url) : undefined;
-    const relay = (
-      call: RelayedCall,
-      metadata: IncomingHttpHeaders,
-      context: CallContext,
-    ): void => {
+    const relay: RelayedMethod["relay"] = (call, metadata, context) => {
       if (path === watchPath && this.#watches.mayServe(metadata)) {
         new WatchStream(call, metadata, context, this.#watches).start();
-        return;
-      }
-      if (isRangePath(path) && this.#ranges.mayServe(metadata)) {
+      } else if (isRangePath(path) && this.#ranges.mayServe(metadata)) {
         new RangeCall(path, call, metadata, context, this.#ranges).start();
-        return;
+      } else {
+        this.#passOn(path, label, method, call, metadata, context);
       }
-      const headers = requestHeaders(path, metadata);
-      // A compressed response could not be rewritten.
-      if (isRewritten) delete headers["grpc-accept-encoding"];
-      const deps = { method: label, upstream: this.#upstream, maintenance: this.#calls, context };
-      const observe = this.#observerOf(path, method);
-      new CallRelay(call, headers, { ...deps, kind, observe, rewrite }).start();
     };
     const sheds = kind === "unary" ? "call" : "stream";
     const isStreaming = kind !== "unary";
     return { name: path.slice(1), label, sheds, isStreaming, mayWrite, isRepeatable, relay };
   }
 
-  /** Relays a read of a range, a part of whose request has been read. */
-  #relayRange(
-    path: RangePath,
+  /** Passes a call to etcd. `received`: the beginning of its request, if that has been read. */
+  #passOn(
+    path: string,
+    label: string,
+    method: EtcdMethod,
     call: RelayedCall,
     metadata: IncomingHttpHeaders,
     context: CallContext,
-    received: Buffer,
+    received?: Buffer,
   ): void {
-    const method = etcdMethodAt(path);
-    if (method === undefined) throw new Error(`${path} is not a method of etcd`);
-    new CallRelay(call, requestHeaders(path, metadata), {
-      ...{ method: path.slice(1), kind: method.kind, received },
-      ...{ upstream: this.#upstream, maintenance: this.#calls, context },
+    const headers = requestHeaders(path, metadata);
+    const url = this.#advertiseClientUrl;
+    const isRewritten = path === memberListPath && url !== undefined;
+    // A compressed response could not be rewritten.
+    if (isRewritten) delete headers["grpc-accept-encoding"];
+    new CallRelay(call, headers, {
+      ...{ method: label, upstream: this.#upstream, calls: this.#calls, context, received },
+      kind: method.kind,
       observe: this.#observerOf(path, method),
-      rewrite: undefined,
+      rewrite: isRewritten ? (bytes) => withClientUrls(bytes, url) : undefined,
     }).start();
   }
 
@@ -242,10 +237,8 @@ export class EtcdApi implements RelayedServices {
     const changesAccess = mayWrite && path.startsWith(authPrefix);
     return (start, source) => {
       this.#newestHeader.observe(source, start, header);
-      if (path === compactPath) this.#watches.compacted();
-      if (!changesAccess) return;
-      this.#ranges.accessChanged();
-      this.#watches.accessChanged();
+      if (path === compactPath) this.#cached.compacted();
+      if (changesAccess) this.#cached.accessChanged();
     };
   }
 }

@@ -2,7 +2,7 @@ import { request as httpRequest } from "node:http";
 import { request as httpsRequest } from "node:https";
 import type { Logger } from "pino";
 import type { Clock } from "../base/clock.ts";
-import type { MemberCertificates } from "../storage/etcd/client/member.ts";
+import type { MemberCertificates } from "../etcd/client/member.ts";
 
 /** A page of etcd's HTTP port. */
 interface Page {

@@ -21,6 +21,11 @@ export function numberFieldSize(value: number): number {
   return value === 0 ? 0 : 1 + varintSize(value);
 }
 
+/** Size of a number field of up to 64 bits in bytes, as `numberFieldSize`. */
+export function bigFieldSize(value: bigint): number {
+  return value === 0n ? 0 : 1 + bigVarintSize(value);
+}
+
 /** Size of a length-delimited field in bytes, with its tag of one byte and its length. */
 export function bytesFieldSize(length: number): number {
   return 1 + varintSize(length) + length;
@@ -93,6 +98,13 @@ export class WireWriter {
     if (value === 0) return;
     this.byte(tag);
     this.varint(value);
+  }
+
+  /** Writes a number field of up to 64 bits, unless the number is 0. */
+  bigField(tag: number, value: bigint): void {
+    if (value === 0n) return;
+    this.byte(tag);
+    this.bigVarint(value);
   }
 
   /** Writes a text field. `size` is the text's size in UTF-8, in bytes. */

@@ -36,7 +36,7 @@ describe("A gate", () => {
     expect([gate.size, gate.queued]).toEqual([0, 0]);
   });
 
-  it("is entered at once only if nobody waits", () => {
+  it("is entered at once only if no other waits", () => {
     const { gate, inside, queue } = open({ concurrent: 2, bytes: 10 });
     expect([gate.enter({}, 10), gate.enter({}, 1)]).toEqual([true, false]);
     queue({}, "waiting", 1);

@@ -3,7 +3,7 @@ import type { Bound } from "./bound.ts";
 export const etcdApiBounds: readonly Bound[] = [
   {
     what: "relayed calls",
-    owners: ["CallMaintenance", "CallRelay"],
+    owners: ["Rounds", "CallRelay"],
     bound: "`--max-streams`, with all other streams; checked once a second",
     per: "process",
     atBound:
@@ -178,7 +178,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "watches of streams that are read here",
-    owners: ["StreamWatches", "WatchService"],
+    owners: ["WatchStream", "WatchService"],
     bound:
       "20,000 on a stream, 500,000 in all; the stream counts in `--max-streams`; 512 bytes and the request of each, counted with what streams retain of requests",
     per: "stream, process",
@@ -187,7 +187,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "watches of these streams that etcd serves",
-    owners: ["RelayedWatches", "RelayedQuota", "UpstreamWatches"],
+    owners: ["EtcdWatches", "RelayedQuota"],
     bound:
       "20,000, on one stream to etcd for each client's stream; 1 MiB of responses and one response, then etcd's stream is not read; create requests that etcd has not answered by the 256 answers that wait, and counted as watches, with their requests; 3 s for an answer to a progress request, of which one waits to be sent, and one more follows an answer that is not progress of all, 100 ms later if it is of an older revision than clients know of; requests of the client that come before its answer are one together",
     per: "process, stream",
@@ -261,7 +261,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "streams that are notified of progress",
-    owners: ["ProgressNotifier"],
+    owners: ["Rounds", "WatchService"],
     bound: "by open streams; one timer",
     per: "process",
     atBound: "",

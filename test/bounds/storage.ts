@@ -128,7 +128,7 @@ export const storageBounds: readonly Bound[] = [
   },
   {
     what: "one revision in fragments",
-    owners: ["FragmentAssembler"],
+    owners: ["WholeRevisions"],
     bound: "`maxRevisionBytes`, 256 MiB",
     per: "watch",
     atBound: "HISTORY_LOST: relist",

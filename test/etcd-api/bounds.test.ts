@@ -8,12 +8,12 @@ import {
 } from "node:net";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { defaultKeepalive, type Keepalive } from "../../src/etcd/client/member.ts";
+import { UpstreamConnection } from "../../src/etcd/client/upstream-connection.ts";
+import { addressOf } from "../../src/etcd/client/upstream-member.ts";
 import { EtcdApi } from "../../src/etcd-api/etcd-api.ts";
-import { UpstreamConnection } from "../../src/etcd-api/upstream/upstream-connection.ts";
-import { addressOf } from "../../src/etcd-api/upstream/upstream-member.ts";
 import { Authorizer } from "../../src/policy/authorizer.ts";
 import type { AuditEntry, RunningServer, ServerOptions } from "../../src/server/server.ts";
-import { defaultKeepalive, type Keepalive } from "../../src/storage/etcd/client/member.ts";
 import { policyOf } from "../config/parsed-policy.ts";
 import { startEtcd } from "../etcd/etcd.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";

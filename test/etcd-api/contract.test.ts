@@ -1,9 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { withClientUrls } from "../../src/etcd-api/contract/member-list.ts";
-import { etcdMethodAt, etcdMethodPaths } from "../../src/etcd-api/contract/methods.ts";
-import { NewestHeader, readResponseHeader } from "../../src/etcd-api/contract/response-header.ts";
-import { MessageStarts } from "../../src/etcd-api/relay/message-starts.ts";
+import { withClientUrls } from "../../src/etcd/wire/member-list.ts";
+import { etcdMethodAt, etcdMethodPaths } from "../../src/etcd/wire/methods.ts";
+import { readResponseHeader } from "../../src/etcd/wire/response-header.ts";
+import { NewestHeader } from "../../src/etcd-api/cached/newest-header.ts";
 import { requestHeaders } from "../../src/etcd-api/relay/metadata.ts";
+import { MessageStarts } from "../../src/etcd-api/relay/response-relay.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
 import fc, { runs } from "../property.ts";
 

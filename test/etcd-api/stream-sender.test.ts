@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { ClientWatch } from "../../src/etcd-api/watch/client-watch.ts";
+import type { CreateRequest } from "../../src/etcd/wire/watch-request.ts";
+import { ClientWatch, type WatchOwner } from "../../src/etcd-api/watch/client-watch.ts";
 import { type SenderListener, StreamSender } from "../../src/etcd-api/watch/stream-sender.ts";
-import type { CreateRequest } from "../../src/etcd-api/watch/watch-request.ts";
 import type { CallContext } from "../../src/server/calls/call-context.ts";
 import type { RelayedCall } from "../../src/server/calls/relayed-methods.ts";
 import { StallDetector } from "../../src/server/kernel/stall-detector.ts";
@@ -23,11 +23,9 @@ class World {
   /** Called when a response of etcd was sent, and when nothing is left to send. */
   onRelayed: () => void = ignore;
   onIdle: () => void = ignore;
-  /** The responses for the next batch of a cached watch. */
-  batch: readonly Uint8Array[] | undefined;
   readonly budget: SendBudget;
   readonly sender: StreamSender;
-  readonly #watch = new ClientWatch({} as CreateRequest, undefined);
+  readonly #watch = new ClientWatch({} as WatchOwner, {} as CreateRequest, undefined);
   #accept: (() => void) | undefined;
 
   constructor(acceptsAtOnce: boolean) {
@@ -55,11 +53,6 @@ class World {
       stallDetector: new StallDetector(clock, 60_000),
     } as unknown as CallContext;
     const listener: SenderListener = {
-      framesOf: () => {
-        const { batch } = this;
-        this.batch = undefined;
-        return batch;
-      },
       onAnnounced: ignore,
       onRelayed: () => this.onRelayed(),
       onIdle: () => this.onIdle(),
@@ -77,7 +70,12 @@ class World {
 
   /** A cached watch has a batch, whose responses have these sizes in bytes. */
   read(...sizes: readonly number[]): void {
-    this.batch = sizes.map((size) => new Uint8Array(size));
+    let batch: readonly Uint8Array[] | undefined = sizes.map((size) => new Uint8Array(size));
+    this.#watch.takeFrames = () => {
+      const taken = batch;
+      batch = undefined;
+      return taken;
+    };
     this.#watch.isAnnounced = true;
     this.sender.ready(this.#watch);
   }

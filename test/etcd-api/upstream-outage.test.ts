@@ -3,7 +3,7 @@ import { createServer } from "node:http2";
 import { pino } from "pino";
 import { expect, onTestFinished, test } from "vitest";
 import { type Clock, systemClock } from "../../src/base/clock.ts";
-import { Upstream } from "../../src/etcd-api/upstream/upstream.ts";
+import { Upstream } from "../../src/etcd/client/upstream.ts";
 import { freePorts } from "../etcd/free-ports.ts";
 
 test.each([

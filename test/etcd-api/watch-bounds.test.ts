@@ -2,14 +2,15 @@ import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Reason, WatchFanoutError } from "../../src/base/errors.ts";
 import { GroupedOwner } from "../../src/base/rotation.ts";
-import type { CachedResource } from "../../src/etcd-api/cached/cached-resource.ts";
-import { NewestHeader } from "../../src/etcd-api/contract/response-header.ts";
-import { CallMaintenance } from "../../src/etcd-api/relay/call-maintenance.ts";
-import { Upstream } from "../../src/etcd-api/upstream/upstream.ts";
-import { MessageSplitter } from "../../src/etcd-api/watch/message-splitter.ts";
-import { ProgressNotifier } from "../../src/etcd-api/watch/progress-notifier.ts";
+import { Upstream } from "../../src/etcd/client/upstream.ts";
+import { MessageSplitter } from "../../src/etcd/wire/messages.ts";
+import {
+  type CachedResource,
+  CachedResources,
+} from "../../src/etcd-api/cached/cached-resources.ts";
+import { NewestHeader } from "../../src/etcd-api/cached/newest-header.ts";
+import { Rounds } from "../../src/etcd-api/relay/rounds.ts";
 import { type QuotaHolder, RelayedQuota } from "../../src/etcd-api/watch/relayed-quota.ts";
-import { RevisionJoiner } from "../../src/etcd-api/watch/revision-joiner.ts";
 import { WatchService } from "../../src/etcd-api/watch/watch-service.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
 import { encode } from "../foreign/protobuf.ts";
@@ -109,28 +110,16 @@ function unconnected(): WatchService {
   const clock = new ManualTimers();
   const logger = pino({ level: "silent" });
   const endpoints = ["http://127.0.0.1:1"];
+  const newestHeader = new NewestHeader();
   return new WatchService({
     upstream: new Upstream({ endpoints, certificates: undefined, clock, logger }),
-    maintenance: new CallMaintenance(clock),
-    newestHeader: new NewestHeader(),
+    calls: new Rounds(clock, { intervalMs: 1_000, visitsPerStep: 1, visit: () => {} }),
+    cached: new CachedResources(clock, newestHeader),
+    newestHeader,
     clock,
     progressIntervalMs: 600_000,
   });
 }
-
-test("One revision of etcd in fragments is put together up to a bound", () => {
-  const eventOf = (revision: number): Buffer => encode({ 2: encode({ 1: "k", 3: revision }) });
-  const responseOf = (...revisions: number[]): Buffer =>
-    encode({ 1: encode({ 3: 9 }), 2: 7, 7: true, 11: revisions.map(eventOf) });
-  const joiner = new RevisionJoiner(60);
-  expect(joiner.add(responseOf(1, 1), true)).toBeUndefined();
-  const whole = joiner.add(responseOf(1, 2, 3), true);
-  const events = [1, 1, 1, 2].map(eventOf);
-  expect(whole).toEqual({ message: encode({ 1: encode({ 3: 9 }), 11: events }), lastEvent: 2 });
-  expect(joiner.add(responseOf(3), false)?.lastEvent).toBe(3);
-  expect(joiner.add(responseOf(4, 4, 4), true)).toBeUndefined();
-  expect(() => joiner.add(responseOf(4, 4, 4, 4), true)).toThrow("more than 60 bytes");
-});
 
 test.each<readonly [Reason | undefined, boolean]>([
   [undefined, true],
@@ -144,7 +133,7 @@ test.each<readonly [Reason | undefined, boolean]>([
   const upstreamFailure = reason && new WatchFanoutError(reason, "As the test has it.");
   const cacher = { ready: true, revision: 50, oldestRevision: 1, upstreamFailure };
   const resource = { cacher } as unknown as CachedResource;
-  service.serve([resource]);
+  service.cached.serve([resource]);
   expect(service.isCached({ resource, scope: { prefix: "" } }, 0)).toBe(isCached);
   expect(service.hasRefused).toBe(!isCached);
 });
@@ -164,27 +153,25 @@ describe("A new watch", () => {
 });
 
 describe("Progress notifications", () => {
-  test("have one timer, also if the last stream ends during a tick, and another one begins", async () => {
+  test("have one timer, also if the last stream ends during a round, and another one begins", async () => {
     const clock = new ManualTimers();
-    const reached: ((floor: number) => void)[] = [];
-    const notifier = new ProgressNotifier(
-      clock,
-      1_000,
-      () => new Promise((resolve) => reached.push(resolve)),
-    );
-    const [first, second] = [1, 2].map(() => ({ notifyProgress: () => {} })) as [
-      { notifyProgress: () => void },
-      { notifyProgress: () => void },
-    ];
-    notifier.add(first);
+    const prepared: (() => void)[] = [];
+    const notified: string[] = [];
+    const notifications = new Rounds<string>(clock, {
+      ...{ intervalMs: 1_000, visitsPerStep: 1 },
+      visit: (stream) => notified.push(stream),
+      prepare: () => new Promise((resolve) => prepared.push(resolve)),
+    });
+    notifications.add("first");
     clock.advance(1_000);
-    notifier.delete(first);
-    notifier.add(second);
-    reached[0]?.(0);
+    notifications.delete("first");
+    notifications.add("second");
+    prepared[0]?.();
     await new Promise(setImmediate);
+    expect(notified).toEqual(["second"]);
     clock.advance(1_000);
-    expect(reached).toHaveLength(2);
-    notifier.close();
+    expect(prepared).toHaveLength(2);
+    notifications.close();
   });
 });
 

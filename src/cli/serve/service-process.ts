@@ -8,7 +8,7 @@ import { WatchedFiles } from "../../base/watched-files.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
 import type { Config, UpstreamConfig } from "../../config/config.ts";
-import type { CachedResource } from "../../etcd-api/cached/cached-resource.ts";
+import type { CachedResource } from "../../etcd-api/cached/cached-resources.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
 import { memoryGauges } from "../../server/pressure/memory-gauges.ts";
 import {

@@ -2,7 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { WatchedCertificate } from "../../base/watched-files.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import type { Config } from "../../config/config.ts";
-import type { UpstreamOutage } from "../../etcd-api/upstream/upstream.ts";
+import type { UpstreamOutage } from "../../etcd/client/upstream.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
 import type {
   CertificateReport,

@@ -1,4 +1,4 @@
-import type { UpstreamOutage } from "../../etcd-api/upstream/upstream.ts";
+import type { UpstreamOutage } from "../../etcd/client/upstream.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
 import type {
   Overview,

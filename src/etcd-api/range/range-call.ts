@@ -4,6 +4,10 @@ import { hasReason, WatchFanoutError } from "../../base/errors.ts";
 import { GrowingBuffer } from "../../base/growing-buffer.ts";
 import type { TimeSlicedWork } from "../../base/time-slices.ts";
 import type { CachedState } from "../../cacher/request/request.ts";
+import { timedOut } from "../../etcd/wire/error-texts.ts";
+import { type RangeRequest, readRangeRequest } from "../../etcd/wire/range-request.ts";
+import { objectSize } from "../../etcd/wire/range-response.ts";
+import { headerField } from "../../etcd/wire/response-header.ts";
 import { CallAdmission } from "../../server/calls/call-admission.ts";
 import { type CallContext, toClientError } from "../../server/calls/call-context.ts";
 import { inSpanOf } from "../../server/calls/call-span.ts";
@@ -15,16 +19,12 @@ import { expectedObjectBytes } from "../../server/limits/expected-sizes.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
-import { timedOut } from "../contract/error-texts.ts";
-import { headerField } from "../contract/header-field.ts";
+import type { CachedRange } from "../cached/cached-resources.ts";
 import { asUnavailable, EtcdCall } from "../relay/etcd-call.ts";
-import { objectSize } from "./range-fields.ts";
-import { type RangeRequest, readRangeRequest } from "./range-request.ts";
-import { type PiecewiseResponse, pieceBytes, RangeResponse } from "./range-response.ts";
+import { pieceBytes, RangeResponse } from "./range-response.ts";
 import { isInKeyOrder, type SelectedObjects, selectRange } from "./range-selection.ts";
 import { RangeSender } from "./range-sender.ts";
-import type { CachedRange, RangePath, RangeService } from "./range-service.ts";
-import { RangeStreamResponse } from "./range-stream-response.ts";
+import type { RangePath, RangeService } from "./range-service.ts";
 
 /** Maximum size of a request that is read, in bytes; larger ones are relayed. etcd's keys are rarely above a kilobyte. */
 const maxRequestBytes = 64 * 1024;
@@ -37,7 +37,7 @@ const clientGone = new Error("The client no longer waits for the response.");
 
 /** A response that is ready to be sent. */
 interface Answer {
-  readonly response: PiecewiseResponse;
+  readonly response: RangeResponse;
   readonly selected: SelectedObjects;
   readonly revision: number;
   /** Counts the state as retained until the returned function is called. */
@@ -69,7 +69,7 @@ export class RangeCall extends EtcdCall {
     context: CallContext,
     service: RangeService,
   ) {
-    super(call, context, service.maintenance, "etcd call");
+    super(call, context, service.calls, "etcd call");
     this.#path = path;
     this.#metadata = metadata;
     this.#service = service;
@@ -138,9 +138,10 @@ export class RangeCall extends EtcdCall {
   };
 
   async #serve(): Promise<void> {
-    this.#request = this.#readRequest();
-    const range = this.#request && this.#service.cachedRange(this.#request, this.#metadata);
-    if (range === undefined || !range.resource.cacher.ready) {
+    const request = this.#readRequest();
+    this.#request = request;
+    const range = request && this.#service.cachedRange(request, this.#metadata);
+    if (request === undefined || range === undefined || !range.resource.cacher.ready) {
       this.#relay();
       return;
     }
@@ -149,7 +150,7 @@ export class RangeCall extends EtcdCall {
       ...{ kind: "reads", requestBytes: this.#received.length, signal },
     });
     try {
-      const answer = await this.#answer(range, admission);
+      const answer = await this.#answer(request, range, admission);
       admission.handled();
       if (this.isOver) return;
       if (answer === undefined || answer === "late") this.#relay(answer === "late");
@@ -172,15 +173,16 @@ export class RangeCall extends EtcdCall {
 
   /** Undefined: etcd has to answer; "late": it has to, since the cache was not new enough in time. */
   async #answer(
-    { request, resource, scope, access }: CachedRange,
+    request: RangeRequest,
+    { resource, scope }: CachedRange,
     admission: CallAdmission,
   ): Promise<Answer | "late" | undefined> {
-    const { newestHeader } = this.#service;
+    const { cached, newestHeader } = this.#service;
     const { floor } = newestHeader;
     const { revision } = request;
     const { cacher, storage } = resource;
     // A linearizable read asks etcd for its revision, which shows that etcd allows reads.
-    if (request.serializable) await access.confirm();
+    if (request.serializable) await cached.confirmAccess(resource);
     const { signal } = this.#gone;
     let newest = Infinity;
     if (revision > 0) {
@@ -221,12 +223,11 @@ export class RangeCall extends EtcdCall {
     if (header === undefined) return undefined;
     const { retain } = state;
     const revision = Math.min(state.newest, newest);
-    const options = {
-      ...{ prefix, keysOnly: request.keysOnly, header: headerField(header, revision) },
-    };
+    const { keysOnly } = request;
+    const options = { prefix, keysOnly, header: headerField(header, revision) };
     const selected = yield* selectRange(state, request, (object) => objectSize(object, options));
     if (selected === undefined) return undefined;
-    const response = new (this.#isStream ? RangeStreamResponse : RangeResponse)(selected, options);
+    const response = new RangeResponse(selected, options, this.#isStream);
     return { response, selected, revision, retain };
   }
 

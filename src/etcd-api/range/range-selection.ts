@@ -1,8 +1,8 @@
 import type { TimeSlicedWork } from "../../base/time-slices.ts";
 import type { CachedState } from "../../cacher/request/request.ts";
+import type { RangeRequest, SortTarget } from "../../etcd/wire/range-request.ts";
 import { compareKeys } from "../../model/key-order.ts";
 import type { StoredObject } from "../../model/object.ts";
-import type { RangeRequest, SortTarget } from "./range-request.ts";
 
 /** Maximum number of objects that are collected for one request; etcd answers if there are more. */
 const maxCollected = 100_000;

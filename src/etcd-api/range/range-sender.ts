@@ -8,7 +8,10 @@ import {
 } from "../../server/kernel/message-sender.ts";
 import { statusOf } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
-import type { PiecewiseResponse } from "./range-response.ts";
+import type { RangeResponse } from "./range-response.ts";
+
+/** What a response is sent by. */
+export type Pieces = Pick<RangeResponse, "maxPieceBytes" | "isDone" | "isMidMessage" | "take">;
 
 interface SenderDeps {
   /** The name of the method, for logs. */
@@ -26,19 +29,14 @@ interface SenderDeps {
  */
 export class RangeSender implements MessageSource, Notifiable {
   readonly #call: RelayedCall;
-  readonly #response: PiecewiseResponse;
+  readonly #response: Pieces;
   readonly #context: CallContext;
   readonly #deps: SenderDeps;
   readonly #sender: MessageSender<RelayedCall>;
   /** Whether it is its turn to encode a piece, which has room. */
   #hasTurn = false;
 
-  constructor(
-    call: RelayedCall,
-    response: PiecewiseResponse,
-    context: CallContext,
-    deps: SenderDeps,
-  ) {
+  constructor(call: RelayedCall, response: Pieces, context: CallContext, deps: SenderDeps) {
     this.#call = call;
     this.#response = response;
     this.#context = context;

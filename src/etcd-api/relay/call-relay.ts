@@ -1,25 +1,25 @@
 import { constants, type OutgoingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { beginRelayedSpan, type ClientSpan } from "../../base/client-span.ts";
+import type { Upstream } from "../../etcd/client/upstream.ts";
+import type { UpstreamConnection } from "../../etcd/client/upstream-connection.ts";
+import { noConnection, stopped } from "../../etcd/wire/error-texts.ts";
+import type { MethodKind } from "../../etcd/wire/methods.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import { inSpanOf } from "../../server/calls/call-span.ts";
 import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
-import { noConnection, stopped } from "../contract/error-texts.ts";
-import type { MethodKind } from "../contract/methods.ts";
-import type { Upstream } from "../upstream/upstream.ts";
-import type { UpstreamConnection } from "../upstream/upstream-connection.ts";
-import type { CallMaintenance } from "./call-maintenance.ts";
 import { EtcdCall } from "./etcd-call.ts";
 import { RequestRelay } from "./request-relay.ts";
 import { ResponseRelay, type Rewrite } from "./response-relay.ts";
+import type { Rounds } from "./rounds.ts";
 
 /** What the relay of a call is made of. */
 export interface CallRelayDeps {
   /** `package.Service/Method`, one of a fixed number of names. */
   readonly method: string;
   readonly upstream: Upstream;
-  readonly maintenance: CallMaintenance<EtcdCall>;
+  readonly calls: Rounds<EtcdCall>;
   readonly context: CallContext;
   readonly kind: MethodKind;
   /** Gets the beginning of each message of the response, and the connection that it comes from. */
@@ -43,7 +43,7 @@ export class CallRelay extends EtcdCall {
   #span: ClientSpan | undefined;
 
   constructor(call: RelayedCall, headers: OutgoingHttpHeaders, deps: CallRelayDeps) {
-    super(call, deps.context, deps.maintenance, "etcd call");
+    super(call, deps.context, deps.calls, "etcd call");
     this.#headers = headers;
     this.#deps = deps;
   }
@@ -70,9 +70,10 @@ export class CallRelay extends EtcdCall {
       this.end(outOfRequestRoom(maxUnreadBytesPerConnection)),
     );
     this.#request.start(this.#deps.received);
-    const connection = upstream.available();
-    if (connection === undefined) this.#connect();
-    else this.#open(connection);
+    upstream.whenAvailable(
+      (connection) => this.#open(connection),
+      () => this.end(refused(status.UNAVAILABLE, noConnection)),
+    );
   }
 
   drain(): void {
@@ -92,20 +93,8 @@ export class CallRelay extends EtcdCall {
     this.#response?.stop();
   }
 
-  #connect(): void {
-    const { upstream } = this.#deps;
-    upstream.connect().then(
-      () => {
-        if (this.isOver || this.call.isOver) return;
-        const connection = upstream.available();
-        if (connection === undefined) this.#connect();
-        else this.#open(connection);
-      },
-      () => this.end(refused(status.UNAVAILABLE, noConnection)),
-    );
-  }
-
   #open(connection: UpstreamConnection): void {
+    if (this.isOver || this.call.isOver) return;
     const { observe, rewrite } = this.#deps;
     if (this.call.span !== undefined) this.#beginSpan();
     const stream = connection.request(this.#headers);

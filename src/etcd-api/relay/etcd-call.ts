@@ -14,13 +14,13 @@ import {
 } from "../../server/limits/open-streams.ts";
 import type { SendReservation } from "../../server/limits/send-reservation.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
-import type { CallMaintenance, MaintainedCall } from "./call-maintenance.ts";
+import type { Rounds } from "./rounds.ts";
 
 /**
  * What all calls of etcd's API have in common. Until it has ended, a call counts as an open stream, and is checked once a
  * second.
  */
-export abstract class EtcdCall implements OpenStream, MaintainedCall {
+export abstract class EtcdCall implements OpenStream {
   readonly id = nextStreamId();
   readonly streamKind: StreamKind;
   readonly connection: object;
@@ -29,7 +29,7 @@ export abstract class EtcdCall implements OpenStream, MaintainedCall {
   readonly access: readonly Access[] | undefined;
   protected readonly call: RelayedCall;
   protected readonly context: CallContext;
-  readonly #maintenance: CallMaintenance<EtcdCall>;
+  readonly #calls: Rounds<EtcdCall>;
   readonly #openedAt: number;
   /** The charge for what waits to be sent. */
   #unsent: SendReservation | undefined;
@@ -40,7 +40,7 @@ export abstract class EtcdCall implements OpenStream, MaintainedCall {
   constructor(
     call: RelayedCall,
     context: CallContext,
-    maintenance: CallMaintenance<EtcdCall>,
+    calls: Rounds<EtcdCall>,
     streamKind: StreamKind,
   ) {
     this.streamKind = streamKind;
@@ -50,7 +50,7 @@ export abstract class EtcdCall implements OpenStream, MaintainedCall {
     this.access = context.authorizer.hasPolicy ? fullAccess : undefined;
     this.call = call;
     this.context = context;
-    this.#maintenance = maintenance;
+    this.#calls = calls;
     this.#openedAt = context.clock.now();
   }
 
@@ -90,7 +90,7 @@ export abstract class EtcdCall implements OpenStream, MaintainedCall {
       return false;
     }
     streams.add(this);
-    this.#maintenance.add(this);
+    this.#calls.add(this);
     this.call.onOver(() => this.release());
     return true;
   }
@@ -143,7 +143,7 @@ export abstract class EtcdCall implements OpenStream, MaintainedCall {
     if (this.#isOver) return;
     this.#isOver = true;
     this.context.streams.delete(this);
-    this.#maintenance.delete(this);
+    this.#calls.delete(this);
     this.#unsent?.release();
     this.onReleased();
   }

@@ -8,8 +8,8 @@ import { ownBytes } from "../../base/growing-buffer.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import { MessageSender, type MessageSource } from "../../server/kernel/message-sender.ts";
+import { prefixSize } from "../../wire/encode.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
-import { MessageStarts } from "./message-starts.ts";
 import { responseHeaders, responseTrailers } from "./metadata.ts";
 
 /** Replaces a unary response. Gets and returns it with gRPC's framing; undefined: it is not what it should be. */
@@ -26,6 +26,9 @@ export interface ResponseListener {
   /** etcd has ended its stream without trailers, and the client has accepted what came before. */
   readonly onCut: (rstCode: number) => void;
 }
+
+/** How many bytes of a message are looked at: a ResponseHeader, also one that is nested, takes at most 60. */
+const maxStartBytes = 64;
 
 /** Maximum size of a response that is rewritten, in bytes. */
 const maxRewrittenBytes = 1024 ** 2;
@@ -177,4 +180,55 @@ export class ResponseRelay implements MessageSource {
     // What had arrived can still be read, though Node.js no longer announces it.
     this.#sender.pump();
   };
+}
+
+/** Finds out how the messages of a response begin, and whether one is incomplete, as its bytes pass. */
+export class MessageStarts {
+  readonly #onStart: (start: Buffer) => void;
+  /** The beginning of the current message, with gRPC's prefix, as far as it has passed. */
+  readonly #start = Buffer.alloc(prefixSize + maxStartBytes);
+  #length = 0;
+  /** Number of bytes of the current message that are yet to pass and are not looked at. */
+  #rest = 0;
+
+  /** `onStart` gets the beginning of each message, with gRPC's prefix. It may read the bytes until it returns. */
+  constructor(onStart: (start: Buffer) => void) {
+    this.#onStart = onStart;
+  }
+
+  /** Whether a part of a message has passed. */
+  get isMidMessage(): boolean {
+    return this.#rest > 0 || this.#length > 0;
+  }
+
+  /** The next bytes of the response. */
+  pass(bytes: Buffer): void {
+    for (let at = 0; at < bytes.length; ) {
+      const skipped = Math.min(this.#rest, bytes.length - at);
+      this.#rest -= skipped;
+      at += skipped;
+      if (this.#rest === 0) at += this.#collect(bytes, at);
+    }
+  }
+
+  /** Returns the number of bytes that it has taken. */
+  #collect(bytes: Buffer, from: number): number {
+    const end = from + this.#wanted - this.#length;
+    const taken = bytes.copy(this.#start, this.#length, from, end);
+    this.#length += taken;
+    if (this.#length < prefixSize || this.#length < this.#wanted) return taken;
+    this.#onStart(this.#start.subarray(0, this.#length));
+    this.#rest = this.#size - this.#length;
+    this.#length = 0;
+    return taken;
+  }
+
+  /** Size of the current message with its prefix, which has passed. */
+  get #size(): number {
+    return prefixSize + this.#start.readUInt32BE(1);
+  }
+
+  get #wanted(): number {
+    return this.#length < prefixSize ? prefixSize : Math.min(this.#size, this.#start.length);
+  }
 }

@@ -1,24 +1,60 @@
+import { status } from "@grpc/grpc-js";
+import { hasReason } from "../../base/errors.ts";
 import type { CacheWatcher } from "../../cacher/watch/cache-watcher.ts";
-import type { WatchScope } from "../../storage/storage.ts";
-import type { CachedResource } from "../cached/cached-resource.ts";
-import type { CreateRequest } from "./watch-request.ts";
-import { watchIdField } from "./watch-response.ts";
+import { stopped } from "../../etcd/wire/error-texts.ts";
+import type { RevisionJoiner } from "../../etcd/wire/revision-joiner.ts";
+import { etcdFramesOf, previousUnknown } from "../../etcd/wire/watch-events.ts";
+import type { CreateRequest } from "../../etcd/wire/watch-request.ts";
+import { type Answer, watchIdField } from "../../etcd/wire/watch-response.ts";
+import { refused } from "../../server/calls/refusals.ts";
+import type { WireStatus } from "../../wire/errors.ts";
+import { type CachedRange, isRefused } from "../cached/cached-resources.ts";
+import type { QuotaHolder } from "./relayed-quota.ts";
+import type { WatchService } from "./watch-service.ts";
 
-/** What a watch is served from: a resource that has all keys of its range. */
-export interface CachedRange {
-  readonly resource: CachedResource;
-  readonly scope: WatchScope;
-  /**
-   * The revision that etcd has compacted, if the watch begins there: etcd reads previous values from the state before a
-   * revision, so those of this one are missing. Undefined: it has those of all events.
-   */
-  readonly compacted?: number;
+/** The place of a response to a request. Responses are sent in the order of their requests. */
+export interface AnswerSlot {
+  /** Undefined: it is not known yet, and all later ones wait. */
+  frame: Uint8Array | undefined;
+  /** The watch that it announces. */
+  readonly watch: ClientWatch | undefined;
 }
 
-/** One watch of a client's stream. It is served by a watcher of a cache, or by a watch of etcd. */
+/** A watch at etcd, which serves a client's watch, or is only there to be permitted or refused. */
+export interface WatchAtEtcd {
+  readonly watch: ClientWatch;
+  readonly id: number;
+  /** Number of progress requests that were sent before its create request. */
+  readonly requestsBefore: number;
+  /** The revision of the answer to its create request; infinite until etcd has answered. */
+  createdAt: number;
+  /** The revision up to which etcd was synced when it last answered a progress request; 0: it has not. */
+  progressed: number;
+  /** Whether the fragments of a response were not all received. */
+  isFragmented: boolean;
+  /** Joins them, for a client that does not ask for fragments. */
+  joiner: RevisionJoiner | undefined;
+}
+
+/** What a watch needs of its stream. */
+export interface WatchOwner extends QuotaHolder {
+  readonly service: WatchService;
+  readonly sender: { ready(watch: ClientWatch): void };
+  readonly etcd: { resume(watch: ClientWatch): void; cancel(watch: ClientWatch): void };
+  /** Forgets a watch, and sends its last response. */
+  endWatch(watch: ClientWatch, answer: Answer, revision: number): void;
+  /** Ends the stream. */
+  end(why: WireStatus): void;
+}
+
+/**
+ * One watch of a client's stream. It is served by a watcher of a cache, or by a watch of etcd where the cache can't, and handed
+ * over from one to the other without a gap, as both know what has been sent.
+ */
 export class ClientWatch {
   #id = 0n;
   #idField: Buffer = watchIdField(0n);
+  readonly #stream: WatchOwner;
   readonly request: CreateRequest;
   /** Undefined: no cached resource has its range. */
   readonly range: CachedRange | undefined;
@@ -26,26 +62,25 @@ export class ClientWatch {
   from = 0;
   /** Everything that it asked for up to this revision has been sent, and the client may know that. */
   sent = 0;
+  /** The place of the answer to its create request; undefined once that is known. */
+  answer: AnswerSlot | undefined;
   /** Whether its creation was reported to the client. Nothing of it is sent before. */
   isAnnounced = false;
   /** Whether it is in the sender's queue of watches that may have something to send. */
   isQueued = false;
-  /** Whether it has sent events since the last tick of progress notifications. */
+  /** Whether it has sent events since the last round of progress notifications. */
   isActive = false;
   isOver = false;
   /** Whether it was there when the client last asked for progress: the answer waits for its progress. */
   isAwaited = false;
   watcher: CacheWatcher | undefined;
-  /** Its id at etcd; undefined: it is served from a cache. */
-  upstreamId: bigint | undefined;
-  /** The revision up to which etcd was synced when it last answered a progress request; 0: not since it serves the watch. */
-  progressed = 0;
+  /** Undefined: it is served from a cache. */
+  atEtcd: WatchAtEtcd | undefined;
   /** Number of etcd's responses that wait to be sent. */
   waiting = 0;
-  /** Whether the fragments of a response of etcd were not all received. */
-  isFragmented = false;
 
-  constructor(request: CreateRequest, range: CachedRange | undefined) {
+  constructor(stream: WatchOwner, request: CreateRequest, range: CachedRange | undefined) {
+    this.#stream = stream;
     this.request = request;
     this.range = range;
     this.beginAfter(0);
@@ -73,9 +108,76 @@ export class ClientWatch {
     this.sent = this.from - 1;
   }
 
-  /** Whether everything that was received of etcd has been sent, so that the cache may continue it. */
-  get isSettled(): boolean {
-    return this.isAnnounced && this.waiting === 0 && !this.isFragmented;
+  /** Serves it from the cache, from `from` on. */
+  serveFromCache(): void {
+    const { range, request } = this;
+    if (range === undefined) throw new Error("A watch without a cached range can't be cached.");
+    const { cacher } = range.resource;
+    this.watcher = cacher.watch({
+      scope: range.scope,
+      afterRevision: Math.min(this.from - 1, cacher.revision),
+      withPrevious: request.withPrevious,
+      rawKeys: true,
+      owner: this.#stream.owner,
+    });
+    this.watcher.onReadable(() => this.#stream.sender.ready(this));
+  }
+
+  /** Makes etcd serve it, from behind what was sent. */
+  serveFromEtcd(): void {
+    this.close();
+    if (this.#stream.service.relayed.makeRoom(this.#stream)) this.#stream.etcd.resume(this);
+    else this.#stream.makeRoom();
+  }
+
+  /** If etcd refuses its cache what it needs, it is etcd's to serve or to refuse. */
+  leaveRefused(): void {
+    if (this.watcher === undefined || !this.isAnnounced || this.isQueued) return;
+    if (this.range !== undefined && isRefused(this.range.resource)) this.serveFromEtcd();
+  }
+
+  /**
+   * Continues a watch of etcd from the cache, as soon as that has all that was not sent. Returns whether progress of etcd could
+   * bring it there.
+   */
+  handOver(): boolean {
+    const { range, atEtcd } = this;
+    if (range === undefined || !this.isSettled) return false;
+    this.sent = Math.max(this.sent, atEtcd?.progressed ?? 0);
+    if (!this.#stream.service.isCached(range, this.sent + 1)) return range.resource.cacher.ready;
+    this.#stream.etcd.cancel(this);
+    this.from = Math.max(this.from, this.sent + 1);
+    this.serveFromCache();
+    return false;
+  }
+
+  /** The responses for its next batch of the cache; undefined: it has no batch now. */
+  takeFrames(): readonly Uint8Array[] | undefined {
+    const { watcher, range, request } = this;
+    if (watcher === undefined || range === undefined) return undefined;
+    const batch = watcher.read();
+    if (batch === undefined) {
+      if (watcher.ended instanceof Error) this.#onEnded(watcher.ended);
+      return undefined;
+    }
+    const { service } = this.#stream;
+    const { prefix } = range.resource.keys;
+    const frames = etcdFramesOf(batch, request, prefix, service.header, this.from, range.compacted);
+    if (frames === previousUnknown) {
+      this.serveFromEtcd();
+      return undefined;
+    }
+    const { revision = 0 } = batch;
+    if (revision > this.sent) this.sent = revision;
+    if (frames.length > 0) service.reported(revision);
+    return frames;
+  }
+
+  /** Closes the watcher, which notifies the sender, without this watch. */
+  close(): void {
+    const { watcher } = this;
+    this.watcher = undefined;
+    watcher?.close();
   }
 
   /**
@@ -83,8 +185,18 @@ export class ClientWatch {
    * later. It is at least that of every event that was sent.
    */
   get syncedRevision(): number | undefined {
-    const synced = this.upstreamId === undefined ? this.#cachedRevision : this.#relayedRevision;
+    const synced = this.atEtcd === undefined ? this.#cachedRevision : this.#relayedRevision;
     return synced !== undefined && this.isSyncedAt(synced) ? synced : undefined;
+  }
+
+  /** Whether this revision may be reported to the client: as etcd, not before the start revision. */
+  isSyncedAt(revision: number): boolean {
+    return revision >= Math.max(this.request.startRevision, this.from - 1);
+  }
+
+  /** Whether everything that was received of etcd has been sent, so that the cache may continue it. */
+  get isSettled(): boolean {
+    return this.isAnnounced && this.waiting === 0 && this.atEtcd?.isFragmented !== true;
   }
 
   get #cachedRevision(): number | undefined {
@@ -92,11 +204,25 @@ export class ClientWatch {
   }
 
   get #relayedRevision(): number | undefined {
-    return this.isSettled && this.progressed > 0 ? Math.max(this.progressed, this.sent) : undefined;
+    const progressed = this.atEtcd?.progressed ?? 0;
+    return this.isSettled && progressed > 0 ? Math.max(progressed, this.sent) : undefined;
   }
 
-  /** Whether this revision may be reported to the client: as etcd, not before the start revision. */
-  isSyncedAt(revision: number): boolean {
-    return revision >= Math.max(this.request.startRevision, this.from - 1);
+  /** The cache has ended it. */
+  #onEnded(error: Error): void {
+    const { service } = this.#stream;
+    if (hasReason(error, "DRAINING")) {
+      this.#stream.end(refused(status.UNAVAILABLE, stopped));
+    } else if (hasReason(error, "HISTORY_CHANGED")) {
+      // The client's revisions are of another history: it must list, as after a compaction.
+      service.historyChanged();
+      const compactRevision = Math.max(this.range?.resource.cacher.revision ?? 0, 1);
+      this.#stream.endWatch(this, { watchId: this.id, canceled: true, compactRevision }, 0);
+    } else if (service.isCached(this.range, this.sent + 1)) {
+      this.from = this.sent + 1;
+      this.serveFromCache();
+    } else {
+      this.serveFromEtcd();
+    }
   }
 }

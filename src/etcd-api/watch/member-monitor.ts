@@ -1,13 +1,13 @@
 import type { OutgoingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
+import type { Upstream } from "../../etcd/client/upstream.ts";
+import { UpstreamWatchCall } from "../../etcd/client/upstream-watch-call.ts";
+import { noLeader } from "../../etcd/wire/error-texts.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import { noLeader } from "../contract/error-texts.ts";
-import type { NewestHeader, ResponseSource } from "../contract/response-header.ts";
+import type { NewestHeader, ResponseSource } from "../cached/newest-header.ts";
 import { requestHeaders } from "../relay/metadata.ts";
-import type { Upstream } from "../upstream/upstream.ts";
-import { UpstreamWatchCall } from "./upstream-watch-call.ts";
 
 /** The path of etcd's Watch. */
 export const watchPath = "/etcdserverpb.Watch/Watch";
@@ -17,8 +17,8 @@ const leaderlessMs = 3_000;
 
 /** A stream that needs a leader. */
 export interface LeaderDependent {
-  /** The member has no leader, or can't be reached. */
-  leaderLost(status: WireStatus): void;
+  /** Ends it: the member has no leader, or can't be reached. */
+  end(status: WireStatus): void;
 }
 
 /**
@@ -131,7 +131,7 @@ export class MemberMonitor {
   }
 
   #endDependents(why: WireStatus): void {
-    for (const stream of this.#dependents) stream.leaderLost(why);
+    for (const stream of this.#dependents) stream.end(why);
   }
 }
 

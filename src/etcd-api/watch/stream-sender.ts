@@ -1,4 +1,5 @@
 import { Fifo } from "../../base/fifo.ts";
+import { withFields, withFieldsInEach } from "../../etcd/wire/watch-response.ts";
 import { type CallContext, toClientError } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import {
@@ -8,19 +9,10 @@ import {
 } from "../../server/kernel/message-sender.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { type FrameParts, sizeOf } from "../../wire/frame-parts.ts";
-import type { ClientWatch } from "./client-watch.ts";
+import type { AnswerSlot, ClientWatch } from "./client-watch.ts";
 import { watchPath } from "./member-monitor.ts";
-import { withFields, withFieldsInEach } from "./watch-response.ts";
 
 const noFrames: readonly Uint8Array[] = [];
-
-/** The place of a response to a request. Responses are sent in the order of their requests. */
-export interface AnswerSlot {
-  /** Undefined: it is not known yet, and all later ones wait. */
-  frame: Uint8Array | undefined;
-  /** The watch that it announces. */
-  readonly watch: ClientWatch | undefined;
-}
 
 /** A response of etcd that waits to be sent. */
 interface RelayedResponse {
@@ -37,8 +29,6 @@ interface RelayedResponse {
 
 /** What the sender needs of its stream. */
 export interface SenderListener {
-  /** The responses for the next batch of the watch; undefined: it has no batch now. */
-  readonly framesOf: (watch: ClientWatch) => readonly Uint8Array[] | undefined;
   /** The first response of a watch may follow. */
   readonly onAnnounced: (watch: ClientWatch) => void;
   /** A response of etcd was sent. */
@@ -107,12 +97,23 @@ export class StreamSender implements MessageSource {
     return this.#sender.heldBytes;
   }
 
-  /** Adds the place of an answer behind those before. With a frame it may be sent; otherwise set it and call `pump`. */
-  answer(frame: Uint8Array | undefined, watch?: ClientWatch): AnswerSlot {
-    const slot: AnswerSlot = { frame, watch };
-    this.#answers.push(slot);
-    if (frame !== undefined) this.pump();
-    return slot;
+  /** Adds an answer behind those before. */
+  answer(frame: Uint8Array): void {
+    this.#answers.push({ frame, watch: undefined });
+    this.pump();
+  }
+
+  /** Adds the place of the answer to the create request of a watch, which `settle` makes known. */
+  expect(watch: ClientWatch): void {
+    watch.answer = { frame: undefined, watch };
+    this.#answers.push(watch.answer);
+  }
+
+  /** The answer to the create request of a watch is known. */
+  settle(watch: ClientWatch, frame: Uint8Array): void {
+    if (watch.answer !== undefined) watch.answer.frame = frame;
+    watch.answer = undefined;
+    this.pump();
   }
 
   /** The watch may have something to send. */
@@ -221,7 +222,7 @@ export class StreamSender implements MessageSource {
     for (let watch = this.#ready.shift(); watch !== undefined; watch = this.#ready.shift()) {
       watch.isQueued = false;
       if (watch.isOver) continue;
-      const frames = this.#listener.framesOf(watch);
+      const frames = watch.takeFrames();
       if (frames === undefined) continue;
       // Behind the other watches.
       watch.isQueued = true;

@@ -1,25 +1,25 @@
 import type { Clock } from "../../base/clock.ts";
 import { runInTimeSlices } from "../../base/time-slice-queue.ts";
+import { type Answer, noWatchId } from "../../etcd/wire/watch-response.ts";
 import type { ClientWatch } from "./client-watch.ts";
-import type { RelayedWatches } from "./relayed-watches.ts";
+import type { EtcdWatches } from "./etcd-watches.ts";
 import type { StreamSender } from "./stream-sender.ts";
-import { type Answer, noWatchId } from "./watch-response.ts";
 import type { WatchService } from "./watch-service.ts";
 
 /** What the progress of a stream needs of it. */
-interface WatchProgressDeps {
-  readonly shared: WatchService;
-  readonly clock: Clock;
+export interface ProgressOwner {
+  readonly service: WatchService;
   readonly sender: StreamSender;
   readonly watches: ReadonlyMap<bigint, ClientWatch>;
-  readonly relayed: RelayedWatches;
+  readonly etcd: EtcdWatches;
   /** Sends a response to the client. */
-  readonly answer: (answer: Answer, revision: number) => void;
+  answer(answer: Answer, revision: number): void;
 }
 
 /** Reports to a client up to which revision its watches have received everything: regularly, and when it asks. */
 export class WatchProgress {
-  readonly #deps: WatchProgressDeps;
+  readonly #stream: ProgressOwner;
+  readonly #clock: Clock;
   /** The client waits for progress: until the caches and etcd have answered, until everything is sent, for its answers. */
   #state: "none" | "asked" | "due" | "answering" = "none";
   /** The highest revision that clients knew of when it asked. */
@@ -27,8 +27,9 @@ export class WatchProgress {
   /** Whether the client asked again since: an answer on its way may be of a revision from before that. */
   #isRepeated = false;
 
-  constructor(deps: WatchProgressDeps) {
-    this.#deps = deps;
+  constructor(stream: ProgressOwner, clock: Clock) {
+    this.#stream = stream;
+    this.#clock = clock;
   }
 
   /**
@@ -36,7 +37,7 @@ export class WatchProgress {
    * to a client that has not accepted what it was sent before: it would wait here.
    */
   notify(floor: number): void {
-    const { sender, watches } = this.#deps;
+    const { sender, watches } = this.#stream;
     if (sender.answers > 0) return;
     for (const watch of watches.values()) {
       if (!watch.request.progressNotify || watch.watcher === undefined) continue;
@@ -53,17 +54,17 @@ export class WatchProgress {
    * then all watches are synced that it had; otherwise not at all. Requests that come before that answer have one of their own, together.
    */
   request(): void {
-    const { shared, sender, watches, relayed } = this.#deps;
+    const { service, sender, watches, etcd } = this.#stream;
     // etcd does not answer while a watch is not synced.
-    if (this.#state === "asked") relayed.requestProgress();
+    if (this.#state === "asked") etcd.requestProgress();
     this.#isRepeated = this.#state !== "none";
     if (watches.size === 0 || this.#isRepeated) return;
     this.#state = "asked";
-    this.#floor = shared.floor;
+    this.#floor = service.floor;
     for (const watch of watches.values()) watch.isAwaited = true;
     const reached = [
-      shared.reachCurrentRevision(watches.values()),
-      relayed.reachProgress(this.#floor),
+      service.reachCurrentRevision(watches.values()),
+      etcd.reachProgress(this.#floor),
     ];
     // Neither rejects.
     void Promise.all(reached).then(() => {
@@ -78,18 +79,18 @@ export class WatchProgress {
    * several revisions, and clientv3 resumes each watch from an answer for all, also if it was sent events above that.
    */
   onIdle(): void {
-    const { clock, sender, watches, answer } = this.#deps;
+    const { sender, watches } = this.#stream;
     // Behind the answer to a create request it would be taken for progress of that watch, too.
     if (this.#state !== "due" || sender.answers > 0) return;
     const revision = this.#commonRevision();
     if (revision === "several") {
       this.#state = "answering";
-      runInTimeSlices(clock, this.#reportAll());
+      runInTimeSlices(this.#clock, this.#reportAll());
       return;
     }
     if (revision !== undefined) {
       for (const watch of watches.values()) watch.sent = revision;
-      answer({ watchId: noWatchId }, revision);
+      this.#stream.answer({ watchId: BigInt(noWatchId) }, revision);
     }
     this.#answered();
   }
@@ -102,7 +103,7 @@ export class WatchProgress {
 
   /** Reports the progress of each watch that is synced at its turn. */
   *#reportAll(): Generator<void, void, void> {
-    for (const watch of this.#deps.watches.values()) {
+    for (const watch of this.#stream.watches.values()) {
       this.#report(watch, watch.syncedRevision);
       yield;
     }
@@ -118,7 +119,7 @@ export class WatchProgress {
     let least = Infinity;
     let sent = this.#floor;
     let hasLater = false;
-    for (const watch of this.#deps.watches.values()) {
+    for (const watch of this.#stream.watches.values()) {
       const { syncedRevision } = watch;
       if (syncedRevision === undefined || syncedRevision < this.#floor) {
         if (watch.isAwaited) return undefined;
@@ -136,6 +137,6 @@ export class WatchProgress {
   #report(watch: ClientWatch, revision: number | undefined): void {
     if (revision === undefined) return;
     watch.sent = Math.max(watch.sent, revision);
-    this.#deps.answer({ watchId: watch.id }, revision);
+    this.#stream.answer({ watchId: watch.id }, revision);
   }
 }

@@ -1,21 +1,27 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
+import { compacted, duplicateWatch, stopped, tooMany } from "../../etcd/wire/error-texts.ts";
+import { MessageSplitter, UnreadableMessage } from "../../etcd/wire/messages.ts";
+import {
+  type CreateRequest,
+  readWatchRequest,
+  type WatchStreamRequest,
+} from "../../etcd/wire/watch-request.ts";
+import { type Answer, encodeAnswer, noWatchId } from "../../etcd/wire/watch-response.ts";
 import { WireFault } from "../../protobuf/message-cursor.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { Reservation } from "../../server/limits/byte-pool.ts";
-import type { WireStatus } from "../../wire/errors.ts";
-import { stopped } from "../contract/error-texts.ts";
+import { type CachedRange, hasCredential } from "../cached/cached-resources.ts";
 import { EtcdCall } from "../relay/etcd-call.ts";
 import { requestHeaders } from "../relay/metadata.ts";
-import type { ClientWatch } from "./client-watch.ts";
+import { ClientWatch, type WatchOwner } from "./client-watch.ts";
+import { EtcdWatches, type EtcdWatchesOwner } from "./etcd-watches.ts";
 import { watchPath } from "./member-monitor.ts";
-import { MessageSplitter, UnreadableMessage } from "./message-splitter.ts";
 import { StreamSender } from "./stream-sender.ts";
-import { StreamWatches } from "./stream-watches.ts";
-import { type CreateRequest, readWatchRequest, type WatchStreamRequest } from "./watch-request.ts";
-import { hasCredential, type WatchService } from "./watch-service.ts";
+import { type ProgressOwner, WatchProgress } from "./watch-progress.ts";
+import type { WatchService } from "./watch-service.ts";
 
 /** Maximum size of a request, in bytes: etcd's default --max-request-bytes and 512 KiB. */
 const maxRequestBytes = 2 * 1024 ** 2;
@@ -23,22 +29,36 @@ const maxRequestBytes = 2 * 1024 ** 2;
 /** Number of answers that wait above which no request is read. */
 const maxAnswers = 256;
 
+/** Memory of a watch that waits in no buffer, in bytes, estimated, in addition to its request. */
+const watchBytes = 512;
+
 /**
  * One call of etcd's Watch, with all of its watches. Those whose range a cached resource has are served from its cache. All
  * others, and those that the cache can't serve, are watches of etcd.
+ *
+ * Requests are handled in their order. A request waits until it is known what may serve it, and while the ids of later watches
+ * depend on etcd's answer to one before it.
  */
-export class WatchStream extends EtcdCall {
-  readonly #shared: WatchService;
+export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwner, ProgressOwner {
+  readonly service: WatchService;
+  readonly sender: StreamSender;
+  /** Those that etcd serves, or is asked about. */
+  readonly etcd: EtcdWatches;
+  /** Those that are created. */
+  readonly watches = new Map<bigint, ClientWatch>();
+  readonly #progress: WatchProgress;
   /** Whether it ends when the member has no leader. */
-  readonly needsLeader: boolean;
+  readonly #needsLeader: boolean;
+  /** Whether the client has a credential of etcd: etcd is asked about each watch that a cache may serve. */
   readonly #hasCredential: boolean;
-  readonly #sender: StreamSender;
   readonly #requests = new MessageSplitter(maxRequestBytes);
-  readonly #watches: StreamWatches;
   /** The charge for requests that are not complete, or not handled. */
   #received: Reservation | undefined;
   #retained: Reservation | undefined;
   #retainedBytes = 0;
+  /** Number of watches, with those that etcd has not created yet. */
+  #size = 0;
+  #nextId = 0n;
   /** Whether what is needed for the next request is known: the member's header, and what may serve the watch. */
   #isKnown = false;
   /** A request that waits for etcd's answer to create requests before it. */
@@ -49,58 +69,54 @@ export class WatchStream extends EtcdCall {
     call: RelayedCall,
     metadata: IncomingHttpHeaders,
     context: CallContext,
-    shared: WatchService,
+    service: WatchService,
   ) {
-    super(call, context, shared.maintenance, "etcd watch");
+    super(call, context, service.calls, "etcd watch");
     const headers = requestHeaders(watchPath, metadata);
     // The deadline of the call is checked here, and responses that are compressed could not be sent on.
     delete headers["grpc-timeout"];
     delete headers["grpc-accept-encoding"];
-    this.#shared = shared;
-    this.needsLeader = headers["hasleader"] === "true";
-    this.#hasCredential = hasCredential(headers);
-    this.#sender = new StreamSender(call, context, {
-      framesOf: (watch) => this.#watches.framesOf(watch),
+    this.service = service;
+    this.#needsLeader = headers["hasleader"] === "true";
+    this.#hasCredential = hasCredential(metadata);
+    this.sender = new StreamSender(call, context, {
       onAnnounced: (watch) => this.#onAnnounced(watch),
-      onRelayed: () => this.#watches.onRelayed(),
+      onRelayed: () => this.etcd.mayContinue(),
       onIdle: () => this.#onIdle(),
       onAccepted: () => this.chargeUnsent(0),
       onClosed: () => this.release(),
     });
-    this.#watches = new StreamWatches({
-      ...{ shared, headers, sender: this.#sender, clock: context.clock, owner: call.owner },
-      hasCredential: this.#hasCredential,
-      onCreated: () => this.#handleRequests(),
-      retain: (bytes) => this.#retain(bytes),
-      end: (why) => this.end(why),
-    });
+    this.etcd = new EtcdWatches(this, context.clock, headers);
+    this.#progress = new WatchProgress(this, context.clock);
   }
 
   get sent(): number {
-    return this.#sender.sent;
+    return this.sender.sent;
   }
 
   get outstandingMs(): number {
-    return this.#sender.outstandingMs;
+    return this.sender.outstandingMs;
   }
 
   get heldBytes(): number {
-    if (!this.#sender.outstanding) return 0;
-    return this.#sender.heldBytes + this.#waitingBytes + this.#watches.heldBytes;
+    if (!this.sender.outstanding) return 0;
+    let bytes = this.sender.heldBytes + this.#waitingBytes;
+    for (const { watcher } of this.watches.values()) bytes += watcher?.heldBytes ?? 0;
+    return bytes;
   }
 
   /** Size of etcd's responses that wait to be sent, or to arrive completely, in bytes. */
   get #waitingBytes(): number {
-    return this.#sender.relayedBytes + this.#watches.receivedBytes;
+    return this.sender.relayedBytes + this.etcd.receivedBytes;
   }
 
   /** Begins to serve it, or ends it. */
   start(): void {
     const { requestPool, retainedRequests } = this.context;
     const { maxUnreadBytesPerConnection, tooMuchRetained } = this.context;
-    const { monitor } = this.#shared;
+    const { monitor } = this.service;
     if (!this.open()) return;
-    this.#shared.add(this);
+    this.service.add(this);
     this.#retained = retainedRequests.reserve(this.connection, this.call.headerBytes, () =>
       this.evict(tooMuchRetained()),
     );
@@ -108,16 +124,20 @@ export class WatchStream extends EtcdCall {
       this.end(outOfRequestRoom(maxUnreadBytesPerConnection)),
     );
     const { request } = this.call;
-    request.on("data", (chunk: Buffer) => this.#onRequest(chunk));
+    request.on("data", (chunk: Buffer) => {
+      if (this.isOver) return;
+      this.#requests.add(chunk);
+      this.#handleRequests();
+    });
     // A client that half-closes the call keeps its watches.
     request.on("end", () => {});
-    monitor.whenKnown(this.needsLeader, (failure) => {
+    monitor.whenKnown(this.#needsLeader, (failure) => {
       if (this.isOver) return;
       if (failure !== undefined) {
         this.end(failure);
         return;
       }
-      if (this.needsLeader) monitor.add(this);
+      if (this.#needsLeader) monitor.add(this);
       this.#isKnown = true;
       this.#handleRequests();
     });
@@ -127,35 +147,78 @@ export class WatchStream extends EtcdCall {
     this.end(refused(status.UNAVAILABLE, stopped));
   }
 
-  leaderLost(why: WireStatus): void {
-    this.end(why);
+  makeRoom(): void {
+    this.end(refused(status.UNAVAILABLE, "too many watches are not served from a cache"));
   }
 
   check(): void {
-    if (this.needsLeader) this.#shared.monitor.check();
-    this.#watches.check();
-    this.chargeIfStuck(this.#sender.outstanding, this.sent, this.#waitingBytes);
+    if (this.#needsLeader) this.service.monitor.check();
+    if (this.service.hasRefused) for (const watch of this.watches.values()) watch.leaveRefused();
+    this.#handOver();
+    this.etcd.check();
+    this.chargeIfStuck(this.sender.outstanding, this.sent, this.#waitingBytes);
   }
 
-  /** Sends the progress of each watch that asked for it and is synced, unless it has sent events since the last call. */
   notifyProgress(floor: number): void {
-    this.#watches.progress.notify(floor);
+    this.#progress.notify(floor);
+  }
+
+  /** Sends a response without events, behind those before. */
+  answer(answer: Answer, revision: number): void {
+    if (answer.canceled !== true) this.service.reported(revision);
+    this.sender.answer(this.#encode(answer, revision));
+  }
+
+  endWatch(watch: ClientWatch, answer: Answer, revision: number): void {
+    watch.isOver = true;
+    this.onEnded(watch);
+    this.answer(answer, revision);
+  }
+
+  onCreated(watch: ClientWatch): void {
+    const { watchId } = watch.request;
+    watch.id = watchId === 0n ? this.#freeId() : watchId;
+    if (watchId === 0n) this.#nextId = watch.id + 1n;
+    this.watches.set(watch.id, watch);
+  }
+
+  onRefused(watch: ClientWatch): void {
+    watch.isOver = true;
+    this.#count(watch, -1);
+  }
+
+  onPermitted(watch: ClientWatch): void {
+    if (this.#isTaken(watch.request)) {
+      this.onRefused(watch);
+      this.sender.settle(watch, this.#refusal(duplicateWatch, watch.range));
+    } else {
+      this.#begin(watch);
+    }
+  }
+
+  onSettled(): void {
+    this.#handleRequests();
+  }
+
+  onEnded(watch: ClientWatch): void {
+    this.watches.delete(watch.id);
+    this.#count(watch, -1);
+    watch.close();
+    this.etcd.cancel(watch);
   }
 
   protected onReleased(): void {
-    this.#shared.forget(this);
+    this.service.forget(this);
     this.#received?.release();
     this.#retained?.release();
-    this.#sender.close();
-    this.#watches.close();
+    this.sender.close();
+    this.etcd.close();
+    for (const watch of this.watches.values()) watch.close();
+    this.service.watches -= this.#size;
+    this.#size = 0;
+    this.watches.clear();
     // What the client still sends is read and dropped.
     if (!this.call.request.destroyed) this.call.request.resume();
-  }
-
-  #onRequest(chunk: Buffer): void {
-    if (this.isOver) return;
-    this.#requests.add(chunk);
-    this.#handleRequests();
   }
 
   #handleRequests(): void {
@@ -163,7 +226,9 @@ export class WatchStream extends EtcdCall {
       while (!this.isOver && !this.#mustWait) {
         const request = this.#nextRequest();
         if (request === undefined) break;
-        this.#handle(request);
+        if (request.kind === "create") this.#confirmAndCreate(request);
+        else if (request.kind === "cancel") this.#cancel(request.watchId);
+        else if (request.kind === "progress") this.#progress.request();
       }
     } catch (error) {
       if (!(error instanceof UnreadableMessage || error instanceof WireFault)) throw error;
@@ -184,14 +249,24 @@ export class WatchStream extends EtcdCall {
       if (message === undefined) return undefined;
       request = readWatchRequest(message);
     }
-    const mayHandle = this.#watches.mayHandle(request);
+    const mayHandle = this.#mayHandle(request);
     this.#next = mayHandle ? undefined : request;
     return mayHandle ? request : undefined;
   }
 
+  /**
+   * Whether this request may be handled now. While etcd has not answered a create request, only such may be that etcd has to
+   * answer as well: on its answer depend the ids of later watches, and which watch a request cancels.
+   */
+  #mayHandle(request: WatchStreamRequest): boolean {
+    if (!this.etcd.isCreating) return true;
+    if (request.kind !== "create" || request.watchId !== 0n || this.etcd.isAsking) return false;
+    return !this.service.isCached(this.service.rangeOf(request), request.startRevision);
+  }
+
   /** Whether the next request has to wait. */
   get #mustWait(): boolean {
-    return !this.#isKnown || this.#sender.answers >= maxAnswers;
+    return !this.#isKnown || this.sender.answers >= maxAnswers;
   }
 
   #pauseRequests(isPaused: boolean): void {
@@ -201,21 +276,18 @@ export class WatchStream extends EtcdCall {
     else this.call.request.resume();
   }
 
-  #handle(request: WatchStreamRequest): void {
-    if (request.kind === "create") this.#confirmAndCreate(request);
-    else if (request.kind === "cancel") this.#watches.cancel(request.watchId);
-    else if (request.kind === "progress") this.#watches.progress.request();
-  }
-
   /** Creates a watch once it is known whether a cache may serve it. Later requests wait. */
   #confirmAndCreate(request: CreateRequest): void {
-    const range = this.#shared.rangeOf(request);
+    const { service } = this;
+    const range = service.rangeOf(request);
     // What etcd serves is etcd's to check.
-    const isCached = this.#shared.isCached(range, request.startRevision);
+    const isCached = service.isCached(range, request.startRevision);
     const confirmed =
-      range && isCached ? this.#shared.confirm(range, request, this.#hasCredential) : undefined;
+      range && isCached
+        ? service.cached.confirmWatch(range, request, this.#hasCredential)
+        : undefined;
     if (confirmed === undefined) {
-      this.#watches.create(request, range);
+      this.#create(request, range);
       return;
     }
     this.#isKnown = false;
@@ -223,23 +295,107 @@ export class WatchStream extends EtcdCall {
       if (this.isOver) return;
       this.#isKnown = true;
       // What is not permitted, or is compacted, is etcd's to refuse, with its own reason.
-      this.#watches.create(request, served);
+      this.#create(request, served);
       this.#handleRequests();
     });
   }
 
+  /**
+   * Creates a watch, and answers the request. `range`: the cached resource that may serve it. What etcd refuses for several
+   * reasons it refuses for the first of these: a negative revision, its rights, an empty range, the id.
+   */
+  #create(request: CreateRequest, range: CachedRange | undefined): void {
+    const isCached = this.service.isCached(range, request.startRevision);
+    const reason = this.#reasonToRefuse(request, isCached);
+    if (this.isOver) return;
+    if (reason !== undefined) {
+      this.sender.answer(this.#refusal(reason, range));
+      return;
+    }
+    const watch = new ClientWatch(this, request, range);
+    this.#count(watch, 1);
+    // To make room for it, the stream itself may have been ended, as before for its place among the watches of etcd.
+    if (this.isOver) return;
+    this.sender.expect(watch);
+    if (this.#isTaken(request) || (isCached && this.#hasCredential)) this.etcd.ask(watch);
+    else this.#begin(watch);
+  }
+
+  /** Why a watch is refused without asking etcd; undefined: it is not. */
+  #reasonToRefuse(request: CreateRequest, isCached: boolean): string | undefined {
+    if (request.startRevision < 0) return compacted;
+    if (!this.service.mayAdd(this.#size)) return tooMany;
+    if (!isCached) return this.service.relayed.makeRoom(this) ? undefined : tooMany;
+    return this.#isTaken(request) && !this.#hasCredential ? duplicateWatch : undefined;
+  }
+
+  /** Begins to serve a watch that the client may have, and answers its create request. */
+  #begin(watch: ClientWatch): void {
+    const { service } = this;
+    const { range, request } = watch;
+    if (!service.isCached(range, request.startRevision)) {
+      this.etcd.create(watch);
+      return;
+    }
+    const current = service.currentRevision(range);
+    watch.beginAfter(current);
+    this.onCreated(watch);
+    watch.serveFromCache();
+    service.reported(current);
+    this.sender.settle(watch, this.#encode({ watchId: watch.id, created: true }, current));
+  }
+
+  /** Cancels a watch, and answers the request. An unknown id has no answer, as with etcd. */
+  #cancel(id: bigint): void {
+    const watch = this.watches.get(id);
+    if (watch === undefined) return;
+    // Of a watch that begins later nothing has been sent, up to a revision that etcd does not have.
+    const sent = watch.syncedRevision ?? watch.sent;
+    const revision = Math.min(sent, this.service.currentRevision(watch.range));
+    this.endWatch(watch, { watchId: id, canceled: true }, revision);
+  }
+
+  /** Serves watches of etcd from the cache, as soon as it has all that they have not been sent. */
+  #handOver(): void {
+    let isProgressNeeded = false;
+    for (const watch of this.etcd) isProgressNeeded = watch.handOver() || isProgressNeeded;
+    if (isProgressNeeded) this.etcd.requestProgress();
+  }
+
   #onAnnounced(watch: ClientWatch): void {
-    this.#sender.ready(watch);
+    this.sender.ready(watch);
     if (this.#isPaused) this.#handleRequests();
   }
 
   #onIdle(): void {
     if (this.#isPaused) this.#handleRequests();
-    this.#watches.progress.onIdle();
+    this.#progress.onIdle();
   }
 
-  #retain(bytes: number): void {
-    this.#retainedBytes += bytes;
+  /** The id of the next watch whose client does not choose one. A watch that is refused has not used it. */
+  #freeId(): bigint {
+    while (this.watches.has(this.#nextId)) this.#nextId++;
+    return this.#nextId;
+  }
+
+  #isTaken({ watchId }: CreateRequest): boolean {
+    return watchId !== 0n && this.watches.has(watchId);
+  }
+
+  #encode(answer: Answer, revision: number): Buffer {
+    return encodeAnswer(this.service.header(revision), answer);
+  }
+
+  /** The answer to a create request that is refused. */
+  #refusal(cancelReason: string, range: CachedRange | undefined): Buffer {
+    const answer = { watchId: BigInt(noWatchId), created: true, canceled: true, cancelReason };
+    return this.#encode(answer, this.service.currentRevision(range));
+  }
+
+  #count({ request }: ClientWatch, by: 1 | -1): void {
+    this.#size += by;
+    this.service.watches += by;
+    this.#retainedBytes += by * (watchBytes + request.encoded.length);
     this.#retained?.resize(this.call.headerBytes + this.#retainedBytes);
   }
 }

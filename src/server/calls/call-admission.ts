@@ -28,7 +28,7 @@ export interface CallAdmissionOptions {
  * 2. for the turn of its caller among the requests that are handled at once (`RequestsInFlight`). That comes second, so a
  *    client that does not read holds none of these.
  *
- * Then its right is checked once more. Before the response is encoded it may wait again, for room across all connections.
+ * Then its right is checked again. Before the response is encoded it may wait again, for room across all connections.
  * While it waits, its request is charged to its connection like one that is incomplete.
  */
 export class CallAdmission {

@@ -81,7 +81,7 @@ export interface RelayedUpstream {
   checkPath(via: string, signal: AbortSignal): Promise<void>;
 }
 
-/** What the methods of a service may know of the server: what is served, and who may know of it. */
+/** What the methods of a service may know of the server: what is served, and what callers may know of it. */
 export interface ServiceContext {
   /** Undefined: this server is not a relay. */
   readonly upstream?: RelayedUpstream | undefined;

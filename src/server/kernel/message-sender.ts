@@ -62,7 +62,7 @@ export interface SendContext<Call extends OutgoingCall> {
  */
 export type SlowEnd = "stalled" | "evicted" | "unreachable";
 
-/** What is sent on a call, and what its client is told at its end: one implementation for each kind of stream. */
+/** What is sent on a call, and the status at its end: one implementation for each kind of stream. */
 export interface MessageSource {
   /**
    * What the next frames have to wait for: the rate of their caller; room in the send budget, behind the rate; or nothing, as
@@ -71,7 +71,7 @@ export interface MessageSource {
   readonly waitsFor: "nothing" | "rate" | "room";
   /**
    * Takes the next frames to send. Called when the client has accepted all before, and they need not wait any more. Undefined:
-   * there are none now; call `pump` when there may be some. It may end the call instead.
+   * it has nothing now; call `pump` when it may have something. It may end the call instead.
    */
   next(): FrameParts | undefined;
   /** What it holds to be sent behind the frames of the last `next`. It is counted in the send budget with them. */
@@ -169,8 +169,8 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
   }
 
   /**
-   * Sends what can be sent now. The source may call it again from within: it continues when the message at hand is sent, so
-   * that none overtakes another and nothing recurses.
+   * Sends what can be sent now. The source may call it again from within: it continues when the current message is sent,
+   * so that none overtakes another and nothing recurses.
    */
   pump(): void {
     this.#mustPumpAgain = true;

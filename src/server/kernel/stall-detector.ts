@@ -76,8 +76,11 @@ export class StallDetector {
       if (!sender.outstanding) {
         sender.isObserved = false;
         this.#senders.delete(sender);
-      } else if (leftMs <= 0) sender.stalled();
-      else nextMs = Math.min(nextMs, leftMs);
+      } else if (leftMs <= 0) {
+        sender.stalled();
+      } else {
+        nextMs = Math.min(nextMs, leftMs);
+      }
     }
     // All are looked at each time, however many stall one after another.
     return Math.max(nextMs, this.#timeoutMs / 64);

@@ -1,5 +1,8 @@
 import type { Logger } from "pino";
 import { invalidRequest, upstreamUnavailable, type WatchFanoutError } from "../../base/errors.ts";
+import type { EtcdClient } from "../../etcd/client/etcd-client.ts";
+import { RevisionProbe } from "../../etcd/client/revision-probe.ts";
+import type { DecodedKeyValue } from "../../etcd/wire/key-value.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { Slabs } from "../../model/slabs.ts";
 import {
@@ -25,17 +28,17 @@ import type {
   WrittenAfterRequest,
   WrittenObjects,
 } from "../storage.ts";
-import { storedObject, valuelessObject } from "./client/decode.ts";
-import type { EtcdClient } from "./client/etcd-client.ts";
-import type { DecodedKeyValue } from "./client/key-values.ts";
-import { ResourceKeys } from "./client/resource-keys.ts";
-import { RevisionProbe } from "./client/revision-probe.ts";
-import { SkippedKeys } from "./client/skipped-keys.ts";
 import { Lister } from "./lister.ts";
+import { storedObject, valuelessObject } from "./objects/decode.ts";
+import { ResourceKeys, SkippedKeys } from "./objects/resource-keys.ts";
 import { RangeReader } from "./range-reader.ts";
 import { EtcdWatch } from "./watch/etcd-watch.ts";
 import { Writer } from "./writer.ts";
-import { scanWrittenObjects } from "./written-objects.ts";
+
+/** Keys per page of a scan, few enough not to block the event loop for long. */
+const pageSize = 10_000;
+
+const defaultMaxRevisionBytes = 256 * 1024 ** 2;
 
 export interface EtcdStorageOptions {
   /** The prefix of the resource's keys in etcd; empty: the resource is all of etcd. */
@@ -78,7 +81,7 @@ export class EtcdStorage implements Storage {
   readonly #reader: RangeReader;
   readonly #lister: Lister;
   readonly #writer: Writer;
-  readonly #maxRevisionBytes: number | undefined;
+  readonly #maxRevisionBytes: number;
   readonly #watches = new Set<EtcdWatch>();
   #isClosed = false;
 
@@ -93,7 +96,7 @@ export class EtcdStorage implements Storage {
     this.#keys = new ResourceKeys({
       ...{ prefix, rawKeys, marker: client.history.key, skippedKeys: this.#skippedKeys },
     });
-    this.#maxRevisionBytes = options.maxRevisionBytes;
+    this.#maxRevisionBytes = options.maxRevisionBytes ?? defaultMaxRevisionBytes;
     this.#probe = new RevisionProbe(client, this.#keys.prefixRange("").key);
     this.#reader = new RangeReader(client, this.#probe);
     this.#writer = new Writer(client);
@@ -261,4 +264,29 @@ export class EtcdStorage implements Storage {
 
 function closed(): WatchFanoutError {
   return upstreamUnavailable("This storage of etcd is closed.");
+}
+
+/**
+ * Serves `writtenAfter` by reading every key below `prefix`, for storages where etcd's own count includes keys that
+ * are no objects of the resource.
+ */
+async function scanWrittenObjects(
+  storage: Storage,
+  prefix: string,
+  { revision, after, limit, signal }: WrittenAfterRequest,
+): Promise<WrittenObjects> {
+  const at = { match: "EXACT", revision } as const;
+  const written: StoredObject[] = [];
+  let total = 0;
+  let startAfter: string | undefined;
+  do {
+    const page = { prefix, startAfter, limit: pageSize, keysOnly: true, at, signal };
+    const { items, next } = await storage.list(page);
+    total += items.length;
+    for (const object of items) {
+      if (object.modRevision > after && written.length < limit) written.push(object);
+    }
+    startAfter = next;
+  } while (startAfter !== undefined);
+  return { written, total };
 }

@@ -1,11 +1,11 @@
+import { type KeyRange, rangeAfter } from "../../etcd/client/key-range.ts";
+import type { DecodedKeyValue, DecodedKeyValues } from "../../etcd/wire/key-value.ts";
+import type { DecodedRange } from "../../etcd/wire/range-response.ts";
 import { estimatedBytes, type StoredObject } from "../../model/object.ts";
 import { Slabs } from "../../model/slabs.ts";
 import type { ListRequest, ListResult, RevisionRequirement } from "../storage.ts";
-import { storedObject, valuelessObject } from "./client/decode.ts";
-import { type KeyRange, rangeAfter } from "./client/key-range.ts";
-import type { DecodedKeyValue, DecodedKeyValues } from "./client/key-values.ts";
-import type { ResourceKeys } from "./client/resource-keys.ts";
-import type { DecodedRange } from "./client/responses.ts";
+import { storedObject, valuelessObject } from "./objects/decode.ts";
+import type { ResourceKeys } from "./objects/resource-keys.ts";
 import { RangeParts } from "./range-parts.ts";
 import type { RangeReader, RangeResult } from "./range-reader.ts";
 

@@ -1,5 +1,5 @@
-import { type KeyRange, rangeAfter } from "./client/key-range.ts";
-import type { DecodedRange } from "./client/responses.ts";
+import { type KeyRange, rangeAfter } from "../../etcd/client/key-range.ts";
+import type { DecodedRange } from "../../etcd/wire/range-response.ts";
 
 type Range = Required<KeyRange>;
 

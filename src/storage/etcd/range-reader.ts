@@ -1,10 +1,10 @@
 import { historyChanged } from "../../base/errors.ts";
+import { compacted, futureRevision, isServiceError, says } from "../../etcd/client/errors.ts";
+import type { EtcdClient } from "../../etcd/client/etcd-client.ts";
+import type { RangeRequest } from "../../etcd/client/requests.ts";
+import type { RevisionProbe } from "../../etcd/client/revision-probe.ts";
+import type { DecodedRange } from "../../etcd/wire/range-response.ts";
 import type { RevisionRequirement } from "../storage.ts";
-import { compacted, futureRevision, isServiceError, says } from "./client/errors.ts";
-import type { EtcdClient } from "./client/etcd-client.ts";
-import type { RangeRequest } from "./client/messages.ts";
-import type { DecodedRange } from "./client/responses.ts";
-import type { RevisionProbe } from "./client/revision-probe.ts";
 
 /** A response, and the revision of the state that it is from. */
 export interface RangeResult {

@@ -7,11 +7,11 @@ import {
   WatchFanoutError,
 } from "../../base/errors.ts";
 import { abortable } from "../../base/wait.ts";
+import type { EtcdClient } from "../../etcd/client/etcd-client.ts";
+import type { Compare, RequestOp, TxnRequest, TxnResponse } from "../../etcd/client/requests.ts";
 import { StoredObject } from "../../model/object.ts";
 import type { DeleteRequest, PutRequest, WriteResult } from "../storage.ts";
-import { loadedObject, safeNumber } from "./client/decode.ts";
-import type { EtcdClient } from "./client/etcd-client.ts";
-import type { Compare, RequestOp, TxnRequest, TxnResponse } from "./client/messages.ts";
+import { loadedObject, safeNumber } from "./objects/decode.ts";
 
 /** What a write expects. */
 interface Expectation {

@@ -6,7 +6,7 @@ import { RemoteStorage } from "../../../src/client/remote/remote-storage.ts";
 import type { AtomicBatch } from "../../../src/client/watch/client-calls.ts";
 import { AttributeReader } from "../../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../../src/codec/json-codec.ts";
-import type { EtcdClient } from "../../../src/storage/etcd/client/etcd-client.ts";
+import type { EtcdClient } from "../../../src/etcd/client/etcd-client.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
 import type { Operation } from "../../../src/storage/memory/operation.ts";
 import { silent } from "../../cacher/cached-store.ts";

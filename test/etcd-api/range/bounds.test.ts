@@ -3,12 +3,13 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import { Cacher } from "../../../src/cacher/cacher.ts";
 import type { CachedState } from "../../../src/cacher/request/request.ts";
-import { NewestHeader } from "../../../src/etcd-api/contract/response-header.ts";
+import { readRangeRequest } from "../../../src/etcd/wire/range-request.ts";
+import { CachedResources } from "../../../src/etcd-api/cached/cached-resources.ts";
+import { NewestHeader } from "../../../src/etcd-api/cached/newest-header.ts";
 import { EtcdApi } from "../../../src/etcd-api/etcd-api.ts";
-import { readRangeRequest } from "../../../src/etcd-api/range/range-request.ts";
 import { selectRange } from "../../../src/etcd-api/range/range-selection.ts";
 import { RangeService, rangePaths } from "../../../src/etcd-api/range/range-service.ts";
-import { CallMaintenance } from "../../../src/etcd-api/relay/call-maintenance.ts";
+import { Rounds } from "../../../src/etcd-api/relay/rounds.ts";
 import type { RunningServer, ServerOptions } from "../../../src/server/server.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
 import { finish } from "../../cacher/finish.ts";
@@ -129,8 +130,14 @@ test("Calls that a cache was too late for are few at etcd at once", () => {
   const closings: (() => void)[] = [];
   let relayed = 0;
   const clock = new ManualTimers();
+  const newestHeader = new NewestHeader();
   const service = new RangeService({
-    ...{ maintenance: new CallMaintenance(clock), newestHeader: new NewestHeader(), clock },
+    ...{
+      calls: new Rounds(clock, { intervalMs: 1_000, visitsPerStep: 1, visit: () => {} }),
+      newestHeader,
+      clock,
+    },
+    cached: new CachedResources(clock, newestHeader),
     upstream: { available: () => undefined },
     relay: () => relayed++,
   });

@@ -1,7 +1,7 @@
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { readRangeRequest } from "../../../src/etcd/wire/range-request.ts";
 import { EtcdApi } from "../../../src/etcd-api/etcd-api.ts";
-import { readRangeRequest } from "../../../src/etcd-api/range/range-request.ts";
 import { encode } from "../../foreign/protobuf.ts";
 import { ManualTimers } from "../../server/limits/manual-timers.ts";
 import { serve } from "../../server/served.ts";

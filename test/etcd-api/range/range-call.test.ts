@@ -59,14 +59,14 @@ describe("A Range that is refused for what this process holds is UNAVAILABLE", (
 
   test("since its request does not arrive, and others need the room", async () => {
     const limits = { maxUnreadBytesPerConnection: 40_000 };
-    const { client, maintenance } = await servedRanges(["value"], limits);
+    const { client, calls: open } = await servedRanges(["value"], limits);
     const calls = [client.open(rangePath), client.open(rangePath)];
     for (const call of calls) {
       call.stream.write(Buffer.concat([Buffer.of(0, 0, 0, 0x80, 0), Buffer.alloc(25_000)]));
     }
     expectUnavailable(await Promise.race(calls.map(({ response }) => response)), "40000 bytes");
     for (const call of calls) call.cancel();
-    await until(() => maintenance.size === 0);
+    await until(() => open.size === 0);
   });
 
   test("since it has waited for a minute behind responses that are not accepted", async () => {
@@ -88,7 +88,7 @@ describe("A Range that is refused for what this process holds is UNAVAILABLE", (
 
 describe("Bytes behind the request of a Range", () => {
   test.each([rangePath, rangeStreamPath])("of %s are dropped, and keep nothing", async (path) => {
-    const { client, server, service, maintenance, relayed } = await servedRanges(["value"]);
+    const { client, server, service, calls: open, relayed } = await servedRanges(["value"]);
     for (let i = 0; i < 20; i++) {
       const call = client.open(path);
       call.send(whole);
@@ -97,7 +97,7 @@ describe("Bytes behind the request of a Range", () => {
       await call.response;
       if (!call.stream.closed) await once(call.stream, "close");
     }
-    await until(() => maintenance.size === 0 && server.stats().unsent.bytes === 0);
+    await until(() => open.size === 0 && server.stats().unsent.bytes === 0);
     expect(server.stats().streams).toBe(0);
     // Bytes that come with the request make it one that only etcd can read.
     expect(service.counts.cached + relayed()).toBe(20);
@@ -156,12 +156,12 @@ describe("The response of a Range", () => {
     ["between the messages of a RangeStream has its status", rangeStreamPath, 0, "16"],
   ])("whose credential expires %s", async (_, path, rstCode, code) => {
     const values = Array<string>(8).fill("x".repeat(200_000));
-    const { client, server, maintenance } = await servedRanges(values);
+    const { client, server, calls: open } = await servedRanges(values);
     const call = client.open(path);
     call.stream.pause();
     call.send(whole);
     await until(() => server.stats().unsent.bytes > 0);
-    for (const open of maintenance) open.evict(new WatchFanoutError("UNAUTHENTICATED", "No."));
+    for (const opened of open) opened.evict(new WatchFanoutError("UNAUTHENTICATED", "No."));
     call.stream.resume();
     const response = await call.response;
     expect([response.rstCode, response.trailers?.["grpc-status"]]).toEqual([rstCode, code]);

@@ -2,8 +2,7 @@ import { describe, expect, test } from "vitest";
 import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { TimeSliceQueue } from "../../../src/base/time-slice-queue.ts";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
-import type { PiecewiseResponse } from "../../../src/etcd-api/range/range-response.ts";
-import { RangeSender } from "../../../src/etcd-api/range/range-sender.ts";
+import { type Pieces, RangeSender } from "../../../src/etcd-api/range/range-sender.ts";
 import { StallDetector } from "../../../src/server/kernel/stall-detector.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
 import { SendPacing } from "../../../src/server/limits/send-pacing.ts";
@@ -50,11 +49,10 @@ class Senders {
     return sender;
   }
 
-  #response(name: string, pieces: number): PiecewiseResponse {
+  #response(name: string, pieces: number): Pieces {
     const { clock, log } = this;
     let left = pieces;
     return {
-      size: pieces * pieceSize,
       maxPieceBytes: pieceSize,
       isMidMessage: false,
       get isDone() {

@@ -1,8 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { NewestHeader } from "../../../src/etcd-api/contract/response-header.ts";
-import { readRangeRequest } from "../../../src/etcd-api/range/range-request.ts";
+import { readRangeRequest } from "../../../src/etcd/wire/range-request.ts";
+import { CachedResources } from "../../../src/etcd-api/cached/cached-resources.ts";
+import { NewestHeader } from "../../../src/etcd-api/cached/newest-header.ts";
 import { RangeService } from "../../../src/etcd-api/range/range-service.ts";
-import { CallMaintenance } from "../../../src/etcd-api/relay/call-maintenance.ts";
+import type { EtcdCall } from "../../../src/etcd-api/relay/etcd-call.ts";
+import { Rounds } from "../../../src/etcd-api/relay/rounds.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { encode, type Fields } from "../../foreign/protobuf.ts";
 
@@ -20,9 +22,14 @@ describe("A serializable Range that is relayed", () => {
     const source = { isInUse: true };
     newestHeader.observe(source, framed(encode({ 1: encode({ 1: 7, 2: 8, 3: 5, 4: 2 }) })));
     newestHeader.raise(floor);
-    const maintenance = new CallMaintenance<never>(clock);
+    const calls = new Rounds<EtcdCall>(clock, {
+      intervalMs: 1_000,
+      visitsPerStep: 1,
+      visit: () => {},
+    });
+    const cached = new CachedResources(clock, newestHeader);
     const upstream = { available: () => source };
-    const deps = { maintenance, newestHeader, upstream, clock, relay: () => {} };
+    const deps = { calls, cached, newestHeader, upstream, clock, relay: () => {} };
     const service = new RangeService(deps);
     const message = encode(fields);
     return service.relayedRequest(framed(message), readRangeRequest(message));

@@ -3,15 +3,16 @@ import { pino } from "pino";
 import { onTestFinished } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import { Cacher } from "../../../src/cacher/cacher.ts";
-import { NewestHeader } from "../../../src/etcd-api/contract/response-header.ts";
+import { CachedResources } from "../../../src/etcd-api/cached/cached-resources.ts";
+import { NewestHeader } from "../../../src/etcd-api/cached/newest-header.ts";
 import { RangeCall } from "../../../src/etcd-api/range/range-call.ts";
 import {
   isRangePath,
   RangeService,
   rangePaths,
 } from "../../../src/etcd-api/range/range-service.ts";
-import { CallMaintenance } from "../../../src/etcd-api/relay/call-maintenance.ts";
 import type { EtcdCall } from "../../../src/etcd-api/relay/etcd-call.ts";
+import { Rounds } from "../../../src/etcd-api/relay/rounds.ts";
 import { refused } from "../../../src/server/calls/refusals.ts";
 import type { RelayedServices } from "../../../src/server/calls/relayed-methods.ts";
 import type { RunningServer, ServerOptions } from "../../../src/server/server.ts";
@@ -34,7 +35,7 @@ export interface ServedRanges {
   readonly client: RawGrpc;
   readonly cacher: Cacher;
   readonly service: RangeService;
-  readonly maintenance: CallMaintenance<EtcdCall>;
+  readonly calls: Rounds<EtcdCall>;
   /** Number of calls that would have been relayed; they end as UNIMPLEMENTED. */
   relayed(): number;
 }
@@ -52,12 +53,15 @@ export async function servedRanges(
   const cacher = new Cacher({ storage, rawKeys: true, clock: systemClock, logger, name: "s" });
   await startReady(cacher);
   const clock = new ManualTimers();
-  const maintenance = new CallMaintenance<EtcdCall>(clock);
+  const calls = new Rounds<EtcdCall>(clock, {
+    ...{ intervalMs: 1_000, visitsPerStep: 64, visit: (call) => call.check(clock.now()) },
+  });
   const newestHeader = new NewestHeader();
   newestHeader.observeMessage({ isInUse: true }, encode({ 1: encode({ 1: 7, 2: 8, 3: 1, 4: 2 }) }));
+  const cached = new CachedResources(clock, newestHeader);
   let relays = 0;
   const service = new RangeService({
-    ...{ maintenance, newestHeader, clock, upstream: { available: () => undefined } },
+    ...{ calls, cached, newestHeader, clock, upstream: { available: () => undefined } },
     relay: (_, call) => {
       relays++;
       call.end(refused(status.UNIMPLEMENTED, "relayed"));
@@ -68,14 +72,14 @@ export async function servedRanges(
     isAvailable: async () => true,
     currentRevisionWith: () => storage.currentRevision(),
   };
-  service.serve([{ name: "s", keys: { prefix: Buffer.from("/s/") }, cacher, storage: read }]);
+  cached.serve([{ name: "s", keys: { prefix: Buffer.from("/s/") }, cacher, storage: read }]);
   const { server } = await serve(new Map(), clock, { relayed: relayedTo(service), limits });
   const client = new RawGrpc(`http://127.0.0.1:${server.port}`);
   onTestFinished(async () => {
     client.close();
     await cacher.close();
   });
-  return { clock, server, client, cacher, service, maintenance, relayed: () => relays };
+  return { clock, server, client, cacher, service, calls, relayed: () => relays };
 }
 
 function relayedTo(service: RangeService): RelayedServices {

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterEach, describe, expect, test } from "vitest";
-import type { EtcdClientOptions } from "../../../src/storage/etcd/client/etcd-client.ts";
+import type { EtcdClientOptions } from "../../../src/etcd/client/etcd-client.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
 import type { WatchRequest } from "../../../src/storage/storage.ts";
 import { type Etcd, startEtcd } from "../../etcd/etcd.ts";

@@ -1,6 +1,6 @@
 import { pino } from "pino";
 import { afterEach, describe, expect, test } from "vitest";
-import type { EtcdClientOptions } from "../../../src/storage/etcd/client/etcd-client.ts";
+import type { EtcdClientOptions } from "../../../src/etcd/client/etcd-client.ts";
 import { EtcdStorage, type EtcdStorageOptions } from "../../../src/storage/etcd/etcd-storage.ts";
 import type { WatchRequest } from "../../../src/storage/storage.ts";
 import { etcdOfFile } from "../../etcd/etcd-of-file.ts";

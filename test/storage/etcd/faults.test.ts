@@ -1,7 +1,7 @@
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { afterEach, describe, expect, test } from "vitest";
-import type { EtcdClientOptions } from "../../../src/storage/etcd/client/etcd-client.ts";
+import type { EtcdClientOptions } from "../../../src/etcd/client/etcd-client.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
 import type { WatchRequest } from "../../../src/storage/storage.ts";
 import { CuttingProxy } from "../../etcd/cutting-proxy.ts";

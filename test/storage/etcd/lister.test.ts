@@ -1,9 +1,8 @@
 import { describe, expect, test } from "vitest";
+import { DecodedKeyValue } from "../../../src/etcd/wire/key-value.ts";
 import type { Predicate } from "../../../src/model/predicate.ts";
-import { DecodedKeyValue } from "../../../src/storage/etcd/client/key-values.ts";
-import { ResourceKeys } from "../../../src/storage/etcd/client/resource-keys.ts";
-import { SkippedKeys } from "../../../src/storage/etcd/client/skipped-keys.ts";
 import { Lister } from "../../../src/storage/etcd/lister.ts";
+import { ResourceKeys, SkippedKeys } from "../../../src/storage/etcd/objects/resource-keys.ts";
 import type { RangeReader } from "../../../src/storage/etcd/range-reader.ts";
 import type { ListRequest } from "../../../src/storage/storage.ts";
 import { silent } from "../../cacher/cached-store.ts";

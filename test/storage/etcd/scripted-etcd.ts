@@ -10,7 +10,7 @@ import {
 } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
 import type { IRangeResponse } from "etcd3";
-import type { RangeRequest, WatchRequest } from "../../../src/storage/etcd/client/messages.ts";
+import type { RangeRequest, WatchRequest } from "../../../src/etcd/client/requests.ts";
 
 const require = createRequire(import.meta.url);
 const definition = loadSync(require.resolve("etcd3/proto/rpc.proto"), {

@@ -1,10 +1,7 @@
 import { pino } from "pino";
 import { systemClock } from "../../../src/base/clock.ts";
 import { hasReason } from "../../../src/base/errors.ts";
-import {
-  EtcdClient,
-  type EtcdClientOptions,
-} from "../../../src/storage/etcd/client/etcd-client.ts";
+import { EtcdClient, type EtcdClientOptions } from "../../../src/etcd/client/etcd-client.ts";
 import type { Operation } from "../../../src/storage/memory/operation.ts";
 import type { Etcd } from "../../etcd/etcd.ts";
 

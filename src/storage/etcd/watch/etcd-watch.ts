@@ -5,24 +5,29 @@ import {
   upstreamUnavailable,
 } from "../../../base/errors.ts";
 import type { TimeSlicedWork } from "../../../base/time-slices.ts";
-import { WatchBatch, type WatchEvent } from "../../../model/event.ts";
-import { ReadableNotifier } from "../../readable-notifier.ts";
-import type { WatchRequest, WatchStream } from "../../storage.ts";
 import {
   cancelError,
   isResponseTooLarge,
   isStaleToken,
   readError,
   responseTooLarge,
-} from "../client/errors.ts";
-import type { EtcdClient } from "../client/etcd-client.ts";
-import type { KeyRange } from "../client/key-range.ts";
-import type { ResourceKeys } from "../client/resource-keys.ts";
-import type { DecodedEvent, DecodedWatch } from "../client/responses.ts";
-import type { RevisionProbe } from "../client/revision-probe.ts";
+  revisionTooLarge,
+} from "../../../etcd/client/errors.ts";
+import type { EtcdClient } from "../../../etcd/client/etcd-client.ts";
+import type { KeyRange } from "../../../etcd/client/key-range.ts";
+import type { RevisionProbe } from "../../../etcd/client/revision-probe.ts";
+import {
+  type DecodedEvent,
+  type DecodedWatch,
+  noWatchId,
+} from "../../../etcd/wire/watch-response.ts";
+import { WholeRevisions } from "../../../etcd/wire/whole-revisions.ts";
+import { memoryOverheadBytes, WatchBatch, type WatchEvent } from "../../../model/event.ts";
+import { ReadableNotifier } from "../../readable-notifier.ts";
+import type { WatchRequest, WatchStream } from "../../storage.ts";
+import { EventDecoder, MissingPreviousError } from "../objects/decode.ts";
+import type { ResourceKeys } from "../objects/resource-keys.ts";
 import { CompactionGuard } from "./compaction-guard.ts";
-import { EventDecoder, MissingPreviousError } from "./event-decoder.ts";
-import { FragmentAssembler } from "./fragment-assembler.ts";
 import { WatchConnection } from "./watch-connection.ts";
 
 /** Maximum number of times in a row that etcd may leave out previous objects before the watch fails. */
@@ -34,16 +39,13 @@ const maxUndecoded = 2;
 /** Past events that are decoded in one step of a time slice. */
 const eventsPerStep = 32;
 
-/** etcd's watch id in responses to a manual progress request. */
-const wholeStream = -1;
-
 /** What a watch needs from the storage that it belongs to. */
 interface EtcdWatchSource {
   readonly client: EtcdClient;
   readonly probe: RevisionProbe;
   readonly keys: ResourceKeys;
   /** Maximum size of one revision that is held until it is complete, in bytes. */
-  readonly maxRevisionBytes: number | undefined;
+  readonly maxRevisionBytes: number;
   /** Called once, when the watch no longer needs the storage. */
   readonly onEnd: (watch: EtcdWatch) => void;
 }
@@ -63,7 +65,7 @@ export class EtcdWatch implements WatchStream {
   readonly #range: KeyRange;
   readonly #connection: WatchConnection;
   readonly #decoder: EventDecoder;
-  #assembler: FragmentAssembler;
+  #revisions: WholeRevisions<WatchEvent>;
   readonly #queue: CompactionGuard;
   readonly #notifier: ReadableNotifier;
   readonly #stopping = new AbortController();
@@ -89,7 +91,7 @@ export class EtcdWatch implements WatchStream {
     this.#request = request;
     this.#range = range;
     this.#decoder = new EventDecoder(request, keys);
-    this.#assembler = new FragmentAssembler(maxRevisionBytes);
+    this.#revisions = new WholeRevisions(maxRevisionBytes, revisionTooLarge);
     this.#notifier = new ReadableNotifier(() => !this.#queue.isEmpty || this.ended !== undefined);
     this.#queue = new CompactionGuard({
       isAvailable: (revision) => probe.isAvailable(revision, this.#stopping.signal),
@@ -179,7 +181,7 @@ export class EtcdWatch implements WatchStream {
   async #reopen(): Promise<void> {
     this.#connection.reset();
     this.#openSince = undefined;
-    this.#assembler = new FragmentAssembler(this.#source.maxRevisionBytes);
+    this.#revisions = new WholeRevisions(this.#source.maxRevisionBytes, revisionTooLarge);
     if (++this.#omissions > maxOmissions) {
       throw this.#connection.failure("keeps leaving out previous objects on a watch");
     }
@@ -211,10 +213,10 @@ export class EtcdWatch implements WatchStream {
     const now = this.#source.client.clock.now();
     const arrivedAt = this.#openSince ?? now;
     for (let i = 0; i < events.length; i++) this.#takeEvent(events.at(i));
-    const whole = this.#assembler.endResponse(fragment);
+    const whole = this.#revisions.endResponse(fragment);
     // What is incomplete after a complete revision is part of the next one, which began with this response.
     const openSince = whole === undefined ? arrivedAt : now;
-    this.#openSince = this.#assembler.isOpen ? openSince : undefined;
+    this.#openSince = this.#revisions.isOpen ? openSince : undefined;
     if (whole !== undefined) this.#deliver(whole.revision, whole.events, arrivedAt);
   }
 
@@ -226,7 +228,9 @@ export class EtcdWatch implements WatchStream {
       const what = `sent revision ${revision} again, after ${this.#position}, on a watch`;
       throw this.#connection.failure(what);
     }
-    this.#assembler.add(revision, this.#decoder.decode(event));
+    const decoded = this.#decoder.decode(event);
+    const bytes = decoded === undefined ? 0 : decoded.estimatedBytes + memoryOverheadBytes;
+    this.#revisions.add(revision, decoded, bytes);
   }
 
   /**
@@ -274,7 +278,7 @@ export class EtcdWatch implements WatchStream {
       }
       if (this.#isOver(attempt)) return;
       if (events.length === 0) return this.#takeProgress(response);
-      const whole = this.#assembler.endResponse(fragment && !isAll);
+      const whole = this.#revisions.endResponse(fragment && !isAll);
       if (isAll) this.#deliver(upTo, whole?.events ?? []);
       else if (whole !== undefined) this.#deliver(whole.revision, whole.events);
     } catch (error) {
@@ -288,8 +292,8 @@ export class EtcdWatch implements WatchStream {
 
   /** A progress notification says that everything up to its revision has been sent. */
   #takeProgress({ revision, watchId }: DecodedWatch): void {
-    if (!this.#assembler.isOpen && revision >= this.#position) this.#deliver(revision, []);
-    if (watchId === wholeStream) this.#connection.progressReceived();
+    if (!this.#revisions.isOpen && revision >= this.#position) this.#deliver(revision, []);
+    if (watchId === noWatchId) this.#connection.progressReceived();
   }
 
   #deliver(revision: number, events: readonly WatchEvent[], arrivedAt?: number): void {

@@ -1,10 +1,10 @@
 import type { Timer } from "../../../base/clock.ts";
 import { upstreamUnavailable, type WatchFanoutError } from "../../../base/errors.ts";
-import type { EtcdClient } from "../client/etcd-client.ts";
-import type { KeyRange } from "../client/key-range.ts";
-import type { CallLimits, Member } from "../client/member.ts";
-import type { WatchCall } from "../client/messages.ts";
-import type { DecodedWatch } from "../client/responses.ts";
+import type { EtcdClient } from "../../../etcd/client/etcd-client.ts";
+import type { KeyRange } from "../../../etcd/client/key-range.ts";
+import type { CallLimits, Member } from "../../../etcd/client/member.ts";
+import type { WatchCall } from "../../../etcd/client/requests.ts";
+import type { DecodedWatch } from "../../../etcd/wire/watch-response.ts";
 import { ProgressRequester } from "./progress-requester.ts";
 
 /** Maximum time that etcd may take to confirm that it has created a watch, in milliseconds. */

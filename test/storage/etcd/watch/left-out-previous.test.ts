@@ -1,7 +1,7 @@
 import { status } from "@grpc/grpc-js";
 import { afterEach, describe, expect, test } from "vitest";
 import type { TimeSliceScheduler } from "../../../../src/base/time-slices.ts";
-import type { EtcdClientOptions } from "../../../../src/storage/etcd/client/etcd-client.ts";
+import type { EtcdClientOptions } from "../../../../src/etcd/client/etcd-client.ts";
 import { EtcdStorage } from "../../../../src/storage/etcd/etcd-storage.ts";
 import type { WatchRequest } from "../../../../src/storage/storage.ts";
 import { StreamReader } from "../../conformance/stream-reader.ts";

@@ -1,6 +1,6 @@
 import { status } from "@grpc/grpc-js";
 import { afterEach, describe, expect, test } from "vitest";
-import type { EtcdClient } from "../../../../src/storage/etcd/client/etcd-client.ts";
+import type { EtcdClient } from "../../../../src/etcd/client/etcd-client.ts";
 import { EtcdStorage } from "../../../../src/storage/etcd/etcd-storage.ts";
 import type { WatchRequest } from "../../../../src/storage/storage.ts";
 import { StreamReader } from "../../conformance/stream-reader.ts";

@@ -1,0 +1,208 @@
+import { randomUUID } from "node:crypto";
+import type { IKeyValue } from "etcd3";
+import type { Logger } from "pino";
+import type { Clock } from "../../base/clock.ts";
+import { hasReason, upstreamUnavailable } from "../../base/errors.ts";
+import { abortable } from "../../base/wait.ts";
+import type { DecodedRange } from "../wire/range-response.ts";
+import type { Compare, RangeRequest, RequestOp, TxnRequest, TxnResponse } from "./requests.ts";
+
+/** The part of an EtcdClient that a marker needs. */
+interface MarkerClient {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  range(request: RangeRequest, signal: AbortSignal | undefined): Promise<DecodedRange>;
+  write(request: TxnRequest, lease: bigint, signal: AbortSignal | undefined): Promise<TxnResponse>;
+}
+
+/** Default key of the id in etcd. */
+export const defaultHistoryKey = "/watchfanout/history";
+
+/** Accepted ids. This service writes UUIDs, but an operator may have written another one. */
+const idPattern = /^[\x21-\x7e]{1,128}$/;
+
+/** Minimum interval between attempts to replace an outdated id, in milliseconds. */
+const retryIntervalMs = 5_000;
+
+/**
+ * The id of etcd's history: the value of one key in etcd.
+ *
+ * Everything else that etcd shows of itself (the cluster's id, the members' ids, the term) may be the same after a
+ * restore from a snapshot. So the first replica that detects a restore writes a new id, and all replicas that read it
+ * learn of the restore. If there is no id, a replica writes the first one. Of two concurrent writers one wins, and the
+ * other uses the winner's id.
+ *
+ * If the service's user may not read the key, it holds something else, or it does not exist and this service does not create it,
+ * the id is empty. Then a replica detects a
+ * restore only by a revision that contradicts it.
+ */
+export class HistoryMarker {
+  readonly key: Buffer;
+  readonly #client: MarkerClient;
+  readonly #isCreated: boolean;
+  /** An outdated id that could not be replaced yet. */
+  #refuted: string | undefined;
+  /** When replacing it was last tried, in the clock's milliseconds. */
+  #triedAt = 0;
+  #isReported = false;
+  #isReadable = false;
+
+  /** @param isCreated whether the key is created where it does not exist */
+  constructor(client: MarkerClient, key: string, isCreated: boolean) {
+    this.#client = client;
+    this.#isCreated = isCreated;
+    this.key = Buffer.from(key);
+  }
+
+  /**
+   * The id, linearizable; empty if it can't be read. Writes the first id, and tries to replace an outdated
+   * one, at most once per interval.
+   *
+   * @throws UPSTREAM_UNAVAILABLE if etcd does not respond
+   */
+  read(signal: AbortSignal | undefined): Promise<string> {
+    return this.#unlessRefused(async () => {
+      const { kvs } = await this.#client.range({ key: this.key }, signal);
+      const kv = kvs.at(0);
+      if (kv === undefined) {
+        return this.#isCreated ? this.#replace(undefined, signal) : this.#absent();
+      }
+      const id = kv.value.toString("latin1");
+      return id === this.#refuted && this.#mayRetry() ? this.#replace(id, signal) : this.#idOf(id);
+    });
+  }
+
+  /** As `read`, after the id has been replaced if it is `known`. */
+  async renew(known: string, signal: AbortSignal | undefined): Promise<string> {
+    const now = await this.read(signal);
+    if (now === "" || now !== known) return now;
+    const renewed = await this.#unlessRefused(() => this.#replace(known, signal));
+    // etcd still has this id, but no caller may get it any more.
+    if (renewed === "") {
+      this.#refuted = known;
+      this.#triedAt = this.#client.clock.now();
+    }
+    return renewed;
+  }
+
+  /** A condition of a transaction: the id is `known`. */
+  isStill(known: string): Compare {
+    return { result: "Equal", target: "Value", key: this.key, value: Buffer.from(known) };
+  }
+
+  /** A request that reads the id within a transaction. */
+  get reading(): RequestOp {
+    return { request_range: { key: this.key } };
+  }
+
+  /** Whether the last read of the key returned an id. */
+  get isReadable(): boolean {
+    return this.#isReadable;
+  }
+
+  /**
+   * etcd refused a transaction with `reading`, maybe because of that. Transactions leave it out until the key is read
+   * again.
+   */
+  wasRefused(): void {
+    this.#isReadable = false;
+  }
+
+  /** The id that `reading` returned; empty if it is invalid or the key does not exist. */
+  idFrom(marker: IKeyValue | undefined): string {
+    if (marker === undefined) return "";
+    return this.#idOf(marker.value.toString("latin1"));
+  }
+
+  /** Whether the id may be `known`, without asking etcd. */
+  mayBe(known: string): boolean {
+    return idPattern.test(known) && known !== this.#refuted;
+  }
+
+  /** Whether it is time for the current reader to try again to replace the outdated id. */
+  #mayRetry(): boolean {
+    const now = this.#client.clock.now();
+    if (now - this.#triedAt < retryIntervalMs) return false;
+    this.#triedAt = now;
+    return true;
+  }
+
+  /** Writes a new id if the key holds `known`, or does not exist; returns what the key holds then. */
+  async #replace(known: string | undefined, signal: AbortSignal | undefined): Promise<string> {
+    const id = randomUUID();
+    const absent: Compare = { result: "Equal", target: "Mod", key: this.key, mod_revision: 0 };
+    const request = {
+      compare: [known === undefined ? absent : this.isStill(known)],
+      success: [{ request_put: { key: this.key, value: Buffer.from(id) } }],
+      failure: [this.reading],
+    };
+    const response = await this.#write(request, signal);
+    if (response.succeeded) {
+      this.#isReported = false;
+      this.#isReadable = true;
+      this.#client.logger.info({ historyId: id, before: known }, "gave etcd's history an id");
+      return id;
+    }
+    const theirs = response.responses[0]?.response_range?.kvs[0];
+    if (theirs !== undefined) return this.#idOf(theirs.value.toString("latin1"));
+    throw upstreamUnavailable(
+      `${JSON.stringify(this.key.toString())} was deleted at this moment. It holds the id of etcd's ` +
+        "history. Try again.",
+    );
+  }
+
+  async #write(request: TxnRequest, signal: AbortSignal | undefined): Promise<TxnResponse> {
+    try {
+      return await abortable(this.#client.write(request, 0n, signal), signal);
+    } catch (error) {
+      if (!hasReason(error, "OUTCOME_UNKNOWN")) throw error;
+      // The next read of the key shows whether it was written.
+      throw upstreamUnavailable("etcd did not say which id its history has. Try again.", error);
+    }
+  }
+
+  #idOf(id: string): string {
+    if (!idPattern.test(id)) return this.#unknown("it holds something else");
+    // Never forgotten: a slow read may still return it after it was replaced.
+    if (id === this.#refuted) return "";
+    this.#isReported = false;
+    this.#isReadable = true;
+    return id;
+  }
+
+  #absent(): string {
+    this.#isReadable = false;
+    if (!this.#isReported) {
+      this.#isReported = true;
+      this.#client.logger.info(
+        { historyKey: this.key.toString() },
+        "etcd's history has no id, and --etcd-history-create is off: only revisions show a restore of etcd",
+      );
+    }
+    return "";
+  }
+
+  /** Returns an empty id if etcd refuses `operation`. */
+  async #unlessRefused(operation: () => Promise<string>): Promise<string> {
+    try {
+      return await operation();
+    } catch (error) {
+      if (hasReason(error, "UPSTREAM_DENIED") || hasReason(error, "STORAGE_FULL")) {
+        return this.#unknown(error.message);
+      }
+      throw error;
+    }
+  }
+
+  #unknown(why: string): string {
+    this.#isReadable = false;
+    if (!this.#isReported) {
+      this.#isReported = true;
+      this.#client.logger.warn(
+        { historyKey: this.key.toString(), why },
+        "the id of etcd's history can't be read or replaced, so some restores of etcd go unnoticed",
+      );
+    }
+    return "";
+  }
+}

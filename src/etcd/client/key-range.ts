@@ -1,0 +1,36 @@
+import { prefixEnd } from "../../model/key-bytes.ts";
+
+/** etcd's notation of "no end": all keys from the first on. Also the smallest key. */
+export const zero = Buffer.from([0]);
+
+/** A range of keys by their bytes, as etcd takes it; without an end it is one key. */
+export interface KeyRange {
+  readonly key: Buffer;
+  readonly range_end?: Buffer;
+}
+
+/** All keys with this prefix; all keys if it is empty. */
+export function prefixRange(prefix: Buffer): Required<KeyRange> {
+  return { key: prefix.byteLength === 0 ? zero : prefix, range_end: prefixEnd(prefix) ?? zero };
+}
+
+/** The part of `range` after `key`; undefined if it is empty. */
+export function rangeAfter(range: Required<KeyRange>, key: Buffer): Required<KeyRange> | undefined {
+  const next = Buffer.concat([key, zero]);
+  if (Buffer.compare(next, range.key) <= 0) return range;
+  const endless = range.range_end.equals(zero);
+  if (!endless && Buffer.compare(next, range.range_end) >= 0) return undefined;
+  return { key: next, range_end: range.range_end };
+}
+
+/** A range as a message names it, such as `the keys with the prefix "/a/"`. */
+export function describeRange({ key, range_end: end }: KeyRange): string {
+  if (end === undefined) return `the key ${quoted(key)}`;
+  if (end.equals(zero)) return key.equals(zero) ? "all keys" : `the keys from ${quoted(key)} on`;
+  if (prefixEnd(key)?.equals(end) === true) return `the keys with the prefix ${quoted(key)}`;
+  return `the keys from ${quoted(key)} to ${quoted(end)}`;
+}
+
+function quoted(key: Buffer): string {
+  return JSON.stringify(key.toString());
+}

@@ -1,0 +1,106 @@
+import { createRequire } from "node:module";
+import type { ClientDuplexStream, MethodDefinition, ServiceDefinition } from "@grpc/grpc-js";
+import { loadSync } from "@grpc/proto-loader";
+import type { IKeyValue, IRangeResponse, Services } from "etcd3";
+import type { DecodedWatch } from "../wire/watch-response.ts";
+
+/*
+ * Requests to etcd, with stricter types than etcd3's, and the used parts of its transaction responses, whose oneofs
+ * etcd3 declares as all present. etcd3's proto/rpc.proto says what the fields mean. Responses to Range and Watch are
+ * decoded by hand: see ../wire.
+ */
+
+export interface RangeRequest {
+  readonly key: Buffer;
+  readonly range_end?: Buffer;
+  readonly limit?: number;
+  readonly revision?: number;
+  readonly serializable?: boolean;
+  readonly keys_only?: boolean;
+  readonly count_only?: boolean;
+  /** Leaves out keys that were written before. etcd still reads and counts all keys of the range. */
+  readonly min_mod_revision?: number;
+}
+
+interface PutRequest {
+  readonly key: Buffer;
+  readonly value: Buffer;
+  readonly lease?: string;
+}
+
+interface DeleteRangeRequest {
+  readonly key: Buffer;
+  readonly prev_kv?: boolean;
+}
+
+export type Compare = { readonly result: "Equal"; readonly key: Buffer } & (
+  | { readonly target: "Mod"; readonly mod_revision: number }
+  /** Never holds for a key that does not exist. */
+  | { readonly target: "Value"; readonly value: Buffer }
+);
+
+export type RequestOp =
+  | { readonly request_range: RangeRequest }
+  | { readonly request_put: PutRequest }
+  | { readonly request_delete_range: DeleteRangeRequest };
+
+/** The arrays are not read-only because etcd3's are not. */
+export interface TxnRequest {
+  readonly compare: Compare[];
+  readonly success: RequestOp[];
+  readonly failure: RequestOp[];
+}
+
+interface ResponseOp {
+  readonly response_range?: IRangeResponse;
+  readonly response_delete_range?: { readonly prev_kvs: readonly IKeyValue[] };
+}
+
+export interface TxnResponse {
+  readonly header: { readonly revision: string };
+  readonly succeeded: boolean;
+  readonly responses: readonly ResponseOp[];
+}
+
+interface WatchCreateRequest {
+  readonly key: Buffer;
+  readonly range_end?: Buffer;
+  readonly start_revision: number;
+  readonly progress_notify?: boolean;
+  readonly prev_kv?: boolean;
+  readonly fragment?: boolean;
+}
+
+export type WatchRequest =
+  | { readonly create_request: WatchCreateRequest }
+  | { readonly progress_request: Record<string, never> };
+
+export type WatchCall = ClientDuplexStream<WatchRequest, DecodedWatch>;
+
+/** etcd's API as etcd3's package declares it, loaded as etcd3's types describe it. */
+const definitions = loadSync(createRequire(import.meta.url).resolve("etcd3/proto/rpc.proto"), {
+  keepCase: true,
+  longs: String,
+  enums: String,
+  defaults: true,
+  oneofs: true,
+});
+
+/**
+ * The gRPC method definition of an etcd call. `name` is in lower camel case, such as "leaseGrant".
+ *
+ * @throws Error if etcd3's package declares no such method
+ */
+export function methodOf(
+  service: keyof typeof Services,
+  name: string,
+): MethodDefinition<unknown, unknown> {
+  const methods = definitions[`etcdserverpb.${service}`] as unknown as ServiceDefinition;
+  const found = Object.values(methods).find(({ originalName }) => originalName === name);
+  if (found === undefined) throw new Error(`etcd3's rpc.proto has no ${service}.${name}.`);
+  return found;
+}
+
+/** The two methods whose responses are decoded by hand. */
+export const rangeMethod = methodOf("KV", "range") as MethodDefinition<RangeRequest, unknown>;
+export const watchMethod = methodOf("Watch", "watch") as MethodDefinition<WatchRequest, unknown>;

@@ -1,0 +1,232 @@
+import {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  connect,
+  constants,
+  type OutgoingHttpHeaders,
+} from "node:http2";
+import type { Socket } from "node:net";
+import type { Clock, Timer } from "../../base/clock.ts";
+import type { Keepalive } from "./member.ts";
+
+/**
+ * Maximum number of calls on one connection to etcd. etcd allows almost any number by default
+ * (--max-concurrent-streams), but one connection is one TCP stream, and its member serves it with one goroutine.
+ */
+const maxCalls = 1_000;
+
+/** How long a connection may take until etcd's first SETTINGS frame, in milliseconds. */
+const connectMs = 3_000;
+
+/** HTTP/2 flow control window of one call's response: what etcd may send that the client has not accepted, in bytes. */
+const responseWindowBytes = 128 * 1024;
+
+/** The window of a connection, in bytes. Node.js extends it when data arrives, so it delays no call for another. */
+const connectionWindowBytes = 8 * 1024 ** 2;
+
+/** In MB. The pending data of calls has bounds of its own, and a session that exceeds this refuses calls. */
+const maxSessionMemory = 1_024;
+
+/**
+ * Number of calls after which a connection gets no further ones: HTTP/2 has 2^30 ids for the streams of a client, and never
+ * uses one again.
+ */
+const defaultMaxCallsEver = 2 ** 29;
+
+const ignore = (): void => {};
+
+/** What a connection needs of its member. */
+export interface ConnectionOwner {
+  readonly keepalive: Keepalive;
+  /** Whether calls go to the member now. */
+  readonly isInUse: () => boolean;
+  /** Starts the TCP or TLS connection. */
+  readonly open: () => Socket;
+  /** Called when the last call has ended. */
+  readonly onIdle: (connection: UpstreamConnection) => void;
+  /** Called once, when no further call can be made. */
+  readonly onLost: (connection: UpstreamConnection) => void;
+}
+
+/** One HTTP/2 connection to a member of etcd. */
+export class UpstreamConnection {
+  readonly #clock: Clock;
+  readonly #session: ClientHttp2Session;
+  readonly #socket: Socket;
+  readonly #owner: ConnectionOwner;
+  #calls = 0;
+  /** Number of calls that it may still get. */
+  #callsLeft: number;
+  #isOpen = true;
+  #isUnresponsive = false;
+  #failure: Error | undefined;
+  #timer: Timer | undefined;
+  #bytesRead = 0;
+
+  /** `session` has received etcd's settings. */
+  private constructor(
+    clock: Clock,
+    session: ClientHttp2Session,
+    socket: Socket,
+    owner: ConnectionOwner,
+    callsLeft: number,
+  ) {
+    this.#callsLeft = callsLeft;
+    this.#clock = clock;
+    this.#session = session;
+    this.#socket = socket;
+    this.#owner = owner;
+    session.on("error", (error) => {
+      this.#failure = error;
+    });
+    session.on("goaway", () => this.#lose());
+    session.on("close", () => this.#lose());
+    if (this.#isChecked) this.#watch();
+  }
+
+  /**
+   * Connects. Rejects with an Error if there is no HTTP/2 connection within `connectMs`. `maxCallsEver`: number of calls after
+   * which it gets no further ones.
+   */
+  static connect(
+    clock: Clock,
+    endpoint: string,
+    owner: ConnectionOwner,
+    maxCallsEver: number = defaultMaxCallsEver,
+  ): Promise<UpstreamConnection> {
+    return new Promise((resolve, reject) => {
+      let socket: Socket | undefined;
+      let failure: Error | undefined;
+      const session = connect(endpoint, {
+        createConnection: () => {
+          socket = owner.open();
+          return socket;
+        },
+        settings: { enablePush: false, initialWindowSize: responseWindowBytes },
+        maxSessionMemory,
+        // As to all other implementations of HTTP/2, a value with white space around it is one without.
+        strictFieldWhitespaceValidation: false,
+      });
+      const timer = clock.setTimeout(() => {
+        failure = new Error(`no HTTP/2 connection within ${connectMs / 1_000} s`);
+        session.destroy();
+      }, connectMs);
+      const onError = (error: Error): void => {
+        failure = error;
+      };
+      const onClose = (): void => {
+        timer.cancel();
+        reject(failure ?? new Error("the connection was closed"));
+      };
+      session.on("error", onError).on("close", onClose);
+      session.once("connect", () => {
+        if (!session.destroyed) session.setLocalWindowSize(connectionWindowBytes);
+      });
+      session.once("remoteSettings", () => {
+        timer.cancel();
+        session.off("close", onClose);
+        resolve(new UpstreamConnection(clock, session, socket as Socket, owner, maxCallsEver));
+      });
+    });
+  }
+
+  /** Whether another call can be made on it. */
+  get hasRoom(): boolean {
+    const { closed, destroyed, remoteSettings } = this.#session;
+    // Its end is announced in a later turn, and until then a request would throw.
+    if (!this.#isOpen || closed || destroyed) return false;
+    return this.#calls < Math.min(remoteSettings?.maxConcurrentStreams ?? maxCalls, maxCalls);
+  }
+
+  /** Whether calls go to its member now. Those that it has may continue when they no longer do. */
+  get isInUse(): boolean {
+    return this.#owner.isInUse();
+  }
+
+  /** Whether it was closed without having answered keepalive pings. */
+  get isUnresponsive(): boolean {
+    return this.#isUnresponsive;
+  }
+
+  /** Why it is gone, in a few words; undefined while it is there. A call that ends then has no outcome. */
+  get lost(): string | undefined {
+    if (!this.#session.destroyed && !this.#socket.destroyed) return undefined;
+    return this.#failure?.message ?? "closed by etcd";
+  }
+
+  /** Starts a call, if `hasRoom`. Throws an Error if Node.js does not send these headers. */
+  request(headers: OutgoingHttpHeaders): ClientHttp2Stream {
+    const stream = this.#session.request(headers, { endStream: false });
+    this.#calls++;
+    this.#callsLeft--;
+    // It is closed behind its last call: at once, Node.js would refuse calls that it has not sent yet.
+    if (this.#callsLeft === 0) this.#lose();
+    if (this.#calls === 1) this.#watch();
+    // A call that fails also closes.
+    stream.on("error", ignore);
+    stream.on("close", () => {
+      this.#calls--;
+      if (this.#calls > 0) return;
+      if (!this.#isChecked) this.#endTimer();
+      if (this.#isOpen) this.#owner.onIdle(this);
+      else this.#session.close();
+    });
+    return stream;
+  }
+
+  /** Closes it once it has no calls. */
+  close(): void {
+    this.#lose();
+    this.#session.close();
+  }
+
+  /** Closes it now, with all calls. */
+  destroy(): void {
+    this.#lose();
+    this.#session.destroy(undefined, constants.NGHTTP2_CANCEL);
+  }
+
+  /** Whether keepalive pings are sent. */
+  get #isChecked(): boolean {
+    return this.#calls > 0 || (this.#isOpen && this.#owner.keepalive.withoutCalls);
+  }
+
+  #lose(): void {
+    if (!this.#isOpen) return;
+    this.#isOpen = false;
+    if (!this.#isChecked) this.#endTimer();
+    this.#owner.onLost(this);
+  }
+
+  /** Closes the connection if its member does not respond: a machine that is gone closes nothing. */
+  #watch(): void {
+    if (this.#timer !== undefined || this.#session.destroyed) return;
+    this.#bytesRead = this.#socket.bytesRead;
+    this.#timer = this.#clock.setTimeout(() => {
+      this.#timer = undefined;
+      if (!this.#isChecked || this.#session.destroyed) return;
+      if (this.#socket.bytesRead === this.#bytesRead) this.#ping();
+      else this.#watch();
+    }, this.#owner.keepalive.timeMs);
+  }
+
+  #ping(): void {
+    this.#timer = this.#clock.setTimeout(() => {
+      this.#isUnresponsive = true;
+      this.#failure = new Error("etcd did not respond to a keepalive ping");
+      this.destroy();
+    }, this.#owner.keepalive.timeoutMs);
+    const timer = this.#timer;
+    this.#session.ping(() => {
+      timer.cancel();
+      if (this.#timer !== timer) return;
+      this.#timer = undefined;
+      if (this.#isChecked) this.#watch();
+    });
+  }
+
+  #endTimer(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+  }
+}

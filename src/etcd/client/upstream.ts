@@ -1,0 +1,135 @@
+import type { Logger } from "pino";
+import type { Clock } from "../../base/clock.ts";
+import { OutageLog } from "../../base/outage-log.ts";
+import { defaultKeepalive, type Keepalive, type MemberCertificates } from "./member.ts";
+import type { UpstreamConnection } from "./upstream-connection.ts";
+import { UpstreamMember } from "./upstream-member.ts";
+
+/** That no member can be reached. */
+export interface UpstreamOutage {
+  /** For how long it has lasted, in milliseconds. */
+  readonly forMs: number;
+  /** Why the last attempt failed. */
+  readonly why: string;
+}
+
+/** How long an outage is known after the last attempt, in milliseconds: without calls nothing shows that it has ended. */
+const knownForMs = 60_000;
+
+export interface UpstreamOptions {
+  /** At least one, such as "http://127.0.0.1:2379", all with the same scheme. */
+  readonly endpoints: readonly string[];
+  /** Present if the endpoints have the scheme https. */
+  readonly certificates: MemberCertificates | undefined;
+  /** Default: after 7 s, for 3 s, on connections with calls. */
+  readonly keepalive?: Keepalive | undefined;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/**
+ * The members of etcd that calls are relayed to. All calls go to one member, the first of the endpoints, until it fails:
+ * so responses that name a member, and calls that concern one, stay consistent. Only then they go to the next.
+ */
+export class Upstream {
+  readonly #members: readonly UpstreamMember[];
+  readonly #clock: Clock;
+  readonly #outage: OutageLog;
+  /** When the first and the last attempt failed since one has succeeded, in the clock's milliseconds. */
+  #failed: { readonly since: number; readonly at: number; readonly why: string } | undefined;
+  #preferred = 0;
+
+  constructor(options: UpstreamOptions) {
+    const { endpoints, certificates, keepalive = defaultKeepalive, clock, logger } = options;
+    this.#clock = clock;
+    this.#outage = new OutageLog(clock, logger);
+    const leave = (member: UpstreamMember): void =>
+      this.#leave(member, "it does not respond to keepalive pings");
+    this.#members = endpoints.map(
+      (endpoint) => new UpstreamMember(endpoint, certificates, clock, keepalive, leave),
+    );
+    this.#member.isInUse = true;
+  }
+
+  /** The endpoint of the member that calls go to. */
+  get endpoint(): string {
+    return this.#member.endpoint;
+  }
+
+  /** Number of connections to all members. */
+  get connections(): number {
+    return this.#members.reduce((sum, { connections }) => sum + connections, 0);
+  }
+
+  /** Undefined: a member can be reached, or no call has needed one for a minute. */
+  get outage(): UpstreamOutage | undefined {
+    const now = this.#clock.now();
+    if (this.#failed === undefined || now - this.#failed.at >= knownForMs) return undefined;
+    return { forMs: now - this.#failed.since, why: this.#failed.why };
+  }
+
+  /** A connection that has room for a call; undefined: no connection has room now, so call `connect`. */
+  available(): UpstreamConnection | undefined {
+    const connection = this.#member.available();
+    if (connection !== undefined) {
+      this.#failed = undefined;
+      this.#outage.ended("the etcd API reaches etcd again");
+    }
+    return connection;
+  }
+
+  /** Calls `open` with a connection that has room for a call, at once or later; `fail` if no member can be reached. */
+  whenAvailable(open: (connection: UpstreamConnection) => void, fail: () => void): void {
+    const connection = this.available();
+    // Another call may take the room meanwhile.
+    if (connection === undefined) this.connect().then(() => this.whenAvailable(open, fail), fail);
+    else open(connection);
+  }
+
+  /**
+   * Waits until a connection has room for a call, to the first member that can be reached. Another call may have taken
+   * the room when this resolves. Rejects with an Error if no member can be reached.
+   */
+  async connect(): Promise<void> {
+    for (let failures = 0; ; ) {
+      const member = this.#member;
+      if (this.available() !== undefined) return;
+      try {
+        await member.connect();
+      } catch (error) {
+        const why = error instanceof Error ? error.message : String(error);
+        this.#leave(member, why);
+        if (++failures < this.#members.length) continue;
+        const now = this.#clock.now();
+        this.#failed = {
+          since: this.outage === undefined ? now : now - this.outage.forMs,
+          at: now,
+          why,
+        };
+        const { endpoint } = member;
+        this.#outage.failed("all members", { endpoint, why }, "the etcd API can't reach etcd");
+        throw error;
+      }
+    }
+  }
+
+  /** Ends all calls. */
+  close(): void {
+    for (const member of this.#members) member.close();
+  }
+
+  get #member(): UpstreamMember {
+    return this.#members[this.#preferred] as UpstreamMember;
+  }
+
+  /** Makes later calls go to the next member, unless this member was left before. */
+  #leave(member: UpstreamMember, why: string): void {
+    if (this.#members.length < 2 || this.#member !== member) return;
+    member.isInUse = false;
+    this.#preferred = (this.#preferred + 1) % this.#members.length;
+    this.#member.isInUse = true;
+    const [from, to] = [member.endpoint, this.#member.endpoint];
+    const text = "the etcd API moves to another member";
+    this.#outage.failed(`${from} to ${to}`, { from, to, why }, text);
+  }
+}

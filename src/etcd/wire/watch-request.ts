@@ -1,0 +1,155 @@
+import { MessageCursor } from "../../protobuf/message-cursor.ts";
+import { bytesFieldSize, varintSize, WireWriter } from "../../protobuf/wire-writer.ts";
+
+/*
+ * etcd's WatchRequest. Field numbers are those of its rpc.proto.
+ */
+
+/** What a client asks of a new watch. */
+export interface CreateRequest {
+  readonly kind: "create";
+  /** As etcd reads them: an empty key is the smallest one. */
+  readonly key: Buffer;
+  /** Empty: only the key. One byte 0: all keys from the key on. */
+  readonly rangeEnd: Buffer;
+  /** 0: from now on. Revisions above 2^53 - 1 are that. */
+  readonly startRevision: number;
+  readonly progressNotify: boolean;
+  readonly withoutPuts: boolean;
+  readonly withoutDeletes: boolean;
+  readonly withPrevious: boolean;
+  readonly fragment: boolean;
+  /** 0n: the server chooses. */
+  readonly watchId: bigint;
+  /** Whether it has a field that is newer than this decoder, or of another type: only etcd may know its meaning. */
+  readonly hasUnknownField: boolean;
+  /** The encoded WatchCreateRequest. */
+  readonly encoded: Buffer;
+}
+
+/** A request on a watch stream. `none` has no union that is known: etcd ignores it, too. */
+export type WatchStreamRequest =
+  | CreateRequest
+  | { readonly kind: "cancel"; readonly watchId: bigint }
+  | { readonly kind: "progress" }
+  | { readonly kind: "none" };
+
+const smallestKey = Buffer.of(0);
+const none: Buffer = Buffer.alloc(0);
+
+/** Decodes a request. Keeps no view of `message`. Throws a WireFault. */
+export function readWatchRequest(message: Buffer): WatchStreamRequest {
+  const cursor = new MessageCursor(message);
+  let request: WatchStreamRequest = { kind: "none" };
+  for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+    // The last member of the union counts.
+    if (tag === 0x0a) request = readCreate(Buffer.from(cursor.view()));
+    else if (tag === 0x12) request = { kind: "cancel", watchId: readCancel(cursor.view()) };
+    else if (tag === 0x1a) {
+      cursor.view();
+      request = { kind: "progress" };
+    } else cursor.skip(tag);
+  }
+  return request;
+}
+
+function readCreate(encoded: Buffer): CreateRequest {
+  const cursor = new MessageCursor(encoded);
+  let key: Buffer = none;
+  let rangeEnd: Buffer = none;
+  let startRevision = 0;
+  let progressNotify = false;
+  let withPrevious = false;
+  let fragment = false;
+  let watchId = 0n;
+  let withoutPuts = false;
+  let withoutDeletes = false;
+  let hasUnknownField = false;
+  const filter = (number: bigint): void => {
+    withoutPuts ||= number === 0n;
+    withoutDeletes ||= number === 1n;
+  };
+  for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+    if (tag === 0x0a) key = cursor.view();
+    else if (tag === 0x12) rangeEnd = cursor.view();
+    else if (tag === 0x18) startRevision = bounded(signed(cursor));
+    else if (tag === 0x20) progressNotify = cursor.bigint() !== 0n;
+    else if (tag === 0x28) filter(cursor.bigint());
+    else if (tag === 0x2a) {
+      // Packed.
+      const outer = cursor.enter();
+      while (cursor.position < cursor.end) filter(cursor.bigint());
+      cursor.leave(outer);
+    } else if (tag === 0x30) withPrevious = cursor.bigint() !== 0n;
+    else if (tag === 0x38) watchId = signed(cursor);
+    else if (tag === 0x40) fragment = cursor.bigint() !== 0n;
+    else {
+      hasUnknownField = true;
+      cursor.skip(tag);
+    }
+  }
+  return {
+    kind: "create",
+    key: key.length === 0 ? smallestKey : key,
+    rangeEnd,
+    startRevision,
+    progressNotify,
+    withoutPuts,
+    withoutDeletes,
+    withPrevious,
+    fragment,
+    watchId,
+    hasUnknownField,
+    encoded,
+  };
+}
+
+function readCancel(message: Buffer): bigint {
+  const cursor = new MessageCursor(message);
+  let watchId = 0n;
+  for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+    if (tag === 0x08) watchId = signed(cursor);
+    else cursor.skip(tag);
+  }
+  return watchId;
+}
+
+function signed(cursor: MessageCursor): bigint {
+  return BigInt.asIntN(64, cursor.bigint());
+}
+
+/** As a number. What is beyond the safe integers is as far in the future, or below 0, as the last of them. */
+function bounded(revision: bigint): number {
+  const max = BigInt(Number.MAX_SAFE_INTEGER);
+  if (revision > max) return Number.MAX_SAFE_INTEGER;
+  return revision < -max ? -Number.MAX_SAFE_INTEGER : Number(revision);
+}
+
+/** The request for the progress of all watches of a stream. */
+export const progressRequest: Buffer = Buffer.of(0x1a, 0);
+
+/** The client's request with another start revision and watch id. Of a field that is there twice, the later one counts. */
+export function createRequest(parts: readonly Buffer[], startRevision: number, id: number): Buffer {
+  const encoded = Buffer.concat(parts);
+  const size = encoded.length + 2 + varintSize(startRevision) + varintSize(id);
+  const writer = new WireWriter(Buffer.allocUnsafe(bytesFieldSize(size)));
+  writer.byte(0x0a);
+  writer.varint(size);
+  writer.raw(encoded);
+  writer.byte(0x18);
+  writer.varint(startRevision);
+  writer.byte(0x38);
+  writer.varint(id);
+  return writer.bytes;
+}
+
+/** The request to cancel a watch. */
+export function cancelRequest(id: number): Buffer {
+  const size = 1 + varintSize(id);
+  const writer = new WireWriter(Buffer.allocUnsafe(bytesFieldSize(size)));
+  writer.byte(0x12);
+  writer.varint(size);
+  writer.byte(0x08);
+  writer.varint(id);
+  return writer.bytes;
+}

@@ -1,0 +1,114 @@
+import type { Logger } from "pino";
+import type { Clock } from "../../../base/clock.ts";
+import { type KeyRange, prefixRange, zero } from "../../../etcd/client/key-range.ts";
+import type { DecodedKeyValue } from "../../../etcd/wire/key-value.ts";
+import { isRawKey, keyBytes, keyText } from "../../../model/key-bytes.ts";
+import type { WatchScope } from "../../storage.ts";
+
+export interface ResourceKeysOptions {
+  /** The prefix of the resource's keys in etcd. */
+  readonly prefix: string;
+  /** The key of the history's id in etcd. */
+  readonly marker: Buffer;
+  /** Counts the raw keys. */
+  readonly skippedKeys: SkippedKeys;
+  /** Whether raw keys are keys of the resource as well: the prefix itself, and keys that are not UTF-8. */
+  readonly rawKeys: boolean;
+}
+
+/**
+ * The keys of one resource: those in etcd below its prefix, except the key of the history's id, which is the service's
+ * own, and, unless it has raw keys, those.
+ */
+export class ResourceKeys {
+  /** Length of the prefix, in bytes. */
+  readonly prefixBytes: number;
+  readonly #prefix: Buffer;
+  readonly #marker: Buffer;
+  /** Whether the key of the history's id is below the prefix. */
+  readonly #hasMarker: boolean;
+  readonly #skippedKeys: SkippedKeys;
+  readonly #rawKeys: boolean;
+
+  constructor({ prefix, marker, skippedKeys, rawKeys }: ResourceKeysOptions) {
+    this.#prefix = Buffer.from(prefix);
+    this.prefixBytes = this.#prefix.byteLength;
+    this.#marker = marker;
+    this.#hasMarker = marker.subarray(0, this.prefixBytes).equals(this.#prefix);
+    this.#skippedKeys = skippedKeys;
+    this.#rawKeys = rawKeys;
+  }
+
+  /** Whether all keys below the prefix that were read so far are keys of the resource. */
+  get hasOnlyObjects(): boolean {
+    return !this.#hasMarker && (this.#rawKeys || this.#skippedKeys.count === 0);
+  }
+
+  /** The key in etcd of an object. */
+  absolute(key: string): Buffer {
+    return Buffer.concat([this.#prefix, keyBytes(key)]);
+  }
+
+  /** The key of an object from etcd's; undefined for a key that the resource does not have. Counts raw keys. */
+  relative(kv: DecodedKeyValue): string | undefined {
+    if (this.#hasMarker && this.isMarker(kv.key)) return undefined;
+    const key = keyText(kv.message, kv.keyStart + this.prefixBytes, kv.keyEnd);
+    if (!isRawKey(key)) return key;
+    this.#skippedKeys.add(kv.key);
+    return this.#rawKeys ? key : undefined;
+  }
+
+  /** The range in etcd of all keys that begin with `prefix`. */
+  prefixRange(prefix: string): Required<KeyRange> {
+    return prefixRange(this.absolute(prefix));
+  }
+
+  /** The range in etcd of the keys in the scope. */
+  rangeOf(scope: WatchScope): KeyRange {
+    if ("key" in scope) return { key: this.absolute(scope.key) };
+    if ("prefix" in scope) return this.prefixRange(scope.prefix);
+    const { from, to } = scope;
+    const key = this.absolute(from);
+    const range_end = to === undefined ? this.prefixRange("").range_end : this.absolute(to);
+    return { key: key.length === 0 ? zero : key, range_end };
+  }
+
+  /** Whether this is the key of the history's id, in etcd. */
+  isMarker(key: Buffer): boolean {
+    return key.equals(this.#marker);
+  }
+}
+
+/** Minimum interval between log lines, in milliseconds. */
+const logIntervalMs = 60_000;
+
+/**
+ * The keys in etcd that can't be objects of a resource: not UTF-8, or the prefix itself. Counts each occurrence, and
+ * logs at most one line per interval.
+ */
+export class SkippedKeys {
+  readonly #clock: Clock;
+  readonly #logger: Logger;
+  #count = 0;
+  #logged: number | undefined;
+
+  constructor(clock: Clock, logger: Logger) {
+    this.#clock = clock;
+    this.#logger = logger;
+  }
+
+  get count(): number {
+    return this.#count;
+  }
+
+  add(key: Buffer): void {
+    this.#count++;
+    const now = this.#clock.now();
+    if (this.#logged !== undefined && now - this.#logged < logIntervalMs) return;
+    this.#logged = now;
+    this.#logger.warn(
+      { keyHex: key.toString("hex"), leftOut: this.#count },
+      "ListWatchService leaves out a key that is not UTF-8, or is the resource's prefix itself",
+    );
+  }
+}
