@@ -259,7 +259,8 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
   /** Takes the next frames. Returns whether there may be something to send. */
   #take(): boolean {
     const frames = this.#source.next();
-    if (frames === undefined) return false;
+    // It may have ended the call, after which nothing releases what is counted.
+    if (frames === undefined || this.#isOver) return false;
     this.#next = 0;
     this.#frames = frames;
     this.#count(frames);
