@@ -71,8 +71,8 @@ test("A watch that is reset to make room for others is counted as RESET", async 
   const { server, storage } = await serveThings({ server: { observer, limits } });
   await storage.put({ key: "large", value: Buffer.alloc(400_000) });
   const { Watch } = listWatchService;
-  // Room for the first response, which is small, and not for the state.
-  const raw = new RawConnection(server.port, 1_000);
+  // Room for the first response, which is small, and for a part of the state, which can't be taken back then.
+  const raw = new RawConnection(server.port, 20_000);
   raw.call(Watch.path, Watch.requestSerialize({ resource: "things", send_initial_events: true }));
   await expect
     .poll(() => metrics.render(), { timeout: 60_000 })
