@@ -2,21 +2,16 @@ import { globSync } from "node:fs";
 import { configDefaults, defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
-/** The tests of responses: they run once for each writer of frames. */
-const responseTests = [
-  "test/server/http1/http1.test.ts",
-  "test/server/http2/{cancelling,connections,half-requests,plain-and-compressed}.test.ts",
-  "test/server/limits/{kept-requests,stalled-clients,stream-limit,unsent-answers}.test.ts",
-  "test/server/services/{get-and-list,health-service,reflection-service}.test.ts",
-  "test/server/services/{refusals,watch,watch-sender}.test.ts",
-  "test/server/shutdown.test.ts",
-  "test/etcd-api/{bounds,relay,range/range-call}.test.ts",
+/** The rows of the wire contract: they run once for the service's own server, and once added to a server of grpc-js. */
+const contractTests = [
+  "test/contract/{errors,histories,reads,relist,slow-consumers}.test.ts",
+  "test/contract/{uncached,watch-opening,watching,writes}.test.ts",
 ];
 
-/** The tests that measure the heap, or what is collected of it, and one that replaces a module. */
+/** The tests that measure the heap, or what is collected of it. */
 const lonelyTests = [
   /(-memory|memory-estimates|retained-events|attributes|memory\/limits)\.test\.ts$/,
-  /server\/(grpc-js\/grpc-js-fallback|http2\/pinned-reads|services\/leftovers)\.test\.ts$/,
+  /server\/(http2\/pinned-reads|services\/leftovers)\.test\.ts$/,
   /server\/limits\/(kept-headers|kept-requests|waiting-reads)\.test\.ts$/,
 ];
 
@@ -75,7 +70,7 @@ export default defineConfig({
       },
       {
         extends: true,
-        test: { name: "framing node", include: responseTests, env: { TEST_FRAMING: "node" } },
+        test: { name: "grpc-js server", include: contractTests, env: { TEST_SERVER: "grpc-js" } },
       },
     ],
   },

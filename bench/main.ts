@@ -11,7 +11,6 @@ import { cacheMemory } from "./cache-memory.ts";
 import { eventCost } from "./event-cost.ts";
 import { etcdFanout, fanout } from "./fanout.ts";
 import { flood } from "./flood.ts";
-import { framing } from "./framing.ts";
 import { idleMemory } from "./idle-memory.ts";
 import { informer } from "./informer.ts";
 import { initialState } from "./initial-state.ts";
@@ -36,7 +35,7 @@ import { workers } from "./workers.ts";
 const benchmarks: readonly Benchmark[] = [
   ...[fanout, upstreamCost, latency, listCost, reconnect, idleMemory, cacheMemory, eventCost],
   ...[messages, messagesTls, informer, manyStreams, slowConsumers, initialState, pages, start],
-  ...[policyCost, telemetry, framing, flood, workers, portSharing, relays, relayFailover, million],
+  ...[policyCost, telemetry, flood, workers, portSharing, relays, relayFailover, million],
   etcdFanout,
 ];
 

@@ -10,8 +10,7 @@ import { keyOf } from "./requests.ts";
 import { attempt, type Servers, type Target } from "./servers.ts";
 import { type Percentiles, percentilesOf } from "./statistics.ts";
 
-/** "framing node": watch-fanout whose messages Node.js writes, stream by stream. */
-type Served = Target | "framing node" | "plain sockets";
+type Served = Target | "plain sockets";
 
 /** The rate of puts and the number of connections of one measurement. */
 interface Shape {
@@ -56,12 +55,10 @@ function benchmarkOf(name: string, isTls: boolean): Benchmark {
             results.push(...found);
             for (const result of found) say(line(result));
           };
-          for (const served of servedOf(isTls)) {
+          for (const target of targetsOf(isTls)) {
             const measured = (servers: Servers): Promise<MessageCost> =>
-              measure(served, servers, shape, settings);
-            const target = served === "framing node" ? "watch-fanout" : served;
-            const serviceArgs = served === "framing node" ? ["--framing", "node"] : [];
-            add(await attempt(target, say, measured, { isTls, serviceArgs }));
+              measure(target, servers, shape, settings);
+            add(await attempt(target, say, measured, { isTls }));
           }
           add([await measurePlain(shape, settings, isTls)]);
         }
@@ -73,9 +70,8 @@ function benchmarkOf(name: string, isTls: boolean): Benchmark {
 }
 
 /** grpc-proxy has no TLS towards its clients without a second certificate for etcd. */
-function servedOf(isTls: boolean): readonly Exclude<Served, "plain sockets">[] {
-  const services = ["watch-fanout", "framing node"] as const;
-  return isTls ? ["etcd", ...services] : ["etcd", "grpc-proxy", ...services];
+function targetsOf(isTls: boolean): readonly Target[] {
+  return isTls ? ["etcd", "watch-fanout"] : ["etcd", "grpc-proxy", "watch-fanout"];
 }
 
 /** Of etcd and grpc-proxy, at the rate that is measured. */

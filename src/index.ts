@@ -46,6 +46,7 @@ export type {
 } from "./policy/definition.ts";
 export { Policy } from "./policy/policy.ts";
 export { Attributes } from "./selector/attributes.ts";
+export { type AddedService, addTo } from "./server/grpc-js/add-to.ts";
 export type { ServerLimits } from "./server/limits/server-limits.ts";
 export {
   type AuditEntry,
@@ -54,7 +55,9 @@ export {
   type RunningServer,
   type ServedResource,
   type ServerOptions,
+  type ServiceOptions,
   startServer,
+  type TcpListen,
   type TlsOptions,
 } from "./server/server.ts";
 export { EtcdStorage, type EtcdStorageOptions } from "./storage/etcd/etcd-storage.ts";

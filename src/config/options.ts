@@ -185,9 +185,8 @@ const options = {
     schema: choice(["direct", "node"]),
     value: "WRITER",
     help:
-      "What writes the messages of responses: direct, the service itself, those of all streams of a connection in one " +
-      "write; or node, Node.js, stream by stream. node takes twice the CPU per message where connections have tens of " +
-      "watches, and some 10 % less for Lists.",
+      "Without effect, and accepted for configurations that have it. The service writes the messages of responses itself " +
+      "(direct). node, with which Node.js did it, is no longer available.",
     default: "direct",
   },
   "consistency-interval": {

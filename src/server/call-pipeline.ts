@@ -8,13 +8,13 @@ import { refused } from "./calls/refusals.ts";
 import type { RelayedMethod, RelayedServices } from "./calls/relayed-methods.ts";
 import { serveConversation, serveRelayed, serveRequest } from "./calls/serve-call.ts";
 import { CallArrivals } from "./http2/call-arrivals.ts";
-import { traceIdOf } from "./http2/call-origin.ts";
-import type { CancelledCalls } from "./http2/cancelled-calls.ts";
+import { CancelledCalls } from "./http2/cancelled-calls.ts";
+import { framedConnectionOf, socketOf } from "./http2/frames/framed-connection.ts";
 import { Http2Call } from "./http2/http2-call.ts";
-import { refuseAsHttp, refuseStreamsWithoutBound, resetStream } from "./http2/http2-stream.ts";
+import { refuseAsHttp, resetStream } from "./http2/http2-stream.ts";
 import { IncomingRequests } from "./http2/incoming-requests.ts";
 import type { OpenCalls } from "./http2/open-calls.ts";
-import { peerFactsOf } from "./http2/peer-facts.ts";
+import { peerFactsOf } from "./http2/peer.ts";
 import {
   dropDistantDeadline,
   encodingOf,
@@ -22,6 +22,7 @@ import {
   headerBytes,
   isGrpc,
   timeoutOf,
+  traceIdOf,
   withoutCredentials,
 } from "./http2/request-headers.ts";
 import { RequestStream } from "./http2/request-stream.ts";
@@ -50,8 +51,8 @@ import type { CallOwner } from "./limits/callers.ts";
  *
  * A stage that refuses a call ends it with a status, and the later stages except the audit do not run. This file has the
  * stages up to "read", calls/serve-call.ts the others. A credential that has to be verified first is verified while the
- * request is read, and the call is decoded after both. Calls that grpc-js serves (grpc-js/) enter at "authenticate",
- * decoded. A stream whose right is lost later is ended by calls/revocation.ts, and one whose credential expires by
+ * request is read, and the call is decoded after both. Calls of a grpc-js server (grpc-js/add-to.ts) enter at
+ * "authenticate", decoded. A stream whose right is lost later is ended by calls/revocation.ts, and one whose credential expires by
  * limits/authenticated-streams.ts.
  */
 
@@ -66,8 +67,6 @@ export interface CallPipelineDeps {
   readonly authentication: Authentication | undefined;
   /** Services whose calls are relayed. Undefined: no call is relayed. */
   readonly relayed: RelayedServices | undefined;
-  /** Gets every call of a server that trusts proxies. */
-  readonly cancelledCalls: CancelledCalls;
 }
 
 /** Takes HTTP/2 streams, and serves each as a call. */
@@ -85,14 +84,14 @@ export class CallPipeline {
   readonly #requests: IncomingRequests;
 
   constructor(deps: CallPipelineDeps) {
-    const { methods, context, openCalls, authentication, relayed, cancelledCalls } = deps;
+    const { methods, context, openCalls, authentication, relayed } = deps;
     const { clock, streamOpenings, requestPool } = context;
     this.#methods = methods;
     this.#context = context;
     this.#openCalls = openCalls;
     this.#authentication = authentication;
     this.#forwarding = authentication?.trustsForwarders === true ? authentication : undefined;
-    this.#cancelledCalls = cancelledCalls;
+    this.#cancelledCalls = new CancelledCalls(context.callerLimits);
     this.#relayed = relayed;
     this.#requests = new IncomingRequests(context);
     const { callers } = context.callerLimits;
@@ -109,14 +108,13 @@ export class CallPipeline {
       this.#open(stream, headers);
     const hasSeveral = (): boolean => callers.hasSeveral;
     this.#arrivals = new CallArrivals(clock, requestPool, start, ownerOf, hasSeveral);
-    this.#pacing = new StreamPacing(clock, waiting, pacedOf, hasSeveral);
+    this.#pacing = new StreamPacing(clock, framedConnectionOf, waiting, pacedOf, hasSeveral);
   }
 
   /** A connection begins to speak HTTP/2. Call it once its host is known (`Callers.connected`), before it is read from. */
   begin(session: ServerHttp2Session): void {
-    this.#forwarding?.recognise({ connection: session, peerFacts: () => peerFactsOf(session) });
-    // One client of a proxy must not have the connection of all others closed.
-    if (this.#context.callerLimits.callers.isForwarder(session)) refuseStreamsWithoutBound(session);
+    const peerFacts = () => peerFactsOf(socketOf(session));
+    this.#forwarding?.recognise({ connection: session, peerFacts });
   }
 
   /**
@@ -147,7 +145,7 @@ export class CallPipeline {
     if (this.#forwarding === undefined || session.destroyed) return undefined;
     const owner = this.#forwarding.forwardedOwner({
       connection: session,
-      peerFacts: () => peerFactsOf(session),
+      peerFacts: () => peerFactsOf(socketOf(session)),
       forwardedCertificate: headers[forwardedCertificateKey]?.toString(),
     });
     this.#cancelledCalls.observe(stream, session, owner);
@@ -216,7 +214,7 @@ export class CallPipeline {
       method,
       connection: call.connection,
       // A stream without a session is closed.
-      peerFacts: () => session && peerFactsOf(session),
+      peerFacts: () => session && peerFactsOf(socketOf(session)),
       closeConnection: () => session?.close(),
       authorization: headers.authorization,
       forwardedCertificate: headers[forwardedCertificateKey]?.toString(),

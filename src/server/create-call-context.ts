@@ -7,14 +7,14 @@ import { RequestsInFlight } from "./calls/requests-in-flight.ts";
 import { StreamOpenings } from "./calls/stream-openings.ts";
 import type { ServerLimits } from "./limits/server-limits.ts";
 import type { ServerPools } from "./limits/server-pools.ts";
-import type { ServerOptions } from "./server-options.ts";
+import type { ServiceOptions } from "./server-options.ts";
 
 /** Maximum size of the writes that the store is processing, in bytes. */
 const maxWriteBytes = 64 * 1024 ** 2;
 
 /** What all calls of the server share. */
 export function createCallContext(
-  options: ServerOptions,
+  options: ServiceOptions,
   limits: ServerLimits,
   pools: ServerPools,
   scheduler: TimeSliceScheduler,

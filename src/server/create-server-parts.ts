@@ -1,4 +1,3 @@
-import type { Server } from "@grpc/grpc-js";
 import { TimeSliceScheduler } from "../base/time-slices.ts";
 import { descriptors } from "../wire/descriptors.ts";
 import { listWatchService, writeService } from "../wire/services.ts";
@@ -12,24 +11,20 @@ import { revokeOnChange } from "./calls/revocation.ts";
 import { serveUnary } from "./calls/unary-call.ts";
 import { endingWithdrawn } from "./calls/withdrawal.ts";
 import { createCallContext } from "./create-call-context.ts";
-import { addToGrpcJs } from "./grpc-js/grpc-js-fallback.ts";
-import {
-  createGrpcJsServer,
-  type ServerCertificates,
-  serverCertificates,
-} from "./grpc-js/grpc-js-server.ts";
-import { CancelledCalls } from "./http2/cancelled-calls.ts";
 import { Connections } from "./http2/connections.ts";
+import { socketOf } from "./http2/frames/framed-connection.ts";
 import { OpenCalls } from "./http2/open-calls.ts";
+import { peerNameOf } from "./http2/peer.ts";
 import { VerifiedPeers } from "./http2/verified-peers.ts";
 import { HandshakeFailures } from "./limits/handshake-failures.ts";
 import { Http2Defences } from "./limits/http2-defences.ts";
 import { defaultServerLimits, type ServerLimits } from "./limits/server-limits.ts";
 import { createServerPools, type ServerPools } from "./limits/server-pools.ts";
 import { SlowClients } from "./limits/slow-clients.ts";
+import { Listener } from "./listener/listener.ts";
 import { MemoryPressure } from "./pressure/memory-pressure.ts";
 import { SlowStreams } from "./pressure/slow-streams.ts";
-import { addressOf, type ServerOptions } from "./server-options.ts";
+import { addressOf, type ServerOptions, type ServiceOptions } from "./server-options.ts";
 import { HealthService } from "./services/health-service.ts";
 import { listWatchMethods } from "./services/list-watch-service.ts";
 import { ReflectionService } from "./services/reflection-service.ts";
@@ -37,53 +32,56 @@ import { initialStatuses, mayKnowService, ServingStatuses } from "./services/ser
 import { watchHandler } from "./services/watch-handler.ts";
 import { writeMethods } from "./services/write-service.ts";
 
-/** What a server is made of. */
-export interface ServerParts {
+/** What serves calls, whatever accepts them. */
+export interface ServiceParts {
   readonly limits: ServerLimits;
   readonly pools: ServerPools;
   readonly memoryPressure: MemoryPressure;
-  readonly defences: Http2Defences;
-  readonly handshakes: HandshakeFailures;
   readonly slowClients: SlowClients;
   readonly fullStore: FullStore;
-  readonly connections: Connections;
-  readonly openCalls: OpenCalls;
   readonly health: HealthService;
   readonly statuses: ServingStatuses;
   readonly reflection: ReflectionService;
-  readonly pipeline: CallPipeline;
-  readonly inFlight: CallContext["inFlight"];
-  readonly certificates: ServerCertificates | undefined;
-  /** Present if clients have certificates. */
-  readonly verifiedPeers: VerifiedPeers | undefined;
-  /** Not bound to an address. */
-  readonly grpcJs: Server;
+  readonly context: CallContext;
+  readonly methods: Methods;
+  /** Undefined: all calls are anonymous. */
+  readonly authentication: Authentication | undefined;
 }
 
-/** Makes a server's parts, and connects them. Throws an Error with a sentence if a certificate or key is unusable. */
-export function createServerParts(options: ServerOptions): ServerParts {
-  const { resources, clock, logger, observer, authenticators, relayed, now = Date.now } = options;
+/** What a server is made of that accepts connections itself. */
+export interface ServerParts extends ServiceParts {
+  readonly defences: Http2Defences;
+  readonly handshakes: HandshakeFailures;
+  readonly connections: Connections;
+  readonly openCalls: OpenCalls;
+  readonly pipeline: CallPipeline;
+  /** Present if clients have certificates. */
+  readonly verifiedPeers: VerifiedPeers | undefined;
+  /** Does not listen yet. */
+  readonly listener: Listener;
+}
+
+/** Makes what serves calls, and connects it. `defences` count clients that are stopped. */
+export function createServiceParts(
+  options: ServiceOptions,
+  defences?: Http2Defences,
+): ServiceParts {
+  const { resources, clock, logger, authenticators, now = Date.now } = options;
   const { hasOwnServices = true } = options;
-  const certificates = options.tls && serverCertificates(options.tls);
   const limits = { ...defaultServerLimits, ...options.limits };
   // Each connection enqueues at most one task, its stream openings, so none is ever refused.
   const scheduler = new TimeSliceScheduler(clock, Infinity);
   const pools = createServerPools(clock, limits, now, logger);
-  const { streams, sendBudget, callerLimits } = pools;
-  const handshakes = new HandshakeFailures(clock, logger, "gRPC");
-  const defences = new Http2Defences(clock, logger, limits, handshakes);
+  const { streams, sendBudget } = pools;
   const slowClients = new SlowClients(clock, logger);
   const fullStore = new FullStore(clock, logger);
-  const isUnix = "path" in addressOf(options.listen);
-  const connections = new Connections(clock, { ...limits, isUnix }, defences);
   const memoryPressure = new MemoryPressure({
     ...{ clock, logger, gauges: options.memoryGauges ?? [], retained: pools.retainedRequests },
     slowStreams: new SlowStreams(clock, streams, sendBudget),
   });
   const shared = createCallContext(options, limits, pools, scheduler);
   const context = { ...shared, memoryPressure, defences, slowClients, fullStore };
-  const { authorizer, inFlight, callClosings } = context;
-  const openCalls = new OpenCalls(clock, callClosings, connections, observer, relayed);
+  const { authorizer } = context;
   const mayKnow = mayKnowService(authorizer, hasOwnServices);
   const health = new HealthService(initialStatuses(resources), { ...pools, slowClients }, mayKnow);
   const statuses = new ServingStatuses(resources, health);
@@ -92,21 +90,56 @@ export function createServerParts(options: ServerOptions): ServerParts {
   authorizer.onChange(() => health.recheck());
   const methods = methodsOf(context, hasOwnServices, health, reflection);
   const authentication = authenticators && new Authentication(authenticators, context);
-  const cancelledCalls = new CancelledCalls({ clock, limits, callerLimits, defences });
-  const pipeline = new CallPipeline({
-    ...{ methods, context, openCalls, authentication, relayed, cancelledCalls },
-  });
+  return {
+    ...{ limits, pools, memoryPressure, slowClients, fullStore },
+    ...{ health, statuses, reflection, context, methods, authentication },
+  };
+}
+
+/** Ends what lasts as long as the service: streams get a last bookmark and DRAINING. */
+export function drainService(parts: ServiceParts, { relayed, resources }: ServiceOptions): void {
+  parts.statuses.drain();
+  parts.health.end();
+  parts.reflection.end();
+  relayed?.drain();
+  for (const resource of resources.values()) resource.drain();
+}
+
+/** Makes a server's parts, and connects them. Throws an Error with a sentence if a certificate or key is unusable. */
+export function createServerParts(options: ServerOptions): ServerParts {
+  const { clock, logger, observer, relayed, now = Date.now, random = Math.random } = options;
+  const limits = { ...defaultServerLimits, ...options.limits };
+  const handshakes = new HandshakeFailures(clock, logger, "gRPC");
+  const defences = new Http2Defences(clock, logger, limits, handshakes);
+  const service = createServiceParts(options, defences);
+  const { pools, context, methods, authentication } = service;
+  const isUnix = "path" in addressOf(options.listen);
+  const connections = new Connections(clock, { ...limits, isUnix }, defences);
+  const openCalls = new OpenCalls(clock, context.callClosings, connections, observer, relayed);
+  const pipeline = new CallPipeline({ methods, context, openCalls, authentication, relayed });
   const clientCa = options.tls?.clientCa;
   const onWithdrawn = endingWithdrawn(authentication, pools, context);
   const verifiedPeers = clientCa && new VerifiedPeers({ clock, now, clientCa, onWithdrawn });
-  const trustsForwarders = authentication?.trustsForwarders === true;
-  const grpcJs = createGrpcJsServer(clock, limits, pools.requests, trustsForwarders);
-  const services = [listWatchService, writeService, healthService, ...reflectionServices];
-  for (const service of services) addToGrpcJs(grpcJs, service, methods, context, authentication);
+  const { callers } = pools.callerLimits;
+  const listener = new Listener({
+    ...{ clock, logger, random, limits, connections, defences, handshakes },
+    ...{ tls: options.tls, pages: options.pages },
+    isForwarder: (facts) => authentication?.isForwarder(facts) === true,
+    listener: {
+      begun: (session, acceptedAt) => {
+        const socket = socketOf(session);
+        verifiedPeers?.add(session, acceptedAt);
+        callers.connected(session, socket.remoteAddress);
+        session.once("close", () => callers.closed(session));
+        defences.watch(session, peerNameOf(socket));
+        pipeline.begin(session);
+      },
+      opened: (...opened) => pipeline.accept(...opened),
+    },
+  });
   return {
-    ...{ limits, pools, memoryPressure, defences, handshakes, slowClients, fullStore },
-    ...{ connections, openCalls },
-    ...{ health, statuses, reflection, pipeline, inFlight, certificates, verifiedPeers, grpcJs },
+    ...service,
+    ...{ defences, handshakes, connections, openCalls, pipeline, verifiedPeers, listener },
   };
 }
 

@@ -11,25 +11,17 @@ import type {
 } from "./calls/call-context.ts";
 import type { CallTracer } from "./calls/call-span.ts";
 import type { RelayedServices } from "./calls/relayed-methods.ts";
-import type { HandedListen, TcpListen, TlsOptions } from "./grpc-js/grpc-js-server.ts";
-import type { UnixListen } from "./grpc-js/unix-socket.ts";
-import type { Http1Pages } from "./http1/http1-responder.ts";
 import type { ServerLimits } from "./limits/server-limits.ts";
+import type { HandedListen, TcpListen } from "./listener/bind.ts";
+import type { Http1Pages } from "./listener/http1.ts";
+import type { TlsOptions } from "./listener/tls-handshakes.ts";
+import type { UnixListen } from "./listener/unix-socket.ts";
 import type { MemoryGauge } from "./pressure/memory-gauge.ts";
 
-/**
- * What writes the DATA frames of responses: "direct", the server itself, those of all streams of a connection in one
- * write; "node", Node.js, stream by stream, which costs more where connections have many streams.
- */
-export type Framing = "direct" | "node";
-
-export interface ServerOptions {
+/** What a service is, whatever accepts its calls. */
+export interface ServiceOptions {
   /** The resources by name. The server drains them, but neither starts nor closes them. */
   readonly resources: ReadonlyMap<string, ServedResource>;
-  /** With port 0 the operating system picks a free port. */
-  readonly listen: TcpListen | UnixListen | HandedListen;
-  /** Without it, connections are plain text. */
-  readonly tls?: TlsOptions | undefined;
   /** What recognises the callers. Without it all are anonymous. */
   readonly authenticators?: Authenticators | undefined;
   readonly clock: Clock;
@@ -70,12 +62,17 @@ export interface ServerOptions {
   readonly hasOwnServices?: boolean | undefined;
   /** Services whose calls are relayed to another server. Default: none. */
   readonly relayed?: RelayedServices | undefined;
-  /** Pages that clients may get from the same port by HTTP/1. Default: HTTP/1 is not served. */
-  readonly pages?: Http1Pages | undefined;
-  /** Default: "direct". */
-  readonly framing?: Framing | undefined;
   /** Random numbers in [0, 1), for jitter. Default: Math.random. */
   readonly random?: (() => number) | undefined;
+}
+
+export interface ServerOptions extends ServiceOptions {
+  /** With port 0 the operating system picks a free port. */
+  readonly listen: TcpListen | UnixListen | HandedListen;
+  /** Without it, connections are plain text. */
+  readonly tls?: TlsOptions | undefined;
+  /** Pages that clients may get from the same port by HTTP/1. Default: HTTP/1 is not served. */
+  readonly pages?: Http1Pages | undefined;
 }
 
 /** The address that a server has for its clients. */

@@ -1,23 +1,16 @@
 import type { Socket } from "node:net";
-import type { CertificateStore } from "../base/certificate-store.ts";
+import type { KeyPair } from "../base/certificate-store.ts";
 import type { Timer } from "../base/clock.ts";
 import type { Identity } from "../identity/identity.ts";
 import { drainConnections } from "./calls/drain-connections.ts";
-import { createServerParts, type ServerParts } from "./create-server-parts.ts";
-import {
-  type Bound,
-  bindServer,
-  type TcpListen,
-  type TlsOptions,
-} from "./grpc-js/grpc-js-server.ts";
-import type { UnixListen } from "./grpc-js/unix-socket.ts";
-import { negotiateHttp1 } from "./http2/http2-stream.ts";
+import { createServerParts, drainService, type ServerParts } from "./create-server-parts.ts";
 import type { HandshakeFailure } from "./limits/handshake-failures.ts";
 import type { AttackKind } from "./limits/http2-defences.ts";
 import type { OpenStream } from "./limits/open-streams.ts";
 import type { HeldStats } from "./limits/server-pools.ts";
+import type { TcpListen } from "./listener/bind.ts";
+import type { UnixListen } from "./listener/unix-socket.ts";
 import type { PressureStats } from "./pressure/memory-pressure.ts";
-import { serveConnections } from "./serve-connections.ts";
 import { addressOf, type ServerOptions } from "./server-options.ts";
 
 export type { AuditEntry, AuditLevel, AuditLog } from "./calls/audit.ts";
@@ -27,18 +20,15 @@ export type {
   ServedResource,
 } from "./calls/call-context.ts";
 export type { CallSpan, CallTracer, TraceHeaders } from "./calls/call-span.ts";
-export type {
-  ClientAuth,
-  TcpListen,
-  TlsOptions,
-} from "./grpc-js/grpc-js-server.ts";
-export type { UnixListen } from "./grpc-js/unix-socket.ts";
 export type { HandshakeFailure } from "./limits/handshake-failures.ts";
 export type { AttackKind } from "./limits/http2-defences.ts";
 export type { HeldStats, PoolStats } from "./limits/server-pools.ts";
+export type { TcpListen } from "./listener/bind.ts";
+export type { TlsOptions } from "./listener/tls-handshakes.ts";
+export type { UnixListen } from "./listener/unix-socket.ts";
 export type { PressureStats } from "./pressure/memory-pressure.ts";
 
-export type { Framing, ServerOptions } from "./server-options.ts";
+export type { ServerOptions, ServiceOptions } from "./server-options.ts";
 
 /** What a server holds for its clients, and how short memory is. */
 export interface ServerStats extends HeldStats {
@@ -74,7 +64,6 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 export class RunningServer {
   readonly #options: ServerOptions;
   readonly #parts: ServerParts;
-  #bound: Bound | undefined;
   #drained: Promise<void> | undefined;
 
   /** For `startServer`. */
@@ -91,7 +80,7 @@ export class RunningServer {
 
   /** The port that was bound, also if the options have port 0. Without meaning for a Unix socket. */
   get port(): number {
-    return this.#bound?.port ?? 0;
+    return this.#parts.listener.port;
   }
 
   /** Number of open streams: watches, health watches, reflection. */
@@ -106,7 +95,7 @@ export class RunningServer {
 
   /** What the server holds for its clients now. */
   stats(): ServerStats {
-    const { connections, pools, memoryPressure, defences, handshakes, inFlight } = this.#parts;
+    const { connections, pools, memoryPressure, defences, handshakes, context } = this.#parts;
     const { streams, unread, retainedRequests, sendBudget, callerLimits } = pools;
     return {
       connections: connections.size,
@@ -121,7 +110,7 @@ export class RunningServer {
       fullStoreWrites: this.#parts.fullStore.refused,
       isStoreFull: this.#parts.fullStore.isFull,
       callers: callerLimits.stats(),
-      inFlight,
+      inFlight: context.inFlight,
     };
   }
 
@@ -136,8 +125,7 @@ export class RunningServer {
 
   /** Serves a connection that another process has accepted. Only with `acceptedAt` in `listen`. */
   accept(socket: Socket): void {
-    if (this.#drained !== undefined || this.#bound?.take === undefined) socket.destroy();
-    else this.#bound.take(socket);
+    this.#parts.listener.accept(socket);
   }
 
   /**
@@ -158,8 +146,8 @@ export class RunningServer {
    * Replaces the certificate and its key. Open connections keep theirs. Throws an Error with a sentence if the new ones
    * are unusable, or if the server has no TLS.
    */
-  replaceCertificate(pair: Pick<TlsOptions, "cert" | "key">): void {
-    this.#tlsStore().replacePair(pair);
+  replaceCertificate(pair: KeyPair): void {
+    this.#parts.listener.tls.replacePair(pair);
   }
 
   /**
@@ -167,35 +155,20 @@ export class RunningServer {
    * streams with UNAUTHENTICATED. Throws an Error with a sentence if the new ones are unusable, or without TLS.
    */
   replaceClientCa(clientCa: Buffer): void {
-    this.#tlsStore().replaceAuthorities(clientCa);
+    this.#parts.listener.tls.replaceAuthorities(clientCa);
     this.#parts.verifiedPeers?.replaceAuthorities(clientCa);
-  }
-
-  #tlsStore(): CertificateStore {
-    const { certificates } = this.#parts;
-    if (certificates === undefined) throw new Error("The server has no TLS.");
-    return certificates.store;
   }
 
   /** For `startServer`. */
   async listen(): Promise<void> {
-    const { listen, clock, pages } = this.#options;
-    const { grpcJs, certificates, memoryPressure } = this.#parts;
-    if (pages !== undefined) negotiateHttp1(grpcJs);
+    const { listener, memoryPressure } = this.#parts;
     try {
-      this.#bound = await bindServer(grpcJs, listen, certificates, clock);
+      await listener.listen(this.#options.listen);
     } catch (error) {
       memoryPressure.stop();
       throw error;
     }
     memoryPressure.start();
-    try {
-      serveConnections(grpcJs, { ...this.#parts, options: this.#options });
-    } catch (error) {
-      memoryPressure.stop();
-      grpcJs.forceShutdown();
-      throw error;
-    }
   }
 
   /**
@@ -209,35 +182,23 @@ export class RunningServer {
   }
 
   async #drain(withinMs: number): Promise<void> {
-    const { clock, relayed, resources } = this.#options;
-    const { statuses, health, reflection, grpcJs, connections, openCalls, pipeline } = this.#parts;
+    const { clock } = this.#options;
+    const { listener, connections, openCalls, pipeline, memoryPressure } = this.#parts;
     const { endFlushMs } = this.#parts.limits;
-    statuses.drain();
-    health.end();
-    reflection.end();
-    relayed?.drain();
-    for (const resource of resources.values()) resource.drain();
-    const { promise: closed, resolve } = Promise.withResolvers<void>();
-    // Before another process may take the path.
-    this.#bound?.socketFile?.remove();
-    // A server that does not accept connections itself does not wait for their end either.
-    const others = this.#bound?.take === undefined ? undefined : connections.closed();
-    grpcJs.tryShutdown(() => void Promise.resolve(others).then(resolve));
-    const bound = clock.setTimeout(() => {
-      grpcJs.forceShutdown();
-      // grpc-js waits indefinitely for a session that was destroyed just before grpc-js would close it.
-      void connections.cut().then(resolve);
-    }, withinMs);
-    const unread = clock.setTimeout(() => pipeline.refuseUnread(), endFlushMs);
+    drainService(this.#parts, this.#options);
+    listener.close();
+    connections.end();
+    const timers = [
+      clock.setTimeout(() => connections.cut(), withinMs),
+      clock.setTimeout(() => pipeline.refuseUnread(), endFlushMs),
+    ];
     // A client that has sent nothing, or too little to receive the GOAWAY, would never close its connection.
     let flush: Timer | undefined;
     openCalls.onIdle(() => {
-      flush ??= clock.setTimeout(() => void connections.cut(), endFlushMs);
+      flush ??= clock.setTimeout(() => connections.cut(), endFlushMs);
     });
-    await closed;
-    this.#parts.memoryPressure.stop();
-    bound.cancel();
-    unread.cancel();
-    flush?.cancel();
+    await connections.closed();
+    memoryPressure.stop();
+    for (const timer of [...timers, flush]) timer?.cancel();
   }
 }

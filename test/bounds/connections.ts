@@ -69,16 +69,12 @@ export const connectionBounds: readonly Bound[] = [
     shownBy: ["loses its own requests, and leaves room for those of others"],
   },
   {
-    what: "incomplete requests and streams of requests, if grpc-js serves the calls (an unsupported version)",
-    owners: ["IncompleteRequests"],
-    bound:
-      "60 s; each counts 2 MiB of the bounds for incomplete requests, unless it arrives completely at once",
-    per: "call, connection, process",
-    atBound: "DEADLINE_EXCEEDED; the connection that holds most loses one: TOO_MANY_STREAMS",
-    shownBy: [
-      "bounds incomplete requests in all: each counts 2 MiB, and the connection that has most loses one",
-      "refuses an incomplete request of %s after a minute",
-    ],
+    what: "connections with open calls, of a grpc-js server that the service was added to",
+    owners: ["AddressedConnections"],
+    bound: "by that server's calls, whose number and requests it bounds itself",
+    per: "process",
+    atBound: "go with their last call",
+    shownBy: ["serves reads, health and reflection, and reports its calls"],
   },
   {
     what: "compressed messages that wait to be inflated",
@@ -182,7 +178,7 @@ export const connectionBounds: readonly Bound[] = [
       "by connections; those are read that had opened as many streams, at least one; callers in rotation",
     per: "turn",
     atBound: "TCP holds the others back",
-    shownBy: ["One of many paused connections is resumed per turn"],
+    shownBy: ["A few of many paused connections are resumed per turn"],
   },
   {
     what: "calls that wait to start",
@@ -200,13 +196,12 @@ export const connectionBounds: readonly Bound[] = [
     ],
   },
   {
-    what: "connections that end, with `--framing direct`",
+    what: "connections that end",
     owners: ["EndingConnections", "FramedConnection"],
     bound:
       "128 of their streams are closed in a turn of the event loop; until then a call counts against all limits as before",
     per: "process",
-    atBound:
-      "the rest in the next turns, connections in rotation. With `--framing node` Node.js closes all streams of a connection in one turn, 15 us each",
+    atBound: "the rest in the next turns, connections in rotation",
     shownBy: [
       "are closed a few in each turn of the event loop, and then the connection",
       "Connections that end together close as many streams in each turn as one does",
@@ -257,12 +252,12 @@ export const connectionBounds: readonly Bound[] = [
     shownBy: ["are found in chunks of %i bytes, and passed on without WINDOW_UPDATEs"],
   },
   {
-    what: "what was received and is read in a later turn, with `--framing direct`",
+    what: "what was received and is read in a later turn",
     owners: ["FramedConnection", "InboundFrames"],
     bound: "the rest of one read, 64 KiB, behind 64 frames that open or reset a stream",
     per: "connection",
     atBound: "nothing is read from the socket until it is taken in",
-    shownBy: ["some are announced in each turn with framing direct, in order, and none is lost"],
+    shownBy: ["some are announced in each turn, in order, and none is lost"],
   },
   {
     what: "frames of one write",
@@ -316,7 +311,7 @@ export const connectionBounds: readonly Bound[] = [
   },
   {
     what: "the connection of a session",
-    owners: ["connections"],
+    owners: ["connections", "unixNumbers"],
     bound: "by connections (weak)",
     per: "process",
     atBound: "",

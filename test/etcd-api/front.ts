@@ -29,8 +29,6 @@ export async function startFront(
       listen: ["127.0.0.1:0"],
       admin: ["127.0.0.1:0"],
       "shutdown-timeout": ["1s"],
-      // vitest.config.ts runs some tests again, with another writer of frames.
-      framing: [process.env["TEST_FRAMING"] ?? "direct"],
       ...flags,
     },
     env: {},

@@ -13,6 +13,7 @@ import {
   bearer,
   clientWith,
   describeAuthentication,
+  describeSpaces,
   headers,
   issuer,
   list,
@@ -22,6 +23,7 @@ import {
 import { Recorder } from "./served.ts";
 
 describeAuthentication("directly");
+describeSpaces();
 
 const hour = 3_600_000;
 const ago = new Date(Date.now() - hour);

@@ -1,9 +1,8 @@
 import { readFileSync } from "node:fs";
 import { createConnection } from "node:net";
-import { credentials, type Server } from "@grpc/grpc-js";
+import { credentials } from "@grpc/grpc-js";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { boundHttp2, listenToHttp2 } from "../../src/server/http2/http2-stream.ts";
 import { startServer } from "../../src/server/server.ts";
 import { ManualTimers } from "./limits/manual-timers.ts";
 import { SetGauge } from "./pressure/set-gauge.ts";
@@ -88,27 +87,5 @@ describe("A server does not start with", () => {
     await expect(startServer({ ...options, listen, tls })).rejects.toThrow(
       /^The TLS (certificate or key|CA) can't be used: /,
     );
-  });
-});
-
-describe("The HTTP/2 below grpc-js", () => {
-  test("is found in the installed version", async () => {
-    const { recorder, client } = await serveThings();
-    await client.list({ resource });
-    await recorder.untilEnded(1);
-    expect(recorder.calls).toEqual([
-      { method: "watchfanout.v1.ListWatchService/List", code: "OK" },
-    ]);
-    expect(recorder.logged).toEqual([]);
-  });
-
-  test("is not used if its fields are different", () => {
-    const nothing = () => {};
-    const listeners = {
-      ...{ stream: nothing, connection: nothing, session: nothing, error: nothing },
-      ...{ tlsFailure: nothing, secured: nothing },
-    };
-    expect(listenToHttp2({ http2Servers: [] } as unknown as Server, listeners)).toBe(0);
-    boundHttp2({} as unknown as Server, { resets: { burst: 1, perSecond: 1 }, headerBytes: 1 });
   });
 });

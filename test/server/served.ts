@@ -1,9 +1,10 @@
+import { Server, ServerCredentials } from "@grpc/grpc-js";
 import { pino } from "pino";
 import { onTestFinished } from "vitest";
 import { Cacher } from "../../src/cacher/cacher.ts";
 import type { CacherOptions } from "../../src/cacher/options.ts";
+import { addTo } from "../../src/server/grpc-js/add-to.ts";
 import {
-  type Framing,
   type RpcObserver,
   type RunningServer,
   type ServedResource,
@@ -70,31 +71,40 @@ export interface Served {
   readonly recorder: Recorder;
 }
 
+interface ThingsOptions {
+  readonly cacher?: Partial<CacherOptions>;
+  readonly server?: Partial<ServerOptions>;
+  readonly start?: boolean;
+}
+
 /** Serves the resource `things`, a Cacher over the embedded store, on its own port. */
-export async function serveThings(
-  options: {
-    readonly cacher?: Partial<CacherOptions>;
-    readonly server?: Partial<ServerOptions>;
-    readonly start?: boolean;
-  } = {},
-): Promise<Served> {
+export function serveThings(options: ThingsOptions = {}): Promise<Served> {
+  return serveThingsBy(serve, options);
+}
+
+export type ServeBy<S extends ServedBy> = (
+  resources: ReadonlyMap<string, ServedResource>,
+  clock: ManualTimers,
+  options?: Partial<ServerOptions>,
+) => Promise<{ server: S; client: TestClient; recorder: Recorder }>;
+
+/** Serves them as `by` does: `serve` or `serveAdded`. */
+export async function serveThingsBy<S extends ServedBy>(
+  by: ServeBy<S>,
+  options: ThingsOptions = {},
+): Promise<Omit<Served, "server"> & { readonly server: S }> {
   const clock = new ManualTimers();
   const storage = new MemoryStorage({ clock });
   const logger = pino({ level: "silent" });
   const cacher = new Cacher({ storage, clock, logger, name: "things", ...options.cacher });
   if (options.start !== false) await startReady(cacher);
-  const { server, client, recorder } = await serve(
+  const { server, client, recorder } = await by(
     new Map([["things", cacher]]),
     clock,
     options.server,
   );
   onTestFinished(() => cacher.close());
   return { storage, cacher, server, clock, client, recorder };
-}
-
-/** vitest.config.ts runs some tests again, with another writer of frames. */
-export function testedFraming(): Framing {
-  return process.env["TEST_FRAMING"] === "node" ? "node" : "direct";
 }
 
 /** Serves these resources. */
@@ -110,8 +120,9 @@ export async function serve(
     clock,
     logger: pino({ level: "error" }, recorder),
     observer: recorder,
-    framing: testedFraming(),
     ...options,
+    // The clock of a test may pass the time limit of a ping before its client has had a turn.
+    limits: { keepaliveTimeMs: 24 * 3_600_000, ...options.limits },
   });
   const client = new TestClient(server.port);
   onTestFinished(async () => {
@@ -121,4 +132,45 @@ export async function serve(
     await drained;
   });
   return { server, client, recorder };
+}
+
+/** What answers the calls: the service's own server, or a server of grpc-js that it was added to. */
+export type ServedBy = Pick<RunningServer, "port" | "openStreams">;
+
+/** As `serve`, added to a grpc-js server. */
+export async function serveAdded(
+  resources: ReadonlyMap<string, ServedResource>,
+  clock: ManualTimers,
+  { tls, ...options }: Partial<ServerOptions> = {},
+): Promise<{ server: ServedBy; client: TestClient; recorder: Recorder }> {
+  const recorder = new Recorder();
+  const server = new Server({ "grpc.max_receive_message_length": 2 * 1024 ** 2 });
+  const added = addTo(server, {
+    ...{ resources, clock, logger: pino({ level: "error" }, recorder), observer: recorder },
+    ...options,
+  });
+  const { cert: cert_chain, key: private_key, clientCa = null } = tls ?? {};
+  const credentials =
+    cert_chain === undefined || private_key === undefined
+      ? ServerCredentials.createInsecure()
+      : ServerCredentials.createSsl(clientCa, [{ cert_chain, private_key }], clientCa !== null);
+  const port = await new Promise<number>((resolve, reject) => {
+    server.bindAsync("127.0.0.1:0", credentials, (error, bound) => {
+      if (error === null) resolve(bound);
+      else reject(error);
+    });
+  });
+  const client = new TestClient(port);
+  onTestFinished(() => {
+    client.close();
+    added.drain();
+    server.forceShutdown();
+  });
+  const served: ServedBy = {
+    port,
+    get openStreams() {
+      return added.openStreams;
+    },
+  };
+  return { server: served, client, recorder };
 }

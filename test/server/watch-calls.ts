@@ -3,7 +3,7 @@ import { status } from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
 import { listWatchService } from "../../src/wire/services.ts";
 import { framed, type RawCall, RawConnection } from "./http2/raw-connection.ts";
-import { serveThings } from "./served.ts";
+import { type Served, type ServedBy, serveThings } from "./served.ts";
 
 const { Watch } = listWatchService;
 const request = Watch.requestSerialize({ resource: "things" });
@@ -23,12 +23,15 @@ const ways = [
 ] as const;
 
 /** Tests for a call of Watch, for each way in which it is served. */
-export function describeWatchCalls(servedHow: string): void {
+export function describeWatchCalls(
+  servedHow: string,
+  serveIt: () => Promise<Omit<Served, "server"> & { readonly server: ServedBy }> = serveThings,
+): void {
   describe.each(ways)(`A call of Watch that is %s, ${servedHow},`, (_name, headers, frame) => {
     async function open(): Promise<
-      Awaited<ReturnType<typeof serveThings>> & { call: RawCall; raw: RawConnection }
+      Awaited<ReturnType<typeof serveIt>> & { call: RawCall; raw: RawConnection }
     > {
-      const served = await serveThings();
+      const served = await serveIt();
       const raw = new RawConnection(served.server.port);
       return { ...served, raw, call: raw.open(Watch.path, headers) };
     }

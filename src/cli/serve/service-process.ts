@@ -249,11 +249,11 @@ export class ServiceProcess {
   }
 
   async #serve(terms: Omit<ServerOptions, "resources" | "clock" | "logger">): Promise<void> {
-    const { resources, ownApi, memoryCeilingBytes, framing, shutdownTimeoutMs } = this.#config;
+    const { resources, ownApi, memoryCeilingBytes, shutdownTimeoutMs } = this.#config;
     this.#rpcs = new RpcMetrics(this.metrics.meter, this.#clock);
     const server = await startServer({
       ...terms,
-      ...{ resources: this.#served, clock: this.#clock, logger: this.#logger, framing },
+      ...{ resources: this.#served, clock: this.#clock, logger: this.#logger },
       hasOwnServices: ownApi,
       observer: this.#rpcs,
       tracer: this.#otlp?.tracer,

@@ -7,9 +7,9 @@ import type { WatchedFiles } from "../../base/watched-files.ts";
 import type { Config, ListenAddress, LogFormat } from "../../config/config.ts";
 import type { ConfigSnapshot } from "../../config/load-config.ts";
 import type { MetricsSource, ReadinessCheck } from "../../server/admin/admin.ts";
+import { type Bound, bind } from "../../server/listener/bind.ts";
 import type { RecentProblems } from "../status/recent-problems.ts";
 import type { StatusOfWorkers } from "../status/service-status.ts";
-import { ConnectionAcceptor } from "../workers/connection-acceptor.ts";
 import {
   ConnectionDistributor,
   defaultMaxWaiting,
@@ -49,7 +49,7 @@ export class Workers {
   readonly #distributor: ConnectionDistributor;
   readonly #pool: WorkerPool;
   readonly #rebalancer: Rebalancer;
-  #acceptor: ConnectionAcceptor | undefined;
+  #bound: Bound | undefined;
 
   /** Starts nothing yet. Throws a StartError if the folder of the socket can't be made. */
   constructor(config: Config, options: ServeOptions, clock: Clock, logger: Logger) {
@@ -91,7 +91,10 @@ export class Workers {
 
   /** Where clients connect: as configured, with the port that was bound. */
   get address(): ListenAddress {
-    return this.#acceptor?.address ?? this.#config.listen;
+    const { listen } = this.#config;
+    return "path" in listen
+      ? listen
+      : { host: listen.host, port: this.#bound?.port ?? listen.port };
   }
 
   /** Number of connections that wait for a worker, and of those that were closed since too many waited. */
@@ -123,9 +126,14 @@ export class Workers {
   /** Listens for clients. Their connections wait for a worker. Rejects with a StartError if the address can't be used. */
   async listen(): Promise<void> {
     const { listen } = this.#config;
-    const offer = this.#distributor.offer.bind(this.#distributor);
-    this.#acceptor = await listening("listen", listen, () =>
-      ConnectionAcceptor.listen(listen, this.#clock, offer),
+    this.#bound = await listening("listen", listen, () =>
+      bind(listen, {
+        clock: this.#clock,
+        // The worker reads.
+        pauseOnConnect: true,
+        onConnection: (socket) => this.#distributor.offer(socket),
+        onError: () => {},
+      }),
     );
   }
 
@@ -192,7 +200,7 @@ export class Workers {
 
   /** Accepts no more connections, and drains the workers. Idempotent. */
   async stop(): Promise<void> {
-    this.#acceptor?.close();
+    this.#bound?.close();
     this.#distributor.close();
     this.#rebalancer.stop();
     await this.#pool.stop();

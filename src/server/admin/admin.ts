@@ -13,7 +13,7 @@ import type { KeyPair } from "../../base/certificate-store.ts";
 import { systemClock } from "../../base/clock.ts";
 import { isLocalHost } from "../../identity/peer.ts";
 import type { StaticTokens } from "../../identity/token-file.ts";
-import { peerNameOf } from "../http2/peer-name.ts";
+import { peerNameOf } from "../http2/peer.ts";
 import { HandshakeFailures } from "../limits/handshake-failures.ts";
 import type { AdminEvents, AdminPages, AdminResponse } from "./admin-response.ts";
 import { IdleConnections } from "./idle-connections.ts";

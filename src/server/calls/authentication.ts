@@ -115,6 +115,11 @@ export class Authentication {
     return this.#authenticators.trustsForwarders;
   }
 
+  /** Whether the client of a connection that begins is a proxy that is trusted to forward identities. */
+  isForwarder(facts: PeerFacts): boolean {
+    return this.#authenticators.mayForward(this.#authenticators.recognisePeer(facts));
+  }
+
   /** Recognises the peer of a connection, and with it whether that is a trusted proxy. */
   recognise(connected: Pick<Presented, "connection" | "peerFacts">): void {
     this.#peerOf(connected);

@@ -3,9 +3,9 @@ import type { Socket } from "node:net";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { hostOf } from "../limits/callers.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
-import { socketOf } from "./frames/framed-connections.ts";
+import { socketOf } from "./frames/framed-connection.ts";
 import { HostConnections } from "./host-connections.ts";
-import { markUnixPeer, peerNameOf } from "./peer-name.ts";
+import { markUnixPeer, peerNameOf, rawSocketOf } from "./peer.ts";
 
 /** The bounds of a server's connections. */
 export interface ConnectionBounds {
@@ -18,7 +18,6 @@ export interface ConnectionBounds {
 }
 
 interface Connection {
-  readonly key: string;
   /** What its client is called in logs. */
   readonly name: string;
   readonly host: string;
@@ -38,8 +37,8 @@ export class Connections {
   readonly #clock: Clock;
   readonly #bounds: ConnectionBounds;
   readonly #defences: Pick<Http2Defences, "count"> | undefined;
-  /** By address, since a session has a different object for the same socket. */
-  readonly #open = new Map<string, Connection>();
+  /** By the accepted socket. */
+  readonly #open = new Map<Socket, Connection>();
   readonly #byHost = new HostConnections<Connection>();
   /** Connections that have no HTTP/2 session yet, the oldest first. */
   readonly #unshaken = new Set<Connection>();
@@ -74,13 +73,12 @@ export class Connections {
       this.#delete(replaced);
       replaced.socket.destroy();
     }
-    const key = keyOf(socket);
     const since = this.#clock.now();
     const connection: Connection = {
-      ...{ key, name, host, socket, since },
+      ...{ name, host, socket, since },
       ...{ session: undefined, calls: 0 },
     };
-    this.#open.set(key, connection);
+    this.#open.set(socket, connection);
     this.#byHost.add(connection);
     this.#unshaken.add(connection);
     socket.once("close", () => this.#delete(connection));
@@ -88,11 +86,11 @@ export class Connections {
   }
 
   /**
-   * The connection has an HTTP/2 session from now on. Returns when it was accepted, in the clock's milliseconds; undefined
-   * if it is closed.
+   * The connection has an HTTP/2 session from now on, on a socket that may be the one of TLS. Returns when it was accepted,
+   * in the clock's milliseconds; undefined if it is closed.
    */
-  begun(session: ServerHttp2Session): number | undefined {
-    const connection = this.#of(session);
+  begun(session: ServerHttp2Session, socket: Socket): number | undefined {
+    const connection = this.#open.get(rawSocketOf(socket));
     if (connection === undefined) return undefined;
     connection.session = session;
     this.#unshaken.delete(connection);
@@ -126,10 +124,14 @@ export class Connections {
     };
   }
 
-  /** Closes all connections, with or without a session. Resolves when they are closed. */
-  cut(): Promise<void> {
+  /** Ends all connections that have a session gracefully: with GOAWAY, and once their calls have finished. */
+  end(): void {
+    for (const { session } of this.#open.values()) session?.close();
+  }
+
+  /** Closes all connections, with or without a session. */
+  cut(): void {
     for (const { socket } of this.#open.values()) socket.destroy();
-    return this.closed();
   }
 
   /** Resolves when the connections that are open now are closed. */
@@ -142,16 +144,14 @@ export class Connections {
   }
 
   #of(session: Http2Session): Connection | undefined {
-    return session.destroyed ? undefined : this.#open.get(keyOf(socketOf(session)));
+    return session.destroyed ? undefined : this.#open.get(rawSocketOf(socketOf(session)));
   }
 
   /** Idempotent. */
   #delete(connection: Connection): void {
     this.#byHost.delete(connection);
     this.#unshaken.delete(connection);
-    const { key } = connection;
-    // Another connection may have the same addresses and ports by now.
-    if (this.#open.get(key) === connection) this.#open.delete(key);
+    this.#open.delete(connection.socket);
     this.#stopTimer();
   }
 
@@ -173,9 +173,4 @@ export class Connections {
     this.#timer?.cancel();
     this.#timer = undefined;
   }
-}
-
-/** Different for each open connection: a client may use one port for several addresses of this machine. */
-function keyOf(socket: Socket): string {
-  return `${peerNameOf(socket)} ${socket.localAddress}`;
 }

@@ -8,12 +8,17 @@ import { CallLifecycle } from "../calls/call-lifecycle.ts";
 import type { CallSpan } from "../calls/call-span.ts";
 import type { RelayedCall } from "../calls/relayed-methods.ts";
 import type { CallOwner } from "../limits/callers.ts";
-import { addressOf } from "./call-origin.ts";
-import { responseWriterOf } from "./frames/framed-connections.ts";
-import type { ResponseWriter } from "./frames/response-writer.ts";
-import { closeAfterResponse, endedUnsent, resetStream, resetUnlessClosed } from "./http2-stream.ts";
+import { responseOf } from "./frames/framed-connection.ts";
+import type { FramedStream } from "./frames/framed-stream.ts";
+import {
+  closeAfterResponse,
+  endedUnsent,
+  resetCodeOf,
+  resetStream,
+  resetUnlessClosed,
+} from "./http2-stream.ts";
+import { addressOf } from "./peer.ts";
 import { retainedHeaderBytes } from "./request-headers.ts";
-import { resetCodeOf } from "./reset-codes.ts";
 
 /*
  * The protocol is gRPC over HTTP/2: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md.
@@ -43,7 +48,7 @@ export class Http2Call implements RelayedCall {
   span: CallSpan | undefined;
   via: string | undefined;
   readonly #stream: ServerHttp2Stream;
-  readonly #writer: ResponseWriter;
+  readonly #response: FramedStream;
   readonly #context: CallContext;
   readonly #lifecycle: CallLifecycle;
   /** 0 until the request has been read. */
@@ -63,7 +68,7 @@ export class Http2Call implements RelayedCall {
   ) {
     this.#stream = stream;
     this.headerBytes = retainedHeaderBytes(headers);
-    this.#writer = responseWriterOf(stream);
+    this.#response = responseOf(stream);
     // A closed stream has no session, so it counts as a connection of its own.
     this.connection = stream.session ?? stream;
     this.#context = context;
@@ -102,24 +107,24 @@ export class Http2Call implements RelayedCall {
   }
 
   sendAtOnce(frame: Uint8Array): boolean {
-    // The writer knows whether the stream is open, and that the headers are sent.
-    return !this.#lifecycle.hasEnded && this.#writer.writeAtOnce(frame);
+    // It knows whether the stream is open, and that the headers are sent.
+    return !this.#lifecycle.hasEnded && this.#response.writeAtOnce(frame);
   }
 
   send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void {
     if (this.isOver) return;
     this.#respond();
-    this.#writer.write(frame, onAccepted);
+    this.#response.write(frame, onAccepted);
   }
 
   sendParts(parts: FrameParts, onAccepted: (error?: Error | null) => void): void {
     if (this.isOver) return;
     this.#respond();
-    this.#writer.writeParts(parts, onAccepted);
+    this.#response.writeParts(parts, onAccepted);
   }
 
   withdraw(): boolean {
-    return !this.isOver && this.#writer.withdraw();
+    return !this.isOver && this.#response.withdraw();
   }
 
   respond(parts: FrameParts): FrameParts {
@@ -130,7 +135,7 @@ export class Http2Call implements RelayedCall {
     const { clock, slowClients, responseFlushMs } = this.#context;
     const onReset = (): void => slowClients?.ended(this, { acceptedNothingMs: responseFlushMs });
     resetUnlessClosed(this.#stream, responseFlushMs, clock, onReset, this.#slowCode);
-    this.#writer.writeParts(parts);
+    this.#response.writeParts(parts);
     this.#endBehind({ "grpc-status": status.OK });
     return parts;
   }
@@ -195,7 +200,7 @@ export class Http2Call implements RelayedCall {
   }
 
   #closed(): void {
-    this.#writer.close();
+    this.#response.close();
     this.#endSpan(status.CANCELLED);
     this.#lifecycle.over();
     const onClosed = this.#onClosed;
@@ -228,7 +233,7 @@ export class Http2Call implements RelayedCall {
 
   /** Ends the stream behind what has been written. */
   #endBehind(trailers: OutgoingHttpHeaders): void {
-    this.#writer.end(trailers, () => this.#refuseRest());
+    this.#response.end(trailers, () => this.#refuseRest());
   }
 
   /** The response is complete, so the rest of the request is refused (RFC 9113, 8.1). */

@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from "node:http2";
+import { parseTraceParent } from "@opentelemetry/core";
 import { maxTimerMs } from "../../base/clock.ts";
 import { ownText, textBytes } from "../../base/text-memory.ts";
 
@@ -90,4 +91,12 @@ export function retainedHeaderBytes(headers: IncomingHttpHeaders): number {
 export function withoutCredentials(headers: IncomingHttpHeaders): IncomingHttpHeaders {
   const { authorization: _, "x-forwarded-client-cert": __, ...others } = headers;
   return others;
+}
+
+/** The trace id in a `traceparent` header (W3C Trace Context); undefined if the header is absent or invalid. */
+export function traceIdOf(traceparent: unknown): string | undefined {
+  if (typeof traceparent !== "string") return undefined;
+  const traceId = parseTraceParent(traceparent)?.traceId;
+  // A copy, which does not keep the header alive.
+  return traceId === undefined ? undefined : ownText(traceId);
 }

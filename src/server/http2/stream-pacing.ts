@@ -1,7 +1,7 @@
 import type { ServerHttp2Session } from "node:http2";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { groupOf, Rotation } from "../../base/rotation.ts";
-import { pauseReading, resumeReading } from "./http2-stream.ts";
+import type { FramedConnection } from "./frames/framed-connection.ts";
 
 /**
  * Maximum number of streams that a caller may open per turn of the event loop, on all of its connections, before reading
@@ -18,24 +18,15 @@ const maxWaiting = 128;
  *
  *     milliseconds = streams of the turn ** 2 / holdDivisor, at most maxHoldMs
  *
- * For example 10 ms after 64 streams, and 900 ms after 600. The number is squared so that long turns become rare: a turn
- * of 64 streams takes about 2 ms, so others wait for some 15 % of the time; one of 600 takes about 20 ms, which is 2 %.
- *
- * Node.js processes all that it has read from a socket at once. With framing node a read can have 2,600 streams, with
- * framing direct 64.
+ * For example 10 ms after 64 streams, which is what one connection opens in a turn at most, and 900 ms after 600. The number
+ * is squared so that long turns become rare: a turn of 64 streams takes about 2 ms, so others wait for some 15 % of the
+ * time; one of 600 takes about 20 ms, which is 2 %.
  */
 const holdDivisor = 400;
 const maxHoldMs = 10_000;
 
-/**
- * Node.js resumes reading by itself once it has written what was pending, so the connections of a held caller are paused
- * again in every turn. Maximum number of connections of a caller that are paused in one turn.
- */
-const maxPausedPerTurn = 512;
-
-/** Number of turns within `heldCheckMs`, in milliseconds, after which the next one is scheduled by a timer instead. */
-const maxTurnsPerCheck = 500;
-const heldCheckMs = 1;
+/** What is paused: the connection of a session. */
+type Reading = Pick<FramedConnection, "hold" | "release">;
 
 /** A connection that has opened streams lately. */
 interface Pace {
@@ -49,9 +40,9 @@ interface Pace {
 /**
  * Pauses the connections of callers that open streams so fast that other callers would be delayed.
  *
- * Node.js spends about 30 us on a stream that is opened and reset at once, before any code of the service runs. It reads up
- * to 2 MiB from a socket at a time, which can be tens of thousands of streams, so a limit on calls comes too late. The only
- * way to slow such a client down is not to read from its sockets: then TCP makes it wait, and no stream is refused.
+ * Node.js spends about 30 us on a stream that is opened and reset at once, before any code of the service runs, so a limit
+ * on calls comes too late. The only way to slow such a client down is not to read from its sockets: then TCP makes it wait,
+ * and no stream is refused.
  *
  * Reading stops for one of three reasons:
  *
@@ -66,6 +57,7 @@ interface Pace {
  */
 export class StreamPacing {
   readonly #clock: Clock;
+  readonly #readingOf: (session: ServerHttp2Session) => Reading;
   readonly #waiting: (session: ServerHttp2Session) => number;
   readonly #ownerOf: (session: ServerHttp2Session) => object;
   /** Connections that are paused, or have opened streams in this turn. */
@@ -81,22 +73,23 @@ export class StreamPacing {
   readonly #known = new Map<object, Set<ServerHttp2Session>>();
   readonly #hasSeveral: () => boolean;
   #isScheduled = false;
-  /** The turns within the current `heldCheckMs`. */
-  #turns = 0;
-  #turnsSince = 0;
+  /** For the end of the first hold. */
   #timer: Timer | undefined;
 
   /**
-   * `waiting` returns the number of a connection's streams that wait to be opened. `ownerOf` returns whose turns a
-   * connection takes. Default: its own. `hasSeveral`: whether there are several callers now. Default: no.
+   * `readingOf` returns what pauses a connection. `waiting` returns the number of a connection's streams that wait to be
+   * opened. `ownerOf` returns whose turns a connection takes. Default: its own. `hasSeveral`: whether there are several
+   * callers now. Default: no.
    */
   constructor(
     clock: Clock,
+    readingOf: (session: ServerHttp2Session) => Reading,
     waiting: (session: ServerHttp2Session) => number,
     ownerOf: (session: ServerHttp2Session) => object = (session) => session,
     hasSeveral: () => boolean = () => false,
   ) {
     this.#clock = clock;
+    this.#readingOf = readingOf;
     this.#waiting = waiting;
     this.#ownerOf = ownerOf;
     this.#hasSeveral = hasSeveral;
@@ -109,10 +102,7 @@ export class StreamPacing {
     const caller = groupOf(pace.owner);
     this.#opened.set(caller, (this.#opened.get(caller) ?? 0) + 1);
     if (!this.#mayRead(caller) || this.#waiting(session) > maxWaiting) {
-      // Even if it is paused: Node.js resumes by itself once it has written pending data.
-      pauseReading(session);
-      if (!pace.isPaused) this.#paused.add(pace.owner, pace);
-      pace.isPaused = true;
+      this.#pause(pace);
       this.#hold(caller, pace);
     }
     this.#schedule();
@@ -167,29 +157,22 @@ export class StreamPacing {
     if (heldUntil === undefined) this.#pauseConnectionsOf(caller);
   }
 
-  /** Pauses connections of held callers, in rotation. Node.js resumes one by itself once it has written pending data. */
-  #pauseHeld(): void {
-    for (const caller of this.#held.keys()) this.#pauseConnectionsOf(caller);
+  #pauseConnectionsOf(caller: object): void {
+    for (const session of this.#known.get(caller) ?? []) {
+      const pace = this.#paceOf(session);
+      // It may have become another's.
+      if (groupOf(pace.owner) !== caller || pace.isPaused) continue;
+      // One of them at a time is resumed.
+      pace.burst = Math.max(pace.burst, this.#perTurn);
+      this.#pause(pace);
+    }
   }
 
-  #pauseConnectionsOf(caller: object): void {
-    const known = this.#known.get(caller);
-    if (known === undefined) return;
-    for (const session of [...take(known, maxPausedPerTurn)]) {
-      const pace = this.#paceOf(session);
-      const { owner } = pace;
-      // It may have become another's.
-      if (groupOf(owner) !== caller) continue;
-      known.delete(session);
-      known.add(session);
-      if (!pace.isPaused) {
-        pace.isPaused = true;
-        // One of them at a time is resumed.
-        pace.burst = Math.max(pace.burst, this.#perTurn);
-        this.#paused.add(owner, pace);
-      }
-      pauseReading(session);
-    }
+  #pause(pace: Pace): void {
+    if (pace.isPaused) return;
+    pace.isPaused = true;
+    this.#paused.add(pace.owner, pace);
+    this.#readingOf(pace.session).hold();
   }
 
   get #perTurn(): number {
@@ -202,20 +185,6 @@ export class StreamPacing {
     this.#clock.setImmediate(this.#nextTurn);
   }
 
-  /**
-   * Schedules the next turn while callers are held: each turn pauses their connections before Node.js can read from one
-   * that it has resumed. After `maxTurnsPerCheck` turns without time passing it waits for the timer.
-   */
-  #scheduleHeld(now: number): void {
-    if (now - this.#turnsSince >= heldCheckMs) {
-      this.#turnsSince = now;
-      this.#turns = 0;
-    }
-    this.#turns++;
-    if (this.#turns <= maxTurnsPerCheck) this.#schedule();
-    else this.#timer = this.#clock.setTimeout(this.#nextTurn, heldCheckMs);
-  }
-
   /** Whether a connection waits for something other than the end of its caller's hold. */
   #isAnyWaiting(): boolean {
     return this.#paused.nextOf((caller) => !this.#held.has(caller), always) !== undefined;
@@ -225,7 +194,8 @@ export class StreamPacing {
     this.#isScheduled = false;
     this.#timer?.cancel();
     this.#timer = undefined;
-    const [perTurn, now] = [this.#perTurn, this.#clock.now()];
+    const perTurn = this.#perTurn;
+    const now = this.#clock.now();
     for (const [caller, until] of this.#held) if (now >= until) this.#held.delete(caller);
     for (const [caller, opened] of this.#opened) {
       if (opened > perTurn) this.#opened.set(caller, opened - perTurn);
@@ -233,9 +203,11 @@ export class StreamPacing {
     }
     for (const [session, { isPaused }] of this.#paces) if (!isPaused) this.#paces.delete(session);
     this.#resumeSome();
-    this.#pauseHeld();
     if (this.#opened.size > 0 || this.#isAnyWaiting()) this.#schedule();
-    else if (this.#held.size > 0) this.#scheduleHeld(now);
+    else if (this.#held.size > 0) {
+      const first = Math.min(...this.#held.values());
+      this.#timer = this.#clock.setTimeout(this.#nextTurn, Math.ceil(first - now));
+    }
   };
 
   /** Each may bring as many streams as before. */
@@ -249,7 +221,7 @@ export class StreamPacing {
       this.#paces.delete(pace.session);
       if (pace.session.destroyed) continue;
       expected += pace.burst;
-      resumeReading(pace.session);
+      this.#readingOf(pace.session).release();
     }
   }
 
@@ -259,12 +231,4 @@ export class StreamPacing {
 
 function always(): boolean {
   return true;
-}
-
-function* take<T>(items: Iterable<T>, count: number): Generator<T, void, void> {
-  let left = count;
-  for (const item of items) {
-    if (left-- <= 0) return;
-    yield item;
-  }
 }

@@ -2,7 +2,8 @@ import type { ServerHttp2Session } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
 import { runPaced } from "../../base/paced-work.ts";
 import { TrustedAuthorities } from "../../identity/trusted-authorities.ts";
-import { peerFactsOf } from "./peer-facts.ts";
+import { socketOf } from "./frames/framed-connection.ts";
+import { peerFactsOf } from "./peer.ts";
 
 /** Time in which the certificates of all connections are verified again, in milliseconds. */
 const verifyWithinMs = 500;
@@ -35,7 +36,7 @@ export class VerifiedPeers {
 
   /** A connection begins to speak HTTP/2, which was accepted at `acceptedAt`, in the clock's milliseconds. */
   add(session: ServerHttp2Session, acceptedAt: number): void {
-    if (peerFactsOf(session)?.isCertificateTrusted !== true) return;
+    if (peerFactsOf(socketOf(session))?.isCertificateTrusted !== true) return;
     this.#sessions.add(session);
     session.once("close", () => this.#sessions.delete(session));
     // TLS has verified it with the authorities of that time.
@@ -66,7 +67,7 @@ export class VerifiedPeers {
   }
 
   #check(session: ServerHttp2Session, trusted: TrustedAuthorities): void {
-    const certificate = peerFactsOf(session)?.certificate;
+    const certificate = peerFactsOf(socketOf(session))?.certificate;
     if (certificate === undefined || trusted.verify(certificate, this.#options.now())) return;
     this.#sessions.delete(session);
     this.#options.onWithdrawn(session);

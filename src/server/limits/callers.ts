@@ -268,6 +268,33 @@ export class Callers {
   }
 }
 
+/** Connections with open calls, of which nothing is known but their clients' addresses and ports. */
+export class AddressedConnections {
+  readonly #callers: Callers;
+  readonly #open = new Map<string, { calls: number }>();
+
+  constructor(callers: Callers) {
+    this.#callers = callers;
+  }
+
+  /** Counts a call. Returns what its connection is known by. */
+  opened(address: string): object {
+    const connection = this.#open.get(address) ?? { calls: 0 };
+    if (connection.calls++ > 0) return connection;
+    this.#open.set(address, connection);
+    this.#callers.connected(connection, address);
+    return connection;
+  }
+
+  /** A call has ended. */
+  closed(address: string): void {
+    const connection = this.#open.get(address);
+    if (connection === undefined || --connection.calls > 0) return;
+    this.#open.delete(address);
+    this.#callers.closed(connection);
+  }
+}
+
 /** Number of callers that are looked at to find an idle one. */
 const maxLooked = 16;
 

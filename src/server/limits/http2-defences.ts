@@ -2,7 +2,7 @@ import { constants, type ServerHttp2Session } from "node:http2";
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import { LineLimit } from "../../base/line-limit.ts";
-import { isEnding } from "../http2/frames/framed-connections.ts";
+import { isEnding } from "../http2/frames/framed-connection.ts";
 import type { HandshakeFailures } from "./handshake-failures.ts";
 
 /** What the log says of each kind, and at which level. */
@@ -41,7 +41,7 @@ export type AttackKind = keyof typeof lines;
 
 export const attackKinds = Object.keys(lines) as readonly AttackKind[];
 
-/** The bounds of what a connection may send, and of what it must acknowledge. */
+/** The bounds of what a connection may send. */
 export interface Http2DefenceBounds {
   /** Maximum number of PING frames per second. */
   readonly maxPingsPerSecond: number;
@@ -49,8 +49,6 @@ export interface Http2DefenceBounds {
   readonly maxSettingsPerSecond: number;
   /** Burst of stream resets that Node.js allows. */
   readonly maxStreamsPerConnection: number;
-  /** Time limit of the acknowledgement of a keepalive ping, in milliseconds. */
-  readonly keepaliveTimeoutMs: number;
 }
 
 /** The frames of one connection in the current period, and in the one before. */
@@ -80,8 +78,6 @@ class Peer {
     this.address = address;
   }
 }
-
-type PingCallback = (error: Error | null, durationMs: number, payload: Buffer) => void;
 
 /** What nghttp2 calls a connection that does not begin with the preface of HTTP/2. */
 const badPreface = -903;
@@ -143,7 +139,6 @@ export class Http2Defences {
         this.count(this.#kindOf(error, peer), session);
       }
     });
-    this.#observePings(session);
   }
 
   /**
@@ -191,20 +186,5 @@ export class Http2Defences {
     if (isBurst) return "rapid_reset";
     const isViolation = error.message === "Protocol error";
     return isViolation && hasSettings ? "protocol_error" : "invalid_frames";
-  }
-
-  /** grpc-js sends the keepalive pings, and closes the connection without a reason if one is not acknowledged in time. */
-  #observePings(session: ServerHttp2Session): void {
-    const { ping } = session;
-    const observed = (callback: PingCallback): boolean => {
-      const sent = this.#clock.now();
-      const onAck: PingCallback = (error, durationMs, payload) => {
-        const isLate = this.#clock.now() - sent >= 0.9 * this.#bounds.keepaliveTimeoutMs;
-        if (error !== null && isLate) this.count("half_open", session);
-        callback(error, durationMs, payload);
-      };
-      return Boolean(Reflect.apply(ping, session, [onAck]));
-    };
-    Reflect.set(session, "ping", observed);
   }
 }

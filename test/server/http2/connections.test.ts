@@ -94,8 +94,10 @@ describe("Beyond its bound a server", () => {
 
 test("A connection that does not answer a ping is closed, also a silent one", async () => {
   const limits = { keepaliveTimeMs: 10, keepaliveTimeoutMs: 10 };
-  const { server } = await serveThings({ server: { limits } });
+  const { server, clock } = await serveThings({ server: { limits } });
   const { closed } = await mute(server.port);
+  const advancing = setInterval(() => clock.advance(10), 1);
+  onTestFinished(() => clearInterval(advancing));
   await closed;
   while (server.connections > 0) await new Promise((resolve) => setImmediate(resolve));
 });

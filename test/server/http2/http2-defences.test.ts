@@ -221,7 +221,7 @@ describe("A call is ended, counted and logged with its peer if", () => {
 
 const bounds = {
   ...{ maxPingsPerSecond: 1, maxSettingsPerSecond: 1 },
-  ...{ maxStreamsPerConnection: 1, keepaliveTimeoutMs: 1 },
+  maxStreamsPerConnection: 1,
 };
 
 const handshakes = { count: (): void => {} };

@@ -119,5 +119,5 @@ test("A connection of another client is closed if it cancels far more calls than
   expect(server.connections).toBe(1);
   void cancel(raw, 90, forwarded("hostile"));
   await closed;
-  expect(server.stats().attacks.get("rapid_reset")).toBe(1);
+  await vi.waitFor(() => expect(server.stats().attacks.get("rapid_reset")).toBe(1));
 });

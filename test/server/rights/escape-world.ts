@@ -92,7 +92,9 @@ export class EscapeWorld implements RequestWorld {
     }
     const authorizer = new Authorizer(policyOf(policyText));
     const authenticators = authenticatorsOf([root, ...callers]);
-    const { server } = await serve(served, clock, { authenticators, authorizer });
+    // The time that passes here is longer than connections live.
+    const limits = { maxStreamAgeMs: 0 };
+    const { server } = await serve(served, clock, { authenticators, authorizer, limits });
     const world = new EscapeWorld(backends, server.port, clock, clientAs(server, root));
     void world.#passTime();
     while (!caches.every(({ ready }) => ready)) await nextTurn();

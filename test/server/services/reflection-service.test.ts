@@ -8,7 +8,7 @@ import type { ServerReflectionResponse__Output } from "../../../src/wire/generat
 import { reflectionServices } from "../../../src/wire/standard-services.ts";
 import fc from "../../property.ts";
 import { framed, type RawCall, RawConnection } from "../http2/raw-connection.ts";
-import { serveThings, testedFraming } from "../served.ts";
+import { serveThings } from "../served.ts";
 
 /** Sends requests one after the other on one stream, and returns the responses. */
 async function ask(
@@ -173,7 +173,7 @@ describe("A reflection stream", () => {
     clock.advance(1);
     expect(server.stats().slowCalls).toBe(1);
     expect(await call.drain().ended).toMatchObject(
-      window === 0 && testedFraming() !== "node"
+      window === 0
         ? { code: status.RESOURCE_EXHAUSTED, reset: 0 }
         : { reset: constants.NGHTTP2_ENHANCE_YOUR_CALM },
     );

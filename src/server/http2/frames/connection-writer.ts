@@ -1,20 +1,20 @@
 import type { Socket } from "node:net";
 import type { Clock } from "../../../base/clock.ts";
-import { AcceptedFrames } from "./accepted-frames.ts";
-import type { EndingConnections } from "./ending-connections.ts";
-import type { Flushable, FlushQueue } from "./flush-queue.ts";
 import type { FrameBatch } from "./frame-batch.ts";
 import { type FrameOutput, FrameSender } from "./frame-sender.ts";
 import type { FramedStream } from "./framed-stream.ts";
-import type { SharedFrame } from "./shared-frame.ts";
-import { type WriteBuffers, writeBufferBytes } from "./write-buffers.ts";
+import {
+  AcceptedFrames,
+  type SharedFrame,
+  type WriteBuffers,
+  writeBufferBytes,
+} from "./small-frames.ts";
 
-/** What the connections of a server share. */
-export interface FramingContext {
+/** What the writers of a server's connections share. */
+export interface WriterContext {
   readonly clock: Clock;
   readonly flushQueue: FlushQueue;
   readonly batch: FrameBatch;
-  readonly endings: EndingConnections;
   readonly sharedFrame: SharedFrame;
   readonly writeBuffers: WriteBuffers;
   /** Maximum number of open streams per connection. */
@@ -41,7 +41,7 @@ export class ConnectionWriter implements Flushable, FrameOutput {
   /** The messages, and the client's flow control. */
   readonly sender: FrameSender;
   readonly #socket: Socket;
-  readonly #context: FramingContext;
+  readonly #context: WriterContext;
   #isClosed = false;
   #isQueued = false;
   /** Frames that were accepted, and are written with the next flush or ahead of nghttp2's frames. */
@@ -55,7 +55,7 @@ export class ConnectionWriter implements Flushable, FrameOutput {
   #taken = 0;
   #isWriting = false;
 
-  constructor(socket: Socket, context: FramingContext) {
+  constructor(socket: Socket, context: WriterContext) {
     this.#socket = socket;
     this.#context = context;
     this.sender = new FrameSender(context.maxStreams, this);
@@ -150,4 +150,42 @@ export class ConnectionWriter implements Flushable, FrameOutput {
     this.#isQueued = true;
     return true;
   }
+}
+
+/** Something with bytes to write. */
+export interface Flushable {
+  /** Writes what may be written now. Returns whether there is more that may be written at once. */
+  flush(): boolean;
+}
+
+/**
+ * Flushes connections once all that is sent to them in one go has been collected: at the end of the callback in which
+ * they were added, so that the messages of all streams of a connection leave in one write. All of them are flushed
+ * without a time slice. New events are not read meanwhile, so those that arrive share a message: a server at its limit
+ * sends fewer and larger ones. What a flush adds has its turn in the next turn of the event loop.
+ */
+export class FlushQueue {
+  readonly #clock: Clock;
+  #waiting: Flushable[] = [];
+  #isScheduled = false;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Add it once until it is flushed. */
+  add(flushable: Flushable): void {
+    this.#waiting.push(flushable);
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    process.nextTick(this.#run);
+  }
+
+  readonly #run = (): void => {
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const flushable of waiting) if (flushable.flush()) this.#waiting.push(flushable);
+    if (this.#waiting.length > 0) this.#clock.setImmediate(this.#run);
+    else this.#isScheduled = false;
+  };
 }

@@ -1,17 +1,81 @@
-import { constants, type ServerHttp2Session } from "node:http2";
+import {
+  constants,
+  type Http2Session,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
+} from "node:http2";
 import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../../base/clock.ts";
-import { ConnectionWriter, type Done, type FramingContext } from "./connection-writer.ts";
-import type { EndingConnection, EndingConnections } from "./ending-connections.ts";
+import { Fifo } from "../../../base/fifo.ts";
+import {
+  ConnectionWriter,
+  type Done,
+  FlushQueue,
+  type WriterContext,
+} from "./connection-writer.ts";
+import { FrameBatch } from "./frame-batch.ts";
+import {
+  InboundFrames,
+  type InboundListener,
+  OutboundFrames,
+  type OutboundListener,
+  type PeerSettings,
+} from "./frame-readers.ts";
 import type { FrameSender } from "./frame-sender.ts";
 import { FramedStream } from "./framed-stream.ts";
-import { InboundFrames, type InboundListener, type PeerSettings } from "./inbound-frames.ts";
-import { OutboundFrames, type OutboundListener } from "./outbound-frames.ts";
-import type { ResponseWriter } from "./response-writer.ts";
+import { SharedFrame, WriteBuffers } from "./small-frames.ts";
 
-/** The HTTP/2 of a client's connection, put between its socket and nghttp2. */
+/** What the connections of a server share. */
+export interface FramingContext extends WriterContext {
+  readonly endings: EndingConnections;
+}
+
+/** `maxStreams` is the maximum number of open streams per connection. */
+export function newFramingContext(clock: Clock, maxStreams: number): FramingContext {
+  return {
+    clock,
+    flushQueue: new FlushQueue(clock),
+    batch: new FrameBatch(),
+    endings: new EndingConnections(clock),
+    sharedFrame: new SharedFrame(),
+    writeBuffers: new WriteBuffers(),
+    maxStreams,
+  };
+}
+
+const connections = new WeakMap<Http2Session, FramedConnection>();
+
+/** The connection of a session of this server. */
+export function framedConnectionOf(session: Http2Session): FramedConnection {
+  const connection = connections.get(session);
+  if (connection === undefined) throw new Error("The session is not one of this server.");
+  return connection;
+}
+
+/** Whether a session is closed, or its streams are being closed and then itself. */
+export function isEnding(session: Http2Session): boolean {
+  return session.destroyed || connections.get(session)?.isEnding === true;
+}
+
+/** The socket of a session's client. */
+export function socketOf(session: Http2Session): Socket | TLSSocket {
+  return framedConnectionOf(session).socket;
+}
+
+/** What writes the response of a stream. One whose session is closed can write nothing. */
+export function responseOf({ session, id }: ServerHttp2Stream): FramedStream {
+  const connection = session && connections.get(session);
+  return connection === undefined || id === undefined
+    ? FramedStream.closed
+    : connection.responseOf(id);
+}
+
+/**
+ * The HTTP/2 of a client's connection, put between its socket and nghttp2: it sends the DATA frames of the responses, and
+ * nghttp2 all others. Node.js documents that a session may be on any Duplex.
+ */
 export class FramedConnection
   extends Duplex
   implements InboundListener, OutboundListener, EndingConnection
@@ -67,6 +131,7 @@ export class FramedConnection
    * streams are closed before that, a few in each turn of the event loop.
    */
   begin(session: ServerHttp2Session): void {
+    connections.set(session, this);
     session.on("stream", (stream) => {
       if (stream.id !== undefined) this.#sender.stream(stream.id)?.attach(stream);
     });
@@ -80,11 +145,9 @@ export class FramedConnection
   }
 
   /** What writes the response of a stream. */
-  writerOf(id: number): ResponseWriter {
-    const framed = this.#sender.stream(id) ?? new FramedStream(id, this.#sender);
-    // Already ended, if the connection does not know it.
-    if (this.#sender.stream(id) === undefined) framed.close();
-    return framed;
+  responseOf(id: number): FramedStream {
+    // It has ended already, if the connection does not know it.
+    return this.#sender.stream(id) ?? FramedStream.closed;
   }
 
   /**
@@ -270,4 +333,59 @@ export class FramedConnection
       this.#writer.close();
     }
   }
+}
+
+/**
+ * Maximum number of streams that are closed in one turn of the event loop, of all connections that end. Each takes some 15
+ * us, most of it in callbacks that Node.js runs later in the turn, where no time slice can interrupt them.
+ */
+export const closedPerTurn = 128;
+
+/** A connection that ends. */
+export interface EndingConnection {
+  /** Closes one of its streams. Returns false if none is left: then it has ended, and is not called again. */
+  closeNext(): boolean;
+}
+
+/**
+ * Closes the streams of connections that end, a few in each turn of the event loop, connections in rotation. Node.js closes
+ * all streams of a connection in the turn in which its session ends: for 50,000 of them the event loop would stop for 0.7
+ * s. Until a stream is closed its call counts against all limits as before, which bounds what waits here: so a client whose
+ * connection has few streams must not wait for those of others.
+ */
+export class EndingConnections {
+  readonly #clock: Clock;
+  readonly #waiting = new Fifo<EndingConnection>();
+  /** How many streams may still be closed in this turn. */
+  #left = closedPerTurn;
+  #isScheduled = false;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Closes the streams of a connection: in this turn as many as may be, and the rest in later ones. */
+  add(connection: EndingConnection): void {
+    this.#waiting.push(connection);
+    this.#close();
+  }
+
+  #close(): void {
+    while (this.#left > 0) {
+      const next = this.#waiting.shift();
+      if (next === undefined) break;
+      if (!next.closeNext()) continue;
+      this.#left--;
+      this.#waiting.push(next);
+    }
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    this.#clock.setImmediate(this.#nextTurn);
+  }
+
+  readonly #nextTurn = (): void => {
+    this.#isScheduled = false;
+    this.#left = closedPerTurn;
+    if (this.#waiting.length > 0) this.#close();
+  };
 }

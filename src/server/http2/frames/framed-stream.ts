@@ -1,6 +1,8 @@
 import type { OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import type { FrameParts } from "../../../wire/frame-parts.ts";
-import { endStream, type OnAccepted, type ResponseWriter } from "./response-writer.ts";
+
+/** Is called once a message was accepted, or with the error that prevents that. */
+export type OnAccepted = (error?: Error | null) => void;
 
 /** What a stream needs of its connection. */
 export interface StreamOwner {
@@ -17,9 +19,20 @@ const closedError = new Error("The stream is closed.");
 
 /**
  * The sending side of a stream: its flow control window, and the message that is being sent. It exists from the HEADERS
- * frame of the request until the stream ends.
+ * frame of the request until the stream ends. It writes the messages of one response behind its headers, and then its
+ * trailers.
  */
-export class FramedStream implements ResponseWriter {
+export class FramedStream {
+  /** One that was closed before anything was written. */
+  static readonly closed = new FramedStream(0, {
+    ready: () => {},
+    sendAtOnce: () => false,
+    closed: () => {},
+  });
+  static {
+    FramedStream.closed.close();
+  }
+
   readonly id: number;
   readonly #owner: StreamOwner;
   /** The flow control window, less the connection's initial window of streams, in bytes. */
@@ -55,15 +68,19 @@ export class FramedStream implements ResponseWriter {
     this.#stream = stream;
   }
 
-  get isClosed(): boolean {
-    return this.#isClosed;
-  }
-
+  /**
+   * Writes a small message that is accepted with that: the client's flow control permits it, and nothing on the connection
+   * waits to be written. Returns false, without effect, otherwise.
+   */
   writeAtOnce(message: Uint8Array): boolean {
     if (!this.#hasHeaders || this.#isClosed || this.remaining > 0) return false;
     return this.#owner.sendAtOnce(this, message);
   }
 
+  /**
+   * Writes a message. It is accepted when the client's flow control has permitted all of it and the operating system has
+   * taken it. Write the next one only then.
+   */
   write(message: Uint8Array, onAccepted: OnAccepted): void {
     if (this.#isClosed) {
       onAccepted(closedError);
@@ -77,6 +94,7 @@ export class FramedStream implements ResponseWriter {
     if (this.#hasHeaders) this.#owner.ready(this);
   }
 
+  /** As `write`, for a message in consecutive parts. Without `onAccepted` it is the only one of its response. */
   writeParts(parts: FrameParts, onAccepted?: OnAccepted): void {
     if (this.#isClosed) {
       onAccepted?.(closedError);
@@ -95,6 +113,10 @@ export class FramedStream implements ResponseWriter {
     if (this.#hasHeaders) this.#owner.ready(this);
   }
 
+  /**
+   * Drops the message that was written last, unless a part of it was passed on already. It is neither accepted nor refused
+   * then. Returns whether it was dropped.
+   */
   withdraw(): boolean {
     if (this.remaining === 0 || this.remaining < this.#bytes) return false;
     this.remaining = 0;
@@ -104,13 +126,21 @@ export class FramedStream implements ResponseWriter {
     return true;
   }
 
+  /** Ends the stream with the trailers, behind what was written. Calls `onSent` when it passes them to Node.js. */
   end(trailers: OutgoingHttpHeaders, onSent: () => void): void {
     const stream = this.#stream;
     if (this.#isClosed || stream === undefined) return;
-    this.#end = () => endStream(stream, trailers, onSent);
+    this.#end = () => {
+      stream.once("wantTrailers", () => {
+        stream.sendTrailers(trailers);
+        onSent();
+      });
+      stream.end();
+    };
     if (this.remaining === 0) this.sent();
   }
 
+  /** The stream is closed: drops what is not sent. Idempotent. */
   close(): void {
     this.drop();
     const onAccepted = this.#onAccepted;

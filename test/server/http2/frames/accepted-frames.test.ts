@@ -1,11 +1,11 @@
 import type { Socket } from "node:net";
 import { describe, expect, test } from "vitest";
-import { AcceptedFrames } from "../../../../src/server/http2/frames/accepted-frames.ts";
-import { SharedFrame } from "../../../../src/server/http2/frames/shared-frame.ts";
 import {
+  AcceptedFrames,
+  SharedFrame,
   WriteBuffers,
   writeBufferBytes,
-} from "../../../../src/server/http2/frames/write-buffers.ts";
+} from "../../../../src/server/http2/frames/small-frames.ts";
 
 /** A socket that has taken what it was passed, unless it is blocked. */
 class FakeSocket {

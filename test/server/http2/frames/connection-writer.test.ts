@@ -2,14 +2,12 @@ import type { Socket } from "node:net";
 import { describe, expect, test } from "vitest";
 import {
   ConnectionWriter,
-  type FramingContext,
+  FlushQueue,
+  type WriterContext,
 } from "../../../../src/server/http2/frames/connection-writer.ts";
-import { EndingConnections } from "../../../../src/server/http2/frames/ending-connections.ts";
-import { FlushQueue } from "../../../../src/server/http2/frames/flush-queue.ts";
 import { FrameBatch } from "../../../../src/server/http2/frames/frame-batch.ts";
 import type { FramedStream } from "../../../../src/server/http2/frames/framed-stream.ts";
-import { SharedFrame } from "../../../../src/server/http2/frames/shared-frame.ts";
-import { WriteBuffers } from "../../../../src/server/http2/frames/write-buffers.ts";
+import { SharedFrame, WriteBuffers } from "../../../../src/server/http2/frames/small-frames.ts";
 import { FakeClock } from "../../../fake-clock.ts";
 
 /** A connection's writer, and what it writes to the socket. */
@@ -34,11 +32,10 @@ class World {
       uncork: () => {},
     };
     const clock = new FakeClock();
-    const context: FramingContext = {
+    const context: WriterContext = {
       clock,
       flushQueue: new FlushQueue(clock),
       batch: new FrameBatch(),
-      endings: new EndingConnections(clock),
       sharedFrame: new SharedFrame(),
       writeBuffers: new WriteBuffers(),
       maxStreams: 10,

@@ -1,17 +1,14 @@
-import { once } from "node:events";
-import { constants, createServer, type ServerHttp2Session } from "node:http2";
-import { type AddressInfo, connect, type Socket } from "node:net";
+import { constants, type ServerHttp2Session } from "node:http2";
+import { connect, type Socket } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
 import {
   closedPerTurn,
   EndingConnections,
-} from "../../../../src/server/http2/frames/ending-connections.ts";
-import {
-  frameConnections,
   isEnding,
-} from "../../../../src/server/http2/frames/framed-connections.ts";
+} from "../../../../src/server/http2/frames/framed-connection.ts";
 import { FakeClock } from "../../../fake-clock.ts";
+import { serveFramed } from "./framed-server.ts";
 
 const preface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
 const endOfHeaders = 4;
@@ -38,30 +35,23 @@ function opening(id: number): Buffer {
 /** A server that counts the streams of its connections that are open. */
 async function serving() {
   const clock = new FakeClock();
-  const server = createServer({ maxSessionMemory: 1_000 });
-  frameConnections(server, { clock, isTls: false, maxStreams: 10_000 });
   const sessions: ServerHttp2Session[] = [];
   const counts = { open: 0, sessions: 0, opened: 0 };
   const codes = new Set<number>();
-  server.on("sessionError", () => {});
-  server.on("session", (session) => {
+  const port = await serveFramed(clock, (session) => {
     sessions.push(session);
     counts.sessions++;
     session.on("close", () => counts.sessions--);
-  });
-  server.on("stream", (stream) => {
-    counts.open++;
-    counts.opened++;
-    stream.on("error", () => {});
-    stream.on("close", () => {
-      counts.open--;
-      codes.add(stream.rstCode);
+    session.on("stream", (stream) => {
+      counts.open++;
+      counts.opened++;
+      stream.on("error", () => {});
+      stream.on("close", () => {
+        counts.open--;
+        codes.add(stream.rstCode);
+      });
     });
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  onTestFinished(() => void server.close());
-  const { port } = server.address() as AddressInfo;
 
   /** A connection of a client with this many open streams. */
   async function connected(streams: number): Promise<Socket> {

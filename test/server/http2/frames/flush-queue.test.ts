@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { FlushQueue } from "../../../../src/server/http2/frames/flush-queue.ts";
+import { FlushQueue } from "../../../../src/server/http2/frames/connection-writer.ts";
 import { FakeClock } from "../../../fake-clock.ts";
 
 const nextTick = (): Promise<void> => new Promise((resolve) => process.nextTick(resolve));

@@ -1,6 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { InboundFrames } from "../../../../src/server/http2/frames/inbound-frames.ts";
-import { OutboundFrames } from "../../../../src/server/http2/frames/outbound-frames.ts";
+import {
+  InboundFrames,
+  OutboundFrames,
+} from "../../../../src/server/http2/frames/frame-readers.ts";
 
 const preface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
 

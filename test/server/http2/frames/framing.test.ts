@@ -1,25 +1,16 @@
 import { once } from "node:events";
-import {
-  constants,
-  createServer,
-  type ServerHttp2Session,
-  type ServerHttp2Stream,
-} from "node:http2";
-import { type AddressInfo, connect, type Socket } from "node:net";
+import { constants, type ServerHttp2Stream } from "node:http2";
+import { connect, type Socket } from "node:net";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { systemClock } from "../../../../src/base/clock.ts";
+import { streamFramesAtOnce } from "../../../../src/server/http2/frames/frame-readers.ts";
 import type { FramedConnection } from "../../../../src/server/http2/frames/framed-connection.ts";
-import {
-  frameConnections,
-  framedConnectionOf,
-} from "../../../../src/server/http2/frames/framed-connections.ts";
-import { streamFramesAtOnce } from "../../../../src/server/http2/frames/inbound-frames.ts";
-import { WriteBuffers } from "../../../../src/server/http2/frames/write-buffers.ts";
-import { pauseReading, resumeReading } from "../../../../src/server/http2/http2-stream.ts";
+import { WriteBuffers } from "../../../../src/server/http2/frames/small-frames.ts";
 import { listWatchService } from "../../../../src/wire/services.ts";
 import { FakeClock } from "../../../fake-clock.ts";
 import { type Served, serveThings } from "../../served.ts";
 import { FrameClient, messagesOf, type ReceivedStream } from "./frame-client.ts";
+import { serveFramed } from "./framed-server.ts";
 
 const { Watch, Get } = listWatchService;
 const watchThings = Watch.requestSerialize({ resource: "things" });
@@ -44,10 +35,10 @@ interface Watching extends Served {
   put(bytes: number): Promise<void>;
 }
 
-describe.each(["direct", "node"] as const)("With framing %s", (framing) => {
+describe("The frames of responses", () => {
   /** Its first response, the bookmark, has arrived. */
   async function watching(initialWindow?: number): Promise<Watching> {
-    const served = await serveThings({ server: { framing } });
+    const served = await serveThings();
     const frames = await FrameClient.to(served.server.port);
     frames.greet(initialWindow);
     const stream = frames.call(Watch.path, watchThings);
@@ -69,8 +60,6 @@ describe.each(["direct", "node"] as const)("With framing %s", (framing) => {
     await frames.until(() => frames.goAwayCode !== undefined);
     expect(frames.goAwayCode).toBe(code);
     await put(10);
-    // Node.js keeps such a connection open until it is pinged.
-    if (framing === "node") frames.socket.destroy();
     await frames.until(() => frames.isClosed);
     expect(messagesOf(stream)).toHaveLength(1);
     while (server.openStreams > 0) await new Promise((resolve) => setImmediate(resolve));
@@ -130,7 +119,7 @@ describe.each(["direct", "node"] as const)("With framing %s", (framing) => {
   ])(
     "the trailers reach a client with an initial window of 0, which it %s",
     async (_, first, then) => {
-      const served = await serveThings({ server: { framing } });
+      const served = await serveThings();
       await served.storage.put({ key: "a", value: Buffer.alloc(300) });
       const frames = await FrameClient.to(served.server.port);
       frames.greet(first);
@@ -158,7 +147,7 @@ describe.each(["direct", "node"] as const)("With framing %s", (framing) => {
     await frames.until(() => frames.pingsAnswered === 1);
     await put(60_000);
     await frames.until(() => messagesOf(stream).length === 3);
-    expect(frames.largestFrame).toBeGreaterThanOrEqual(framing === "direct" ? 20_000 : 16_384);
+    expect(frames.largestFrame).toBeGreaterThanOrEqual(20_000);
     expect(frames.violations).toEqual([]);
   });
 
@@ -207,11 +196,10 @@ describe.each(["direct", "node"] as const)("With framing %s", (framing) => {
   });
 });
 
-describe("A connection with framing direct", () => {
+describe("A framed connection", () => {
   /** A server's connection and session, and their client, which has sent its preface. */
   async function connected(): Promise<{
     readonly framed: FramedConnection;
-    readonly session: ServerHttp2Session;
     readonly client: Socket;
     readonly opened: () => number;
     /** The streams of the server. */
@@ -219,22 +207,20 @@ describe("A connection with framing direct", () => {
     /** What the client has received. */
     readonly received: () => Buffer;
   }> {
-    const server = createServer();
-    frameConnections(server, { clock: systemClock, isTls: false, maxStreams: 1_000 });
     const streams: ServerHttp2Stream[] = [];
-    server.on("stream", (stream) => {
-      streams.push(stream);
-      stream.on("error", () => {});
+    const begun = Promise.withResolvers<FramedConnection>();
+    const port = await serveFramed(systemClock, (session, connection) => {
+      session.on("stream", (stream) => {
+        streams.push(stream);
+        stream.on("error", () => {});
+      });
+      begun.resolve(connection);
     });
-    server.listen(0, "127.0.0.1");
-    await once(server, "listening");
-    onTestFinished(() => void server.close());
-    const client = connect((server.address() as AddressInfo).port, "127.0.0.1");
+    const client = connect(port, "127.0.0.1");
     client.on("error", () => {});
     onTestFinished(() => void client.destroy());
-    const begun = once(server, "session");
     client.write(Buffer.concat([preface, frame(4, 0, 0, [])]));
-    const [session] = (await begun) as [ServerHttp2Session];
+    const framed = await begun.promise;
     // Node.js resumes after each write of its own: that of the last of them has to be over.
     const acknowledged = frame(4, 1, 0, []);
     let received = Buffer.alloc(0);
@@ -243,10 +229,8 @@ describe("A connection with framing direct", () => {
     });
     await vi.waitFor(() => expect(received.includes(acknowledged)).toBe(true));
     await turns(10);
-    const framed = framedConnectionOf(session);
-    if (framed === undefined) throw new Error("The connection is not framed.");
     return {
-      ...{ framed, session, client, streams },
+      ...{ framed, client, streams },
       opened: () => streams.length,
       received: () => received,
     };
@@ -279,7 +263,7 @@ describe("A connection with framing direct", () => {
     const { framed, client, streams, received } = await connected();
     client.write(Buffer.concat([headersOf(1), headersOf(3)]));
     await vi.waitFor(() => expect(streams).toHaveLength(2));
-    const writers = streams.map((stream) => framed.writerOf(Number(stream.id)));
+    const writers = streams.map((stream) => framed.responseOf(Number(stream.id)));
     for (const stream of streams) stream.respond({ ":status": 200 }, { waitForTrailers: true });
     await turns(10);
     const texts = ["first", "second"];
@@ -305,7 +289,7 @@ describe("A connection with framing direct", () => {
     await vi.waitFor(() => expect(streams).toHaveLength(2));
     for (const stream of streams) stream.respond({ ":status": 200 }, { waitForTrailers: true });
     await turns(10);
-    const [writer] = streams.map((stream) => framed.writerOf(Number(stream.id)));
+    const [writer] = streams.map((stream) => framed.responseOf(Number(stream.id)));
     writer?.writeAtOnce(Buffer.alloc(300));
     await turns(1);
     for (const { value } of acquire.mock.results) acquired.push((value as Buffer).byteLength);
@@ -313,22 +297,22 @@ describe("A connection with framing direct", () => {
   });
 
   test("that is held passes nothing on, also if Node.js resumes it", async () => {
-    const { framed, session, client, opened } = await connected();
-    pauseReading(session);
+    const { framed, client, opened } = await connected();
+    framed.hold();
     client.write(headersOf(1));
     framed.pause();
     framed.resume();
     await turns(50);
     expect(opened()).toBe(0);
-    resumeReading(session);
+    framed.release();
     await vi.waitFor(() => expect(opened()).toBe(1));
   });
 
   test("that Node.js has paused for a blocked write is not resumed by the end of a hold", async () => {
-    const { framed, session, client, opened } = await connected();
+    const { framed, client, opened } = await connected();
     framed.pause();
-    pauseReading(session);
-    resumeReading(session);
+    framed.hold();
+    framed.release();
     client.write(headersOf(1));
     await turns(50);
     expect([framed.isPaused(), opened()]).toEqual([true, 0]);
@@ -348,19 +332,16 @@ describe("Of streams that are opened and reset in one read", () => {
     ]);
   const streams = streamsResetWith(constants.NGHTTP2_CANCEL);
 
-  test("some are announced in each turn with framing direct, in order, and none is lost", async () => {
+  test("some are announced in each turn, in order, and none is lost", async () => {
     const clock = new FakeClock();
-    const server = createServer({ streamResetBurst: 1e6 });
-    frameConnections(server, { clock, isTls: false, maxStreams: 10_000 });
     const announced: (number | undefined)[] = [];
-    server.on("stream", (stream) => {
-      announced.push(stream.id);
-      stream.on("error", () => {});
+    const port = await serveFramed(clock, (session) => {
+      session.on("stream", (stream) => {
+        announced.push(stream.id);
+        stream.on("error", () => {});
+      });
     });
-    server.listen(0, "127.0.0.1");
-    await once(server, "listening");
-    onTestFinished(() => void server.close());
-    const socket = connect((server.address() as AddressInfo).port, "127.0.0.1").resume();
+    const socket = connect(port, "127.0.0.1").resume();
     onTestFinished(() => void socket.destroy());
     socket.write(Buffer.concat([preface, frame(4, 0, 0, []), ...streams.flat()]));
     await vi.waitFor(() => expect(announced.length).toBeGreaterThan(0));
@@ -380,12 +361,8 @@ describe("Of streams that are opened and reset in one read", () => {
     ["INTERNAL_ERROR", constants.NGHTTP2_INTERNAL_ERROR],
     ["REFUSED_STREAM", constants.NGHTTP2_REFUSED_STREAM],
   ] as const;
-  const cases = (["direct", "node"] as const).flatMap((framing) =>
-    codes.map(([name, code]) => [framing, name, code] as const),
-  );
-
-  test.each(cases)("few are served with framing %s and code %s", async (framing, _name, code) => {
-    const { server, recorder, client } = await serveThings({ server: { framing } });
+  test.each(codes)("few are served with code %s", async (_name, code) => {
+    const { server, recorder, client } = await serveThings();
     const streams = streamsResetWith(code);
     const socket = connect(server.port, "127.0.0.1").on("error", () => {});
     onTestFinished(() => void socket.destroy());

@@ -4,7 +4,7 @@ import { createConnection, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { credentials } from "@grpc/grpc-js";
 import { describe, expect, onTestFinished, test } from "vitest";
-import type { Http1Page, Http1Pages } from "../../../src/server/http1/http1-responder.ts";
+import type { Http1Page, Http1Pages } from "../../../src/server/listener/http1.ts";
 import { authority, serverCertificate } from "../authenticated-calls.ts";
 import { type Served, serveThings } from "../served.ts";
 import { TestClient } from "../test-client.ts";

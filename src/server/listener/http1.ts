@@ -80,3 +80,30 @@ export class Http1Responder {
     }
   }
 }
+
+/** What a client of HTTP/2 without TLS sends first begins with this (RFC 9113, 3.4), and no method of HTTP/1 does. */
+const prefaceBegin = Buffer.from("PRI");
+
+/**
+ * Calls the function of the protocol that the first bytes of a connection without TLS are of, with a paused socket from
+ * which they can still be read.
+ */
+export function onFirstBytes(
+  socket: Socket,
+  onHttp2: (socket: Socket) => void,
+  onHttp1: (socket: Socket) => void,
+): void {
+  let received: Buffer = Buffer.alloc(0);
+  const end = (): void => void socket.destroy();
+  const receive = (chunk: Buffer): void => {
+    received = received.length === 0 ? chunk : Buffer.concat([received, chunk]);
+    const length = Math.min(received.length, prefaceBegin.length);
+    const mayBeHttp2 = received.compare(prefaceBegin, 0, length, 0, length) === 0;
+    if (mayBeHttp2 && length < prefaceBegin.length) return;
+    socket.pause();
+    socket.off("data", receive).off("end", end).off("error", end);
+    socket.unshift(received);
+    (mayBeHttp2 ? onHttp2 : onHttp1)(socket);
+  };
+  socket.on("data", receive).on("end", end).on("error", end);
+}

@@ -1,0 +1,250 @@
+import { X509Certificate } from "node:crypto";
+import {
+  Metadata,
+  type Server,
+  type ServerDuplexStream,
+  type ServerUnaryCall,
+  type ServerWritableStream,
+  status,
+} from "@grpc/grpc-js";
+import { textBytes } from "../../base/text-memory.ts";
+import { anonymous, type Identity } from "../../identity/identity.ts";
+import type { PeerFacts } from "../../identity/peer.ts";
+import type { Decoded } from "../../wire/decode.ts";
+import { prefixSize } from "../../wire/encode.ts";
+import type { WireStatus } from "../../wire/errors.ts";
+import type { FrameParts } from "../../wire/frame-parts.ts";
+import { keptVia, viaKey } from "../../wire/via.ts";
+import { CallLifecycle } from "../calls/call-lifecycle.ts";
+import type { CallSpan } from "../calls/call-span.ts";
+import { methodOf } from "../calls/methods.ts";
+import { serveConversation, serveRequest } from "../calls/serve-call.ts";
+import type { ServerCall } from "../calls/server-call.ts";
+import { createServiceParts, drainService, type ServiceParts } from "../create-server-parts.ts";
+import { traceIdOf } from "../http2/request-headers.ts";
+import { AddressedConnections, type CallOwner } from "../limits/callers.ts";
+import type { ServiceOptions } from "../server-options.ts";
+
+/** The calls of grpc-js: unary, with a stream of responses, and with streams both ways. */
+type Unary = ServerUnaryCall<Decoded<unknown>, Buffer>;
+type Streaming = ServerWritableStream<Decoded<unknown>, Buffer>;
+type Bidi = ServerDuplexStream<Buffer, Buffer>;
+type Call = Unary | Streaming | Bidi;
+
+/** Ends a call: with the response of a unary one, or with a status. */
+type Respond = (ending: WireStatus | null, message?: Buffer) => void;
+
+/** A service that was added to a grpc-js server. */
+export interface AddedService {
+  /** Number of open streams: watches, health watches, reflection. */
+  readonly openStreams: number;
+  /** Ends the streams of an identity whose credential is no longer accepted, with UNAUTHENTICATED. */
+  revoke(identity: Identity): void;
+  /** Health turns to NOT_SERVING, and streams get a last bookmark and DRAINING. Call it before `Server.tryShutdown`. */
+  drain(): void;
+}
+
+/**
+ * Adds ListWatchService, WriteService, health and reflection to a grpc-js server, for programs that serve more on the same
+ * port. It uses the public API of grpc-js alone. So it has limitations that `startServer` has not:
+ *
+ * - **Requests that are not complete** are grpc-js': set `grpc.max_receive_message_length` to 2 MiB
+ *   (`ServerLimits.maxRequestBytes`). Neither their number, their total size nor their time is bounded.
+ * - **Connections**: their number, handshakes, keepalive, age, headers, resets and floods of frames are those of grpc-js and
+ *   its options. A caller has as many connections as it has addresses and ports with open calls.
+ * - **A header whose value begins or ends with a space** is dropped, and a caller with such a token is anonymous.
+ * - **A client that accepts nothing** gets its status behind what it does not accept. It can't be reset: one response of it
+ *   is held until it disconnects, and counts until then.
+ * - Each stream gets a copy of each message. Calls of etcd's API are not served.
+ */
+export function addTo(server: Server, options: Omit<ServiceOptions, "relayed">): AddedService {
+  const parts = createServiceParts(options);
+  const { context, memoryPressure, methods, pools } = parts;
+  const connections = new AddressedConnections(context.callerLimits.callers);
+  for (const [path, method] of methods.single) {
+    const serve = (call: Unary | Streaming, respond: Respond): void => {
+      const served = new GrpcJsCall(call, respond, parts, connections);
+      const request = { ...call.request };
+      served.authenticate(() => serveRequest(context, method, served, request));
+      // grpc-js has its own reference until the call ends.
+      for (const field of Object.keys(call.request)) Reflect.set(call.request, field, undefined);
+    };
+    const stream = (call: Streaming): void => serve(call, respondOn(call));
+    if (method.isStreaming) server.register(path, stream, asIs, method.decode, "serverStream");
+    else server.register(path, serve, asIs, method.decode, "unary");
+  }
+  for (const [path, method] of methods.streaming) {
+    const converse = (call: Bidi): void => {
+      // To destroy the call on return would leave its HTTP/2 stream open, without a status.
+      const requests = call.iterator({ destroyOnReturn: false });
+      const next = async (): Promise<Buffer | undefined> => (await requests.next()).value;
+      const served = new GrpcJsCall(call, respondOn(call), parts, connections);
+      served.authenticate(() => serveConversation(context, method, served, next));
+    };
+    server.register(path, converse, asIs, asIs, "bidi");
+  }
+  memoryPressure.start();
+  return {
+    get openStreams() {
+      return pools.streams.size;
+    },
+    revoke: (identity) => pools.authenticatedStreams.revoke(identity),
+    drain: () => {
+      drainService(parts, options);
+      memoryPressure.stop();
+    },
+  };
+}
+
+/** Messages are encoded and decoded elsewhere. */
+const asIs = (message: Buffer): Buffer => message;
+
+const never = (): boolean => false;
+
+function respondOn(call: Streaming | Bidi): Respond {
+  return (ending) => {
+    if (ending === null || ending.code === status.OK) call.end();
+    else call.emit("error", ending);
+  };
+}
+
+/** A call that grpc-js serves. */
+class GrpcJsCall implements ServerCall {
+  readonly connection: object;
+  readonly address: string;
+  identity: Identity = anonymous;
+  readonly traceId: string | undefined;
+  span: CallSpan | undefined;
+  via: string | undefined;
+  readonly requestBytes: number;
+  readonly headerBytes: number;
+  readonly deadline: number | undefined;
+  readonly #call: Call;
+  readonly #respond: Respond;
+  readonly #parts: ServiceParts;
+  readonly #lifecycle: CallLifecycle;
+  #code: status = status.CANCELLED;
+  #onClosed: (() => void) | undefined;
+  readonly sendAtOnce = never;
+  readonly withdraw = never;
+  readonly closeConnection = never;
+
+  constructor(call: Call, respond: Respond, parts: ServiceParts, open: AddressedConnections) {
+    const { clock, maxRequestBytes, tracer, observer } = parts.context;
+    this.#call = call;
+    this.#respond = respond;
+    this.#parts = parts;
+    const method = methodOf(call.getPath());
+    this.address = call.getPeer();
+    this.connection = open.opened(this.address);
+    this.requestBytes = maxRequestBytes;
+    this.headerBytes = textBytes(call.getHost());
+    const traceparent = this.#header("traceparent");
+    this.span = tracer?.begin(method, { traceparent, tracestate: this.#header("tracestate") });
+    this.traceId = traceIdOf(traceparent) ?? this.span?.traceId;
+    this.via = keptVia(this.#header(viaKey));
+    const endsAt = Number(call.getDeadline());
+    const timeoutMs = endsAt === Infinity ? undefined : Math.max(0, endsAt - Date.now());
+    this.#lifecycle = new CallLifecycle(clock, timeoutMs, () => {
+      // grpc-js ends the call.
+      this.#finish(status.DEADLINE_EXCEEDED);
+      this.#lifecycle.over();
+    });
+    this.deadline = this.#lifecycle.deadline;
+    const since = clock.now();
+    observer?.started(method);
+    // grpc-js emits it at every end, once it has nothing more to send.
+    (call as Unary).once("cancelled", () => {
+      this.#finish(this.#code);
+      open.closed(this.address);
+      observer?.ended(method, status[this.#code] ?? "UNKNOWN", clock.now() - since);
+      this.#lifecycle.over();
+      this.#onClosed?.();
+      this.#onClosed = undefined;
+    });
+  }
+
+  /** Begins to authenticate the call, and releases its metadata. Calls `serve` once it has its identity, if it gets one. */
+  authenticate(serve: () => void): void {
+    const { metadata } = this.#call;
+    const pending = this.#parts.authentication?.begin(this, {
+      method: methodOf(this.#call.getPath()),
+      connection: this.connection,
+      peerFacts: () => peerFactsOf(this.#call, this.address),
+      closeConnection: never,
+      authorization: metadata.get("authorization")[0]?.toString(),
+      forwardedCertificate: this.#header("x-forwarded-client-cert"),
+    });
+    for (const name of Object.keys(metadata.getMap())) metadata.remove(name);
+    if (pending !== undefined) pending.whenDone(this.requestBytes, serve);
+    else if (!this.isOver) serve();
+  }
+
+  get owner(): CallOwner {
+    return this.#parts.context.callerLimits.callers.ownerOf(this);
+  }
+
+  get isOver(): boolean {
+    return this.#lifecycle.hasEnded || this.#call.cancelled;
+  }
+
+  onOver(listener: () => void): void {
+    this.#lifecycle.onOver(listener);
+  }
+
+  onClosed(listener: () => void): void {
+    if (this.#call.cancelled) listener();
+    else this.#onClosed = listener;
+  }
+
+  send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void {
+    if (!this.isOver) (this.#call as Streaming).write(messageOf([frame]), onAccepted);
+  }
+
+  respond(frame: FrameParts): FrameParts {
+    if (this.isOver) return [];
+    this.#finish(status.OK);
+    const message = messageOf(frame);
+    this.#respond(null, message);
+    return [message];
+  }
+
+  end(ending: WireStatus): void {
+    if (this.isOver) return;
+    this.#finish(ending.code);
+    this.#respond(ending);
+  }
+
+  reset(): void {
+    const details = "The client accepts too little of its responses.";
+    this.end({ code: status.RESOURCE_EXHAUSTED, details, metadata: new Metadata() });
+  }
+
+  /** Of several headers the later ones follow, as if they were one. */
+  #header(name: string): string | undefined {
+    const values = this.#call.metadata.get(name);
+    return values.length === 0 ? undefined : values.join(",");
+  }
+
+  #finish(code: status): void {
+    this.#code = code;
+    this.#lifecycle.end();
+    this.span?.end(code);
+    this.span = undefined;
+  }
+}
+
+/** grpc-js writes the prefix itself, and copies messages with a method that only Buffers have. */
+function messageOf(frame: FrameParts): Buffer {
+  return Buffer.concat(frame).subarray(prefixSize);
+}
+
+/** grpc-js shows only certificates that it has verified. */
+function peerFactsOf(call: Pick<Unary, "getAuthContext">, address: string): PeerFacts {
+  const { sslPeerCertificate } = call.getAuthContext();
+  return {
+    address: /^\[?([^[\]]+?)\]?:\d+$/.exec(address)?.[1],
+    certificate: sslPeerCertificate && new X509Certificate(sslPeerCertificate.raw),
+    isCertificateTrusted: sslPeerCertificate !== undefined,
+  };
+}

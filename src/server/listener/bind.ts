@@ -1,0 +1,102 @@
+import { lookup as lookupAddresses } from "node:dns/promises";
+import { type AddressInfo, createServer, isIP, type Server, type Socket } from "node:net";
+import type { Clock } from "../../base/clock.ts";
+import { makeUnixSocket, type UnixListen } from "./unix-socket.ts";
+
+/** A TCP address to listen on. */
+export interface TcpListen {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** Connections that another process accepts, and hands to `RunningServer.accept`. */
+export interface HandedListen {
+  /** The address where that process accepts them. */
+  readonly acceptedAt: TcpListen | UnixListen;
+}
+
+/** Maximum number of connections that the kernel holds until they are accepted. It may have a lower bound of its own. */
+const backlog = 4_096;
+
+export interface AcceptOptions {
+  readonly clock: Clock;
+  readonly onConnection: (socket: Socket) => void;
+  /** A connection can't be accepted, for example because too many files are open. The next one may be accepted. */
+  readonly onError: (error: Error) => void;
+  /** Whether nothing is read from the connections, since another process will. Default: no. */
+  readonly pauseOnConnect?: boolean;
+  /** Finds the addresses of a host name. Default: as the operating system does. */
+  readonly lookup?: (host: string) => Promise<readonly { readonly address: string }[]>;
+}
+
+/** An address on which connections are accepted. */
+export interface Bound {
+  /** The port that was bound. 0 for a Unix socket. */
+  readonly port: number;
+  /** Accepts no more connections, and removes the file of a Unix socket. The accepted ones stay open. Idempotent. */
+  close(): void;
+}
+
+/**
+ * Listens on an address, of a host name on all of its addresses that this machine has. Rejects with the error of Node.js,
+ * or with a sentence, if that is not possible.
+ */
+export async function bind(listen: TcpListen | UnixListen, options: AcceptOptions): Promise<Bound> {
+  if ("path" in listen) {
+    const servers: Server[] = [];
+    const file = await makeUnixSocket(listen, options.clock, async (path) => {
+      servers.push(await listenOn({ path }, options));
+    });
+    return {
+      port: 0,
+      close: () => {
+        // Before another process may take the path.
+        file.remove();
+        closeAll(servers);
+      },
+    };
+  }
+  const servers: Server[] = [];
+  const failures: unknown[] = [];
+  let { port } = listen;
+  for (const host of await addressesOf(listen.host, options)) {
+    try {
+      const server = await listenOn({ host, port }, options);
+      servers.push(server);
+      // The others get the port that the first one got.
+      port = (server.address() as AddressInfo).port;
+    } catch (error) {
+      failures.push(error);
+    }
+  }
+  if (servers.length === 0) throw failures[0];
+  return { port, close: () => closeAll(servers) };
+}
+
+async function addressesOf(
+  host: string,
+  { lookup = (name) => lookupAddresses(name, { all: true }) }: AcceptOptions,
+): Promise<ReadonlySet<string>> {
+  if (isIP(host) !== 0) return new Set([host]);
+  const found = await lookup(host);
+  return new Set(found.map(({ address }) => address));
+}
+
+function listenOn(
+  address: TcpListen | Pick<UnixListen, "path">,
+  { onConnection, onError, pauseOnConnect = false }: AcceptOptions,
+): Promise<Server> {
+  const server = createServer({ pauseOnConnect, noDelay: true }, onConnection);
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen({ ...address, backlog }, () => {
+      server.removeListener("error", reject);
+      server.on("error", onError);
+      resolve(server);
+    });
+  });
+}
+
+function closeAll(servers: readonly Server[]): void {
+  for (const server of servers) server.close();
+}

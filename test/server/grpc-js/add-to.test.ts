@@ -1,0 +1,68 @@
+import { status } from "@grpc/grpc-js";
+import { describe, expect, test } from "vitest";
+import { listWatchService } from "../../../src/wire/services.ts";
+import { healthService, reflectionServices } from "../../../src/wire/standard-services.ts";
+import { describeAuthentication } from "../authenticated-calls.ts";
+import { framed, RawConnection } from "../http2/raw-connection.ts";
+import { serveAdded, serveThingsBy } from "../served.ts";
+import { describeWatchCalls } from "../watch-calls.ts";
+
+const resource = "things";
+const { List } = listWatchService;
+const { Check, Watch } = healthService;
+const { ServerReflectionInfo: Reflection } = reflectionServices[0] ?? {};
+
+const serveThings = (options: Parameters<typeof serveThingsBy>[1] = {}) =>
+  serveThingsBy(serveAdded, options);
+
+describeWatchCalls("by a server of grpc-js", () => serveThings());
+describeAuthentication("by a server of grpc-js", serveAdded);
+
+describe("A service that was added to a server of grpc-js", () => {
+  test("serves reads, health and reflection, and reports its calls", async () => {
+    const { client, server, storage, recorder } = await serveThings();
+    await storage.put({ key: "a", value: Buffer.from("1") });
+    expect((await client.list({ resource })).items).toHaveLength(1);
+    expect(await client.unary(Check, { service: "" })).toEqual({ status: "SERVING" });
+    const watch = client.stream(Watch, { service: "" });
+    expect(await watch.next()).toEqual({ status: "SERVING" });
+    watch.cancel();
+    const call = new RawConnection(server.port).open(Reflection?.path ?? "");
+    call.stream.end(framed(Reflection?.requestSerialize({ list_services: "" }) ?? Buffer.of()));
+    const answers = call.messages();
+    const { value } = await answers.next();
+    const answer = Reflection?.responseDeserialize(value);
+    expect(answer?.list_services_response?.service).toHaveLength(5);
+    await expect(answers.next()).rejects.toThrow("ended");
+    expect((await call.ended).code).toBe(status.OK);
+    await recorder.untilEnded(4);
+    expect(recorder.calls.map(({ code }) => code).toSorted()).toEqual([
+      ...["CANCELLED", "OK", "OK", "OK"],
+    ]);
+  });
+
+  test("bounds unaccepted responses as well, and releases accepted ones", async () => {
+    const { client, server, storage, cacher } = await serveThings();
+    await storage.put({ key: "a", value: Buffer.alloc(1_000_000) });
+    const raw = new RawConnection(server.port, 0);
+    const request = List.requestSerialize({ resource });
+    const calls = Array.from({ length: 10 }, () => raw.call(List.path, request));
+    await client.list({ resource });
+    raw.session.settings({ initialWindowSize: 100_000 });
+    for (const { code } of await Promise.all(calls.map((call) => call.drain().ended))) {
+      expect(code).toBe(status.OK);
+    }
+    expect(cacher.revision).toBe(2);
+  });
+
+  test("ends its streams with DRAINING when it is drained", async () => {
+    const { client, cacher } = await serveThings();
+    const watch = client.watch({ resource });
+    await watch.next();
+    cacher.drain();
+    expect(await watch.ended).toMatchObject({
+      reason: "DRAINING",
+      metadata: { resume_revision: "1" },
+    });
+  });
+});
