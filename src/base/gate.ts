@@ -82,7 +82,8 @@ export class Gate {
 
   /** Enters now, if no other waits for the same place. Returns whether it is inside. */
   enter(owner: object, bytes: number = 0): boolean {
-    const isNext = this.#hasRoom && this.#queue.size === 0 && this.#mayOwner(owner);
+    const mayEnter = this.#mayGroup(groupOf(owner)) && this.#mayOwner(owner);
+    const isNext = this.#hasRoom && this.#queue.size === 0 && mayEnter;
     if (!isNext && (this.#queue.has(owner) || !this.#isGuaranteed(owner))) return false;
     this.#count(owner, 1, bytes);
     return true;

@@ -66,6 +66,8 @@ export function waitFor<T>(
     if (isOver) return cancel?.();
     timer = deadline && timeout(deadline, end, resolve, reject);
     signal?.addEventListener("abort", abort);
+    // What begins the wait may have aborted it.
+    if (signal?.aborted === true) return abort();
     held = charge?.(fail);
     if (isOver) held?.release();
   });

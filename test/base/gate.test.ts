@@ -62,6 +62,16 @@ describe("A gate", () => {
     expect(inside.slice(4)).toEqual(["two-1"]);
   });
 
+  it("is not entered at once by one of a group that is at its bound", () => {
+    const { gate, inside, queue } = open({ concurrent: 4, concurrentPerGroup: 1 });
+    const caller = {};
+    const [one, two] = [new Member(caller), new Member(caller)];
+    expect([gate.enter(one), gate.enter(two), gate.enter({})]).toEqual([true, false, true]);
+    queue(two, "two");
+    gate.leave(one);
+    expect(inside).toEqual(["two"]);
+  });
+
   it("guarantees a group some entrants, and an idle owner of it one, below the bound in bytes", () => {
     const { gate, inside, queue } = open({
       ...{ concurrent: 1, bytes: 100, guaranteed: { perGroup: 2, perGroupOfIdleOwner: 3 } },

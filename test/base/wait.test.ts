@@ -1,4 +1,5 @@
 import { getEventListeners } from "node:events";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { abortable, settledWithin, type WaitBounds, waitFor } from "../../src/base/wait.ts";
 import { FakeClock } from "../fake-clock.ts";
@@ -76,6 +77,20 @@ describe("A wait", () => {
     );
     await expect(wait).rejects.toBe("gone");
     expect(begun).toBe(0);
+  });
+
+  it("rejects with it also if it is aborted while the wait begins", async () => {
+    const abort = new AbortController();
+    let places = 1;
+    const wait = waitFor<void>(
+      () => {
+        abort.abort("gone");
+        return () => places--;
+      },
+      { signal: abort.signal },
+    );
+    const ended = await Promise.race([wait.catch((reason: unknown) => reason), nextTurn()]);
+    expect([ended, places]).toEqual(["gone", 0]);
   });
 
   it("resolves to what its deadline returns, and not before", async () => {

@@ -68,13 +68,28 @@ class World {
     this.sender.relay(this.#watch, Buffer.from(text), response, Buffer.of());
   }
 
-  /** The client accepts what is outstanding, until nothing is. */
+  /** A cached watch has a batch, whose responses have these sizes in bytes. */
+  read(...sizes: readonly number[]): void {
+    let batch: readonly Uint8Array[] | undefined = sizes.map((size) => new Uint8Array(size));
+    this.#watch.takeFrames = () => {
+      const taken = batch;
+      batch = undefined;
+      return taken;
+    };
+    this.#watch.isAnnounced = true;
+    this.sender.ready(this.#watch);
+  }
+
+  /** The client accepts what is outstanding. */
+  accept(): void {
+    const accept = this.#accept;
+    this.#accept = undefined;
+    accept?.();
+  }
+
+  /** The same until nothing is outstanding. */
   acceptAll(): void {
-    while (this.#accept !== undefined) {
-      const accept = this.#accept;
-      this.#accept = undefined;
-      accept();
-    }
+    while (this.#accept !== undefined) this.accept();
   }
 }
 
@@ -136,4 +151,16 @@ describe.each([
     world.acceptAll();
     expect(world.budget.bytes).toBe(0);
   });
+});
+
+test("A batch counts in the send budget as soon as it is read, until the client has accepted its last response", () => {
+  const world = new World(false);
+  world.read(100, 20_000, 30_000);
+  expect(world.budget.bytes).toBeGreaterThan(50_000);
+  world.accept();
+  expect(world.budget.bytes).toBeGreaterThan(50_000);
+  world.accept();
+  expect(world.budget.bytes).toBeGreaterThan(30_000);
+  world.accept();
+  expect(world.budget.bytes).toBe(0);
 });

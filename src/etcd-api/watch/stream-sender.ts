@@ -92,12 +92,7 @@ export class StreamSender implements MessageSource {
     return this.#relayedBytes;
   }
 
-  /** Size of the rest of a batch, in bytes. */
-  get batchBytes(): number {
-    return sizeOf(this.#frames.slice(this.#next));
-  }
-
-  /** Size of the message that the client does not accept, in bytes. */
+  /** Size of the message that the client does not accept and of the rest of its batch, in bytes. */
   get heldBytes(): number {
     return this.#sender.heldBytes;
   }
@@ -181,6 +176,11 @@ export class StreamSender implements MessageSource {
     if (this.#answers.at(0)?.frame !== undefined) return this.#nextAnswer();
     if (this.#wasRelayed) return this.#nextCached() ?? this.#nextRelayed();
     return this.#nextRelayed() ?? this.#nextCached();
+  }
+
+  /** The rest of a batch. */
+  get rest(): FrameParts {
+    return this.#frames.length === 0 ? noFrames : this.#frames.slice(this.#next);
   }
 
   sendParts(parts: FrameParts, onAccepted: OnAccepted): void {

@@ -108,10 +108,9 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
     return bytes;
   }
 
-  /** Size of responses that wait to be sent, or to arrive from etcd completely, in bytes. */
+  /** Size of etcd's responses that wait to be sent, or to arrive completely, in bytes. */
   get #waitingBytes(): number {
-    const { relayedBytes, batchBytes } = this.sender;
-    return relayedBytes + batchBytes + this.etcd.receivedBytes;
+    return this.sender.relayedBytes + this.etcd.receivedBytes;
   }
 
   /** Begins to serve it, or ends it. */

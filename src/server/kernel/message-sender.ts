@@ -74,6 +74,8 @@ export interface MessageSource {
    * it has nothing now; call `pump` when it may have something. It may end the call instead.
    */
   next(): FrameParts | undefined;
+  /** What it holds to be sent behind the frames of the last `next`. It is counted in the send budget with them. */
+  readonly rest?: FrameParts;
   /**
    * Sends several frames of one `next` together, as the parts of a message. Absent: each frame is a message, and is sent when
    * the client has accepted the one before.
@@ -257,7 +259,8 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
   /** Takes the next frames. Returns whether there may be something to send. */
   #take(): boolean {
     const frames = this.#source.next();
-    if (frames === undefined) return false;
+    // It may have ended the call, after which nothing releases what is counted.
+    if (frames === undefined || this.#isOver) return false;
     this.#next = 0;
     this.#frames = frames;
     this.#count(frames);
@@ -267,12 +270,13 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
   /** Counts frames that are about to be sent, until the client has accepted the last of them. */
   #count(frames: FrameParts): void {
     const { callerLimits, sendBudget } = this.#context;
-    const bytes = sizeOf(frames);
-    callerLimits.sendPacing.charge(this.#call.owner, bytes);
-    const isSmall = bytes < leastCounted && this.#reservation === undefined;
-    if (isSmall || this.#source.isCountedByCall === true) return;
+    callerLimits.sendPacing.charge(this.#call.owner, sizeOf(frames));
+    const { rest = noFrames, isCountedByCall } = this.#source;
+    const held = rest.length === 0 ? frames : [...frames, ...rest];
+    const isSmall = sizeOf(held) < leastCounted && this.#reservation === undefined;
+    if (isSmall || isCountedByCall === true) return;
     this.#reservation ??= sendBudget.force(this.#call.connection);
-    this.#reservation.send(frames, this.#onEvicted);
+    this.#reservation.send(held, this.#onEvicted);
   }
 
   /** More is held than all connections together may hold, and its connection holds most. */

@@ -139,7 +139,6 @@ class ReflectionStream implements OpenStream, MessageSource {
   readonly id = nextStreamId();
   readonly streamKind = "reflection";
   readonly access = undefined;
-  readonly waitsFor = "room";
   readonly #call: ServerCall;
   readonly #context: CallContext;
   readonly #sender: MessageSender<ServerCall>;
@@ -187,6 +186,10 @@ class ReflectionStream implements OpenStream, MessageSource {
   /** Ends the call. Idempotent. */
   end(why: WireStatus): void {
     this.#sender.end(why);
+  }
+
+  get waitsFor(): "nothing" | "room" {
+    return this.#response === undefined ? "nothing" : "room";
   }
 
   next(): FrameParts | undefined {

@@ -164,6 +164,18 @@ describe("A sender", () => {
     expect(urgent.log).toEqual(["message of 1"]);
   });
 
+  test("counts and sends nothing that its source returns once the call has ended within that", () => {
+    const world: World = new World({
+      next: () => {
+        world.sender.end(statusOf(tooManyStreams(1)));
+        return [new Uint8Array(5_000)];
+      },
+    });
+    world.sender.pump();
+    expect(world.log).toEqual(["closed", "status"]);
+    expect(world.budget.bytes).toBe(0);
+  });
+
   test("is not observed for stalls while nothing is outstanding", () => {
     const world = new World();
     world.send(1);

@@ -180,6 +180,23 @@ describe("A reflection stream", () => {
     await expect.poll(() => server.openStreams).toBe(0);
   });
 
+  test("waits for the rate of its caller only while it has a response to send", async () => {
+    const { server, clock } = await serveThings({ server: { limits: { maxSendRate: 1024 } } });
+    const call = new RawConnection(server.port).open(path);
+    const messages = call.messages();
+    const question = framed(
+      requestSerialize({ file_containing_symbol: "watchfanout.v1.ListWatchService" }),
+    );
+    call.stream.write(question);
+    expect((await messages.next()).value?.length).toBeGreaterThan(5 * 1024);
+    for (let i = 0; i < 20; i++) await new Promise((resolve) => setImmediate(resolve));
+    expect(server.stats().callers.pacedStreams).toBe(0);
+    call.stream.write(question);
+    await expect.poll(() => server.stats().callers.pacedStreams).toBe(1);
+    clock.advance(30_000);
+    expect((await messages.next()).value?.length).toBeGreaterThan(5 * 1024);
+  });
+
   test("is charged with 80 KiB of the bound for requests: of 205 the oldest is ended", async () => {
     const { server } = await serveThings();
     const raw = new RawConnection(server.port);
