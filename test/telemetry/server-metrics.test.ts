@@ -67,17 +67,30 @@ test("A watch that is reset to make room for others is counted as RESET", async 
   const metrics = new PrometheusMetrics("1.2.3");
   onTestFinished(() => metrics.close());
   const observer = new RpcMetrics(metrics.meter, new FakeClock());
-  const limits = { maxUnsentBytes: 100_000 };
-  const { server, storage } = await serveThings({ server: { observer, limits } });
-  await storage.put({ key: "large", value: Buffer.alloc(400_000) });
+  const limits = { maxUnsentBytes: 500_000 };
+  const { server, storage, clock } = await serveThings({ server: { observer, limits } });
+  await storage.put({ key: "larger", value: Buffer.alloc(400_000) });
+  await storage.put({ key: "smaller", value: Buffer.alloc(300_000) });
   const { Watch } = listWatchService;
-  // Room for the first response, which is small, and for a part of the state, which can't be taken back then.
-  const raw = new RawConnection(server.port, 20_000);
-  raw.call(Watch.path, Watch.requestSerialize({ resource: "things", send_initial_events: true }));
+  const watched = (key: string): RawConnection => {
+    const raw = new RawConnection(server.port, 20_000);
+    onTestFinished(() => raw.session.destroy());
+    const request = { resource: "things", key, send_initial_events: true };
+    raw.call(Watch.path, Watch.requestSerialize(request));
+    return raw;
+  };
+  // What was sent in part can't be taken back.
+  const first = watched("larger");
   await expect
-    .poll(() => metrics.render(), { timeout: 60_000 })
+    .poll(() => first.session.socket.bytesRead, { timeout: 5_000 })
+    .toBeGreaterThan(15_000);
+  watched("smaller");
+  // It waits for room until the other has accepted nothing for 10 s.
+  await expect.poll(() => server.openStreams, { timeout: 60_000 }).toBe(2);
+  clock.advance(10_000);
+  await expect
+    .poll(() => metrics.render(), { timeout: 5_000 })
     .toContain('\nwatch_fanout_ended_watches_total{reason="RESET"} 1\n');
-  raw.session.destroy();
 });
 
 describe("The event-loop delay", () => {
