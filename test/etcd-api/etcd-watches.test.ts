@@ -6,6 +6,7 @@ import type { UpstreamConnection } from "../../src/etcd/client/upstream-connecti
 import { type CreateRequest, readWatchRequest } from "../../src/etcd/wire/watch-request.ts";
 import { ClientWatch, type WatchOwner } from "../../src/etcd-api/watch/client-watch.ts";
 import { EtcdWatches, type EtcdWatchesOwner } from "../../src/etcd-api/watch/etcd-watches.ts";
+import { Ledger } from "../../src/server/kernel/ledger.ts";
 import { encode, type Fields } from "../foreign/protobuf.ts";
 import { ManualTimers } from "../server/limits/manual-timers.ts";
 
@@ -37,7 +38,8 @@ class World {
     const connection = { request: () => this.#stream } as unknown as UpstreamConnection;
     upstream.available = () => connection;
     const owner = {
-      service: { upstream, reported: nothing, relayed: { add: nothing } },
+      service: { upstream, reported: nothing },
+      relayedCount: new Ledger<object>().reserve({}, 0, nothing),
       sender: { settle: nothing, relay: nothing },
       ...{ onCreated: nothing, onSettled: nothing },
     } as unknown as EtcdWatchesOwner;
