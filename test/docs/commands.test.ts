@@ -103,7 +103,7 @@ describe("The commands of", () => {
   });
 
   test.skipIf(grpcurl === undefined)(
-    "docs/getting-started.md: grpcurl (needs it: node scripts/grpcurl.ts)",
+    "docs/getting-started.md: grpcurl (needs it: npm run test:grpcurl)",
     async () => {
       const shell = await PageShell.open({ path: [dirname(grpcurl ?? "")] });
       await shell.run(block(started, "$ npm start\n"));
