@@ -7,8 +7,8 @@ export const limitOptions = {
     schema: count(1),
     value: "COUNT",
     help:
-      "Maximum number of open streams: watches, health watches, reflection. A further stream replaces one of the " +
-      "identity with the most streams, or is refused.",
+      "Maximum number of open streams: watches, health watches, reflection, calls of the etcd API. A further stream " +
+      "replaces one of the identity with the most streams, or is refused.",
     default: "200000",
   },
   "max-streams-per-identity": {

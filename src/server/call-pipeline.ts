@@ -42,7 +42,8 @@ import type { CallOwner } from "./limits/callers.ts";
  *     admit          decides whether and when the call is handled      calls/admission
  *     handle         calls the resource                                services/
  *     encode         builds the response once it may be held           calls/unary-call, services/watch-sender
- *     end            sends the status, resets a client that is stuck   http2/http2-call
+ *     send           sends it, of a stream one message at a time       calls/send-response, kernel/message-sender
+ *     end            sends the status, resets a client that is stuck   http2/http2-call, kernel/call-lifecycle
  *     audit          records refused calls, writes, and others         calls/audit
  *     release        gives back what the call held, in time slices     calls/call-closings
  *

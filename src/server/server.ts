@@ -83,7 +83,7 @@ export class RunningServer {
     return this.#parts.listener.port;
   }
 
-  /** Number of open streams: watches, health watches, reflection. */
+  /** Number of open streams: watches, health watches, reflection, calls of the etcd API. */
   get openStreams(): number {
     return this.#parts.pools.streams.size;
   }

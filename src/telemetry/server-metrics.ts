@@ -12,7 +12,8 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
   });
   const streams = meter.createObservableGauge("watch_fanout_open_streams", {
     unit: "{stream}",
-    description: "Open watches, health watches and reflection streams. --max-streams bounds them.",
+    description:
+      "Open watches, health watches, reflection streams and calls of the etcd API. --max-streams bounds them.",
   });
   const bytes = meter.createObservableGauge("watch_fanout_pool_bytes", {
     unit: "By",

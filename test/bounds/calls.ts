@@ -174,7 +174,7 @@ export const callBounds: readonly Bound[] = [
     ],
   },
   {
-    what: "open streams: watches, health watches, reflection",
+    what: "open streams: watches, health watches, reflection, calls of the etcd API",
     owners: ["OpenStreams"],
     bound: "`--max-streams`, 200,000; `--max-streams-per-identity`",
     per: "process, caller",

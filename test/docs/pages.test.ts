@@ -69,6 +69,14 @@ describe("The pages", () => {
     expect(long).toEqual([]);
   });
 
+  test.each(pages)("%s has each row of a table below its head", (page) => {
+    // What is not in a paragraph with a line such as |---|---| is shown as text.
+    const tables = proseOf(page)
+      .split(/\n\s*\n/)
+      .filter((paragraph) => /^\s*\|/.test(paragraph));
+    expect(tables.filter((table) => !/^\s*\|.*\n\s*\|[-:| ]+\|/.test(table))).toEqual([]);
+  });
+
   test.each(pages)("%s links only to what exists", (page) => {
     const links = [...proseOf(page).matchAll(/\]\(([^)\s]+)\)/g)].map(([, to = ""]) => to);
     const broken = links.filter((to) => {

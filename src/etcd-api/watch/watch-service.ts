@@ -45,8 +45,8 @@ export interface WatchCounts {
   readonly relayed: number;
 }
 
-/** A stream of watches. */
-interface OpenStream extends LeaderDependent {
+/** A stream of watches, in each round of progress notifications. */
+interface NotifiedStream extends LeaderDependent {
   /** Sends the progress of its watches that is due, of revisions that are not lower than `floor`. */
   notifyProgress(floor: number): void;
 }
@@ -63,7 +63,7 @@ export class WatchService {
   readonly relayed = new Ledger<unknown>();
   readonly #newestHeader: NewestHeader;
   /** Notify the watches of all streams of their progress. */
-  readonly #notifications: Rounds<OpenStream>;
+  readonly #notifications: Rounds<NotifiedStream>;
   /** The lowest revision that the current round of notifications may report. */
   #notifiedFloor = 0;
   /** The histories that are known, by the number of their generation. */
@@ -114,12 +114,12 @@ export class WatchService {
   }
 
   /** The stream is open, until `forget`. */
-  add(stream: OpenStream): void {
+  add(stream: NotifiedStream): void {
     this.#notifications.add(stream);
   }
 
   /** The stream has ended. */
-  forget(stream: OpenStream): void {
+  forget(stream: NotifiedStream): void {
     this.monitor.delete(stream);
     this.#notifications.delete(stream);
   }

@@ -230,6 +230,15 @@ async function respond(
   response.end(request.method === "HEAD" ? undefined : result.body);
 }
 
+function pathsOf({ logLevel, status, others }: AdminOptions): readonly string[] {
+  return [
+    ...["/livez", "/readyz", "/metrics"],
+    ...(logLevel === undefined ? [] : ["/log-level"]),
+    ...(status === undefined ? [] : ["/", "/status.json"]),
+    ...(others?.keys() ?? []),
+  ];
+}
+
 async function responseTo(
   request: IncomingMessage,
   body: string,
@@ -255,9 +264,7 @@ async function responseTo(
   }
   const other = options.others?.get(path);
   if (other === undefined && !isOfStatus && !isProbe && path !== "/metrics") {
-    const others = options.status === undefined ? "" : ", / and /status.json";
-    const paths = `/livez, /readyz, /metrics and /log-level${others}`;
-    return { status: 404, body: `The paths are ${paths}.\n` };
+    return { status: 404, body: `The paths are ${pathsOf(options).join(", ")}.\n` };
   }
   if (request.method !== "GET" && request.method !== "HEAD") {
     const headers = { allow: "GET, HEAD" };

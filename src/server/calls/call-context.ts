@@ -121,7 +121,7 @@ export interface CallContext extends ServiceContext {
   readonly maxUnreadBytesPerConnection: number;
   /** Responses that clients have not accepted, by connection. */
   readonly sendBudget: SendBudget;
-  /** Checks every open watch and health watch. */
+  /** Ends the streams whose client does not accept the message that is outstanding. */
   readonly stallDetector: StallDetector;
   /** Refuses calls while memory is short. Absent: none is refused for that. */
   readonly memoryPressure?: Pick<MemoryPressure, "refusal"> | undefined;

@@ -23,7 +23,7 @@ export function nextStreamId(): number {
   return lastId;
 }
 
-/** A stream: a watch, a health watch or a reflection stream. */
+/** A stream: a watch, a health watch, a reflection stream, or any call of the etcd API. */
 export interface OpenStream {
   /** From `nextStreamId`. Absent, as with the following: operators are not shown the stream. */
   readonly id?: number;

@@ -8,9 +8,9 @@ export interface ServerLimits {
   /** Maximum number of open calls per connection. Default 10,000. */
   readonly maxStreamsPerConnection: number;
   /**
-   * Maximum number of open streams (watches, health watches, reflection) of all connections. A further stream replaces
-   * one of the caller with the most streams, of its connection with the most, or is refused if that is its own. Default
-   * 200,000.
+   * Maximum number of open streams (watches, health watches, reflection, calls of the etcd API) of all connections. A
+   * further stream replaces one of the caller with the most streams, of its connection with the most, or is refused if
+   * that is its own. Default 200,000.
    */
   readonly maxStreams: number;
   /** Maximum number of open streams of one caller. Default 0: no limit but `maxStreams`. */

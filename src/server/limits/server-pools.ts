@@ -34,7 +34,7 @@ export function statsOf(pool: Ledger, ...others: readonly Pick<Ledger, "eviction
 export interface HeldStats {
   /** Open connections. */
   readonly connections: number;
-  /** Open streams: watches, health watches, reflection. */
+  /** Open streams: watches, health watches, reflection, calls of the etcd API. */
   readonly streams: number;
   /** Requests that have not arrived completely, or are not handled yet. */
   readonly requests: PoolStats;

@@ -182,6 +182,23 @@ describe("other requests", () => {
     },
   );
 
+  test("404 names the paths that exist", async () => {
+    expect((await ask("/")).body).toBe("The paths are /livez, /readyz, /metrics, /log-level.\n");
+    await admin.close();
+    const version = async () => ({ status: 200, body: "3.6.0" });
+    admin = await startAdmin({
+      listen: { host: "127.0.0.1", port: 0 },
+      readiness: () => checks,
+      metrics: { contentType: "text/plain", render: () => metricsText() },
+      status: { has: (path) => path === "/", respond: version },
+      others: new Map([["/version", version]]),
+      logger,
+    });
+    expect((await ask("/log-level")).body).toBe(
+      "The paths are /livez, /readyz, /metrics, /, /status.json, /version.\n",
+    );
+  });
+
   test.each(["POST", "PUT", "DELETE", "OPTIONS", "TRACE"])("%s is 405", async (method) => {
     expect(await ask("/livez", method)).toMatchObject({
       status: 405,
