@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
-import type { Reason } from "../../base/errors.ts";
+import { type Reason, upstreamUnavailable } from "../../base/errors.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import type { CreateRequest } from "../../etcd/wire/watch-request.ts";
 import type { EtcdStorage } from "../../storage/etcd/etcd-storage.ts";
@@ -109,7 +109,9 @@ export class CachedResources {
    * Undefined: etcd has lately allowed clients without a credential to read this resource. Otherwise rejects if it does not now.
    */
   confirmAccess(resource: CachedResource): Promise<void> | undefined {
-    return this.#resources.get(resource)?.access.confirm();
+    const probes = this.#resources.get(resource);
+    if (probes !== undefined) return probes.access.confirm();
+    return Promise.reject(upstreamUnavailable("The resource is no longer served from a cache."));
   }
 
   /**
