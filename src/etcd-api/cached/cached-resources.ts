@@ -45,6 +45,7 @@ export class CachedResources {
   readonly #newestHeader: NewestHeader;
   #resources: ReadonlyMap<CachedResource, Probes> = new Map();
   #isOpen = true;
+  #accessChanges = 0;
 
   constructor(clock: Clock, newestHeader: NewestHeader) {
     this.#clock = clock;
@@ -79,6 +80,11 @@ export class CachedResources {
     return this.#isOpen;
   }
 
+  /** Number of times that etcd's authentication may have been changed: what was confirmed before may not hold any more. */
+  get accessChanges(): number {
+    return this.#accessChanges;
+  }
+
   /** Whether a call with this metadata may be served from a cache, as far as that shows. */
   mayServe(metadata: IncomingHttpHeaders): boolean {
     if (this.#resources.size === 0) return false;
@@ -97,6 +103,7 @@ export class CachedResources {
 
   /** etcd's authentication may have been changed: asks it again before anything is served. */
   accessChanged(): void {
+    this.#accessChanges++;
     for (const { access } of this.#resources.values()) access.forget();
   }
 
