@@ -20,7 +20,8 @@ class World {
   /** Messages that were sent while another one was outstanding: the call would lose that one. */
   overlaps = 0;
   accepted = 0;
-  /** Called when a response of etcd was sent, and when nothing is left to send. */
+  /** Called when the created answer of a watch was sent, when a response of etcd was, and when nothing is left to send. */
+  onAnnounced: () => void = ignore;
   onRelayed: () => void = ignore;
   onIdle: () => void = ignore;
   readonly budget: SendBudget;
@@ -53,13 +54,19 @@ class World {
       stallDetector: new StallDetector(clock, 60_000),
     } as unknown as CallContext;
     const listener: SenderListener = {
-      onAnnounced: ignore,
+      onAnnounced: () => this.onAnnounced(),
       onRelayed: () => this.onRelayed(),
       onIdle: () => this.onIdle(),
       onAccepted: () => void this.accepted++,
       onClosed: ignore,
     };
     this.sender = new StreamSender(call, context, listener);
+  }
+
+  /** Answers the create request of the watch. */
+  create(text: string): void {
+    this.sender.expect(this.#watch);
+    this.sender.settle(this.#watch, Buffer.from(`-----${text}`));
   }
 
   /** Adds a response of etcd. */
@@ -142,6 +149,14 @@ describe.each([
     world.acceptAll();
     expect(world.sent).toEqual(texts);
     expect(deepest).toBe(1);
+  });
+
+  test("are not lost if what follows from one ends the stream, as a request that waited may", () => {
+    const world = new World(acceptsAtOnce);
+    world.onAnnounced = () => world.sender.close();
+    world.create("created");
+    world.acceptAll();
+    expect(world.sent).toEqual(["created"]);
   });
 
   test("hold no room once they are accepted", () => {

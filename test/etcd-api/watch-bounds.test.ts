@@ -170,6 +170,24 @@ describe("Progress notifications", () => {
     expect(prepared).toHaveLength(2);
     notifications.close();
   });
+
+  test("end with the round during which they are closed", async () => {
+    const clock = new ManualTimers();
+    let rounds = 0;
+    const notifications = new Rounds<string>(clock, {
+      ...{ intervalMs: 1_000, visitsPerStep: 1 },
+      visit: () => notifications.close(),
+      prepare: async () => void rounds++,
+    });
+    notifications.add("first");
+    clock.advance(1_000);
+    await new Promise(setImmediate);
+    clock.advance(10_000);
+    expect(rounds).toBe(1);
+    notifications.add("second");
+    clock.advance(1_000);
+    expect(rounds).toBe(2);
+  });
 });
 
 describe("Watches", () => {

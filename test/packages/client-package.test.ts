@@ -104,4 +104,11 @@ describe("The package of the client", () => {
       expect.stringMatching(/^use\.ts\(6,14\): error TS2322: .*'TypedResource<Pod>'/),
     ]);
   });
+
+  test("has a README whose example has types that check", async () => {
+    const readme = readFileSync(join(app.installed, "README.md"), "utf8");
+    const [, example = ""] = /```ts\n(.*?)```/s.exec(readme) ?? [];
+    expect(example).toContain('from "watch-fanout-client"');
+    expect(await app.typeErrors(example)).toEqual([""]);
+  });
 });

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -43,9 +43,10 @@ export class InstalledApp {
     return app;
   }
 
-  /** Links the checkout's copy of a package into the app. */
+  /** Links the checkout's copy of a package into the app. Idempotent. */
   async link(name: string): Promise<void> {
     const path = join(this.folder, "node_modules", name);
+    if (existsSync(path)) return;
     await mkdir(dirname(path), { recursive: true });
     await symlink(join(checkout, "node_modules", name), path);
   }

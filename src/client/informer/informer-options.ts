@@ -68,7 +68,7 @@ export interface SharedInformerOptions<T> {
   readonly backoff?: BackoffBounds | undefined;
   /** Default: the system time, with timers that keep the process alive until the informer is stopped. */
   readonly clock?: Clock | undefined;
-  /** Default: no logging. */
+  /** Default: no logging. What it throws is emitted as a process warning. */
   readonly logger?: Logger | undefined;
   /** Numbers from 0 to below 1, for jitter. Default: Math.random. */
   readonly random?: (() => number) | undefined;

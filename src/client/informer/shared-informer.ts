@@ -1,6 +1,6 @@
 import { type Clock, keepAliveClock, type Timer } from "../../base/clock.ts";
 import type { WatchFanoutError } from "../../base/errors.ts";
-import { silentLogger } from "../../base/logger.ts";
+import { guardedLogger, silentLogger } from "../../base/logger.ts";
 import { abortable } from "../../base/wait.ts";
 import { Reflector } from "../../reflector/reflector.ts";
 import { checkKey } from "../../storage/checks.ts";
@@ -80,7 +80,8 @@ export class SharedInformer<T> {
    * range.
    */
   constructor(options: SharedInformerOptions<T>) {
-    const { name = "informer", codec, logger, scope } = options;
+    const { name = "informer", codec, scope } = options;
+    const logger = options.logger && guardedLogger(options.logger);
     if (scope !== undefined && "key" in scope) checkKey(scope.key);
     const { onWatchError = defaultWatchErrors(name, logger) } = options;
     this.name = name;

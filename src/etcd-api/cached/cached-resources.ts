@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
-import type { Reason } from "../../base/errors.ts";
+import { type Reason, upstreamUnavailable } from "../../base/errors.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import type { CreateRequest } from "../../etcd/wire/watch-request.ts";
 import type { EtcdStorage } from "../../storage/etcd/etcd-storage.ts";
@@ -45,6 +45,7 @@ export class CachedResources {
   readonly #newestHeader: NewestHeader;
   #resources: ReadonlyMap<CachedResource, Probes> = new Map();
   #isOpen = true;
+  #accessChanges = 0;
 
   constructor(clock: Clock, newestHeader: NewestHeader) {
     this.#clock = clock;
@@ -79,6 +80,11 @@ export class CachedResources {
     return this.#isOpen;
   }
 
+  /** Number of times that etcd's authentication may have been changed: what was confirmed before may not hold any more. */
+  get accessChanges(): number {
+    return this.#accessChanges;
+  }
+
   /** Whether a call with this metadata may be served from a cache, as far as that shows. */
   mayServe(metadata: IncomingHttpHeaders): boolean {
     if (this.#resources.size === 0) return false;
@@ -97,6 +103,7 @@ export class CachedResources {
 
   /** etcd's authentication may have been changed: asks it again before anything is served. */
   accessChanged(): void {
+    this.#accessChanges++;
     for (const { access } of this.#resources.values()) access.forget();
   }
 
@@ -109,7 +116,9 @@ export class CachedResources {
    * Undefined: etcd has lately allowed clients without a credential to read this resource. Otherwise rejects if it does not now.
    */
   confirmAccess(resource: CachedResource): Promise<void> | undefined {
-    return this.#resources.get(resource)?.access.confirm();
+    const probes = this.#resources.get(resource);
+    if (probes !== undefined) return probes.access.confirm();
+    return Promise.reject(upstreamUnavailable("The resource is no longer served from a cache."));
   }
 
   /**

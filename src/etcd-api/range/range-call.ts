@@ -181,6 +181,7 @@ export class RangeCall extends EtcdCall {
     const { floor } = newestHeader;
     const { revision } = request;
     const { cacher, storage } = resource;
+    const { accessChanges } = cached;
     // A linearizable read asks etcd for its revision, which shows that etcd allows reads.
     if (request.serializable) await cached.confirmAccess(resource);
     const { signal } = this.#gone;
@@ -198,6 +199,8 @@ export class RangeCall extends EtcdCall {
     const reached = await cacher.reach(read);
     const wait = admission.admit(expectedObjectBytes);
     if (wait !== undefined) await wait;
+    // It may have been confirmed long ago that etcd allows the read.
+    if (cached.accessChanges !== accessChanges) return undefined;
     const answer = await cacher.readState(
       read,
       (state) => this.#answerOf(state, request, resource.keys.prefix, newest),

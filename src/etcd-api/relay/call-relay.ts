@@ -70,10 +70,11 @@ export class CallRelay extends EtcdCall {
       this.end(outOfRequestRoom(maxUnreadBytesPerConnection)),
     );
     this.#request.start(this.#deps.received);
-    upstream.whenAvailable(
-      (connection) => this.#open(connection),
-      () => this.end(refused(status.UNAVAILABLE, noConnection)),
-    );
+    upstream.whenAvailable({
+      isOver: () => this.isOver || this.call.isOver,
+      open: (connection) => this.#open(connection),
+      fail: () => this.end(refused(status.UNAVAILABLE, noConnection)),
+    });
   }
 
   drain(): void {
@@ -94,7 +95,6 @@ export class CallRelay extends EtcdCall {
   }
 
   #open(connection: UpstreamConnection): void {
-    if (this.isOver || this.call.isOver) return;
     const { observe, rewrite } = this.#deps;
     if (this.call.span !== undefined) this.#beginSpan();
     const stream = connection.request(this.#headers);

@@ -19,6 +19,7 @@ export class Rounds<Member> {
   /** The timer of the next round; undefined during a round, and without members. */
   #timer: Timer | undefined;
   #isOnRound = false;
+  #isClosed = false;
 
   constructor(clock: Clock, round: Round<Member>) {
     this.#clock = clock;
@@ -36,6 +37,7 @@ export class Rounds<Member> {
 
   add(member: Member): void {
     this.#members.add(member);
+    this.#isClosed = false;
     this.#setTimer();
   }
 
@@ -47,6 +49,7 @@ export class Rounds<Member> {
 
   /** Makes no further round until a member is added. */
   close(): void {
+    this.#isClosed = true;
     this.#timer?.cancel();
     this.#timer = undefined;
   }
@@ -74,6 +77,6 @@ export class Rounds<Member> {
       if (++visited % visitsPerStep === 0) yield;
     }
     this.#isOnRound = false;
-    if (this.#members.size > 0) this.#setTimer();
+    if (!this.#isClosed) this.#setTimer();
   }
 }

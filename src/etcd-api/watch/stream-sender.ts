@@ -62,6 +62,8 @@ export class StreamSender implements MessageSource {
   #frames = noFrames;
   #next = 0;
   #watch: ClientWatch | undefined;
+  /** The watch whose creation the message that was sent last reports. */
+  #announced: ClientWatch | undefined;
 
   constructor(call: RelayedCall, context: CallContext, listener: SenderListener) {
     this.#call = call;
@@ -191,6 +193,10 @@ export class StreamSender implements MessageSource {
     this.#listener.onAccepted();
     this.#watch?.watcher?.accepted();
     if (this.#frames.length === 0) this.#watch = undefined;
+    const announced = this.#announced;
+    this.#announced = undefined;
+    // What it calls may end the stream, so it comes behind the answer.
+    if (announced !== undefined) this.#listener.onAnnounced(announced);
   }
 
   /** It is reset: after UNAVAILABLE etcd's clients resume a watch, and any status of this end would be final for them. */
@@ -211,8 +217,7 @@ export class StreamSender implements MessageSource {
     const { frame, watch } = this.#answers.shift() as AnswerSlot;
     if (watch !== undefined && !watch.isOver) {
       watch.isAnnounced = true;
-      // What it calls may add messages, which come behind this one.
-      this.#listener.onAnnounced(watch);
+      this.#announced = watch;
     }
     return [frame as Uint8Array];
   }

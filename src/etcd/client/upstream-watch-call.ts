@@ -48,10 +48,11 @@ export class UpstreamWatchCall {
   constructor(upstream: Upstream, headers: OutgoingHttpHeaders, listener: UpstreamWatchListener) {
     this.#headers = headers;
     this.#listener = listener;
-    upstream.whenAvailable(
-      (connection) => this.#open(connection),
-      () => this.#end(endedWith(status.UNAVAILABLE, noConnection)),
-    );
+    upstream.whenAvailable({
+      isOver: () => this.#isOver,
+      open: (connection) => this.#open(connection),
+      fail: () => this.#end(endedWith(status.UNAVAILABLE, noConnection)),
+    });
   }
 
   /** Memory of a response that has not arrived completely, in bytes. */
@@ -92,7 +93,6 @@ export class UpstreamWatchCall {
   }
 
   #open(connection: UpstreamConnection): void {
-    if (this.#isOver) return;
     const stream = connection.request(this.#headers);
     this.#connection = connection;
     this.#stream = stream;

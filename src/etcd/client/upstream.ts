@@ -27,6 +27,16 @@ export interface UpstreamOptions {
   readonly logger: Logger;
 }
 
+/** A call that waits for a connection. */
+interface WaitingCall {
+  /** Whether it has ended, and needs no connection. */
+  readonly isOver: () => boolean;
+  /** Called once with a connection that has room for it, at once or later. */
+  readonly open: (connection: UpstreamConnection) => void;
+  /** Called instead if no member can be reached. It may have ended. */
+  readonly fail: () => void;
+}
+
 /**
  * The members of etcd that calls are relayed to. All calls go to one member, the first of the endpoints, until it fails:
  * so responses that name a member, and calls that concern one, stay consistent. Only then they go to the next.
@@ -78,12 +88,19 @@ export class Upstream {
     return connection;
   }
 
-  /** Calls `open` with a connection that has room for a call, at once or later; `fail` if no member can be reached. */
-  whenAvailable(open: (connection: UpstreamConnection) => void, fail: () => void): void {
+  /** Waits for a connection with room for a call, for as long as the call needs one. */
+  whenAvailable(call: WaitingCall): void {
+    if (call.isOver()) return;
     const connection = this.available();
-    // Another call may take the room meanwhile.
-    if (connection === undefined) this.connect().then(() => this.whenAvailable(open, fail), fail);
-    else open(connection);
+    if (connection !== undefined) {
+      call.open(connection);
+      return;
+    }
+    this.connect().then(
+      // Another call may have taken the room.
+      () => this.whenAvailable(call),
+      () => call.fail(),
+    );
   }
 
   /**

@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { WatchFanoutError } from "../../../src/base/errors.ts";
 import { ScriptedStorage } from "../../reflector/scripted-storage.ts";
 import { Informed } from "./informed.ts";
@@ -215,6 +215,29 @@ describe("Failures of the watch", () => {
       "REVISION_TOO_OLD: list in 200 ms from 2",
     ]);
     expect(informed.state).toEqual({ a: "two" });
+  });
+
+  it("do not end the informer either if its logger throws", async () => {
+    const warnings = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
+    onTestFinished(() => warnings.mockRestore());
+    const levels: string[] = [];
+    const failing = (level: string) => (): never => {
+      levels.push(level);
+      throw new Error(`no ${level}`);
+    };
+    const logger = { info: failing("info"), warn: failing("warn"), error: failing("error") };
+    const informed = await Informed.start({ logger, onError: undefined });
+    informed.store.break();
+    await informed.clock.elapse(1_000);
+    await informed.write({ a: "one", b: "?" });
+    expect(informed.informer.isStopped).toBe(false);
+    expect(informed.state).toEqual({ a: "one" });
+    expect(levels).toEqual(["warn", "info", "error"]);
+    expect(warnings.mock.calls.map(([warning]) => String(warning))).toEqual([
+      "Error: no warn",
+      "Error: no info",
+      "Error: no error",
+    ]);
   });
 
   it("that the contract of Storage excludes end it, and are reported", async () => {

@@ -40,6 +40,23 @@ describe("A Range that its cache does not answer", () => {
   });
 });
 
+test.each([
+  ["linearizable", whole],
+  ["serializable", encode({ 1: "/s/", 2: "/s0", 7: true })],
+])(
+  "A %s Range that waits while etcd's authentication is changed is etcd's to answer",
+  async (_, request) => {
+    const { client, service, relayed } = await servedRanges(["value"]);
+    const admit = vi.spyOn(CallAdmission.prototype, "admit");
+    onTestFinished(() => admit.mockRestore());
+    admit.mockImplementationOnce(async () => service.cached.accessChanged());
+    await client.unary(rangePath, request);
+    expect([relayed(), service.counts.cached]).toEqual([1, 0]);
+    await client.unary(rangePath, request);
+    expect([relayed(), service.counts.cached]).toEqual([1, 1]);
+  },
+);
+
 describe("A Range that is refused for what this process holds is UNAVAILABLE", () => {
   /** Clients of gRPC for Go see INTERNAL if the details of a status have another code. */
   function expectUnavailable(response: RawResponse, text: string): void {
