@@ -1,16 +1,8 @@
 import { X509Certificate } from "node:crypto";
-import {
-  Metadata,
-  type Server,
-  type ServerDuplexStream,
-  type ServerUnaryCall,
-  type ServerWritableStream,
-  status,
-} from "@grpc/grpc-js";
+import { Metadata, type Server, type ServerDuplexStream, status } from "@grpc/grpc-js";
 import { textBytes } from "../../base/text-memory.ts";
 import { anonymous, type Identity } from "../../identity/identity.ts";
 import type { PeerFacts } from "../../identity/peer.ts";
-import type { Decoded } from "../../wire/decode.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
@@ -18,22 +10,16 @@ import { keptVia, viaKey } from "../../wire/via.ts";
 import type { CallRecord } from "../calls/audit.ts";
 import type { CallSpan } from "../calls/call-span.ts";
 import { methodOf } from "../calls/methods.ts";
+import { refused } from "../calls/refusals.ts";
 import { serveConversation, serveRequest } from "../calls/serve-call.ts";
-import type { ServerCall } from "../calls/server-call.ts";
+import type { NextRequest, ServerCall } from "../calls/server-call.ts";
 import { createServiceParts, drainService, type ServiceParts } from "../create-server-parts.ts";
 import { traceIdOf } from "../http2/request-headers.ts";
 import { CallLifecycle, CallWithLifecycle } from "../kernel/call-lifecycle.ts";
 import { AddressedConnections, type CallOwner } from "../limits/callers.ts";
 import type { ServiceOptions } from "../server-options.ts";
 
-/** The calls of grpc-js: unary, with a stream of responses, and with streams both ways. */
-type Unary = ServerUnaryCall<Decoded<unknown>, Buffer>;
-type Streaming = ServerWritableStream<Decoded<unknown>, Buffer>;
-type Bidi = ServerDuplexStream<Buffer, Buffer>;
-type Call = Unary | Streaming | Bidi;
-
-/** Ends a call: with the response of a unary one, or with a status. */
-type Respond = (ending: WireStatus | null, message?: Buffer) => void;
+type Call = ServerDuplexStream<Buffer, Buffer>;
 
 /** A service that was added to a grpc-js server. */
 export interface AddedService {
@@ -62,27 +48,28 @@ export function addTo(server: Server, options: Omit<ServiceOptions, "relayed">):
   const parts = createServiceParts(options);
   const { context, memoryPressure, methods, pools } = parts;
   const connections = new AddressedConnections(context.callerLimits.callers);
-  for (const [path, method] of methods.single) {
-    const serve = (call: Unary | Streaming, respond: Respond): void => {
-      const served = new GrpcJsCall(call, respond, parts, connections);
-      const request = { ...call.request };
-      served.authenticate(() => serveRequest(context, method, served, request));
-      // grpc-js has its own reference until the call ends.
-      for (const field of Object.keys(call.request)) Reflect.set(call.request, field, undefined);
-    };
-    const stream = (call: Streaming): void => serve(call, respondOn(call));
-    if (method.isStreaming) server.register(path, stream, asIs, method.decode, "serverStream");
-    else server.register(path, serve, asIs, method.decode, "unary");
-  }
-  for (const [path, method] of methods.streaming) {
-    const converse = (call: Bidi): void => {
+  // All are registered as streams both ways, whose handler runs before the request is read. Otherwise a call that grpc-js
+  // has ended meanwhile could still get to its handler, and no end of it would be reported.
+  const register = (path: string, serve: (call: GrpcJsCall, next: NextRequest) => void): void => {
+    const handler = (call: Call): void => {
       // To destroy the call on return would leave its HTTP/2 stream open, without a status.
       const requests = call.iterator({ destroyOnReturn: false });
       const next = async (): Promise<Buffer | undefined> => (await requests.next()).value;
-      const served = new GrpcJsCall(call, respondOn(call), parts, connections);
-      served.authenticate(() => serveConversation(context, method, served, next));
+      serve(new GrpcJsCall(call, parts, connections), next);
     };
-    server.register(path, converse, asIs, asIs, "bidi");
+    server.register(path, handler, asIs, asIs, "bidi");
+  };
+  for (const [path, method] of methods.single) {
+    register(path, async (call, next) => {
+      const message = await singleRequest(call, next);
+      if (message === undefined) return;
+      call.authenticate(() => serveRequest(context, method, call, method.decode(message)));
+    });
+  }
+  for (const [path, method] of methods.streaming) {
+    register(path, (call, next) => {
+      call.authenticate(() => serveConversation(context, method, call, next));
+    });
   }
   memoryPressure.start();
   return {
@@ -102,11 +89,21 @@ const asIs = (message: Buffer): Buffer => message;
 
 const never = (): boolean => false;
 
-function respondOn(call: Streaming | Bidi): Respond {
-  return (ending) => {
-    if (ending === null || ending.code === status.OK) call.end();
-    else call.emit("error", ending);
-  };
+/** The request of a call that has one. Undefined: the call has ended, also because it has none or several. */
+async function singleRequest(call: GrpcJsCall, next: NextRequest): Promise<Buffer | undefined> {
+  let request: Buffer | undefined;
+  let second: Buffer | undefined;
+  try {
+    request = await next();
+    if (request !== undefined) second = await next();
+  } catch {
+    // grpc-js has ended the call.
+  }
+  if (call.isOver) return undefined;
+  if (request !== undefined && second === undefined) return request;
+  const which = request === undefined ? "no" : "a second";
+  call.end(refused(status.UNIMPLEMENTED, `Received ${which} request message`));
+  return undefined;
 }
 
 /** A call that grpc-js serves. */
@@ -119,7 +116,6 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
   readonly requestBytes: number;
   readonly headerBytes: number;
   readonly #call: Call;
-  readonly #respond: Respond;
   readonly #parts: ServiceParts;
   protected readonly lifecycle: CallLifecycle<CallSpan, CallRecord>;
   #code: status = status.CANCELLED;
@@ -128,11 +124,10 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
   readonly withdraw = never;
   readonly closeConnection = never;
 
-  constructor(call: Call, respond: Respond, parts: ServiceParts, open: AddressedConnections) {
+  constructor(call: Call, parts: ServiceParts, open: AddressedConnections) {
     const { clock, maxRequestBytes, tracer, observer } = parts.context;
     super();
     this.#call = call;
-    this.#respond = respond;
     this.#parts = parts;
     const method = methodOf(call.getPath());
     this.address = call.getPeer();
@@ -154,7 +149,7 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
     const since = clock.now();
     observer?.started(method);
     // grpc-js emits it at every end, once it has nothing more to send.
-    (call as Unary).once("cancelled", () => {
+    call.once("cancelled", () => {
       this.#finish(this.#code);
       open.closed(this.address);
       observer?.ended(method, status[this.#code] ?? "UNKNOWN", clock.now() - since);
@@ -194,21 +189,23 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
   }
 
   send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void {
-    if (!this.isOver) (this.#call as Streaming).write(messageOf([frame]), onAccepted);
+    if (!this.isOver) this.#call.write(messageOf([frame]), onAccepted);
   }
 
   respond(frame: FrameParts): FrameParts {
     if (this.isOver) return [];
     this.#finish(status.OK);
     const message = messageOf(frame);
-    this.#respond(null, message);
+    this.#call.write(message);
+    this.#call.end();
     return [message];
   }
 
   end(ending: WireStatus): void {
     if (this.isOver) return;
     this.#finish(ending.code);
-    this.#respond(ending);
+    if (ending.code === status.OK) this.#call.end();
+    else this.#call.emit("error", ending);
   }
 
   reset(): void {
@@ -234,7 +231,7 @@ function messageOf(frame: FrameParts): Buffer {
 }
 
 /** grpc-js shows only certificates that it has verified. */
-function peerFactsOf(call: Pick<Unary, "getAuthContext">, address: string): PeerFacts {
+function peerFactsOf(call: Pick<Call, "getAuthContext">, address: string): PeerFacts {
   const { sslPeerCertificate } = call.getAuthContext();
   return {
     address: /^\[?([^[\]]+?)\]?:\d+$/.exec(address)?.[1],

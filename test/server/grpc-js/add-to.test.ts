@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { status } from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
 import { listWatchService } from "../../../src/wire/services.ts";
@@ -63,6 +64,35 @@ describe("A service that was added to a server of grpc-js", () => {
     expect(await watch.ended).toMatchObject({
       reason: "DRAINING",
       metadata: { resume_revision: "1" },
+    });
+  });
+
+  test("releases a call that grpc-js has ended before its request was complete", async () => {
+    const { server, recorder } = await serveThings();
+    const connection = new RawConnection(server.port);
+    await once(connection.session, "connect");
+    const roundTrip = () => new Promise((resolve) => connection.session.ping(resolve));
+    const call = connection.open(List.path);
+    call.stream.write(framed(List.requestSerialize({ resource })));
+    await roundTrip();
+    // The prefix of a second message, which is too large.
+    call.stream.write(Buffer.from("00ffffffff", "hex"));
+    // Its client closes its side only behind the status.
+    expect((await call.drain().ended).code).toBe(status.RESOURCE_EXHAUSTED);
+    await roundTrip();
+    expect(recorder.open).toBe(0);
+  });
+
+  test.each([
+    ["no request", [], /^Received no request message/],
+    ["two requests", [{ resource }, { resource }], /^Received a second request message/],
+  ])("refuses a call with %s", async (_name, requests, message) => {
+    const { server } = await serveThings();
+    const call = new RawConnection(server.port).open(List.path);
+    call.stream.end(Buffer.concat(requests.map((each) => framed(List.requestSerialize(each)))));
+    expect(await call.drain().ended).toMatchObject({
+      code: status.UNIMPLEMENTED,
+      message: expect.stringMatching(message),
     });
   });
 });
