@@ -39,24 +39,43 @@ export interface Bound {
 
 /**
  * Listens on an address, of a host name on all of its addresses that this machine has. Rejects with the error of Node.js,
- * or with a sentence, if that is not possible.
+ * or with a sentence, if that is not possible: also if one of them is in use, where clients would reach another process.
  */
 export async function bind(listen: TcpListen | UnixListen, options: AcceptOptions): Promise<Bound> {
-  if ("path" in listen) {
-    const servers: Server[] = [];
-    const file = await makeUnixSocket(listen, options.clock, async (path) => {
-      servers.push(await listenOn({ path }, options));
-    });
-    return {
-      port: 0,
-      close: () => {
-        // Before another process may take the path.
-        file.remove();
-        closeAll(servers);
-      },
-    };
-  }
   const servers: Server[] = [];
+  try {
+    return await ("path" in listen
+      ? bindUnix(listen, options, servers)
+      : bindTcp(listen, options, servers));
+  } catch (error) {
+    closeAll(servers);
+    throw error;
+  }
+}
+
+async function bindUnix(
+  listen: UnixListen,
+  options: AcceptOptions,
+  servers: Server[],
+): Promise<Bound> {
+  const file = await makeUnixSocket(listen, options.clock, async (path) => {
+    servers.push(await listenOn({ path }, options));
+  });
+  return {
+    port: 0,
+    close: () => {
+      // Before another process may take the path.
+      file.remove();
+      closeAll(servers);
+    },
+  };
+}
+
+async function bindTcp(
+  listen: TcpListen,
+  options: AcceptOptions,
+  servers: Server[],
+): Promise<Bound> {
   const failures: unknown[] = [];
   let { port } = listen;
   for (const host of await addressesOf(listen.host, options)) {
@@ -66,6 +85,7 @@ export async function bind(listen: TcpListen | UnixListen, options: AcceptOption
       // The others get the port that the first one got.
       port = (server.address() as AddressInfo).port;
     } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === "EADDRINUSE") throw error;
       failures.push(error);
     }
   }
