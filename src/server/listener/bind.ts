@@ -18,6 +18,12 @@ export interface HandedListen {
 /** Maximum number of connections that the kernel holds until they are accepted. It may have a lower bound of its own. */
 const backlog = 4_096;
 
+/**
+ * Time without a packet after which the operating system probes a connection, in milliseconds. Of one that is pinged it does
+ * not. One that ends gracefully can't be pinged any more, and nothing else may be sent on it for hours.
+ */
+const probeAfterMs = 60_000;
+
 export interface AcceptOptions {
   readonly clock: Clock;
   readonly onConnection: (socket: Socket) => void;
@@ -106,7 +112,8 @@ function listenOn(
   address: TcpListen | Pick<UnixListen, "path">,
   { onConnection, onError, pauseOnConnect = false }: AcceptOptions,
 ): Promise<Server> {
-  const server = createServer({ pauseOnConnect, noDelay: true }, onConnection);
+  const probes = { keepAlive: true, keepAliveInitialDelay: probeAfterMs };
+  const server = createServer({ pauseOnConnect, noDelay: true, ...probes }, onConnection);
   return new Promise((resolve, reject) => {
     server.once("error", reject);
     server.listen({ ...address, backlog }, () => {

@@ -1,6 +1,6 @@
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
-import { type AddressInfo, connect, createServer } from "node:net";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
@@ -76,3 +76,25 @@ test("What is closed twice accepts no more connections", async () => {
   const refused = connect(port, "127.0.0.1");
   await expect(once(refused, "connect")).rejects.toThrow("ECONNREFUSED");
 });
+
+test.runIf(process.platform === "linux")(
+  "The operating system probes a connection on which nothing is sent",
+  async () => {
+    const { promise: accepted, resolve } = Promise.withResolvers<Socket>();
+    const { port, close } = await bind(
+      { host: "127.0.0.1", port: 0 },
+      { clock: systemClock, onConnection: resolve, onError: () => {} },
+    );
+    onTestFinished(close);
+    const client = connect(port, "127.0.0.1");
+    onTestFinished(() => void client.destroy());
+    const socket = await accepted;
+    onTestFinished(() => void socket.destroy());
+    const hex = (of: number | undefined) => `:${of?.toString(16).toUpperCase().padStart(4, "0")} `;
+    const line = readFileSync("/proc/net/tcp", "utf8")
+      .split("\n")
+      .find((each) => each.includes(`${hex(port)}0100007F${hex(socket.remotePort)}`));
+    // Its timer is the one of keepalive.
+    expect(line).toMatch(/ 01 \w+:\w+ 02:/);
+  },
+);
