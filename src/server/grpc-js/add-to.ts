@@ -8,6 +8,7 @@ import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import { keptVia, viaKey } from "../../wire/via.ts";
 import type { CallRecord } from "../calls/audit.ts";
+import type { PendingAuthentication } from "../calls/authentication.ts";
 import type { CallSpan } from "../calls/call-span.ts";
 import { methodOf } from "../calls/methods.ts";
 import { refused } from "../calls/refusals.ts";
@@ -55,7 +56,9 @@ export function addTo(server: Server, options: Omit<ServiceOptions, "relayed">):
       // To destroy the call on return would leave its HTTP/2 stream open, without a status.
       const requests = call.iterator({ destroyOnReturn: false });
       const next = async (): Promise<Buffer | undefined> => (await requests.next()).value;
-      serve(new GrpcJsCall(call, parts, connections), next);
+      const served = new GrpcJsCall(call, parts, connections);
+      served.authenticate();
+      serve(served, next);
     };
     server.register(path, handler, asIs, asIs, "bidi");
   };
@@ -63,12 +66,12 @@ export function addTo(server: Server, options: Omit<ServiceOptions, "relayed">):
     register(path, async (call, next) => {
       const message = await singleRequest(call, next);
       if (message === undefined) return;
-      call.authenticate(() => serveRequest(context, method, call, method.decode(message)));
+      call.whenAuthenticated(() => serveRequest(context, method, call, method.decode(message)));
     });
   }
   for (const [path, method] of methods.streaming) {
     register(path, (call, next) => {
-      call.authenticate(() => serveConversation(context, method, call, next));
+      call.whenAuthenticated(() => serveConversation(context, method, call, next));
     });
   }
   memoryPressure.start();
@@ -91,6 +94,7 @@ const never = (): boolean => false;
 
 /** The request of a call that has one. Undefined: the call has ended, also because it has none or several. */
 async function singleRequest(call: GrpcJsCall, next: NextRequest): Promise<Buffer | undefined> {
+  if (call.isOver) return undefined;
   let request: Buffer | undefined;
   let second: Buffer | undefined;
   try {
@@ -119,6 +123,7 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
   readonly #parts: ServiceParts;
   protected readonly lifecycle: CallLifecycle<CallSpan, CallRecord>;
   #code: status = status.CANCELLED;
+  #pending: PendingAuthentication | undefined;
   #onClosed: (() => void) | undefined;
   readonly sendAtOnce = never;
   readonly withdraw = never;
@@ -159,10 +164,10 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
     });
   }
 
-  /** Begins to authenticate the call, and releases its metadata. Calls `serve` once it has its identity, if it gets one. */
-  authenticate(serve: () => void): void {
+  /** Begins to authenticate the call, and releases its metadata. Its connection must be open. */
+  authenticate(): void {
     const { metadata } = this.#call;
-    const pending = this.#parts.authentication?.begin(this, {
+    this.#pending = this.#parts.authentication?.begin(this, {
       method: methodOf(this.#call.getPath()),
       connection: this.connection,
       peerFacts: () => peerFactsOf(this.#call, this.address),
@@ -171,7 +176,11 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
       forwardedCertificate: this.#header("x-forwarded-client-cert"),
     });
     for (const name of Object.keys(metadata.getMap())) metadata.remove(name);
-    if (pending !== undefined) pending.whenDone(this.requestBytes, serve);
+  }
+
+  /** Calls `serve` once the call has its identity, if it gets one. */
+  whenAuthenticated(serve: () => void): void {
+    if (this.#pending !== undefined) this.#pending.whenDone(this.requestBytes, serve);
     else if (!this.isOver) serve();
   }
 
