@@ -41,6 +41,7 @@ export interface AddedService {
  * - **Connections**: their number, handshakes, keepalive, age, headers, resets and floods of frames are those of grpc-js and
  *   its options. A caller has as many connections as it has addresses and ports with open calls.
  * - **A header whose value begins or ends with a space** is dropped, and a caller with such a token is anonymous.
+ * - **Clients on a Unix socket** are not known as such: none is trusted to forward certificates for being on one.
  * - **A client that accepts nothing** gets its status behind what it does not accept. It can't be reset: one response of it
  *   is held until it disconnects, and counts until then.
  * - Each stream gets a copy of each message. Calls of etcd's API are not served.
@@ -239,11 +240,14 @@ function messageOf(frame: FrameParts): Buffer {
   return Buffer.concat(frame).subarray(prefixSize);
 }
 
-/** grpc-js shows only certificates that it has verified. */
+/**
+ * grpc-js shows only certificates that it has verified. It has the same text in place of an address for a client on a Unix
+ * socket and for one whose connection is closed, so neither counts as the former.
+ */
 function peerFactsOf(call: Pick<Call, "getAuthContext">, address: string): PeerFacts {
   const { sslPeerCertificate } = call.getAuthContext();
   return {
-    address: /^\[?([^[\]]+?)\]?:\d+$/.exec(address)?.[1],
+    address: /^\[?([^[\]]+?)\]?:\d+$/.exec(address)?.[1] ?? address,
     certificate: sslPeerCertificate && new X509Certificate(sslPeerCertificate.raw),
     isCertificateTrusted: sslPeerCertificate !== undefined,
   };
