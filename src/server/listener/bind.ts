@@ -95,7 +95,7 @@ async function bindTcp(
       failures.push(error);
     }
   }
-  if (servers.length === 0) throw failures[0];
+  if (servers.length === 0) throw failures[0] ?? new Error("unknown host name");
   return { port, close: () => closeAll(servers) };
 }
 

@@ -45,6 +45,11 @@ describe("A name with several addresses", () => {
     await expect(bound("elsewhere.example", 0, ["192.0.2.1"])).rejects.toThrow("EADDRNOTAVAIL");
   });
 
+  test("is refused if it has none", async () => {
+    const listening = bound("nowhere.example", 0, []);
+    await expect(listening).rejects.toEqual(new Error("unknown host name"));
+  });
+
   test("is refused if one of them is in use, and listened on at none", async () => {
     const other = createServer().listen(0, "127.0.0.3");
     onTestFinished(() => void other.close());
