@@ -93,7 +93,7 @@ const asIs = (message: Buffer): Buffer => message;
 
 const never = (): boolean => false;
 
-/** The request of a call that has one. Undefined: the call has ended, also because it has none or several. */
+/** The request of a call that has one. Undefined: the call has ended, also for the lack of a request or a second one. */
 async function singleRequest(call: GrpcJsCall, next: NextRequest): Promise<Buffer | undefined> {
   if (call.isOver) return undefined;
   let request: Buffer | undefined;

@@ -45,7 +45,7 @@ describe("A name with several addresses", () => {
     await expect(bound("elsewhere.example", 0, ["192.0.2.1"])).rejects.toThrow("EADDRNOTAVAIL");
   });
 
-  test("is refused if it has none", async () => {
+  test("is refused without any address", async () => {
     const listening = bound("nowhere.example", 0, []);
     await expect(listening).rejects.toEqual(new Error("unknown host name"));
   });
