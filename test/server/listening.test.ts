@@ -74,6 +74,11 @@ describe("A server does not start with", () => {
     expect([gauge.closed, clock.pendingTimers]).toEqual([1, 0]);
   });
 
+  test("an address of another machine, which the error names as clients do", async () => {
+    const starting = startServer({ ...options, listen: { host: "2001:db8::1", port: 50051 } });
+    await expect(starting).rejects.toThrow("Can't listen on [2001:db8::1]:50051: ");
+  });
+
   test.each([
     ["a key that is not the certificate's", { cert, key: otherKey }],
     ["an invalid certificate", { cert: Buffer.from("no"), key }],

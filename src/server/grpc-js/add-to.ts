@@ -1,39 +1,26 @@
 import { X509Certificate } from "node:crypto";
-import {
-  Metadata,
-  type Server,
-  type ServerDuplexStream,
-  type ServerUnaryCall,
-  type ServerWritableStream,
-  status,
-} from "@grpc/grpc-js";
+import { Metadata, type Server, type ServerDuplexStream, status } from "@grpc/grpc-js";
 import { textBytes } from "../../base/text-memory.ts";
 import { anonymous, type Identity } from "../../identity/identity.ts";
 import type { PeerFacts } from "../../identity/peer.ts";
-import type { Decoded } from "../../wire/decode.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import { keptVia, viaKey } from "../../wire/via.ts";
 import type { CallRecord } from "../calls/audit.ts";
+import type { PendingAuthentication } from "../calls/authentication.ts";
 import type { CallSpan } from "../calls/call-span.ts";
 import { methodOf } from "../calls/methods.ts";
+import { refused } from "../calls/refusals.ts";
 import { serveConversation, serveRequest } from "../calls/serve-call.ts";
-import type { ServerCall } from "../calls/server-call.ts";
+import type { NextRequest, ServerCall } from "../calls/server-call.ts";
 import { createServiceParts, drainService, type ServiceParts } from "../create-server-parts.ts";
 import { traceIdOf } from "../http2/request-headers.ts";
 import { CallLifecycle, CallWithLifecycle } from "../kernel/call-lifecycle.ts";
 import { AddressedConnections, type CallOwner } from "../limits/callers.ts";
 import type { ServiceOptions } from "../server-options.ts";
 
-/** The calls of grpc-js: unary, with a stream of responses, and with streams both ways. */
-type Unary = ServerUnaryCall<Decoded<unknown>, Buffer>;
-type Streaming = ServerWritableStream<Decoded<unknown>, Buffer>;
-type Bidi = ServerDuplexStream<Buffer, Buffer>;
-type Call = Unary | Streaming | Bidi;
-
-/** Ends a call: with the response of a unary one, or with a status. */
-type Respond = (ending: WireStatus | null, message?: Buffer) => void;
+type Call = ServerDuplexStream<Buffer, Buffer>;
 
 /** A service that was added to a grpc-js server. */
 export interface AddedService {
@@ -54,6 +41,7 @@ export interface AddedService {
  * - **Connections**: their number, handshakes, keepalive, age, headers, resets and floods of frames are those of grpc-js and
  *   its options. A caller has as many connections as it has addresses and ports with open calls.
  * - **A header whose value begins or ends with a space** is dropped, and a caller with such a token is anonymous.
+ * - **Clients on a Unix socket** are not known as such: none is trusted to forward certificates for being on one.
  * - **A client that accepts nothing** gets its status behind what it does not accept. It can't be reset: one response of it
  *   is held until it disconnects, and counts until then.
  * - Each stream gets a copy of each message. Calls of etcd's API are not served.
@@ -62,27 +50,30 @@ export function addTo(server: Server, options: Omit<ServiceOptions, "relayed">):
   const parts = createServiceParts(options);
   const { context, memoryPressure, methods, pools } = parts;
   const connections = new AddressedConnections(context.callerLimits.callers);
-  for (const [path, method] of methods.single) {
-    const serve = (call: Unary | Streaming, respond: Respond): void => {
-      const served = new GrpcJsCall(call, respond, parts, connections);
-      const request = { ...call.request };
-      served.authenticate(() => serveRequest(context, method, served, request));
-      // grpc-js has its own reference until the call ends.
-      for (const field of Object.keys(call.request)) Reflect.set(call.request, field, undefined);
-    };
-    const stream = (call: Streaming): void => serve(call, respondOn(call));
-    if (method.isStreaming) server.register(path, stream, asIs, method.decode, "serverStream");
-    else server.register(path, serve, asIs, method.decode, "unary");
-  }
-  for (const [path, method] of methods.streaming) {
-    const converse = (call: Bidi): void => {
+  // All are registered as streams both ways, whose handler runs before the request is read. Otherwise a call that grpc-js
+  // has ended meanwhile could still get to its handler, and no end of it would be reported.
+  const register = (path: string, serve: (call: GrpcJsCall, next: NextRequest) => void): void => {
+    const handler = (call: Call): void => {
       // To destroy the call on return would leave its HTTP/2 stream open, without a status.
       const requests = call.iterator({ destroyOnReturn: false });
       const next = async (): Promise<Buffer | undefined> => (await requests.next()).value;
-      const served = new GrpcJsCall(call, respondOn(call), parts, connections);
-      served.authenticate(() => serveConversation(context, method, served, next));
+      const served = new GrpcJsCall(call, parts, connections);
+      served.authenticate();
+      serve(served, next);
     };
-    server.register(path, converse, asIs, asIs, "bidi");
+    server.register(path, handler, asIs, asIs, "bidi");
+  };
+  for (const [path, method] of methods.single) {
+    register(path, async (call, next) => {
+      const message = await singleRequest(call, next);
+      if (message === undefined) return;
+      call.whenAuthenticated(() => serveRequest(context, method, call, method.decode(message)));
+    });
+  }
+  for (const [path, method] of methods.streaming) {
+    register(path, (call, next) => {
+      call.whenAuthenticated(() => serveConversation(context, method, call, next));
+    });
   }
   memoryPressure.start();
   return {
@@ -102,11 +93,22 @@ const asIs = (message: Buffer): Buffer => message;
 
 const never = (): boolean => false;
 
-function respondOn(call: Streaming | Bidi): Respond {
-  return (ending) => {
-    if (ending === null || ending.code === status.OK) call.end();
-    else call.emit("error", ending);
-  };
+/** The request of a call that has one. Undefined: the call has ended, also for the lack of a request or a second one. */
+async function singleRequest(call: GrpcJsCall, next: NextRequest): Promise<Buffer | undefined> {
+  if (call.isOver) return undefined;
+  let request: Buffer | undefined;
+  let second: Buffer | undefined;
+  try {
+    request = await next();
+    if (request !== undefined) second = await next();
+  } catch {
+    // grpc-js has ended the call.
+  }
+  if (call.isOver) return undefined;
+  if (request !== undefined && second === undefined) return request;
+  const which = request === undefined ? "no" : "a second";
+  call.end(refused(status.UNIMPLEMENTED, `Received ${which} request message`));
+  return undefined;
 }
 
 /** A call that grpc-js serves. */
@@ -119,20 +121,19 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
   readonly requestBytes: number;
   readonly headerBytes: number;
   readonly #call: Call;
-  readonly #respond: Respond;
   readonly #parts: ServiceParts;
   protected readonly lifecycle: CallLifecycle<CallSpan, CallRecord>;
   #code: status = status.CANCELLED;
+  #pending: PendingAuthentication | undefined;
   #onClosed: (() => void) | undefined;
   readonly sendAtOnce = never;
   readonly withdraw = never;
   readonly closeConnection = never;
 
-  constructor(call: Call, respond: Respond, parts: ServiceParts, open: AddressedConnections) {
+  constructor(call: Call, parts: ServiceParts, open: AddressedConnections) {
     const { clock, maxRequestBytes, tracer, observer } = parts.context;
     super();
     this.#call = call;
-    this.#respond = respond;
     this.#parts = parts;
     const method = methodOf(call.getPath());
     this.address = call.getPeer();
@@ -154,7 +155,7 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
     const since = clock.now();
     observer?.started(method);
     // grpc-js emits it at every end, once it has nothing more to send.
-    (call as Unary).once("cancelled", () => {
+    call.once("cancelled", () => {
       this.#finish(this.#code);
       open.closed(this.address);
       observer?.ended(method, status[this.#code] ?? "UNKNOWN", clock.now() - since);
@@ -164,10 +165,10 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
     });
   }
 
-  /** Begins to authenticate the call, and releases its metadata. Calls `serve` once it has its identity, if it gets one. */
-  authenticate(serve: () => void): void {
+  /** Begins to authenticate the call, and releases its metadata. Its connection must be open. */
+  authenticate(): void {
     const { metadata } = this.#call;
-    const pending = this.#parts.authentication?.begin(this, {
+    this.#pending = this.#parts.authentication?.begin(this, {
       method: methodOf(this.#call.getPath()),
       connection: this.connection,
       peerFacts: () => peerFactsOf(this.#call, this.address),
@@ -176,7 +177,11 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
       forwardedCertificate: this.#header("x-forwarded-client-cert"),
     });
     for (const name of Object.keys(metadata.getMap())) metadata.remove(name);
-    if (pending !== undefined) pending.whenDone(this.requestBytes, serve);
+  }
+
+  /** Calls `serve` once the call has its identity, if it gets one. */
+  whenAuthenticated(serve: () => void): void {
+    if (this.#pending !== undefined) this.#pending.whenDone(this.requestBytes, serve);
     else if (!this.isOver) serve();
   }
 
@@ -194,21 +199,23 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
   }
 
   send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void {
-    if (!this.isOver) (this.#call as Streaming).write(messageOf([frame]), onAccepted);
+    if (!this.isOver) this.#call.write(messageOf([frame]), onAccepted);
   }
 
   respond(frame: FrameParts): FrameParts {
     if (this.isOver) return [];
     this.#finish(status.OK);
     const message = messageOf(frame);
-    this.#respond(null, message);
+    this.#call.write(message);
+    this.#call.end();
     return [message];
   }
 
   end(ending: WireStatus): void {
     if (this.isOver) return;
     this.#finish(ending.code);
-    this.#respond(ending);
+    if (ending.code === status.OK) this.#call.end();
+    else this.#call.emit("error", ending);
   }
 
   reset(): void {
@@ -233,11 +240,14 @@ function messageOf(frame: FrameParts): Buffer {
   return Buffer.concat(frame).subarray(prefixSize);
 }
 
-/** grpc-js shows only certificates that it has verified. */
-function peerFactsOf(call: Pick<Unary, "getAuthContext">, address: string): PeerFacts {
+/**
+ * grpc-js shows only certificates that it has verified. It has the same text in place of an address for a client on a Unix
+ * socket and for one whose connection is closed, so neither counts as the former.
+ */
+function peerFactsOf(call: Pick<Call, "getAuthContext">, address: string): PeerFacts {
   const { sslPeerCertificate } = call.getAuthContext();
   return {
-    address: /^\[?([^[\]]+?)\]?:\d+$/.exec(address)?.[1],
+    address: /^\[?([^[\]]+?)\]?:\d+$/.exec(address)?.[1] ?? address,
     certificate: sslPeerCertificate && new X509Certificate(sslPeerCertificate.raw),
     isCertificateTrusted: sslPeerCertificate !== undefined,
   };

@@ -26,6 +26,8 @@ export class HostConnections<T extends HostConnection> {
   readonly #places = new Map<T, Place>();
   /** Connections without a call, of all hosts, the longest idle first. */
   readonly #idle = new Set<T>();
+  /** How many each host has of those; hosts without any are absent. */
+  readonly #idleOf = new Map<string, number>();
   #changes = 0;
   #evicted: T | undefined;
 
@@ -43,7 +45,7 @@ export class HostConnections<T extends HostConnection> {
   delete(connection: T): void {
     this.#places.get(connection)?.reservation.release();
     this.#places.delete(connection);
-    this.#idle.delete(connection);
+    this.#countIdle(connection, false);
   }
 
   /** A connection has calls from now on, or none any more. No effect if it is not here. */
@@ -51,8 +53,7 @@ export class HostConnections<T extends HostConnection> {
     const place = this.#places.get(connection);
     if (place === undefined) return;
     place.reservation.since = isIdle ? ++this.#changes : busy + place.number;
-    this.#idle.delete(connection);
-    if (isIdle) this.#idle.add(connection);
+    this.#countIdle(connection, isIdle);
   }
 
   /**
@@ -66,11 +67,21 @@ export class HostConnections<T extends HostConnection> {
     const hosts = this.#hosts;
     this.#evicted = undefined;
     if (!hosts.makeRoom(host, hosts.total)) {
-      if (hosts.of(host) > 0) hosts.evict(busy, host);
-      else [this.#evicted] = this.#idle;
+      // The ledger would look at all connections of the host to find that none is idle.
+      if (this.#idleOf.has(host)) hosts.evict(busy, host);
+      else if (hosts.of(host) === 0) [this.#evicted] = this.#idle;
     }
     const replaced = this.#evicted;
     if (replaced !== undefined) this.delete(replaced);
     return replaced;
+  }
+
+  #countIdle(connection: T, isIdle: boolean): void {
+    const wasIdle = this.#idle.delete(connection);
+    if (isIdle) this.#idle.add(connection);
+    const { host } = connection;
+    const idle = (this.#idleOf.get(host) ?? 0) + Number(isIdle) - Number(wasIdle);
+    if (idle === 0) this.#idleOf.delete(host);
+    else this.#idleOf.set(host, idle);
   }
 }

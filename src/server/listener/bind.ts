@@ -18,6 +18,12 @@ export interface HandedListen {
 /** Maximum number of connections that the kernel holds until they are accepted. It may have a lower bound of its own. */
 const backlog = 4_096;
 
+/**
+ * Time without a packet after which the operating system probes a connection, in milliseconds. Of one that is pinged it does
+ * not. One that ends gracefully can't be pinged any more, and nothing else may be sent on it for hours.
+ */
+const probeAfterMs = 60_000;
+
 export interface AcceptOptions {
   readonly clock: Clock;
   readonly onConnection: (socket: Socket) => void;
@@ -39,24 +45,43 @@ export interface Bound {
 
 /**
  * Listens on an address, of a host name on all of its addresses that this machine has. Rejects with the error of Node.js,
- * or with a sentence, if that is not possible.
+ * or with a sentence, if that is not possible: also if one of them is in use, where clients would reach another process.
  */
 export async function bind(listen: TcpListen | UnixListen, options: AcceptOptions): Promise<Bound> {
-  if ("path" in listen) {
-    const servers: Server[] = [];
-    const file = await makeUnixSocket(listen, options.clock, async (path) => {
-      servers.push(await listenOn({ path }, options));
-    });
-    return {
-      port: 0,
-      close: () => {
-        // Before another process may take the path.
-        file.remove();
-        closeAll(servers);
-      },
-    };
-  }
   const servers: Server[] = [];
+  try {
+    return await ("path" in listen
+      ? bindUnix(listen, options, servers)
+      : bindTcp(listen, options, servers));
+  } catch (error) {
+    closeAll(servers);
+    throw error;
+  }
+}
+
+async function bindUnix(
+  listen: UnixListen,
+  options: AcceptOptions,
+  servers: Server[],
+): Promise<Bound> {
+  const file = await makeUnixSocket(listen, options.clock, async (path) => {
+    servers.push(await listenOn({ path }, options));
+  });
+  return {
+    port: 0,
+    close: () => {
+      // Before another process may take the path.
+      file.remove();
+      closeAll(servers);
+    },
+  };
+}
+
+async function bindTcp(
+  listen: TcpListen,
+  options: AcceptOptions,
+  servers: Server[],
+): Promise<Bound> {
   const failures: unknown[] = [];
   let { port } = listen;
   for (const host of await addressesOf(listen.host, options)) {
@@ -66,10 +91,11 @@ export async function bind(listen: TcpListen | UnixListen, options: AcceptOption
       // The others get the port that the first one got.
       port = (server.address() as AddressInfo).port;
     } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === "EADDRINUSE") throw error;
       failures.push(error);
     }
   }
-  if (servers.length === 0) throw failures[0];
+  if (servers.length === 0) throw failures[0] ?? new Error("unknown host name");
   return { port, close: () => closeAll(servers) };
 }
 
@@ -86,7 +112,8 @@ function listenOn(
   address: TcpListen | Pick<UnixListen, "path">,
   { onConnection, onError, pauseOnConnect = false }: AcceptOptions,
 ): Promise<Server> {
-  const server = createServer({ pauseOnConnect, noDelay: true }, onConnection);
+  const probes = { keepAlive: true, keepAliveInitialDelay: probeAfterMs };
+  const server = createServer({ pauseOnConnect, noDelay: true, ...probes }, onConnection);
   return new Promise((resolve, reject) => {
     server.once("error", reject);
     server.listen({ ...address, backlog }, () => {

@@ -64,6 +64,12 @@ const notHttp2 =
   "HTTP/1.0 403 Forbidden\r\nContent-Type: text/plain\r\n\r\n" +
   "This port serves gRPC, which needs HTTP/2: offer `h2` by ALPN.\n";
 
+function nameOf(listen: TcpListen | UnixListen): string {
+  if ("path" in listen) return `unix:${listen.path}`;
+  const { host, port } = listen;
+  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
 /**
  * The connections of a server: accepts them, or takes those that another process has accepted; does TLS; distinguishes
  * HTTP/1 from HTTP/2 by ALPN, without TLS by the first bytes; begins an HTTP/2 session on each, with its own bounds, pings
@@ -141,9 +147,8 @@ export class Listener {
           logger.error({ err: error }, "the gRPC port failed to accept a connection"),
       });
     } catch (error) {
-      const address = "path" in listen ? `unix:${listen.path}` : `${listen.host}:${listen.port}`;
       const why = error instanceof Error ? error.message : String(error);
-      throw new Error(`Can't listen on ${address}: ${why}`, { cause: error });
+      throw new Error(`Can't listen on ${nameOf(listen)}: ${why}`, { cause: error });
     }
   }
 

@@ -59,7 +59,8 @@ export class SessionUpkeep {
 
   readonly #ping = (): void => {
     const session = this.#session;
-    // Node.js can't ping a session that ends gracefully. Its streams have a maximum age of their own.
+    // Node.js can't ping a session that ends gracefully. Streams of etcd's API and of health may last for longer: whether
+    // their client is gone the operating system finds out (`bind`).
     if (session.closed || session.destroyed) return;
     const { clock, limits } = this.#options;
     const graceMs = limits.keepaliveTimeoutMs * graceShare;

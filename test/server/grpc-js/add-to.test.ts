@@ -1,9 +1,17 @@
-import { status } from "@grpc/grpc-js";
-import { describe, expect, test } from "vitest";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Client, credentials, Server, ServerCredentials, status } from "@grpc/grpc-js";
+import { pino } from "pino";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { Authenticators } from "../../../src/identity/authenticators.ts";
+import { addTo } from "../../../src/server/grpc-js/add-to.ts";
 import { listWatchService } from "../../../src/wire/services.ts";
 import { healthService, reflectionServices } from "../../../src/wire/standard-services.ts";
-import { describeAuthentication } from "../authenticated-calls.ts";
+import { describeAuthentication, headers } from "../authenticated-calls.ts";
 import { framed, RawConnection } from "../http2/raw-connection.ts";
+import { ManualTimers } from "../limits/manual-timers.ts";
 import { serveAdded, serveThingsBy } from "../served.ts";
 import { describeWatchCalls } from "../watch-calls.ts";
 
@@ -64,5 +72,71 @@ describe("A service that was added to a server of grpc-js", () => {
       reason: "DRAINING",
       metadata: { resume_revision: "1" },
     });
+  });
+
+  test("releases a call that grpc-js has ended before its request was complete", async () => {
+    const { server, recorder } = await serveThings();
+    const connection = new RawConnection(server.port);
+    await once(connection.session, "connect");
+    const roundTrip = () => new Promise((resolve) => connection.session.ping(resolve));
+    const call = connection.open(List.path);
+    call.stream.write(framed(List.requestSerialize({ resource })));
+    await roundTrip();
+    // The prefix of a second message, which is too large.
+    call.stream.write(Buffer.from("00ffffffff", "hex"));
+    // Its client closes its side only behind the status.
+    expect((await call.drain().ended).code).toBe(status.RESOURCE_EXHAUSTED);
+    await roundTrip();
+    expect(recorder.open).toBe(0);
+  });
+
+  test.each([
+    ["no request", [], /^Received no request message/],
+    ["two requests", [{ resource }, { resource }], /^Received a second request message/],
+  ])("refuses a call with %s", async (_name, requests, message) => {
+    const { server } = await serveThings();
+    const call = new RawConnection(server.port).open(List.path);
+    call.stream.end(Buffer.concat(requests.map((each) => framed(List.requestSerialize(each)))));
+    expect(await call.drain().ended).toMatchObject({
+      code: status.UNIMPLEMENTED,
+      message: expect.stringMatching(message),
+    });
+  });
+
+  test("trusts no client without an address to forward certificates", async () => {
+    const authenticators = new Authenticators({
+      ...{ certificateNames: ["spiffe"], now: Date.now },
+      trustedForwarders: { loopback: false, unix: true, names: new Set() },
+    });
+    const authenticate = vi.spyOn(authenticators, "authenticate");
+    const folder = mkdtempSync(join(tmpdir(), "add-to-"));
+    const address = `unix:${join(folder, "socket")}`;
+    const server = new Server();
+    const logger = pino({ level: "silent" });
+    const added = addTo(server, {
+      ...{ resources: new Map(), clock: new ManualTimers(), logger, authenticators },
+    });
+    const client = new Client(address, credentials.createInsecure());
+    onTestFinished(() => {
+      client.close();
+      added.drain();
+      server.forceShutdown();
+      rmSync(folder, { recursive: true });
+    });
+    await new Promise<void>((resolve, reject) => {
+      const insecure = ServerCredentials.createInsecure();
+      server.bindAsync(address, insecure, (error) => (error === null ? resolve() : reject(error)));
+    });
+    const { metadata } = headers({ "x-forwarded-client-cert": "URI=spiffe://corp/a" });
+    const { path, requestSerialize, responseDeserialize } = Check;
+    const response = await new Promise((resolve, reject) => {
+      const request = { service: "" };
+      client.makeUnaryRequest(
+        ...([path, requestSerialize, responseDeserialize, request, metadata] as const),
+        (error, value) => (error === null ? resolve(value) : reject(error)),
+      );
+    });
+    expect(response).toEqual({ status: "SERVING" });
+    expect(authenticate.mock.results).toMatchObject([{ value: { source: "none" } }]);
   });
 });

@@ -1,4 +1,5 @@
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { Heap } from "../../../src/base/heap.ts";
 import { HostConnections } from "../../../src/server/http2/host-connections.ts";
 import fc from "../../property.ts";
 
@@ -57,4 +58,24 @@ test("A connection of the host with the most makes room, an idle one first, and 
       }
     }),
   );
+});
+
+test("A connection is refused without a look at all others", () => {
+  const connections = new HostConnections<Connection>();
+  for (let i = 0; i < 1_000; i++) {
+    const connection = { host: "a" };
+    connections.add(connection);
+    connections.setIdle(connection, false);
+  }
+  const { find } = Heap.prototype;
+  let asked = 0;
+  const spy = vi.spyOn(Heap.prototype, "find").mockImplementation(function (this: Heap<never>, of) {
+    return find.call(this, (item) => {
+      asked++;
+      return of(item as never);
+    });
+  });
+  onTestFinished(() => spy.mockRestore());
+  expect(connections.replace("a")).toBeUndefined();
+  expect(asked).toBeLessThan(10);
 });
