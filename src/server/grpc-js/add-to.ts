@@ -96,18 +96,12 @@ const never = (): boolean => false;
 /** The request of a call that has one. Undefined: the call has ended, also for the lack of a request or a second one. */
 async function singleRequest(call: GrpcJsCall, next: NextRequest): Promise<Buffer | undefined> {
   if (call.isOver) return undefined;
-  let request: Buffer | undefined;
-  let second: Buffer | undefined;
-  try {
-    request = await next();
-    if (request !== undefined) second = await next();
-  } catch {
-    // grpc-js has ended the call.
-  }
+  // They reject if grpc-js has ended the call.
+  const [request, second] = await Promise.all([next(), next()]).catch(() => []);
   if (call.isOver) return undefined;
   if (request !== undefined && second === undefined) return request;
-  const which = request === undefined ? "no" : "a second";
-  call.end(refused(status.UNIMPLEMENTED, `Received ${which} request message`));
+  const problem = `Received ${request === undefined ? "no" : "a second"} request message`;
+  call.end(refused(status.UNIMPLEMENTED, problem));
   return undefined;
 }
 
