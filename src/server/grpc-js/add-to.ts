@@ -152,7 +152,8 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
     observer?.started(method);
     // grpc-js emits it at every end, once it has nothing more to send.
     call.once("cancelled", () => {
-      this.#finish(this.#code);
+      const isLate = !this.lifecycle.hasEnded && hasPassed(call);
+      this.#finish(isLate ? status.DEADLINE_EXCEEDED : this.#code);
       open.closed(this.address);
       observer?.ended(method, status[this.#code] ?? "UNKNOWN", clock.now() - since);
       this.lifecycle.over();
@@ -229,6 +230,11 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
     this.#code = code;
     this.lifecycle.end(code);
   }
+}
+
+/** Whether the deadline of a call has passed, or does within a millisecond: grpc-js may end the call as much before. */
+function hasPassed(call: Pick<Call, "getDeadline">): boolean {
+  return Number(call.getDeadline()) - Date.now() <= 1;
 }
 
 /** grpc-js writes the prefix itself, and copies messages with a method that only Buffers have. */

@@ -147,6 +147,25 @@ describe("A service that was added to a server of grpc-js", () => {
     expect(authenticate.mock.results).toMatchObject([{ value: { source: "none" } }]);
   });
 
+  test("reports and audits a call whose deadline has passed as such", async () => {
+    const codes: (string | undefined)[] = [];
+    const audit = {
+      level: "reads",
+      record: ({ code }: AuditEntry) => void codes.push(code),
+    } as const;
+    const { server, cacher, recorder } = await serveThings({ server: { audit } });
+    cacher.list = () => new Promise(() => {});
+    const request = List.requestSerialize({ resource });
+    // A client that does not cancel at its deadline, so that the server ends the call.
+    const call = new RawConnection(server.port).call(List.path, request, {
+      "grpc-timeout": "500m",
+    });
+    expect((await call.drain().ended).code).toBe(status.DEADLINE_EXCEEDED);
+    await recorder.untilEnded(1);
+    expect(recorder.calls).toMatchObject([{ code: "DEADLINE_EXCEEDED" }]);
+    expect(codes).toEqual(["DEADLINE_EXCEEDED"]);
+  });
+
   test("counts the anonymous clients of a host as one caller, also on an address for IPv4 and IPv6", async () => {
     const audited: AuditEntry[] = [];
     const { client, server } = await serveThings(
