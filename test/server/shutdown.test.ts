@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { connect } from "node:http2";
 import { createConnection } from "node:net";
 import { status } from "@grpc/grpc-js";
 import { describe, expect, test, vi } from "vitest";
@@ -104,6 +106,17 @@ describe("Draining", () => {
     ).rejects.toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
     refused.close();
     expect(clock.now()).toBe(0);
+  });
+
+  test("sends GOAWAY to a connection whose HTTP/2 begins only then", async () => {
+    // With pages, the first bytes decide between HTTP/1 and HTTP/2.
+    const { server } = await serveThings({ server: { pages: new Map() } });
+    const socket = createConnection(server.port, "127.0.0.1");
+    await vi.waitFor(() => expect(server.connections).toBe(1));
+    const drained = server.drain(60_000);
+    const session = connect(`http://localhost:${server.port}`, { createConnection: () => socket });
+    await once(session, "goaway");
+    await drained;
   });
 
   test("does not wait for incomplete requests", async () => {
