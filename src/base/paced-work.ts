@@ -7,6 +7,8 @@ export interface PacedWork {
   step(): boolean;
   /** Number of steps, about. */
   readonly steps: number;
+  /** Number of steps done so far. Default: one by each call of `step`. */
+  readonly done?: () => number;
   /** Time in which they should be done, in milliseconds. */
   readonly withinMs: number;
 }
@@ -22,17 +24,17 @@ const maxBehindMs = 8;
  * slices alone promise no time: a busy process has long turns, and all work shares a slice. With it the
  * steps are done in time, unless they take more than a third of the process.
  */
-export function runPaced(clock: Clock, { step, steps, withinMs }: PacedWork): void {
+export function runPaced(clock: Clock, { step, steps, done, withinMs }: PacedWork): void {
   const start = clock.now();
-  let done = 0;
+  let calls = 0;
   let lastEnd = start;
-  const isBehind = (now: number): boolean => done * withinMs < steps * (now - start);
+  const isBehind = (now: number): boolean => (done?.() ?? calls) * withinMs < steps * (now - start);
   EventLoopTurns.of(clock).start({
     work: (until) => {
       let now = clock.now();
       const end = now + Math.max(maxBehindMs, (now - lastEnd) / 2);
       do {
-        done++;
+        calls++;
         if (!step()) return false;
         now = clock.now();
       } while (now < until || (now < end && isBehind(now)));

@@ -1,6 +1,7 @@
 import type { Socket } from "node:net";
 import type { KeyPair } from "../base/certificate-store.ts";
 import type { Timer } from "../base/clock.ts";
+import { settledWithin } from "../base/wait.ts";
 import type { Identity } from "../identity/identity.ts";
 import { drainConnections } from "./calls/drain-connections.ts";
 import { createServerParts, drainService, type ServerParts } from "./create-server-parts.ts";
@@ -174,7 +175,8 @@ export class RunningServer {
   /**
    * Shuts down: health turns to NOT_SERVING, streams get a last bookmark and DRAINING, connections a GOAWAY, and open
    * calls finish. After `withinMs` milliseconds the remaining calls are cut off. Connections without a call are closed
-   * after `endFlushMs`. Resolves when all connections are closed. Later calls return the first call's promise.
+   * after `endFlushMs`. Resolves when all connections are closed, and their calls are audited. Later calls return the
+   * first call's promise.
    */
   drain(withinMs: number): Promise<void> {
     this.#drained ??= this.#drain(withinMs);
@@ -183,7 +185,7 @@ export class RunningServer {
 
   async #drain(withinMs: number): Promise<void> {
     const { clock } = this.#options;
-    const { listener, connections, openCalls, pipeline, memoryPressure } = this.#parts;
+    const { listener, connections, openCalls, pipeline, memoryPressure, context } = this.#parts;
     const { endFlushMs } = this.#parts.limits;
     drainService(this.#parts, this.#options);
     listener.close();
@@ -198,6 +200,11 @@ export class RunningServer {
       flush ??= clock.setTimeout(() => connections.cut(), endFlushMs);
     });
     await connections.closed();
+    // Calls that were cut off are audited when they are released, in time slices.
+    const released = new Promise<void>((resolve) =>
+      openCalls.onIdle(() => context.callClosings.add(resolve)),
+    );
+    await settledWithin(released, clock, endFlushMs);
     memoryPressure.stop();
     for (const timer of [...timers, flush]) timer?.cancel();
   }

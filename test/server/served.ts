@@ -137,11 +137,12 @@ export async function serve(
 /** What answers the calls: the service's own server, or a server of grpc-js that it was added to. */
 export type ServedBy = Pick<RunningServer, "port" | "openStreams">;
 
-/** As `serve`, added to a grpc-js server. */
+/** As `serve`, added to a grpc-js server. `bindTo`: where it listens. */
 export async function serveAdded(
   resources: ReadonlyMap<string, ServedResource>,
   clock: ManualTimers,
   { tls, ...options }: Partial<ServerOptions> = {},
+  bindTo: string = "127.0.0.1:0",
 ): Promise<{ server: ServedBy; client: TestClient; recorder: Recorder }> {
   const recorder = new Recorder();
   const server = new Server({ "grpc.max_receive_message_length": 2 * 1024 ** 2 });
@@ -155,7 +156,7 @@ export async function serveAdded(
       ? ServerCredentials.createInsecure()
       : ServerCredentials.createSsl(clientCa, [{ cert_chain, private_key }], clientCa !== null);
   const port = await new Promise<number>((resolve, reject) => {
-    server.bindAsync("127.0.0.1:0", credentials, (error, bound) => {
+    server.bindAsync(bindTo, credentials, (error, bound) => {
       if (error === null) resolve(bound);
       else reject(error);
     });

@@ -1,8 +1,11 @@
+import { once } from "node:events";
+import { connect } from "node:http2";
 import { createConnection } from "node:net";
 import { status } from "@grpc/grpc-js";
 import { describe, expect, test, vi } from "vitest";
 import { Connections } from "../../src/server/http2/connections.ts";
-import { listWatchService } from "../../src/wire/services.ts";
+import type { AuditEntry } from "../../src/server/server.ts";
+import { listWatchService, writeService } from "../../src/wire/services.ts";
 import { framed, type RawCall, RawConnection } from "./http2/raw-connection.ts";
 import { ManualTimers } from "./limits/manual-timers.ts";
 import { ScriptedResource } from "./scripted-resource.ts";
@@ -11,6 +14,7 @@ import { TestClient } from "./test-client.ts";
 
 const resource = "things";
 const { Watch, List } = listWatchService;
+const { Put } = writeService;
 
 test("The oldest connections are drained alone: their streams end with DRAINING, the others continue.", async () => {
   const { client, server, clock, recorder } = await serveThings();
@@ -104,6 +108,17 @@ describe("Draining", () => {
     expect(clock.now()).toBe(0);
   });
 
+  test("sends GOAWAY to a connection whose HTTP/2 begins only then", async () => {
+    // With pages, the first bytes decide between HTTP/1 and HTTP/2.
+    const { server } = await serveThings({ server: { pages: new Map() } });
+    const socket = createConnection(server.port, "127.0.0.1");
+    await vi.waitFor(() => expect(server.connections).toBe(1));
+    const drained = server.drain(60_000);
+    const session = connect(`http://localhost:${server.port}`, { createConnection: () => socket });
+    await once(session, "goaway");
+    await drained;
+  });
+
   test("does not wait for incomplete requests", async () => {
     const { server, clock, recorder } = await serveThings();
     const raw = new RawConnection(server.port);
@@ -162,6 +177,27 @@ describe("Draining", () => {
     clock.advance(1_000);
     await Promise.all([drained, closed]);
     expect(clock.now()).toBe(1_000);
+  });
+
+  test("is over once all calls are audited that were cut off", async () => {
+    const codes: (string | undefined)[] = [];
+    const audit = {
+      level: "writes",
+      record: ({ code }: AuditEntry) => void codes.push(code),
+    } as const;
+    const { server, clock, cacher } = await serveThings({ server: { audit } });
+    cacher.put = () => new Promise(() => {});
+    const request = Put.requestSerialize({ resource, key: "a" });
+    for (let i = 0; i < 4; i++) {
+      const raw = new RawConnection(server.port);
+      for (let j = 0; j < 64; j++) raw.call(Put.path, request);
+    }
+    const { writes } = server.stats().inFlight;
+    await vi.waitFor(() => expect(writes.size + writes.queued).toBe(256));
+    const drained = server.drain(0);
+    clock.advance(0);
+    await drained;
+    expect(codes).toEqual(Array(256).fill("CANCELLED"));
   });
 
   test("ends even if a connection is lost at the moment when it begins", async () => {

@@ -112,6 +112,8 @@ export class CallAdmission {
 
   #begun(): void {
     this.#isHandled = true;
+    // A call that has ended while something was read for it has been audited as that, once.
+    this.#options.signal.throwIfAborted();
     this.#options.recheck?.();
   }
 

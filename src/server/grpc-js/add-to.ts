@@ -1,4 +1,5 @@
 import { X509Certificate } from "node:crypto";
+import { isIPv6 } from "node:net";
 import { Metadata, type Server, type ServerDuplexStream, status } from "@grpc/grpc-js";
 import { textBytes } from "../../base/text-memory.ts";
 import { anonymous, type Identity } from "../../identity/identity.ts";
@@ -41,7 +42,8 @@ export interface AddedService {
  * - **Connections**: their number, handshakes, keepalive, age, headers, resets and floods of frames are those of grpc-js and
  *   its options. A caller has as many connections as it has addresses and ports with open calls.
  * - **A header whose value begins or ends with a space** is dropped, and a caller with such a token is anonymous.
- * - **Clients on a Unix socket** are not known as such: none is trusted to forward certificates for being on one.
+ * - **Clients on a Unix socket** are not known as such: each call counts as a connection of its own, and none is trusted to
+ *   forward certificates for being on one.
  * - **A client that accepts nothing** gets its status behind what it does not accept. It can't be reset: one response of it
  *   is held until it disconnects, and counts until then.
  * - Each stream gets a copy of each message. Calls of etcd's API are not served.
@@ -130,7 +132,7 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
     this.#call = call;
     this.#parts = parts;
     const method = methodOf(call.getPath());
-    this.address = call.getPeer();
+    this.address = addressOf(call);
     this.connection = open.opened(this.address);
     this.requestBytes = maxRequestBytes;
     this.headerBytes = textBytes(call.getHost());
@@ -150,7 +152,8 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
     observer?.started(method);
     // grpc-js emits it at every end, once it has nothing more to send.
     call.once("cancelled", () => {
-      this.#finish(this.#code);
+      const isLate = !this.lifecycle.hasEnded && hasPassed(call);
+      this.#finish(isLate ? status.DEADLINE_EXCEEDED : this.#code);
       open.closed(this.address);
       observer?.ended(method, status[this.#code] ?? "UNKNOWN", clock.now() - since);
       this.lifecycle.over();
@@ -229,9 +232,22 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
   }
 }
 
+/** Whether the deadline of a call has passed, or does within a millisecond: grpc-js may end the call as much before. */
+function hasPassed(call: Pick<Call, "getDeadline">): boolean {
+  return Number(call.getDeadline()) - Date.now() <= 1;
+}
+
 /** grpc-js writes the prefix itself, and copies messages with a method that only Buffers have. */
 function messageOf(frame: FrameParts): Buffer {
   return Buffer.concat(frame).subarray(prefixSize);
+}
+
+/** The IP address and port of a call's client, as `peerNameOf`; empty on a Unix socket, and if its connection has closed. */
+function addressOf(call: Pick<Call, "getPeer">): string {
+  // grpc-js writes an IPv6 address without brackets, and "unknown" without an address.
+  const [, host = "", port] = /^(.*):(\d+)$/.exec(call.getPeer()) ?? [];
+  if (host === "") return "";
+  return `${isIPv6(host) ? `[${host}]` : host}:${port}`;
 }
 
 /**

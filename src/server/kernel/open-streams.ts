@@ -168,10 +168,14 @@ export class OpenStreams {
     errorOf: (stream: OpenStream) => WatchFanoutError | undefined,
     isCurrent: () => boolean = () => true,
   ): void {
-    const pass = this.#ending(errorOf);
+    let looked = 0;
+    const pass = this.#ending((stream) => {
+      looked++;
+      return errorOf(stream);
+    });
     const step = (): boolean => isCurrent() && pass.next().done !== true;
-    // Each step may end a stream.
-    runPaced(clock, { step, steps: this.size, withinMs: endWithinMs });
+    // How many are ended is not known before.
+    runPaced(clock, { step, steps: this.size, done: () => looked, withinMs: endWithinMs });
   }
 
   *#ending(

@@ -277,8 +277,9 @@ export class AddressedConnections {
     this.#callers = callers;
   }
 
-  /** Counts a call. Returns what its connection is known by. */
+  /** Counts a call. Returns what its connection is known by: one of its own without an address. */
   opened(address: string): object {
+    if (address === "") return { calls: 1 };
     const connection = this.#open.get(address) ?? { calls: 0 };
     if (connection.calls++ > 0) return connection;
     this.#open.set(address, connection);

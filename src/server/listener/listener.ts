@@ -213,5 +213,7 @@ export class Listener {
       stream.on("error", ignore);
       listener.opened(session, stream, headers);
     });
+    // It was accepted before, and is not among those that were ended then.
+    if (this.#isClosed) session.close();
   };
 }

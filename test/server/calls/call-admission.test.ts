@@ -95,6 +95,19 @@ it("The right of a call is checked once, after its last wait", async () => {
   expect(reads.size).toBe(15);
 });
 
+it("A call whose client has gone before is not begun, and its right is not checked again", async () => {
+  const { clock, reads, log, admit } = setUp();
+  const gone = new AbortController();
+  gone.abort(new Error("the client has gone"));
+  let checks = 0;
+  const recheck = (): void => void checks++;
+  const { admission } = admit("gone", 1, { signal: gone.signal, recheck });
+  await clock.settle();
+  expect([log, checks]).toEqual([["gone: the client has gone"], 0]);
+  admission.release();
+  expect(reads.size).toBe(0);
+});
+
 it("Responses that wait for room across all connections are encoded one after another", async () => {
   const { clock, sendBudget, log, admit } = setUp(10_000_000);
   let sent = 0;

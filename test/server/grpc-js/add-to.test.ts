@@ -7,21 +7,28 @@ import { pino } from "pino";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { Authenticators } from "../../../src/identity/authenticators.ts";
 import { addTo } from "../../../src/server/grpc-js/add-to.ts";
+import type { AuditEntry } from "../../../src/server/server.ts";
 import { listWatchService } from "../../../src/wire/services.ts";
 import { healthService, reflectionServices } from "../../../src/wire/standard-services.ts";
-import { describeAuthentication, headers } from "../authenticated-calls.ts";
+import {
+  authority,
+  describeAuthentication,
+  headers,
+  serverCertificate,
+} from "../authenticated-calls.ts";
 import { framed, RawConnection } from "../http2/raw-connection.ts";
 import { ManualTimers } from "../limits/manual-timers.ts";
 import { serveAdded, serveThingsBy } from "../served.ts";
+import { TestClient } from "../test-client.ts";
 import { describeWatchCalls } from "../watch-calls.ts";
 
 const resource = "things";
-const { List } = listWatchService;
+const { List, Watch: ListWatch } = listWatchService;
 const { Check, Watch } = healthService;
 const { ServerReflectionInfo: Reflection } = reflectionServices[0] ?? {};
 
-const serveThings = (options: Parameters<typeof serveThingsBy>[1] = {}) =>
-  serveThingsBy(serveAdded, options);
+const serveThings = (options: Parameters<typeof serveThingsBy>[1] = {}, bindTo?: string) =>
+  serveThingsBy((resources, clock, given) => serveAdded(resources, clock, given, bindTo), options);
 
 describeWatchCalls("by a server of grpc-js", () => serveThings());
 describeAuthentication("by a server of grpc-js", serveAdded);
@@ -138,5 +145,73 @@ describe("A service that was added to a server of grpc-js", () => {
     });
     expect(response).toEqual({ status: "SERVING" });
     expect(authenticate.mock.results).toMatchObject([{ value: { source: "none" } }]);
+  });
+
+  test("reports and audits a call whose deadline has passed as such", async () => {
+    const codes: (string | undefined)[] = [];
+    const audit = {
+      level: "reads",
+      record: ({ code }: AuditEntry) => void codes.push(code),
+    } as const;
+    const { server, cacher, recorder } = await serveThings({ server: { audit } });
+    cacher.list = () => new Promise(() => {});
+    const request = List.requestSerialize({ resource });
+    // A client that does not cancel at its deadline, so that the server ends the call.
+    const call = new RawConnection(server.port).call(List.path, request, {
+      "grpc-timeout": "500m",
+    });
+    expect((await call.drain().ended).code).toBe(status.DEADLINE_EXCEEDED);
+    await recorder.untilEnded(1);
+    expect(recorder.calls).toMatchObject([{ code: "DEADLINE_EXCEEDED" }]);
+    expect(codes).toEqual(["DEADLINE_EXCEEDED"]);
+  });
+
+  test("counts the anonymous clients of a host as one caller, also on an address for IPv4 and IPv6", async () => {
+    const audited: AuditEntry[] = [];
+    const { client, server } = await serveThings(
+      {
+        server: {
+          audit: { level: "reads", record: (entry) => void audited.push(entry) },
+          limits: { maxStreamsPerIdentity: 1 },
+        },
+      },
+      "[::]:0",
+    );
+    const watch = client.watch({ resource });
+    await watch.next();
+    const another = new RawConnection(server.port);
+    const refused = another.call(ListWatch.path, ListWatch.requestSerialize({ resource }));
+    expect(await refused.drain().ended).toMatchObject({
+      code: status.RESOURCE_EXHAUSTED,
+      message: expect.stringContaining("has 1 streams open"),
+    });
+    for (const { address } of audited) expect(address).toMatch(/^\[[0-9a-f:.]+\]:\d+$/);
+    watch.cancel();
+  });
+
+  test("recognises each client of a Unix socket by its own certificate", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "add-to-"));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    const socket = `unix:${join(folder, "socket")}`;
+    const names: string[] = [];
+    await serveThings(
+      {
+        server: {
+          authenticators: new Authenticators({ certificateNames: ["cn"], now: Date.now }),
+          tls: { ...serverCertificate, clientCa: authority.cert, clientAuth: "require" },
+          audit: { level: "reads", record: ({ identity }) => void names.push(identity.name) },
+        },
+      },
+      socket,
+    );
+    for (const cn of ["alice", "bob"]) {
+      const { cert, key } = await authority.issue({ cn });
+      const channel = credentials.createSsl(authority.cert, key, cert);
+      // Own pools, so that clients do not share a connection.
+      const client = new Client(socket, channel, { "grpc.use_local_subchannel_pool": 1 });
+      onTestFinished(() => client.close());
+      await new TestClient(client).watch({ resource }).next();
+    }
+    expect(names).toEqual(["alice", "bob"]);
   });
 });

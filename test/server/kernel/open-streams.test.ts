@@ -1,7 +1,9 @@
 import { describe, expect, test } from "vitest";
 import type { WatchFanoutError } from "../../../src/base/errors.ts";
+import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { anonymous } from "../../../src/identity/identity.ts";
 import { type OpenStream, OpenStreams } from "../../../src/server/kernel/open-streams.ts";
+import { WorkClock } from "../../work-clock.ts";
 import { ownerOf } from "../limits/test-callers.ts";
 
 class Stream implements OpenStream {
@@ -80,5 +82,27 @@ describe("The streams of a server", () => {
     expect(taken.filter(([first]) => first?.evicted === undefined)).toEqual([]);
     const ofModest = [...streams].filter(({ owner }) => owner === modest);
     expect([ofModest.length, streams.size]).toEqual([20, 40]);
+  });
+
+  test("are all looked at in time slices, and beyond them only if the pass would take too long", () => {
+    const clock = new WorkClock();
+    const streams = new OpenStreams(10_000);
+    for (let i = 0; i < 100; i++) open(streams, {}, 100);
+    let looked = 0;
+    streams.endEach(clock, () => {
+      looked++;
+      clock.spend(0.002);
+      return undefined;
+    });
+    let longestMs = 0;
+    while (looked < streams.size) {
+      // A turn of 20 ms, so that there are 25 in the half second. In each the pass needs 0.8 ms.
+      clock.spend(20);
+      const before = clock.now();
+      clock.runTurn();
+      longestMs = Math.max(longestMs, clock.now() - before);
+    }
+    expect(clock.now()).toBeLessThan(500);
+    expect(longestMs).toBeLessThan(turnMs + 64 * 0.002 + 0.001);
   });
 });
