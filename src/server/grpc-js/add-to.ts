@@ -1,6 +1,5 @@
 import { X509Certificate } from "node:crypto";
-import { isIPv6 } from "node:net";
-import { Metadata, type Server, type ServerDuplexStream, status } from "@grpc/grpc-js";
+import { type Server, type ServerDuplexStream, status } from "@grpc/grpc-js";
 import { textBytes } from "../../base/text-memory.ts";
 import { anonymous, type Identity } from "../../identity/identity.ts";
 import type { PeerFacts } from "../../identity/peer.ts";
@@ -16,6 +15,7 @@ import { refused } from "../calls/refusals.ts";
 import { serveConversation, serveRequest } from "../calls/serve-call.ts";
 import type { NextRequest, ServerCall } from "../calls/server-call.ts";
 import { createServiceParts, drainService, type ServiceParts } from "../create-server-parts.ts";
+import { withPort } from "../http2/peer.ts";
 import { traceIdOf } from "../http2/request-headers.ts";
 import { CallLifecycle, CallWithLifecycle } from "../kernel/call-lifecycle.ts";
 import { AddressedConnections, type CallOwner } from "../limits/callers.ts";
@@ -42,8 +42,7 @@ export interface AddedService {
  * - **Connections**: their number, handshakes, keepalive, age, headers, resets and floods of frames are those of grpc-js and
  *   its options. A caller has as many connections as it has addresses and ports with open calls.
  * - **A header whose value begins or ends with a space** is dropped, and a caller with such a token is anonymous.
- * - **Clients on a Unix socket** are not known as such: each call counts as a connection of its own, and none is trusted to
- *   forward certificates for being on one.
+ * - **On a Unix socket** no client may forward certificates for being there, and each call counts as its own connection.
  * - **A client that accepts nothing** gets its status behind what it does not accept. It can't be reset: one response of it
  *   is held until it disconnects, and counts until then.
  * - Each stream gets a copy of each message. Calls of etcd's API are not served.
@@ -119,7 +118,6 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
   readonly #call: Call;
   readonly #parts: ServiceParts;
   protected readonly lifecycle: CallLifecycle<CallSpan, CallRecord>;
-  #code: status = status.CANCELLED;
   #pending: PendingAuthentication | undefined;
   #onClosed: (() => void) | undefined;
   readonly sendAtOnce = never;
@@ -144,7 +142,7 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
     const timeoutMs = endsAt === Infinity ? undefined : Math.max(0, endsAt - Date.now());
     this.lifecycle = new CallLifecycle(clock, timeoutMs, () => {
       // grpc-js ends the call.
-      this.#finish(status.DEADLINE_EXCEEDED);
+      this.lifecycle.end(status.DEADLINE_EXCEEDED);
       this.lifecycle.over();
     });
     this.lifecycle.span = span;
@@ -152,10 +150,10 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
     observer?.started(method);
     // grpc-js emits it at every end, once it has nothing more to send.
     call.once("cancelled", () => {
-      const isLate = !this.lifecycle.hasEnded && hasPassed(call);
-      this.#finish(isLate ? status.DEADLINE_EXCEEDED : this.#code);
+      // It may end a call a millisecond before the deadline.
+      this.lifecycle.end(endsAt - Date.now() <= 1 ? status.DEADLINE_EXCEEDED : status.CANCELLED);
       open.closed(this.address);
-      observer?.ended(method, status[this.#code] ?? "UNKNOWN", clock.now() - since);
+      observer?.ended(method, status[this.lifecycle.code ?? status.UNKNOWN], clock.now() - since);
       this.lifecycle.over();
       this.#onClosed?.();
       this.#onClosed = undefined;
@@ -201,7 +199,7 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
 
   respond(frame: FrameParts): FrameParts {
     if (this.isOver) return [];
-    this.#finish(status.OK);
+    this.lifecycle.end(status.OK);
     const message = messageOf(frame);
     this.#call.write(message);
     this.#call.end();
@@ -210,14 +208,13 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
 
   end(ending: WireStatus): void {
     if (this.isOver) return;
-    this.#finish(ending.code);
+    this.lifecycle.end(ending.code);
     if (ending.code === status.OK) this.#call.end();
     else this.#call.emit("error", ending);
   }
 
   reset(): void {
-    const details = "The client accepts too little of its responses.";
-    this.end({ code: status.RESOURCE_EXHAUSTED, details, metadata: new Metadata() });
+    this.end(refused(status.RESOURCE_EXHAUSTED, "The client accepts too little of its responses."));
   }
 
   /** Of several headers the later ones follow, as if they were one. */
@@ -225,16 +222,6 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
     const values = this.#call.metadata.get(name);
     return values.length === 0 ? undefined : values.join(",");
   }
-
-  #finish(code: status): void {
-    this.#code = code;
-    this.lifecycle.end(code);
-  }
-}
-
-/** Whether the deadline of a call has passed, or does within a millisecond: grpc-js may end the call as much before. */
-function hasPassed(call: Pick<Call, "getDeadline">): boolean {
-  return Number(call.getDeadline()) - Date.now() <= 1;
 }
 
 /** grpc-js writes the prefix itself, and copies messages with a method that only Buffers have. */
@@ -245,9 +232,8 @@ function messageOf(frame: FrameParts): Buffer {
 /** The IP address and port of a call's client, as `peerNameOf`; empty on a Unix socket, and if its connection has closed. */
 function addressOf(call: Pick<Call, "getPeer">): string {
   // grpc-js writes an IPv6 address without brackets, and "unknown" without an address.
-  const [, host = "", port] = /^(.*):(\d+)$/.exec(call.getPeer()) ?? [];
-  if (host === "") return "";
-  return `${isIPv6(host) ? `[${host}]` : host}:${port}`;
+  const [, host = "", port = ""] = /^(.*):(\d+)$/.exec(call.getPeer()) ?? [];
+  return host === "" ? "" : withPort(host, port);
 }
 
 /**

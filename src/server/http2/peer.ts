@@ -21,7 +21,12 @@ export function peerNameOf(socket: Socket): string {
   if (number !== undefined) return `unix:${number}`;
   const { remoteAddress, remotePort } = socket;
   if (remoteAddress === undefined) return "";
-  return `${isIPv6(remoteAddress) ? `[${remoteAddress}]` : remoteAddress}:${remotePort}`;
+  return withPort(remoteAddress, `${remotePort}`);
+}
+
+/** An IP address and a port in one text, as in a URL. */
+export function withPort(address: string, port: string): string {
+  return `${isIPv6(address) ? `[${address}]` : address}:${port}`;
 }
 
 /** The name (`peerNameOf`) of a stream's client; empty if its connection has been closed. */

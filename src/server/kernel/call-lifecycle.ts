@@ -16,6 +16,8 @@ export class CallLifecycle<Span extends EndListener, Record extends EndListener>
   span: Span | undefined;
   /** The record of the call for the audit, until it is made. */
   record: Record | undefined;
+  /** The status code that it has ended with; undefined before its end. */
+  code: status | undefined;
   /** When its deadline passes, in the clock's milliseconds; undefined: no deadline. */
   readonly deadline: number | undefined;
   #timer: Timer | undefined;
@@ -58,6 +60,7 @@ export class CallLifecycle<Span extends EndListener, Record extends EndListener>
 
   #ended(code: status): void {
     this.#timer?.cancel();
+    this.code ??= code;
     const { span, record } = this;
     this.span = undefined;
     this.record = undefined;
