@@ -3,7 +3,7 @@ import { WatchBatch } from "../../model/event.ts";
 import type { WatchScope, WatchStatus, WatchStream } from "../../storage/storage.ts";
 import { cursorAfter } from "../catch-up/cursor.ts";
 import type { SourceReader, WatchSource } from "../catch-up/watch-source.ts";
-import type { BufferBounds } from "../dispatch/buffer-sizing.ts";
+import type { BufferBounds } from "../dispatch/watcher-buffer.ts";
 import { WatcherBuffer } from "../dispatch/watcher-buffer.ts";
 import type { WatcherState } from "../dispatch/watcher-state.ts";
 import type { EventNode } from "../state/event-node.ts";
