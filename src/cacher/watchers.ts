@@ -12,7 +12,6 @@ import type { CacheWatchRequest, Delivery } from "./request/request.ts";
 import type { CacheObserver, ComponentContext, Replacement } from "./state/component.ts";
 import type { EventWindowBackfill } from "./state/event-window-backfill.ts";
 import type { CacherStats } from "./stats.ts";
-import { BookmarkBroadcast } from "./watch/bookmark-broadcast.ts";
 import type { CacheWatcher } from "./watch/cache-watcher.ts";
 import { WatchOpener } from "./watch/watch-opener.ts";
 import { WatcherMaintenance } from "./watch/watcher-maintenance.ts";
@@ -197,5 +196,65 @@ function* notifyEach(watchers: readonly CacheWatcher[]): Generator<void, void, v
   for (const watcher of watchers) {
     watcher.notify();
     yield;
+  }
+}
+
+/**
+ * Coalesces progress requests from downstream caches: at most one is pending, since the bookmarks for the latest
+ * also serve those before it.
+ */
+class BookmarkBroadcast {
+  readonly #context: ComponentContext;
+  readonly #freshness: Freshness;
+  readonly #dispatcher: Dispatcher;
+  readonly #watchers: ReadonlySet<CacheWatcher>;
+  /** The newest revision that was requested; 0 if none was. */
+  #revision = 0;
+  #stopWaiting = (): void => {};
+
+  constructor(
+    context: ComponentContext,
+    freshness: Freshness,
+    dispatcher: Dispatcher,
+    watchers: ReadonlySet<CacheWatcher>,
+  ) {
+    this.#context = context;
+    this.#freshness = freshness;
+    this.#dispatcher = dispatcher;
+    this.#watchers = watchers;
+  }
+
+  /**
+   * Sends every watcher a bookmark when the cache has reached the store's current revision. Rejects if the store cannot
+   * be asked for that.
+   */
+  async request(): Promise<void> {
+    const { currentRevision, waiters } = this.#freshness;
+    const revision = await currentRevision.get();
+    if (revision < this.#revision) return;
+    this.#stopWaiting();
+    this.#revision = revision;
+    if (this.#context.cache.revision >= revision) this.#deliver();
+    else this.#stopWaiting = waiters.add(revision, () => this.#deliver());
+  }
+
+  /** Cancels the pending request, as the cache holds another history. */
+  forget(): void {
+    this.#stopWaiting();
+    this.#revision = 0;
+  }
+
+  #deliver(): void {
+    const { clock } = this.#context;
+    this.#dispatcher.whenSettled(this.#revision, () =>
+      runInTimeSlices(clock, this.#bookmarkEach()),
+    );
+  }
+
+  *#bookmarkEach(): Generator<void, void, void> {
+    for (const watcher of this.#watchers) {
+      this.#dispatcher.requestBookmark(watcher);
+      yield;
+    }
   }
 }

@@ -10,9 +10,8 @@ import type { Scope } from "../storage/storage.ts";
 import { HistoryTracker } from "./history/history-tracker.ts";
 import { changedDuringList, HistoryConfirmation } from "./history-confirmation.ts";
 import { ReflectorState } from "./reflector-state.ts";
-import type { ReflectorOptions } from "./reflector-target.ts";
+import { callTarget, type ReflectorOptions, TargetFault, targetFault } from "./reflector-target.ts";
 import { StateLister } from "./state-lister.ts";
-import { callTarget, TargetFault, targetFault } from "./target-fault.ts";
 import { WatchSession } from "./watch-session.ts";
 
 export type {

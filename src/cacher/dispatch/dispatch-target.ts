@@ -2,7 +2,7 @@ import type { Notifiable } from "../../base/time-slice-queue.ts";
 import type { WatchBatch } from "../../model/event.ts";
 import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
-import type { BufferBounds } from "./buffer-sizing.ts";
+import type { BufferBounds } from "./watcher-buffer.ts";
 
 /** A watcher as the dispatcher sees it. */
 export interface DispatchTarget extends Notifiable {

@@ -3,11 +3,11 @@ import { WatchBatch } from "../../model/event.ts";
 import { type EventNode, lastOfRevision, lastUpTo } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
-import { type BufferBounds, BufferSizing } from "./buffer-sizing.ts";
 import type { DispatchTarget } from "./dispatch-target.ts";
 import { RoundPacing } from "./round-pacing.ts";
 import { SettledWork } from "./settled-work.ts";
 import type { WatcherBounds } from "./watcher-bounds.ts";
+import { type BufferBounds, BufferSizing } from "./watcher-buffer.ts";
 import { type Groups, type WatcherGroup, WatcherIndex } from "./watcher-index.ts";
 
 /**

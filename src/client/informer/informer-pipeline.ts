@@ -1,13 +1,12 @@
 import type { Clock } from "../../base/clock.ts";
 import { EventLoopTurns, type TurnWorker } from "../../base/event-loop-turns.ts";
-import type { WatchBatch } from "../../model/event.ts";
-import { StoredObject } from "../../model/object.ts";
+import { memoryOverheadBytes, type WatchBatch, type WatchEvent } from "../../model/event.ts";
+import { estimatedBytes, StoredObject } from "../../model/object.ts";
 import type { ListedState, ReflectorTarget, ReplaceCause } from "../../reflector/reflector.ts";
 import { DeletedFinalStateUnknown } from "./delta-fifo/delta.ts";
 import { DeltaFIFO } from "./delta-fifo/delta-fifo.ts";
 import type { KnownObjects } from "./delta-fifo/options.ts";
 import type { Arriving, IndexerUpdates } from "./indexer-updates.ts";
-import { heldBytes, StateSize } from "./state-size.ts";
 
 interface InformerPipelineOptions<T> {
   readonly known: KnownObjects<Arriving<T>>;
@@ -156,4 +155,53 @@ export class InformerPipeline<T> implements ReflectorTarget, TurnWorker {
 function ownBytes<T>(object: Arriving<T> | DeletedFinalStateUnknown<Arriving<T>>): number {
   const last = object instanceof DeletedFinalStateUnknown ? object.object : object;
   return last instanceof StoredObject ? heldBytes(last) : 0;
+}
+
+/** Counts the bytes of the latest state of all objects that have arrived, whether or not they are in the Indexer. */
+class StateSize {
+  readonly #sizes = new Map<string, number>();
+  #bytes = 0;
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  replace(objects: readonly StoredObject[]): void {
+    this.#sizes.clear();
+    this.#bytes = 0;
+    for (const object of objects) this.#set(object);
+  }
+
+  apply(events: readonly WatchEvent[]): void {
+    for (const { type, object } of events) {
+      if (type === "DELETED") this.#delete(object.key);
+      else this.#set(object);
+    }
+  }
+
+  /** Maximum size after these events, in bytes: deletions are not counted. */
+  mostAfter(events: readonly WatchEvent[]): number {
+    let bytes = this.#bytes;
+    for (const { type, object } of events) {
+      if (type !== "DELETED") bytes += heldBytes(object) - (this.#sizes.get(object.key) ?? 0);
+    }
+    return bytes;
+  }
+
+  #set(object: StoredObject): void {
+    this.#delete(object.key);
+    const bytes = heldBytes(object);
+    this.#sizes.set(object.key, bytes);
+    this.#bytes += bytes;
+  }
+
+  #delete(key: string): void {
+    this.#bytes -= this.#sizes.get(key) ?? 0;
+    this.#sizes.delete(key);
+  }
+}
+
+/** The memory of an object, in bytes. */
+function heldBytes(object: StoredObject): number {
+  return estimatedBytes(object) + memoryOverheadBytes;
 }

@@ -7,7 +7,7 @@ import { checkKey } from "../../storage/checks.ts";
 import type { Storage } from "../../storage/storage.ts";
 import { ClosedError } from "../calls/call-failure.ts";
 import type { TypedObject } from "../values/typed-object.ts";
-import { ErrorReporter } from "./error-reports.ts";
+import { defaultWatchErrors, ErrorReporter } from "./error-reports.ts";
 import type {
   EventHandler,
   EventHandlerOptions,
@@ -27,7 +27,6 @@ import {
 } from "./informer-options.ts";
 import { InformerPipeline } from "./informer-pipeline.ts";
 import { ObjectDecoder } from "./object-decoder.ts";
-import { defaultWatchErrors } from "./watch-warnings.ts";
 
 const defaultMaxBytes = 1024 ** 3;
 

@@ -29,9 +29,7 @@ import type { PageOptions, SelectorOptions, WatchOptions } from "../calls/option
 import type { AtomicBatch, ClientCalls, Page } from "../watch/client-calls.ts";
 import { HistoryAlias } from "./history-alias.ts";
 import { type FetchPage, RemoteLister } from "./remote-lister.ts";
-import { RemoteWatch } from "./remote-watch.ts";
-import { ReportedStaleness } from "./reported-staleness.ts";
-import { ServerRevisionProbe } from "./server-revision-probe.ts";
+import { RemoteWatch, ServerRevisionProbe } from "./remote-watch.ts";
 
 /** Options of a RemoteStorage. With selectors, it contains only the matching objects. */
 export interface RemoteStorageOptions extends SelectorOptions {
@@ -323,4 +321,27 @@ export class RemoteStorage implements Storage {
 
 function closed(): ClosedError {
   return new ClosedError("UPSTREAM_UNAVAILABLE", "This storage of another watch-fanout is closed.");
+}
+
+/** How long ago a server received anything from its own source, by its last report. */
+class ReportedStaleness {
+  readonly #clock: Clock;
+  #reported: { readonly ms: number; readonly at: number } | undefined;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Stores a report, in milliseconds; undefined: the server follows its source. */
+  observe(staleForMs: number | undefined): void {
+    this.#reported =
+      staleForMs === undefined ? undefined : { ms: staleForMs, at: this.#clock.now() };
+  }
+
+  /** In milliseconds, now; undefined: the server followed its source at its last report. */
+  get ms(): number | undefined {
+    if (this.#reported === undefined) return undefined;
+    const { ms, at } = this.#reported;
+    return ms + this.#clock.now() - at;
+  }
 }

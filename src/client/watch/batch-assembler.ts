@@ -5,7 +5,7 @@ import type { WatchRequest as WireRequest } from "../../wire/generated/watchfano
 import type { WatchResponse__Output as WireResponse } from "../../wire/generated/watchfanout/v1/WatchResponse.ts";
 import { decodeEvent, decodeRevision } from "../calls/decode.ts";
 import type { AtomicBatch } from "./client-calls.ts";
-import { StreamContract } from "./stream-contract.ts";
+import { StreamContract } from "./response-checks.ts";
 
 /**
  * Assembles the responses of one stream to atomic batches. A response without a revision leaves the batch open: its

@@ -2,8 +2,7 @@ import { type Clock, keepAliveClock } from "../../base/clock.ts";
 import { invalidRequest } from "../../base/errors.ts";
 import { Fifo } from "../../base/fifo.ts";
 import { waitFor } from "../../base/wait.ts";
-import { DelayingQueue } from "./delaying-queue.ts";
-import { Entry } from "./entry.ts";
+import { Delayed, DelayingQueue } from "./delaying-queue.ts";
 import { named, WorkQueueFullError, type WorkQueueOptions } from "./options.ts";
 import { defaultControllerRateLimiter, type RateLimiter } from "./rate-limiter.ts";
 import { WorkQueueMetrics } from "./work-queue-metrics.ts";
@@ -273,5 +272,24 @@ export class WorkQueue<K extends NonNullable<unknown>> {
     if (this.#processing.size === 0) this.#metrics?.close();
     for (const take of this.#waiting) take(undefined);
     this.#waiting.clear();
+  }
+}
+
+/** The state of one key in a work queue. */
+class Entry<K> extends Delayed {
+  readonly item: unknown;
+  /** Of equal keys, the one that was added last. */
+  key: K;
+  /** Must be processed, or processed again after the run in progress. */
+  dirty = false;
+  processing = false;
+  /** When it became dirty and when it was handed out, by the clock in milliseconds. */
+  addedAt = 0;
+  takenAt = 0;
+
+  constructor(item: unknown, key: K) {
+    super();
+    this.item = item;
+    this.key = key;
   }
 }

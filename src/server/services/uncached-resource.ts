@@ -2,7 +2,7 @@ import { hasReason, WatchFanoutError } from "../../base/errors.ts";
 import {
   LimitedUpstreamReader,
   type LimitedUpstreamReaderDeps,
-} from "../../cacher/freshness/limited-reader.ts";
+} from "../../cacher/freshness/upstream-reader.ts";
 import type { ObjectAttributes } from "../../cacher/request/object-attributes.ts";
 import type { CacheGetRequest, CacheListRequest } from "../../cacher/request/request.ts";
 import type { Selection } from "../../cacher/request/selection.ts";

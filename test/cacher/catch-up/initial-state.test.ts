@@ -1,8 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
-import { PagedInitialState } from "../../../src/cacher/catch-up/initial-state.ts";
+import {
+  PagedInitialState,
+  SnapshotInitialState,
+} from "../../../src/cacher/catch-up/initial-state.ts";
 import { PendingSource } from "../../../src/cacher/catch-up/pending-source.ts";
-import { SnapshotInitialState } from "../../../src/cacher/catch-up/snapshot-initial-state.ts";
 import { StateSnapshot } from "../../../src/cacher/catch-up/state-snapshot.ts";
 import type { WatchSource } from "../../../src/cacher/catch-up/watch-source.ts";
 import { ListCache } from "../../../src/cacher/list/list-cache.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { BufferSizing } from "../../../src/cacher/dispatch/buffer-sizing.ts";
 import { defaultWatcherBounds } from "../../../src/cacher/dispatch/watcher-bounds.ts";
+import { BufferSizing } from "../../../src/cacher/dispatch/watcher-buffer.ts";
 import { CachedStore, readAll } from "../cached-store.ts";
 
 const kibibyte = 1024;

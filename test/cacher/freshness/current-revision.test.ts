@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { CurrentRevision } from "../../../src/cacher/freshness/current-revision.ts";
+import { CurrentRevision } from "../../../src/cacher/freshness/freshness.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
 /** A store that answers on the command of the test, with its requests in the order of arrival. */

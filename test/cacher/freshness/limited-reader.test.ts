@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
-import { LimitedUpstreamReader } from "../../../src/cacher/freshness/limited-reader.ts";
 import { UpstreamLimiter } from "../../../src/cacher/freshness/upstream-limiter.ts";
+import { LimitedUpstreamReader } from "../../../src/cacher/freshness/upstream-reader.ts";
 import { estimatedBytes } from "../../../src/model/object.ts";
 import type { Predicate } from "../../../src/model/predicate.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";

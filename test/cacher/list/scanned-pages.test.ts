@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
-import { LimitedUpstreamReader } from "../../../src/cacher/freshness/limited-reader.ts";
 import { UpstreamLimiter } from "../../../src/cacher/freshness/upstream-limiter.ts";
+import { LimitedUpstreamReader } from "../../../src/cacher/freshness/upstream-reader.ts";
 import { ListCache } from "../../../src/cacher/list/list-cache.ts";
 import { PageReader } from "../../../src/cacher/list/page-reader.ts";
 import type { CacheListRequest } from "../../../src/cacher/request/request.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { StreamContract } from "../../../src/client/watch/stream-contract.ts";
+import { StreamContract } from "../../../src/client/watch/response-checks.ts";
 import { WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";
 import type { WatchRequest } from "../../../src/wire/generated/watchfanout/v1/WatchRequest.ts";
