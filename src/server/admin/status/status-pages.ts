@@ -4,8 +4,8 @@ import type { Logger } from "pino";
 import type { Clock } from "../../../base/clock.ts";
 import type { AdminEvents, AdminPages, AdminResponse } from "../admin-response.ts";
 import { ResponseCache, TooManyRequests } from "./response-cache.ts";
-import type { StatusSource } from "./status-source.ts";
-import { parseStreamQuery, StreamQueryError } from "./stream-query.ts";
+import type { Overview, StreamsReport } from "./status.ts";
+import { parseStreamQuery, type StreamQuery, StreamQueryError } from "./stream-query.ts";
 import { Viewers } from "./viewers.ts";
 
 /** The modules of the page's script. */
@@ -49,6 +49,12 @@ function contentOf(name: string): string {
 
 function hashOf(text: string): string {
   return `sha256-${createHash("sha256").update(text).digest("base64")}`;
+}
+
+/** Where the status comes from. Each call computes it again. */
+export interface StatusSource {
+  overview(): Promise<Overview>;
+  streams(query: StreamQuery): Promise<StreamsReport>;
 }
 
 const paths: readonly string[] = ["/", "/status.json", "/status/events", ...scriptPaths];
