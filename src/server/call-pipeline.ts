@@ -39,10 +39,10 @@ import type { CallOwner } from "./limits/callers.ts";
  *     read           collects the request, inflates it                 http2/incoming-requests, http2/request-stream
  *     decode         checks the request's bytes                        wire/decode
  *     authorize      decides whether the caller may do all of it       calls/authorization, policy/
- *     admit          decides whether and when the call is handled      calls/admission
+ *     admit          decides whether and when the call is handled      calls/serve-call
  *     handle         calls the resource                                services/
  *     encode         builds the response once it may be held           calls/unary-call, services/watch-sender
- *     send           sends it, of a stream one message at a time       calls/send-response, kernel/message-sender
+ *     send           sends it, of a stream one message at a time       calls/call-admission, kernel/message-sender
  *     end            sends the status, resets a client that is stuck   http2/http2-call, kernel/call-lifecycle
  *     audit          records refused calls, writes, and others         calls/audit
  *     release        gives back what the call held, in time slices     calls/call-closings

@@ -1,11 +1,13 @@
+import type { ServerHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import type { KeyPair } from "../base/certificate-store.ts";
-import type { Timer } from "../base/clock.ts";
+import type { Clock, Timer } from "../base/clock.ts";
+import { WatchFanoutError } from "../base/errors.ts";
+import { runInTimeSlices } from "../base/time-slice-queue.ts";
 import { settledWithin } from "../base/wait.ts";
 import type { Identity } from "../identity/identity.ts";
-import { drainConnections } from "./calls/drain-connections.ts";
 import { createServerParts, drainService, type ServerParts } from "./create-server-parts.ts";
-import type { OpenStream } from "./kernel/open-streams.ts";
+import type { OpenStream, OpenStreams } from "./kernel/open-streams.ts";
 import type { HandshakeFailure } from "./limits/handshake-failures.ts";
 import type { AttackKind } from "./limits/http2-defences.ts";
 import { type HeldStats, statsOf } from "./limits/server-pools.ts";
@@ -207,5 +209,43 @@ export class RunningServer {
     await settledWithin(released, clock, endFlushMs);
     memoryPressure.stop();
     for (const timer of [...timers, flush]) timer?.cancel();
+  }
+}
+
+/** Interval at which streams are ended whose calls had begun and not been opened before, in milliseconds. */
+const drainAgainMs = 1_000;
+
+/**
+ * Ends connections gracefully, in time slices: each with a GOAWAY, and its streams with DRAINING and their resume points.
+ * The other calls on it finish, and then it is closed.
+ */
+function drainConnections(
+  sessions: readonly ServerHttp2Session[],
+  streams: OpenStreams,
+  clock: Clock,
+): void {
+  const open = sessions.filter(({ destroyed }) => !destroyed);
+  if (open.length === 0) return;
+  runInTimeSlices(clock, draining(open, streams));
+  clock.setTimeout(() => drainConnections(open, streams, clock), drainAgainMs);
+}
+
+function* draining(
+  sessions: readonly ServerHttp2Session[],
+  streams: OpenStreams,
+): Generator<void, void, void> {
+  const error = new WatchFanoutError(
+    "DRAINING",
+    "The connection is closed so that load spreads evenly. Resume from the last resume point, over a new connection.",
+  );
+  for (const session of sessions) {
+    // Before its streams end: a client that opens them again at once uses another connection.
+    if (!(session.closed || session.destroyed)) session.close();
+    for (const stream of [...streams.of(session)]) {
+      // It may have ended since the step before.
+      streams.end(stream, error);
+      yield;
+    }
+    yield;
   }
 }

@@ -13,7 +13,7 @@ import type {
   UpstreamReport,
   UpstreamTier,
 } from "../../server/admin/status/status.ts";
-import type { StatusSource } from "../../server/admin/status/status-source.ts";
+import type { StatusSource } from "../../server/admin/status/status-pages.ts";
 import { mergePages, type StreamPage } from "../../server/admin/status/stream-page.ts";
 import type { StreamQuery } from "../../server/admin/status/stream-query.ts";
 import { countsOfTallies } from "../../server/admin/status/stream-tally.ts";

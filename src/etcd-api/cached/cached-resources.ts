@@ -6,11 +6,10 @@ import type { CreateRequest } from "../../etcd/wire/watch-request.ts";
 import type { EtcdStorage } from "../../storage/etcd/etcd-storage.ts";
 import type { WatchScope } from "../../storage/storage.ts";
 import { type CachedKeys, cachedScope } from "./cached-scope.ts";
-import { CompactionProbe } from "./compaction-probe.ts";
 import type { NewestHeader } from "./newest-header.ts";
 
 /** How long a read that etcd allowed stands for others, in milliseconds. */
-const confirmedMs = 1_000;
+const accessConfirmedMs = 1_000;
 
 /** A resource whose keys are served from its cache. */
 export interface CachedResource {
@@ -203,7 +202,7 @@ class AccessProbe {
 
   /** Undefined: etcd has allowed a read in the last second. Otherwise rejects if etcd does not allow one now. */
   confirm(): Promise<void> | undefined {
-    if (this.#clock.now() - this.#confirmedAt < confirmedMs) return undefined;
+    if (this.#clock.now() - this.#confirmedAt < accessConfirmedMs) return undefined;
     this.#pending ??= this.#ask();
     return this.#pending;
   }
@@ -224,5 +223,76 @@ class AccessProbe {
         if (this.#pending === pending) this.#pending = undefined;
       });
     return pending;
+  }
+}
+
+/** How long an answer of etcd stands for others, in milliseconds. */
+const eventsConfirmedMs = 100;
+
+interface Question {
+  readonly revision: number;
+  /** When it was asked, in the clock's milliseconds. */
+  readonly since: number;
+  readonly answer: Promise<boolean>;
+}
+
+/**
+ * Knows whether etcd still has the events from a revision on: what it has compacted must not be served from a cache that
+ * still has them, as a client that knows of the compaction would see that it does not speak to etcd.
+ */
+export class CompactionProbe {
+  readonly #isAvailable: (revision: number) => Promise<boolean>;
+  readonly #clock: Clock;
+  /** The lowest revision that etcd is known to have had at `#confirmedAt`. */
+  #available = Infinity;
+  #confirmedAt = -Infinity;
+  /** The last question to etcd, for callers with a revision that is no lower. */
+  #pending: Question | undefined;
+
+  /** `isAvailable` asks etcd whether it has a revision, and rejects if etcd does not answer. */
+  constructor(isAvailable: (revision: number) => Promise<boolean>, clock: Clock) {
+    this.#isAvailable = isAvailable;
+    this.#clock = clock;
+  }
+
+  /**
+   * Undefined: etcd has a past revision, or had it a moment ago. Otherwise resolves to whether it has. Rejects if etcd does
+   * not answer.
+   */
+  confirm(revision: number): Promise<boolean> | undefined {
+    const now = this.#clock.now();
+    if (now - this.#confirmedAt < eventsConfirmedMs && revision >= this.#available)
+      return undefined;
+    const pending = this.#pending;
+    if (
+      pending === undefined ||
+      revision < pending.revision ||
+      now - pending.since > eventsConfirmedMs
+    ) {
+      return this.#ask(revision);
+    }
+    return pending.answer.then((isAvailable) => isAvailable || (this.confirm(revision) ?? true));
+  }
+
+  /** etcd may have compacted more. */
+  forget(): void {
+    this.#pending = undefined;
+    this.#confirmedAt = -Infinity;
+  }
+
+  #ask(revision: number): Promise<boolean> {
+    const since = this.#clock.now();
+    const answer = this.#isAvailable(revision).then((isAvailable) => {
+      if (this.#pending !== question) return isAvailable;
+      this.#pending = undefined;
+      if (isAvailable) {
+        this.#available = revision;
+        this.#confirmedAt = since;
+      }
+      return isAvailable;
+    });
+    const question: Question = { revision, since, answer };
+    this.#pending = question;
+    return answer;
   }
 }

@@ -15,13 +15,10 @@ import { isLocalHost } from "../../identity/peer.ts";
 import type { StaticTokens } from "../../identity/token-file.ts";
 import { peerNameOf } from "../http2/peer.ts";
 import { HandshakeFailures } from "../limits/handshake-failures.ts";
+import { IdleConnections, PipelinedRequests } from "./admin-connections.ts";
 import type { AdminEvents, AdminPages, AdminResponse } from "./admin-response.ts";
-import { IdleConnections } from "./idle-connections.ts";
-import { bodyOf, type LogLevelControl, logLevelPage } from "./log-level.ts";
-import { PipelinedRequests } from "./pipelined-requests.ts";
 
 export type { AdminResponse } from "./admin-response.ts";
-export type { LogLevelControl } from "./log-level.ts";
 
 /** A condition for sending requests to this process. */
 export interface ReadinessCheck {
@@ -40,6 +37,15 @@ export interface MetricsSource {
   /** The media type of `render`'s result. */
   readonly contentType: string;
   render(): Promise<string>;
+}
+
+/** The level of the log, which the admin port can change. */
+export interface LogLevelControl {
+  readonly current: string;
+  /** Every level. */
+  readonly levels: readonly string[];
+  /** Returns false if there is no such level. */
+  set(level: string): boolean;
 }
 
 export interface AdminOptions {
@@ -83,6 +89,8 @@ const requestMs = 5_000;
 /** There are few probes and collectors. Above this number, connections are closed, the longest idle first. */
 const maxConnections = 256;
 const maxHeaderBytes = 8 * 1024;
+/** Maximum size of a body that is looked at, in bytes: more than the longest level. The rest is dropped. */
+const maxBodyBytes = 64;
 
 /**
  * Serves HTTP for operators and orchestrators:
@@ -329,4 +337,32 @@ function readiness(checks: readonly ReadinessCheck[], verbose: boolean): AdminRe
         : `${name}: ${result}\n`;
     });
   return { status, body: body + lines.join("") };
+}
+
+/** Reads a request to its end, and returns the beginning of its body. Rejects if its client disconnects. */
+async function bodyOf(request: IncomingMessage): Promise<string> {
+  let body = Buffer.alloc(0);
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    if (body.length < maxBodyBytes) {
+      body = Buffer.concat([body, chunk.subarray(0, maxBodyBytes - body.length)]);
+    }
+  }
+  return body.toString("utf8");
+}
+
+/** GET returns the level; PUT sets it to the text of the body. */
+function logLevelPage(
+  method: string | undefined,
+  body: string,
+  level: LogLevelControl,
+): AdminResponse {
+  if (method === "PUT" && !level.set(body.trim())) {
+    const names = level.levels.join(", ");
+    return { status: 400, body: `The body has to be one of the levels ${names}.\n` };
+  }
+  if (method === "PUT" || method === "GET" || method === "HEAD") {
+    return { status: 200, body: `${level.current}\n` };
+  }
+  const headers = { allow: "GET, HEAD, PUT" };
+  return { status: 405, body: "/log-level supports GET, HEAD and PUT only.\n", headers };
 }

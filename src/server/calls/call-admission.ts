@@ -4,8 +4,14 @@ import type { SendReservation } from "../limits/send-budget.ts";
 import type { CallContext } from "./call-context.ts";
 import { responseNotAccepted } from "./refusals.ts";
 import { chargeOfRequest, type RequestingCall } from "./requests-in-flight.ts";
-import { sendResponse } from "./send-response.ts";
 import { RefusedRequest, type ServerCall } from "./server-call.ts";
+
+/**
+ * Expected size of a response with one object until its size is known, in bytes; a larger object that is cached is expected
+ * to have its size. With a bound of 16 MiB per connection, 128 objects are read at once for a connection. Most objects are
+ * far smaller; etcd's default maximum is 12 times as large.
+ */
+export const expectedObjectBytes = 128 * 1024;
 
 const callOver = new Error("The call ended while it waited.");
 
@@ -141,4 +147,25 @@ export class CallAdmission {
       },
     );
   }
+}
+
+/**
+ * Memory of a unary call whose response is not accepted, beside the response, in bytes: its HTTP/2 stream and listeners.
+ * Many calls with small responses take far more memory than these.
+ */
+const callBytes = 4 * 1024;
+
+/** Sends the response of a unary call, and holds its room in the send budget until the client has accepted it. */
+export function sendResponse(
+  { slowClients }: Pick<CallContext, "slowClients">,
+  call: ServerCall,
+  parts: FrameParts,
+  reservation: SendReservation,
+): void {
+  call.onClosed(() => reservation.release());
+  const drop = (): void => {
+    slowClients?.ended(call);
+    call.reset();
+  };
+  reservation.send(call.respond(parts), drop, callBytes);
 }

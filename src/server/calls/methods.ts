@@ -6,9 +6,9 @@ import { type Decoded, strictDeserializer } from "../../wire/decode.ts";
 import { descriptors } from "../../wire/descriptors.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
+import { listWatchService, writeService } from "../../wire/services.ts";
 import type { CallOwner } from "../limits/callers.ts";
 import type { RefusedKind } from "../pressure/memory-pressure.ts";
-import { refusedKindOf } from "../pressure/shed-kinds.ts";
 import type { NextRequest, ServerCall } from "./server-call.ts";
 
 /** Handles the calls of a method with one request. */
@@ -137,4 +137,22 @@ export function decoderOf<T>(path: string): (message: Uint8Array) => Decoded<T> 
     throw new Error(`${path} is not in the descriptor set. Run "npm run generate".`);
   }
   return strictDeserializer(input);
+}
+
+/** What a call counts as when memory is short, by the path of its method. */
+const refusedKinds: ReadonlyMap<string, RefusedKind> = new Map([
+  [listWatchService.Watch.path, "stream"],
+  [listWatchService.List.path, "list"],
+  [listWatchService.Get.path, "call"],
+  [listWatchService.Resources.path, "call"],
+  [writeService.Put.path, "call"],
+  [writeService.Delete.path, "call"],
+]);
+
+/**
+ * What the calls of a method are refused as; undefined: they are not refused. Health has to respond, since an
+ * orchestrator would end a process whose health does not.
+ */
+function refusedKindOf(path: string): RefusedKind | undefined {
+  return refusedKinds.get(path);
 }

@@ -15,9 +15,9 @@ import { sizeOf } from "../../wire/frame-parts.ts";
 import type { GetRequest__Output } from "../../wire/generated/watchfanout/v1/GetRequest.ts";
 import type { ListRequest__Output } from "../../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { WatchRequest__Output } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
+import { expectedObjectBytes } from "../calls/call-admission.ts";
 import type { ServedResource, ServiceContext } from "../calls/call-context.ts";
 import type { MethodHandler, ServiceMethods, UnaryMethod } from "../calls/methods.ts";
-import { expectedObjectBytes } from "../limits/expected-sizes.ts";
 import { encodePageToken, pageTokenSize } from "./page-token.ts";
 import {
   accessOfGet,

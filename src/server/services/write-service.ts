@@ -2,9 +2,9 @@ import type { WriteResult } from "../../storage/storage.ts";
 import { encodeObjectResponse } from "../../wire/encode.ts";
 import type { DeleteRequest__Output } from "../../wire/generated/watchfanout/v1/DeleteRequest.ts";
 import type { PutRequest__Output } from "../../wire/generated/watchfanout/v1/PutRequest.ts";
+import { expectedObjectBytes } from "../calls/call-admission.ts";
 import type { ServedResource, ServiceContext } from "../calls/call-context.ts";
 import type { Encode, ServiceMethods, UnaryMethod } from "../calls/methods.ts";
-import { expectedObjectBytes } from "../limits/expected-sizes.ts";
 import {
   accessOfDelete,
   accessOfPut,

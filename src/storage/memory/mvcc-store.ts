@@ -1,12 +1,11 @@
 import sortedBTree from "sorted-btree";
 import { historyChanged, revisionTooOld, WatchFanoutError } from "../../base/errors.ts";
+import { Fifo } from "../../base/fifo.ts";
 import { WatchEvent } from "../../model/event.ts";
 import { compareKeys } from "../../model/key-order.ts";
-import type { StoredObject } from "../../model/object.ts";
+import { estimatedBytes, StoredObject } from "../../model/object.ts";
 import { Slabs, smallestSlab } from "../../model/slabs.ts";
 import type { ListRequest, ListResult, RevisionRequirement } from "../storage.ts";
-import { KeyVersions, Tombstone } from "./key-versions.ts";
-import { type KeyIndex, page } from "./list-page.ts";
 import { stateBytes } from "./memory-estimates.ts";
 import type { Operation } from "./operation.ts";
 import { Transaction, TransactionLog } from "./transaction-log.ts";
@@ -154,4 +153,124 @@ function storageFull(maxStateBytes: number): WatchFanoutError {
     "STORAGE_FULL",
     `The embedded store is at its limit of ${maxStateBytes} bytes. Delete objects, then try again.`,
   );
+}
+
+/** All keys that exist or existed in the kept history, in key order. */
+type KeyIndex = sortedBTree.default<string, KeyVersions>;
+
+/** Maximum number of objects after a page that are counted one by one; above it their number is unknown. */
+const maxCounted = 10_000;
+
+/** Maximum number of objects that a page with a predicate reads. Such a page may be short or empty. */
+const maxScanned = 50_000;
+
+/**
+ * Returns one page of a list at `revision`. The number of remaining objects is unknown with a predicate, and if
+ * counting them for each page would block the event loop.
+ */
+function page(keys: KeyIndex, request: ListRequest, revision: number): ListResult {
+  const { limit, maxBytes = 0, predicate } = request;
+  const items: StoredObject[] = [];
+  let bytes = 0;
+  let isFull = false;
+  let remaining = 0;
+  let scanned = 0;
+  /** The last key that the predicate has checked. */
+  let lookedAt = request.startAfter;
+  for (const kept of range(keys, request, revision)) {
+    if (isFull) {
+      remaining++;
+      if (predicate !== undefined || remaining > maxCounted) break;
+      continue;
+    }
+    const object = kept.withoutAttributes();
+    if (predicate !== undefined) {
+      if (scanned === maxScanned) {
+        return { revision, items, next: lookedAt, remaining: undefined };
+      }
+      scanned++;
+      lookedAt = object.key;
+      if (!predicate(object)) continue;
+    }
+    const size = estimatedBytes(object);
+    if (items.length > 0 && maxBytes > 0 && bytes + size > maxBytes) {
+      isFull = true;
+      remaining++;
+      continue;
+    }
+    items.push(object);
+    bytes += size;
+    isFull = items.length === limit;
+  }
+  const known = predicate === undefined && remaining <= maxCounted;
+  return {
+    revision,
+    items,
+    next: remaining === 0 ? undefined : items.at(-1)?.key,
+    remaining: remaining === 0 || known ? remaining : undefined,
+  };
+}
+
+/** The objects at `revision` whose keys the request selects, in key order. */
+function* range(
+  keys: KeyIndex,
+  request: ListRequest,
+  revision: number,
+): Generator<StoredObject, void, void> {
+  const { prefix, startAfter } = request;
+  const continues = startAfter !== undefined && compareKeys(startAfter, prefix) >= 0;
+  for (const [key, versions] of keys.entries(continues ? startAfter : prefix)) {
+    if (continues && key === startAfter) continue;
+    if (!key.startsWith(prefix)) return;
+    const object = versions.at(revision);
+    if (object !== undefined) yield object;
+  }
+}
+
+/** Marks the deletion of a key at this revision. */
+export class Tombstone {
+  readonly modRevision: number;
+
+  constructor(modRevision: number) {
+    this.modRevision = modRevision;
+  }
+}
+
+/** The versions of one key, from the oldest kept revision on. */
+export class KeyVersions {
+  readonly #versions = new Fifo<StoredObject | Tombstone>();
+
+  /** `version` must be newer than all others. */
+  add(version: StoredObject | Tombstone): void {
+    this.#versions.push(version);
+  }
+
+  /** The current object; undefined if the key does not exist. */
+  get current(): StoredObject | undefined {
+    return objectOf(this.#versions.at(this.#versions.length - 1));
+  }
+
+  /** The object at `revision`; undefined if the key did not exist. */
+  at(revision: number): StoredObject | undefined {
+    let low = 0;
+    let high = this.#versions.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if ((this.#versions.at(middle)?.modRevision ?? 0) <= revision) low = middle + 1;
+      else high = middle;
+    }
+    return objectOf(this.#versions.at(low - 1));
+  }
+
+  /** Drops the versions that no read at `revision` or later can see. Returns whether no version is left. */
+  compact(revision: number): boolean {
+    while ((this.#versions.at(1)?.modRevision ?? Infinity) <= revision) this.#versions.shift();
+    const oldest = this.#versions.at(0);
+    if (oldest instanceof Tombstone && oldest.modRevision <= revision) this.#versions.shift();
+    return this.#versions.length === 0;
+  }
+}
+
+function objectOf(version: StoredObject | Tombstone | undefined): StoredObject | undefined {
+  return version instanceof StoredObject ? version : undefined;
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { CompactionProbe } from "../../../src/etcd-api/cached/compaction-probe.ts";
+import { CompactionProbe } from "../../../src/etcd-api/cached/cached-resources.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
 function open() {

@@ -4,7 +4,7 @@ import { type AddressInfo, connect, type Socket } from "node:net";
 import { pino } from "pino";
 import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { type RunningAdmin, startAdmin } from "../../../src/server/admin/admin.ts";
-import { PipelinedRequests } from "../../../src/server/admin/pipelined-requests.ts";
+import { PipelinedRequests } from "../../../src/server/admin/admin-connections.ts";
 
 let admin: RunningAdmin;
 let renderings = 0;

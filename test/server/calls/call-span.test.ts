@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { toClientError } from "../../../src/server/calls/call-context.ts";
 import type { CallSpan } from "../../../src/server/calls/call-span.ts";
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
-import { tracedOpening } from "../../../src/server/services/traced-opening.ts";
+import { tracedOpening } from "../../../src/server/services/watch-handler.ts";
 import type { WatchStream } from "../../../src/storage/storage.ts";
 
 const traceId = "0af7651916cd43dd8448eb211c80319c";

@@ -2,10 +2,12 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { CgroupGauge } from "../../../src/server/pressure/cgroup-gauge.ts";
 import { HeapGauge, oldGenerationLimit } from "../../../src/server/pressure/heap-gauge.ts";
-import { memoryGauges } from "../../../src/server/pressure/memory-gauges.ts";
-import { ProcessGauge } from "../../../src/server/pressure/process-gauge.ts";
+import {
+  CgroupGauge,
+  memoryGauges,
+  ProcessGauge,
+} from "../../../src/server/pressure/memory-gauges.ts";
 import { SetGauge } from "./set-gauge.ts";
 
 const mebibyte = 1024 ** 2;

@@ -1,11 +1,61 @@
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
 import type { Logger } from "pino";
 import type { Clock } from "../../../base/clock.ts";
 import type { AdminEvents, AdminPages, AdminResponse } from "../admin-response.ts";
 import { ResponseCache, TooManyRequests } from "./response-cache.ts";
-import { loadStatusPage, type StatusPage, scriptPaths } from "./status-page.ts";
-import type { StatusSource } from "./status-source.ts";
-import { parseStreamQuery, StreamQueryError } from "./stream-query.ts";
+import type { Overview, StreamsReport } from "./status.ts";
+import { parseStreamQuery, type StreamQuery, StreamQueryError } from "./stream-query.ts";
 import { Viewers } from "./viewers.ts";
+
+/** The modules of the page's script. */
+const modules = ["status", "format", "groups", "overview", "plots", "streams", "table", "tables"];
+
+/** The paths of the modules. */
+const scriptPaths: readonly string[] = modules.map((name) => `/status/${name}.js`);
+
+/** The status page, and the policy that allows its own style and scripts and nothing else. */
+interface StatusPage {
+  readonly html: string;
+  readonly contentSecurityPolicy: string;
+  /** The modules, by their paths. */
+  readonly scripts: ReadonlyMap<string, string>;
+}
+
+/** Reads the page from its files. */
+function loadStatusPage(): StatusPage {
+  const css = contentOf("status.css") + contentOf("overview.css");
+  return {
+    // A function, since a text may contain the special patterns of `replace`.
+    html: contentOf("status.html").replace(/<style>.*<\/style>/s, () => `<style>${css}</style>`),
+    scripts: new Map(scriptPaths.map((path) => [path, contentOf(path.slice("/status/".length))])),
+    contentSecurityPolicy: [
+      "default-src 'none'",
+      `style-src '${hashOf(css)}'`,
+      // Everything else that this port serves has a type that is no script.
+      "script-src 'self'",
+      "connect-src 'self'",
+      "img-src data:",
+      "base-uri 'none'",
+      "form-action 'none'",
+      "frame-ancestors 'none'",
+    ].join("; "),
+  };
+}
+
+function contentOf(name: string): string {
+  return readFileSync(new URL(`./page/${name}`, import.meta.url), "utf8");
+}
+
+function hashOf(text: string): string {
+  return `sha256-${createHash("sha256").update(text).digest("base64")}`;
+}
+
+/** Where the status comes from. Each call computes it again. */
+export interface StatusSource {
+  overview(): Promise<Overview>;
+  streams(query: StreamQuery): Promise<StreamsReport>;
+}
 
 const paths: readonly string[] = ["/", "/status.json", "/status/events", ...scriptPaths];
 

@@ -23,7 +23,6 @@ import {
 } from "../../../etcd/wire/watch-response.ts";
 import { WholeRevisions } from "../../../etcd/wire/whole-revisions.ts";
 import { memoryOverheadBytes, WatchBatch, type WatchEvent } from "../../../model/event.ts";
-import { ReadableNotifier } from "../../readable-notifier.ts";
 import type { WatchRequest, WatchStream } from "../../storage.ts";
 import { EventDecoder, MissingPreviousError } from "../objects/decode.ts";
 import type { ResourceKeys } from "../objects/resource-keys.ts";
@@ -342,5 +341,43 @@ export class EtcdWatch implements WatchStream {
   #hangUp(): void {
     this.#connection.close();
     this.#stopping.abort(upstreamUnavailable("The watch has ended."));
+  }
+}
+
+/**
+ * Calls the listener of a WatchStream, at most once for each `read` that returned nothing. The call is made in a
+ * microtask, so never from within `read`, `close` or the listener.
+ */
+class ReadableNotifier {
+  readonly #isReadable: () => boolean;
+  #listener: () => void = () => {};
+  /** Whether the reader has found nothing since the last call. A new stream counts as read. */
+  #isWaiting = true;
+  #isScheduled = false;
+
+  /** `isReadable` returns whether a read would return a batch or the stream has ended. */
+  constructor(isReadable: () => boolean) {
+    this.#isReadable = isReadable;
+  }
+
+  set listener(listener: () => void) {
+    this.#listener = listener;
+  }
+
+  /** To be set by each read: whether it returned nothing and more may follow. */
+  set isWaiting(isWaiting: boolean) {
+    this.#isWaiting = isWaiting;
+  }
+
+  /** To be called when there is something to read, or the stream has ended. */
+  notify(): void {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    queueMicrotask(() => {
+      this.#isScheduled = false;
+      if (!this.#isWaiting || !this.#isReadable()) return;
+      this.#isWaiting = false;
+      this.#listener();
+    });
   }
 }
