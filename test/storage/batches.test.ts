@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { WatchFanoutError } from "../../src/base/errors.ts";
 import { WatchBatch } from "../../src/model/event.ts";
-import { batches } from "../../src/storage/batches.ts";
 import type { WatchStream } from "../../src/storage/storage.ts";
+import { batches } from "./batches.ts";
 
 /** A stream that a test fills. */
 class HandStream implements WatchStream {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { batches } from "../../../src/storage/batches.ts";
 import type { WatchRequest } from "../../../src/storage/storage.ts";
+import { batches } from "../batches.ts";
 import { type Opened, put, storageTest, valueHas } from "./opened.ts";
 import { StreamReader } from "./stream-reader.ts";
 

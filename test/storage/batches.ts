@@ -1,5 +1,5 @@
-import type { WatchBatch } from "../model/event.ts";
-import type { WatchStream } from "./storage.ts";
+import type { WatchBatch } from "../../src/model/event.ts";
+import type { WatchStream } from "../../src/storage/storage.ts";
 
 /**
  * Returns the stream as an async iterable, for readers that may wait. It finishes when the stream is closed or `signal`
