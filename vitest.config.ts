@@ -57,6 +57,7 @@ export default defineConfig({
     // Ends tests that hang. Not an assertion: on a busy machine a test takes many times as long.
     testTimeout: 90_000,
     hookTimeout: 90_000,
+    expect: { poll: { timeout: 60_000 } },
     // Most tests wait for etcd more than they compute.
     maxWorkers: 4,
     projects: [

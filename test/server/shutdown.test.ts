@@ -6,6 +6,7 @@ import { describe, expect, test, vi } from "vitest";
 import { Connections } from "../../src/server/http2/connections.ts";
 import type { AuditEntry } from "../../src/server/server.ts";
 import { listWatchService, writeService } from "../../src/wire/services.ts";
+import { patienceMs } from "../faults/patience.ts";
 import { framed, type RawCall, RawConnection } from "./http2/raw-connection.ts";
 import { ManualTimers } from "./limits/manual-timers.ts";
 import { ScriptedResource } from "./scripted-resource.ts";
@@ -34,7 +35,7 @@ test("The oldest connections are drained alone: their streams end with DRAINING,
     reason: "DRAINING",
     metadata: { resume_revision: "1" },
   });
-  await vi.waitFor(() => expect(server.connections).toBe(2));
+  await vi.waitFor(() => expect(server.connections).toBe(2), patienceMs);
   expect(calls.map(({ stream }) => stream.closed)).toEqual([false, false]);
   // The next call of its client is made over a new connection, which is now the newest.
   await client.put({ resource, key: "a" });
@@ -49,7 +50,7 @@ test("The oldest connections are drained alone: their streams end with DRAINING,
   expect([late.stream.closed, server.connections]).toEqual([false, 3]);
   clock.advance(1_000);
   expect((await late.drain().ended).code).toBe(status.UNAVAILABLE);
-  await vi.waitFor(() => expect(server.connections).toBe(2));
+  await vi.waitFor(() => expect(server.connections).toBe(2), patienceMs);
   expect(calls[1]?.stream.closed).toBe(false);
 });
 
@@ -112,7 +113,7 @@ describe("Draining", () => {
     // With pages, the first bytes decide between HTTP/1 and HTTP/2.
     const { server } = await serveThings({ server: { pages: new Map() } });
     const socket = createConnection(server.port, "127.0.0.1");
-    await vi.waitFor(() => expect(server.connections).toBe(1));
+    await vi.waitFor(() => expect(server.connections).toBe(1), patienceMs);
     const drained = server.drain(60_000);
     const session = connect(`http://localhost:${server.port}`, { createConnection: () => socket });
     await once(session, "goaway");
@@ -193,7 +194,7 @@ describe("Draining", () => {
       for (let j = 0; j < 64; j++) raw.call(Put.path, request);
     }
     const { writes } = server.stats().inFlight;
-    await vi.waitFor(() => expect(writes.size + writes.queued).toBe(256));
+    await vi.waitFor(() => expect(writes.size + writes.queued).toBe(256), patienceMs);
     const drained = server.drain(0);
     clock.advance(0);
     await drained;

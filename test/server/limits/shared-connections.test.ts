@@ -1,6 +1,7 @@
 import { pino } from "pino";
 import { describe, expect, test, vi } from "vitest";
 import { listWatchService } from "../../../src/wire/services.ts";
+import { patienceMs } from "../../faults/patience.ts";
 import { RawConnection } from "../http2/raw-connection.ts";
 import { Recorder, serveThings } from "../served.ts";
 import { behindProxy, forwarded } from "./tokens.ts";
@@ -93,7 +94,7 @@ describe("On a connection that a trusted proxy shares between identities", () =>
     const second = open();
     await Promise.all(second.map(({ answered, ended }) => Promise.race([answered, ended])));
     for (const call of second) call.cancel();
-    await vi.waitFor(() => expect(server.openStreams).toBe(0));
+    await vi.waitFor(() => expect(server.openStreams).toBe(0), patienceMs);
     expect((await raw.call(List.path, list, forwarded("honest")).drain().ended).code).toBe(0);
   });
 
@@ -119,5 +120,5 @@ test("A connection of another client is closed if it cancels far more calls than
   expect(server.connections).toBe(1);
   void cancel(raw, 90, forwarded("hostile"));
   await closed;
-  await vi.waitFor(() => expect(server.stats().attacks.get("rapid_reset")).toBe(1));
+  await vi.waitFor(() => expect(server.stats().attacks.get("rapid_reset")).toBe(1), patienceMs);
 });

@@ -8,6 +8,7 @@ import type { FramedConnection } from "../../../../src/server/http2/frames/frame
 import { WriteBuffers } from "../../../../src/server/http2/frames/small-frames.ts";
 import { listWatchService } from "../../../../src/wire/services.ts";
 import { FakeClock } from "../../../fake-clock.ts";
+import { patienceMs } from "../../../faults/patience.ts";
 import { type Served, serveThings } from "../../served.ts";
 import { FrameClient, messagesOf, type ReceivedStream } from "./frame-client.ts";
 import { serveFramed } from "./framed-server.ts";
@@ -227,7 +228,7 @@ describe("A framed connection", () => {
     client.on("data", (chunk: Buffer) => {
       received = Buffer.concat([received, chunk]);
     });
-    await vi.waitFor(() => expect(received.includes(acknowledged)).toBe(true));
+    await vi.waitFor(() => expect(received.includes(acknowledged)).toBe(true), patienceMs);
     await turns(10);
     return {
       ...{ framed, client, streams },
@@ -262,7 +263,7 @@ describe("A framed connection", () => {
   ])("writes what its streams have accepted ahead of %s", async (what, writeNext) => {
     const { framed, client, streams, received } = await connected();
     client.write(Buffer.concat([headersOf(1), headersOf(3)]));
-    await vi.waitFor(() => expect(streams).toHaveLength(2));
+    await vi.waitFor(() => expect(streams).toHaveLength(2), patienceMs);
     const writers = streams.map((stream) => framed.responseOf(Number(stream.id)));
     for (const stream of streams) stream.respond({ ":status": 200 }, { waitForTrailers: true });
     await turns(10);
@@ -274,7 +275,8 @@ describe("A framed connection", () => {
     // As nghttp2 does, in the same turn.
     writeNext(framed, frame(6, 0, 0, [...Buffer.from("its ping")]));
     if (what !== "its end") texts.push("its ping");
-    await (isOver || vi.waitFor(() => expect(received().includes("its ping")).toBe(true)));
+    await (isOver ||
+      vi.waitFor(() => expect(received().includes("its ping")).toBe(true), patienceMs));
     const at = texts.map((text) => received().indexOf(text));
     expect(at[0]).toBeGreaterThan(0);
     expect(at.toSorted((a, b) => a - b)).toEqual(at);
@@ -286,7 +288,7 @@ describe("A framed connection", () => {
     onTestFinished(() => acquire.mockRestore());
     const { framed, client, streams } = await connected();
     client.write(Buffer.concat([headersOf(1), headersOf(3)]));
-    await vi.waitFor(() => expect(streams).toHaveLength(2));
+    await vi.waitFor(() => expect(streams).toHaveLength(2), patienceMs);
     for (const stream of streams) stream.respond({ ":status": 200 }, { waitForTrailers: true });
     await turns(10);
     const [writer] = streams.map((stream) => framed.responseOf(Number(stream.id)));
@@ -305,7 +307,7 @@ describe("A framed connection", () => {
     await turns(50);
     expect(opened()).toBe(0);
     framed.release();
-    await vi.waitFor(() => expect(opened()).toBe(1));
+    await vi.waitFor(() => expect(opened()).toBe(1), patienceMs);
   });
 
   test("that Node.js has paused for a blocked write is not resumed by the end of a hold", async () => {
@@ -317,7 +319,7 @@ describe("A framed connection", () => {
     await turns(50);
     expect([framed.isPaused(), opened()]).toEqual([true, 0]);
     framed.resume();
-    await vi.waitFor(() => expect(opened()).toBe(1));
+    await vi.waitFor(() => expect(opened()).toBe(1), patienceMs);
   });
 });
 
@@ -344,14 +346,14 @@ describe("Of streams that are opened and reset in one read", () => {
     const socket = connect(port, "127.0.0.1").resume();
     onTestFinished(() => void socket.destroy());
     socket.write(Buffer.concat([preface, frame(4, 0, 0, []), ...streams.flat()]));
-    await vi.waitFor(() => expect(announced.length).toBeGreaterThan(0));
+    await vi.waitFor(() => expect(announced.length).toBeGreaterThan(0), patienceMs);
     let before = 0;
     await vi.waitFor(() => {
       expect(announced.length - before).toBeLessThanOrEqual(streamFramesAtOnce / 2);
       before = announced.length;
       clock.runTurn();
       expect(announced.length).toBe(count);
-    });
+    }, patienceMs);
     expect(announced).toEqual(streams.map((_, i) => 2 * i + 1));
   });
 
@@ -372,7 +374,7 @@ describe("Of streams that are opened and reset in one read", () => {
     socket.on("data", (chunk: Buffer) => received.push(chunk));
     // All of them have been read once the ping behind them is answered.
     const answer = Buffer.from([0, 0, 8, 6, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
-    await vi.waitFor(() => expect(Buffer.concat(received).includes(answer)).toBe(true));
+    await vi.waitFor(() => expect(Buffer.concat(received).includes(answer)).toBe(true), patienceMs);
     await client.list({ resource: "things" });
     expect(recorder.calls.length).toBeLessThan(50);
   });
