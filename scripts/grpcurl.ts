@@ -25,5 +25,5 @@ async function build(folder: string): Promise<void> {
   const module = `github.com/fullstorydev/grpcurl/cmd/grpcurl@${version}`;
   // The modules stay in a folder of the build, which is deleted with it.
   const env = { ...process.env, GOBIN: folder, GOPATH: join(folder, "go"), GOFLAGS: "-modcacherw" };
-  await promisify(execFile)("go", ["install", module], { env, timeout: 600_000 });
+  await promisify(execFile)("go", ["install", module], { env, timeout: 240_000 });
 }
