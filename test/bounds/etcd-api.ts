@@ -254,7 +254,7 @@ export const etcdApiBounds: readonly Bound[] = [
   {
     what: "encoded responses of a batch",
     owners: ["EventEncoder"],
-    bound: "one for each set of options, 8 at most; go with the batch",
+    bound: "one for each set of options, 16 at most; go with the batch",
     per: "batch",
     atBound: "",
     shownBy: ["is fragmented as etcd does it, where the client asks for that"],
