@@ -24,6 +24,11 @@ export class EtcdAccount {
     return era;
   }
 
+  /** etcd is put back to what it was at this revision of that history. */
+  beginEra(revision: number, of: Era): void {
+    this.eras.push(new Era(this.eras.length, revision, of.upTo(revision)));
+  }
+
   /** The mod_revision of each object, by its key. */
   stored(): ReadonlyMap<string, number> {
     const { kvs } = this.#cluster.state.range({ key: this.#prefix, end: endOf(this.#prefix) });
@@ -81,6 +86,7 @@ export class JsonMember {
   }
 
   async call(path: string, body: object): Promise<Readonly<Record<string, unknown>>> {
+    if (path === "kv/range") return this.#range(body as RangeBody);
     await new Promise<void>((resolve) => {
       this.#scheduler.after(this.#random.next(), `writes ${path}`, resolve);
     });
@@ -88,10 +94,29 @@ export class JsonMember {
     const { revision } = await this.#member.propose({ type: "txn", txn });
     return { header: { revision: String(revision) } };
   }
+
+  async #range({ key, range_end }: RangeBody): Promise<Readonly<Record<string, unknown>>> {
+    const range = { key: text(key), end: text(range_end) };
+    const { kvs } = await this.#member.linearizable((store) => store.range(range));
+    return {
+      kvs: kvs.map((kv) => ({
+        key: Buffer.from(kv.key, "latin1").toString("base64"),
+        mod_revision: String(kv.modRevision),
+      })),
+    };
+  }
+}
+
+interface RangeBody {
+  readonly key: string;
+  readonly range_end: string;
+}
+
+function text(base64: string): string {
+  return Buffer.from(base64, "base64").toString("latin1");
 }
 
 function operationsOf(path: string, body: object): Operation[] {
-  const text = (base64: string): string => Buffer.from(base64, "base64").toString("latin1");
   const single = body as { readonly key: string; readonly value?: string };
   if (path === "kv/put") {
     return [{ type: "put", key: text(single.key), value: text(single.value ?? "") }];

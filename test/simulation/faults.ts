@@ -1,6 +1,5 @@
 import { rawKeys } from "../faults/raw-keys.ts";
 import type { Seeded } from "../faults/seeded.ts";
-import type { Snapshot } from "./etcd-cluster.ts";
 import type { Link } from "./network.ts";
 import type { World } from "./world.ts";
 
@@ -175,6 +174,13 @@ const kinds = {
       };
     },
   },
+  "etcd restored": {
+    weight: 1,
+    begin: async (world) => {
+      const snapshot = world.snapshot();
+      return () => world.restore(snapshot);
+    },
+  },
   "raw keys change": {
     weight: 2,
     begin: async (world, { one, other }) => {
@@ -212,5 +218,3 @@ export function beginFault(world: World, fault: Fault): Promise<() => Promise<vo
   const begin: Begin = kinds[fault.kind].begin;
   return begin(world, fault);
 }
-
-export type { Snapshot };

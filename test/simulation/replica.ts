@@ -61,6 +61,10 @@ export class SimulatedReplica implements Endpoint {
     this.downstream = network.link(clientHost, host);
   }
 
+  get isRelay(): boolean {
+    return this.#options.isRelay;
+  }
+
   get isWell(): boolean {
     return this.#disturbance.isWell;
   }

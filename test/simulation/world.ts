@@ -1,4 +1,5 @@
 import { pino } from "pino";
+import { wrongInCaches } from "../faults/cached-states.ts";
 import { watchersIn } from "../faults/clients.ts";
 import { LibraryClient } from "../faults/library-client.ts";
 import { Changing } from "../faults/patience.ts";
@@ -7,13 +8,14 @@ import { RecordedReader } from "../faults/recorded-reader.ts";
 import type { RecordedWatcher } from "../faults/recorded-watcher.ts";
 import { RecordedWriter } from "../faults/recorded-writer.ts";
 import { Seeded } from "../faults/seeded.ts";
+import type { Era } from "../faults/truth.ts";
 import { wrongIn } from "../faults/verdict.ts";
 import { EtcdAccount, JsonMember } from "./etcd-account.ts";
-import { EtcdCluster } from "./etcd-cluster.ts";
+import { EtcdCluster, type Snapshot } from "./etcd-cluster.ts";
 import { EtcdServer } from "./etcd-server.ts";
 import { beginFault, type Fault } from "./faults.ts";
 import { Network } from "./network.ts";
-import { clientHost, SimulatedReplica } from "./replica.ts";
+import { SimulatedReplica } from "./replica.ts";
 import type { Scenario } from "./scenario.ts";
 import type { Scheduler } from "./scheduler.ts";
 
@@ -51,6 +53,8 @@ export class World {
   readonly #reader: RecordedReader;
   readonly #delivered = new Changing();
   readonly #writes = { count: 0, changing: new Changing() };
+  readonly #members: readonly JsonMember[];
+  #restores: Promise<void> = Promise.resolve();
   #library: LibraryClient | undefined;
   #acknowledged = 0;
   #isOver = false;
@@ -60,6 +64,9 @@ export class World {
     this.#scenario = scenario;
     this.#scheduler = scheduler;
     this.#random = random;
+    // A relay may find less in the window of a replica that was started meanwhile than it needs.
+    if (scenario.windowEvents < 1_000 && scenario.tiers.length > 0)
+      this.reasons.add("HISTORY_LOST");
     this.network = network;
     this.cluster = new EtcdCluster(scenario.members, scheduler, random.fork(), scenario.etcd);
     this.servers = this.cluster.members.map(
@@ -72,21 +79,23 @@ export class World {
     );
     this.replicas = replicasOf(scenario, network, logger);
     const endpoints = this.replicas;
-    const members = this.cluster.members.map(
+    this.#members = this.cluster.members.map(
       (member) => new JsonMember(member, scheduler, random.fork()),
     );
+    const members = this.#members;
     const written = {
       get healthy() {
         return members.filter(({ isHealthy }) => isHealthy);
       },
     };
-    const eras = { era: () => 0, newestEra: () => 0, acknowledged: () => this.#acknowledged };
+    const newestEra = (): number => this.#account.era.index;
+    const eras = { era: () => 0, newestEra, acknowledged: () => this.#floor };
     this.#writers = Array.from({ length: scenario.writers }, (_, i) => {
       const options = { throughService: 0.4, filling: 200, pauseMs: scenario.writePauseMs };
       return new RecordedWriter(
         {
           ...{ name: `w${i}`, cluster: written, prefix, endpoints, ...options },
-          ...{ random: random.fork(), era: () => 0 },
+          ...{ random: random.fork(), era: newestEra },
         },
         { changed: () => this.#wrote() },
       );
@@ -132,6 +141,19 @@ export class World {
     this.cluster.commit({ type: "compact", revision: least + Math.floor(by * (revision - least)) });
   }
 
+  snapshot(): WorldSnapshot {
+    return { ...this.cluster.snapshot(), era: this.#account.era };
+  }
+
+  /**
+   * Puts etcd back to the snapshot once every replica has come further: one that has not can't know that. No client writes until
+   * every replica has found it, so that no client receives two histories as one.
+   */
+  restore(snapshot: WorldSnapshot): Promise<void> {
+    this.#restores = this.#restores.then(() => this.#restore(snapshot));
+    return this.#restores;
+  }
+
   changeRawKey(index: number, isDelete: boolean): void {
     const key = rawKeyBelow(prefix, index).toString("latin1");
     const operation = isDelete
@@ -139,6 +161,40 @@ export class World {
       : ({ type: "put", key, value: "" } as const);
     const txn = { compare: [], success: [operation], failure: [] };
     this.cluster.commit({ type: "txn", txn });
+  }
+
+  async #restore(snapshot: WorldSnapshot): Promise<void> {
+    const { revision } = snapshot.store;
+    await this.#holdWrites();
+    await this.#healReplicas();
+    if (this.cluster.state.revision <= revision + 1) return;
+    await this.#until("every replica to be beyond the snapshot", () =>
+      this.replicas.every(({ cacher }) => (cacher?.stats().revision ?? 0) > revision),
+    );
+    this.reasons.add("HISTORY_CHANGED");
+    this.#acknowledged = 0;
+    this.#scheduler.trace(`etcd is restored to ${revision}`);
+    for (const server of this.servers) server.stop();
+    this.#account.beginEra(revision, snapshot.era);
+    this.cluster.restore(snapshot);
+    for (const server of this.servers) server.start();
+    await this.#until("every replica to have found the other history", () => this.#haveFound());
+    if (!this.#isOver) for (const writer of this.#writers) writer.start();
+  }
+
+  /** Whether every replica is in the newest history. Those that are not connect again, and learn of it. */
+  #haveFound(): boolean {
+    const key = "/watchfanout/history";
+    const [marker] = this.cluster.state.range({ key }).kvs;
+    const { revision } = this.cluster.state;
+    const missing = this.replicas.filter(({ cacher }) => {
+      const isThere = (cacher?.stats().revision ?? Infinity) <= revision;
+      return !isThere || cacher?.currentHistoryId !== marker?.value;
+    });
+    for (const { upstream } of missing) {
+      for (const link of upstream) if (this.#random.chance(0.002)) this.network.cut(link);
+    }
+    return missing.length === 0;
   }
 
   async #disturb(fault: Fault): Promise<void> {
@@ -153,10 +209,10 @@ export class World {
 
   /** Ends all faults, writes to every key, and waits until every watcher has that. */
   async #verdict(): Promise<string[]> {
-    await Promise.all(this.#writers.map((writer) => writer.stop()));
+    await this.#holdWrites();
     for (const watcher of this.watchers) watcher.hurry(true);
     this.cluster.isFull = false;
-    await Promise.all(this.replicas.map((replica) => replica.heal()));
+    await this.#healReplicas();
     const level = await this.#lastWrite();
     const quiet = await this.#behind(level);
     await this.#reader.stop();
@@ -166,7 +222,29 @@ export class World {
       ...{ truth: this.#account, watchers: this.watchers, writers: this.#writers },
       ...{ reader: this.#reader, reasons: this.reasons, level },
     };
-    return [...quiet, ...wrongIn(observed), ...inLibrary];
+    return [...quiet, ...wrongIn(observed), ...inLibrary, ...(await this.#wrongInCaches())];
+  }
+
+  async #wrongInCaches(): Promise<string[]> {
+    const inProcess = this.replicas.flatMap(({ name, cacher, isRelay }) =>
+      cacher === undefined || isRelay ? [] : [{ name, cacher }],
+    );
+    const [cluster] = this.#members;
+    return cluster === undefined ? [] : wrongInCaches({ cluster, inProcess }, prefix);
+  }
+
+  /** Resolves when no write is under way any more, and none begins. */
+  async #holdWrites(): Promise<void> {
+    await Promise.all(this.#writers.map((writer) => writer.stop()));
+  }
+
+  async #healReplicas(): Promise<void> {
+    await Promise.all(this.replicas.map((replica) => replica.heal()));
+  }
+
+  /** Revisions acknowledged now mean nothing to clients that may still receive an older history. */
+  get #floor(): number {
+    return this.#account.era.index === 0 ? this.#acknowledged : 0;
   }
 
   async #lastWrite(): Promise<number> {
@@ -183,7 +261,8 @@ export class World {
   }
 
   async #behind(level: number): Promise<string[]> {
-    const isThere = (watcher: RecordedWatcher): boolean => watcher.isAt(level, 0);
+    const isThere = (watcher: RecordedWatcher): boolean =>
+      watcher.isAt(level, this.#account.era.index);
     try {
       await this.#until("", () => this.watchers.every(isThere));
       return [];
@@ -208,8 +287,10 @@ export class World {
   #wrote(): void {
     this.#writes.count++;
     for (const writer of this.#writers) {
-      const { outcome, revision = 0 } = writer.writes.at(-1) ?? {};
-      if (outcome === "acknowledged") this.#acknowledged = Math.max(this.#acknowledged, revision);
+      const { outcome, revision = 0, fromEra, toEra } = writer.writes.at(-1) ?? {};
+      const isOfNow = fromEra === this.#account.era.index && toEra === fromEra;
+      if (outcome === "acknowledged" && isOfNow)
+        this.#acknowledged = Math.max(this.#acknowledged, revision);
     }
     this.#writes.changing.changed();
   }
@@ -244,4 +325,7 @@ function replicasOf(scenario: Scenario, network: Network, logger: pino.Logger): 
   });
 }
 
-export { clientHost };
+/** A state of etcd, and the history that it is of. */
+export interface WorldSnapshot extends Snapshot {
+  readonly era: Era;
+}
