@@ -4,7 +4,7 @@ import { Era } from "../faults/truth.ts";
 import type { EtcdCluster } from "./etcd-cluster.ts";
 import type { EtcdMember } from "./etcd-member.ts";
 import type { EtcdStore, Operation } from "./etcd-store.ts";
-import type { Scheduler } from "./scheduler.ts";
+import type { Agenda } from "./scheduler.ts";
 
 /** The true history of the simulated etcd, below the prefix of the resource. */
 export class EtcdAccount {
@@ -72,12 +72,12 @@ interface JsonOperation {
 /** A member as writers call it: by the paths of etcd's JSON API, without a network. */
 export class JsonMember {
   readonly #member: EtcdMember;
-  readonly #scheduler: Scheduler;
+  readonly #agenda: Agenda;
   readonly #random: Seeded;
 
-  constructor(member: EtcdMember, scheduler: Scheduler, random: Seeded) {
+  constructor(member: EtcdMember, agenda: Agenda, random: Seeded) {
     this.#member = member;
-    this.#scheduler = scheduler;
+    this.#agenda = agenda;
     this.#random = random;
   }
 
@@ -88,7 +88,7 @@ export class JsonMember {
   async call(path: string, body: object): Promise<Readonly<Record<string, unknown>>> {
     if (path === "kv/range") return this.#range(body as RangeBody);
     await new Promise<void>((resolve) => {
-      this.#scheduler.after(this.#random.next(), `writes ${path}`, resolve);
+      this.#agenda.after(this.#random.next(), `writes ${path}`, resolve);
     });
     const txn = { compare: [], success: operationsOf(path, body), failure: [] };
     const { revision } = await this.#member.propose({ type: "txn", txn });

@@ -2,7 +2,7 @@ import type { Seeded } from "../faults/seeded.ts";
 import { type Entry, EtcdMember } from "./etcd-member.ts";
 import { EtcdError, EtcdStore, type TxnResult } from "./etcd-store.ts";
 import type { WatchBehaviour } from "./etcd-watch.ts";
-import type { Scheduler } from "./scheduler.ts";
+import type { Agenda } from "./scheduler.ts";
 
 interface Committed {
   /** How many entries there are with it. */
@@ -38,12 +38,12 @@ export class EtcdCluster {
 
   constructor(
     versions: readonly string[],
-    scheduler: Scheduler,
+    agenda: Agenda,
     random: Seeded,
     behaviour: WatchBehaviour,
   ) {
     this.members = versions.map(
-      (version, i) => new EtcdMember(i + 1, version, this, scheduler, random.fork(), behaviour),
+      (version, i) => new EtcdMember(i + 1, version, this, agenda, random.fork(), behaviour),
     );
   }
 

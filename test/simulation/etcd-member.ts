@@ -2,7 +2,7 @@ import type { Seeded } from "../faults/seeded.ts";
 import type { EtcdCluster } from "./etcd-cluster.ts";
 import { EtcdError, EtcdStore, type Txn, type TxnResult } from "./etcd-store.ts";
 import { WatchableStore, type WatchBehaviour } from "./etcd-watch.ts";
-import type { Scheduler } from "./scheduler.ts";
+import type { Agenda } from "./scheduler.ts";
 
 /** What all members agree on, in this order: etcd's raft log. */
 export type Entry =
@@ -29,7 +29,7 @@ export class EtcdMember {
   readonly version: string;
   readonly watches: WatchableStore;
   readonly #cluster: EtcdCluster;
-  readonly #scheduler: Scheduler;
+  readonly #agenda: Agenda;
   readonly #random: Seeded;
   store = new EtcdStore();
   /** How long it takes to apply an entry, in milliseconds: up to twice as much. */
@@ -49,16 +49,16 @@ export class EtcdMember {
     id: number,
     version: string,
     cluster: EtcdCluster,
-    scheduler: Scheduler,
+    agenda: Agenda,
     random: Seeded,
     behaviour: WatchBehaviour,
   ) {
     this.id = id;
     this.version = version;
     this.#cluster = cluster;
-    this.#scheduler = scheduler;
+    this.#agenda = agenda;
     this.#random = random;
-    this.watches = new WatchableStore(() => this.store, scheduler, random, {
+    this.watches = new WatchableStore(() => this.store, agenda, random, {
       ...behaviour,
       withholdsProgressBeforeStart: version.startsWith("3.6"),
     });
@@ -101,7 +101,7 @@ export class EtcdMember {
     if (this.#applied >= this.#cluster.length) return;
     this.#isApplying = true;
     const life = this.#life;
-    this.#scheduler.after(this.lagMs * 2 * this.#random.next(), `member ${this.id} applies`, () => {
+    this.#agenda.after(this.lagMs * 2 * this.#random.next(), `member ${this.id} applies`, () => {
       if (life !== this.#life) return;
       this.#isApplying = false;
       if (!this.isUp || !this.#isConnected) return;
@@ -129,7 +129,7 @@ export class EtcdMember {
       return;
     }
     const life = this.#life;
-    this.#scheduler.after(leaderLossMs, `member ${this.id} has no leader`, () => {
+    this.#agenda.after(leaderLossMs, `member ${this.id} has no leader`, () => {
       if (life !== this.#life || this.#isConnected) return;
       for (const end of [...this.#needLeader]) end();
     });
@@ -193,7 +193,7 @@ export class EtcdMember {
     }
     if (this.#applied < needed) {
       await new Promise<void>((resolve, reject) => {
-        const late = this.#scheduler.after(requestTimeoutMs, "timeout", () =>
+        const late = this.#agenda.after(requestTimeoutMs, "timeout", () =>
           reject(requestTimedOut()),
         );
         const run = (): void => {
@@ -214,7 +214,7 @@ export class EtcdMember {
 
   #delay(ms: number, what: string): Promise<void> {
     return new Promise((resolve) => {
-      this.#scheduler.after(ms * (1 + this.#random.next()), `member ${this.id}: ${what}`, resolve);
+      this.#agenda.after(ms * (1 + this.#random.next()), `member ${this.id}: ${what}`, resolve);
     });
   }
 }

@@ -65,19 +65,21 @@ const unaryMethods: Readonly<Record<string, Unary>> = {
 /** Serves etcd's gRPC API for a member of the simulated cluster: over HTTP/2, on the simulated network. */
 export class EtcdServer {
   readonly #member: EtcdMember;
-  readonly #host: string;
+  readonly #address: { readonly host: string; readonly port: number };
   readonly #sockets = new Set<Socket>();
   #server: Server | undefined;
 
-  constructor(member: EtcdMember, host: string) {
+  constructor(member: EtcdMember, address: { readonly host: string; readonly port: number }) {
     this.#member = member;
-    this.#host = host;
+    this.#address = address;
   }
 
-  start(): void {
+  /** Returns the server, which may not listen yet. */
+  start(): Server {
+    if (this.#server !== undefined) return this.#server;
     this.#member.start();
     this.#server = createServer((socket) => this.#accept(socket));
-    this.#server.listen({ host: this.#host, port: 2379 });
+    return this.#server.listen(this.#address);
   }
 
   /** The process ends, and with it all connections. */

@@ -1,6 +1,6 @@
 import type { Seeded } from "../faults/seeded.ts";
 import type { EtcdStore, Keys, KeyValue, StoreEvent } from "./etcd-store.ts";
-import type { ScheduledEvent, Scheduler } from "./scheduler.ts";
+import type { Agenda, ScheduledEvent } from "./scheduler.ts";
 
 /** Where etcd is free to choose, or its versions differ. */
 export interface WatchBehaviour {
@@ -60,20 +60,15 @@ export interface WatchStream {
 /** The watches of one member (etcd's watchableStore): synced ones get changes as they come, others read them from the store. */
 export class WatchableStore {
   readonly #store: () => EtcdStore;
-  readonly #scheduler: Scheduler;
+  readonly #agenda: Agenda;
   readonly #random: Seeded;
   readonly #behaviour: WatchBehaviour;
   readonly #streams = new Set<WatchStream>();
   #syncing: ScheduledEvent | undefined;
 
-  constructor(
-    store: () => EtcdStore,
-    scheduler: Scheduler,
-    random: Seeded,
-    behaviour: WatchBehaviour,
-  ) {
+  constructor(store: () => EtcdStore, agenda: Agenda, random: Seeded, behaviour: WatchBehaviour) {
     this.#store = store;
-    this.#scheduler = scheduler;
+    this.#agenda = agenda;
     this.#random = random;
     this.#behaviour = behaviour;
   }
@@ -144,7 +139,7 @@ export class WatchableStore {
   }
 
   #syncLater(): void {
-    this.#syncing ??= this.#scheduler.after(
+    this.#syncing ??= this.#agenda.after(
       syncIntervalMs * this.#random.next(),
       "etcd syncs watches",
       () => {

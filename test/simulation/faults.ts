@@ -127,7 +127,7 @@ const kinds = {
     begin: async (world, { one }) => {
       const server = chosen(world.servers, one);
       server.stop();
-      return () => server.start();
+      return () => void server.start();
     },
   },
   "member cut off": {

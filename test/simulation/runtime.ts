@@ -5,7 +5,7 @@ import {
   performServerHandshake,
   type ServerHttp2Stream,
 } from "node:http2";
-import module from "node:module";
+import module, { createRequire } from "node:module";
 import net from "node:net";
 import { cpuUsage } from "node:process";
 import { duplexPair } from "node:stream";
@@ -55,6 +55,15 @@ export async function connectTo(simulation: Outside): Promise<void> {
   replaced ??= replace();
   await replaced;
   outside = simulation;
+  forgetConnections();
+}
+
+/** A simulation that has failed leaves connections in the pool of grpc-js, whose timers never fire. */
+function forgetConnections(): void {
+  const pools = createRequire(import.meta.url)("@grpc/grpc-js/build/src/subchannel-pool.js") as {
+    getSubchannelPool(isGlobal: boolean): object;
+  };
+  Object.assign(pools.getSubchannelPool(true), { pool: Object.create(null), cleanupTimer: null });
 }
 
 let replaced: Promise<void> | undefined;

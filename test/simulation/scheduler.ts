@@ -7,6 +7,12 @@ export interface ScheduledEvent {
   cancel(): void;
 }
 
+/** What lets things happen later: in the simulated time, or in the real one. */
+export interface Agenda {
+  /** `what` is for the trace. */
+  after(delayMs: number, what: string, run: () => void): ScheduledEvent;
+}
+
 /** How the event loop of the simulated processes behaves. */
 export interface Pace {
   /** How much time one turn of the event loop takes, in milliseconds at most: a machine with much to do takes longer. */
@@ -30,7 +36,7 @@ const nextTurn = globalThis.setImmediate;
  * fault. The time of an event is drawn from the seed where it is not given, so the seed alone decides in which order they
  * happen, and how many turns of the event loop are between two of them.
  */
-export class Scheduler {
+export class Scheduler implements Agenda {
   readonly random: Seeded;
   readonly #pace: Pace;
   readonly #queue = new EventQueue();
@@ -73,7 +79,6 @@ export class Scheduler {
     return this.#queue.names;
   }
 
-  /** `what` is for the trace. */
   after(delayMs: number, what: string, run: () => void): ScheduledEvent {
     this.#activity++;
     return this.#queue.add(this.#now + Math.max(0, delayMs), what, run);

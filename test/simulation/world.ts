@@ -70,7 +70,8 @@ export class World {
     this.network = network;
     this.cluster = new EtcdCluster(scenario.members, scheduler, random.fork(), scenario.etcd);
     this.servers = this.cluster.members.map(
-      (member, i) => new EtcdServer(member, Network.address(0, memberHost(i))),
+      (member, i) =>
+        new EtcdServer(member, { host: Network.address(0, memberHost(i)), port: 2_379 }),
     );
     this.#account = new EtcdAccount(this.cluster, prefix);
     const logger = pino(
