@@ -104,7 +104,8 @@ export class EtcdStore {
     const { limit = 0, revision = 0, keysOnly, countOnly, minModRevision = 0 } = options;
     if (revision > this.revision) throw futureError();
     if (revision > 0 && revision < this.compacted) throw compactedError();
-    const at = revision > 0 ? revision : this.revision;
+    // Within a transaction, what it has written so far.
+    const at = revision > 0 ? revision : Infinity;
     const found: KeyValue[] = [];
     for (const key of this.#keysIn(options)) {
       const kv = this.#at(key, at);

@@ -100,7 +100,7 @@ class SimulatedTimeout {
 
   refresh(): this {
     this.close();
-    this.#event = current().scheduler.after(this.#delayMs, "timer", () => {
+    this.#event = current().scheduler.after(this.#delayMs, `timer of ${this.#delayMs}`, () => {
       this.#event = undefined;
       if (this.#repeats) this.refresh();
       this.#callback();

@@ -10,6 +10,7 @@ import { RecordedWriter } from "../faults/recorded-writer.ts";
 import { Seeded } from "../faults/seeded.ts";
 import type { Era } from "../faults/truth.ts";
 import { wrongIn } from "../faults/verdict.ts";
+import { reliable } from "../guarantees/latest-state.ts";
 import { EtcdAccount, JsonMember } from "./etcd-account.ts";
 import { EtcdCluster, type Snapshot } from "./etcd-cluster.ts";
 import { EtcdServer } from "./etcd-server.ts";
@@ -64,9 +65,7 @@ export class World {
     this.#scenario = scenario;
     this.#scheduler = scheduler;
     this.#random = random;
-    // A relay may find less in the window of a replica that was started meanwhile than it needs.
-    if (scenario.windowEvents < 1_000 && scenario.tiers.length > 0)
-      this.reasons.add("HISTORY_LOST");
+    if (mayLoseHistory(scenario)) this.reasons.add("HISTORY_LOST");
     this.network = network;
     this.cluster = new EtcdCluster(scenario.members, scheduler, random.fork(), scenario.etcd);
     this.servers = this.cluster.members.map(
@@ -75,7 +74,8 @@ export class World {
     );
     this.#account = new EtcdAccount(this.cluster, prefix);
     const logger = pino(
-      { level: logLevel, base: null },
+      // Reading the clock would let time pass.
+      { level: logLevel, base: null, timestamp: false },
       { write: (line: string) => scheduler.note(`log ${line.trimEnd()}`) },
     );
     this.replicas = replicasOf(scenario, network, logger);
@@ -223,7 +223,32 @@ export class World {
       ...{ truth: this.#account, watchers: this.watchers, writers: this.#writers },
       ...{ reader: this.#reader, reasons: this.reasons, level },
     };
-    return [...quiet, ...wrongIn(observed), ...inLibrary, ...(await this.#wrongInCaches())];
+    return [
+      ...[...quiet, ...wrongIn(observed), ...inLibrary, ...(await this.#wrongInCaches())],
+      ...this.#wrongInStates(),
+      ...this.#internalErrors(),
+    ];
+  }
+
+  /** LATEST_STATE: what a client has at each resume point, also behind changes that its replica has missed. */
+  #wrongInStates(): string[] {
+    return this.watchers.flatMap((watcher) => {
+      if (!watcher.continuesAfterLoss) return [];
+      return watcher.sequences.flatMap((recorded) => {
+        const { fromEra, toEra } = recorded;
+        const eras = this.#account.eras.slice(fromEra, toEra + 1);
+        const wrong = eras.map((era) => reliable(watcher.sequenceOf(recorded), era.changes));
+        if (wrong.some(({ length }) => length === 0)) return [];
+        return (wrong[0] ?? []).map((what) => `${watcher.name}: Reliable: ${what}`);
+      });
+    });
+  }
+
+  /** No fault explains them. */
+  #internalErrors(): string[] {
+    return this.#writers.flatMap(({ writes }) =>
+      writes.flatMap(({ id, reason }) => (reason === "INTERNAL" ? [`Internal: ${id} failed`] : [])),
+    );
   }
 
   async #wrongInCaches(): Promise<string[]> {
@@ -308,6 +333,12 @@ export class World {
       await this.#pause(10);
     }
   }
+}
+
+/** A relay may need more than is in the window of a replica that was started meanwhile. */
+function mayLoseHistory({ windowEvents, tiers, faults }: Scenario): boolean {
+  const isReplaced = faults.some(({ kind }) => kind.startsWith("replica"));
+  return tiers.length > 0 && (windowEvents < 1_000 || isReplaced);
 }
 
 function replicasOf(scenario: Scenario, network: Network, logger: pino.Logger): SimulatedReplica[] {
