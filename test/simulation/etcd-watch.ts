@@ -91,7 +91,12 @@ export class WatchableStore {
 
   create(stream: WatchStream, creation: WatchCreation): void {
     const { revision } = this.#store();
-    const { startRevision } = creation;
+    const { startRevision, key, end = "" } = creation;
+    if (end !== "" && end !== "\0" && key >= end) {
+      const canceled = { canceled: true, cancelReason: "mvcc: watcher range is empty" };
+      stream.send({ watchId: -1, revision, created: true, ...canceled, events: [] });
+      return;
+    }
     const isSynced = startRevision === 0 || startRevision > revision;
     const next = isSynced ? Math.max(revision + 1, startRevision) : startRevision;
     const id = stream.nextId++;

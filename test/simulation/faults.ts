@@ -164,6 +164,22 @@ const kinds = {
       return nothing;
     },
   },
+  "compacted past a replica": {
+    weight: 4,
+    begin: async (world, { one, other }) => {
+      const replica = chosen(world.replicas, one);
+      const revision = replica.cacher?.stats().revision ?? 0;
+      for (const link of replica.upstream) {
+        link.state.isRefused = true;
+        world.network.cut(link);
+      }
+      return () => {
+        // The revisions around the last one that it has are where watches differ.
+        world.compactAt(revision + Math.floor(other * 4) - 1);
+        for (const link of replica.upstream) link.state.isRefused = false;
+      };
+    },
+  },
   "etcd full": {
     weight: 2,
     begin: async (world) => {
@@ -204,7 +220,7 @@ export function drawFaults(
   const count = random.between(0, 3 + topology.roots * 3);
   const drawn = Array.from({ length: count }, (): Fault => {
     const kind = random.pickWeighted(weights);
-    const forMs = random.pick([5, 50, 500, 3_000, 12_000]) * (0.5 + random.next());
+    const forMs = random.pick([5, 50, 500, 500, 3_000, 12_000]) * (0.5 + random.next());
     return {
       ...{ kind, forMs, atMs: random.next() * durationMs },
       ...{ one: random.next(), other: random.next() },

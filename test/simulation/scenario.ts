@@ -42,7 +42,7 @@ export function scenarioOf(seed: number): Scenario {
   const random = new Seeded(seed);
   const version = random.pick(["3.5.21", "3.6.4"]);
   const members = Array.from({ length: random.pick([1, 1, 3]) }, () => version);
-  const durationMs = random.between(1_000, 8_000);
+  const durationMs = random.between(500, 4_000);
   const tiers = random.pick([[], [], [1], [2], [1, 1]]);
   const topology = { members, roots: random.between(1, 2), tiers };
   return {
@@ -57,9 +57,13 @@ export function scenarioOf(seed: number): Scenario {
     writers: random.between(1, 2),
     hasReader: random.chance(0.7),
     hasLibrary: random.chance(0.5),
-    writePauseMs: random.pick([20, 60, 300]),
+    writePauseMs: random.pick([20, 50, 150]),
     latencyMs: random.pick([0.05, 0.5, 5]),
-    pace: { turnMs: random.pick([0, 0.05, 1]), readingMs: random.pick([0, 0.001, 0.2]) },
+    pace: {
+      turnMs: random.pick([0, 0.05, 1]),
+      readingMs: random.pick([0, 0.001, 0.2]),
+      haste: random.pick([0, 0.1, 0.5]),
+    },
     chunking: { split: random.pick([0, 0.05, 0.5]), joined: random.pick([0, 0.5]) },
     faults: drawFaults(random.fork(), durationMs, topology),
   };

@@ -19,7 +19,12 @@ export interface Pace {
   readonly turnMs: number;
   /** How much time passes between two readings of the clock, in milliseconds: what makes time slices end. */
   readonly readingMs: number;
+  /** How often, in a turn of the event loop, the next event comes before the work of the one before is done. */
+  readonly haste: number;
 }
+
+/** How far in the future such an event may be, in milliseconds. */
+const hasteMs = 2;
 
 /** Turns of the event loop without any activity after which nothing is left to do before time passes. */
 const quietTurns = 4;
@@ -142,7 +147,11 @@ export class Scheduler implements Agenda {
       quiet = this.#activity === before ? quiet + 1 : 0;
       if (quiet === 0) this.#now += this.#pace.turnMs * this.random.next();
       const next = this.#queue.first;
-      const isDue = next !== undefined && next.due <= this.#now;
+      const isEarly =
+        next !== undefined &&
+        next.due <= this.#now + hasteMs &&
+        this.random.chance(this.#pace.haste);
+      const isDue = isEarly || (next !== undefined && next.due <= this.#now);
       before = this.#activity;
       if (!isDue && quiet < quietTurns) continue;
       if (next === undefined) return;

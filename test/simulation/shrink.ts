@@ -92,7 +92,8 @@ const simplifications: readonly Simplification[] = [
   once(({ chunking: { split, joined } }) =>
     split + joined > 0 ? { chunking: { split: 0, joined: 0 } } : undefined,
   ),
-  once(({ pace: { turnMs, readingMs } }) =>
-    turnMs + readingMs > 0 ? { pace: { turnMs: 0, readingMs: 0 } } : undefined,
+  once(({ pace }) =>
+    pace.turnMs + pace.readingMs > 0 ? { pace: { ...pace, turnMs: 0, readingMs: 0 } } : undefined,
   ),
+  once(({ pace }) => (pace.haste > 0 ? { pace: { ...pace, haste: 0 } } : undefined)),
 ];

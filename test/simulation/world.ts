@@ -107,7 +107,7 @@ export class World {
     });
     this.watchers = all.filter((_, i) => scenario.watchers.includes(i));
     this.#reader = new RecordedReader({
-      ...{ endpoints, ...eras, random: random.fork(), pauseMs: scenario.writePauseMs },
+      ...{ endpoints, ...eras, random: random.fork(), pauseMs: 200 },
     });
   }
 
@@ -137,9 +137,15 @@ export class World {
   compact(by: number): void {
     const { revision, compacted } = this.cluster.state;
     const least = Math.max(compacted + 1, revision - 40);
-    if (least > revision) return;
+    this.compactAt(least + Math.floor(by * (revision - least)));
+  }
+
+  /** No effect if that is compacted already, or has not happened. */
+  compactAt(at: number): void {
+    const { revision, compacted } = this.cluster.state;
+    if (at <= compacted || at > revision) return;
     this.reasons.add("HISTORY_LOST");
-    this.cluster.commit({ type: "compact", revision: least + Math.floor(by * (revision - least)) });
+    this.cluster.commit({ type: "compact", revision: at });
   }
 
   snapshot(): WorldSnapshot {
