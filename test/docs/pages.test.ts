@@ -99,9 +99,12 @@ describe("The pages", () => {
 
 describe("docs/reference/metrics.md", () => {
   const text = readFileSync("docs/reference/metrics.md", "utf8").replaceAll(/\n {2}/g, " ");
-  const metrics = text.matchAll(/^- `(\w+)`(?:.* Labels: (.*)\.)?/gm);
   const labels = new Map(
-    [...metrics].map(([, name = "", list = ""]) => [name, codeIn(list)] as const),
+    text.split(/^##+ /m).flatMap((section) => {
+      const shared = section.match(/^All have the label .*$/gm)?.join(" ") ?? "";
+      const metrics = section.matchAll(/^- `(\w+)`(?:.* Labels: (.*)\.)?/gm);
+      return [...metrics].map(([, name = "", own = ""]) => [name, codeIn(shared + own)] as const);
+    }),
   );
 
   test("has each metric and label that a page, an alert or a dashboard selects", () => {
