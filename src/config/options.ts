@@ -178,7 +178,7 @@ const options = {
   "event-window-min-events": {
     schema: count(0),
     value: "COUNT",
-    help: "Number of events that a resource's event window keeps regardless of their age, or 0.",
+    help: "Number of events that a resource's event window keeps regardless of their age. 0: none.",
     default: "1000",
   },
   "event-window-max-events": {
