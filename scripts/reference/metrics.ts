@@ -76,8 +76,8 @@ export async function metricsPage(): Promise<string> {
     paragraph(
       "`/metrics` of the admin port serves these for Prometheus. Counters end with `_total` and begin at 0 when the " +
         "process starts; histograms are marked, and have the series `_bucket`, `_sum` and `_count`; all others are " +
-        "gauges. The end of a name is its unit: `_seconds`, `_bytes`, `_ratio` (0 to 1). Without one it is a number of " +
-        "what the name says.",
+        "gauges. A name ends with its unit: `_seconds`, `_bytes`, `_ratio` (0 to 1); otherwise it is a number. Labels are " +
+        "in braces.",
     ),
     ...service.flatMap(([title, metrics]) => [`### ${title}`, ...entries(metrics)]),
     "## Client library",
@@ -277,17 +277,15 @@ function entries(metrics: readonly ExposedMetric[]): readonly string[] {
 function entry(metric: ExposedMetric, shared: readonly string[]): string {
   const { name, kind, unit, description } = metric;
   const own = [...metric.labels].filter(([label]) => !shared.includes(label));
-  const listed = own.map(([label, values]) =>
-    listedLabels.includes(label)
-      ? `${code(label)} (${[...values].map(code).join(", ")})`
-      : code(label),
-  );
-  const labelled = listed.length === 0 ? "" : ` Labels: ${listed.join(", ")}.`;
+  const labelled = own.length === 0 ? "" : `{${own.map(([label]) => label).join(",")}}`;
+  const listed = own
+    .filter(([label]) => listedLabels.includes(label))
+    .map(([label, values]) => ` ${code(label)}: ${[...values].map(code).join(", ")}.`);
   const hasUnit = unit !== "s" || name.endsWith("_seconds");
   const notes = [
     ...(kind === "gauge" || name.endsWith("_total") ? [] : [kind]),
     ...(hasUnit ? [] : ["seconds"]),
   ];
   const noted = notes.length === 0 ? "" : ` (${notes.join(", ")})`;
-  return `${code(name)}${noted}: ${description}${labelled}`;
+  return `${code(name + labelled)}${noted}: ${description}${listed.join("")}`;
 }

@@ -64,8 +64,7 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
   });
   const slowCalls = meter.createObservableCounter("watch_fanout_slow_calls", {
     unit: "{call}",
-    description:
-      "Calls that were ended because their client accepted too little of what it was sent.",
+    description: "Calls ended because their client accepted too little of what it was sent.",
   });
   const fullStoreWrites = meter.createObservableCounter("watch_fanout_full_store_writes", {
     unit: "{call}",
@@ -121,8 +120,7 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
 function registerCallerMetrics(meter: Meter, server: { stats(): ServerStats }): void {
   const known = meter.createObservableGauge("watch_fanout_callers", {
     unit: "{caller}",
-    description:
-      "Identities, and hosts of anonymous callers, that are known: those with connections, and recent ones.",
+    description: "Identities, and hosts of anonymous callers, with connections or seen recently.",
   });
   const most = meter.createObservableGauge("watch_fanout_caller_usage_max", {
     unit: "1",

@@ -102,8 +102,10 @@ describe("docs/reference/metrics.md", () => {
   const labels = new Map(
     text.split(/^##+ /m).flatMap((section) => {
       const shared = section.match(/^All have the label .*$/gm)?.join(" ") ?? "";
-      const metrics = section.matchAll(/^- `(\w+)`(?:.* Labels: (.*)\.)?/gm);
-      return [...metrics].map(([, name = "", own = ""]) => [name, codeIn(shared + own)] as const);
+      const metrics = section.matchAll(/^- `(\w+)(?:\{([\w,]+)\})?`/gm);
+      return [...metrics].map(
+        ([, name = "", own = ""]) => [name, [...codeIn(shared), ...own.split(",")]] as const,
+      );
     }),
   );
 
