@@ -20,6 +20,8 @@ class World {
   /** Whether requests are accepted when they are sent. */
   acceptsRequests = true;
   readonly watches: EtcdWatches;
+  /** What the client was sent, and which watches have ended. */
+  readonly passedOn: string[] = [];
   readonly #created: ClientWatch[] = [];
   readonly #stream: EventEmitter;
 
@@ -40,8 +42,13 @@ class World {
     const owner = {
       service: { upstream, reported: nothing },
       relayedCount: new Ledger<object>().reserve({}, 0, nothing),
-      sender: { settle: nothing, relay: nothing },
+      sender: {
+        settle: nothing,
+        relay: ({ request }: ClientWatch, _message: Buffer, { isLast }: { isLast: boolean }) =>
+          this.passedOn.push(`${request.key}${isLast ? ", the last" : ""}`),
+      },
       ...{ onCreated: nothing, onSettled: nothing },
+      onEnded: ({ request }: ClientWatch) => this.passedOn.push(`${request.key} has ended`),
     } as unknown as EtcdWatchesOwner;
     this.watches = new EtcdWatches(owner, this.clock, {});
   }
@@ -63,6 +70,11 @@ class World {
   /** An event of a watch. */
   event(id: number, revision: number): void {
     this.#receive({ 2: id, 11: encode({ 2: encode({ 1: "k", 3: revision }) }) }, revision);
+  }
+
+  /** etcd has ended a watch. */
+  canceled(id: number, revision: number): void {
+    this.#receive({ 2: id, 4: true }, revision);
   }
 
   /** etcd's answer to a progress request. */
@@ -221,4 +233,26 @@ test("watches that were created behind a progress request do not delay it", asyn
   world.progressed(5);
   await turn();
   expect(reached.isReached).toBe(true);
+});
+
+test("a watch that etcd ends is ended for its client, too", () => {
+  const world = withRequest();
+  world.event(1, 8);
+  world.canceled(1, 9);
+  world.event(1, 10);
+  expect(world.passedOn).toEqual(["a", "a has ended", "a, the last"]);
+  expect(world.watches.size).toBe(0);
+});
+
+test("the client does not receive `created` again when etcd continues a watch", () => {
+  const world = withRequest();
+  const watch = world.create("b");
+  world.created(2, 9);
+  world.watches.cancel(watch);
+  watch.answer = undefined;
+  world.watches.resume(watch);
+  world.created(3, 10);
+  expect(world.passedOn).toEqual([]);
+  world.event(3, 11);
+  expect(world.passedOn).toEqual(["b"]);
 });

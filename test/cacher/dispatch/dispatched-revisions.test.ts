@@ -26,7 +26,7 @@ function joined(dispatcher: Dispatcher): WatchBatch[] {
   const take = (batch: WatchBatch): boolean => offered.push(batch) > 0;
   const watcher: DispatchTarget = {
     filter: new Filter({ scope: { prefix: "" }, withPrevious: false }),
-    options: { eagerBookmarks: false, owner: undefined },
+    options: { eagerBookmarks: false },
     position: 1,
     offer: take,
     stall: () => {},

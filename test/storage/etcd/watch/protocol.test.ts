@@ -246,6 +246,14 @@ describe("a watch ends with", () => {
       { reason: "UPSTREAM_UNAVAILABLE", message: expect.stringContaining("no leader") },
     ],
     [
+      "UPSTREAM_UNAVAILABLE when the stream ends without an error",
+      (stream) => stream.fail({ code: status.OK, details: "" }),
+      {
+        reason: "UPSTREAM_UNAVAILABLE",
+        message: expect.stringContaining("ended a watch without a reason"),
+      },
+    ],
+    [
       "UPSTREAM_UNAVAILABLE when a revision comes a second time",
       (stream) => {
         stream.send(created);
