@@ -4,7 +4,7 @@ import { JsonCodec } from "../codec/json-codec.ts";
 import { ProtobufCodec } from "../codec/protobuf-codec.ts";
 import { isLoopback } from "../identity/peer.ts";
 import type { Checks } from "./checks.ts";
-import type { EtcdTls, ResourceConfig, UpstreamConfig } from "./config.ts";
+import type { ResourceConfig, UpstreamConfig } from "./config.ts";
 import { nearest } from "./nearest.ts";
 import { flagOf, type OptionName, type OptionValues } from "./options.ts";
 import {
@@ -233,9 +233,12 @@ function eventWindowOf(
   return bounds;
 }
 
-const tlsOptions = ["upstream-tls-ca", "upstream-tls-cert", "upstream-tls-key"] as const;
-
-const upstreamOptions: readonly OptionName[] = [...tlsOptions, "upstream-token-file"];
+const upstreamOptions: readonly OptionName[] = [
+  "upstream-tls-ca",
+  "upstream-tls-cert",
+  "upstream-tls-key",
+  "upstream-token-file",
+];
 
 /** Checks the options of a relay, and reads the files that they name. Undefined: the service is not a relay. */
 export function upstreamConfig(values: OptionValues, checks: Checks): UpstreamConfig | undefined {
@@ -258,10 +261,14 @@ export function upstreamConfig(values: OptionValues, checks: Checks): UpstreamCo
       `${itself} is the address of --listen: a relay can't follow itself. Give that of a server nearer to etcd.`,
     );
   }
-  const tokenFile = values["upstream-token-file"];
+  const tls = checks.clientTls("upstream-tls-ca", "upstream-tls-cert", "upstream-tls-key", true);
+  if (tls.files.ca === undefined && tls.files.cert !== undefined) {
+    checks.refuse("upstream-tls-cert", "needs --upstream-tls-ca as well.");
+  }
   // Only to report a missing file now: the client reads it for its calls.
-  checks.read("upstream-token-file", tokenFile);
-  return { addresses, tls: upstreamTls(values, checks), tokenFile };
+  checks.file("upstream-token-file");
+  const tokenFile = values["upstream-token-file"];
+  return { addresses, tls: tls.files.ca === undefined ? undefined : tls, tokenFile };
 }
 
 /** Whether a client on this machine that connects to `address` certainly reaches a server that listens on `own`. */
@@ -273,15 +280,4 @@ function isReachedAt(own: string, address: string): boolean {
   const isOfThisMachine = (name: string): boolean => name === "localhost" || isLoopback(name);
   const acceptsLocal = isOfThisMachine(ownHost) || ownHost === "0.0.0.0" || ownHost === "::";
   return port === ownPort && isOfThisMachine(host) && acceptsLocal;
-}
-
-function upstreamTls(values: OptionValues, checks: Checks): EtcdTls | undefined {
-  const [ca, cert, key] = tlsOptions.map((name) => values[name]);
-  const authorities = checks.readAuthorities("upstream-tls-ca", ca);
-  const client = checks.readKeyPair("upstream-tls-cert", cert, "upstream-tls-key", key);
-  if (ca === undefined) {
-    if (cert !== undefined) checks.refuse("upstream-tls-cert", "needs --upstream-tls-ca as well.");
-    return undefined;
-  }
-  return { ca: authorities, client, isVerified: true, files: { ca, cert, key } };
 }

@@ -3,8 +3,10 @@ import type { Codec } from "../codec/codec.ts";
 import type { CertificateNameKind } from "../identity/certificate-names.ts";
 import type { TrustedForwarders } from "../identity/forwarded-certificate.ts";
 import type { PolicyDefinition } from "../policy/definition.ts";
+import type { LimitsConfig } from "./limit-options.ts";
 import type { TcpAddress, UnixAddress } from "./value-types.ts";
 
+export type { LimitsConfig } from "./limit-options.ts";
 export type { ListenAddress, TcpAddress } from "./value-types.ts";
 
 /** The checked configuration of `serve`. */
@@ -88,25 +90,6 @@ export interface CertificateConfig {
   readonly key: Buffer;
   /** The paths of the same files, to read them again. */
   readonly files: { readonly cert: string; readonly key: string };
-}
-
-/** Limits in all and for each identity, in milliseconds, bytes and counts; 0: no limit. */
-export interface LimitsConfig {
-  readonly maxStreams: number;
-  readonly maxStreamsPerIdentity: number;
-  readonly maxConnections: number;
-  readonly maxConnectionsPerIdentity: number;
-  readonly maxReadsInFlight: number;
-  readonly maxWritesInFlight: number;
-  readonly maxQueuedRequestsPerIdentity: number;
-  readonly maxQueueMs: number;
-  readonly maxRequestsPerIdentity: number;
-  /** Per second. */
-  readonly maxWatchRate: number;
-  readonly maxWatchRatePerIdentity: number;
-  /** Bytes per second. */
-  readonly maxSendRate: number;
-  readonly maxSendRatePerIdentity: number;
 }
 
 /** The policy when the service starts. Its file may have another one later. */
