@@ -5,7 +5,7 @@ import { ProtobufCodec } from "../codec/protobuf-codec.ts";
 import { isLoopback } from "../identity/peer.ts";
 import type { Checks } from "./checks.ts";
 import type { ResourceConfig, UpstreamConfig } from "./config.ts";
-import { nearest } from "./nearest.ts";
+import { didYouMean } from "./nearest.ts";
 import { flagOf, type OptionName, type OptionValues } from "./options.ts";
 import {
   type EventWindowSettings,
@@ -200,10 +200,8 @@ function checkedIndexes(
 ): readonly string[] {
   for (const [at, field] of indexes.entries()) {
     if (fields.includes(field)) continue;
-    const meant = nearest(field, fields);
-    const hint = meant === undefined ? "" : ` Did you mean "${meant}"?`;
     const problem = `${JSON.stringify(field)} is not one of the resource's fields; add it to them.`;
-    checks.refuse("resource", problem + hint, [index, "indexes", at]);
+    checks.refuse("resource", problem + didYouMean(field, fields), [index, "indexes", at]);
   }
   return [...new Set(indexes)];
 }

@@ -1,6 +1,6 @@
 import { assembleConfig } from "./assemble-config.ts";
 import type { Config } from "./config.ts";
-import { nearest } from "./nearest.ts";
+import { didYouMean, nearest } from "./nearest.ts";
 import {
   definition,
   fileKeyOf,
@@ -132,8 +132,7 @@ function settingsOf({ values, place }: YamlMapping): ConfigFile {
   for (const [key, value] of Object.entries(values)) {
     const name = byKey.get(key);
     if (name === undefined) {
-      const meant = nearest(key, byKey.keys());
-      const hint = meant === undefined ? "" : ` Did you mean "${meant}"?`;
+      const hint = didYouMean(key, byKey.keys());
       problems.push(`${place([key])}: this option does not exist.${hint}`);
       continue;
     }
