@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import type { Readable, Writable } from "node:stream";
-import { invalidRequest } from "../../base/errors.ts";
+import { invalidRequest, messageOf } from "../../base/errors.ts";
 import type { ClientTls, Pem } from "../../client/calls/client-certificates.ts";
 import type { Token } from "../../client/calls/token-source.ts";
 import { type Client, connect } from "../../client/client.ts";
@@ -79,7 +79,7 @@ export async function runSession(
     await output.flush();
   } catch (error) {
     if (error instanceof OutputClosed) return;
-    say(error instanceof Error ? error.message : String(error));
+    say(messageOf(error));
     io.exitWith(exitCodeOf(error));
   } finally {
     clearInterval(alive);
@@ -127,7 +127,6 @@ async function readPem(flag: string, path: string | undefined): Promise<Pem | un
     await readFile(path);
     return { file: path };
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw invalidRequest("tls", `${flag} can't be read: ${reason}.`);
+    throw invalidRequest("tls", `${flag} can't be read: ${messageOf(error)}.`);
   }
 }

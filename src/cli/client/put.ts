@@ -1,7 +1,7 @@
 import { createReadStream } from "node:fs";
 import type { Readable } from "node:stream";
 import type { Command } from "commander";
-import { invalidRequest, WatchFanoutError } from "../../base/errors.ts";
+import { invalidRequest, messageOf, WatchFanoutError } from "../../base/errors.ts";
 import {
   addClientOptions,
   addHistoryOption,
@@ -101,7 +101,6 @@ async function readValueFile(path: string): Promise<Uint8Array> {
     return await readAll(createReadStream(path), "The file");
   } catch (error) {
     if (error instanceof WatchFanoutError) throw error;
-    const reason = error instanceof Error ? error.message : String(error);
-    throw invalidRequest("value", `--file can't be read: ${reason}.`);
+    throw invalidRequest("value", `--file can't be read: ${messageOf(error)}.`);
   }
 }

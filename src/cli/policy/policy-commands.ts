@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { Argument, type Command, Option } from "commander";
+import { messageOf } from "../../base/errors.ts";
 import { variableOf } from "../../config/options.ts";
 import { parsePolicy } from "../../config/parse-policy.ts";
 import { anonymous, type Identity } from "../../identity/identity.ts";
@@ -119,8 +120,7 @@ function readPolicy(command: Command, file: string): PolicyDefinition {
   try {
     content = readFileSync(file);
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    return refuse(command, [`${JSON.stringify(file)} can't be read: ${why}.`]);
+    return refuse(command, [`${JSON.stringify(file)} can't be read: ${messageOf(error)}.`]);
   }
   const { definition, problems } = parsePolicy(file, content);
   return definition ?? refuse(command, problems);

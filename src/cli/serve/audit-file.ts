@@ -3,6 +3,7 @@ import { stat } from "node:fs/promises";
 import { promisify } from "node:util";
 import type { Logger } from "pino";
 import type { Clock, Timer } from "../../base/clock.ts";
+import { messageOf } from "../../base/errors.ts";
 import { hostOf } from "../../server/limits/callers.ts";
 import type { AuditEntry, AuditLevel, AuditLog } from "../../server/server.ts";
 import { AuditSink, type AuditSinkEvents, type UnwrittenLine } from "./audit-sink.ts";
@@ -180,7 +181,7 @@ export class AuditFile implements AuditLog {
       this.#failures++;
       const isDeleted = await before.isDeleted().catch(() => false);
       before.setPaused(isDeleted);
-      const problem = error instanceof Error ? error.message : String(error);
+      const problem = messageOf(error);
       const then = isDeleted ? "its lines wait in memory" : "the file before is used";
       if (`${problem} ${then}` === this.#openFailure) return;
       this.#openFailure = `${problem} ${then}`;

@@ -1,6 +1,7 @@
 import type { Meter } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
+import { messageOf } from "../../base/errors.ts";
 import type { WatchedFileSet, WatchedFiles } from "../../base/watched-files.ts";
 import type { AuditConfig, Config, PolicyConfig } from "../../config/config.ts";
 import { nearest } from "../../config/nearest.ts";
@@ -92,10 +93,8 @@ function openAudit({ path, level }: AuditConfig, { clock, logger }: PolicyDeps):
   try {
     return new AuditFile({ path, level, clock, logger });
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new StartError(`--audit-log: can't write to ${JSON.stringify(path)}: ${why}`, {
-      cause: error,
-    });
+    const problem = `can't write to ${JSON.stringify(path)}: ${messageOf(error)}`;
+    throw new StartError(`--audit-log: ${problem}`, { cause: error });
   }
 }
 

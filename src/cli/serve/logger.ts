@@ -4,7 +4,7 @@ import { type DestinationStream, destination, type LogFn, type Logger, pino } fr
 import { z } from "zod";
 import { briefDetails } from "../../base/brief-details.ts";
 import { type Clock, systemClock, type Timer } from "../../base/clock.ts";
-import { WatchFanoutError } from "../../base/errors.ts";
+import { messageOf, WatchFanoutError } from "../../base/errors.ts";
 import type { LogFormat, LogLevel } from "../../config/config.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import { printableText } from "../output/printable.ts";
@@ -286,7 +286,7 @@ export function exitOnFault(logger: Logger): void {
   process.on("uncaughtException", (error, origin) => {
     // A plain Error is logged with its stack trace, whatever the type of the uncaught one is. Anything can be thrown.
     const thrown: unknown = error;
-    const err = new Error(thrown instanceof Error ? thrown.message : String(thrown));
+    const err = new Error(messageOf(thrown));
     if (thrown instanceof Error && thrown.stack !== undefined) err.stack = thrown.stack;
     logger.fatal({ err, origin }, "unexpected exception; the process ends");
     process.exit(exitCodes.failed);

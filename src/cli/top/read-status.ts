@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { get as httpGet, type IncomingMessage, type RequestOptions } from "node:http";
 import { get as httpsGet } from "node:https";
 import { connectionCause, type TlsSettings } from "../../base/connection-cause.ts";
-import { WatchFanoutError } from "../../base/errors.ts";
+import { invalidRequest, messageOf, WatchFanoutError } from "../../base/errors.ts";
 import type { Status } from "../../server/admin/status/status.ts";
 
 /** Maximum size of a response, in bytes: 1,000 resources and 500 streams with long texts are below it. */
@@ -39,8 +39,8 @@ export async function readStatus(
   };
   const ca = await contentOf(tlsCa);
   const { status, body } = await requested(target, options, ca).catch((error: unknown) => {
-    const details = error instanceof Error ? error.message : String(error);
-    const { text, advice } = connectionCause(details, tlsSettings, url.protocol === "https:");
+    const isTls = url.protocol === "https:";
+    const { text, advice } = connectionCause(messageOf(error), tlsSettings, isTls);
     throw new WatchFanoutError(
       "UPSTREAM_UNAVAILABLE",
       `${url.origin} does not respond: ${text}. ${advice ?? "--url names the admin port of the service."}`,
@@ -62,8 +62,7 @@ async function contentOf(path: string | undefined): Promise<Buffer | undefined> 
   try {
     return await readFile(path);
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new WatchFanoutError("INVALID_REQUEST", `The file ${path} can't be read: ${why}`);
+    throw invalidRequest("file", `The file ${path} can't be read: ${messageOf(error)}`);
   }
 }
 

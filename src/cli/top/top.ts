@@ -1,5 +1,6 @@
 import type { Readable, Writable } from "node:stream";
 import { type Command, InvalidArgumentError, Option } from "commander";
+import { messageOf } from "../../base/errors.ts";
 import { streamSorts } from "../../server/admin/status/stream-query.ts";
 import { exitCodeOf } from "../output/exit-codes.ts";
 import { Output, OutputClosed } from "../output/output.ts";
@@ -92,8 +93,7 @@ export function addTop(program: Command, io: TopIo = processIo): void {
       else await new Top(io, options).run(output.failed);
     } catch (error) {
       if (error instanceof OutputClosed) return;
-      const message = error instanceof Error ? error.message : String(error);
-      io.stderr.write(`watch-fanout: ${printableText(message)}\n`);
+      io.stderr.write(`watch-fanout: ${printableText(messageOf(error))}\n`);
       io.exitWith(exitCodeOf(error));
     }
   });
@@ -170,9 +170,8 @@ class Top {
     try {
       await Promise.race([this.#read(), this.#quit.promise]);
     } catch (error) {
-      const message = error instanceof Error ? error.message : String(error);
       const [, ...rest] = this.#text.split("\n");
-      this.#text = [printableText(message), ...rest].join("\n");
+      this.#text = [printableText(messageOf(error)), ...rest].join("\n");
     }
   }
 
