@@ -5,6 +5,7 @@ import type { Interruption } from "../../client/calls/options.ts";
 import type { AtomicBatch } from "../../client/watch/client-calls.ts";
 import type { EventType, WatchEvent } from "../../model/event.ts";
 import type { Scope } from "../../storage/storage.ts";
+import { type CommandIo, tableOptions } from "../output/command-io.ts";
 import { printableBytes, printableText } from "../output/printable.ts";
 import { batchJson } from "../output/proto-json.ts";
 import { type Cell, type Colour, Table } from "../output/table.ts";
@@ -22,8 +23,8 @@ import {
   usageError,
   wholeNumber,
 } from "./client-options.ts";
-import { type ClientIo, runSession, type Session } from "./client-session.ts";
-import { printValueLine, tableOptions } from "./object-output.ts";
+import { runSession, type Session } from "./client-session.ts";
+import { printValueLine } from "./object-output.ts";
 
 interface WatchOptions extends ClientOptions, SelectorOptions, HistoryOptions {
   readonly key?: string;
@@ -35,7 +36,7 @@ interface WatchOptions extends ClientOptions, SelectorOptions, HistoryOptions {
 }
 
 /** Adds `watch`. */
-export function addWatch(program: Command, io: ClientIo): void {
+export function addWatch(program: Command, io: CommandIo): void {
   const command = program
     .command("watch")
     .description(

@@ -1,6 +1,6 @@
 import { Argument, type Command, Option } from "commander";
 import type { OptionName } from "../../config/options.ts";
-import { exitCodes } from "../output/exit-codes.ts";
+import { refuse } from "../output/command-io.ts";
 import { printableText } from "../output/printable.ts";
 import { addServeFlags, type FlagHelp, readConfig, typedValues } from "../serve/serve-command.ts";
 import { type ProxyFlag, proxyFlags } from "./proxy-flags.ts";
@@ -56,10 +56,7 @@ export function addEtcdProxyCommand(program: Command): void {
   const others = addServeFlags(command, taken, changed);
   command.action(async () => {
     const { flags, defaults, problems, warnings } = proxyOptions(typedValues(command, own));
-    if (problems.length > 0) {
-      const lines = problems.map((problem) => `error: ${printableText(problem)}`);
-      command.error(lines.join("\n"), { exitCode: exitCodes.usage });
-    }
+    if (problems.length > 0) refuse(command, problems);
     const loaded = readConfig(command, { ...flags, ...others() }, withProxyNames, defaults);
     for (const warning of warnings) process.stderr.write(`warning: ${printableText(warning)}\n`);
     // Imported here, since the client commands start faster without the server.

@@ -13,7 +13,7 @@ import {
 } from "../../policy/access.ts";
 import type { PolicyDefinition } from "../../policy/definition.ts";
 import { Policy } from "../../policy/policy.ts";
-import { type ClientIo, processIo } from "../client/client-session.ts";
+import { type CommandIo, processIo, refuse } from "../output/command-io.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import { printableText } from "../output/printable.ts";
 
@@ -36,13 +36,13 @@ interface CanOptions {
 }
 
 /** Adds `policy check` and `policy can`, for operators: they read a policy file, and need no service. */
-export function addPolicyCommands(program: Command, io: ClientIo = processIo): void {
+export function addPolicyCommands(program: Command, io: CommandIo = processIo): void {
   const policy = program.command("policy").description("Check a policy, and ask what it allows.");
   addCheck(policy, io);
   addCan(policy, io);
 }
 
-function addCheck(policy: Command, io: ClientIo): void {
+function addCheck(policy: Command, io: CommandIo): void {
   const command = policy
     .command("check")
     .description("Check a policy file as the service does, and print what is wrong, with its line.")
@@ -64,7 +64,7 @@ function addCheck(policy: Command, io: ClientIo): void {
   });
 }
 
-function addCan(policy: Command, io: ClientIo): void {
+function addCan(policy: Command, io: CommandIo): void {
   const command = policy
     .command("can")
     .description("Say whether a policy allows an identity something, and by which rule.")
@@ -124,11 +124,6 @@ function readPolicy(command: Command, file: string): PolicyDefinition {
   }
   const { definition, problems } = parsePolicy(file, content);
   return definition ?? refuse(command, problems);
-}
-
-function refuse(command: Command, problems: readonly string[]): never {
-  const lines = problems.map((problem) => `error: ${printableText(problem)}`);
-  return command.error(lines.join("\n"), { exitCode: exitCodes.usage });
 }
 
 function collected(value: string, before: readonly string[]): readonly string[] {

@@ -1,11 +1,10 @@
-import type { Readable, Writable } from "node:stream";
+import { setTimeout } from "node:timers/promises";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { messageOf } from "../../base/errors.ts";
 import { streamSorts } from "../../server/admin/status/stream-query.ts";
-import { exitCodeOf } from "../output/exit-codes.ts";
-import { Output, OutputClosed } from "../output/output.ts";
+import { type CommandIo, processIo, reportFailure, tableOptions } from "../output/command-io.ts";
+import { Output } from "../output/output.ts";
 import { printableText } from "../output/printable.ts";
-import type { TableOptions } from "../output/table.ts";
 import { readStatus, type StatusSettings } from "./read-status.ts";
 import { statusText } from "./status-text.ts";
 
@@ -23,19 +22,6 @@ const quitKeys: readonly number[] = [0x71, 0x51, 0x03, 0x04];
 /** Signals that leave the screen as it was. Ctrl-C sends SIGINT if the input is no terminal. */
 const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
-/** The process that `top` runs in. */
-export interface TopIo {
-  readonly stdin: Readable & { readonly isTTY?: boolean; setRawMode?(isRaw: boolean): unknown };
-  readonly stdout: Writable & {
-    readonly isTTY?: boolean;
-    readonly columns?: number;
-    readonly rows?: number;
-  };
-  readonly stderr: Writable;
-  /** Sets the exit code of the process. */
-  exitWith(code: number): void;
-}
-
 interface TopOptions {
   readonly url: URL;
   readonly tlsCa?: string;
@@ -47,14 +33,8 @@ interface TopOptions {
   readonly once?: true;
 }
 
-const processIo: TopIo = {
-  stdin: process.stdin,
-  stdout: process.stdout,
-  stderr: process.stderr,
-  exitWith: (code) => {
-    process.exitCode = code;
-  },
-};
+/** The process that `top` runs in. */
+export type TopIo = Omit<CommandIo, "onInterrupt">;
 
 /** Adds `top`. */
 export function addTop(program: Command, io: TopIo = processIo): void {
@@ -92,9 +72,7 @@ export function addTop(program: Command, io: TopIo = processIo): void {
       if (options.once === true) await printOnce(io, output, options);
       else await new Top(io, options).run(output.failed);
     } catch (error) {
-      if (error instanceof OutputClosed) return;
-      io.stderr.write(`watch-fanout: ${printableText(messageOf(error))}\n`);
-      io.exitWith(exitCodeOf(error));
+      reportFailure(io, error);
     }
   });
 }
@@ -105,9 +83,9 @@ function adminUrl(text: string): URL {
   throw new InvalidArgumentError("It must be a URL, such as http://127.0.0.1:8080.");
 }
 
-async function printOnce({ stdout }: TopIo, output: Output, options: TopOptions): Promise<void> {
+async function printOnce(io: TopIo, output: Output, options: TopOptions): Promise<void> {
   const status = await readStatus(settingsOf(options), parametersOf(options, 50));
-  await output.write(statusText(status, { colours: stdout.isTTY === true && hasColours() }));
+  await output.write(statusText(status, { colours: tableOptions(io).colours }));
   await output.flush();
 }
 
@@ -115,8 +93,7 @@ async function printOnce({ stdout }: TopIo, output: Output, options: TopOptions)
 class Top {
   readonly #io: TopIo;
   readonly #options: TopOptions;
-  readonly #quit = Promise.withResolvers<void>();
-  #isOver = false;
+  readonly #quit = new AbortController();
   #text = "";
 
   constructor(io: TopIo, options: TopOptions) {
@@ -128,9 +105,10 @@ class Top {
   async run(terminalGone: AbortSignal): Promise<void> {
     const { stdin, stdout } = this.#io;
     const onKey = (key: Buffer): void => {
-      if (key.some((byte) => quitKeys.includes(byte))) this.#end();
+      if (key.some((byte) => quitKeys.includes(byte))) onEnd();
     };
-    const onEnd = (): void => this.#end();
+    const { signal: quit } = this.#quit;
+    const onEnd = (): void => this.#quit.abort();
     await this.#read();
     stdin.setRawMode?.(true);
     stdin.on("data", onKey);
@@ -139,10 +117,10 @@ class Top {
     for (const signal of signals) process.on(signal, onEnd);
     stdout.write(enterScreen);
     try {
-      while (!this.#isOver) {
+      while (!quit.aborted) {
         this.#draw();
-        await this.#pause();
-        if (!this.#isOver) await this.#update();
+        await setTimeout(intervalMs, undefined, { signal: quit }).catch(() => {});
+        if (!quit.aborted) await this.#update();
       }
     } finally {
       stdout.write(leaveScreen);
@@ -152,23 +130,9 @@ class Top {
     }
   }
 
-  #end(): void {
-    this.#isOver = true;
-    this.#quit.resolve();
-  }
-
-  async #pause(): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    const passed = new Promise((resolve) => {
-      timer = setTimeout(resolve, intervalMs);
-    });
-    await Promise.race([passed, this.#quit.promise]);
-    clearTimeout(timer);
-  }
-
   async #update(): Promise<void> {
     try {
-      await Promise.race([this.#read(), this.#quit.promise]);
+      await this.#read();
     } catch (error) {
       const [, ...rest] = this.#text.split("\n");
       this.#text = [printableText(messageOf(error)), ...rest].join("\n");
@@ -176,10 +140,10 @@ class Top {
   }
 
   async #read(): Promise<void> {
-    const { columns, rows = 24 } = this.#io.stdout;
-    const table: TableOptions = { columns, colours: hasColours() };
+    const { rows = 24 } = this.#io.stdout;
+    const settings = settingsOf(this.#options, this.#quit.signal);
     const parameters = parametersOf(this.#options, Math.min(500, Math.max(1, rows)));
-    this.#text = statusText(await readStatus(settingsOf(this.#options), parameters), table);
+    this.#text = statusText(await readStatus(settings, parameters), tableOptions(this.#io));
   }
 
   /** Overwrites the screen line by line, so that it does not flicker. */
@@ -190,13 +154,9 @@ class Top {
   }
 }
 
-function hasColours(): boolean {
-  const { NO_COLOR = "", TERM } = process.env;
-  return NO_COLOR === "" && TERM !== "dumb";
-}
-
-function settingsOf({ url, tlsCa, bearerTokenFile }: TopOptions): StatusSettings {
-  return { url, tlsCa, bearerTokenFile, timeoutMs };
+function settingsOf(options: TopOptions, quit?: AbortSignal): StatusSettings {
+  const { url, tlsCa, bearerTokenFile } = options;
+  return { url, tlsCa, bearerTokenFile, timeoutMs, quit };
 }
 
 function parametersOf({ sort, order, search, limit }: TopOptions, most: number): URLSearchParams {
