@@ -6,6 +6,7 @@ import type { Clock, Timer } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import { hostOf } from "../../server/limits/callers.ts";
 import type { AuditEntry, AuditLevel, AuditLog } from "../../server/server.ts";
+import { cutText } from "../output/printable.ts";
 import { AuditSink, type AuditSinkEvents, type UnwrittenLine } from "./audit-sink.ts";
 
 /** Maximum size of the lines that are not written yet, in bytes. */
@@ -240,7 +241,7 @@ function lineOf(entry: AuditEntry, time: string): string {
 }
 
 function cut(text: string): string {
-  return text.length <= maxTextLength ? text : `${text.slice(0, maxTextLength - 1)}…`;
+  return cutText(text, maxTextLength);
 }
 
 /** Maximum number of callers whose dropped lines are counted apart from those of all others. */

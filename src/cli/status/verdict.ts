@@ -8,7 +8,7 @@ import type {
   Verdict,
   VerdictReason,
 } from "../../server/admin/status/status.ts";
-import { bytesOf, countOf, durationOf, msOf } from "../output/printable.ts";
+import { bytesOf, countOf, cutText, durationOf, msOf } from "../output/printable.ts";
 
 /** What the verdict is made of: the status, and the checks of /readyz. */
 export interface VerdictFacts extends Omit<Overview, "verdict" | "problems" | "latencies"> {
@@ -315,5 +315,5 @@ function quantity(count: number, name: string): string {
 
 function cut(text: string): string {
   const line = text.replaceAll(/\s+/g, " ").trim().replace(/\.$/, "");
-  return line.length <= maxError ? line : `${line.slice(0, maxError - 1)}…`;
+  return cutText(line, maxError);
 }
