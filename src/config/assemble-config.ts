@@ -20,25 +20,11 @@ import type {
   TcpAddress,
 } from "./config.ts";
 import { dividedLimitNames, limitsOf } from "./limit-options.ts";
-import type { OptionName, OptionValues } from "./options.ts";
+import { checkNeeds } from "./option-needs.ts";
+import type { OptionValues } from "./options.ts";
 import { parsePolicy } from "./parse-policy.ts";
 import type { Settings } from "./setting.ts";
 import { ConfigError } from "./setting.ts";
-
-const etcdOptions: readonly OptionName[] = [
-  "etcd-username",
-  "etcd-password",
-  "etcd-password-file",
-  "etcd-ca",
-  "etcd-cert",
-  "etcd-key",
-  "etcd-history-key",
-  "etcd-history-create",
-  "etcd-insecure-skip-verify",
-  "etcd-keepalive-time",
-  "etcd-keepalive-timeout",
-  "etcd-keepalive-without-calls",
-];
 
 /**
  * Checks the options against each other, reads the files that they name, and assembles the configuration. Throws a
@@ -50,6 +36,7 @@ export function assembleConfig(
   readFile: (path: string) => Buffer,
 ): Config {
   const checks = new Checks(values, settings, readFile);
+  checkNeeds(values, checks);
   const eventWindow = {
     ageMs: values["event-window-age"],
     minEvents: values["event-window-min-events"],
@@ -67,7 +54,7 @@ export function assembleConfig(
     admin: assembleAdmin(values, checks),
     tls: serverTls(values, checks),
     policy: policyConfig(checks),
-    audit: auditConfig(values, checks),
+    audit: auditConfig(values),
     identity: assembleIdentity(values, checks),
     eventWindow,
     workers: workersConfig(values, checks),
@@ -79,7 +66,7 @@ export function assembleConfig(
     framing: values.framing,
     consistencyIntervalMs: values["consistency-interval"],
     shutdownTimeoutMs: values["shutdown-timeout"],
-    otlp: otlpConfig(values, checks),
+    otlp: otlpConfig(values),
     logLevel: values["log-level"],
     logFormat: values["log-format"],
   };
@@ -117,31 +104,22 @@ function policyConfig(checks: Checks): PolicyConfig | undefined {
   return undefined;
 }
 
-function auditConfig(values: OptionValues, checks: Checks): AuditConfig | undefined {
+function auditConfig(values: OptionValues): AuditConfig | undefined {
   const path = values["audit-log"];
-  if (path === undefined) {
-    checks.refuseGiven(["audit-level"], "needs --audit-log as well.");
-    return undefined;
-  }
+  if (path === undefined) return undefined;
   return { path: path === "-" ? undefined : path, level: values["audit-level"] };
 }
 
-function otlpConfig(values: OptionValues, checks: Checks): OtlpConfig | undefined {
+function otlpConfig(values: OptionValues): OtlpConfig | undefined {
   const endpoint = values["otlp-endpoint"];
-  if (endpoint === undefined) {
-    checks.refuseGiven(["trace-ratio", "otlp-metrics-interval"], "needs --otlp-endpoint as well.");
-    return undefined;
-  }
+  if (endpoint === undefined) return undefined;
   const metricsIntervalMs = values["otlp-metrics-interval"];
   return { endpoint, traceRatio: values["trace-ratio"], metricsIntervalMs };
 }
 
 function etcdConfig(values: OptionValues, checks: Checks): EtcdConfig | undefined {
   const endpoints = values.etcd;
-  if (endpoints.length === 0) {
-    checks.refuseGiven(etcdOptions, "needs --etcd as well.");
-    return undefined;
-  }
+  if (endpoints.length === 0) return undefined;
   const secure = endpoints.filter((endpoint) => endpoint.startsWith("https:"));
   if (secure.length > 0 && secure.length < endpoints.length) {
     checks.refuse("etcd", `${endpoints.join(", ")} mix http and https; use one scheme for all.`);
@@ -180,8 +158,6 @@ function etcdApiConfig(
         "off leaves nothing to serve without --etcd-api. Set --etcd-api, or remove this option.",
       );
     }
-    const needed = ["advertise-client-url", "watch-progress-notify-interval"] as const;
-    checks.refuseGiven(needed, "needs --etcd-api as well.");
     return undefined;
   }
   if (values.etcd.length === 0) checks.refuse("etcd-api", "needs --etcd as well.");
@@ -229,10 +205,7 @@ function etcdAuth(values: OptionValues, checks: Checks): EtcdConfig["auth"] {
     checks.refuse("etcd-password-file", `is given as well as ${other}; use one of them.`);
   }
   const password = typed ?? file?.content.toString("utf8").replace(/\r?\n$/, "");
-  if (username === undefined) {
-    checks.refuseGiven(["etcd-password", "etcd-password-file"], "needs --etcd-username as well.");
-    return undefined;
-  }
+  if (username === undefined) return undefined;
   if (password === undefined) {
     if (values["etcd-password-file"] === undefined) {
       const ways = "--etcd-password-file or WATCH_FANOUT_ETCD_PASSWORD";

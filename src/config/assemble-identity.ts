@@ -13,19 +13,14 @@ import type {
   ServerTls,
   TlsBounds,
 } from "./config.ts";
-import type { OptionName, OptionValues } from "./options.ts";
+import type { OptionValues } from "./options.ts";
 import { nodeCiphers } from "./value-types.ts";
-
-const jwtOptions: readonly OptionName[] = ["jwt-audience", "jwt-jwks", "jwt-groups-claim"];
 
 /** Checks the options of the server's TLS, and reads its files. */
 export function serverTls(values: OptionValues, checks: Checks): ServerTls | undefined {
-  const [cert, ca] = [values["tls-cert"], values["tls-client-ca"]];
+  const ca = values["tls-client-ca"];
   const pair = checks.keyPair("tls-cert", "tls-key");
   const clientCa = checks.authorities("tls-client-ca");
-  if (ca !== undefined && cert === undefined) {
-    checks.refuse("tls-client-ca", "needs --tls-cert and --tls-key as well.");
-  }
   const clientAuth = values["tls-client-auth"] ?? (ca === undefined ? "off" : "require");
   if (clientAuth !== "off" && ca === undefined) {
     checks.refuse("tls-client-auth", `${clientAuth} needs --tls-client-ca as well.`);
@@ -33,13 +28,9 @@ export function serverTls(values: OptionValues, checks: Checks): ServerTls | und
   if (clientAuth === "off" && ca !== undefined) {
     checks.refuse("tls-client-auth", "off has no use for --tls-client-ca; remove one of them.");
   }
-  if (cert === undefined)
-    checks.refuseGiven(boundOptions, "needs --tls-cert and --tls-key as well.");
   const bounds = tlsBounds(values, checks);
   return pair && { ...pair, clientCa, clientAuth, bounds, files: { ...pair.files, clientCa: ca } };
 }
-
-const boundOptions = ["tls-min-version", "tls-max-version", "tls-cipher-suites"] as const;
 
 function tlsBounds(values: OptionValues, checks: Checks): TlsBounds {
   const [min, max] = [values["tls-min-version"], values["tls-max-version"]];
@@ -102,10 +93,7 @@ function jwtConfig(values: OptionValues, checks: Checks): JwtConfig | undefined 
   const issuer = values["jwt-issuer"];
   const audience = values["jwt-audience"];
   const location = values["jwt-jwks"];
-  if (issuer === undefined) {
-    checks.refuseGiven(jwtOptions, "needs --jwt-issuer as well.");
-    return undefined;
-  }
+  if (issuer === undefined) return undefined;
   if (audience === undefined || location === undefined) {
     const ways = "--jwt-audience and --jwt-jwks";
     checks.refuse("jwt-issuer", `needs ${ways} as well: a token for another service is refused.`);

@@ -6,7 +6,7 @@ import { isLoopback } from "../identity/peer.ts";
 import type { Checks } from "./checks.ts";
 import type { ResourceConfig, UpstreamConfig } from "./config.ts";
 import { didYouMean } from "./nearest.ts";
-import { flagOf, type OptionName, type OptionValues } from "./options.ts";
+import { flagOf, type OptionValues } from "./options.ts";
 import {
   type EventWindowSettings,
   isResourceName,
@@ -231,20 +231,10 @@ function eventWindowOf(
   return bounds;
 }
 
-const upstreamOptions: readonly OptionName[] = [
-  "upstream-tls-ca",
-  "upstream-tls-cert",
-  "upstream-tls-key",
-  "upstream-token-file",
-];
-
 /** Checks the options of a relay, and reads the files that they name. Undefined: the service is not a relay. */
 export function upstreamConfig(values: OptionValues, checks: Checks): UpstreamConfig | undefined {
   const addresses = values.upstream;
-  if (addresses.length === 0) {
-    checks.refuseGiven(upstreamOptions, "needs --upstream as well.");
-    return undefined;
-  }
+  if (addresses.length === 0) return undefined;
   if (values.etcd.length > 0) {
     checks.refuse(
       "upstream",
@@ -260,9 +250,6 @@ export function upstreamConfig(values: OptionValues, checks: Checks): UpstreamCo
     );
   }
   const tls = checks.clientTls("upstream-tls-ca", "upstream-tls-cert", "upstream-tls-key", true);
-  if (tls.files.ca === undefined && tls.files.cert !== undefined) {
-    checks.refuse("upstream-tls-cert", "needs --upstream-tls-ca as well.");
-  }
   // Only to report a missing file now: the client reads it for its calls.
   checks.file("upstream-token-file");
   const tokenFile = values["upstream-token-file"];
