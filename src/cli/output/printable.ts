@@ -65,3 +65,8 @@ export function msOf(ms: number): string {
 export function countOf(count: number): string {
   return count.toLocaleString("en");
 }
+
+/** A count of things, such as `1 stream` or `12,345 streams`. */
+export function quantity(count: number, name: string): string {
+  return `${countOf(count)} ${name}${count === 1 ? "" : "s"}`;
+}

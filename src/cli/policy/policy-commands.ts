@@ -15,7 +15,7 @@ import type { PolicyDefinition } from "../../policy/definition.ts";
 import { Policy } from "../../policy/policy.ts";
 import { type CommandIo, processIo, refuse } from "../output/command-io.ts";
 import { exitCodes } from "../output/exit-codes.ts";
-import { printableText } from "../output/printable.ts";
+import { printableText, quantity } from "../output/printable.ts";
 
 /** Maximum number of notes that are printed. */
 const maxRemarks = 20;
@@ -52,9 +52,9 @@ function addCheck(policy: Command, io: CommandIo): void {
     const { roles, bindings } = definition;
     const rules = roles.reduce((sum, role) => sum + role.rules.length, 0);
     const counts = [
-      counted(roles.length, "role"),
-      counted(rules, "rule"),
-      counted(bindings.length, "binding"),
+      quantity(roles.length, "role"),
+      quantity(rules, "rule"),
+      quantity(bindings.length, "binding"),
     ];
     const all = remarksOn(definition).map((remark) => `${file}:${remark}`);
     const more = all.length - maxRemarks;
@@ -128,10 +128,6 @@ function readPolicy(command: Command, file: string): PolicyDefinition {
 
 function collected(value: string, before: readonly string[]): readonly string[] {
   return [...before, value];
-}
-
-function counted(count: number, what: string): string {
-  return `${count} ${what}${count === 1 ? "" : "s"}`;
 }
 
 /**
