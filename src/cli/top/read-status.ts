@@ -10,7 +10,7 @@ import { readAll } from "../output/command-io.ts";
 const maxBytes = 8 * 1024 * 1024;
 
 /** Where the status is, and how to get it. */
-export interface StatusSettings {
+interface StatusSettings {
   /** Of the admin port, such as http://127.0.0.1:8080. */
   readonly url: URL;
   readonly tlsCa?: string | undefined;

@@ -5,7 +5,7 @@ import { streamSorts } from "../../server/admin/status/stream-query.ts";
 import { type CommandIo, processIo, reportFailure, tableOptions } from "../output/command-io.ts";
 import { Output } from "../output/output.ts";
 import { printableText } from "../output/printable.ts";
-import { readStatus, type StatusSettings } from "./read-status.ts";
+import { readStatus } from "./read-status.ts";
 import { statusText } from "./status-text.ts";
 
 /** Interval of the updates, and how long the service may take to respond, in milliseconds. */
@@ -70,7 +70,7 @@ export function addTop(program: Command, io: TopIo = processIo): void {
     const output = new Output(io.stdout);
     try {
       if (options.once === true) await printOnce(io, output, options);
-      else await new Top(io, options).run(output.failed);
+      else await show(io, options, output.failed);
     } catch (error) {
       reportFailure(io, error);
     }
@@ -84,79 +84,54 @@ function adminUrl(text: string): URL {
 }
 
 async function printOnce(io: TopIo, output: Output, options: TopOptions): Promise<void> {
-  const status = await readStatus(settingsOf(options), parametersOf(options, 50));
+  const status = await readStatus({ ...options, timeoutMs }, parametersOf(options, 50));
   await output.write(statusText(status, { colours: tableOptions(io).colours }));
   await output.flush();
 }
 
-/** The live display. */
-class Top {
-  readonly #io: TopIo;
-  readonly #options: TopOptions;
-  readonly #quit = new AbortController();
-  #text = "";
-
-  constructor(io: TopIo, options: TopOptions) {
-    this.#io = io;
-    this.#options = options;
-  }
-
-  /** Resolves when the user quits or the terminal has gone. Rejects if the service can't be reached at first. */
-  async run(terminalGone: AbortSignal): Promise<void> {
-    const { stdin, stdout } = this.#io;
-    const onKey = (key: Buffer): void => {
-      if (key.some((byte) => quitKeys.includes(byte))) onEnd();
-    };
-    const { signal: quit } = this.#quit;
-    const onEnd = (): void => this.#quit.abort();
-    await this.#read();
-    stdin.setRawMode?.(true);
-    stdin.on("data", onKey);
-    stdin.once("end", onEnd);
-    terminalGone.addEventListener("abort", onEnd);
-    for (const signal of signals) process.on(signal, onEnd);
-    stdout.write(enterScreen);
-    try {
-      while (!quit.aborted) {
-        this.#draw();
-        await setTimeout(intervalMs, undefined, { signal: quit }).catch(() => {});
-        if (!quit.aborted) await this.#update();
-      }
-    } finally {
-      stdout.write(leaveScreen);
-      for (const signal of signals) process.off(signal, onEnd);
-      stdin.off("data", onKey).off("end", onEnd).pause();
-      stdin.setRawMode?.(false);
+/** Shows the status until the user quits or the terminal has gone. Rejects if the service can't be reached at first. */
+async function show(io: TopIo, options: TopOptions, terminalGone: AbortSignal): Promise<void> {
+  const { stdin, stdout } = io;
+  const quitting = new AbortController();
+  const quit = quitting.signal;
+  const onEnd = (): void => quitting.abort();
+  const onKey = (key: Buffer): void => {
+    if (key.some((byte) => quitKeys.includes(byte))) onEnd();
+  };
+  const read = async (): Promise<string> => {
+    const parameters = parametersOf(options, Math.min(500, Math.max(1, stdout.rows ?? 24)));
+    const status = await readStatus({ ...options, timeoutMs, quit }, parameters);
+    return statusText(status, tableOptions(io));
+  };
+  let text = await read();
+  stdin.setRawMode?.(true);
+  stdin.on("data", onKey);
+  stdin.once("end", onEnd);
+  terminalGone.addEventListener("abort", onEnd);
+  for (const signal of signals) process.on(signal, onEnd);
+  stdout.write(enterScreen);
+  try {
+    while (!quit.aborted) {
+      draw(io, text);
+      await setTimeout(intervalMs, undefined, { signal: quit }).catch(() => {});
+      if (quit.aborted) return;
+      text = await read().catch((error: unknown) => {
+        const [, ...rest] = text.split("\n");
+        return [printableText(messageOf(error)), ...rest].join("\n");
+      });
     }
-  }
-
-  async #update(): Promise<void> {
-    try {
-      await this.#read();
-    } catch (error) {
-      const [, ...rest] = this.#text.split("\n");
-      this.#text = [printableText(messageOf(error)), ...rest].join("\n");
-    }
-  }
-
-  async #read(): Promise<void> {
-    const { rows = 24 } = this.#io.stdout;
-    const settings = settingsOf(this.#options, this.#quit.signal);
-    const parameters = parametersOf(this.#options, Math.min(500, Math.max(1, rows)));
-    this.#text = statusText(await readStatus(settings, parameters), tableOptions(this.#io));
-  }
-
-  /** Overwrites the screen line by line, so that it does not flicker. */
-  #draw(): void {
-    const { rows = 24 } = this.#io.stdout;
-    const lines = this.#text.split("\n").slice(0, rows - 1);
-    this.#io.stdout.write(`\x1b[H${lines.map((line) => `${line}\x1b[K\r\n`).join("")}\x1b[J`);
+  } finally {
+    stdout.write(leaveScreen);
+    for (const signal of signals) process.off(signal, onEnd);
+    stdin.off("data", onKey).off("end", onEnd).pause();
+    stdin.setRawMode?.(false);
   }
 }
 
-function settingsOf(options: TopOptions, quit?: AbortSignal): StatusSettings {
-  const { url, tlsCa, bearerTokenFile } = options;
-  return { url, tlsCa, bearerTokenFile, timeoutMs, quit };
+/** Overwrites the screen line by line, so that it does not flicker. */
+function draw({ stdout }: TopIo, text: string): void {
+  const lines = text.split("\n").slice(0, (stdout.rows ?? 24) - 1);
+  stdout.write(`\x1b[H${lines.map((line) => `${line}\x1b[K\r\n`).join("")}\x1b[J`);
 }
 
 function parametersOf({ sort, order, search, limit }: TopOptions, most: number): URLSearchParams {
