@@ -33,6 +33,15 @@ export function by(
   return Array.from(numbers, ([value, number]) => [number, { [attribute]: value }]);
 }
 
+/** The same of any items, each with the attribute's value and its number. */
+export function byEach<T>(
+  attribute: string,
+  items: Iterable<T>,
+  entryOf: (item: T) => readonly [value: string, number: number],
+): readonly Reading[] {
+  return by(attribute, Array.from(items, entryOf));
+}
+
 /**
  * Registers the metrics of a table, by their names for Prometheus, with the unit at the end. `sources` returns what they
  * are read from, with attributes that all values of a source have. It is called once per collection: what is counted costs no call here. Returns what removes the metrics;

@@ -1,5 +1,5 @@
 import type { Meter } from "@opentelemetry/api";
-import { by, counter, gauge, registerMetrics } from "../base/metric-table.ts";
+import { byEach, counter, gauge, registerMetrics } from "../base/metric-table.ts";
 import { backfillStates, type CacherStats } from "../cacher/stats.ts";
 
 /** What metrics read of a Cacher. */
@@ -208,19 +208,16 @@ export function registerCacheMetrics(meter: Meter, caches: ReadonlyMap<string, S
       (stats) => stats.slowConsumers,
     ),
     watch_fanout_watchers: gauge("{watcher}", "Watchers by state.", ({ watchers }) =>
-      by(
-        "state",
-        Object.entries(watchers).map(([state, count]) => [state.replaceAll(" ", "_"), count]),
-      ),
+      byEach("state", Object.entries(watchers), ([state, count]) => [
+        state.replaceAll(" ", "_"),
+        count,
+      ]),
     ),
     watch_fanout_event_window_backfill: gauge(
       "1",
       "1 for the current state of the event window's backfill, 0 for the other states: running, paused, or how it ended.",
       ({ backfill }) =>
-        by(
-          "state",
-          backfillStates.map((state) => [state, Number(backfill.state === state)]),
-        ),
+        byEach("state", backfillStates, (state) => [state, Number(backfill.state === state)]),
     ),
   });
 }

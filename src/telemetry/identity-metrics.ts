@@ -1,5 +1,5 @@
 import type { Meter } from "@opentelemetry/api";
-import { by, counter, gauge, registerMetrics } from "../base/metric-table.ts";
+import { by, byEach, counter, gauge, registerMetrics } from "../base/metric-table.ts";
 import type { ReloadCounts, WatchedCertificate } from "../base/watched-files.ts";
 import type { AuthenticationCounts } from "../identity/authenticators.ts";
 import type { KeyRequestCounts } from "../identity/key-set.ts";
@@ -85,11 +85,7 @@ export function registerPolicyMetrics(
     watch_fanout_denied_calls: counter(
       "{call}",
       "Calls that the policy denied, by verb.",
-      ({ denied }) =>
-        by(
-          "verb",
-          verbs.map((verb) => [verb, denied[verb]]),
-        ),
+      ({ denied }) => byEach("verb", verbs, (verb) => [verb, denied[verb]]),
     ),
     watch_fanout_revoked_streams: counter(
       "{stream}",

@@ -1,5 +1,5 @@
 import type { Meter } from "@opentelemetry/api";
-import { by, counter, gauge, registerMetrics } from "../base/metric-table.ts";
+import { by, byEach, counter, gauge, registerMetrics } from "../base/metric-table.ts";
 import { pressureLevels, shedKinds } from "../server/pressure/memory-pressure.ts";
 import type { ServerStats } from "../server/server.ts";
 
@@ -22,20 +22,12 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
       "By",
       "Memory held for clients, by pool: requests that are incomplete or not handled yet (requests), parts of " +
         "requests that open streams retain (retained), and responses that clients have not accepted (unsent).",
-      (stats) =>
-        by(
-          "pool",
-          pools.map((pool) => [pool, stats[pool].bytes]),
-        ),
+      (stats) => byEach("pool", pools, (pool) => [pool, stats[pool].bytes]),
     ),
     watch_fanout_pool_evictions: counter(
       "{call}",
       "Calls ended to make room in a pool, by pool.",
-      (stats) =>
-        by(
-          "pool",
-          pools.map((pool) => [pool, stats[pool].evictions]),
-        ),
+      (stats) => byEach("pool", pools, (pool) => [pool, stats[pool].evictions]),
     ),
     watch_fanout_memory_pressure_level: gauge(
       "1",
@@ -43,39 +35,26 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
         "(Lists as well), critical (streams that are not accepted are ended) and exhausted (all calls but those of " +
         "health are refused).",
       ({ pressure }) =>
-        by(
-          "level",
-          pressureLevels.map((level) => [level, Number(pressure.level === level)]),
-        ),
+        byEach("level", pressureLevels, (level) => [level, Number(pressure.level === level)]),
     ),
     watch_fanout_memory_used_bytes: gauge(
       "By",
       "Memory in use that has a limit: the old generation of the heap after its last collection (heap), the working " +
         "set of the control group (cgroup), or the heap with the memory outside of it (process).",
       ({ pressure }) =>
-        by(
-          "limit",
-          pressure.readings.map(({ limit, usedBytes }) => [limit, usedBytes]),
-        ),
+        byEach("limit", pressure.readings, ({ limit, usedBytes }) => [limit, usedBytes]),
     ),
     watch_fanout_memory_ceiling_bytes: gauge(
       "By",
       "Ceilings of that memory: 75 % of the limit of the heap, 90 % of that of the control group, or --memory-ceiling.",
       ({ pressure }) =>
-        by(
-          "limit",
-          pressure.readings.map(({ limit, ceilingBytes }) => [limit, ceilingBytes]),
-        ),
+        byEach("limit", pressure.readings, ({ limit, ceilingBytes }) => [limit, ceilingBytes]),
     ),
     watch_fanout_shed_calls: counter(
       "{call}",
       "Calls shed because memory was short, by kind: new streams, Lists and other calls that were refused, and streams " +
         "and responses that were ended because their clients did not accept them (slow_stream).",
-      ({ pressure }) =>
-        by(
-          "kind",
-          shedKinds.map((kind) => [kind, pressure.shed[kind]]),
-        ),
+      ({ pressure }) => byEach("kind", shedKinds, (kind) => [kind, pressure.shed[kind]]),
     ),
     watch_fanout_http2_attacks: counter(
       "{event}",
@@ -133,19 +112,13 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
       "{request}",
       "Requests that are handled, by kind: reads and writes. --max-KIND-in-flight bounds them.",
       ({ inFlight }) =>
-        by(
-          "kind",
-          Object.entries(inFlight).map(([kind, { size }]) => [kind, size]),
-        ),
+        byEach("kind", Object.entries(inFlight), ([kind, { size }]) => [kind, size]),
     ),
     watch_fanout_requests_queued: gauge(
       "{request}",
       "Requests that wait to be handled, by kind: reads and writes.",
       ({ inFlight }) =>
-        by(
-          "kind",
-          Object.entries(inFlight).map(([kind, { queued }]) => [kind, queued]),
-        ),
+        byEach("kind", Object.entries(inFlight), ([kind, { queued }]) => [kind, queued]),
     ),
   });
 }
