@@ -19,7 +19,7 @@ import type {
   SocketConfig,
   TcpAddress,
 } from "./config.ts";
-import { dividedLimitNames, limitsOf } from "./limit-options.ts";
+import { dividedLimitNames, limitsOf } from "./limits.ts";
 import { checkNeeds } from "./option-needs.ts";
 import type { OptionValues } from "./options.ts";
 import { parsePolicy } from "./parse-policy.ts";
