@@ -28,9 +28,9 @@ export function counter<S>(unit: string, description: string, read: Read<S>): Me
 /** Readings that one attribute distinguishes, from its values and their numbers. */
 export function by(
   attribute: string,
-  numbers: Iterable<readonly [value: string, number: number]>,
+  numbers: Readonly<Record<string, number>>,
 ): readonly Reading[] {
-  return Array.from(numbers, ([value, number]) => [number, { [attribute]: value }]);
+  return byEach(attribute, Object.entries(numbers), (entry) => entry);
 }
 
 /** The same of any items, each with the attribute's value and its number. */
@@ -39,7 +39,7 @@ export function byEach<T>(
   items: Iterable<T>,
   entryOf: (item: T) => readonly [value: string, number: number],
 ): readonly Reading[] {
-  return by(attribute, Array.from(items, entryOf));
+  return Array.from(items, entryOf).map(([value, number]) => [number, { [attribute]: value }]);
 }
 
 /**

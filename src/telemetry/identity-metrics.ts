@@ -6,35 +6,28 @@ import type { KeyRequestCounts } from "../identity/key-set.ts";
 import { verbs } from "../policy/access.ts";
 import type { Authorizer } from "../policy/authorizer.ts";
 
-/** Registers how many calls were authenticated. */
-export function registerAuthenticationMetrics(
+/** Registers how many calls were authenticated, and how often the keys of the token issuer were requested. */
+export function registerIdentityMetrics(
   meter: Meter,
-  source: { readonly counts: AuthenticationCounts },
+  authenticators: { readonly counts: AuthenticationCounts } | undefined,
+  keys: { readonly counts: KeyRequestCounts } | undefined,
 ): void {
-  registerMetrics(meter, () => [[source.counts]], {
-    watch_fanout_authentications: counter(
-      "{call}",
-      "Calls by the source of their identity: certificate, jwt, token, forwarded-certificate, none (anonymous), or " +
-        "refused.",
-      (counts) => by("source", Object.entries(counts)),
-    ),
-  });
-}
-
-/** Registers how often the keys of the token issuer were requested. */
-export function registerKeyRequests(
-  meter: Meter,
-  keys: { readonly counts: KeyRequestCounts },
-): void {
+  if (authenticators !== undefined) {
+    registerMetrics(meter, () => [[authenticators.counts]], {
+      watch_fanout_authentications: counter(
+        "{call}",
+        "Calls by the source of their identity: certificate, jwt, token, forwarded-certificate, none (anonymous), or " +
+          "refused.",
+        (counts) => by("source", { ...counts }),
+      ),
+    });
+  }
+  if (keys === undefined) return;
   registerMetrics(meter, () => [[keys.counts]], {
     watch_fanout_jwks_requests: counter(
       "{request}",
       "Requests for the keys of the token issuer, by result: applied or refused.",
-      ({ succeeded, failed }) =>
-        by("result", [
-          ["applied", succeeded],
-          ["refused", failed],
-        ]),
+      ({ succeeded, failed }) => by("result", { applied: succeeded, refused: failed }),
     ),
   });
 }
@@ -67,19 +60,23 @@ export function registerFileReloads(
       "{version}",
       "New versions of watched files, by kind of file and result: applied, or refused while the version before stays " +
         "in use.",
-      ({ applied, refused }) =>
-        by("result", [
-          ["applied", applied],
-          ["refused", refused],
-        ]),
+      ({ applied, refused }) => by("result", { applied, refused }),
     ),
   });
 }
 
-/** Registers what the policy has denied. */
-export function registerPolicyMetrics(
+/** What the metrics of an audit log read. */
+interface AuditCounts {
+  readonly lines: number;
+  readonly dropped: number;
+  readonly failures: number;
+}
+
+/** Registers what the policy has denied, and what an audit log has written and dropped. */
+export function registerRightsMetrics(
   meter: Meter,
   authorizer: Pick<Authorizer, "denied" | "revoked">,
+  audit: AuditCounts | undefined,
 ): void {
   registerMetrics(meter, () => [[authorizer]], {
     watch_fanout_denied_calls: counter(
@@ -93,17 +90,7 @@ export function registerPolicyMetrics(
       ({ revoked }) => revoked,
     ),
   });
-}
-
-/** What the metrics of an audit log read. */
-interface AuditCounts {
-  readonly lines: number;
-  readonly dropped: number;
-  readonly failures: number;
-}
-
-/** Registers what an audit log has written and dropped. */
-export function registerAuditMetrics(meter: Meter, audit: AuditCounts): void {
+  if (audit === undefined) return;
   registerMetrics(meter, () => [[audit]], {
     watch_fanout_audit_lines: counter(
       "{line}",

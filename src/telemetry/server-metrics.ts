@@ -63,7 +63,7 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
         "acknowledge a ping (half_open), connections that were replaced or refused at --max-connections " +
         "(too_many_connections), and those that end with a protocol error (protocol_error: also how clients of grpc-go " +
         "close; not an attack).",
-      ({ attacks }) => by("kind", attacks),
+      ({ attacks }) => byEach("kind", attacks, (entry) => entry),
     ),
     watch_fanout_handshake_failures: counter(
       "{connection}",
@@ -72,7 +72,7 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
         "client does not accept (refused_certificate), no common TLS version, cipher or application protocol (protocol), " +
         "something else than HTTP/2 (not_http2: also probes that send a byte), an end before the handshake's (closed: " +
         "also TCP probes), or another one.",
-      ({ handshakeFailures }) => by("cause", handshakeFailures),
+      ({ handshakeFailures }) => byEach("cause", handshakeFailures, (entry) => entry),
     ),
     watch_fanout_slow_calls: counter(
       "{call}",
@@ -94,14 +94,14 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
     watch_fanout_caller_usage_max: gauge(
       "1",
       "The most that one caller has, of connections, open streams, and requests in progress.",
-      ({ callers }) => by("limit", Object.entries(callers.most)),
+      ({ callers }) => by("limit", callers.most),
     ),
     watch_fanout_caller_refusals: counter(
       "{call}",
       "Calls refused because their caller, or all together, had reached a limit, by limit: connections, streams, " +
         "requests, requests that wait (queued_requests), the time that they wait (queue_time), new watches per second " +
         "(watch_rate), bytes sent per second (send_rate), and calls cancelled on connections of proxies (cancel_rate).",
-      ({ callers }) => by("limit", callers.refused),
+      ({ callers }) => byEach("limit", callers.refused, (entry) => entry),
     ),
     watch_fanout_paced_streams: gauge(
       "{stream}",

@@ -25,20 +25,13 @@ export function registerEtcdApiMetrics(meter: Meter, api: { stats(): EtcdApiStat
       "Open watches of etcd's own API, by what serves them: the cache, or a watch of etcd (relayed). Streams that are " +
         "relayed as a whole, such as those with a token, are not counted.",
       ({ watches: { watches, relayed } }) =>
-        by("served_by", [
-          ["cache", watches - relayed],
-          ["etcd", relayed],
-        ]),
+        by("served_by", { cache: watches - relayed, etcd: relayed }),
     ),
     watch_fanout_etcd_api_ranges: counter(
       "{call}",
       "Calls of etcd's Range and RangeStream that were read here, by what answered them: the cache, or etcd (relayed). " +
         "Calls that are relayed unread, such as those with a token, are not counted.",
-      ({ ranges: { cached, relayed } }) =>
-        by("served_by", [
-          ["cache", cached],
-          ["etcd", relayed],
-        ]),
+      ({ ranges: { cached, relayed } }) => by("served_by", { cache: cached, etcd: relayed }),
     ),
   });
 }

@@ -37,11 +37,7 @@ export function registerSpanMetrics(meter: Meter, counts: () => TraceCounts): vo
       "Spans that were not exported, by reason: queue_full, since too many waited; export_failed, since the collector " +
         "did not accept them in time; client_rate, since clients recorded more calls than they may have recorded here.",
       ({ overflown, failed, refused }) =>
-        by("reason", [
-          ["queue_full", overflown],
-          ["export_failed", failed],
-          ["client_rate", refused],
-        ]),
+        by("reason", { queue_full: overflown, export_failed: failed, client_rate: refused }),
     ),
   });
 }

@@ -76,7 +76,7 @@ async function watch(session: Session, options: WatchOptions): Promise<void> {
   const stopListening = io.onInterrupt(() => interrupted.abort());
   /** The last failure; undefined while there is a stream. */
   let failure: WatchFanoutError | undefined;
-  // The first response has a time limit, later ones have none.
+  // Only the first response has a time limit.
   const missing = new AbortController();
   const timer = systemClock.setTimeout(() => {
     const text = `No response arrived within ${options.timeout / 1000} s.`;

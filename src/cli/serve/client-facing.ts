@@ -14,10 +14,8 @@ import type { PolicyDefinition } from "../../policy/definition.ts";
 import { Policy } from "../../policy/policy.ts";
 import type { ServerOptions } from "../../server/server.ts";
 import {
-  registerAuditMetrics,
-  registerAuthenticationMetrics,
-  registerKeyRequests,
-  registerPolicyMetrics,
+  registerIdentityMetrics,
+  registerRightsMetrics,
 } from "../../telemetry/identity-metrics.ts";
 import { AuditFile } from "./audit-file.ts";
 import { openIdentitySources } from "./identity.ts";
@@ -48,11 +46,9 @@ export function openClientFacing(
 ): ClientFacing {
   const { meter } = deps;
   const { authorizer, audit } = openPolicy(config, resources, deps);
-  registerPolicyMetrics(meter, authorizer);
-  if (audit !== undefined) registerAuditMetrics(meter, audit);
+  registerRightsMetrics(meter, authorizer, audit);
   const { authenticators, remoteKeys, ...sources } = openIdentitySources(config, deps, onRevoked);
-  if (authenticators !== undefined) registerAuthenticationMetrics(meter, authenticators);
-  if (remoteKeys !== undefined) registerKeyRequests(meter, remoteKeys);
+  registerIdentityMetrics(meter, authenticators, remoteKeys);
   return {
     options: { tls: config.tls, authenticators, authorizer, audit },
     close: async () => {
