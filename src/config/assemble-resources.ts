@@ -253,7 +253,7 @@ export function upstreamConfig(values: OptionValues, checks: Checks): UpstreamCo
   // Only to report a missing file now: the client reads it for its calls.
   checks.file("upstream-token-file");
   const tokenFile = values["upstream-token-file"];
-  return { addresses, tls: tls.files.ca === undefined ? undefined : tls, tokenFile };
+  return { addresses, tls: tls.caFile === undefined ? undefined : tls, tokenFile };
 }
 
 /** Whether a client on this machine that connects to `address` certainly reaches a server that listens on `own`. */

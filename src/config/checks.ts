@@ -98,8 +98,6 @@ export class Checks {
   /** Reads the certificates for calls to another server, which may need one of this service. */
   clientTls(ca: TextOption, cert: TextOption, key: TextOption, isVerified: boolean): EtcdTls {
     const [authorities, client] = [this.authorities(ca), this.keyPair(cert, key)];
-    const { [ca]: caPath, [cert]: certPath, [key]: keyPath } = this.#values;
-    const files = { ca: caPath, cert: certPath, key: keyPath };
-    return { ca: authorities, client, isVerified, files };
+    return { ca: authorities, caFile: this.#values[ca], client, isVerified };
   }
 }

@@ -168,15 +168,11 @@ export interface EtcdApiConfig {
 export interface EtcdTls {
   /** Undefined: the authorities that Node.js trusts. */
   readonly ca: Buffer | undefined;
-  readonly client: { readonly cert: Buffer; readonly key: Buffer } | undefined;
+  /** The path of the same file, to read it again. */
+  readonly caFile: string | undefined;
+  readonly client: CertificateConfig | undefined;
   /** Whether etcd's certificate is checked. */
   readonly isVerified: boolean;
-  /** The paths of the same files, to read them again. */
-  readonly files: {
-    readonly ca: string | undefined;
-    readonly cert: string | undefined;
-    readonly key: string | undefined;
-  };
 }
 
 /** Certificates in PEM. */

@@ -39,13 +39,11 @@ export function watchAdminCertificate(
 export function watchClientCertificates(
   files: WatchedFiles,
   of: "etcd" | "upstream",
-  { ca, client: pair, files: { ca: caPath, cert, key } }: EtcdTls,
+  { ca, caFile, client: pair }: EtcdTls,
   client: CertificateUser & { replaceAuthorities(authorities: Buffer): void },
 ): void {
-  if (pair !== undefined && cert !== undefined && key !== undefined) {
-    watchPair(files, `${of}-certificate`, { ...pair, files: { cert, key } }, client);
-  }
-  watchAuthorities(files, `${of}-ca`, caPath, ca, (content) => client.replaceAuthorities(content));
+  if (pair !== undefined) watchPair(files, `${of}-certificate`, pair, client);
+  watchAuthorities(files, `${of}-ca`, caFile, ca, (content) => client.replaceAuthorities(content));
 }
 
 const empty = Buffer.alloc(0);
