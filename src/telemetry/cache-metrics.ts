@@ -38,7 +38,7 @@ export function registerCacheMetrics(meter: Meter, caches: ReadonlyMap<string, S
     ),
     watch_fanout_cache_stale_seconds: gauge(
       "s",
-      "How old the cache may be while the store, or the source that an upstream follows, can't be reached; otherwise 0.",
+      "How old the cache may be while the store, or what an upstream follows, can't be reached; otherwise 0.",
       (stats) => stats.staleForMs / 1_000,
     ),
     watch_fanout_cache_objects: gauge(
@@ -189,7 +189,7 @@ export function registerCacheMetrics(meter: Meter, caches: ReadonlyMap<string, S
     ),
     watch_fanout_coalescing_ended_streams: counter(
       "{stream}",
-      "LATEST_STATE streams ended because all coalesced backlogs together exceeded their bound.",
+      "LATEST_STATE streams ended because coalesced backlogs exceeded their bound.",
       (stats) => stats.coalescing.ended,
     ),
     watch_fanout_events_dispatched: counter(
@@ -215,7 +215,7 @@ export function registerCacheMetrics(meter: Meter, caches: ReadonlyMap<string, S
     ),
     watch_fanout_event_window_backfill: gauge(
       "1",
-      "1 for the current state of the event window's backfill, 0 for the other states: running, paused, or how it ended.",
+      "1 for the state of the event window's backfill: running, paused, or how it ended.",
       ({ backfill }) =>
         byEach("state", backfillStates, (state) => [state, Number(backfill.state === state)]),
     ),

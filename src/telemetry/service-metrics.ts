@@ -7,7 +7,7 @@ export function registerEtcdApiMetrics(meter: Meter, api: { stats(): EtcdApiStat
   registerMetrics(meter, () => [[api.stats()]], {
     watch_fanout_etcd_api_calls: gauge(
       "{call}",
-      "Open calls of etcd's own API (--etcd-api), each with a stream of its own to etcd unless caches serve it.",
+      "Open calls of etcd's own API.",
       ({ calls }) => calls,
     ),
     watch_fanout_etcd_api_connections: gauge(
@@ -22,15 +22,15 @@ export function registerEtcdApiMetrics(meter: Meter, api: { stats(): EtcdApiStat
     ),
     watch_fanout_etcd_api_watches: gauge(
       "{watch}",
-      "Open watches of etcd's own API, by what serves them: the cache, or a watch of etcd (relayed). Streams that are " +
-        "relayed as a whole, such as those with a token, are not counted.",
+      "Open watches of etcd's own API, by what serves them: the cache or etcd. Streams that are relayed as a whole are " +
+        "not counted.",
       ({ watches: { watches, relayed } }) =>
         by("served_by", { cache: watches - relayed, etcd: relayed }),
     ),
     watch_fanout_etcd_api_ranges: counter(
       "{call}",
-      "Calls of etcd's Range and RangeStream that were read here, by what answered them: the cache, or etcd (relayed). " +
-        "Calls that are relayed unread, such as those with a token, are not counted.",
+      "Calls of etcd's Range and RangeStream, by what answered them: the cache or etcd. Calls that are relayed unread " +
+        "are not counted.",
       ({ ranges: { cached, relayed } }) => by("served_by", { cache: cached, etcd: relayed }),
     ),
   });
@@ -61,12 +61,12 @@ export function registerWorkerMetrics(meter: Meter, source: WorkersSource): void
     ),
     watch_fanout_worker_metrics_collected: gauge(
       "1",
-      "1 if this response has the metrics of a worker, 0 if it did not respond within 2 s or is being replaced.",
+      "1 if this response has the metrics of a worker, 0 otherwise.",
       ({ isCollected }) => Number(isCollected),
     ),
     watch_fanout_worker_restarts: counter(
       "{restart}",
-      "Number of times that a worker was replaced because it had died or did not respond.",
+      "Times that a worker was replaced because it had died or did not respond.",
       ({ restarts }) => restarts,
     ),
   });

@@ -34,8 +34,8 @@ export function registerSpanMetrics(meter: Meter, counts: () => TraceCounts): vo
     ),
     watch_fanout_dropped_spans: counter(
       "{span}",
-      "Spans that were not exported, by reason: queue_full, since too many waited; export_failed, since the collector " +
-        "did not accept them in time; client_rate, since clients recorded more calls than they may have recorded here.",
+      "Spans that were not exported, by reason. queue_full: too many waited; export_failed: not accepted in time; " +
+        "client_rate: clients recorded too many calls.",
       ({ overflown, failed, refused }) =>
         by("reason", { queue_full: overflown, export_failed: failed, client_rate: refused }),
     ),
