@@ -25,7 +25,7 @@ export type {
 export type { CallSpan, CallTracer, TraceHeaders } from "./calls/call-span.ts";
 export type { HandshakeFailure } from "./limits/handshake-failures.ts";
 export type { AttackKind } from "./limits/http2-defences.ts";
-export type { HeldStats, PoolStats } from "./limits/server-pools.ts";
+export type { HeldStats } from "./limits/server-pools.ts";
 export type { TcpListen } from "./listener/bind.ts";
 export type { TlsOptions } from "./listener/tls-handshakes.ts";
 export type { UnixListen } from "./listener/unix-socket.ts";

@@ -1,6 +1,7 @@
 import type { Meter } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
+import { messageOf } from "../../base/errors.ts";
 import type { WatchedFileSet, WatchedFiles } from "../../base/watched-files.ts";
 import type { AuditConfig, Config, PolicyConfig } from "../../config/config.ts";
 import { nearest } from "../../config/nearest.ts";
@@ -13,10 +14,8 @@ import type { PolicyDefinition } from "../../policy/definition.ts";
 import { Policy } from "../../policy/policy.ts";
 import type { ServerOptions } from "../../server/server.ts";
 import {
-  registerAuditMetrics,
-  registerAuthenticationMetrics,
-  registerKeyRequests,
-  registerPolicyMetrics,
+  registerIdentityMetrics,
+  registerRightsMetrics,
 } from "../../telemetry/identity-metrics.ts";
 import { AuditFile } from "./audit-file.ts";
 import { openIdentitySources } from "./identity.ts";
@@ -47,11 +46,9 @@ export function openClientFacing(
 ): ClientFacing {
   const { meter } = deps;
   const { authorizer, audit } = openPolicy(config, resources, deps);
-  registerPolicyMetrics(meter, authorizer);
-  if (audit !== undefined) registerAuditMetrics(meter, audit);
+  registerRightsMetrics(meter, authorizer, audit);
   const { authenticators, remoteKeys, ...sources } = openIdentitySources(config, deps, onRevoked);
-  if (authenticators !== undefined) registerAuthenticationMetrics(meter, authenticators);
-  if (remoteKeys !== undefined) registerKeyRequests(meter, remoteKeys);
+  registerIdentityMetrics(meter, authenticators, remoteKeys);
   return {
     options: { tls: config.tls, authenticators, authorizer, audit },
     close: async () => {
@@ -92,10 +89,8 @@ function openAudit({ path, level }: AuditConfig, { clock, logger }: PolicyDeps):
   try {
     return new AuditFile({ path, level, clock, logger });
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new StartError(`--audit-log: can't write to ${JSON.stringify(path)}: ${why}`, {
-      cause: error,
-    });
+    const problem = `can't write to ${JSON.stringify(path)}: ${messageOf(error)}`;
+    throw new StartError(`--audit-log: ${problem}`, { cause: error });
   }
 }
 

@@ -2,6 +2,7 @@ import { join } from "node:path";
 import type { Logger } from "pino";
 import { CertificateStore } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
+import { messageOf } from "../../base/errors.ts";
 import { connectionsWithin, ownOpenFileLimit } from "../../base/open-files.ts";
 import type { WatchedFiles } from "../../base/watched-files.ts";
 import type { Config, ListenAddress, LogFormat } from "../../config/config.ts";
@@ -165,9 +166,7 @@ export class Workers {
     try {
       await this.#pool.start();
     } catch (error) {
-      throw new StartError(error instanceof Error ? error.message : String(error), {
-        cause: error,
-      });
+      throw new StartError(messageOf(error), { cause: error });
     }
     // Without a maximum age connections are not ended either to even them out.
     if (this.#config.maxStreamAgeMs > 0) this.#rebalancer.start();
@@ -224,9 +223,8 @@ function privateFolder(): PrivateFolder {
 
 /** The error of a service that can't make the socket over which its workers reach it. */
 function unusableSocket(error: unknown): StartError {
-  const why = error instanceof Error ? error.message : String(error);
   return new StartError(
-    `--workers: can't make the socket of the main process: ${why}. Set XDG_RUNTIME_DIR or TMPDIR to a folder with a short ` +
+    `--workers: can't make the socket of the main process: ${messageOf(error)}. Set XDG_RUNTIME_DIR or TMPDIR to a folder with a short ` +
       "path that this user can write to.",
     { cause: error },
   );
