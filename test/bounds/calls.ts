@@ -329,7 +329,7 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "a status in flight",
-    owners: ["CallContext"],
+    owners: ["ServiceContext"],
     bound: "8 KiB; 1 s",
     per: "call",
     atBound: "reset",

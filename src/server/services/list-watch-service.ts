@@ -16,8 +16,9 @@ import type { GetRequest__Output } from "../../wire/generated/watchfanout/v1/Get
 import type { ListRequest__Output } from "../../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { WatchRequest__Output } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import { expectedObjectBytes } from "../calls/call-admission.ts";
-import type { ServedResource, ServiceContext } from "../calls/call-context.ts";
 import type { MethodHandler, ServiceMethods, UnaryMethod } from "../calls/methods.ts";
+import type { ServiceContext } from "../calls/service-context.ts";
+import type { ServedResource } from "../calls/service-options.ts";
 import { encodePageToken, pageTokenSize } from "./page-token.ts";
 import {
   accessOfGet,

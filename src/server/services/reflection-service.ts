@@ -7,10 +7,10 @@ import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import { type FrameParts, frameOf } from "../../wire/frame-parts.ts";
 import type { ServerReflectionRequest__Output } from "../../wire/generated/grpc/reflection/v1/ServerReflectionRequest.ts";
 import type { ServerReflectionResponse } from "../../wire/generated/grpc/reflection/v1/ServerReflectionResponse.ts";
-import { type CallContext, toClientError } from "../calls/call-context.ts";
 import { type BidiMethod, decoderOf, methodOf } from "../calls/methods.ts";
-import { nextNotAccepted, refused, responseNotAccepted } from "../calls/refusals.ts";
+import { nextNotAccepted, refused, responseNotAccepted, toClientError } from "../calls/refusals.ts";
 import { type NextRequest, RefusedRequest, type ServerCall } from "../calls/server-call.ts";
+import type { ServiceContext } from "../calls/service-context.ts";
 import { MessageSender, type MessageSource } from "../kernel/message-sender.ts";
 import { nextStreamId, type OpenStream } from "../kernel/open-streams.ts";
 import type { CallOwner } from "../limits/callers.ts";
@@ -24,11 +24,11 @@ const maxReflectionRequestBytes = 16 * 1024;
 /** Serves grpc.reflection.v1 and v1alpha, which differ only in their name. They have the protos, the same for each caller. */
 export class ReflectionService {
   readonly #descriptors: Descriptors;
-  readonly #context: CallContext;
+  readonly #context: ServiceContext;
   readonly #streams = new Set<ReflectionStream>();
 
   /** `hasOwnServices`: whether this service's own are among those that are listed. */
-  constructor(descriptors: Descriptors, hasOwnServices: boolean, context: CallContext) {
+  constructor(descriptors: Descriptors, hasOwnServices: boolean, context: ServiceContext) {
     const isListed = (name: string): boolean => hasOwnServices || !name.startsWith("watchfanout.");
     this.#descriptors = { ...descriptors, services: descriptors.services.filter(isListed) };
     this.#context = context;
@@ -140,12 +140,12 @@ class ReflectionStream implements OpenStream, MessageSource {
   readonly streamKind = "reflection";
   readonly access = undefined;
   readonly #call: ServerCall;
-  readonly #context: CallContext;
+  readonly #context: ServiceContext;
   readonly #sender: MessageSender<ServerCall>;
   readonly #onEnd: () => void;
   #response: Response | undefined;
 
-  constructor(call: ServerCall, context: CallContext, onEnd: () => void) {
+  constructor(call: ServerCall, context: ServiceContext, onEnd: () => void) {
     this.#call = call;
     this.#context = context;
     this.#onEnd = onEnd;
@@ -170,7 +170,8 @@ class ReflectionStream implements OpenStream, MessageSource {
    * over, as it is if there is no room for `responseFlushMs`. Rejects with what `build` throws.
    */
   send(build: () => FrameParts): Promise<void> {
-    const { clock, responseFlushMs } = this.#context;
+    const { clock } = this.#context;
+    const { responseFlushMs } = this.#context.limits;
     return new Promise((resolve, reject) => {
       const refuse = (): void => this.end(responseNotAccepted(responseFlushMs));
       const roomTimer = clock.setTimeout(refuse, responseFlushMs);

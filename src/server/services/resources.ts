@@ -3,8 +3,9 @@ import type { Identity } from "../../identity/identity.ts";
 import type { ResourcesRequest__Output } from "../../wire/generated/watchfanout/v1/ResourcesRequest.ts";
 import { listWatchService } from "../../wire/services.ts";
 import { isPathRefusal } from "../../wire/via.ts";
-import type { CodecKind, RelayedUpstream, ServiceContext } from "../calls/call-context.ts";
 import type { UnaryMethod } from "../calls/methods.ts";
+import type { ServiceContext } from "../calls/service-context.ts";
+import type { CodecKind, RelayedUpstream } from "../calls/service-options.ts";
 
 /** Maximum number of resources per response. */
 const maxResources = 1_000;

@@ -1,5 +1,5 @@
 import type { Authorizer } from "../../policy/authorizer.ts";
-import type { ServedResource } from "../calls/call-context.ts";
+import type { ServedResource } from "../calls/service-options.ts";
 import type { HealthService, MayKnow, ServingStatus } from "./health-service.ts";
 
 const listWatch = "watchfanout.v1.ListWatchService";

@@ -3,8 +3,9 @@ import { encodeObjectResponse } from "../../wire/encode.ts";
 import type { DeleteRequest__Output } from "../../wire/generated/watchfanout/v1/DeleteRequest.ts";
 import type { PutRequest__Output } from "../../wire/generated/watchfanout/v1/PutRequest.ts";
 import { expectedObjectBytes } from "../calls/call-admission.ts";
-import type { ServedResource, ServiceContext } from "../calls/call-context.ts";
 import type { Encode, ServiceMethods, UnaryMethod } from "../calls/methods.ts";
+import type { ServiceContext } from "../calls/service-context.ts";
+import type { ServedResource } from "../calls/service-options.ts";
 import {
   accessOfDelete,
   accessOfPut,
