@@ -189,10 +189,6 @@ class HealthWatch implements OpenStream, MessageSource {
     call.onOver(() => this.#sender.close());
   }
 
-  get connection(): object {
-    return this.#call.connection;
-  }
-
   get owner(): CallOwner {
     return this.#call.owner;
   }

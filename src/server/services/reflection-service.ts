@@ -153,10 +153,6 @@ class ReflectionStream implements OpenStream, MessageSource {
     call.onOver(() => this.#sender.close());
   }
 
-  get connection(): object {
-    return this.#call.connection;
-  }
-
   get owner(): CallOwner {
     return this.#call.owner;
   }

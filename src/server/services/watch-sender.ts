@@ -68,10 +68,6 @@ export class WatchSender implements OpenStream, MessageSource {
     this.#sender = new MessageSender<ServerCall>(call, this, context);
   }
 
-  get connection(): object {
-    return this.#call.connection;
-  }
-
   get owner(): CallOwner {
     return this.#call.owner;
   }
@@ -110,7 +106,7 @@ export class WatchSender implements OpenStream, MessageSource {
     const { streams, retainedRequests } = this.#context;
     streams.add(this);
     if (retainedBytes > freeRetainedBytes) {
-      this.#retainedRequest = retainedRequests.reserve(this.connection, retainedBytes, () =>
+      this.#retainedRequest = retainedRequests.reserve(this.#call.connection, retainedBytes, () =>
         this.evict(tooMuchRetained(retainedRequests)),
       );
       // The charge may exceed the bound even of an empty pool.

@@ -51,7 +51,7 @@ function setUp(turnMs: number) {
   const ended: { at: number; error: WatchFanoutError }[] = [];
   const open = (identity: Identity): void =>
     streams.add({
-      ...{ identity, access: undefined, connection: {}, owner: {} },
+      ...{ identity, access: undefined, owner: { connection: {} } },
       evict: (error) => {
         clock.spend(0.1);
         ended.push({ at: now(), error });
