@@ -25,7 +25,6 @@ const maxReflectionRequestBytes = 16 * 1024;
 export class ReflectionService {
   readonly #descriptors: Descriptors;
   readonly #context: ServiceContext;
-  readonly #streams = new Set<ReflectionStream>();
 
   /** `hasOwnServices`: whether this service's own are among those that are listed. */
   constructor(descriptors: Descriptors, hasOwnServices: boolean, context: ServiceContext) {
@@ -48,7 +47,9 @@ export class ReflectionService {
 
   /** Ends all calls with OK. */
   end(): void {
-    for (const stream of this.#streams) stream.end(refused(status.OK, ""));
+    for (const stream of this.#context.streams) {
+      if (stream instanceof ReflectionStream) stream.end(refused(status.OK, ""));
+    }
   }
 
   /** Reads each request after the client has accepted the response to the one before. */
@@ -56,11 +57,10 @@ export class ReflectionService {
     if (call.isOver) return;
     const decode = decoderOf<ServerReflectionRequest__Output>(method.path);
     const { logger, streams } = this.#context;
-    const stream = new ReflectionStream(call, this.#context, () => this.#streams.delete(stream));
+    const stream = new ReflectionStream(call, this.#context);
     const refusal = streams.makeRoom(stream.owner);
     if (refusal !== undefined) return stream.evict(refusal);
     streams.add(stream);
-    this.#streams.add(stream);
     try {
       while (!call.isOver) {
         const message = await next();
@@ -142,13 +142,11 @@ class ReflectionStream implements OpenStream, MessageSource {
   readonly #call: ServerCall;
   readonly #context: ServiceContext;
   readonly #sender: MessageSender<ServerCall>;
-  readonly #onEnd: () => void;
   #response: Response | undefined;
 
-  constructor(call: ServerCall, context: ServiceContext, onEnd: () => void) {
+  constructor(call: ServerCall, context: ServiceContext) {
     this.#call = call;
     this.#context = context;
-    this.#onEnd = onEnd;
     this.#sender = new MessageSender<ServerCall>(call, this, context);
     call.onOver(() => this.#sender.close());
   }
@@ -212,7 +210,6 @@ class ReflectionStream implements OpenStream, MessageSource {
     this.#response?.roomTimer.cancel();
     this.onAccepted();
     this.#context.streams.delete(this);
-    this.#onEnd();
   }
 }
 
