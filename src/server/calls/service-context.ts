@@ -6,18 +6,18 @@ import { OpenStreams } from "../kernel/open-streams.ts";
 import { StallDetector } from "../kernel/stall-detector.ts";
 import { CallerLimits } from "../limits/caller-limits.ts";
 import { type Caller, Callers, CallOwner, callerOf } from "../limits/callers.ts";
-import { Credentials } from "../limits/credentials.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
 import { SendBudget } from "../limits/send-budget.ts";
 import { defaultServerLimits, type ServerLimits } from "../limits/server-limits.ts";
-import { SlowClients } from "../limits/slow-clients.ts";
 import { MemoryPressure } from "../pressure/memory-pressure.ts";
 import { SlowStreams } from "../pressure/slow-streams.ts";
 import { CallClosings } from "./call-closings.ts";
+import { Credentials } from "./credentials.ts";
 import { FullStore } from "./full-store.ts";
 import { tooMuchRetained } from "./refusals.ts";
 import { RequestsInFlight } from "./requests-in-flight.ts";
 import type { ServiceOptions } from "./service-options.ts";
+import { SlowClients } from "./slow-clients.ts";
 import { StreamOpenings } from "./stream-openings.ts";
 
 /** Maximum size of the writes that the store is processing, in bytes. */

@@ -9,12 +9,12 @@ import { toClientError, tooMuchRetained } from "../calls/refusals.ts";
 import type { ServerCall } from "../calls/server-call.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
 import type { ServedResource } from "../calls/service-options.ts";
+import type { SlowStream } from "../calls/slow-clients.ts";
 import { freeRetainedBytes } from "../calls/unary-call.ts";
 import type { Reservation } from "../kernel/ledger.ts";
 import { MessageSender, type MessageSource, type SlowEnd } from "../kernel/message-sender.ts";
 import { nextStreamId, type OpenStream } from "../kernel/open-streams.ts";
 import type { CallOwner } from "../limits/callers.ts";
-import type { SlowStream } from "../limits/slow-clients.ts";
 
 /** The name of Watch in logs and metrics. */
 export const watchMethod = "watchfanout.v1.ListWatchService/Watch";
