@@ -3,7 +3,6 @@ import type { Logger } from "pino";
 import { CertificateStore } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
 import { connectionsWithin, ownOpenFileLimit } from "../../base/open-files.ts";
-import type { WatchedFiles } from "../../base/watched-files.ts";
 import type { Config, ListenAddress, LogFormat } from "../../config/config.ts";
 import type { ConfigSnapshot } from "../../config/load-config.ts";
 import type { MetricsSource, ReadinessCheck } from "../../server/admin/admin.ts";
@@ -23,6 +22,7 @@ import { openPolicy } from "./client-facing.ts";
 import { openIdentitySources } from "./identity.ts";
 import type { ChangeableLevel } from "./logger.ts";
 import { flushMs } from "./otlp.ts";
+import type { ProcessContext } from "./process-context.ts";
 import type { ServerTerms } from "./service-process.ts";
 import { listening, StartError } from "./start-error.ts";
 
@@ -142,19 +142,15 @@ export class Workers {
    * are in use: a worker that replaces another starts with the same as the others. `config` has the resources that are
    * served.
    */
-  checkClientFiles(
-    { tls, identity, policy, resources }: Config,
-    deps: { readonly clock: Clock; readonly logger: Logger; readonly files: WatchedFiles },
-  ): void {
-    const names = resources.map(({ name }) => name);
-    openPolicy({ policy, audit: undefined }, names, deps);
+  checkClientFiles({ tls, identity, policy, resources }: Config, context: ProcessContext): void {
+    openPolicy({ policy, audit: undefined, resources }, context);
     // Each worker fetches the keys of a URL itself.
     const hasFile = identity.jwt !== undefined && "file" in identity.jwt.keys;
     const jwt = hasFile ? identity.jwt : undefined;
-    openIdentitySources({ tls, identity: { ...identity, jwt } }, deps, () => {});
+    openIdentitySources({ tls, identity: { ...identity, jwt } }, context, () => {});
     if (tls === undefined) return;
     const store = new CertificateStore(tls.clientCa, tls);
-    watchServerCertificates(deps.files, tls, {
+    watchServerCertificates(context.files, tls, {
       replaceCertificate: (pair) => store.replacePair(pair),
       replaceClientCa: (authorities) => store.replaceAuthorities(authorities),
     });
