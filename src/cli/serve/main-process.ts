@@ -88,7 +88,7 @@ export async function startService(
     } else {
       await workers.listen();
       workers.checkClientFiles(config, context);
-      await workers.serveMain((terms) => main.serveWorkers(terms));
+      await workers.serveMain((terms) => main.serve(terms));
       // Before the caches and the server that they follow.
       main.onStop(() => workers.stop());
     }
@@ -105,7 +105,7 @@ export async function startService(
       resources: config.resources,
       readiness: () => checksOf(main, workers),
       stop: () => main.stop(),
-      kill: () => workers?.kill(),
+      kill: () => workers?.pool.kill(),
     };
   } catch (error) {
     await main.stop();
@@ -115,7 +115,7 @@ export async function startService(
 
 /** The checks of /readyz. */
 function checksOf(main: ServiceProcess, workers: Workers | undefined): ReadinessCheck[] {
-  return [...main.readiness(), ...(workers?.readiness() ?? [])];
+  return [...main.readiness(), ...(workers?.pool.readiness() ?? [])];
 }
 
 async function openAdmin(
@@ -169,7 +169,7 @@ function statusOf(
       return checksOf(main, workers);
     },
   };
-  return new ServiceStatus(shown, workers?.forStatus, clock);
+  return new ServiceStatus(shown, workers?.pool, clock);
 }
 
 async function openWorkers(

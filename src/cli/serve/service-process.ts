@@ -48,7 +48,7 @@ export type ServerTerms = Pick<ServerOptions, "listen" | "limits" | "relayed" | 
 
 /**
  * What each process of a service has: caches of its resources, a gRPC server, metrics, and files that it watches. Call
- * `openCaches`, then `serveClients` or `serveWorkers`, then `begin`, and `stop` also if one of them rejects.
+ * `openCaches`, then `serveClients` or, for workers, `serve`, then `begin`, and `stop` also if one of them rejects.
  */
 export class ServiceProcess {
   readonly metrics: PrometheusMetrics;
@@ -211,14 +211,9 @@ export class ServiceProcess {
       ...{ responseFlushMs: stallTimeoutMs, maxStreamAgeMs, ...configured, ...limits },
       maxConnections,
     };
-    await this.#serve({ ...facing.options, listen, relayed, pages, limits: all });
+    await this.serve({ ...facing.options, listen, relayed, pages, limits: all });
     warnOfFewConnections(configured.maxConnections, logger);
     if (tls !== undefined) watchServerCertificates(files, tls, this.server);
-  }
-
-  /** Serves everything to any client that can connect: only workers must be able to. Rejects with an Error if it can't listen. */
-  serveWorkers(terms: ServerTerms): Promise<void> {
-    return this.#serve(terms);
   }
 
   /** Starts the caches. Rejects with a StartError if etcd is unsupported. An unreachable etcd is not an error. */
@@ -240,7 +235,11 @@ export class ServiceProcess {
     return this.#stopped;
   }
 
-  async #serve(terms: Omit<ServerOptions, "resources" | "clock" | "logger">): Promise<void> {
+  /**
+   * Serves any client that can connect, with what `terms` has. Of those alone only workers must be able to: they may do
+   * everything. Rejects with an Error if it can't listen.
+   */
+  async serve(terms: Omit<ServerOptions, "resources" | "clock" | "logger">): Promise<void> {
     const { resources, ownApi, memoryCeilingBytes, shutdownTimeoutMs } = this.#config;
     const { clock, logger, meter } = this.context;
     this.#rpcs = new RpcMetrics(meter, clock);

@@ -5,10 +5,9 @@ import type { Clock } from "../../base/clock.ts";
 import { connectionsWithin, ownOpenFileLimit } from "../../base/open-files.ts";
 import type { Config, ListenAddress, LogFormat } from "../../config/config.ts";
 import type { ConfigSnapshot } from "../../config/load-config.ts";
-import type { MetricsSource, ReadinessCheck } from "../../server/admin/admin.ts";
+import type { MetricsSource } from "../../server/admin/admin.ts";
 import { type Bound, bind } from "../../server/listener/bind.ts";
 import type { RecentProblems } from "../status/recent-problems.ts";
-import type { StatusOfWorkers } from "../status/service-status.ts";
 import {
   ConnectionDistributor,
   defaultMaxWaiting,
@@ -47,7 +46,7 @@ export class Workers {
   readonly #clock: Clock;
   readonly #folder: PrivateFolder;
   readonly #distributor: ConnectionDistributor;
-  readonly #pool: WorkerPool;
+  readonly pool: WorkerPool;
   readonly #rebalancer: Rebalancer;
   #bound: Bound | undefined;
 
@@ -63,7 +62,7 @@ export class Workers {
     const maxWaiting = connectionsWithin(openFiles, defaultMaxWaiting);
     this.#distributor = new ConnectionDistributor(clock, maxWaiting);
     const { snapshot, logFormat, level, onFailure } = options;
-    this.#pool = new WorkerPool({
+    this.pool = new WorkerPool({
       size: config.workers,
       script: new URL(script, import.meta.url),
       startMessage: (worker) => ({
@@ -78,10 +77,10 @@ export class Workers {
     });
     this.#rebalancer = new Rebalancer({
       distributor: this.#distributor,
-      isComplete: () => this.#pool.stats().every(({ isReady }) => isReady),
+      isComplete: () => this.pool.stats().every(({ isReady }) => isReady),
       ...{ clock, logger },
     });
-    level.onChange((changed) => this.#pool.setLogLevel(changed));
+    level.onChange((changed) => this.pool.setLogLevel(changed));
   }
 
   /** Where the main process serves its workers. */
@@ -159,7 +158,7 @@ export class Workers {
   /** Resolves when all workers serve. Rejects with a StartError if one of them can't start. */
   async start(): Promise<void> {
     try {
-      await this.#pool.start();
+      await this.pool.start();
     } catch (error) {
       throw new StartError(error instanceof Error ? error.message : String(error), {
         cause: error,
@@ -169,17 +168,8 @@ export class Workers {
     if (this.#config.maxStreamAgeMs > 0) this.#rebalancer.start();
   }
 
-  readiness(): readonly ReadinessCheck[] {
-    return this.#pool.readiness();
-  }
-
   stats(): readonly WorkerStats[] {
-    return this.#pool.stats();
-  }
-
-  /** What the status shows of the workers. */
-  get forStatus(): StatusOfWorkers {
-    return this.#pool;
+    return this.pool.stats();
   }
 
   /** The metrics of the main process with those of the workers. */
@@ -188,7 +178,7 @@ export class Workers {
       contentType: main.contentType,
       render: async () => {
         // First, since the main process reports which workers have responded.
-        const workers = await this.#pool.metrics();
+        const workers = await this.pool.metrics();
         return mergeMetrics(await main.render(), workers);
       },
     };
@@ -199,14 +189,9 @@ export class Workers {
     this.#bound?.close();
     this.#distributor.close();
     this.#rebalancer.stop();
-    await this.#pool.stop();
+    await this.pool.stop();
     this.#folder.remove();
     process.removeListener("exit", this.#folder.remove);
-  }
-
-  /** Ends the processes at once, before this one ends. */
-  kill(): void {
-    this.#pool.kill();
   }
 }
 
