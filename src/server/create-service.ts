@@ -1,13 +1,23 @@
+import type { ServiceDefinition } from "@grpc/grpc-js";
 import { descriptors } from "../wire/descriptors.ts";
 import { listWatchService, writeService } from "../wire/services.ts";
 import { healthService, reflectionServices } from "../wire/standard-services.ts";
 import { Authentication } from "./calls/authentication.ts";
-import { type Methods, type ServeUnary, servedMethods } from "./calls/methods.ts";
+import {
+  decoderOf,
+  type MethodHandler,
+  type Methods,
+  methodOf,
+  type ServiceMethods,
+  type SingleRequestMethod,
+  type UnaryMethod,
+} from "./calls/methods.ts";
 import { revokeOnChange } from "./calls/revocation.ts";
 import { createServiceContext, type ServiceContext } from "./calls/service-context.ts";
 import type { ServiceOptions } from "./calls/service-options.ts";
 import { serveUnary } from "./calls/unary-call.ts";
 import type { Http2Defences } from "./limits/http2-defences.ts";
+import type { RefusedKind } from "./pressure/memory-pressure.ts";
 import { HealthService } from "./services/health-service.ts";
 import { listWatchMethods } from "./services/list-watch-service.ts";
 import { ReflectionService } from "./services/reflection-service.ts";
@@ -49,6 +59,19 @@ export function createService(options: ServiceOptions, defences?: Http2Defences)
   };
 }
 
+/**
+ * What a call counts as when memory is short, by the path of its method. The others are not refused: health has to respond,
+ * since an orchestrator would end a process whose health does not.
+ */
+const refusedKinds: ReadonlyMap<string, RefusedKind> = new Map([
+  [listWatchService.Watch.path, "stream"],
+  [listWatchService.List.path, "list"],
+  [listWatchService.Get.path, "call"],
+  [listWatchService.Resources.path, "call"],
+  [writeService.Put.path, "call"],
+  [writeService.Delete.path, "call"],
+]);
+
 /** The methods of all services. */
 function methodsOf(
   context: ServiceContext,
@@ -56,15 +79,33 @@ function methodsOf(
   health: HealthService,
   reflection: ReflectionService,
 ): Methods {
-  const serve: ServeUnary = (name, method) => serveUnary(context, name, method);
+  const listWatch = listWatchMethods(context, watchHandler(context));
   const own = hasOwnServices
     ? [
-        ...servedMethods(listWatchService, listWatchMethods(context, watchHandler(context)), serve),
-        ...servedMethods(writeService, writeMethods(context), serve),
+        ...servedMethods(context, listWatchService, listWatch),
+        ...servedMethods(context, writeService, writeMethods(context)),
       ]
     : [];
   return {
-    single: new Map([...own, ...servedMethods(healthService, health.handlers, serve)]),
+    single: new Map([...own, ...servedMethods(context, healthService, health.handlers)]),
     streaming: new Map(reflectionServices.flatMap((service) => [...reflection.serving(service)])),
   };
+}
+
+/** The methods of a service by their path. Throws if one of them is missing. */
+function servedMethods(
+  context: ServiceContext,
+  service: ServiceDefinition,
+  methods: ServiceMethods,
+): Map<string, SingleRequestMethod> {
+  const served = new Map<string, SingleRequestMethod>();
+  for (const [key, { path, responseStream }] of Object.entries(service)) {
+    const method = methods[key] as MethodHandler<unknown> | UnaryMethod<unknown> | undefined;
+    if (method === undefined) throw new Error(`The method ${path} has no handler.`);
+    const name = methodOf(path);
+    const handler = "perform" in method ? serveUnary(context, name, method) : method;
+    const facts = { name, isStreaming: responseStream, sheds: refusedKinds.get(path) };
+    served.set(path, { ...facts, decode: decoderOf(path), ...handler });
+  }
+  return served;
 }

@@ -395,7 +395,7 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "methods",
-    owners: ["servedMethods", "refusedKindOf"],
+    owners: ["servedMethods", "refusedKinds"],
     bound: "fixed",
     per: "process",
     atBound: "UNIMPLEMENTED",
