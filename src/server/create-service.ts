@@ -37,18 +37,17 @@ export interface Service {
 
 /** Makes what serves calls. `defences` count clients that are stopped on connections of the server's own. */
 export function createService(options: ServiceOptions, defences?: Http2Defences): Service {
-  const { resources, authenticators, hasOwnServices = true } = options;
+  const { resources, authenticators } = options;
   const context = createServiceContext(options, defences);
   const { authorizer, clock, streams } = context;
-  const mayKnow = mayKnowService(authorizer, hasOwnServices);
-  const health = new HealthService(initialStatuses(resources), context, mayKnow);
+  const health = new HealthService(initialStatuses(resources), context, mayKnowService(context));
   const statuses = new ServingStatuses(resources, health);
-  const reflection = new ReflectionService(descriptors, hasOwnServices, context);
+  const reflection = new ReflectionService(descriptors, context);
   revokeOnChange(authorizer, streams, clock);
   authorizer.onChange(() => health.recheck());
   return {
     context,
-    methods: methodsOf(context, hasOwnServices, health, reflection),
+    methods: methodsOf(context, health, reflection),
     authentication: authenticators && new Authentication(authenticators, context),
     drain: () => {
       statuses.drain();
@@ -75,12 +74,11 @@ const refusedKinds: ReadonlyMap<string, RefusedKind> = new Map([
 /** The methods of all services. */
 function methodsOf(
   context: ServiceContext,
-  hasOwnServices: boolean,
   health: HealthService,
   reflection: ReflectionService,
 ): Methods {
   const listWatch = listWatchMethods(context, watchHandler(context));
-  const own = hasOwnServices
+  const own = context.hasOwnServices
     ? [
         ...servedMethods(context, listWatchService, listWatch),
         ...servedMethods(context, writeService, writeMethods(context)),

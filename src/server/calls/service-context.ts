@@ -33,6 +33,7 @@ type Kernel = ReturnType<typeof createKernel>;
 export interface ServiceContext extends ServiceOptions, Kernel {
   readonly limits: ServerLimits;
   readonly authorizer: Authorizer;
+  readonly hasOwnServices: boolean;
   readonly random: () => number;
   /** Counts clients that are stopped at the level of HTTP/2. Undefined: the connections are not this service's. */
   readonly defences: Pick<Http2Defences, "count"> | undefined;
@@ -43,9 +44,10 @@ export function createServiceContext(
   options: ServiceOptions,
   defences: Http2Defences | undefined,
 ): ServiceContext {
-  const { authorizer = new Authorizer(), random = Math.random } = options;
+  const { authorizer = new Authorizer(), hasOwnServices = true, random = Math.random } = options;
   const limits = { ...defaultServerLimits, ...options.limits };
-  return { ...options, ...createKernel(options, limits), authorizer, random, limits, defences };
+  const given = { ...options, limits, authorizer, hasOwnServices, random };
+  return { ...given, ...createKernel(options, limits), defences };
 }
 
 /** Makes everything that a server bounds across its calls and connections. */

@@ -26,9 +26,9 @@ export class ReflectionService {
   readonly #descriptors: Descriptors;
   readonly #context: ServiceContext;
 
-  /** `hasOwnServices`: whether this service's own are among those that are listed. */
-  constructor(descriptors: Descriptors, hasOwnServices: boolean, context: ServiceContext) {
-    const isListed = (name: string): boolean => hasOwnServices || !name.startsWith("watchfanout.");
+  constructor(descriptors: Descriptors, context: ServiceContext) {
+    const isListed = (name: string): boolean =>
+      context.hasOwnServices || !name.startsWith("watchfanout.");
     this.#descriptors = { ...descriptors, services: descriptors.services.filter(isListed) };
     this.#context = context;
   }
