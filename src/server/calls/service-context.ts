@@ -28,7 +28,7 @@ type Kernel = ReturnType<typeof createKernel>;
 
 /**
  * What a service has for all of its calls: what it was given, with defaults, and the kernel. The stages of a call and the
- * handlers of streams get it as it is; the handlers of unary calls only what they have to know (`UnaryMethod`).
+ * handlers of streams get it as it is.
  */
 export interface ServiceContext extends ServiceOptions, Kernel {
   readonly limits: ServerLimits;
@@ -38,6 +38,12 @@ export interface ServiceContext extends ServiceOptions, Kernel {
   /** Counts clients that are stopped at the level of HTTP/2. Undefined: the connections are not this service's. */
   readonly defences: Pick<Http2Defences, "count"> | undefined;
 }
+
+/**
+ * What the methods with one response may know of it: what is served, and what callers may know of that. They get the rest
+ * with their call (`UnaryCall`).
+ */
+export type UnaryContext = Pick<ServiceContext, "resources" | "codecs" | "upstream" | "authorizer">;
 
 /** Makes what a service has for its calls, empty. */
 export function createServiceContext(
