@@ -59,8 +59,8 @@ export class Watchers implements CacheObserver {
     const snapshots = new Snapshots(cache, clock, initialLists, retainedSnapshots);
     const opener = new WatchOpener(context, freshness, snapshots, backfill, sources);
     const expiring = [snapshots, coalescedBacklogs, reads];
-    const maintenance = new WatcherMaintenance(context, sources, expiring);
-    const registry = new WatcherRegistry(context, sources, opener, maintenance);
+    const registry = new WatcherRegistry(context, sources, opener);
+    const maintenance = new WatcherMaintenance(context, sources, expiring, registry.all);
     this.#context = context;
     this.#dispatcher = dispatcher;
     this.#coalescedBacklogs = coalescedBacklogs;

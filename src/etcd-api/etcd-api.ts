@@ -13,12 +13,12 @@ import { Upstream, type UpstreamOutage } from "../etcd/client/upstream.ts";
 import { memberListPath, withClientUrls } from "../etcd/wire/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "../etcd/wire/methods.ts";
 import type { ResponseHeader } from "../etcd/wire/response-header.ts";
-import type { CallContext } from "../server/calls/call-context.ts";
 import type {
   RelayedCall,
   RelayedMethod,
   RelayedServices,
 } from "../server/calls/relayed-methods.ts";
+import type { ServiceContext } from "../server/calls/service-context.ts";
 import { type CachedResource, CachedResources } from "./cached/cached-resources.ts";
 import { NewestHeader } from "./cached/newest-header.ts";
 import { RangeCall } from "./range/range-call.ts";
@@ -215,7 +215,7 @@ export class EtcdApi implements RelayedServices {
     method: EtcdMethod,
     call: RelayedCall,
     metadata: IncomingHttpHeaders,
-    context: CallContext,
+    context: ServiceContext,
     received?: Buffer,
   ): void {
     const headers = requestHeaders(path, metadata);

@@ -2,11 +2,12 @@ import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from 
 import { status } from "@grpc/grpc-js";
 import { keptVia, viaKey } from "../wire/via.ts";
 import type { Authentication, PendingAuthentication } from "./calls/authentication.ts";
-import type { CallContext } from "./calls/call-context.ts";
 import type { BidiMethod, Methods, SingleRequestMethod } from "./calls/methods.ts";
 import { refused } from "./calls/refusals.ts";
 import type { RelayedMethod, RelayedServices } from "./calls/relayed-methods.ts";
 import { serveConversation, serveRelayed, serveRequest } from "./calls/serve-call.ts";
+import type { ServiceContext } from "./calls/service-context.ts";
+import type { Service } from "./create-service.ts";
 import { CallArrivals } from "./http2/call-arrivals.ts";
 import { CancelledCalls } from "./http2/cancelled-calls.ts";
 import { framedConnectionOf, socketOf } from "./http2/frames/framed-connection.ts";
@@ -54,18 +55,14 @@ import type { CallOwner } from "./limits/callers.ts";
  * stages up to "read", calls/serve-call.ts the others. A credential that has to be verified first is verified while the
  * request is read, and the call is decoded after both. Calls of a grpc-js server (grpc-js/add-to.ts) enter at
  * "authenticate", read. A stream whose right is lost later is ended by calls/revocation.ts, and one whose credential
- * expires by limits/credentials.ts.
+ * expires by calls/credentials.ts.
  */
 
 const forwardedCertificateKey = "x-forwarded-client-cert";
 
 /** What the first stages of a call need. */
-export interface CallPipelineDeps {
-  readonly methods: Methods;
-  readonly context: CallContext;
+interface CallPipelineDeps extends Pick<Service, "context" | "methods" | "authentication"> {
   readonly openCalls: OpenCalls;
-  /** Undefined: all calls are anonymous. */
-  readonly authentication: Authentication | undefined;
   /** Services whose calls are relayed. Undefined: no call is relayed. */
   readonly relayed: RelayedServices | undefined;
 }
@@ -73,7 +70,7 @@ export interface CallPipelineDeps {
 /** Takes HTTP/2 streams, and serves each as a call. */
 export class CallPipeline {
   readonly #methods: Methods;
-  readonly #context: CallContext;
+  readonly #context: ServiceContext;
   readonly #openCalls: OpenCalls;
   readonly #authentication: Authentication | undefined;
   /** The same if it trusts proxies to forward identities. */

@@ -329,7 +329,7 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "a status in flight",
-    owners: ["CallContext"],
+    owners: ["ServiceContext"],
     bound: "8 KiB; 1 s",
     per: "call",
     atBound: "reset",
@@ -395,7 +395,7 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "methods",
-    owners: ["servedMethods", "refusedKindOf"],
+    owners: ["servedMethods", "refusedKinds"],
     bound: "fixed",
     per: "process",
     atBound: "UNIMPLEMENTED",

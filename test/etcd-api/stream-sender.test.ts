@@ -2,8 +2,8 @@ import { describe, expect, test } from "vitest";
 import type { CreateRequest } from "../../src/etcd/wire/watch-request.ts";
 import { ClientWatch, type WatchOwner } from "../../src/etcd-api/watch/client-watch.ts";
 import { type SenderListener, StreamSender } from "../../src/etcd-api/watch/stream-sender.ts";
-import type { CallContext } from "../../src/server/calls/call-context.ts";
 import type { RelayedCall } from "../../src/server/calls/relayed-methods.ts";
+import type { ServiceContext } from "../../src/server/calls/service-context.ts";
 import { StallDetector } from "../../src/server/kernel/stall-detector.ts";
 import { SendBudget } from "../../src/server/limits/send-budget.ts";
 import { FakeClock } from "../fake-clock.ts";
@@ -52,7 +52,7 @@ class World {
       callerLimits: callerLimits(clock),
       sendBudget: this.budget,
       stallDetector: new StallDetector(clock, 60_000),
-    } as unknown as CallContext;
+    } as unknown as ServiceContext;
     const listener: SenderListener = {
       onAnnounced: () => this.onAnnounced(),
       onRelayed: () => this.onRelayed(),

@@ -9,11 +9,11 @@ import { type RangeRequest, readRangeRequest } from "../../etcd/wire/range-reque
 import { objectSize } from "../../etcd/wire/range-response.ts";
 import { headerField } from "../../etcd/wire/response-header.ts";
 import { CallAdmission, expectedObjectBytes } from "../../server/calls/call-admission.ts";
-import { type CallContext, toClientError } from "../../server/calls/call-context.ts";
 import { inSpanOf } from "../../server/calls/call-span.ts";
-import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
+import { outOfRequestRoom, refused, toClientError } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import { RefusedRequest } from "../../server/calls/server-call.ts";
+import type { ServiceContext } from "../../server/calls/service-context.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import { prefixSize } from "../../wire/encode.ts";
@@ -65,7 +65,7 @@ export class RangeCall extends EtcdCall {
     path: RangePath,
     call: RelayedCall,
     metadata: IncomingHttpHeaders,
-    context: CallContext,
+    context: ServiceContext,
     service: RangeService,
   ) {
     super(call, context, service.calls, "etcd call");
@@ -76,10 +76,10 @@ export class RangeCall extends EtcdCall {
 
   /** Reads the request. */
   start(): void {
-    const { requestPool, maxUnreadBytesPerConnection } = this.context;
+    const { requestPool } = this.context;
     if (!this.open()) return;
     this.#reservation = requestPool.reserve(this.connection, 0, () =>
-      this.end(outOfRequestRoom(maxUnreadBytesPerConnection)),
+      this.end(outOfRequestRoom(requestPool)),
     );
     const { request } = this.call;
     request.on("data", this.#take);

@@ -1,6 +1,7 @@
 import type { Notifiable, TimeSliceQueue } from "../../base/time-slice-queue.ts";
-import { type CallContext, toClientError } from "../../server/calls/call-context.ts";
+import { toClientError } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import type { ServiceContext } from "../../server/calls/service-context.ts";
 import {
   MessageSender,
   type MessageSource,
@@ -30,13 +31,13 @@ interface SenderDeps {
 export class RangeSender implements MessageSource, Notifiable {
   readonly #call: RelayedCall;
   readonly #response: Pieces;
-  readonly #context: CallContext;
+  readonly #context: ServiceContext;
   readonly #deps: SenderDeps;
   readonly #sender: MessageSender<RelayedCall>;
   /** Whether it is its turn to encode a piece, which has room. */
   #hasTurn = false;
 
-  constructor(call: RelayedCall, response: Pieces, context: CallContext, deps: SenderDeps) {
+  constructor(call: RelayedCall, response: Pieces, context: ServiceContext, deps: SenderDeps) {
     this.#call = call;
     this.#response = response;
     this.#context = context;

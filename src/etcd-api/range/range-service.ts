@@ -2,8 +2,8 @@ import type { IncomingHttpHeaders } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
 import { TimeSliceQueue } from "../../base/time-slice-queue.ts";
 import { asLinearizable, type RangeRequest } from "../../etcd/wire/range-request.ts";
-import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import type { ServiceContext } from "../../server/calls/service-context.ts";
 import {
   type CachedRange,
   type CachedResources,
@@ -33,7 +33,7 @@ export type RelayCall = (
   path: RangePath,
   call: RelayedCall,
   metadata: IncomingHttpHeaders,
-  context: CallContext,
+  context: ServiceContext,
   received: Buffer,
 ) => void;
 

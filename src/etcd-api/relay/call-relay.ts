@@ -5,10 +5,10 @@ import type { Upstream } from "../../etcd/client/upstream.ts";
 import type { UpstreamConnection } from "../../etcd/client/upstream-connection.ts";
 import { noConnection, stopped } from "../../etcd/wire/error-texts.ts";
 import type { MethodKind } from "../../etcd/wire/methods.ts";
-import type { CallContext } from "../../server/calls/call-context.ts";
 import { inSpanOf } from "../../server/calls/call-span.ts";
 import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import type { ServiceContext } from "../../server/calls/service-context.ts";
 import { EtcdCall } from "./etcd-call.ts";
 import { RequestRelay } from "./request-relay.ts";
 import { ResponseRelay, type Rewrite } from "./response-relay.ts";
@@ -20,7 +20,7 @@ export interface CallRelayDeps {
   readonly method: string;
   readonly upstream: Upstream;
   readonly calls: Rounds<EtcdCall>;
-  readonly context: CallContext;
+  readonly context: ServiceContext;
   readonly kind: MethodKind;
   /** Gets the beginning of each message of the response, and the connection that it comes from. */
   readonly observe: (start: Buffer, source: UpstreamConnection) => void;
@@ -64,10 +64,10 @@ export class CallRelay extends EtcdCall {
   /** Starts the call at etcd, or ends it. */
   start(): void {
     const { upstream } = this.#deps;
-    const { requestPool, maxUnreadBytesPerConnection } = this.context;
+    const { requestPool } = this.context;
     if (!this.open()) return;
     this.#request = new RequestRelay(this.call.request, requestPool, this.connection, () =>
-      this.end(outOfRequestRoom(maxUnreadBytesPerConnection)),
+      this.end(outOfRequestRoom(requestPool)),
     );
     this.#request.start(this.#deps.received);
     upstream.whenAvailable({
@@ -129,7 +129,7 @@ export class CallRelay extends EtcdCall {
     if (Number(trailers["grpc-status"]) !== status.RESOURCE_EXHAUSTED) return;
     const details = String(trailers["grpc-message"] ?? "");
     if (!details.includes("database space exceeded")) return;
-    this.context.fullStore?.report(this.#deps.method, details);
+    this.context.fullStore.report(this.#deps.method, details);
   }
 
   /** etcd has ended its stream without a status. */

@@ -3,9 +3,9 @@ import type { WatchFanoutError } from "../../base/errors.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { Access } from "../../policy/access.ts";
 import { fullAccess } from "../../policy/access.ts";
-import type { CallContext } from "../../server/calls/call-context.ts";
 import { refused, tookTooLong } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import type { ServiceContext } from "../../server/calls/service-context.ts";
 import {
   nextStreamId,
   type OpenStream,
@@ -28,7 +28,7 @@ export abstract class EtcdCall implements OpenStream {
   readonly identity: Identity;
   readonly access: readonly Access[] | undefined;
   protected readonly call: RelayedCall;
-  protected readonly context: CallContext;
+  protected readonly context: ServiceContext;
   readonly #calls: Rounds<EtcdCall>;
   readonly #openedAt: number;
   /** The charge for what waits to be sent. */
@@ -39,7 +39,7 @@ export abstract class EtcdCall implements OpenStream {
 
   constructor(
     call: RelayedCall,
-    context: CallContext,
+    context: ServiceContext,
     calls: Rounds<EtcdCall>,
     streamKind: StreamKind,
   ) {
@@ -115,10 +115,10 @@ export abstract class EtcdCall implements OpenStream {
 
   /** Ends the call if its request has not arrived in time. */
   protected endIfLate(now: number): void {
-    const { requestMs, defences } = this.context;
-    if (now - this.#openedAt < requestMs) return;
+    const { defences, limits } = this.context;
+    if (now - this.#openedAt < limits.requestMs) return;
     defences?.count("slow_request", this.connection);
-    this.end(tookTooLong(requestMs));
+    this.end(tookTooLong(limits.requestMs));
   }
 
   /**
@@ -134,7 +134,7 @@ export abstract class EtcdCall implements OpenStream {
   /** The same for one whose client accepts too little. */
   protected cutSlow(): void {
     if (this.#isOver) return;
-    this.context.slowClients?.ended(this.call);
+    this.context.slowClients.ended(this.call);
     this.cut();
   }
 

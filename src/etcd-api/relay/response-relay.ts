@@ -5,8 +5,8 @@ import {
   type OutgoingHttpHeaders,
 } from "node:http2";
 import { ownBytes } from "../../base/growing-buffer.ts";
-import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import type { ServiceContext } from "../../server/calls/service-context.ts";
 import { MessageSender, type MessageSource } from "../../server/kernel/message-sender.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
@@ -58,7 +58,7 @@ export class ResponseRelay implements MessageSource {
   constructor(
     call: RelayedCall,
     upstream: ClientHttp2Stream,
-    context: CallContext,
+    context: ServiceContext,
     listener: ResponseListener,
   ) {
     this.#call = call;

@@ -1,7 +1,8 @@
 import { Fifo } from "../../base/fifo.ts";
 import { withFields, withFieldsInEach } from "../../etcd/wire/watch-response.ts";
-import { type CallContext, toClientError } from "../../server/calls/call-context.ts";
+import { toClientError } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import type { ServiceContext } from "../../server/calls/service-context.ts";
 import {
   MessageSender,
   type MessageSource,
@@ -47,7 +48,7 @@ export interface SenderListener {
  */
 export class StreamSender implements MessageSource {
   readonly #call: RelayedCall;
-  readonly #context: CallContext;
+  readonly #context: ServiceContext;
   readonly #listener: SenderListener;
   readonly #sender: MessageSender<RelayedCall>;
   readonly #answers = new Fifo<AnswerSlot>();
@@ -65,7 +66,7 @@ export class StreamSender implements MessageSource {
   /** The watch whose creation the message that was sent last reports. */
   #announced: ClientWatch | undefined;
 
-  constructor(call: RelayedCall, context: CallContext, listener: SenderListener) {
+  constructor(call: RelayedCall, context: ServiceContext, listener: SenderListener) {
     this.#call = call;
     this.#context = context;
     this.#listener = listener;

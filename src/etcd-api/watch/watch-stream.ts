@@ -10,9 +10,9 @@ import {
 } from "../../etcd/wire/watch-request.ts";
 import { type Answer, encodeAnswer, noWatchId } from "../../etcd/wire/watch-response.ts";
 import { WireFault } from "../../protobuf/message-cursor.ts";
-import type { CallContext } from "../../server/calls/call-context.ts";
-import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
+import { outOfRequestRoom, refused, tooMuchRetained } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import type { ServiceContext } from "../../server/calls/service-context.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
 import { type CachedRange, hasCredential } from "../cached/cached-resources.ts";
 import { EtcdCall } from "../relay/etcd-call.ts";
@@ -70,7 +70,7 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
   constructor(
     call: RelayedCall,
     metadata: IncomingHttpHeaders,
-    context: CallContext,
+    context: ServiceContext,
     service: WatchService,
   ) {
     super(call, context, service.calls, "etcd watch");
@@ -116,15 +116,14 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
   /** Begins to serve it, or ends it. */
   start(): void {
     const { requestPool, retainedRequests } = this.context;
-    const { maxUnreadBytesPerConnection, tooMuchRetained } = this.context;
     const { monitor } = this.service;
     if (!this.open()) return;
     this.service.add(this);
     this.#retained = retainedRequests.reserve(this.connection, this.call.headerBytes, () =>
-      this.evict(tooMuchRetained()),
+      this.evict(tooMuchRetained(retainedRequests)),
     );
     this.#received = requestPool.reserve(this.connection, 0, () =>
-      this.end(outOfRequestRoom(maxUnreadBytesPerConnection)),
+      this.end(outOfRequestRoom(requestPool)),
     );
     const { request } = this.call;
     request.on("data", (chunk: Buffer) => {

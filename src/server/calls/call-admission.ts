@@ -1,10 +1,10 @@
 import { waitFor } from "../../base/wait.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { SendReservation } from "../limits/send-budget.ts";
-import type { CallContext } from "./call-context.ts";
 import { responseNotAccepted } from "./refusals.ts";
 import { chargeOfRequest, type RequestingCall } from "./requests-in-flight.ts";
 import { RefusedRequest, type ServerCall } from "./server-call.ts";
+import type { ServiceContext } from "./service-context.ts";
 
 /**
  * Expected size of a response with one object until its size is known, in bytes; a larger object that is cached is expected
@@ -38,14 +38,14 @@ export interface CallAdmissionOptions {
  * While it waits, its request is charged to its connection like one that is incomplete.
  */
 export class CallAdmission {
-  readonly #context: CallContext;
+  readonly #context: ServiceContext;
   readonly #call: ServerCall;
   readonly #options: CallAdmissionOptions;
   readonly #requesting: RequestingCall;
   #reservation: SendReservation | undefined;
   #isHandled = false;
 
-  constructor(context: CallContext, call: ServerCall, options: CallAdmissionOptions) {
+  constructor(context: ServiceContext, call: ServerCall, options: CallAdmissionOptions) {
     const { connection, owner } = call;
     const { requestBytes, signal } = options;
     this.#context = context;
@@ -125,7 +125,8 @@ export class CallAdmission {
 
   /** `begin` starts to wait, and returns a function that stops it. */
   #wait(begin: (onRoom: () => void) => () => void): Promise<void> {
-    const { clock, responseFlushMs } = this.#context;
+    const { clock, requestPool } = this.#context;
+    const { responseFlushMs } = this.#context.limits;
     const { connection, requestBytes } = this.#call;
     return waitFor<void>(
       (resolve, reject) =>
@@ -143,7 +144,7 @@ export class CallAdmission {
             throw new RefusedRequest(responseNotAccepted(responseFlushMs));
           },
         },
-        charge: chargeOfRequest(this.#context, connection, requestBytes),
+        charge: chargeOfRequest(requestPool, connection, requestBytes),
       },
     );
   }
@@ -157,14 +158,14 @@ const callBytes = 4 * 1024;
 
 /** Sends the response of a unary call, and holds its room in the send budget until the client has accepted it. */
 export function sendResponse(
-  { slowClients }: Pick<CallContext, "slowClients">,
+  { slowClients }: ServiceContext,
   call: ServerCall,
   parts: FrameParts,
   reservation: SendReservation,
 ): void {
   call.onClosed(() => reservation.release());
   const drop = (): void => {
-    slowClients?.ended(call);
+    slowClients.ended(call);
     call.reset();
   };
   reservation.send(call.respond(parts), drop, callBytes);

@@ -2,8 +2,8 @@ import type { IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2";
 import type { Readable } from "node:stream";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { RefusedKind } from "../pressure/memory-pressure.ts";
-import type { CallContext } from "./call-context.ts";
 import type { ServerCall } from "./server-call.ts";
+import type { ServiceContext } from "./service-context.ts";
 
 /**
  * A call whose request is not read by the server: its bytes, headers and trailers are those of the two ends. It has
@@ -45,7 +45,11 @@ export interface RelayedMethod {
    * Takes over a call. `metadata` has the headers of its request without those that were for this server alone. Never
    * throws.
    */
-  readonly relay: (call: RelayedCall, metadata: IncomingHttpHeaders, context: CallContext) => void;
+  readonly relay: (
+    call: RelayedCall,
+    metadata: IncomingHttpHeaders,
+    context: ServiceContext,
+  ) => void;
 }
 
 /** Services whose calls are relayed. */

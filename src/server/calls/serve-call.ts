@@ -4,31 +4,20 @@ import { refusalOfPath } from "../../wire/via.ts";
 import type { RefusedKind } from "../pressure/memory-pressure.ts";
 import { auditEntry, denied, recordRefused } from "./audit.ts";
 import { auditConversation, authorize, authorizeRelayed } from "./authorization.ts";
-import type { CallContext } from "./call-context.ts";
 import { inSpanOf } from "./call-span.ts";
 import type { BidiMethod, SingleRequestMethod } from "./methods.ts";
 import type { RelayedCall, RelayedMethod } from "./relayed-methods.ts";
 import type { NextRequest, ServerCall } from "./server-call.ts";
+import type { ServiceContext } from "./service-context.ts";
 
 /*
  * The stages of a call after its request has been decoded: authorize, admit, handle, encode, end. They are the same whether
  * the call is served on its HTTP/2 stream (call-pipeline.ts) or by grpc-js (grpc-js/).
  */
 
-type Context = Pick<
-  CallContext,
-  | "authorizer"
-  | "credentials"
-  | "audit"
-  | "callerLimits"
-  | "streamOpenings"
-  | "memoryPressure"
-  | "instanceId"
->;
-
 /** Serves a call with one request. A request that could not be decoded ends the call. */
 export function serveRequest(
-  context: Context,
+  context: ServiceContext,
   method: SingleRequestMethod,
   call: ServerCall,
   { request, fault }: Decoded<unknown>,
@@ -68,7 +57,7 @@ function handle(method: SingleRequestMethod, call: ServerCall, request: unknown)
 
 /** Serves a call with a stream of requests, which its handler reads with `next` and decodes. It needs no right. */
 export function serveConversation(
-  context: Context,
+  context: ServiceContext,
   method: BidiMethod,
   call: ServerCall,
   next: NextRequest,
@@ -83,7 +72,7 @@ export function serveConversation(
 }
 
 /** Ends the call if it has passed this server before, or too many relays. */
-function isRefusedByPath({ instanceId }: Pick<Context, "instanceId">, call: ServerCall): boolean {
+function isRefusedByPath({ instanceId }: ServiceContext, call: ServerCall): boolean {
   if (call.via === undefined) return false;
   const refusal = refusalOfPath(call.via, instanceId);
   if (refusal === undefined) return false;
@@ -95,7 +84,7 @@ function isRefusedByPath({ instanceId }: Pick<Context, "instanceId">, call: Serv
  * Ends the call, and its connection, if its caller has too many connections; the call alone if its caller cancels too many.
  * Otherwise the connection counts from now on.
  */
-function mayConnect({ callerLimits }: Context, call: ServerCall): boolean {
+function mayConnect({ callerLimits }: ServiceContext, call: ServerCall): boolean {
   const { owner } = call;
   const refusal = callerLimits.connectionRefusal(owner);
   if (refusal !== undefined) {
@@ -110,7 +99,7 @@ function mayConnect({ callerLimits }: Context, call: ServerCall): boolean {
 
 /** Serves a call whose request is not read here. */
 export function serveRelayed(
-  context: Context,
+  context: ServiceContext,
   method: RelayedMethod,
   call: RelayedCall,
   relay: () => void,
@@ -125,7 +114,7 @@ export function serveRelayed(
 
 /** Ends the call if its credential is no longer valid: its client may have sent the request long after the headers. */
 function hasLapsed(
-  { credentials, audit }: Context,
+  { credentials, audit }: ServiceContext,
   { name }: { readonly name: string },
   call: ServerCall,
 ): boolean {
@@ -159,13 +148,13 @@ interface Admission {
  * A refusal costs no more than the status.
  */
 function admit(
-  { streamOpenings, memoryPressure }: Pick<CallContext, "streamOpenings" | "memoryPressure">,
+  { streamOpenings, memoryPressure }: ServiceContext,
   call: ServerCall,
   { queuedBytes, sheds }: Admission,
   handle: () => void,
 ): void {
   const unlessShed = (proceed: () => void): void => {
-    const refusal = sheds === undefined ? undefined : memoryPressure?.refusal(sheds);
+    const refusal = sheds === undefined ? undefined : memoryPressure.refusal(sheds);
     if (refusal === undefined) proceed();
     else call.end(statusOf(refusal));
   };

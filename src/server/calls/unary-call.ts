@@ -3,9 +3,10 @@ import { frameOf, sizeOf } from "../../wire/frame-parts.ts";
 import type { Reservation } from "../kernel/ledger.ts";
 import { refusalSince } from "./authorization.ts";
 import { CallAdmission } from "./call-admission.ts";
-import { type CallContext, toClientError } from "./call-context.ts";
 import type { MethodHandler, UnaryMethod } from "./methods.ts";
+import { toClientError, tooMuchRetained } from "./refusals.ts";
 import { RefusedRequest, type ServerCall } from "./server-call.ts";
+import type { ServiceContext } from "./service-context.ts";
 
 /** What a call may retain of its request without being charged, in bytes: the number of calls bounds that. */
 export const freeRetainedBytes = 1024;
@@ -15,7 +16,7 @@ const clientGone = new Error("The client no longer waits for the response.");
 
 /** Handles the calls of a unary method, whose name in logs and metrics is `method`. */
 export function serveUnary<Request>(
-  context: CallContext,
+  context: ServiceContext,
   method: string,
   { kind, access, perform }: UnaryMethod<Request>,
 ): MethodHandler<Request> {
@@ -39,7 +40,7 @@ export function serveUnary<Request>(
     const retain = (bytes: number): void => {
       if (bytes <= freeRetainedBytes && kept === undefined) return;
       kept ??= context.retainedRequests.reserve(connection, 0, () => {
-        call.end(statusOf(context.tooMuchRetained()));
+        call.end(statusOf(tooMuchRetained(context.retainedRequests)));
         gone.abort(clientGone);
       });
       kept.resize(bytes);
@@ -70,7 +71,7 @@ export function serveUnary<Request>(
         return;
       }
       const reported = toClientError(error, method, context.logger, call);
-      if (reported.reason === "STORAGE_FULL") context.fullStore?.report(method, reported.message);
+      if (reported.reason === "STORAGE_FULL") context.fullStore.report(method, reported.message);
       call.end(statusOf(reported));
     } finally {
       owner.caller.requests--;

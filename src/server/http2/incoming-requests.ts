@@ -1,13 +1,13 @@
 import type { ServerHttp2Stream } from "node:http2";
 import type { Timer } from "../../base/clock.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import type { CallContext } from "../calls/call-context.ts";
 import {
   drainingUnread,
   outOfRequestRoom,
   tookTooLong,
   tooManyIncomplete,
 } from "../calls/refusals.ts";
+import type { ServiceContext } from "../calls/service-context.ts";
 import type { Reservation } from "../kernel/ledger.ts";
 import type { Caller } from "../limits/callers.ts";
 import type { Http2Call } from "./http2-call.ts";
@@ -37,14 +37,14 @@ interface Incoming {
 export class IncomingRequests {
   /** Shared with the streams of requests. */
   readonly inflater = new Inflater();
-  readonly #context: CallContext;
+  readonly #context: ServiceContext;
   /** The oldest first. */
   readonly #incoming = new Map<Http2Call, Incoming>();
   /** Calls that arrived in this turn of the event loop. */
   #uncounted: Http2Call[] = [];
   #timer: Timer | undefined;
 
-  constructor(context: CallContext) {
+  constructor(context: ServiceContext) {
     this.#context = context;
   }
 
@@ -55,14 +55,14 @@ export class IncomingRequests {
     encoding: string,
     onRequest: (message: Buffer) => void,
   ): void {
-    const { clock, maxRequestBytes } = this.#context;
+    const { clock, limits } = this.#context;
     const finish = (message: Buffer): void => {
       this.#forget(call);
       call.requestBytes = message.length;
       // A call that its client has cancelled, or that was refused, must have no effect.
       if (!call.isOver) onRequest(message);
     };
-    const reader = new RequestReader(stream, maxRequestBytes, {
+    const reader = new RequestReader(stream, limits.maxRequestBytes, {
       onBytes: () => this.#count(call),
       onMessage: (message, isCompressed) => {
         if (isCompressed) this.#inflate(call, message, encoding, finish);
@@ -93,7 +93,7 @@ export class IncomingRequests {
     encoding: string,
     finish: (message: Buffer) => void,
   ): void {
-    const { maxRequestBytes } = this.#context;
+    const { maxRequestBytes } = this.#context.limits;
     this.#hold(call, message.length);
     const incoming = this.#incoming.get(call);
     if (incoming === undefined) return;
@@ -143,10 +143,10 @@ export class IncomingRequests {
   #hold(call: Http2Call, bytes: number): void {
     const incoming = this.#incoming.get(call);
     if (incoming === undefined) return;
-    const { requestPool, incompleteCalls, maxUnreadBytesPerConnection } = this.#context;
+    const { requestPool, incompleteCalls } = this.#context;
     if (incoming.reservation === undefined) {
       incoming.reservation = requestPool.reserve(call.connection, 0, () =>
-        this.#refuse(call, outOfRequestRoom(maxUnreadBytesPerConnection)),
+        this.#refuse(call, outOfRequestRoom(requestPool)),
       );
       const caller = this.#callerOf(call);
       incoming.counted = incompleteCalls.reserve(caller, 1, (bound) =>
@@ -184,7 +184,8 @@ export class IncomingRequests {
 
   /** One timer for all calls, which ends those that take too long. */
   #setTimer(): void {
-    const { clock, requestMs } = this.#context;
+    const { clock } = this.#context;
+    const { requestMs } = this.#context.limits;
     this.#timer ??= clock.setTimeout(() => {
       this.#timer = undefined;
       for (const [call, { since }] of this.#incoming) {

@@ -2,9 +2,9 @@ import type { ServerHttp2Stream } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import type { CallContext } from "../calls/call-context.ts";
 import { outOfRequestRoom, refused, tookTooLong, tooLarge } from "../calls/refusals.ts";
 import { RefusedRequest, type ServerCall } from "../calls/server-call.ts";
+import type { ServiceContext } from "../calls/service-context.ts";
 import type { Inflater } from "./inflater.ts";
 
 /** HTTP/2 flow control window: what a client may send on a stream that is not read from, in bytes. */
@@ -24,26 +24,26 @@ export interface RequestStreamOptions {
 export class RequestStream {
   readonly #stream: ServerHttp2Stream;
   readonly #call: ServerCall;
-  readonly #context: CallContext;
+  readonly #context: ServiceContext;
   readonly #options: RequestStreamOptions;
   #wake: (() => void) | undefined;
 
   constructor(
     stream: ServerHttp2Stream,
     call: ServerCall,
-    context: CallContext,
+    context: ServiceContext,
     options: RequestStreamOptions,
   ) {
     this.#stream = stream;
     this.#call = call;
     this.#context = context;
     this.#options = options;
-    const { requestPool, maxUnreadBytesPerConnection } = context;
+    const { requestPool } = context;
     const reservation = requestPool.reserve(
       call.connection,
       windowBytes + options.maxBytes,
       // Deferred, since the handler does not have the call yet.
-      () => queueMicrotask(() => call.end(outOfRequestRoom(maxUnreadBytesPerConnection))),
+      () => queueMicrotask(() => call.end(outOfRequestRoom(requestPool))),
     );
     const wake = (): void => this.#wake?.();
     stream.on("readable", wake).on("end", wake);
@@ -58,7 +58,8 @@ export class RequestStream {
    * arrive within `requestMs`.
    */
   async next(): Promise<Buffer | undefined> {
-    const { clock, requestMs } = this.#context;
+    const { clock } = this.#context;
+    const { requestMs } = this.#context.limits;
     let isLate = false;
     const timer = clock.setTimeout(() => {
       isLate = true;

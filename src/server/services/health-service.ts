@@ -6,25 +6,17 @@ import { type FrameParts, frameOf } from "../../wire/frame-parts.ts";
 import type { HealthCheckRequest__Output } from "../../wire/generated/grpc/health/v1/HealthCheckRequest.ts";
 import { healthService } from "../../wire/standard-services.ts";
 import { sendResponse } from "../calls/call-admission.ts";
-import type { CallContext } from "../calls/call-context.ts";
 import type { ServiceHandlers } from "../calls/methods.ts";
 import { refused } from "../calls/refusals.ts";
 import type { ServerCall } from "../calls/server-call.ts";
+import type { ServiceContext } from "../calls/service-context.ts";
 import { MessageSender, type MessageSource } from "../kernel/message-sender.ts";
 import { nextStreamId, type OpenStream } from "../kernel/open-streams.ts";
 import type { CallOwner } from "../limits/callers.ts";
-import type { ServerPools } from "../limits/server-pools.ts";
 
 export type ServingStatus = "SERVING" | "NOT_SERVING";
 
 type ReportedStatus = ServingStatus | "SERVICE_UNKNOWN";
-
-/** What bounds the health service: its watches are streams that the stall detector checks. */
-export type HealthLimits = Pick<
-  ServerPools,
-  "streams" | "stallDetector" | "sendBudget" | "callerLimits"
-> &
-  Pick<CallContext, "slowClients">;
 
 /** Whether the caller may know that the service exists. */
 export type MayKnow = (identity: Identity, service: string) => boolean;
@@ -40,7 +32,7 @@ export type MayKnow = (identity: Identity, service: string) => boolean;
  */
 export class HealthService {
   readonly #statuses: Map<string, ServingStatus>;
-  readonly #limits: HealthLimits;
+  readonly #context: ServiceContext;
   readonly #mayKnow: MayKnow;
   readonly #watches = new Set<HealthWatch>();
   #ended = false;
@@ -50,11 +42,11 @@ export class HealthService {
   /** `statuses` has every service. */
   constructor(
     statuses: ReadonlyMap<string, ServingStatus>,
-    limits: HealthLimits,
+    context: ServiceContext,
     mayKnow: MayKnow,
   ) {
     this.#statuses = new Map(statuses);
-    this.#limits = limits;
+    this.#context = context;
     this.#mayKnow = mayKnow;
   }
 
@@ -119,13 +111,13 @@ export class HealthService {
   }
 
   #respond(call: ServerCall, parts: FrameParts): void {
-    sendResponse(this.#limits, call, parts, this.#limits.sendBudget.force(call.connection));
+    sendResponse(this.#context, call, parts, this.#context.sendBudget.force(call.connection));
   }
 
   #watch(call: ServerCall, { service }: HealthCheckRequest__Output): void {
     if (call.isOver) return;
-    const { streams } = this.#limits;
-    const watch = new HealthWatch(call, this.#known(service), this.#limits, () => {
+    const { streams } = this.#context;
+    const watch = new HealthWatch(call, this.#known(service), this.#context, () => {
       this.#watches.delete(watch);
       streams.delete(watch);
     });
@@ -187,18 +179,14 @@ class HealthWatch implements OpenStream, MessageSource {
   constructor(
     call: ServerCall,
     service: string | undefined,
-    limits: HealthLimits,
+    context: ServiceContext,
     onClosed: () => void,
   ) {
     this.#call = call;
     this.service = service;
     this.onClosed = onClosed;
-    this.#sender = new MessageSender<ServerCall>(call, this, limits);
+    this.#sender = new MessageSender<ServerCall>(call, this, context);
     call.onOver(() => this.#sender.close());
-  }
-
-  get connection(): object {
-    return this.#call.connection;
   }
 
   get owner(): CallOwner {

@@ -5,14 +5,16 @@ import type { WatchStatus, WatchStream } from "../../storage/storage.ts";
 import { prefixSize, resumePointOf, withHistoryId } from "../../wire/encode.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import { framesOf } from "../../wire/frames.ts";
-import { type CallContext, type ServedResource, toClientError } from "../calls/call-context.ts";
+import { toClientError, tooMuchRetained } from "../calls/refusals.ts";
 import type { ServerCall } from "../calls/server-call.ts";
+import type { ServiceContext } from "../calls/service-context.ts";
+import type { ServedResource } from "../calls/service-options.ts";
+import type { SlowStream } from "../calls/slow-clients.ts";
 import { freeRetainedBytes } from "../calls/unary-call.ts";
 import type { Reservation } from "../kernel/ledger.ts";
 import { MessageSender, type MessageSource, type SlowEnd } from "../kernel/message-sender.ts";
 import { nextStreamId, type OpenStream } from "../kernel/open-streams.ts";
 import type { CallOwner } from "../limits/callers.ts";
-import type { SlowStream } from "../limits/slow-clients.ts";
 
 /** The name of Watch in logs and metrics. */
 export const watchMethod = "watchfanout.v1.ListWatchService/Watch";
@@ -41,7 +43,7 @@ export class WatchSender implements OpenStream, MessageSource {
   readonly #call: ServerCall;
   readonly #watch: WatchStream;
   readonly #resource: SentResource;
-  readonly #context: CallContext;
+  readonly #context: ServiceContext;
   readonly #sender: MessageSender<ServerCall>;
   access: Access | undefined;
   /** The charge for the request, if it exceeds the free allowance of each stream. */
@@ -52,17 +54,18 @@ export class WatchSender implements OpenStream, MessageSource {
   /** The last one that the client has accepted. */
   #acceptedPoint: number | undefined;
 
-  constructor(call: ServerCall, watch: WatchStream, resource: SentResource, context: CallContext) {
+  constructor(
+    call: ServerCall,
+    watch: WatchStream,
+    resource: SentResource,
+    context: ServiceContext,
+  ) {
     this.openedAt = context.clock.now();
     this.#call = call;
     this.#watch = watch;
     this.#resource = resource;
     this.#context = context;
     this.#sender = new MessageSender<ServerCall>(call, this, context);
-  }
-
-  get connection(): object {
-    return this.#call.connection;
   }
 
   get owner(): CallOwner {
@@ -100,11 +103,11 @@ export class WatchSender implements OpenStream, MessageSource {
       this.#sender.close();
       return;
     }
-    const { streams, retainedRequests, tooMuchRetained } = this.#context;
+    const { streams, retainedRequests } = this.#context;
     streams.add(this);
     if (retainedBytes > freeRetainedBytes) {
-      this.#retainedRequest = retainedRequests.reserve(this.connection, retainedBytes, () =>
-        this.evict(tooMuchRetained()),
+      this.#retainedRequest = retainedRequests.reserve(this.#call.connection, retainedBytes, () =>
+        this.evict(tooMuchRetained(retainedRequests)),
       );
       // The charge may exceed the bound even of an empty pool.
       if (this.#sender.isOver) return;
@@ -165,7 +168,7 @@ export class WatchSender implements OpenStream, MessageSource {
     }
     const { ended } = this.#watch;
     if (ended instanceof Error) return this.#statusOf(ended);
-    const seconds = this.#context.responseFlushMs / 1_000;
+    const seconds = this.#context.limits.responseFlushMs / 1_000;
     const accepted = end === "stalled" ? `nothing from the stream for ${seconds} s` : "too little";
     return this.#statusOf(slowConsumer(accepted));
   }

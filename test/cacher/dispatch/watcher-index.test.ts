@@ -66,6 +66,7 @@ function watcher(
     deadline: undefined,
     expiresAt: undefined,
     eagerBookmarks: false,
+    openedAt: 0,
     owner: undefined,
   };
   return new CacheWatcher(

@@ -1,8 +1,8 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { WatchBatch, WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";
-import type { CallContext } from "../../../src/server/calls/call-context.ts";
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
+import type { ServiceContext } from "../../../src/server/calls/service-context.ts";
 import { StallDetector } from "../../../src/server/kernel/stall-detector.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
 import { WatchSender } from "../../../src/server/services/watch-sender.ts";
@@ -92,7 +92,7 @@ class World {
       stallDetector: new StallDetector(clock, 1_000),
       sendBudget: budget,
       observer: { sent: () => void this.observed++ },
-    } as unknown as CallContext;
+    } as unknown as ServiceContext;
     const sender = new WatchSender(call, watch, { name: "things", currentHistoryId: "" }, context);
     sender.start(0);
     this.asked = 0;
