@@ -1,5 +1,4 @@
-import { FairQueue } from "./fair-queue.ts";
-import { Counts, groupOf } from "./rotation.ts";
+import { Counts, FairQueue, groupOf } from "./fair-queue.ts";
 import { type WaitBounds, waitFor } from "./wait.ts";
 
 /** What is inside of a gate at once, at most. */
@@ -138,7 +137,7 @@ export class Gate {
     if (this.#isServing) return;
     this.#isServing = true;
     while (this.#queue.size > 0 && this.#hasRoom) {
-      if (!this.#admit(this.#queue.shiftOf(this.#mayGroup, this.#mayOwner))) break;
+      if (!this.#admit(this.#queue.shift(this.#mayGroup, this.#mayOwner))) break;
     }
     this.#isServing = false;
   }
@@ -153,12 +152,12 @@ export class Gate {
   }
 
   #refuseOne(): void {
-    const most = this.#queue.most();
-    if (most === undefined) return;
-    const last = [...most.entry].at(-1);
-    if (last === undefined || !this.#queue.delete(most.owner, last)) return;
-    this.#countQueued(most.owner, -1, last);
-    last.refuse?.();
+    const newest = this.#queue.newestOfMost();
+    if (newest === undefined) return;
+    const [owner, entrant] = newest;
+    this.#queue.delete(owner, entrant);
+    this.#countQueued(owner, -1, entrant);
+    entrant.refuse?.();
   }
 
   #count(owner: object, by: 1 | -1, bytes: number): void {

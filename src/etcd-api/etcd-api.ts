@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from "node:http2";
 import type { Logger } from "pino";
 import type { KeyPair } from "../base/certificate-store.ts";
 import type { Clock } from "../base/clock.ts";
-import { runInTimeSlices } from "../base/time-slice-queue.ts";
+import { runInTimeSlices } from "../base/event-loop-turns.ts";
 import {
   type EtcdTls,
   type Keepalive,

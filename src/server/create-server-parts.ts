@@ -1,5 +1,5 @@
 import { tooManyRequestBytes } from "../base/errors.ts";
-import { TimeSliceScheduler } from "../base/time-slices.ts";
+import { Turns } from "../base/turns.ts";
 import { Authorizer } from "../policy/authorizer.ts";
 import { descriptors } from "../wire/descriptors.ts";
 import { listWatchService, writeService } from "../wire/services.ts";
@@ -72,8 +72,8 @@ export function createServiceParts(
   const { resources, clock, logger, authenticators, now = Date.now } = options;
   const { hasOwnServices = true } = options;
   const limits = { ...defaultServerLimits, ...options.limits };
-  // Each connection enqueues at most one task, its stream openings, so none is ever refused.
-  const scheduler = new TimeSliceScheduler(clock, Infinity);
+  // The streams that wait to be opened are bounded as calls, so none is ever refused here.
+  const scheduler = new Turns(clock, Infinity);
   const pools = createServerPools(clock, limits, now, logger);
   const { streams, sendBudget } = pools;
   const slowClients = new SlowClients(clock, logger);
@@ -174,7 +174,7 @@ function createCallContext(
   options: ServiceOptions,
   limits: ServerLimits,
   pools: ServerPools,
-  scheduler: TimeSliceScheduler,
+  scheduler: Turns,
 ): CallContext {
   const { resources, clock, logger, observer, audit, random = Math.random } = options;
   const { retainedRequests, callerLimits } = pools;
@@ -217,7 +217,7 @@ function createCallContext(
     streams: pools.streams,
     callClosings: new CallClosings(clock),
     streamOpenings: new StreamOpenings(clock, scheduler, retainedRequests, tooMuchRetained),
-    parsingSelectors: new TimeSliceScheduler(clock),
+    parsingSelectors: new Turns(clock),
     retainedRequests,
     tooMuchRetained,
     maxStreamAgeMs: limits.maxStreamAgeMs,

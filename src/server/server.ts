@@ -3,7 +3,7 @@ import type { Socket } from "node:net";
 import type { KeyPair } from "../base/certificate-store.ts";
 import type { Clock, Timer } from "../base/clock.ts";
 import { WatchFanoutError } from "../base/errors.ts";
-import { runInTimeSlices } from "../base/time-slice-queue.ts";
+import { runInTimeSlices } from "../base/event-loop-turns.ts";
 import { settledWithin } from "../base/wait.ts";
 import type { Identity } from "../identity/identity.ts";
 import { createServerParts, drainService, type ServerParts } from "./create-server-parts.ts";

@@ -158,7 +158,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "pieces of these responses that wait to be encoded",
-    owners: ["RangeSender", "TimeSliceQueue"],
+    owners: ["RangeSender", "Turns"],
     bound:
       "one for each call; together they share the 2 ms a turn as one queue; room for a piece is counted from its grant on",
     per: "process",

@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
-import type { TimeSliceScheduler } from "../../base/time-slices.ts";
+import type { Turns } from "../../base/turns.ts";
 import type { WatchedFiles } from "../../base/watched-files.ts";
 import { Cacher } from "../../cacher/cacher.ts";
 import type { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
@@ -35,7 +35,7 @@ interface CacheDeps {
   readonly storages: Storages;
   readonly clock: Clock;
   readonly logger: Logger;
-  readonly scheduler: TimeSliceScheduler;
+  readonly scheduler: Turns;
   readonly upstreamLimiter: UpstreamLimiter;
   /** Returns what observes the latencies of a resource. */
   readonly stagesOf: (resource: string) => StageObserver;

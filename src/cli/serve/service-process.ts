@@ -3,7 +3,7 @@ import { hostname } from "node:os";
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import { connectionsWithin, ownOpenFileLimit } from "../../base/open-files.ts";
-import { TimeSliceScheduler } from "../../base/time-slices.ts";
+import { Turns } from "../../base/turns.ts";
 import { WatchedFiles } from "../../base/watched-files.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
@@ -67,7 +67,7 @@ export class ServiceProcess {
   readonly #closing: (() => Promise<void>)[] = [];
   readonly #eventLoop: EventLoopMonitor;
   // Shared by all resources.
-  readonly #scheduler: TimeSliceScheduler;
+  readonly #scheduler: Turns;
   readonly #upstreamLimiter: UpstreamLimiter;
   readonly #caches = new Map<string, Cacher>();
   #served: ReadonlyMap<string, ServedResource> = new Map();
@@ -98,7 +98,7 @@ export class ServiceProcess {
     this.#config = given;
     this.#clock = clock;
     this.#logger = logger;
-    this.#scheduler = new TimeSliceScheduler(clock);
+    this.#scheduler = new Turns(clock);
     this.#upstreamLimiter = new UpstreamLimiter(clock);
     this.files = new WatchedFiles(clock, logger, onApplied);
     const { meter } = this.metrics;

@@ -1,6 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import { runInTimeSlices } from "../../base/time-slice-queue.ts";
-import type { TimeSlicedWork } from "../../base/time-slices.ts";
+import { runInTimeSlices, type TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import { settledWithin } from "../../base/wait.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import type {

@@ -1,8 +1,8 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { hasReason, WatchFanoutError } from "../../base/errors.ts";
+import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import { GrowingBuffer } from "../../base/growing-buffer.ts";
-import type { TimeSlicedWork } from "../../base/time-slices.ts";
 import type { CachedState } from "../../cacher/request/request.ts";
 import { timedOut } from "../../etcd/wire/error-texts.ts";
 import { type RangeRequest, readRangeRequest } from "../../etcd/wire/range-request.ts";

@@ -1,4 +1,4 @@
-import type { Notifiable, TimeSliceQueue } from "../../base/time-slice-queue.ts";
+import type { Task, Turns } from "../../base/turns.ts";
 import { type CallContext, toClientError } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import {
@@ -17,7 +17,7 @@ interface SenderDeps {
   /** The name of the method, for logs. */
   readonly method: string;
   /** The turns in which the pieces of all responses are encoded. */
-  readonly turns: TimeSliceQueue;
+  readonly turns: Turns;
   /** Everything was sent, or nothing more can be. */
   readonly onEnd: () => void;
 }
@@ -27,7 +27,7 @@ interface SenderDeps {
  * event loop. So a slow client holds one piece. The responses of all connections share one queue of these slices, in which
  * callers and their connections take turns, so many of them delay neither each other nor other work.
  */
-export class RangeSender implements MessageSource, Notifiable {
+export class RangeSender implements MessageSource, Task {
   readonly #call: RelayedCall;
   readonly #response: Pieces;
   readonly #context: CallContext;
@@ -53,11 +53,11 @@ export class RangeSender implements MessageSource, Notifiable {
     this.#sender.close();
   }
 
-  /** For `TimeSliceQueue`. */
-  notify(): void {
-    if (this.#sender.isOver) return;
+  /** For `Turns`: encodes and sends a piece. */
+  step(): boolean {
     this.#hasTurn = true;
     this.#sender.pump();
+    return false;
   }
 
   get waitsFor(): "nothing" | "room" {
@@ -74,7 +74,7 @@ export class RangeSender implements MessageSource, Notifiable {
     }
     if (!this.#hasTurn) {
       this.#sender.claim(response.maxPieceBytes);
-      this.#deps.turns.enqueue(this, call.owner);
+      this.#deps.turns.add(call.owner, this);
       return undefined;
     }
     this.#hasTurn = false;
@@ -97,6 +97,7 @@ export class RangeSender implements MessageSource, Notifiable {
   }
 
   onClosed(): void {
+    this.#deps.turns.delete(this.#call.owner, this);
     this.#deps.onEnd();
   }
 }

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
-import { TimeSliceQueue } from "../../base/time-slice-queue.ts";
+import { Turns } from "../../base/turns.ts";
 import { asLinearizable, type RangeRequest } from "../../etcd/wire/range-request.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
@@ -59,7 +59,7 @@ export class RangeService {
   readonly cached: CachedResources;
   readonly newestHeader: NewestHeader;
   /** The turns in which large responses are encoded. */
-  readonly turns: TimeSliceQueue;
+  readonly turns: Turns;
   readonly counts: RangeCounts = { cached: 0, relayed: 0 };
   readonly #upstream: RangeServiceDeps["upstream"];
   readonly #relay: RelayCall;
@@ -69,7 +69,7 @@ export class RangeService {
     this.calls = calls;
     this.cached = cached;
     this.newestHeader = newestHeader;
-    this.turns = new TimeSliceQueue(clock);
+    this.turns = new Turns(clock, Infinity);
     this.#upstream = upstream;
     this.#relay = relay;
   }

@@ -1,6 +1,6 @@
 import { status } from "@grpc/grpc-js";
 import { hasReason } from "../../base/errors.ts";
-import { groupOf } from "../../base/rotation.ts";
+import { groupOf } from "../../base/fair-queue.ts";
 import type { CacheWatcher } from "../../cacher/watch/cache-watcher.ts";
 import { stopped } from "../../etcd/wire/error-texts.ts";
 import type { RevisionJoiner } from "../../etcd/wire/revision-joiner.ts";

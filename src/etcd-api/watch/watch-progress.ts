@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import { runInTimeSlices } from "../../base/time-slice-queue.ts";
+import { runInTimeSlices } from "../../base/event-loop-turns.ts";
 import { type Answer, noWatchId } from "../../etcd/wire/watch-response.ts";
 import type { ClientWatch } from "./client-watch.ts";
 import type { EtcdWatches } from "./etcd-watches.ts";

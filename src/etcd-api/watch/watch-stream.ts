@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
-import { groupOf } from "../../base/rotation.ts";
+import { groupOf } from "../../base/fair-queue.ts";
 import { compacted, duplicateWatch, stopped, tooMany } from "../../etcd/wire/error-texts.ts";
 import { MessageSplitter, UnreadableMessage } from "../../etcd/wire/messages.ts";
 import {

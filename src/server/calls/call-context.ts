@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import { type Reason, WatchFanoutError } from "../../base/errors.ts";
-import type { TimeSliceScheduler } from "../../base/time-slices.ts";
+import type { Turns } from "../../base/turns.ts";
 import type {
   CacheGetRequest,
   CacheListRequest,
@@ -142,7 +142,7 @@ export interface CallContext extends ServiceContext {
   /** Opens watches in time slices, by caller. */
   readonly streamOpenings: StreamOpenings;
   /** Does the work of unary calls that takes long, in time slices, by caller. */
-  readonly parsingSelectors: TimeSliceScheduler;
+  readonly parsingSelectors: Turns;
   /** Parts of requests that calls retain while they wait for a time slice and while their streams are open. */
   readonly retainedRequests: Ledger;
   /** Makes the error of a call whose charge in `retainedRequests` was evicted. */

@@ -1,5 +1,5 @@
 import type { ServiceDefinition } from "@grpc/grpc-js";
-import type { TimeSlicedWork } from "../../base/time-slices.ts";
+import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { Access } from "../../policy/access.ts";
 import { type Decoded, strictDeserializer } from "../../wire/decode.ts";

@@ -1,6 +1,6 @@
 import type { ServerHttp2Session } from "node:http2";
 import type { Clock, Timer } from "../../base/clock.ts";
-import { groupOf, Rotation } from "../../base/rotation.ts";
+import { FairQueue, groupOf } from "../../base/fair-queue.ts";
 import type { FramedConnection } from "./frames/framed-connection.ts";
 
 /**
@@ -62,7 +62,7 @@ export class StreamPacing {
   readonly #ownerOf: (session: ServerHttp2Session) => object;
   /** Connections that are paused, or have opened streams in this turn. */
   readonly #paces = new Map<ServerHttp2Session, Pace>();
-  readonly #paused = new Rotation<Pace>();
+  readonly #paused = new FairQueue<Pace>();
   /** Streams opened by caller, less `streamsPerTurn` for each turn since; callers without any are absent. */
   readonly #opened = new Map<object, number>();
   /** Callers that are held, and until when. */
@@ -171,7 +171,7 @@ export class StreamPacing {
   #pause(pace: Pace): void {
     if (pace.isPaused) return;
     pace.isPaused = true;
-    this.#paused.add(pace.owner, pace);
+    this.#paused.push(pace.owner, pace);
     this.#readingOf(pace.session).hold();
   }
 
@@ -187,7 +187,7 @@ export class StreamPacing {
 
   /** Whether a connection waits for something other than the end of its caller's hold. */
   #isAnyWaiting(): boolean {
-    return this.#paused.nextOf((caller) => !this.#held.has(caller), always) !== undefined;
+    return this.#paused.next((caller) => !this.#held.has(caller)) !== undefined;
   }
 
   readonly #nextTurn = (): void => {
@@ -213,11 +213,9 @@ export class StreamPacing {
   /** Each may bring as many streams as before. */
   #resumeSome(): void {
     for (let expected = 0; expected < this.#perTurn; ) {
-      const next = this.#paused.nextOf(this.#mayRead, this.#mayResume);
+      const next = this.#paused.shift(this.#mayRead, this.#mayResume);
       if (next === undefined) return;
-      const [owner, pace] = next;
-      this.#paused.served(owner);
-      this.#paused.delete(owner);
+      const [, pace] = next;
       this.#paces.delete(pace.session);
       if (pace.session.destroyed) continue;
       expected += pace.burst;
@@ -227,8 +225,4 @@ export class StreamPacing {
 
   readonly #mayResume = (_owner: object, { session }: Pace): boolean =>
     session.destroyed || this.#waiting(session) <= maxWaiting;
-}
-
-function always(): boolean {
-  return true;
 }

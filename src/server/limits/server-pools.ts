@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
-import { groupOf } from "../../base/rotation.ts";
+import { groupOf } from "../../base/fair-queue.ts";
 import { byteLowWaterMark, Ledger } from "../kernel/ledger.ts";
 import { OpenStreams } from "../kernel/open-streams.ts";
 import { StallDetector } from "../kernel/stall-detector.ts";

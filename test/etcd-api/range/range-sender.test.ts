@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { turnMs } from "../../../src/base/event-loop-turns.ts";
-import { TimeSliceQueue } from "../../../src/base/time-slice-queue.ts";
-import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
+import { Turns } from "../../../src/base/turns.ts";
 import { type Pieces, RangeSender } from "../../../src/etcd-api/range/range-sender.ts";
 import { StallDetector } from "../../../src/server/kernel/stall-detector.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
@@ -25,7 +24,7 @@ class Senders {
   readonly reset: string[] = [];
   /** Ends the wait of the oldest piece that was not accepted. */
   readonly accepting: (() => void)[] = [];
-  readonly #turns = new TimeSliceQueue(this.clock);
+  readonly #turns = new Turns(this.clock);
   readonly #context = {
     ...{ clock: this.clock, sendBudget: this.budget },
     stallDetector: new StallDetector(this.clock, 60_000),
@@ -118,7 +117,7 @@ describe("Large responses that are encoded", () => {
   test("delay other time-sliced work as one of them does, however many a connection asks for", () => {
     const senders = new Senders();
     const { clock, log } = senders;
-    void new TimeSliceScheduler(clock).run({}, scan(senders));
+    void new Turns(clock).run({}, scan(senders));
     const connection = {};
     for (let i = 0; i < 9; i++) senders.start("range", connection, 1);
     clock.runImmediates();

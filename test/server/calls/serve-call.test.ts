@@ -1,7 +1,7 @@
 import { status } from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
 import { invalidRequest, tooManyRequestBytes } from "../../../src/base/errors.ts";
-import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
+import { Turns } from "../../../src/base/turns.ts";
 import type { Access } from "../../../src/policy/access.ts";
 import { Authorizer } from "../../../src/policy/authorizer.ts";
 import type { AuditEntry } from "../../../src/server/calls/audit.ts";
@@ -19,7 +19,7 @@ import { WaitingCall } from "./waiting-call.ts";
 function setUp() {
   const clock = new FakeClock();
   const pool = new Ledger({ max: 100, maxPerOwner: 100 });
-  const streamOpenings = new StreamOpenings(clock, new TimeSliceScheduler(clock), pool, () =>
+  const streamOpenings = new StreamOpenings(clock, new Turns(clock), pool, () =>
     tooManyRequestBytes(100),
   );
   const handled: unknown[] = [];

@@ -3,7 +3,7 @@ import type { ServerHttp2Session } from "node:http2";
 import { connect, type Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
-import { GroupedOwner } from "../../../src/base/rotation.ts";
+import { GroupedOwner } from "../../../src/base/fair-queue.ts";
 import { framedConnectionOf } from "../../../src/server/http2/frames/framed-connection.ts";
 import { StreamPacing } from "../../../src/server/http2/stream-pacing.ts";
 import { FakeClock } from "../../fake-clock.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { tooManyRequestBytes } from "../../../src/base/errors.ts";
-import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
+import { Turns } from "../../../src/base/turns.ts";
 import { anonymous } from "../../../src/identity/identity.ts";
 import { Authorizer } from "../../../src/policy/authorizer.ts";
 import { CallClosings } from "../../../src/server/calls/call-closings.ts";
@@ -121,8 +121,8 @@ test.each([
     callerLimits: limits,
     inFlight: { reads: inFlight, writes: inFlight },
     callClosings: new CallClosings(clock),
-    streamOpenings: new StreamOpenings(clock, new TimeSliceScheduler(clock), kept, tooMuchKept),
-    parsingSelectors: new TimeSliceScheduler(clock),
+    streamOpenings: new StreamOpenings(clock, new Turns(clock), kept, tooMuchKept),
+    parsingSelectors: new Turns(clock),
     retainedRequests: kept,
     tooMuchRetained: tooMuchKept,
     maxStreamAgeMs: 0,
