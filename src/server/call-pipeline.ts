@@ -116,6 +116,7 @@ export class CallPipeline {
   begin(session: ServerHttp2Session): void {
     const peerFacts = () => peerFactsOf(socketOf(session));
     this.#forwarding?.recognise({ connection: session, peerFacts });
+    framedConnectionOf(session).onReceived(() => this.#pacing.received(session));
   }
 
   /**

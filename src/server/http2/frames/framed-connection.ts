@@ -103,6 +103,7 @@ export class FramedConnection
   #closeCode: number = constants.NGHTTP2_CANCEL;
   /** What follows once all streams are closed. */
   #onStreamsClosed: (() => void)[] = [];
+  #onReceived: (() => void) | undefined;
 
   constructor(socket: Socket | TLSSocket, context: FramingContext) {
     super();
@@ -144,6 +145,11 @@ export class FramedConnection
     Reflect.set(session, "destroy", destroyLater);
   }
 
+  /** Calls `listener` before bytes are passed on. It may `hold` the connection: then they are passed on after `release`. */
+  onReceived(listener: () => void): void {
+    this.#onReceived = listener;
+  }
+
   /** What writes the response of a stream. */
   responseOf(id: number): FramedStream {
     // It has ended already, if the connection does not know it.
@@ -179,6 +185,7 @@ export class FramedConnection
   #passOn(): void {
     const unread = this.#unread;
     if (unread === undefined || this.destroyed) return;
+    this.#onReceived?.();
     if (!this.#mayPassOn()) {
       this.socket.pause();
       return;
