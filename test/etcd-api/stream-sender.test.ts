@@ -87,6 +87,11 @@ class World {
     this.sender.ready(this.#watch);
   }
 
+  /** The cached watch has nothing more. */
+  idle(): void {
+    this.#watch.watcher = { hasPending: false, accepted: ignore } as never;
+  }
+
   /** The client accepts what is outstanding. */
   accept(): void {
     const accept = this.#accept;
@@ -166,6 +171,18 @@ describe.each([
     world.acceptAll();
     expect(world.budget.bytes).toBe(0);
   });
+});
+
+test("A watch with nothing more to send does not wait for room", () => {
+  const world = new World(false);
+  world.idle();
+  world.read(100);
+  let idle = 0;
+  world.onIdle = () => idle++;
+  world.budget.force({}, 2 ** 30).claim();
+  expect(world.budget.isFull).toBe(true);
+  world.accept();
+  expect(idle).toBe(1);
 });
 
 test("A batch counts in the send budget as soon as it is read, until the client has accepted its last response", () => {

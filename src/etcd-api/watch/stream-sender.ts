@@ -62,6 +62,8 @@ export class StreamSender implements MessageSource {
   #frames = noFrames;
   #next = 0;
   #watch: ClientWatch | undefined;
+  /** A watch whose batch was sent and that has nothing more, until it is read once more, so that it says when it has. */
+  #idle: ClientWatch | undefined;
   /** The watch whose creation the message that was sent last reports. */
   #announced: ClientWatch | undefined;
 
@@ -192,11 +194,19 @@ export class StreamSender implements MessageSource {
   onAccepted(): void {
     this.#listener.onAccepted();
     this.#watch?.watcher?.accepted();
-    if (this.#frames.length === 0) this.#watch = undefined;
+    if (this.#frames.length === 0) this.#batchAccepted();
     const announced = this.#announced;
     this.#announced = undefined;
     // What it calls may end the stream, so it comes behind the answer.
     if (announced !== undefined) this.#listener.onAnnounced(announced);
+  }
+
+  /** The watch of the batch is read again, behind the others. One that has nothing more need not wait for that. */
+  #batchAccepted(): void {
+    const watch = this.#watch;
+    this.#watch = undefined;
+    if (watch?.watcher?.hasPending === false) this.#idle = watch;
+    else if (watch !== undefined) this.#ready.push(watch);
   }
 
   /** It is reset: after UNAVAILABLE etcd's clients resume a watch, and any status of this end would be final for them. */
@@ -224,15 +234,18 @@ export class StreamSender implements MessageSource {
 
   /** The first response of the next batch of the next watch that has one. */
   #nextCached(): FrameParts | undefined {
+    if (this.#idle !== undefined) this.#ready.push(this.#idle);
+    this.#idle = undefined;
     for (let watch = this.#ready.shift(); watch !== undefined; watch = this.#ready.shift()) {
       watch.isQueued = false;
       if (watch.isOver) continue;
       const frames = watch.takeFrames();
       if (frames === undefined) continue;
-      // Behind the other watches.
       watch.isQueued = true;
-      this.#ready.push(watch);
-      if (frames.length === 0) continue;
+      if (frames.length === 0) {
+        this.#ready.push(watch);
+        continue;
+      }
       watch.isActive = true;
       this.#wasRelayed = false;
       this.#frames = frames;

@@ -34,7 +34,6 @@ type SentResource = Pick<ServedResource, "currentHistoryId" | "name" | "revision
 export class WatchSender implements OpenStream, MessageSource {
   readonly id = nextStreamId();
   readonly streamKind = "watch";
-  readonly waitsFor = "room";
   /** A Cacher ends its watches that are behind, and knows what they lack. */
   readonly endsStalled = true;
   readonly openedAt: number;
@@ -120,6 +119,11 @@ export class WatchSender implements OpenStream, MessageSource {
 
   evict(error: WatchFanoutError): void {
     this.onFailed(error);
+  }
+
+  /** An idle watch waits for nothing: the next read has the watch notify of events. */
+  get waitsFor(): "nothing" | "room" {
+    return this.#watch.hasPending === false ? "nothing" : "room";
   }
 
   next(): readonly Uint8Array[] | undefined {
