@@ -1,4 +1,4 @@
-import type { Clock } from "./clock.ts";
+import type { Clock, Timer } from "./clock.ts";
 
 /** Maximum time that all users of `EventLoopTurns` together may hold the event loop per turn, in milliseconds. */
 export const turnMs = 2;
@@ -41,7 +41,7 @@ export class EventLoopTurns {
   readonly #clock: Clock;
   /** Workers that wait, the next one first. */
   readonly #workers = new Set<TurnWorker>();
-  #isScheduled = false;
+  #turn: Timer | undefined;
   /** When this turn's slice ends; undefined until it is first used. */
   #until: number | undefined;
 
@@ -86,13 +86,11 @@ export class EventLoopTurns {
   }
 
   #scheduleTurn(): void {
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    this.#clock.setImmediate(this.#nextTurn);
+    this.#turn ??= this.#clock.setImmediate(this.#nextTurn);
   }
 
   readonly #nextTurn = (): void => {
-    this.#isScheduled = false;
+    this.#turn = undefined;
     this.#until = undefined;
     if (this.#workers.size === 0) return;
     let now = this.#clock.now();

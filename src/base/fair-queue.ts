@@ -38,7 +38,7 @@ export class FairQueue<T> {
 
   /** Whether an item of the owner waits. */
   has(owner: object): boolean {
-    return this.#groups.get(groupOf(owner))?.has(owner) === true;
+    return this.#size > 0 && this.#groups.get(groupOf(owner))?.has(owner) === true;
   }
 
   /** Whether an item of an owner of the group waits. */
@@ -121,10 +121,10 @@ export class FairQueue<T> {
   }
 
   /**
-   * The item that came last, of the owner that has most, of the group that has most: what is refused at a bound. Takes as
-   * long as there are owners, so call it only there.
+   * The item that came last, of the owner that has most, of the group that has most: what is refused at a bound. `added` is
+   * the item that came last of all. Takes as long as there are owners, so call it only at the bound.
    */
-  newestOfMost(): Waiting<T> | undefined {
+  newestOfMost(added: Waiting<T>): Waiting<T> {
     let largest: ReadonlyMap<object, Set<T>> | undefined;
     let most = 0;
     for (const owners of this.#groups.values()) {
@@ -132,9 +132,9 @@ export class FairQueue<T> {
       for (const items of owners.values()) sum += items.size;
       if (sum > most) [largest, most] = [owners, sum];
     }
-    if (largest === undefined) return undefined;
+    if (largest === undefined) return added;
     const [owner, items] = [...largest].reduce((a, b) => (b[1].size > a[1].size ? b : a));
-    return [owner, [...items].at(-1) as T];
+    return owner === added[0] ? added : [owner, [...items].at(-1) as T];
   }
 
   #take(next: Waiting<T> | undefined): Waiting<T> | undefined {

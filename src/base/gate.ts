@@ -1,4 +1,4 @@
-import { Counts, FairQueue, groupOf } from "./fair-queue.ts";
+import { Counts, FairQueue, groupOf, type Waiting } from "./fair-queue.ts";
 import { type WaitBounds, waitFor } from "./wait.ts";
 
 /** What is inside of a gate at once, at most. */
@@ -98,7 +98,7 @@ export class Gate {
     this.#queue.push(owner, entrant);
     this.#countQueued(owner, 1, entrant);
     this.#serve();
-    if (this.#queue.size > (this.#bounds.queued ?? Infinity)) this.#refuseOne();
+    if (this.#queue.size > (this.#bounds.queued ?? Infinity)) this.#refuseOne(owner, entrant);
     return () => {
       if (this.#queue.delete(owner, entrant)) this.#countQueued(owner, -1, entrant);
     };
@@ -151,10 +151,8 @@ export class Gate {
     return true;
   }
 
-  #refuseOne(): void {
-    const newest = this.#queue.newestOfMost();
-    if (newest === undefined) return;
-    const [owner, entrant] = newest;
+  #refuseOne(...added: Waiting<Entrant>): void {
+    const [owner, entrant] = this.#queue.newestOfMost(added);
     this.#queue.delete(owner, entrant);
     this.#countQueued(owner, -1, entrant);
     entrant.refuse?.();

@@ -6,7 +6,7 @@ import {
   type TimeSlicedWork,
   type TurnWorker,
 } from "./event-loop-turns.ts";
-import { FairQueue } from "./fair-queue.ts";
+import { FairQueue, type Waiting } from "./fair-queue.ts";
 
 /** Default maximum number of waiting and running tasks of all owners together. */
 const defaultMaxTasks = 50_000;
@@ -108,7 +108,7 @@ export class Turns implements TurnWorker {
       return;
     }
     this.#tasks.push(owner, task);
-    if (this.size > this.#maxTasks) this.#refuseOne();
+    if (this.size > this.#maxTasks) this.#refuseOne(owner, task);
     this.#turns.schedule(this);
   }
 
@@ -179,13 +179,13 @@ export class Turns implements TurnWorker {
     }
   }
 
-  #refuseOne(): void {
-    const most = this.#tasks.newestOfMost();
+  #refuseOne(...added: Waiting<Task>): void {
+    const [owner, task] = this.#tasks.newestOfMost(added);
     // A task whose step is running can't be refused.
-    if (most === undefined || most[1] === this.#running) return;
-    this.#tasks.delete(...most);
+    if (task === this.#running) return;
+    this.#tasks.delete(owner, task);
     this.#refused++;
-    most[1].refuse?.(
+    task.refuse?.(
       new WatchFanoutError(
         "OVERLOADED",
         `This replica has ${this.#maxTasks} scans to do, the maximum. Try another replica, ` +

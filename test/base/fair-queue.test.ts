@@ -121,8 +121,11 @@ test("The newest item is found of the owner that has most, of the group that has
   const [owner] = greedy.slice(7);
   for (let i = 0; i < 15; i++) queue.push(modest, `modest ${i}`);
   if (owner !== undefined) queue.push(owner, "newest");
-  expect(queue.newestOfMost()).toEqual([owner, "newest"]);
-  expect(new FairQueue().newestOfMost()).toBeUndefined();
+  queue.push(modest, "last");
+  expect(queue.newestOfMost([modest, "last"])).toEqual([owner, "newest"]);
+  for (let i = 0; i < 15; i++) queue.push(modest, `more ${i}`);
+  queue.push(modest, "added");
+  expect(queue.newestOfMost([modest, "added"])).toEqual([modest, "added"]);
 });
 
 test("Counts of 0 take no memory", () => {

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
-import type { Clock } from "../../base/clock.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
 import { turnMs } from "../../base/event-loop-turns.ts";
 import { FairQueue, groupOf } from "../../base/fair-queue.ts";
 import type { Ledger, Reservation } from "../kernel/ledger.ts";
@@ -61,7 +61,7 @@ export class CallArrivals {
   /** Number of calls that have started as they arrived in this turn, by caller. */
   readonly #started = new Map<object, number>();
   readonly #hasSeveral: () => boolean;
-  #isScheduled = false;
+  #turn: Timer | undefined;
 
   /**
    * `start` must not throw. `requests` bounds the headers of waiting calls. `ownerOf` returns whose turns a connection takes.
@@ -152,13 +152,11 @@ export class CallArrivals {
   }
 
   #scheduleTurn(): void {
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    this.#clock.setImmediate(this.#nextTurn);
+    this.#turn ??= this.#clock.setImmediate(this.#nextTurn);
   }
 
   readonly #nextTurn = (): void => {
-    this.#isScheduled = false;
+    this.#turn = undefined;
     this.#started.clear();
     const end = this.#clock.now() + turnMs;
     const { waiting } = this.#portions;

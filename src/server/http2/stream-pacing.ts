@@ -72,8 +72,8 @@ export class StreamPacing {
   /** Connections that have opened a stream: of another the caller is not known, only that of its host. */
   readonly #known = new WeakSet<ServerHttp2Session>();
   readonly #hasSeveral: () => boolean;
-  #isScheduled = false;
-  /** For the end of the first hold. */
+  /** For the next turn, and for the end of the first hold. */
+  #turn: Timer | undefined;
   #timer: Timer | undefined;
 
   /**
@@ -153,9 +153,7 @@ export class StreamPacing {
   }
 
   #schedule(): void {
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    this.#clock.setImmediate(this.#nextTurn);
+    this.#turn ??= this.#clock.setImmediate(this.#nextTurn);
   }
 
   /** Whether a connection waits for something other than the end of its caller's hold. */
@@ -164,7 +162,7 @@ export class StreamPacing {
   }
 
   readonly #nextTurn = (): void => {
-    this.#isScheduled = false;
+    this.#turn = undefined;
     this.#timer?.cancel();
     this.#timer = undefined;
     const perTurn = this.#perTurn;

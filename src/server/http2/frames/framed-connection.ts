@@ -7,7 +7,7 @@ import {
 import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
-import type { Clock } from "../../../base/clock.ts";
+import type { Clock, Timer } from "../../../base/clock.ts";
 import { Fifo } from "../../../base/fifo.ts";
 import {
   ConnectionWriter,
@@ -93,8 +93,8 @@ export class FramedConnection
   #isFull = false;
   /** Whether nothing is passed on until `release`. */
   #isHeld = false;
-  /** Whether the next turn passes on what is unread. */
-  #isWaiting = false;
+  /** The next turn, which passes on what is unread. */
+  #turn: Timer | undefined;
   /** nghttp2 has sent a GOAWAY with an error. */
   #isFailed = false;
   #isEnding = false;
@@ -197,13 +197,11 @@ export class FramedConnection
   }
 
   #passOnLater(): void {
-    if (this.#isWaiting) return;
-    this.#isWaiting = true;
-    this.#clock.setImmediate(this.#passOnUnread);
+    this.#turn ??= this.#clock.setImmediate(this.#passOnUnread);
   }
 
   readonly #passOnUnread = (): void => {
-    this.#isWaiting = false;
+    this.#turn = undefined;
     this.#passOn();
     if (this.#unread === undefined && this.#mayPassOn()) this.socket.resume();
   };
@@ -365,7 +363,7 @@ export class EndingConnections {
   readonly #waiting = new Fifo<EndingConnection>();
   /** How many streams may still be closed in this turn. */
   #left = closedPerTurn;
-  #isScheduled = false;
+  #turn: Timer | undefined;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -385,13 +383,11 @@ export class EndingConnections {
       this.#left--;
       this.#waiting.push(next);
     }
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    this.#clock.setImmediate(this.#nextTurn);
+    this.#turn ??= this.#clock.setImmediate(this.#nextTurn);
   }
 
   readonly #nextTurn = (): void => {
-    this.#isScheduled = false;
+    this.#turn = undefined;
     this.#left = closedPerTurn;
     if (this.#waiting.length > 0) this.#close();
   };
