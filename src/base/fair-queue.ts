@@ -28,7 +28,7 @@ export type Waiting<T> = readonly [owner: object, item: T];
  */
 export class FairQueue<T> {
   /** The next group first, in it the next owner, and of that the next item. No group and no owner is empty. */
-  readonly #groups = new Map<object, Map<object, Set<T>>>();
+  readonly #groups = new Map<object, Map<object, Items<T>>>();
   #size = 0;
 
   /** Number of items that wait. */
@@ -52,12 +52,11 @@ export class FairQueue<T> {
     const owners = this.#groups.get(group);
     const items = owners?.get(owner);
     if (items === undefined) {
-      if (owners === undefined) this.#groups.set(group, new Map([[owner, new Set([item])]]));
-      else owners.set(owner, new Set([item]));
+      if (owners === undefined) this.#groups.set(group, new Map([[owner, new Items(item)]]));
+      else owners.set(owner, new Items(item));
       this.#size++;
-    } else {
-      const { size } = items;
-      this.#size += items.add(item).size - size;
+    } else if (items.add(item)) {
+      this.#size++;
     }
   }
 
@@ -81,8 +80,7 @@ export class FairQueue<T> {
 
   /** The first item of an owner, which stays. */
   first(owner: object): T | undefined {
-    const items = this.#groups.get(groupOf(owner))?.get(owner);
-    return items && firstOf(items);
+    return this.#groups.get(groupOf(owner))?.get(owner)?.first;
   }
 
   /** The next item, which stays. Passes over groups, and owners by their first item, that may not have a turn now. */
@@ -125,7 +123,7 @@ export class FairQueue<T> {
    * the item that came last of all. Takes as long as there are owners, so call it only at the bound.
    */
   newestOfMost(added: Waiting<T>): Waiting<T> {
-    let largest: ReadonlyMap<object, Set<T>> | undefined;
+    let largest: ReadonlyMap<object, Items<T>> | undefined;
     let most = 0;
     for (const owners of this.#groups.values()) {
       let sum = 0;
@@ -134,7 +132,7 @@ export class FairQueue<T> {
     }
     if (largest === undefined) return added;
     const [owner, items] = [...largest].reduce((a, b) => (b[1].size > a[1].size ? b : a));
-    return owner === added[0] ? added : [owner, [...items].at(-1) as T];
+    return owner === added[0] ? added : [owner, items.last];
   }
 
   #take(next: Waiting<T> | undefined): Waiting<T> | undefined {
@@ -145,23 +143,56 @@ export class FairQueue<T> {
   }
 }
 
+/** The items of one owner, in order; never empty while it is in a queue. */
+class Items<T> {
+  readonly #all = new Set<T>();
+  /** Those behind the first. A new iterator would pass over all that were deleted before. */
+  #rest: Iterator<T> | undefined;
+  #first: T | undefined;
+
+  constructor(item: T) {
+    this.#all.add(item);
+  }
+
+  get size(): number {
+    return this.#all.size;
+  }
+
+  get first(): T {
+    this.#rest ??= this.#all.values();
+    this.#first ??= this.#rest.next().value as T;
+    return this.#first;
+  }
+
+  /** Takes as long as there are items. */
+  get last(): T {
+    return [...this.#all].at(-1) as T;
+  }
+
+  /** Returns false if it is one of them already. */
+  add(item: T): boolean {
+    const { size } = this.#all;
+    return this.#all.add(item).size > size;
+  }
+
+  /** Returns whether it was one of them. */
+  delete(item: T): boolean {
+    if (item === this.#first) this.#first = undefined;
+    return this.#all.delete(item);
+  }
+}
+
 function always(): boolean {
   return true;
 }
 
 function firstIn<T>(
-  owners: ReadonlyMap<object, ReadonlySet<T>>,
+  owners: ReadonlyMap<object, Items<T>>,
   mayOwner: (owner: object, first: T) => boolean,
 ): Waiting<T> | undefined {
   for (const [owner, items] of owners) {
-    const first = firstOf(items) as T;
-    if (mayOwner(owner, first)) return [owner, first];
+    if (mayOwner(owner, items.first)) return [owner, items.first];
   }
-  return undefined;
-}
-
-function firstOf<T>(items: ReadonlySet<T>): T | undefined {
-  for (const item of items) return item;
   return undefined;
 }
 

@@ -98,6 +98,18 @@ test("An item waits once, and not after it is removed", () => {
   expect([queue.shift(), queue.size, queue.has(owner)]).toEqual([undefined, 0, false]);
 });
 
+test("An item that is added again goes behind the others of its owner", () => {
+  const queue = new FairQueue<string>();
+  const owner = {};
+  for (const item of ["a", "b"]) queue.push(owner, item);
+  expect(queue.first(owner)).toBe("a");
+  queue.delete(owner, "a");
+  queue.push(owner, "a");
+  queue.push(owner, "c");
+  queue.delete(owner, "b");
+  expect([1, 2, 3].map(() => queue.shift()?.[1])).toEqual(["a", "c", undefined]);
+});
+
 test("Items of one group can be taken, and those passed over that may not have a turn", () => {
   const queue = new FairQueue<string>();
   const [caller, other] = [{}, {}];

@@ -43,7 +43,7 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "owners by group, and counts by owner",
-    owners: ["FairQueue", "Counts"],
+    owners: ["FairQueue", "Items", "Counts"],
     bound: "by its users: an entry for each owner that has something",
     per: "owner",
     atBound: "groups take turns",
