@@ -26,7 +26,7 @@ export interface TurnWorker {
  * longer than `turnMs` plus one step. If each queue had its own slice, the loop would be blocked for as many slices as
  * there are busy queues. Here all of them together get `turnMs` per turn, in quanta of `quantumMs`, round-robin.
  *
- * Who uses it:
+ * Its users:
  * - `Turns` (turns.ts): work that waits, fair by caller: scans, selectors, the opening of watches, watchers that catch up,
  *   pieces of large responses of etcd's API.
  * - `runInTimeSlices`: work without a result and without an owner, such as maintenance.

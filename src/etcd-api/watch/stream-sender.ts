@@ -62,7 +62,7 @@ export class StreamSender implements MessageSource {
   #frames = noFrames;
   #next = 0;
   #watch: ClientWatch | undefined;
-  /** A watch whose batch was sent and that has nothing more, until it is read once more, so that it says when it has. */
+  /** A watch whose batch was sent and that has nothing more, until it is read again, so that it notifies of its next one. */
   #idle: ClientWatch | undefined;
   /** The watch whose creation the message that was sent last reports. */
   #announced: ClientWatch | undefined;
