@@ -103,14 +103,7 @@ export class EtcdApi implements RelayedServices {
       ...{ upstream: this.#upstream, clock },
     };
     this.#watches = new WatchService({ ...shared, progressIntervalMs });
-    this.#ranges = new RangeService({
-      ...shared,
-      relay: (path, ...args) => {
-        const method = etcdMethodAt(path);
-        if (method === undefined) throw new Error(`${path} is not a method of etcd`);
-        this.#passOn(path, path.slice(1), method, ...args);
-      },
-    });
+    this.#ranges = new RangeService(shared);
     this.#methods = new Map(
       etcdMethodPaths.flatMap((path) => {
         const method = etcdMethodAt(path);
@@ -195,12 +188,14 @@ export class EtcdApi implements RelayedServices {
   #relayed(path: string, label: string, method: EtcdMethod): RelayedMethod {
     const { kind, mayWrite, isRepeatable } = method;
     const relay: RelayedMethod["relay"] = (call, metadata, context) => {
+      const passOn = (received?: Buffer): void =>
+        this.#passOn(path, label, method, call, metadata, context, received);
       if (path === watchPath && this.#watches.mayServe(metadata)) {
         new WatchStream(call, metadata, context, this.#watches).start();
       } else if (isRangePath(path) && this.#ranges.mayServe(metadata)) {
-        new RangeCall(path, call, metadata, context, this.#ranges).start();
+        new RangeCall(path, call, metadata, context, this.#ranges, passOn).start();
       } else {
-        this.#passOn(path, label, method, call, metadata, context);
+        passOn();
       }
     };
     const sheds = kind === "unary" ? "call" : "stream";

@@ -215,7 +215,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "requests of a watch stream",
-    owners: ["MessageSplitter", "WatchStream"],
+    owners: ["MessageReader", "WatchStream"],
     bound: "2 MiB each, counted with incomplete requests; none is read while 256 answers wait",
     per: "stream, connection, process",
     atBound: "INTERNAL; the largest is refused: RESOURCE_EXHAUSTED; the client waits",
@@ -227,7 +227,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "a response of etcd to a watch",
-    owners: ["MessageSplitter", "UpstreamWatchCall"],
+    owners: ["MessageReader", "UpstreamWatchCall"],
     bound:
       "a fragment of about 2 MiB, 1 GiB at most; counted with responses that are not accepted, with those that wait, while the client accepts nothing",
     per: "stream, connection, process",

@@ -1,24 +1,26 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { hasReason, WatchFanoutError } from "../../base/errors.ts";
-import { GrowingBuffer } from "../../base/growing-buffer.ts";
 import type { TimeSlicedWork } from "../../base/time-slices.ts";
 import type { CachedState } from "../../cacher/request/request.ts";
 import { timedOut } from "../../etcd/wire/error-texts.ts";
 import { type RangeRequest, readRangeRequest } from "../../etcd/wire/range-request.ts";
 import { objectSize } from "../../etcd/wire/range-response.ts";
 import { headerField } from "../../etcd/wire/response-header.ts";
-import { CallAdmission, expectedObjectBytes } from "../../server/calls/call-admission.ts";
+import {
+  CallAdmission,
+  clientGone,
+  expectedObjectBytes,
+} from "../../server/calls/call-admission.ts";
 import { type CallContext, toClientError } from "../../server/calls/call-context.ts";
 import { inSpanOf } from "../../server/calls/call-span.ts";
-import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
+import { refused } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import { RefusedRequest } from "../../server/calls/server-call.ts";
-import type { Reservation } from "../../server/kernel/ledger.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
-import type { CachedRange } from "../cached/cached-resources.ts";
+import { MessageReader } from "../../wire/message-reader.ts";
 import { asUnavailable, EtcdCall } from "../relay/etcd-call.ts";
 import { pieceBytes, RangeResponse } from "./range-response.ts";
 import { isInKeyOrder, type SelectedObjects, selectRange } from "./range-selection.ts";
@@ -31,8 +33,8 @@ const maxRequestBytes = 64 * 1024;
 /** Maximum number of objects of a response that is encoded at once, in the time of its call. */
 const maxAtOnce = 512;
 
-/** Why a call's signal is aborted. One for all, since its identity is all that is read of it. */
-const clientGone = new Error("The client no longer waits for the response.");
+/** Passes a call to etcd, with what was read of its request. */
+type PassOn = (received: Buffer) => void;
 
 /** A response that is ready to be sent. */
 interface Answer {
@@ -51,14 +53,14 @@ export class RangeCall extends EtcdCall {
   readonly #path: RangePath;
   readonly #metadata: IncomingHttpHeaders;
   readonly #service: RangeService;
+  readonly #passOn: PassOn;
   readonly #gone = new AbortController();
-  readonly #received = new GrowingBuffer();
-  /** Size of the request, with its prefix; 0 until its prefix has arrived. */
-  #expected = 0;
+  readonly #received = new MessageReader();
   #isRead = false;
   /** Undefined until it has been read, and if it is etcd's to read. */
   #request: RangeRequest | undefined;
-  #reservation: Reservation | undefined;
+  /** The state of the response is no longer retained. */
+  #releaseState: (() => void) | undefined;
   #sender: RangeSender | undefined;
 
   constructor(
@@ -67,20 +69,18 @@ export class RangeCall extends EtcdCall {
     metadata: IncomingHttpHeaders,
     context: CallContext,
     service: RangeService,
+    passOn: PassOn,
   ) {
     super(call, context, service.calls, "etcd call");
     this.#path = path;
     this.#metadata = metadata;
     this.#service = service;
+    this.#passOn = passOn;
   }
 
   /** Reads the request. */
   start(): void {
-    const { requestPool, maxUnreadBytesPerConnection } = this.context;
     if (!this.open()) return;
-    this.#reservation = requestPool.reserve(this.connection, 0, () =>
-      this.end(outOfRequestRoom(maxUnreadBytesPerConnection)),
-    );
     const { request } = this.call;
     request.on("data", this.#take);
     request.on("end", this.#finish);
@@ -103,7 +103,7 @@ export class RangeCall extends EtcdCall {
   }
 
   protected onReleased(): void {
-    this.#reservation?.release();
+    this.#releaseState?.();
     this.#received.clear();
     this.#gone.abort(clientGone);
     this.#sender?.stop();
@@ -111,15 +111,11 @@ export class RangeCall extends EtcdCall {
 
   readonly #take = (chunk: Buffer): void => {
     const received = this.#received;
-    received.append(chunk, this.#expected);
-    const { length } = received;
-    if (length >= prefixSize) this.#expected = prefixSize + received.bytes.readUInt32BE(1);
+    received.add(chunk);
     received.own();
-    this.#reservation?.resize(received.memoryBytes);
+    this.requestCharge?.resize(received.heldBytes);
     if (this.isOver) return;
-    const announced = this.#expected - prefixSize;
-    const isWhole = this.#expected > 0 && length >= this.#expected;
-    if (isWhole || announced > maxRequestBytes) this.#finish();
+    if (received.isWhole || received.size > maxRequestBytes) this.#finish();
   };
 
   /** The request is complete, or so large that it is etcd's to read. */
@@ -133,49 +129,44 @@ export class RangeCall extends EtcdCall {
     // it takes no memory until the call ends.
     request.resume();
     // The events of a request's stream do not occur in the trace of its call.
-    inSpanOf(this.call, () => this.#serve()).catch((error: unknown) => this.#failed(error));
+    void inSpanOf(this.call, () => this.#handle());
   };
 
-  async #serve(): Promise<void> {
-    const request = this.#readRequest();
-    this.#request = request;
-    const range = request && this.#service.cachedRange(request, this.#metadata);
-    if (request === undefined || range === undefined || !range.resource.cacher.ready) {
-      this.#relay();
-      return;
-    }
+  #handle(): Promise<void> {
     const { signal } = this.#gone;
-    const admission = new CallAdmission(this.context, this.call, {
-      ...{ kind: "reads", requestBytes: this.#received.length, signal },
+    const requestBytes = this.#received.bytes.length;
+    const options = { kind: "reads", requestBytes, signal } as const;
+    const admission = new CallAdmission(this.context, this.call, options);
+    return admission.handle<Answer>({
+      perform: async () => {
+        const answer = await this.#perform(admission);
+        if (this.isOver) return undefined;
+        if (answer !== undefined && answer !== "late") return this.#retain(answer);
+        this.#relay(answer === "late");
+        return undefined;
+      },
+      respond: (answer) => this.#respond(answer, admission),
+      failed: (error) => this.#failed(error),
     });
-    try {
-      const answer = await this.#answer(request, range, admission);
-      admission.handled();
-      if (this.isOver) return;
-      if (answer === undefined || answer === "late") this.#relay(answer === "late");
-      else await this.#respond(answer, admission);
-    } finally {
-      admission.release();
-    }
   }
 
   /** Undefined: it is etcd's to read. */
   #readRequest(): RangeRequest | undefined {
-    const received = this.#received.bytes;
+    const { bytes, size, received, isCompressed } = this.#received;
     // One message that is not compressed, and nothing else.
-    if (received.length < prefixSize || received[0] !== 0) return undefined;
-    if (received.length !== prefixSize + received.readUInt32BE(1)) return undefined;
-    const request = readRangeRequest(received.subarray(prefixSize));
+    if (isCompressed || received !== size) return undefined;
+    const request = readRangeRequest(bytes.subarray(prefixSize));
     // etcd refuses a stream of objects that it would have to sort or to filter.
     return request !== undefined && this.#isStream && !isInKeyOrder(request) ? undefined : request;
   }
 
   /** Undefined: etcd has to answer; "late": it has to, since the cache was not new enough in time. */
-  async #answer(
-    request: RangeRequest,
-    { resource, scope }: CachedRange,
-    admission: CallAdmission,
-  ): Promise<Answer | "late" | undefined> {
+  async #perform(admission: CallAdmission): Promise<Answer | "late" | undefined> {
+    const request = this.#readRequest();
+    this.#request = request;
+    const range = request && this.#service.cachedRange(request, this.#metadata);
+    if (request === undefined || range?.resource.cacher.ready !== true) return undefined;
+    const { resource, scope } = range;
     const { cached, newestHeader } = this.#service;
     const { floor } = newestHeader;
     const { revision } = request;
@@ -233,55 +224,44 @@ export class RangeCall extends EtcdCall {
     return { response, selected, revision, retain };
   }
 
-  async #respond(
-    { response, selected, revision, retain }: Answer,
-    admission: CallAdmission,
-  ): Promise<void> {
-    this.#reservation?.resize(this.#received.memoryBytes + selected.listBytes);
-    if (this.isOver) return;
+  /** Charges what is held until the response is sent. Undefined: that has ended the call. */
+  #retain(answer: Answer): Answer | undefined {
+    this.requestCharge?.resize(this.#received.heldBytes + answer.selected.listBytes);
+    if (this.isOver) return undefined;
     // The state must not take too much memory while the response waits for room.
-    let release = retain(() => this.end(outdated));
-    try {
-      const wait = admission.mayEncode();
-      if (wait !== undefined) await wait;
-      if (this.isOver || this.call.isOver) return;
-      const { sendPacing } = this.context.callerLimits;
-      this.#service.counts.cached++;
-      this.#service.newestHeader.raise(revision);
-      const isSmall = response.size <= pieceBytes && selected.length <= maxAtOnce;
-      if (isSmall && sendPacing.exceededBy(this.owner.caller) === undefined) {
-        const parts = response.take();
-        this.release();
-        admission.respond(parts);
-        sendPacing.charge(this.owner, prefixSize + response.size);
-        return;
-      }
-      const released = release;
-      release = () => {};
-      this.#sender = new RangeSender(this.call, response, this.context, {
-        method: this.#path.slice(1),
-        turns: this.#service.turns,
-        onEnd: () => {
-          released();
-          this.release();
-        },
-      });
-      this.#sender.start();
-    } finally {
-      release();
+    this.#releaseState = answer.retain(() => this.end(outdated));
+    return answer;
+  }
+
+  #respond({ response, selected, revision }: Answer, admission: CallAdmission): void {
+    const { sendPacing } = this.context.callerLimits;
+    this.#service.counts.cached++;
+    this.#service.newestHeader.raise(revision);
+    const isSmall = response.size <= pieceBytes && selected.length <= maxAtOnce;
+    if (isSmall && sendPacing.exceededBy(this.owner.caller) === undefined) {
+      const parts = response.take();
+      this.release();
+      admission.respond(parts);
+      sendPacing.charge(this.owner, prefixSize + response.size);
+      return;
     }
+    this.#sender = new RangeSender(this.call, response, this.context, {
+      method: this.#path.slice(1),
+      turns: this.#service.turns,
+      onEnd: () => this.release(),
+    });
+    this.#sender.start();
   }
 
   /** Nothing has been sent. */
   #failed(error: unknown): void {
-    if (this.isOver || this.call.isOver) return;
+    // What this process has too much of to do, etcd must not get on top.
+    const isOverloaded = hasReason(error, "OVERLOADED") || hasReason(error, "TOO_MANY_STREAMS");
     if (error instanceof RefusedRequest) {
       this.end(error.status);
-    } else if (!(error instanceof WatchFanoutError)) {
+    } else if (isOverloaded || !(error instanceof WatchFanoutError)) {
       const { logger } = this.context;
       this.end(statusOf(toClientError(error, this.#path.slice(1), logger, this.call)));
-    } else if (this.#isOverloaded(error)) {
-      this.end(statusOf(error));
     } else {
       if (hasReason(error, "HISTORY_CHANGED")) this.#service.newestHeader.historyChanged();
       const isEtcdAtFault = !hasReason(error, "UPSTREAM_DENIED") && !hasReason(error, "NOT_READY");
@@ -289,20 +269,12 @@ export class RangeCall extends EtcdCall {
     }
   }
 
-  /** Whether the call was refused for what this process has to do, which etcd must not get on top. */
-  #isOverloaded(error: WatchFanoutError): boolean {
-    return hasReason(error, "OVERLOADED") || hasReason(error, "TOO_MANY_STREAMS");
-  }
-
   /** Passes the call to etcd. `isLate`: it has waited for the cache. */
-  #relay(isLate: boolean = false): void {
-    const received = this.#service.relayedRequest(this.#received.bytes, this.#request);
+  #relay(isLate: boolean): void {
+    const request = this.#service.relayedRequest(this.#received.bytes, this.#request);
     this.release();
-    const args = [this.#path, this.call, this.#metadata, this.context, received] as const;
-    if (!isLate) this.#service.relay(...args);
-    else if (!this.#service.relayLate(...args)) {
-      this.call.end(refused(status.UNAVAILABLE, timedOut));
-    }
+    if (this.#service.mayRelay(this.call, isLate)) this.#passOn(request);
+    else this.call.end(refused(status.UNAVAILABLE, timedOut));
   }
 }
 

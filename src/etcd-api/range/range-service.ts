@@ -2,7 +2,6 @@ import type { IncomingHttpHeaders } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
 import { TimeSliceQueue } from "../../base/time-slice-queue.ts";
 import { asLinearizable, type RangeRequest } from "../../etcd/wire/range-request.ts";
-import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import {
   type CachedRange,
@@ -28,15 +27,6 @@ export function isRangePath(path: string): path is RangePath {
  */
 const maxLate = 32;
 
-/** Passes a call to etcd, with what was read of its request. */
-export type RelayCall = (
-  path: RangePath,
-  call: RelayedCall,
-  metadata: IncomingHttpHeaders,
-  context: CallContext,
-  received: Buffer,
-) => void;
-
 export interface RangeServiceDeps {
   readonly calls: Rounds<EtcdCall>;
   readonly cached: CachedResources;
@@ -44,7 +34,6 @@ export interface RangeServiceDeps {
   /** Calls are relayed on its connections. */
   readonly upstream: { available(): ResponseSource | undefined };
   readonly clock: Clock;
-  readonly relay: RelayCall;
 }
 
 /** Number of calls by what answered them. */
@@ -62,16 +51,14 @@ export class RangeService {
   readonly turns: TimeSliceQueue;
   readonly counts: RangeCounts = { cached: 0, relayed: 0 };
   readonly #upstream: RangeServiceDeps["upstream"];
-  readonly #relay: RelayCall;
   #late = 0;
 
-  constructor({ calls, cached, newestHeader, upstream, clock, relay }: RangeServiceDeps) {
+  constructor({ calls, cached, newestHeader, upstream, clock }: RangeServiceDeps) {
     this.calls = calls;
     this.cached = cached;
     this.newestHeader = newestHeader;
     this.turns = new TimeSliceQueue(clock);
     this.#upstream = upstream;
-    this.#relay = relay;
   }
 
   /** Whether a call may be served from a cache; otherwise it is relayed unread. */
@@ -101,19 +88,17 @@ export class RangeService {
     return isBehind ? asLinearizable(received) : received;
   }
 
-  /** Passes a call to etcd. */
-  relay(...args: Parameters<RelayCall>): void {
+  /**
+   * Whether a call may be passed to etcd, which counts it. `isLate`: it has waited for a cache, which was not new enough in
+   * time. Not if there are too many of those.
+   */
+  mayRelay(call: RelayedCall, isLate: boolean): boolean {
+    if (isLate && this.#late >= maxLate) return false;
     this.counts.relayed++;
-    this.#relay(...args);
-  }
-
-  /** Passes a call to etcd that has waited for a cache, which was not new enough in time. Returns false if there are too many of those. */
-  relayLate(...args: Parameters<RelayCall>): boolean {
-    if (this.#late >= maxLate) return false;
-    this.#late++;
-    const [, call] = args;
-    call.onClosed(() => this.#late--);
-    this.relay(...args);
+    if (isLate) {
+      this.#late++;
+      call.onClosed(() => this.#late--);
+    }
     return true;
   }
 }

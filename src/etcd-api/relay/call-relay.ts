@@ -7,7 +7,7 @@ import { noConnection, stopped } from "../../etcd/wire/error-texts.ts";
 import type { MethodKind } from "../../etcd/wire/methods.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import { inSpanOf } from "../../server/calls/call-span.ts";
-import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
+import { refused } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import { EtcdCall } from "./etcd-call.ts";
 import { RequestRelay } from "./request-relay.ts";
@@ -64,10 +64,9 @@ export class CallRelay extends EtcdCall {
   /** Starts the call at etcd, or ends it. */
   start(): void {
     const { upstream } = this.#deps;
-    const { requestPool, maxUnreadBytesPerConnection } = this.context;
     if (!this.open()) return;
-    this.#request = new RequestRelay(this.call.request, requestPool, this.connection, () =>
-      this.end(outOfRequestRoom(maxUnreadBytesPerConnection)),
+    this.#request = new RequestRelay(this.call.request, (bytes) =>
+      this.requestCharge?.resize(bytes),
     );
     this.#request.start(this.#deps.received);
     upstream.whenAvailable({

@@ -4,8 +4,9 @@ import type { Identity } from "../../identity/identity.ts";
 import type { Access } from "../../policy/access.ts";
 import { fullAccess } from "../../policy/access.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
-import { refused, tookTooLong } from "../../server/calls/refusals.ts";
+import { outOfRequestRoom, refused, tookTooLong } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import type { Reservation } from "../../server/kernel/ledger.ts";
 import {
   nextStreamId,
   type OpenStream,
@@ -31,6 +32,8 @@ export abstract class EtcdCall implements OpenStream {
   protected readonly context: CallContext;
   readonly #calls: Rounds<EtcdCall>;
   readonly #openedAt: number;
+  /** The charge for what is held of its requests, while it is open. */
+  protected requestCharge: Reservation | undefined;
   /** The charge for what waits to be sent. */
   #unsent: SendReservation | undefined;
   /** Number of messages that were sent at the last `chargeIfStuck`. */
@@ -82,7 +85,7 @@ export abstract class EtcdCall implements OpenStream {
 
   /** Counts the call. Returns false if it was refused, or has ended already. */
   protected open(): boolean {
-    const { streams } = this.context;
+    const { streams, requestPool, maxUnreadBytesPerConnection } = this.context;
     if (this.call.isOver) return false;
     const refusal = streams.makeRoom(this.owner);
     if (refusal !== undefined) {
@@ -91,6 +94,9 @@ export abstract class EtcdCall implements OpenStream {
     }
     streams.add(this);
     this.#calls.add(this);
+    this.requestCharge = requestPool.reserve(this.connection, 0, () =>
+      this.end(outOfRequestRoom(maxUnreadBytesPerConnection)),
+    );
     this.call.onOver(() => this.release());
     return true;
   }
@@ -144,6 +150,7 @@ export abstract class EtcdCall implements OpenStream {
     this.#isOver = true;
     this.context.streams.delete(this);
     this.#calls.delete(this);
+    this.requestCharge?.release();
     this.#unsent?.release();
     this.onReleased();
   }

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { groupOf } from "../../base/rotation.ts";
 import { compacted, duplicateWatch, stopped, tooMany } from "../../etcd/wire/error-texts.ts";
-import { MessageSplitter, UnreadableMessage } from "../../etcd/wire/messages.ts";
+import { nextMessage, UnreadableMessage } from "../../etcd/wire/messages.ts";
 import {
   type CreateRequest,
   readWatchRequest,
@@ -11,9 +11,10 @@ import {
 import { type Answer, encodeAnswer, noWatchId } from "../../etcd/wire/watch-response.ts";
 import { WireFault } from "../../protobuf/message-cursor.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
-import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
+import { refused } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
+import { MessageReader } from "../../wire/message-reader.ts";
 import { type CachedRange, hasCredential } from "../cached/cached-resources.ts";
 import { EtcdCall } from "../relay/etcd-call.ts";
 import { requestHeaders } from "../relay/metadata.ts";
@@ -53,9 +54,7 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
   readonly #needsLeader: boolean;
   /** Whether the client has a credential of etcd: etcd is asked about each watch that a cache may serve. */
   readonly #hasCredential: boolean;
-  readonly #requests = new MessageSplitter(maxRequestBytes);
-  /** The charge for requests that are not complete, or not handled. */
-  #received: Reservation | undefined;
+  readonly #requests = new MessageReader();
   #retained: Reservation | undefined;
   #retainedBytes = 0;
   /** Number of watches, with those that etcd has not created yet. */
@@ -115,16 +114,12 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
 
   /** Begins to serve it, or ends it. */
   start(): void {
-    const { requestPool, retainedRequests } = this.context;
-    const { maxUnreadBytesPerConnection, tooMuchRetained } = this.context;
+    const { retainedRequests, tooMuchRetained } = this.context;
     const { monitor } = this.service;
     if (!this.open()) return;
     this.service.add(this);
     this.#retained = retainedRequests.reserve(this.connection, this.call.headerBytes, () =>
       this.evict(tooMuchRetained()),
-    );
-    this.#received = requestPool.reserve(this.connection, 0, () =>
-      this.end(outOfRequestRoom(maxUnreadBytesPerConnection)),
     );
     const { request } = this.call;
     request.on("data", (chunk: Buffer) => {
@@ -212,7 +207,6 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
 
   protected onReleased(): void {
     this.service.forget(this);
-    this.#received?.release();
     this.#retained?.release();
     this.sender.close();
     this.etcd.close();
@@ -241,7 +235,7 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
     }
     this.#requests.own();
     const nextBytes = this.#next?.kind === "create" ? this.#next.encoded.length : 0;
-    this.#received?.resize(this.#requests.heldBytes + nextBytes);
+    this.requestCharge?.resize(this.#requests.heldBytes + nextBytes);
     this.#pauseRequests(this.#mustWait || this.#next !== undefined);
   }
 
@@ -249,7 +243,7 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
   #nextRequest(): WatchStreamRequest | undefined {
     let request = this.#next;
     if (request === undefined) {
-      const message = this.#requests.next();
+      const message = nextMessage(this.#requests, maxRequestBytes);
       if (message === undefined) return undefined;
       request = readWatchRequest(message);
     }

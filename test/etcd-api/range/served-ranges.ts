@@ -59,13 +59,8 @@ export async function servedRanges(
   const newestHeader = new NewestHeader();
   newestHeader.observeMessage({ isInUse: true }, encode({ 1: encode({ 1: 7, 2: 8, 3: 1, 4: 2 }) }));
   const cached = new CachedResources(clock, newestHeader);
-  let relays = 0;
   const service = new RangeService({
     ...{ calls, cached, newestHeader, clock, upstream: { available: () => undefined } },
-    relay: (_, call) => {
-      relays++;
-      call.end(refused(status.UNIMPLEMENTED, "relayed"));
-    },
   });
   const read = {
     get: storage.get.bind(storage),
@@ -79,7 +74,7 @@ export async function servedRanges(
     client.close();
     await cacher.close();
   });
-  return { clock, server, client, cacher, service, calls, relayed: () => relays };
+  return { clock, server, client, cacher, service, calls, relayed: () => service.counts.relayed };
 }
 
 function relayedTo(service: RangeService): RelayedServices {
@@ -90,7 +85,9 @@ function relayedTo(service: RangeService): RelayedServices {
             ...{ name: path.slice(1), label: path.slice(1), sheds: "call" },
             ...{ isStreaming: false, mayWrite: false, isRepeatable: true },
             relay: (call, metadata, context) =>
-              new RangeCall(path, call, metadata, context, service).start(),
+              new RangeCall(path, call, metadata, context, service, () =>
+                call.end(refused(status.UNIMPLEMENTED, "relayed")),
+              ).start(),
           }
         : undefined,
     drain: () => {},
