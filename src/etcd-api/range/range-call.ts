@@ -106,7 +106,7 @@ export class RangeCall extends EtcdCall {
     this.#releaseState?.();
     this.#received.clear();
     this.#gone.abort(clientGone);
-    this.#sender?.stop();
+    this.#sender?.close();
   }
 
   readonly #take = (chunk: Buffer): void => {
@@ -250,7 +250,7 @@ export class RangeCall extends EtcdCall {
       turns: this.#service.turns,
       onEnd: () => this.release(),
     });
-    this.#sender.start();
+    this.#sender.pump();
   }
 
   /** Nothing has been sent. */

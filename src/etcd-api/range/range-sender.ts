@@ -1,11 +1,7 @@
 import type { Notifiable, TimeSliceQueue } from "../../base/time-slice-queue.ts";
 import { type CallContext, toClientError } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
-import {
-  MessageSender,
-  type MessageSource,
-  type OnAccepted,
-} from "../../server/kernel/message-sender.ts";
+import { MessageSender } from "../../server/kernel/message-sender.ts";
 import { statusOf } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { RangeResponse } from "./range-response.ts";
@@ -25,55 +21,43 @@ interface SenderDeps {
 /**
  * Sends a large response: the next piece is encoded when the client has accepted the one before, in the time slices of the
  * event loop. So a slow client holds one piece. The responses of all connections share one queue of these slices, in which
- * callers and their connections take turns, so many of them delay neither each other nor other work.
+ * callers and their connections take turns, so many of them delay neither each other nor other work. A client that accepts
+ * too little is reset, and sees UNAVAILABLE, after which clients of etcd read again.
  */
-export class RangeSender implements MessageSource, Notifiable {
-  readonly #call: RelayedCall;
+export class RangeSender extends MessageSender<RelayedCall, CallContext> implements Notifiable {
+  protected override readonly isOneMessage = true;
   readonly #response: Pieces;
-  readonly #context: CallContext;
   readonly #deps: SenderDeps;
-  readonly #sender: MessageSender<RelayedCall>;
   /** Whether it is its turn to encode a piece, which has room. */
   #hasTurn = false;
 
   constructor(call: RelayedCall, response: Pieces, context: CallContext, deps: SenderDeps) {
-    this.#call = call;
+    super(call, context);
     this.#response = response;
-    this.#context = context;
     this.#deps = deps;
-    this.#sender = new MessageSender<RelayedCall>(call, this, context);
-  }
-
-  start(): void {
-    this.#sender.pump();
-  }
-
-  /** Sends nothing more. Idempotent. */
-  stop(): void {
-    this.#sender.close();
   }
 
   /** For `TimeSliceQueue`. */
   notify(): void {
-    if (this.#sender.isOver) return;
+    if (this.isOver) return;
     this.#hasTurn = true;
-    this.#sender.pump();
+    this.pump();
   }
 
-  get waitsFor(): "nothing" | "room" {
+  protected override get waitsFor(): "nothing" | "room" {
     return this.#hasTurn || this.#response.isDone ? "nothing" : "room";
   }
 
-  next(): FrameParts | undefined {
-    const call = this.#call;
+  protected override next(): FrameParts | undefined {
+    const { call } = this;
     const response = this.#response;
     if (response.isDone) {
       call.sendTrailers({ "grpc-status": "0" });
-      this.stop();
+      this.close();
       return undefined;
     }
     if (!this.#hasTurn) {
-      this.#sender.claim(response.maxPieceBytes);
+      this.claim(response.maxPieceBytes);
       this.#deps.turns.enqueue(this, call.owner);
       return undefined;
     }
@@ -83,20 +67,12 @@ export class RangeSender implements MessageSource, Notifiable {
     return parts;
   }
 
-  sendParts(parts: FrameParts, onAccepted: OnAccepted): void {
-    this.#call.sendParts(parts, onAccepted);
-  }
-
-  /** It is reset. Its client sees UNAVAILABLE, after which clients of etcd read again. */
-  slowStatus(): undefined {}
-
-  onFailed(error: unknown): void {
+  protected override onFailed(error: unknown): void {
     const { method } = this.#deps;
-    const { logger } = this.#context;
-    this.#sender.end(statusOf(toClientError(error, method, logger, this.#call)));
+    this.end(statusOf(toClientError(error, method, this.context.logger, this.call)));
   }
 
-  onClosed(): void {
+  protected override onClosed(): void {
     this.#deps.onEnd();
   }
 }

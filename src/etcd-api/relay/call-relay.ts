@@ -83,8 +83,7 @@ export class CallRelay extends EtcdCall {
   check(now: number): void {
     const response = this.#response;
     if (this.kind === "unary" && this.#request?.hasEnded === false) this.endIfLate(now);
-    else if (response !== undefined)
-      this.chargeIfStuck(response.isBlocked, response.sent, response.heldBytes);
+    else response?.chargeIfStuck(response.heldBytes);
   }
 
   protected onReleased(): void {

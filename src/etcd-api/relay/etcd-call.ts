@@ -13,7 +13,6 @@ import {
   type StreamKind,
 } from "../../server/kernel/open-streams.ts";
 import type { CallOwner } from "../../server/limits/callers.ts";
-import type { SendReservation } from "../../server/limits/send-budget.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import type { Rounds } from "./rounds.ts";
 
@@ -34,10 +33,6 @@ export abstract class EtcdCall implements OpenStream {
   readonly #openedAt: number;
   /** The charge for what is held of its requests, while it is open. */
   protected requestCharge: Reservation | undefined;
-  /** The charge for what waits to be sent. */
-  #unsent: SendReservation | undefined;
-  /** Number of messages that were sent at the last `chargeIfStuck`. */
-  #seenSent = 0;
   #isOver = false;
 
   constructor(
@@ -101,47 +96,12 @@ export abstract class EtcdCall implements OpenStream {
     return true;
   }
 
-  /** Charges what waits behind a message that is outstanding since the call before this one. `sent`: number of messages. */
-  protected chargeIfStuck(isOutstanding: boolean, sent: number, waitingBytes: number): void {
-    const isStuck = isOutstanding && sent === this.#seenSent;
-    this.#seenSent = sent;
-    // Otherwise it would take the room that it needs to be sent.
-    this.chargeUnsent(isStuck ? waitingBytes : 0);
-  }
-
-  /** Charges what waits to be sent, in bytes, in place of the charge before. On eviction the call is cut. */
-  protected chargeUnsent(bytes: number): void {
-    if (this.#isOver || (this.#unsent?.bytes ?? 0) === bytes) return;
-    this.#unsent?.release();
-    this.#unsent = undefined;
-    if (bytes === 0) return;
-    this.#unsent = this.context.sendBudget.force(this.connection);
-    this.#unsent.send([], () => this.cutSlow(), bytes);
-  }
-
   /** Ends the call if its request has not arrived in time. */
   protected endIfLate(now: number): void {
     const { requestMs, defences } = this.context;
     if (now - this.#openedAt < requestMs) return;
     defences?.count("slow_request", this.connection);
     this.end(tookTooLong(requestMs));
-  }
-
-  /**
-   * Ends a call at once, where no status could be sent. It is reset as the call says: see the pipeline. After UNAVAILABLE
-   * etcd's clients resume a watch; any other end of a watch is final for them. Idempotent.
-   */
-  protected cut(): void {
-    if (this.#isOver) return;
-    this.call.reset();
-    this.release();
-  }
-
-  /** The same for one whose client accepts too little. */
-  protected cutSlow(): void {
-    if (this.#isOver) return;
-    this.context.slowClients?.ended(this.call);
-    this.cut();
   }
 
   /** Idempotent. */
@@ -151,7 +111,6 @@ export abstract class EtcdCall implements OpenStream {
     this.context.streams.delete(this);
     this.#calls.delete(this);
     this.requestCharge?.release();
-    this.#unsent?.release();
     this.onReleased();
   }
 }

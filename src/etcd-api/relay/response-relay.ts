@@ -7,7 +7,7 @@ import {
 import { ownBytes } from "../../base/growing-buffer.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
-import { MessageSender, type MessageSource } from "../../server/kernel/message-sender.ts";
+import { MessageSender } from "../../server/kernel/message-sender.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import { responseHeaders, responseTrailers } from "./metadata.ts";
@@ -37,14 +37,12 @@ const maxRewrittenBytes = 1024 ** 2;
  * Passes a response on as it comes: headers, bytes, trailers. The next bytes are read when the client's flow control has
  * accepted those before, so a slow client slows only its own stream at etcd.
  */
-export class ResponseRelay implements MessageSource {
-  /** By `chargeIfStuck`, with what waits. Most responses are accepted long before that. */
-  readonly isCountedByCall = true;
-  readonly #call: RelayedCall;
+export class ResponseRelay extends MessageSender<RelayedCall> {
+  /** With what waits. Most responses are accepted long before that. */
+  protected override readonly isCountedIfStuck = true;
   readonly #upstream: ClientHttp2Stream;
   readonly #listener: ResponseListener;
   readonly #starts: MessageStarts;
-  readonly #sender: MessageSender<RelayedCall>;
   /** Size of what was sent last. */
   #lastBytes = 0;
   #hasBegun = false;
@@ -61,26 +59,20 @@ export class ResponseRelay implements MessageSource {
     context: CallContext,
     listener: ResponseListener,
   ) {
-    this.#call = call;
+    super(call, context);
     this.#upstream = upstream;
     this.#listener = listener;
     this.#starts = new MessageStarts(listener.onStart);
-    this.#sender = new MessageSender<RelayedCall>(call, this, context);
     upstream.on("response", this.#onHeaders);
     upstream.on("trailers", (trailers: IncomingHttpHeaders) => {
       this.#trailers = responseTrailers(trailers);
     });
-    upstream.on("readable", () => this.#sender.pump());
+    upstream.on("readable", () => this.pump());
     upstream.on("end", () => {
       this.#hasEnded = true;
-      this.#sender.pump();
+      this.pump();
     });
     upstream.on("close", this.#onClose);
-  }
-
-  /** Whether nothing more can be sent now: the client has not accepted the last bytes, or its caller's rate is exceeded. */
-  get isBlocked(): boolean {
-    return this.#sender.isBlocked;
   }
 
   /** Whether etcd has responded anything. */
@@ -88,36 +80,30 @@ export class ResponseRelay implements MessageSource {
     return this.#hasBegun;
   }
 
-  /** Number of times that bytes were sent. */
-  get sent(): number {
-    return this.#sender.sent;
-  }
-
   /** What is held because the client has not accepted it, or may not get it yet, in bytes. */
-  get heldBytes(): number {
-    const { isBlocked, outstanding } = this.#sender;
-    if (!isBlocked) return 0;
-    return (outstanding ? this.#lastBytes : 0) + this.#upstream.readableLength;
+  override get heldBytes(): number {
+    if (!this.isBlocked) return 0;
+    return (this.outstanding ? this.#lastBytes : 0) + this.#upstream.readableLength;
   }
 
   /** Passes nothing more on, and cancels the call at etcd unless it has ended. Idempotent. */
   stop(): void {
-    this.#sender.close();
+    this.close();
     if (!this.#upstream.closed) this.#upstream.close(constants.NGHTTP2_CANCEL);
   }
 
-  get waitsFor(): "nothing" | "rate" {
+  protected override get waitsFor(): "nothing" | "rate" {
     return this.#upstream.readableLength > 0 ? "rate" : "nothing";
   }
 
   /** Everything that has arrived, at once. */
-  next(): FrameParts | undefined {
+  protected override next(): FrameParts | undefined {
     for (;;) {
       const bytes = this.#upstream.read() as Buffer | null;
       if (bytes === null) return this.#finish();
       this.#starts.pass(bytes);
       if (this.#listener.rewrite === undefined) {
-        this.#call.isMidMessage = this.#starts.isMidMessage;
+        this.call.isMidMessage = this.#starts.isMidMessage;
         return [ownBytes(bytes)];
       }
       // Until there is nothing to read, which is when the end is announced.
@@ -126,27 +112,27 @@ export class ResponseRelay implements MessageSource {
     }
   }
 
-  onSent({ byteLength }: Uint8Array): void {
+  protected override onSent({ byteLength }: Uint8Array): void {
     this.#lastBytes = byteLength;
   }
 
   /** It is reset as the call says, since etcd's own status did not come. */
-  slowStatus(): undefined {
+  protected override slowStatus(): undefined {
     this.stop();
   }
 
   readonly #onHeaders = (headers: IncomingHttpHeaders, flags: number): void => {
-    if (this.#sender.isOver) return;
+    if (this.isOver) return;
     this.#hasBegun = true;
     const passed = responseHeaders(headers);
     if ((flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0) this.#end(passed);
-    else this.#call.sendHeaders(passed);
+    else this.call.sendHeaders(passed);
   };
 
   /** Ends the call if etcd has. The client has accepted everything. Returns what is still to be sent. */
   #finish(): FrameParts | undefined {
     if (this.#rstCode !== undefined) {
-      this.#sender.close();
+      this.close();
       this.#listener.onCut(this.#rstCode);
       return undefined;
     }
@@ -162,15 +148,15 @@ export class ResponseRelay implements MessageSource {
   }
 
   #end(trailers: OutgoingHttpHeaders): void {
-    this.#sender.close();
-    this.#call.sendTrailers(trailers);
+    this.close();
+    this.call.sendTrailers(trailers);
     this.#listener.onEnd(trailers);
   }
 
   /** A response that can't be rewritten. */
   #fail(): undefined {
     this.stop();
-    this.#call.resetWith(constants.NGHTTP2_INTERNAL_ERROR);
+    this.call.resetWith(constants.NGHTTP2_INTERNAL_ERROR);
   }
 
   readonly #onClose = (): void => {
@@ -178,7 +164,7 @@ export class ResponseRelay implements MessageSource {
     if (this.#trailers !== undefined) this.#hasEnded = true;
     else this.#rstCode = this.#upstream.rstCode ?? constants.NGHTTP2_NO_ERROR;
     // What had arrived can still be read, though Node.js no longer announces it.
-    this.#sender.pump();
+    this.pump();
   };
 }
 

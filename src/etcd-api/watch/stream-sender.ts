@@ -2,11 +2,7 @@ import { Fifo } from "../../base/fifo.ts";
 import { withFields, withFieldsInEach } from "../../etcd/wire/watch-response.ts";
 import { type CallContext, toClientError } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
-import {
-  MessageSender,
-  type MessageSource,
-  type OnAccepted,
-} from "../../server/kernel/message-sender.ts";
+import { MessageSender } from "../../server/kernel/message-sender.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { type FrameParts, sizeOf } from "../../wire/frame-parts.ts";
 import type { AnswerSlot, ClientWatch } from "./client-watch.ts";
@@ -35,21 +31,18 @@ export interface SenderListener {
   readonly onRelayed: () => void;
   /** The client has accepted everything, and nothing waits. */
   readonly onIdle: () => void;
-  /** The client has accepted a message. */
-  readonly onAccepted: () => void;
   /** Nothing more is sent. */
   readonly onClosed: () => void;
 }
 
 /**
  * Sends the responses of all watches of a stream, one message at a time: answers in the order of the requests, then one
- * batch of each watch in turn. So the buffers of the watches hold what a slow client has not read, and these are bounded.
+ * batch of each watch in turn. So the buffers of the watches hold what a slow client has not read, and these are bounded. A
+ * client that accepts too little is reset: after UNAVAILABLE etcd's clients resume a watch, while a status would be final.
  */
-export class StreamSender implements MessageSource {
-  readonly #call: RelayedCall;
-  readonly #context: CallContext;
+export class StreamSender extends MessageSender<RelayedCall, CallContext> {
+  protected override readonly isOneMessage = true;
   readonly #listener: SenderListener;
-  readonly #sender: MessageSender<RelayedCall>;
   readonly #answers = new Fifo<AnswerSlot>();
   readonly #ready = new Fifo<ClientWatch>();
   #relayed = new Fifo<RelayedResponse>();
@@ -66,22 +59,8 @@ export class StreamSender implements MessageSource {
   #announced: ClientWatch | undefined;
 
   constructor(call: RelayedCall, context: CallContext, listener: SenderListener) {
-    this.#call = call;
-    this.#context = context;
+    super(call, context);
     this.#listener = listener;
-    this.#sender = new MessageSender<RelayedCall>(call, this, context);
-  }
-
-  get sent(): number {
-    return this.#sender.sent;
-  }
-
-  get outstanding(): boolean {
-    return this.#sender.outstanding;
-  }
-
-  get outstandingMs(): number {
-    return this.#sender.outstandingMs;
   }
 
   /** Number of answers that wait. */
@@ -92,11 +71,6 @@ export class StreamSender implements MessageSource {
   /** Size of etcd's responses that wait, in bytes. */
   get relayedBytes(): number {
     return this.#relayedBytes;
-  }
-
-  /** Size of the message that the client does not accept and of the rest of its batch, in bytes. */
-  get heldBytes(): number {
-    return this.#sender.heldBytes;
   }
 
   /** Adds an answer behind those before. */
@@ -145,17 +119,7 @@ export class StreamSender implements MessageSource {
     this.pump();
   }
 
-  /** There may be something to send. What is sent may add messages and call this again. */
-  pump(): void {
-    this.#sender.pump();
-  }
-
-  /** Sends nothing more. Idempotent. */
-  close(): void {
-    this.#sender.close();
-  }
-
-  get waitsFor(): "nothing" | "room" {
+  protected override get waitsFor(): "nothing" | "room" {
     if (this.#mustFollow || this.#answers.at(0)?.frame !== undefined) return "nothing";
     return this.#ready.length === 0 && this.#relayed.length === 0 ? "nothing" : "room";
   }
@@ -166,7 +130,7 @@ export class StreamSender implements MessageSource {
   }
 
   /** The next message, in parts. */
-  next(): FrameParts | undefined {
+  protected override next(): FrameParts | undefined {
     const message = this.#nextMessage();
     if (message === undefined) this.#listener.onIdle();
     return message;
@@ -181,16 +145,11 @@ export class StreamSender implements MessageSource {
   }
 
   /** The rest of a batch. */
-  get rest(): FrameParts {
+  protected override get rest(): FrameParts {
     return this.#frames.length === 0 ? noFrames : this.#frames.slice(this.#next);
   }
 
-  sendParts(parts: FrameParts, onAccepted: OnAccepted): void {
-    this.#call.sendParts(parts, onAccepted);
-  }
-
-  onAccepted(): void {
-    this.#listener.onAccepted();
+  protected override onAccepted(): void {
     this.#watch?.watcher?.accepted();
     if (this.#frames.length === 0) this.#watch = undefined;
     const announced = this.#announced;
@@ -199,15 +158,12 @@ export class StreamSender implements MessageSource {
     if (announced !== undefined) this.#listener.onAnnounced(announced);
   }
 
-  /** It is reset: after UNAVAILABLE etcd's clients resume a watch, and any status of this end would be final for them. */
-  slowStatus(): undefined {}
-
-  onFailed(error: unknown): void {
-    const { logger } = this.#context;
-    this.#sender.end(statusOf(toClientError(error, watchPath.slice(1), logger, this.#call)));
+  protected override onFailed(error: unknown): void {
+    const { logger } = this.context;
+    this.end(statusOf(toClientError(error, watchPath.slice(1), logger, this.call)));
   }
 
-  onClosed(): void {
+  protected override onClosed(): void {
     this.#frames = noFrames;
     this.#relayed = new Fifo();
     this.#listener.onClosed();

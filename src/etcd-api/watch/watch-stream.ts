@@ -85,7 +85,6 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
       onAnnounced: (watch) => this.#onAnnounced(watch),
       onRelayed: () => this.etcd.mayContinue(),
       onIdle: () => this.#onIdle(),
-      onAccepted: () => this.chargeUnsent(0),
       onClosed: () => this.release(),
     });
     this.etcd = new EtcdWatches(this, context.clock, headers);
@@ -154,7 +153,7 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
     if (this.service.hasRefused) for (const watch of this.watches.values()) watch.leaveRefused();
     this.#handOver();
     this.etcd.check();
-    this.chargeIfStuck(this.sender.outstanding, this.sent, this.#waitingBytes);
+    this.sender.chargeIfStuck(this.sender.outstanding ? this.#waitingBytes : 0);
   }
 
   notifyProgress(floor: number): void {

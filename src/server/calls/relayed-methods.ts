@@ -1,6 +1,5 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2";
 import type { Readable } from "node:stream";
-import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { RefusedKind } from "../pressure/memory-pressure.ts";
 import type { CallContext } from "./call-context.ts";
 import type { ServerCall } from "./server-call.ts";
@@ -17,8 +16,6 @@ export interface RelayedCall extends ServerCall {
    * message. No status can follow then, so `end` resets the call with the code that clients take for the status.
    */
   isMidMessage: boolean;
-  /** As `send`, for a message in consecutive parts. */
-  sendParts(parts: FrameParts, onAccepted: (error?: Error | null) => void): void;
   /** Sends the response's headers. Before any `send`. */
   sendHeaders(headers: OutgoingHttpHeaders): void;
   /** Ends the call with these trailers behind what was sent; with nothing but them if no headers were sent. */

@@ -45,7 +45,7 @@ class Senders {
     const deps = { method: "range", turns: this.#turns, onEnd: () => {} };
     const response = this.#response(name, pieces);
     const sender = new RangeSender(call as never, response, this.#context as never, deps);
-    sender.start();
+    sender.pump();
     return sender;
   }
 
@@ -95,7 +95,7 @@ describe("Large responses that wait for room across all connections", () => {
     other.send([new Uint8Array(maxBytes / 2)], () => {});
     const large = Array.from({ length: 22 }, (_, i) => senders.start(`${i}`, {}, 1));
     other.release();
-    for (const sender of large.slice(0, 11)) sender.stop();
+    for (const sender of large.slice(0, 11)) sender.close();
     senders.clock.runImmediates();
     expect(senders.log).toHaveLength(11);
     expect(senders.reset).toEqual([]);
