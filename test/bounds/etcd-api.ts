@@ -29,7 +29,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "bytes of responses that the client has not accepted",
-    owners: ["ResponseRelay", "UpstreamConnection"],
+    owners: ["CallRelay", "UpstreamConnection"],
     bound:
       "a window of 128 KiB and what has been read at once; after a second counted with responses that are not accepted",
     per: "call, connection, process",
@@ -38,7 +38,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "responses of a caller above its rate",
-    owners: ["ResponseRelay"],
+    owners: ["CallRelay"],
     bound:
       "`--max-send-rate-per-identity`, `--max-send-rate`; what is held counts with responses that are not accepted",
     per: "caller, process",
@@ -58,7 +58,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "a response that is changed (`MemberList`)",
-    owners: ["ResponseRelay"],
+    owners: ["CallRelay"],
     bound: "1 MiB",
     per: "call",
     atBound: "reset with INTERNAL_ERROR",
@@ -146,7 +146,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "a response of a Range or RangeStream that is not accepted",
-    owners: ["RangeSender"],
+    owners: ["RangeCall"],
     bound:
       "up to 256 KiB and 512 objects whole; of a larger one 256 KiB, 2,048 objects or one value; its state counts with the states that slow readers retain; counted with responses that are not accepted; `--stall-timeout`",
     per: "call, connection, process",
@@ -158,7 +158,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "pieces of these responses that wait to be encoded",
-    owners: ["RangeSender", "TimeSliceQueue"],
+    owners: ["RangeCall", "TimeSliceQueue"],
     bound:
       "one for each call; together they share the 2 ms a turn as one queue; room for a piece is counted from its grant on",
     per: "process",
@@ -244,7 +244,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "responses of a watch stream that are not accepted",
-    owners: ["StreamSender"],
+    owners: ["WatchResponses"],
     bound:
       "one message and one batch, counted with responses that are not accepted; the rest waits in the buffers of the watches; `--stall-timeout`",
     per: "stream, connection, process",

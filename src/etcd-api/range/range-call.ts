@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { hasReason, WatchFanoutError } from "../../base/errors.ts";
+import type { Notifiable } from "../../base/time-slice-queue.ts";
 import type { TimeSlicedWork } from "../../base/time-slices.ts";
 import type { CachedState } from "../../cacher/request/request.ts";
 import { timedOut } from "../../etcd/wire/error-texts.ts";
@@ -12,19 +13,19 @@ import {
   clientGone,
   expectedObjectBytes,
 } from "../../server/calls/call-admission.ts";
-import { type CallContext, toClientError } from "../../server/calls/call-context.ts";
+import type { CallContext } from "../../server/calls/call-context.ts";
 import { inSpanOf } from "../../server/calls/call-span.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import { RefusedRequest } from "../../server/calls/server-call.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import { prefixSize } from "../../wire/encode.ts";
-import { statusOf, type WireStatus } from "../../wire/errors.ts";
+import type { WireStatus } from "../../wire/errors.ts";
+import type { FrameParts } from "../../wire/frame-parts.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { asUnavailable, EtcdCall } from "../relay/etcd-call.ts";
 import { pieceBytes, RangeResponse } from "./range-response.ts";
 import { isInKeyOrder, type SelectedObjects, selectRange } from "./range-selection.ts";
-import { RangeSender } from "./range-sender.ts";
 import type { RangePath, RangeService } from "./range-service.ts";
 
 /** Maximum size of a request that is read, in bytes; larger ones are relayed. etcd's keys are rarely above a kilobyte. */
@@ -32,6 +33,9 @@ const maxRequestBytes = 64 * 1024;
 
 /** Maximum number of objects of a response that is encoded at once, in the time of its call. */
 const maxAtOnce = 512;
+
+/** What a response is sent by. */
+export type Pieces = Pick<RangeResponse, "maxPieceBytes" | "isDone" | "isMidMessage" | "take">;
 
 /** Passes a call to etcd, with what was read of its request. */
 type PassOn = (received: Buffer) => void;
@@ -49,7 +53,7 @@ interface Answer {
  * One call of etcd's Range or RangeStream. Its request is read; if a cached resource has all of its keys, it is served
  * from the cache, otherwise relayed, and so is everything that the cache does not answer exactly as etcd does.
  */
-export class RangeCall extends EtcdCall {
+export class RangeCall extends EtcdCall implements Notifiable {
   readonly #path: RangePath;
   readonly #metadata: IncomingHttpHeaders;
   readonly #service: RangeService;
@@ -61,7 +65,10 @@ export class RangeCall extends EtcdCall {
   #request: RangeRequest | undefined;
   /** The state of the response is no longer retained. */
   #releaseState: (() => void) | undefined;
-  #sender: RangeSender | undefined;
+  /** A response that is sent in pieces. */
+  #pieces: Pieces | undefined;
+  /** Whether it is its turn to encode a piece, which has room. */
+  #hasTurn = false;
 
   constructor(
     path: RangePath,
@@ -71,7 +78,7 @@ export class RangeCall extends EtcdCall {
     service: RangeService,
     passOn: PassOn,
   ) {
-    super(call, context, service.calls, "etcd call");
+    super(call, context, service.calls, "etcd call", path.slice(1));
     this.#path = path;
     this.#metadata = metadata;
     this.#service = service;
@@ -102,11 +109,11 @@ export class RangeCall extends EtcdCall {
     super.end(asUnavailable(why));
   }
 
-  protected onReleased(): void {
+  protected override onClosed(): void {
+    super.onClosed();
     this.#releaseState?.();
     this.#received.clear();
     this.#gone.abort(clientGone);
-    this.#sender?.close();
   }
 
   readonly #take = (chunk: Buffer): void => {
@@ -240,17 +247,53 @@ export class RangeCall extends EtcdCall {
     const isSmall = response.size <= pieceBytes && selected.length <= maxAtOnce;
     if (isSmall && sendPacing.exceededBy(this.owner.caller) === undefined) {
       const parts = response.take();
-      this.release();
+      this.close();
       admission.respond(parts);
       sendPacing.charge(this.owner, prefixSize + response.size);
       return;
     }
-    this.#sender = new RangeSender(this.call, response, this.context, {
-      method: this.#path.slice(1),
-      turns: this.#service.turns,
-      onEnd: () => this.release(),
-    });
-    this.#sender.pump();
+    this.send(response);
+  }
+
+  /**
+   * Sends a large response: the next piece is encoded when the client has accepted the one before, in the time slices of the
+   * event loop. So a slow client holds one piece. The responses of all connections share one queue of these slices, in which
+   * callers and their connections take turns, so many of them delay neither each other nor other work.
+   */
+  send(response: Pieces): void {
+    this.#pieces = response;
+    this.pump();
+  }
+
+  /** For `TimeSliceQueue`. */
+  notify(): void {
+    if (this.isOver) return;
+    this.#hasTurn = true;
+    this.pump();
+  }
+
+  protected override get waitsFor(): "nothing" | "room" {
+    return this.#hasTurn || this.#pieces?.isDone === true ? "nothing" : "room";
+  }
+
+  protected override next(): FrameParts | undefined {
+    const { call } = this;
+    const pieces = this.#pieces;
+    if (pieces === undefined) return undefined;
+    if (pieces.isDone) {
+      call.sendTrailers({ "grpc-status": "0" });
+      this.close();
+      return undefined;
+    }
+    if (!this.#hasTurn) {
+      this.claim(pieces.maxPieceBytes);
+      this.#service.turns.enqueue(this, call.owner);
+      return undefined;
+    }
+    this.#hasTurn = false;
+    const parts = pieces.take();
+    call.isMidMessage = pieces.isMidMessage;
+    return parts;
   }
 
   /** Nothing has been sent. */
@@ -260,8 +303,7 @@ export class RangeCall extends EtcdCall {
     if (error instanceof RefusedRequest) {
       this.end(error.status);
     } else if (isOverloaded || !(error instanceof WatchFanoutError)) {
-      const { logger } = this.context;
-      this.end(statusOf(toClientError(error, this.#path.slice(1), logger, this.call)));
+      this.onFailed(error);
     } else {
       if (hasReason(error, "HISTORY_CHANGED")) this.#service.newestHeader.historyChanged();
       const isEtcdAtFault = !hasReason(error, "UPSTREAM_DENIED") && !hasReason(error, "NOT_READY");
@@ -272,7 +314,7 @@ export class RangeCall extends EtcdCall {
   /** Passes the call to etcd. `isLate`: it has waited for the cache. */
   #relay(isLate: boolean): void {
     const request = this.#service.relayedRequest(this.#received.bytes, this.#request);
-    this.release();
+    this.close();
     if (this.#service.mayRelay(this.call, isLate)) this.#passOn(request);
     else this.call.end(refused(status.UNAVAILABLE, timedOut));
   }

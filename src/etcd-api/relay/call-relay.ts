@@ -1,6 +1,12 @@
-import { constants, type OutgoingHttpHeaders } from "node:http2";
+import {
+  type ClientHttp2Stream,
+  constants,
+  type IncomingHttpHeaders,
+  type OutgoingHttpHeaders,
+} from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { beginRelayedSpan, type ClientSpan } from "../../base/client-span.ts";
+import { ownBytes } from "../../base/growing-buffer.ts";
 import type { Upstream } from "../../etcd/client/upstream.ts";
 import type { UpstreamConnection } from "../../etcd/client/upstream-connection.ts";
 import { noConnection, stopped } from "../../etcd/wire/error-texts.ts";
@@ -9,10 +15,18 @@ import type { CallContext } from "../../server/calls/call-context.ts";
 import { inSpanOf } from "../../server/calls/call-span.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import type { FrameParts } from "../../wire/frame-parts.ts";
 import { EtcdCall } from "./etcd-call.ts";
+import { MessageStarts } from "./message-starts.ts";
+import { responseHeaders, responseTrailers } from "./metadata.ts";
 import { RequestRelay } from "./request-relay.ts";
-import { ResponseRelay, type Rewrite } from "./response-relay.ts";
 import type { Rounds } from "./rounds.ts";
+
+/** Replaces a unary response. Gets and returns it with gRPC's framing; undefined: it is not what it should be. */
+export type Rewrite = (response: Buffer) => Buffer | undefined;
+
+/** Maximum size of a response that is rewritten, in bytes. */
+const maxRewrittenBytes = 1024 ** 2;
 
 /** What the relay of a call is made of. */
 export interface CallRelayDeps {
@@ -22,8 +36,9 @@ export interface CallRelayDeps {
   readonly calls: Rounds<EtcdCall>;
   readonly context: CallContext;
   readonly kind: MethodKind;
-  /** Gets the beginning of each message of the response, and the connection that it comes from. */
+  /** Gets the beginning of each message of the response (`MessageStarts`), and the connection that it comes from. */
   readonly observe: (start: Buffer, source: UpstreamConnection) => void;
+  /** Absent: the response is passed on as it comes. */
   readonly rewrite: Rewrite | undefined;
   /** The beginning of the request, if that has been read. The rest is paused. */
   readonly received?: Buffer | undefined;
@@ -32,33 +47,47 @@ export interface CallRelayDeps {
 /**
  * One call, passed to etcd on a stream of its own: what the client sends goes to etcd, what etcd sends goes to the
  * client, and when one of them ends or cancels the call, so does the other. Nothing is parsed or repeated.
+ *
+ * A response is passed on as it comes: headers, bytes, trailers. The next bytes are read when the client's flow control has
+ * accepted those before, so a slow client slows only its own stream at etcd.
  */
 export class CallRelay extends EtcdCall {
+  /** With what waits. Most responses are accepted long before that. */
+  protected override readonly isCountedIfStuck = true;
   readonly #headers: OutgoingHttpHeaders;
   readonly #deps: CallRelayDeps;
   #request: RequestRelay | undefined;
-  #response: ResponseRelay | undefined;
-  #upstreamConnection: UpstreamConnection | undefined;
+  #connection: UpstreamConnection | undefined;
+  /** The stream to etcd. */
+  #upstream: ClientHttp2Stream | undefined;
   /** Of the call at etcd; undefined: it is not recorded, or has ended. */
   #span: ClientSpan | undefined;
+  readonly #starts: MessageStarts;
+  /** Size of what was sent last. */
+  #lastBytes = 0;
+  /** Whether etcd has responded anything. */
+  #hasBegun = false;
+  /** Whether all of the response has arrived. */
+  #hasEnded = false;
+  /** The HTTP/2 error code with which etcd has ended its stream; undefined: it has not, or behind trailers. */
+  #rstCode: number | undefined;
+  #trailers: OutgoingHttpHeaders | undefined;
+  /** The response so far, if it is rewritten. */
+  #collected: Buffer = Buffer.alloc(0);
 
   constructor(call: RelayedCall, headers: OutgoingHttpHeaders, deps: CallRelayDeps) {
-    super(call, deps.context, deps.calls, "etcd call");
+    super(call, deps.context, deps.calls, "etcd call", deps.method);
     this.#headers = headers;
     this.#deps = deps;
+    this.#starts = new MessageStarts((start) => {
+      if (this.#connection !== undefined) deps.observe(start, this.#connection);
+    });
   }
 
-  /** How its method answers. */
-  get kind(): MethodKind {
-    return this.#deps.kind;
-  }
-
-  get sent(): number {
-    return this.#response?.sent ?? 0;
-  }
-
-  get heldBytes(): number {
-    return this.#response?.heldBytes ?? 0;
+  /** What is held because the client has not accepted it, or may not get it yet, in bytes. */
+  override get heldBytes(): number {
+    if (!this.isBlocked) return 0;
+    return (this.outstanding ? this.#lastBytes : 0) + (this.#upstream?.readableLength ?? 0);
   }
 
   /** Starts the call at etcd, or ends it. */
@@ -77,37 +106,106 @@ export class CallRelay extends EtcdCall {
   }
 
   drain(): void {
-    if (this.kind !== "unary") this.end(refused(status.UNAVAILABLE, stopped));
+    if (this.#deps.kind !== "unary") this.end(refused(status.UNAVAILABLE, stopped));
   }
 
   check(now: number): void {
-    const response = this.#response;
-    if (this.kind === "unary" && this.#request?.hasEnded === false) this.endIfLate(now);
-    else response?.chargeIfStuck(response.heldBytes);
+    if (this.#deps.kind === "unary" && this.#request?.hasEnded === false) this.endIfLate(now);
+    else this.chargeIfStuck(this.heldBytes);
   }
 
-  protected onReleased(): void {
+  protected override onClosed(): void {
+    super.onClosed();
     this.#endSpan(status.CANCELLED);
     this.#request?.stop();
-    this.#response?.stop();
+    if (this.#upstream?.closed === false) this.#upstream.close(constants.NGHTTP2_CANCEL);
   }
 
   #open(connection: UpstreamConnection): void {
-    const { observe, rewrite } = this.#deps;
     if (this.call.span !== undefined) this.#beginSpan();
     const stream = connection.request(this.#headers);
-    this.#upstreamConnection = connection;
-    this.#response = new ResponseRelay(this.call, stream, this.context, {
-      onStart: (start) => observe(start, connection),
-      rewrite,
-      onEnd: (trailers) => {
-        this.#reportIfFull(trailers);
-        this.#endSpan(Number(trailers["grpc-status"] ?? status.UNKNOWN));
-        this.#request?.stop();
-      },
-      onCut: (rstCode) => this.#onCut(rstCode),
+    this.#connection = connection;
+    this.#upstream = stream;
+    stream.on("response", this.#onHeaders);
+    stream.on("trailers", (trailers: IncomingHttpHeaders) => {
+      this.#trailers = responseTrailers(trailers);
+    });
+    stream.on("readable", () => this.pump());
+    stream.on("end", () => {
+      this.#hasEnded = true;
+      this.pump();
+    });
+    stream.on("close", () => {
+      // With trailers all of the response has arrived, and the rest may still have to be sent.
+      if (this.#trailers !== undefined) this.#hasEnded = true;
+      else this.#rstCode = stream.rstCode ?? constants.NGHTTP2_NO_ERROR;
+      // What had arrived can still be read, though Node.js no longer announces it.
+      this.pump();
     });
     this.#request?.attach(stream);
+  }
+
+  readonly #onHeaders = (headers: IncomingHttpHeaders, flags: number): void => {
+    if (this.isOver) return;
+    this.#hasBegun = true;
+    const passed = responseHeaders(headers);
+    if ((flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0) this.#end(passed);
+    else this.call.sendHeaders(passed);
+  };
+
+  protected override get waitsFor(): "nothing" | "rate" {
+    return (this.#upstream?.readableLength ?? 0) > 0 ? "rate" : "nothing";
+  }
+
+  /** Everything that has arrived, at once. */
+  protected override next(): FrameParts | undefined {
+    for (;;) {
+      const bytes: Buffer | null | undefined = this.#upstream?.read();
+      if (bytes === null || bytes === undefined) return this.#finish();
+      this.#starts.pass(bytes);
+      if (this.#deps.rewrite === undefined) {
+        this.call.isMidMessage = this.#starts.isMidMessage;
+        return [ownBytes(bytes)];
+      }
+      // Until there is nothing to read, which is when the end is announced.
+      if (this.#collected.length + bytes.length > maxRewrittenBytes) return this.#fail();
+      this.#collected = Buffer.concat([this.#collected, bytes]);
+    }
+  }
+
+  protected override onSent({ byteLength }: Uint8Array): void {
+    this.#lastBytes = byteLength;
+  }
+
+  /** Ends the call if etcd has. The client has accepted everything. Returns what is still to be sent. */
+  #finish(): FrameParts | undefined {
+    if (this.#rstCode !== undefined) {
+      this.#cut(this.#rstCode);
+      return undefined;
+    }
+    const { rewrite } = this.#deps;
+    if (!this.#hasEnded) return undefined;
+    if (rewrite !== undefined && this.#collected.length > 0) {
+      const rewritten = rewrite(this.#collected);
+      this.#collected = Buffer.alloc(0);
+      return rewritten === undefined ? this.#fail() : [rewritten];
+    }
+    if (this.#trailers !== undefined) this.#end(this.#trailers);
+    return undefined;
+  }
+
+  /** etcd's trailers end the call. */
+  #end(trailers: OutgoingHttpHeaders): void {
+    this.#reportIfFull(trailers);
+    this.#endSpan(Number(trailers["grpc-status"] ?? status.UNKNOWN));
+    this.call.sendTrailers(trailers);
+    this.close();
+  }
+
+  /** A response that can't be rewritten. */
+  #fail(): undefined {
+    this.close();
+    this.call.resetWith(constants.NGHTTP2_INTERNAL_ERROR);
   }
 
   #beginSpan(): void {
@@ -130,14 +228,13 @@ export class CallRelay extends EtcdCall {
     this.context.fullStore?.report(this.#deps.method, details);
   }
 
-  /** etcd has ended its stream without a status. */
-  #onCut(rstCode: number): void {
+  /** etcd has ended its stream without a status, and the client has accepted what came before. */
+  #cut(rstCode: number): void {
     this.#endSpan(status.UNAVAILABLE);
-    const lost = this.#upstreamConnection?.lost;
+    const lost = this.#connection?.lost;
     if (rstCode === constants.NGHTTP2_REFUSED_STREAM) {
       // Without a response etcd has not looked at it. Otherwise a write may have been done.
-      const hasBegun = this.#response?.hasBegun === true;
-      const details = hasBegun ? "etcd refused the stream within its response" : noConnection;
+      const details = this.#hasBegun ? "etcd refused the stream within its response" : noConnection;
       this.end(refused(status.UNAVAILABLE, details));
     } else if (lost !== undefined) {
       this.end(refused(status.UNAVAILABLE, `the connection to etcd was lost: ${lost}`));
@@ -145,7 +242,7 @@ export class CallRelay extends EtcdCall {
       const details = "etcd closed the stream without sending trailers";
       this.end(refused(status.INTERNAL, details));
     } else {
-      this.#request?.stop();
+      this.close();
       this.call.resetWith(rstCode);
     }
   }

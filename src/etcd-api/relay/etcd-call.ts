@@ -1,54 +1,51 @@
 import { status } from "@grpc/grpc-js";
 import type { WatchFanoutError } from "../../base/errors.ts";
-import type { Identity } from "../../identity/identity.ts";
-import type { Access } from "../../policy/access.ts";
-import { fullAccess } from "../../policy/access.ts";
-import type { CallContext } from "../../server/calls/call-context.ts";
+import { type Access, fullAccess } from "../../policy/access.ts";
+import { type CallContext, toClientError } from "../../server/calls/call-context.ts";
 import { outOfRequestRoom, refused, tookTooLong } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
+import { MessageSender } from "../../server/kernel/message-sender.ts";
 import {
   nextStreamId,
   type OpenStream,
   type StreamKind,
 } from "../../server/kernel/open-streams.ts";
-import type { CallOwner } from "../../server/limits/callers.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import type { Rounds } from "./rounds.ts";
 
 /**
  * What all calls of etcd's API have in common. Until it has ended, a call counts as an open stream, and is checked once a
- * second.
+ * second. A client that accepts too little is reset as the call says: after UNAVAILABLE etcd's clients resume a watch, while
+ * any other end is final for them.
  */
-export abstract class EtcdCall implements OpenStream {
+export abstract class EtcdCall
+  extends MessageSender<RelayedCall, CallContext>
+  implements OpenStream
+{
   readonly id = nextStreamId();
   readonly streamKind: StreamKind;
-  readonly connection: object;
-  readonly owner: CallOwner;
-  readonly identity: Identity;
   readonly access: readonly Access[] | undefined;
-  protected readonly call: RelayedCall;
-  protected readonly context: CallContext;
-  readonly #calls: Rounds<EtcdCall>;
-  readonly #openedAt: number;
+  protected override readonly isOneMessage = true;
   /** The charge for what is held of its requests, while it is open. */
   protected requestCharge: Reservation | undefined;
-  #isOver = false;
+  readonly #calls: Rounds<EtcdCall>;
+  readonly #method: string;
+  readonly #openedAt: number;
 
+  /** `method`: its name, for logs. */
   constructor(
     call: RelayedCall,
     context: CallContext,
     calls: Rounds<EtcdCall>,
     streamKind: StreamKind,
+    method: string,
   ) {
+    super(call, context);
     this.streamKind = streamKind;
-    this.connection = call.connection;
-    this.owner = call.owner;
-    this.identity = call.identity;
     this.access = context.authorizer.hasPolicy ? fullAccess : undefined;
-    this.call = call;
-    this.context = context;
     this.#calls = calls;
+    this.#method = method;
     this.#openedAt = context.clock.now();
   }
 
@@ -58,24 +55,9 @@ export abstract class EtcdCall implements OpenStream {
   /** The server shuts down: ends the call if it might not end by itself. Its client resumes elsewhere. */
   abstract drain(): void;
 
-  /** Releases what the call has beside what this class knows of. Called once. */
-  protected abstract onReleased(): void;
-
   /** For the bounds of open streams, and when a credential or right is lost. */
   evict(error: WatchFanoutError): void {
     this.end(resumable(error));
-  }
-
-  /** Ends the call behind what was sent. Idempotent. */
-  end(why: WireStatus): void {
-    if (this.#isOver) return;
-    this.call.end(why);
-    this.release();
-  }
-
-  /** Whether it has ended. */
-  protected get isOver(): boolean {
-    return this.#isOver;
   }
 
   /** Counts the call. Returns false if it was refused, or has ended already. */
@@ -92,7 +74,7 @@ export abstract class EtcdCall implements OpenStream {
     this.requestCharge = requestPool.reserve(this.connection, 0, () =>
       this.end(outOfRequestRoom(maxUnreadBytesPerConnection)),
     );
-    this.call.onOver(() => this.release());
+    this.call.onOver(() => this.close());
     return true;
   }
 
@@ -104,14 +86,15 @@ export abstract class EtcdCall implements OpenStream {
     this.end(tookTooLong(requestMs));
   }
 
-  /** Idempotent. */
-  protected release(): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
+  protected override onFailed(error: unknown): void {
+    const { logger } = this.context;
+    this.end(statusOf(toClientError(error, this.#method, logger, this.call)));
+  }
+
+  protected override onClosed(): void {
     this.context.streams.delete(this);
     this.#calls.delete(this);
     this.requestCharge?.release();
-    this.onReleased();
   }
 }
 

@@ -41,8 +41,9 @@ export interface WatchOwner {
   /** Whose limits it counts against: its caller, on its connection. */
   readonly owner: object;
   readonly service: WatchService;
-  readonly sender: { ready(watch: ClientWatch): void };
   readonly etcd: { resume(watch: ClientWatch): void; cancel(watch: ClientWatch): void };
+  /** The watch may have something to send. */
+  ready(watch: ClientWatch): void;
   /** Forgets a watch, and sends its last response. */
   endWatch(watch: ClientWatch, answer: Answer, revision: number): void;
   /** Ends the stream, so that others may have watches of etcd. Its client resumes it. */
@@ -124,7 +125,7 @@ export class ClientWatch {
       rawKeys: true,
       owner: this.#stream.owner,
     });
-    this.watcher.onReadable(() => this.#stream.sender.ready(this));
+    this.watcher.onReadable(() => this.#stream.ready(this));
   }
 
   /** Makes etcd serve it, from behind what was sent. */

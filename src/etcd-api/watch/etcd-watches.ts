@@ -14,7 +14,7 @@ import {
 import type { Reservation } from "../../server/kernel/ledger.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { ClientWatch, WatchAtEtcd } from "./client-watch.ts";
-import type { StreamSender } from "./stream-sender.ts";
+import type { WatchResponses } from "./watch-responses.ts";
 import type { WatchService } from "./watch-service.ts";
 
 /** Size of etcd's responses that wait above which no more are received, in bytes. */
@@ -37,11 +37,11 @@ const idZero = Buffer.of(0x10, 0);
 const nothing = Buffer.alloc(0);
 
 /** What the watches at etcd need of the client's stream. */
-export interface EtcdWatchesOwner {
+export interface EtcdWatchesOwner
+  extends Pick<WatchResponses, "relayedBytes" | "settle" | "relay"> {
   /** The number of its watches at etcd, among those of all streams. */
   readonly relayedCount: Reservation;
   readonly service: WatchService;
-  readonly sender: StreamSender;
   /** etcd has created a watch for a request of the client: it gets an id. */
   onCreated(watch: ClientWatch): void;
   /** etcd has refused to create it. */
@@ -207,7 +207,7 @@ export class EtcdWatches {
 
   /** Receives more if there is room for it. */
   mayContinue(): void {
-    if (this.#stream.sender.relayedBytes <= maxWaitingBytes) this.#call?.resume();
+    if (this.#stream.relayedBytes <= maxWaitingBytes) this.#call?.resume();
   }
 
   /** Ends all. Idempotent. */
@@ -313,14 +313,14 @@ export class EtcdWatches {
     }
     // A refusal has the id of no watch.
     const fields = canceled ? nothing : replacedId(watch);
-    this.#stream.sender.settle(watch, Buffer.concat(withFields(message, fields)));
+    this.#stream.settle(watch, Buffer.concat(withFields(message, fields)));
   }
 
   #onResponse(received: WatchAtEtcd, response: DecodedWatch, message: Buffer): void {
     const { watch } = received;
     const { canceled, fragment, events, revision } = response;
-    const { service, sender } = this.#stream;
-    service.reported(revision);
+    const stream = this.#stream;
+    stream.service.reported(revision);
     if (canceled) {
       this.#forget(watch);
       this.#sendLast(watch, message, replacedId(watch));
@@ -334,9 +334,9 @@ export class EtcdWatches {
       // A response without events is progress.
       const sent = fragment ? undefined : (events.at(-1)?.kv.modRevision ?? revision);
       const next = { fragment, sent, isLast: false };
-      sender.relay(watch, ownBytes(message), next, replacedId(watch));
+      stream.relay(watch, ownBytes(message), next, replacedId(watch));
     }
-    if (sender.relayedBytes > maxWaitingBytes) this.#call?.pause();
+    if (stream.relayedBytes > maxWaitingBytes) this.#call?.pause();
   }
 
   /** Sends what is complete with a fragment, to a client that does not ask for fragments. */
@@ -347,14 +347,14 @@ export class EtcdWatches {
     if (whole === undefined) return;
     const { watch } = received;
     const next = { fragment: false, sent: whole.lastEvent, isLast: false };
-    this.#stream.sender.relay(watch, whole.message, next, replacedId(watch));
+    this.#stream.relay(watch, whole.message, next, replacedId(watch));
   }
 
   /** Sends the response with which etcd has ended a watch. */
   #sendLast(watch: ClientWatch, message: Buffer, fields: Buffer): void {
     this.#stream.onEnded(watch);
     const last = { fragment: false, sent: undefined, isLast: true };
-    this.#stream.sender.relay(watch, ownBytes(message), last, fields);
+    this.#stream.relay(watch, ownBytes(message), last, fields);
   }
 
   /** etcd has answered a progress request: all watches that it had then were synced up to this revision. */

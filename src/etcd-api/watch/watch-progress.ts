@@ -3,13 +3,12 @@ import { runInTimeSlices } from "../../base/time-slice-queue.ts";
 import { type Answer, noWatchId } from "../../etcd/wire/watch-response.ts";
 import type { ClientWatch } from "./client-watch.ts";
 import type { EtcdWatches } from "./etcd-watches.ts";
-import type { StreamSender } from "./stream-sender.ts";
+import type { WatchResponses } from "./watch-responses.ts";
 import type { WatchService } from "./watch-service.ts";
 
 /** What the progress of a stream needs of it. */
-export interface ProgressOwner {
+export interface ProgressOwner extends Pick<WatchResponses, "waitingAnswers" | "pump"> {
   readonly service: WatchService;
-  readonly sender: StreamSender;
   readonly watches: ReadonlyMap<bigint, ClientWatch>;
   readonly etcd: EtcdWatches;
   /** Sends a response to the client. */
@@ -37,8 +36,8 @@ export class WatchProgress {
    * to a client that has not accepted what it was sent before: it would wait here.
    */
   notify(floor: number): void {
-    const { sender, watches } = this.#stream;
-    if (sender.answers > 0) return;
+    const { waitingAnswers, watches } = this.#stream;
+    if (waitingAnswers > 0) return;
     for (const watch of watches.values()) {
       if (!watch.request.progressNotify || watch.watcher === undefined) continue;
       const revision = watch.syncedRevision;
@@ -54,7 +53,7 @@ export class WatchProgress {
    * then all watches are synced that it had; otherwise not at all. Requests that come before that answer have one of their own, together.
    */
   request(): void {
-    const { service, sender, watches, etcd } = this.#stream;
+    const { service, watches, etcd } = this.#stream;
     // etcd does not answer while a watch is not synced.
     if (this.#state === "asked") etcd.requestProgress();
     this.#isRepeated = this.#state !== "none";
@@ -69,7 +68,7 @@ export class WatchProgress {
     // Neither rejects.
     void Promise.all(reached).then(() => {
       this.#state = "due";
-      sender.pump();
+      this.#stream.pump();
     });
   }
 
@@ -79,9 +78,9 @@ export class WatchProgress {
    * several revisions, and clientv3 resumes each watch from an answer for all, also if it was sent events above that.
    */
   onIdle(): void {
-    const { sender, watches } = this.#stream;
+    const { waitingAnswers, watches } = this.#stream;
     // Behind the answer to a create request it would be taken for progress of that watch, too.
-    if (this.#state !== "due" || sender.answers > 0) return;
+    if (this.#state !== "due" || waitingAnswers > 0) return;
     const revision = this.#commonRevision();
     if (revision === "several") {
       this.#state = "answering";

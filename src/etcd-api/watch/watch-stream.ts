@@ -16,13 +16,12 @@ import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { type CachedRange, hasCredential } from "../cached/cached-resources.ts";
-import { EtcdCall } from "../relay/etcd-call.ts";
 import { requestHeaders } from "../relay/metadata.ts";
 import { ClientWatch, type WatchOwner } from "./client-watch.ts";
 import { EtcdWatches, type EtcdWatchesOwner } from "./etcd-watches.ts";
 import { watchPath } from "./member-monitor.ts";
-import { StreamSender } from "./stream-sender.ts";
 import { type ProgressOwner, WatchProgress } from "./watch-progress.ts";
+import { WatchResponses } from "./watch-responses.ts";
 import type { WatchService } from "./watch-service.ts";
 
 /** Maximum size of a request, in bytes: etcd's default --max-request-bytes and 512 KiB. */
@@ -41,10 +40,12 @@ const watchBytes = 512;
  * Requests are handled in their order. A request waits until it is known what may serve it, and while the ids of later watches
  * depend on etcd's answer to one before it.
  */
-export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwner, ProgressOwner {
+export class WatchStream
+  extends WatchResponses
+  implements WatchOwner, EtcdWatchesOwner, ProgressOwner
+{
   readonly service: WatchService;
   readonly relayedCount: Reservation;
-  readonly sender: StreamSender;
   /** Those that etcd serves, or is asked about. */
   readonly etcd: EtcdWatches;
   /** Those that are created. */
@@ -72,7 +73,7 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
     context: CallContext,
     service: WatchService,
   ) {
-    super(call, context, service.calls, "etcd watch");
+    super(call, context, service.calls, "etcd watch", watchPath.slice(1));
     const headers = requestHeaders(watchPath, metadata);
     // The deadline of the call is checked here, and responses that are compressed could not be sent on.
     delete headers["grpc-timeout"];
@@ -81,34 +82,20 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
     this.relayedCount = service.relayed.reserve(groupOf(call.owner), 0, () => this.makeRoom());
     this.#needsLeader = headers["hasleader"] === "true";
     this.#hasCredential = hasCredential(metadata);
-    this.sender = new StreamSender(call, context, {
-      onAnnounced: (watch) => this.#onAnnounced(watch),
-      onRelayed: () => this.etcd.mayContinue(),
-      onIdle: () => this.#onIdle(),
-      onClosed: () => this.release(),
-    });
     this.etcd = new EtcdWatches(this, context.clock, headers);
     this.#progress = new WatchProgress(this, context.clock);
   }
 
-  get sent(): number {
-    return this.sender.sent;
-  }
-
-  get outstandingMs(): number {
-    return this.sender.outstandingMs;
-  }
-
-  get heldBytes(): number {
-    if (!this.sender.outstanding) return 0;
-    let bytes = this.sender.heldBytes + this.#waitingBytes;
+  override get heldBytes(): number {
+    if (!this.outstanding) return 0;
+    let bytes = super.heldBytes + this.#waitingBytes;
     for (const { watcher } of this.watches.values()) bytes += watcher?.heldBytes ?? 0;
     return bytes;
   }
 
   /** Size of etcd's responses that wait to be sent, or to arrive completely, in bytes. */
   get #waitingBytes(): number {
-    return this.sender.relayedBytes + this.etcd.receivedBytes;
+    return this.relayedBytes + this.etcd.receivedBytes;
   }
 
   /** Begins to serve it, or ends it. */
@@ -153,7 +140,7 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
     if (this.service.hasRefused) for (const watch of this.watches.values()) watch.leaveRefused();
     this.#handOver();
     this.etcd.check();
-    this.sender.chargeIfStuck(this.sender.outstanding ? this.#waitingBytes : 0);
+    this.chargeIfStuck(this.outstanding ? this.#waitingBytes : 0);
   }
 
   notifyProgress(floor: number): void {
@@ -163,7 +150,7 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
   /** Sends a response without events, behind those before. */
   answer(answer: Answer, revision: number): void {
     if (answer.canceled !== true) this.service.reported(revision);
-    this.sender.answer(this.#encode(answer, revision));
+    this.addAnswer(this.#encode(answer, revision));
   }
 
   endWatch(watch: ClientWatch, answer: Answer, revision: number): void {
@@ -187,7 +174,7 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
   onPermitted(watch: ClientWatch): void {
     if (this.#isTaken(watch.request)) {
       this.onRefused(watch);
-      this.sender.settle(watch, this.#refusal(duplicateWatch, watch.range));
+      this.settle(watch, this.#refusal(duplicateWatch, watch.range));
     } else {
       this.#begin(watch);
     }
@@ -204,10 +191,10 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
     this.etcd.cancel(watch);
   }
 
-  protected onReleased(): void {
+  protected override onClosed(): void {
+    super.onClosed();
     this.service.forget(this);
     this.#retained?.release();
-    this.sender.close();
     this.etcd.close();
     this.relayedCount.release();
     for (const watch of this.watches.values()) watch.close();
@@ -263,7 +250,7 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
 
   /** Whether the next request has to wait. */
   get #mustWait(): boolean {
-    return !this.#isKnown || this.sender.answers >= maxAnswers;
+    return !this.#isKnown || this.waitingAnswers >= maxAnswers;
   }
 
   #pauseRequests(isPaused: boolean): void {
@@ -306,14 +293,14 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
     const reason = this.#reasonToRefuse(request, isCached);
     if (this.isOver) return;
     if (reason !== undefined) {
-      this.sender.answer(this.#refusal(reason, range));
+      this.addAnswer(this.#refusal(reason, range));
       return;
     }
     const watch = new ClientWatch(this, request, range);
     this.#count(watch, 1);
     // To make room for it, the stream itself may have been ended, as before for its place among the watches of etcd.
     if (this.isOver) return;
-    this.sender.expect(watch);
+    this.expect(watch);
     if (this.#isTaken(request) || (isCached && this.#hasCredential)) this.etcd.ask(watch);
     else this.#begin(watch);
   }
@@ -339,7 +326,7 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
     this.onCreated(watch);
     watch.serveFromCache();
     service.reported(current);
-    this.sender.settle(watch, this.#encode({ watchId: watch.id, created: true }, current));
+    this.settle(watch, this.#encode({ watchId: watch.id, created: true }, current));
   }
 
   /** Cancels a watch, and answers the request. An unknown id has no answer, as with etcd. */
@@ -359,12 +346,16 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
     if (isProgressNeeded) this.etcd.requestProgress();
   }
 
-  #onAnnounced(watch: ClientWatch): void {
-    this.sender.ready(watch);
+  protected onAnnounced(watch: ClientWatch): void {
+    this.ready(watch);
     if (this.#isPaused) this.#handleRequests();
   }
 
-  #onIdle(): void {
+  protected onRelayed(): void {
+    this.etcd.mayContinue();
+  }
+
+  protected onIdle(): void {
     if (this.#isPaused) this.#handleRequests();
     this.#progress.onIdle();
   }

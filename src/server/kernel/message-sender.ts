@@ -262,7 +262,8 @@ export abstract class MessageSender<
     this.#stopWaiting = undefined;
     this.context.stallDetector.delete(this);
     this.#waiting?.release();
-    if (this.outstanding) this.call.onClosed(() => this.#release());
+    const isHeld = this.outstanding && this.#reservation !== undefined;
+    if (isHeld) this.call.onClosed(() => this.#release());
     else this.#release();
     this.onClosed();
   }

@@ -1,12 +1,8 @@
 import { Fifo } from "../../base/fifo.ts";
 import { withFields, withFieldsInEach } from "../../etcd/wire/watch-response.ts";
-import { type CallContext, toClientError } from "../../server/calls/call-context.ts";
-import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
-import { MessageSender } from "../../server/kernel/message-sender.ts";
-import { statusOf } from "../../wire/errors.ts";
 import { type FrameParts, sizeOf } from "../../wire/frame-parts.ts";
+import { EtcdCall } from "../relay/etcd-call.ts";
 import type { AnswerSlot, ClientWatch } from "./client-watch.ts";
-import { watchPath } from "./member-monitor.ts";
 
 const noFrames: readonly Uint8Array[] = [];
 
@@ -23,26 +19,12 @@ interface RelayedResponse {
   readonly isLast: boolean;
 }
 
-/** What the sender needs of its stream. */
-export interface SenderListener {
-  /** The first response of a watch may follow. */
-  readonly onAnnounced: (watch: ClientWatch) => void;
-  /** A response of etcd was sent. */
-  readonly onRelayed: () => void;
-  /** The client has accepted everything, and nothing waits. */
-  readonly onIdle: () => void;
-  /** Nothing more is sent. */
-  readonly onClosed: () => void;
-}
-
 /**
- * Sends the responses of all watches of a stream, one message at a time: answers in the order of the requests, then one
- * batch of each watch in turn. So the buffers of the watches hold what a slow client has not read, and these are bounded. A
- * client that accepts too little is reset: after UNAVAILABLE etcd's clients resume a watch, while a status would be final.
+ * The responses of a call of etcd's Watch, to all of its watches, one message at a time: answers in the order of the requests,
+ * then one batch of each watch in turn. So the buffers of the watches hold what a slow client has not read, and these are
+ * bounded.
  */
-export class StreamSender extends MessageSender<RelayedCall, CallContext> {
-  protected override readonly isOneMessage = true;
-  readonly #listener: SenderListener;
+export abstract class WatchResponses extends EtcdCall {
   readonly #answers = new Fifo<AnswerSlot>();
   readonly #ready = new Fifo<ClientWatch>();
   #relayed = new Fifo<RelayedResponse>();
@@ -58,13 +40,17 @@ export class StreamSender extends MessageSender<RelayedCall, CallContext> {
   /** The watch whose creation the message that was sent last reports. */
   #announced: ClientWatch | undefined;
 
-  constructor(call: RelayedCall, context: CallContext, listener: SenderListener) {
-    super(call, context);
-    this.#listener = listener;
-  }
+  /** The first response of a watch may follow. */
+  protected abstract onAnnounced(watch: ClientWatch): void;
+
+  /** A response of etcd was sent. */
+  protected abstract onRelayed(): void;
+
+  /** The client has accepted everything, and nothing waits. */
+  protected abstract onIdle(): void;
 
   /** Number of answers that wait. */
-  get answers(): number {
+  get waitingAnswers(): number {
     return this.#answers.length;
   }
 
@@ -74,7 +60,7 @@ export class StreamSender extends MessageSender<RelayedCall, CallContext> {
   }
 
   /** Adds an answer behind those before. */
-  answer(frame: Uint8Array): void {
+  protected addAnswer(frame: Uint8Array): void {
     this.#answers.push({ frame, watch: undefined });
     this.pump();
   }
@@ -132,7 +118,7 @@ export class StreamSender extends MessageSender<RelayedCall, CallContext> {
   /** The next message, in parts. */
   protected override next(): FrameParts | undefined {
     const message = this.#nextMessage();
-    if (message === undefined) this.#listener.onIdle();
+    if (message === undefined) this.onIdle();
     return message;
   }
 
@@ -155,18 +141,13 @@ export class StreamSender extends MessageSender<RelayedCall, CallContext> {
     const announced = this.#announced;
     this.#announced = undefined;
     // What it calls may end the stream, so it comes behind the answer.
-    if (announced !== undefined) this.#listener.onAnnounced(announced);
-  }
-
-  protected override onFailed(error: unknown): void {
-    const { logger } = this.context;
-    this.end(statusOf(toClientError(error, watchPath.slice(1), logger, this.call)));
+    if (announced !== undefined) this.onAnnounced(announced);
   }
 
   protected override onClosed(): void {
+    super.onClosed();
     this.#frames = noFrames;
     this.#relayed = new Fifo();
-    this.#listener.onClosed();
   }
 
   #nextAnswer(): FrameParts {
@@ -215,7 +196,7 @@ export class StreamSender extends MessageSender<RelayedCall, CallContext> {
       const { watch, parts, bytes, fragment, sent, isLast } = next;
       this.#relayedBytes -= bytes;
       watch.waiting--;
-      this.#listener.onRelayed();
+      this.onRelayed();
       if (watch.isOver && !isLast) continue;
       this.#fragmented = fragment ? watch : undefined;
       this.#wasRelayed = true;

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { CreateRequest } from "../../src/etcd/wire/watch-request.ts";
 import { ClientWatch, type WatchOwner } from "../../src/etcd-api/watch/client-watch.ts";
-import { type SenderListener, StreamSender } from "../../src/etcd-api/watch/stream-sender.ts";
+import { WatchResponses } from "../../src/etcd-api/watch/watch-responses.ts";
 import type { CallContext } from "../../src/server/calls/call-context.ts";
 import type { RelayedCall } from "../../src/server/calls/relayed-methods.ts";
 import { StallDetector } from "../../src/server/kernel/stall-detector.ts";
@@ -11,7 +11,36 @@ import { callerLimits, ownerOf } from "../server/limits/test-callers.ts";
 
 const ignore = (): void => {};
 
-/** A sender over a call that the test controls. */
+/** The responses of a call without requests, whose listeners are those of the test. */
+class TestResponses extends WatchResponses {
+  readonly #world: World;
+
+  constructor(call: RelayedCall, context: CallContext, world: World) {
+    super(call, context, { delete: ignore } as never, "etcd watch", "test");
+    this.#world = world;
+  }
+
+  check(): void {}
+  drain(): void {}
+
+  answer(frame: Uint8Array): void {
+    this.addAnswer(frame);
+  }
+
+  protected onAnnounced(): void {
+    this.#world.onAnnounced();
+  }
+
+  protected onRelayed(): void {
+    this.#world.onRelayed();
+  }
+
+  protected onIdle(): void {
+    this.#world.onIdle();
+  }
+}
+
+/** The responses of a call that the test controls. */
 class World {
   /** The messages that were sent. */
   readonly sent: string[] = [];
@@ -24,7 +53,7 @@ class World {
   onRelayed: () => void = ignore;
   onIdle: () => void = ignore;
   readonly budget: SendBudget;
-  readonly sender: StreamSender;
+  readonly sender: TestResponses;
   readonly #watch = new ClientWatch({} as WatchOwner, {} as CreateRequest, undefined);
   #accept: (() => void) | undefined;
 
@@ -51,14 +80,9 @@ class World {
       callerLimits: callerLimits(clock),
       sendBudget: this.budget,
       stallDetector: new StallDetector(clock, 60_000),
+      ...{ clock, authorizer: {}, streams: { delete: ignore } },
     } as unknown as CallContext;
-    const listener: SenderListener = {
-      onAnnounced: () => this.onAnnounced(),
-      onRelayed: () => this.onRelayed(),
-      onIdle: () => this.onIdle(),
-      onClosed: ignore,
-    };
-    this.sender = new StreamSender(call, context, listener);
+    this.sender = new TestResponses(call, context, this);
   }
 
   /** Answers the create request of the watch. */
