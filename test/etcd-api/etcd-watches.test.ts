@@ -38,10 +38,8 @@ class World {
     const connection = { request: () => this.#stream } as unknown as UpstreamConnection;
     upstream.available = () => connection;
     const owner = {
-      service: { upstream, reported: nothing },
-      relayedCount: new Ledger<object>().reserve({}, 0, nothing),
-      sender: { settle: nothing, relay: nothing },
-      ...{ onCreated: nothing, onSettled: nothing },
+      service: { upstream, reported: nothing, relayed: new Ledger() },
+      ...{ owner: {}, settle: nothing, relay: nothing, onCreated: nothing, onSettled: nothing },
     } as unknown as EtcdWatchesOwner;
     this.watches = new EtcdWatches(owner, this.clock, {});
   }

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { CreateRequest } from "../../src/etcd/wire/watch-request.ts";
+import { withFields } from "../../src/etcd/wire/watch-response.ts";
 import { ClientWatch, type WatchOwner } from "../../src/etcd-api/watch/client-watch.ts";
 import { WatchResponses } from "../../src/etcd-api/watch/watch-responses.ts";
 import type { CallContext } from "../../src/server/calls/call-context.ts";
@@ -16,27 +17,25 @@ class TestResponses extends WatchResponses {
   readonly #world: World;
 
   constructor(call: RelayedCall, context: CallContext, world: World) {
-    super(call, context, { delete: ignore } as never, "etcd watch", "test");
+    super(call, context, { calls: { delete: ignore } } as never);
     this.#world = world;
+  }
+
+  readonly etcd = { mayContinue: () => this.#world.onRelayed() } as never;
+
+  override expect(watch: ClientWatch): void {
+    super.expect(watch);
   }
 
   check(): void {}
   drain(): void {}
 
-  answer(frame: Uint8Array): void {
-    this.addAnswer(frame);
+  override addAnswer(frame: Uint8Array): void {
+    super.addAnswer(frame);
   }
 
-  protected onAnnounced(): void {
-    this.#world.onAnnounced();
-  }
-
-  protected onRelayed(): void {
-    this.#world.onRelayed();
-  }
-
-  protected onIdle(): void {
-    this.#world.onIdle();
+  protected onRoom(): void {
+    this.#world.onRoom();
   }
 }
 
@@ -48,10 +47,9 @@ class World {
   acceptsAtOnce: boolean;
   /** Messages that were sent while another one was outstanding: the call would lose that one. */
   overlaps = 0;
-  /** Called when the created answer of a watch was sent, when a response of etcd was, and when nothing is left to send. */
-  onAnnounced: () => void = ignore;
+  /** Called when a response of etcd was sent, and when an answer was, or nothing is left to send. */
   onRelayed: () => void = ignore;
-  onIdle: () => void = ignore;
+  onRoom: () => void = ignore;
   readonly budget: SendBudget;
   readonly sender: TestResponses;
   readonly #watch = new ClientWatch({} as WatchOwner, {} as CreateRequest, undefined);
@@ -93,8 +91,9 @@ class World {
 
   /** Adds a response of etcd. */
   relay(text: string): void {
+    const parts = withFields(Buffer.from(text), Buffer.of());
     const response = { fragment: false, sent: undefined, isLast: false };
-    this.sender.relay(this.#watch, Buffer.from(text), response, Buffer.of());
+    this.sender.relay({ watch: this.#watch, parts, ...response });
   }
 
   /** A cached watch has a batch, whose responses have these sizes in bytes. */
@@ -161,10 +160,10 @@ describe.each([
     const waiting = [...texts];
     let depth = 0;
     let deepest = 0;
-    world.onIdle = () => {
+    world.onRoom = () => {
       deepest = Math.max(deepest, ++depth);
       const text = waiting.shift();
-      if (text !== undefined) world.sender.answer(Buffer.from(`-----${text}`));
+      if (text !== undefined) world.sender.addAnswer(Buffer.from(`-----${text}`));
       depth--;
     };
     world.sender.pump();
@@ -175,7 +174,7 @@ describe.each([
 
   test("are not lost if what follows from one ends the stream, as a request that waited may", () => {
     const world = new World(acceptsAtOnce);
-    world.onAnnounced = () => world.sender.close();
+    world.onRoom = () => world.sender.close();
     world.create("created");
     world.acceptAll();
     expect(world.sent).toEqual(["created"]);

@@ -2,6 +2,8 @@ import type { OutgoingHttpHeaders } from "node:http2";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { Fifo } from "../../base/fifo.ts";
 import { ownBytes } from "../../base/growing-buffer.ts";
+import { groupOf } from "../../base/rotation.ts";
+import { waitFor } from "../../base/wait.ts";
 import { UpstreamWatchCall } from "../../etcd/client/upstream-watch-call.ts";
 import { RevisionJoiner } from "../../etcd/wire/revision-joiner.ts";
 import { cancelRequest, createRequest, progressRequest } from "../../etcd/wire/watch-request.ts";
@@ -12,10 +14,8 @@ import {
   withFields,
 } from "../../etcd/wire/watch-response.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
-import type { WireStatus } from "../../wire/errors.ts";
-import type { ClientWatch, WatchAtEtcd } from "./client-watch.ts";
-import type { WatchResponses } from "./watch-responses.ts";
-import type { WatchService } from "./watch-service.ts";
+import type { FrameParts } from "../../wire/frame-parts.ts";
+import type { ClientWatch, WatchAtEtcd, WatchOwner } from "./client-watch.ts";
 
 /** Size of etcd's responses that wait above which no more are received, in bytes. */
 const maxWaitingBytes = 1024 ** 2;
@@ -36,12 +36,25 @@ const notCreated = Buffer.of(0x18, 0);
 const idZero = Buffer.of(0x10, 0);
 const nothing = Buffer.alloc(0);
 
+/** A response of etcd for the client. */
+export interface RelayedResponse {
+  readonly watch: ClientWatch;
+  readonly parts: FrameParts;
+  /** Whether the next one has to follow at once. */
+  readonly fragment: boolean;
+  /** What has been sent of the watch with it; undefined: it is not known. */
+  readonly sent: number | undefined;
+  /** Whether it is the last one of its watch. */
+  readonly isLast: boolean;
+}
+
 /** What the watches at etcd need of the client's stream. */
-export interface EtcdWatchesOwner
-  extends Pick<WatchResponses, "relayedBytes" | "settle" | "relay"> {
-  /** The number of its watches at etcd, among those of all streams. */
-  readonly relayedCount: Reservation;
-  readonly service: WatchService;
+export interface EtcdWatchesOwner extends WatchOwner {
+  /** Size of etcd's responses that wait to be sent, in bytes. */
+  readonly relayedBytes: number;
+  relay(response: RelayedResponse): void;
+  /** The answer to the create request of a watch is known. */
+  settle(watch: ClientWatch, frame: Uint8Array): void;
   /** etcd has created a watch for a request of the client: it gets an id. */
   onCreated(watch: ClientWatch): void;
   /** etcd has refused to create it. */
@@ -52,8 +65,6 @@ export interface EtcdWatchesOwner
   onSettled(): void;
   /** etcd has ended a watch. The stream forgets it. */
   onEnded(watch: ClientWatch): void;
-  /** The stream to etcd has ended. */
-  end(why: WireStatus): void;
 }
 
 /**
@@ -75,6 +86,8 @@ export class EtcdWatches {
   readonly #clock: Clock;
   /** Of calls to etcd for this client. */
   readonly #headers: OutgoingHttpHeaders;
+  /** Their number, among those of all streams. */
+  readonly #count: Reservation;
   #call: UpstreamWatchCall | undefined;
   readonly #watches = new Map<number, WatchAtEtcd>();
   /** The create requests that are not answered, also those of watches that were cancelled since. */
@@ -99,6 +112,8 @@ export class EtcdWatches {
     this.#stream = stream;
     this.#clock = clock;
     this.#headers = headers;
+    const { service, owner } = stream;
+    this.#count = service.relayed.reserve(groupOf(owner), 0, () => stream.makeRoom());
   }
 
   /** Number of watches. */
@@ -182,27 +197,25 @@ export class EtcdWatches {
   reachProgress(floor: number): Promise<void> | undefined {
     if (this.size === 0) return undefined;
     this.requestProgress();
-    return new Promise((resolve) => {
-      let again: Timer | undefined;
-      const done = (): void => {
-        this.#onAnswered = undefined;
-        this.#onProgressed = undefined;
-        timer.cancel();
-        again?.cancel();
-        resolve();
-      };
-      const timer = this.#clock.setTimeout(done, progressTimeoutMs);
-      this.#onProgressed = done;
-      this.#onAnswered = () => {
-        if (this.#hasReached(floor)) {
-          done();
-          return;
-        }
-        // The member may be behind others.
-        again?.cancel();
-        again = this.#clock.setTimeout(() => this.requestProgress(), progressRetryMs);
-      };
-    });
+    const clock = this.#clock;
+    let again: Timer | undefined;
+    return waitFor<void>(
+      (resolve) => {
+        this.#onProgressed = resolve;
+        this.#onAnswered = () => {
+          again?.cancel();
+          if (this.#hasReached(floor)) resolve();
+          // The member may be behind others.
+          else again = clock.setTimeout(() => this.requestProgress(), progressRetryMs);
+        };
+        return () => {
+          this.#onProgressed = undefined;
+          this.#onAnswered = undefined;
+          again?.cancel();
+        };
+      },
+      { deadline: { clock, ms: progressTimeoutMs, expire: () => {} } },
+    );
   }
 
   /** Receives more if there is room for it. */
@@ -214,8 +227,8 @@ export class EtcdWatches {
   close(): void {
     this.#call?.close();
     this.#unanswered = 0;
-    if (this.size > 0) this.#count(-this.size);
     this.#watches.clear();
+    this.#count.release();
     this.#onProgressed?.();
   }
 
@@ -236,7 +249,7 @@ export class EtcdWatches {
     };
     watch.atEtcd = created;
     this.#watches.set(id, created);
-    this.#count(1);
+    this.#count.resize(this.size);
     this.#creating.push(created);
     call.send(createRequest([watch.request.encoded, fields], startRevision, id));
   }
@@ -253,11 +266,6 @@ export class EtcdWatches {
       onEnd: (why) => this.#stream.end(why),
     });
     return this.#call;
-  }
-
-  #count(by: number): void {
-    const { relayedCount } = this.#stream;
-    relayedCount.resize(relayedCount.amount + by);
   }
 
   #onMessage(message: Buffer): void {
@@ -333,8 +341,8 @@ export class EtcdWatches {
     } else {
       // A response without events is progress.
       const sent = fragment ? undefined : (events.at(-1)?.kv.modRevision ?? revision);
-      const next = { fragment, sent, isLast: false };
-      stream.relay(watch, ownBytes(message), next, replacedId(watch));
+      const parts = withFields(ownBytes(message), replacedId(watch));
+      stream.relay({ watch, parts, fragment, sent, isLast: false });
     }
     if (stream.relayedBytes > maxWaitingBytes) this.#call?.pause();
   }
@@ -346,15 +354,15 @@ export class EtcdWatches {
     const whole = joiner.add(message, isFragment);
     if (whole === undefined) return;
     const { watch } = received;
-    const next = { fragment: false, sent: whole.lastEvent, isLast: false };
-    this.#stream.relay(watch, whole.message, next, replacedId(watch));
+    const parts = withFields(whole.message, replacedId(watch));
+    this.#stream.relay({ watch, parts, fragment: false, sent: whole.lastEvent, isLast: false });
   }
 
   /** Sends the response with which etcd has ended a watch. */
   #sendLast(watch: ClientWatch, message: Buffer, fields: Buffer): void {
     this.#stream.onEnded(watch);
-    const last = { fragment: false, sent: undefined, isLast: true };
-    this.#stream.relay(watch, ownBytes(message), last, fields);
+    const parts = withFields(ownBytes(message), fields);
+    this.#stream.relay({ watch, parts, fragment: false, sent: undefined, isLast: true });
   }
 
   /** etcd has answered a progress request: all watches that it had then were synced up to this revision. */
@@ -379,7 +387,7 @@ export class EtcdWatches {
     const id = watch.atEtcd?.id;
     watch.atEtcd = undefined;
     if (id === undefined || !this.#watches.delete(id)) return undefined;
-    this.#count(-1);
+    this.#count.resize(this.size);
     return id;
   }
 }

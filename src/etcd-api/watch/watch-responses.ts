@@ -1,30 +1,35 @@
 import { Fifo } from "../../base/fifo.ts";
-import { withFields, withFieldsInEach } from "../../etcd/wire/watch-response.ts";
+import { runInTimeSlices } from "../../base/time-slice-queue.ts";
+import {
+  type Answer,
+  encodeAnswer,
+  noWatchId,
+  withFieldsInEach,
+} from "../../etcd/wire/watch-response.ts";
+import type { CallContext } from "../../server/calls/call-context.ts";
+import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import { type FrameParts, sizeOf } from "../../wire/frame-parts.ts";
 import { EtcdCall } from "../relay/etcd-call.ts";
 import type { AnswerSlot, ClientWatch } from "./client-watch.ts";
+import type { EtcdWatches, RelayedResponse } from "./etcd-watches.ts";
+import { watchPath } from "./member-monitor.ts";
+import type { WatchService } from "./watch-service.ts";
 
 const noFrames: readonly Uint8Array[] = [];
-
-/** A response of etcd that waits to be sent. */
-interface RelayedResponse {
-  readonly watch: ClientWatch;
-  readonly parts: FrameParts;
-  readonly bytes: number;
-  /** Whether the next one has to follow at once. */
-  readonly fragment: boolean;
-  /** What has been sent of the watch with it; undefined: it is not known. */
-  readonly sent: number | undefined;
-  /** Whether it is the last one of its watch. */
-  readonly isLast: boolean;
-}
 
 /**
  * The responses of a call of etcd's Watch, to all of its watches, one message at a time: answers in the order of the requests,
  * then one batch of each watch in turn. So the buffers of the watches hold what a slow client has not read, and these are
  * bounded.
+ *
+ * Reports up to which revision the watches have received everything, too: regularly, and when the client asks.
  */
 export abstract class WatchResponses extends EtcdCall {
+  readonly service: WatchService;
+  /** Those that are created. */
+  readonly watches = new Map<bigint, ClientWatch>();
+  /** Those that etcd serves, or is asked about. */
+  abstract readonly etcd: EtcdWatches;
   readonly #answers = new Fifo<AnswerSlot>();
   readonly #ready = new Fifo<ClientWatch>();
   #relayed = new Fifo<RelayedResponse>();
@@ -40,14 +45,20 @@ export abstract class WatchResponses extends EtcdCall {
   /** The watch whose creation the message that was sent last reports. */
   #announced: ClientWatch | undefined;
 
-  /** The first response of a watch may follow. */
-  protected abstract onAnnounced(watch: ClientWatch): void;
+  /** The client waits for progress: until the caches and etcd have answered, until everything is sent, for its answers. */
+  #progress: "none" | "asked" | "due" | "answering" = "none";
+  /** The highest revision that clients knew of when it asked. */
+  #progressFloor = 0;
+  /** Whether the client asked again since: an answer on its way may be of a revision from before that. */
+  #isProgressRepeated = false;
 
-  /** A response of etcd was sent. */
-  protected abstract onRelayed(): void;
+  constructor(call: RelayedCall, context: CallContext, service: WatchService) {
+    super(call, context, service.calls, "etcd watch", watchPath.slice(1));
+    this.service = service;
+  }
 
-  /** The client has accepted everything, and nothing waits. */
-  protected abstract onIdle(): void;
+  /** The client has accepted an answer that waited, or everything: more of its requests may be read. */
+  protected abstract onRoom(): void;
 
   /** Number of answers that wait. */
   get waitingAnswers(): number {
@@ -59,6 +70,16 @@ export abstract class WatchResponses extends EtcdCall {
     return this.#relayedBytes;
   }
 
+  /** Sends a response without events, behind those before. */
+  protected answer(answer: Answer, revision: number): void {
+    if (answer.canceled !== true) this.service.reported(revision);
+    this.addAnswer(this.encode(answer, revision));
+  }
+
+  protected encode(answer: Answer, revision: number): Buffer {
+    return encodeAnswer(this.service.header(revision), answer);
+  }
+
   /** Adds an answer behind those before. */
   protected addAnswer(frame: Uint8Array): void {
     this.#answers.push({ frame, watch: undefined });
@@ -66,7 +87,7 @@ export abstract class WatchResponses extends EtcdCall {
   }
 
   /** Adds the place of the answer to the create request of a watch, which `settle` makes known. */
-  expect(watch: ClientWatch): void {
+  protected expect(watch: ClientWatch): void {
     watch.answer = { frame: undefined, watch };
     this.#answers.push(watch.answer);
   }
@@ -87,21 +108,10 @@ export abstract class WatchResponses extends EtcdCall {
   }
 
   /** Adds a response of etcd. */
-  relay(
-    watch: ClientWatch,
-    message: Buffer,
-    response: {
-      readonly fragment: boolean;
-      readonly sent: number | undefined;
-      readonly isLast: boolean;
-    },
-    fields: Buffer,
-  ): void {
-    const parts = withFields(message, fields);
-    const bytes = sizeOf(parts);
-    watch.waiting++;
-    this.#relayedBytes += bytes;
-    this.#relayed.push({ watch, parts, bytes, ...response });
+  relay(response: RelayedResponse): void {
+    response.watch.waiting++;
+    this.#relayedBytes += sizeOf(response.parts);
+    this.#relayed.push(response);
     this.pump();
   }
 
@@ -118,7 +128,10 @@ export abstract class WatchResponses extends EtcdCall {
   /** The next message, in parts. */
   protected override next(): FrameParts | undefined {
     const message = this.#nextMessage();
-    if (message === undefined) this.onIdle();
+    if (message === undefined) {
+      this.onRoom();
+      this.#answerProgress();
+    }
     return message;
   }
 
@@ -141,7 +154,9 @@ export abstract class WatchResponses extends EtcdCall {
     const announced = this.#announced;
     this.#announced = undefined;
     // What it calls may end the stream, so it comes behind the answer.
-    if (announced !== undefined) this.onAnnounced(announced);
+    if (announced === undefined) return;
+    this.ready(announced);
+    this.onRoom();
   }
 
   protected override onClosed(): void {
@@ -193,10 +208,10 @@ export abstract class WatchResponses extends EtcdCall {
 
   #nextRelayed(): FrameParts | undefined {
     for (let next = this.#relayed.shift(); next !== undefined; next = this.#relayed.shift()) {
-      const { watch, parts, bytes, fragment, sent, isLast } = next;
-      this.#relayedBytes -= bytes;
+      const { watch, parts, fragment, sent, isLast } = next;
+      this.#relayedBytes -= sizeOf(parts);
       watch.waiting--;
-      this.onRelayed();
+      this.etcd.mayContinue();
       if (watch.isOver && !isLast) continue;
       this.#fragmented = fragment ? watch : undefined;
       this.#wasRelayed = true;
@@ -204,5 +219,111 @@ export abstract class WatchResponses extends EtcdCall {
       return parts;
     }
     return undefined;
+  }
+
+  /**
+   * Sends the progress of each watch that asked for it and is synced, unless it has sent events since the last call. Nothing
+   * to a client that has not accepted what it was sent before: it would wait here.
+   */
+  notifyProgress(floor: number): void {
+    if (this.waitingAnswers > 0) return;
+    for (const watch of this.watches.values()) {
+      if (!watch.request.progressNotify || watch.watcher === undefined) continue;
+      const revision = watch.syncedRevision;
+      if (!watch.isActive && revision !== undefined && revision >= floor) {
+        this.#report(watch, revision);
+      }
+      watch.isActive = false;
+    }
+  }
+
+  /**
+   * The client asks for the progress of all watches. It gets an answer when the caches and etcd are at etcd's revision, if
+   * then all watches are synced that it had; otherwise not at all. Requests that come before that answer have one of their own, together.
+   */
+  protected requestProgress(): void {
+    const { service, watches, etcd } = this;
+    // etcd does not answer while a watch is not synced.
+    if (this.#progress === "asked") etcd.requestProgress();
+    this.#isProgressRepeated = this.#progress !== "none";
+    if (watches.size === 0 || this.#isProgressRepeated) return;
+    this.#progress = "asked";
+    this.#progressFloor = service.floor;
+    for (const watch of watches.values()) watch.isAwaited = true;
+    const reached = [
+      service.reachCurrentRevision(watches.values()),
+      etcd.reachProgress(this.#progressFloor),
+    ];
+    // Neither rejects.
+    void Promise.all(reached).then(() => {
+      this.#progress = "due";
+      this.pump();
+    });
+  }
+
+  /**
+   * Nothing waits to be sent. As etcd, answers for all watches at once if one revision is right for all. Otherwise each
+   * watch gets its own, as with progress at intervals: under a load of writes, watches of several caches and of etcd are at
+   * several revisions, and clientv3 resumes each watch from an answer for all, also if it was sent events above that.
+   */
+  #answerProgress(): void {
+    // Behind the answer to a create request it would be taken for progress of that watch, too.
+    if (this.#progress !== "due" || this.waitingAnswers > 0) return;
+    const revision = this.#syncedRevision();
+    if (revision === "several") {
+      this.#progress = "answering";
+      runInTimeSlices(this.context.clock, this.#reportAll());
+      return;
+    }
+    if (revision !== undefined) {
+      for (const watch of this.watches.values()) watch.sent = revision;
+      this.answer({ watchId: BigInt(noWatchId) }, revision);
+    }
+    this.#progressAnswered();
+  }
+
+  /** Asks again if the client has. */
+  #progressAnswered(): void {
+    this.#progress = "none";
+    if (this.#isProgressRepeated) this.requestProgress();
+  }
+
+  /** Reports the progress of each watch that is synced at its turn. */
+  *#reportAll(): Generator<void, void, void> {
+    for (const watch of this.watches.values()) {
+      this.#report(watch, watch.syncedRevision);
+      yield;
+    }
+    this.#progressAnswered();
+  }
+
+  /**
+   * The revision up to which all watches are synced, if none was sent more. "several" also if watches that were created since
+   * the request are not synced: etcd has answered the request before. Undefined: others are not synced, or are behind what
+   * clients knew of when progress was requested: under a load of writes the newest one is always ahead.
+   */
+  #syncedRevision(): number | "several" | undefined {
+    let least = Infinity;
+    let sent = this.#progressFloor;
+    let hasLater = false;
+    for (const watch of this.watches.values()) {
+      const { syncedRevision } = watch;
+      if (syncedRevision === undefined || syncedRevision < this.#progressFloor) {
+        if (watch.isAwaited) return undefined;
+        hasLater = true;
+        continue;
+      }
+      least = Math.min(least, syncedRevision);
+      sent = Math.max(sent, watch.sent);
+    }
+    if (least === Infinity) return undefined;
+    return least >= sent && !hasLater ? least : "several";
+  }
+
+  /** Reports the progress of one watch. */
+  #report(watch: ClientWatch, revision: number | undefined): void {
+    if (revision === undefined) return;
+    watch.sent = Math.max(watch.sent, revision);
+    this.answer({ watchId: watch.id }, revision);
   }
 }

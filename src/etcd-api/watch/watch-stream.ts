@@ -8,7 +8,7 @@ import {
   readWatchRequest,
   type WatchStreamRequest,
 } from "../../etcd/wire/watch-request.ts";
-import { type Answer, encodeAnswer, noWatchId } from "../../etcd/wire/watch-response.ts";
+import { type Answer, noWatchId } from "../../etcd/wire/watch-response.ts";
 import { WireFault } from "../../protobuf/message-cursor.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import { refused } from "../../server/calls/refusals.ts";
@@ -17,10 +17,9 @@ import type { Reservation } from "../../server/kernel/ledger.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { type CachedRange, hasCredential } from "../cached/cached-resources.ts";
 import { requestHeaders } from "../relay/metadata.ts";
-import { ClientWatch, type WatchOwner } from "./client-watch.ts";
+import { ClientWatch } from "./client-watch.ts";
 import { EtcdWatches, type EtcdWatchesOwner } from "./etcd-watches.ts";
 import { watchPath } from "./member-monitor.ts";
-import { type ProgressOwner, WatchProgress } from "./watch-progress.ts";
 import { WatchResponses } from "./watch-responses.ts";
 import type { WatchService } from "./watch-service.ts";
 
@@ -40,17 +39,8 @@ const watchBytes = 512;
  * Requests are handled in their order. A request waits until it is known what may serve it, and while the ids of later watches
  * depend on etcd's answer to one before it.
  */
-export class WatchStream
-  extends WatchResponses
-  implements WatchOwner, EtcdWatchesOwner, ProgressOwner
-{
-  readonly service: WatchService;
-  readonly relayedCount: Reservation;
-  /** Those that etcd serves, or is asked about. */
+export class WatchStream extends WatchResponses implements EtcdWatchesOwner {
   readonly etcd: EtcdWatches;
-  /** Those that are created. */
-  readonly watches = new Map<bigint, ClientWatch>();
-  readonly #progress: WatchProgress;
   /** Whether it ends when the member has no leader. */
   readonly #needsLeader: boolean;
   /** Whether the client has a credential of etcd: etcd is asked about each watch that a cache may serve. */
@@ -73,17 +63,14 @@ export class WatchStream
     context: CallContext,
     service: WatchService,
   ) {
-    super(call, context, service.calls, "etcd watch", watchPath.slice(1));
+    super(call, context, service);
     const headers = requestHeaders(watchPath, metadata);
     // The deadline of the call is checked here, and responses that are compressed could not be sent on.
     delete headers["grpc-timeout"];
     delete headers["grpc-accept-encoding"];
-    this.service = service;
-    this.relayedCount = service.relayed.reserve(groupOf(call.owner), 0, () => this.makeRoom());
     this.#needsLeader = headers["hasleader"] === "true";
     this.#hasCredential = hasCredential(metadata);
     this.etcd = new EtcdWatches(this, context.clock, headers);
-    this.#progress = new WatchProgress(this, context.clock);
   }
 
   override get heldBytes(): number {
@@ -143,16 +130,6 @@ export class WatchStream
     this.chargeIfStuck(this.outstanding ? this.#waitingBytes : 0);
   }
 
-  notifyProgress(floor: number): void {
-    this.#progress.notify(floor);
-  }
-
-  /** Sends a response without events, behind those before. */
-  answer(answer: Answer, revision: number): void {
-    if (answer.canceled !== true) this.service.reported(revision);
-    this.addAnswer(this.#encode(answer, revision));
-  }
-
   endWatch(watch: ClientWatch, answer: Answer, revision: number): void {
     watch.isOver = true;
     this.onEnded(watch);
@@ -196,7 +173,6 @@ export class WatchStream
     this.service.forget(this);
     this.#retained?.release();
     this.etcd.close();
-    this.relayedCount.release();
     for (const watch of this.watches.values()) watch.close();
     this.service.watches -= this.#size;
     this.#size = 0;
@@ -212,7 +188,7 @@ export class WatchStream
         if (request === undefined) break;
         if (request.kind === "create") this.#confirmAndCreate(request);
         else if (request.kind === "cancel") this.#cancel(request.watchId);
-        else if (request.kind === "progress") this.#progress.request();
+        else if (request.kind === "progress") this.requestProgress();
       }
     } catch (error) {
       if (!(error instanceof UnreadableMessage || error instanceof WireFault)) throw error;
@@ -326,7 +302,7 @@ export class WatchStream
     this.onCreated(watch);
     watch.serveFromCache();
     service.reported(current);
-    this.settle(watch, this.#encode({ watchId: watch.id, created: true }, current));
+    this.settle(watch, this.encode({ watchId: watch.id, created: true }, current));
   }
 
   /** Cancels a watch, and answers the request. An unknown id has no answer, as with etcd. */
@@ -346,18 +322,8 @@ export class WatchStream
     if (isProgressNeeded) this.etcd.requestProgress();
   }
 
-  protected onAnnounced(watch: ClientWatch): void {
-    this.ready(watch);
+  protected onRoom(): void {
     if (this.#isPaused) this.#handleRequests();
-  }
-
-  protected onRelayed(): void {
-    this.etcd.mayContinue();
-  }
-
-  protected onIdle(): void {
-    if (this.#isPaused) this.#handleRequests();
-    this.#progress.onIdle();
   }
 
   /** The id of the next watch whose client does not choose one. A watch that is refused has not used it. */
@@ -370,14 +336,10 @@ export class WatchStream
     return watchId !== 0n && this.watches.has(watchId);
   }
 
-  #encode(answer: Answer, revision: number): Buffer {
-    return encodeAnswer(this.service.header(revision), answer);
-  }
-
   /** The answer to a create request that is refused. */
   #refusal(cancelReason: string, range: CachedRange | undefined): Buffer {
     const answer = { watchId: BigInt(noWatchId), created: true, canceled: true, cancelReason };
-    return this.#encode(answer, this.service.currentRevision(range));
+    return this.encode(answer, this.service.currentRevision(range));
   }
 
   #count({ request }: ClientWatch, by: 1 | -1): void {
