@@ -21,15 +21,15 @@ import type {
 } from "../server/calls/relayed-methods.ts";
 import { type CachedResource, CachedResources } from "./cached/cached-resources.ts";
 import { NewestHeader } from "./cached/newest-header.ts";
+import type { EtcdCall } from "./calls/etcd-call.ts";
+import { ForwardedCall, type ForwardedCallDeps } from "./calls/forwarded-call.ts";
+import { requestHeaders } from "./calls/metadata.ts";
+import { Rounds } from "./calls/rounds.ts";
 import { RangeCall } from "./range/range-call.ts";
 import { isRangePath, type RangeCounts, RangeService } from "./range/range-service.ts";
-import { CallRelay, type CallRelayDeps } from "./relay/call-relay.ts";
-import type { EtcdCall } from "./relay/etcd-call.ts";
-import { requestHeaders } from "./relay/metadata.ts";
-import { Rounds } from "./relay/rounds.ts";
 import { watchPath } from "./watch/member-monitor.ts";
+import { WatchCall } from "./watch/watch-call.ts";
 import { type WatchCounts, WatchService } from "./watch/watch-service.ts";
-import { WatchStream } from "./watch/watch-stream.ts";
 
 export interface EtcdApiOptions {
   /** At least one, such as "http://127.0.0.1:2379", all with the same scheme. The first is used until it fails. */
@@ -52,9 +52,9 @@ export interface EtcdApiStats {
   readonly calls: number;
   /** Open connections to etcd. */
   readonly connections: number;
-  /** The highest revision in a response that was relayed; 0 before the first. */
+  /** The highest revision in a response that was forwarded; 0 before the first. */
   readonly revision: number;
-  /** Open watches of streams that are not relayed as a whole, and those of them that etcd serves. */
+  /** Open watches of streams that are not forwarded as a whole, and those of them that etcd serves. */
   readonly watches: Readonly<WatchCounts>;
   /** Calls of Range that were read here. */
   readonly ranges: Readonly<RangeCounts>;
@@ -107,7 +107,7 @@ export class EtcdApi implements RelayedServices {
     this.#methods = new Map(
       etcdMethodPaths.flatMap((path) => {
         const method = etcdMethodAt(path);
-        return method === undefined ? [] : [[path, this.#relayed(path, path.slice(1), method)]];
+        return method === undefined ? [] : [[path, this.#methodOf(path, path.slice(1), method)]];
       }),
     );
   }
@@ -155,7 +155,7 @@ export class EtcdApi implements RelayedServices {
     const known = this.#methods.get(path);
     if (known !== undefined) return known;
     const method = etcdMethodAt(path);
-    return method && this.#relayed(path, "etcdserverpb/unknown", method);
+    return method && this.#methodOf(path, "etcdserverpb/unknown", method);
   }
 
   drain(): void {
@@ -185,17 +185,17 @@ export class EtcdApi implements RelayedServices {
     }
   }
 
-  #relayed(path: string, label: string, method: EtcdMethod): RelayedMethod {
+  #methodOf(path: string, label: string, method: EtcdMethod): RelayedMethod {
     const { kind, mayWrite, isRepeatable } = method;
     const relay: RelayedMethod["relay"] = (call, metadata, context) => {
-      const passOn = (received?: Buffer): void =>
-        this.#passOn(path, label, method, call, metadata, context, received);
+      const forward = (received?: Buffer): void =>
+        this.#forward(path, label, method, call, metadata, context, received);
       if (path === watchPath && this.#watches.mayServe(metadata)) {
-        new WatchStream(call, metadata, context, this.#watches).start();
+        new WatchCall(call, metadata, context, this.#watches).start();
       } else if (isRangePath(path) && this.#ranges.mayServe(metadata)) {
-        new RangeCall(path, call, metadata, context, this.#ranges, passOn).start();
+        new RangeCall(path, call, metadata, context, this.#ranges, forward).start();
       } else {
-        passOn();
+        forward();
       }
     };
     const sheds = kind === "unary" ? "call" : "stream";
@@ -204,7 +204,7 @@ export class EtcdApi implements RelayedServices {
   }
 
   /** Passes a call to etcd. `received`: the beginning of its request, if that has been read. */
-  #passOn(
+  #forward(
     path: string,
     label: string,
     method: EtcdMethod,
@@ -218,7 +218,7 @@ export class EtcdApi implements RelayedServices {
     const isRewritten = path === memberListPath && url !== undefined;
     // A compressed response could not be rewritten.
     if (isRewritten) delete headers["grpc-accept-encoding"];
-    new CallRelay(call, headers, {
+    new ForwardedCall(call, headers, {
       ...{ method: label, upstream: this.#upstream, calls: this.#calls, context, received },
       kind: method.kind,
       observe: this.#observerOf(path, method),
@@ -227,7 +227,7 @@ export class EtcdApi implements RelayedServices {
   }
 
   /** What reads the headers of the messages of a response. */
-  #observerOf(path: string, { mayWrite, header }: EtcdMethod): CallRelayDeps["observe"] {
+  #observerOf(path: string, { mayWrite, header }: EtcdMethod): ForwardedCallDeps["observe"] {
     if (header === undefined) return () => {};
     const changesAccess = mayWrite && path.startsWith(authPrefix);
     return (start, source) => {

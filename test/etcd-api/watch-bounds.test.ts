@@ -8,7 +8,7 @@ import {
   CachedResources,
 } from "../../src/etcd-api/cached/cached-resources.ts";
 import { NewestHeader } from "../../src/etcd-api/cached/newest-header.ts";
-import { Rounds } from "../../src/etcd-api/relay/rounds.ts";
+import { Rounds } from "../../src/etcd-api/calls/rounds.ts";
 import { WatchService } from "../../src/etcd-api/watch/watch-service.ts";
 import { Ledger } from "../../src/server/kernel/ledger.ts";
 import { MessageReader } from "../../src/wire/message-reader.ts";
@@ -198,10 +198,10 @@ describe("Watches", () => {
     service.watches = 500_000;
     expect(service.mayAdd(0)).toBe(false);
     const caller = {};
-    const watches = service.relayed.reserve(caller, 19_999, () => {});
-    expect(service.mayRelay(caller)).toBe(true);
+    const watches = service.upstreamWatches.reserve(caller, 19_999, () => {});
+    expect(service.mayAddUpstream(caller)).toBe(true);
     watches.resize(20_000);
-    expect(service.mayRelay(caller)).toBe(false);
+    expect(service.mayAddUpstream(caller)).toBe(false);
   });
 
   test("that etcd serves make room for those of callers that have fewer", () => {

@@ -21,7 +21,7 @@ class TestResponses extends WatchResponses {
     this.#world = world;
   }
 
-  readonly etcd = { mayContinue: () => this.#world.onRelayed() } as never;
+  readonly upstream = { mayContinue: () => this.#world.onForwarded() } as never;
 
   override expect(watch: ClientWatch): void {
     super.expect(watch);
@@ -48,7 +48,7 @@ class World {
   /** Messages that were sent while another one was outstanding: the call would lose that one. */
   overlaps = 0;
   /** Called when a response of etcd was sent, and when an answer was, or nothing is left to send. */
-  onRelayed: () => void = ignore;
+  onForwarded: () => void = ignore;
   onRoom: () => void = ignore;
   readonly budget: SendBudget;
   readonly sender: TestResponses;
@@ -93,7 +93,7 @@ class World {
   relay(text: string): void {
     const parts = withFields(Buffer.from(text), Buffer.of());
     const response = { fragment: false, sent: undefined, isLast: false };
-    this.sender.relay({ watch: this.#watch, parts, ...response });
+    this.sender.forward({ watch: this.#watch, parts, ...response });
   }
 
   /** A cached watch has a batch, whose responses have these sizes in bytes. */
@@ -144,7 +144,7 @@ describe.each([
         world.relay(text);
       }
     };
-    world.onRelayed = () => {
+    world.onForwarded = () => {
       kept--;
       deliver();
     };

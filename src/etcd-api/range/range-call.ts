@@ -23,12 +23,12 @@ import { prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
-import { asUnavailable, EtcdCall } from "../relay/etcd-call.ts";
+import { asUnavailable, EtcdCall } from "../calls/etcd-call.ts";
 import { pieceBytes, RangeResponse } from "./range-response.ts";
 import { isInKeyOrder, type SelectedObjects, selectRange } from "./range-selection.ts";
 import type { RangePath, RangeService } from "./range-service.ts";
 
-/** Maximum size of a request that is read, in bytes; larger ones are relayed. etcd's keys are rarely above a kilobyte. */
+/** Maximum size of a request that is read, in bytes; larger ones are forwarded. etcd's keys are rarely above a kilobyte. */
 const maxRequestBytes = 64 * 1024;
 
 /** Maximum number of objects of a response that is encoded at once, in the time of its call. */
@@ -38,7 +38,7 @@ const maxAtOnce = 512;
 export type Pieces = Pick<RangeResponse, "maxPieceBytes" | "isDone" | "isMidMessage" | "take">;
 
 /** Passes a call to etcd, with what was read of its request. */
-type PassOn = (received: Buffer) => void;
+type Forward = (received: Buffer) => void;
 
 /** A response that is ready to be sent. */
 interface Answer {
@@ -51,13 +51,13 @@ interface Answer {
 
 /**
  * One call of etcd's Range or RangeStream. Its request is read; if a cached resource has all of its keys, it is served
- * from the cache, otherwise relayed, and so is everything that the cache does not answer exactly as etcd does.
+ * from the cache, otherwise forwarded, and so is everything that the cache does not answer exactly as etcd does.
  */
 export class RangeCall extends EtcdCall implements Notifiable {
   readonly #path: RangePath;
   readonly #metadata: IncomingHttpHeaders;
   readonly #service: RangeService;
-  readonly #passOn: PassOn;
+  readonly #forward: Forward;
   readonly #gone = new AbortController();
   readonly #received = new MessageReader();
   #isRead = false;
@@ -76,13 +76,13 @@ export class RangeCall extends EtcdCall implements Notifiable {
     metadata: IncomingHttpHeaders,
     context: CallContext,
     service: RangeService,
-    passOn: PassOn,
+    forward: Forward,
   ) {
     super(call, context, service.calls, "etcd call", path.slice(1));
     this.#path = path;
     this.#metadata = metadata;
     this.#service = service;
-    this.#passOn = passOn;
+    this.#forward = forward;
   }
 
   /** Reads the request. */
@@ -132,7 +132,7 @@ export class RangeCall extends EtcdCall implements Notifiable {
     const { request } = this.call;
     request.off("data", this.#take);
     request.off("end", this.#finish);
-    // A message that is not read to its end is relayed at once. What comes behind a whole one is read and dropped, so that
+    // A message that is not read to its end is forwarded at once. What comes behind a whole one is read and dropped, so that
     // it takes no memory until the call ends.
     request.resume();
     // The events of a request's stream do not occur in the trace of its call.
@@ -149,7 +149,7 @@ export class RangeCall extends EtcdCall implements Notifiable {
         const answer = await this.#perform(admission);
         if (this.isOver) return undefined;
         if (answer !== undefined && answer !== "late") return this.#retain(answer);
-        this.#relay(answer === "late");
+        this.#leaveToEtcd(answer === "late");
         return undefined;
       },
       respond: (answer) => this.#respond(answer, admission),
@@ -307,15 +307,15 @@ export class RangeCall extends EtcdCall implements Notifiable {
     } else {
       if (hasReason(error, "HISTORY_CHANGED")) this.#service.newestHeader.historyChanged();
       const isEtcdAtFault = !hasReason(error, "UPSTREAM_DENIED") && !hasReason(error, "NOT_READY");
-      this.#relay(isEtcdAtFault);
+      this.#leaveToEtcd(isEtcdAtFault);
     }
   }
 
   /** Passes the call to etcd. `isLate`: it has waited for the cache. */
-  #relay(isLate: boolean): void {
-    const request = this.#service.relayedRequest(this.#received.bytes, this.#request);
+  #leaveToEtcd(isLate: boolean): void {
+    const request = this.#service.forwardedRequest(this.#received.bytes, this.#request);
     this.close();
-    if (this.#service.mayRelay(this.call, isLate)) this.#passOn(request);
+    if (this.#service.mayForward(this.call, isLate)) this.#forward(request);
     else this.call.end(refused(status.UNAVAILABLE, timedOut));
   }
 }

@@ -9,8 +9,8 @@ import {
   hasCredential,
 } from "../cached/cached-resources.ts";
 import type { NewestHeader, ResponseSource } from "../cached/newest-header.ts";
-import type { EtcdCall } from "../relay/etcd-call.ts";
-import type { Rounds } from "../relay/rounds.ts";
+import type { EtcdCall } from "../calls/etcd-call.ts";
+import type { Rounds } from "../calls/rounds.ts";
 
 /** The paths of etcd's Range, and of RangeStream of etcd 3.7, which has the same request. */
 export const rangePaths = ["/etcdserverpb.KV/Range", "/etcdserverpb.KV/RangeStream"] as const;
@@ -31,7 +31,7 @@ export interface RangeServiceDeps {
   readonly calls: Rounds<EtcdCall>;
   readonly cached: CachedResources;
   readonly newestHeader: NewestHeader;
-  /** Calls are relayed on its connections. */
+  /** Calls are forwarded on its connections. */
   readonly upstream: { available(): ResponseSource | undefined };
   readonly clock: Clock;
 }
@@ -61,7 +61,7 @@ export class RangeService {
     this.#upstream = upstream;
   }
 
-  /** Whether a call may be served from a cache; otherwise it is relayed unread. */
+  /** Whether a call may be served from a cache; otherwise it is forwarded unread. */
   mayServe(metadata: IncomingHttpHeaders): boolean {
     const { cached, newestHeader } = this;
     if (!cached.isOpen || hasCredential(metadata) || newestHeader.header === undefined)
@@ -82,7 +82,7 @@ export class RangeService {
    * follows: a serializable read is passed on as a linearizable one if its client may have seen a newer state than the
    * connection to the member has shown.
    */
-  relayedRequest(received: Buffer, request: RangeRequest | undefined): Buffer {
+  forwardedRequest(received: Buffer, request: RangeRequest | undefined): Buffer {
     if (request?.serializable !== true) return received;
     const isBehind = this.newestHeader.mayBeBehind(this.#upstream.available());
     return isBehind ? asLinearizable(received) : received;
@@ -92,7 +92,7 @@ export class RangeService {
    * Whether a call may be passed to etcd, which counts it. `isLate`: it has waited for a cache, which was not new enough in
    * time. Not if there are too many of those.
    */
-  mayRelay(call: RelayedCall, isLate: boolean): boolean {
+  mayForward(call: RelayedCall, isLate: boolean): boolean {
     if (isLate && this.#late >= maxLate) return false;
     this.counts.relayed++;
     if (isLate) {

@@ -9,10 +9,10 @@ import {
 import type { CallContext } from "../../server/calls/call-context.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import { type FrameParts, sizeOf } from "../../wire/frame-parts.ts";
-import { EtcdCall } from "../relay/etcd-call.ts";
+import { EtcdCall } from "../calls/etcd-call.ts";
 import type { AnswerSlot, ClientWatch } from "./client-watch.ts";
-import type { EtcdWatches, RelayedResponse } from "./etcd-watches.ts";
 import { watchPath } from "./member-monitor.ts";
+import type { UpstreamResponse, UpstreamWatches } from "./upstream-watches.ts";
 import type { WatchService } from "./watch-service.ts";
 
 const noFrames: readonly Uint8Array[] = [];
@@ -29,15 +29,15 @@ export abstract class WatchResponses extends EtcdCall {
   /** Those that are created. */
   readonly watches = new Map<bigint, ClientWatch>();
   /** Those that etcd serves, or is asked about. */
-  abstract readonly etcd: EtcdWatches;
+  abstract readonly upstream: UpstreamWatches;
   readonly #answers = new Fifo<AnswerSlot>();
   readonly #ready = new Fifo<ClientWatch>();
-  #relayed = new Fifo<RelayedResponse>();
-  #relayedBytes = 0;
+  #upstream = new Fifo<UpstreamResponse>();
+  #upstreamBytes = 0;
   /** The watch of etcd of which a fragment was sent last. The rest of the response follows at once. */
   #fragmented: ClientWatch | undefined;
   /** Whether it was a response of etcd that was sent last, so that a cached watch is next. */
-  #wasRelayed = false;
+  #wasUpstream = false;
   /** The responses of a batch of a watch, and the index of the next one to send. */
   #frames = noFrames;
   #next = 0;
@@ -66,8 +66,8 @@ export abstract class WatchResponses extends EtcdCall {
   }
 
   /** Size of etcd's responses that wait, in bytes. */
-  get relayedBytes(): number {
-    return this.#relayedBytes;
+  get upstreamBytes(): number {
+    return this.#upstreamBytes;
   }
 
   /** Sends a response without events, behind those before. */
@@ -108,16 +108,16 @@ export abstract class WatchResponses extends EtcdCall {
   }
 
   /** Adds a response of etcd. */
-  relay(response: RelayedResponse): void {
+  forward(response: UpstreamResponse): void {
     response.watch.waiting++;
-    this.#relayedBytes += sizeOf(response.parts);
-    this.#relayed.push(response);
+    this.#upstreamBytes += sizeOf(response.parts);
+    this.#upstream.push(response);
     this.pump();
   }
 
   protected override get waitsFor(): "nothing" | "room" {
     if (this.#mustFollow || this.#answers.at(0)?.frame !== undefined) return "nothing";
-    return this.#ready.length === 0 && this.#relayed.length === 0 ? "nothing" : "room";
+    return this.#ready.length === 0 && this.#upstream.length === 0 ? "nothing" : "room";
   }
 
   /** Whether what was sent last has a rest, which nothing may come before. */
@@ -137,10 +137,10 @@ export abstract class WatchResponses extends EtcdCall {
 
   #nextMessage(): FrameParts | undefined {
     if (this.#frames.length > 0) return this.#nextOfBatch();
-    if (this.#mustFollow) return this.#nextRelayed();
+    if (this.#mustFollow) return this.#nextUpstream();
     if (this.#answers.at(0)?.frame !== undefined) return this.#nextAnswer();
-    if (this.#wasRelayed) return this.#nextCached() ?? this.#nextRelayed();
-    return this.#nextRelayed() ?? this.#nextCached();
+    if (this.#wasUpstream) return this.#nextCached() ?? this.#nextUpstream();
+    return this.#nextUpstream() ?? this.#nextCached();
   }
 
   /** The rest of a batch. */
@@ -162,7 +162,7 @@ export abstract class WatchResponses extends EtcdCall {
   protected override onClosed(): void {
     super.onClosed();
     this.#frames = noFrames;
-    this.#relayed = new Fifo();
+    this.#upstream = new Fifo();
   }
 
   #nextAnswer(): FrameParts {
@@ -186,7 +186,7 @@ export abstract class WatchResponses extends EtcdCall {
       this.#ready.push(watch);
       if (frames.length === 0) continue;
       watch.isActive = true;
-      this.#wasRelayed = false;
+      this.#wasUpstream = false;
       this.#frames = frames;
       this.#next = 0;
       this.#watch = watch;
@@ -206,15 +206,15 @@ export abstract class WatchResponses extends EtcdCall {
     return frames.length === 1 ? frames : [frame];
   }
 
-  #nextRelayed(): FrameParts | undefined {
-    for (let next = this.#relayed.shift(); next !== undefined; next = this.#relayed.shift()) {
+  #nextUpstream(): FrameParts | undefined {
+    for (let next = this.#upstream.shift(); next !== undefined; next = this.#upstream.shift()) {
       const { watch, parts, fragment, sent, isLast } = next;
-      this.#relayedBytes -= sizeOf(parts);
+      this.#upstreamBytes -= sizeOf(parts);
       watch.waiting--;
-      this.etcd.mayContinue();
+      this.upstream.mayContinue();
       if (watch.isOver && !isLast) continue;
       this.#fragmented = fragment ? watch : undefined;
-      this.#wasRelayed = true;
+      this.#wasUpstream = true;
       if (sent !== undefined && sent > watch.sent) watch.sent = sent;
       return parts;
     }
@@ -242,9 +242,9 @@ export abstract class WatchResponses extends EtcdCall {
    * then all watches are synced that it had; otherwise not at all. Requests that come before that answer have one of their own, together.
    */
   protected requestProgress(): void {
-    const { service, watches, etcd } = this;
+    const { service, watches, upstream } = this;
     // etcd does not answer while a watch is not synced.
-    if (this.#progress === "asked") etcd.requestProgress();
+    if (this.#progress === "asked") upstream.requestProgress();
     this.#isProgressRepeated = this.#progress !== "none";
     if (watches.size === 0 || this.#isProgressRepeated) return;
     this.#progress = "asked";
@@ -252,7 +252,7 @@ export abstract class WatchResponses extends EtcdCall {
     for (const watch of watches.values()) watch.isAwaited = true;
     const reached = [
       service.reachCurrentRevision(watches.values()),
-      etcd.reachProgress(this.#progressFloor),
+      upstream.reachProgress(this.#progressFloor),
     ];
     // Neither rejects.
     void Promise.all(reached).then(() => {

@@ -6,10 +6,10 @@ import type { CachedState } from "../../../src/cacher/request/request.ts";
 import { readRangeRequest } from "../../../src/etcd/wire/range-request.ts";
 import { CachedResources } from "../../../src/etcd-api/cached/cached-resources.ts";
 import { NewestHeader } from "../../../src/etcd-api/cached/newest-header.ts";
+import { Rounds } from "../../../src/etcd-api/calls/rounds.ts";
 import { EtcdApi } from "../../../src/etcd-api/etcd-api.ts";
 import { selectRange } from "../../../src/etcd-api/range/range-selection.ts";
 import { RangeService } from "../../../src/etcd-api/range/range-service.ts";
-import { Rounds } from "../../../src/etcd-api/relay/rounds.ts";
 import type { RunningServer, ServerOptions } from "../../../src/server/server.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
 import { finish } from "../../cacher/finish.ts";
@@ -140,7 +140,7 @@ test("Calls that a cache was too late for are few at etcd at once", () => {
     upstream: { available: () => undefined },
   });
   const call = { onClosed: (listener: () => void) => closings.push(listener) };
-  const late = (): boolean => service.mayRelay(call as never, true);
+  const late = (): boolean => service.mayForward(call as never, true);
   for (let i = 0; i < 32; i++) expect(late()).toBe(true);
   expect(late()).toBe(false);
   expect(service.counts.relayed).toBe(32);

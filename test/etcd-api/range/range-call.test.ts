@@ -8,7 +8,7 @@ import { type RawResponse, statusOf } from "../raw-grpc.ts";
 import { rangePath, rangeStreamPath, servedRanges, whole } from "./served-ranges.ts";
 
 /** Number of calls that were late. */
-function lateIn({ mock }: MockInstance<RangeService["mayRelay"]>): number {
+function lateIn({ mock }: MockInstance<RangeService["mayForward"]>): number {
   return mock.calls.filter(([, isLate]) => isLate).length;
 }
 
@@ -26,23 +26,23 @@ describe("A Range that its cache does not answer", () => {
     ["HISTORY_CHANGED", 1, 1],
   ])("since the read is %s, is relayed only if etcd can do better", async (reason, ...expected) => {
     const { client, cacher, service, relayed } = await servedRanges(["value"]);
-    const mayRelay = vi.spyOn(service, "mayRelay");
+    const mayForward = vi.spyOn(service, "mayForward");
     vi.spyOn(cacher, "readState").mockRejectedValueOnce(new WatchFanoutError(reason, "No."));
     const response = await client.unary(rangePath, whole);
-    expect([relayed(), lateIn(mayRelay)]).toEqual(expected);
+    expect([relayed(), lateIn(mayForward)]).toEqual(expected);
     // UNAVAILABLE, after which clients of etcd try again.
     expect(statusOf(response).code).toBe(expected[0] === 0 ? "14" : "12");
   });
 
   test("since it has too much to sort, is not one of the few that were late", async () => {
     const { client, cacher, service, relayed } = await servedRanges(["value"]);
-    const mayRelay = vi.spyOn(service, "mayRelay");
+    const mayForward = vi.spyOn(service, "mayForward");
     const readState = vi.spyOn(cacher, "readState").mockResolvedValueOnce(undefined);
     await client.unary(rangePath, whole);
-    expect([relayed(), lateIn(mayRelay)]).toEqual([1, 0]);
+    expect([relayed(), lateIn(mayForward)]).toEqual([1, 0]);
     readState.mockResolvedValueOnce("late");
     await client.unary(rangePath, encode({ 1: "/s/", 2: "/s0", 4: cacher.revision }));
-    expect([relayed(), lateIn(mayRelay)]).toEqual([2, 1]);
+    expect([relayed(), lateIn(mayForward)]).toEqual([2, 1]);
   });
 });
 

@@ -5,14 +5,14 @@ import { systemClock } from "../../../src/base/clock.ts";
 import { Cacher } from "../../../src/cacher/cacher.ts";
 import { CachedResources } from "../../../src/etcd-api/cached/cached-resources.ts";
 import { NewestHeader } from "../../../src/etcd-api/cached/newest-header.ts";
+import type { EtcdCall } from "../../../src/etcd-api/calls/etcd-call.ts";
+import { Rounds } from "../../../src/etcd-api/calls/rounds.ts";
 import { RangeCall } from "../../../src/etcd-api/range/range-call.ts";
 import {
   isRangePath,
   RangeService,
   rangePaths,
 } from "../../../src/etcd-api/range/range-service.ts";
-import type { EtcdCall } from "../../../src/etcd-api/relay/etcd-call.ts";
-import { Rounds } from "../../../src/etcd-api/relay/rounds.ts";
 import { refused } from "../../../src/server/calls/refusals.ts";
 import type { RelayedServices } from "../../../src/server/calls/relayed-methods.ts";
 import type { RunningServer, ServerOptions } from "../../../src/server/server.ts";

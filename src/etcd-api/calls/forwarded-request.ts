@@ -12,7 +12,7 @@ const maxEarlyBytes = 64 * 1024;
  * Passes the bytes of a request on as they come. A client whose bytes etcd does not accept is not read from, so its flow
  * control makes it wait. What is held meanwhile is charged to its connection.
  */
-export class RequestRelay {
+export class ForwardedRequest {
   readonly #request: Readable;
   readonly #charge: (bytes: number) => void;
   #upstream: ClientHttp2Stream | undefined;

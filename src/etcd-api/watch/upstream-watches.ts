@@ -15,7 +15,7 @@ import {
 } from "../../etcd/wire/watch-response.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
-import type { ClientWatch, WatchAtEtcd, WatchOwner } from "./client-watch.ts";
+import type { ClientWatch, UpstreamWatch, WatchOwner } from "./client-watch.ts";
 
 /** Size of etcd's responses that wait above which no more are received, in bytes. */
 const maxWaitingBytes = 1024 ** 2;
@@ -37,7 +37,7 @@ const idZero = Buffer.of(0x10, 0);
 const nothing = Buffer.alloc(0);
 
 /** A response of etcd for the client. */
-export interface RelayedResponse {
+export interface UpstreamResponse {
   readonly watch: ClientWatch;
   readonly parts: FrameParts;
   /** Whether the next one has to follow at once. */
@@ -49,10 +49,10 @@ export interface RelayedResponse {
 }
 
 /** What the watches at etcd need of the client's stream. */
-export interface EtcdWatchesOwner extends WatchOwner {
+export interface UpstreamWatchesOwner extends WatchOwner {
   /** Size of etcd's responses that wait to be sent, in bytes. */
-  readonly relayedBytes: number;
-  relay(response: RelayedResponse): void;
+  readonly upstreamBytes: number;
+  forward(response: UpstreamResponse): void;
   /** The answer to the create request of a watch is known. */
   settle(watch: ClientWatch, frame: Uint8Array): void;
   /** etcd has created a watch for a request of the client: it gets an id. */
@@ -81,17 +81,17 @@ export interface EtcdWatchesOwner extends WatchOwner {
  * - if its revision is above that of the watch's `created`: by then etcd had read all requests before the create request;
  * - or if more answers have come than there were requests before the create request.
  */
-export class EtcdWatches {
-  readonly #stream: EtcdWatchesOwner;
+export class UpstreamWatches {
+  readonly #stream: UpstreamWatchesOwner;
   readonly #clock: Clock;
   /** Of calls to etcd for this client. */
   readonly #headers: OutgoingHttpHeaders;
   /** Their number, among those of all streams. */
   readonly #count: Reservation;
   #call: UpstreamWatchCall | undefined;
-  readonly #watches = new Map<number, WatchAtEtcd>();
+  readonly #watches = new Map<number, UpstreamWatch>();
   /** The create requests that are not answered, also those of watches that were cancelled since. */
-  #creating = new Fifo<WatchAtEtcd>();
+  #creating = new Fifo<UpstreamWatch>();
   /** Number of create requests of the client that etcd has not answered. */
   #unanswered = 0;
   /** Of these, that of the watch that etcd is only asked about. */
@@ -108,12 +108,12 @@ export class EtcdWatches {
   /** Resolves what waits for progress. */
   #onProgressed: (() => void) | undefined;
 
-  constructor(stream: EtcdWatchesOwner, clock: Clock, headers: OutgoingHttpHeaders) {
+  constructor(stream: UpstreamWatchesOwner, clock: Clock, headers: OutgoingHttpHeaders) {
     this.#stream = stream;
     this.#clock = clock;
     this.#headers = headers;
     const { service, owner } = stream;
-    this.#count = service.relayed.reserve(groupOf(owner), 0, () => stream.makeRoom());
+    this.#count = service.upstreamWatches.reserve(groupOf(owner), 0, () => stream.makeRoom());
   }
 
   /** Number of watches. */
@@ -220,7 +220,7 @@ export class EtcdWatches {
 
   /** Receives more if there is room for it. */
   mayContinue(): void {
-    if (this.#stream.relayedBytes <= maxWaitingBytes) this.#call?.resume();
+    if (this.#stream.upstreamBytes <= maxWaitingBytes) this.#call?.resume();
   }
 
   /** Ends all. Idempotent. */
@@ -243,11 +243,11 @@ export class EtcdWatches {
   #create(watch: ClientWatch, startRevision: number, fields: Buffer): void {
     const call = this.#open();
     const id = ++this.#lastId;
-    const created: WatchAtEtcd = {
+    const created: UpstreamWatch = {
       ...{ watch, id, requestsBefore: this.#requests, createdAt: Infinity },
       ...{ progressed: 0, isFragmented: false, joiner: undefined },
     };
-    watch.atEtcd = created;
+    watch.upstream = created;
     this.#watches.set(id, created);
     this.#count.resize(this.size);
     this.#creating.push(created);
@@ -324,7 +324,7 @@ export class EtcdWatches {
     this.#stream.settle(watch, Buffer.concat(withFields(message, fields)));
   }
 
-  #onResponse(received: WatchAtEtcd, response: DecodedWatch, message: Buffer): void {
+  #onResponse(received: UpstreamWatch, response: DecodedWatch, message: Buffer): void {
     const { watch } = received;
     const { canceled, fragment, events, revision } = response;
     const stream = this.#stream;
@@ -337,32 +337,32 @@ export class EtcdWatches {
     const isJoined = !watch.request.fragment && (fragment || received.isFragmented);
     received.isFragmented = fragment;
     if (isJoined) {
-      this.#relayJoined(received, message, fragment);
+      this.#forwardJoined(received, message, fragment);
     } else {
       // A response without events is progress.
       const sent = fragment ? undefined : (events.at(-1)?.kv.modRevision ?? revision);
       const parts = withFields(ownBytes(message), replacedId(watch));
-      stream.relay({ watch, parts, fragment, sent, isLast: false });
+      stream.forward({ watch, parts, fragment, sent, isLast: false });
     }
-    if (stream.relayedBytes > maxWaitingBytes) this.#call?.pause();
+    if (stream.upstreamBytes > maxWaitingBytes) this.#call?.pause();
   }
 
   /** Sends what is complete with a fragment, to a client that does not ask for fragments. */
-  #relayJoined(received: WatchAtEtcd, message: Buffer, isFragment: boolean): void {
+  #forwardJoined(received: UpstreamWatch, message: Buffer, isFragment: boolean): void {
     const joiner = received.joiner ?? new RevisionJoiner();
     received.joiner = isFragment ? joiner : undefined;
     const whole = joiner.add(message, isFragment);
     if (whole === undefined) return;
     const { watch } = received;
     const parts = withFields(whole.message, replacedId(watch));
-    this.#stream.relay({ watch, parts, fragment: false, sent: whole.lastEvent, isLast: false });
+    this.#stream.forward({ watch, parts, fragment: false, sent: whole.lastEvent, isLast: false });
   }
 
   /** Sends the response with which etcd has ended a watch. */
   #sendLast(watch: ClientWatch, message: Buffer, fields: Buffer): void {
     this.#stream.onEnded(watch);
     const parts = withFields(ownBytes(message), fields);
-    this.#stream.relay({ watch, parts, fragment: false, sent: undefined, isLast: true });
+    this.#stream.forward({ watch, parts, fragment: false, sent: undefined, isLast: true });
   }
 
   /** etcd has answered a progress request: all watches that it had then were synced up to this revision. */
@@ -384,8 +384,8 @@ export class EtcdWatches {
 
   /** Returns its id at etcd; undefined: it is not there. */
   #forget(watch: ClientWatch): number | undefined {
-    const id = watch.atEtcd?.id;
-    watch.atEtcd = undefined;
+    const id = watch.upstream?.id;
+    watch.upstream = undefined;
     if (id === undefined || !this.#watches.delete(id)) return undefined;
     this.#count.resize(this.size);
     return id;

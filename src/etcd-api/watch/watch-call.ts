@@ -16,10 +16,10 @@ import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { type CachedRange, hasCredential } from "../cached/cached-resources.ts";
-import { requestHeaders } from "../relay/metadata.ts";
+import { requestHeaders } from "../calls/metadata.ts";
 import { ClientWatch } from "./client-watch.ts";
-import { EtcdWatches, type EtcdWatchesOwner } from "./etcd-watches.ts";
 import { watchPath } from "./member-monitor.ts";
+import { UpstreamWatches, type UpstreamWatchesOwner } from "./upstream-watches.ts";
 import { WatchResponses } from "./watch-responses.ts";
 import type { WatchService } from "./watch-service.ts";
 
@@ -39,8 +39,8 @@ const watchBytes = 512;
  * Requests are handled in their order. A request waits until it is known what may serve it, and while the ids of later watches
  * depend on etcd's answer to one before it.
  */
-export class WatchStream extends WatchResponses implements EtcdWatchesOwner {
-  readonly etcd: EtcdWatches;
+export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
+  readonly upstream: UpstreamWatches;
   /** Whether it ends when the member has no leader. */
   readonly #needsLeader: boolean;
   /** Whether the client has a credential of etcd: etcd is asked about each watch that a cache may serve. */
@@ -70,7 +70,7 @@ export class WatchStream extends WatchResponses implements EtcdWatchesOwner {
     delete headers["grpc-accept-encoding"];
     this.#needsLeader = headers["hasleader"] === "true";
     this.#hasCredential = hasCredential(metadata);
-    this.etcd = new EtcdWatches(this, context.clock, headers);
+    this.upstream = new UpstreamWatches(this, context.clock, headers);
   }
 
   override get heldBytes(): number {
@@ -82,7 +82,7 @@ export class WatchStream extends WatchResponses implements EtcdWatchesOwner {
 
   /** Size of etcd's responses that wait to be sent, or to arrive completely, in bytes. */
   get #waitingBytes(): number {
-    return this.relayedBytes + this.etcd.receivedBytes;
+    return this.upstreamBytes + this.upstream.receivedBytes;
   }
 
   /** Begins to serve it, or ends it. */
@@ -126,7 +126,7 @@ export class WatchStream extends WatchResponses implements EtcdWatchesOwner {
     if (this.#needsLeader) this.service.monitor.check();
     if (this.service.hasRefused) for (const watch of this.watches.values()) watch.leaveRefused();
     this.#handOver();
-    this.etcd.check();
+    this.upstream.check();
     this.chargeIfStuck(this.outstanding ? this.#waitingBytes : 0);
   }
 
@@ -165,14 +165,14 @@ export class WatchStream extends WatchResponses implements EtcdWatchesOwner {
     this.watches.delete(watch.id);
     this.#count(watch, -1);
     watch.close();
-    this.etcd.cancel(watch);
+    this.upstream.cancel(watch);
   }
 
   protected override onClosed(): void {
     super.onClosed();
     this.service.forget(this);
     this.#retained?.release();
-    this.etcd.close();
+    this.upstream.close();
     for (const watch of this.watches.values()) watch.close();
     this.service.watches -= this.#size;
     this.#size = 0;
@@ -219,8 +219,8 @@ export class WatchStream extends WatchResponses implements EtcdWatchesOwner {
    * answer as well: on its answer depend the ids of later watches, and which watch a request cancels.
    */
   #mayHandle(request: WatchStreamRequest): boolean {
-    if (!this.etcd.isCreating) return true;
-    if (request.kind !== "create" || request.watchId !== 0n || this.etcd.isAsking) return false;
+    if (!this.upstream.isCreating) return true;
+    if (request.kind !== "create" || request.watchId !== 0n || this.upstream.isAsking) return false;
     return !this.service.isCached(this.service.rangeOf(request), request.startRevision);
   }
 
@@ -277,7 +277,7 @@ export class WatchStream extends WatchResponses implements EtcdWatchesOwner {
     // To make room for it, the stream itself may have been ended, as before for its place among the watches of etcd.
     if (this.isOver) return;
     this.expect(watch);
-    if (this.#isTaken(request) || (isCached && this.#hasCredential)) this.etcd.ask(watch);
+    if (this.#isTaken(request) || (isCached && this.#hasCredential)) this.upstream.ask(watch);
     else this.#begin(watch);
   }
 
@@ -285,7 +285,7 @@ export class WatchStream extends WatchResponses implements EtcdWatchesOwner {
   #reasonToRefuse(request: CreateRequest, isCached: boolean): string | undefined {
     if (request.startRevision < 0) return compacted;
     if (!this.service.mayAdd(this.#size)) return tooMany;
-    if (!isCached) return this.service.mayRelay(groupOf(this.owner)) ? undefined : tooMany;
+    if (!isCached) return this.service.mayAddUpstream(groupOf(this.owner)) ? undefined : tooMany;
     return this.#isTaken(request) && !this.#hasCredential ? duplicateWatch : undefined;
   }
 
@@ -294,7 +294,7 @@ export class WatchStream extends WatchResponses implements EtcdWatchesOwner {
     const { service } = this;
     const { range, request } = watch;
     if (!service.isCached(range, request.startRevision)) {
-      this.etcd.create(watch);
+      this.upstream.create(watch);
       return;
     }
     const current = service.currentRevision(range);
@@ -318,8 +318,8 @@ export class WatchStream extends WatchResponses implements EtcdWatchesOwner {
   /** Serves watches of etcd from the cache, as soon as it has all that they have not been sent. */
   #handOver(): void {
     let isProgressNeeded = false;
-    for (const watch of this.etcd) isProgressNeeded = watch.handOver() || isProgressNeeded;
-    if (isProgressNeeded) this.etcd.requestProgress();
+    for (const watch of this.upstream) isProgressNeeded = watch.handOver() || isProgressNeeded;
+    if (isProgressNeeded) this.upstream.requestProgress();
   }
 
   protected onRoom(): void {

@@ -5,7 +5,7 @@ import {
   type OutgoingHttpHeaders,
 } from "node:http2";
 import { status } from "@grpc/grpc-js";
-import { beginRelayedSpan, type ClientSpan } from "../../base/client-span.ts";
+import { beginForwardedSpan, type ClientSpan } from "../../base/client-span.ts";
 import { ownBytes } from "../../base/growing-buffer.ts";
 import type { Upstream } from "../../etcd/client/upstream.ts";
 import type { UpstreamConnection } from "../../etcd/client/upstream-connection.ts";
@@ -17,9 +17,9 @@ import { refused } from "../../server/calls/refusals.ts";
 import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import { EtcdCall } from "./etcd-call.ts";
+import { ForwardedRequest } from "./forwarded-request.ts";
 import { MessageStarts } from "./message-starts.ts";
 import { responseHeaders, responseTrailers } from "./metadata.ts";
-import { RequestRelay } from "./request-relay.ts";
 import type { Rounds } from "./rounds.ts";
 
 /** Replaces a unary response. Gets and returns it with gRPC's framing; undefined: it is not what it should be. */
@@ -28,8 +28,8 @@ export type Rewrite = (response: Buffer) => Buffer | undefined;
 /** Maximum size of a response that is rewritten, in bytes. */
 const maxRewrittenBytes = 1024 ** 2;
 
-/** What the relay of a call is made of. */
-export interface CallRelayDeps {
+/** What a forwarded call is made of. */
+export interface ForwardedCallDeps {
   /** `package.Service/Method`, one of a fixed number of names. */
   readonly method: string;
   readonly upstream: Upstream;
@@ -51,12 +51,12 @@ export interface CallRelayDeps {
  * A response is passed on as it comes: headers, bytes, trailers. The next bytes are read when the client's flow control has
  * accepted those before, so a slow client slows only its own stream at etcd.
  */
-export class CallRelay extends EtcdCall {
+export class ForwardedCall extends EtcdCall {
   /** With what waits. Most responses are accepted long before that. */
   protected override readonly isCountedIfStuck = true;
   readonly #headers: OutgoingHttpHeaders;
-  readonly #deps: CallRelayDeps;
-  #request: RequestRelay | undefined;
+  readonly #deps: ForwardedCallDeps;
+  #request: ForwardedRequest | undefined;
   #connection: UpstreamConnection | undefined;
   /** The stream to etcd. */
   #upstream: ClientHttp2Stream | undefined;
@@ -75,7 +75,7 @@ export class CallRelay extends EtcdCall {
   /** The response so far, if it is rewritten. */
   #collected: Buffer = Buffer.alloc(0);
 
-  constructor(call: RelayedCall, headers: OutgoingHttpHeaders, deps: CallRelayDeps) {
+  constructor(call: RelayedCall, headers: OutgoingHttpHeaders, deps: ForwardedCallDeps) {
     super(call, deps.context, deps.calls, "etcd call", deps.method);
     this.#headers = headers;
     this.#deps = deps;
@@ -94,7 +94,7 @@ export class CallRelay extends EtcdCall {
   start(): void {
     const { upstream } = this.#deps;
     if (!this.open()) return;
-    this.#request = new RequestRelay(this.call.request, (bytes) =>
+    this.#request = new ForwardedRequest(this.call.request, (bytes) =>
       this.requestCharge?.resize(bytes),
     );
     this.#request.start(this.#deps.received);
@@ -211,7 +211,7 @@ export class CallRelay extends EtcdCall {
   #beginSpan(): void {
     const { method, upstream } = this.#deps;
     this.#span = inSpanOf(this.call, () =>
-      beginRelayedSpan(method, upstream.endpoint, this.#headers),
+      beginForwardedSpan(method, upstream.endpoint, this.#headers),
     );
   }
 
