@@ -1,4 +1,3 @@
-import type { IncomingHttpHeaders } from "node:http2";
 import type { Logger } from "pino";
 import type { KeyPair } from "../base/certificate-store.ts";
 import type { Clock } from "../base/clock.ts";
@@ -13,16 +12,11 @@ import { Upstream, type UpstreamOutage } from "../etcd/client/upstream.ts";
 import { memberListPath, withClientUrls } from "../etcd/wire/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "../etcd/wire/methods.ts";
 import type { ResponseHeader } from "../etcd/wire/response-header.ts";
-import type { CallContext } from "../server/calls/call-context.ts";
-import type {
-  RelayedCall,
-  RelayedMethod,
-  RelayedServices,
-} from "../server/calls/relayed-methods.ts";
+import type { RelayedMethod, RelayedServices } from "../server/calls/relayed-methods.ts";
 import { type CachedResource, CachedResources } from "./cached/cached-resources.ts";
 import { NewestHeader } from "./cached/newest-header.ts";
 import type { EtcdCall } from "./calls/etcd-call.ts";
-import { ForwardedCall, type ForwardedCallDeps } from "./calls/forwarded-call.ts";
+import { ForwardedCall, type ForwardedCallDeps, type Rewrite } from "./calls/forwarded-call.ts";
 import { requestHeaders } from "./calls/metadata.ts";
 import { Rounds } from "./calls/rounds.ts";
 import { RangeCall } from "./range/range-call.ts";
@@ -185,11 +179,24 @@ export class EtcdApi implements RelayedServices {
     }
   }
 
+  /** `label`: its name in metrics. */
   #methodOf(path: string, label: string, method: EtcdMethod): RelayedMethod {
     const { kind, mayWrite, isRepeatable } = method;
+    const isStreaming = kind !== "unary";
+    const observe = this.#observerOf(path, method);
+    const url = path === memberListPath ? this.#advertiseClientUrl : undefined;
+    const rewrite: Rewrite | undefined =
+      url === undefined ? undefined : (bytes) => withClientUrls(bytes, url);
     const relay: RelayedMethod["relay"] = (call, metadata, context) => {
-      const forward = (received?: Buffer): void =>
-        this.#forward(path, label, method, call, metadata, context, received);
+      /** `received`: the beginning of the request, if that has been read. */
+      const forward = (received?: Buffer): void => {
+        const headers = requestHeaders(path, metadata);
+        // A compressed response could not be rewritten.
+        if (rewrite !== undefined) delete headers["grpc-accept-encoding"];
+        const shared = { upstream: this.#upstream, calls: this.#calls, context };
+        const deps = { ...shared, method: label, kind, observe, rewrite, received };
+        new ForwardedCall(call, headers, deps).start();
+      };
       if (path === watchPath && this.#watches.mayServe(metadata)) {
         new WatchCall(call, metadata, context, this.#watches).start();
       } else if (isRangePath(path) && this.#ranges.mayServe(metadata)) {
@@ -198,32 +205,8 @@ export class EtcdApi implements RelayedServices {
         forward();
       }
     };
-    const sheds = kind === "unary" ? "call" : "stream";
-    const isStreaming = kind !== "unary";
+    const sheds = isStreaming ? "stream" : "call";
     return { name: path.slice(1), label, sheds, isStreaming, mayWrite, isRepeatable, relay };
-  }
-
-  /** Passes a call to etcd. `received`: the beginning of its request, if that has been read. */
-  #forward(
-    path: string,
-    label: string,
-    method: EtcdMethod,
-    call: RelayedCall,
-    metadata: IncomingHttpHeaders,
-    context: CallContext,
-    received?: Buffer,
-  ): void {
-    const headers = requestHeaders(path, metadata);
-    const url = this.#advertiseClientUrl;
-    const isRewritten = path === memberListPath && url !== undefined;
-    // A compressed response could not be rewritten.
-    if (isRewritten) delete headers["grpc-accept-encoding"];
-    new ForwardedCall(call, headers, {
-      ...{ method: label, upstream: this.#upstream, calls: this.#calls, context, received },
-      kind: method.kind,
-      observe: this.#observerOf(path, method),
-      rewrite: isRewritten ? (bytes) => withClientUrls(bytes, url) : undefined,
-    }).start();
   }
 
   /** What reads the headers of the messages of a response. */

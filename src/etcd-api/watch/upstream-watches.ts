@@ -37,7 +37,7 @@ const idZero = Buffer.of(0x10, 0);
 const nothing = Buffer.alloc(0);
 
 /** A response of etcd for the client. */
-export interface UpstreamResponse {
+export interface ForwardedResponse {
   readonly watch: ClientWatch;
   readonly parts: FrameParts;
   /** Whether the next one has to follow at once. */
@@ -51,8 +51,8 @@ export interface UpstreamResponse {
 /** What the watches at etcd need of the client's stream. */
 export interface UpstreamWatchesOwner extends WatchOwner {
   /** Size of etcd's responses that wait to be sent, in bytes. */
-  readonly upstreamBytes: number;
-  forward(response: UpstreamResponse): void;
+  readonly forwardedBytes: number;
+  forward(response: ForwardedResponse): void;
   /** The answer to the create request of a watch is known. */
   settle(watch: ClientWatch, frame: Uint8Array): void;
   /** etcd has created a watch for a request of the client: it gets an id. */
@@ -220,7 +220,7 @@ export class UpstreamWatches {
 
   /** Receives more if there is room for it. */
   mayContinue(): void {
-    if (this.#stream.upstreamBytes <= maxWaitingBytes) this.#call?.resume();
+    if (this.#stream.forwardedBytes <= maxWaitingBytes) this.#call?.resume();
   }
 
   /** Ends all. Idempotent. */
@@ -344,7 +344,7 @@ export class UpstreamWatches {
       const parts = withFields(ownBytes(message), replacedId(watch));
       stream.forward({ watch, parts, fragment, sent, isLast: false });
     }
-    if (stream.upstreamBytes > maxWaitingBytes) this.#call?.pause();
+    if (stream.forwardedBytes > maxWaitingBytes) this.#call?.pause();
   }
 
   /** Sends what is complete with a fragment, to a client that does not ask for fragments. */

@@ -82,7 +82,7 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
 
   /** Size of etcd's responses that wait to be sent, or to arrive completely, in bytes. */
   get #waitingBytes(): number {
-    return this.upstreamBytes + this.upstream.receivedBytes;
+    return this.forwardedBytes + this.upstream.receivedBytes;
   }
 
   /** Begins to serve it, or ends it. */

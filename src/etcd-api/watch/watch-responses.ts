@@ -12,7 +12,7 @@ import { type FrameParts, sizeOf } from "../../wire/frame-parts.ts";
 import { EtcdCall } from "../calls/etcd-call.ts";
 import type { AnswerSlot, ClientWatch } from "./client-watch.ts";
 import { watchPath } from "./member-monitor.ts";
-import type { UpstreamResponse, UpstreamWatches } from "./upstream-watches.ts";
+import type { ForwardedResponse, UpstreamWatches } from "./upstream-watches.ts";
 import type { WatchService } from "./watch-service.ts";
 
 const noFrames: readonly Uint8Array[] = [];
@@ -32,12 +32,12 @@ export abstract class WatchResponses extends EtcdCall {
   abstract readonly upstream: UpstreamWatches;
   readonly #answers = new Fifo<AnswerSlot>();
   readonly #ready = new Fifo<ClientWatch>();
-  #upstream = new Fifo<UpstreamResponse>();
-  #upstreamBytes = 0;
+  #forwarded = new Fifo<ForwardedResponse>();
+  #forwardedBytes = 0;
   /** The watch of etcd of which a fragment was sent last. The rest of the response follows at once. */
   #fragmented: ClientWatch | undefined;
   /** Whether it was a response of etcd that was sent last, so that a cached watch is next. */
-  #wasUpstream = false;
+  #wasForwarded = false;
   /** The responses of a batch of a watch, and the index of the next one to send. */
   #frames = noFrames;
   #next = 0;
@@ -66,8 +66,8 @@ export abstract class WatchResponses extends EtcdCall {
   }
 
   /** Size of etcd's responses that wait, in bytes. */
-  get upstreamBytes(): number {
-    return this.#upstreamBytes;
+  get forwardedBytes(): number {
+    return this.#forwardedBytes;
   }
 
   /** Sends a response without events, behind those before. */
@@ -108,16 +108,16 @@ export abstract class WatchResponses extends EtcdCall {
   }
 
   /** Adds a response of etcd. */
-  forward(response: UpstreamResponse): void {
+  forward(response: ForwardedResponse): void {
     response.watch.waiting++;
-    this.#upstreamBytes += sizeOf(response.parts);
-    this.#upstream.push(response);
+    this.#forwardedBytes += sizeOf(response.parts);
+    this.#forwarded.push(response);
     this.pump();
   }
 
   protected override get waitsFor(): "nothing" | "room" {
     if (this.#mustFollow || this.#answers.at(0)?.frame !== undefined) return "nothing";
-    return this.#ready.length === 0 && this.#upstream.length === 0 ? "nothing" : "room";
+    return this.#ready.length === 0 && this.#forwarded.length === 0 ? "nothing" : "room";
   }
 
   /** Whether what was sent last has a rest, which nothing may come before. */
@@ -137,10 +137,10 @@ export abstract class WatchResponses extends EtcdCall {
 
   #nextMessage(): FrameParts | undefined {
     if (this.#frames.length > 0) return this.#nextOfBatch();
-    if (this.#mustFollow) return this.#nextUpstream();
+    if (this.#mustFollow) return this.#nextForwarded();
     if (this.#answers.at(0)?.frame !== undefined) return this.#nextAnswer();
-    if (this.#wasUpstream) return this.#nextCached() ?? this.#nextUpstream();
-    return this.#nextUpstream() ?? this.#nextCached();
+    if (this.#wasForwarded) return this.#nextCached() ?? this.#nextForwarded();
+    return this.#nextForwarded() ?? this.#nextCached();
   }
 
   /** The rest of a batch. */
@@ -162,7 +162,7 @@ export abstract class WatchResponses extends EtcdCall {
   protected override onClosed(): void {
     super.onClosed();
     this.#frames = noFrames;
-    this.#upstream = new Fifo();
+    this.#forwarded = new Fifo();
   }
 
   #nextAnswer(): FrameParts {
@@ -186,7 +186,7 @@ export abstract class WatchResponses extends EtcdCall {
       this.#ready.push(watch);
       if (frames.length === 0) continue;
       watch.isActive = true;
-      this.#wasUpstream = false;
+      this.#wasForwarded = false;
       this.#frames = frames;
       this.#next = 0;
       this.#watch = watch;
@@ -206,15 +206,15 @@ export abstract class WatchResponses extends EtcdCall {
     return frames.length === 1 ? frames : [frame];
   }
 
-  #nextUpstream(): FrameParts | undefined {
-    for (let next = this.#upstream.shift(); next !== undefined; next = this.#upstream.shift()) {
+  #nextForwarded(): FrameParts | undefined {
+    for (let next = this.#forwarded.shift(); next !== undefined; next = this.#forwarded.shift()) {
       const { watch, parts, fragment, sent, isLast } = next;
-      this.#upstreamBytes -= sizeOf(parts);
+      this.#forwardedBytes -= sizeOf(parts);
       watch.waiting--;
       this.upstream.mayContinue();
       if (watch.isOver && !isLast) continue;
       this.#fragmented = fragment ? watch : undefined;
-      this.#wasUpstream = true;
+      this.#wasForwarded = true;
       if (sent !== undefined && sent > watch.sent) watch.sent = sent;
       return parts;
     }
