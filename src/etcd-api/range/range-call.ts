@@ -23,6 +23,7 @@ import { prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
+import type { CachedRange } from "../cached/cached-resources.ts";
 import { asUnavailable, EtcdCall } from "../calls/etcd-call.ts";
 import { pieceBytes, RangeResponse } from "./range-response.ts";
 import { isInKeyOrder, type SelectedObjects, selectRange } from "./range-selection.ts";
@@ -39,6 +40,11 @@ export type Pieces = Pick<RangeResponse, "maxPieceBytes" | "isDone" | "isMidMess
 
 /** Passes a call to etcd, with what was read of its request. */
 type Forward = (received: Buffer) => void;
+
+/** A request, and the cached resource that has all of its keys. */
+interface ServedRange extends CachedRange {
+  readonly request: RangeRequest;
+}
 
 /** A response that is ready to be sent. */
 interface Answer {
@@ -132,21 +138,36 @@ export class RangeCall extends EtcdCall implements Notifiable {
     const { request } = this.call;
     request.off("data", this.#take);
     request.off("end", this.#finish);
-    // A message that is not read to its end is forwarded at once. What comes behind a whole one is read and dropped, so that
-    // it takes no memory until the call ends.
+    // What comes behind the message is read and dropped, so that it takes no memory until the call ends. If it is etcd's to
+    // read, it is passed on at once, before more arrives.
     request.resume();
+    const range = this.#cachedRange();
+    if (range === undefined) this.#leaveToEtcd(false);
     // The events of a request's stream do not occur in the trace of its call.
-    void inSpanOf(this.call, () => this.#handle());
+    else void inSpanOf(this.call, () => this.#handle(range));
   };
 
-  #handle(): Promise<void> {
+  /** Reads the request. Undefined: etcd has to answer it. */
+  #cachedRange(): ServedRange | undefined {
+    const { bytes, size, received, isCompressed } = this.#received;
+    // One message that is not compressed, and nothing else.
+    if (isCompressed || received !== size) return undefined;
+    const request = readRangeRequest(bytes.subarray(prefixSize));
+    // etcd refuses a stream of objects that it would have to sort or to filter.
+    if (request === undefined || (this.#isStream && !isInKeyOrder(request))) return undefined;
+    this.#request = request;
+    const range = this.#service.cachedRange(request, this.#metadata);
+    return range?.resource.cacher.ready === true ? { request, ...range } : undefined;
+  }
+
+  #handle(range: ServedRange): Promise<void> {
     const { signal } = this.#gone;
     const requestBytes = this.#received.bytes.length;
     const options = { kind: "reads", requestBytes, signal } as const;
     const admission = new CallAdmission(this.context, this.call, options);
     return admission.handle<Answer>({
       perform: async () => {
-        const answer = await this.#perform(admission);
+        const answer = await this.#perform(range, admission);
         if (this.isOver) return undefined;
         if (answer !== undefined && answer !== "late") return this.#retain(answer);
         this.#leaveToEtcd(answer === "late");
@@ -157,23 +178,11 @@ export class RangeCall extends EtcdCall implements Notifiable {
     });
   }
 
-  /** Undefined: it is etcd's to read. */
-  #readRequest(): RangeRequest | undefined {
-    const { bytes, size, received, isCompressed } = this.#received;
-    // One message that is not compressed, and nothing else.
-    if (isCompressed || received !== size) return undefined;
-    const request = readRangeRequest(bytes.subarray(prefixSize));
-    // etcd refuses a stream of objects that it would have to sort or to filter.
-    return request !== undefined && this.#isStream && !isInKeyOrder(request) ? undefined : request;
-  }
-
   /** Undefined: etcd has to answer; "late": it has to, since the cache was not new enough in time. */
-  async #perform(admission: CallAdmission): Promise<Answer | "late" | undefined> {
-    const request = this.#readRequest();
-    this.#request = request;
-    const range = request && this.#service.cachedRange(request, this.#metadata);
-    if (request === undefined || range?.resource.cacher.ready !== true) return undefined;
-    const { resource, scope } = range;
+  async #perform(
+    { request, resource, scope }: ServedRange,
+    admission: CallAdmission,
+  ): Promise<Answer | "late" | undefined> {
     const { cached, newestHeader } = this.#service;
     const { floor } = newestHeader;
     const { revision } = request;
