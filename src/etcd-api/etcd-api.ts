@@ -12,7 +12,7 @@ import { Upstream, type UpstreamOutage } from "../etcd/client/upstream.ts";
 import { memberListPath, withClientUrls } from "../etcd/wire/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "../etcd/wire/methods.ts";
 import type { ResponseHeader } from "../etcd/wire/response-header.ts";
-import type { RelayedMethod, RelayedServices } from "../server/calls/relayed-methods.ts";
+import type { RawMethod, RawServices } from "../server/calls/raw-methods.ts";
 import { type CachedResource, CachedResources } from "./cached/cached-resources.ts";
 import { NewestHeader } from "./cached/newest-header.ts";
 import type { EtcdCall } from "./calls/etcd-call.ts";
@@ -63,7 +63,7 @@ const compactPath = "/etcdserverpb.KV/Compact";
 const authPrefix = "/etcdserverpb.Auth/";
 
 /** etcd's own gRPC API. Watches and reads of cached resources are served from their caches; all else is passed to etcd, unparsed. */
-export class EtcdApi implements RelayedServices {
+export class EtcdApi implements RawServices {
   readonly #clock: Clock;
   /** For the connections to etcd; undefined: plain text. */
   readonly certificates: MemberCertificates | undefined;
@@ -76,7 +76,7 @@ export class EtcdApi implements RelayedServices {
   readonly #watches: WatchService;
   readonly #ranges: RangeService;
   /** Those that are known. */
-  readonly #methods: ReadonlyMap<string, RelayedMethod>;
+  readonly #methods: ReadonlyMap<string, RawMethod>;
 
   /** Throws an Error with a sentence if a certificate is unusable. Connects with the first call. */
   constructor(options: EtcdApiOptions) {
@@ -145,7 +145,7 @@ export class EtcdApi implements RelayedServices {
     this.#cached.serve(resources, isOpen);
   }
 
-  methodAt(path: string): RelayedMethod | undefined {
+  methodAt(path: string): RawMethod | undefined {
     const known = this.#methods.get(path);
     if (known !== undefined) return known;
     const method = etcdMethodAt(path);
@@ -180,14 +180,14 @@ export class EtcdApi implements RelayedServices {
   }
 
   /** `label`: its name in metrics. */
-  #methodOf(path: string, label: string, method: EtcdMethod): RelayedMethod {
+  #methodOf(path: string, label: string, method: EtcdMethod): RawMethod {
     const { kind, mayWrite, isRepeatable } = method;
     const isStreaming = kind !== "unary";
     const observe = this.#observerOf(path, method);
     const url = path === memberListPath ? this.#advertiseClientUrl : undefined;
     const rewrite: Rewrite | undefined =
       url === undefined ? undefined : (bytes) => withClientUrls(bytes, url);
-    const relay: RelayedMethod["relay"] = (call, metadata, context) => {
+    const serve: RawMethod["serve"] = (call, metadata, context) => {
       /** `received`: the beginning of the request, if that has been read. */
       const forward = (received?: Buffer): void => {
         const headers = requestHeaders(path, metadata);
@@ -206,7 +206,7 @@ export class EtcdApi implements RelayedServices {
       }
     };
     const sheds = isStreaming ? "stream" : "call";
-    return { name: path.slice(1), label, sheds, isStreaming, mayWrite, isRepeatable, relay };
+    return { name: path.slice(1), label, sheds, isStreaming, mayWrite, isRepeatable, serve };
   }
 
   /** What reads the headers of the messages of a response. */

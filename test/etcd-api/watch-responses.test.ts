@@ -4,7 +4,7 @@ import { withFields } from "../../src/etcd/wire/watch-response.ts";
 import { ClientWatch, type WatchOwner } from "../../src/etcd-api/watch/client-watch.ts";
 import { WatchResponses } from "../../src/etcd-api/watch/watch-responses.ts";
 import type { CallContext } from "../../src/server/calls/call-context.ts";
-import type { RelayedCall } from "../../src/server/calls/relayed-methods.ts";
+import type { RawCall } from "../../src/server/calls/raw-methods.ts";
 import { StallDetector } from "../../src/server/kernel/stall-detector.ts";
 import { SendBudget } from "../../src/server/limits/send-budget.ts";
 import { FakeClock } from "../fake-clock.ts";
@@ -16,7 +16,7 @@ const ignore = (): void => {};
 class TestResponses extends WatchResponses {
   readonly #world: World;
 
-  constructor(call: RelayedCall, context: CallContext, world: World) {
+  constructor(call: RawCall, context: CallContext, world: World) {
     super(call, context, { calls: { delete: ignore } } as never);
     this.#world = world;
   }
@@ -73,7 +73,7 @@ class World {
       },
       sendParts: (parts: readonly Uint8Array[], onAccepted: () => void) =>
         send(Buffer.concat(parts), onAccepted),
-    } as unknown as RelayedCall;
+    } as unknown as RawCall;
     const context = {
       callerLimits: callerLimits(clock),
       sendBudget: this.budget,

@@ -2,8 +2,8 @@ import { status } from "@grpc/grpc-js";
 import type { WatchFanoutError } from "../../base/errors.ts";
 import { type Access, fullAccess } from "../../policy/access.ts";
 import { type CallContext, toClientError } from "../../server/calls/call-context.ts";
+import type { RawCall } from "../../server/calls/raw-methods.ts";
 import { outOfRequestRoom, refused, tookTooLong } from "../../server/calls/refusals.ts";
-import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
 import { MessageSender } from "../../server/kernel/message-sender.ts";
 import {
@@ -19,10 +19,7 @@ import type { Rounds } from "./rounds.ts";
  * second. A client that accepts too little is reset as the call says: after UNAVAILABLE etcd's clients resume a watch, while
  * any other end is final for them.
  */
-export abstract class EtcdCall
-  extends MessageSender<RelayedCall, CallContext>
-  implements OpenStream
-{
+export abstract class EtcdCall extends MessageSender<RawCall, CallContext> implements OpenStream {
   readonly id = nextStreamId();
   readonly streamKind: StreamKind;
   readonly access: readonly Access[] | undefined;
@@ -35,7 +32,7 @@ export abstract class EtcdCall
 
   /** `method`: its name, for logs. */
   constructor(
-    call: RelayedCall,
+    call: RawCall,
     context: CallContext,
     calls: Rounds<EtcdCall>,
     streamKind: StreamKind,

@@ -13,8 +13,8 @@ import { noConnection, stopped } from "../../etcd/wire/error-texts.ts";
 import type { MethodKind } from "../../etcd/wire/methods.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import { inSpanOf } from "../../server/calls/call-span.ts";
+import type { RawCall } from "../../server/calls/raw-methods.ts";
 import { refused } from "../../server/calls/refusals.ts";
-import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import { EtcdCall } from "./etcd-call.ts";
 import { ForwardedRequest } from "./forwarded-request.ts";
@@ -75,7 +75,7 @@ export class ForwardedCall extends EtcdCall {
   /** The response so far, if it is rewritten. */
   #collected: Buffer = Buffer.alloc(0);
 
-  constructor(call: RelayedCall, headers: OutgoingHttpHeaders, deps: ForwardedCallDeps) {
+  constructor(call: RawCall, headers: OutgoingHttpHeaders, deps: ForwardedCallDeps) {
     super(call, deps.context, deps.calls, "etcd call", deps.method);
     this.#headers = headers;
     this.#deps = deps;

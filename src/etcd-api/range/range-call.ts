@@ -15,8 +15,8 @@ import {
 } from "../../server/calls/call-admission.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
 import { inSpanOf } from "../../server/calls/call-span.ts";
+import type { RawCall } from "../../server/calls/raw-methods.ts";
 import { refused } from "../../server/calls/refusals.ts";
-import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import { RefusedRequest } from "../../server/calls/server-call.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import { prefixSize } from "../../wire/encode.ts";
@@ -78,7 +78,7 @@ export class RangeCall extends EtcdCall implements Notifiable {
 
   constructor(
     path: RangePath,
-    call: RelayedCall,
+    call: RawCall,
     metadata: IncomingHttpHeaders,
     context: CallContext,
     service: RangeService,

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
 import { TimeSliceQueue } from "../../base/time-slice-queue.ts";
 import { asLinearizable, type RangeRequest } from "../../etcd/wire/range-request.ts";
-import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import type { RawCall } from "../../server/calls/raw-methods.ts";
 import {
   type CachedRange,
   type CachedResources,
@@ -92,7 +92,7 @@ export class RangeService {
    * Whether a call may be passed to etcd, which counts it. `isLate`: it has waited for a cache, which was not new enough in
    * time. Not if there are too many of those.
    */
-  mayForward(call: RelayedCall, isLate: boolean): boolean {
+  mayForward(call: RawCall, isLate: boolean): boolean {
     if (isLate && this.#late >= maxLate) return false;
     this.counts.relayed++;
     if (isLate) {

@@ -11,8 +11,8 @@ import {
 import { type Answer, noWatchId } from "../../etcd/wire/watch-response.ts";
 import { WireFault } from "../../protobuf/message-cursor.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
+import type { RawCall } from "../../server/calls/raw-methods.ts";
 import { refused } from "../../server/calls/refusals.ts";
-import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { type CachedRange, hasCredential } from "../cached/cached-resources.ts";
@@ -58,7 +58,7 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
   #isPaused = false;
 
   constructor(
-    call: RelayedCall,
+    call: RawCall,
     metadata: IncomingHttpHeaders,
     context: CallContext,
     service: WatchService,

@@ -7,7 +7,7 @@ import {
   withFieldsInEach,
 } from "../../etcd/wire/watch-response.ts";
 import type { CallContext } from "../../server/calls/call-context.ts";
-import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import type { RawCall } from "../../server/calls/raw-methods.ts";
 import { type FrameParts, sizeOf } from "../../wire/frame-parts.ts";
 import { EtcdCall } from "../calls/etcd-call.ts";
 import type { AnswerSlot, ClientWatch } from "./client-watch.ts";
@@ -52,7 +52,7 @@ export abstract class WatchResponses extends EtcdCall {
   /** Whether the client asked again since: an answer on its way may be of a revision from before that. */
   #isProgressRepeated = false;
 
-  constructor(call: RelayedCall, context: CallContext, service: WatchService) {
+  constructor(call: RawCall, context: CallContext, service: WatchService) {
     super(call, context, service.calls, "etcd watch", watchPath.slice(1));
     this.service = service;
   }

@@ -72,7 +72,7 @@ export interface ServerCall {
   closeConnection(): void;
   /**
    * Ends the call at once, and drops the responses that were not accepted. Clients see RESOURCE_EXHAUSTED, those of a
-   * relayed method that may be repeated UNAVAILABLE.
+   * raw method that may be repeated UNAVAILABLE.
    */
   reset(): void;
 }

@@ -13,8 +13,8 @@ import {
   RangeService,
   rangePaths,
 } from "../../../src/etcd-api/range/range-service.ts";
+import type { RawServices } from "../../../src/server/calls/raw-methods.ts";
 import { refused } from "../../../src/server/calls/refusals.ts";
-import type { RelayedServices } from "../../../src/server/calls/relayed-methods.ts";
 import type { RunningServer, ServerOptions } from "../../../src/server/server.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import { startReady } from "../../cacher/ready.ts";
@@ -77,14 +77,14 @@ export async function servedRanges(
   return { clock, server, client, cacher, service, calls, relayed: () => service.counts.relayed };
 }
 
-function relayedTo(service: RangeService): RelayedServices {
+function relayedTo(service: RangeService): RawServices {
   return {
     methodAt: (path) =>
       isRangePath(path)
         ? {
             ...{ name: path.slice(1), label: path.slice(1), sheds: "call" },
             ...{ isStreaming: false, mayWrite: false, isRepeatable: true },
-            relay: (call, metadata, context) =>
+            serve: (call, metadata, context) =>
               new RangeCall(path, call, metadata, context, service, () =>
                 call.end(refused(status.UNIMPLEMENTED, "relayed")),
               ).start(),
