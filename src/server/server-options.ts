@@ -10,7 +10,7 @@ import type {
   ServedResource,
 } from "./calls/call-context.ts";
 import type { CallTracer } from "./calls/call-span.ts";
-import type { RelayedServices } from "./calls/relayed-methods.ts";
+import type { RawServices } from "./calls/raw-methods.ts";
 import type { ServerLimits } from "./limits/server-limits.ts";
 import type { HandedListen, TcpListen } from "./listener/bind.ts";
 import type { Http1Pages } from "./listener/http1.ts";
@@ -61,7 +61,7 @@ export interface ServiceOptions {
   /** Whether ListWatchService and WriteService are served. Default: true. */
   readonly hasOwnServices?: boolean | undefined;
   /** Services whose calls are relayed to another server. Default: none. */
-  readonly relayed?: RelayedServices | undefined;
+  readonly relayed?: RawServices | undefined;
   /** Random numbers in [0, 1), for jitter. Default: Math.random. */
   readonly random?: (() => number) | undefined;
 }

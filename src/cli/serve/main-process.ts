@@ -10,7 +10,7 @@ import { EtcdPages } from "../../etcd-api/etcd-pages.ts";
 import { type ReadinessCheck, type RunningAdmin, startAdmin } from "../../server/admin/admin.ts";
 import type { AdminResponse } from "../../server/admin/admin-response.ts";
 import { StatusPages } from "../../server/admin/status/status-pages.ts";
-import type { RelayedServices } from "../../server/calls/relayed-methods.ts";
+import type { RawServices } from "../../server/calls/raw-methods.ts";
 import { registerEtcdApiMetrics, registerWorkerMetrics } from "../../telemetry/service-metrics.ts";
 import { ProcessStatus } from "../status/process-status.ts";
 import type { RecentProblems } from "../status/recent-problems.ts";
@@ -187,7 +187,7 @@ async function openWorkers(
 
 /** etcd's own API as a part of a service. */
 interface OpenEtcdApi {
-  readonly services: RelayedServices;
+  readonly services: RawServices;
   /** Serves these resources from their caches. */
   serve(resources: readonly CachedResource[]): void;
   /** The pages of etcd's HTTP port, for both ports of the service. */

@@ -6,7 +6,7 @@ import { statusOf } from "../../wire/errors.ts";
 import { auditEntry, CallRecord, denied, isAudited, recordRefused } from "./audit.ts";
 import type { CallContext } from "./call-context.ts";
 import type { BidiMethod, SingleRequestMethod } from "./methods.ts";
-import type { RelayedMethod } from "./relayed-methods.ts";
+import type { RawMethod } from "./raw-methods.ts";
 import type { ServerCall } from "./server-call.ts";
 
 type Context = Pick<CallContext, "authorizer" | "audit">;
@@ -56,9 +56,9 @@ export function auditConversation(
  * Like `authorize`, for a call whose request is not read: it may ask for anything, so its caller needs every right.
  * Returns whether the call may continue. Audited when it begins, without a status.
  */
-export function authorizeRelayed(
+export function authorizeRaw(
   { authorizer, audit }: Context,
-  { name, mayWrite }: Pick<RelayedMethod, "name" | "mayWrite">,
+  { name, mayWrite }: Pick<RawMethod, "name" | "mayWrite">,
   call: ServerCall,
 ): boolean {
   const { identity } = call;

@@ -5,7 +5,7 @@ import { descriptors } from "../../wire/descriptors.ts";
 import type { CallClosings } from "../calls/call-closings.ts";
 import type { RpcObserver } from "../calls/call-context.ts";
 import { methodOf } from "../calls/methods.ts";
-import type { RelayedServices } from "../calls/relayed-methods.ts";
+import type { RawServices } from "../calls/raw-methods.ts";
 import type { Connections } from "./connections.ts";
 import { statusCodeOf } from "./http2-stream.ts";
 
@@ -15,7 +15,7 @@ export class OpenCalls {
   readonly #closings: CallClosings;
   readonly #connections: Connections;
   readonly #observer: RpcObserver | undefined;
-  readonly #relayed: RelayedServices | undefined;
+  readonly #relayed: RawServices | undefined;
   #size = 0;
   #onIdle: (() => void) | undefined;
 
@@ -24,7 +24,7 @@ export class OpenCalls {
     closings: CallClosings,
     connections: Connections,
     observer: RpcObserver | undefined,
-    relayed: RelayedServices | undefined,
+    relayed: RawServices | undefined,
   ) {
     this.#clock = clock;
     this.#closings = closings;

@@ -50,6 +50,8 @@ class SlowCall implements ServerCall {
     this.#accept = onAccepted;
   }
 
+  sendParts(): void {}
+
   accept(): void {
     this.#accept();
   }

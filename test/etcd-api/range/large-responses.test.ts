@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { Turns } from "../../../src/base/turns.ts";
-import { type Pieces, RangeSender } from "../../../src/etcd-api/range/range-sender.ts";
+import { type Pieces, RangeCall } from "../../../src/etcd-api/range/range-call.ts";
 import { StallDetector } from "../../../src/server/kernel/stall-detector.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
 import { SendPacing } from "../../../src/server/limits/send-pacing.ts";
@@ -26,13 +26,14 @@ class Senders {
   readonly accepting: (() => void)[] = [];
   readonly #turns = new Turns(this.clock);
   readonly #context = {
-    ...{ clock: this.clock, sendBudget: this.budget },
+    ...{ clock: this.clock, sendBudget: this.budget, authorizer: {} },
+    streams: { delete: () => {} },
     stallDetector: new StallDetector(this.clock, 60_000),
     callerLimits: { sendPacing: new SendPacing(this.clock, 0) },
   };
 
   /** Starts to send a response of this many pieces. */
-  start(name: string, connection: object, pieces: number, host?: string): RangeSender {
+  start(name: string, connection: object, pieces: number, host?: string): RangeCall {
     const call = {
       ...{ connection, owner: ownerOf(connection, host), isOver: false },
       sendAtOnce: () => false,
@@ -41,11 +42,13 @@ class Senders {
       sendTrailers: () => {},
       reset: () => this.reset.push(name),
     };
-    const deps = { method: "range", turns: this.#turns, onEnd: () => {} };
-    const response = this.#response(name, pieces);
-    const sender = new RangeSender(call as never, response, this.#context as never, deps);
-    sender.start();
-    return sender;
+    const service = { turns: this.#turns, calls: { delete: () => {} } };
+    const range = new RangeCall(
+      ...(["/etcdserverpb.KV/Range", call as never, {}, this.#context as never] as const),
+      ...([service as never, () => {}] as const),
+    );
+    range.send(this.#response(name, pieces));
+    return range;
   }
 
   #response(name: string, pieces: number): Pieces {
@@ -94,7 +97,7 @@ describe("Large responses that wait for room across all connections", () => {
     other.send([new Uint8Array(maxBytes / 2)], () => {});
     const large = Array.from({ length: 22 }, (_, i) => senders.start(`${i}`, {}, 1));
     other.release();
-    for (const sender of large.slice(0, 11)) sender.stop();
+    for (const sender of large.slice(0, 11)) sender.close();
     senders.clock.runImmediates();
     expect(senders.log).toHaveLength(11);
     expect(senders.reset).toEqual([]);
