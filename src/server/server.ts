@@ -3,11 +3,11 @@ import type { Socket } from "node:net";
 import type { KeyPair } from "../base/certificate-store.ts";
 import type { Clock, Timer } from "../base/clock.ts";
 import { WatchFanoutError } from "../base/errors.ts";
-import { runInTimeSlices } from "../base/time-slice-queue.ts";
+import { runInTimeSlices } from "../base/event-loop-turns.ts";
 import { settledWithin } from "../base/wait.ts";
 import type { Identity } from "../identity/identity.ts";
 import { CallPipeline } from "./call-pipeline.ts";
-import type { RelayedServices } from "./calls/relayed-methods.ts";
+import type { RawServices } from "./calls/raw-methods.ts";
 import { endingWithdrawn } from "./calls/revocation.ts";
 import type { ServiceOptions } from "./calls/service-options.ts";
 import { createService, type Service } from "./create-service.ts";
@@ -49,7 +49,7 @@ export interface ServerOptions extends ServiceOptions {
   /** Without it, connections are plain text. */
   readonly tls?: TlsOptions | undefined;
   /** Services whose calls are relayed to another server. Default: none. */
-  readonly relayed?: RelayedServices | undefined;
+  readonly relayed?: RawServices | undefined;
   /** Pages that clients may get from the same port by HTTP/1. Default: HTTP/1 is not served. */
   readonly pages?: Http1Pages | undefined;
 }

@@ -202,6 +202,12 @@ export class CacheWatcher implements WatchStream, WatchStatus, SourceReader {
     this.#notify();
   }
 
+  /** Its turn to catch up. The client reads, and the source asks for the next turn. */
+  step(): boolean {
+    this.#notify();
+    return false;
+  }
+
   /** Buffers a batch. Returns false if the watcher is not live or the buffer is full by `bounds`. */
   offer(batch: WatchBatch, bounds: BufferBounds): boolean {
     // The client may have closed it when it was notified of the batch before.

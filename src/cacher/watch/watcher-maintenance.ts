@@ -1,5 +1,5 @@
 import type { Timer } from "../../base/clock.ts";
-import { runInTimeSlices } from "../../base/time-slice-queue.ts";
+import { runInTimeSlices } from "../../base/event-loop-turns.ts";
 import type { SourceContext } from "../catch-up/watch-source.ts";
 import { expired, slowConsumer } from "../request/errors.ts";
 import type { ComponentContext } from "../state/component.ts";

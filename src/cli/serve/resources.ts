@@ -1,4 +1,4 @@
-import type { TimeSliceScheduler } from "../../base/time-slices.ts";
+import type { Turns } from "../../base/turns.ts";
 import { Cacher } from "../../cacher/cacher.ts";
 import type { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
 import { BackfillQueue, type StageObserver } from "../../cacher/options.ts";
@@ -30,7 +30,7 @@ const toWorkersIntervalMs = 2;
 /** What the resources of a process share. */
 interface ResourcesDeps {
   readonly context: ProcessContext;
-  readonly scheduler: TimeSliceScheduler;
+  readonly scheduler: Turns;
   readonly upstreamLimiter: UpstreamLimiter;
   /** Returns what observes the latencies of a resource. */
   readonly stagesOf: (resource: string) => StageObserver;

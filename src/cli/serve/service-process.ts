@@ -3,7 +3,7 @@ import { hostname } from "node:os";
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import { connectionsWithin, ownOpenFileLimit } from "../../base/open-files.ts";
-import { TimeSliceScheduler } from "../../base/time-slices.ts";
+import { Turns } from "../../base/turns.ts";
 import { WatchedFiles } from "../../base/watched-files.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
@@ -60,7 +60,7 @@ export class ServiceProcess {
   readonly #closing: (() => Promise<void>)[] = [];
   readonly #eventLoop: EventLoopMonitor;
   // Shared by all resources.
-  readonly #scheduler: TimeSliceScheduler;
+  readonly #scheduler: Turns;
   readonly #upstreamLimiter: UpstreamLimiter;
   #config: Config;
   #resources: ProcessResources | undefined;
@@ -90,7 +90,7 @@ export class ServiceProcess {
     this.#otlp = otlp;
     this.#given = given;
     this.#config = given;
-    this.#scheduler = new TimeSliceScheduler(clock);
+    this.#scheduler = new Turns(clock);
     this.#upstreamLimiter = new UpstreamLimiter(clock);
     this.onStop(() => {
       const close = () => this.metrics.close();

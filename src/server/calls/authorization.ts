@@ -5,7 +5,7 @@ import { fullAccess, permissionDenied, relayDenied } from "../../policy/access.t
 import { statusOf } from "../../wire/errors.ts";
 import { auditEntry, CallRecord, denied, isAudited, recordRefused } from "./audit.ts";
 import type { BidiMethod, SingleRequestMethod } from "./methods.ts";
-import type { RelayedMethod } from "./relayed-methods.ts";
+import type { RawMethod } from "./raw-methods.ts";
 import type { ServerCall } from "./server-call.ts";
 import type { ServiceContext } from "./service-context.ts";
 
@@ -54,9 +54,9 @@ export function auditConversation(
  * Like `authorize`, for a call whose request is not read: it may ask for anything, so its caller needs every right.
  * Returns whether the call may continue. Audited when it begins, without a status.
  */
-export function authorizeRelayed(
+export function authorizeRaw(
   { authorizer, audit }: ServiceContext,
-  { name, mayWrite }: Pick<RelayedMethod, "name" | "mayWrite">,
+  { name, mayWrite }: Pick<RawMethod, "name" | "mayWrite">,
   call: ServerCall,
 ): boolean {
   const { identity } = call;

@@ -13,6 +13,9 @@ import type { ServiceContext } from "./service-context.ts";
  */
 export const expectedObjectBytes = 128 * 1024;
 
+/** Why a call's signal is aborted. One instance for all, since its identity is all that is read of it. */
+export const clientGone = new Error("The client no longer waits for the response.");
+
 const callOver = new Error("The call ended while it waited.");
 
 export interface CallAdmissionOptions {
@@ -24,6 +27,16 @@ export interface CallAdmissionOptions {
   readonly signal: AbortSignal;
   /** Throws if the call must not be handled any more, since the caller's right was lost while it waited. */
   readonly recheck?: () => void;
+}
+
+/** What a call with one response does. */
+export interface Handling<Answer> {
+  /** Reads or writes, once it has awaited `admit`. Undefined: the call is answered by another server. */
+  readonly perform: () => Promise<Answer | undefined>;
+  /** Encodes the response and sends it. There is room for it. */
+  readonly respond: (answer: Answer) => void;
+  /** Ends the call for what one of the others has thrown. */
+  readonly failed: (error: unknown) => void;
 }
 
 /**
@@ -52,6 +65,24 @@ export class CallAdmission {
     this.#call = call;
     this.#options = options;
     this.#requesting = { connection, owner, requestBytes, signal };
+  }
+
+  /** Handles the call from its begin to its response. Call it once. Never rejects. */
+  async handle<Answer>({ perform, respond, failed }: Handling<Answer>): Promise<void> {
+    const isOver = (): boolean => this.#options.signal.aborted || this.#call.isOver;
+    try {
+      const answer = await perform();
+      this.handled();
+      if (answer === undefined) return;
+      const wait = this.mayEncode();
+      if (wait !== undefined) await wait;
+      if (!isOver()) respond(answer);
+    } catch (error) {
+      // The outcome of a call that has ended is neither sent nor logged.
+      if (!isOver()) failed(error);
+    } finally {
+      this.release();
+    }
   }
 
   /**

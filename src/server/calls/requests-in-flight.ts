@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
+import { groupOf } from "../../base/fair-queue.ts";
 import { Gate } from "../../base/gate.ts";
-import { groupOf } from "../../base/rotation.ts";
 import type { WaitBounds } from "../../base/wait.ts";
 import type { Ledger } from "../kernel/ledger.ts";
 import type { CallerLimits } from "../limits/caller-limits.ts";

@@ -3,10 +3,11 @@ import { statusOf } from "../../wire/errors.ts";
 import { refusalOfPath } from "../../wire/via.ts";
 import type { RefusedKind } from "../pressure/memory-pressure.ts";
 import { auditEntry, denied, recordRefused } from "./audit.ts";
-import { auditConversation, authorize, authorizeRelayed } from "./authorization.ts";
+import { auditConversation, authorize, authorizeRaw } from "./authorization.ts";
+
 import { inSpanOf } from "./call-span.ts";
 import type { BidiMethod, SingleRequestMethod } from "./methods.ts";
-import type { RelayedCall, RelayedMethod } from "./relayed-methods.ts";
+import type { RawCall, RawMethod } from "./raw-methods.ts";
 import type { NextRequest, ServerCall } from "./server-call.ts";
 import type { ServiceContext } from "./service-context.ts";
 
@@ -98,17 +99,17 @@ function mayConnect({ callerLimits }: ServiceContext, call: ServerCall): boolean
 }
 
 /** Serves a call whose request is not read here. */
-export function serveRelayed(
+export function serveRaw(
   context: ServiceContext,
-  method: RelayedMethod,
-  call: RelayedCall,
-  relay: () => void,
+  method: RawMethod,
+  call: RawCall,
+  start: () => void,
 ): void {
   call.span?.authenticated(call.owner.caller);
   if (hasLapsed(context, method, call) || !mayConnect(context, call)) return;
-  if (!authorizeRelayed(context, method, call)) return;
+  if (!authorizeRaw(context, method, call)) return;
   admit(context, call, { queuedBytes: undefined, sheds: method.sheds }, () =>
-    inSpanOf(call, relay),
+    inSpanOf(call, start),
   );
 }
 

@@ -1,5 +1,5 @@
-import { groupOf } from "../../base/rotation.ts";
-import { TimeSliceScheduler } from "../../base/time-slices.ts";
+import { groupOf } from "../../base/fair-queue.ts";
+import { Turns } from "../../base/turns.ts";
 import { Authorizer } from "../../policy/authorizer.ts";
 import { byteLowWaterMark, Ledger } from "../kernel/ledger.ts";
 import { OpenStreams } from "../kernel/open-streams.ts";
@@ -142,14 +142,11 @@ function createKernel(
       }),
     },
     /** Opens watches in time slices, by caller. Each connection enqueues at most one task, so none is ever refused. */
-    streamOpenings: new StreamOpenings(
-      clock,
-      new TimeSliceScheduler(clock, Infinity),
-      retainedRequests,
-      () => tooMuchRetained(retainedRequests),
+    streamOpenings: new StreamOpenings(clock, new Turns(clock, Infinity), retainedRequests, () =>
+      tooMuchRetained(retainedRequests),
     ),
     /** Does the work of unary calls that takes long, in time slices, by caller. */
-    parsingSelectors: new TimeSliceScheduler(clock),
+    parsingSelectors: new Turns(clock),
     /** Releases what ended calls hold, in time slices. */
     callClosings: new CallClosings(clock),
     /** Refuses and ends calls while memory is short. */

@@ -195,7 +195,11 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
   }
 
   send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void {
-    if (!this.isOver) this.#call.write(messageOf([frame]), onAccepted);
+    this.sendParts([frame], onAccepted);
+  }
+
+  sendParts(parts: FrameParts, onAccepted: (error?: Error | null) => void): void {
+    if (!this.isOver) this.#call.write(messageOf(parts), onAccepted);
   }
 
   respond(frame: FrameParts): FrameParts {

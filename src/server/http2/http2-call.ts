@@ -5,7 +5,7 @@ import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { CallRecord } from "../calls/audit.ts";
 import type { CallSpan } from "../calls/call-span.ts";
-import type { RelayedCall } from "../calls/relayed-methods.ts";
+import type { RawCall } from "../calls/raw-methods.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
 import { CallLifecycle, CallWithLifecycle } from "../kernel/call-lifecycle.ts";
 import type { CallOwner } from "../limits/callers.ts";
@@ -33,7 +33,7 @@ const responseHeaders = {
   "grpc-encoding": "identity",
 };
 const withTrailers = { waitForTrailers: true };
-/** Headers of a relayed call are passed on as they are: Node.js adds no date to them. */
+/** Headers of a raw call are sent as they are: Node.js adds no date to them. */
 const asTheyAre = { waitForTrailers: true, sendDate: false };
 const endAsTheyAre = { endStream: true, sendDate: false };
 
@@ -41,7 +41,7 @@ const endAsTheyAre = { endStream: true, sendDate: false };
  * A call on its HTTP/2 stream. A frame that thousands of streams share is written to each without a copy, where grpc-js
  * would copy it for each, and an idle stream takes half of the memory.
  */
-export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implements RelayedCall {
+export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implements RawCall {
   readonly connection: object;
   readonly headerBytes: number;
   identity: Identity = anonymous;

@@ -2,7 +2,7 @@ import type { ServerHttp2Stream } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { descriptors } from "../../wire/descriptors.ts";
 import { methodOf } from "../calls/methods.ts";
-import type { RelayedServices } from "../calls/relayed-methods.ts";
+import type { RawServices } from "../calls/raw-methods.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
 import type { Connections } from "./connections.ts";
 import { statusCodeOf } from "./http2-stream.ts";
@@ -11,15 +11,11 @@ import { statusCodeOf } from "./http2-stream.ts";
 export class OpenCalls {
   readonly #context: ServiceContext;
   readonly #connections: Connections;
-  readonly #relayed: RelayedServices | undefined;
+  readonly #relayed: RawServices | undefined;
   #size = 0;
   #onIdle: (() => void) | undefined;
 
-  constructor(
-    context: ServiceContext,
-    connections: Connections,
-    relayed: RelayedServices | undefined,
-  ) {
+  constructor(context: ServiceContext, connections: Connections, relayed: RawServices | undefined) {
     this.#context = context;
     this.#connections = connections;
     this.#relayed = relayed;

@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { tooManyStreams, type WatchFanoutError } from "../../base/errors.ts";
-import { runPaced } from "../../base/paced-work.ts";
+import { runPaced } from "../../base/event-loop-turns.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { Access } from "../../policy/access.ts";
 import type { WatchStatus } from "../../storage/storage.ts";

@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import type { WatchFanoutError } from "../../base/errors.ts";
-import { runInTimeSlices } from "../../base/time-slice-queue.ts";
+import { runInTimeSlices } from "../../base/event-loop-turns.ts";
 import type { OpenStream, OpenStreams } from "../kernel/open-streams.ts";
 import type { SendBudget } from "../limits/send-budget.ts";
 

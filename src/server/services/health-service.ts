@@ -10,9 +10,8 @@ import type { ServiceHandlers } from "../calls/methods.ts";
 import { refused } from "../calls/refusals.ts";
 import type { ServerCall } from "../calls/server-call.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
-import { MessageSender, type MessageSource } from "../kernel/message-sender.ts";
+import { MessageSender } from "../kernel/message-sender.ts";
 import { nextStreamId, type OpenStream } from "../kernel/open-streams.ts";
-import type { CallOwner } from "../limits/callers.ts";
 
 export type ServingStatus = "SERVING" | "NOT_SERVING";
 
@@ -65,7 +64,7 @@ export class HealthService {
   /** Ends all watches with DRAINING, after their last status. */
   end(): void {
     this.#ended = true;
-    for (const watch of this.#watches) watch.end();
+    for (const watch of this.#watches) watch.drain();
   }
 
   /** The handlers of the methods, by name. */
@@ -129,7 +128,7 @@ export class HealthService {
     streams.add(watch);
     this.#watches.add(watch);
     watch.report(this.#of(watch));
-    if (this.#ended) watch.end();
+    if (this.#ended) watch.drain();
   }
 
   #of({ service, identity }: HealthWatch): ReportedStatus {
@@ -161,17 +160,15 @@ function listResponse(known: readonly (readonly [string, ServingStatus])[]): Fra
   return frameOf(healthService.List.responseSerialize(response));
 }
 
-class HealthWatch implements OpenStream, MessageSource {
+class HealthWatch extends MessageSender<ServerCall> implements OpenStream {
   readonly id = nextStreamId();
   readonly streamKind = "health";
   /** Without the right its status becomes unknown, as if the service were. */
   readonly access = undefined;
-  readonly waitsFor = "nothing";
+  protected readonly waitsFor = "nothing";
   /** Undefined: an unknown service. */
   readonly service: string | undefined;
-  readonly onClosed: () => void;
-  readonly #call: ServerCall;
-  readonly #sender: MessageSender<ServerCall>;
+  readonly #onEnd: () => void;
   #reported: ReportedStatus | undefined;
   #newest: ReportedStatus | undefined;
   #isEnding = false;
@@ -180,43 +177,30 @@ class HealthWatch implements OpenStream, MessageSource {
     call: ServerCall,
     service: string | undefined,
     context: ServiceContext,
-    onClosed: () => void,
+    onEnd: () => void,
   ) {
-    this.#call = call;
+    super(call, context);
     this.service = service;
-    this.onClosed = onClosed;
-    this.#sender = new MessageSender<ServerCall>(call, this, context);
-    call.onOver(() => this.#sender.close());
-  }
-
-  get owner(): CallOwner {
-    return this.#call.owner;
-  }
-
-  get identity(): Identity {
-    return this.#call.identity;
-  }
-
-  get sent(): number {
-    return this.#sender.sent;
+    this.#onEnd = onEnd;
+    call.onOver(() => this.close());
   }
 
   report(serving: ReportedStatus): void {
     this.#newest = serving;
-    this.#sender.pump();
+    this.pump();
   }
 
   /** Ends it behind its last status. */
-  end(): void {
+  drain(): void {
     this.#isEnding = true;
-    this.#sender.pump();
+    this.pump();
   }
 
   evict(error: WatchFanoutError): void {
-    this.#sender.end(statusOf(error));
+    this.end(statusOf(error));
   }
 
-  next(): FrameParts | undefined {
+  protected override next(): FrameParts | undefined {
     const newest = this.#newest;
     if (newest !== undefined && newest !== this.#reported) {
       this.#reported = newest;
@@ -227,7 +211,11 @@ class HealthWatch implements OpenStream, MessageSource {
     return undefined;
   }
 
-  slowStatus(): WireStatus {
+  protected override onClosed(): void {
+    this.#onEnd();
+  }
+
+  protected override slowStatus(): WireStatus {
     const message =
       "The client has not accepted the last status of this health watch in time. Watch again, and read the responses.";
     return statusOf(new WatchFanoutError("SLOW_CONSUMER", message));

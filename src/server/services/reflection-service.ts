@@ -1,7 +1,6 @@
 import { type ServiceDefinition, status } from "@grpc/grpc-js";
 import type { Timer } from "../../base/clock.ts";
 import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
-import type { Identity } from "../../identity/identity.ts";
 import type { Descriptors, FileDescriptor } from "../../wire/descriptors.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import { type FrameParts, frameOf } from "../../wire/frame-parts.ts";
@@ -11,9 +10,8 @@ import { type BidiMethod, decoderOf, methodOf } from "../calls/methods.ts";
 import { nextNotAccepted, refused, responseNotAccepted, toClientError } from "../calls/refusals.ts";
 import { type NextRequest, RefusedRequest, type ServerCall } from "../calls/server-call.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
-import { MessageSender, type MessageSource } from "../kernel/message-sender.ts";
+import { MessageSender } from "../kernel/message-sender.ts";
 import { nextStreamId, type OpenStream } from "../kernel/open-streams.ts";
-import type { CallOwner } from "../limits/callers.ts";
 
 type Result = Omit<ServerReflectionResponse, "valid_host" | "original_request">;
 type Method = ServiceDefinition[string];
@@ -135,28 +133,15 @@ export class ReflectionService {
  * The responses of one call, one at a time. A client that does not accept one within `responseFlushMs` gets SLOW_CONSUMER, or a
  * reset within a response.
  */
-class ReflectionStream implements OpenStream, MessageSource {
+class ReflectionStream extends MessageSender<ServerCall, ServiceContext> implements OpenStream {
   readonly id = nextStreamId();
   readonly streamKind = "reflection";
   readonly access = undefined;
-  readonly #call: ServerCall;
-  readonly #context: ServiceContext;
-  readonly #sender: MessageSender<ServerCall>;
   #response: Response | undefined;
 
   constructor(call: ServerCall, context: ServiceContext) {
-    this.#call = call;
-    this.#context = context;
-    this.#sender = new MessageSender<ServerCall>(call, this, context);
-    call.onOver(() => this.#sender.close());
-  }
-
-  get owner(): CallOwner {
-    return this.#call.owner;
-  }
-
-  get identity(): Identity {
-    return this.#call.identity;
+    super(call, context);
+    call.onOver(() => this.close());
   }
 
   /**
@@ -164,13 +149,13 @@ class ReflectionStream implements OpenStream, MessageSource {
    * over, as it is if there is no room for `responseFlushMs`. Rejects with what `build` throws.
    */
   send(build: () => FrameParts): Promise<void> {
-    const { clock } = this.#context;
-    const { responseFlushMs } = this.#context.limits;
+    const { clock } = this.context;
+    const { responseFlushMs } = this.context.limits;
     return new Promise((resolve, reject) => {
       const refuse = (): void => this.end(responseNotAccepted(responseFlushMs));
       const roomTimer = clock.setTimeout(refuse, responseFlushMs);
       this.#response = { build, roomTimer, resolve, reject };
-      this.#sender.pump();
+      this.pump();
     });
   }
 
@@ -178,38 +163,33 @@ class ReflectionStream implements OpenStream, MessageSource {
     this.end(statusOf(error));
   }
 
-  /** Ends the call. Idempotent. */
-  end(why: WireStatus): void {
-    this.#sender.end(why);
-  }
-
-  get waitsFor(): "nothing" | "room" {
+  protected override get waitsFor(): "nothing" | "room" {
     return this.#response === undefined ? "nothing" : "room";
   }
 
-  next(): FrameParts | undefined {
+  protected override next(): FrameParts | undefined {
     this.#response?.roomTimer.cancel();
     // In a buffer of its own: one from Node.js' pool would keep 64 KiB alive.
     return this.#response && [new Uint8Array(Buffer.concat(this.#response.build()))];
   }
 
-  onAccepted(): void {
+  protected override onAccepted(): void {
     this.#response?.resolve();
     this.#response = undefined;
   }
 
-  slowStatus(): WireStatus | undefined {
-    return this.#sender.outstanding ? undefined : nextNotAccepted();
+  protected override slowStatus(): WireStatus | undefined {
+    return this.outstanding ? undefined : nextNotAccepted();
   }
 
-  onFailed(error: unknown): void {
+  protected override onFailed(error: unknown): void {
     this.#response?.reject(error);
   }
 
-  onClosed(): void {
+  protected override onClosed(): void {
     this.#response?.roomTimer.cancel();
     this.onAccepted();
-    this.#context.streams.delete(this);
+    this.context.streams.delete(this);
   }
 }
 

@@ -106,6 +106,10 @@ class TracedOpening implements WatchStream {
     return this.#watch.heldBytes ?? 0;
   }
 
+  get hasPending(): boolean | undefined {
+    return this.#watch.hasPending;
+  }
+
   get status(): WatchStatus | undefined {
     return this.#watch.status;
   }

@@ -40,6 +40,8 @@ class World {
   /** How often the sender has asked whether it may build a response. */
   asked = 0;
   isFull = false;
+  /** Whether the watch says whether it has something to read. */
+  knowsPending = false;
 
   constructor() {
     const clock = new FakeClock();
@@ -60,7 +62,11 @@ class World {
         this.#accept = onAccepted;
       },
     } as unknown as ServerCall;
+    const hasPending = () => (this.knowsPending ? this.batches.length > 0 : undefined);
     const watch = {
+      get hasPending() {
+        return hasPending();
+      },
       onReadable: (listener: () => void) => {
         this.#readable = listener;
       },
@@ -159,5 +165,20 @@ describe("A watch whose call accepts frames at once", () => {
     expect(world.sent).toHaveLength(1);
     world.grant();
     expect(world.sent).toHaveLength(2);
+  });
+
+  test("does not wait for room while it has nothing to send", () => {
+    world.knowsPending = true;
+    world.batches.push(batchAt(2, 1), batchAt(3, 1));
+    world.readable();
+    expect([world.sent.length, world.asked]).toEqual([2, 2]);
+    world.isFull = true;
+    world.readable();
+    expect(world.asked).toBe(2);
+    world.batches.push(batchAt(4, 1));
+    world.readable();
+    expect([world.sent.length, world.asked]).toEqual([2, 3]);
+    world.grant();
+    expect([world.sent.length, world.asked]).toEqual([3, 3]);
   });
 });

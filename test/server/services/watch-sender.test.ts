@@ -38,6 +38,8 @@ class SlowCall implements ServerCall {
     this.#accept = onAccepted;
   }
 
+  sendParts(): void {}
+
   accept(): void {
     this.#accept();
   }
