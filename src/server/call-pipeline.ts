@@ -66,7 +66,7 @@ export interface CallPipelineDeps {
   readonly openCalls: OpenCalls;
   /** Undefined: all calls are anonymous. */
   readonly authentication: Authentication | undefined;
-  /** Services with raw calls. Undefined: there are none. */
+  /** Services with raw calls. Undefined: every call is read. */
   readonly relayed: RawServices | undefined;
 }
 

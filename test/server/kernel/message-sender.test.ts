@@ -110,7 +110,7 @@ class World {
     this.#accept?.();
   }
 
-  /** Whether the sender listens to the end of its call, in place of who did before. */
+  /** Whether the sender listens to the end of its call, in place of any listener before. */
   get listens(): boolean {
     return this.#onClosed !== undefined;
   }
