@@ -63,7 +63,7 @@ const forwardedCertificateKey = "x-forwarded-client-cert";
 /** What the first stages of a call need. */
 interface CallPipelineDeps extends Pick<Service, "context" | "methods" | "authentication"> {
   readonly openCalls: OpenCalls;
-  /** Services with raw calls. Undefined: there are none. */
+  /** Services with raw calls. Undefined: every call is read. */
   readonly relayed: RawServices | undefined;
 }
 

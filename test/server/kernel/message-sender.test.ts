@@ -110,6 +110,11 @@ class World {
     this.#accept?.();
   }
 
+  /** Whether the sender listens to the end of its call, in place of any listener before. */
+  get listens(): boolean {
+    return this.#onClosed !== undefined;
+  }
+
   /** Everything that was sent is released. */
   closed(): void {
     this.#onClosed?.();
@@ -177,7 +182,7 @@ describe("A message that its client does not accept", () => {
     world.send(5_000);
     expect([charge(), charge()]).toEqual([0, 7_000]);
     world.sender.close();
-    expect(world.budget.bytes).toBe(0);
+    expect([world.budget.bytes, world.listens]).toEqual([0, false]);
   });
 
   test("counts in the send budget until the call is closed, if the call ends otherwise", () => {
