@@ -148,6 +148,11 @@ class Items<T> {
   readonly #all = new Set<T>();
   /** Those behind the first. A new iterator would pass over all that were deleted before. */
   #rest: Iterator<T> | undefined;
+  /**
+   * Number of others that were deleted since `#rest` was created or dropped. It would keep them alive while the first one
+   * stays: V8 moves a set to another table after some deletions, and an iterator that stands still holds all tables since.
+   */
+  #deletedBehind = 0;
   #first: T | undefined;
 
   constructor(item: T) {
@@ -159,8 +164,10 @@ class Items<T> {
   }
 
   get first(): T {
-    this.#rest ??= this.#all.values();
-    this.#first ??= this.#rest.next().value as T;
+    if (this.#first === undefined) {
+      this.#rest ??= this.#all.values();
+      this.#first = this.#rest.next().value as T;
+    }
     return this.#first;
   }
 
@@ -177,8 +184,15 @@ class Items<T> {
 
   /** Returns whether it was one of them. */
   delete(item: T): boolean {
+    if (!this.#all.delete(item)) return false;
     if (item === this.#first) this.#first = undefined;
-    return this.#all.delete(item);
+    else this.#deletedBehind++;
+    // Not each time, so that the next iterator passes over few that were deleted.
+    if (this.#deletedBehind > this.#all.size) {
+      this.#rest = undefined;
+      this.#deletedBehind = 0;
+    }
+    return true;
   }
 }
 
