@@ -179,7 +179,7 @@ describe("Items that are deleted behind one that stays", () => {
     await nextTurn();
     collectGarbage();
     const kept = deleted.filter((item) => item.deref() !== undefined);
-    // The engine's table of the items has room for some that were deleted.
+    // The engine's tables have room for some that were deleted.
     expect(kept.length).toBeLessThanOrEqual(2 * atOnce + 16);
     expect([queue.size, queue.shift()?.[1]]).toEqual([1 + atOnce, first]);
     expect(queue.shift()?.[1]).toBe(waiting[0]);
@@ -204,6 +204,8 @@ describe("Items that are deleted behind one that stays", () => {
         expected.delete(item);
       }
       if (i % 3 > 0) expect(queue.first(owner)).toBe([...expected][0]);
+      const newest = queue.newestOfMost([{}, 0]);
+      expect(newest).toEqual(expected.size > 0 ? [owner, [...expected].at(-1)] : [{}, 0]);
     }
     expect(queue.size).toBe(expected.size);
   });
