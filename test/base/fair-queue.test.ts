@@ -190,7 +190,7 @@ describe("Items that are deleted behind one that stays", () => {
     const owner = {};
     const expected = new Set<number>();
     let last = 0;
-    // Deletes the first, another, or adds one, by turns that repeat in no short period.
+    // Deletes the first, another, or adds one: in an order that does not repeat soon.
     for (let i = 0; i < 5_000; i++) {
       const all = [...expected];
       const which = (i * i + (i >> 3)) % 5;

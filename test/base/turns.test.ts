@@ -352,7 +352,7 @@ describe("A task that is added again within its step", () => {
     expect(steps((turns) => turns.clear())).toBe(1);
   });
 
-  it("does one more step if it is added once more after that", () => {
+  it("does one more step if it is added again after that", () => {
     const count = steps((turns, owner, task) => {
       turns.delete(owner, task);
       turns.add(owner, task);
