@@ -1,0 +1,90 @@
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { execPath } from "node:process";
+import { fileURLToPath } from "node:url";
+import { describe, expect, test } from "vitest";
+import { Model, type State } from "../../scripts/model/compile.ts";
+import { successors } from "../../scripts/model/explore.ts";
+import { readItf } from "../../scripts/model/itf.ts";
+import {
+  modelFile,
+  rules,
+  sampleDesign,
+  sampleWithout,
+  standard,
+  start,
+} from "../../scripts/model/list-watch.ts";
+import { textOf } from "../../scripts/model/values.ts";
+
+/** The steps of one run of Quint's own simulator. */
+function simulated(steps: number, seed: number): readonly State[] {
+  const folder = mkdtempSync(join(tmpdir(), "watch-fanout-model-"));
+  const out = join(folder, "trace.itf.json");
+  const cli = fileURLToPath(import.meta.resolve("@informalsystems/quint/dist/src/cli.js"));
+  const run = ["run", modelFile, "--backend=typescript", "--max-samples=1"];
+  try {
+    execFileSync(
+      execPath,
+      [cli, ...run, `--max-steps=${steps}`, `--seed=${seed}`, `--out-itf=${out}`],
+      { stdio: "ignore" },
+    );
+    return readItf(out);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** All variables of a state, in one order. */
+function identityOf(state: State): string {
+  return Object.entries(state)
+    .map(([name, value]) => `${name}=${textOf(value)}`)
+    .sort()
+    .join();
+}
+
+describe("The model of docs/model", () => {
+  const model = new Model(modelFile);
+
+  test("keeps every guarantee in 1,500 random runs", () => {
+    const { traces, states, counterexample } = sampleDesign(model, 1_500, 1);
+    expect(counterexample).toBeUndefined();
+    expect(traces).toBe(1_500);
+    expect(states).toBeGreaterThan(100_000);
+  });
+
+  test.each([
+    "a bookmark follows the events below it",
+    "a relist sends LATEST_STATE the difference",
+    "a resumed watch is confirmed",
+    "previous is the object before the batch",
+    "a write is sent once",
+  ])("loses a guarantee without the rule: %s", (rule) => {
+    expect(sampleWithout(model, rule, 500, 1).counterexample).toBeDefined();
+  });
+
+  test("has no other rules than those that the script leaves out", () => {
+    const text = ["cacher", "coalescing", "listWatch", "streams", "world"]
+      .map((name) => readFileSync(`docs/model/${name}.qnt`, "utf8"))
+      .join("\n");
+    const used = [...text.matchAll(/\bo(?:n|ff)\("([^"]+)"\)/g)].map(([, rule = ""]) => rule);
+    expect([...new Set(used)].sort()).toEqual(Object.keys(rules).sort());
+  });
+
+  test("is described with each rule and the guarantee that falls", () => {
+    const page = readFileSync("docs/model/README.md", "utf8");
+    const rows = Object.entries(rules).map(([rule, { guarantee }]) => `| ${rule} | ${guarantee} |`);
+    expect(rows.filter((row) => !page.includes(row))).toEqual([]);
+  });
+
+  test("takes the steps that Quint's own simulator takes", () => {
+    const states = simulated(25, 3);
+    expect(states.length).toBeGreaterThan(20);
+    expect(identityOf(states[0] ?? {})).toBe(identityOf(start(model, standard)));
+    for (const [i, state] of states.slice(1).entries()) {
+      const following = [...successors(model, states[i] ?? {})];
+      expect(following.map(({ next }) => identityOf(next))).toContain(identityOf(state));
+    }
+  });
+});
