@@ -84,14 +84,19 @@ export class Model {
 
   /** The state that an action begins with. */
   init(action: string, ...args: Value[]): State {
-    const state = this.#take({}, action, () => 0, args);
+    const state = this.act({}, action, args);
     if (state === undefined) throw new Error(`${action} is not enabled.`);
     return state;
   }
 
-  /** The state after an action in which `choose` decides; undefined if that is not enabled. */
-  step(from: State, choose: Choose, action = "step"): State | undefined {
-    return this.#take(from, action, choose, []);
+  /** The state after an action with these arguments; undefined if it is not enabled. It must not choose anything. */
+  act(from: State, action: string, args: readonly Value[]): State | undefined {
+    return this.#take(from, action, args, () => 0);
+  }
+
+  /** The state after the model's `step`, in which `choose` decides; undefined if that is not enabled. */
+  step(from: State, choose: Choose): State | undefined {
+    return this.#take(from, "step", [], choose);
   }
 
   /** The action within the last step. */
@@ -105,7 +110,7 @@ export class Model {
     return this.#definition(property)() === true;
   }
 
-  #take(from: State, action: string, choose: Choose, args: Value[]): State | undefined {
+  #take(from: State, action: string, args: readonly Value[], choose: Choose): State | undefined {
     const run = this.#run;
     run.state = from;
     run.next = {};

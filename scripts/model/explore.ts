@@ -67,10 +67,10 @@ function attempt(model: Model, state: State, random: () => number): State | unde
   return undefined;
 }
 
-/** Where a state was first found: the one before, and the choices of the step from there. */
+/** How a state was first found: by a step from the state with the index `before`. */
 interface Found {
   readonly before: number;
-  readonly choices: readonly number[];
+  readonly step: Taken | undefined;
 }
 
 /**
@@ -81,20 +81,18 @@ interface Found {
  */
 export function exhaust(model: Model, init: State, property: string, maxStates: number): Search {
   const seen = new Set<string>([identityOf(init)]);
-  const found: Found[] = [{ before: -1, choices: [] }];
+  const found: Found[] = [{ before: 0, step: undefined }];
   let level: { readonly state: State; readonly index: number }[] = [{ state: init, index: 0 }];
   while (level.length > 0) {
     const following: typeof level = [];
     for (const { state, index } of level) {
-      for (const { next, choices } of successors(model, state)) {
-        if (!model.holds(next, property)) {
-          const own = found.push({ before: index, choices }) - 1;
-          return { states: seen.size, traces: 1, counterexample: replay(model, init, found, own) };
-        }
+      for (const { next, step } of successors(model, state)) {
+        const isKept = model.holds(next, property);
         const identity = identityOf(next);
-        if (seen.has(identity)) continue;
+        if (isKept && seen.has(identity)) continue;
         seen.add(identity);
-        const own = found.push({ before: index, choices }) - 1;
+        const own = found.push({ before: index, step }) - 1;
+        if (!isKept) return { states: seen.size, traces: 1, counterexample: pathTo(own, found) };
         if (seen.size > maxStates) throw new Error(`There are more than ${maxStates} states.`);
         following.push({ state: next, index: own });
       }
@@ -104,11 +102,20 @@ export function exhaust(model: Model, init: State, property: string, maxStates: 
   return { states: seen.size, traces: 1, counterexample: undefined };
 }
 
+function pathTo(last: number, found: readonly Found[]): Taken[] {
+  const path: Taken[] = [];
+  for (let at = last; at > 0; at = found[at]?.before ?? 0) {
+    const { step } = found[at] ?? {};
+    if (step !== undefined) path.unshift(step);
+  }
+  return path;
+}
+
 /** All steps from a state: takes the choices in the order of numbers, the last one first. */
 export function* successors(
   model: Model,
   state: State,
-): Generator<{ readonly next: State; readonly choices: readonly number[] }> {
+): Generator<{ readonly next: State; readonly step: Taken | undefined }> {
   const choices: number[] = [];
   const counts: number[] = [];
   for (;;) {
@@ -118,8 +125,7 @@ export function* successors(
       choices[depth] ??= 0;
       return choices[depth++] ?? 0;
     });
-    choices.length = depth;
-    if (next !== undefined) yield { next, choices: [...choices] };
+    if (next !== undefined) yield { next, step: model.taken };
     while (depth > 0 && (choices[depth - 1] ?? 0) + 1 >= (counts[depth - 1] ?? 0)) depth--;
     if (depth === 0) return;
     choices.length = depth;
@@ -127,18 +133,17 @@ export function* successors(
   }
 }
 
-/** The steps that lead to a state that was found. */
-function replay(model: Model, init: State, found: readonly Found[], last: number): Taken[] {
-  const path: (readonly number[])[] = [];
-  for (let at = last; at > 0; at = found[at]?.before ?? 0) path.unshift(found[at]?.choices ?? []);
-  let state = init;
-  return path.flatMap((choices) => {
-    let depth = 0;
-    const next = model.step(state, () => choices[depth++] ?? 0);
-    if (next === undefined || model.taken === undefined) return [];
-    state = next;
-    return [model.taken];
-  });
+/**
+ * Takes the steps of a trace. Returns the state after the last.
+ *
+ * @throws Error at a step that is not enabled
+ */
+export function follow(model: Model, init: State, steps: readonly Taken[]): State {
+  return steps.reduce((state, { action, args }, i) => {
+    const next = model.act(state, action, args);
+    if (next === undefined) throw new Error(`Step ${i + 1}, ${action}, is not enabled.`);
+    return next;
+  }, init);
 }
 
 /** What was received last is only for the property, which has been checked, and has no effect on what follows. */

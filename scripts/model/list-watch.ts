@@ -56,7 +56,7 @@ export const rules: Readonly<Record<string, Rule>> = {
   "a stream that waits gets no bookmark": { guarantee: "Ordered" },
   "a resume point ahead of the cache waits for it": {
     guarantee: "Unique",
-    bounds: { relays: [], clients: ["every"], restores: 0, faults: 3, revisions: 6 },
+    bounds: { ...smallest, roots: ["a", "b"], faults: 2, revisions: 5, matches: [true, false] },
   },
   "the watch begins at the revision of the list": { guarantee: "Reliable" },
   "a compacted resume point is given up": { guarantee: "Reliable" },
@@ -72,7 +72,10 @@ export const rules: Readonly<Record<string, Rule>> = {
   "a resumed stream begins with its resume point": { guarantee: "Resumable" },
   "a bookmark follows the events below it": { guarantee: "Bookmarkable" },
   "previous is the object before the batch": { guarantee: "Previous" },
-  "what is coalesced to nothing moves the resume point": { guarantee: "Previous" },
+  "what is coalesced to nothing moves the resume point": {
+    guarantee: "Previous",
+    bounds: { ...smallest, clients: ["latest"], revisions: 8, matches: [true, false] },
+  },
   "a fragment waits for its whole revision": { guarantee: "Linearizable" },
   "an initial state is of one revision": { guarantee: "Linearizable" },
   "a linearizable read asks etcd for its revision": { guarantee: "Linearizable" },

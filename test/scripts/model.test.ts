@@ -6,7 +6,7 @@ import { execPath } from "node:process";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { Model, type State } from "../../scripts/model/compile.ts";
-import { successors } from "../../scripts/model/explore.ts";
+import { follow, successors } from "../../scripts/model/explore.ts";
 import { readItf } from "../../scripts/model/itf.ts";
 import {
   modelFile,
@@ -61,7 +61,11 @@ describe("The model of docs/model", () => {
     "previous is the object before the batch",
     "a write is sent once",
   ])("loses a guarantee without the rule: %s", (rule) => {
-    expect(sampleWithout(model, rule, 500, 1).counterexample).toBeDefined();
+    const { counterexample = [] } = sampleWithout(model, rule, 500, 1);
+    const last = follow(model, start(model, standard, [rule]), counterexample);
+    expect(model.holds(last, rules[rule]?.guarantee ?? "")).toBe(false);
+    const before = follow(model, start(model, standard, [rule]), counterexample.slice(0, -1));
+    expect(model.holds(before, rules[rule]?.guarantee ?? "")).toBe(true);
   });
 
   test("has no other rules than those that the script leaves out", () => {
