@@ -19,7 +19,7 @@ import {
   sampleWithout,
   start,
 } from "./model/list-watch.ts";
-import { textOf } from "./model/values.ts";
+import { QuintSet, textOf } from "./model/values.ts";
 
 const { values: options } = parseArgs({
   args: argv.slice(2),
@@ -81,8 +81,13 @@ function explain({ counterexample }: Search): void {
   for (const step of counterexample ?? []) stdout.write(`  ${textOfStep(step)}\n`);
 }
 
+/** As Quint writes it: a run is these with `then` between them. */
 function textOfStep({ action, args }: Taken): string {
-  return `${action}(${args.map(textOf).join(", ")})`;
+  if (args.length === 0) return action;
+  const texts = args.map((arg) =>
+    arg instanceof QuintSet ? `Set(${[...arg.byId.values()].map(textOf).join(", ")})` : textOf(arg),
+  );
+  return `${action}(${texts.join(", ")})`;
 }
 
 function fail(text: string): void {

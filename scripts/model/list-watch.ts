@@ -36,9 +36,15 @@ const smallest: Bounds = {
   ...{ roots: ["a"], relays: [], clients: ["every"] },
 };
 
-/** Small enough to visit every state. */
+/** Small enough to visit every state: some 50,000 to 500,000 each. */
 export const exhaustible: Readonly<Record<string, Bounds>> = {
-  "a root and a client": smallest,
+  "EVERY_EVENT, three revisions": { ...smallest, revisions: 3 },
+  "LATEST_STATE with a selector": { ...smallest, clients: ["latest"], matches: [true, false] },
+  "revisions of two keys": { ...smallest, changes: [[1], [1, 2]] },
+  "a write through the service": { ...smallest, writes: 1 },
+  "two roots": { ...smallest, roots: ["a", "b"], faults: 0 },
+  "a root and a relay": { ...smallest, relays: ["relay"], faults: 0 },
+  "a restore": { ...smallest, restores: 1 },
 };
 
 /** A rule of the design that the model can leave out, and a guarantee that falls without it. */
