@@ -51,11 +51,11 @@ describe("The model of docs/model", () => {
     model = new Model(modelFile);
   });
 
-  test("keeps every guarantee in 1,500 random runs", () => {
-    const { traces, states, counterexample } = sampleDesign(model, 1_500, 1);
+  test("keeps every guarantee in 1,000 random runs", () => {
+    const { traces, states, counterexample } = sampleDesign(model, 1_000, 1);
     expect(counterexample).toBeUndefined();
-    expect(traces).toBe(1_500);
-    expect(states).toBeGreaterThan(100_000);
+    expect(traces).toBe(1_000);
+    expect(states).toBeGreaterThan(50_000);
   });
 
   test.each([
@@ -87,8 +87,8 @@ describe("The model of docs/model", () => {
   });
 
   test("takes the steps that Quint's own simulator takes", () => {
-    const states = simulated(25, 3);
-    expect(states.length).toBeGreaterThan(20);
+    const states = simulated(20, 3);
+    expect(states).toHaveLength(21);
     expect(identityOf(states[0] ?? {})).toBe(identityOf(start(model, standard)));
     for (const [i, state] of states.slice(1).entries()) {
       const following = [...successors(model, states[i] ?? {})];
