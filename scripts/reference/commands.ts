@@ -17,6 +17,7 @@ export function commandsPage(): string {
     command.commands.length > 0 ? command.commands : [command],
   );
   const shared = commonOptions(program.commands);
+  const repeated = repeatedOptions(commands, shared);
   return [
     "# Commands",
     paragraph(
@@ -38,7 +39,10 @@ export function commandsPage(): string {
     ),
     "## Options of all commands that call a service",
     shared.map(optionBullet).join("\n"),
-    ...commands.map((command) => commandSection(command, shared)),
+    "## Options of several commands",
+    paragraph("The commands below name which of these they have."),
+    repeated.map(optionBullet).join("\n"),
+    ...commands.map((command) => commandSection(command, shared, repeated)),
   ].join("\n\n");
 }
 
@@ -51,15 +55,44 @@ function commonOptions(commands: readonly Command[]): readonly Option[] {
   });
 }
 
-function commandSection(command: Command, shared: readonly Option[]): string {
+/** The options of more than one command, described alike, without the common ones. */
+function repeatedOptions(
+  commands: readonly Command[],
+  shared: readonly Option[],
+): readonly Option[] {
+  const all = commands.flatMap(({ options }) => options);
+  return all.filter(
+    (option, i) =>
+      !hasSame(shared, option) &&
+      !hasSame(all.slice(0, i), option) &&
+      hasSame(all.slice(i + 1), option),
+  );
+}
+
+function hasSame(options: readonly Option[], { flags, description }: Option): boolean {
+  return options.some((other) => other.flags === flags && other.description === description);
+}
+
+function commandSection(
+  command: Command,
+  shared: readonly Option[],
+  repeated: readonly Option[],
+): string {
   const { parent } = command;
   const group = parent === null || parent.name() === "watch-fanout" ? "" : `${parent.name()} `;
-  const own = command.options.filter(({ flags }) => shared.every((other) => other.flags !== flags));
+  const own = command.options.filter(
+    (option) => shared.every(({ flags }) => flags !== option.flags) && !hasSame(repeated, option),
+  );
+  const also = command.options
+    .filter((option) => hasSame(repeated, option))
+    .map(({ flags }) => code(flags.replace(/^-\w, /, "").replace(/ .*/, "")));
   const usage = command.usage().replace(/^\[options\] ?/, "");
   const name = `watch-fanout ${group}${command.name()} ${usage}`.trim();
   return [
     `### ${group}${command.name()}`,
-    paragraph(`${code(name)}: ${command.description()}`),
+    paragraph(
+      `${code(name)}: ${command.description()}${also.length === 0 ? "" : ` Also ${also.join(", ")}.`}`,
+    ),
     ...(own.length === 0 ? [] : [own.map(optionBullet).join("\n")]),
   ].join("\n\n");
 }

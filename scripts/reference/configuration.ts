@@ -9,7 +9,7 @@ import {
   variableOf,
 } from "../../src/config/options.ts";
 import { schemasOf } from "../../src/config/resource-settings.ts";
-import { bullet, code, paragraph } from "./markdown.ts";
+import { bullet, code, paragraph, table } from "./markdown.ts";
 
 /** Used in the page, and loaded by its test. */
 export const exampleFile = `etcd: [https://etcd-0.example:2379, https://etcd-1.example:2379]
@@ -32,18 +32,22 @@ export function configurationPage(): string {
   return [
     "# Configuration",
     paragraph(
-      `All options of \`watch-fanout serve\`. Each can be given as a flag, as an environment variable and as a key of ` +
-        `a YAML file, which ${code("--config FILE")} or ${code(configVariable)} names: the option ${code("stall-timeout")} ` +
-        `is ${code(flagOf("stall-timeout"))}, ${code(variableOf("stall-timeout"))} and ${code("stall-timeout")}. A flag ` +
-        "takes precedence over a variable, a variable over the file, and the file over the default.",
+      `All options of \`watch-fanout serve\`. Each is a flag, an environment variable and a key of the YAML file that ` +
+        `${code("--config FILE")} or ${code(configVariable)} names: ${code(flagOf("stall-timeout"))}, ` +
+        `${code(variableOf("stall-timeout"))} and ${code("stall-timeout")}. A flag takes precedence over a variable, a ` +
+        "variable over the file, and the file over the default.",
     ),
     paragraph(
       "The service does not start with an unknown key, an unknown variable of its prefix or an invalid value: it " +
-        "prints every problem with its place and exits. An empty variable counts as not set. Unless a list is meant, " +
-        "the last of several equal flags counts.",
+        "prints every problem with its place and exits. An empty variable counts as not set. Of a flag that is given " +
+        "twice the last one counts, unless it is a list.",
     ),
+    table(["value", "is"], placeholders),
     `\`\`\`yaml\n${exampleFile}\`\`\``,
-    ...optionGroups.flatMap(({ heading, names }) => [`## ${heading}`, ...names.map(optionSection)]),
+    ...optionGroups.flatMap(({ heading, names }) => [
+      `## ${heading}`,
+      names.map(optionBullet).join("\n"),
+    ]),
     "## Resources",
     paragraph(
       `An element of ${code(fileKeyOf("resource"))} in the file is either the text \`NAME=PREFIX\` or a mapping:`,
@@ -54,26 +58,45 @@ export function configurationPage(): string {
   ].join("\n\n");
 }
 
-function optionSection(name: OptionName): string {
-  const { help, list, secret, schema, value } = definition(name);
-  const flag =
+/** What the placeholders of values stand for. */
+const placeholders = [
+  [code("DURATION"), "such as `500ms`, `75s`, `5m` or `1h30m`; at most 24 days"],
+  [code("SIZE"), "above 0 in `B`, `KiB`, `MiB` or `GiB`, such as `64MiB`"],
+  [code("COUNT"), "a whole number, at least 1; 0 where the option gives it a meaning"],
+  [
+    code("HOST:PORT"),
+    "`127.0.0.1:50051`, `[::1]:50051`, `0.0.0.0:50051` for all interfaces; port 0 is a free one",
+  ],
+  [code("[on|off]"), "a flag without a value is on"],
+  [code("X[,X...]"), "a list, separated by commas; in the file also a sequence"],
+] as const;
+
+function optionBullet(name: OptionName): string {
+  const { help, secret, value } = definition(name);
+  const term =
     secret === true
-      ? `none, since other users of a machine can see flags; the variable is ${code(variableOf(name))}`
+      ? `${code(variableOf(name))} (no flag, since other users of a machine can see flags)`
       : code(`${flagOf(name)} ${value}`);
-  const several = { commas: "separated by commas", repeated: "each in a flag of its own" };
-  const file = fileKeyOf(name) === name ? [] : [`File: ${code(fileKeyOf(name))}`];
-  const accepted = value === "FILE" ? undefined : acceptedBy(schema);
-  const values = [
-    ...(accepted === undefined || accepted === "text" || accepted === value ? [] : [accepted]),
-    ...(list === undefined ? [] : [`a list, ${several[list]}`]),
+  const notes = [
+    withFlags(help),
+    ...(fileKeyOf(name) === name ? [] : [`In the file: ${code(fileKeyOf(name))}.`]),
+    ...valueNotes(name),
+    ...(defaultOf(name) === undefined ? [] : [`Default: ${defaultOf(name)}.`]),
   ];
-  const facts = [
-    `Flag: ${flag}`,
-    ...file,
-    ...(values.length === 0 ? [] : [`Value: ${values.join("; ")}`]),
-    ...(defaultOf(name) === undefined ? [] : [`Default: ${defaultOf(name)}`]),
-  ];
-  return [`### ${name}`, paragraph(withFlags(help)), facts.map(bullet).join("\n")].join("\n\n");
+  return bullet(`${term}: ${notes.join(" ")}`);
+}
+
+/** What an option accepts, unless its placeholder or its help says it. */
+function valueNotes(name: OptionName): readonly string[] {
+  const { help, schema, value, isSwitch } = definition(name);
+  if (isSwitch === true) return [];
+  const accepted = acceptedBy(schema);
+  const [, least] = /^a duration from ([1-9]\w*)/.exec(accepted) ?? [];
+  if (least !== undefined) return [`At least ${least}.`];
+  // A text with an example is for a message without the help.
+  if (accepted === "text" || /such as|at least [01]$/.test(accepted)) return [];
+  const words = accepted.match(/\w+/g) ?? [];
+  return words.every((word) => help.includes(word)) ? [] : [`${value}: ${accepted}.`];
 }
 
 function defaultOf(name: OptionName): string | undefined {

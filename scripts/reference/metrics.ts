@@ -47,31 +47,18 @@ import {
 import { type ExposedMetric, parseExposition } from "./exposition.ts";
 import { bullet, code, paragraph } from "./markdown.ts";
 
-/** What the labels mean. The page can't be made while one is missing here. */
+/** What the labels mean that their metrics and names do not explain. */
 const labels: Readonly<Record<string, string>> = {
   address: "address of the server, as the client was configured",
   code: "gRPC status code, such as `OK` or `NOT_FOUND`",
-  handler: "name that the program gave to the event handler",
-  cause: "one of the causes that are listed at the metric",
-  kind: "one of the kinds that are listed at the metric",
-  level: "one of the levels that are listed at the metric",
-  limit: "what limits the memory: `heap`, `cgroup` or `process`",
-  informer: "name that the program gave to the informer",
+  limit:
+    "of memory: `heap`, `cgroup` or `process`; of callers: the limit, such as `streams` or `send_rate`",
   method: "of the service: gRPC service and method, or `unknown`; of the client: the method alone",
-  file: "kind of file: `server-certificate`, `client-ca`, `token-file`, `jwks`, `etcd-certificate`, `etcd-ca` or `policy`",
-  node: "version of Node.js",
+  file: "kind of file, such as `server-certificate`, `client-ca`, `token-file`, `jwks` or `policy`",
   outcome: "`OK`, the reason of the error, or `CANCELLED`",
-  path: "path of the file, as configured",
-  pool: "`requests`, `retained` or `unsent`",
-  queue: "name that the program gave to the work queue",
   reason: "reason of the error, such as `UPSTREAM_UNAVAILABLE`, or what is listed at the metric",
-  resource: "name of the resource",
-  result: "`applied` or `refused`",
   served_by: "`cache` or `etcd`",
-  source: "one of the sources that are listed at the metric",
-  state: "one of the states that are listed at the metric",
   verb: "`get`, `list`, `watch`, `put` or `delete`",
-  version: "version of watch-fanout",
   worker:
     "number of the worker, from 1; with `--workers` all metrics of a worker have it, and those of the main process do not",
 };
@@ -83,30 +70,25 @@ const listedLabels: readonly string[] = ["cause", "kind", "level", "state"];
 export async function metricsPage(): Promise<string> {
   const service = await serviceGroups();
   const client = await clientMetrics();
-  const used = new Set(
-    [...service.flatMap(([, metrics]) => metrics), ...client].flatMap((metric) => [
-      ...metric.labels.keys(),
-    ]),
-  );
   return [
     "# Metrics",
     "## Service",
     paragraph(
-      "`/metrics` of the admin port serves these for Prometheus. A histogram has the series `_bucket`, `_sum` and " +
-        "`_count`. Counters begin at 0 when the process starts. Units are written as in UCUM: `s` is seconds, `By` is " +
-        "bytes, `{event}` is a count of events, and `1` has no unit.",
+      "`/metrics` of the admin port serves these for Prometheus. Counters end with `_total` and begin at 0 when the " +
+        "process starts; histograms are marked, and have the series `_bucket`, `_sum` and `_count`; all others are " +
+        "gauges. A name ends with its unit: `_seconds`, `_bytes`, `_ratio` (0 to 1); otherwise it is a number. Labels are " +
+        "in braces.",
     ),
-    ...service.flatMap(([title, metrics]) => [`### ${title}`, entries(metrics)]),
+    ...service.flatMap(([title, metrics]) => [`### ${title}`, ...entries(metrics)]),
     "## Client library",
     paragraph(
       "`watch-fanout/client` records these at the global meter provider of OpenTelemetry. Without one they cost " +
-        "nothing. An exporter for Prometheus adds `_total` to the names of counters.",
+        "nothing. An exporter for Prometheus adds `_total` to the names of counters, which are marked.",
     ),
-    entries(client),
+    ...entries(client),
     "## Labels",
-    [...used]
-      .sort()
-      .map((name) => bullet(`${code(name)}: ${meaningOf(name)}.`))
+    Object.entries(labels)
+      .map(([name, meaning]) => bullet(`${code(name)}: ${meaning}.`))
       .join("\n"),
   ].join("\n\n");
 }
@@ -280,22 +262,30 @@ function recordClientMetrics(): void {
   queue.done(0);
 }
 
-function entries(metrics: readonly ExposedMetric[]): string {
-  return metrics.map((metric) => bullet(entry(metric))).join("\n");
-}
-
-function entry({ name, kind, unit, description, labels }: ExposedMetric): string {
-  const of = [...labels].map(([label, values]) =>
-    listedLabels.includes(label)
-      ? `${code(label)} (${[...values].map(code).join(", ")})`
-      : code(label),
+/** A list of metrics, below the labels that all of them have. */
+function entries(metrics: readonly ExposedMetric[]): readonly string[] {
+  const [first, ...others] = metrics;
+  const shared = [...(first?.labels.keys() ?? [])].filter(
+    (label) => others.length > 0 && others.every(({ labels: its }) => its.has(label)),
   );
-  const labelled = of.length === 0 ? "" : ` Labels: ${of.join(", ")}.`;
-  return `${code(name)} (${kind}, ${code(unit)}): ${description}${labelled}`;
+  return [
+    ...shared.map((label) => `All have the label ${code(label)}.`),
+    metrics.map((metric) => bullet(entry(metric, shared))).join("\n"),
+  ];
 }
 
-function meaningOf(label: string): string {
-  const meaning = labels[label];
-  if (meaning === undefined) throw new Error(`the label ${label} has no description`);
-  return meaning;
+function entry(metric: ExposedMetric, shared: readonly string[]): string {
+  const { name, kind, unit, description } = metric;
+  const own = [...metric.labels].filter(([label]) => !shared.includes(label));
+  const labelled = own.length === 0 ? "" : `{${own.map(([label]) => label).join(",")}}`;
+  const listed = own
+    .filter(([label]) => listedLabels.includes(label))
+    .map(([label, values]) => ` ${code(label)}: ${[...values].map(code).join(", ")}.`);
+  const hasUnit = unit !== "s" || name.endsWith("_seconds");
+  const notes = [
+    ...(kind === "gauge" || name.endsWith("_total") ? [] : [kind]),
+    ...(hasUnit ? [] : ["seconds"]),
+  ];
+  const noted = notes.length === 0 ? "" : ` (${notes.join(", ")})`;
+  return `${code(name + labelled)}${noted}: ${description}${listed.join("")}`;
 }

@@ -76,8 +76,7 @@ export const etcdOptions = {
     value: "[on|off]",
     help:
       "Serve etcd's own gRPC API on --listen as well, as etcd grpc-proxy does: watches and reads of the keys of a " +
-      "--resource from its cache, everything else by etcd. Needs --etcd; without a --resource nothing is cached. " +
-      "docs/etcd-api.md describes it.",
+      "--resource from its cache, everything else by etcd. Needs --etcd; without a --resource nothing is cached.",
     default: "off",
   },
   "watch-fanout-api": {

@@ -24,16 +24,15 @@ export const limitOptions = {
     value: "COUNT",
     help:
       "Maximum number of open connections. A further one replaces one of the host that has most, and is refused if that " +
-      "is its own host. Fewer are accepted if the hard limit of open files is less than 640 above it: the rest is kept " +
-      "for the admin port and etcd.",
+      "is its own host. Fewer are accepted if the hard limit of open files is less than 640 above it.",
     default: "20000",
   },
   "max-connections-per-identity": {
     schema: count(0),
     value: "COUNT",
     help:
-      "Maximum number of connections of one identity. A connection counts for the identity of its first call; beyond " +
-      "the limit that call is refused and the connection closed. 0: no limit.",
+      "Maximum number of connections of one identity, which is that of a connection's first call. Beyond the limit that " +
+      "call is refused and the connection closed. 0: no limit.",
     default: "0",
   },
   "max-reads-in-flight": {

@@ -76,9 +76,8 @@ export const listenerOptions = {
     list: "commas",
     value: "NAME[,NAME...]",
     help:
-      "Cipher suites of TLS 1.2 on --listen, by their names in the registry of IANA, such as " +
-      "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256. TLS 1.3 has its own, which all stay. Connections of HTTP/2 need one " +
-      "with ECDHE and GCM or CHACHA20.",
+      "Cipher suites of TLS 1.2 on --listen, by IANA's names, such as " +
+      "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256. HTTP/2 needs one with ECDHE and GCM or CHACHA20. Those of TLS 1.3 stay.",
     defaultHelp: "those of Node.js",
   },
   "client-cert-name": {
@@ -95,8 +94,7 @@ export const listenerOptions = {
     list: "commas",
     value: "PEER[,PEER...]",
     help:
-      "Proxies whose x-forwarded-client-cert is believed: loopback (connections from this machine, such as of a " +
-      "sidecar), unix (connections to the Unix socket of --listen), or the name of a client certificate. From any " +
-      "other peer the header is ignored.",
+      "Proxies whose x-forwarded-client-cert is believed: loopback (connections from this machine), unix (those to the " +
+      "Unix socket of --listen), or the name of a client certificate. From other peers it is ignored.",
   },
 } as const satisfies Readonly<Record<string, OptionDefinition>>;

@@ -56,9 +56,7 @@ const callerOptions = {
   policy: {
     schema: text,
     value: "FILE",
-    help:
-      "What callers may do: a YAML file with roles and bindings, read again when it changes. With it, everything " +
-      "that it does not allow is denied.",
+    help: "What callers may do: a YAML file with roles and bindings. What it does not allow is denied.",
     defaultHelp: "every caller may do everything",
   },
   "audit-log": {
@@ -73,8 +71,8 @@ const callerOptions = {
     schema: choice(["writes", "reads", "all"]),
     value: "LEVEL",
     help:
-      "Which allowed calls --audit-log has: writes; reads, which are Get, List and Watch beside writes; or all, also " +
-      "health and reflection. Denied calls are always in it.",
+      "Which allowed calls --audit-log has: writes; reads, which adds Get, List and Watch; or all, which adds health and " +
+      "reflection. Denied calls are always in it.",
     default: "writes",
   },
 } as const satisfies Readonly<Record<string, OptionDefinition>>;
@@ -85,18 +83,14 @@ const telemetryOptions = {
     schema: collectorUrl,
     value: "URL|env",
     help:
-      "Export spans and metrics to this OpenTelemetry collector, by OTLP over HTTP with protobuf: to URL/v1/traces and " +
-      "URL/v1/metrics. env: to that of OTEL_EXPORTER_OTLP_ENDPOINT. The environment variables OTEL_SDK_DISABLED, " +
-      "OTEL_EXPORTER_OTLP_HEADERS, _CERTIFICATE, _CLIENT_CERTIFICATE, _CLIENT_KEY, _COMPRESSION and _TIMEOUT, " +
-      "OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES apply; others are named in the log.",
+      "Export spans and metrics to this OpenTelemetry collector, by OTLP over HTTP with protobuf. env: to that of " +
+      "OTEL_EXPORTER_OTLP_ENDPOINT. docs/telemetry.md has the variables of OpenTelemetry that apply.",
     defaultHelp: "nothing is exported",
   },
   "trace-ratio": {
     schema: ratio,
     value: "RATIO",
-    help:
-      "Part of the calls without a trace of the client that are traced, from 0 to 1. A call with one is traced if the " +
-      "client records it. Needs --otlp-endpoint.",
+    help: "Part of the calls without traceparent that are traced, from 0 to 1. Needs --otlp-endpoint.",
     default: "0",
   },
   "otlp-metrics-interval": {
@@ -168,8 +162,7 @@ const options = {
     help:
       "A resource to serve: the keys that begin with PREFIX, which usually ends in '/'. Repeatable. " +
       "Prefixes must not overlap. Required with --etcd, unless --etcd-api is on. With --upstream: NAME, or " +
-      "NAME=NAME-UPSTREAM for one that has another name there. The file has more settings for a resource: codec, " +
-      "labels and fields for selectors, indexes, event window, and whether it has a cache.",
+      "NAME=NAME-UPSTREAM for one that has another name there. The file has more settings for each.",
     defaultHelp:
       "with the embedded store, default= (every key); with --upstream, all that the relay may read there",
   },
@@ -185,7 +178,7 @@ const options = {
   "event-window-min-events": {
     schema: count(0),
     value: "COUNT",
-    help: "Number of events that a resource's event window keeps regardless of their age.",
+    help: "Number of events that a resource's event window keeps regardless of their age. 0: none.",
     default: "1000",
   },
   "event-window-max-events": {
@@ -204,9 +197,9 @@ const options = {
     schema: workerCount,
     value: "COUNT|auto",
     help:
-      "Number of processes that serve clients on --listen, each with a copy of the caches; auto: as many as there are " +
-      "usable cores. With more than 1 a main process follows the source and has the admin port, and the limits below are " +
-      "divided between the workers. docs/scaling.md describes them.",
+      "Number of processes that serve clients on --listen, each with a copy of the caches; auto: one for each usable " +
+      "core. With more than 1 a main process follows the source and has the admin port, and the limits are " +
+      "divided between the workers.",
     default: "1",
   },
   "stall-timeout": {
@@ -228,9 +221,8 @@ const options = {
     schema: size,
     value: "SIZE",
     help:
-      "Memory that the process uses, above which it sheds load: what V8's last collection has left of the heap, and " +
-      "what is outside of it. New streams are refused from 90 % of it, Lists from 95 %, then " +
-      "streams whose clients accept nothing, and all calls from 105 %. 75 % of V8's heap limit is a ceiling in any case.",
+      "Memory of the process above which it sheds load, in the order that docs/limits.md has. 75 % of V8's heap limit is " +
+      "a ceiling in any case.",
     defaultHelp: "90 % of the memory limit of the process's control group, if it has one",
   },
   "dispatch-interval": {
@@ -238,16 +230,13 @@ const options = {
     value: "DURATION",
     help:
       "Minimum time between two deliveries of a resource's events to watches. Events in between are delivered " +
-      "together, in fewer messages, at most this much later. 0s: as soon as they arrive; at most 10 ms later while " +
-      "rounds of messages with few events would take more than half of the time.",
+      "together, in fewer messages. 0s: as soon as they arrive, at most 10 ms later under load.",
     default: "0s",
   },
   framing: {
     schema: choice(["direct", "node"]),
     value: "WRITER",
-    help:
-      "Without effect, and accepted for configurations that have it. The service writes the messages of responses itself " +
-      "(direct). node, with which Node.js did it, is no longer available.",
+    help: "Has no effect. Accepted for configurations that have it.",
     default: "direct",
   },
   "consistency-interval": {
@@ -261,7 +250,7 @@ const options = {
     value: "DURATION",
     help:
       "How long clients may take to accept their last responses after SIGTERM or SIGINT. SIGHUP is ignored, but shuts " +
-      "down a service that was started in a terminal, since a terminal that is closed sends it.",
+      "down a service that was started in a terminal.",
     default: "10s",
   },
   ...telemetryOptions,

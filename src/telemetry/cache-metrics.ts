@@ -22,7 +22,7 @@ export function registerCacheMetrics(meter: Meter, caches: ReadonlyMap<string, S
   const backfill = meter.createObservableGauge("watch_fanout_event_window_backfill", {
     unit: "1",
     description:
-      "1 for the current state of the event window's backfill, 0 for the other states: running, paused, or how it ended.",
+      "1 for the state of the event window's backfill: running, paused, or how it ended.",
   });
   meter.addBatchObservableCallback(
     (result) => {
@@ -90,7 +90,7 @@ const cacheMetrics: readonly CacheMetric[] = [
   gauge(
     "watch_fanout_cache_stale_seconds",
     "s",
-    "How old the cache may be while the store, or the source that an upstream follows, can't be reached; otherwise 0.",
+    "How old the cache may be while the store, or what an upstream follows, can't be reached; otherwise 0.",
     (stats) => stats.staleForMs / 1_000,
   ),
   gauge(
@@ -271,7 +271,7 @@ const cacheMetrics: readonly CacheMetric[] = [
   counter(
     "watch_fanout_coalescing_ended_streams",
     "{stream}",
-    "LATEST_STATE streams ended because all coalesced backlogs together exceeded their bound.",
+    "LATEST_STATE streams ended because coalesced backlogs exceeded their bound.",
     (stats) => stats.coalescing.ended,
   ),
   counter(

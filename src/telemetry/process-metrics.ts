@@ -112,8 +112,8 @@ export function registerGcMetrics(meter: Meter): RecordCollection {
   const duration = meter.createHistogram("watch_fanout_gc_duration_seconds", {
     unit: "s",
     description:
-      "Duration of garbage collections, which stop the event loop, by kind: of young objects (minor), of all (major), " +
-      "a step of marking all (incremental), and callbacks of objects that are gone (weakcb).",
+      "Duration of garbage collections, which stop the event loop, by kind. minor: young objects; major: all; " +
+      "incremental: a step of marking all; weakcb: callbacks of objects that are gone.",
     advice: { explicitBucketBoundaries: durationBoundaries },
   });
   return (kind, durationMs) => duration.record(durationMs / 1_000, { kind });

@@ -63,7 +63,7 @@ export class RpcMetrics {
       unit: "{stream}",
       description:
         "Watches that the service refused or ended, by the reason of the error; RESET: without a status, since its " +
-        "connection accepted too little. Those that clients ended are not counted.",
+        "connection accepted too little.",
     });
     // Series that begin with 1 would hide their first increase from Prometheus.
     for (const reason of [...reasons, "RESET"] as const) this.#endedWatches.add(0, { reason });

@@ -18,8 +18,8 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
   const bytes = meter.createObservableGauge("watch_fanout_pool_bytes", {
     unit: "By",
     description:
-      "Memory held for clients, by pool: requests that are incomplete or not handled yet (requests), parts of " +
-      "requests that open streams retain (retained), and responses that clients have not accepted (unsent).",
+      "Memory held for clients, by pool. requests: incomplete or not handled yet; retained: parts of requests that open " +
+      "streams keep; unsent: responses that clients have not accepted.",
   });
   const evictions = meter.createObservableCounter("watch_fanout_pool_evictions", {
     unit: "{call}",
@@ -28,9 +28,8 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
   const level = meter.createObservableGauge("watch_fanout_memory_pressure_level", {
     unit: "1",
     description:
-      "1 for the current level of memory pressure, 0 for the others: normal, elevated (new streams are refused), high " +
-      "(Lists as well), critical (streams that are not accepted are ended) and exhausted (all calls but those of " +
-      "health are refused).",
+      "1 for the current level of memory pressure, 0 for the others. Elevated: new streams are refused; high: Lists as " +
+      "well; critical: streams that are not accepted are ended; exhausted: all calls but those of health are refused.",
   });
   const used = meter.createObservableGauge("watch_fanout_memory_used_bytes", {
     unit: "By",
@@ -46,31 +45,26 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
   const shed = meter.createObservableCounter("watch_fanout_shed_calls", {
     unit: "{call}",
     description:
-      "Calls shed because memory was short, by kind: new streams, Lists and other calls that were refused, and streams " +
-      "and responses that were ended because their clients did not accept them (slow_stream).",
+      "Calls refused because memory was short, by kind, and streams and responses ended because their clients did not " +
+      "accept them (slow_stream).",
   });
   const attacks = meter.createObservableCounter("watch_fanout_http2_attacks", {
     unit: "{event}",
     description:
-      "Times that a client was stopped at the level of HTTP/2, by kind: floods of resets, PING, SETTINGS or headers, " +
-      "invalid frames, requests that do not arrive, TLS handshakes that do not end, connections that do not " +
-      "acknowledge a ping (half_open), connections that were replaced or refused at --max-connections " +
-      "(too_many_connections), and those that end with a protocol error (protocol_error: also how clients of grpc-go " +
-      "close; not an attack).",
+      "Times that a client was stopped at the level of HTTP/2, by kind. half_open: does not acknowledge a ping; " +
+      "too_many_connections: replaced or refused at --max-connections; protocol_error: also how clients of grpc-go " +
+      "close, not an attack.",
   });
   const handshakes = meter.createObservableCounter("watch_fanout_handshake_failures", {
     unit: "{connection}",
     description:
-      "Connections of clients whose handshake has failed, by cause: no TLS where it is required (plain_text), no client " +
-      "certificate, one that has expired or is not valid yet, one of an unknown CA, a server certificate that the " +
-      "client does not accept (refused_certificate), no common TLS version, cipher or application protocol (protocol), " +
-      "something else than HTTP/2 (not_http2: also probes that send a byte), an end before the handshake's (closed: " +
-      "also TCP probes), or another one.",
+      "Connections whose handshake has failed, by cause. refused_certificate: the client does not accept the server's; " +
+      "protocol: no common TLS version, cipher or application protocol; not_http2: also probes that send a byte; " +
+      "closed: before the handshake's end, also TCP probes.",
   });
   const slowCalls = meter.createObservableCounter("watch_fanout_slow_calls", {
     unit: "{call}",
-    description:
-      "Calls that were ended because their client accepted too little of what it was sent.",
+    description: "Calls ended because their client accepted too little of what it was sent.",
   });
   const fullStoreWrites = meter.createObservableCounter("watch_fanout_full_store_writes", {
     unit: "{call}",
@@ -126,8 +120,7 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
 function registerCallerMetrics(meter: Meter, server: { stats(): ServerStats }): void {
   const known = meter.createObservableGauge("watch_fanout_callers", {
     unit: "{caller}",
-    description:
-      "Identities, and hosts of anonymous callers, that are known: those with connections, and recent ones.",
+    description: "Identities, and hosts of anonymous callers, with connections or seen recently.",
   });
   const most = meter.createObservableGauge("watch_fanout_caller_usage_max", {
     unit: "1",
@@ -138,8 +131,8 @@ function registerCallerMetrics(meter: Meter, server: { stats(): ServerStats }): 
     unit: "{call}",
     description:
       "Calls refused because their caller, or all together, had reached a limit, by limit: connections, streams, " +
-      "requests, requests that wait (queued_requests), the time that they wait (queue_time), new watches per second " +
-      "(watch_rate), bytes sent per second (send_rate), and calls cancelled on connections of proxies (cancel_rate).",
+      "requests, queued_requests, queue_time, watch_rate, send_rate, or cancel_rate (calls cancelled on connections of " +
+      "proxies).",
   });
   const paced = meter.createObservableGauge("watch_fanout_paced_streams", {
     unit: "{stream}",

@@ -5,8 +5,7 @@ import type { EtcdApiStats } from "../etcd-api/etcd-api.ts";
 export function registerEtcdApiMetrics(meter: Meter, api: { stats(): EtcdApiStats }): void {
   const calls = meter.createObservableGauge("watch_fanout_etcd_api_calls", {
     unit: "{call}",
-    description:
-      "Open calls of etcd's own API (--etcd-api), each with a stream of its own to etcd unless caches serve it.",
+    description: "Open calls of etcd's own API.",
   });
   const connections = meter.createObservableGauge("watch_fanout_etcd_api_connections", {
     unit: "{connection}",
@@ -19,14 +18,14 @@ export function registerEtcdApiMetrics(meter: Meter, api: { stats(): EtcdApiStat
   const watches = meter.createObservableGauge("watch_fanout_etcd_api_watches", {
     unit: "{watch}",
     description:
-      "Open watches of etcd's own API, by what serves them: the cache, or a watch of etcd (relayed). Streams that are " +
-      "relayed as a whole, such as those with a token, are not counted.",
+      "Open watches of etcd's own API, by what serves them: the cache or etcd. Streams that are relayed as a whole are " +
+      "not counted.",
   });
   const ranges = meter.createObservableCounter("watch_fanout_etcd_api_ranges", {
     unit: "{call}",
     description:
-      "Calls of etcd's Range and RangeStream that were read here, by what answered them: the cache, or etcd (relayed). " +
-      "Calls that are relayed unread, such as those with a token, are not counted.",
+      "Calls of etcd's Range and RangeStream, by what answered them: the cache or etcd. Calls that are relayed unread " +
+      "are not counted.",
   });
   meter.addBatchObservableCallback(
     (result) => {
@@ -65,13 +64,11 @@ export function registerWorkerMetrics(meter: Meter, source: WorkersSource): void
   });
   const collected = meter.createObservableGauge("watch_fanout_worker_metrics_collected", {
     unit: "1",
-    description:
-      "1 if this response has the metrics of a worker, 0 if it did not respond within 2 s or is being replaced.",
+    description: "1 if this response has the metrics of a worker, 0 otherwise.",
   });
   const restarts = meter.createObservableCounter("watch_fanout_worker_restarts", {
     unit: "{restart}",
-    description:
-      "Number of times that a worker was replaced because it had died or did not respond.",
+    description: "Times that a worker was replaced because it had died or did not respond.",
   });
   const waiting = meter.createObservableGauge("watch_fanout_waiting_connections", {
     unit: "{connection}",

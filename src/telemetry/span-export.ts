@@ -35,8 +35,8 @@ export function registerSpanMetrics(meter: Meter, counts: () => TraceCounts): vo
     .createObservableCounter("watch_fanout_dropped_spans", {
       unit: "{span}",
       description:
-        "Spans that were not exported, by reason: queue_full, since too many waited; export_failed, since the collector " +
-        "did not accept them in time; client_rate, since clients recorded more calls than they may have recorded here.",
+        "Spans that were not exported, by reason. queue_full: too many waited; export_failed: not accepted in time; " +
+        "client_rate: clients recorded too many calls.",
     })
     .addCallback((result) => {
       const { overflown, failed, refused } = counts();

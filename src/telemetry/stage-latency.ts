@@ -60,7 +60,7 @@ export function quantilesOf(
 /** In seconds: from a stage within one turn of the event loop to one that was held up for long. */
 const latencyBoundaries = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
-const sampled = "A sample: about 100 per second, or all if there are fewer.";
+const sampled = "A sample: about 100 per second.";
 
 interface StageLatency {
   /** Returns what records the latencies of a resource. */
@@ -85,13 +85,13 @@ export function registerStageLatency(meter: Meter): StageLatency {
   );
   const dispatched = histogram(
     "watch_fanout_dispatch_latency_seconds",
-    "Time from the arrival of an event from the store until it is in the buffer of every live watcher that it " +
-      "concerns, once per dispatch round, for its oldest event.",
+    "Time from the arrival of an event from the store until it is in the buffer of every live watcher, once per " +
+      "dispatch round, for its oldest event.",
   );
   const delivered = histogram(
     "watch_fanout_delivery_latency_seconds",
-    "Time from the arrival of an event from the store until a live watch takes it from its buffer to send it, which " +
-      `it does once its client has accepted what was sent before. ${sampled}`,
+    "Time from the arrival of an event from the store until a live watch sends it, once its client has accepted " +
+      `what was sent before. ${sampled}`,
   );
   const dispatchBuckets = new LatencyBuckets(latencyBoundaries);
   const observerOf = (resource: string): StageObserver => {

@@ -8,14 +8,18 @@ export function exposedSeries(): ReadonlyMap<string, ReadonlySet<string>> {
   const page = readFileSync("docs/reference/metrics.md", "utf8");
   const service = page.slice(page.indexOf("## Service"), page.indexOf("## Client library"));
   const series = new Map<string, ReadonlySet<string>>();
-  for (const entry of service.split("\n- ").slice(1)) {
-    const [, name = "", kind] = /^`(\w+)` \((\w+)/.exec(entry) ?? [];
-    const labels = /Labels:\s(.*)\./s.exec(entry)?.[1]?.replaceAll(/\([^)]*\)/g, "") ?? "";
-    const names = new Set([...labels.matchAll(/`(\w+)`/g)].map(([, label = ""]) => label));
-    if (kind !== "histogram") series.set(name, names);
-    else {
-      series.set(`${name}_bucket`, new Set([...names, "le"]));
-      series.set(`${name}_sum`, names).set(`${name}_count`, names);
+  for (const section of service.split("\n### ").slice(1)) {
+    const shared = [...section.matchAll(/^All have the label `(\w+)`\.$/gm)].map(
+      ([, it = ""]) => it,
+    );
+    const entries = section.matchAll(/^- `(\w+)(?:\{([\w,]+)\})?`( \(histogram\))?:/gm);
+    for (const [, name = "", own, histogram] of entries) {
+      const names = new Set([...shared, ...(own?.split(",") ?? [])]);
+      if (histogram === undefined) series.set(name, names);
+      else {
+        series.set(`${name}_bucket`, new Set([...names, "le"]));
+        series.set(`${name}_sum`, names).set(`${name}_count`, names);
+      }
     }
   }
   return series;

@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from "vitest";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
 import { encode, type Fields, Message } from "../foreign/protobuf.ts";
-import { frontOfFile, metricOf, startFront, untilReady } from "./front.ts";
+import { frontOfFile, metricOf, startFront, until, untilReady } from "./front.ts";
 import { RawGrpc, statusOf } from "./raw-grpc.ts";
 import { WatchClient, type WatchResponse } from "./watch-client.ts";
 
@@ -92,6 +92,9 @@ test("A client with a token watches a cache if etcd permits it, with etcd's answ
     const text = await (await fetch(`${etcd.url}/metrics`)).text();
     return Number(/^etcd_debugging_mvcc_watch_stream_total (\d+)/m.exec(text)?.[1]);
   };
+  // A cache is ready before its watch is open, and this counts the streams of watches.
+  await call("KV/Put", { 1: "/a/first" }, root);
+  await until(async () => (await metricOf(front, "watch_fanout_events_received_total", "a")) > 0);
   const before = await streams();
   const answers: (readonly WatchResponse[])[] = [];
   const own = new WatchClient(client, { token });
@@ -121,7 +124,7 @@ test("A client with a token watches a cache if etcd permits it, with etcd's answ
 
   // The stream to etcd ends when nothing more is asked, and another begins with the next watch.
   // The two more are that of the client of etcd, and the one idle stream of the service.
-  while ((await streams()) > before + 2) await new Promise((resolve) => setTimeout(resolve, 20));
+  await until(async () => (await streams()) <= before + 2);
   own.create({ 1: "/a/bob" });
   own.create({ 1: "/a/ann/3" });
   await own.until((responses) => responses.length === 12);

@@ -25,14 +25,15 @@ describe("The configuration reference", () => {
   const page = configurationPage();
 
   test.each(optionNames)("has %s, with its flag, variable and default", (name) => {
-    const [, section = ""] = page.split(`\n### ${name}\n`);
-    const [facts = ""] = section.split("\n##");
     const { secret, value, default: initial } = definition(name);
-    if (secret === true) expect(facts).not.toContain(`--${name} `);
-    else expect(facts).toContain(`- Flag: \`--${name} ${value}\``);
+    const term = secret === true ? variableOf(name) : `--${name} ${value}`;
+    const [, entry = ""] = page.split(`\n- \`${term}\``);
+    const [facts = ""] = entry.replaceAll(/\n {2}/g, " ").split("\n");
+    expect(facts).not.toBe("");
+    if (secret === true) expect(page).not.toContain(`--${name} `);
     // The head of the page says how variables are named.
     expect(variableOf(name)).toBe(`WATCH_FANOUT_${name.toUpperCase().replaceAll("-", "_")}`);
-    if (initial !== undefined) expect(facts).toContain(`- Default: \`${initial}\``);
+    if (initial !== undefined) expect(facts).toContain(` Default: \`${initial}\`.`);
   });
 
   test("has every key of a resource, with what it is for and its values", () => {
@@ -78,11 +79,22 @@ describe("The metrics reference", () => {
     expect(await put.exit).toMatchObject({ code: 0 });
     const exposed = parseExposition(await untilStatus(`${admin}/metrics`, 200));
     expect(exposed.map(({ name }) => name)).toContain("watch_fanout_rpc_duration_seconds");
+    const sections = page.split(/^##+ /m);
     for (const { name, kind, unit, labels } of exposed) {
-      const [, entry = ""] = page.split(`\n- \`${name}\` (${kind}, \`${unit}\`): `);
+      const term = new RegExp(`\n- \`${name}(?:{([a-z_,]+)})?\``);
+      const section = sections.find((text) => term.test(text)) ?? "";
+      const [head = "", own = "", entry = ""] = section.split(term);
       const [facts = ""] = entry.split("\n- ");
-      expect(facts, name).not.toBe("");
-      for (const label of labels.keys()) expect(facts, name).toContain(`\`${label}\``);
+      const isCounter = name.endsWith("_total");
+      if (kind === "histogram") expect(facts, name).toMatch(/^ \(histogram\): \S/);
+      else expect([kind, facts], name).toEqual([isCounter ? "counter" : "gauge", facts]);
+      expect(facts, name).toMatch(/: \S/);
+      if (unit === "s") expect(name).toMatch(/_seconds$/);
+      if (unit === "By") expect(name).toMatch(/_bytes(?:_total)?$/);
+      for (const label of labels.keys()) {
+        const isShared = head.includes(`\nAll have the label \`${label}\`.\n`);
+        expect(isShared || own.split(",").includes(label), `${name}: ${label}`).toBe(true);
+      }
     }
   });
 
@@ -94,7 +106,8 @@ describe("The metrics reference", () => {
     ]);
     expect(named.length).toBeGreaterThan(0);
     // A name without an end is what several metrics begin with.
-    for (const [, name] of named) expect(page).toMatch(new RegExp(`\`${name}(?:_[a-z_]+)?\``));
+    for (const [, name] of named)
+      expect(page).toMatch(new RegExp(`\`${name}(?:_[a-z_]+)?(?:{[a-z_,]+})?\``));
   });
 });
 
