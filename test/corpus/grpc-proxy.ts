@@ -1,6 +1,6 @@
 import type { CorpusEntry } from "./entry.ts";
 
-const etcdWatches = "src/etcd-api/watch/etcd-watches.ts";
+const upstreamWatches = "src/etcd-api/watch/upstream-watches.ts";
 const clientWatch = "src/etcd-api/watch/client-watch.ts";
 const issues = "https://github.com/etcd-io/etcd/issues/";
 const pulls = "https://github.com/etcd-io/etcd/pull/";
@@ -56,17 +56,17 @@ export const grpcProxyEntries: readonly CorpusEntry[] = [
       "clientv3 assigns `created` to the next watch of the stream: events come on another watch.",
     tests: [
       {
-        file: "test/etcd-api/etcd-watches.test.ts",
+        file: "test/etcd-api/upstream-watches.test.ts",
         name: "the client does not receive `created` again when etcd continues a watch",
         message: "to deeply equal",
       },
     ],
     mutations: [
       {
-        file: etcdWatches,
+        file: upstreamWatches,
         find: "      if (canceled) this.#sendLast(watch, message, fields);\n      return;",
         replace:
-          "      if (canceled) this.#sendLast(watch, message, fields);\n      else this.#stream.sender.relay(watch, ownBytes(message), { fragment: false, sent: undefined, isLast: false }, replacedId(watch));\n      return;",
+          "      if (canceled) this.#sendLast(watch, message, fields);\n      else this.#stream.forward({ watch, parts: withFields(ownBytes(message), replacedId(watch)), fragment: false, sent: undefined, isLast: false });\n      return;",
       },
     ],
   },
@@ -98,14 +98,14 @@ export const grpcProxyEntries: readonly CorpusEntry[] = [
     shows: "The same: the client waits for good.",
     tests: [
       {
-        file: "test/etcd-api/etcd-watches.test.ts",
+        file: "test/etcd-api/upstream-watches.test.ts",
         name: "a watch that etcd ends is ended for its client, too",
         message: "to deeply equal",
       },
     ],
     mutations: [
       {
-        file: etcdWatches,
+        file: upstreamWatches,
         find: "      this.#sendLast(watch, message, replacedId(watch));\n      return;",
         replace: "      return;",
       },
@@ -125,8 +125,8 @@ export const grpcProxyEntries: readonly CorpusEntry[] = [
     ],
     mutations: [
       {
-        file: "src/etcd-api/watch/watch-stream.ts",
-        find: 'else if (request.kind === "progress") this.#progress.request();',
+        file: "src/etcd-api/watch/watch-call.ts",
+        find: 'else if (request.kind === "progress") this.requestProgress();',
         replace: "",
       },
     ],
@@ -158,14 +158,14 @@ export const grpcProxyEntries: readonly CorpusEntry[] = [
     shows: "A watch that is created behind a progress request is reported as synced.",
     tests: [
       {
-        file: "test/etcd-api/etcd-watches.test.ts",
+        file: "test/etcd-api/upstream-watches.test.ts",
         name: "an answer that etcd sends behind `created` of a later watch is not progress of that watch",
         message: "'a@9', 'b@9'",
       },
     ],
     mutations: [
       {
-        file: etcdWatches,
+        file: upstreamWatches,
         find: "if (this.#answers > watch.requestsBefore) watch.progressed = revision;",
         replace: "if (true) watch.progressed = revision;",
       },

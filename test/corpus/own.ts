@@ -1,6 +1,6 @@
 import type { CorpusEntry } from "./entry.ts";
 
-const etcdWatches = "src/etcd-api/watch/etcd-watches.ts";
+const upstreamWatches = "src/etcd-api/watch/upstream-watches.ts";
 
 /** Defects that this project has had. */
 export const ownEntries: readonly CorpusEntry[] = [
@@ -18,8 +18,8 @@ export const ownEntries: readonly CorpusEntry[] = [
     ],
     mutations: [
       {
-        file: "src/etcd-api/watch/watch-progress.ts",
-        find: "if (this.#isRepeated) this.request();",
+        file: "src/etcd-api/watch/watch-responses.ts",
+        find: "if (this.#isProgressRepeated) this.requestProgress();",
         replace: "",
       },
     ],
@@ -32,14 +32,14 @@ export const ownEntries: readonly CorpusEntry[] = [
     shows: "The same.",
     tests: [
       {
-        file: "test/etcd-api/etcd-watches.test.ts",
+        file: "test/etcd-api/upstream-watches.test.ts",
         name: "an answer that etcd sends behind `created` of a later watch is not progress of that watch",
         message: "expected 1 to be 2",
       },
     ],
     mutations: [
       {
-        file: etcdWatches,
+        file: upstreamWatches,
         find: "if (!isOfAll) this.requestProgress();",
         replace: "",
       },

@@ -9,7 +9,7 @@ import { encode } from "../foreign/protobuf.ts";
 function watchFrom(start: number, range?: CachedRange): ClientWatch {
   const create = encode({ 1: encode({ 1: "k", 3: start || undefined }) });
   const request = readWatchRequest(create) as CreateRequest;
-  const owner = { service: { isCached: () => true }, etcd: { cancel: () => {} } };
+  const owner = { service: { isCached: () => true }, upstream: { cancel: () => {} } };
   const watch = new ClientWatch(owner as unknown as WatchOwner, request, range);
   watch.isAnnounced = true;
   return watch;
@@ -29,7 +29,7 @@ function cacheAt(revision: number) {
 
 /** Lets etcd serve it; 0: etcd has not said how far it is. */
 function progressedAtEtcd(watch: ClientWatch, progressed: number): ClientWatch {
-  watch.atEtcd = {
+  watch.upstream = {
     ...{ watch, id: 1, requestsBefore: 0, createdAt: 1, progressed },
     ...{ isFragmented: false, joiner: undefined },
   };
