@@ -1,5 +1,4 @@
 import type { Seeded } from "../faults/seeded.ts";
-import type { EtcdCluster } from "./etcd-cluster.ts";
 import { EtcdError, EtcdStore, type Txn, type TxnResult } from "./etcd-store.ts";
 import { WatchableStore, type WatchBehaviour } from "./etcd-watch.ts";
 import type { Agenda } from "./scheduler.ts";
@@ -8,6 +7,25 @@ import type { Agenda } from "./scheduler.ts";
 export type Entry =
   | { readonly type: "txn"; readonly txn: Txn }
   | { readonly type: "compact"; readonly revision: number };
+
+/** What came of an entry. */
+export interface Committed {
+  /** How many entries there are with it. */
+  readonly index: number;
+  readonly result: TxnResult;
+  /** Why every member refuses it. */
+  readonly error: EtcdError | undefined;
+}
+
+/** What a member needs of the others. */
+export interface Consensus {
+  /** Number of entries. */
+  readonly length: number;
+  entry(index: number): Entry;
+  /** Whether this member reaches most of the others. */
+  hasQuorum(member: EtcdMember): boolean;
+  commit(entry: Entry): Committed;
+}
 
 /** How long a member's clients wait for the others, in milliseconds (etcd's request timeout). */
 const requestTimeoutMs = 7_000;
@@ -28,7 +46,7 @@ export class EtcdMember {
   readonly id: number;
   readonly version: string;
   readonly watches: WatchableStore;
-  readonly #cluster: EtcdCluster;
+  readonly #cluster: Consensus;
   readonly #agenda: Agenda;
   readonly #random: Seeded;
   store = new EtcdStore();
@@ -48,7 +66,7 @@ export class EtcdMember {
   constructor(
     id: number,
     version: string,
-    cluster: EtcdCluster,
+    cluster: Consensus,
     agenda: Agenda,
     random: Seeded,
     behaviour: WatchBehaviour,

@@ -14,7 +14,7 @@ import { reliable } from "../guarantees/latest-state.ts";
 import { EtcdAccount, JsonMember } from "./etcd-account.ts";
 import { EtcdCluster, type Snapshot } from "./etcd-cluster.ts";
 import { EtcdServer } from "./etcd-server.ts";
-import { beginFault, type Fault } from "./faults.ts";
+import { beginFault, type Disturbed, type Fault } from "./faults.ts";
 import { Network } from "./network.ts";
 import { SimulatedReplica } from "./replica.ts";
 import type { Scenario } from "./scenario.ts";
@@ -39,7 +39,7 @@ const memberHost = (i: number): number => 11 + i;
  * etcd, replicas in front of it, relays, and clients of all kinds, which record what they see: those of the tests with real
  * processes (test/faults), on a simulated network.
  */
-export class World {
+export class World implements Disturbed {
   readonly network: Network;
   readonly cluster: EtcdCluster;
   readonly servers: readonly EtcdServer[];
@@ -133,14 +133,12 @@ export class World {
     return wrong;
   }
 
-  /** Compacts a revision, chosen among the last ones. */
   compact(by: number): void {
     const { revision, compacted } = this.cluster.state;
     const least = Math.max(compacted + 1, revision - 40);
     this.compactAt(least + Math.floor(by * (revision - least)));
   }
 
-  /** No effect if that is compacted already, or has not happened. */
   compactAt(at: number): void {
     const { revision, compacted } = this.cluster.state;
     if (at <= compacted || at > revision) return;
@@ -148,17 +146,12 @@ export class World {
     this.cluster.commit({ type: "compact", revision: at });
   }
 
-  snapshot(): WorldSnapshot {
-    return { ...this.cluster.snapshot(), era: this.#account.era };
-  }
-
-  /**
-   * Puts etcd back to the snapshot once every replica has come further: one that has not can't know that. No client writes until
-   * every replica has found it, so that no client receives two histories as one.
-   */
-  restore(snapshot: WorldSnapshot): Promise<void> {
-    this.#restores = this.#restores.then(() => this.#restore(snapshot));
-    return this.#restores;
+  snapshot(): () => Promise<void> {
+    const snapshot = { ...this.cluster.snapshot(), era: this.#account.era };
+    return () => {
+      this.#restores = this.#restores.then(() => this.#restore(snapshot));
+      return this.#restores;
+    };
   }
 
   changeRawKey(index: number, isDelete: boolean): void {
@@ -170,6 +163,10 @@ export class World {
     this.cluster.commit({ type: "txn", txn });
   }
 
+  /**
+   * Puts etcd back to the snapshot once every replica has come further: one that has not can't know that. No client writes until
+   * every replica has found it, so that no client receives two histories as one.
+   */
   async #restore(snapshot: WorldSnapshot): Promise<void> {
     const { revision } = snapshot.store;
     await this.#holdWrites();
@@ -364,6 +361,6 @@ function replicasOf(scenario: Scenario, network: Network, logger: pino.Logger): 
 }
 
 /** A state of etcd, and the history that it is of. */
-export interface WorldSnapshot extends Snapshot {
+interface WorldSnapshot extends Snapshot {
   readonly era: Era;
 }
