@@ -1,5 +1,11 @@
 import type { Seeded } from "../faults/seeded.ts";
-import { type Committed, type Consensus, type Entry, EtcdMember } from "./etcd-member.ts";
+import {
+  type Committed,
+  type Consensus,
+  dropsTombstones,
+  type Entry,
+  EtcdMember,
+} from "./etcd-member.ts";
 import { EtcdError, EtcdStore, type TxnResult } from "./etcd-store.ts";
 import type { WatchBehaviour } from "./etcd-watch.ts";
 import type { Agenda } from "./scheduler.ts";
@@ -16,7 +22,7 @@ export interface Snapshot {
 export class EtcdCluster implements Consensus {
   readonly members: readonly EtcdMember[];
   /** What a member has that has applied everything. */
-  state = new EtcdStore();
+  state: EtcdStore;
   /** Whether writes are refused, for lack of space. */
   isFull = false;
   onCommitted: (store: EtcdStore) => void = () => {};
@@ -28,6 +34,7 @@ export class EtcdCluster implements Consensus {
     random: Seeded,
     behaviour: WatchBehaviour,
   ) {
+    this.state = new EtcdStore(versions.some(dropsTombstones));
     this.members = versions.map(
       (version, i) => new EtcdMember(i + 1, version, this, agenda, random.fork(), behaviour),
     );

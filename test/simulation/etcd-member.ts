@@ -33,6 +33,11 @@ const requestTimeoutMs = 7_000;
 /** How long a member without a leader waits until it ends the streams that require one, in milliseconds. */
 const leaderLossMs = 3_000;
 
+/** The first versions of 3.5 that are supported lose the deletions at a compacted revision (etcd issue 18089). */
+export function dropsTombstones(version: string): boolean {
+  return /^3\.5\.1[345]$/.test(version);
+}
+
 const requestTimedOut = (): EtcdError => new EtcdError(14, "etcdserver: request timed out");
 
 interface Waiting {
@@ -49,7 +54,7 @@ export class EtcdMember {
   readonly #cluster: Consensus;
   readonly #agenda: Agenda;
   readonly #random: Seeded;
-  store = new EtcdStore();
+  store: EtcdStore;
   /** How long it takes to apply an entry, in milliseconds: up to twice as much. */
   lagMs = 0.2;
   isUp = true;
@@ -73,6 +78,7 @@ export class EtcdMember {
   ) {
     this.id = id;
     this.version = version;
+    this.store = new EtcdStore(dropsTombstones(version));
     this.#cluster = cluster;
     this.#agenda = agenda;
     this.#random = random;

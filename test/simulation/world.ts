@@ -55,6 +55,7 @@ export class World implements Disturbed {
   readonly #delivered = new Changing();
   readonly #writes = { count: 0, changing: new Changing() };
   readonly #members: readonly JsonMember[];
+  readonly #errors: string[] = [];
   #restores: Promise<void> = Promise.resolve();
   #library: LibraryClient | undefined;
   #acknowledged = 0;
@@ -76,7 +77,7 @@ export class World implements Disturbed {
     const logger = pino(
       // Reading the clock would let time pass.
       { level: logLevel, base: null, timestamp: false },
-      { write: (line: string) => scheduler.note(`log ${line.trimEnd()}`) },
+      { write: (line: string) => this.#logged(line) },
     );
     this.replicas = replicasOf(scenario, network, logger);
     const endpoints = this.replicas;
@@ -230,6 +231,7 @@ export class World implements Disturbed {
       ...[...quiet, ...wrongIn(observed), ...inLibrary, ...(await this.#wrongInCaches())],
       ...this.#wrongInStates(),
       ...this.#internalErrors(),
+      ...this.#errors,
     ];
   }
 
@@ -245,6 +247,14 @@ export class World implements Disturbed {
         return (wrong[0] ?? []).map((what) => `${watcher.name}: Reliable: ${what}`);
       });
     });
+  }
+
+  /** Errors that only a defect explains: of calls, and caches that differ from etcd. */
+  #logged(line: string): void {
+    this.#scheduler.note(`log ${line.trimEnd()}`);
+    const { level, msg, err } = JSON.parse(line) as LogLine;
+    if (level < errorLevel || msg === "the store is full and refuses writes") return;
+    this.#errors.push(`Logged: ${msg}: ${err?.message}`);
   }
 
   /** No fault explains them. */
@@ -358,6 +368,15 @@ function replicasOf(scenario: Scenario, network: Network, logger: pino.Logger): 
       return new SimulatedReplica({ ...common, name, host: own, follows, isRelay: tier > 0 });
     });
   });
+}
+
+/** The level of pino's lines for errors. */
+const errorLevel = 50;
+
+interface LogLine {
+  readonly level: number;
+  readonly msg: string;
+  readonly err?: { readonly message: string };
 }
 
 /** A state of etcd, and the history that it is of. */
