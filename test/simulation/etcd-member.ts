@@ -8,7 +8,7 @@ export type Entry =
   | { readonly type: "txn"; readonly txn: Txn }
   | { readonly type: "compact"; readonly revision: number };
 
-/** What came of an entry. */
+/** The outcome of an entry. */
 export interface Committed {
   /** How many entries there are with it. */
   readonly index: number;

@@ -5,7 +5,7 @@ import type { Scenario } from "./scenario.ts";
 import { Scheduler } from "./scheduler.ts";
 import { World } from "./world.ts";
 
-/** What came of a simulation. */
+/** The outcome of a simulation. */
 export interface Outcome {
   /** The violated guarantees, in sentences. Empty: none. */
   readonly wrong: readonly string[];
