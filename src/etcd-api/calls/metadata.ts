@@ -12,7 +12,7 @@ const hopByHop: ReadonlySet<string> = new Set([
 const secrets = ["token", "authorization"];
 
 /**
- * The headers of a relayed request: all metadata of the client, such as `token`, `hasleader`, `client-api-version` and
+ * The headers of a forwarded request: all metadata of the client, such as `token`, `hasleader`, `client-api-version` and
  * `grpc-timeout`, with the values that it has sent.
  */
 export function requestHeaders(path: string, metadata: IncomingHttpHeaders): OutgoingHttpHeaders {

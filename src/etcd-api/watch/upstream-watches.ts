@@ -1,7 +1,9 @@
 import type { OutgoingHttpHeaders } from "node:http2";
 import type { Clock, Timer } from "../../base/clock.ts";
+import { groupOf } from "../../base/fair-queue.ts";
 import { Fifo } from "../../base/fifo.ts";
 import { ownBytes } from "../../base/growing-buffer.ts";
+import { waitFor } from "../../base/wait.ts";
 import { UpstreamWatchCall } from "../../etcd/client/upstream-watch-call.ts";
 import { RevisionJoiner } from "../../etcd/wire/revision-joiner.ts";
 import { cancelRequest, createRequest, progressRequest } from "../../etcd/wire/watch-request.ts";
@@ -12,10 +14,8 @@ import {
   withFields,
 } from "../../etcd/wire/watch-response.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
-import type { WireStatus } from "../../wire/errors.ts";
-import type { ClientWatch, WatchAtEtcd } from "./client-watch.ts";
-import type { StreamSender } from "./stream-sender.ts";
-import type { WatchService } from "./watch-service.ts";
+import type { FrameParts } from "../../wire/frame-parts.ts";
+import type { ClientWatch, UpstreamWatch, WatchOwner } from "./client-watch.ts";
 
 /** Size of etcd's responses that wait above which no more are received, in bytes. */
 const maxWaitingBytes = 1024 ** 2;
@@ -36,12 +36,25 @@ const notCreated = Buffer.of(0x18, 0);
 const idZero = Buffer.of(0x10, 0);
 const nothing = Buffer.alloc(0);
 
+/** A response of etcd for the client. */
+export interface ForwardedResponse {
+  readonly watch: ClientWatch;
+  readonly parts: FrameParts;
+  /** Whether the next one has to follow at once. */
+  readonly fragment: boolean;
+  /** What has been sent of the watch with it; undefined: it is not known. */
+  readonly sent: number | undefined;
+  /** Whether it is the last one of its watch. */
+  readonly isLast: boolean;
+}
+
 /** What the watches at etcd need of the client's stream. */
-export interface EtcdWatchesOwner {
-  /** The number of its watches at etcd, among those of all streams. */
-  readonly relayedCount: Reservation;
-  readonly service: WatchService;
-  readonly sender: StreamSender;
+export interface UpstreamWatchesOwner extends WatchOwner {
+  /** Size of etcd's responses that wait to be sent, in bytes. */
+  readonly forwardedBytes: number;
+  forward(response: ForwardedResponse): void;
+  /** The answer to the create request of a watch is known. */
+  settle(watch: ClientWatch, frame: Uint8Array): void;
   /** etcd has created a watch for a request of the client: it gets an id. */
   onCreated(watch: ClientWatch): void;
   /** etcd has refused to create it. */
@@ -52,8 +65,6 @@ export interface EtcdWatchesOwner {
   onSettled(): void;
   /** etcd has ended a watch. The stream forgets it. */
   onEnded(watch: ClientWatch): void;
-  /** The stream to etcd has ended. */
-  end(why: WireStatus): void;
 }
 
 /**
@@ -70,15 +81,17 @@ export interface EtcdWatchesOwner {
  * - if its revision is above that of the watch's `created`: by then etcd had read all requests before the create request;
  * - or if more answers have come than there were requests before the create request.
  */
-export class EtcdWatches {
-  readonly #stream: EtcdWatchesOwner;
+export class UpstreamWatches {
+  readonly #stream: UpstreamWatchesOwner;
   readonly #clock: Clock;
   /** Of calls to etcd for this client. */
   readonly #headers: OutgoingHttpHeaders;
+  /** Their number, among those of all streams. */
+  readonly #count: Reservation;
   #call: UpstreamWatchCall | undefined;
-  readonly #watches = new Map<number, WatchAtEtcd>();
+  readonly #watches = new Map<number, UpstreamWatch>();
   /** The create requests that are not answered, also those of watches that were cancelled since. */
-  #creating = new Fifo<WatchAtEtcd>();
+  #creating = new Fifo<UpstreamWatch>();
   /** Number of create requests of the client that etcd has not answered. */
   #unanswered = 0;
   /** Of these, that of the watch that etcd is only asked about. */
@@ -95,10 +108,12 @@ export class EtcdWatches {
   /** Resolves what waits for progress. */
   #onProgressed: (() => void) | undefined;
 
-  constructor(stream: EtcdWatchesOwner, clock: Clock, headers: OutgoingHttpHeaders) {
+  constructor(stream: UpstreamWatchesOwner, clock: Clock, headers: OutgoingHttpHeaders) {
     this.#stream = stream;
     this.#clock = clock;
     this.#headers = headers;
+    const { service, owner } = stream;
+    this.#count = service.upstreamWatches.reserve(groupOf(owner), 0, () => stream.makeRoom());
   }
 
   /** Number of watches. */
@@ -182,40 +197,38 @@ export class EtcdWatches {
   reachProgress(floor: number): Promise<void> | undefined {
     if (this.size === 0) return undefined;
     this.requestProgress();
-    return new Promise((resolve) => {
-      let again: Timer | undefined;
-      const done = (): void => {
-        this.#onAnswered = undefined;
-        this.#onProgressed = undefined;
-        timer.cancel();
-        again?.cancel();
-        resolve();
-      };
-      const timer = this.#clock.setTimeout(done, progressTimeoutMs);
-      this.#onProgressed = done;
-      this.#onAnswered = () => {
-        if (this.#hasReached(floor)) {
-          done();
-          return;
-        }
-        // The member may be behind others.
-        again?.cancel();
-        again = this.#clock.setTimeout(() => this.requestProgress(), progressRetryMs);
-      };
-    });
+    const clock = this.#clock;
+    let again: Timer | undefined;
+    return waitFor<void>(
+      (resolve) => {
+        this.#onProgressed = resolve;
+        this.#onAnswered = () => {
+          again?.cancel();
+          if (this.#hasReached(floor)) resolve();
+          // The member may be behind others.
+          else again = clock.setTimeout(() => this.requestProgress(), progressRetryMs);
+        };
+        return () => {
+          this.#onProgressed = undefined;
+          this.#onAnswered = undefined;
+          again?.cancel();
+        };
+      },
+      { deadline: { clock, ms: progressTimeoutMs, expire: () => {} } },
+    );
   }
 
   /** Receives more if there is room for it. */
   mayContinue(): void {
-    if (this.#stream.sender.relayedBytes <= maxWaitingBytes) this.#call?.resume();
+    if (this.#stream.forwardedBytes <= maxWaitingBytes) this.#call?.resume();
   }
 
   /** Ends all. Idempotent. */
   close(): void {
     this.#call?.close();
     this.#unanswered = 0;
-    if (this.size > 0) this.#count(-this.size);
     this.#watches.clear();
+    this.#count.release();
     this.#onProgressed?.();
   }
 
@@ -230,13 +243,13 @@ export class EtcdWatches {
   #create(watch: ClientWatch, startRevision: number, fields: Buffer): void {
     const call = this.#open();
     const id = ++this.#lastId;
-    const created: WatchAtEtcd = {
+    const created: UpstreamWatch = {
       ...{ watch, id, requestsBefore: this.#requests, createdAt: Infinity },
       ...{ progressed: 0, isFragmented: false, joiner: undefined },
     };
-    watch.atEtcd = created;
+    watch.upstream = created;
     this.#watches.set(id, created);
-    this.#count(1);
+    this.#count.resize(this.size);
     this.#creating.push(created);
     call.send(createRequest([watch.request.encoded, fields], startRevision, id));
   }
@@ -253,11 +266,6 @@ export class EtcdWatches {
       onEnd: (why) => this.#stream.end(why),
     });
     return this.#call;
-  }
-
-  #count(by: number): void {
-    const { relayedCount } = this.#stream;
-    relayedCount.resize(relayedCount.amount + by);
   }
 
   #onMessage(message: Buffer): void {
@@ -313,14 +321,14 @@ export class EtcdWatches {
     }
     // A refusal has the id of no watch.
     const fields = canceled ? nothing : replacedId(watch);
-    this.#stream.sender.settle(watch, Buffer.concat(withFields(message, fields)));
+    this.#stream.settle(watch, Buffer.concat(withFields(message, fields)));
   }
 
-  #onResponse(received: WatchAtEtcd, response: DecodedWatch, message: Buffer): void {
+  #onResponse(received: UpstreamWatch, response: DecodedWatch, message: Buffer): void {
     const { watch } = received;
     const { canceled, fragment, events, revision } = response;
-    const { service, sender } = this.#stream;
-    service.reported(revision);
+    const stream = this.#stream;
+    stream.service.reported(revision);
     if (canceled) {
       this.#forget(watch);
       this.#sendLast(watch, message, replacedId(watch));
@@ -329,32 +337,32 @@ export class EtcdWatches {
     const isJoined = !watch.request.fragment && (fragment || received.isFragmented);
     received.isFragmented = fragment;
     if (isJoined) {
-      this.#relayJoined(received, message, fragment);
+      this.#forwardJoined(received, message, fragment);
     } else {
       // A response without events is progress.
       const sent = fragment ? undefined : (events.at(-1)?.kv.modRevision ?? revision);
-      const next = { fragment, sent, isLast: false };
-      sender.relay(watch, ownBytes(message), next, replacedId(watch));
+      const parts = withFields(ownBytes(message), replacedId(watch));
+      stream.forward({ watch, parts, fragment, sent, isLast: false });
     }
-    if (sender.relayedBytes > maxWaitingBytes) this.#call?.pause();
+    if (stream.forwardedBytes > maxWaitingBytes) this.#call?.pause();
   }
 
   /** Sends what is complete with a fragment, to a client that does not ask for fragments. */
-  #relayJoined(received: WatchAtEtcd, message: Buffer, isFragment: boolean): void {
+  #forwardJoined(received: UpstreamWatch, message: Buffer, isFragment: boolean): void {
     const joiner = received.joiner ?? new RevisionJoiner();
     received.joiner = isFragment ? joiner : undefined;
     const whole = joiner.add(message, isFragment);
     if (whole === undefined) return;
     const { watch } = received;
-    const next = { fragment: false, sent: whole.lastEvent, isLast: false };
-    this.#stream.sender.relay(watch, whole.message, next, replacedId(watch));
+    const parts = withFields(whole.message, replacedId(watch));
+    this.#stream.forward({ watch, parts, fragment: false, sent: whole.lastEvent, isLast: false });
   }
 
   /** Sends the response with which etcd has ended a watch. */
   #sendLast(watch: ClientWatch, message: Buffer, fields: Buffer): void {
     this.#stream.onEnded(watch);
-    const last = { fragment: false, sent: undefined, isLast: true };
-    this.#stream.sender.relay(watch, ownBytes(message), last, fields);
+    const parts = withFields(ownBytes(message), fields);
+    this.#stream.forward({ watch, parts, fragment: false, sent: undefined, isLast: true });
   }
 
   /** etcd has answered a progress request: all watches that it had then were synced up to this revision. */
@@ -376,10 +384,10 @@ export class EtcdWatches {
 
   /** Returns its id at etcd; undefined: it is not there. */
   #forget(watch: ClientWatch): number | undefined {
-    const id = watch.atEtcd?.id;
-    watch.atEtcd = undefined;
+    const id = watch.upstream?.id;
+    watch.upstream = undefined;
     if (id === undefined || !this.#watches.delete(id)) return undefined;
-    this.#count(-1);
+    this.#count.resize(this.size);
     return id;
   }
 }

@@ -1,12 +1,5 @@
 import type { ServerResponse } from "node:http";
-
-/** A page of the admin port. */
-export interface AdminResponse {
-  readonly status: number;
-  readonly body: string;
-  readonly contentType?: string;
-  readonly headers?: Readonly<Record<string, string>>;
-}
+import type { Http1Page } from "../listener/http1.ts";
 
 /** A response that is sent as it arises. */
 export interface AdminEvents {
@@ -19,5 +12,5 @@ export interface AdminPages {
   /** Whether it responds to requests of this path. */
   has(path: string): boolean;
   /** Rejects if the page could not be made, which is 500. */
-  respond(path: string, query: string): Promise<AdminResponse | AdminEvents>;
+  respond(path: string, query: string): Promise<Http1Page | AdminEvents>;
 }

@@ -1,9 +1,10 @@
 import { describe, expect, test } from "vitest";
 import type { CreateRequest } from "../../src/etcd/wire/watch-request.ts";
+import { withFields } from "../../src/etcd/wire/watch-response.ts";
 import { ClientWatch, type WatchOwner } from "../../src/etcd-api/watch/client-watch.ts";
-import { type SenderListener, StreamSender } from "../../src/etcd-api/watch/stream-sender.ts";
-import type { CallContext } from "../../src/server/calls/call-context.ts";
-import type { RelayedCall } from "../../src/server/calls/relayed-methods.ts";
+import { WatchResponses } from "../../src/etcd-api/watch/watch-responses.ts";
+import type { RawCall } from "../../src/server/calls/raw-methods.ts";
+import type { ServiceContext } from "../../src/server/calls/service-context.ts";
 import { StallDetector } from "../../src/server/kernel/stall-detector.ts";
 import { SendBudget } from "../../src/server/limits/send-budget.ts";
 import { FakeClock } from "../fake-clock.ts";
@@ -11,7 +12,34 @@ import { callerLimits, ownerOf } from "../server/limits/test-callers.ts";
 
 const ignore = (): void => {};
 
-/** A sender over a call that the test controls. */
+/** The responses of a call without requests, whose listeners are those of the test. */
+class TestResponses extends WatchResponses {
+  readonly #world: World;
+
+  constructor(call: RawCall, context: ServiceContext, world: World) {
+    super(call, context, { calls: { delete: ignore } } as never);
+    this.#world = world;
+  }
+
+  readonly upstream = { mayContinue: () => this.#world.onForwarded() } as never;
+
+  override expect(watch: ClientWatch): void {
+    super.expect(watch);
+  }
+
+  check(): void {}
+  drain(): void {}
+
+  override addAnswer(frame: Uint8Array): void {
+    super.addAnswer(frame);
+  }
+
+  protected onRoom(): void {
+    this.#world.onRoom();
+  }
+}
+
+/** The responses of a call that the test controls. */
 class World {
   /** The messages that were sent. */
   readonly sent: string[] = [];
@@ -19,13 +47,11 @@ class World {
   acceptsAtOnce: boolean;
   /** Messages that were sent while another one was outstanding: the call would lose that one. */
   overlaps = 0;
-  accepted = 0;
-  /** Called when the created answer of a watch was sent, when a response of etcd was, and when nothing is left to send. */
-  onAnnounced: () => void = ignore;
-  onRelayed: () => void = ignore;
-  onIdle: () => void = ignore;
+  /** Called when a response of etcd was sent, and when an answer was, or nothing is left to send. */
+  onForwarded: () => void = ignore;
+  onRoom: () => void = ignore;
   readonly budget: SendBudget;
-  readonly sender: StreamSender;
+  readonly sender: TestResponses;
   readonly #watch = new ClientWatch({} as WatchOwner, {} as CreateRequest, undefined);
   #accept: (() => void) | undefined;
 
@@ -47,20 +73,14 @@ class World {
       },
       sendParts: (parts: readonly Uint8Array[], onAccepted: () => void) =>
         send(Buffer.concat(parts), onAccepted),
-    } as unknown as RelayedCall;
+    } as unknown as RawCall;
     const context = {
       callerLimits: callerLimits(clock),
       sendBudget: this.budget,
       stallDetector: new StallDetector(clock, 60_000),
-    } as unknown as CallContext;
-    const listener: SenderListener = {
-      onAnnounced: () => this.onAnnounced(),
-      onRelayed: () => this.onRelayed(),
-      onIdle: () => this.onIdle(),
-      onAccepted: () => void this.accepted++,
-      onClosed: ignore,
-    };
-    this.sender = new StreamSender(call, context, listener);
+      ...{ clock, authorizer: {}, streams: { delete: ignore } },
+    } as unknown as ServiceContext;
+    this.sender = new TestResponses(call, context, this);
   }
 
   /** Answers the create request of the watch. */
@@ -71,8 +91,9 @@ class World {
 
   /** Adds a response of etcd. */
   relay(text: string): void {
+    const parts = withFields(Buffer.from(text), Buffer.of());
     const response = { fragment: false, sent: undefined, isLast: false };
-    this.sender.relay(this.#watch, Buffer.from(text), response, Buffer.of());
+    this.sender.forward({ watch: this.#watch, parts, ...response });
   }
 
   /** A cached watch has a batch, whose responses have these sizes in bytes. */
@@ -85,6 +106,11 @@ class World {
     };
     this.#watch.isAnnounced = true;
     this.sender.ready(this.#watch);
+  }
+
+  /** The cached watch has nothing more. */
+  idle(): void {
+    this.#watch.watcher = { hasPending: false, accepted: ignore } as never;
   }
 
   /** The client accepts what is outstanding. */
@@ -123,7 +149,7 @@ describe.each([
         world.relay(text);
       }
     };
-    world.onRelayed = () => {
+    world.onForwarded = () => {
       kept--;
       deliver();
     };
@@ -131,7 +157,7 @@ describe.each([
     world.acceptsAtOnce = acceptsAtOnce;
     world.acceptAll();
     expect(world.sent).toEqual(texts);
-    expect([world.overlaps, world.accepted]).toEqual([0, texts.length]);
+    expect([world.overlaps, world.sender.outstanding]).toEqual([0, false]);
   });
 
   test("follow from one another without recursion, as answers to requests that waited do", () => {
@@ -139,10 +165,10 @@ describe.each([
     const waiting = [...texts];
     let depth = 0;
     let deepest = 0;
-    world.onIdle = () => {
+    world.onRoom = () => {
       deepest = Math.max(deepest, ++depth);
       const text = waiting.shift();
-      if (text !== undefined) world.sender.answer(Buffer.from(`-----${text}`));
+      if (text !== undefined) world.sender.addAnswer(Buffer.from(`-----${text}`));
       depth--;
     };
     world.sender.pump();
@@ -153,7 +179,7 @@ describe.each([
 
   test("are not lost if what follows from one ends the stream, as a request that waited may", () => {
     const world = new World(acceptsAtOnce);
-    world.onAnnounced = () => world.sender.close();
+    world.onRoom = () => world.sender.close();
     world.create("created");
     world.acceptAll();
     expect(world.sent).toEqual(["created"]);
@@ -166,6 +192,16 @@ describe.each([
     world.acceptAll();
     expect(world.budget.bytes).toBe(0);
   });
+});
+
+test("A watch with nothing more to send does not wait for room", () => {
+  const world = new World(false);
+  world.idle();
+  world.read(100);
+  world.budget.force({}, 2 ** 30).claim();
+  expect(world.budget.isFull).toBe(true);
+  world.accept();
+  expect([world.sender.isBlocked, world.sender.isOver]).toEqual([false, false]);
 });
 
 test("A batch counts in the send budget as soon as it is read, until the client has accepted its last response", () => {

@@ -1,7 +1,6 @@
 import type { ClientHttp2Stream } from "node:http2";
 import type { Readable } from "node:stream";
 import { ownBytes } from "../../base/growing-buffer.ts";
-import type { Ledger, Reservation } from "../../server/kernel/ledger.ts";
 
 /** HTTP/2 flow control window of a client's stream: what it may send while it is not read from, in bytes. */
 const windowBytes = 64 * 1024;
@@ -13,9 +12,9 @@ const maxEarlyBytes = 64 * 1024;
  * Passes the bytes of a request on as they come. A client whose bytes etcd does not accept is not read from, so its flow
  * control makes it wait. What is held meanwhile is charged to its connection.
  */
-export class RequestRelay {
+export class ForwardedRequest {
   readonly #request: Readable;
-  readonly #reservation: Reservation;
+  readonly #charge: (bytes: number) => void;
   #upstream: ClientHttp2Stream | undefined;
   /** What arrived before there was a connection. */
   #early: Buffer[] = [];
@@ -24,10 +23,10 @@ export class RequestRelay {
   #hasEnded = false;
   #isStopped = false;
 
-  /** `onEvict` is called when the request's charge in `pool` has to make room for others. */
-  constructor(request: Readable, pool: Ledger, connection: object, onEvict: () => void) {
+  /** `charge` charges the call with what is held. It may stop this. */
+  constructor(request: Readable, charge: (bytes: number) => void) {
     this.#request = request;
-    this.#reservation = pool.reserve(connection, 0, onEvict);
+    this.#charge = charge;
   }
 
   /** Begins with what has been read of the request, if anything, and reads on. */
@@ -66,7 +65,7 @@ export class RequestRelay {
     if (this.#isStopped) return;
     this.#isStopped = true;
     this.#early = [];
-    this.#reservation.release();
+    this.#charge(0);
     // What the client still sends is read and dropped.
     if (!this.#request.destroyed) this.#request.resume();
   }
@@ -106,6 +105,6 @@ export class RequestRelay {
   /** Charges what is held. May stop this. */
   #hold(by: number): void {
     this.#held += by;
-    if (!this.#isStopped) this.#reservation.resize(this.#held);
+    if (!this.#isStopped) this.#charge(this.#held);
   }
 }

@@ -1,15 +1,14 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2";
 import type { Readable } from "node:stream";
-import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { RefusedKind } from "../pressure/memory-pressure.ts";
-import type { CallContext } from "./call-context.ts";
 import type { ServerCall } from "./server-call.ts";
+import type { ServiceContext } from "./service-context.ts";
 
 /**
  * A call whose request is not read by the server: its bytes, headers and trailers are those of the two ends. It has
  * been authenticated, authorized and admitted.
  */
-export interface RelayedCall extends ServerCall {
+export interface RawCall extends ServerCall {
   /** The request as the client sends it, with gRPC's framing. Nothing of it has been read. */
   readonly request: Readable;
   /**
@@ -17,8 +16,6 @@ export interface RelayedCall extends ServerCall {
    * message. No status can follow then, so `end` resets the call with the code that clients take for the status.
    */
   isMidMessage: boolean;
-  /** As `send`, for a message in consecutive parts. */
-  sendParts(parts: FrameParts, onAccepted: (error?: Error | null) => void): void;
   /** Sends the response's headers. Before any `send`. */
   sendHeaders(headers: OutgoingHttpHeaders): void;
   /** Ends the call with these trailers behind what was sent; with nothing but them if no headers were sent. */
@@ -27,8 +24,8 @@ export interface RelayedCall extends ServerCall {
   resetWith(code: number): void;
 }
 
-/** A method whose calls are passed to another server, unparsed. */
-export interface RelayedMethod {
+/** A method whose requests are not read by the server. */
+export interface RawMethod {
   /** Its name in logs and the audit. */
   readonly name: string;
   /** Its name in metrics, one of a fixed number of names. */
@@ -45,13 +42,13 @@ export interface RelayedMethod {
    * Takes over a call. `metadata` has the headers of its request without those that were for this server alone. Never
    * throws.
    */
-  readonly relay: (call: RelayedCall, metadata: IncomingHttpHeaders, context: CallContext) => void;
+  readonly serve: (call: RawCall, metadata: IncomingHttpHeaders, context: ServiceContext) => void;
 }
 
-/** Services whose calls are relayed. */
-export interface RelayedServices {
+/** Services whose methods read their own requests, or pass them on to another server unread. */
+export interface RawServices {
   /** The method at a path, `/package.Service/Method`; undefined if it is not of these services. */
-  methodAt(path: string): RelayedMethod | undefined;
+  methodAt(path: string): RawMethod | undefined;
   /** The server shuts down: ends the calls that might not end by themselves, with UNAVAILABLE. */
   drain(): void;
 }

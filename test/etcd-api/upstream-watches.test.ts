@@ -5,7 +5,10 @@ import { Upstream } from "../../src/etcd/client/upstream.ts";
 import type { UpstreamConnection } from "../../src/etcd/client/upstream-connection.ts";
 import { type CreateRequest, readWatchRequest } from "../../src/etcd/wire/watch-request.ts";
 import { ClientWatch, type WatchOwner } from "../../src/etcd-api/watch/client-watch.ts";
-import { EtcdWatches, type EtcdWatchesOwner } from "../../src/etcd-api/watch/etcd-watches.ts";
+import {
+  UpstreamWatches,
+  type UpstreamWatchesOwner,
+} from "../../src/etcd-api/watch/upstream-watches.ts";
 import { Ledger } from "../../src/server/kernel/ledger.ts";
 import { encode, type Fields } from "../foreign/protobuf.ts";
 import { ManualTimers } from "../server/limits/manual-timers.ts";
@@ -19,7 +22,7 @@ class World {
   requests = 0;
   /** Whether requests are accepted when they are sent. */
   acceptsRequests = true;
-  readonly watches: EtcdWatches;
+  readonly watches: UpstreamWatches;
   readonly #created: ClientWatch[] = [];
   readonly #stream: EventEmitter;
 
@@ -38,12 +41,10 @@ class World {
     const connection = { request: () => this.#stream } as unknown as UpstreamConnection;
     upstream.available = () => connection;
     const owner = {
-      service: { upstream, reported: nothing },
-      relayedCount: new Ledger<object>().reserve({}, 0, nothing),
-      sender: { settle: nothing, relay: nothing },
-      ...{ onCreated: nothing, onSettled: nothing },
-    } as unknown as EtcdWatchesOwner;
-    this.watches = new EtcdWatches(owner, this.clock, {});
+      service: { upstream, reported: nothing, upstreamWatches: new Ledger() },
+      ...{ owner: {}, settle: nothing, forward: nothing, onCreated: nothing, onSettled: nothing },
+    } as unknown as UpstreamWatchesOwner;
+    this.watches = new UpstreamWatches(owner, this.clock, {});
   }
 
   /** Requests a watch. At etcd the ids are 1, 2, and so on. */
@@ -72,10 +73,10 @@ class World {
 
   /** Progress of watches since the last call. */
   take(): readonly string[] {
-    return this.#created.flatMap(({ request, atEtcd }) => {
-      const { progressed = 0 } = atEtcd ?? {};
-      if (atEtcd === undefined || progressed === 0) return [];
-      atEtcd.progressed = 0;
+    return this.#created.flatMap(({ request, upstream }) => {
+      const { progressed = 0 } = upstream ?? {};
+      if (upstream === undefined || progressed === 0) return [];
+      upstream.progressed = 0;
       return [`${request.key}@${progressed}`];
     });
   }

@@ -3,7 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import { LineLimit } from "../../base/line-limit.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { WatchScope } from "../../storage/storage.ts";
-import type { Caller, CallOwner } from "./callers.ts";
+import type { Caller, CallOwner } from "../limits/callers.ts";
 
 /** Minimum time between two lines about the same caller, in milliseconds. */
 const logIntervalMs = 60_000;

@@ -1,8 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { turnMs } from "../../../src/base/event-loop-turns.ts";
-import { TimeSliceQueue } from "../../../src/base/time-slice-queue.ts";
-import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
-import { type Pieces, RangeSender } from "../../../src/etcd-api/range/range-sender.ts";
+import { Turns } from "../../../src/base/turns.ts";
+import { type Pieces, RangeCall } from "../../../src/etcd-api/range/range-call.ts";
 import { StallDetector } from "../../../src/server/kernel/stall-detector.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
 import { SendPacing } from "../../../src/server/limits/send-pacing.ts";
@@ -25,15 +24,16 @@ class Senders {
   readonly reset: string[] = [];
   /** Ends the wait of the oldest piece that was not accepted. */
   readonly accepting: (() => void)[] = [];
-  readonly #turns = new TimeSliceQueue(this.clock);
+  readonly #turns = new Turns(this.clock);
   readonly #context = {
-    ...{ clock: this.clock, sendBudget: this.budget },
+    ...{ clock: this.clock, sendBudget: this.budget, authorizer: {} },
+    streams: { delete: () => {} },
     stallDetector: new StallDetector(this.clock, 60_000),
     callerLimits: { sendPacing: new SendPacing(this.clock, 0) },
   };
 
   /** Starts to send a response of this many pieces. */
-  start(name: string, connection: object, pieces: number, host?: string): RangeSender {
+  start(name: string, connection: object, pieces: number, host?: string): RangeCall {
     const call = {
       ...{ connection, owner: ownerOf(connection, host), isOver: false },
       sendAtOnce: () => false,
@@ -42,11 +42,13 @@ class Senders {
       sendTrailers: () => {},
       reset: () => this.reset.push(name),
     };
-    const deps = { method: "range", turns: this.#turns, onEnd: () => {} };
-    const response = this.#response(name, pieces);
-    const sender = new RangeSender(call as never, response, this.#context as never, deps);
-    sender.start();
-    return sender;
+    const service = { turns: this.#turns, calls: { delete: () => {} } };
+    const range = new RangeCall(
+      ...(["/etcdserverpb.KV/Range", call as never, {}, this.#context as never] as const),
+      ...([service as never, () => {}] as const),
+    );
+    range.send(this.#response(name, pieces));
+    return range;
   }
 
   #response(name: string, pieces: number): Pieces {
@@ -95,7 +97,7 @@ describe("Large responses that wait for room across all connections", () => {
     other.send([new Uint8Array(maxBytes / 2)], () => {});
     const large = Array.from({ length: 22 }, (_, i) => senders.start(`${i}`, {}, 1));
     other.release();
-    for (const sender of large.slice(0, 11)) sender.stop();
+    for (const sender of large.slice(0, 11)) sender.close();
     senders.clock.runImmediates();
     expect(senders.log).toHaveLength(11);
     expect(senders.reset).toEqual([]);
@@ -118,7 +120,7 @@ describe("Large responses that are encoded", () => {
   test("delay other time-sliced work as one of them does, however many a connection asks for", () => {
     const senders = new Senders();
     const { clock, log } = senders;
-    void new TimeSliceScheduler(clock).run({}, scan(senders));
+    void new Turns(clock).run({}, scan(senders));
     const connection = {};
     for (let i = 0; i < 9; i++) senders.start("range", connection, 1);
     clock.runImmediates();

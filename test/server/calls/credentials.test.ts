@@ -3,8 +3,8 @@ import type { Timer } from "../../../src/base/clock.ts";
 import type { WatchFanoutError } from "../../../src/base/errors.ts";
 import { EventLoopTurns } from "../../../src/base/event-loop-turns.ts";
 import type { Identity } from "../../../src/identity/identity.ts";
+import { Credentials } from "../../../src/server/calls/credentials.ts";
 import { OpenStreams } from "../../../src/server/kernel/open-streams.ts";
-import { Credentials } from "../../../src/server/limits/credentials.ts";
 import { WorkClock } from "../../work-clock.ts";
 
 /** The expiry of the tokens, in milliseconds since the epoch. The clock begins a minute before. */
@@ -51,7 +51,7 @@ function setUp(turnMs: number) {
   const ended: { at: number; error: WatchFanoutError }[] = [];
   const open = (identity: Identity): void =>
     streams.add({
-      ...{ identity, access: undefined, connection: {}, owner: {} },
+      ...{ identity, access: undefined, owner: { connection: {} } },
       evict: (error) => {
         clock.spend(0.1);
         ended.push({ at: now(), error });

@@ -1,27 +1,26 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
-import { groupOf } from "../../base/rotation.ts";
+import { groupOf } from "../../base/fair-queue.ts";
 import { compacted, duplicateWatch, stopped, tooMany } from "../../etcd/wire/error-texts.ts";
-import { MessageSplitter, UnreadableMessage } from "../../etcd/wire/messages.ts";
+import { nextMessage, UnreadableMessage } from "../../etcd/wire/messages.ts";
 import {
   type CreateRequest,
   readWatchRequest,
   type WatchStreamRequest,
 } from "../../etcd/wire/watch-request.ts";
-import { type Answer, encodeAnswer, noWatchId } from "../../etcd/wire/watch-response.ts";
+import { type Answer, noWatchId } from "../../etcd/wire/watch-response.ts";
 import { WireFault } from "../../protobuf/message-cursor.ts";
-import type { CallContext } from "../../server/calls/call-context.ts";
-import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
-import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import type { RawCall } from "../../server/calls/raw-methods.ts";
+import { refused, tooMuchRetained } from "../../server/calls/refusals.ts";
+import type { ServiceContext } from "../../server/calls/service-context.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
+import { MessageReader } from "../../wire/message-reader.ts";
 import { type CachedRange, hasCredential } from "../cached/cached-resources.ts";
-import { EtcdCall } from "../relay/etcd-call.ts";
-import { requestHeaders } from "../relay/metadata.ts";
-import { ClientWatch, type WatchOwner } from "./client-watch.ts";
-import { EtcdWatches, type EtcdWatchesOwner } from "./etcd-watches.ts";
+import { requestHeaders } from "../calls/metadata.ts";
+import { ClientWatch } from "./client-watch.ts";
 import { watchPath } from "./member-monitor.ts";
-import { StreamSender } from "./stream-sender.ts";
-import { type ProgressOwner, WatchProgress } from "./watch-progress.ts";
+import { UpstreamWatches, type UpstreamWatchesOwner } from "./upstream-watches.ts";
+import { WatchResponses } from "./watch-responses.ts";
 import type { WatchService } from "./watch-service.ts";
 
 /** Maximum size of a request, in bytes: etcd's default --max-request-bytes and 512 KiB. */
@@ -40,22 +39,13 @@ const watchBytes = 512;
  * Requests are handled in their order. A request waits until it is known what may serve it, and while the ids of later watches
  * depend on etcd's answer to one before it.
  */
-export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwner, ProgressOwner {
-  readonly service: WatchService;
-  readonly relayedCount: Reservation;
-  readonly sender: StreamSender;
-  /** Those that etcd serves, or is asked about. */
-  readonly etcd: EtcdWatches;
-  /** Those that are created. */
-  readonly watches = new Map<bigint, ClientWatch>();
-  readonly #progress: WatchProgress;
+export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
+  readonly upstream: UpstreamWatches;
   /** Whether it ends when the member has no leader. */
   readonly #needsLeader: boolean;
   /** Whether the client has a credential of etcd: etcd is asked about each watch that a cache may serve. */
   readonly #hasCredential: boolean;
-  readonly #requests = new MessageSplitter(maxRequestBytes);
-  /** The charge for requests that are not complete, or not handled. */
-  #received: Reservation | undefined;
+  readonly #requests = new MessageReader();
   #retained: Reservation | undefined;
   #retainedBytes = 0;
   /** Number of watches, with those that etcd has not created yet. */
@@ -68,63 +58,41 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
   #isPaused = false;
 
   constructor(
-    call: RelayedCall,
+    call: RawCall,
     metadata: IncomingHttpHeaders,
-    context: CallContext,
+    context: ServiceContext,
     service: WatchService,
   ) {
-    super(call, context, service.calls, "etcd watch");
+    super(call, context, service);
     const headers = requestHeaders(watchPath, metadata);
     // The deadline of the call is checked here, and responses that are compressed could not be sent on.
     delete headers["grpc-timeout"];
     delete headers["grpc-accept-encoding"];
-    this.service = service;
-    this.relayedCount = service.relayed.reserve(groupOf(call.owner), 0, () => this.makeRoom());
     this.#needsLeader = headers["hasleader"] === "true";
     this.#hasCredential = hasCredential(metadata);
-    this.sender = new StreamSender(call, context, {
-      onAnnounced: (watch) => this.#onAnnounced(watch),
-      onRelayed: () => this.etcd.mayContinue(),
-      onIdle: () => this.#onIdle(),
-      onAccepted: () => this.chargeUnsent(0),
-      onClosed: () => this.release(),
-    });
-    this.etcd = new EtcdWatches(this, context.clock, headers);
-    this.#progress = new WatchProgress(this, context.clock);
+    this.upstream = new UpstreamWatches(this, context.clock, headers);
   }
 
-  get sent(): number {
-    return this.sender.sent;
-  }
-
-  get outstandingMs(): number {
-    return this.sender.outstandingMs;
-  }
-
-  get heldBytes(): number {
-    if (!this.sender.outstanding) return 0;
-    let bytes = this.sender.heldBytes + this.#waitingBytes;
+  override get heldBytes(): number {
+    if (!this.outstanding) return 0;
+    let bytes = super.heldBytes + this.#waitingBytes;
     for (const { watcher } of this.watches.values()) bytes += watcher?.heldBytes ?? 0;
     return bytes;
   }
 
   /** Size of etcd's responses that wait to be sent, or to arrive completely, in bytes. */
   get #waitingBytes(): number {
-    return this.sender.relayedBytes + this.etcd.receivedBytes;
+    return this.forwardedBytes + this.upstream.receivedBytes;
   }
 
   /** Begins to serve it, or ends it. */
   start(): void {
-    const { requestPool, retainedRequests } = this.context;
-    const { maxUnreadBytesPerConnection, tooMuchRetained } = this.context;
+    const { retainedRequests } = this.context;
     const { monitor } = this.service;
     if (!this.open()) return;
     this.service.add(this);
     this.#retained = retainedRequests.reserve(this.connection, this.call.headerBytes, () =>
-      this.evict(tooMuchRetained()),
-    );
-    this.#received = requestPool.reserve(this.connection, 0, () =>
-      this.end(outOfRequestRoom(maxUnreadBytesPerConnection)),
+      this.evict(tooMuchRetained(retainedRequests)),
     );
     const { request } = this.call;
     request.on("data", (chunk: Buffer) => {
@@ -158,18 +126,8 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
     if (this.#needsLeader) this.service.monitor.check();
     if (this.service.hasRefused) for (const watch of this.watches.values()) watch.leaveRefused();
     this.#handOver();
-    this.etcd.check();
-    this.chargeIfStuck(this.sender.outstanding, this.sent, this.#waitingBytes);
-  }
-
-  notifyProgress(floor: number): void {
-    this.#progress.notify(floor);
-  }
-
-  /** Sends a response without events, behind those before. */
-  answer(answer: Answer, revision: number): void {
-    if (answer.canceled !== true) this.service.reported(revision);
-    this.sender.answer(this.#encode(answer, revision));
+    this.upstream.check();
+    this.chargeIfStuck(this.outstanding ? this.#waitingBytes : 0);
   }
 
   endWatch(watch: ClientWatch, answer: Answer, revision: number): void {
@@ -193,7 +151,7 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
   onPermitted(watch: ClientWatch): void {
     if (this.#isTaken(watch.request)) {
       this.onRefused(watch);
-      this.sender.settle(watch, this.#refusal(duplicateWatch, watch.range));
+      this.settle(watch, this.#refusal(duplicateWatch, watch.range));
     } else {
       this.#begin(watch);
     }
@@ -207,16 +165,14 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
     this.watches.delete(watch.id);
     this.#count(watch, -1);
     watch.close();
-    this.etcd.cancel(watch);
+    this.upstream.cancel(watch);
   }
 
-  protected onReleased(): void {
+  protected override onClosed(): void {
+    super.onClosed();
     this.service.forget(this);
-    this.#received?.release();
     this.#retained?.release();
-    this.sender.close();
-    this.etcd.close();
-    this.relayedCount.release();
+    this.upstream.close();
     for (const watch of this.watches.values()) watch.close();
     this.service.watches -= this.#size;
     this.#size = 0;
@@ -232,7 +188,7 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
         if (request === undefined) break;
         if (request.kind === "create") this.#confirmAndCreate(request);
         else if (request.kind === "cancel") this.#cancel(request.watchId);
-        else if (request.kind === "progress") this.#progress.request();
+        else if (request.kind === "progress") this.requestProgress();
       }
     } catch (error) {
       if (!(error instanceof UnreadableMessage || error instanceof WireFault)) throw error;
@@ -241,7 +197,7 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
     }
     this.#requests.own();
     const nextBytes = this.#next?.kind === "create" ? this.#next.encoded.length : 0;
-    this.#received?.resize(this.#requests.heldBytes + nextBytes);
+    this.requestCharge?.resize(this.#requests.heldBytes + nextBytes);
     this.#pauseRequests(this.#mustWait || this.#next !== undefined);
   }
 
@@ -249,7 +205,7 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
   #nextRequest(): WatchStreamRequest | undefined {
     let request = this.#next;
     if (request === undefined) {
-      const message = this.#requests.next();
+      const message = nextMessage(this.#requests, maxRequestBytes);
       if (message === undefined) return undefined;
       request = readWatchRequest(message);
     }
@@ -263,14 +219,14 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
    * answer as well: on its answer depend the ids of later watches, and which watch a request cancels.
    */
   #mayHandle(request: WatchStreamRequest): boolean {
-    if (!this.etcd.isCreating) return true;
-    if (request.kind !== "create" || request.watchId !== 0n || this.etcd.isAsking) return false;
+    if (!this.upstream.isCreating) return true;
+    if (request.kind !== "create" || request.watchId !== 0n || this.upstream.isAsking) return false;
     return !this.service.isCached(this.service.rangeOf(request), request.startRevision);
   }
 
   /** Whether the next request has to wait. */
   get #mustWait(): boolean {
-    return !this.#isKnown || this.sender.answers >= maxAnswers;
+    return !this.#isKnown || this.waitingAnswers >= maxAnswers;
   }
 
   #pauseRequests(isPaused: boolean): void {
@@ -313,15 +269,15 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
     const reason = this.#reasonToRefuse(request, isCached);
     if (this.isOver) return;
     if (reason !== undefined) {
-      this.sender.answer(this.#refusal(reason, range));
+      this.addAnswer(this.#refusal(reason, range));
       return;
     }
     const watch = new ClientWatch(this, request, range);
     this.#count(watch, 1);
     // To make room for it, the stream itself may have been ended, as before for its place among the watches of etcd.
     if (this.isOver) return;
-    this.sender.expect(watch);
-    if (this.#isTaken(request) || (isCached && this.#hasCredential)) this.etcd.ask(watch);
+    this.expect(watch);
+    if (this.#isTaken(request) || (isCached && this.#hasCredential)) this.upstream.ask(watch);
     else this.#begin(watch);
   }
 
@@ -329,7 +285,7 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
   #reasonToRefuse(request: CreateRequest, isCached: boolean): string | undefined {
     if (request.startRevision < 0) return compacted;
     if (!this.service.mayAdd(this.#size)) return tooMany;
-    if (!isCached) return this.service.mayRelay(groupOf(this.owner)) ? undefined : tooMany;
+    if (!isCached) return this.service.mayAddUpstream(groupOf(this.owner)) ? undefined : tooMany;
     return this.#isTaken(request) && !this.#hasCredential ? duplicateWatch : undefined;
   }
 
@@ -338,7 +294,7 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
     const { service } = this;
     const { range, request } = watch;
     if (!service.isCached(range, request.startRevision)) {
-      this.etcd.create(watch);
+      this.upstream.create(watch);
       return;
     }
     const current = service.currentRevision(range);
@@ -346,7 +302,7 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
     this.onCreated(watch);
     watch.serveFromCache();
     service.reported(current);
-    this.sender.settle(watch, this.#encode({ watchId: watch.id, created: true }, current));
+    this.settle(watch, this.encode({ watchId: watch.id, created: true }, current));
   }
 
   /** Cancels a watch, and answers the request. An unknown id has no answer, as with etcd. */
@@ -362,18 +318,12 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
   /** Serves watches of etcd from the cache, as soon as it has all that they have not been sent. */
   #handOver(): void {
     let isProgressNeeded = false;
-    for (const watch of this.etcd) isProgressNeeded = watch.handOver() || isProgressNeeded;
-    if (isProgressNeeded) this.etcd.requestProgress();
+    for (const watch of this.upstream) isProgressNeeded = watch.handOver() || isProgressNeeded;
+    if (isProgressNeeded) this.upstream.requestProgress();
   }
 
-  #onAnnounced(watch: ClientWatch): void {
-    this.sender.ready(watch);
+  protected onRoom(): void {
     if (this.#isPaused) this.#handleRequests();
-  }
-
-  #onIdle(): void {
-    if (this.#isPaused) this.#handleRequests();
-    this.#progress.onIdle();
   }
 
   /** The id of the next watch whose client does not choose one. A watch that is refused has not used it. */
@@ -386,14 +336,10 @@ export class WatchStream extends EtcdCall implements WatchOwner, EtcdWatchesOwne
     return watchId !== 0n && this.watches.has(watchId);
   }
 
-  #encode(answer: Answer, revision: number): Buffer {
-    return encodeAnswer(this.service.header(revision), answer);
-  }
-
   /** The answer to a create request that is refused. */
   #refusal(cancelReason: string, range: CachedRange | undefined): Buffer {
     const answer = { watchId: BigInt(noWatchId), created: true, canceled: true, cancelReason };
-    return this.#encode(answer, this.service.currentRevision(range));
+    return this.encode(answer, this.service.currentRevision(range));
   }
 
   #count({ request }: ClientWatch, by: 1 | -1): void {

@@ -1,5 +1,5 @@
 import type { Clock, Timer } from "../../base/clock.ts";
-import { runInTimeSlices } from "../../base/time-slice-queue.ts";
+import { runInTimeSlices } from "../../base/event-loop-turns.ts";
 
 /** How the members are visited. */
 export interface Round<Member> {
