@@ -128,12 +128,21 @@ function isReason(text: string): text is Reason {
   return Object.hasOwn(wireForms, text);
 }
 
+/**
+ * grpc-js's error for a call that it began on a connection which had just been lost, or had got a GOAWAY: since Node.js 24
+ * that does not throw, so grpc-js takes it for a defect of its own and does not use another connection.
+ */
+const unsent =
+  /internal client error: (The session has been destroyed|New streams cannot be created after receiving a GOAWAY)/;
+
 function closestReason(failure: ServiceError): Reason {
   switch (failure.code) {
     case status.CANCELLED:
     case status.DEADLINE_EXCEEDED:
     case status.UNAVAILABLE:
       return "UPSTREAM_UNAVAILABLE";
+    case status.INTERNAL:
+      return unsent.test(failure.details) ? "UPSTREAM_UNAVAILABLE" : "INTERNAL";
     case status.INVALID_ARGUMENT:
       return "INVALID_REQUEST";
     case status.RESOURCE_EXHAUSTED:

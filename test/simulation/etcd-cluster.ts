@@ -1,22 +1,14 @@
 import type { Seeded } from "../faults/seeded.ts";
-import { type Entry, EtcdMember } from "./etcd-member.ts";
+import {
+  type Committed,
+  type Consensus,
+  dropsTombstones,
+  type Entry,
+  EtcdMember,
+} from "./etcd-member.ts";
 import { EtcdError, EtcdStore, type TxnResult } from "./etcd-store.ts";
 import type { WatchBehaviour } from "./etcd-watch.ts";
 import type { Agenda } from "./scheduler.ts";
-
-interface Committed {
-  /** How many entries there are with it. */
-  readonly index: number;
-  readonly result: TxnResult;
-  /** Why every member refuses it. */
-  readonly error: EtcdError | undefined;
-}
-
-/** What listens to the history of the cluster. */
-export interface HistoryListener {
-  /** A revision was agreed on. */
-  committed(store: EtcdStore): void;
-}
 
 /** A state that the cluster can be restored to. */
 export interface Snapshot {
@@ -27,10 +19,10 @@ export interface Snapshot {
  * The members of the simulated etcd, and what they agree on. Raft itself is not modelled: an entry is agreed on at once if a
  * majority of the members are connected, and each member applies it when it gets there.
  */
-export class EtcdCluster {
+export class EtcdCluster implements Consensus {
   readonly members: readonly EtcdMember[];
   /** What a member has that has applied everything. */
-  state = new EtcdStore();
+  state: EtcdStore;
   /** Whether writes are refused, for lack of space. */
   isFull = false;
   onCommitted: (store: EtcdStore) => void = () => {};
@@ -42,12 +34,12 @@ export class EtcdCluster {
     random: Seeded,
     behaviour: WatchBehaviour,
   ) {
+    this.state = new EtcdStore(versions.some(dropsTombstones));
     this.members = versions.map(
       (version, i) => new EtcdMember(i + 1, version, this, agenda, random.fork(), behaviour),
     );
   }
 
-  /** Number of entries. */
   get length(): number {
     return this.#log.length;
   }

@@ -1,5 +1,4 @@
 import type { Seeded } from "../faults/seeded.ts";
-import type { EtcdCluster } from "./etcd-cluster.ts";
 import { EtcdError, EtcdStore, type Txn, type TxnResult } from "./etcd-store.ts";
 import { WatchableStore, type WatchBehaviour } from "./etcd-watch.ts";
 import type { Agenda } from "./scheduler.ts";
@@ -9,11 +8,35 @@ export type Entry =
   | { readonly type: "txn"; readonly txn: Txn }
   | { readonly type: "compact"; readonly revision: number };
 
+/** The outcome of an entry. */
+export interface Committed {
+  /** How many entries there are with it. */
+  readonly index: number;
+  readonly result: TxnResult;
+  /** Why every member refuses it. */
+  readonly error: EtcdError | undefined;
+}
+
+/** What a member needs of the others. */
+export interface Consensus {
+  /** Number of entries. */
+  readonly length: number;
+  entry(index: number): Entry;
+  /** Whether this member reaches most of the others. */
+  hasQuorum(member: EtcdMember): boolean;
+  commit(entry: Entry): Committed;
+}
+
 /** How long a member's clients wait for the others, in milliseconds (etcd's request timeout). */
 const requestTimeoutMs = 7_000;
 
 /** How long a member without a leader waits until it ends the streams that require one, in milliseconds. */
 const leaderLossMs = 3_000;
+
+/** The first versions of 3.5 that are supported lose the deletions at a compacted revision (etcd issue 18089). */
+export function dropsTombstones(version: string): boolean {
+  return /^3\.5\.1[345]$/.test(version);
+}
 
 const requestTimedOut = (): EtcdError => new EtcdError(14, "etcdserver: request timed out");
 
@@ -28,10 +51,10 @@ export class EtcdMember {
   readonly id: number;
   readonly version: string;
   readonly watches: WatchableStore;
-  readonly #cluster: EtcdCluster;
+  readonly #cluster: Consensus;
   readonly #agenda: Agenda;
   readonly #random: Seeded;
-  store = new EtcdStore();
+  store: EtcdStore;
   /** How long it takes to apply an entry, in milliseconds: up to twice as much. */
   lagMs = 0.2;
   isUp = true;
@@ -48,13 +71,14 @@ export class EtcdMember {
   constructor(
     id: number,
     version: string,
-    cluster: EtcdCluster,
+    cluster: Consensus,
     agenda: Agenda,
     random: Seeded,
     behaviour: WatchBehaviour,
   ) {
     this.id = id;
     this.version = version;
+    this.store = new EtcdStore(dropsTombstones(version));
     this.#cluster = cluster;
     this.#agenda = agenda;
     this.#random = random;

@@ -83,6 +83,7 @@ const futureError = (): EtcdError =>
 
 /** What one member of etcd has applied: the versions of each key since the last compaction (etcd's package mvcc). */
 export class EtcdStore {
+  readonly #dropsTombstones: boolean;
   revision = 1;
   /** The revision of the last compaction; -1: none. */
   compacted = -1;
@@ -91,8 +92,13 @@ export class EtcdStore {
   /** All changes after the last compaction and, of each key, the last one before, in order. */
   #log: StoreEvent[] = [];
 
+  /** `dropsTombstones`: whether deletions at the revision itself are lost as well (etcd issue 18089). */
+  constructor(dropsTombstones: boolean) {
+    this.#dropsTombstones = dropsTombstones;
+  }
+
   copy(): EtcdStore {
-    const copy = new EtcdStore();
+    const copy = new EtcdStore(this.#dropsTombstones);
     copy.revision = this.revision;
     copy.compacted = this.compacted;
     copy.#log = [...this.#log];
@@ -153,7 +159,7 @@ export class EtcdStore {
     return { revision: this.revision, succeeded, results };
   }
 
-  /** Keeps, of what is up to the revision, only the last version of each key that exists. */
+  /** Keeps, of what is before the revision, only the last version of each key that exists. */
   compact(revision: number): void {
     if (revision <= this.compacted) throw compactedError();
     if (revision > this.revision) throw futureError();
@@ -161,7 +167,10 @@ export class EtcdStore {
     for (const [key, versions] of this.#versions) {
       const last = versions.findLast((version) => version.revision <= revision);
       const kept = versions.filter(
-        (version) => version.revision > revision || (version === last && version.kv !== undefined),
+        (version) =>
+          version.revision > revision ||
+          (version === last && version.kv !== undefined) ||
+          (version.revision === revision && version === last && !this.#dropsTombstones),
       );
       if (kept.length === 0) this.#versions.delete(key);
       else this.#versions.set(key, kept);

@@ -1,7 +1,9 @@
 import { rawKeys } from "../faults/raw-keys.ts";
 import type { Seeded } from "../faults/seeded.ts";
-import type { Link } from "./network.ts";
-import type { World } from "./world.ts";
+import type { EtcdCluster } from "./etcd-cluster.ts";
+import type { EtcdServer } from "./etcd-server.ts";
+import type { Link, Network } from "./network.ts";
+import type { SimulatedReplica } from "./replica.ts";
 
 /** Something that is done to a world, and undone after a while. It depends on nothing but its own numbers. */
 export interface Fault {
@@ -14,8 +16,26 @@ export interface Fault {
   readonly other: number;
 }
 
+/** What faults are done to. */
+export interface Disturbed {
+  readonly network: Network;
+  readonly cluster: EtcdCluster;
+  readonly servers: readonly EtcdServer[];
+  readonly replicas: readonly SimulatedReplica[];
+  readonly watchers: readonly { vanish(): void }[];
+  /** Why streams may end. */
+  readonly reasons: Set<string>;
+  /** Compacts a revision, chosen among the last ones. */
+  compact(by: number): void;
+  /** No effect if that is compacted already, or has not happened. */
+  compactAt(revision: number): void;
+  /** Returns what puts etcd back to its state of now. */
+  snapshot(): () => Promise<void>;
+  changeRawKey(index: number, isDelete: boolean): void;
+}
+
 /** Begins a fault. Resolves to what ends it. */
-type Begin = (world: World, fault: Fault) => Promise<() => Promise<void> | void>;
+type Begin = (world: Disturbed, fault: Fault) => Promise<() => Promise<void> | void>;
 
 interface Kind {
   /** How often it comes, relative to the others. */
@@ -32,17 +52,17 @@ function chosen<T>(of: readonly T[], by: number): T {
 const nothing = (): void => {};
 
 /** A link between a replica and what it follows. */
-function upstreamOf(world: World, { one, other }: Fault): Link {
+function upstreamOf(world: Disturbed, { one, other }: Fault): Link {
   return chosen(chosen(world.replicas, one).upstream, other);
 }
 
 /** The links of the clients to a replica. */
-function downstreamOf(world: World, { one }: Fault): Link {
+function downstreamOf(world: Disturbed, { one }: Fault): Link {
   return chosen(world.replicas, one).downstream;
 }
 
 function cut(
-  linkOf: (world: World, fault: Fault) => Link,
+  linkOf: (world: Disturbed, fault: Fault) => Link,
   who: "both" | "client" | "server",
 ): Begin {
   return async (world, fault) => {
@@ -51,7 +71,7 @@ function cut(
   };
 }
 
-function held(linkOf: (world: World, fault: Fault) => Link): Begin {
+function held(linkOf: (world: Disturbed, fault: Fault) => Link): Begin {
   return async (world, fault) => {
     const link = linkOf(world, fault);
     link.state.isHeld = true;
@@ -192,10 +212,7 @@ const kinds = {
   },
   "etcd restored": {
     weight: 1,
-    begin: async (world) => {
-      const snapshot = world.snapshot();
-      return () => world.restore(snapshot);
-    },
+    begin: async (world) => world.snapshot(),
   },
   "raw keys change": {
     weight: 2,
@@ -230,7 +247,7 @@ export function drawFaults(
 }
 
 /** Begins a fault. Resolves to what ends it. */
-export function beginFault(world: World, fault: Fault): Promise<() => Promise<void> | void> {
+export function beginFault(world: Disturbed, fault: Fault): Promise<() => Promise<void> | void> {
   const begin: Begin = kinds[fault.kind].begin;
   return begin(world, fault);
 }

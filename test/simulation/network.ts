@@ -98,7 +98,7 @@ export class Network {
     return server as unknown as Server;
   }
 
-  /** Ends all connections of a link, with what is under way; or only tells one of the ends. */
+  /** Ends all connections of a link, with what is under way; or only one of the ends notices it. */
   cut(link: Link, who: "both" | "client" | "server" = "both"): void {
     for (const socket of [...link.sockets]) {
       if (who === "both" || socket.name.endsWith(who === "client" ? "c" : "s")) socket.reset();
@@ -170,14 +170,14 @@ export class SimulatedSocket extends Duplex {
   readonly #chunking: Chunking;
   readonly #link: Link;
   #peer: SimulatedSocket | undefined;
-  /** What is to be sent once it is connected. */
+  /** Sends what was written before it is connected. */
   #early: (() => void)[] = [];
   /** What was sent and the other end has not taken, in its order: chunks, and `null` for the end. */
   readonly #sent: (Buffer | null)[] = [];
   #sentBytes = 0;
   /** How many of those have arrived at the other end. */
   #arrived = 0;
-  /** When the last of them arrives, at the earliest. */
+  /** When the last of them arrives, in the scheduler's milliseconds; later if the link is held. */
   #arrivesAt = 0;
   /** The writes that wait for room. */
   #waiting: Done[] = [];
@@ -263,7 +263,7 @@ export class SimulatedSocket extends Duplex {
   #send(chunk: Buffer, done: Done): void {
     const peer = this.#peer;
     if (peer === undefined || peer.destroyed) {
-      // The other end does not exist any more, and says so.
+      // The other end does not exist any more, and resets what it receives.
       this.#later("reset", () => this.reset());
       done();
       return;

@@ -1,3 +1,4 @@
+import { createNoopMeter } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import { systemClock } from "../../src/base/clock.ts";
 import type { WatchedFiles } from "../../src/base/watched-files.ts";
@@ -186,6 +187,7 @@ export class SimulatedReplica implements Endpoint {
       ...{ instanceId, clock: systemClock, logger },
       // Without TLS and a token no file is watched.
       files: undefined as unknown as WatchedFiles,
+      meter: createNoopMeter(),
     });
     void relay.follow(false);
     const storage = relay.storageOf({ name: resource } as Parameters<Relay["storageOf"]>[0]);

@@ -40,7 +40,7 @@ const watcherKinds = 13;
 /** The scenario of a seed. */
 export function scenarioOf(seed: number): Scenario {
   const random = new Seeded(seed);
-  const version = random.pick(["3.5.21", "3.6.4"]);
+  const version = random.pick(["3.5.13", "3.5.21", "3.6.4"]);
   const members = Array.from({ length: random.pick([1, 1, 3]) }, () => version);
   const durationMs = random.between(500, 4_000);
   const tiers = random.pick([[], [], [1], [2], [1, 1]]);

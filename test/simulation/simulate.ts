@@ -5,7 +5,7 @@ import type { Scenario } from "./scenario.ts";
 import { Scheduler } from "./scheduler.ts";
 import { World } from "./world.ts";
 
-/** What came of a simulation. */
+/** The outcome of a simulation. */
 export interface Outcome {
   /** The violated guarantees, in sentences. Empty: none. */
   readonly wrong: readonly string[];
@@ -25,14 +25,14 @@ const restMs = 10 * 60_000;
 export interface SimulateOptions {
   /** Gets a line for each event. */
   readonly log?: ((line: string) => void) | undefined;
-  /** The level of the services' log, which is part of the trace. Default: silent. */
+  /** The level of the services' log, no part of the trace. Default: error. */
   readonly logLevel?: string | undefined;
 }
 
 /** Runs a scenario. One at a time in a process. */
 export async function simulate(
   scenario: Scenario,
-  { log, logLevel = "silent" }: SimulateOptions = {},
+  { log, logLevel = "error" }: SimulateOptions = {},
 ): Promise<Outcome> {
   const { seed, salt, pace, chunking, latencyMs } = scenario;
   const began = realTime.now();

@@ -17,14 +17,14 @@ const timeout = 300_000;
 test("Clients of roots and relays get what is promised, whatever the seed does", {
   timeout,
 }, async () => {
-  const { code, said } = await simulate("--seed", "1", "--seeds", "20", "--no-shrink");
+  const { code, said } = await simulate("--seed", "1", "--seeds", "16", "--no-shrink");
   expect(code, said).toBe(0);
 });
 
 test("A seed decides everything that happens, to the byte", { timeout }, async () => {
-  const options = ["--seed", "3", "--seeds", "4", "--print"];
+  const options = ["--seed", "4", "--seeds", "3", "--print"];
   const [one, other] = [await simulate(...options), await simulate(...options)];
-  expect(one.said.match(/^\d+ [0-9a-f]{64}$/gm)).toHaveLength(4);
+  expect(one.said.match(/^\d+ [0-9a-f]{64}$/gm)).toHaveLength(3);
   expect(printedBy(one.said)).toEqual(printedBy(other.said));
   // Nothing is left of the seed before.
   const alone = await simulate("--seed", "6", "--seeds", "1", "--print");

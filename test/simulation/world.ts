@@ -14,7 +14,7 @@ import { reliable } from "../guarantees/latest-state.ts";
 import { EtcdAccount, JsonMember } from "./etcd-account.ts";
 import { EtcdCluster, type Snapshot } from "./etcd-cluster.ts";
 import { EtcdServer } from "./etcd-server.ts";
-import { beginFault, type Fault } from "./faults.ts";
+import { beginFault, type Disturbed, type Fault } from "./faults.ts";
 import { Network } from "./network.ts";
 import { SimulatedReplica } from "./replica.ts";
 import type { Scenario } from "./scenario.ts";
@@ -39,7 +39,7 @@ const memberHost = (i: number): number => 11 + i;
  * etcd, replicas in front of it, relays, and clients of all kinds, which record what they see: those of the tests with real
  * processes (test/faults), on a simulated network.
  */
-export class World {
+export class World implements Disturbed {
   readonly network: Network;
   readonly cluster: EtcdCluster;
   readonly servers: readonly EtcdServer[];
@@ -55,6 +55,7 @@ export class World {
   readonly #delivered = new Changing();
   readonly #writes = { count: 0, changing: new Changing() };
   readonly #members: readonly JsonMember[];
+  readonly #errors: string[] = [];
   #restores: Promise<void> = Promise.resolve();
   #library: LibraryClient | undefined;
   #acknowledged = 0;
@@ -76,7 +77,7 @@ export class World {
     const logger = pino(
       // Reading the clock would let time pass.
       { level: logLevel, base: null, timestamp: false },
-      { write: (line: string) => scheduler.note(`log ${line.trimEnd()}`) },
+      { write: (line: string) => this.#logged(line) },
     );
     this.replicas = replicasOf(scenario, network, logger);
     const endpoints = this.replicas;
@@ -133,14 +134,12 @@ export class World {
     return wrong;
   }
 
-  /** Compacts a revision, chosen among the last ones. */
   compact(by: number): void {
     const { revision, compacted } = this.cluster.state;
     const least = Math.max(compacted + 1, revision - 40);
     this.compactAt(least + Math.floor(by * (revision - least)));
   }
 
-  /** No effect if that is compacted already, or has not happened. */
   compactAt(at: number): void {
     const { revision, compacted } = this.cluster.state;
     if (at <= compacted || at > revision) return;
@@ -148,17 +147,12 @@ export class World {
     this.cluster.commit({ type: "compact", revision: at });
   }
 
-  snapshot(): WorldSnapshot {
-    return { ...this.cluster.snapshot(), era: this.#account.era };
-  }
-
-  /**
-   * Puts etcd back to the snapshot once every replica has come further: one that has not can't know that. No client writes until
-   * every replica has found it, so that no client receives two histories as one.
-   */
-  restore(snapshot: WorldSnapshot): Promise<void> {
-    this.#restores = this.#restores.then(() => this.#restore(snapshot));
-    return this.#restores;
+  snapshot(): () => Promise<void> {
+    const snapshot = { ...this.cluster.snapshot(), era: this.#account.era };
+    return () => {
+      this.#restores = this.#restores.then(() => this.#restore(snapshot));
+      return this.#restores;
+    };
   }
 
   changeRawKey(index: number, isDelete: boolean): void {
@@ -170,6 +164,10 @@ export class World {
     this.cluster.commit({ type: "txn", txn });
   }
 
+  /**
+   * Puts etcd back to the snapshot once every replica has come further: one that has not can't know that. No client writes until
+   * every replica has found it, so that no client receives two histories as one.
+   */
   async #restore(snapshot: WorldSnapshot): Promise<void> {
     const { revision } = snapshot.store;
     await this.#holdWrites();
@@ -233,6 +231,7 @@ export class World {
       ...[...quiet, ...wrongIn(observed), ...inLibrary, ...(await this.#wrongInCaches())],
       ...this.#wrongInStates(),
       ...this.#internalErrors(),
+      ...this.#errors,
     ];
   }
 
@@ -248,6 +247,14 @@ export class World {
         return (wrong[0] ?? []).map((what) => `${watcher.name}: Reliable: ${what}`);
       });
     });
+  }
+
+  /** Errors that only a defect explains: of calls, and caches that differ from etcd. */
+  #logged(line: string): void {
+    this.#scheduler.note(`log ${line.trimEnd()}`);
+    const { level, msg, err } = JSON.parse(line) as LogLine;
+    if (level < errorLevel || msg === "the store is full and refuses writes") return;
+    this.#errors.push(`Logged: ${msg}: ${err?.message}`);
   }
 
   /** No fault explains them. */
@@ -363,7 +370,16 @@ function replicasOf(scenario: Scenario, network: Network, logger: pino.Logger): 
   });
 }
 
+/** The level of pino's lines for errors. */
+const errorLevel = 50;
+
+interface LogLine {
+  readonly level: number;
+  readonly msg: string;
+  readonly err?: { readonly message: string };
+}
+
 /** A state of etcd, and the history that it is of. */
-export interface WorldSnapshot extends Snapshot {
+interface WorldSnapshot extends Snapshot {
   readonly era: Era;
 }

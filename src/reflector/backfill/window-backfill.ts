@@ -180,7 +180,8 @@ export class WindowBackfill {
       }
       try {
         await this.#options.queue.run(() => this.#next(signal, onProgress));
-        if (this.#failures > 0 || this.#isAway) await pause(this.#options.clock, this.#backoff.next(), signal);
+        if (this.#failures > 0 || this.#isAway)
+          await pause(this.#options.clock, this.#backoff.next(), signal);
       } catch (error) {
         if (!signal.aborted) throw error;
       }
