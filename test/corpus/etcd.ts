@@ -53,7 +53,7 @@ export const etcdEntries: readonly CorpusEntry[] = [
     source: `${issues}15220`,
     bug: "The answer to a progress request names the revision of events that follow it.",
     shows: "A linearizable read misses a write, and a resumed watch misses the events.",
-    seed: { seed: 1, message: "it ended as HISTORY_CHANGED for no reason" },
+    seed: { seed: 3, message: "violates Linearizable" },
     isPassedOn:
       "the check of the history finds it when the watch is resumed, and ends the streams with HISTORY_CHANGED",
     mutations: [{ file: modelWatch, find: "if (!isSynced) return;", replace: "" }],
@@ -91,7 +91,7 @@ export const etcdEntries: readonly CorpusEntry[] = [
         message: "an event above what was delivered whole",
       },
     ],
-    seed: { seed: 1, message: "The storage repeated revision" },
+    seed: { seed: 2, message: "The storage repeated revision" },
     mutations: [
       {
         file: modelWatch,
@@ -132,8 +132,14 @@ export const etcdEntries: readonly CorpusEntry[] = [
     bug: "A watch that is behind a compaction is continued after it, instead of being cancelled.",
     shows: "The events in between are missing from the cache.",
     isPassedOn:
-      "the clients lack the events until a check of the history or the consistency check finds it",
-    seed: { seed: 153, message: "violates Filter" },
+      "the test compares the model with the real etcd. With the bug, clients lack the events until a check of the history or the consistency check finds it",
+    tests: [
+      {
+        file: "test/simulation/etcd-model.test.ts",
+        name: "The model answers, and delivers to watches, what the real etcd does.",
+        message: "to deeply equal { cancelled: 'compacted ",
+      },
+    ],
     mutations: [
       {
         file: modelWatch,
@@ -232,7 +238,7 @@ export const etcdEntries: readonly CorpusEntry[] = [
         message: "sent revision 30 again, after 50",
       },
     ],
-    seed: { seed: 3, message: "violates Typed" },
+    seed: { seed: 3, message: "violates Reliable" },
     mutations: [
       {
         file: etcdWatch,

@@ -186,7 +186,6 @@ export const kubernetesEntries: readonly CorpusEntry[] = [
         message: "expected 3 to be 2",
       },
     ],
-    seed: { seed: 20, message: "violates Bookmarkable" },
     mutations: [
       {
         file: dispatcher,

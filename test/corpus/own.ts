@@ -287,4 +287,45 @@ export const ownEntries: readonly CorpusEntry[] = [
       },
     ],
   },
+  {
+    id: "own-after-list",
+    source: "Confirm the history of a watch after a list, before its first batch is delivered",
+    bug: "A restore between a list and the watch that follows it was not detected. The model found it.",
+    shows: "Clients mix two histories.",
+    tests: [
+      {
+        file: "test/reflector/confirming-history.test.ts",
+        name: "of a store that was restored before the watch was open delivers nothing",
+        message: "'history changed: [b@6] →6 of 6'",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/reflector/reflector.ts",
+        find: ": (signal: AbortSignal) => history.check(signal);",
+        replace: ": undefined;",
+      },
+    ],
+  },
+  {
+    id: "own-store-again",
+    source:
+      "Check that nothing is compacted before events that a watch of etcd reads from the store again",
+    bug: "A watch that had been synced, and fell behind, was not checked for a compaction. The simulation found it.",
+    shows: "As etcd-18089, for a watch that is not resumed.",
+    tests: [
+      {
+        file: "test/storage/etcd/watch/protocol.test.ts",
+        name: "a watch that was synced, and gets events from the store again, ends if the revision before them is compacted",
+        message: "instead of rejecting",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/storage/etcd/watch/etcd-watch.ts",
+        find: "if (first < revision && revision > this.#syncedRevision) this.#syncedRevision = revision;",
+        replace: "",
+      },
+    ],
+  },
 ];

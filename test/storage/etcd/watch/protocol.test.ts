@@ -71,11 +71,14 @@ test("a watch that was synced, and gets events from the store again, ends if the
     watch: (stream) => {
       stream.send(created);
       stream.send({ header: { revision: 51 }, events: [put("a", 51)] });
-      stream.send({ header: { revision: 54 }, events: [put("b", 53)] });
+      // Only after that has been read: the first batch is checked in any case, and what comes meanwhile with it.
+      stream.onProgressRequest = () =>
+        stream.send({ header: { revision: 54 }, events: [put("b", 53)] });
     },
   });
   const reader = new StreamReader(storage, { ...request, afterRevision: 50 });
   expect(await batchesOf(reader, 1)).toEqual(["51: 51"]);
+  storage.requestProgress();
   await expect(batchesOf(reader, 1)).rejects.toMatchObject({ reason: "REVISION_TOO_OLD" });
 });
 
