@@ -86,7 +86,7 @@ function relayedTo(service: RangeService): RawServices {
             ...{ isStreaming: false, mayWrite: false, isRepeatable: true },
             serve: (call, metadata, context) =>
               new RangeCall(path, call, metadata, context, service, () =>
-                call.end(refused(status.UNIMPLEMENTED, "relayed")),
+                call.end(refused(status.UNIMPLEMENTED, "rawServices")),
               ).start(),
           }
         : undefined,
