@@ -68,7 +68,7 @@ export async function servedRanges(
     currentRevisionWith: () => storage.currentRevision(),
   };
   cached.serve([{ name: "s", keys: { prefix: Buffer.from("/s/") }, cacher, storage: read }]);
-  const { server } = await serve(new Map(), clock, { relayed: relayedTo(service), limits });
+  const { server } = await serve(new Map(), clock, { rawServices: relayedTo(service), limits });
   const client = new RawGrpc(`http://127.0.0.1:${server.port}`);
   onTestFinished(async () => {
     client.close();
