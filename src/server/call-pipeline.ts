@@ -64,7 +64,7 @@ const forwardedCertificateKey = "x-forwarded-client-cert";
 interface CallPipelineDeps extends Pick<Service, "context" | "methods" | "authentication"> {
   readonly openCalls: OpenCalls;
   /** Services with raw calls. Undefined: every call is read. */
-  readonly relayed: RawServices | undefined;
+  readonly rawServices: RawServices | undefined;
 }
 
 /** Takes HTTP/2 streams, and serves each as a call. */
@@ -76,13 +76,13 @@ export class CallPipeline {
   /** The same if it trusts proxies to forward identities. */
   readonly #forwarding: Authentication | undefined;
   readonly #cancelledCalls: CancelledCalls;
-  readonly #relayed: RawServices | undefined;
+  readonly #rawServices: RawServices | undefined;
   readonly #pacing: StreamPacing;
   readonly #arrivals: CallArrivals;
   readonly #requests: IncomingRequests;
 
   constructor(deps: CallPipelineDeps) {
-    const { methods, context, openCalls, authentication, relayed } = deps;
+    const { methods, context, openCalls, authentication, rawServices } = deps;
     const { clock, streamOpenings, requestPool } = context;
     this.#methods = methods;
     this.#context = context;
@@ -90,7 +90,7 @@ export class CallPipeline {
     this.#authentication = authentication;
     this.#forwarding = authentication?.trustsForwarders === true ? authentication : undefined;
     this.#cancelledCalls = new CancelledCalls(context.callerLimits);
-    this.#relayed = relayed;
+    this.#rawServices = rawServices;
     this.#requests = new IncomingRequests(context);
     const { callers } = context.callerLimits;
     const ownerOf = (session: ServerHttp2Session): object => callers.expectedOn(session);
@@ -171,7 +171,7 @@ export class CallPipeline {
     call.via = keptVia(headers[viaKey]?.toString());
     const method = this.#methods.single.get(path);
     const conversation = this.#methods.streaming.get(path);
-    const raw = this.#relayed?.methodAt(path);
+    const raw = this.#rawServices?.methodAt(path);
     call.isRepeatable = raw?.isRepeatable === true;
     // The name of a raw method may be any that the client chose, its label may not.
     const rawLabel = raw?.isStreaming === true ? undefined : raw?.label;

@@ -48,8 +48,8 @@ export interface ServerOptions extends ServiceOptions {
   readonly listen: TcpListen | UnixListen | HandedListen;
   /** Without it, connections are plain text. */
   readonly tls?: TlsOptions | undefined;
-  /** Services whose calls are relayed to another server. Default: none. */
-  readonly relayed?: RawServices | undefined;
+  /** Services that read their requests themselves, or pass them on unread. Default: none. */
+  readonly rawServices?: RawServices | undefined;
   /** Pages that clients may get from the same port by HTTP/1. Default: HTTP/1 is not served. */
   readonly pages?: Http1Pages | undefined;
 }
@@ -120,7 +120,7 @@ export class RunningServer {
 
   /** For `startServer`. Throws an Error with a sentence if a certificate or key is unusable. */
   constructor(options: ServerOptions) {
-    const { clock, logger, now = Date.now, tls, pages, relayed } = options;
+    const { clock, logger, now = Date.now, tls, pages, rawServices } = options;
     const limits = { ...defaultServerLimits, ...options.limits };
     const handshakes = new HandshakeFailures(clock, logger, "gRPC");
     const defences = new Http2Defences(clock, logger, limits, handshakes);
@@ -128,8 +128,8 @@ export class RunningServer {
     const { context, authentication } = service;
     const isUnix = "path" in addressOf(options.listen);
     const connections = new Connections(clock, { ...limits, isUnix }, defences);
-    const openCalls = new OpenCalls(context, connections, relayed);
-    const pipeline = new CallPipeline({ ...service, openCalls, relayed });
+    const openCalls = new OpenCalls(context, connections, rawServices);
+    const pipeline = new CallPipeline({ ...service, openCalls, rawServices });
     const onWithdrawn = endingWithdrawn(authentication, context);
     const verifiedPeers =
       tls?.clientCa && new VerifiedPeers({ clock, now, clientCa: tls.clientCa, onWithdrawn });
@@ -278,7 +278,7 @@ export class RunningServer {
     const { clock, callClosings, memoryPressure, limits } = this.#service.context;
     const { endFlushMs } = limits;
     // Before the resources, whose watches it would cancel one by one.
-    this.#options.relayed?.drain();
+    this.#options.rawServices?.drain();
     this.#service.drain();
     this.#listener.close();
     connections.end();

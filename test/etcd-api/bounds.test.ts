@@ -48,7 +48,7 @@ async function bounded(
     logger,
   });
   onTestFinished(() => api.close());
-  const { server } = await serve(new Map(), clock, { ...options, relayed: api });
+  const { server } = await serve(new Map(), clock, { ...options, rawServices: api });
   const client = new RawGrpc(`http://127.0.0.1:${server.port}`);
   onTestFinished(() => client.close());
   return { clock, api, server, client };

@@ -64,7 +64,7 @@ async function begun(path: string, response: Buffer, metadata = {}, limits = {})
     logger: pino({ level: "silent" }),
   });
   onTestFinished(() => api.close());
-  const { server, recorder } = await serve(new Map(), clock, { relayed: api, limits });
+  const { server, recorder } = await serve(new Map(), clock, { rawServices: api, limits });
   const client = new RawGrpc(`http://127.0.0.1:${server.port}`);
   onTestFinished(() => client.close());
   const call = client.open(path, metadata);

@@ -83,7 +83,7 @@ export async function startService(
     if (workers === undefined) {
       const { listen } = config;
       await listening("listen", listen, () =>
-        main.serveClients({ listen, relayed: etcdApi, pages: etcdPages }),
+        main.serveClients({ listen, rawServices: etcdApi, pages: etcdPages }),
       );
     } else {
       await workers.listen();

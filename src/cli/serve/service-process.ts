@@ -44,7 +44,7 @@ import { relayedResources } from "./relayed-resources.ts";
 import { ProcessResources } from "./resources.ts";
 
 /** How a server listens, and what differs from the configuration. */
-export type ServerTerms = Pick<ServerOptions, "listen" | "limits" | "relayed" | "pages">;
+export type ServerTerms = Pick<ServerOptions, "listen" | "limits" | "rawServices" | "pages">;
 
 /**
  * What each process of a service has: caches of its resources, a gRPC server, metrics, and files that it watches. Call
@@ -199,7 +199,7 @@ export class ServiceProcess {
    * Serves clients: recognises them, and applies the policy and the limits. Rejects with a StartError if the audit log can't
    * be opened, and with an Error if the server can't listen.
    */
-  async serveClients({ listen, limits, relayed, pages }: ServerTerms): Promise<void> {
+  async serveClients({ listen, limits, rawServices, pages }: ServerTerms): Promise<void> {
     const { logger, files } = this.context;
     const { stallTimeoutMs, maxStreamAgeMs, tls, limits: configured } = this.#config;
     const facing = openClientFacing(this.#config, this.context, (identity) =>
@@ -211,7 +211,7 @@ export class ServiceProcess {
       ...{ responseFlushMs: stallTimeoutMs, maxStreamAgeMs, ...configured, ...limits },
       maxConnections,
     };
-    await this.serve({ ...facing.options, listen, relayed, pages, limits: all });
+    await this.serve({ ...facing.options, listen, rawServices, pages, limits: all });
     warnOfFewConnections(configured.maxConnections, logger);
     if (tls !== undefined) watchServerCertificates(files, tls, this.server);
   }

@@ -76,17 +76,20 @@ async function contentOf(
   }
 }
 
-async function requested(
+function requested(
   target: URL,
   options: RequestOptions,
 ): Promise<{ readonly status: number; readonly body: string }> {
   const get: typeof httpsGet = target.protocol === "https:" ? httpsGet : httpGet;
-  const response = await new Promise<IncomingMessage>((resolve, reject) => {
-    get(target, options, resolve).on("error", reject);
+  return new Promise((resolve, reject) => {
+    const read = async (response: IncomingMessage): Promise<void> => {
+      const body = await readAll(response, maxBytes);
+      if (body === undefined) throw new Error("the response is too large");
+      resolve({ status: response.statusCode ?? 0, body: body.toString() });
+    };
+    // The error of the request comes first if it was aborted. That of its response does not have the reason.
+    get(target, options, (response) => read(response).catch(reject)).on("error", reject);
   });
-  const body = await readAll(response, maxBytes);
-  if (body === undefined) throw new Error("the response is too large");
-  return { status: response.statusCode ?? 0, body: body.toString() };
 }
 
 function parsed(body: string, url: URL): Status {

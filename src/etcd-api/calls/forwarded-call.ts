@@ -40,7 +40,7 @@ export interface ForwardedCallDeps {
   readonly observe: (start: Buffer, source: UpstreamConnection) => void;
   /** Absent: the response is passed on as it comes. */
   readonly rewrite: Rewrite | undefined;
-  /** The beginning of the request, if that has been read. The rest is paused. */
+  /** The beginning of the request, if that has been read: a whole message, or all that has arrived. */
   readonly received?: Buffer | undefined;
 }
 

@@ -230,7 +230,8 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
   }
 
   #pauseRequests(isPaused: boolean): void {
-    if (this.isOver || this.#isPaused === isPaused) return;
+    // What a client has sent that has reset the call is dropped: it is not paused again.
+    if (this.call.isOver || this.#isPaused === isPaused) return;
     this.#isPaused = isPaused;
     if (isPaused) this.call.request.pause();
     else this.call.request.resume();

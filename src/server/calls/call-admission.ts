@@ -67,7 +67,7 @@ export class CallAdmission {
     this.#requesting = { connection, owner, requestBytes, signal };
   }
 
-  /** Handles the call from its begin to its response. Call it once. Never rejects. */
+  /** Handles the call from its begin to its response. Call it once. Rejects only with what `failed` throws. */
   async handle<Answer>({ perform, respond, failed }: Handling<Answer>): Promise<void> {
     const isOver = (): boolean => this.#options.signal.aborted || this.#call.isOver;
     try {

@@ -56,7 +56,7 @@ export function createServiceContext(
   return { ...given, ...createKernel(options, limits), defences };
 }
 
-/** Makes everything that a server bounds across its calls and connections. */
+/** Makes what bounds a server's calls together. `Authentication` and `Connections` bound credentials and connections. */
 function createKernel(
   { clock, logger, now = Date.now, memoryGauges: gauges = [] }: ServiceOptions,
   limits: ServerLimits,

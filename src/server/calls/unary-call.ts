@@ -42,32 +42,36 @@ export function serveUnary<Request>(
       });
       kept.resize(bytes);
     };
-    await admission.handle<Encode>({
-      perform: () =>
-        perform(request, {
-          ...{ signal, owner, identity, via, requestBytes, retain },
-          admit: (maxBytes) => admission.admit(maxBytes),
-          runInTimeSlices: (work) => context.parsingSelectors.run(owner, work, signal),
-        }),
-      respond: (encode) => {
-        const message = encode();
-        admission.respond(frameOf(...message));
-        const bytes = sizeOf(message);
-        callerLimits.sendPacing.charge(owner, bytes);
-        context.observer?.sent(method, 1, bytes);
-      },
-      failed: (error) => {
-        if (error instanceof RefusedRequest) {
-          call.end(error.status);
-          return;
-        }
-        const reported = toClientError(error, method, context.logger, call);
-        if (reported.reason === "STORAGE_FULL") context.fullStore.report(method, reported.message);
-        call.end(statusOf(reported));
-      },
-    });
-    owner.caller.requests--;
-    kept?.release();
+    try {
+      await admission.handle<Encode>({
+        perform: () =>
+          perform(request, {
+            ...{ signal, owner, identity, via, requestBytes, retain },
+            admit: (maxBytes) => admission.admit(maxBytes),
+            runInTimeSlices: (work) => context.parsingSelectors.run(owner, work, signal),
+          }),
+        respond: (encode) => {
+          const message = encode();
+          admission.respond(frameOf(...message));
+          const bytes = sizeOf(message);
+          callerLimits.sendPacing.charge(owner, bytes);
+          context.observer?.sent(method, 1, bytes);
+        },
+        failed: (error) => {
+          if (error instanceof RefusedRequest) {
+            call.end(error.status);
+            return;
+          }
+          const reported = toClientError(error, method, context.logger, call);
+          if (reported.reason === "STORAGE_FULL")
+            context.fullStore.report(method, reported.message);
+          call.end(statusOf(reported));
+        },
+      });
+    } finally {
+      owner.caller.requests--;
+      kept?.release();
+    }
   };
   return {
     access,

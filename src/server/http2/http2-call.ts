@@ -13,6 +13,7 @@ import { responseOf } from "./frames/framed-connection.ts";
 import type { FramedStream } from "./frames/framed-stream.ts";
 import {
   closeAfterResponse,
+  dropUnread,
   endedUnsent,
   resetCodeOf,
   resetStream,
@@ -74,6 +75,7 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
     this.connection = stream.session ?? stream;
     this.#context = context;
     this.lifecycle = new CallLifecycle(context.clock, timeoutMs, () => this.#deadlinePassed());
+    stream.on("aborted", dropUnread);
     stream.on("close", () => context.callClosings.add(() => this.#closed()));
   }
 

@@ -19,6 +19,14 @@ export function closeAfterResponse(stream: ServerHttp2Stream, clock: Clock): voi
   });
 }
 
+/**
+ * Discards what has arrived on a stream and was not read; a listener of its event `aborted`. Node.js closes a stream that the
+ * client has reset with NO_ERROR only when all of that has been read, and a request that is paused would never be.
+ */
+export function dropUnread(this: ServerHttp2Stream): void {
+  this.removeAllListeners("data").resume();
+}
+
 /** Refuses a request that is not gRPC, as HTTP does it: with 415. Nothing of it is kept. */
 export function refuseAsHttp(stream: ServerHttp2Stream, clock: Clock): void {
   if (stream.destroyed || stream.closed) return;

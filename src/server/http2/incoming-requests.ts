@@ -150,8 +150,10 @@ export class IncomingRequests {
       const calls = this.#uncounted;
       this.#uncounted = [];
       for (const each of calls) {
-        const request = this.#incoming.get(each)?.request;
-        if (request === undefined) continue;
+        const incoming = this.#incoming.get(each);
+        // One that waits to be inflated is charged with its message.
+        if (incoming === undefined || incoming.stopInflating !== undefined) continue;
+        const { request } = incoming;
         request.own();
         this.#hold(each, request.heldBytes);
       }

@@ -11,14 +11,18 @@ import { statusCodeOf } from "./http2-stream.ts";
 export class OpenCalls {
   readonly #context: ServiceContext;
   readonly #connections: Connections;
-  readonly #relayed: RawServices | undefined;
+  readonly #rawServices: RawServices | undefined;
   #size = 0;
   #onIdle: (() => void) | undefined;
 
-  constructor(context: ServiceContext, connections: Connections, relayed: RawServices | undefined) {
+  constructor(
+    context: ServiceContext,
+    connections: Connections,
+    rawServices: RawServices | undefined,
+  ) {
     this.#context = context;
     this.#connections = connections;
-    this.#relayed = relayed;
+    this.#rawServices = rawServices;
   }
 
   /** Counts a call until its stream is closed. */
@@ -48,7 +52,7 @@ export class OpenCalls {
     if (observer === undefined) return undefined;
     // A client may ask for any path. Paths that are not methods count as one, which bounds the label's values.
     const own = descriptors.inputs.has(path) ? methodOf(path) : undefined;
-    const method = own ?? this.#relayed?.methodAt(path)?.label ?? "unknown";
+    const method = own ?? this.#rawServices?.methodAt(path)?.label ?? "unknown";
     const started = clock.now();
     observer.started(method);
     return () => {

@@ -52,7 +52,7 @@ async function bounded(limits: ServerOptions["limits"] = {}): Promise<Bounded> {
     ...{ endpoints: [etcd.url], tls: undefined, progressIntervalMs: 600_000, clock, logger },
   });
   api.serve([{ name: "bounds", keys: { prefix: Buffer.from(prefix) }, cacher, storage }]);
-  const { server } = await serve(new Map(), clock, { relayed: api, limits });
+  const { server } = await serve(new Map(), clock, { rawServices: api, limits });
   const client = new RawGrpc(`http://127.0.0.1:${server.port}`);
   onTestFinished(async () => {
     client.close();

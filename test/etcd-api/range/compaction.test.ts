@@ -32,7 +32,7 @@ async function served(url: string) {
   const options = { tls: undefined, progressIntervalMs: 600_000, clock, logger };
   const api = new EtcdApi({ endpoints: [url], ...options });
   api.serve([{ name: "c", keys: { prefix: Buffer.from(prefix) }, cacher, storage }]);
-  const { server } = await serve(new Map(), clock, { relayed: api });
+  const { server } = await serve(new Map(), clock, { rawServices: api });
   const client = new RawGrpc(`http://127.0.0.1:${server.port}`);
   onTestFinished(async () => {
     client.close();

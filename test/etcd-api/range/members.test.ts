@@ -39,7 +39,7 @@ async function members(): Promise<Members> {
   const keys = { prefix: Buffer.from("/cached/") };
   // All keys of these tests are outside of the resource.
   api.serve([{ name: "cached", keys, cacher: {} as never, storage: {} as never }]);
-  const { server } = await serve(new Map(), clock, { relayed: api });
+  const { server } = await serve(new Map(), clock, { rawServices: api });
   const client = new RawGrpc(`http://127.0.0.1:${server.port}`);
   onTestFinished(() => {
     client.close();

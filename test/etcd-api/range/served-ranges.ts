@@ -68,7 +68,7 @@ export async function servedRanges(
     currentRevisionWith: () => storage.currentRevision(),
   };
   cached.serve([{ name: "s", keys: { prefix: Buffer.from("/s/") }, cacher, storage: read }]);
-  const { server } = await serve(new Map(), clock, { relayed: relayedTo(service), limits });
+  const { server } = await serve(new Map(), clock, { rawServices: relayedTo(service), limits });
   const client = new RawGrpc(`http://127.0.0.1:${server.port}`);
   onTestFinished(async () => {
     client.close();
@@ -86,7 +86,7 @@ function relayedTo(service: RangeService): RawServices {
             ...{ isStreaming: false, mayWrite: false, isRepeatable: true },
             serve: (call, metadata, context) =>
               new RangeCall(path, call, metadata, context, service, () =>
-                call.end(refused(status.UNIMPLEMENTED, "relayed")),
+                call.end(refused(status.UNIMPLEMENTED, "rawServices")),
               ).start(),
           }
         : undefined,

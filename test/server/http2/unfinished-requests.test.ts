@@ -1,3 +1,4 @@
+import { constants } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
 import { listWatchService, writeService } from "../../../src/wire/services.ts";
@@ -85,6 +86,18 @@ test("A reflection stream without a request is refused after a minute", async ()
   await served.recorder.untilStarted(1);
   served.clock.advance(70_000);
   expect((await call.drain().ended).code).toBe(status.DEADLINE_EXCEEDED);
+});
+
+test("A reflection stream whose client resets it with NO_ERROR ends, though its requests are not read", async () => {
+  const served = await serveThings();
+  // It accepts no response, so all but the first request wait in the stream, in several chunks.
+  const call = new RawConnection(served.server.port, 0).open(reflection);
+  const requests = Buffer.concat(Array<Buffer>(6_000).fill(framed(Buffer.of(0x3a, 0))));
+  call.stream.write(requests);
+  await call.answered;
+  call.stream.close(constants.NGHTTP2_NO_ERROR);
+  await served.recorder.untilEnded(1);
+  expect(served.server.stats().requests.bytes).toBe(0);
 });
 
 test("A reflection request longer than any name is refused as too large", async () => {

@@ -4,7 +4,7 @@ export class KeyedQueue<Entry> {
   readonly #entries = new Map<string, Entry>();
   /**
    * The front of the queue. Advancing an iterator skips deleted positions at no cost; a new iterator would visit all
-   * of them. One that stands still keeps what was deleted since from being garbage, so it is replaced now and then.
+   * of them. One that stands still keeps what was deleted since from being garbage, so `delete` replaces it.
    */
   #cursor: Iterator<string> = this.#entries.keys();
   /** Entries deleted since the cursor was made. */
