@@ -143,42 +143,65 @@ export class FairQueue<T> {
   }
 }
 
-/** The items of one owner, in order; never empty while it is in a queue. */
+/** An item between its neighbours. */
+interface Link<T> {
+  readonly item: T;
+  before: Link<T> | undefined;
+  behind: Link<T> | undefined;
+}
+
+/**
+ * The items of one owner, in order; never empty while it is in a queue. They are linked, as the order of a `Set` has neither
+ * a last item, nor a first one whose cost does not grow with the deleted ones before it: an iterator that is kept at the
+ * first one would keep those alive that are deleted behind it.
+ */
 class Items<T> {
-  readonly #all = new Set<T>();
-  /** Those behind the first. A new iterator would pass over all that were deleted before. */
-  #rest: Iterator<T> | undefined;
-  #first: T | undefined;
+  readonly #links = new Map<T, Link<T>>();
+  #first: Link<T>;
+  #last: Link<T>;
 
   constructor(item: T) {
-    this.#all.add(item);
+    const link: Link<T> = { item, before: undefined, behind: undefined };
+    this.#links.set(item, link);
+    this.#first = link;
+    this.#last = link;
   }
 
   get size(): number {
-    return this.#all.size;
+    return this.#links.size;
   }
 
   get first(): T {
-    this.#rest ??= this.#all.values();
-    this.#first ??= this.#rest.next().value as T;
-    return this.#first;
+    return this.#first.item;
   }
 
-  /** Takes as long as there are items. */
   get last(): T {
-    return [...this.#all].at(-1) as T;
+    return this.#last.item;
   }
 
   /** Returns false if it is one of them already. */
   add(item: T): boolean {
-    const { size } = this.#all;
-    return this.#all.add(item).size > size;
+    if (this.#links.has(item)) return false;
+    const link: Link<T> = { item, before: this.#last, behind: undefined };
+    this.#links.set(item, link);
+    this.#last.behind = link;
+    this.#last = link;
+    return true;
   }
 
   /** Returns whether it was one of them. */
   delete(item: T): boolean {
-    if (item === this.#first) this.#first = undefined;
-    return this.#all.delete(item);
+    const link = this.#links.get(item);
+    if (link === undefined) return false;
+    this.#links.delete(item);
+    const { before, behind } = link;
+    if (before !== undefined) before.behind = behind;
+    else if (behind !== undefined) this.#first = behind;
+    if (behind !== undefined) behind.before = before;
+    else if (before !== undefined) this.#last = before;
+    // Otherwise an old link would keep younger ones until all memory is collected.
+    link.behind = undefined;
+    return true;
   }
 }
 

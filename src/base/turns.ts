@@ -105,20 +105,22 @@ export class Turns implements TurnWorker {
   add(owner: object, task: Task): void {
     if (task === this.#running) {
       this.#isAddedAgain = true;
-      return;
+    } else {
+      this.#tasks.push(owner, task);
+      if (this.size > this.#maxTasks) this.#refuseOne(owner, task);
     }
-    this.#tasks.push(owner, task);
-    if (this.size > this.#maxTasks) this.#refuseOne(owner, task);
     this.#turns.schedule(this);
   }
 
   /** Removes a task: no further step is done. Idempotent. */
   delete(owner: object, task: Task): void {
+    if (task === this.#running) this.#isAddedAgain = false;
     this.#tasks.delete(owner, task);
   }
 
   /** Removes all tasks. Promises of `run` stay pending. */
   clear(): void {
+    this.#isAddedAgain = false;
     this.#tasks.clear();
   }
 

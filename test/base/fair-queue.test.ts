@@ -1,5 +1,11 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { describe, expect, test } from "vitest";
 import { Counts, FairQueue, GroupedOwner } from "../../src/base/fair-queue.ts";
+
+setFlagsFromString("--expose-gc");
+const collectGarbage = runInNewContext("gc") as () => void;
 
 class Member extends GroupedOwner {}
 
@@ -149,4 +155,58 @@ test("Counts of 0 take no memory", () => {
   counts.add(key, -1);
   expect(counts.of(key)).toBe(0);
   expect(Reflect.ownKeys(counts)).toEqual([]);
+});
+
+describe("Items that are deleted behind one that stays", () => {
+  test.each([1, 10, 100])("are garbage, while %i of them wait at a time", async (atOnce) => {
+    const queue = new FairQueue<object>();
+    const owner = {};
+    const first = {};
+    queue.push(owner, first);
+    expect(queue.first(owner)).toBe(first);
+    const waiting: object[] = [];
+    const deleted: WeakRef<object>[] = [];
+    for (let i = 0; i < 5_000; i++) {
+      const item = {};
+      queue.push(owner, item);
+      waiting.push(item);
+      const oldest = waiting.length > atOnce ? waiting.shift() : undefined;
+      if (oldest === undefined) continue;
+      queue.delete(owner, oldest);
+      deleted.push(new WeakRef(oldest));
+    }
+    // A weak reference that was made in this turn keeps its target alive until the next turn.
+    await nextTurn();
+    collectGarbage();
+    const kept = deleted.filter((item) => item.deref() !== undefined);
+    // The engine's tables have room for some that were deleted.
+    expect(kept.length).toBeLessThanOrEqual(2 * atOnce + 16);
+    expect([queue.size, queue.shift()?.[1]]).toEqual([1 + atOnce, first]);
+    expect(queue.shift()?.[1]).toBe(waiting[0]);
+  });
+
+  test("leave the others in order, whichever go", () => {
+    const queue = new FairQueue<number>();
+    const owner = {};
+    const expected = new Set<number>();
+    let last = 0;
+    // Deletes the first, another, or adds one: in an order that does not repeat soon.
+    for (let i = 0; i < 5_000; i++) {
+      const all = [...expected];
+      const which = (i * i + (i >> 3)) % 5;
+      if (which < 2 || all.length === 0) {
+        queue.push(owner, ++last);
+        expected.add(last);
+      } else {
+        const item = which === 2 ? all[0] : all[(i * 7) % all.length];
+        if (item === undefined) continue;
+        expect(queue.delete(owner, item)).toBe(true);
+        expected.delete(item);
+      }
+      if (i % 3 > 0) expect(queue.first(owner)).toBe([...expected][0]);
+      const newest = queue.newestOfMost([{}, 0]);
+      expect(newest).toEqual(expected.size > 0 ? [owner, [...expected].at(-1)] : [{}, 0]);
+    }
+    expect(queue.size).toBe(expected.size);
+  });
 });

@@ -321,6 +321,64 @@ describe("Tasks", () => {
   });
 });
 
+describe("A task that is added again within its step", () => {
+  /** Counts the steps of a task that adds itself in each and then calls `after`. */
+  function steps(after: (turns: Turns, owner: object, task: Task) => void): number {
+    const clock = new WorkClock();
+    const turns = new Turns(clock);
+    const owner = {};
+    let count = 0;
+    const task: Task = {
+      step: () => {
+        count++;
+        if (count > 3) return false;
+        turns.add(owner, task);
+        after(turns, owner, task);
+        return false;
+      },
+    };
+    turns.add(owner, task);
+    clock.runImmediates();
+    expect(turns.size).toBe(0);
+    return count;
+  }
+
+  it("does one more step", () => {
+    expect(steps(() => {})).toBe(4);
+  });
+
+  it("does no further step if it is deleted in the same one", () => {
+    expect(steps((turns, owner, task) => turns.delete(owner, task))).toBe(1);
+    expect(steps((turns) => turns.clear())).toBe(1);
+  });
+
+  it("does one more step if it is added again after that", () => {
+    const count = steps((turns, owner, task) => {
+      turns.delete(owner, task);
+      turns.add(owner, task);
+    });
+    expect(count).toBe(4);
+  });
+
+  it("does one more step if the first throws, also where it has begun at once", () => {
+    const clock = new WorkClock();
+    const turns = new Turns(clock);
+    const owner = {};
+    let count = 0;
+    const task: Task = {
+      step: () => {
+        count++;
+        if (count > 1) return false;
+        turns.add(owner, task);
+        throw new Error("broken");
+      },
+    };
+    expect(() => turns.start(owner, task)).toThrow("broken");
+    clock.runImmediates();
+    expect([count, turns.size]).toEqual([2, 0]);
+  });
+});
+
 describe("Work that several tasks share", () => {
   it("is done once, by the task that has time", async () => {
     const clock = new WorkClock();

@@ -108,9 +108,9 @@ class World {
     this.sender.ready(this.#watch);
   }
 
-  /** The cached watch has nothing more. */
-  idle(): void {
-    this.#watch.watcher = { hasPending: false, accepted: ignore } as never;
+  /** Whether the cached watch has something more. */
+  pending(hasPending: boolean): void {
+    this.#watch.watcher = { hasPending, accepted: ignore } as never;
   }
 
   /** The client accepts what is outstanding. */
@@ -196,12 +196,30 @@ describe.each([
 
 test("A watch with nothing more to send does not wait for room", () => {
   const world = new World(false);
-  world.idle();
+  world.pending(false);
   world.read(100);
   world.budget.force({}, 2 ** 30).claim();
   expect(world.budget.isFull).toBe(true);
   world.accept();
   expect([world.sender.isBlocked, world.sender.isOver]).toEqual([false, false]);
+});
+
+test("A watch whose next events arrive while another response waits for room waits for it, too", () => {
+  const world = new World(false);
+  world.pending(false);
+  world.read(100);
+  world.relay("of etcd");
+  const held = world.budget.force({}, 2 ** 30);
+  held.claim();
+  world.accept();
+  expect(world.sender.isWaiting).toBe(true);
+  world.pending(true);
+  world.read(200);
+  held.release();
+  expect(world.sent.at(-1)).toBe("of etcd");
+  world.budget.force({}, 2 ** 30).claim();
+  world.accept();
+  expect([world.sender.isWaiting, world.sent.length]).toEqual([true, 2]);
 });
 
 test("A batch counts in the send budget as soon as it is read, until the client has accepted its last response", () => {

@@ -119,7 +119,10 @@ export abstract class WatchResponses extends EtcdCall {
 
   protected override get waitsFor(): "nothing" | "room" {
     if (this.#mustFollow || this.#answers.at(0)?.frame !== undefined) return "nothing";
-    return this.#ready.length === 0 && this.#forwarded.length === 0 ? "nothing" : "room";
+    // Events of the idle watch may have arrived while a response of etcd waited.
+    const hasPending = this.#idle?.watcher?.hasPending === true;
+    const isEmpty = this.#ready.length === 0 && this.#forwarded.length === 0 && !hasPending;
+    return isEmpty ? "nothing" : "room";
   }
 
   /** Whether what was sent last has a rest, which nothing may come before. */

@@ -141,7 +141,7 @@ function createKernel(
         ...{ kind: "writes", maxRequests: maxWritesInFlight, maxBytes: maxWriteBytes },
       }),
     },
-    /** Opens watches in time slices, by caller. Each connection enqueues at most one task, so none is ever refused. */
+    /** Opens watches in time slices, by caller. A task is an open call, and these are bounded, so none is refused here. */
     streamOpenings: new StreamOpenings(clock, new Turns(clock, Infinity), retainedRequests, () =>
       tooMuchRetained(retainedRequests),
     ),
