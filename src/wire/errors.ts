@@ -129,11 +129,12 @@ function isReason(text: string): text is Reason {
 }
 
 /**
- * grpc-js's error for a call that it began on a connection which had just been lost, or had got a GOAWAY: since Node.js 24
- * that does not throw, so grpc-js takes it for a defect of its own and does not use another connection.
+ * grpc-js's errors for calls whose connection was lost that it does not take for that:
+ * - It began the call just after the connection was lost or got a GOAWAY: since Node.js 24 that does not throw.
+ * - The connection got a GOAWAY, and was reset while the call was in progress: Node.js closes the call without an error.
  */
-const unsent =
-  /internal client error: (The session has been destroyed|New streams cannot be created after receiving a GOAWAY)/;
+const connectionLost =
+  /internal client error: (The session has been destroyed|New streams cannot be created after receiving a GOAWAY)|^Received RST_STREAM with code 0 \(Call ended without gRPC status\)$/;
 
 function closestReason(failure: ServiceError): Reason {
   switch (failure.code) {
@@ -142,7 +143,7 @@ function closestReason(failure: ServiceError): Reason {
     case status.UNAVAILABLE:
       return "UPSTREAM_UNAVAILABLE";
     case status.INTERNAL:
-      return unsent.test(failure.details) ? "UPSTREAM_UNAVAILABLE" : "INTERNAL";
+      return connectionLost.test(failure.details) ? "UPSTREAM_UNAVAILABLE" : "INTERNAL";
     case status.INVALID_ARGUMENT:
       return "INVALID_REQUEST";
     case status.RESOURCE_EXHAUSTED:

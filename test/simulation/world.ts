@@ -118,9 +118,7 @@ export class World implements Disturbed {
     for (const server of this.servers) server.start();
     await this.#pause(1);
     await Promise.all(this.replicas.map((replica) => replica.start()));
-    await this.#until("every replica to be ready", () =>
-      this.replicas.every(({ cacher }) => cacher?.ready === true),
-    );
+    await this.#untilReady();
     for (const writer of this.#writers) writer.start();
     for (const watcher of this.watchers) watcher.start();
     if (hasReader) this.#reader.start();
@@ -218,6 +216,7 @@ export class World implements Disturbed {
     for (const watcher of this.watchers) watcher.hurry(true);
     this.cluster.isFull = false;
     await this.#healReplicas();
+    await this.#untilReady();
     const level = await this.#lastWrite();
     const quiet = await this.#behind(level);
     await this.#reader.stop();
@@ -338,6 +337,12 @@ export class World implements Disturbed {
     return new Promise((resolve) => {
       this.#scheduler.after(ms, "pause", resolve);
     });
+  }
+
+  #untilReady(): Promise<void> {
+    return this.#until("every replica to be ready", () =>
+      this.replicas.every(({ cacher }) => cacher?.ready === true),
+    );
   }
 
   async #until(what: string, reached: () => boolean): Promise<void> {

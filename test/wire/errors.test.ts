@@ -113,6 +113,11 @@ describe("An end that is not watch-fanout's own word", () => {
     ["PERMISSION_DENIED", "no", "PERMISSION_DENIED"],
     ["UNIMPLEMENTED", "no such method", "INTERNAL"],
     ["INTERNAL", `${byClient}: Invalid packet`, "INTERNAL"],
+    [
+      "INTERNAL",
+      "Received RST_STREAM with code 0 (Call ended without gRPC status)",
+      "UPSTREAM_UNAVAILABLE",
+    ],
     ["INTERNAL", `${byClient}: The session has been destroyed`, "UPSTREAM_UNAVAILABLE"],
     [
       "INTERNAL",
