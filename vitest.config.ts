@@ -1,6 +1,7 @@
 import { globSync } from "node:fs";
 import { configDefaults, defineConfig } from "vitest/config";
-import { BaseSequencer, type TestSpecification } from "vitest/node";
+import { BaseSequencer, type TestSpecification, type Vite } from "vitest/node";
+import { mutatedModule, requestedMutations } from "./test/corpus/mutate.ts";
 
 /** The rows of the wire contract: they run once for the service's own server, and once added to a server of grpc-js. */
 const contractTests = [
@@ -40,8 +41,21 @@ class SlowFirst extends BaseSequencer {
   }
 }
 
+/** The bug of the corpus that these tests run with; none without the variable CORPUS (test/corpus). */
+const mutations = requestedMutations(process.env["CORPUS"]);
+
+/** Plants it in the modules as they are loaded. */
+const corpus: Vite.Plugin = {
+  name: "corpus",
+  enforce: "pre",
+  transform: (source, id) => mutatedModule(source, id.split("?")[0] ?? id, mutations),
+};
+
 export default defineConfig({
+  plugins: mutations.length > 0 ? [corpus] : [],
   test: {
+    // Cached modules would have the bug of another run.
+    ...(mutations.length > 0 ? { fsModuleCache: false } : {}),
     sequence: { sequencer: SlowFirst },
     // As in Node.js: the default export of a CommonJS module is the module, even if it has a "default" property.
     deps: { interopDefault: false },

@@ -128,12 +128,22 @@ function isReason(text: string): text is Reason {
   return Object.hasOwn(wireForms, text);
 }
 
+/**
+ * grpc-js's errors for calls whose connection was lost that it does not take for that:
+ * - It began the call just after the connection was lost or got a GOAWAY: since Node.js 24 that does not throw.
+ * - The connection got a GOAWAY, and was reset while the call was in progress: Node.js closes the call without an error.
+ */
+const connectionLost =
+  /internal client error: (The session has been destroyed|New streams cannot be created after receiving a GOAWAY)|^Received RST_STREAM with code 0 \(Call ended without gRPC status\)$/;
+
 function closestReason(failure: ServiceError): Reason {
   switch (failure.code) {
     case status.CANCELLED:
     case status.DEADLINE_EXCEEDED:
     case status.UNAVAILABLE:
       return "UPSTREAM_UNAVAILABLE";
+    case status.INTERNAL:
+      return connectionLost.test(failure.details) ? "UPSTREAM_UNAVAILABLE" : "INTERNAL";
     case status.INVALID_ARGUMENT:
       return "INVALID_REQUEST";
     case status.RESOURCE_EXHAUSTED:

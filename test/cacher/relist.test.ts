@@ -99,6 +99,16 @@ describe("A relist, for a LATEST_STATE watch", () => {
     expect(new Set(streams.map((stream) => stream.read())).size).toBe(1);
   });
 
+  it("ends a concurrent one of EVERY_EVENT that is still taking its initial state", async () => {
+    const cached = await ready();
+    const stream = cached.cacher.watch({ ...everything, sendInitialEvents: true });
+    await cached.clock.settle();
+    expect(stream.state).toBe("initial");
+    await relist(cached, ...unseen);
+    readAll(stream);
+    expect(reasonOf(stream)).toBe("HISTORY_LOST");
+  });
+
   it("ends a concurrent one of EVERY_EVENT, which has received all earlier events", async () => {
     const cached = await ready();
     const stream = await watching(cached, { delivery: "EVERY_EVENT" });

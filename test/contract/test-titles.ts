@@ -1,7 +1,7 @@
 import { globSync, readFileSync } from "node:fs";
 
 /** Files that name tests. */
-const naming = ["test/bounds/**", "test/**/*-tests.ts"];
+const naming = ["test/bounds/**", "test/corpus/*.ts", "test/**/*-tests.ts"];
 
 /** The files that have a text in quotation marks. */
 const filesByText = new Map<string, Set<string>>();

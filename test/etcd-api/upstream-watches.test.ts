@@ -6,6 +6,7 @@ import type { UpstreamConnection } from "../../src/etcd/client/upstream-connecti
 import { type CreateRequest, readWatchRequest } from "../../src/etcd/wire/watch-request.ts";
 import { ClientWatch, type WatchOwner } from "../../src/etcd-api/watch/client-watch.ts";
 import {
+  type ForwardedResponse,
   UpstreamWatches,
   type UpstreamWatchesOwner,
 } from "../../src/etcd-api/watch/upstream-watches.ts";
@@ -23,6 +24,8 @@ class World {
   /** Whether requests are accepted when they are sent. */
   acceptsRequests = true;
   readonly watches: UpstreamWatches;
+  /** What the client was sent, and which watches have ended. */
+  readonly passedOn: string[] = [];
   readonly #created: ClientWatch[] = [];
   readonly #stream: EventEmitter;
 
@@ -42,7 +45,10 @@ class World {
     upstream.available = () => connection;
     const owner = {
       service: { upstream, reported: nothing, upstreamWatches: new Ledger() },
-      ...{ owner: {}, settle: nothing, forward: nothing, onCreated: nothing, onSettled: nothing },
+      ...{ owner: {}, settle: nothing, onCreated: nothing, onSettled: nothing },
+      forward: ({ watch: { request }, isLast }: ForwardedResponse) =>
+        this.passedOn.push(`${request.key}${isLast ? ", the last" : ""}`),
+      onEnded: ({ request }: ClientWatch) => this.passedOn.push(`${request.key} has ended`),
     } as unknown as UpstreamWatchesOwner;
     this.watches = new UpstreamWatches(owner, this.clock, {});
   }
@@ -64,6 +70,11 @@ class World {
   /** An event of a watch. */
   event(id: number, revision: number): void {
     this.#receive({ 2: id, 11: encode({ 2: encode({ 1: "k", 3: revision }) }) }, revision);
+  }
+
+  /** etcd has ended a watch. */
+  canceled(id: number, revision: number): void {
+    this.#receive({ 2: id, 4: true }, revision);
   }
 
   /** etcd's answer to a progress request. */
@@ -222,4 +233,26 @@ test("watches that were created behind a progress request do not delay it", asyn
   world.progressed(5);
   await turn();
   expect(reached.isReached).toBe(true);
+});
+
+test("a watch that etcd ends is ended for its client, too", () => {
+  const world = withRequest();
+  world.event(1, 8);
+  world.canceled(1, 9);
+  world.event(1, 10);
+  expect(world.passedOn).toEqual(["a", "a has ended", "a, the last"]);
+  expect(world.watches.size).toBe(0);
+});
+
+test("the client does not receive `created` again when etcd continues a watch", () => {
+  const world = withRequest();
+  const watch = world.create("b");
+  world.created(2, 9);
+  world.watches.cancel(watch);
+  watch.answer = undefined;
+  world.watches.resume(watch);
+  world.created(3, 10);
+  expect(world.passedOn).toEqual([]);
+  world.event(3, 11);
+  expect(world.passedOn).toEqual(["b"]);
 });

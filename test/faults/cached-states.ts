@@ -1,8 +1,12 @@
 import { isUtf8 } from "node:buffer";
 import type { CachedState } from "../../src/cacher/request/request.ts";
 import { keyBytes } from "../../src/model/key-bytes.ts";
-import type { EtcdCluster } from "./etcd-cluster.ts";
 import type { InProcessReplica } from "./in-process-replica.ts";
+
+/** The etcd that is read, by its JSON API. */
+interface ReadCluster {
+  call(path: string, body: object): Promise<Readonly<Record<string, unknown>>>;
+}
 
 /** An object in etcd, with its absolute key. */
 interface Stored {
@@ -11,7 +15,7 @@ interface Stored {
 }
 
 /** What etcd has below the prefix, raw keys included. */
-async function storedObjects(cluster: EtcdCluster, prefix: string): Promise<readonly Stored[]> {
+async function storedObjects(cluster: ReadCluster, prefix: string): Promise<readonly Stored[]> {
   const start = Buffer.from(prefix);
   const end = Buffer.from(start);
   end.writeUInt8(end.readUInt8(end.length - 1) + 1, end.length - 1);
@@ -27,13 +31,13 @@ async function storedObjects(cluster: EtcdCluster, prefix: string): Promise<read
 
 /** etcd, and the replicas whose caches can be read here. */
 interface CachedStore {
-  readonly cluster: EtcdCluster;
-  readonly inProcess: readonly InProcessReplica[];
+  readonly cluster: ReadCluster;
+  readonly inProcess: readonly Pick<InProcessReplica, "name" | "cacher">[];
 }
 
 /** The mod_revision of each object below the prefix, by relative key, raw keys excluded. */
 export async function storedRevisions(
-  cluster: EtcdCluster,
+  cluster: ReadCluster,
   prefix: string,
 ): Promise<ReadonlyMap<string, number>> {
   const revisions = new Map<string, number>();

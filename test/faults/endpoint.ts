@@ -1,9 +1,8 @@
-import type { Relay } from "./relay.ts";
-
-/** Where clients reach one replica: a relay in front of it, which stays where it is when that does not. */
+/** Where clients reach one replica: an address that stays when the replica does not. */
 export interface Endpoint {
   readonly name: string;
-  readonly relay: Relay;
+  /** `url` is http://HOST:PORT. */
+  readonly relay: { readonly url: string };
   /** Whether nothing is known against asking it. */
   readonly isWell: boolean;
   /** Adds a listener for failures that a client's keepalive would detect. Returns the function that removes it. */

@@ -55,7 +55,7 @@ export class LibraryClient {
   #violations: string[] = [];
 
   constructor(endpoints: readonly Endpoint[], random: Seeded) {
-    this.#client = connect({ address: endpoints.map(({ relay }) => `127.0.0.1:${relay.port}`) });
+    this.#client = connect({ address: endpoints.map(({ relay }) => new URL(relay.url).host) });
     this.#random = random;
     this.#states = watches.map(() => new Map());
     this.#running = [

@@ -2,14 +2,20 @@ import { setTimeout as delay } from "node:timers/promises";
 import { BareStatus } from "../foreign/bare-grpc.ts";
 import type { Write } from "../guarantees/writes.ts";
 import type { Endpoint } from "./endpoint.ts";
-import type { EtcdCluster } from "./etcd-cluster.ts";
 import { rawKeyBelow, rawKeys } from "./raw-keys.ts";
 import type { Seeded } from "./seeded.ts";
 import { Connection, type Thing } from "./wire.ts";
 
+/** The etcd that is written to: one of its members that respond gets each write, by etcd's JSON API. */
+interface WrittenCluster {
+  readonly healthy: readonly {
+    call(path: string, body: object): Promise<Readonly<Record<string, unknown>>>;
+  }[];
+}
+
 export interface WriterOptions {
   readonly name: string;
-  readonly cluster: EtcdCluster;
+  readonly cluster: WrittenCluster;
   /** The resource's prefix in etcd. */
   readonly prefix: string;
   readonly endpoints: readonly Endpoint[];

@@ -3,6 +3,7 @@ import type { Relay } from "./relay.ts";
 
 /** One replica of the service in front of a cluster, with a network of its own on both sides. */
 export interface Replica extends Endpoint {
+  readonly relay: Relay;
   /** Through which it reaches etcd: one for each member, in their order. */
   readonly upstream: readonly Relay[];
   /** A client with a keepalive would detect it, so its failure listeners are called. */

@@ -15,7 +15,7 @@ import type { Truth } from "./truth.ts";
 
 /** What happened in a world, as its clients and etcd have recorded it. */
 export interface Observations {
-  readonly truth: Truth;
+  readonly truth: Pick<Truth, "era" | "eras">;
   readonly watchers: readonly RecordedWatcher[];
   readonly writers: readonly RecordedWriter[];
   readonly reader: RecordedReader;

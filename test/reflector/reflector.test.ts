@@ -289,6 +289,16 @@ describe("A watch that breaks", () => {
     expect(storage.calls.at(-1)).toBe('watch {"prefix":""} after 3');
     expect(reflected.reflector).toMatchObject({ reconnects: 2, relists: 1 });
   });
+
+  it("finds another history in a store that is below the resume point that was lost", async () => {
+    const storage = new ScriptedStorage();
+    const reflected = new Reflected(storage);
+    await reflected.begin();
+    storage.onCurrentRevision = () => 3;
+    storage.stream.end(revisionTooOld(5, 7));
+    await reflected.clock.elapse(1_000);
+    expect(reflected.heard.slice(1)).toEqual(["history changed: [] →3 of 3"]);
+  });
 });
 
 describe("The failure callback", () => {

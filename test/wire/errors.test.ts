@@ -100,6 +100,8 @@ function unit(code: number): string {
 }
 
 describe("An end that is not watch-fanout's own word", () => {
+  const byClient = "Received RST_STREAM with code 2 triggered by internal client error";
+
   test.each<[keyof typeof status, string, Reason]>([
     ["UNAVAILABLE", "No connection established", "UPSTREAM_UNAVAILABLE"],
     ["DEADLINE_EXCEEDED", "Deadline exceeded", "UPSTREAM_UNAVAILABLE"],
@@ -110,6 +112,18 @@ describe("An end that is not watch-fanout's own word", () => {
     ["UNAUTHENTICATED", "no", "UNAUTHENTICATED"],
     ["PERMISSION_DENIED", "no", "PERMISSION_DENIED"],
     ["UNIMPLEMENTED", "no such method", "INTERNAL"],
+    ["INTERNAL", `${byClient}: Invalid packet`, "INTERNAL"],
+    [
+      "INTERNAL",
+      "Received RST_STREAM with code 0 (Call ended without gRPC status)",
+      "UPSTREAM_UNAVAILABLE",
+    ],
+    ["INTERNAL", `${byClient}: The session has been destroyed`, "UPSTREAM_UNAVAILABLE"],
+    [
+      "INTERNAL",
+      `${byClient}: New streams cannot be created after receiving a GOAWAY`,
+      "UPSTREAM_UNAVAILABLE",
+    ],
   ])("%s, %s is taken as %s", (code, details, reason) => {
     const failure = bare(status[code], details);
     const error = errorOf(failure);

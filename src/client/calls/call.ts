@@ -5,6 +5,7 @@ import {
   type Metadata,
 } from "@grpc/grpc-js";
 import type { MethodDefinition } from "@grpc/proto-loader";
+import { stateOnceConnecting } from "../../base/channel-state.ts";
 
 /** A method of a service definition, with its request and response types. */
 export type Method<Request, Response> = MethodDefinition<Request, object, object, Response>;
@@ -24,7 +25,7 @@ export async function isDecided(client: GrpcClient, timeoutMs: number): Promise<
   const channel = client.getChannel();
   const deadline = Date.now() + Math.min(timeoutMs, endlessMs);
   for (;;) {
-    const state = channel.getConnectivityState(true);
+    const state = stateOnceConnecting(channel);
     const { READY, TRANSIENT_FAILURE, SHUTDOWN } = connectivityState;
     if (state === READY || state === TRANSIENT_FAILURE || state === SHUTDOWN) return true;
     const isLate = await new Promise<boolean>((resolve) => {

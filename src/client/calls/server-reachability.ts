@@ -1,4 +1,5 @@
 import { connectivityState } from "@grpc/grpc-js";
+import { stateOnceConnecting } from "../../base/channel-state.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Reachability } from "../../base/stream-backoff.ts";
 import type { ClientCertificates } from "./client-certificates.ts";
@@ -52,7 +53,7 @@ export class ServerReachability implements Reachability {
     await this.#certificates?.refreshFor(endpoint.grpc, undefined);
     if (this.#endpoints.isClosed) return;
     const channel = endpoint.grpc.getChannel();
-    const state = channel.getConnectivityState(true);
+    const state = stateOnceConnecting(channel);
     if (state === connectivityState.SHUTDOWN) return;
     await new Promise<void>((resolve) => {
       channel.watchConnectivityState(state, Number.POSITIVE_INFINITY, () => resolve());

@@ -12,6 +12,7 @@ import {
 } from "@grpc/grpc-js";
 import { type ICallable, MaintenanceClient } from "etcd3";
 import { CertificateStore } from "../../base/certificate-store.ts";
+import { stateOnceConnecting } from "../../base/channel-state.ts";
 import { beginClientSpan } from "../../base/client-span.ts";
 import { abortable } from "../../base/wait.ts";
 import { type DecodedRange, decodeRange } from "../wire/range-response.ts";
@@ -214,7 +215,7 @@ export class Member {
     const channel = this.#client.getChannel();
     const connected = new Promise<boolean>((resolve) => {
       const look = (): void => {
-        const state = channel.getConnectivityState(true);
+        const state = stateOnceConnecting(channel);
         if (state === connectivityState.IDLE || state === connectivityState.CONNECTING) {
           channel.watchConnectivityState(state, deadline, (error) => {
             if (error !== undefined || signal?.aborted === true) resolve(false);

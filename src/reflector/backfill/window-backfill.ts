@@ -113,6 +113,8 @@ export class WindowBackfill {
   #isCompacted = false;
   #events = 0;
   #failures = 0;
+  /** Whether the store did not respond: it is asked again, however long it is away, as the Reflector does. */
+  #isAway = false;
   #costly = 0;
   #failure: WatchFanoutError | undefined;
 
@@ -178,7 +180,8 @@ export class WindowBackfill {
       }
       try {
         await this.#options.queue.run(() => this.#next(signal, onProgress));
-        if (this.#failures > 0) await pause(this.#options.clock, this.#backoff.next(), signal);
+        if (this.#failures > 0 || this.#isAway)
+          await pause(this.#options.clock, this.#backoff.next(), signal);
       } catch (error) {
         if (!signal.aborted) throw error;
       }
@@ -208,6 +211,8 @@ export class WindowBackfill {
     const reach = isEager ? Math.max(this.#goal, this.#startRevision) : this.#startRevision;
     const size = this.#sizing.next(this.#backfilledTo - reach, room);
     const roundTripMs = await this.#roundTripMs(signal);
+    this.#isAway = roundTripMs === undefined;
+    if (roundTripMs === undefined) return;
     const begun = clock.now();
     const { past, failure, firstMs } = await readPast(
       this.#options,
@@ -231,14 +236,18 @@ export class WindowBackfill {
     await pause(clock, Math.min(maxPauseMs, pauseMs), signal);
   }
 
-  /** Time that the store takes for a request without cost. On a busy machine responses are late by this. */
-  async #roundTripMs(signal: AbortSignal): Promise<number> {
+  /**
+   * Time that the store takes for a request without cost. On a busy machine responses are late by this. Undefined: it does not
+   * respond.
+   */
+  async #roundTripMs(signal: AbortSignal): Promise<number | undefined> {
     const { clock, storage } = this.#options;
     const begun = clock.now();
     try {
       await storage.currentRevision(signal);
     } catch (error) {
       signal.throwIfAborted();
+      if (hasReason(error, "UPSTREAM_UNAVAILABLE")) return undefined;
       // The watches will fail with the same error.
       if (!(error instanceof WatchFanoutError)) throw error;
     }

@@ -65,3 +65,23 @@ test("many revisions are one response, as for a watch that is behind", () => {
 test("large responses are frames of their own", () => {
   expect(responsesOf(batchOf([5, 6], 3_000), 0, -2n)).toEqual([[[-2, 5, 1]], [[-2, 16, 1]]]);
 });
+
+test("the previous value of an event is left out where etcd has compacted it, and needed elsewhere", () => {
+  const before = new StoredObject("k", Buffer.from("old"), 2, 4, 2, 0n);
+  const after = new StoredObject("k", Buffer.from("new"), 2, 6, 3, 0n);
+  const batch = new WatchBatch(6, [new WatchEvent("MODIFIED", after, before)]);
+  const previousOf = (compacted: number): unknown =>
+    etcdFramesOf(
+      batch,
+      { ...options, withPrevious: true },
+      Buffer.from("/a/"),
+      header,
+      0,
+      compacted,
+    )
+      .flatMap(messagesIn)
+      .map((message) => message.message(11)?.message(3)?.number(3));
+  expect(previousOf(0)).toEqual([4]);
+  expect(previousOf(5)).toEqual([4]);
+  expect(previousOf(6)).toEqual([undefined]);
+});

@@ -136,6 +136,20 @@ describe("A backfill of the event window", () => {
     expect(fill).toMatchObject({ state: "full", backfilledTo: 59_990, failure: undefined });
   });
 
+  test("waits while the store is away, however often it is asked, and continues then", async () => {
+    const { fill, storage, clock } = await filled(() => 10, {}, 0);
+    let asked = 0;
+    storage.onCurrentRevision = async () => {
+      if (++asked <= 20) throw upstreamUnavailable("It is away.");
+      return 60_000;
+    };
+    await clock.elapse(10_000);
+    expect(asked).toBeGreaterThan(5);
+    expect(fill.state).toBe("running");
+    await clock.elapse(10 * 60_000);
+    expect(fill).toMatchObject({ state: "complete", backfilledTo: 1 });
+  });
+
   test("delivers nothing before it is certain that the history is the same", async () => {
     let asked = 0;
     const { fill, taken } = await filled(() => 10, {

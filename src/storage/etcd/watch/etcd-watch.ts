@@ -208,8 +208,11 @@ export class EtcdWatch implements WatchStream {
     }
   }
 
-  #takeEvents({ events, fragment }: DecodedWatch): void {
+  #takeEvents({ events, fragment, revision }: DecodedWatch): void {
     const now = this.#source.client.clock.now();
+    // A watch that etcd could not keep synced reads from its store again: only then its revision is above that of an event.
+    const first = events.at(0)?.kv.modRevision ?? revision;
+    if (first < revision && revision > this.#syncedRevision) this.#syncedRevision = revision;
     const arrivedAt = this.#openSince ?? now;
     for (let i = 0; i < events.length; i++) this.#takeEvent(events.at(i));
     const whole = this.#revisions.endResponse(fragment);

@@ -58,6 +58,30 @@ test("a read whose response can't be right is UPSTREAM_UNAVAILABLE, and says wha
   });
 });
 
+test("a watch that was synced, and gets events from the store again, ends if the revision before them is compacted", async () => {
+  const { storage } = await open({
+    // etcd has this error for reads of a compacted revision.
+    range: ({ revision }) =>
+      Number(revision) === 51
+        ? {
+            code: status.OUT_OF_RANGE,
+            details: "etcdserver: mvcc: required revision has been compacted",
+          }
+        : 50,
+    watch: (stream) => {
+      stream.send(created);
+      stream.send({ header: { revision: 51 }, events: [put("a", 51)] });
+      // Only after that has been read: the first batch is checked in any case, and what comes meanwhile with it.
+      stream.onProgressRequest = () =>
+        stream.send({ header: { revision: 54 }, events: [put("b", 53)] });
+    },
+  });
+  const reader = new StreamReader(storage, { ...request, afterRevision: 50 });
+  expect(await batchesOf(reader, 1)).toEqual(["51: 51"]);
+  storage.requestProgress();
+  await expect(batchesOf(reader, 1)).rejects.toMatchObject({ reason: "REVISION_TOO_OLD" });
+});
+
 /** Batches as "resume point: revision of each event". */
 async function batchesOf(reader: StreamReader, count: number): Promise<string[]> {
   const batches: string[] = [];
@@ -244,6 +268,14 @@ describe("a watch ends with", () => {
       "UPSTREAM_UNAVAILABLE when the leader is lost",
       (stream) => stream.fail({ code: status.UNAVAILABLE, details: "etcdserver: no leader" }),
       { reason: "UPSTREAM_UNAVAILABLE", message: expect.stringContaining("no leader") },
+    ],
+    [
+      "UPSTREAM_UNAVAILABLE when the stream ends without an error",
+      (stream) => stream.fail({ code: status.OK, details: "" }),
+      {
+        reason: "UPSTREAM_UNAVAILABLE",
+        message: expect.stringContaining("ended a watch without a reason"),
+      },
     ],
     [
       "UPSTREAM_UNAVAILABLE when a revision comes a second time",

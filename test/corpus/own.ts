@@ -1,0 +1,331 @@
+import type { CorpusEntry } from "./entry.ts";
+
+const upstreamWatches = "src/etcd-api/watch/upstream-watches.ts";
+
+/** Defects that this project has had. */
+export const ownEntries: readonly CorpusEntry[] = [
+  {
+    id: "own-progress-queue",
+    source: "Answer a progress request that comes before the answer to an earlier one",
+    bug: "A progress request that came before the answer to an earlier one was not answered.",
+    shows: "The same.",
+    tests: [
+      {
+        file: "test/etcd-api/watch-order.test.ts",
+        name: "A progress request that comes before the answer to an earlier one gets an answer from after it",
+        message: "timed out",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/etcd-api/watch/watch-responses.ts",
+        find: "if (this.#isProgressRepeated) this.requestProgress();",
+        replace: "",
+      },
+    ],
+  },
+  {
+    id: "own-progress-created",
+    source:
+      "Answer a progress request although a watch was created behind it, and ask etcd again if its member is behind",
+    bug: "A watch that was created behind a progress request kept it from being answered.",
+    shows: "The same.",
+    tests: [
+      {
+        file: "test/etcd-api/upstream-watches.test.ts",
+        name: "an answer that etcd sends behind `created` of a later watch is not progress of that watch",
+        message: "expected 1 to be 2",
+      },
+    ],
+    mutations: [
+      {
+        file: upstreamWatches,
+        find: "if (!isOfAll) this.requestProgress();",
+        replace: "",
+      },
+    ],
+  },
+  {
+    id: "own-previous-compacted",
+    source: "Leave out the previous value of a cached event where etcd has compacted it",
+    bug: "An event of a cache had a previous value that etcd had compacted, and would not have sent.",
+    shows: "A client of etcd's API sees more than etcd sends.",
+    tests: [
+      {
+        file: "test/etcd/wire/watch-events.test.ts",
+        name: "the previous value of an event is left out where etcd has compacted it, and needed elsewhere",
+        message: "expected [ 4 ] to deeply equal [ undefined ]",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/etcd/wire/watch-events.ts",
+        find: "if (!options.withPrevious || isCreated || event.revision <= compacted) {",
+        replace: "if (!options.withPrevious || isCreated) {",
+      },
+    ],
+  },
+  {
+    id: "own-restored-watch",
+    source:
+      "Bound what watch streams hold, and begin watches at the cache's revision after a restore of etcd",
+    bug: "A watch of etcd's API asked the cache for a revision above its own, of a history that was restored away.",
+    shows: "It is cancelled again and again.",
+    tests: [
+      {
+        file: "test/etcd-api/client-watch.test.ts",
+        name: "asks a cache for no revision above its own, as after a restore of etcd",
+        message: "to deeply equal",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/etcd-api/watch/client-watch.ts",
+        find: "afterRevision: Math.min(this.from - 1, cacher.revision),",
+        replace: "afterRevision: this.from - 1,",
+      },
+    ],
+  },
+  {
+    id: "own-refusals",
+    source: "Give a resume point up after ten refusals, not within a second of a proxy's restart",
+    bug: "A cache gave its resume point up within a second of a proxy's restart.",
+    shows: "Clients relist without need.",
+    tests: [
+      {
+        file: "test/reflector/reflector.test.ts",
+        name: "keeps the resume point if attempts fail with INVALID_REQUEST for ten seconds, as through a proxy that is restarted",
+        message: "expected 1 to be +0",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/reflector/reflector-state.ts",
+        find: "const maxRefusals = 10;",
+        replace: "const maxRefusals = 3;",
+      },
+    ],
+  },
+  {
+    id: "own-contract",
+    source:
+      "Refuse responses that violate the contract, and resume a watch before them at another server",
+    bug: "The client library accepted a resume point below the one before from a faulty server.",
+    shows: "A client goes back in time.",
+    tests: [
+      {
+        file: "test/client/watch/stream-contract.test.ts",
+        name: "must not send a resume point that goes back.",
+        message: "expected function to throw an error",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/client/watch/response-checks.ts",
+        find: "if (revision < this.#revision) {",
+        replace: "if (false) {",
+      },
+    ],
+  },
+  {
+    id: "own-chunk-twice",
+    source: "Hand out no piece of an initial state twice, and keep no state for a single key",
+    bug: "A watcher that waited for a chunk of its initial state got it twice.",
+    shows: "An object is delivered twice at one revision.",
+    tests: [
+      {
+        file: "test/cacher/catch-up/initial-state.test.ts",
+        name: "delivers no chunk twice if another watcher built it first",
+        message: "to deeply equal",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/cacher/catch-up/initial-state.ts",
+        find: "if (this.#isBuilding) return undefined;",
+        replace: "",
+      },
+    ],
+  },
+  {
+    id: "own-coalesced-life",
+    source: "Coalesce objects that came and went by their revisions",
+    bug: "An object that was created and deleted since, without matching, was coalesced to a DELETED.",
+    shows: "A client with LATEST_STATE gets DELETED of an object that it never had.",
+    tests: [
+      {
+        file: "test/cacher/catch-up/coalescer.test.ts",
+        name: "being created without a match and matching later",
+        message: "to deeply equal",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/cacher/catch-up/coalescer.ts",
+        find: "return object !== undefined && object.createRevision <= this.#after;",
+        replace: "return object !== undefined;",
+      },
+    ],
+  },
+  {
+    id: "own-history-answers",
+    source: "Serve no response from the history before a restore",
+    bug: "A response of the store from before a restore was served as one of the new history.",
+    shows: "A client mixes two histories.",
+    tests: [
+      {
+        file: "test/cacher/freshness/upstream-reader.test.ts",
+        name: "a response from before a restore is not returned once the cache holds the new history",
+        message: "to match object",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/cacher/freshness/upstream-reader.ts",
+        find: "if (generation !== history.historyGeneration) throw historyChangePending();",
+        replace: "",
+      },
+    ],
+  },
+  {
+    id: "own-history-fingerprint",
+    source: "Find another history by the change that came last, before a watch is resumed",
+    bug: "A restored store that had grown past the cache's revision was taken for the same history.",
+    shows: "Clients mix two histories.",
+    tests: [
+      {
+        file: "test/reflector/history/store-fingerprint.test.ts",
+        name: "finds another history if its last change was made at another revision",
+        message: "to match /^history changed",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/reflector/history/history-tracker.ts",
+        find: "if (!isSame) throw notThisHistory(object);",
+        replace: "",
+      },
+    ],
+  },
+  {
+    id: "own-history-state",
+    source: "Compare the whole known state with a store that is resumed from",
+    bug: "A restore was not detected if the resource was idle since the snapshot.",
+    shows: "Clients mix two histories.",
+    tests: [
+      {
+        file: "test/reflector/history/recent-changes.test.ts",
+        name: "detect another store by an old object that is gone without a trace among the newest",
+        message: "instead of rejecting",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/reflector/history/recent-changes.ts",
+        find: "if (!isSame) throw notThisState(revision, found, count);",
+        replace: "",
+      },
+    ],
+  },
+  {
+    id: "own-closed-channel",
+    source: "Leave a closed channel closed that was waited for until it connects",
+    bug: "A gRPC channel that was closed while it was waited for connected again, until the process ended. The simulation found it.",
+    shows: "A replica that drops a member keeps connecting to it.",
+    tests: [
+      {
+        file: "test/base/channel-state.test.ts",
+        name: "An idle channel connects, and one that is closed meanwhile does not connect again.",
+        message: "to not be called with arguments",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/base/channel-state.ts",
+        find: "return state === connectivityState.SHUTDOWN ? state : channel.getConnectivityState(true);",
+        replace: "return channel.getConnectivityState(true);",
+      },
+    ],
+  },
+  {
+    id: "own-backfill-away",
+    source: "Let the backfill of the event window wait while the store is away",
+    bug: "The backfill of the event window gave up while the store was away. The simulation found it.",
+    shows: "A stream that resumes from before the first list gets REVISION_TOO_OLD.",
+    tests: [
+      {
+        file: "test/reflector/backfill/window-backfill.test.ts",
+        name: "waits while the store is away, however often it is asked, and continues then",
+        message: "expected 'complete' to be 'running'",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/reflector/backfill/window-backfill.ts",
+        find: 'if (hasReason(error, "UPSTREAM_UNAVAILABLE")) return undefined;',
+        replace: "",
+      },
+    ],
+  },
+  {
+    id: "own-reader-woken",
+    source: "Wake the reader of a stream that is closed",
+    bug: "A reader that waited was not notified that its stream was closed.",
+    shows: "A call stays open after its watch has ended.",
+    tests: [
+      {
+        file: "test/cacher/watch/positions.test.ts",
+        name: "that waits is notified when the watch is closed",
+        message: "to deeply equal",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/cacher/watch/cache-watcher.ts",
+        find: "    this.#buffer.clear();\n    this.#notify();\n  }\n\n  /** Ends the stream with `error` after",
+        replace: "    this.#buffer.clear();\n  }\n\n  /** Ends the stream with `error` after",
+      },
+    ],
+  },
+  {
+    id: "own-after-list",
+    source: "Confirm the history of a watch after a list, before its first batch is delivered",
+    bug: "A restore between a list and the watch that follows it was not detected. The model found it.",
+    shows: "Clients mix two histories.",
+    tests: [
+      {
+        file: "test/reflector/confirming-history.test.ts",
+        name: "of a store that was restored before the watch was open delivers nothing",
+        message: "'history changed: [b@6] →6 of 6'",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/reflector/reflector.ts",
+        find: ": (signal: AbortSignal) => history.check(signal);",
+        replace: ": undefined;",
+      },
+    ],
+  },
+  {
+    id: "own-store-again",
+    source:
+      "Check that nothing is compacted before events that a watch of etcd reads from the store again",
+    bug: "A watch that had been synced, and fell behind, was not checked for a compaction. The simulation found it.",
+    shows: "As etcd-18089, for a watch that is not resumed.",
+    tests: [
+      {
+        file: "test/storage/etcd/watch/protocol.test.ts",
+        name: "a watch that was synced, and gets events from the store again, ends if the revision before them is compacted",
+        message: "instead of rejecting",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/storage/etcd/watch/etcd-watch.ts",
+        find: "if (first < revision && revision > this.#syncedRevision) this.#syncedRevision = revision;",
+        replace: "",
+      },
+    ],
+  },
+];

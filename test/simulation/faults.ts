@@ -1,0 +1,253 @@
+import { rawKeys } from "../faults/raw-keys.ts";
+import type { Seeded } from "../faults/seeded.ts";
+import type { EtcdCluster } from "./etcd-cluster.ts";
+import type { EtcdServer } from "./etcd-server.ts";
+import type { Link, Network } from "./network.ts";
+import type { SimulatedReplica } from "./replica.ts";
+
+/** Something that is done to a world, and undone after a while. It depends on nothing but its own numbers. */
+export interface Fault {
+  readonly kind: FaultKind;
+  /** When it begins, since the clients have begun, and how long it lasts, in milliseconds. */
+  readonly atMs: number;
+  readonly forMs: number;
+  /** Choose its target: in [0, 1). */
+  readonly one: number;
+  readonly other: number;
+}
+
+/** What faults are done to. */
+export interface Disturbed {
+  readonly network: Network;
+  readonly cluster: EtcdCluster;
+  readonly servers: readonly EtcdServer[];
+  readonly replicas: readonly SimulatedReplica[];
+  readonly watchers: readonly { vanish(): void }[];
+  /** Why streams may end. */
+  readonly reasons: Set<string>;
+  /** Compacts a revision, chosen among the last ones. */
+  compact(by: number): void;
+  /** No effect if that is compacted already, or has not happened. */
+  compactAt(revision: number): void;
+  /** Returns what puts etcd back to its state of now. */
+  snapshot(): () => Promise<void>;
+  changeRawKey(index: number, isDelete: boolean): void;
+}
+
+/** Begins a fault. Resolves to what ends it. */
+type Begin = (world: Disturbed, fault: Fault) => Promise<() => Promise<void> | void>;
+
+interface Kind {
+  /** How often it comes, relative to the others. */
+  readonly weight: number;
+  readonly begin: Begin;
+}
+
+function chosen<T>(of: readonly T[], by: number): T {
+  const one = of[Math.min(of.length - 1, Math.floor(by * of.length))];
+  if (one === undefined) throw new RangeError("There is nothing to choose from.");
+  return one;
+}
+
+const nothing = (): void => {};
+
+/** A link between a replica and what it follows. */
+function upstreamOf(world: Disturbed, { one, other }: Fault): Link {
+  return chosen(chosen(world.replicas, one).upstream, other);
+}
+
+/** The links of the clients to a replica. */
+function downstreamOf(world: Disturbed, { one }: Fault): Link {
+  return chosen(world.replicas, one).downstream;
+}
+
+function cut(
+  linkOf: (world: Disturbed, fault: Fault) => Link,
+  who: "both" | "client" | "server",
+): Begin {
+  return async (world, fault) => {
+    world.network.cut(linkOf(world, fault), who);
+    return nothing;
+  };
+}
+
+function held(linkOf: (world: Disturbed, fault: Fault) => Link): Begin {
+  return async (world, fault) => {
+    const link = linkOf(world, fault);
+    link.state.isHeld = true;
+    return () => world.network.release(link);
+  };
+}
+
+const kinds = {
+  "upstream cut": { weight: 8, begin: cut(upstreamOf, "both") },
+  "upstream lost, which etcd notices first": { weight: 3, begin: cut(upstreamOf, "server") },
+  "upstream held": { weight: 5, begin: held(upstreamOf) },
+  "upstream refused": {
+    weight: 4,
+    begin: async (world, fault) => {
+      const link = upstreamOf(world, fault);
+      link.state.isRefused = true;
+      world.network.cut(link);
+      return () => {
+        link.state.isRefused = false;
+      };
+    },
+  },
+  "upstream slow": {
+    weight: 3,
+    begin: async (world, fault) => {
+      const link = upstreamOf(world, fault);
+      const { latencyMs } = link.state;
+      link.state.latencyMs = 20 + 400 * fault.other;
+      return () => {
+        link.state.latencyMs = latencyMs;
+      };
+    },
+  },
+  "downstream cut": { weight: 6, begin: cut(downstreamOf, "both") },
+  "downstream lost, which the client notices first": {
+    weight: 3,
+    begin: cut(downstreamOf, "client"),
+  },
+  "downstream held": {
+    weight: 3,
+    begin: async (world, fault) => {
+      chosen(world.replicas, fault.one).disturb();
+      return held(downstreamOf)(world, fault);
+    },
+  },
+  "replica replaced": {
+    weight: 4,
+    begin: async (world, { one }) => {
+      const replica = chosen(world.replicas, one);
+      replica.disturb();
+      await replica.stop();
+      return () => replica.start();
+    },
+  },
+  "replica crashed": {
+    weight: 4,
+    begin: async (world, { one }) => {
+      const replica = chosen(world.replicas, one);
+      replica.disturb();
+      await replica.crash();
+      return () => replica.start();
+    },
+  },
+  "client vanishes": {
+    weight: 3,
+    begin: async (world, { one }) => {
+      if (world.watchers.length > 0) chosen(world.watchers, one).vanish();
+      return nothing;
+    },
+  },
+  "member killed": {
+    weight: 4,
+    begin: async (world, { one }) => {
+      const server = chosen(world.servers, one);
+      server.stop();
+      return () => void server.start();
+    },
+  },
+  "member cut off": {
+    weight: 4,
+    begin: async (world, { one }) => {
+      const member = chosen(world.cluster.members, one);
+      member.connect(false);
+      return () => member.connect(true);
+    },
+  },
+  "member lags": {
+    weight: 4,
+    begin: async (world, { one, other }) => {
+      const member = chosen(world.cluster.members, one);
+      const { lagMs } = member;
+      member.lagMs = 5 + 300 * other;
+      return () => {
+        member.lagMs = lagMs;
+      };
+    },
+  },
+  "member installs a snapshot": {
+    weight: 3,
+    begin: async (world, { one, other }) => {
+      const { members } = world.cluster;
+      chosen(members, one).installSnapshot(chosen(members, other));
+      return nothing;
+    },
+  },
+  "etcd compacted": {
+    weight: 4,
+    begin: async (world, { one }) => {
+      world.compact(one);
+      return nothing;
+    },
+  },
+  "compacted past a replica": {
+    weight: 4,
+    begin: async (world, { one, other }) => {
+      const replica = chosen(world.replicas, one);
+      const revision = replica.cacher?.stats().revision ?? 0;
+      for (const link of replica.upstream) {
+        link.state.isRefused = true;
+        world.network.cut(link);
+      }
+      return () => {
+        // The revisions around the last one that it has are where watches differ.
+        world.compactAt(revision + Math.floor(other * 4) - 1);
+        for (const link of replica.upstream) link.state.isRefused = false;
+      };
+    },
+  },
+  "etcd full": {
+    weight: 2,
+    begin: async (world) => {
+      world.reasons.add("STORAGE_FULL");
+      world.cluster.isFull = true;
+      return () => {
+        world.cluster.isFull = false;
+      };
+    },
+  },
+  "etcd restored": {
+    weight: 1,
+    begin: async (world) => world.snapshot(),
+  },
+  "raw keys change": {
+    weight: 2,
+    begin: async (world, { one, other }) => {
+      world.changeRawKey(Math.floor(one * rawKeys.length), other < 0.4);
+      return nothing;
+    },
+  },
+} as const satisfies Readonly<Record<string, Kind>>;
+
+export type FaultKind = keyof typeof kinds;
+
+/** Faults of all kinds, in the order in which they begin. */
+export function drawFaults(
+  random: Seeded,
+  durationMs: number,
+  topology: { readonly roots: number },
+): Fault[] {
+  const weights = Object.fromEntries(
+    Object.entries(kinds).map(([kind, { weight }]) => [kind, weight]),
+  ) as Record<FaultKind, number>;
+  const count = random.between(0, 3 + topology.roots * 3);
+  const drawn = Array.from({ length: count }, (): Fault => {
+    const kind = random.pickWeighted(weights);
+    const forMs = random.pick([5, 50, 500, 500, 3_000, 12_000]) * (0.5 + random.next());
+    return {
+      ...{ kind, forMs, atMs: random.next() * durationMs },
+      ...{ one: random.next(), other: random.next() },
+    };
+  });
+  return drawn.sort((one, other) => one.atMs - other.atMs);
+}
+
+/** Begins a fault. Resolves to what ends it. */
+export function beginFault(world: Disturbed, fault: Fault): Promise<() => Promise<void> | void> {
+  const begin: Begin = kinds[fault.kind].begin;
+  return begin(world, fault);
+}

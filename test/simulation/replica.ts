@@ -1,0 +1,196 @@
+import { createNoopMeter } from "@opentelemetry/api";
+import type { Logger } from "pino";
+import { systemClock } from "../../src/base/clock.ts";
+import type { WatchedFiles } from "../../src/base/watched-files.ts";
+import { Cacher } from "../../src/cacher/cacher.ts";
+import { Relay } from "../../src/cli/serve/relay.ts";
+import { AttributeReader } from "../../src/codec/attribute-reader.ts";
+import { JsonCodec } from "../../src/codec/json-codec.ts";
+import { EtcdClient } from "../../src/etcd/client/etcd-client.ts";
+import { type RunningServer, startServer } from "../../src/server/server.ts";
+import { EtcdStorage } from "../../src/storage/etcd/etcd-storage.ts";
+import { Disturbance, type Endpoint } from "../faults/endpoint.ts";
+import { fields } from "../faults/replica.ts";
+import { resource } from "../faults/wire.ts";
+import { type Link, Network } from "./network.ts";
+
+const port = 50_051;
+
+/** The host of all clients. */
+export const clientHost = 1;
+
+export interface ReplicaOptions {
+  readonly name: string;
+  readonly host: number;
+  /** The hosts that it follows: etcd's members, or replicas. */
+  readonly follows: readonly number[];
+  readonly isRelay: boolean;
+  readonly windowEvents: number;
+  /** The resource's prefix in etcd. */
+  readonly prefix: string;
+  readonly network: Network;
+  readonly logger: Logger;
+}
+
+/** The parts that run between a start and a stop. */
+interface Running {
+  readonly cacher: Cacher;
+  readonly server: RunningServer;
+  readonly close: () => Promise<void>;
+}
+
+/** A process of the service on a simulated host: it follows etcd, or other replicas. */
+export class SimulatedReplica implements Endpoint {
+  readonly name: string;
+  readonly relay: { readonly url: string };
+  /** Its links to what it follows. */
+  readonly upstream: readonly Link[];
+  readonly downstream: Link;
+  readonly #options: ReplicaOptions;
+  readonly #disturbance = new Disturbance();
+  #running: Running | undefined;
+  /** Starts and stops, one after the other. */
+  #changes: Promise<void> = Promise.resolve();
+  #starts = 0;
+
+  constructor(options: ReplicaOptions) {
+    const { name, host, follows, network } = options;
+    this.#options = options;
+    this.name = name;
+    this.relay = { url: `http://${Network.address(clientHost, host)}:${port}` };
+    this.upstream = follows.map((followed) => network.link(host, followed));
+    this.downstream = network.link(clientHost, host);
+  }
+
+  get isRelay(): boolean {
+    return this.#options.isRelay;
+  }
+
+  get isWell(): boolean {
+    return this.#disturbance.isWell;
+  }
+
+  onDisturbed(listener: () => void): () => void {
+    return this.#disturbance.on(listener);
+  }
+
+  disturb(): void {
+    this.#disturbance.happened();
+  }
+
+  /** Undefined while it does not run. */
+  get cacher(): Cacher | undefined {
+    return this.#running?.cacher;
+  }
+
+  /** Starts it. Resolves when it listens, which may be before it is ready. */
+  start(): Promise<void> {
+    return this.#change(async () => {
+      if (this.#running !== undefined) return;
+      this.#disturbance.isWell = true;
+      this.#running = await this.#start();
+    });
+  }
+
+  /** Ends it in order, as SIGTERM does. */
+  stop(): Promise<void> {
+    return this.#change(async () => {
+      const running = this.#running;
+      this.#running = undefined;
+      if (running === undefined) return;
+      await running.server.drain(1_000);
+      await running.close();
+    });
+  }
+
+  /** It ends at once: the others lose their connections to it, and what it does from then on no one sees. */
+  crash(): Promise<void> {
+    return this.#change(async () => {
+      const running = this.#running;
+      this.#running = undefined;
+      if (running === undefined) return;
+      const { network, host } = this.#options;
+      const links = [...network.linksOf(host)];
+      for (const link of links) {
+        link.state.isRefused = true;
+        network.cut(link);
+      }
+      await running.server.drain(0);
+      await running.close();
+      for (const link of links) {
+        network.cut(link);
+        link.state.isRefused = false;
+      }
+    });
+  }
+
+  heal(): Promise<void> {
+    const { network } = this.#options;
+    for (const link of [...this.upstream, this.downstream]) {
+      link.state.isRefused = false;
+      network.release(link);
+    }
+    this.#disturbance.isWell = true;
+    return this.start();
+  }
+
+  #change(change: () => Promise<void>): Promise<void> {
+    this.#changes = this.#changes.then(change);
+    return this.#changes;
+  }
+
+  async #start(): Promise<Running> {
+    const { host, isRelay, logger, windowEvents } = this.#options;
+    const clock = systemClock;
+    const instanceId = `${this.name}, ${this.#starts++}`;
+    const source = isRelay ? this.#relay(instanceId) : this.#etcd();
+    const cacher = new Cacher({
+      storage: source.storage,
+      rawKeys: !isRelay,
+      name: resource,
+      attributes: new AttributeReader(new JsonCodec({ fields }), clock, logger),
+      indexes: fields,
+      consistencyIntervalMs: 5_000,
+      eventWindow: { maxEvents: windowEvents, minEvents: 0 },
+      ...{ clock, logger },
+    });
+    const server = await startServer({
+      resources: new Map([[resource, cacher]]),
+      listen: { host: Network.address(0, host), port },
+      ...(source.relay && { instanceId, upstream: source.relay }),
+      ...{ clock, logger },
+    });
+    cacher.start();
+    const close = async (): Promise<void> => {
+      await cacher.close();
+      await source.close();
+    };
+    return { cacher, server, close };
+  }
+
+  #etcd() {
+    const { host, follows, prefix, logger } = this.#options;
+    const client = new EtcdClient({
+      endpoints: follows.map((member) => `http://${Network.address(host, member)}:2379`),
+      requestTimeoutMs: 3_000,
+      ...{ clock: systemClock, logger },
+    });
+    const storage = new EtcdStorage(client, { prefix });
+    return { storage, relay: undefined, close: () => client.close() };
+  }
+
+  #relay(instanceId: string) {
+    const { host, follows, logger } = this.#options;
+    const addresses = follows.map((other) => `${Network.address(host, other)}:${port}`);
+    const relay = new Relay({
+      upstream: { addresses, tls: undefined, tokenFile: undefined },
+      ...{ instanceId, clock: systemClock, logger },
+      // Without TLS and a token no file is watched.
+      files: undefined as unknown as WatchedFiles,
+      meter: createNoopMeter(),
+    });
+    void relay.follow(false);
+    const storage = relay.storageOf({ name: resource } as Parameters<Relay["storageOf"]>[0]);
+    return { storage, relay, close: () => relay.close() };
+  }
+}

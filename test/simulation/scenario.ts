@@ -1,0 +1,70 @@
+import { Seeded } from "../faults/seeded.ts";
+import type { WatchBehaviour } from "./etcd-watch.ts";
+import { drawFaults, type Fault } from "./faults.ts";
+import type { Chunking } from "./network.ts";
+import type { Pace } from "./scheduler.ts";
+
+/** All that a simulation is, besides what its seed decides event by event. */
+export interface Scenario {
+  readonly seed: number;
+  /** Changes what the seed decides event by event, and nothing else: 0, until a failure is shrunk. */
+  readonly salt: number;
+  /** The versions of etcd's members. */
+  readonly members: readonly string[];
+  readonly etcd: WatchBehaviour;
+  /** Number of replicas that follow etcd. */
+  readonly roots: number;
+  /** Number of relays of each tier, the first of which follows the roots. */
+  readonly tiers: readonly number[];
+  /** Maximum number of events in the window of each cache. */
+  readonly windowEvents: number;
+  /** Of the recorded watchers, those with these numbers. */
+  readonly watchers: readonly number[];
+  readonly writers: number;
+  readonly hasReader: boolean;
+  readonly hasLibrary: boolean;
+  /** Pause after each write, in milliseconds at most. */
+  readonly writePauseMs: number;
+  /** For how long faults happen and clients write, in milliseconds. */
+  readonly durationMs: number;
+  /** How long a chunk is under way, in milliseconds: up to twice as much. */
+  readonly latencyMs: number;
+  readonly pace: Pace;
+  readonly chunking: Chunking;
+  readonly faults: readonly Fault[];
+}
+
+/** Number of kinds of recorded watchers (test/faults/clients.ts). */
+const watcherKinds = 13;
+
+/** The scenario of a seed. */
+export function scenarioOf(seed: number): Scenario {
+  const random = new Seeded(seed);
+  const version = random.pick(["3.5.13", "3.5.21", "3.6.4"]);
+  const members = Array.from({ length: random.pick([1, 1, 3]) }, () => version);
+  const durationMs = random.between(500, 4_000);
+  const tiers = random.pick([[], [], [1], [2], [1, 1]]);
+  const topology = { members, roots: random.between(1, 2), tiers };
+  return {
+    ...{ seed, salt: 0, durationMs, ...topology },
+    etcd: {
+      maxBatchRevisions: random.pick([1, 2, 5, 1_000]),
+      maxFragmentEvents: random.pick([1, 2, 3, 1_000]),
+      slowness: random.pick([0, 0.02, 0.2]),
+    },
+    windowEvents: random.pick([20, 100, 100_000]),
+    watchers: Array.from({ length: watcherKinds }, (_, i) => i).filter(() => random.chance(0.5)),
+    writers: random.between(1, 2),
+    hasReader: random.chance(0.7),
+    hasLibrary: random.chance(0.5),
+    writePauseMs: random.pick([20, 50, 150]),
+    latencyMs: random.pick([0.05, 0.5, 5]),
+    pace: {
+      turnMs: random.pick([0, 0.05, 1]),
+      readingMs: random.pick([0, 0.001, 0.2]),
+      haste: random.pick([0, 0.1, 0.5]),
+    },
+    chunking: { split: random.pick([0, 0.05, 0.5]), joined: random.pick([0, 0.5]) },
+    faults: drawFaults(random.fork(), durationMs, topology),
+  };
+}

@@ -1,0 +1,390 @@
+import { pino } from "pino";
+import { wrongInCaches } from "../faults/cached-states.ts";
+import { watchersIn } from "../faults/clients.ts";
+import { LibraryClient } from "../faults/library-client.ts";
+import { Changing } from "../faults/patience.ts";
+import { rawKeyBelow } from "../faults/raw-keys.ts";
+import { RecordedReader } from "../faults/recorded-reader.ts";
+import type { RecordedWatcher } from "../faults/recorded-watcher.ts";
+import { RecordedWriter } from "../faults/recorded-writer.ts";
+import { Seeded } from "../faults/seeded.ts";
+import type { Era } from "../faults/truth.ts";
+import { wrongIn } from "../faults/verdict.ts";
+import { reliable } from "../guarantees/latest-state.ts";
+import { EtcdAccount, JsonMember } from "./etcd-account.ts";
+import { EtcdCluster, type Snapshot } from "./etcd-cluster.ts";
+import { EtcdServer } from "./etcd-server.ts";
+import { beginFault, type Disturbed, type Fault } from "./faults.ts";
+import { Network } from "./network.ts";
+import { SimulatedReplica } from "./replica.ts";
+import type { Scenario } from "./scenario.ts";
+import type { Scheduler } from "./scheduler.ts";
+
+/** Below which the resource's keys are in etcd. */
+const prefix = "/things/";
+
+/** How long anything may take that must come when all faults are over, in milliseconds of simulated time. */
+const patienceMs = 60_000;
+
+/** Reasons for which a stream may end at any time. */
+const usualReasons = [
+  ...["UPSTREAM_UNAVAILABLE", "NOT_READY", "DRAINING", "REVISION_TOO_NEW"],
+  // A window of few events.
+  ...["SLOW_CONSUMER", "REVISION_TOO_OLD"],
+];
+
+const memberHost = (i: number): number => 11 + i;
+
+/**
+ * etcd, replicas in front of it, relays, and clients of all kinds, which record what they see: those of the tests with real
+ * processes (test/faults), on a simulated network.
+ */
+export class World implements Disturbed {
+  readonly network: Network;
+  readonly cluster: EtcdCluster;
+  readonly servers: readonly EtcdServer[];
+  readonly replicas: readonly SimulatedReplica[];
+  readonly watchers: readonly RecordedWatcher[];
+  readonly reasons = new Set(usualReasons);
+  readonly #scenario: Scenario;
+  readonly #scheduler: Scheduler;
+  readonly #random: Seeded;
+  readonly #account: EtcdAccount;
+  readonly #writers: readonly RecordedWriter[];
+  readonly #reader: RecordedReader;
+  readonly #delivered = new Changing();
+  readonly #writes = { count: 0, changing: new Changing() };
+  readonly #members: readonly JsonMember[];
+  readonly #errors: string[] = [];
+  #restores: Promise<void> = Promise.resolve();
+  #library: LibraryClient | undefined;
+  #acknowledged = 0;
+  #isOver = false;
+
+  constructor(scenario: Scenario, scheduler: Scheduler, network: Network, logLevel: string) {
+    const random = new Seeded(scenario.seed ^ 0x5eed);
+    this.#scenario = scenario;
+    this.#scheduler = scheduler;
+    this.#random = random;
+    if (mayLoseHistory(scenario)) this.reasons.add("HISTORY_LOST");
+    this.network = network;
+    this.cluster = new EtcdCluster(scenario.members, scheduler, random.fork(), scenario.etcd);
+    this.servers = this.cluster.members.map(
+      (member, i) =>
+        new EtcdServer(member, { host: Network.address(0, memberHost(i)), port: 2_379 }),
+    );
+    this.#account = new EtcdAccount(this.cluster, prefix);
+    const logger = pino(
+      // Reading the clock would let time pass.
+      { level: logLevel, base: null, timestamp: false },
+      { write: (line: string) => this.#logged(line) },
+    );
+    this.replicas = replicasOf(scenario, network, logger);
+    const endpoints = this.replicas;
+    this.#members = this.cluster.members.map(
+      (member) => new JsonMember(member, scheduler, random.fork()),
+    );
+    const members = this.#members;
+    const written = {
+      get healthy() {
+        return members.filter(({ isHealthy }) => isHealthy);
+      },
+    };
+    const newestEra = (): number => this.#account.era.index;
+    const eras = { era: () => 0, newestEra, acknowledged: () => this.#floor };
+    this.#writers = Array.from({ length: scenario.writers }, (_, i) => {
+      const options = { throughService: 0.4, filling: 200, pauseMs: scenario.writePauseMs };
+      return new RecordedWriter(
+        {
+          ...{ name: `w${i}`, cluster: written, prefix, endpoints, ...options },
+          ...{ random: random.fork(), era: newestEra },
+        },
+        { changed: () => this.#wrote() },
+      );
+    });
+    const all = watchersIn({
+      ...{ endpoints, ...eras, random: random.fork() },
+      ...{ writes: this.#writes, delivered: this.#delivered },
+    });
+    this.watchers = all.filter((_, i) => scenario.watchers.includes(i));
+    this.#reader = new RecordedReader({
+      ...{ endpoints, ...eras, random: random.fork(), pauseMs: 200 },
+    });
+  }
+
+  /** Runs the scenario. Resolves to all that was wrong. */
+  async live(): Promise<string[]> {
+    const { durationMs, faults, hasReader, hasLibrary } = this.#scenario;
+    for (const server of this.servers) server.start();
+    await this.#pause(1);
+    await Promise.all(this.replicas.map((replica) => replica.start()));
+    await this.#untilReady();
+    for (const writer of this.#writers) writer.start();
+    for (const watcher of this.watchers) watcher.start();
+    if (hasReader) this.#reader.start();
+    if (hasLibrary) this.#library = new LibraryClient(this.replicas, this.#random.fork());
+    const disturbing = faults.map((fault) => this.#disturb(fault));
+    await this.#pause(durationMs);
+    this.#isOver = true;
+    await Promise.all(disturbing);
+    const wrong = await this.#verdict();
+    await this.#close();
+    return wrong;
+  }
+
+  compact(by: number): void {
+    const { revision, compacted } = this.cluster.state;
+    const least = Math.max(compacted + 1, revision - 40);
+    this.compactAt(least + Math.floor(by * (revision - least)));
+  }
+
+  compactAt(at: number): void {
+    const { revision, compacted } = this.cluster.state;
+    if (at <= compacted || at > revision) return;
+    this.reasons.add("HISTORY_LOST");
+    this.cluster.commit({ type: "compact", revision: at });
+  }
+
+  snapshot(): () => Promise<void> {
+    const snapshot = { ...this.cluster.snapshot(), era: this.#account.era };
+    return () => {
+      this.#restores = this.#restores.then(() => this.#restore(snapshot));
+      return this.#restores;
+    };
+  }
+
+  changeRawKey(index: number, isDelete: boolean): void {
+    const key = rawKeyBelow(prefix, index).toString("latin1");
+    const operation = isDelete
+      ? ({ type: "delete", key } as const)
+      : ({ type: "put", key, value: "" } as const);
+    const txn = { compare: [], success: [operation], failure: [] };
+    this.cluster.commit({ type: "txn", txn });
+  }
+
+  /**
+   * Puts etcd back to the snapshot once every replica has come further: one that has not can't know that. No client writes until
+   * every replica has found it, so that no client receives two histories as one.
+   */
+  async #restore(snapshot: WorldSnapshot): Promise<void> {
+    const { revision } = snapshot.store;
+    await this.#holdWrites();
+    await this.#healReplicas();
+    if (this.cluster.state.revision <= revision + 1) return;
+    await this.#until("every replica to be beyond the snapshot", () =>
+      this.replicas.every(({ cacher }) => (cacher?.stats().revision ?? 0) > revision),
+    );
+    this.reasons.add("HISTORY_CHANGED");
+    this.#acknowledged = 0;
+    this.#scheduler.trace(`etcd is restored to ${revision}`);
+    for (const server of this.servers) server.stop();
+    this.#account.beginEra(revision, snapshot.era);
+    this.cluster.restore(snapshot);
+    for (const server of this.servers) server.start();
+    await this.#until("every replica to have found the other history", () => this.#haveFound());
+    if (!this.#isOver) for (const writer of this.#writers) writer.start();
+  }
+
+  /** Whether every replica is in the newest history. Those that are not connect again, and learn of it. */
+  #haveFound(): boolean {
+    const key = "/watchfanout/history";
+    const [marker] = this.cluster.state.range({ key }).kvs;
+    const { revision } = this.cluster.state;
+    const missing = this.replicas.filter(({ cacher }) => {
+      const isThere = (cacher?.stats().revision ?? Infinity) <= revision;
+      return !isThere || cacher?.currentHistoryId !== marker?.value;
+    });
+    for (const { upstream } of missing) {
+      for (const link of upstream) if (this.#random.chance(0.002)) this.network.cut(link);
+    }
+    return missing.length === 0;
+  }
+
+  async #disturb(fault: Fault): Promise<void> {
+    await this.#pause(fault.atMs);
+    if (this.#isOver) return;
+    this.#scheduler.trace(`fault ${fault.kind} begins`);
+    const end = await beginFault(this, fault);
+    await this.#pause(fault.forMs);
+    this.#scheduler.trace(`fault ${fault.kind} ends`);
+    await end();
+  }
+
+  /** Ends all faults, writes to every key, and waits until every watcher has that. */
+  async #verdict(): Promise<string[]> {
+    await this.#holdWrites();
+    for (const watcher of this.watchers) watcher.hurry(true);
+    this.cluster.isFull = false;
+    await this.#healReplicas();
+    await this.#untilReady();
+    const level = await this.#lastWrite();
+    const quiet = await this.#behind(level);
+    await this.#reader.stop();
+    const stored = this.#account.stored();
+    const inLibrary = (await this.#library?.wrong(stored)) ?? [];
+    const observed = {
+      ...{ truth: this.#account, watchers: this.watchers, writers: this.#writers },
+      ...{ reader: this.#reader, reasons: this.reasons, level },
+    };
+    return [
+      ...[...quiet, ...wrongIn(observed), ...inLibrary, ...(await this.#wrongInCaches())],
+      ...this.#wrongInStates(),
+      ...this.#internalErrors(),
+      ...this.#errors,
+    ];
+  }
+
+  /** LATEST_STATE: what a client has at each resume point, also behind changes that its replica has missed. */
+  #wrongInStates(): string[] {
+    return this.watchers.flatMap((watcher) => {
+      if (!watcher.continuesAfterLoss) return [];
+      return watcher.sequences.flatMap((recorded) => {
+        const { fromEra, toEra } = recorded;
+        const eras = this.#account.eras.slice(fromEra, toEra + 1);
+        const wrong = eras.map((era) => reliable(watcher.sequenceOf(recorded), era.changes));
+        if (wrong.some(({ length }) => length === 0)) return [];
+        return (wrong[0] ?? []).map((what) => `${watcher.name}: Reliable: ${what}`);
+      });
+    });
+  }
+
+  /** Errors that only a defect explains: of calls, and caches that differ from etcd. */
+  #logged(line: string): void {
+    this.#scheduler.note(`log ${line.trimEnd()}`);
+    const { level, msg, err } = JSON.parse(line) as LogLine;
+    if (level < errorLevel || msg === "the store is full and refuses writes") return;
+    this.#errors.push(`Logged: ${msg}: ${err?.message}`);
+  }
+
+  /** No fault explains them. */
+  #internalErrors(): string[] {
+    return this.#writers.flatMap(({ writes }) =>
+      writes.flatMap(({ id, reason }) => (reason === "INTERNAL" ? [`Internal: ${id} failed`] : [])),
+    );
+  }
+
+  async #wrongInCaches(): Promise<string[]> {
+    const inProcess = this.replicas.flatMap(({ name, cacher, isRelay }) =>
+      cacher === undefined || isRelay ? [] : [{ name, cacher }],
+    );
+    const [cluster] = this.#members;
+    return cluster === undefined ? [] : wrongInCaches({ cluster, inProcess }, prefix);
+  }
+
+  /** Resolves when no write is under way any more, and none begins. */
+  async #holdWrites(): Promise<void> {
+    await Promise.all(this.#writers.map((writer) => writer.stop()));
+  }
+
+  async #healReplicas(): Promise<void> {
+    await Promise.all(this.replicas.map((replica) => replica.heal()));
+  }
+
+  /** Revisions acknowledged now mean nothing to clients that may still receive an older history. */
+  get #floor(): number {
+    return this.#account.era.index === 0 ? this.#acknowledged : 0;
+  }
+
+  async #lastWrite(): Promise<number> {
+    const [writer] = this.#writers;
+    if (writer === undefined) throw new Error("No writer runs.");
+    for (let attempts = 1; ; attempts++) {
+      try {
+        return await writer.writeAll();
+      } catch (error) {
+        if (attempts === 20) throw error;
+        await this.#pause(1_000);
+      }
+    }
+  }
+
+  async #behind(level: number): Promise<string[]> {
+    const isThere = (watcher: RecordedWatcher): boolean =>
+      watcher.isAt(level, this.#account.era.index);
+    try {
+      await this.#until("", () => this.watchers.every(isThere));
+      return [];
+    } catch {
+      return this.watchers
+        .filter((watcher) => !isThere(watcher))
+        .map((watcher) => {
+          const last = JSON.stringify(watcher.ends.at(-1) ?? null);
+          const is = `${watcher.place} is at ${watcher.level}`;
+          return `Honest: ${is} and did not receive ${level} within ${patienceMs} ms; its last stream ended with ${last}`;
+        });
+    }
+  }
+
+  async #close(): Promise<void> {
+    await Promise.all([...this.watchers, this.#reader].map((client) => client.stop()));
+    await this.#library?.close();
+    await Promise.all(this.replicas.map((replica) => replica.stop()));
+    for (const server of this.servers) server.stop();
+  }
+
+  #wrote(): void {
+    this.#writes.count++;
+    for (const writer of this.#writers) {
+      const { outcome, revision = 0, fromEra, toEra } = writer.writes.at(-1) ?? {};
+      const isOfNow = fromEra === this.#account.era.index && toEra === fromEra;
+      if (outcome === "acknowledged" && isOfNow)
+        this.#acknowledged = Math.max(this.#acknowledged, revision);
+    }
+    this.#writes.changing.changed();
+  }
+
+  #pause(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      this.#scheduler.after(ms, "pause", resolve);
+    });
+  }
+
+  #untilReady(): Promise<void> {
+    return this.#until("every replica to be ready", () =>
+      this.replicas.every(({ cacher }) => cacher?.ready === true),
+    );
+  }
+
+  async #until(what: string, reached: () => boolean): Promise<void> {
+    for (let waited = 0; !reached(); waited += 10) {
+      if (waited > patienceMs) throw new Error(`Waited ${patienceMs} ms for ${what}.`);
+      await this.#pause(10);
+    }
+  }
+}
+
+/** A relay may need more than is in the window of a replica that was started meanwhile. */
+function mayLoseHistory({ windowEvents, tiers, faults }: Scenario): boolean {
+  const isReplaced = faults.some(({ kind }) => kind.startsWith("replica"));
+  return tiers.length > 0 && (windowEvents < 1_000 || isReplaced);
+}
+
+function replicasOf(scenario: Scenario, network: Network, logger: pino.Logger): SimulatedReplica[] {
+  const { roots, tiers, members, windowEvents } = scenario;
+  const common = { prefix, network, logger, windowEvents };
+  let host = 21;
+  let above = members.map((_, i) => memberHost(i));
+  return [roots, ...tiers].flatMap((count, tier) => {
+    const follows = above;
+    const hosts = Array.from({ length: count }, () => host++);
+    above = hosts;
+    return hosts.map((own, i) => {
+      const name = tier === 0 ? `root ${i}` : `relay ${tier}.${i}`;
+      return new SimulatedReplica({ ...common, name, host: own, follows, isRelay: tier > 0 });
+    });
+  });
+}
+
+/** The level of pino's lines for errors. */
+const errorLevel = 50;
+
+interface LogLine {
+  readonly level: number;
+  readonly msg: string;
+  readonly err?: { readonly message: string };
+}
+
+/** A state of etcd, and the history that it is of. */
+interface WorldSnapshot extends Snapshot {
+  readonly era: Era;
+}
