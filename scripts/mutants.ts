@@ -68,7 +68,7 @@ function mutate(folder: string): void {
   const { status } = spawnSync(
     "stryker",
     ["run", "--mutate", `${folder}/**/*.ts`, "--incrementalFile", file],
-    { stdio: "inherit", env: { ...process.env, MUTANTS_TESTS: `${testsOf(folder)}/**/*.test.ts` } },
+    { stdio: "inherit", env: { ...process.env, MUTANTS_TESTS: testsOf(folder) } },
   );
   if (status !== 0) throw new Error(`Stryker failed on ${folder}.`);
   const report = JSON.parse(readFileSync(file, "utf8")) as Report;

@@ -1,8 +1,8 @@
 import { configDefaults, defineConfig } from "vitest/config";
 import { warmThreads } from "./warm-threads.ts";
 
-/** Globs of the tests that judge the mutants, separated by commas: scripts/mutants.ts sets them. */
-const tests = process.env["MUTANTS_TESTS"] ?? "";
+/** The folder of the tests that judge the mutants: scripts/mutants.ts sets it. */
+const folder = process.env["MUTANTS_TESTS"] ?? "test";
 
 /** Tests that start an etcd, or measure the heap or what is collected of it: too slow to run for each mutant. */
 const slowTests = [
@@ -21,7 +21,7 @@ export default defineConfig({
     },
   ],
   test: {
-    include: tests.split(","),
+    include: [`${folder}/**/*.test.ts`],
     exclude: [...configDefaults.exclude, ...slowTests],
     setupFiles: ["test/mutants/switched-off.ts"],
     deps: { interopDefault: false },
