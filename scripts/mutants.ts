@@ -58,7 +58,7 @@ export function rowOf(folder: string, { killed, timeout, survived, noCoverage }:
 }
 
 /** The folder of the tests of a folder of the source: the nearest that exists. */
-function testsOf(folder: string): string {
+export function testsOf(folder: string): string {
   const tests = folder.replace(/^src\b/, "test");
   return existsSync(tests) ? tests : testsOf(dirname(folder));
 }
