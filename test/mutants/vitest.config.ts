@@ -28,8 +28,8 @@ export default defineConfig({
     isolate: false,
     restoreMocks: true,
     // A mutant that makes a test wait for ever is found by the test's end, not by the end of the process.
-    testTimeout: 10_000,
-    hookTimeout: 10_000,
-    expect: { poll: { timeout: 8_000 } },
+    testTimeout: 4_000,
+    hookTimeout: 4_000,
+    expect: { poll: { timeout: 3_000 } },
   },
 });
