@@ -16,7 +16,7 @@ type Listener = Parameters<PoolWorker["on"]>[1];
 class WarmThread extends ThreadsPoolWorker {
   readonly #listeners: [event: string, listener: Listener][] = [];
   #started = false;
-  #isSetUp = false;
+  #settings: { readonly config: unknown } | undefined;
   #isOver = false;
 
   /** Whether the thread has ended, and can't serve another run. */
@@ -38,12 +38,23 @@ class WarmThread extends ThreadsPoolWorker {
     super.on(event, listener);
   }
 
-  /** The thread hears of its first start only: what a run sends at its start and end would end it for the next one. */
+  /**
+   * The thread receives its first start only, and no end, after which it would serve no run. The configuration, with the
+   * names of the tests to run, is part of the start: the run brings it instead.
+   */
   override send(message: WorkerRequest): void {
-    if (message.type === "stop") this.#answer("stopped");
-    else if (message.type === "start" && this.#isSetUp) this.#answer("started");
-    else super.send(message);
-    if (message.type === "start") this.#isSetUp = true;
+    if (message.type === "run") {
+      super.send({ ...message, context: { ...message.context, ...this.#settings } });
+    } else if (message.type === "stop") {
+      this.#answer("stopped");
+    } else if (message.type === "start") {
+      const isSetUp = this.#settings !== undefined;
+      this.#settings = { config: message.context.config };
+      if (isSetUp) this.#answer("started");
+      else super.send(message);
+    } else {
+      super.send(message);
+    }
   }
 
   #answer(type: "started" | "stopped"): void {
