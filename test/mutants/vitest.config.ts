@@ -27,7 +27,7 @@ export default defineConfig({
     deps: { interopDefault: false },
     isolate: false,
     restoreMocks: true,
-    // A mutant that makes a test wait for ever is found by the test's end, not by the end of the process.
+    // A mutant that makes a test wait indefinitely is found by the test's end, not by the end of the process.
     testTimeout: 4_000,
     hookTimeout: 4_000,
     expect: { poll: { timeout: 3_000 } },
