@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { upstreamUnavailable } from "../../../src/base/errors.ts";
 import { WatchBatch } from "../../../src/model/event.ts";
 import { HistoryTracker } from "../../../src/reflector/history/history-tracker.ts";
+import type { Storage } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { batch, object } from "../reflected.ts";
 import { ScriptedStorage } from "../scripted-storage.ts";
@@ -128,5 +129,52 @@ describe("The last change of a history", () => {
     tracker.advance(batch(12));
     await tracker.check(signal);
     expect(asked[0]).toBe(expected);
+  });
+});
+
+describe("A deletion as the last change", () => {
+  test("is there if the object is gone at its revision, and was there just before", async () => {
+    const { storage, tracker } = open();
+    const asked: number[] = [];
+    storage.onGet = (key, revision) => {
+      asked.push(revision);
+      return { revision, object: revision < 9 ? object(key, 3) : undefined };
+    };
+    tracker.advance(batch(9, ["DELETED", "a", 9]));
+    await expect(tracker.check(signal)).resolves.toBeUndefined();
+    expect(asked).toEqual([9, 8]);
+    storage.onGet = (_key, revision) => ({ revision, object: undefined });
+    await expect(tracker.check(signal)).rejects.toMatchObject({
+      reason: "HISTORY_CHANGED",
+      metadata: { history_id: "" },
+    });
+  });
+});
+
+describe("The state of a history", () => {
+  test("is checked with the last change if the storage can say what was written", async () => {
+    const storage = new Identified();
+    const after: number[] = [];
+    const writtenAfter: Storage["writtenAfter"] = async (request) => {
+      after.push(request.revision);
+      return { written: [], total: 1 };
+    };
+    Object.assign(storage, { writtenAfter });
+    const tracker = new HistoryTracker(storage, { prefix: "" }, () => {});
+    expect(tracker.canCheckState).toBe(true);
+    tracker.reset("", [], 5);
+    const changed = { reason: "HISTORY_CHANGED" };
+    await expect(tracker.checkState(signal)).rejects.toMatchObject(changed);
+    await expect(tracker.confirm(signal)).rejects.toMatchObject(changed);
+    expect(after).toEqual([5, 5]);
+    expect(storage.reads).toBe(1);
+  });
+
+  test("is not checked if the storage can't", async () => {
+    const { storage, tracker } = open();
+    tracker.reset("", [], 5);
+    expect(tracker.canCheckState).toBe(false);
+    await expect(tracker.confirm(signal)).resolves.toBeUndefined();
+    expect(storage.reads).toBe(1);
   });
 });
