@@ -18,12 +18,10 @@ import { attackKinds } from "../../src/server/limits/http2-defences.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import { registerCacheMetrics } from "../../src/telemetry/cache-metrics.ts";
 import {
-  registerAuditMetrics,
-  registerAuthenticationMetrics,
   registerCertificateExpiry,
   registerFileReloads,
-  registerKeyRequests,
-  registerPolicyMetrics,
+  registerIdentityMetrics,
+  registerRightsMetrics,
 } from "../../src/telemetry/identity-metrics.ts";
 import {
   collectionKinds,
@@ -141,8 +139,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
   };
   const rights = (meter: Meter): void => {
     const denied = { get: 0, list: 0, watch: 0, put: 0, delete: 0 };
-    registerPolicyMetrics(meter, { denied, revoked: 0 });
-    registerAuditMetrics(meter, { lines: 0, dropped: 0, failures: 0 });
+    registerRightsMetrics(meter, { denied, revoked: 0 }, { lines: 0, dropped: 0, failures: 0 });
   };
   const calls = (meter: Meter): void => {
     const observer = new RpcMetrics(meter, systemClock);
@@ -157,8 +154,8 @@ async function serviceGroups(): Promise<readonly Group[]> {
   };
   const identity = (meter: Meter): void => {
     const counts = { certificate: 0, jwt: 0, token: 0, "forwarded-certificate": 0, none: 0 };
-    registerAuthenticationMetrics(meter, { counts: { ...counts, refused: 0 } });
-    registerKeyRequests(meter, { counts: { succeeded: 0, failed: 0 } });
+    const keys = { counts: { succeeded: 0, failed: 0 } };
+    registerIdentityMetrics(meter, { counts: { ...counts, refused: 0 } }, keys);
     const dates = { subject: "", notBefore: 0, notAfter: 0 };
     const inUse = [{ kind: "server-certificate", file: "tls.crt", ...dates }];
     registerCertificateExpiry(meter, { certificates: () => inUse });

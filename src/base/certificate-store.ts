@@ -1,6 +1,7 @@
 import { X509Certificate } from "node:crypto";
 import { createSecureContext } from "node:tls";
 import type { experimental } from "@grpc/grpc-js";
+import { messageOf } from "./errors.ts";
 
 /** A certificate with its chain, and its private key, in PEM. */
 export interface KeyPair {
@@ -90,7 +91,6 @@ function checkUsable(what: string, parse: () => unknown): void {
   try {
     parse();
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new Error(`The TLS ${what} can't be used: ${why}`, { cause: error });
+    throw new Error(`The TLS ${what} can't be used: ${messageOf(error)}`, { cause: error });
   }
 }

@@ -67,7 +67,7 @@ export function beginClientSpan(
  * The same for a call that is passed on, of which `headers` are the request's. Without a span of its own it keeps those that
  * its client has sent.
  */
-export function beginRelayedSpan(
+export function beginForwardedSpan(
   method: string,
   endpoint: string,
   headers: OutgoingHttpHeaders,

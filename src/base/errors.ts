@@ -75,6 +75,11 @@ export function hasReason(error: unknown, reason: Reason): error is WatchFanoutE
   return error instanceof WatchFanoutError && error.reason === reason;
 }
 
+/** The message of what was thrown, which can be anything. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
 export function invalidRequest(field: string, message: string): WatchFanoutError {
   return new WatchFanoutError("INVALID_REQUEST", message, { field });
 }

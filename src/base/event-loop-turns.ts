@@ -1,10 +1,16 @@
-import type { Clock } from "./clock.ts";
+import type { Clock, Timer } from "./clock.ts";
 
 /** Maximum time that all users of `EventLoopTurns` together may hold the event loop per turn, in milliseconds. */
 export const turnMs = 2;
 
 /** Maximum time that one worker runs before the next one is called, in milliseconds. */
 export const quantumMs = 0.5;
+
+/**
+ * Work that grows with data, split into steps: what a generator does between two yields. A step should take well below
+ * a millisecond.
+ */
+export type TimeSlicedWork<T> = Generator<void, T, void>;
 
 /** A consumer of time slices. */
 export interface TurnWorker {
@@ -20,12 +26,12 @@ export interface TurnWorker {
  * longer than `turnMs` plus one step. If each queue had its own slice, the loop would be blocked for as many slices as
  * there are busy queues. Here all of them together get `turnMs` per turn, in quanta of `quantumMs`, round-robin.
  *
- * It is used by an informer's pipeline and handlers, by the release of ended calls (`CallClosings`), and by four queues:
- * - `runInTimeSlices` (time-slice-queue.ts): work without a result, independent of all other work.
- * - `runPaced` (paced-work.ts): the same, with a time in which it should be done, for which it may take more.
- * - `TimeSliceQueue` (time-slice-queue.ts): the catch-up work of one resource's watchers, alternating with their readers;
- *   and the large responses of etcd's API.
- * - `TimeSliceScheduler` (time-slices.ts): work with a result, bounded in number, cancellable, and fair between owners.
+ * Its users:
+ * - `Turns` (turns.ts): work that waits, fair by caller: scans, selectors, the opening of watches, watchers that catch up,
+ *   pieces of large responses of etcd's API.
+ * - `runInTimeSlices`: work without a result and without an owner, such as maintenance.
+ * - `runPaced`: the same, with a time in which it should be done, for which it may take more.
+ * - an informer's pipeline and handlers, and the release of ended calls (`CallClosings`), which have queues of their own.
  *
  * Three users have a budget of their own, so that this work can't delay them: the Dispatcher (4 ms), new calls
  * (`CallArrivals`, 2 ms), and the streams of connections that end (`EndingConnections`, 128 streams).
@@ -35,7 +41,7 @@ export class EventLoopTurns {
   readonly #clock: Clock;
   /** Workers that wait, the next one first. */
   readonly #workers = new Set<TurnWorker>();
-  #isScheduled = false;
+  #turn: Timer | undefined;
   /** When this turn's slice ends; undefined until it is first used. */
   #until: number | undefined;
 
@@ -80,13 +86,11 @@ export class EventLoopTurns {
   }
 
   #scheduleTurn(): void {
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    this.#clock.setImmediate(this.#nextTurn);
+    this.#turn ??= this.#clock.setImmediate(this.#nextTurn);
   }
 
   readonly #nextTurn = (): void => {
-    this.#isScheduled = false;
+    this.#turn = undefined;
     this.#until = undefined;
     if (this.#workers.size === 0) return;
     let now = this.#clock.now();
@@ -113,4 +117,58 @@ export class EventLoopTurns {
       return;
     }
   }
+}
+
+/** Runs `steps` in the event loop's time slices, beginning in the rest of this turn's slice. */
+export function runInTimeSlices(clock: Clock, steps: TimeSlicedWork<void>): void {
+  EventLoopTurns.of(clock).start({
+    work: (until) => {
+      do if (steps.next().done === true) return false;
+      while (clock.now() < until);
+      return true;
+    },
+  });
+}
+
+/** Work of a known number of steps. */
+export interface PacedWork {
+  /** Does one step. Returns whether there are more. */
+  step(): boolean;
+  /** Number of steps, about. */
+  readonly steps: number;
+  /** Number of steps done so far. Default: one by each call of `step`. */
+  readonly done?: () => number;
+  /** Time in which they should be done, in milliseconds. */
+  readonly withinMs: number;
+}
+
+/**
+ * Maximum time that paced work may hold the event loop per call while it is behind its pace: this, in milliseconds, or half
+ * of the time since the call before, if that is longer, because turns take long or many share the slice.
+ */
+const maxBehindMs = 8;
+
+/**
+ * Runs work in the event loop's time slices, as `runInTimeSlices`, and beyond them where it is behind its pace. Time
+ * slices alone promise no time: a busy process has long turns, and all work shares a slice. With it the
+ * steps are done in time, unless they take more than a third of the process.
+ */
+export function runPaced(clock: Clock, { step, steps, done, withinMs }: PacedWork): void {
+  const start = clock.now();
+  let calls = 0;
+  let lastEnd = start;
+  const isBehind = (now: number): boolean => (done?.() ?? calls) * withinMs < steps * (now - start);
+  EventLoopTurns.of(clock).start({
+    work: (until) => {
+      let now = clock.now();
+      const end = now + Math.max(maxBehindMs, (now - lastEnd) / 2);
+      do {
+        calls++;
+        if (!step()) return false;
+        now = clock.now();
+      } while (now < until || (now < end && isBehind(now)));
+      lastEnd = now;
+      return true;
+    },
+  });
 }

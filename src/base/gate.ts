@@ -1,5 +1,4 @@
-import { FairQueue } from "./fair-queue.ts";
-import { Counts, groupOf } from "./rotation.ts";
+import { Counts, FairQueue, groupOf, type Waiting } from "./fair-queue.ts";
 import { type WaitBounds, waitFor } from "./wait.ts";
 
 /** What is inside of a gate at once, at most. */
@@ -99,7 +98,7 @@ export class Gate {
     this.#queue.push(owner, entrant);
     this.#countQueued(owner, 1, entrant);
     this.#serve();
-    if (this.#queue.size > (this.#bounds.queued ?? Infinity)) this.#refuseOne();
+    if (this.#queue.size > (this.#bounds.queued ?? Infinity)) this.#refuseOne(owner, entrant);
     return () => {
       if (this.#queue.delete(owner, entrant)) this.#countQueued(owner, -1, entrant);
     };
@@ -138,7 +137,7 @@ export class Gate {
     if (this.#isServing) return;
     this.#isServing = true;
     while (this.#queue.size > 0 && this.#hasRoom) {
-      if (!this.#admit(this.#queue.shiftOf(this.#mayGroup, this.#mayOwner))) break;
+      if (!this.#admit(this.#queue.shift(this.#mayGroup, this.#mayOwner))) break;
     }
     this.#isServing = false;
   }
@@ -152,13 +151,11 @@ export class Gate {
     return true;
   }
 
-  #refuseOne(): void {
-    const most = this.#queue.most();
-    if (most === undefined) return;
-    const last = [...most.entry].at(-1);
-    if (last === undefined || !this.#queue.delete(most.owner, last)) return;
-    this.#countQueued(most.owner, -1, last);
-    last.refuse?.();
+  #refuseOne(...added: Waiting<Entrant>): void {
+    const [owner, entrant] = this.#queue.newestOfMost(added);
+    this.#queue.delete(owner, entrant);
+    this.#countQueued(owner, -1, entrant);
+    entrant.refuse?.();
   }
 
   #count(owner: object, by: 1 | -1, bytes: number): void {

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { open, stat } from "node:fs/promises";
 import { type Clock, pause, type Timer } from "./clock.ts";
+import { messageOf } from "./errors.ts";
 import type { FileCertificate } from "./file-certificate.ts";
 import type { Logger } from "./logger.ts";
 
@@ -208,7 +209,7 @@ export class WatchedFiles {
       watched.failure = undefined;
       if (!this.#isClosed) await this.#apply(watched, contents);
     } catch (error) {
-      this.#unreadable(watched, sentenceOf(error));
+      this.#unreadable(watched, messageOf(error));
     }
   }
 
@@ -241,7 +242,7 @@ export class WatchedFiles {
       // Once for each version.
       if (digest === retry?.digest && error instanceof PassingFailure) return;
       watched.refused++;
-      const problem = sentenceOf(error);
+      const problem = messageOf(error);
       this.#logger.error(
         { kind, files, problem, ...(watched.retry !== undefined && { isTriedAgain: true }) },
         "refused a new version of a file; the version before stays in use",
@@ -309,8 +310,4 @@ function digestOf(contents: readonly Uint8Array[]): string {
   const hash = createHash("sha256");
   for (const content of contents) hash.update(`${content.byteLength} `).update(content);
   return hash.digest("hex");
-}
-
-function sentenceOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -1,5 +1,6 @@
 import type { WatchFanoutError } from "../base/errors.ts";
-import { type TimeSlicedWork, TimeSliceScheduler } from "../base/time-slices.ts";
+import type { TimeSlicedWork } from "../base/event-loop-turns.ts";
+import { Turns } from "../base/turns.ts";
 import { BackfillQueue } from "../reflector/backfill/backfill-queue.ts";
 import type {
   DeleteRequest,
@@ -65,7 +66,7 @@ export class Cacher implements Storage {
     const { name, storage, clock, logger, random = Math.random } = options;
     const eventWindowBounds = { ...defaultEventWindowBounds, ...options.eventWindow };
     const watcherBounds = { ...defaultWatcherBounds, ...options.watchers };
-    const scheduler = options.scheduler ?? new TimeSliceScheduler(clock);
+    const scheduler = options.scheduler ?? new Turns(clock);
     const limiter = options.upstreamLimiter ?? new UpstreamLimiter(clock);
     const backfillQueue = options.backfillQueue ?? new BackfillQueue();
     const attributes = new ObjectAttributes(options.attributes, options.indexes);

@@ -1,6 +1,7 @@
 import type { WatchFanoutError } from "../base/errors.ts";
+import type { TimeSlicedWork } from "../base/event-loop-turns.ts";
 import { LatencySampler } from "../base/latency-sampler.ts";
-import { type TimeSlicedWork, TimeSliceScheduler } from "../base/time-slices.ts";
+import { Turns } from "../base/turns.ts";
 import type { WatchBatch } from "../model/event.ts";
 import type { StoredObject } from "../model/object.ts";
 import type { BackfillQueue } from "../reflector/backfill/backfill-queue.ts";
@@ -30,7 +31,7 @@ export class EventIngest implements ReflectorTarget {
   readonly backfill: EventWindowBackfill;
   readonly #context: ComponentContext;
   /** For what the store delivers; reads of clients have their own. */
-  readonly #timeSlices: TimeSliceScheduler;
+  readonly #timeSlices: Turns;
   readonly #latency: LatencySampler;
   #observers: readonly CacheObserver[];
   #lastReceivedAt: number;
@@ -53,7 +54,7 @@ export class EventIngest implements ReflectorTarget {
     const { name, source: storage, clock, logger, random, stages } = context;
     this.#context = context;
     this.#observers = [];
-    this.#timeSlices = new TimeSliceScheduler(clock);
+    this.#timeSlices = new Turns(clock);
     this.#latency = new LatencySampler(clock, (latencyMs) => stages.applied?.(latencyMs));
     this.#lastReceivedAt = clock.now();
     this.reflector = new Reflector({

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { Clock } from "../base/clock.ts";
 import type { WatchFanoutError } from "../base/errors.ts";
-import type { TimeSliceScheduler } from "../base/time-slices.ts";
+import type { Turns } from "../base/turns.ts";
 import type { AttributeReader } from "../codec/attribute-reader.ts";
 import { BackfillQueue } from "../reflector/backfill/backfill-queue.ts";
 import type { Storage } from "../storage/storage.ts";
@@ -59,7 +59,7 @@ export interface CacherOptions {
    *
    * @internal
    */
-  readonly scheduler?: TimeSliceScheduler | undefined;
+  readonly scheduler?: Turns | undefined;
   /**
    * Bounds the reads that only the storage can serve; shared by all caches of a process. Default: one for this
    * Cacher.

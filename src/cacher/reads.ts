@@ -1,4 +1,4 @@
-import type { TimeSlicedWork } from "../base/time-slices.ts";
+import type { TimeSlicedWork } from "../base/event-loop-turns.ts";
 import { checkGet, checkList } from "../storage/checks.ts";
 import type { GetResult, ListResult } from "../storage/storage.ts";
 import type { Freshness } from "./freshness/freshness.ts";

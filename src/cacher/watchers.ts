@@ -1,5 +1,6 @@
 import type { WatchFanoutError } from "../base/errors.ts";
-import { runInTimeSlices, TimeSliceQueue } from "../base/time-slice-queue.ts";
+import { runInTimeSlices } from "../base/event-loop-turns.ts";
+import { Turns } from "../base/turns.ts";
 import { CoalescedBacklogs } from "./catch-up/coalesced-backlogs.ts";
 import { Snapshots } from "./catch-up/snapshots.ts";
 import type { SourceContext } from "./catch-up/watch-source.ts";
@@ -50,17 +51,18 @@ export class Watchers implements CacheObserver {
     const dispatcher = new Dispatcher(cache, clock, bounds, (latencyMs) =>
       stages.dispatched?.(latencyMs),
     );
-    const timeSlices = new TimeSliceQueue(clock);
     const coalescedBacklogs = new CoalescedBacklogs({
-      ...{ clock, cache, dispatcher, chunkCache, timeSlices },
+      ...{ clock, cache, dispatcher, chunkCache, turns: new Turns(clock, Infinity) },
       ...{ chunkBytes: bounds.batchBytes, maxBytes: bounds.coalescedBytes },
     });
-    const sources: SourceContext = { bounds, cache, dispatcher, coalescedBacklogs, timeSlices };
+    // Apart from that of the backlogs, so that neither starves the other.
+    const turns = new Turns(clock, Infinity);
+    const sources: SourceContext = { bounds, cache, dispatcher, coalescedBacklogs, turns };
     const snapshots = new Snapshots(cache, clock, initialLists, retainedSnapshots);
     const opener = new WatchOpener(context, freshness, snapshots, backfill, sources);
     const expiring = [snapshots, coalescedBacklogs, reads];
-    const maintenance = new WatcherMaintenance(context, sources, expiring);
-    const registry = new WatcherRegistry(context, sources, opener, maintenance);
+    const registry = new WatcherRegistry(context, sources, opener);
+    const maintenance = new WatcherMaintenance(context, sources, expiring, registry.all);
     this.#context = context;
     this.#dispatcher = dispatcher;
     this.#coalescedBacklogs = coalescedBacklogs;

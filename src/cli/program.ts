@@ -32,8 +32,8 @@ addConfigCommand(program);
 addEtcdProxyCommand(program);
 addPolicyCommands(program);
 addTokenCommands(program);
-// Imported here, since the service starts faster without the client library.
-if (argv[2] !== "serve" && argv[2] !== "etcd-proxy") {
+// Imported here, since the commands so far start faster without the client library.
+if (!program.commands.some((command) => command.name() === argv[2])) {
   const { addClientCommands } = await import("./client/client-commands.ts");
   addClientCommands(program);
   const { addTop } = await import("./top/top.ts");

@@ -1,20 +1,17 @@
 import { randomBytes } from "node:crypto";
-import type { Readable, Writable } from "node:stream";
+import type { Readable } from "node:stream";
 import type { Command } from "commander";
 import { tokenDigest } from "../identity/token-file.ts";
-import { exitCodes } from "./output/exit-codes.ts";
+import { type CommandIo, processIo, readAll, refuse } from "./output/command-io.ts";
 
 /** Maximum size of a token, in bytes: servers accept no larger headers. */
 const maxTokenBytes = 16 * 1024;
 
-/** The process that a command runs in. */
-export interface TokenIo {
-  readonly stdin: Readable;
-  readonly stdout: Writable;
-}
-
 /** Adds `token hash` and `token generate`. */
-export function addTokenCommands(program: Command, io: TokenIo = process): void {
+export function addTokenCommands(
+  program: Command,
+  io: Pick<CommandIo, "stdin" | "stdout"> = processIo,
+): void {
   const token = program.command("token").description("Make tokens and their digests.");
   const hash = token
     .command("hash")
@@ -27,8 +24,7 @@ export function addTokenCommands(program: Command, io: TokenIo = process): void 
     const text = await readToken(io.stdin);
     if (text === undefined) {
       const rule = `at most ${maxTokenBytes} printable ASCII characters without spaces`;
-      hash.error(`error: stdin is not a token: ${rule}.`, { exitCode: exitCodes.usage });
-      return;
+      refuse(hash, [`stdin is not a token: ${rule}.`]);
     }
     io.stdout.write(`sha256:${tokenDigest(text)}\n`);
   });
@@ -40,15 +36,7 @@ export function addTokenCommands(program: Command, io: TokenIo = process): void 
 
 /** The token, without the line break at its end; undefined if the input is not a token. */
 async function readToken(stdin: Readable): Promise<string | undefined> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of stdin) {
-    bytes += Buffer.from(chunk).byteLength;
-    if (bytes > maxTokenBytes + 2) return undefined;
-    chunks.push(Buffer.from(chunk));
-  }
-  const text = Buffer.concat(chunks)
-    .toString("utf8")
-    .replace(/\r?\n$/, "");
+  const content = await readAll(stdin, maxTokenBytes + 2);
+  const text = content?.toString("utf8").replace(/\r?\n$/, "") ?? "";
   return text.length <= maxTokenBytes && /^[\x21-\x7e]+$/.test(text) ? text : undefined;
 }

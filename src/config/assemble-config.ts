@@ -14,32 +14,17 @@ import type {
   Config,
   EtcdApiConfig,
   EtcdConfig,
-  EtcdTls,
-  LimitsConfig,
   OtlpConfig,
   PolicyConfig,
   SocketConfig,
   TcpAddress,
 } from "./config.ts";
-import type { OptionName, OptionValues } from "./options.ts";
+import { dividedLimitNames, limitsOf } from "./limits.ts";
+import { checkNeeds } from "./option-needs.ts";
+import type { OptionValues } from "./options.ts";
 import { parsePolicy } from "./parse-policy.ts";
 import type { Settings } from "./setting.ts";
 import { ConfigError } from "./setting.ts";
-
-const etcdOptions: readonly OptionName[] = [
-  "etcd-username",
-  "etcd-password",
-  "etcd-password-file",
-  "etcd-ca",
-  "etcd-cert",
-  "etcd-key",
-  "etcd-history-key",
-  "etcd-history-create",
-  "etcd-insecure-skip-verify",
-  "etcd-keepalive-time",
-  "etcd-keepalive-timeout",
-  "etcd-keepalive-without-calls",
-];
 
 /**
  * Checks the options against each other, reads the files that they name, and assembles the configuration. Throws a
@@ -50,7 +35,8 @@ export function assembleConfig(
   settings: Settings,
   readFile: (path: string) => Buffer,
 ): Config {
-  const checks = new Checks(settings, readFile);
+  const checks = new Checks(values, settings, readFile);
+  checkNeeds(values, checks);
   const eventWindow = {
     ageMs: values["event-window-age"],
     minEvents: values["event-window-min-events"],
@@ -67,20 +53,20 @@ export function assembleConfig(
     listen: listenConfig(values, checks),
     admin: assembleAdmin(values, checks),
     tls: serverTls(values, checks),
-    policy: policyConfig(values, checks),
-    audit: auditConfig(values, checks),
+    policy: policyConfig(checks),
+    audit: auditConfig(values),
     identity: assembleIdentity(values, checks),
     eventWindow,
     workers: workersConfig(values, checks),
     stallTimeoutMs: values["stall-timeout"],
     maxStreamAgeMs: values["max-stream-age"],
-    limits: limitsConfig(values),
+    limits: limitsOf(values),
     memoryCeilingBytes: values["memory-ceiling"],
     dispatchIntervalMs: values["dispatch-interval"],
     framing: values.framing,
     consistencyIntervalMs: values["consistency-interval"],
     shutdownTimeoutMs: values["shutdown-timeout"],
-    otlp: otlpConfig(values, checks),
+    otlp: otlpConfig(values),
     logLevel: values["log-level"],
     logFormat: values["log-format"],
   };
@@ -109,63 +95,37 @@ function listenConfig(values: OptionValues, checks: Checks): TcpAddress | Socket
   return listen;
 }
 
-function limitsConfig(values: OptionValues): LimitsConfig {
-  return {
-    maxStreams: values["max-streams"],
-    maxStreamsPerIdentity: values["max-streams-per-identity"],
-    maxConnections: values["max-connections"],
-    maxConnectionsPerIdentity: values["max-connections-per-identity"],
-    maxReadsInFlight: values["max-reads-in-flight"],
-    maxWritesInFlight: values["max-writes-in-flight"],
-    maxQueuedRequestsPerIdentity: values["max-queued-requests-per-identity"],
-    maxQueueMs: values["max-queue-time"],
-    maxRequestsPerIdentity: values["max-requests-per-identity"],
-    maxWatchRate: values["max-watch-rate"],
-    maxWatchRatePerIdentity: values["max-watch-rate-per-identity"],
-    maxSendRate: values["max-send-rate"] ?? 0,
-    maxSendRatePerIdentity: values["max-send-rate-per-identity"] ?? 0,
-  };
-}
-
-function policyConfig(values: OptionValues, checks: Checks): PolicyConfig | undefined {
-  const path = values.policy;
-  const content = checks.read("policy", path);
-  if (path === undefined || content === undefined) return undefined;
-  const { definition, problems } = parsePolicy(path, content);
-  if (definition !== undefined) return { path, content, definition };
+function policyConfig(checks: Checks): PolicyConfig | undefined {
+  const file = checks.file("policy");
+  if (file === undefined) return undefined;
+  const { definition, problems } = parsePolicy(file.path, file.content);
+  if (definition !== undefined) return { ...file, definition };
   checks.problems.push(...problems);
   return undefined;
 }
 
-function auditConfig(values: OptionValues, checks: Checks): AuditConfig | undefined {
+function auditConfig(values: OptionValues): AuditConfig | undefined {
   const path = values["audit-log"];
-  if (path === undefined) {
-    checks.refuseGiven(["audit-level"], "needs --audit-log as well.");
-    return undefined;
-  }
+  if (path === undefined) return undefined;
   return { path: path === "-" ? undefined : path, level: values["audit-level"] };
 }
 
-function otlpConfig(values: OptionValues, checks: Checks): OtlpConfig | undefined {
+function otlpConfig(values: OptionValues): OtlpConfig | undefined {
   const endpoint = values["otlp-endpoint"];
-  if (endpoint === undefined) {
-    checks.refuseGiven(["trace-ratio", "otlp-metrics-interval"], "needs --otlp-endpoint as well.");
-    return undefined;
-  }
+  if (endpoint === undefined) return undefined;
   const metricsIntervalMs = values["otlp-metrics-interval"];
   return { endpoint, traceRatio: values["trace-ratio"], metricsIntervalMs };
 }
 
 function etcdConfig(values: OptionValues, checks: Checks): EtcdConfig | undefined {
   const endpoints = values.etcd;
-  if (endpoints.length === 0) {
-    checks.refuseGiven(etcdOptions, "needs --etcd as well.");
-    return undefined;
-  }
+  if (endpoints.length === 0) return undefined;
   const secure = endpoints.filter((endpoint) => endpoint.startsWith("https:"));
   if (secure.length > 0 && secure.length < endpoints.length) {
     checks.refuse("etcd", `${endpoints.join(", ")} mix http and https; use one scheme for all.`);
   }
+  const isVerified = !values["etcd-insecure-skip-verify"];
+  const tls = checks.clientTls("etcd-ca", "etcd-cert", "etcd-key", isVerified);
   if (secure.length === 0) {
     checks.refuseGiven(
       ["etcd-ca", "etcd-cert", "etcd-key", "etcd-insecure-skip-verify"],
@@ -175,7 +135,7 @@ function etcdConfig(values: OptionValues, checks: Checks): EtcdConfig | undefine
   return {
     endpoints,
     auth: etcdAuth(values, checks),
-    tls: etcdTls(values, checks),
+    tls: secure.length === 0 ? undefined : tls,
     keepalive: {
       timeMs: values["etcd-keepalive-time"],
       timeoutMs: values["etcd-keepalive-timeout"],
@@ -198,8 +158,6 @@ function etcdApiConfig(
         "off leaves nothing to serve without --etcd-api. Set --etcd-api, or remove this option.",
       );
     }
-    const needed = ["advertise-client-url", "watch-progress-notify-interval"] as const;
-    checks.refuseGiven(needed, "needs --etcd-api as well.");
     return undefined;
   }
   if (values.etcd.length === 0) checks.refuse("etcd-api", "needs --etcd as well.");
@@ -238,32 +196,16 @@ function commonNameOf(cert: Buffer): string | undefined {
   return /^CN=(.+)$/m.exec(new X509Certificate(cert).subject)?.[1];
 }
 
-function etcdTls(values: OptionValues, checks: Checks): EtcdTls | undefined {
-  const ca = checks.readAuthorities("etcd-ca", values["etcd-ca"]);
-  const pair = checks.readKeyPair("etcd-cert", values["etcd-cert"], "etcd-key", values["etcd-key"]);
-  const files = {
-    ca: values["etcd-ca"],
-    cert: values["etcd-cert"],
-    key: values["etcd-key"],
-  };
-  return values.etcd.some((endpoint) => endpoint.startsWith("https:"))
-    ? { ca, client: pair, isVerified: !values["etcd-insecure-skip-verify"], files }
-    : undefined;
-}
-
 function etcdAuth(values: OptionValues, checks: Checks): EtcdConfig["auth"] {
   const username = values["etcd-username"];
   const typed = values["etcd-password"];
-  const file = checks.read("etcd-password-file", values["etcd-password-file"]);
+  const file = checks.file("etcd-password-file");
   if (typed !== undefined && values["etcd-password-file"] !== undefined) {
     const other = checks.place("etcd-password");
     checks.refuse("etcd-password-file", `is given as well as ${other}; use one of them.`);
   }
-  const password = typed ?? file?.toString("utf8").replace(/\r?\n$/, "");
-  if (username === undefined) {
-    checks.refuseGiven(["etcd-password", "etcd-password-file"], "needs --etcd-username as well.");
-    return undefined;
-  }
+  const password = typed ?? file?.content.toString("utf8").replace(/\r?\n$/, "");
+  if (username === undefined) return undefined;
   if (password === undefined) {
     if (values["etcd-password-file"] === undefined) {
       const ways = "--etcd-password-file or WATCH_FANOUT_ETCD_PASSWORD";
@@ -275,22 +217,6 @@ function etcdAuth(values: OptionValues, checks: Checks): EtcdConfig["auth"] {
     checks.refuse("etcd-password-file", "the file is empty; it must contain the password.");
   return { username, password };
 }
-
-/** The limits that are divided between workers: each counts what it has itself. */
-const dividedLimits = [
-  "max-streams",
-  "max-streams-per-identity",
-  "max-connections",
-  "max-connections-per-identity",
-  "max-reads-in-flight",
-  "max-writes-in-flight",
-  "max-queued-requests-per-identity",
-  "max-requests-per-identity",
-  "max-watch-rate",
-  "max-watch-rate-per-identity",
-  "max-send-rate",
-  "max-send-rate-per-identity",
-] as const satisfies readonly OptionName[];
 
 /** The number of workers, and checks that the other options allow for as many. */
 function workersConfig(values: OptionValues, checks: Checks): number {
@@ -309,7 +235,7 @@ function workersConfig(values: OptionValues, checks: Checks): number {
       `standard output can't be shared by ${workers} workers, whose lines would mix. Give a file.`,
     );
   }
-  for (const name of dividedLimits) {
+  for (const name of dividedLimitNames) {
     const limit = values[name] ?? 0;
     if (limit === 0 || limit >= workers) continue;
     checks.refuse(

@@ -1,3 +1,4 @@
+import { messageOf } from "../base/errors.ts";
 import { certificateNameKinds } from "../identity/certificate-names.ts";
 import type { TrustedForwarders } from "../identity/forwarded-certificate.ts";
 import { maxKeySetBytes, parseKeySet } from "../identity/key-set.ts";
@@ -6,26 +7,20 @@ import { parseTokenFile, TokenFileError } from "../identity/token-file.ts";
 import type { Checks } from "./checks.ts";
 import type {
   AdminConfig,
-  CertificateConfig,
   FileContent,
   IdentityConfig,
   JwtConfig,
   ServerTls,
   TlsBounds,
 } from "./config.ts";
-import type { OptionName, OptionValues } from "./options.ts";
+import type { OptionValues } from "./options.ts";
 import { nodeCiphers } from "./value-types.ts";
-
-const jwtOptions: readonly OptionName[] = ["jwt-audience", "jwt-jwks", "jwt-groups-claim"];
 
 /** Checks the options of the server's TLS, and reads its files. */
 export function serverTls(values: OptionValues, checks: Checks): ServerTls | undefined {
-  const [cert, key, ca] = [values["tls-cert"], values["tls-key"], values["tls-client-ca"]];
-  const pair = checks.readKeyPair("tls-cert", cert, "tls-key", key);
-  const clientCa = checks.readAuthorities("tls-client-ca", ca);
-  if (ca !== undefined && cert === undefined) {
-    checks.refuse("tls-client-ca", "needs --tls-cert and --tls-key as well.");
-  }
+  const ca = values["tls-client-ca"];
+  const pair = checks.keyPair("tls-cert", "tls-key");
+  const clientCa = checks.authorities("tls-client-ca");
   const clientAuth = values["tls-client-auth"] ?? (ca === undefined ? "off" : "require");
   if (clientAuth !== "off" && ca === undefined) {
     checks.refuse("tls-client-auth", `${clientAuth} needs --tls-client-ca as well.`);
@@ -33,14 +28,9 @@ export function serverTls(values: OptionValues, checks: Checks): ServerTls | und
   if (clientAuth === "off" && ca !== undefined) {
     checks.refuse("tls-client-auth", "off has no use for --tls-client-ca; remove one of them.");
   }
-  if (cert === undefined)
-    checks.refuseGiven(boundOptions, "needs --tls-cert and --tls-key as well.");
   const bounds = tlsBounds(values, checks);
-  if (pair === undefined || cert === undefined || key === undefined) return undefined;
-  return { ...pair, clientCa, clientAuth, bounds, files: { cert, key, clientCa: ca } };
+  return pair && { ...pair, clientCa, clientAuth, bounds, files: { ...pair.files, clientCa: ca } };
 }
-
-const boundOptions = ["tls-min-version", "tls-max-version", "tls-cipher-suites"] as const;
 
 function tlsBounds(values: OptionValues, checks: Checks): TlsBounds {
   const [min, max] = [values["tls-min-version"], values["tls-max-version"]];
@@ -74,7 +64,7 @@ export function assembleIdentity(values: OptionValues, checks: Checks): Identity
   const names = values["client-cert-name"];
   return {
     certificateNames: names.length === 0 ? certificateNameKinds : names,
-    tokenFile: readTokens("token-file", values["token-file"], checks),
+    tokenFile: readTokens("token-file", checks),
     jwt: jwtConfig(values, checks),
     trustedForwarders: forwarders(values, checks),
   };
@@ -83,18 +73,17 @@ export function assembleIdentity(values: OptionValues, checks: Checks): Identity
 /** Reads a file with tokens. Undefined if no path is given, and with a problem. */
 function readTokens(
   option: "token-file" | "admin-token-file",
-  path: string | undefined,
   checks: Checks,
 ): FileContent | undefined {
-  const content = checks.read(option, path);
-  if (path === undefined || content === undefined) return undefined;
+  const file = checks.file(option);
+  if (file === undefined) return undefined;
   try {
-    parseTokenFile(content);
-    return { path, content };
+    parseTokenFile(file.content);
+    return file;
   } catch (error) {
     if (!(error instanceof TokenFileError)) throw error;
     for (const { line, problem } of error.problems) {
-      checks.refuse(option, `${path}:${line}: ${problem}`);
+      checks.refuse(option, `${file.path}:${line}: ${problem}`);
     }
     return undefined;
   }
@@ -104,10 +93,7 @@ function jwtConfig(values: OptionValues, checks: Checks): JwtConfig | undefined 
   const issuer = values["jwt-issuer"];
   const audience = values["jwt-audience"];
   const location = values["jwt-jwks"];
-  if (issuer === undefined) {
-    checks.refuseGiven(jwtOptions, "needs --jwt-issuer as well.");
-    return undefined;
-  }
+  if (issuer === undefined) return undefined;
   if (audience === undefined || location === undefined) {
     const ways = "--jwt-audience and --jwt-jwks";
     checks.refuse("jwt-issuer", `needs ${ways} as well: a token for another service is refused.`);
@@ -120,17 +106,16 @@ function jwtConfig(values: OptionValues, checks: Checks): JwtConfig | undefined 
 
 function keysAt(location: string, checks: Checks): JwtConfig["keys"] | undefined {
   if (/^https?:\/\//i.test(location)) return keysUrl(location, checks);
-  const content = checks.read("jwt-jwks", location);
-  if (content === undefined) return undefined;
+  const file = checks.file("jwt-jwks");
+  if (file === undefined) return undefined;
   try {
-    if (content.byteLength > maxKeySetBytes) {
+    if (file.content.byteLength > maxKeySetBytes) {
       throw new Error(`has more than ${maxKeySetBytes} bytes, the maximum.`);
     }
-    parseKeySet(content);
-    return { file: { path: location, content } };
+    parseKeySet(file.content);
+    return { file };
   } catch (error) {
-    const problem = error instanceof Error ? error.message : String(error);
-    checks.refuse("jwt-jwks", `${JSON.stringify(location)} ${problem}`);
+    checks.refuse("jwt-jwks", `${JSON.stringify(location)} ${messageOf(error)}`);
     return undefined;
   }
 }
@@ -172,16 +157,9 @@ function forwarders(values: OptionValues, checks: Checks): TrustedForwarders | u
 export function assembleAdmin(values: OptionValues, checks: Checks): AdminConfig {
   return {
     listen: values.admin,
-    tls: adminTls(values, checks),
-    tokenFile: readTokens("admin-token-file", values["admin-token-file"], checks),
+    tls: checks.keyPair("admin-tls-cert", "admin-tls-key"),
+    tokenFile: readTokens("admin-token-file", checks),
   };
-}
-
-function adminTls(values: OptionValues, checks: Checks): CertificateConfig | undefined {
-  const [cert, key] = [values["admin-tls-cert"], values["admin-tls-key"]];
-  const pair = checks.readKeyPair("admin-tls-cert", cert, "admin-tls-key", key);
-  if (pair === undefined || cert === undefined || key === undefined) return undefined;
-  return { ...pair, files: { cert, key } };
 }
 
 /** Refuses an admin port that other machines can reach and use, unless `--insecure` says that it is meant. */

@@ -4,9 +4,9 @@ import { JsonCodec } from "../codec/json-codec.ts";
 import { ProtobufCodec } from "../codec/protobuf-codec.ts";
 import { isLoopback } from "../identity/peer.ts";
 import type { Checks } from "./checks.ts";
-import type { EtcdTls, ResourceConfig, UpstreamConfig } from "./config.ts";
-import { nearest } from "./nearest.ts";
-import { flagOf, type OptionName, type OptionValues } from "./options.ts";
+import type { ResourceConfig, UpstreamConfig } from "./config.ts";
+import { didYouMean } from "./nearest.ts";
+import { flagOf, type OptionValues } from "./options.ts";
 import {
   type EventWindowSettings,
   isResourceName,
@@ -200,10 +200,8 @@ function checkedIndexes(
 ): readonly string[] {
   for (const [at, field] of indexes.entries()) {
     if (fields.includes(field)) continue;
-    const meant = nearest(field, fields);
-    const hint = meant === undefined ? "" : ` Did you mean "${meant}"?`;
     const problem = `${JSON.stringify(field)} is not one of the resource's fields; add it to them.`;
-    checks.refuse("resource", problem + hint, [index, "indexes", at]);
+    checks.refuse("resource", problem + didYouMean(field, fields), [index, "indexes", at]);
   }
   return [...new Set(indexes)];
 }
@@ -233,17 +231,10 @@ function eventWindowOf(
   return bounds;
 }
 
-const tlsOptions = ["upstream-tls-ca", "upstream-tls-cert", "upstream-tls-key"] as const;
-
-const upstreamOptions: readonly OptionName[] = [...tlsOptions, "upstream-token-file"];
-
 /** Checks the options of a relay, and reads the files that they name. Undefined: the service is not a relay. */
 export function upstreamConfig(values: OptionValues, checks: Checks): UpstreamConfig | undefined {
   const addresses = values.upstream;
-  if (addresses.length === 0) {
-    checks.refuseGiven(upstreamOptions, "needs --upstream as well.");
-    return undefined;
-  }
+  if (addresses.length === 0) return undefined;
   if (values.etcd.length > 0) {
     checks.refuse(
       "upstream",
@@ -258,10 +249,11 @@ export function upstreamConfig(values: OptionValues, checks: Checks): UpstreamCo
       `${itself} is the address of --listen: a relay can't follow itself. Give that of a server nearer to etcd.`,
     );
   }
-  const tokenFile = values["upstream-token-file"];
+  const tls = checks.clientTls("upstream-tls-ca", "upstream-tls-cert", "upstream-tls-key", true);
   // Only to report a missing file now: the client reads it for its calls.
-  checks.read("upstream-token-file", tokenFile);
-  return { addresses, tls: upstreamTls(values, checks), tokenFile };
+  checks.file("upstream-token-file");
+  const tokenFile = values["upstream-token-file"];
+  return { addresses, tls: tls.caFile === undefined ? undefined : tls, tokenFile };
 }
 
 /** Whether a client on this machine that connects to `address` certainly reaches a server that listens on `own`. */
@@ -273,15 +265,4 @@ function isReachedAt(own: string, address: string): boolean {
   const isOfThisMachine = (name: string): boolean => name === "localhost" || isLoopback(name);
   const acceptsLocal = isOfThisMachine(ownHost) || ownHost === "0.0.0.0" || ownHost === "::";
   return port === ownPort && isOfThisMachine(host) && acceptsLocal;
-}
-
-function upstreamTls(values: OptionValues, checks: Checks): EtcdTls | undefined {
-  const [ca, cert, key] = tlsOptions.map((name) => values[name]);
-  const authorities = checks.readAuthorities("upstream-tls-ca", ca);
-  const client = checks.readKeyPair("upstream-tls-cert", cert, "upstream-tls-key", key);
-  if (ca === undefined) {
-    if (cert !== undefined) checks.refuse("upstream-tls-cert", "needs --upstream-tls-ca as well.");
-    return undefined;
-  }
-  return { ca: authorities, client, isVerified: true, files: { ca, cert, key } };
 }

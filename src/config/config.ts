@@ -3,8 +3,10 @@ import type { Codec } from "../codec/codec.ts";
 import type { CertificateNameKind } from "../identity/certificate-names.ts";
 import type { TrustedForwarders } from "../identity/forwarded-certificate.ts";
 import type { PolicyDefinition } from "../policy/definition.ts";
+import type { LimitsConfig } from "./limits.ts";
 import type { TcpAddress, UnixAddress } from "./value-types.ts";
 
+export type { LimitsConfig } from "./limits.ts";
 export type { ListenAddress, TcpAddress } from "./value-types.ts";
 
 /** The checked configuration of `serve`. */
@@ -90,25 +92,6 @@ export interface CertificateConfig {
   readonly files: { readonly cert: string; readonly key: string };
 }
 
-/** Limits in all and for each identity, in milliseconds, bytes and counts; 0: no limit. */
-export interface LimitsConfig {
-  readonly maxStreams: number;
-  readonly maxStreamsPerIdentity: number;
-  readonly maxConnections: number;
-  readonly maxConnectionsPerIdentity: number;
-  readonly maxReadsInFlight: number;
-  readonly maxWritesInFlight: number;
-  readonly maxQueuedRequestsPerIdentity: number;
-  readonly maxQueueMs: number;
-  readonly maxRequestsPerIdentity: number;
-  /** Per second. */
-  readonly maxWatchRate: number;
-  readonly maxWatchRatePerIdentity: number;
-  /** Bytes per second. */
-  readonly maxSendRate: number;
-  readonly maxSendRatePerIdentity: number;
-}
-
 /** The policy when the service starts. Its file may have another one later. */
 export interface PolicyConfig {
   readonly path: string;
@@ -185,15 +168,11 @@ export interface EtcdApiConfig {
 export interface EtcdTls {
   /** Undefined: the authorities that Node.js trusts. */
   readonly ca: Buffer | undefined;
-  readonly client: { readonly cert: Buffer; readonly key: Buffer } | undefined;
+  /** The path of the same file, to read it again. */
+  readonly caFile: string | undefined;
+  readonly client: CertificateConfig | undefined;
   /** Whether etcd's certificate is checked. */
   readonly isVerified: boolean;
-  /** The paths of the same files, to read them again. */
-  readonly files: {
-    readonly ca: string | undefined;
-    readonly cert: string | undefined;
-    readonly key: string | undefined;
-  };
 }
 
 /** Certificates in PEM. */

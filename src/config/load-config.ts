@@ -1,6 +1,6 @@
 import { assembleConfig } from "./assemble-config.ts";
 import type { Config } from "./config.ts";
-import { nearest } from "./nearest.ts";
+import { didYouMean, nearest } from "./nearest.ts";
 import {
   definition,
   fileKeyOf,
@@ -84,6 +84,12 @@ export function loadConfig(sources: ConfigSources): Config {
   return assembleConfig(values, settings, sources.readFile);
 }
 
+/** The options that a source sets. */
+interface ReadSettings {
+  readonly settings: Settings;
+  readonly problems: readonly string[];
+}
+
 function readFlags(flags: ConfigSources["flags"]): Settings {
   const settings = new Map<OptionName, Setting>();
   for (const name of optionNames) {
@@ -96,7 +102,7 @@ function readFlags(flags: ConfigSources["flags"]): Settings {
   return settings;
 }
 
-function readConfigFile({ flags, env, readFile }: ConfigSources): ConfigFile {
+function readConfigFile({ flags, env, readFile }: ConfigSources): ReadSettings {
   const flag = flags["config"]?.at(-1);
   const path = flag ?? env[configVariable];
   if (path === undefined || (flag === undefined && path === "")) {
@@ -113,27 +119,20 @@ function readConfigFile({ flags, env, readFile }: ConfigSources): ConfigFile {
   return parseConfigFile(path, content.toString("utf8"));
 }
 
-/** The content of a configuration file. */
-interface ConfigFile {
-  readonly settings: Settings;
-  readonly problems: readonly string[];
-}
-
 /** Parses a YAML file. `name` is its name in messages. */
-function parseConfigFile(name: string, content: string): ConfigFile {
+function parseConfigFile(name: string, content: string): ReadSettings {
   const { mapping, problems } = parseYamlFile(name, content, "options to values");
   return mapping === undefined ? { settings: new Map(), problems } : settingsOf(mapping);
 }
 
-function settingsOf({ values, place }: YamlMapping): ConfigFile {
+function settingsOf({ values, place }: YamlMapping): ReadSettings {
   const byKey = new Map(optionNames.map((name) => [fileKeyOf(name), name]));
   const settings = new Map<OptionName, Setting>();
   const problems: string[] = [];
   for (const [key, value] of Object.entries(values)) {
     const name = byKey.get(key);
     if (name === undefined) {
-      const meant = nearest(key, byKey.keys());
-      const hint = meant === undefined ? "" : ` Did you mean "${meant}"?`;
+      const hint = didYouMean(key, byKey.keys());
       problems.push(`${place([key])}: this option does not exist.${hint}`);
       continue;
     }
@@ -168,17 +167,11 @@ const clientVariables: readonly string[] = [
 const serviceLink =
   /_(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?)$/;
 
-/** The options that environment variables set. */
-interface Environment {
-  readonly settings: Settings;
-  readonly problems: readonly string[];
-}
-
 /**
  * Reads the options from environment variables. An empty variable counts as absent, since templates render absent values
  * as empty text.
  */
-function readEnvironment(env: Readonly<Record<string, string | undefined>>): Environment {
+function readEnvironment(env: Readonly<Record<string, string | undefined>>): ReadSettings {
   const byVariable = new Map(optionNames.map((name) => [variableOf(name), name]));
   const known = [...byVariable.keys(), configVariable].map(afterPrefix);
   const settings = new Map<OptionName, Setting>();

@@ -16,6 +16,12 @@ export function nearest(text: string, names: Iterable<string>): string | undefin
   return best;
 }
 
+/** A question to append to a message about an unknown name; empty if no name is similar. */
+export function didYouMean(text: string, names: Iterable<string>): string {
+  const meant = nearest(text, names);
+  return meant === undefined ? "" : ` Did you mean ${JSON.stringify(meant)}?`;
+}
+
 /** The optimal string alignment distance. Only the last two rows of the table are in memory. */
 function editDistance(a: string, b: string): number {
   let beforeLast: number[] = [];

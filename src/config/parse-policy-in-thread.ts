@@ -1,5 +1,6 @@
 import { Worker } from "node:worker_threads";
 import type { Clock } from "../base/clock.ts";
+import { messageOf } from "../base/errors.ts";
 import { waitFor } from "../base/wait.ts";
 import { PassingFailure } from "../base/watched-files.ts";
 import type { ParsedPolicy } from "./parse-policy.ts";
@@ -34,8 +35,7 @@ export function parsePolicyInThread(
     (resolve, reject) => {
       thread.once("message", resolve);
       thread.once("error", (error: unknown) => {
-        const why = error instanceof Error ? error.message : String(error);
-        reject(failed(`can't be parsed: ${why}`));
+        reject(failed(`can't be parsed: ${messageOf(error)}`));
       });
       thread.once("exit", () => reject(failed("its thread has ended.")));
       return () => void thread.terminate();

@@ -1,9 +1,9 @@
 import { z } from "zod";
 import { everyResource, verbs } from "../policy/access.ts";
 import type { PolicyDefinition, Subject } from "../policy/definition.ts";
-import { nearest } from "./nearest.ts";
+import { didYouMean } from "./nearest.ts";
 import { showValue } from "./setting.ts";
-import { choice } from "./value-types.ts";
+import { choice, mappingWith } from "./value-types.ts";
 import { parseYamlFile, type YamlMapping } from "./yaml-file.ts";
 
 /** Maximum size of a policy file, in bytes. */
@@ -70,18 +70,15 @@ function problemsOf(issue: z.core.$ZodIssue, { place }: YamlMapping): readonly s
     const { what, keys } = mappingAt(path);
     return issue.keys.map((key) => {
       const problem = `${what} has no such key. Its keys are ${keys.join(", ")}.`;
-      return `${place([...path, key])}: ${problem}${hint(key, keys)}`;
+      return `${place([...path, key])}: ${problem}${didYouMean(key, keys)}`;
     });
   }
   if (issue.input === undefined) return [`${place(path)}: is missing.`];
   const verbHint =
-    path.at(-2) === "verbs" && typeof issue.input === "string" ? hint(issue.input, verbs) : "";
+    path.at(-2) === "verbs" && typeof issue.input === "string"
+      ? didYouMean(issue.input, verbs)
+      : "";
   return [`${place(path)}: ${showValue(issue.input)} ${issue.message}.${verbHint}`];
-}
-
-function hint(text: string, names: Iterable<string>): string {
-  const meant = nearest(text, names);
-  return meant === undefined ? "" : ` Did you mean "${meant}"?`;
 }
 
 function definitionOf(
@@ -130,7 +127,7 @@ function inconsistencies(
   for (const [i, { role }] of bindings.entries()) {
     if (names.has(role)) continue;
     const at = place(["bindings", i, "role"]);
-    problems.push(`${at}: there is no role ${JSON.stringify(role)}.${hint(role, names)}`);
+    problems.push(`${at}: there is no role ${JSON.stringify(role)}.${didYouMean(role, names)}`);
   }
   return problems;
 }
@@ -210,55 +207,41 @@ const everyVerb = "*";
 
 const verb = choice([...verbs, everyVerb]);
 
-const ruleKeys = {
+const rule = mappingWith({
   resources: list(resourceName, "[pods]"),
   prefixes: list(prefix, '["team-a/"]').optional(),
   keys: list(key, '["team-a/settings"]').optional(),
   verbs: list(verb, "[get, list, watch]").transform((given) =>
     verbs.filter((each) => given.includes(each) || given.includes(everyVerb)),
   ),
-};
+});
 
-const rule = z
-  .strictObject(ruleKeys, { error: unlessUnknownKey(ruleKeys) })
-  .refine(({ prefixes, keys }) => prefixes !== undefined || keys !== undefined, {
-    error: 'has neither prefixes nor keys; for all keys write prefixes: ["*"]',
-  });
-
-const roleKeys = {
+const role = mappingWith({
   name: roleName,
-  rules: list(rule, "- {resources: [pods], prefixes: [team-a/], verbs: [get]}"),
-};
+  rules: list(
+    rule.refine(({ prefixes, keys }) => prefixes !== undefined || keys !== undefined, {
+      error: 'has neither prefixes nor keys; for all keys write prefixes: ["*"]',
+    }),
+    "- {resources: [pods], prefixes: [team-a/], verbs: [get]}",
+  ),
+});
 
-const role = z.strictObject(roleKeys, { error: unlessUnknownKey(roleKeys) });
-
-const bindingKeys = { role: roleName, subjects: list(subject, '["group:team-a"]') };
-
-const binding = z.strictObject(bindingKeys, { error: unlessUnknownKey(bindingKeys) });
-
-const policyKeys = {
-  roles: z.array(role, { error: "is not a list of roles" }).max(maxElements),
-  bindings: z.array(binding, { error: "is not a list of bindings" }).max(maxElements),
-};
+const binding = mappingWith({ role: roleName, subjects: list(subject, '["group:team-a"]') });
 
 /** A policy file's content. */
-const policyFile = z.strictObject(policyKeys, { error: unlessUnknownKey(policyKeys) });
+const policyFile = mappingWith({
+  roles: z.array(role, { error: "is not a list of roles" }).max(maxElements),
+  bindings: z.array(binding, { error: "is not a list of bindings" }).max(maxElements),
+});
 
 /** The part of a policy file at `path`: what it is called, and the keys that it may have. */
 function mappingAt(path: readonly unknown[]): {
   readonly what: string;
   readonly keys: readonly string[];
 } {
-  if (path.length === 0) return { what: "a policy", keys: Object.keys(policyKeys) };
-  if (path.length > 2) return { what: "a rule", keys: Object.keys(ruleKeys) };
+  if (path.length === 0) return { what: "a policy", keys: Object.keys(policyFile.shape) };
+  if (path.length > 2) return { what: "a rule", keys: Object.keys(rule.shape) };
   return path[0] === "roles"
-    ? { what: "a role", keys: Object.keys(roleKeys) }
-    : { what: "a binding", keys: Object.keys(bindingKeys) };
-}
-
-/** Unknown keys are reported one by one; other issues of a mapping have this message. */
-function unlessUnknownKey(shape: object) {
-  const message = `is not a mapping with ${Object.keys(shape).join(", ")}`;
-  return (issue: { readonly code?: string | undefined }): string | undefined =>
-    issue.code === "unrecognized_keys" ? undefined : message;
+    ? { what: "a role", keys: Object.keys(role.shape) }
+    : { what: "a binding", keys: Object.keys(binding.shape) };
 }

@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import { nearest } from "./nearest.ts";
+import { didYouMean } from "./nearest.ts";
 import type { OptionDefinition } from "./option-definition.ts";
 import { definition, flagOf, type OptionName, type OptionValues, optionNames } from "./options.ts";
 import { keysOf } from "./resource-settings.ts";
@@ -95,8 +95,8 @@ function unknownKeys(
   const owner = issue.path.at(-1) === "event-window" ? "event-window" : "resource";
   const known = keysOf(owner);
   return issue.keys.map((key) => {
-    const meant = nearest(key, known);
-    const hint = meant === undefined ? "" : ` Did you mean "${meant}"?`;
-    return `${place(key)}: ${owner === "resource" ? "a" : "an"} ${owner} has no such key. Its keys are ${known.join(", ")}.${hint}`;
+    const what = owner === "resource" ? "a resource" : "an event-window";
+    const problem = `${what} has no such key. Its keys are ${known.join(", ")}.`;
+    return `${place(key)}: ${problem}${didYouMean(key, known)}`;
   });
 }

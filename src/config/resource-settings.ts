@@ -1,33 +1,6 @@
 import { z } from "zod";
-import { type CodecName, codecNames, defaultLabelsPath } from "../codec/codec.ts";
-import { choice, count, duration, onOff, size, text } from "./value-types.ts";
-
-/** The settings of one resource. `NAME=PREFIX` sets the first two, and `NAME` the first. */
-export interface ResourceSettings {
-  readonly name: string;
-  /** Absent: the resource of a relay, with the same name in the service that the relay follows. */
-  readonly prefix?: string | undefined;
-  readonly "upstream-name"?: string | undefined;
-  readonly codec?: CodecName | undefined;
-  readonly labels?: string | undefined;
-  readonly fields?: readonly string[] | undefined;
-  readonly indexes?: readonly string[] | undefined;
-  /** Path of a descriptor set, and a message in it, for the codec protobuf. */
-  readonly descriptors?: string | undefined;
-  readonly message?: string | undefined;
-  readonly "event-window"?: EventWindowSettings | undefined;
-  readonly cache?: boolean | undefined;
-}
-
-/** The settings of one event window. Absent ones have the general values. */
-export interface EventWindowSettings {
-  /** In milliseconds. */
-  readonly age?: number | undefined;
-  readonly "min-events"?: number | undefined;
-  readonly "max-events"?: number | undefined;
-  /** In bytes. */
-  readonly "max-bytes"?: number | undefined;
-}
+import { codecNames, defaultLabelsPath } from "../codec/codec.ts";
+import { choice, count, duration, mappingWith, onOff, size, text } from "./value-types.ts";
 
 const resourceName = z
   .string({ error: "is not text; put it in quotes" })
@@ -48,6 +21,9 @@ const resourcePrefix = z
 
 const paths = z.array(text, { error: "is not a list of fields, such as [status.phase]" });
 
+/** The settings of one event window: ages in milliseconds, sizes in bytes. Absent ones have the general values. */
+export type EventWindowSettings = z.infer<z.ZodObject<typeof eventWindow>>;
+
 const eventWindow = {
   age: duration("1s")
     .optional()
@@ -58,6 +34,9 @@ const eventWindow = {
   "max-events": count(1).optional().describe("Maximum number of events."),
   "max-bytes": size.optional().describe("Maximum estimated size of all events."),
 };
+
+/** The settings of one resource. `NAME=PREFIX` sets the first two, and `NAME` the first. */
+export type ResourceSettings = z.infer<z.ZodObject<typeof mapping>>;
 
 const mapping = {
   name: resourceName.describe(
@@ -103,10 +82,7 @@ const mapping = {
   message: text
     .optional()
     .describe("Full name of the message that values hold. Required with codec protobuf."),
-  "event-window": z
-    .strictObject(eventWindow, {
-      error: unlessUnknownKey(`is not a mapping of ${listing(eventWindow)}`),
-    })
+  "event-window": mappingWith(eventWindow, `is not a mapping of ${listing(eventWindow)}`)
     .optional()
     .describe(
       "Bounds of this resource's event window. Absent bounds have the general values. Needs the cache.",
@@ -133,9 +109,7 @@ export const resource: z.ZodType<ResourceSettings> = z.preprocess(
     context.addIssue({ code: "custom", message: notNameAndPrefix });
     return z.NEVER;
   },
-  z.strictObject(mapping, {
-    error: unlessUnknownKey("is neither NAME=PREFIX nor a mapping with name and prefix"),
-  }),
+  mappingWith(mapping, "is neither NAME=PREFIX nor a mapping with name and prefix"),
 );
 
 /** The keys of a resource's or an event window's mapping. */
@@ -146,12 +120,6 @@ export function keysOf(key: "resource" | "event-window"): readonly string[] {
 /** The same keys, each with the schema of its value, which has a description. */
 export function schemasOf(key: "resource" | "event-window"): Readonly<Record<string, z.ZodType>> {
   return key === "event-window" ? eventWindow : mapping;
-}
-
-/** Unknown keys are reported one by one by parse-settings.ts; other issues have this message. */
-function unlessUnknownKey(message: string) {
-  return (issue: { readonly code?: string | undefined }): string | undefined =>
-    issue.code === "unrecognized_keys" ? undefined : message;
 }
 
 function listing(shape: object): string {

@@ -27,6 +27,16 @@ export const text: z.ZodType<string> = z
   .string({ error: "is not text; put it in quotes" })
   .min(1, { error: "is empty" });
 
+/** A mapping with these keys. Unknown keys are reported one by one; the issue of any other value has `message`. */
+export function mappingWith<Keys extends z.ZodRawShape>(
+  keys: Keys,
+  message: string = `is not a mapping with ${Object.keys(keys).join(", ")}`,
+): z.ZodObject<Keys, z.core.$strict> {
+  return z.strictObject(keys, {
+    error: ({ code }) => (code === "unrecognized_keys" ? undefined : message),
+  });
+}
+
 const durationUnits: Readonly<Record<string, number>> = {
   ms: 1,
   s: 1_000,

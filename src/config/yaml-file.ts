@@ -1,4 +1,5 @@
 import { createRequire } from "node:module";
+import { messageOf } from "../base/errors.ts";
 import { formatPath, type Step } from "./setting.ts";
 
 /** Loaded with the first file: a start without one is 25 ms faster. */
@@ -36,8 +37,7 @@ export function parseYamlFile(name: string, content: string, what: string): Yaml
     values = document.toJS();
   } catch (error) {
     // An alias without its anchor, or aliases that would make the content too large.
-    const why = error instanceof Error ? error.message : String(error);
-    return { mapping: undefined, problems: [`${name}: not valid YAML: ${why}.`] };
+    return { mapping: undefined, problems: [`${name}: not valid YAML: ${messageOf(error)}.`] };
   }
   if (values === null) return { mapping: undefined, problems: [] };
   if (!isMap(document.contents)) {

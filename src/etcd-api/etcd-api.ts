@@ -1,8 +1,7 @@
-import type { IncomingHttpHeaders } from "node:http2";
 import type { Logger } from "pino";
 import type { KeyPair } from "../base/certificate-store.ts";
 import type { Clock } from "../base/clock.ts";
-import { runInTimeSlices } from "../base/time-slice-queue.ts";
+import { runInTimeSlices } from "../base/event-loop-turns.ts";
 import {
   type EtcdTls,
   type Keepalive,
@@ -13,23 +12,18 @@ import { Upstream, type UpstreamOutage } from "../etcd/client/upstream.ts";
 import { memberListPath, withClientUrls } from "../etcd/wire/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "../etcd/wire/methods.ts";
 import type { ResponseHeader } from "../etcd/wire/response-header.ts";
-import type { CallContext } from "../server/calls/call-context.ts";
-import type {
-  RelayedCall,
-  RelayedMethod,
-  RelayedServices,
-} from "../server/calls/relayed-methods.ts";
+import type { RawMethod, RawServices } from "../server/calls/raw-methods.ts";
 import { type CachedResource, CachedResources } from "./cached/cached-resources.ts";
 import { NewestHeader } from "./cached/newest-header.ts";
+import type { EtcdCall } from "./calls/etcd-call.ts";
+import { ForwardedCall, type ForwardedCallDeps, type Rewrite } from "./calls/forwarded-call.ts";
+import { requestHeaders } from "./calls/metadata.ts";
+import { Rounds } from "./calls/rounds.ts";
 import { RangeCall } from "./range/range-call.ts";
 import { isRangePath, type RangeCounts, RangeService } from "./range/range-service.ts";
-import { CallRelay, type CallRelayDeps } from "./relay/call-relay.ts";
-import type { EtcdCall } from "./relay/etcd-call.ts";
-import { requestHeaders } from "./relay/metadata.ts";
-import { Rounds } from "./relay/rounds.ts";
 import { watchPath } from "./watch/member-monitor.ts";
+import { WatchCall } from "./watch/watch-call.ts";
 import { type WatchCounts, WatchService } from "./watch/watch-service.ts";
-import { WatchStream } from "./watch/watch-stream.ts";
 
 export interface EtcdApiOptions {
   /** At least one, such as "http://127.0.0.1:2379", all with the same scheme. The first is used until it fails. */
@@ -52,9 +46,9 @@ export interface EtcdApiStats {
   readonly calls: number;
   /** Open connections to etcd. */
   readonly connections: number;
-  /** The highest revision in a response that was relayed; 0 before the first. */
+  /** The highest revision in a response that was forwarded; 0 before the first. */
   readonly revision: number;
-  /** Open watches of streams that are not relayed as a whole, and those of them that etcd serves. */
+  /** Open watches of streams that are not forwarded as a whole, and those of them that etcd serves. */
   readonly watches: Readonly<WatchCounts>;
   /** Calls of Range that were read here. */
   readonly ranges: Readonly<RangeCounts>;
@@ -69,7 +63,7 @@ const compactPath = "/etcdserverpb.KV/Compact";
 const authPrefix = "/etcdserverpb.Auth/";
 
 /** etcd's own gRPC API. Watches and reads of cached resources are served from their caches; all else is passed to etcd, unparsed. */
-export class EtcdApi implements RelayedServices {
+export class EtcdApi implements RawServices {
   readonly #clock: Clock;
   /** For the connections to etcd; undefined: plain text. */
   readonly certificates: MemberCertificates | undefined;
@@ -82,7 +76,7 @@ export class EtcdApi implements RelayedServices {
   readonly #watches: WatchService;
   readonly #ranges: RangeService;
   /** Those that are known. */
-  readonly #methods: ReadonlyMap<string, RelayedMethod>;
+  readonly #methods: ReadonlyMap<string, RawMethod>;
 
   /** Throws an Error with a sentence if a certificate is unusable. Connects with the first call. */
   constructor(options: EtcdApiOptions) {
@@ -103,18 +97,11 @@ export class EtcdApi implements RelayedServices {
       ...{ upstream: this.#upstream, clock },
     };
     this.#watches = new WatchService({ ...shared, progressIntervalMs });
-    this.#ranges = new RangeService({
-      ...shared,
-      relay: (path, ...args) => {
-        const method = etcdMethodAt(path);
-        if (method === undefined) throw new Error(`${path} is not a method of etcd`);
-        this.#passOn(path, path.slice(1), method, ...args);
-      },
-    });
+    this.#ranges = new RangeService(shared);
     this.#methods = new Map(
       etcdMethodPaths.flatMap((path) => {
         const method = etcdMethodAt(path);
-        return method === undefined ? [] : [[path, this.#relayed(path, path.slice(1), method)]];
+        return method === undefined ? [] : [[path, this.#methodOf(path, path.slice(1), method)]];
       }),
     );
   }
@@ -158,11 +145,11 @@ export class EtcdApi implements RelayedServices {
     this.#cached.serve(resources, isOpen);
   }
 
-  methodAt(path: string): RelayedMethod | undefined {
+  methodAt(path: string): RawMethod | undefined {
     const known = this.#methods.get(path);
     if (known !== undefined) return known;
     const method = etcdMethodAt(path);
-    return method && this.#relayed(path, "etcdserverpb/unknown", method);
+    return method && this.#methodOf(path, "etcdserverpb/unknown", method);
   }
 
   drain(): void {
@@ -192,47 +179,38 @@ export class EtcdApi implements RelayedServices {
     }
   }
 
-  #relayed(path: string, label: string, method: EtcdMethod): RelayedMethod {
+  /** `label`: its name in metrics. */
+  #methodOf(path: string, label: string, method: EtcdMethod): RawMethod {
     const { kind, mayWrite, isRepeatable } = method;
-    const relay: RelayedMethod["relay"] = (call, metadata, context) => {
+    const isStreaming = kind !== "unary";
+    const observe = this.#observerOf(path, method);
+    const url = path === memberListPath ? this.#advertiseClientUrl : undefined;
+    const rewrite: Rewrite | undefined =
+      url === undefined ? undefined : (bytes) => withClientUrls(bytes, url);
+    const serve: RawMethod["serve"] = (call, metadata, context) => {
+      /** `received`: the beginning of the request, if that has been read. */
+      const forward = (received?: Buffer): void => {
+        const headers = requestHeaders(path, metadata);
+        // A compressed response could not be rewritten.
+        if (rewrite !== undefined) delete headers["grpc-accept-encoding"];
+        const shared = { upstream: this.#upstream, calls: this.#calls, context };
+        const deps = { ...shared, method: label, kind, observe, rewrite, received };
+        new ForwardedCall(call, headers, deps).start();
+      };
       if (path === watchPath && this.#watches.mayServe(metadata)) {
-        new WatchStream(call, metadata, context, this.#watches).start();
+        new WatchCall(call, metadata, context, this.#watches).start();
       } else if (isRangePath(path) && this.#ranges.mayServe(metadata)) {
-        new RangeCall(path, call, metadata, context, this.#ranges).start();
+        new RangeCall(path, call, metadata, context, this.#ranges, forward).start();
       } else {
-        this.#passOn(path, label, method, call, metadata, context);
+        forward();
       }
     };
-    const sheds = kind === "unary" ? "call" : "stream";
-    const isStreaming = kind !== "unary";
-    return { name: path.slice(1), label, sheds, isStreaming, mayWrite, isRepeatable, relay };
-  }
-
-  /** Passes a call to etcd. `received`: the beginning of its request, if that has been read. */
-  #passOn(
-    path: string,
-    label: string,
-    method: EtcdMethod,
-    call: RelayedCall,
-    metadata: IncomingHttpHeaders,
-    context: CallContext,
-    received?: Buffer,
-  ): void {
-    const headers = requestHeaders(path, metadata);
-    const url = this.#advertiseClientUrl;
-    const isRewritten = path === memberListPath && url !== undefined;
-    // A compressed response could not be rewritten.
-    if (isRewritten) delete headers["grpc-accept-encoding"];
-    new CallRelay(call, headers, {
-      ...{ method: label, upstream: this.#upstream, calls: this.#calls, context, received },
-      kind: method.kind,
-      observe: this.#observerOf(path, method),
-      rewrite: isRewritten ? (bytes) => withClientUrls(bytes, url) : undefined,
-    }).start();
+    const sheds = isStreaming ? "stream" : "call";
+    return { name: path.slice(1), label, sheds, isStreaming, mayWrite, isRepeatable, serve };
   }
 
   /** What reads the headers of the messages of a response. */
-  #observerOf(path: string, { mayWrite, header }: EtcdMethod): CallRelayDeps["observe"] {
+  #observerOf(path: string, { mayWrite, header }: EtcdMethod): ForwardedCallDeps["observe"] {
     if (header === undefined) return () => {};
     const changesAccess = mayWrite && path.startsWith(authPrefix);
     return (start, source) => {

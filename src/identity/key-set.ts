@@ -4,7 +4,7 @@ import { createLocalJWKSet } from "jose/jwks/local";
 import type { Logger } from "pino";
 import { z } from "zod";
 import type { Clock, Timer } from "../base/clock.ts";
-import { upstreamUnavailable } from "../base/errors.ts";
+import { messageOf, upstreamUnavailable } from "../base/errors.ts";
 
 /** Maximum size of a JSON Web Key Set, in bytes. */
 export const maxKeySetBytes = 1024 ** 2;
@@ -207,7 +207,7 @@ export class RemoteKeySet implements KeySet {
     } catch (error) {
       if (this.#closing.signal.aborted) return;
       this.#counts.failed++;
-      const problem = error instanceof Error ? error.message : String(error);
+      const problem = messageOf(error);
       const text = "can't fetch the keys of the token issuer; the keys from before stay in use";
       // Without a query, which could have a secret.
       logger.warn({ url: url.origin + url.pathname, problem }, text);

@@ -247,8 +247,9 @@ export class Reflector {
   }
 
   /**
-   * Delivers what follows `revision` until the watch breaks, and rejects with why. A resumed watch delivers nothing
-   * before it is certain that it continues the target's state.
+   * Delivers what follows `revision` until the watch breaks, and rejects with why. A watch delivers nothing before it is
+   * confirmed that it continues the target's state: the store may have been restored before the watch was open. A resumed
+   * watch compares the whole state. After a list it was moments before, so its last change and the history's id will do.
    */
   #watchFrom(revision: number, isResumed: boolean): Promise<void> {
     const { storage, clock } = this.#options;
@@ -260,10 +261,12 @@ export class Reflector {
     });
     // If nothing is written, only progress shows that the failure is over.
     if (this.#state.failure !== undefined) storage.requestProgress();
-    const needsCheck = isResumed && history.canCheckState;
+    const confirm = isResumed
+      ? (signal: AbortSignal) => history.checkState(signal)
+      : (signal: AbortSignal) => history.check(signal);
     this.#watch = new WatchSession({
       stream,
-      confirm: needsCheck ? (signal) => history.checkState(signal) : undefined,
+      confirm: history.canCheckState ? confirm : undefined,
       deliver: (batch) => this.#deliver(batch),
       guard: (signal) => history.poll(clock, signal),
     });

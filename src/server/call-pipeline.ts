@@ -2,11 +2,12 @@ import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from 
 import { status } from "@grpc/grpc-js";
 import { keptVia, viaKey } from "../wire/via.ts";
 import type { Authentication, PendingAuthentication } from "./calls/authentication.ts";
-import type { CallContext } from "./calls/call-context.ts";
 import type { BidiMethod, Methods, SingleRequestMethod } from "./calls/methods.ts";
+import type { RawMethod, RawServices } from "./calls/raw-methods.ts";
 import { refused } from "./calls/refusals.ts";
-import type { RelayedMethod, RelayedServices } from "./calls/relayed-methods.ts";
-import { serveConversation, serveRelayed, serveRequest } from "./calls/serve-call.ts";
+import { serveConversation, serveRaw, serveRequest } from "./calls/serve-call.ts";
+import type { ServiceContext } from "./calls/service-context.ts";
+import type { Service } from "./create-service.ts";
 import { CallArrivals } from "./http2/call-arrivals.ts";
 import { CancelledCalls } from "./http2/cancelled-calls.ts";
 import { framedConnectionOf, socketOf } from "./http2/frames/framed-connection.ts";
@@ -47,39 +48,35 @@ import type { CallOwner } from "./limits/callers.ts";
  *     audit          records refused calls, writes, and others         calls/audit
  *     release        gives back what the call held, in time slices     calls/call-closings
  *
- * The calls of services that are relayed (calls/relayed-methods.ts) pass accept, open, authenticate, authorize, admit and
+ * Raw calls (calls/raw-methods.ts) pass accept, open, authenticate, authorize, admit and
  * audit. Nothing of them is read or decoded, so their caller needs every right.
  *
  * A stage that refuses a call ends it with a status, and the later stages except the audit do not run. This file has the
  * stages up to "read", calls/serve-call.ts the others. A credential that has to be verified first is verified while the
  * request is read, and the call is decoded after both. Calls of a grpc-js server (grpc-js/add-to.ts) enter at
  * "authenticate", read. A stream whose right is lost later is ended by calls/revocation.ts, and one whose credential
- * expires by limits/credentials.ts.
+ * expires by calls/credentials.ts.
  */
 
 const forwardedCertificateKey = "x-forwarded-client-cert";
 
 /** What the first stages of a call need. */
-export interface CallPipelineDeps {
-  readonly methods: Methods;
-  readonly context: CallContext;
+interface CallPipelineDeps extends Pick<Service, "context" | "methods" | "authentication"> {
   readonly openCalls: OpenCalls;
-  /** Undefined: all calls are anonymous. */
-  readonly authentication: Authentication | undefined;
-  /** Services whose calls are relayed. Undefined: no call is relayed. */
-  readonly relayed: RelayedServices | undefined;
+  /** Services with raw calls. Undefined: every call is read. */
+  readonly relayed: RawServices | undefined;
 }
 
 /** Takes HTTP/2 streams, and serves each as a call. */
 export class CallPipeline {
   readonly #methods: Methods;
-  readonly #context: CallContext;
+  readonly #context: ServiceContext;
   readonly #openCalls: OpenCalls;
   readonly #authentication: Authentication | undefined;
   /** The same if it trusts proxies to forward identities. */
   readonly #forwarding: Authentication | undefined;
   readonly #cancelledCalls: CancelledCalls;
-  readonly #relayed: RelayedServices | undefined;
+  readonly #relayed: RawServices | undefined;
   readonly #pacing: StreamPacing;
   readonly #arrivals: CallArrivals;
   readonly #requests: IncomingRequests;
@@ -116,6 +113,7 @@ export class CallPipeline {
   begin(session: ServerHttp2Session): void {
     const peerFacts = () => peerFactsOf(socketOf(session));
     this.#forwarding?.recognise({ connection: session, peerFacts });
+    framedConnectionOf(session).onReceived(() => this.#pacing.received(session));
   }
 
   /**
@@ -173,11 +171,11 @@ export class CallPipeline {
     call.via = keptVia(headers[viaKey]?.toString());
     const method = this.#methods.single.get(path);
     const conversation = this.#methods.streaming.get(path);
-    const relayed = this.#relayed?.methodAt(path);
-    call.isRepeatable = relayed?.isRepeatable === true;
-    // The name of a relayed method may be any that the client chose, its label may not.
-    const relayedLabel = relayed?.isStreaming === true ? undefined : relayed?.label;
-    const traced = method?.name ?? conversation?.name ?? relayedLabel;
+    const raw = this.#relayed?.methodAt(path);
+    call.isRepeatable = raw?.isRepeatable === true;
+    // The name of a raw method may be any that the client chose, its label may not.
+    const rawLabel = raw?.isStreaming === true ? undefined : raw?.label;
+    const traced = method?.name ?? conversation?.name ?? rawLabel;
     const { traceparent, tracestate } = headers;
     if (traced !== undefined) {
       call.span = this.#context.tracer?.begin(traced, { traceparent, tracestate });
@@ -195,9 +193,9 @@ export class CallPipeline {
       if (!call.isOver) {
         this.#readRequests(stream, call, encodingOf(headers), conversation, pending);
       }
-    } else if (relayed !== undefined) {
-      const pending = this.#authenticate(stream, headers, call, relayed.name);
-      if (!call.isOver) this.#relay(call, headers, relayed, pending);
+    } else if (raw !== undefined) {
+      const pending = this.#authenticate(stream, headers, call, raw.name);
+      if (!call.isOver) this.#serveRaw(call, headers, raw, pending);
     } else {
       const details = `The server does not implement the method ${path}`;
       call.end(refused(status.UNIMPLEMENTED, details));
@@ -255,17 +253,17 @@ export class CallPipeline {
     else pending.whenDone(0, serve);
   }
 
-  /** Relays a call, whose request stays unread until its caller is known. */
-  #relay(
+  /** Serves a call whose request stays unread until its caller is known. */
+  #serveRaw(
     call: Http2Call,
     headers: IncomingHttpHeaders,
-    method: RelayedMethod,
+    method: RawMethod,
     pending: PendingAuthentication | undefined,
   ): void {
     const metadata = this.#authentication === undefined ? headers : withoutCredentials(headers);
     const serve = () => {
-      const relay = () => method.relay(call, metadata, this.#context);
-      serveRelayed(this.#context, method, call, relay);
+      const start = () => method.serve(call, metadata, this.#context);
+      serveRaw(this.#context, method, call, start);
     };
     if (pending === undefined) serve();
     else pending.whenDone(headerBytes(headers), serve);

@@ -3,38 +3,79 @@ import type { Socket } from "node:net";
 import type { KeyPair } from "../base/certificate-store.ts";
 import type { Clock, Timer } from "../base/clock.ts";
 import { WatchFanoutError } from "../base/errors.ts";
-import { runInTimeSlices } from "../base/time-slice-queue.ts";
+import { runInTimeSlices } from "../base/event-loop-turns.ts";
 import { settledWithin } from "../base/wait.ts";
 import type { Identity } from "../identity/identity.ts";
-import { createServerParts, drainService, type ServerParts } from "./create-server-parts.ts";
+import { CallPipeline } from "./call-pipeline.ts";
+import type { RawServices } from "./calls/raw-methods.ts";
+import { endingWithdrawn } from "./calls/revocation.ts";
+import type { ServiceOptions } from "./calls/service-options.ts";
+import { createService, type Service } from "./create-service.ts";
+import { Connections } from "./http2/connections.ts";
+import { socketOf } from "./http2/frames/framed-connection.ts";
+import { OpenCalls } from "./http2/open-calls.ts";
+import { peerNameOf } from "./http2/peer.ts";
+import { VerifiedPeers } from "./http2/verified-peers.ts";
 import type { OpenStream, OpenStreams } from "./kernel/open-streams.ts";
-import type { HandshakeFailure } from "./limits/handshake-failures.ts";
-import type { AttackKind } from "./limits/http2-defences.ts";
-import { type HeldStats, statsOf } from "./limits/server-pools.ts";
-import type { TcpListen } from "./listener/bind.ts";
+import type { CallerStats } from "./limits/caller-limits.ts";
+import { type HandshakeFailure, HandshakeFailures } from "./limits/handshake-failures.ts";
+import { type AttackKind, Http2Defences } from "./limits/http2-defences.ts";
+import { defaultServerLimits } from "./limits/server-limits.ts";
+import type { HandedListen, TcpListen } from "./listener/bind.ts";
+import type { Http1Pages } from "./listener/http1.ts";
+import { Listener } from "./listener/listener.ts";
+import type { TlsOptions } from "./listener/tls-handshakes.ts";
 import type { UnixListen } from "./listener/unix-socket.ts";
 import type { PressureStats } from "./pressure/memory-pressure.ts";
-import { addressOf, type ServerOptions } from "./server-options.ts";
 
 export type { AuditEntry, AuditLevel, AuditLog } from "./calls/audit.ts";
+export type { CallSpan, CallTracer, TraceHeaders } from "./calls/call-span.ts";
 export type {
   RelayedUpstream,
   RpcObserver,
   ServedResource,
-} from "./calls/call-context.ts";
-export type { CallSpan, CallTracer, TraceHeaders } from "./calls/call-span.ts";
+  ServiceOptions,
+} from "./calls/service-options.ts";
 export type { HandshakeFailure } from "./limits/handshake-failures.ts";
 export type { AttackKind } from "./limits/http2-defences.ts";
-export type { HeldStats, PoolStats } from "./limits/server-pools.ts";
 export type { TcpListen } from "./listener/bind.ts";
 export type { TlsOptions } from "./listener/tls-handshakes.ts";
 export type { UnixListen } from "./listener/unix-socket.ts";
 export type { PressureStats } from "./pressure/memory-pressure.ts";
 
-export type { ServerOptions, ServiceOptions } from "./server-options.ts";
+export interface ServerOptions extends ServiceOptions {
+  /** With port 0 the operating system picks a free port. */
+  readonly listen: TcpListen | UnixListen | HandedListen;
+  /** Without it, connections are plain text. */
+  readonly tls?: TlsOptions | undefined;
+  /** Services whose calls are relayed to another server. Default: none. */
+  readonly relayed?: RawServices | undefined;
+  /** Pages that clients may get from the same port by HTTP/1. Default: HTTP/1 is not served. */
+  readonly pages?: Http1Pages | undefined;
+}
+
+/** A bounded pool of memory. */
+export interface PoolStats {
+  /** Held now, in bytes. */
+  readonly bytes: number;
+  /** Number of calls that have been ended to make room. */
+  readonly evictions: number;
+}
 
 /** What a server holds for its clients, and how short memory is. */
-export interface ServerStats extends HeldStats {
+export interface ServerStats {
+  /** Open connections. */
+  readonly connections: number;
+  /** Open streams: watches, health watches, reflection, calls of the etcd API. */
+  readonly streams: number;
+  /** Requests that have not arrived completely, or are not handled yet. */
+  readonly requests: PoolStats;
+  /** Parts of requests that streams and open reads retain. */
+  readonly retained: PoolStats;
+  /** Responses and watch frames that clients have not accepted. Memory that several share counts once. */
+  readonly unsent: PoolStats;
+  /** What callers use, and what was refused to them. */
+  readonly callers: CallerStats;
   /** How short memory is, and what was shed for that. */
   readonly pressure: PressureStats;
   /** Requests that are handled, and those that wait. */
@@ -66,13 +107,57 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 /** Serves ListWatchService, WriteService, health and reflection on one port. */
 export class RunningServer {
   readonly #options: ServerOptions;
-  readonly #parts: ServerParts;
+  readonly #service: Service;
+  readonly #handshakes: HandshakeFailures;
+  readonly #defences: Http2Defences;
+  readonly #connections: Connections;
+  readonly #openCalls: OpenCalls;
+  readonly #pipeline: CallPipeline;
+  /** Present if clients have certificates. */
+  readonly #verifiedPeers: VerifiedPeers | undefined;
+  readonly #listener: Listener;
   #drained: Promise<void> | undefined;
 
-  /** For `startServer`. */
+  /** For `startServer`. Throws an Error with a sentence if a certificate or key is unusable. */
   constructor(options: ServerOptions) {
+    const { clock, logger, now = Date.now, tls, pages, relayed } = options;
+    const limits = { ...defaultServerLimits, ...options.limits };
+    const handshakes = new HandshakeFailures(clock, logger, "gRPC");
+    const defences = new Http2Defences(clock, logger, limits, handshakes);
+    const service = createService(options, defences);
+    const { context, authentication } = service;
+    const isUnix = "path" in addressOf(options.listen);
+    const connections = new Connections(clock, { ...limits, isUnix }, defences);
+    const openCalls = new OpenCalls(context, connections, relayed);
+    const pipeline = new CallPipeline({ ...service, openCalls, relayed });
+    const onWithdrawn = endingWithdrawn(authentication, context);
+    const verifiedPeers =
+      tls?.clientCa && new VerifiedPeers({ clock, now, clientCa: tls.clientCa, onWithdrawn });
+    const { callers } = context.callerLimits;
     this.#options = options;
-    this.#parts = createServerParts(options);
+    this.#service = service;
+    this.#handshakes = handshakes;
+    this.#defences = defences;
+    this.#connections = connections;
+    this.#openCalls = openCalls;
+    this.#pipeline = pipeline;
+    this.#verifiedPeers = verifiedPeers;
+    this.#listener = new Listener({
+      ...{ clock, logger, random: context.random, limits },
+      ...{ connections, defences, handshakes, tls, pages },
+      isForwarder: (facts) => authentication?.isForwarder(facts) === true,
+      listener: {
+        begun: (session, acceptedAt) => {
+          const socket = socketOf(session);
+          verifiedPeers?.add(session, acceptedAt);
+          callers.connected(session, socket.remoteAddress);
+          session.once("close", () => callers.closed(session));
+          defences.watch(session, peerNameOf(socket));
+          pipeline.begin(session);
+        },
+        opened: (...opened) => pipeline.accept(...opened),
+      },
+    });
   }
 
   /** Where it listens, with the port that was bound. */
@@ -83,36 +168,39 @@ export class RunningServer {
 
   /** The port that was bound, also if the options have port 0. Without meaning for a Unix socket. */
   get port(): number {
-    return this.#parts.listener.port;
+    return this.#listener.port;
   }
 
   /** Number of open streams: watches, health watches, reflection, calls of the etcd API. */
   get openStreams(): number {
-    return this.#parts.pools.streams.size;
+    return this.#service.context.streams.size;
   }
 
   /** Number of open connections. */
   get connections(): number {
-    return this.#parts.connections.size;
+    return this.#connections.size;
   }
 
   /** What the server holds for its clients now. */
   stats(): ServerStats {
-    const { connections, pools, memoryPressure, defences, handshakes, context } = this.#parts;
-    const { streams, requests, incompleteCalls, retainedRequests, sendBudget } = pools;
+    const { context } = this.#service;
+    const { requestPool, incompleteCalls, retainedRequests, sendBudget, fullStore } = context;
     return {
-      connections: connections.size,
-      streams: streams.size,
-      requests: statsOf(requests, incompleteCalls),
-      retained: statsOf(retainedRequests),
-      unsent: sendBudget,
-      pressure: memoryPressure.stats(),
-      attacks: defences.counts,
-      handshakeFailures: handshakes.counts,
-      slowCalls: this.#parts.slowClients.count,
-      fullStoreWrites: this.#parts.fullStore.refused,
-      isStoreFull: this.#parts.fullStore.isFull,
-      callers: pools.callerLimits.stats(),
+      connections: this.connections,
+      streams: this.openStreams,
+      requests: {
+        bytes: requestPool.total,
+        evictions: requestPool.evictions + incompleteCalls.evictions,
+      },
+      retained: { bytes: retainedRequests.total, evictions: retainedRequests.evictions },
+      unsent: { bytes: sendBudget.bytes, evictions: sendBudget.evictions },
+      pressure: context.memoryPressure.stats(),
+      attacks: this.#defences.counts,
+      handshakeFailures: this.#handshakes.counts,
+      slowCalls: context.slowClients.count,
+      fullStoreWrites: fullStore.refused,
+      isStoreFull: fullStore.isFull,
+      callers: context.callerLimits.stats(),
       inFlight: context.inFlight,
     };
   }
@@ -123,12 +211,12 @@ export class RunningServer {
    * @internal
    */
   get streams(): Iterable<OpenStream> {
-    return this.#parts.pools.streams;
+    return this.#service.context.streams;
   }
 
   /** Serves a connection that another process has accepted. Only with `acceptedAt` in `listen`. */
   accept(socket: Socket): void {
-    this.#parts.listener.accept(socket);
+    this.#listener.accept(socket);
   }
 
   /**
@@ -136,13 +224,13 @@ export class RunningServer {
    * streams with DRAINING and their resume points. Their calls finish.
    */
   drainOldest(count: number): void {
-    const { connections, pools } = this.#parts;
-    drainConnections(connections.takeOldest(count), pools.streams, this.#options.clock);
+    const { streams, clock } = this.#service.context;
+    drainConnections(this.#connections.takeOldest(count), streams, clock);
   }
 
   /** Ends the streams of an identity whose credential is no longer accepted, with UNAUTHENTICATED. */
   revoke(identity: Identity): void {
-    this.#parts.pools.credentials.revoke(identity);
+    this.#service.context.credentials.revoke(identity);
   }
 
   /**
@@ -150,7 +238,7 @@ export class RunningServer {
    * are unusable, or if the server has no TLS.
    */
   replaceCertificate(pair: KeyPair): void {
-    this.#parts.listener.tls.replacePair(pair);
+    this.#listener.tls.replacePair(pair);
   }
 
   /**
@@ -158,15 +246,15 @@ export class RunningServer {
    * streams with UNAUTHENTICATED. Throws an Error with a sentence if the new ones are unusable, or without TLS.
    */
   replaceClientCa(clientCa: Buffer): void {
-    this.#parts.listener.tls.replaceAuthorities(clientCa);
-    this.#parts.verifiedPeers?.replaceAuthorities(clientCa);
+    this.#listener.tls.replaceAuthorities(clientCa);
+    this.#verifiedPeers?.replaceAuthorities(clientCa);
   }
 
   /** For `startServer`. */
   async listen(): Promise<void> {
-    const { listener, memoryPressure } = this.#parts;
+    const { memoryPressure } = this.#service.context;
     try {
-      await listener.listen(this.#options.listen);
+      await this.#listener.listen(this.#options.listen);
     } catch (error) {
       memoryPressure.stop();
       throw error;
@@ -186,15 +274,17 @@ export class RunningServer {
   }
 
   async #drain(withinMs: number): Promise<void> {
-    const { clock } = this.#options;
-    const { listener, connections, openCalls, pipeline, memoryPressure, context } = this.#parts;
-    const { endFlushMs } = this.#parts.limits;
-    drainService(this.#parts, this.#options);
-    listener.close();
+    const [connections, openCalls] = [this.#connections, this.#openCalls];
+    const { clock, callClosings, memoryPressure, limits } = this.#service.context;
+    const { endFlushMs } = limits;
+    // Before the resources, whose watches it would cancel one by one.
+    this.#options.relayed?.drain();
+    this.#service.drain();
+    this.#listener.close();
     connections.end();
     const timers = [
       clock.setTimeout(() => connections.cut(), withinMs),
-      clock.setTimeout(() => pipeline.refuseUnread(), endFlushMs),
+      clock.setTimeout(() => this.#pipeline.refuseUnread(), endFlushMs),
     ];
     // A client that has sent nothing, or too little to receive the GOAWAY, would never close its connection.
     let flush: Timer | undefined;
@@ -204,12 +294,17 @@ export class RunningServer {
     await connections.closed();
     // Calls that were cut off are audited when they are released, in time slices.
     const released = new Promise<void>((resolve) =>
-      openCalls.onIdle(() => context.callClosings.add(resolve)),
+      openCalls.onIdle(() => callClosings.add(resolve)),
     );
     await settledWithin(released, clock, endFlushMs);
     memoryPressure.stop();
     for (const timer of [...timers, flush]) timer?.cancel();
   }
+}
+
+/** The address that a server has for its clients. */
+function addressOf(listen: ServerOptions["listen"]): TcpListen | UnixListen {
+  return "acceptedAt" in listen ? listen.acceptedAt : listen;
 }
 
 /** Interval at which streams are ended whose calls had begun and not been opened before, in milliseconds. */

@@ -224,6 +224,11 @@ export interface WatchStream {
   /** Memory of the batches that wait to be read, in bytes, estimated. Absent if it is not known. */
   readonly heldBytes?: number;
   /**
+   * Whether `read` may return more than a bookmark now. Absent if it is not known.
+   * @internal
+   */
+  readonly hasPending?: boolean | undefined;
+  /**
    * For operators. Absent if it is not known.
    * @internal
    */

@@ -1,42 +1,35 @@
 import type { Meter } from "@opentelemetry/api";
+import { by, byEach, counter, gauge, registerMetrics } from "../base/metric-table.ts";
 import type { ReloadCounts, WatchedCertificate } from "../base/watched-files.ts";
 import type { AuthenticationCounts } from "../identity/authenticators.ts";
 import type { KeyRequestCounts } from "../identity/key-set.ts";
 import { verbs } from "../policy/access.ts";
 import type { Authorizer } from "../policy/authorizer.ts";
 
-/** Registers how many calls were authenticated. */
-export function registerAuthenticationMetrics(
+/** Registers how many calls were authenticated, and how often the keys of the token issuer were requested. */
+export function registerIdentityMetrics(
   meter: Meter,
-  { counts }: { readonly counts: AuthenticationCounts },
+  authenticators: { readonly counts: AuthenticationCounts } | undefined,
+  keys: { readonly counts: KeyRequestCounts } | undefined,
 ): void {
-  meter
-    .createObservableCounter("watch_fanout_authentications", {
-      unit: "{call}",
-      description:
+  if (authenticators !== undefined) {
+    registerMetrics(meter, () => [[authenticators.counts]], {
+      watch_fanout_authentications: counter(
+        "{call}",
         "Calls by the source of their identity: certificate, jwt, token, forwarded-certificate, none (anonymous), or " +
-        "refused.",
-    })
-    .addCallback((result) => {
-      for (const [source, count] of Object.entries(counts)) result.observe(count, { source });
+          "refused.",
+        (counts) => by("source", { ...counts }),
+      ),
     });
-}
-
-/** Registers how often the keys of the token issuer were requested. */
-export function registerKeyRequests(
-  meter: Meter,
-  keys: { readonly counts: KeyRequestCounts },
-): void {
-  meter
-    .createObservableCounter("watch_fanout_jwks_requests", {
-      unit: "{request}",
-      description: "Requests for the keys of the token issuer, by result: applied or refused.",
-    })
-    .addCallback((result) => {
-      const { succeeded, failed } = keys.counts;
-      result.observe(succeeded, { result: "applied" });
-      result.observe(failed, { result: "refused" });
-    });
+  }
+  if (keys === undefined) return;
+  registerMetrics(meter, () => [[keys.counts]], {
+    watch_fanout_jwks_requests: counter(
+      "{request}",
+      "Requests for the keys of the token issuer, by result: applied or refused.",
+      ({ succeeded, failed }) => by("result", { applied: succeeded, refused: failed }),
+    ),
+  });
 }
 
 /** Registers when the certificates in use expire. */
@@ -44,17 +37,17 @@ export function registerCertificateExpiry(
   meter: Meter,
   files: { certificates(): readonly WatchedCertificate[] },
 ): void {
-  meter
-    .createObservableGauge("watch_fanout_certificate_not_after_timestamp_seconds", {
-      unit: "s",
-      description:
+  registerMetrics(
+    meter,
+    () => files.certificates().map((each) => [each, { file: each.kind, path: each.file }]),
+    {
+      watch_fanout_certificate_not_after_timestamp_seconds: gauge(
+        "s",
         "When the first certificate of a file in use expires, in seconds since the epoch, by kind of file and path.",
-    })
-    .addCallback((observer) => {
-      for (const { kind, file, notAfter } of files.certificates()) {
-        observer.observe(notAfter / 1_000, { file: kind, path: file });
-      }
-    });
+        ({ notAfter }) => notAfter / 1_000,
+      ),
+    },
+  );
 }
 
 /** Registers how often files have changed while they were in use. */
@@ -62,19 +55,14 @@ export function registerFileReloads(
   meter: Meter,
   files: { counts(): readonly ReloadCounts[] },
 ): void {
-  meter
-    .createObservableCounter("watch_fanout_file_reloads", {
-      unit: "{version}",
-      description:
-        "New versions of watched files, by kind of file and result: applied, or refused while the version before stays " +
+  registerMetrics(meter, () => files.counts().map((each) => [each, { file: each.kind }]), {
+    watch_fanout_file_reloads: counter(
+      "{version}",
+      "New versions of watched files, by kind of file and result: applied, or refused while the version before stays " +
         "in use.",
-    })
-    .addCallback((observer) => {
-      for (const { kind, applied, refused } of files.counts()) {
-        observer.observe(applied, { file: kind, result: "applied" });
-        observer.observe(refused, { file: kind, result: "refused" });
-      }
-    });
+      ({ applied, refused }) => by("result", { applied, refused }),
+    ),
+  });
 }
 
 /** What the metrics of an audit log read. */
@@ -84,47 +72,40 @@ interface AuditCounts {
   readonly failures: number;
 }
 
-/** Registers what the policy has denied. */
-export function registerPolicyMetrics(
+/** Registers what the policy has denied, and what an audit log has written and dropped. */
+export function registerRightsMetrics(
   meter: Meter,
   authorizer: Pick<Authorizer, "denied" | "revoked">,
+  audit: AuditCounts | undefined,
 ): void {
-  meter
-    .createObservableCounter("watch_fanout_denied_calls", {
-      unit: "{call}",
-      description: "Calls that the policy denied, by verb.",
-    })
-    .addCallback((result) => {
-      for (const verb of verbs) result.observe(authorizer.denied[verb], { verb });
-    });
-  meter
-    .createObservableCounter("watch_fanout_revoked_streams", {
-      unit: "{stream}",
-      description: "Streams that ended because a changed policy no longer allowed them.",
-    })
-    .addCallback((result) => result.observe(authorizer.revoked));
-}
-
-/** Registers what an audit log has written and dropped. */
-export function registerAuditMetrics(meter: Meter, audit: AuditCounts): void {
-  meter
-    .createObservableCounter("watch_fanout_audit_lines", {
-      unit: "{line}",
-      description: "Lines of the audit log that were written, or wait in memory.",
-    })
-    .addCallback((result) => result.observe(audit.lines));
-  meter
-    .createObservableCounter("watch_fanout_audit_dropped_lines", {
-      unit: "{line}",
-      description:
-        "Lines of the audit log that were dropped, since the file did not take them and too many waited.",
-    })
-    .addCallback((result) => result.observe(audit.dropped));
-  meter
-    .createObservableCounter("watch_fanout_audit_write_failures", {
-      unit: "{attempt}",
-      description:
-        "Attempts to write to the audit log, or to open it again, that failed, such as on a full disk.",
-    })
-    .addCallback((result) => result.observe(audit.failures));
+  registerMetrics(meter, () => [[authorizer]], {
+    watch_fanout_denied_calls: counter(
+      "{call}",
+      "Calls that the policy denied, by verb.",
+      ({ denied }) => byEach("verb", verbs, (verb) => [verb, denied[verb]]),
+    ),
+    watch_fanout_revoked_streams: counter(
+      "{stream}",
+      "Streams that ended because a changed policy no longer allowed them.",
+      ({ revoked }) => revoked,
+    ),
+  });
+  if (audit === undefined) return;
+  registerMetrics(meter, () => [[audit]], {
+    watch_fanout_audit_lines: counter(
+      "{line}",
+      "Lines of the audit log that were written, or wait in memory.",
+      ({ lines }) => lines,
+    ),
+    watch_fanout_audit_dropped_lines: counter(
+      "{line}",
+      "Lines of the audit log that were dropped, since the file did not take them and too many waited.",
+      ({ dropped }) => dropped,
+    ),
+    watch_fanout_audit_write_failures: counter(
+      "{attempt}",
+      "Attempts to write to the audit log, or to open it again, that failed, such as on a full disk.",
+      ({ failures }) => failures,
+    ),
+  });
 }

@@ -1,6 +1,7 @@
 import { constants, monitorEventLoopDelay, PerformanceObserver } from "node:perf_hooks";
 import type { Meter } from "@opentelemetry/api";
 import type { Clock, Timer } from "../base/clock.ts";
+import { gauge, registerMetrics } from "../base/metric-table.ts";
 
 /** Interval of the timer that the delay is measured by, in milliseconds. */
 const resolutionMs = 20;
@@ -24,22 +25,18 @@ export interface EventLoopMonitor {
 /** Registers how late the event loop runs a timer. */
 export function registerEventLoopMetrics(meter: Meter, clock: Clock): EventLoopMonitor {
   const recent = new RecentDelays(clock);
-  const p99 = meter.createObservableGauge("watch_fanout_event_loop_delay_p99_seconds", {
-    unit: "s",
-    description: "99th percentile of the event-loop delay, in the worst 10 s of the last minute.",
+  registerMetrics(meter, () => [[recent.worst()]], {
+    watch_fanout_event_loop_delay_p99_seconds: gauge(
+      "s",
+      "99th percentile of the event-loop delay, in the worst 10 s of the last minute.",
+      ({ p99 }) => p99,
+    ),
+    watch_fanout_event_loop_delay_max_seconds: gauge(
+      "s",
+      "Largest event-loop delay of the last minute.",
+      ({ max }) => max,
+    ),
   });
-  const max = meter.createObservableGauge("watch_fanout_event_loop_delay_max_seconds", {
-    unit: "s",
-    description: "Largest event-loop delay of the last minute.",
-  });
-  meter.addBatchObservableCallback(
-    (result) => {
-      const worst = recent.worst();
-      result.observe(p99, worst.p99);
-      result.observe(max, worst.max);
-    },
-    [p99, max],
-  );
   return recent;
 }
 

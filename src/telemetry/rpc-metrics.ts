@@ -1,6 +1,7 @@
-import type { Attributes, Counter, Histogram, Meter } from "@opentelemetry/api";
+import type { Counter, Histogram, Meter } from "@opentelemetry/api";
 import type { Clock } from "../base/clock.ts";
 import { type Reason, reasons } from "../base/errors.ts";
+import { counter, gauge, registerMetrics } from "../base/metric-table.ts";
 import { RecentCalls } from "./recent-calls.ts";
 import { LatencyBuckets } from "./stage-latency.ts";
 
@@ -17,7 +18,6 @@ export interface RpcTotals {
 /** The counts of one method: plain numbers, since there are many messages. */
 class MethodCounts {
   readonly method: string;
-  readonly attributes: Attributes;
   started = 0;
   ended = 0;
   sentMessages = 0;
@@ -25,7 +25,6 @@ class MethodCounts {
 
   constructor(method: string) {
     this.method = method;
-    this.attributes = { method };
   }
 }
 
@@ -67,34 +66,30 @@ export class RpcMetrics {
     });
     // Series that begin with 1 would hide their first increase from Prometheus.
     for (const reason of [...reasons, "RESET"] as const) this.#endedWatches.add(0, { reason });
-    const started = meter.createObservableCounter("watch_fanout_rpc_started", {
-      unit: "{call}",
-      description: "Calls started, by method.",
+    const methods = () =>
+      Array.from(this.#methods, ([method, counts]) => [counts, { method }] as const);
+    registerMetrics(meter, methods, {
+      watch_fanout_rpc_started: counter(
+        "{call}",
+        "Calls started, by method.",
+        ({ started }) => started,
+      ),
+      watch_fanout_rpc_in_flight: gauge(
+        "{call}",
+        "Calls in progress, by method.",
+        ({ started, ended }) => started - ended,
+      ),
+      watch_fanout_rpc_sent_messages: counter(
+        "{message}",
+        "Messages sent to clients, by method.",
+        ({ sentMessages }) => sentMessages,
+      ),
+      watch_fanout_rpc_sent_bytes: counter(
+        "By",
+        "Bytes of messages sent to clients, by method.",
+        ({ sentBytes }) => sentBytes,
+      ),
     });
-    const inFlight = meter.createObservableGauge("watch_fanout_rpc_in_flight", {
-      unit: "{call}",
-      description: "Calls in progress, by method.",
-    });
-    const messages = meter.createObservableCounter("watch_fanout_rpc_sent_messages", {
-      unit: "{message}",
-      description: "Messages sent to clients, by method.",
-    });
-    const bytes = meter.createObservableCounter("watch_fanout_rpc_sent_bytes", {
-      unit: "By",
-      description: "Bytes of messages sent to clients, by method.",
-    });
-    meter.addBatchObservableCallback(
-      (result) => {
-        for (const counts of this.#methods.values()) {
-          const { attributes } = counts;
-          result.observe(started, counts.started, attributes);
-          result.observe(inFlight, counts.started - counts.ended, attributes);
-          result.observe(messages, counts.sentMessages, attributes);
-          result.observe(bytes, counts.sentBytes, attributes);
-        }
-      },
-      [started, inFlight, messages, bytes],
-    );
   }
 
   /** @internal */

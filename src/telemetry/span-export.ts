@@ -7,6 +7,7 @@ import {
   type SpanExporter,
   type SpanProcessor,
 } from "@opentelemetry/sdk-trace";
+import { by, counter, registerMetrics } from "../base/metric-table.ts";
 
 /** Numbers of ended spans. */
 interface SpanCounts {
@@ -25,25 +26,20 @@ interface TraceCounts extends SpanCounts {
 
 /** Registers the outcome of the spans. */
 export function registerSpanMetrics(meter: Meter, counts: () => TraceCounts): void {
-  meter
-    .createObservableCounter("watch_fanout_exported_spans", {
-      unit: "{span}",
-      description: "Spans that the collector of --otlp-endpoint has accepted.",
-    })
-    .addCallback((result) => result.observe(counts().exported));
-  meter
-    .createObservableCounter("watch_fanout_dropped_spans", {
-      unit: "{span}",
-      description:
-        "Spans that were not exported, by reason. queue_full: too many waited; export_failed: not accepted in time; " +
+  registerMetrics(meter, () => [[counts()]], {
+    watch_fanout_exported_spans: counter(
+      "{span}",
+      "Spans that the collector of --otlp-endpoint has accepted.",
+      ({ exported }) => exported,
+    ),
+    watch_fanout_dropped_spans: counter(
+      "{span}",
+      "Spans that were not exported, by reason. queue_full: too many waited; export_failed: not accepted in time; " +
         "client_rate: clients recorded too many calls.",
-    })
-    .addCallback((result) => {
-      const { overflown, failed, refused } = counts();
-      result.observe(overflown, { reason: "queue_full" });
-      result.observe(failed, { reason: "export_failed" });
-      result.observe(refused, { reason: "client_rate" });
-    });
+      ({ overflown, failed, refused }) =>
+        by("reason", { queue_full: overflown, export_failed: failed, client_rate: refused }),
+    ),
+  });
 }
 
 /** Maximum number of ended spans that wait for their export. Later ones are dropped. */

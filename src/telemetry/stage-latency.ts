@@ -1,5 +1,6 @@
 import type { Histogram, Meter } from "@opentelemetry/api";
 import type { StageObserver } from "../cacher/options.ts";
+import type { LatencyQuantiles } from "../server/admin/status/status.ts";
 
 /** The counts of a histogram, to compute quantiles of what was recorded between two moments. */
 export class LatencyBuckets {
@@ -24,21 +25,14 @@ export class LatencyBuckets {
   }
 }
 
-/** Estimated quantiles, in milliseconds. Undefined if nothing was recorded. */
-export interface Quantiles {
-  readonly p50: number;
-  readonly p90: number;
-  readonly p99: number;
-}
-
 /**
  * Estimates quantiles of `counts`, as Prometheus' histogram_quantile does: by linear interpolation within a bucket, and
- * the highest boundary for what is above it.
+ * the highest boundary for what is above it. Undefined if nothing was recorded.
  */
 export function quantilesOf(
   boundaries: readonly number[],
   counts: readonly number[],
-): Quantiles | undefined {
+): LatencyQuantiles | undefined {
   const total = counts.reduce((sum, count) => sum + count, 0);
   if (total === 0) return undefined;
   const at = (quantile: number): number => {

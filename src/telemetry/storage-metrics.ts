@@ -1,4 +1,5 @@
 import type { Meter } from "@opentelemetry/api";
+import { counter, gauge, registerMetrics } from "../base/metric-table.ts";
 import type { UpstreamStats } from "../cacher/freshness/upstream-limiter.ts";
 
 /** A storage that skips keys which cannot be objects. */
@@ -12,15 +13,13 @@ export function registerSkippedKeys(
   meter: Meter,
   storages: ReadonlyMap<string, SkippedKeysSource>,
 ): void {
-  meter
-    .createObservableCounter("watch_fanout_skipped_keys", {
-      unit: "{key}",
-      description:
-        "Keys received from etcd that ListWatchService cannot serve: not valid UTF-8, or equal to the prefix.",
-    })
-    .addCallback((result) => {
-      for (const [resource, { skippedKeys }] of storages) result.observe(skippedKeys, { resource });
-    });
+  registerMetrics(meter, () => byResource(storages), {
+    watch_fanout_skipped_keys: counter(
+      "{key}",
+      "Keys received from etcd that ListWatchService cannot serve: not valid UTF-8, or equal to the prefix.",
+      ({ skippedKeys }) => skippedKeys,
+    ),
+  });
 }
 
 /** Reads the attributes of a resource's objects. */
@@ -34,15 +33,17 @@ export function registerUndecodableValues(
   meter: Meter,
   readers: ReadonlyMap<string, UndecodableSource>,
 ): void {
-  meter
-    .createObservableCounter("watch_fanout_undecodable_values", {
-      unit: "{value}",
-      description:
-        "Values that the resource's codec could not decode; their objects have no labels and no fields.",
-    })
-    .addCallback((result) => {
-      for (const [resource, { undecodable }] of readers) result.observe(undecodable, { resource });
-    });
+  registerMetrics(meter, () => byResource(readers), {
+    watch_fanout_undecodable_values: counter(
+      "{value}",
+      "Values that the resource's codec could not decode; their objects have no labels and no fields.",
+      ({ undecodable }) => undecodable,
+    ),
+  });
+}
+
+function byResource<Source>(sources: ReadonlyMap<string, Source>) {
+  return Array.from(sources, ([resource, source]) => [source, { resource }] as const);
 }
 
 /** Runs the scans of lists and initial states. */
@@ -64,42 +65,33 @@ export function registerReadMetrics(
   scans: ScanSource,
   upstream: UpstreamSource,
 ): void {
-  const gauge = (name: string, unit: string, description: string, read: () => number): void =>
-    meter
-      .createObservableGauge(name, { unit, description })
-      .addCallback((result) => result.observe(read()));
-  const counter = (name: string, unit: string, description: string, read: () => number): void =>
-    meter
-      .createObservableCounter(name, { unit, description })
-      .addCallback((result) => result.observe(read()));
-  gauge(
-    "watch_fanout_scans",
-    "{scan}",
-    "Scans for lists, initial states and historical snapshots that run or wait for a time slice.",
-    () => scans.size,
-  );
-  counter(
-    "watch_fanout_scans_refused",
-    "{scan}",
-    "Scans refused because too many waited.",
-    () => scans.refused,
-  );
-  gauge(
-    "watch_fanout_upstream_reads",
-    "{read}",
-    "Gets and pages of lists in progress at the store.",
-    () => upstream.stats().inFlight,
-  );
-  gauge(
-    "watch_fanout_upstream_reads_queued",
-    "{read}",
-    "Gets and pages of lists that wait to be sent to the store.",
-    () => upstream.stats().queued,
-  );
-  counter(
-    "watch_fanout_upstream_reads_refused",
-    "{read}",
-    "Gets and pages of lists refused because too many waited for the store.",
-    () => upstream.stats().refused,
-  );
+  registerMetrics(meter, () => [[scans]], {
+    watch_fanout_scans: gauge(
+      "{scan}",
+      "Scans for lists, initial states and historical snapshots that run or wait for a time slice.",
+      ({ size }) => size,
+    ),
+    watch_fanout_scans_refused: counter(
+      "{scan}",
+      "Scans refused because too many waited.",
+      ({ refused }) => refused,
+    ),
+  });
+  registerMetrics(meter, () => [[upstream.stats()]], {
+    watch_fanout_upstream_reads: gauge(
+      "{read}",
+      "Gets and pages of lists in progress at the store.",
+      ({ inFlight }) => inFlight,
+    ),
+    watch_fanout_upstream_reads_queued: gauge(
+      "{read}",
+      "Gets and pages of lists that wait to be sent to the store.",
+      ({ queued }) => queued,
+    ),
+    watch_fanout_upstream_reads_refused: counter(
+      "{read}",
+      "Gets and pages of lists refused because too many waited for the store.",
+      ({ refused }) => refused,
+    ),
+  });
 }

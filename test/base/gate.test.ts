@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
+import { GroupedOwner } from "../../src/base/fair-queue.ts";
 import { Gate, type GateBounds } from "../../src/base/gate.ts";
-import { GroupedOwner } from "../../src/base/rotation.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 class Member extends GroupedOwner {}

@@ -25,7 +25,7 @@ export const callBounds: readonly Bound[] = [
   {
     what: "items that wait for their owner's turn",
     owners: ["FairQueue"],
-    bound: "by its users: Gate, SendBudget",
+    bound: "by its users: Gate, Turns, SendBudget, CallArrivals, StreamPacing",
     per: "owner",
     atBound: "owners take turns",
     shownBy: ["Connections are served in rotation: many messages of one do not delay others"],
@@ -43,13 +43,13 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "owners by group, and counts by owner",
-    owners: ["Rotation", "Counts"],
+    owners: ["FairQueue", "Items", "Counts"],
     bound: "by its users: an entry for each owner that has something",
     per: "owner",
     atBound: "groups take turns",
     shownBy: [
       "by group: twenty of one have as many as a single one of another",
-      "until they are deleted",
+      "until they have nothing",
       "Counts of 0 take no memory",
     ],
   },
@@ -217,7 +217,7 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "responses and frames that are not accepted, of all services",
-    owners: ["SendBudget", "ConnectionQueue", "sendResponse"],
+    owners: ["SendBudget", "sendResponse"],
     bound: "16 MiB, or one response; 4 KiB more for each unary call",
     per: "connection",
     atBound: "its next responses and frames wait, and are not built; health responses are built",
@@ -329,7 +329,7 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "a status in flight",
-    owners: ["CallContext"],
+    owners: ["ServiceContext"],
     bound: "8 KiB; 1 s",
     per: "call",
     atBound: "reset",
@@ -395,7 +395,7 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "methods",
-    owners: ["servedMethods", "refusedKindOf"],
+    owners: ["servedMethods", "refusedKinds"],
     bound: "fixed",
     per: "process",
     atBound: "UNIMPLEMENTED",

@@ -3,7 +3,7 @@ import type { Bound } from "./bound.ts";
 export const connectionBounds: readonly Bound[] = [
   {
     what: "one request",
-    owners: ["RequestReader"],
+    owners: ["IncomingRequests", "MessageReader"],
     bound: "2 MiB; 60 s to arrive",
     per: "call",
     atBound: "RESOURCE_EXHAUSTED as soon as its size is known; DEADLINE_EXCEEDED",

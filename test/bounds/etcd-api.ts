@@ -3,7 +3,7 @@ import type { Bound } from "./bound.ts";
 export const etcdApiBounds: readonly Bound[] = [
   {
     what: "relayed calls",
-    owners: ["Rounds", "CallRelay"],
+    owners: ["Rounds", "ForwardedCall"],
     bound: "`--max-streams`, with all other streams; checked once a second",
     per: "process",
     atBound:
@@ -12,7 +12,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "the request of a unary call",
-    owners: ["CallRelay"],
+    owners: ["ForwardedCall"],
     bound: "60 s to arrive",
     per: "call",
     atBound: "DEADLINE_EXCEEDED",
@@ -20,7 +20,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "bytes of requests that etcd has not accepted",
-    owners: ["RequestRelay"],
+    owners: ["ForwardedRequest"],
     bound:
       "64 KiB and a chunk, then the client's stream is not read; counted with incomplete requests, at 64 KiB more while it is not read",
     per: "call, connection, process",
@@ -29,7 +29,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "bytes of responses that the client has not accepted",
-    owners: ["ResponseRelay", "UpstreamConnection"],
+    owners: ["ForwardedCall", "UpstreamConnection"],
     bound:
       "a window of 128 KiB and what has been read at once; after a second counted with responses that are not accepted",
     per: "call, connection, process",
@@ -38,7 +38,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "responses of a caller above its rate",
-    owners: ["ResponseRelay"],
+    owners: ["ForwardedCall"],
     bound:
       "`--max-send-rate-per-identity`, `--max-send-rate`; what is held counts with responses that are not accepted",
     per: "caller, process",
@@ -47,7 +47,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "a response that is not accepted",
-    owners: ["CallRelay"],
+    owners: ["ForwardedCall"],
     bound: "`--stall-timeout`",
     per: "call",
     atBound:
@@ -58,7 +58,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "a response that is changed (`MemberList`)",
-    owners: ["ResponseRelay"],
+    owners: ["ForwardedCall"],
     bound: "1 MiB",
     per: "call",
     atBound: "reset with INTERNAL_ERROR",
@@ -146,7 +146,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "a response of a Range or RangeStream that is not accepted",
-    owners: ["RangeSender"],
+    owners: ["RangeCall"],
     bound:
       "up to 256 KiB and 512 objects whole; of a larger one 256 KiB, 2,048 objects or one value; its state counts with the states that slow readers retain; counted with responses that are not accepted; `--stall-timeout`",
     per: "call, connection, process",
@@ -158,7 +158,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "pieces of these responses that wait to be encoded",
-    owners: ["RangeSender", "TimeSliceQueue"],
+    owners: ["RangeCall", "Turns"],
     bound:
       "one for each call; together they share the 2 ms a turn as one queue; room for a piece is counted from its grant on",
     per: "process",
@@ -178,7 +178,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "watches of streams that are read here",
-    owners: ["WatchStream", "WatchService"],
+    owners: ["WatchCall", "WatchService"],
     bound:
       "20,000 on a stream, 500,000 in all; the stream counts in `--max-streams`; 512 bytes and the request of each, counted with what streams retain of requests",
     per: "stream, process",
@@ -187,7 +187,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "watches of these streams that etcd serves",
-    owners: ["EtcdWatches", "WatchService"],
+    owners: ["UpstreamWatches", "WatchService"],
     bound:
       "20,000, on one stream to etcd for each client's stream; 1 MiB of responses and one response, then etcd's stream is not read; create requests that etcd has not answered by the 256 answers that wait, and counted as watches, with their requests; 3 s for an answer to a progress request, of which one waits to be sent, and one more follows an answer that is not progress of all, 100 ms later if it is of an older revision than clients know of; requests of the client that come before its answer are one together",
     per: "process, stream",
@@ -204,7 +204,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "answers to a progress request of a watch stream",
-    owners: ["WatchProgress"],
+    owners: ["WatchResponses"],
     bound:
       "one, or one for each watch of the stream; no other request is answered before they are made, in time slices",
     per: "stream",
@@ -215,7 +215,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "requests of a watch stream",
-    owners: ["MessageSplitter", "WatchStream"],
+    owners: ["MessageReader", "WatchCall"],
     bound: "2 MiB each, counted with incomplete requests; none is read while 256 answers wait",
     per: "stream, connection, process",
     atBound: "INTERNAL; the largest is refused: RESOURCE_EXHAUSTED; the client waits",
@@ -227,7 +227,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "a response of etcd to a watch",
-    owners: ["MessageSplitter", "UpstreamWatchCall"],
+    owners: ["MessageReader", "UpstreamWatchCall"],
     bound:
       "a fragment of about 2 MiB, 1 GiB at most; counted with responses that are not accepted, with those that wait, while the client accepts nothing",
     per: "stream, connection, process",
@@ -244,7 +244,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "responses of a watch stream that are not accepted",
-    owners: ["StreamSender"],
+    owners: ["WatchResponses"],
     bound:
       "one message and one batch, counted with responses that are not accepted; the rest waits in the buffers of the watches; `--stall-timeout`",
     per: "stream, connection, process",

@@ -126,12 +126,12 @@ export const watcherBounds: readonly Bound[] = [
   },
   {
     what: "work for watchers that catch up",
-    owners: ["TimeSliceQueue"],
+    owners: ["Turns"],
     bound: "by watchers; shares the 2 ms a turn",
     per: "resource",
     atBound: "the next turn; callers in rotation",
     shownBy: [
-      "uses one slice per turn for all work that arrives in it, also if none was waiting",
+      "that are started use one slice per turn, also if none was waiting",
       "of watches that catch up are shared by caller as well",
     ],
   },
@@ -145,7 +145,7 @@ export const watcherBounds: readonly Bound[] = [
   },
   {
     what: "scans in time slices",
-    owners: ["TimeSliceScheduler"],
+    owners: ["Turns"],
     bound:
       "50,000; shares the 2 ms a turn, 0.5 ms for each caller, whose connections take turns; the reads of all resources share one scheduler",
     per: "scheduler",

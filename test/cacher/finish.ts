@@ -1,4 +1,4 @@
-import type { TimeSlicedWork } from "../../src/base/time-slices.ts";
+import type { TimeSlicedWork } from "../../src/base/event-loop-turns.ts";
 
 /** Runs the work to its end without pauses, and returns its result. */
 export function finish<T>(work: TimeSlicedWork<T>): T {

@@ -42,3 +42,16 @@ test("before the check the command loads nothing that an older Node.js may not h
   const imports = readFileSync(main, "utf8").matchAll(/^import .*from "([^"]+)"/gm);
   expect([...imports].map(([, name]) => name)).toEqual(["node:fs", "node:process"]);
 });
+
+test.each(["serve --help", "etcd-proxy --help", "config check", "token generate"])(
+  "%s loads nothing of the client library",
+  async (command) => {
+    const hooks = `registerHooks({load:(url,context,next)=>{if(/\\/src\\/client\\//.test(url))process.stderr.write(url);return next(url,context)}})`;
+    const preload = `data:text/javascript,import{registerHooks}from"node:module";${hooks}`;
+    const args = ["--disable-warning=ExperimentalWarning", "--import", preload, main];
+    const { stderr } = await run(process.execPath, [...args, ...command.split(" ")], {
+      env: compileCache,
+    });
+    expect(stderr).toBe("");
+  },
+);

@@ -32,13 +32,13 @@ const plainTls = {
   files: { cert: "cert.pem", key: "key.pem", clientCa: undefined },
 };
 const etcdPair = {
-  ...{ ca: undefined, client: { cert, key }, isVerified: true },
-  files: { ca: undefined, cert: "cert.pem", key: "key.pem" },
+  ...{ ca: undefined, caFile: undefined, isVerified: true },
+  client: { cert, key, files: { cert: "cert.pem", key: "key.pem" } },
 };
 
 const upstreamPair = {
-  ...{ ca: cert, client: { cert, key }, isVerified: true },
-  files: { ca: "ca.pem", cert: "cert.pem", key: "key.pem" },
+  ...etcdPair,
+  ...{ ca: cert, caFile: "ca.pem" },
 };
 const tls: Given = {
   files,
@@ -153,8 +153,7 @@ const cases: readonly [
     upstreamWith({}),
     ({ upstream }) => upstream?.tls,
     {
-      ...{ ca: cert, client: undefined, isVerified: true },
-      files: { ca: "ca.pem", cert: undefined, key: undefined },
+      ...{ ca: cert, caFile: "ca.pem", client: undefined, isVerified: true },
     },
   ],
   [
@@ -348,8 +347,7 @@ const cases: readonly [
     etcdWith({}),
     ({ etcd }) => etcd?.tls,
     {
-      ...{ ca: cert, client: undefined, isVerified: true },
-      files: { ca: "ca.pem", cert: undefined, key: undefined },
+      ...{ ca: cert, caFile: "ca.pem", client: undefined, isVerified: true },
     },
   ],
   [

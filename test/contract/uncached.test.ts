@@ -1,6 +1,6 @@
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
-import { TimeSliceScheduler } from "../../src/base/time-slices.ts";
+import { Turns } from "../../src/base/turns.ts";
 import { UpstreamLimiter } from "../../src/cacher/freshness/upstream-limiter.ts";
 import { ObjectAttributes } from "../../src/cacher/request/object-attributes.ts";
 import { AttributeReader } from "../../src/codec/attribute-reader.ts";
@@ -41,7 +41,7 @@ async function startUncached(backend: Backend): Promise<TestClient> {
     new ObjectAttributes(attributes),
     {
       limiter: new UpstreamLimiter(clock),
-      scheduler: new TimeSliceScheduler(clock),
+      scheduler: new Turns(clock),
     },
   );
   return (await serve(new Map([[resource, uncached]]), clock)).client;

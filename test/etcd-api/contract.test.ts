@@ -3,8 +3,8 @@ import { withClientUrls } from "../../src/etcd/wire/member-list.ts";
 import { etcdMethodAt, etcdMethodPaths } from "../../src/etcd/wire/methods.ts";
 import { readResponseHeader } from "../../src/etcd/wire/response-header.ts";
 import { NewestHeader } from "../../src/etcd-api/cached/newest-header.ts";
-import { requestHeaders } from "../../src/etcd-api/relay/metadata.ts";
-import { MessageStarts } from "../../src/etcd-api/relay/response-relay.ts";
+import { MessageStarts } from "../../src/etcd-api/calls/message-starts.ts";
+import { requestHeaders } from "../../src/etcd-api/calls/metadata.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
 import fc, { runs } from "../property.ts";
 

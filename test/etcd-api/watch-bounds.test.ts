@@ -2,15 +2,16 @@ import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Reason, WatchFanoutError } from "../../src/base/errors.ts";
 import { Upstream } from "../../src/etcd/client/upstream.ts";
-import { MessageSplitter } from "../../src/etcd/wire/messages.ts";
+import { nextMessage } from "../../src/etcd/wire/messages.ts";
 import {
   type CachedResource,
   CachedResources,
 } from "../../src/etcd-api/cached/cached-resources.ts";
 import { NewestHeader } from "../../src/etcd-api/cached/newest-header.ts";
-import { Rounds } from "../../src/etcd-api/relay/rounds.ts";
+import { Rounds } from "../../src/etcd-api/calls/rounds.ts";
 import { WatchService } from "../../src/etcd-api/watch/watch-service.ts";
 import { Ledger } from "../../src/server/kernel/ledger.ts";
+import { MessageReader } from "../../src/wire/message-reader.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
 import { encode } from "../foreign/protobuf.ts";
 import { ManualTimers } from "../server/limits/manual-timers.ts";
@@ -43,30 +44,30 @@ function framed(size: number, isCompressed = false): Buffer {
 
 describe("A message of a watch stream", () => {
   test("is put together from any parts, with those behind it", () => {
-    const splitter = new MessageSplitter(10);
+    const messages = new MessageReader();
     const bytes = Buffer.concat([framed(3), framed(0), framed(10)]);
-    for (const byte of bytes.subarray(0, 4)) splitter.add(Buffer.of(byte));
-    expect(splitter.next()).toBeUndefined();
-    splitter.add(bytes.subarray(4, 20));
-    expect([splitter.next()?.length, splitter.next()?.length]).toEqual([3, 0]);
-    expect(splitter.next()).toBeUndefined();
-    splitter.add(bytes.subarray(20));
-    expect(splitter.next()?.toString()).toBe("x".repeat(10));
-    expect(splitter.heldBytes).toBe(0);
+    for (const byte of bytes.subarray(0, 4)) messages.add(Buffer.of(byte));
+    expect(messages.next()).toBeUndefined();
+    messages.add(bytes.subarray(4, 20));
+    expect([messages.next()?.length, messages.next()?.length]).toEqual([3, 0]);
+    expect(messages.next()).toBeUndefined();
+    messages.add(bytes.subarray(20));
+    expect(messages.next()?.toString()).toBe("x".repeat(10));
+    expect(messages.heldBytes).toBe(0);
   });
 
   test("takes about its own size, in however small parts it arrives", () => {
-    const splitter = new MessageSplitter(10_000);
+    const messages = new MessageReader();
     const bytes = framed(10_000);
     for (let i = 0; i < bytes.length - 1; i++) {
       // Each is a view of a far larger buffer, as what is read from a socket.
-      splitter.add(Buffer.alloc(65_536, bytes[i]).subarray(0, 1));
-      expect(splitter.next()).toBeUndefined();
-      splitter.own();
-      expect(splitter.heldBytes).toBeLessThanOrEqual(Math.max(8, 2 * (i + 1)));
+      messages.add(Buffer.alloc(65_536, bytes[i]).subarray(0, 1));
+      expect(messages.next()).toBeUndefined();
+      messages.own();
+      expect(messages.heldBytes).toBeLessThanOrEqual(Math.max(8, 2 * (i + 1)));
     }
-    splitter.add(bytes.subarray(-1));
-    expect(splitter.next()?.equals(bytes.subarray(5))).toBe(true);
+    messages.add(bytes.subarray(-1));
+    expect(messages.next()?.equals(bytes.subarray(5))).toBe(true);
   });
 
   test("counts with incomplete requests until the rest of it arrives", async () => {
@@ -85,9 +86,9 @@ describe("A message of a watch stream", () => {
 
   test("that is larger than allowed, or compressed, is not read", () => {
     for (const frame of [framed(11), framed(3, true)]) {
-      const splitter = new MessageSplitter(10);
-      splitter.add(frame.subarray(0, 5));
-      expect(() => splitter.next()).toThrow(/^A message /);
+      const messages = new MessageReader();
+      messages.add(frame.subarray(0, 5));
+      expect(() => nextMessage(messages, 10)).toThrow(/^A message /);
     }
   });
 
@@ -197,10 +198,10 @@ describe("Watches", () => {
     service.watches = 500_000;
     expect(service.mayAdd(0)).toBe(false);
     const caller = {};
-    const watches = service.relayed.reserve(caller, 19_999, () => {});
-    expect(service.mayRelay(caller)).toBe(true);
+    const watches = service.upstreamWatches.reserve(caller, 19_999, () => {});
+    expect(service.mayAddUpstream(caller)).toBe(true);
     watches.resize(20_000);
-    expect(service.mayRelay(caller)).toBe(false);
+    expect(service.mayAddUpstream(caller)).toBe(false);
   });
 
   test("that etcd serves make room for those of callers that have fewer", () => {

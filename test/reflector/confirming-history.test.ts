@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { type Reason, revisionTooOld, WatchFanoutError } from "../../src/base/errors.ts";
-import { Reflected } from "./reflected.ts";
+import { batch, object, Reflected } from "./reflected.ts";
 import { ScriptedStorage } from "./scripted-storage.ts";
 
 function failure(reason: Reason): WatchFanoutError {
@@ -68,6 +68,37 @@ describe("A check of the history whose known changes are compacted", () => {
     });
     await reflected.clock.elapse(3_000);
     await confirming;
+  });
+});
+
+describe("A watch after a list", () => {
+  /** Lists a at revision 3, and watches from 5. */
+  async function watching() {
+    const storage = new CompactedStorage();
+    storage.objects = [object("a", 3)];
+    const reflected = new Reflected(storage);
+    await reflected.begin();
+    return { storage, reflected };
+  }
+
+  it("of a store that was restored before the watch was open delivers nothing", async () => {
+    const { storage, reflected } = await watching();
+    const before = reflected.heard.length;
+    // The other history is at revision 5, too, without the listed object.
+    storage.onGet = (_key, revision) => ({ revision, object: undefined });
+    storage.objects = [object("b", 6)];
+    storage.onCurrentRevision = () => 6;
+    storage.stream.push(batch(6, ["ADDED", "b", 6]));
+    await reflected.clock.elapse(50);
+    expect(reflected.heard.slice(before)).toEqual(["history changed: [b@6] →6 of 6"]);
+  });
+
+  it("of the same history delivers what follows", async () => {
+    const { storage, reflected } = await watching();
+    const before = reflected.heard.length;
+    storage.stream.push(batch(6, ["ADDED", "b", 6]));
+    await reflected.clock.settle();
+    expect(reflected.heard.slice(before)).toHaveLength(1);
   });
 });
 

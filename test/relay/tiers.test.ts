@@ -175,8 +175,9 @@ describe("Root, relay and relay of the relay", () => {
     const before = await ranges();
     await readAll();
     // A tier's first read does not wait for the others, which share the question after it. Beside that, each root reads
-    // the history's id every 2 s.
-    expect((await ranges()) - before).toBeLessThanOrEqual(10);
+    // the history's id every 2 s. The slower the machine, the fewer reads begin together and the more ids are read: some
+    // five Ranges on an idle one, and a dozen on a busy one. Without sharing there would be 150.
+    expect((await ranges()) - before).toBeLessThanOrEqual(30);
   });
 
   test("pass on one question for a linearizable read after a write", async () => {

@@ -7,7 +7,7 @@ import { FakeClock } from "../fake-clock.ts";
 
 const stream: OpenStream = {
   ...{ id: 1, streamKind: "watch", openedAt: 0, sent: 0, resource: "things" },
-  ...{ connection: {}, owner: {}, access: undefined, evict: () => {} },
+  ...{ owner: { connection: {} }, access: undefined, evict: () => {} },
   identity: anonymous,
 };
 

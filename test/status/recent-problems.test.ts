@@ -32,12 +32,12 @@ test.each(["json", "text"] as const)(
 
 test("Lines that differ in numbers only are one, with their count and the times of the first and the last.", () => {
   const problems = new RecentProblems();
-  const offer = (time: string, level: number, text: string): void =>
-    problems.offer(JSON.stringify({ level, time }), () => text);
-  offer("t1", 40, "the watch of r1 broke peer=10.0.0.1:5000 pauseMs=120");
-  offer("t2", 40, "the watch of r2 broke peer=10.0.0.1:5000 pauseMs=120");
-  offer("t3", 40, "the watch of r1 broke peer=10.0.0.2:6000 pauseMs=7.5");
-  offer("t4", 50, "the watch of r1 broke peer=10.0.0.2:6000 pauseMs=7.5");
+  const offer = (time: string, level: string, text: string): void =>
+    problems.offer({ level, time }, () => text);
+  offer("t1", "warn", "the watch of r1 broke peer=10.0.0.1:5000 pauseMs=120");
+  offer("t2", "warn", "the watch of r2 broke peer=10.0.0.1:5000 pauseMs=120");
+  offer("t3", "warn", "the watch of r1 broke peer=10.0.0.2:6000 pauseMs=7.5");
+  offer("t4", "error", "the watch of r1 broke peer=10.0.0.2:6000 pauseMs=7.5");
   expect(problems.newest).toEqual([
     {
       ...{ at: "t4", firstAt: "t4", count: 1, level: "error" },
@@ -54,8 +54,7 @@ test("Lines that differ in numbers only are one, with their count and the times 
 test("The last 50 are kept, cut to 400 characters.", () => {
   const problems = new RecentProblems();
   for (let i = 0; i < 60; i++) {
-    const line = JSON.stringify({ level: 40, time: `t${i}` });
-    problems.offer(line, () => `line-${i} ${"x".repeat(1_000)}`);
+    problems.offer({ level: "warn", time: `t${i}` }, () => `line-${i} ${"x".repeat(1_000)}`);
   }
   expect(problems.newest).toHaveLength(50);
   expect(problems.newest[0]?.at).toBe("t59");
@@ -66,7 +65,7 @@ test("Those of several processes are merged by time.", () => {
   const [a, b] = [new RecentProblems(), new RecentProblems()];
   for (let i = 0; i < 60; i++) {
     const time = new Date(i).toISOString();
-    (i % 2 === 0 ? a : b).offer(JSON.stringify({ level: 50, time }), () => `r${i}`);
+    (i % 2 === 0 ? a : b).offer({ level: "error", time }, () => `r${i}`);
   }
   const newest = newestOf([a.newest, b.newest]).map(({ text }) => Number(text.slice(1)));
   expect(newest).toEqual(Array.from({ length: 50 }, (_, i) => 59 - i));
@@ -76,8 +75,10 @@ test("The same line of several processes is one.", () => {
   const workers = [1, 2, 3].map((worker) => {
     const problems = new RecentProblems();
     for (let i = 0; i < worker; i++) {
-      const line = JSON.stringify({ level: 40, time: `t${worker}${i}` });
-      problems.offer(line, () => `the watch broke worker=${worker}`);
+      problems.offer(
+        { level: "warn", time: `t${worker}${i}` },
+        () => `the watch broke worker=${worker}`,
+      );
     }
     return problems.newest;
   });

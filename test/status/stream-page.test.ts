@@ -16,7 +16,7 @@ let reported = 0;
 function streamOf(id: number, lag: number): OpenStream {
   return {
     ...{ id, streamKind: "watch", openedAt: id % 1_000, sent: lag, resource: "things" },
-    ...{ connection: {}, owner: {}, access: undefined, evict: () => {} },
+    ...{ owner: { connection: {} }, access: undefined, evict: () => {} },
     identity: { ...anonymous, name: `client-${id}`, source: "token" },
     watchStatus: {
       ...{ state: lag > 0 ? "stalled" : "live", scope: { prefix: `p/${id}` } },

@@ -26,7 +26,7 @@ function stream({ name, prefix = "p/", state = "live", lag = 0, unreadMs }: Fact
   lastId++;
   return {
     ...{ id: lastId, streamKind: "watch", openedAt: 0, sent: 0, resource: "things" },
-    ...{ connection: {}, owner: {}, access: undefined, evict: () => {} },
+    ...{ owner: { connection: {} }, access: undefined, evict: () => {} },
     identity: { ...anonymous, name, source: "token" },
     watchStatus: {
       ...{ state, scope: { prefix }, selectors: { label: "", field: "" } },

@@ -1,6 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { WatchFanoutError } from "../../base/errors.ts";
-import type { Notifiable, Steps, TimeSliceQueue } from "../../base/time-slice-queue.ts";
+import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
+import type { Turns } from "../../base/turns.ts";
 import type { Dispatcher } from "../dispatch/dispatcher.ts";
 import type { ChunkCache } from "../state/chunk-cache.ts";
 import type { EventNode } from "../state/event-node.ts";
@@ -21,7 +22,9 @@ export interface FinishedBacklog {
 }
 
 /** A watcher that holds a backlog, and may wait for it to be coalesced. */
-export interface BacklogReader extends Notifiable {
+export interface BacklogReader {
+  /** The backlog is coalesced. */
+  notify(): void;
   /** Ends the watcher, as all backlogs together exceed their bound. */
   fail(error: WatchFanoutError): void;
 }
@@ -32,7 +35,7 @@ export interface CoalescedBacklogsDeps {
   readonly dispatcher: Dispatcher;
   readonly chunkCache: ChunkCache;
   /** Coalesces one backlog at a time. */
-  readonly timeSlices: TimeSliceQueue;
+  readonly turns: Turns;
   /** Approximate size of a chunk of a finished batch, in bytes. */
   readonly chunkBytes: number;
   /** Maximum size of all backlogs together, in bytes. */
@@ -138,10 +141,13 @@ export class CoalescedBacklog {
     if (this.#isCoalescing) return;
     this.#isCoalescing = true;
     this.#finished = undefined;
-    this.#deps.timeSlices.add(this.#coalesceAll());
+    const { turns } = this.#deps;
+    const steps = this.#coalesceAll();
+    // One owner has all backlogs.
+    turns.start(turns, { step: () => steps.next().done !== true });
   }
 
-  *#coalesceAll(): Steps {
+  *#coalesceAll(): TimeSlicedWork<void> {
     // Read together: no event at or below the revision comes after the position.
     const { position: target, revision } = this.#deps.dispatcher;
     yield* this.#coalesceUpTo(target);
@@ -151,7 +157,7 @@ export class CoalescedBacklog {
     yield* this.#notifyAll();
   }
 
-  *#coalesceUpTo(target: EventNode): Steps {
+  *#coalesceUpTo(target: EventNode): TimeSlicedWork<void> {
     let sinceYield = 0;
     while (this.#reached.sequence < target.sequence) {
       // The holders may have ended since the last step.
@@ -167,7 +173,7 @@ export class CoalescedBacklog {
     }
   }
 
-  *#makeBatch(revision: number, target: EventNode): Steps {
+  *#makeBatch(revision: number, target: EventNode): TimeSlicedWork<void> {
     if (this.#holders.size === 0) return;
     const { clock, chunkBytes, chunkCache } = this.#deps;
     const batch = new CoalescedBatch(revision, this.#hasChanges, chunkBytes, chunkCache);
@@ -193,7 +199,7 @@ export class CoalescedBacklog {
     if (type === "DELETED") this.#coalescer.objectDeleted(object.key);
   }
 
-  *#notifyAll(): Steps {
+  *#notifyAll(): TimeSlicedWork<void> {
     // Copied first, since a notified watcher may wait again at once.
     const readers = [...this.#awaiting];
     this.#awaiting.clear();

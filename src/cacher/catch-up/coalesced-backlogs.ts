@@ -90,7 +90,7 @@ export class CoalescedBacklogs {
   /** Drops all backlogs: the cache has a new history, whose events do not follow theirs. */
   clear(): void {
     this.#backlogs.clear();
-    this.#deps.timeSlices.clear();
+    this.#deps.turns.clear();
   }
 
   stats(): CoalescingStats {

@@ -56,7 +56,7 @@ export class EventWindowCursor implements WatchSource {
     this.#state = "catching up";
     this.checkWindow();
     if (this.#watcher.state === "ended") return undefined;
-    const { dispatcher, timeSlices, bounds } = this.#context;
+    const { dispatcher, turns, bounds } = this.#context;
     const target = dispatcher.position;
     if (this.#cursor.sequence > target.sequence) {
       dispatcher.notifyAfterRound(this.#watcher);
@@ -65,9 +65,9 @@ export class EventWindowCursor implements WatchSource {
     const events: WatchEvent[] = [];
     // A synced cursor has nothing to scan and needs no time slice.
     if (this.#cursor !== target) {
-      if (timeSlices.mayBegin()) this.#collect(target, events);
+      if (turns.mayBegin()) this.#collect(target, events);
       if (this.#cursor !== target && events.length === 0 && this.#scanned < bounds.scanEvents) {
-        timeSlices.enqueue(this.#watcher, this.#watcher.options.owner);
+        turns.add(this.#watcher.options.owner ?? this.#watcher, this.#watcher);
         return undefined;
       }
       this.#scanned = 0;
@@ -103,7 +103,7 @@ export class EventWindowCursor implements WatchSource {
 
   /** Appends matching events to `events`, up to `target`, `batchBytes`, `scanEvents`, or the end of the time slice. */
   #collect(target: EventNode, events: WatchEvent[]): void {
-    const { timeSlices, bounds } = this.#context;
+    const { turns, bounds } = this.#context;
     const { batchBytes, scanEvents } = bounds;
     const { filter } = this.#watcher;
     let node = this.#cursor;
@@ -117,7 +117,7 @@ export class EventWindowCursor implements WatchSource {
       // Reading the clock costs more than scanning most events.
       sinceClockCheck += filter.cost;
       if (!isFull && sinceClockCheck >= costPerClockCheck) {
-        isFull = timeSlices.isOver;
+        isFull = turns.isOver;
         sinceClockCheck = 0;
       }
       if (isFull && next.revision !== node.revision) break;

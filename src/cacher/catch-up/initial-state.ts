@@ -1,4 +1,5 @@
-import type { TimeSlicedWork, TimeSliceScheduler } from "../../base/time-slices.ts";
+import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
+import type { Turns } from "../../base/turns.ts";
 import { WatchBatch, WatchEvent } from "../../model/event.ts";
 import type { ListResult } from "../../storage/storage.ts";
 import type { ListChunk } from "../list/list-chunk.ts";
@@ -14,7 +15,7 @@ const maxClosingBytes = 16 * 1024;
 interface SnapshotInitialStateOptions {
   /** The watcher that takes the state. */
   readonly reader: SnapshotReader;
-  readonly scheduler: TimeSliceScheduler;
+  readonly scheduler: Turns;
   /** Whose share of the time slices building chunks counts against, such as a connection. */
   readonly owner: object;
   /** Aborted when the watcher has ended. */

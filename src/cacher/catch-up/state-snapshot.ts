@@ -1,5 +1,5 @@
 import type { WatchFanoutError } from "../../base/errors.ts";
-import type { TimeSlicedWork } from "../../base/time-slices.ts";
+import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import { WatchBatch } from "../../model/event.ts";
 import type { CachedList } from "../list/cached-list.ts";
 import type { ListCache } from "../list/list-cache.ts";

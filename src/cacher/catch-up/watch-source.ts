@@ -1,4 +1,4 @@
-import type { TimeSliceQueue } from "../../base/time-slice-queue.ts";
+import type { Task, Turns } from "../../base/turns.ts";
 import type { WatchBatch } from "../../model/event.ts";
 import type { DispatchTarget } from "../dispatch/dispatch-target.ts";
 import type { Dispatcher } from "../dispatch/dispatcher.ts";
@@ -52,7 +52,7 @@ export interface WatchSource {
 export type CursorOrigin = "resumed" | "initial" | "live";
 
 /** The watcher that reads a source. */
-export interface SourceReader extends DispatchTarget, BacklogReader {
+export interface SourceReader extends DispatchTarget, BacklogReader, Task {
   readonly state: WatcherState;
   readonly options: DispatchTarget["options"] & {
     readonly delivery: Delivery;
@@ -66,6 +66,6 @@ export interface SourceContext {
   readonly cache: WatchCache;
   readonly dispatcher: Dispatcher;
   readonly coalescedBacklogs: CoalescedBacklogs;
-  /** Shared by all watchers that catch up. */
-  readonly timeSlices: TimeSliceQueue;
+  /** Of all watchers that catch up. */
+  readonly turns: Turns;
 }

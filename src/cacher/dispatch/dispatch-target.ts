@@ -1,11 +1,12 @@
-import type { Notifiable } from "../../base/time-slice-queue.ts";
 import type { WatchBatch } from "../../model/event.ts";
 import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
 import type { BufferBounds } from "./watcher-buffer.ts";
 
 /** A watcher as the dispatcher sees it. */
-export interface DispatchTarget extends Notifiable {
+export interface DispatchTarget {
+  /** There may be something to read. */
+  notify(): void;
   readonly filter: Filter;
   readonly options: { readonly eagerBookmarks: boolean };
   /** Resume point of the last batch that it accepted. */

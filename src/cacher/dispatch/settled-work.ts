@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import { runInTimeSlices } from "../../base/time-slice-queue.ts";
+import { runInTimeSlices } from "../../base/event-loop-turns.ts";
 import type { DispatchTarget } from "./dispatch-target.ts";
 
 /** What the work after a round uses of the dispatcher. */

@@ -1,5 +1,5 @@
 import { hasReason } from "../../base/errors.ts";
-import type { TimeSliceScheduler } from "../../base/time-slices.ts";
+import type { Turns } from "../../base/turns.ts";
 import type { Reflector } from "../../reflector/reflector.ts";
 import type {
   GetResult,
@@ -88,7 +88,7 @@ export interface LimitedUpstreamReaderDeps {
   readonly name: string;
   readonly storage: Pick<Storage, "get" | "list">;
   readonly limiter: UpstreamLimiter;
-  readonly scheduler: TimeSliceScheduler;
+  readonly scheduler: Turns;
   /** Checks a response before it is returned: resolves to it, or rejects. */
   readonly check: <T>(response: Promise<T>) => Promise<T>;
 }

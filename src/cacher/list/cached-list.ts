@@ -1,4 +1,5 @@
-import { SharedWork, type TimeSlicedWork } from "../../base/time-slices.ts";
+import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
+import { SharedWork } from "../../base/turns.ts";
 import { compareKeys } from "../../model/key-order.ts";
 import { type ChunkCache, type ChunkCacheEntry, costOf } from "../state/chunk-cache.ts";
 import type { EventNode } from "../state/event-node.ts";

@@ -1,4 +1,4 @@
-import type { TimeSlicedWork } from "../../base/time-slices.ts";
+import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import type { WatchBatch } from "../../model/event.ts";
 import { compareKeys } from "../../model/key-order.ts";
 import { estimatedBytes, type StoredObject } from "../../model/object.ts";

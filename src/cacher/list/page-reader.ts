@@ -1,4 +1,4 @@
-import type { TimeSlicedWork } from "../../base/time-slices.ts";
+import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import type { GetResult, ListResult } from "../../storage/storage.ts";
 import type { CacheGetRequest, CacheListRequest } from "../request/request.ts";
 import type { Selection } from "../request/selection.ts";

@@ -1,4 +1,4 @@
-import type { TimeSlicedWork } from "../../base/time-slices.ts";
+import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type { WatchScope } from "../../storage/storage.ts";
 import type { CachedState, CacheStateRequest } from "../request/request.ts";

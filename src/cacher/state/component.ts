@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
-import type { TimeSliceScheduler } from "../../base/time-slices.ts";
+import type { Turns } from "../../base/turns.ts";
 import type { ListedState, ReplaceCause } from "../../reflector/reflector.ts";
 import type { Storage } from "../../storage/storage.ts";
 import type { StateChange } from "./diff.ts";
@@ -21,7 +21,7 @@ export interface ComponentContext {
   readonly clock: Clock;
   readonly logger: Logger;
   /** Runs reads and initial states in time slices, shared fairly between owners. */
-  readonly scheduler: TimeSliceScheduler;
+  readonly scheduler: Turns;
   /** Returns numbers from 0 up to 1, for jitter. */
   readonly random: () => number;
   /** Observes how long events take. */

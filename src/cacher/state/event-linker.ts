@@ -1,4 +1,4 @@
-import type { TimeSlicedWork } from "../../base/time-slices.ts";
+import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import { WatchEvent } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { Slabs, smallestSlab } from "../../model/slabs.ts";

@@ -1,5 +1,5 @@
 import { pause } from "../../base/clock.ts";
-import type { TimeSliceScheduler } from "../../base/time-slices.ts";
+import type { Turns } from "../../base/turns.ts";
 import type { BackfillQueue } from "../../reflector/backfill/backfill-queue.ts";
 import type { PastEvents } from "../../reflector/backfill/past-events.ts";
 import {
@@ -26,7 +26,7 @@ const eagerEvents = 1_000;
 interface EventWindowBackfillOptions {
   /** Confirms that the store still has the history that the cache holds. */
   readonly history: Pick<Reflector, "confirmHistory">;
-  readonly timeSlices: TimeSliceScheduler;
+  readonly timeSlices: Turns;
   readonly queue: BackfillQueue;
   /** Maximum number of revisions from before the first list. */
   readonly revisions: number;

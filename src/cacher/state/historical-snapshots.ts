@@ -1,5 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
-import { SharedWork, type TimeSlicedWork } from "../../base/time-slices.ts";
+import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
+import { SharedWork } from "../../base/turns.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type { EventNode } from "./event-node.ts";
 import type { OrderedStore } from "./ordered-store.ts";

@@ -1,7 +1,7 @@
 import sortedBTree from "sorted-btree";
 import { bulkLoad } from "sorted-btree/extended/bulkLoad.js";
 import sortedUnion from "sorted-btree/extended/union.js";
-import type { TimeSlicedWork } from "../../base/time-slices.ts";
+import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import { isRawKey, keyBytes, keyText, prefixEnd } from "../../model/key-bytes.ts";
 import { compareKeys } from "../../model/key-order.ts";
 import type { StoredObject } from "../../model/object.ts";

@@ -7,7 +7,7 @@ import { type BufferBounds, WatcherBuffer } from "../dispatch/watcher-buffer.ts"
 import type { WatcherState } from "../dispatch/watcher-state.ts";
 import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
-import type { WatcherContext, WatcherOptions } from "./watcher-context.ts";
+import { MaintenanceRecord, type WatcherContext, type WatcherOptions } from "./watcher-context.ts";
 
 const noSelectors = { label: "", field: "" };
 
@@ -22,6 +22,8 @@ const noSelectors = { label: "", field: "" };
 export class CacheWatcher implements WatchStream, WatchStatus, SourceReader {
   readonly filter: Filter;
   readonly options: WatcherOptions;
+  /** For `WatcherMaintenance`. */
+  readonly maintenance: MaintenanceRecord;
   readonly #context: WatcherContext<CacheWatcher>;
   readonly #buffer = new WatcherBuffer();
   /** What is read when the buffer is empty; undefined while live, and after the end. */
@@ -45,6 +47,7 @@ export class CacheWatcher implements WatchStream, WatchStatus, SourceReader {
   ) {
     this.filter = filter;
     this.options = options;
+    this.maintenance = new MaintenanceRecord(options.openedAt);
     this.#context = context;
     this.#source = source;
   }
@@ -197,6 +200,12 @@ export class CacheWatcher implements WatchStream, WatchStatus, SourceReader {
   /** The source may have more: a chunk of the initial state, or events of a dispatch round. */
   notify(): void {
     this.#notify();
+  }
+
+  /** Its turn to catch up. The client reads, and the source asks for the next turn. */
+  step(): boolean {
+    this.#notify();
+    return false;
   }
 
   /** Buffers a batch. Returns false if the watcher is not live or the buffer is full by `bounds`. */

@@ -20,6 +20,25 @@ export interface WatcherOptions {
   readonly deadline: number | undefined;
   readonly expiresAt: number | undefined;
   readonly eagerBookmarks: boolean;
+  /** When it was requested, in the clock's milliseconds. */
+  readonly openedAt: number;
   /** Whose time it catches up in; undefined: its own. */
   readonly owner: object | undefined;
+}
+
+/** One watcher as the last pass of the maintenance saw it. Times are by the clock, in milliseconds. */
+export class MaintenanceRecord {
+  /** Its resume point, and when that moved. */
+  position = 0;
+  movedAt: number;
+  /** Its count of consumed batches, and when that grew or nothing was pending. */
+  consumed = 0;
+  consumedAt: number;
+  /** Whether the bookmark before its deadline was sent. */
+  isDeadlineBookmarked = false;
+
+  constructor(openedAt: number) {
+    this.movedAt = openedAt;
+    this.consumedAt = openedAt;
+  }
 }

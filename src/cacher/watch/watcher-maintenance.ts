@@ -1,5 +1,5 @@
 import type { Timer } from "../../base/clock.ts";
-import { runInTimeSlices } from "../../base/time-slice-queue.ts";
+import { runInTimeSlices } from "../../base/event-loop-turns.ts";
 import type { SourceContext } from "../catch-up/watch-source.ts";
 import { expired, slowConsumer } from "../request/errors.ts";
 import type { ComponentContext } from "../state/component.ts";
@@ -19,19 +19,6 @@ interface Expiring {
   expire(): void;
 }
 
-/** One watcher as the last pass saw it. Times are by the clock, in milliseconds. */
-interface MaintenanceRecord {
-  readonly watcher: CacheWatcher;
-  /** Its resume point, and when that moved. */
-  position: number;
-  movedAt: number;
-  /** Its count of consumed batches, and when that grew or nothing was pending. */
-  consumed: number;
-  consumedAt: number;
-  /** Whether the bookmark before its deadline was sent. */
-  isDeadlineBookmarked: boolean;
-}
-
 /**
  * Passes over all watchers every `maintenanceIntervalMs` and does what depends on time:
  *
@@ -48,33 +35,22 @@ export class WatcherMaintenance {
   readonly #context: ComponentContext;
   readonly #sources: SourceContext;
   readonly #expiring: readonly Expiring[];
-  readonly #records = new Map<CacheWatcher, MaintenanceRecord>();
+  readonly #watchers: ReadonlySet<CacheWatcher>;
   #timer: Timer | undefined;
   /** Whether a pass is in progress, which may take longer than the interval. */
   #isRunning = false;
 
-  constructor(context: ComponentContext, sources: SourceContext, expiring: readonly Expiring[]) {
+  /** `watchers` has those that have not ended. */
+  constructor(
+    context: ComponentContext,
+    sources: SourceContext,
+    expiring: readonly Expiring[],
+    watchers: ReadonlySet<CacheWatcher>,
+  ) {
     this.#context = context;
     this.#sources = sources;
     this.#expiring = expiring;
-  }
-
-  /** Includes the watcher in each pass until `remove`. */
-  add(watcher: CacheWatcher): void {
-    const now = this.#context.clock.now();
-    this.#records.set(watcher, {
-      watcher,
-      position: 0,
-      movedAt: now,
-      consumed: 0,
-      consumedAt: now,
-      isDeadlineBookmarked: false,
-    });
-  }
-
-  /** Idempotent. */
-  remove(watcher: CacheWatcher): void {
-    this.#records.delete(watcher);
+    this.#watchers = watchers;
   }
 
   /** Starts the periodic passes. Idempotent. */
@@ -100,13 +76,13 @@ export class WatcherMaintenance {
     cache.eventWindow.trim(clock.now());
     for (const each of this.#expiring) each.expire();
     let needsProgress = false;
-    for (const record of this.#records.values()) {
+    for (const watcher of this.#watchers) {
       // Read for each watcher, as a pass may take long.
       const now = clock.now();
-      record.watcher.checkWindow();
-      this.#checkStall(record, now);
-      if (this.#bookmark(record, now)) needsProgress = true;
-      this.#checkAge(record, now);
+      watcher.checkWindow();
+      this.#checkStall(watcher, now);
+      if (this.#bookmark(watcher, now)) needsProgress = true;
+      this.#checkAge(watcher, now);
       yield;
     }
     this.#isRunning = false;
@@ -114,8 +90,8 @@ export class WatcherMaintenance {
     if (needsProgress) source.requestProgress();
   }
 
-  #checkStall(record: MaintenanceRecord, now: number): void {
-    const { watcher } = record;
+  #checkStall(watcher: CacheWatcher, now: number): void {
+    const { maintenance: record } = watcher;
     const { stallTimeoutMs } = this.#sources.bounds;
     if (watcher.consumed !== record.consumed || !watcher.hasPending) {
       record.consumed = watcher.consumed;
@@ -130,7 +106,7 @@ export class WatcherMaintenance {
    * Ends a stream that is past `expiresAt`, so that its client connects elsewhere. A last bookmark precedes the
    * end: if the stream cannot take one now, it has up to `expiryGraceMs` more.
    */
-  #checkAge({ watcher }: MaintenanceRecord, now: number): void {
+  #checkAge(watcher: CacheWatcher, now: number): void {
     const { expiresAt = Infinity } = watcher.options;
     if (now < expiresAt) return;
     const sent = this.#sources.dispatcher.sendBookmark(watcher);
@@ -138,8 +114,8 @@ export class WatcherMaintenance {
   }
 
   /** Sends the bookmark that is due. Returns whether another will be due by the next pass. */
-  #bookmark(record: MaintenanceRecord, now: number): boolean {
-    const { watcher } = record;
+  #bookmark(watcher: CacheWatcher, now: number): boolean {
+    const { maintenance: record } = watcher;
     const { dispatcher } = this.#sources;
     const { bookmarkIntervalMs: intervalMs, deadline } = watcher.options;
     if (deadline !== undefined && !record.isDeadlineBookmarked) {

@@ -11,25 +11,18 @@ import { Filter } from "../state/filter.ts";
 import { CacheWatcher } from "./cache-watcher.ts";
 import type { WatchOpener } from "./watch-opener.ts";
 import type { WatcherContext } from "./watcher-context.ts";
-import type { WatcherMaintenance } from "./watcher-maintenance.ts";
 
-/** All watchers of a Cacher: creates them, shares their filters, has them opened and maintained, and ends them. */
+/** All watchers of a Cacher, in one table: creates them, shares their filters, has them opened, and ends them. */
 export class WatcherRegistry {
   readonly #context: ComponentContext;
   readonly #watcherContext: WatcherContext<CacheWatcher>;
   readonly #opener: WatchOpener;
-  readonly #maintenance: WatcherMaintenance;
   readonly #watchers = new Set<CacheWatcher>();
   readonly #filters = new SharedFilters();
   #isDraining = false;
   #slowConsumers = 0;
 
-  constructor(
-    context: ComponentContext,
-    sources: SourceContext,
-    opener: WatchOpener,
-    maintenance: WatcherMaintenance,
-  ) {
+  constructor(context: ComponentContext, sources: SourceContext, opener: WatchOpener) {
     const { clock, stages } = context;
     this.#context = context;
     this.#watcherContext = {
@@ -39,7 +32,6 @@ export class WatcherRegistry {
       toStreamError: (error) => this.#toStreamError(error),
     };
     this.#opener = opener;
-    this.#maintenance = maintenance;
   }
 
   /** The watchers that have not ended. */
@@ -68,6 +60,7 @@ export class WatcherRegistry {
         deadline: request.deadline,
         expiresAt: request.expiresAt,
         eagerBookmarks: request.eagerBookmarks ?? false,
+        openedAt: this.#context.clock.now(),
         owner: request.owner,
       },
       this.#watcherContext,
@@ -81,7 +74,6 @@ export class WatcherRegistry {
       return watcher;
     }
     this.#watchers.add(watcher);
-    this.#maintenance.add(watcher);
     // With the shared selection, so that the request does not keep another copy of it.
     const shared = { ...request, selection: filter.selection };
     this.#opener.begin({ watcher, request: shared, source });
@@ -107,7 +99,6 @@ export class WatcherRegistry {
 
   #forget(watcher: CacheWatcher, end: Error | null): void {
     this.#watchers.delete(watcher);
-    this.#maintenance.remove(watcher);
     this.#watcherContext.dispatcher.leave(watcher);
     this.#filters.release(watcher.filter);
     if (hasReason(end, "SLOW_CONSUMER")) this.#slowConsumers++;

@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import type { ResourceInfo } from "../../client/resource-info.ts";
+import { type CommandIo, processIo, tableOptions } from "../output/command-io.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import { resourcesJson } from "../output/proto-json.ts";
 import { Table } from "../output/table.ts";
@@ -19,13 +20,13 @@ import {
   usageError,
   wholeNumber,
 } from "./client-options.ts";
-import { type ClientIo, processIo, runSession } from "./client-session.ts";
-import { printObject, printPages, tableOptions } from "./object-output.ts";
+import { runSession } from "./client-session.ts";
+import { printObject, printPages } from "./object-output.ts";
 import { addPut } from "./put.ts";
 import { addWatch } from "./watch.ts";
 
 /** Adds the commands that talk to a running service: get, list, watch, put, delete, resources, health. */
-export function addClientCommands(program: Command, io: ClientIo = processIo): void {
+export function addClientCommands(program: Command, io: CommandIo = processIo): void {
   addGet(program, io);
   addList(program, io);
   addWatch(program, io);
@@ -36,7 +37,7 @@ export function addClientCommands(program: Command, io: ClientIo = processIo): v
 }
 
 /** Adds `get`. */
-function addGet(program: Command, io: ClientIo): void {
+function addGet(program: Command, io: CommandIo): void {
   const command = program
     .command("get")
     .description("Read one object.")
@@ -61,7 +62,7 @@ interface ListOptions extends ClientOptions, RevisionOptions, SelectorOptions {
 }
 
 /** Adds `list`. */
-function addList(program: Command, io: ClientIo): void {
+function addList(program: Command, io: CommandIo): void {
   const command = program
     .command("list")
     .description("Read all objects of a resource, or those below a prefix, in key order.")
@@ -92,7 +93,7 @@ interface DeleteOptions extends ClientOptions, HistoryOptions {
 }
 
 /** Adds `delete`. */
-function addDelete(program: Command, io: ClientIo): void {
+function addDelete(program: Command, io: CommandIo): void {
   const command = program
     .command("delete")
     .description("Delete an object, and print its last state.")
@@ -117,7 +118,7 @@ function addDelete(program: Command, io: ClientIo): void {
 }
 
 /** Adds `resources`. */
-function addResources(program: Command, io: ClientIo): void {
+function addResources(program: Command, io: CommandIo): void {
   const command = program
     .command("resources")
     .description("List the resources of the service of which the caller may read anything.");
@@ -145,7 +146,7 @@ function rowOf(resource: ResourceInfo): string[] {
 }
 
 /** Adds `health`. */
-function addHealth(program: Command, io: ClientIo): void {
+function addHealth(program: Command, io: CommandIo): void {
   const command = program
     .command("health")
     .description("Ask the service whether it serves, for probes: exit code 0 if it does.")

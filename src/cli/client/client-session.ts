@@ -1,67 +1,27 @@
 import { readFile } from "node:fs/promises";
-import type { Readable, Writable } from "node:stream";
-import { invalidRequest } from "../../base/errors.ts";
+import { invalidRequest, messageOf } from "../../base/errors.ts";
 import type { ClientTls, Pem } from "../../client/calls/client-certificates.ts";
 import type { Token } from "../../client/calls/token-source.ts";
 import { type Client, connect } from "../../client/client.ts";
-import { exitCodeOf } from "../output/exit-codes.ts";
-import { Output, OutputClosed } from "../output/output.ts";
-import { printableText } from "../output/printable.ts";
+import { type CommandIo, reportFailure, say } from "../output/command-io.ts";
+import { Output } from "../output/output.ts";
 import type { ClientOptions } from "./client-options.ts";
-
-/** The process that a client command runs in. */
-export interface ClientIo {
-  readonly stdin: Readable & { readonly isTTY?: boolean | undefined };
-  readonly stdout: Writable & {
-    readonly isTTY?: boolean | undefined;
-    readonly columns?: number | undefined;
-  };
-  readonly stderr: Writable;
-  /** Calls `listener` once when the user interrupts the command. The returned function removes it. */
-  onInterrupt(listener: () => void): () => void;
-  /** Sets the exit code of the process. */
-  exitWith(code: number): void;
-}
-
-export const processIo: ClientIo = {
-  stdin: process.stdin,
-  stdout: process.stdout,
-  stderr: process.stderr,
-  onInterrupt: (listener) => {
-    const stop = (): void => {
-      process.off("SIGINT", onSignal).off("SIGTERM", onSignal);
-    };
-    // A second signal has the default effect: a blocked output could keep the command running indefinitely.
-    const onSignal = (): void => {
-      stop();
-      listener();
-    };
-    process.on("SIGINT", onSignal).on("SIGTERM", onSignal);
-    return stop;
-  },
-  exitWith: (code) => {
-    process.exitCode = code;
-  },
-};
 
 /** What a command uses while it runs. */
 export interface Session {
   readonly client: Client;
   readonly output: Output;
-  readonly io: ClientIo;
+  readonly io: CommandIo;
   /** Prints a message to stderr. */
   say(message: string): void;
 }
 
 /** Connects, runs `work`, and turns its error into a message and the exit code. */
 export async function runSession(
-  io: ClientIo,
+  io: CommandIo,
   options: ClientOptions,
   work: (session: Session) => Promise<void>,
 ): Promise<void> {
-  const say = (message: string): void => {
-    io.stderr.write(`watch-fanout: ${printableText(message)}\n`);
-  };
   // Keeps the process alive: the clock's timers do not, and a watch that waits to reconnect has nothing else.
   const alive = setInterval(() => {}, 2 ** 30);
   let client: Client | undefined;
@@ -75,12 +35,10 @@ export async function runSession(
       maxAttempts: options.address.length,
     });
     const output = new Output(io.stdout);
-    await work({ client, output, io, say });
+    await work({ client, output, io, say: (message) => say(io, message) });
     await output.flush();
   } catch (error) {
-    if (error instanceof OutputClosed) return;
-    say(error instanceof Error ? error.message : String(error));
-    io.exitWith(exitCodeOf(error));
+    reportFailure(io, error);
   } finally {
     clearInterval(alive);
     client?.close();
@@ -127,7 +85,6 @@ async function readPem(flag: string, path: string | undefined): Promise<Pem | un
     await readFile(path);
     return { file: path };
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw invalidRequest("tls", `${flag} can't be read: ${reason}.`);
+    throw invalidRequest("tls", `${flag} can't be read: ${messageOf(error)}.`);
   }
 }

@@ -1,19 +1,13 @@
 import type { ObjectResult, Page } from "../../client/watch/client-calls.ts";
 import type { StoredObject } from "../../model/object.ts";
+import { type CommandIo, tableOptions } from "../output/command-io.ts";
 import { printableBytes, printableText } from "../output/printable.ts";
 import { objectResultJson, pageJson } from "../output/proto-json.ts";
-import { Table, type TableOptions } from "../output/table.ts";
+import { Table } from "../output/table.ts";
 import type { Format } from "./client-options.ts";
-import type { ClientIo, Session } from "./client-session.ts";
+import type { Session } from "./client-session.ts";
 
-/** On a terminal, lines are cut to its width, and colours are used unless NO_COLOR is set (no-color.org). */
-export function tableOptions({ stdout }: ClientIo): TableOptions {
-  if (stdout.isTTY !== true) return { colours: false };
-  const { NO_COLOR = "", TERM = "" } = process.env;
-  return { columns: stdout.columns, colours: NO_COLOR === "" && TERM !== "dumb" };
-}
-
-function objectTable(io: ClientIo): Table {
+function objectTable(io: CommandIo): Table {
   return new Table(["KEY", "REVISION", "VERSION", "VALUE"], tableOptions(io));
 }
 

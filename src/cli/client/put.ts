@@ -1,7 +1,8 @@
 import { createReadStream } from "node:fs";
 import type { Readable } from "node:stream";
 import type { Command } from "commander";
-import { invalidRequest, WatchFanoutError } from "../../base/errors.ts";
+import { invalidRequest, messageOf, WatchFanoutError } from "../../base/errors.ts";
+import { type CommandIo, readAll } from "../output/command-io.ts";
 import {
   addClientOptions,
   addHistoryOption,
@@ -12,7 +13,7 @@ import {
   usageError,
   wholeNumber,
 } from "./client-options.ts";
-import { type ClientIo, runSession } from "./client-session.ts";
+import { runSession } from "./client-session.ts";
 import { printObject } from "./object-output.ts";
 
 interface PutOptions extends ClientOptions, HistoryOptions {
@@ -27,7 +28,7 @@ interface PutOptions extends ClientOptions, HistoryOptions {
 const maxInputBytes = 64 * 1024 * 1024;
 
 /** Adds `put`. */
-export function addPut(program: Command, io: ClientIo): void {
+export function addPut(program: Command, io: CommandIo): void {
   const command = program
     .command("put")
     .description("Create or replace an object.")
@@ -72,36 +73,27 @@ export function addPut(program: Command, io: ClientIo): void {
 }
 
 async function readValue(
-  io: ClientIo,
+  io: CommandIo,
   value: string | undefined,
   file: string | undefined,
 ): Promise<Uint8Array> {
   if (file !== undefined) return readValueFile(file);
   if (value !== undefined && value !== "-") return Buffer.from(value);
-  return readAll(io.stdin, "Standard input");
+  return readInput(io.stdin, "Standard input");
 }
 
-/** Reads a stream up to the bound. `what` is the subject of the error's sentence. */
-async function readAll(stream: Readable, what: string): Promise<Uint8Array> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of stream) {
-    const buffer = Buffer.from(chunk);
-    chunks.push(buffer);
-    bytes += buffer.length;
-    if (bytes > maxInputBytes) {
-      throw invalidRequest("value", `${what} has more than ${maxInputBytes} bytes.`);
-    }
-  }
-  return Buffer.concat(chunks);
+/** Reads a stream. `what` is the subject of the error's sentence if it has too much. */
+async function readInput(stream: Readable, what: string): Promise<Uint8Array> {
+  const content = await readAll(stream, maxInputBytes);
+  if (content !== undefined) return content;
+  throw invalidRequest("value", `${what} has more than ${maxInputBytes} bytes.`);
 }
 
 async function readValueFile(path: string): Promise<Uint8Array> {
   try {
-    return await readAll(createReadStream(path), "The file");
+    return await readInput(createReadStream(path), "The file");
   } catch (error) {
     if (error instanceof WatchFanoutError) throw error;
-    const reason = error instanceof Error ? error.message : String(error);
-    throw invalidRequest("value", `--file can't be read: ${reason}.`);
+    throw invalidRequest("value", `--file can't be read: ${messageOf(error)}.`);
   }
 }

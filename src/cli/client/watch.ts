@@ -1,10 +1,10 @@
 import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
-import { type Reason, upstreamUnavailable, type WatchFanoutError } from "../../base/errors.ts";
-import type { Interruption } from "../../client/calls/options.ts";
+import { upstreamUnavailable, type WatchFanoutError } from "../../base/errors.ts";
 import type { AtomicBatch } from "../../client/watch/client-calls.ts";
 import type { EventType, WatchEvent } from "../../model/event.ts";
 import type { Scope } from "../../storage/storage.ts";
+import { type CommandIo, tableOptions } from "../output/command-io.ts";
 import { printableBytes, printableText } from "../output/printable.ts";
 import { batchJson } from "../output/proto-json.ts";
 import { type Cell, type Colour, Table } from "../output/table.ts";
@@ -22,8 +22,8 @@ import {
   usageError,
   wholeNumber,
 } from "./client-options.ts";
-import { type ClientIo, runSession, type Session } from "./client-session.ts";
-import { printValueLine, tableOptions } from "./object-output.ts";
+import { runSession, type Session } from "./client-session.ts";
+import { printValueLine } from "./object-output.ts";
 
 interface WatchOptions extends ClientOptions, SelectorOptions, HistoryOptions {
   readonly key?: string;
@@ -35,7 +35,7 @@ interface WatchOptions extends ClientOptions, SelectorOptions, HistoryOptions {
 }
 
 /** Adds `watch`. */
-export function addWatch(program: Command, io: ClientIo): void {
+export function addWatch(program: Command, io: CommandIo): void {
   const command = program
     .command("watch")
     .description(
@@ -74,8 +74,14 @@ async function watch(session: Session, options: WatchOptions): Promise<void> {
   const { client, output, io, say } = session;
   const interrupted = new AbortController();
   const stopListening = io.onInterrupt(() => interrupted.abort());
-  const first = new FirstResponse(options.timeout);
-  const outage = new Outage(say);
+  /** The last failure; undefined while there is a stream. */
+  let failure: WatchFanoutError | undefined;
+  // Only the first response has a time limit.
+  const missing = new AbortController();
+  const timer = systemClock.setTimeout(() => {
+    const text = `No response arrived within ${options.timeout / 1000} s.`;
+    missing.abort(failure ?? upstreamUnavailable(text));
+  }, options.timeout);
   try {
     const batches = client.watch(options.resource, {
       ...selectorsOf(options),
@@ -85,79 +91,27 @@ async function watch(session: Session, options: WatchOptions): Promise<void> {
       delivery: options.latest === true ? "LATEST_STATE" : undefined,
       includePrevious: options.previous,
       historyId: options.historyId,
-      signal: AbortSignal.any([interrupted.signal, output.failed, first.missing]),
+      signal: AbortSignal.any([interrupted.signal, output.failed, missing.signal]),
       onOpened: () => {
-        first.arrived();
-        outage.ended();
+        timer.cancel();
+        if (failure !== undefined) say("The watch has resumed.");
+        failure = undefined;
       },
-      onInterruption: (interruption) => {
-        first.failed(interruption.error);
-        outage.attemptFailed(interruption);
+      onInterruption: ({ error, resumeRevision }) => {
+        // An attempt to resume that fails for the same reason is not reported.
+        const isNew = error.reason !== failure?.reason;
+        failure = error;
+        const from = resumeRevision === undefined ? "" : ` after revision ${resumeRevision}`;
+        if (isNew) say(`${error.message} Retrying to resume${from}.`);
       },
     });
     const print = batchPrinter(session, options.output);
     for await (const batch of batches) await print(batch);
     if (interrupted.signal.aborted) return;
-    first.missing.throwIfAborted();
+    missing.signal.throwIfAborted();
   } finally {
-    first.stop();
+    timer.cancel();
     stopListening();
-  }
-}
-
-/** The time limit of a watch's first response. Later responses are not limited. */
-class FirstResponse {
-  readonly #missing = new AbortController();
-  readonly #timer: { cancel(): void };
-  #error: WatchFanoutError | undefined;
-
-  constructor(timeoutMs: number) {
-    this.#timer = systemClock.setTimeout(() => {
-      const error = upstreamUnavailable(`No response arrived within ${timeoutMs / 1000} s.`);
-      this.#missing.abort(this.#error ?? error);
-    }, timeoutMs);
-  }
-
-  /** Aborted, with the last failure as its reason, if no response arrived in time. */
-  get missing(): AbortSignal {
-    return this.#missing.signal;
-  }
-
-  /** A stream has sent its first response. */
-  arrived(): void {
-    this.#timer.cancel();
-  }
-
-  failed(error: WatchFanoutError): void {
-    this.#error = error;
-  }
-
-  stop(): void {
-    this.#timer.cancel();
-  }
-}
-
-/** Reports when the stream is lost and when it is back: attempts in between only if they fail for another reason. */
-class Outage {
-  readonly #say: (message: string) => void;
-  /** Of the last failure; undefined while there is a stream. */
-  #reason: Reason | undefined;
-
-  constructor(say: (message: string) => void) {
-    this.#say = say;
-  }
-
-  attemptFailed({ error, resumeRevision }: Interruption): void {
-    if (error.reason === this.#reason) return;
-    this.#reason = error.reason;
-    const from = resumeRevision === undefined ? "" : ` after revision ${resumeRevision}`;
-    this.#say(`${error.message} Retrying to resume${from}.`);
-  }
-
-  ended(): void {
-    if (this.#reason === undefined) return;
-    this.#reason = undefined;
-    this.#say("The watch has resumed.");
   }
 }
 

@@ -1,9 +1,9 @@
 import { Argument, type Command, Option } from "commander";
 import type { OptionName } from "../../config/options.ts";
-import { exitCodes } from "../output/exit-codes.ts";
+import { refuse } from "../output/command-io.ts";
 import { printableText } from "../output/printable.ts";
 import { addServeFlags, type FlagHelp, readConfig, typedValues } from "../serve/serve-command.ts";
-import { proxyFlags } from "./proxy-flags.ts";
+import { type ProxyFlag, proxyFlags } from "./proxy-flags.ts";
 import { proxyOptions, withProxyNames } from "./proxy-options.ts";
 
 const helpFooter = `
@@ -48,17 +48,15 @@ export function addEtcdProxyCommand(program: Command): void {
     .addHelpText("after", helpFooter);
   const own = new Map(Object.entries(proxyFlags).map(([name, flag]) => [name, flagOf(name, flag)]));
   const taken = new Set<OptionName>(preset);
-  for (const flag of Object.values(proxyFlags)) if (flag.kind === "option") taken.add(flag.option);
+  for (const flag of Object.values(proxyFlags))
+    if (flag.option !== undefined) taken.add(flag.option);
   for (const option of own.values()) {
     command.addOption(option.helpGroup("Flags of etcd grpc-proxy start, and --cache:"));
   }
   const others = addServeFlags(command, taken, changed);
   command.action(async () => {
     const { flags, defaults, problems, warnings } = proxyOptions(typedValues(command, own));
-    if (problems.length > 0) {
-      const lines = problems.map((problem) => `error: ${printableText(problem)}`);
-      command.error(lines.join("\n"), { exitCode: exitCodes.usage });
-    }
+    if (problems.length > 0) refuse(command, problems);
     const loaded = readConfig(command, { ...flags, ...others() }, withProxyNames, defaults);
     for (const warning of warnings) process.stderr.write(`warning: ${printableText(warning)}\n`);
     // Imported here, since the client commands start faster without the server.
@@ -68,12 +66,10 @@ export function addEtcdProxyCommand(program: Command): void {
   });
 }
 
-function flagOf(
-  name: string,
-  { value, help, default: text }: { value?: string; help: string; default?: string },
-): Option {
+function flagOf(name: string, { value, help, default: text, refused }: ProxyFlag): Option {
   const shown = value === undefined ? "[true|false]" : `<${value}>`;
-  return new Option(`--${name} ${shown}`, text === undefined ? help : `${help} (default: ${text})`)
+  const what = help ?? (refused === undefined ? "No effect." : "Refused.");
+  return new Option(`--${name} ${shown}`, text === undefined ? what : `${what} (default: ${text})`)
     .preset("true")
     .argParser((typed: string, before: readonly string[] = []) => [...before, typed]);
 }

@@ -28,6 +28,7 @@ export function proxyOptions(typed: TypedFlags): ProxyOptions {
   const problems: string[] = [];
   const warnings: string[] = [];
   for (const [name, flag] of Object.entries(proxyFlags)) {
+    const { option, duration } = flag;
     const given = valuesOf(typed, name);
     const values = given.length === 0 && flag.default !== undefined ? [flag.default] : given;
     const last = values.at(-1);
@@ -43,12 +44,11 @@ export function proxyOptions(typed: TypedFlags): ProxyOptions {
     const unheeded = whyUnheeded(flag, last, typed);
     if (unheeded !== undefined) {
       warnings.push(`--${name} has no effect${unheeded}.`);
-    } else if (flag.kind === "refused") {
-      problems.push(`--${name}: ${flag.why}`);
-    } else if (flag.kind === "ignored") {
-      warnings.push(`--${name} has no effect: ${flag.why}`);
-    } else if (flag.kind === "option") {
-      const { option, duration } = flag;
+    } else if (flag.refused !== undefined) {
+      problems.push(`--${name}: ${flag.refused}`);
+    } else if (flag.ignored !== undefined) {
+      warnings.push(`--${name} has no effect: ${flag.ignored}`);
+    } else if (option !== undefined) {
       if (flag.value === undefined) {
         to[option] = ["on"];
       } else if (duration !== undefined) {
@@ -100,7 +100,7 @@ const notDuration = "is not a duration as Go writes it, such as 500ms, 30s or 1m
 export function withProxyNames(message: string): string {
   let text = message;
   const renamed = Object.entries(proxyFlags).flatMap(([name, flag]) =>
-    flag.kind === "option" ? [[flag.option, name] as const] : [],
+    flag.option === undefined ? [] : [[flag.option, name] as const],
   );
   for (const [option, name] of [...renamed, ["etcd", "endpoints"], ["admin", "metrics-addr"]]) {
     text = text.replaceAll(new RegExp(`--${option}(?![\\w-])`, "g"), `--${name}`);

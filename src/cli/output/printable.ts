@@ -13,6 +13,11 @@ export function printableText(text: string): string {
   return text.replace(unprintable, (character) => short[character] ?? escaped(character));
 }
 
+/** Cuts a text to a maximum length, in UTF-16 code units. */
+export function cutText(text: string, maxLength: number): string {
+  return text.length <= maxLength ? text : `${text.slice(0, maxLength - 1)}…`;
+}
+
 /** Escapes bytes in the same way: as text if they are UTF-8, otherwise with `\xNN` for non-ASCII bytes. */
 export function printableBytes(bytes: Uint8Array): string {
   let text: string;
@@ -59,4 +64,9 @@ export function msOf(ms: number): string {
 /** A count, such as `12,345`. */
 export function countOf(count: number): string {
   return count.toLocaleString("en");
+}
+
+/** A count of things, such as `1 stream` or `12,345 streams`. */
+export function quantity(count: number, name: string): string {
+  return `${countOf(count)} ${name}${count === 1 ? "" : "s"}`;
 }

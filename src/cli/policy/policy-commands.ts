@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { Argument, type Command, Option } from "commander";
+import { messageOf } from "../../base/errors.ts";
 import { variableOf } from "../../config/options.ts";
 import { parsePolicy } from "../../config/parse-policy.ts";
 import { anonymous, type Identity } from "../../identity/identity.ts";
@@ -12,9 +13,9 @@ import {
 } from "../../policy/access.ts";
 import type { PolicyDefinition } from "../../policy/definition.ts";
 import { Policy } from "../../policy/policy.ts";
-import { type ClientIo, processIo } from "../client/client-session.ts";
+import { type CommandIo, processIo, refuse } from "../output/command-io.ts";
 import { exitCodes } from "../output/exit-codes.ts";
-import { printableText } from "../output/printable.ts";
+import { printableText, quantity } from "../output/printable.ts";
 
 /** Maximum number of notes that are printed. */
 const maxRemarks = 20;
@@ -35,13 +36,13 @@ interface CanOptions {
 }
 
 /** Adds `policy check` and `policy can`, for operators: they read a policy file, and need no service. */
-export function addPolicyCommands(program: Command, io: ClientIo = processIo): void {
+export function addPolicyCommands(program: Command, io: CommandIo = processIo): void {
   const policy = program.command("policy").description("Check a policy, and ask what it allows.");
   addCheck(policy, io);
   addCan(policy, io);
 }
 
-function addCheck(policy: Command, io: ClientIo): void {
+function addCheck(policy: Command, io: CommandIo): void {
   const command = policy
     .command("check")
     .description("Check a policy file as the service does, and print what is wrong, with its line.")
@@ -51,9 +52,9 @@ function addCheck(policy: Command, io: ClientIo): void {
     const { roles, bindings } = definition;
     const rules = roles.reduce((sum, role) => sum + role.rules.length, 0);
     const counts = [
-      counted(roles.length, "role"),
-      counted(rules, "rule"),
-      counted(bindings.length, "binding"),
+      quantity(roles.length, "role"),
+      quantity(rules, "rule"),
+      quantity(bindings.length, "binding"),
     ];
     const all = remarksOn(definition).map((remark) => `${file}:${remark}`);
     const more = all.length - maxRemarks;
@@ -63,7 +64,7 @@ function addCheck(policy: Command, io: ClientIo): void {
   });
 }
 
-function addCan(policy: Command, io: ClientIo): void {
+function addCan(policy: Command, io: CommandIo): void {
   const command = policy
     .command("can")
     .description("Say whether a policy allows an identity something, and by which rule.")
@@ -119,24 +120,14 @@ function readPolicy(command: Command, file: string): PolicyDefinition {
   try {
     content = readFileSync(file);
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    return refuse(command, [`${JSON.stringify(file)} can't be read: ${why}.`]);
+    return refuse(command, [`${JSON.stringify(file)} can't be read: ${messageOf(error)}.`]);
   }
   const { definition, problems } = parsePolicy(file, content);
   return definition ?? refuse(command, problems);
 }
 
-function refuse(command: Command, problems: readonly string[]): never {
-  const lines = problems.map((problem) => `error: ${printableText(problem)}`);
-  return command.error(lines.join("\n"), { exitCode: exitCodes.usage });
-}
-
 function collected(value: string, before: readonly string[]): readonly string[] {
   return [...before, value];
-}
-
-function counted(count: number, what: string): string {
-  return `${count} ${what}${count === 1 ? "" : "s"}`;
 }
 
 /**

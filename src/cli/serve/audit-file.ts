@@ -3,8 +3,10 @@ import { stat } from "node:fs/promises";
 import { promisify } from "node:util";
 import type { Logger } from "pino";
 import type { Clock, Timer } from "../../base/clock.ts";
+import { messageOf } from "../../base/errors.ts";
 import { hostOf } from "../../server/limits/callers.ts";
 import type { AuditEntry, AuditLevel, AuditLog } from "../../server/server.ts";
+import { cutText } from "../output/printable.ts";
 import { AuditSink, type AuditSinkEvents, type UnwrittenLine } from "./audit-sink.ts";
 
 /** Maximum size of the lines that are not written yet, in bytes. */
@@ -180,7 +182,7 @@ export class AuditFile implements AuditLog {
       this.#failures++;
       const isDeleted = await before.isDeleted().catch(() => false);
       before.setPaused(isDeleted);
-      const problem = error instanceof Error ? error.message : String(error);
+      const problem = messageOf(error);
       const then = isDeleted ? "its lines wait in memory" : "the file before is used";
       if (`${problem} ${then}` === this.#openFailure) return;
       this.#openFailure = `${problem} ${then}`;
@@ -239,7 +241,7 @@ function lineOf(entry: AuditEntry, time: string): string {
 }
 
 function cut(text: string): string {
-  return text.length <= maxTextLength ? text : `${text.slice(0, maxTextLength - 1)}…`;
+  return cutText(text, maxTextLength);
 }
 
 /** Maximum number of callers whose dropped lines are counted apart from those of all others. */

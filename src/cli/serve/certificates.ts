@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import type { KeyPair } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
 import { fileAuthorities, fileCertificate } from "../../base/file-certificate.ts";
-import type { WatchedCertificate, WatchedFileSet, WatchedFiles } from "../../base/watched-files.ts";
+import type { WatchedCertificate, WatchedFiles } from "../../base/watched-files.ts";
 import type { CertificateConfig, EtcdTls, ServerTls } from "../../config/config.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
 
@@ -20,67 +20,61 @@ export function watchServerCertificates(
   tls: ServerTls,
   server: CertificateUser & { replaceClientCa(clientCa: Buffer): void },
 ): void {
-  const { cert, key, clientCa, files: paths } = tls;
-  files.add({
-    ...{ kind: "server-certificate", paths: [paths.cert, paths.key], contents: [cert, key] },
-    ...{ maxBytes, apply: replacePair(server), certificates: firstIn(paths.cert) },
-  });
-  if (clientCa === undefined || paths.clientCa === undefined) return;
-  files.add({
-    ...{ kind: "client-ca", paths: [paths.clientCa], contents: [clientCa], maxBytes },
-    certificates: authoritiesIn(paths.clientCa),
-    apply: ([content = Buffer.alloc(0)]) => server.replaceClientCa(content),
-  });
+  watchPair(files, "server-certificate", tls, server);
+  watchAuthorities(files, "client-ca", tls.files.clientCa, tls.clientCa, (content) =>
+    server.replaceClientCa(content),
+  );
 }
 
 /** Applies new versions of the admin port's certificate to it. */
 export function watchAdminCertificate(
   files: WatchedFiles,
-  { cert, key, files: paths }: CertificateConfig,
+  tls: CertificateConfig,
   admin: CertificateUser,
 ): void {
-  files.add({
-    ...{ kind: "admin-certificate", paths: [paths.cert, paths.key], contents: [cert, key] },
-    ...{ maxBytes, apply: replacePair(admin), certificates: firstIn(paths.cert) },
-  });
+  watchPair(files, "admin-certificate", tls, admin);
 }
 
 /** Applies new versions of the certificates for etcd, or for the upstream of a relay, to the client of it. */
 export function watchClientCertificates(
   files: WatchedFiles,
   of: "etcd" | "upstream",
-  tls: EtcdTls,
+  { ca, caFile, client: pair }: EtcdTls,
   client: CertificateUser & { replaceAuthorities(authorities: Buffer): void },
 ): void {
-  const { ca, client: pair, files: paths } = tls;
-  if (pair !== undefined && paths.cert !== undefined && paths.key !== undefined) {
-    files.add({
-      ...{ kind: `${of}-certificate`, paths: [paths.cert, paths.key] },
-      ...{ contents: [pair.cert, pair.key], maxBytes, apply: replacePair(client) },
-      certificates: firstIn(paths.cert),
-    });
-  }
-  if (ca === undefined || paths.ca === undefined) return;
+  if (pair !== undefined) watchPair(files, `${of}-certificate`, pair, client);
+  watchAuthorities(files, `${of}-ca`, caFile, ca, (content) => client.replaceAuthorities(content));
+}
+
+const empty = Buffer.alloc(0);
+
+function watchPair(
+  files: WatchedFiles,
+  kind: string,
+  { cert, key, files: paths }: CertificateConfig,
+  user: CertificateUser,
+): void {
   files.add({
-    ...{ kind: `${of}-ca`, paths: [paths.ca], contents: [ca], maxBytes },
-    certificates: authoritiesIn(paths.ca),
-    apply: ([content = Buffer.alloc(0)]) => client.replaceAuthorities(content),
+    ...{ kind, paths: [paths.cert, paths.key], contents: [cert, key], maxBytes },
+    apply: ([cert = empty, key = empty]) => user.replaceCertificate({ cert, key }),
+    certificates: ([content = empty]) => fileCertificate(paths.cert, content),
   });
 }
 
-/** Finds the certificates in the first of the files, `path`. */
-function firstIn(path: string): NonNullable<WatchedFileSet["certificates"]> {
-  return ([content = Buffer.alloc(0)]) => fileCertificate(path, content);
-}
-
-/** Finds the authorities in the only file, `path`. */
-function authoritiesIn(path: string): NonNullable<WatchedFileSet["certificates"]> {
-  return ([content = Buffer.alloc(0)]) => fileAuthorities(path, content);
-}
-
-function replacePair(user: CertificateUser): (contents: readonly Buffer[]) => void {
-  return ([cert = Buffer.alloc(0), key = Buffer.alloc(0)]) =>
-    user.replaceCertificate({ cert, key });
+/** Does nothing without authorities. */
+function watchAuthorities(
+  files: WatchedFiles,
+  kind: string,
+  path: string | undefined,
+  authorities: Buffer | undefined,
+  replace: (authorities: Buffer) => void,
+): void {
+  if (path === undefined || authorities === undefined) return;
+  files.add({
+    ...{ kind, paths: [path], contents: [authorities], maxBytes },
+    apply: ([content = empty]) => replace(content),
+    certificates: ([content = empty]) => fileAuthorities(path, content),
+  });
 }
 
 const dayMs = 86_400_000;

@@ -1,7 +1,6 @@
-import type { Meter } from "@opentelemetry/api";
 import type { Logger } from "pino";
-import type { Clock } from "../../base/clock.ts";
-import type { WatchedFileSet, WatchedFiles } from "../../base/watched-files.ts";
+import { messageOf } from "../../base/errors.ts";
+import type { WatchedFileSet } from "../../base/watched-files.ts";
 import type { AuditConfig, Config, PolicyConfig } from "../../config/config.ts";
 import { nearest } from "../../config/nearest.ts";
 import { maxPolicyBytes } from "../../config/parse-policy.ts";
@@ -13,13 +12,12 @@ import type { PolicyDefinition } from "../../policy/definition.ts";
 import { Policy } from "../../policy/policy.ts";
 import type { ServerOptions } from "../../server/server.ts";
 import {
-  registerAuditMetrics,
-  registerAuthenticationMetrics,
-  registerKeyRequests,
-  registerPolicyMetrics,
+  registerIdentityMetrics,
+  registerRightsMetrics,
 } from "../../telemetry/identity-metrics.ts";
 import { AuditFile } from "./audit-file.ts";
 import { openIdentitySources } from "./identity.ts";
+import type { ProcessContext } from "./process-context.ts";
 import { StartError } from "./start-error.ts";
 
 /** What decides about the calls of clients, and what records them. */
@@ -30,28 +28,24 @@ interface ClientFacing {
 }
 
 /**
- * Opens what decides about clients of a server, and applies new versions of its files. `resources` are the names of those
- * that are served. `onRevoked` is called with an identity that is no longer accepted. Throws a StartError if the audit log
+ * Opens what decides about clients of a server, and applies new versions of its files. `config` has the resources that are
+ * served. `onRevoked` is called with an identity that is no longer accepted. Throws a StartError if the audit log
  * can't be opened.
  */
 export function openClientFacing(
   config: Config,
-  resources: readonly string[],
-  deps: {
-    readonly clock: Clock;
-    readonly logger: Logger;
-    readonly files: WatchedFiles;
-    readonly meter: Meter;
-  },
+  context: ProcessContext,
   onRevoked: (identity: Identity) => void,
 ): ClientFacing {
-  const { meter } = deps;
-  const { authorizer, audit } = openPolicy(config, resources, deps);
-  registerPolicyMetrics(meter, authorizer);
-  if (audit !== undefined) registerAuditMetrics(meter, audit);
-  const { authenticators, remoteKeys, ...sources } = openIdentitySources(config, deps, onRevoked);
-  if (authenticators !== undefined) registerAuthenticationMetrics(meter, authenticators);
-  if (remoteKeys !== undefined) registerKeyRequests(meter, remoteKeys);
+  const { meter } = context;
+  const { authorizer, audit } = openPolicy(config, context);
+  registerRightsMetrics(meter, authorizer, audit);
+  const { authenticators, remoteKeys, ...sources } = openIdentitySources(
+    config,
+    context,
+    onRevoked,
+  );
+  registerIdentityMetrics(meter, authenticators, remoteKeys);
   return {
     options: { tls: config.tls, authenticators, authorizer, audit },
     close: async () => {
@@ -61,12 +55,6 @@ export function openClientFacing(
   };
 }
 
-interface PolicyDeps {
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly files: WatchedFiles;
-}
-
 /** What decides what callers may do, and what records it. */
 interface OpenPolicy {
   readonly authorizer: Authorizer;
@@ -74,28 +62,25 @@ interface OpenPolicy {
 }
 
 /**
- * Applies the policy, now and whenever its file changes, and opens the audit log. `resources` are the names of those that
- * are served. Throws a StartError if the audit log can't be opened.
+ * Applies the policy, now and whenever its file changes, and opens the audit log. Throws a StartError if that can't be
+ * opened.
  */
 export function openPolicy(
-  config: Pick<Config, "policy" | "audit">,
-  resources: readonly string[],
-  deps: PolicyDeps,
+  { policy, audit, resources }: Pick<Config, "policy" | "audit" | "resources">,
+  context: ProcessContext,
 ): OpenPolicy {
   const authorizer = new Authorizer();
-  const { policy, audit } = config;
-  if (policy !== undefined) deps.files.add(applyPolicy(policy, authorizer, resources, deps));
-  return { authorizer, audit: audit && openAudit(audit, deps) };
+  const served = resources.map(({ name }) => name);
+  if (policy !== undefined) context.files.add(applyPolicy(policy, authorizer, served, context));
+  return { authorizer, audit: audit && openAudit(audit, context) };
 }
 
-function openAudit({ path, level }: AuditConfig, { clock, logger }: PolicyDeps): AuditFile {
+function openAudit({ path, level }: AuditConfig, { clock, logger }: ProcessContext): AuditFile {
   try {
     return new AuditFile({ path, level, clock, logger });
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new StartError(`--audit-log: can't write to ${JSON.stringify(path)}: ${why}`, {
-      cause: error,
-    });
+    const problem = `can't write to ${JSON.stringify(path)}: ${messageOf(error)}`;
+    throw new StartError(`--audit-log: ${problem}`, { cause: error });
   }
 }
 
@@ -104,7 +89,7 @@ function applyPolicy(
   { path, content, definition }: PolicyConfig,
   authorizer: Authorizer,
   resources: readonly string[],
-  { clock, logger }: PolicyDeps,
+  { clock, logger }: ProcessContext,
 ): WatchedFileSet {
   const apply = (next: PolicyDefinition): void => {
     authorizer.replace(new Policy(next));

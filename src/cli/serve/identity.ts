@@ -1,5 +1,3 @@
-import type { Logger } from "pino";
-import type { Clock } from "../../base/clock.ts";
 import type { WatchedFiles } from "../../base/watched-files.ts";
 import type { Config, FileContent, JwtConfig } from "../../config/config.ts";
 import { Authenticators } from "../../identity/authenticators.ts";
@@ -13,6 +11,7 @@ import {
   RemoteKeySet,
 } from "../../identity/key-set.ts";
 import { maxTokenFileBytes, parseTokenFile, StaticTokens } from "../../identity/token-file.ts";
+import type { ProcessContext } from "./process-context.ts";
 
 /** The sources of identities of a service. */
 export interface IdentitySources {
@@ -29,7 +28,7 @@ export interface IdentitySources {
  */
 export function openIdentitySources(
   { tls, identity }: Pick<Config, "tls" | "identity">,
-  context: { readonly clock: Clock; readonly logger: Logger; readonly files: WatchedFiles },
+  context: ProcessContext,
   onRevoked: (identity: Identity) => void,
 ): IdentitySources {
   const { certificateNames, jwt, tokenFile, trustedForwarders } = identity;
@@ -72,10 +71,7 @@ const noTokens =
   "the file has no token, as while it is being written. To revoke all tokens, leave one that no client has: " +
   "`watch-fanout token generate | watch-fanout token hash` prints the first part of its line.";
 
-function keySetOf(
-  { keys }: JwtConfig,
-  { clock, logger, files }: Parameters<typeof openIdentitySources>[1],
-): KeySet {
+function keySetOf({ keys }: JwtConfig, { clock, logger, files }: ProcessContext): KeySet {
   if ("url" in keys) return new RemoteKeySet({ url: keys.url, clock, logger });
   const { path, content } = keys.file;
   const set = new FileKeySet(parseKeySet(content));

@@ -4,10 +4,11 @@ import { type DestinationStream, destination, type LogFn, type Logger, pino } fr
 import { z } from "zod";
 import { briefDetails } from "../../base/brief-details.ts";
 import { type Clock, systemClock, type Timer } from "../../base/clock.ts";
-import { WatchFanoutError } from "../../base/errors.ts";
+import { messageOf, WatchFanoutError } from "../../base/errors.ts";
 import type { LogFormat, LogLevel } from "../../config/config.ts";
+import { Rate } from "../../server/limits/rate.ts";
 import { exitCodes } from "../output/exit-codes.ts";
-import { printableText } from "../output/printable.ts";
+import { cutText, printableText } from "../output/printable.ts";
 import type { RecentProblems } from "../status/recent-problems.ts";
 
 /** The options of the process log. */
@@ -32,39 +33,32 @@ const maxStackLength = 8_192;
  * and kind is written after a burst of 10, and the texts of a line are cut.
  */
 export function createLogger(options: LoggerOptions): Logger {
+  const { format, problems } = options;
   const sink = options.destination ?? stderrSink();
-  const { problems } = options;
-  const observed = (to: DestinationStream): DestinationStream =>
-    problems === undefined ? to : { write: (line) => offerAndWrite(line, problems, to) };
-  const { level: given } = options;
-  const changeable = given instanceof ChangeableLevel ? given : undefined;
-  const level = given instanceof ChangeableLevel ? given.current : given;
-  const rate = new LogRate(options.clock ?? systemClock);
-  const base = {
-    ...{ level, base: null, timestamp: pino.stdTimeFunctions.isoTime },
-    formatters: { log: shortened },
-    serializers: { err: shortenedError },
-    hooks: { logMethod: bounded(rate) },
-    onChild: (child: Logger) => changeable?.add(child),
-    mixin: activeTrace,
-    // The default would write the fields of each line into `none`.
-    mixinMergeStrategy: (fields: object, traced: object) =>
-      traced === none ? fields : { ...traced, ...fields },
-  };
-  if (options.format === "json") {
-    const formatters = { ...base.formatters, level: (label: string) => ({ level: label }) };
-    const logger = pino({ ...base, formatters }, observed(sink));
-    changeable?.add(logger);
-    return logger;
-  }
-  const logger = pino(base, observed({ write: (line) => sink.write(asText(line)) }));
-  changeable?.add(logger);
+  const level =
+    typeof options.level === "string" ? new ChangeableLevel(options.level) : options.level;
+  const logger = pino(
+    {
+      ...{ level: level.current, base: null, timestamp: pino.stdTimeFunctions.isoTime },
+      formatters: { log: shortened, level: (label) => ({ level: label }) },
+      serializers: { err: shortenedError },
+      hooks: { logMethod: bounded(new LogRate(options.clock ?? systemClock)) },
+      onChild: (child: Logger) => level.add(child),
+      mixin: activeTrace,
+      // The default would write the fields of each line into `none`.
+      mixinMergeStrategy: (fields: object, traced: object) =>
+        traced === none ? fields : { ...traced, ...fields },
+    },
+    {
+      write: (line) => {
+        const parsed = entry.parse(JSON.parse(line));
+        problems?.offer(parsed, () => contentText(parsed));
+        sink.write(format === "json" ? line : asText(parsed));
+      },
+    },
+  );
+  level.add(logger);
   return logger;
-}
-
-function offerAndWrite(line: string, problems: RecentProblems, to: DestinationStream): void {
-  problems.offer(line, (json) => contentText(entry.parse(JSON.parse(json))));
-  to.write(line);
 }
 
 const none = {};
@@ -102,7 +96,7 @@ function withCount(fields: unknown, suppressed: number): object {
 function shortened(fields: Record<string, unknown>): Record<string, unknown> {
   const short: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(fields)) {
-    short[name] = typeof value === "string" ? cut(value, maxTextLength) : value;
+    short[name] = typeof value === "string" ? cutText(value, maxTextLength) : value;
   }
   return short;
 }
@@ -112,11 +106,7 @@ function shortenedError(error: unknown): unknown {
   if (typeof fields !== "object" || fields === null) return fields;
   const short = shortened({ ...fields });
   const stack: unknown = Reflect.get(fields, "stack");
-  return typeof stack === "string" ? { ...short, stack: cut(stack, maxStackLength) } : short;
-}
-
-function cut(text: string, length: number): string {
-  return text.length <= length ? text : `${text.slice(0, length - 1)}…`;
+  return typeof stack === "string" ? { ...short, stack: cutText(stack, maxStackLength) } : short;
 }
 
 function stderrSink(): DestinationStream {
@@ -154,25 +144,24 @@ function withCauses(message: string, cause: unknown): string {
 }
 
 const entry = z.looseObject({
-  level: z.union([z.number(), z.string()]),
+  level: z.string(),
   time: z.string(),
   msg: z.string().optional(),
 });
+type Entry = z.infer<typeof entry>;
 const loggedError = z.looseObject({ message: z.string(), stack: z.string().optional() });
 
 /** Formats `2031-04-05T06:07:08.009Z WARN  what happened key=value`, with the stack trace from level error on. */
-function asText(line: string): string {
-  const parsed = entry.parse(JSON.parse(line));
+function asText(parsed: Entry): string {
   const { level, time, err } = parsed;
-  const name = pino.levels.labels[Number(level)] ?? String(level);
   const { stack } = loggedError.safeParse(err).data ?? {};
-  const hasTrace = Number(level) >= (pino.levels.values["error"] ?? 0) && stack !== undefined;
+  const hasTrace = (level === "error" || level === "fatal") && stack !== undefined;
   const trace = hasTrace ? `${stack.split("\n").map(printableText).join("\n    ")}\n` : "";
-  return `${time} ${name.toUpperCase().padEnd(5)} ${contentText(parsed)}\n${trace}`;
+  return `${time} ${level.toUpperCase().padEnd(5)} ${contentText(parsed)}\n${trace}`;
 }
 
 /** The text of a line and its fields, without its level, its time and a stack trace. */
-function contentText({ level, time, msg = "", err, ...rest }: z.infer<typeof entry>): string {
+function contentText({ level, time, msg = "", err, ...rest }: Entry): string {
   const error = loggedError.safeParse(err);
   const fields = Object.entries({ ...rest, error: error.data?.message ?? err })
     .filter(([, value]) => value !== undefined)
@@ -186,9 +175,9 @@ function fieldText(value: unknown): string {
   return printableText(JSON.stringify(value));
 }
 
-/** Burst of lines of one kind, and the interval of further lines in milliseconds. */
+/** Burst of lines of one kind, and the rate of further ones. */
 const burst = 10;
-const intervalMs = 1_000;
+const linesPerSecond = 1;
 
 /** Maximum number of kinds. */
 const maxKinds = 256;
@@ -196,9 +185,9 @@ const maxKinds = 256;
 /** The kind of all lines beyond that number. */
 const others = "";
 
+/** The lines of one kind. */
 interface Kind {
-  /** When a full burst is available again, in the clock's milliseconds (generic cell rate algorithm, ITU-T I.371). */
-  fullAt: number;
+  readonly rate: Rate;
   /** Number of lines suppressed since the last one that was written; `write` writes the newest of them. */
   suppressed: number;
   write: ((suppressed: number) => void) | undefined;
@@ -223,34 +212,19 @@ class LogRate {
    */
   offer(text: string, write: (suppressed: number) => void): void {
     const kind = this.#kindOf(text);
-    if (kind.timer === undefined && this.#mayWrite(kind)) {
-      this.#write(kind, write);
+    if (kind.timer === undefined && kind.rate.take()) {
+      write(0);
       return;
     }
     kind.suppressed++;
     kind.write = write;
     kind.timer ??= this.#clock.setTimeout(() => {
-      kind.timer = undefined;
-      // This line is not suppressed.
-      kind.suppressed--;
-      if (kind.write !== undefined) this.#write(kind, kind.write);
-    }, this.#waitMs(kind));
-  }
-
-  #write(kind: Kind, write: (suppressed: number) => void): void {
-    const { suppressed } = kind;
-    kind.suppressed = 0;
-    kind.write = undefined;
-    kind.fullAt = Math.max(kind.fullAt, this.#clock.now()) + intervalMs;
-    write(suppressed);
-  }
-
-  #mayWrite(kind: Kind): boolean {
-    return this.#waitMs(kind) === 0;
-  }
-
-  #waitMs({ fullAt }: Kind): number {
-    return Math.max(0, fullAt - (burst - 1) * intervalMs - this.#clock.now());
+      const { write: newest, suppressed } = kind;
+      Object.assign(kind, { timer: undefined, write: undefined, suppressed: 0 });
+      kind.rate.charge(1);
+      // The newest line is not suppressed.
+      newest?.(suppressed - 1);
+    }, kind.rate.waitMs(1));
   }
 
   #kindOf(text: string): Kind {
@@ -258,21 +232,19 @@ class LogRate {
     if (known !== undefined) return known;
     if (this.#kinds.size >= maxKinds) this.#forgetIdle();
     const name = this.#kinds.size >= maxKinds ? others : text;
-    const kind = this.#kinds.get(name) ?? newKind();
+    const kind = this.#kinds.get(name) ?? {
+      rate: new Rate(this.#clock, linesPerSecond, burst),
+      ...{ suppressed: 0, write: undefined, timer: undefined },
+    };
     this.#kinds.set(name, kind);
     return kind;
   }
 
   #forgetIdle(): void {
-    const now = this.#clock.now();
-    for (const [text, { fullAt, timer }] of this.#kinds) {
-      if (fullAt <= now && timer === undefined) this.#kinds.delete(text);
+    for (const [text, { rate, timer }] of this.#kinds) {
+      if (rate.isFull && timer === undefined) this.#kinds.delete(text);
     }
   }
-}
-
-function newKind(): Kind {
-  return { fullAt: 0, suppressed: 0, write: undefined, timer: undefined };
 }
 
 /** grpc-js writes to the console. Its lines go to level debug, since its errors are also returned. */
@@ -286,7 +258,7 @@ export function exitOnFault(logger: Logger): void {
   process.on("uncaughtException", (error, origin) => {
     // A plain Error is logged with its stack trace, whatever the type of the uncaught one is. Anything can be thrown.
     const thrown: unknown = error;
-    const err = new Error(thrown instanceof Error ? thrown.message : String(thrown));
+    const err = new Error(messageOf(thrown));
     if (thrown instanceof Error && thrown.stack !== undefined) err.stack = thrown.stack;
     logger.fatal({ err, origin }, "unexpected exception; the process ends");
     process.exit(exitCodes.failed);

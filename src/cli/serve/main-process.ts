@@ -1,16 +1,10 @@
-import type { Meter } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
-import type { WatchedFiles } from "../../base/watched-files.ts";
 import type { Config, ListenAddress, ResourceConfig, TcpAddress } from "../../config/config.ts";
-import type { UpstreamOutage } from "../../etcd/client/upstream.ts";
-import type { CachedResource } from "../../etcd-api/cached/cached-resources.ts";
 import { EtcdApi } from "../../etcd-api/etcd-api.ts";
 import { EtcdPages } from "../../etcd-api/etcd-pages.ts";
 import { type ReadinessCheck, type RunningAdmin, startAdmin } from "../../server/admin/admin.ts";
-import type { AdminResponse } from "../../server/admin/admin-response.ts";
 import { StatusPages } from "../../server/admin/status/status-pages.ts";
-import type { RelayedServices } from "../../server/calls/relayed-methods.ts";
 import { registerEtcdApiMetrics, registerWorkerMetrics } from "../../telemetry/service-metrics.ts";
 import { ProcessStatus } from "../status/process-status.ts";
 import type { RecentProblems } from "../status/recent-problems.ts";
@@ -19,6 +13,7 @@ import { ceilingOfProcess } from "../workers/worker-config.ts";
 import { watchAdminCertificate, watchClientCertificates } from "./certificates.ts";
 import { watchedTokens } from "./identity.ts";
 import { openOtlp } from "./otlp.ts";
+import type { ProcessContext } from "./process-context.ts";
 import { ServiceProcess } from "./service-process.ts";
 import { listening } from "./start-error.ts";
 import { startUpWarnings } from "./start-up-warnings.ts";
@@ -66,32 +61,34 @@ export async function startService(
     latestFiles && ((path, content) => latestFiles.set(path, content)),
   );
   try {
-    const { files, metrics } = main;
+    const { context } = main;
     const workers = hasWorkers ? await openWorkers(given, options, clock, logger) : undefined;
     if (workers !== undefined) {
       main.onStop(() => workers.stop());
-      registerWorkerMetrics(metrics.meter, workers);
+      registerWorkerMetrics(context.meter, workers);
     }
-    const etcdApi = openEtcdApi(given, { clock, logger, files, meter: metrics.meter });
+    const etcdApi = openEtcdApi(given, context);
     if (etcdApi !== undefined) main.onStop(async () => etcdApi.close());
+    const etcdPages = etcdApi && new EtcdPages(etcdApi, context).byPath;
     // Before the upstream of a relay is asked, so that an orchestrator finds out what the relay waits for.
     const source = statusOf(main, workers, etcdApi, clock, options?.problems);
     const status = new StatusPages(source, clock, logger);
-    const pages = { status, others: etcdApi?.pages, logLevel: options?.level };
-    const admin = await openAdmin(main, workers, logger, pages);
+    const pages = { status, others: etcdPages, logLevel: options?.level };
+    const admin = await openAdmin(main, workers, pages);
     await main.openCaches();
-    etcdApi?.serve(main.cachedResources());
+    // With a user of its own the caches have what clients without a token may not read.
+    etcdApi?.serve(main.resources.cachedResources(), given.etcd?.auth === undefined);
     const { config } = main;
     for (const warning of startUpWarnings(config)) logger.warn(warning);
     if (workers === undefined) {
       const { listen } = config;
       await listening("listen", listen, () =>
-        main.serveClients({ listen, relayed: etcdApi?.services, pages: etcdApi?.pages }),
+        main.serveClients({ listen, relayed: etcdApi, pages: etcdPages }),
       );
     } else {
       await workers.listen();
-      workers.checkClientFiles(config, { clock, logger, files });
-      await workers.serveMain((terms) => main.serveWorkers(terms));
+      workers.checkClientFiles(config, context);
+      await workers.serveMain((terms) => main.serve(terms));
       // Before the caches and the server that they follow.
       main.onStop(() => workers.stop());
     }
@@ -108,7 +105,7 @@ export async function startService(
       resources: config.resources,
       readiness: () => checksOf(main, workers),
       stop: () => main.stop(),
-      kill: () => workers?.kill(),
+      kill: () => workers?.pool.kill(),
     };
   } catch (error) {
     await main.stop();
@@ -118,16 +115,16 @@ export async function startService(
 
 /** The checks of /readyz. */
 function checksOf(main: ServiceProcess, workers: Workers | undefined): ReadinessCheck[] {
-  return [...main.readiness(), ...(workers?.readiness() ?? [])];
+  return [...main.readiness(), ...(workers?.pool.readiness() ?? [])];
 }
 
 async function openAdmin(
   main: ServiceProcess,
   workers: Workers | undefined,
-  logger: Logger,
   pages: Pick<Parameters<typeof startAdmin>[0], "others" | "logLevel" | "status">,
 ): Promise<RunningAdmin> {
-  const { files, metrics, config } = main;
+  const { context, metrics, config } = main;
+  const { files, logger } = context;
   const { listen, tls, tokenFile } = config.admin;
   const admin = await listening("admin", listen, () =>
     startAdmin({
@@ -145,15 +142,17 @@ async function openAdmin(
 function statusOf(
   main: ServiceProcess,
   workers: Workers | undefined,
-  etcdApi: OpenEtcdApi | undefined,
+  etcdApi: EtcdApi | undefined,
   clock: Clock,
   problems: RecentProblems | undefined,
 ): ServiceStatus {
   const shown = {
     instance: main.id,
     status: new ProcessStatus(0, clock, () => main.parts(), problems),
-    caches: main.parts().caches,
-    // It changes when a relay knows what its upstream serves.
+    // Both change when a relay knows what its upstream serves.
+    get caches() {
+      return main.caches;
+    },
     get config() {
       return main.config;
     },
@@ -161,16 +160,16 @@ function statusOf(
       return main.upstreamsInUse;
     },
     get certificates() {
-      return main.files.certificates();
+      return main.context.files.certificates();
     },
     get etcdApiOutage() {
-      return etcdApi?.outage();
+      return etcdApi?.outage;
     },
     get checks() {
       return checksOf(main, workers);
     },
   };
-  return new ServiceStatus(shown, workers?.forStatus, clock);
+  return new ServiceStatus(shown, workers?.pool, clock);
 }
 
 async function openWorkers(
@@ -185,43 +184,15 @@ async function openWorkers(
   return new Workers(config, options, clock, logger);
 }
 
-/** etcd's own API as a part of a service. */
-interface OpenEtcdApi {
-  readonly services: RelayedServices;
-  /** Serves these resources from their caches. */
-  serve(resources: readonly CachedResource[]): void;
-  /** The pages of etcd's HTTP port, for both ports of the service. */
-  readonly pages: ReadonlyMap<string, (query: string) => Promise<AdminResponse>>;
-  /** That etcd can't be reached, as calls have shown in the last minute. */
-  outage(): UpstreamOutage | undefined;
-  /** Ends all calls. */
-  close(): void;
-}
-
 /** Opens etcd's own API, without a request to etcd. Undefined if the configuration does not have it. */
 function openEtcdApi(
-  { etcd, etcdApi }: Pick<Config, "etcd" | "etcdApi">,
-  context: {
-    readonly clock: Clock;
-    readonly logger: Logger;
-    readonly files: WatchedFiles;
-    readonly meter: Meter;
-  },
-): OpenEtcdApi | undefined {
+  { etcd, etcdApi }: Config,
+  { clock, logger, files, meter }: ProcessContext,
+): EtcdApi | undefined {
   if (etcd === undefined || etcdApi === undefined) return undefined;
-  const { clock, logger, files, meter } = context;
   const { endpoints, tls, keepalive } = etcd;
-  const services = new EtcdApi({ endpoints, tls, keepalive, ...etcdApi, clock, logger });
-  if (tls !== undefined) watchClientCertificates(files, "etcd", tls, services);
-  registerEtcdApiMetrics(meter, services);
-  return {
-    services,
-    serve: (resources) => {
-      // With a user of its own the caches have what clients without a token may not read.
-      services.serve(resources, etcd.auth === undefined);
-    },
-    pages: new EtcdPages(services, { clock, logger }).byPath,
-    outage: () => services.outage,
-    close: () => services.close(),
-  };
+  const api = new EtcdApi({ endpoints, tls, keepalive, ...etcdApi, clock, logger });
+  if (tls !== undefined) watchClientCertificates(files, "etcd", tls, api);
+  registerEtcdApiMetrics(meter, api);
+  return api;
 }

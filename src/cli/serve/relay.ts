@@ -1,10 +1,8 @@
-import type { Logger } from "pino";
 import { Backoff } from "../../base/backoff.ts";
 import { CertificateStore } from "../../base/certificate-store.ts";
-import { type Clock, pause } from "../../base/clock.ts";
+import { pause } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { OutageLog } from "../../base/outage-log.ts";
-import type { WatchedFiles } from "../../base/watched-files.ts";
 import { isUnimplemented } from "../../client/calls/call-failure.ts";
 import type { Endpoint } from "../../client/calls/endpoints.ts";
 import type { ConnectOptions } from "../../client/calls/options.ts";
@@ -16,6 +14,7 @@ import type { ResourceConfig, UpstreamConfig } from "../../config/config.ts";
 import type { RelayedUpstream } from "../../server/server.ts";
 import { isPathRefusal } from "../../wire/via.ts";
 import { watchClientCertificates } from "./certificates.ts";
+import type { ProcessContext } from "./process-context.ts";
 import { StartError } from "./start-error.ts";
 
 /** How long a server may take to list its resources, in milliseconds. */
@@ -31,13 +30,9 @@ const pollTimeoutMs = 2_000;
 /** Pauses while no server responds at start, in milliseconds. */
 const startBackoff = { initialMs: 200, maxMs: 5_000 };
 
-interface RelayOptions {
+interface RelayOptions extends ProcessContext {
   readonly upstream: UpstreamConfig;
   readonly instanceId: string;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  /** Watches the certificates for the upstream. */
-  readonly files: WatchedFiles;
 }
 
 /**

@@ -1,14 +1,11 @@
-import type { Logger } from "pino";
-import type { Clock } from "../../base/clock.ts";
-import type { TimeSliceScheduler } from "../../base/time-slices.ts";
-import type { WatchedFiles } from "../../base/watched-files.ts";
+import type { Turns } from "../../base/turns.ts";
 import { Cacher } from "../../cacher/cacher.ts";
 import type { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
 import { BackfillQueue, type StageObserver } from "../../cacher/options.ts";
 import { ObjectAttributes } from "../../cacher/request/object-attributes.ts";
 import { isRightLost } from "../../client/remote/relayed-calls.ts";
 import { AttributeReader } from "../../codec/attribute-reader.ts";
-import type { Config, EtcdConfig } from "../../config/config.ts";
+import type { Config, EtcdConfig, ResourceConfig } from "../../config/config.ts";
 import { UnsupportedEtcdError } from "../../etcd/client/errors.ts";
 import { EtcdClient } from "../../etcd/client/etcd-client.ts";
 import type { CachedResource } from "../../etcd-api/cached/cached-resources.ts";
@@ -18,8 +15,8 @@ import { EtcdStorage } from "../../storage/etcd/etcd-storage.ts";
 import { defaultStateBytes } from "../../storage/memory/memory-estimates.ts";
 import { MemoryStorage } from "../../storage/memory/memory-storage.ts";
 import type { Storage } from "../../storage/storage.ts";
-import type { SkippedKeysSource } from "../../telemetry/storage-metrics.ts";
 import { watchClientCertificates } from "./certificates.ts";
+import type { ProcessContext } from "./process-context.ts";
 import type { Relay } from "./relay.ts";
 import { StartError } from "./start-error.ts";
 
@@ -30,176 +27,129 @@ import { StartError } from "./start-error.ts";
  */
 const toWorkersIntervalMs = 2;
 
-/** What caches are made of, besides their configuration. */
-interface CacheDeps {
-  readonly storages: Storages;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly scheduler: TimeSliceScheduler;
+/** What the resources of a process share. */
+interface ResourcesDeps {
+  readonly context: ProcessContext;
+  readonly scheduler: Turns;
   readonly upstreamLimiter: UpstreamLimiter;
   /** Returns what observes the latencies of a resource. */
   readonly stagesOf: (resource: string) => StageObserver;
-  /** Is given what closes each resource. */
-  readonly onOpened: (close: () => Promise<void>) => void;
-}
-
-/** The resources of a service, by name. */
-interface OpenResources {
-  /** All of them. */
-  readonly served: ReadonlyMap<string, ServedResource>;
-  /** How their labels and fields are read. */
-  readonly readers: ReadonlyMap<string, AttributeReader>;
-}
-
-/**
- * Opens the resources of the configuration, and adds those with a cache to `caches`. The caches are not started, and
- * nothing is sent.
- */
-export function openResources(
-  config: Config,
-  caches: Map<string, Cacher>,
-  { storages, clock, logger, scheduler, upstreamLimiter, stagesOf, onOpened }: CacheDeps,
-): OpenResources {
-  const backfillQueue = new BackfillQueue();
-  const served = new Map<string, ServedResource>();
-  const readers = new Map<string, AttributeReader>();
-  for (const { name, codec, indexes, eventWindow, cache } of config.resources) {
-    const storage = storages.of(name);
-    const attributes = new AttributeReader(codec, clock, logger.child({ resource: name }));
-    readers.set(name, attributes);
-    if (!cache) {
-      const objectAttributes = new ObjectAttributes(attributes);
-      const reads = { limiter: upstreamLimiter, scheduler };
-      served.set(name, new UncachedResource(name, storage, objectAttributes, reads));
-      onOpened(() => storage.close());
-      continue;
-    }
-    const cacher = new Cacher({
-      ...{ storage, clock, logger, name, attributes, indexes, eventWindow, backfillQueue },
-      // etcd's clients get all keys, also those that are not UTF-8.
-      rawKeys: config.etcdApi !== undefined,
-      watchers: {
-        stallTimeoutMs: config.stallTimeoutMs,
-        dispatchIntervalMs: config.workers === 1 ? config.dispatchIntervalMs : toWorkersIntervalMs,
-      },
-      stages: stagesOf(name),
-      consistencyIntervalMs: config.consistencyIntervalMs,
-      mayNotServeAfter: isRightLost,
-      ...{ scheduler, upstreamLimiter },
-    });
-    caches.set(name, cacher);
-    served.set(name, cacher);
-    onOpened(() => cacher.close());
-  }
-  return { served, readers };
-}
-
-/** The storages of the resources. */
-export interface Storages {
-  /** By the resource's name. Throws if there is no such resource. */
-  of(resource: string): Storage;
-  /** Storages that skip keys, by resource. */
-  readonly skippingKeys: ReadonlyMap<string, SkippedKeysSource>;
-  /** What the etcd API serves from these caches, by resource. */
-  cachedResources(caches: ReadonlyMap<string, Cacher>): CachedResource[];
-  /** Rejects with a StartError if etcd is unsupported. An unreachable etcd is not an error. */
-  check(): Promise<void>;
-  /** Closes what the storages share. The user of each storage closes it. */
-  close(): Promise<void>;
-}
-
-/** What storages are opened with. */
-interface StorageDeps {
-  readonly clock: Clock;
-  readonly logger: Logger;
-  /** Watches the certificates for etcd. */
-  readonly files: WatchedFiles;
   /** The connection of a relay to its upstream; undefined: the service is not a relay. */
   readonly relay: Relay | undefined;
 }
 
-/** Opens the storage of every resource, without a request to etcd or to the upstream of a relay. */
-export function openStorages(
-  config: Config,
-  { clock, logger, files, relay }: StorageDeps,
-): Storages {
-  if (relay !== undefined) return relayed(config, relay);
-  return config.etcd === undefined
-    ? embedded(config, clock)
-    : etcd(config.etcd, config, clock, logger, files);
+/** The resources of a process by name, each with its storage: etcd below a prefix, an embedded store, or the upstream. */
+export class ProcessResources {
+  /** All of them. */
+  readonly served = new Map<string, ServedResource>();
+  /** Those that are cached. */
+  readonly caches = new Map<string, Cacher>();
+  /** How their labels and fields are read. */
+  readonly readers = new Map<string, AttributeReader>();
+  /** Those whose storage is etcd. */
+  readonly ofEtcd = new Map<string, EtcdStorage>();
+  readonly #config: Config;
+  readonly #etcd: EtcdClient | undefined;
+  readonly #closing: (() => Promise<void>)[] = [];
+
+  /** Starts no cache, and sends nothing to etcd or to the upstream of a relay. */
+  constructor(config: Config, deps: ResourcesDeps) {
+    const { context, relay } = deps;
+    this.#config = config;
+    this.#etcd =
+      relay === undefined && config.etcd !== undefined ? openEtcd(config.etcd, context) : undefined;
+    const backfillQueue = new BackfillQueue();
+    for (const resource of config.resources) {
+      this.#open(resource, this.#storageOf(resource, deps), backfillQueue, deps);
+    }
+  }
+
+  /** What the etcd API serves from the caches. */
+  cachedResources(): CachedResource[] {
+    const marker = this.#etcd?.history.key;
+    return this.#config.resources.flatMap(({ name, prefix }) => {
+      const [cacher, storage] = [this.caches.get(name), this.ofEtcd.get(name)];
+      if (cacher === undefined || storage === undefined || marker === undefined) return [];
+      return [{ name, keys: { prefix: Buffer.from(prefix), marker }, cacher, storage }];
+    });
+  }
+
+  /** Rejects with a StartError if etcd is unsupported. An unreachable etcd is not an error. */
+  async check(): Promise<void> {
+    // Without resources every call is relayed, whatever the version. A member that was removed from its cluster would
+    // crash at the question.
+    if (this.ofEtcd.size === 0) return;
+    try {
+      await this.#etcd?.checkVersions();
+    } catch (error) {
+      if (!(error instanceof UnsupportedEtcdError)) throw error;
+      const way =
+        "Without caches etcd's API is served also for this version: etcd-proxy --cache=false.";
+      const hasWay = this.#config.etcdApi !== undefined;
+      const message = `--etcd: ${error.message}${hasWay ? ` ${way}` : ""}`;
+      throw new StartError(message, { cause: error });
+    }
+  }
+
+  /** Closes them in reverse order, and then what their storages share. */
+  async close(): Promise<void> {
+    for (const close of this.#closing.splice(0).reverse()) await close();
+    await this.#etcd?.close();
+  }
+
+  #storageOf(resource: ResourceConfig, { context, relay }: ResourcesDeps): Storage {
+    const { clock, logger } = context;
+    const { name, prefix } = resource;
+    if (relay !== undefined) return relay.storageOf(resource);
+    if (this.#etcd === undefined) {
+      // Each resource has its own store with its own revisions, so prefixes have no effect.
+      const maxStateBytes = defaultStateBytes(this.#config.resources.length);
+      return new MemoryStorage({ clock, maxStateBytes });
+    }
+    const named = logger.child({ resource: name });
+    const storage = new EtcdStorage(this.#etcd, { prefix, logger: named });
+    this.ofEtcd.set(name, storage);
+    return storage;
+  }
+
+  #open(
+    { name, codec, indexes, eventWindow, cache }: ResourceConfig,
+    storage: Storage,
+    backfillQueue: BackfillQueue,
+    { context, scheduler, upstreamLimiter, stagesOf }: ResourcesDeps,
+  ): void {
+    const { clock, logger } = context;
+    const { workers, dispatchIntervalMs, stallTimeoutMs, consistencyIntervalMs, etcdApi } =
+      this.#config;
+    const attributes = new AttributeReader(codec, clock, logger.child({ resource: name }));
+    this.readers.set(name, attributes);
+    if (!cache) {
+      const objectAttributes = new ObjectAttributes(attributes);
+      const reads = { limiter: upstreamLimiter, scheduler };
+      this.served.set(name, new UncachedResource(name, storage, objectAttributes, reads));
+      this.#closing.push(() => storage.close());
+      return;
+    }
+    const cacher = new Cacher({
+      ...{ storage, clock, logger, name, attributes, indexes, eventWindow, backfillQueue },
+      // etcd's clients get all keys, also those that are not UTF-8.
+      rawKeys: etcdApi !== undefined,
+      watchers: {
+        stallTimeoutMs,
+        dispatchIntervalMs: workers === 1 ? dispatchIntervalMs : toWorkersIntervalMs,
+      },
+      stages: stagesOf(name),
+      mayNotServeAfter: isRightLost,
+      ...{ consistencyIntervalMs, scheduler, upstreamLimiter },
+    });
+    this.caches.set(name, cacher);
+    this.served.set(name, cacher);
+    this.#closing.push(() => cacher.close());
+  }
 }
 
-/** Each resource has its own embedded store with its own revisions, so prefixes have no effect. */
-function embedded({ resources }: Config, clock: Clock): Storages {
-  const maxStateBytes = defaultStateBytes(resources.length);
-  const storages = new Map(
-    resources.map(({ name }) => [name, new MemoryStorage({ clock, maxStateBytes })]),
-  );
-  return {
-    of: (resource) => known(storages, resource),
-    skippingKeys: new Map(),
-    cachedResources: () => [],
-    check: async () => {},
-    close: async () => {},
-  };
-}
-
-function relayed({ resources }: Config, relay: Relay): Storages {
-  const storages = new Map(resources.map((resource) => [resource.name, relay.storageOf(resource)]));
-  return {
-    of: (resource) => known(storages, resource),
-    skippingKeys: new Map(),
-    cachedResources: () => [],
-    check: async () => {},
-    close: async () => {},
-  };
-}
-
-function etcd(
-  options: EtcdConfig,
-  { resources, etcdApi }: Config,
-  clock: Clock,
-  logger: Logger,
-  files: WatchedFiles,
-): Storages {
+function openEtcd(options: EtcdConfig, { clock, logger, files }: ProcessContext): EtcdClient {
   const client = new EtcdClient({ ...options, clock, logger });
   if (options.tls !== undefined) watchClientCertificates(files, "etcd", options.tls, client);
-  const storages = new Map(
-    resources.map(({ name, prefix }) => [
-      name,
-      new EtcdStorage(client, { prefix, logger: logger.child({ resource: name }) }),
-    ]),
-  );
-  return {
-    of: (resource) => known(storages, resource),
-    skippingKeys: storages,
-    cachedResources: (caches) =>
-      resources.flatMap(({ name, prefix }) => {
-        const cacher = caches.get(name);
-        const keys = { prefix: Buffer.from(prefix), marker: client.history.key };
-        if (cacher === undefined) return [];
-        return [{ name, keys, cacher, storage: known(storages, name) }];
-      }),
-    check: async () => {
-      // Without resources every call is relayed, whatever the version. A member that was removed from its cluster would
-      // crash at the question.
-      if (storages.size === 0) return;
-      try {
-        await client.checkVersions();
-      } catch (error) {
-        if (!(error instanceof UnsupportedEtcdError)) throw error;
-        const way =
-          "Without caches etcd's API is served also for this version: etcd-proxy --cache=false.";
-        const message = `--etcd: ${error.message}${etcdApi === undefined ? "" : ` ${way}`}`;
-        throw new StartError(message, { cause: error });
-      }
-    },
-    close: () => client.close(),
-  };
-}
-
-function known<S extends Storage>(storages: ReadonlyMap<string, S>, resource: string): S {
-  const storage = storages.get(resource);
-  if (storage === undefined) throw new Error(`There is no storage for ${resource}.`);
-  return storage;
+  return client;
 }

@@ -3,6 +3,7 @@ import { type Command, Option } from "commander";
 import { type LoadedConfig, loadWithSnapshot } from "../../config/load-config.ts";
 import { definition, flagOf, type OptionName, optionGroups } from "../../config/options.ts";
 import { ConfigError } from "../../config/setting.ts";
+import { refuse } from "../output/command-io.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import { printableText } from "../output/printable.ts";
 import { startUpWarnings } from "./start-up-warnings.ts";
@@ -154,8 +155,7 @@ export function readConfig(
     return loadWithSnapshot({ flags, env: process.env, defaults, readFile });
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    const lines = error.problems.map((problem) => `error: ${printableText(present(problem))}`);
-    return command.error(lines.join("\n"), { exitCode: exitCodes.usage });
+    return refuse(command, error.problems.map(present));
   }
 }
 

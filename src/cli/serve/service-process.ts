@@ -3,20 +3,14 @@ import { hostname } from "node:os";
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import { connectionsWithin, ownOpenFileLimit } from "../../base/open-files.ts";
-import { TimeSliceScheduler } from "../../base/time-slices.ts";
+import { Turns } from "../../base/turns.ts";
 import { WatchedFiles } from "../../base/watched-files.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
 import type { Config, UpstreamConfig } from "../../config/config.ts";
-import type { CachedResource } from "../../etcd-api/cached/cached-resources.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
 import { memoryGauges } from "../../server/pressure/memory-gauges.ts";
-import {
-  type RunningServer,
-  type ServedResource,
-  type ServerOptions,
-  startServer,
-} from "../../server/server.ts";
+import { type RunningServer, type ServerOptions, startServer } from "../../server/server.ts";
 import { registerCacheMetrics } from "../../telemetry/cache-metrics.ts";
 import {
   registerCertificateExpiry,
@@ -43,36 +37,33 @@ import { version } from "../output/version.ts";
 import type { ProcessParts } from "../status/process-status.ts";
 import { certificateChecks, watchExpiry, watchServerCertificates } from "./certificates.ts";
 import { openClientFacing } from "./client-facing.ts";
+import type { ProcessContext } from "./process-context.ts";
 import { type Pending, readiness } from "./readiness.ts";
 import type { Relay } from "./relay.ts";
 import { relayedResources } from "./relayed-resources.ts";
-import { openResources, openStorages, type Storages } from "./resources.ts";
+import { ProcessResources } from "./resources.ts";
 
 /** How a server listens, and what differs from the configuration. */
 export type ServerTerms = Pick<ServerOptions, "listen" | "limits" | "relayed" | "pages">;
 
 /**
  * What each process of a service has: caches of its resources, a gRPC server, metrics, and files that it watches. Call
- * `openCaches`, then `serveClients` or `serveWorkers`, then `begin`, and `stop` also if one of them rejects.
+ * `openCaches`, then `serveClients` or, for workers, `serve`, then `begin`, and `stop` also if one of them rejects.
  */
 export class ServiceProcess {
   readonly metrics: PrometheusMetrics;
-  readonly files: WatchedFiles;
+  readonly context: ProcessContext;
   /** Identifies this process among the replicas, and in the path of requests that it passes on as a relay. */
   readonly id = newInstanceId();
   readonly #given: Config;
-  readonly #clock: Clock;
-  readonly #logger: Logger;
   readonly #otlp: OtlpExport | undefined;
   readonly #closing: (() => Promise<void>)[] = [];
   readonly #eventLoop: EventLoopMonitor;
   // Shared by all resources.
-  readonly #scheduler: TimeSliceScheduler;
+  readonly #scheduler: Turns;
   readonly #upstreamLimiter: UpstreamLimiter;
-  readonly #caches = new Map<string, Cacher>();
-  #served: ReadonlyMap<string, ServedResource> = new Map();
   #config: Config;
-  #storages: Storages | undefined;
+  #resources: ProcessResources | undefined;
   #relay: Relay | undefined;
   #server: RunningServer | undefined;
   #rpcs: RpcMetrics | undefined;
@@ -93,29 +84,28 @@ export class ServiceProcess {
     onApplied?: (path: string, content: Buffer) => void,
   ) {
     this.metrics = new PrometheusMetrics(version, otlp);
+    const { meter } = this.metrics;
+    const files = new WatchedFiles(clock, logger, onApplied);
+    this.context = { clock, logger, files, meter };
     this.#otlp = otlp;
     this.#given = given;
     this.#config = given;
-    this.#clock = clock;
-    this.#logger = logger;
-    this.#scheduler = new TimeSliceScheduler(clock);
+    this.#scheduler = new Turns(clock);
     this.#upstreamLimiter = new UpstreamLimiter(clock);
-    this.files = new WatchedFiles(clock, logger, onApplied);
-    const { meter } = this.metrics;
     this.onStop(() => {
       const close = () => this.metrics.close();
       return otlp === undefined ? close() : otlp.close(close);
     });
     otlp?.registerMetrics(meter);
-    this.onStop(async () => this.files.close());
+    this.onStop(async () => files.close());
     const eventLoop = registerEventLoopMetrics(meter, clock);
     this.#eventLoop = eventLoop;
     this.onStop(async () => eventLoop.stop());
     const stopObserving = observeCollections(registerGcMetrics(meter));
     this.onStop(async () => stopObserving());
     registerReadMetrics(meter, this.#scheduler, this.#upstreamLimiter);
-    registerFileReloads(meter, this.files);
-    registerCertificateExpiry(meter, this.files);
+    registerFileReloads(meter, files);
+    registerCertificateExpiry(meter, files);
   }
 
   /** The configuration, after `openCaches` with the resources that are served: a relay gets them from its upstream. */
@@ -128,6 +118,17 @@ export class ServiceProcess {
     return this.#relay?.instanceId;
   }
 
+  /** The caches of its resources, by name. None before `openCaches`. */
+  get caches(): ReadonlyMap<string, Cacher> {
+    return this.#resources?.caches ?? new Map();
+  }
+
+  /** The resources. Throws before `openCaches`. */
+  get resources(): ProcessResources {
+    if (this.#resources === undefined) throw new Error("The resources are not open yet.");
+    return this.#resources;
+  }
+
   /** The server. Throws before there is one. */
   get server(): RunningServer {
     if (this.#server === undefined) throw new Error("The server has not started yet.");
@@ -137,7 +138,7 @@ export class ServiceProcess {
   /** What its status is read from. */
   parts(): ProcessParts {
     return {
-      ...{ caches: this.#caches, server: this.#server },
+      ...{ caches: this.caches, server: this.#server },
       ...{ rpcs: this.#rpcs, dispatchLatency: this.#dispatchLatency, eventLoop: this.#eventLoop },
     };
   }
@@ -151,13 +152,14 @@ export class ServiceProcess {
   readiness(): readonly ReadinessCheck[] {
     const level = this.#server?.stats().pressure.level ?? "normal";
     const hasEtcdApi = this.#config.etcdApi !== undefined;
-    const checks = readiness(this.#caches, this.#pending, level, hasEtcdApi);
-    return [...checks, ...certificateChecks(this.files.certificates(), Date.now())];
+    const checks = readiness(this.caches, this.#pending, level, hasEtcdApi);
+    return [...checks, ...certificateChecks(this.context.files.certificates(), Date.now())];
   }
 
   /** Logs certificates that have expired or expire soon, now and later. Of a service with workers the main process does it. */
   watchExpiry(): void {
-    const stop = watchExpiry(this.files, this.#clock, this.#logger);
+    const { files, clock, logger } = this.context;
+    const stop = watchExpiry(files, clock, logger);
     this.onStop(async () => stop());
   }
 
@@ -171,35 +173,26 @@ export class ServiceProcess {
    * the upstream.
    */
   async openCaches(): Promise<void> {
-    const [clock, logger, files] = [this.#clock, this.#logger, this.files];
+    const { context } = this;
+    const { meter } = context;
     const { upstream } = this.#given;
-    const relay = upstream && (await openRelay(upstream, this.id, { clock, logger, files }));
+    const relay = upstream && (await openRelay(upstream, this.id, context));
     if (relay !== undefined) this.onStop(() => relay.close());
     this.#relay = relay;
-    this.#config = await withResources(this.#given, relay, logger, (why) => {
+    this.#config = await withResources(this.#given, relay, context.logger, (why) => {
       this.#pending = why;
     });
-    const storages = openStorages(this.#config, { clock, logger, files, relay });
-    this.onStop(() => storages.close());
-    this.#storages = storages;
-    const { meter } = this.metrics;
-    const { observerOf, dispatchBuckets } = registerStageLatency(meter);
+    const { observerOf: stagesOf, dispatchBuckets } = registerStageLatency(meter);
     this.#dispatchLatency = dispatchBuckets;
-    const { served, readers } = openResources(this.#config, this.#caches, {
-      ...{ storages, clock, logger },
+    const resources = new ProcessResources(this.#config, {
+      ...{ context, relay, stagesOf },
       ...{ scheduler: this.#scheduler, upstreamLimiter: this.#upstreamLimiter },
-      stagesOf: observerOf,
-      onOpened: (close) => this.onStop(close),
     });
-    this.#served = served;
-    registerCacheMetrics(meter, this.#caches);
-    registerUndecodableValues(meter, readers);
-    registerSkippedKeys(meter, storages.skippingKeys);
-  }
-
-  /** What the etcd API serves from the caches, after `openCaches`. */
-  cachedResources(): CachedResource[] {
-    return this.#storages?.cachedResources(this.#caches) ?? [];
+    this.onStop(() => resources.close());
+    this.#resources = resources;
+    registerCacheMetrics(meter, resources.caches);
+    registerUndecodableValues(meter, resources.readers);
+    registerSkippedKeys(meter, resources.ofEtcd);
   }
 
   /**
@@ -207,10 +200,9 @@ export class ServiceProcess {
    * be opened, and with an Error if the server can't listen.
    */
   async serveClients({ listen, limits, relayed, pages }: ServerTerms): Promise<void> {
-    const [clock, logger, files] = [this.#clock, this.#logger, this.files];
+    const { logger, files } = this.context;
     const { stallTimeoutMs, maxStreamAgeMs, tls, limits: configured } = this.#config;
-    const deps = { clock, logger, files, meter: this.metrics.meter };
-    const facing = openClientFacing(this.#config, [...this.#served.keys()], deps, (identity) =>
+    const facing = openClientFacing(this.#config, this.context, (identity) =>
       this.#server?.revoke(identity),
     );
     this.onStop(() => facing.close());
@@ -219,20 +211,15 @@ export class ServiceProcess {
       ...{ responseFlushMs: stallTimeoutMs, maxStreamAgeMs, ...configured, ...limits },
       maxConnections,
     };
-    await this.#serve({ ...facing.options, listen, relayed, pages, limits: all });
+    await this.serve({ ...facing.options, listen, relayed, pages, limits: all });
     warnOfFewConnections(configured.maxConnections, logger);
     if (tls !== undefined) watchServerCertificates(files, tls, this.server);
   }
 
-  /** Serves everything to any client that can connect: only workers must be able to. Rejects with an Error if it can't listen. */
-  serveWorkers(terms: ServerTerms): Promise<void> {
-    return this.#serve(terms);
-  }
-
   /** Starts the caches. Rejects with a StartError if etcd is unsupported. An unreachable etcd is not an error. */
   async begin(): Promise<void> {
-    await this.#storages?.check();
-    for (const cacher of this.#caches.values()) cacher.start();
+    await this.resources.check();
+    for (const cacher of this.caches.values()) cacher.start();
     void this.#relay?.follow(this.#given.resources.length > 0);
   }
 
@@ -248,12 +235,17 @@ export class ServiceProcess {
     return this.#stopped;
   }
 
-  async #serve(terms: Omit<ServerOptions, "resources" | "clock" | "logger">): Promise<void> {
+  /**
+   * Serves any client that can connect, with what `terms` has. Of those alone only workers must be able to: they may do
+   * everything. Rejects with an Error if it can't listen.
+   */
+  async serve(terms: Omit<ServerOptions, "resources" | "clock" | "logger">): Promise<void> {
     const { resources, ownApi, memoryCeilingBytes, shutdownTimeoutMs } = this.#config;
-    this.#rpcs = new RpcMetrics(this.metrics.meter, this.#clock);
+    const { clock, logger, meter } = this.context;
+    this.#rpcs = new RpcMetrics(meter, clock);
     const server = await startServer({
       ...terms,
-      ...{ resources: this.#served, clock: this.#clock, logger: this.#logger },
+      ...{ resources: this.resources.served, clock, logger },
       hasOwnServices: ownApi,
       observer: this.#rpcs,
       tracer: this.#otlp?.tracer,
@@ -263,7 +255,7 @@ export class ServiceProcess {
     });
     this.#server = server;
     this.onStop(() => server.drain(shutdownTimeoutMs));
-    registerServerMetrics(this.metrics.meter, server);
+    registerServerMetrics(meter, server);
   }
 
   /** Closes everything in reverse order. */
@@ -276,11 +268,11 @@ export class ServiceProcess {
 async function openRelay(
   upstream: UpstreamConfig,
   instanceId: string,
-  deps: { readonly clock: Clock; readonly logger: Logger; readonly files: WatchedFiles },
+  context: ProcessContext,
 ): Promise<Relay> {
   // A service that is not a relay starts faster without the client library.
   const { Relay } = await import("./relay.ts");
-  return new Relay({ upstream, instanceId, ...deps });
+  return new Relay({ upstream, instanceId, ...context });
 }
 
 /** The configuration with the resources that are served: those of a relay depend on what its upstream serves to it. */

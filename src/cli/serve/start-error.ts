@@ -1,3 +1,4 @@
+import { messageOf } from "../../base/errors.ts";
 import type { ListenAddress } from "../../config/config.ts";
 import { formatAddress } from "../../config/value-types.ts";
 
@@ -38,7 +39,7 @@ export async function listening<T>(
 
 /** grpc-js, and a name with several addresses, have the error code in the message only. */
 function reasonOf(error: unknown): string {
-  const message = error instanceof Error ? error.message : String(error);
+  const message = messageOf(error);
   const code = /\bE[A-Z]{4,}\b|Name resolution failed/.exec(message)?.[0] ?? "";
   return reasons[code] ?? message;
 }

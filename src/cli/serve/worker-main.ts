@@ -70,7 +70,7 @@ class Worker {
     await service.serveClients({ listen: { acceptedAt }, limits: dividedPools(workers) });
     await service.begin();
     // What has changed since the main process has seen it. It must not be served with an older policy than the others.
-    await service.files.settle();
+    await service.context.files.settle();
     service.started();
     this.#hasStarted = true;
     send({ kind: "started" });

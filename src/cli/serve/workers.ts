@@ -2,14 +2,13 @@ import { join } from "node:path";
 import type { Logger } from "pino";
 import { CertificateStore } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
+import { messageOf } from "../../base/errors.ts";
 import { connectionsWithin, ownOpenFileLimit } from "../../base/open-files.ts";
-import type { WatchedFiles } from "../../base/watched-files.ts";
 import type { Config, ListenAddress, LogFormat } from "../../config/config.ts";
 import type { ConfigSnapshot } from "../../config/load-config.ts";
-import type { MetricsSource, ReadinessCheck } from "../../server/admin/admin.ts";
+import type { MetricsSource } from "../../server/admin/admin.ts";
 import { type Bound, bind } from "../../server/listener/bind.ts";
 import type { RecentProblems } from "../status/recent-problems.ts";
-import type { StatusOfWorkers } from "../status/service-status.ts";
 import {
   ConnectionDistributor,
   defaultMaxWaiting,
@@ -23,6 +22,7 @@ import { openPolicy } from "./client-facing.ts";
 import { openIdentitySources } from "./identity.ts";
 import type { ChangeableLevel } from "./logger.ts";
 import { flushMs } from "./otlp.ts";
+import type { ProcessContext } from "./process-context.ts";
 import type { ServerTerms } from "./service-process.ts";
 import { listening, StartError } from "./start-error.ts";
 
@@ -47,7 +47,7 @@ export class Workers {
   readonly #clock: Clock;
   readonly #folder: PrivateFolder;
   readonly #distributor: ConnectionDistributor;
-  readonly #pool: WorkerPool;
+  readonly pool: WorkerPool;
   readonly #rebalancer: Rebalancer;
   #bound: Bound | undefined;
 
@@ -63,7 +63,7 @@ export class Workers {
     const maxWaiting = connectionsWithin(openFiles, defaultMaxWaiting);
     this.#distributor = new ConnectionDistributor(clock, maxWaiting);
     const { snapshot, logFormat, level, onFailure } = options;
-    this.#pool = new WorkerPool({
+    this.pool = new WorkerPool({
       size: config.workers,
       script: new URL(script, import.meta.url),
       startMessage: (worker) => ({
@@ -78,10 +78,10 @@ export class Workers {
     });
     this.#rebalancer = new Rebalancer({
       distributor: this.#distributor,
-      isComplete: () => this.#pool.stats().every(({ isReady }) => isReady),
+      isComplete: () => this.pool.stats().every(({ isReady }) => isReady),
       ...{ clock, logger },
     });
-    level.onChange((changed) => this.#pool.setLogLevel(changed));
+    level.onChange((changed) => this.pool.setLogLevel(changed));
   }
 
   /** Where the main process serves its workers. */
@@ -142,19 +142,15 @@ export class Workers {
    * are in use: a worker that replaces another starts with the same as the others. `config` has the resources that are
    * served.
    */
-  checkClientFiles(
-    { tls, identity, policy, resources }: Config,
-    deps: { readonly clock: Clock; readonly logger: Logger; readonly files: WatchedFiles },
-  ): void {
-    const names = resources.map(({ name }) => name);
-    openPolicy({ policy, audit: undefined }, names, deps);
+  checkClientFiles({ tls, identity, policy, resources }: Config, context: ProcessContext): void {
+    openPolicy({ policy, audit: undefined, resources }, context);
     // Each worker fetches the keys of a URL itself.
     const hasFile = identity.jwt !== undefined && "file" in identity.jwt.keys;
     const jwt = hasFile ? identity.jwt : undefined;
-    openIdentitySources({ tls, identity: { ...identity, jwt } }, deps, () => {});
+    openIdentitySources({ tls, identity: { ...identity, jwt } }, context, () => {});
     if (tls === undefined) return;
     const store = new CertificateStore(tls.clientCa, tls);
-    watchServerCertificates(deps.files, tls, {
+    watchServerCertificates(context.files, tls, {
       replaceCertificate: (pair) => store.replacePair(pair),
       replaceClientCa: (authorities) => store.replaceAuthorities(authorities),
     });
@@ -163,27 +159,16 @@ export class Workers {
   /** Resolves when all workers serve. Rejects with a StartError if one of them can't start. */
   async start(): Promise<void> {
     try {
-      await this.#pool.start();
+      await this.pool.start();
     } catch (error) {
-      throw new StartError(error instanceof Error ? error.message : String(error), {
-        cause: error,
-      });
+      throw new StartError(messageOf(error), { cause: error });
     }
     // Without a maximum age connections are not ended either to even them out.
     if (this.#config.maxStreamAgeMs > 0) this.#rebalancer.start();
   }
 
-  readiness(): readonly ReadinessCheck[] {
-    return this.#pool.readiness();
-  }
-
   stats(): readonly WorkerStats[] {
-    return this.#pool.stats();
-  }
-
-  /** What the status shows of the workers. */
-  get forStatus(): StatusOfWorkers {
-    return this.#pool;
+    return this.pool.stats();
   }
 
   /** The metrics of the main process with those of the workers. */
@@ -192,7 +177,7 @@ export class Workers {
       contentType: main.contentType,
       render: async () => {
         // First, since the main process reports which workers have responded.
-        const workers = await this.#pool.metrics();
+        const workers = await this.pool.metrics();
         return mergeMetrics(await main.render(), workers);
       },
     };
@@ -203,14 +188,9 @@ export class Workers {
     this.#bound?.close();
     this.#distributor.close();
     this.#rebalancer.stop();
-    await this.#pool.stop();
+    await this.pool.stop();
     this.#folder.remove();
     process.removeListener("exit", this.#folder.remove);
-  }
-
-  /** Ends the processes at once, before this one ends. */
-  kill(): void {
-    this.#pool.kill();
   }
 }
 
@@ -224,9 +204,8 @@ function privateFolder(): PrivateFolder {
 
 /** The error of a service that can't make the socket over which its workers reach it. */
 function unusableSocket(error: unknown): StartError {
-  const why = error instanceof Error ? error.message : String(error);
   return new StartError(
-    `--workers: can't make the socket of the main process: ${why}. Set XDG_RUNTIME_DIR or TMPDIR to a folder with a short ` +
+    `--workers: can't make the socket of the main process: ${messageOf(error)}. Set XDG_RUNTIME_DIR or TMPDIR to a folder with a short ` +
       "path that this user can write to.",
     { cause: error },
   );

@@ -1,6 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import { runInTimeSlices } from "../../base/time-slice-queue.ts";
-import type { TimeSlicedWork } from "../../base/time-slices.ts";
+import { Turns } from "../../base/turns.ts";
 import { settledWithin } from "../../base/wait.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import type {
@@ -56,6 +55,7 @@ export interface ProcessParts {
 export class ProcessStatus {
   readonly #worker: number;
   readonly #clock: Clock;
+  readonly #turns: Turns;
   readonly #parts: () => ProcessParts;
   readonly #problems: RecentProblems | undefined;
   /** The same for all pages, so that times do not move between them. */
@@ -74,6 +74,7 @@ export class ProcessStatus {
   ) {
     this.#worker = worker;
     this.#clock = clock;
+    this.#turns = new Turns(clock);
     this.#parts = parts;
     this.#problems = problems;
     this.#epochMs = Date.now() - clock.now();
@@ -115,7 +116,7 @@ export class ProcessStatus {
   /** Looks at all streams, in time slices. */
   streams(query: StreamQuery): Promise<StreamPage> {
     const { server } = this.#parts();
-    return this.#run(selectStreams(server?.streams ?? [], query, this.#origin()));
+    return this.#turns.run({}, selectStreams(server?.streams ?? [], query, this.#origin()));
   }
 
   /** Resolves when the streams are counted, or after a second. */
@@ -129,32 +130,16 @@ export class ProcessStatus {
 
   async #count(): Promise<void> {
     const origin = this.#origin();
-    this.#tally = await this.#run(tallyStreams(this.#parts().server?.streams ?? [], origin));
+    this.#tally = await this.#turns.run(
+      {},
+      tallyStreams(this.#parts().server?.streams ?? [], origin),
+    );
     const now = this.#clock.now();
     this.#tallyUntil = now + (now - origin.now) * tallyRest;
   }
 
   #origin(): StreamsOrigin {
     return { worker: this.#worker, now: this.#clock.now(), epochMs: this.#epochMs };
-  }
-
-  #run<T>(work: TimeSlicedWork<T>): Promise<T> {
-    return new Promise((resolve, reject) => {
-      runInTimeSlices(this.#clock, settling(work, resolve, reject));
-    });
-  }
-}
-
-/** The work, with its end reported. It never throws. */
-function* settling<T>(
-  work: TimeSlicedWork<T>,
-  resolve: (value: T) => void,
-  reject: (error: unknown) => void,
-): TimeSlicedWork<void> {
-  try {
-    resolve(yield* work);
-  } catch (error) {
-    reject(error);
   }
 }
 

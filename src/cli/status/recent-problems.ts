@@ -1,16 +1,11 @@
-import { z } from "zod";
 import type { Problem } from "../../server/admin/status/status.ts";
+import { cutText } from "../output/printable.ts";
 
 /** Number of different lines that are kept, and the maximum length of each, in UTF-16 code units. */
 const maxProblems = 50;
 const maxLength = 400;
 
-const levels: Readonly<Record<string, Problem["level"]>> = {
-  ...{ 40: "warn", 50: "error", 60: "fatal" },
-  ...{ warn: "warn", error: "error", fatal: "fatal" },
-};
-
-const entry = z.looseObject({ level: z.union([z.number(), z.string()]), time: z.string() });
+const levels: readonly Problem["level"][] = ["warn", "error", "fatal"];
 
 /** A number that is not part of a name, such as a port or a duration, but not the 1 of "r1". */
 const number = /(?<![\p{L}\p{N}_-])\d+(?:\.\d+)*/gu;
@@ -20,14 +15,13 @@ export class RecentProblems {
   /** By `keyOf`, the one that was repeated last at the end. */
   readonly #problems = new Map<string, Problem>();
 
-  /** Adds a line of the log, as JSON, if its level is high enough. `format` makes its text, without time and level. */
-  offer(line: string, format: (line: string) => string): void {
-    const { level, time } = entry.parse(JSON.parse(line));
-    const name = levels[level];
-    if (name === undefined) return;
-    const text = format(line);
-    const shown = text.length <= maxLength ? text : `${text.slice(0, maxLength - 1)}…`;
-    addTo(this.#problems, { at: time, firstAt: time, count: 1, level: name, text: shown });
+  /** Adds a line of the log if its level is high enough. `textOf` makes its text, without time and level. */
+  offer(line: { readonly level: string; readonly time: string }, textOf: () => string): void {
+    const { time } = line;
+    const level = levels.find((each) => each === line.level);
+    if (level === undefined) return;
+    const text = cutText(textOf(), maxLength);
+    addTo(this.#problems, { at: time, firstAt: time, count: 1, level, text });
     const [oldest] = this.#problems.keys();
     if (this.#problems.size > maxProblems && oldest !== undefined) this.#problems.delete(oldest);
   }

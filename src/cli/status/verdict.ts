@@ -8,7 +8,7 @@ import type {
   Verdict,
   VerdictReason,
 } from "../../server/admin/status/status.ts";
-import { bytesOf, countOf, durationOf, msOf } from "../output/printable.ts";
+import { bytesOf, countOf, cutText, durationOf, msOf, quantity } from "../output/printable.ts";
 
 /** What the verdict is made of: the status, and the checks of /readyz. */
 export interface VerdictFacts extends Omit<Overview, "verdict" | "problems" | "latencies"> {
@@ -92,22 +92,23 @@ function wellText({ streamCounts, resources, upstream }: VerdictFacts): string {
   return `${streams}, ${behind === 0 ? "none" : countOf(behind)} behind; ${follows}`;
 }
 
-function ofServing({ checks }: VerdictFacts): VerdictReason[] {
+/** What is wrong with a part of the service. */
+type Reasons = Generator<VerdictReason, void>;
+
+function* ofServing({ checks }: VerdictFacts): Reasons {
   const failure = checks.find(({ name }) => name === "serving")?.failure;
-  return failure === undefined ? [] : [{ level: "failing", text: failure }];
+  if (failure !== undefined) yield { level: "failing", text: failure };
 }
 
 /** A service that is not ready is never well, whatever the reason. */
-function ofOtherChecks({ checks }: VerdictFacts): VerdictReason[] {
-  return checks.flatMap(({ name, failure }): VerdictReason[] =>
-    failure === undefined
-      ? []
-      : [{ level: "failing", text: `${name} is not ready`, detail: cut(failure) }],
-  );
+function* ofOtherChecks({ checks }: VerdictFacts): Reasons {
+  for (const { name, failure } of checks) {
+    if (failure === undefined) continue;
+    yield { level: "failing", text: `${name} is not ready`, detail: cut(failure) };
+  }
 }
 
-function ofResources({ resources, upstream, checks, at }: VerdictFacts): VerdictReason[] {
-  const reasons: VerdictReason[] = [];
+function* ofResources({ resources, upstream, checks, at }: VerdictFacts): Reasons {
   const notReady = resources.filter(({ isReady }) => !isReady);
   // Calls of etcd's API are passed to etcd where a cache is not permitted.
   const isPassedOn = ({ name }: ResourceReport): boolean =>
@@ -116,13 +117,13 @@ function ofResources({ resources, upstream, checks, at }: VerdictFacts): Verdict
   if (passedOn.length > 0) {
     const text = `${whichOf(passedOn, resources)} not cached: ${nameOf(upstream)} serves each call itself`;
     const since = failingSince(passedOn);
-    reasons.push({ level: "degraded", text, detail: errorOf(passedOn), since });
+    yield { level: "degraded", text, detail: errorOf(passedOn), since };
   }
   const unsynced = notReady.filter((each) => !isPassedOn(each));
   if (unsynced.length > 0) {
     const text = `${whichOf(unsynced, resources)} not served: not synced with ${nameOf(upstream)}`;
     const since = failingSince(unsynced);
-    reasons.push({ level: "failing", text, detail: errorOf(unsynced), since });
+    yield { level: "failing", text, detail: errorOf(unsynced), since };
   }
   const stale = resources.filter(
     ({ isReady, upstream: own }) => isReady && own?.staleSeconds !== undefined,
@@ -133,41 +134,38 @@ function ofResources({ resources, upstream, checks, at }: VerdictFacts): Verdict
     const lost = detail === undefined ? "can't reach its own store" : "can't be reached";
     const since = failingSince(stale) ?? new Date(Date.parse(at) - oldest * 1_000).toISOString();
     const isBrief = Date.parse(at) - Date.parse(since) < briefOutageMs;
-    reasons.push({
+    yield {
       level: isBrief ? "degraded" : "failing",
       text: `${nameOf(upstream)} ${lost}, ${whichOf(stale, resources)} served stale from the cache`,
       ...{ detail, since },
-    });
+    };
   }
-  return reasons;
 }
 
 /** Says what is not known by a cache that has failed, such as without any. */
-function ofEtcdApi({ etcdApiOutage, resources, upstream, at }: VerdictFacts): VerdictReason[] {
-  if (etcdApiOutage === undefined) return [];
-  if (resources.some((each) => each.upstream?.failingSince !== undefined)) return [];
+function* ofEtcdApi({ etcdApiOutage, resources, upstream, at }: VerdictFacts): Reasons {
+  if (etcdApiOutage === undefined) return;
+  if (resources.some((each) => each.upstream?.failingSince !== undefined)) return;
   const { forMs, why } = etcdApiOutage;
-  return [
-    {
-      level: forMs < briefOutageMs ? "degraded" : "failing",
-      text: `${nameOf(upstream)} can't be reached by calls of the etcd API`,
-      detail: cut(why),
-      since: new Date(Date.parse(at) - forMs).toISOString(),
-    },
-  ];
+  yield {
+    level: forMs < briefOutageMs ? "degraded" : "failing",
+    text: `${nameOf(upstream)} can't be reached by calls of the etcd API`,
+    detail: cut(why),
+    since: new Date(Date.parse(at) - forMs).toISOString(),
+  };
 }
 
-function ofFullStore({ isStoreFull, upstream }: VerdictFacts): VerdictReason[] {
-  if (!isStoreFull) return [];
-  return [{ level: "failing", text: `${nameOf(upstream)} is full and refuses writes` }];
+function* ofFullStore({ isStoreFull, upstream }: VerdictFacts): Reasons {
+  if (!isStoreFull) return;
+  yield { level: "failing", text: `${nameOf(upstream)} is full and refuses writes` };
 }
 
-function ofWorkers({ processes, checks }: VerdictFacts): VerdictReason[] {
+function* ofWorkers({ processes, checks }: VerdictFacts): Reasons {
   const bad = processes.filter(
     ({ worker, isReady, hasResponded }) => worker > 0 && !(isReady && hasResponded),
   );
   const [first] = bad;
-  if (first === undefined) return [];
+  if (first === undefined) return;
   const check = checks.find(({ name }) => name === `worker/${first.worker}`);
   const why = check?.failure ?? check?.warning ?? "it has not reported its status within 2 s";
   const isServing = processes.some(({ isReady }) => isReady) && check?.failure === undefined;
@@ -175,103 +173,95 @@ function ofWorkers({ processes, checks }: VerdictFacts): VerdictReason[] {
     bad.length === 1
       ? `worker ${first.worker} is not well`
       : `${bad.length} of ${processes.length} workers are not well`;
-  return [{ level: isServing ? "degraded" : "failing", text: which, detail: cut(why) }];
+  yield { level: isServing ? "degraded" : "failing", text: which, detail: cut(why) };
 }
 
-function ofCertificates({ certificates, at }: VerdictFacts): VerdictReason[] {
-  return certificates.flatMap(({ kind, file, subject, notBefore, notAfter }): VerdictReason[] => {
+function* ofCertificates({ certificates, at }: VerdictFacts): Reasons {
+  for (const { kind, file, subject, notBefore, notAfter } of certificates) {
     const leftMs = Date.parse(notAfter) - Date.parse(at);
+    const untilMs = Date.parse(notBefore) - Date.parse(at);
     const which = `the certificate ${cut(file)} (${cut(subject)})`;
     // Another authority of the file may be valid, and the admin port serves no clients.
     const isMinor = kind.endsWith("-ca") || kind === "admin-certificate";
     const level = isMinor ? "degraded" : "failing";
-    if (leftMs <= 0) return [{ level, text: `${which} has expired`, since: notAfter }];
-    const untilMs = Date.parse(notBefore) - Date.parse(at);
-    if (untilMs > 0) {
-      return [{ level, text: `${which} is not valid yet, for ${durationOf(untilMs / 1_000)}` }];
+    if (leftMs <= 0) {
+      yield { level, text: `${which} has expired`, since: notAfter };
+    } else if (untilMs > 0) {
+      yield { level, text: `${which} is not valid yet, for ${durationOf(untilMs / 1_000)}` };
+    } else if (leftMs < certificateNoticeMs) {
+      yield { level: "degraded", text: `${which} expires in ${durationOf(leftMs / 1_000)}` };
     }
-    if (leftMs >= certificateNoticeMs) return [];
-    const text = `${which} expires in ${durationOf(leftMs / 1_000)}`;
-    return [{ level: "degraded", text }];
-  });
+  }
 }
 
-function ofMemory(facts: VerdictFacts): VerdictReason[] {
+function* ofMemory(facts: VerdictFacts): Reasons {
   const usage = ({ memory }: ProcessReport): number =>
     memory === undefined ? 0 : memory.usedBytes / memory.ceilingBytes;
   const [worst] = processesOf(facts).toSorted((a, b) => usage(b) - usage(a));
-  if (worst?.memory === undefined) return [];
+  if (worst?.memory === undefined) return;
   const { usedBytes, ceilingBytes, limit, pressure } = worst.memory;
-  if (pressure === "normal" && usage(worst) < memoryNearCeiling) return [];
+  if (pressure === "normal" && usage(worst) < memoryNearCeiling) return;
   const effect =
     pressure === "normal"
       ? "memory is near its ceiling"
       : pressure === "exhausted"
         ? "memory is exhausted and all calls are refused"
         : `memory pressure is ${pressure} and load is shed`;
-  return [
-    {
-      level: pressure === "exhausted" ? "failing" : "degraded",
-      text: `${effect}: ${bytesOf(usedBytes)} of ${bytesOf(ceilingBytes)} (${limit}${inProcess(worst)})`,
-    },
-  ];
+  yield {
+    level: pressure === "exhausted" ? "failing" : "degraded",
+    text: `${effect}: ${bytesOf(usedBytes)} of ${bytesOf(ceilingBytes)} (${limit}${inProcess(worst)})`,
+  };
 }
 
-function ofStreams({ streamCounts }: VerdictFacts): VerdictReason[] {
-  if (streamCounts === undefined || streamCounts.behind === 0) return [];
+function* ofStreams({ streamCounts }: VerdictFacts): Reasons {
+  if (streamCounts === undefined || streamCounts.behind === 0) return;
   const { total, behind, behindSince, worstLagRevisions } = streamCounts;
   const part = behind / total;
-  if (part < behindDegraded) return [];
+  if (part < behindDegraded) return;
   const lag =
     worstLagRevisions === undefined
       ? ""
       : `, the worst by ${quantity(worstLagRevisions, "revision")}`;
-  return [
-    {
-      level: part >= behindFailing && behind >= leastBehindFailing ? "failing" : "degraded",
-      text: `${countOf(behind)} of ${quantity(total, "stream")} ${behind === 1 ? "is" : "are"} behind${lag}`,
-      since: behindSince,
-    },
-  ];
+  yield {
+    level: part >= behindFailing && behind >= leastBehindFailing ? "failing" : "degraded",
+    text: `${countOf(behind)} of ${quantity(total, "stream")} ${behind === 1 ? "is" : "are"} behind${lag}`,
+    since: behindSince,
+  };
 }
 
-function ofEventLoops(facts: VerdictFacts): VerdictReason[] {
+function* ofEventLoops(facts: VerdictFacts): Reasons {
   const delay = ({ eventLoopDelay }: ProcessReport): number => eventLoopDelay?.p99Ms ?? 0;
   const [worst] = processesOf(facts).toSorted((a, b) => delay(b) - delay(a));
-  if (worst?.eventLoopDelay === undefined || delay(worst) <= eventLoopDelayMs) return [];
+  if (worst?.eventLoopDelay === undefined || delay(worst) <= eventLoopDelayMs) return;
   const { p99Ms, maxMs } = worst.eventLoopDelay;
   const text =
     `the event loop${inProcess(worst)} is held up: p99 ${msOf(Math.round(p99Ms))}, ` +
     `at most ${msOf(Math.round(maxMs))} in the last minute`;
-  return [{ level: "degraded", text }];
+  yield { level: "degraded", text };
 }
 
-function ofRefusals({ rates }: VerdictFacts): VerdictReason[] {
+function* ofRefusals({ rates }: VerdictFacts): Reasons {
   const limits = Object.entries(rates.refusedPerSecond).sort(([, a], [, b]) => b - a);
   const sum = limits.reduce((all, [, each]) => all + each, 0);
-  if (sum <= refusedPerSecond) return [];
+  if (sum <= refusedPerSecond) return;
   const names = limits.map(([limit]) => limit).join(", ");
-  return [
-    {
-      level: "degraded",
-      text: `${countOf(Math.round(sum))} calls per second are refused by limits: ${names}`,
-    },
-  ];
+  yield {
+    level: "degraded",
+    text: `${countOf(Math.round(sum))} calls per second are refused by limits: ${names}`,
+  };
 }
 
-function ofCalls({ calls }: VerdictFacts): VerdictReason[] {
+function* ofCalls({ calls }: VerdictFacts): Reasons {
   const { ended, failed } = calls;
   const codes = Object.entries(failed).sort(([, a], [, b]) => b - a);
   const sum = codes.reduce((all, [, each]) => all + each, 0);
   const part = sum / ended;
-  if (sum < leastFailed || part < failedDegraded) return [];
+  if (sum < leastFailed || part < failedDegraded) return;
   const names = codes.map(([code]) => code).join(", ");
-  return [
-    {
-      level: part >= failedFailing && sum >= leastFailedFailing ? "failing" : "degraded",
-      text: `${countOf(sum)} of ${quantity(ended, "call")} in the last minute failed: ${names}`,
-    },
-  ];
+  yield {
+    level: part >= failedFailing && sum >= leastFailedFailing ? "failing" : "degraded",
+    text: `${countOf(sum)} of ${quantity(ended, "call")} in the last minute failed: ${names}`,
+  };
 }
 
 function processesOf({ processes, mainProcess }: VerdictFacts): readonly ProcessReport[] {
@@ -309,11 +299,7 @@ function whichOf(some: readonly ResourceReport[], all: readonly ResourceReport[]
   return `${some.length} of ${all.length} resources are`;
 }
 
-function quantity(count: number, name: string): string {
-  return `${countOf(count)} ${name}${count === 1 ? "" : "s"}`;
-}
-
 function cut(text: string): string {
   const line = text.replaceAll(/\s+/g, " ").trim().replace(/\.$/, "");
-  return line.length <= maxError ? line : `${line.slice(0, maxError - 1)}…`;
+  return cutText(line, maxError);
 }

@@ -1,20 +1,23 @@
 import { readFile } from "node:fs/promises";
-import { get as httpGet, type IncomingMessage, type RequestOptions } from "node:http";
-import { get as httpsGet } from "node:https";
+import { get as httpGet, type IncomingMessage } from "node:http";
+import { get as httpsGet, type RequestOptions } from "node:https";
 import { connectionCause, type TlsSettings } from "../../base/connection-cause.ts";
-import { WatchFanoutError } from "../../base/errors.ts";
+import { invalidRequest, messageOf, WatchFanoutError } from "../../base/errors.ts";
 import type { Status } from "../../server/admin/status/status.ts";
+import { readAll } from "../output/command-io.ts";
 
 /** Maximum size of a response, in bytes: 1,000 resources and 500 streams with long texts are below it. */
 const maxBytes = 8 * 1024 * 1024;
 
 /** Where the status is, and how to get it. */
-export interface StatusSettings {
+interface StatusSettings {
   /** Of the admin port, such as http://127.0.0.1:8080. */
   readonly url: URL;
   readonly tlsCa?: string | undefined;
   readonly bearerTokenFile?: string | undefined;
   readonly timeoutMs: number;
+  /** Ends the request when the user quits. */
+  readonly quit?: AbortSignal | undefined;
 }
 
 const tlsSettings: TlsSettings = {
@@ -30,17 +33,21 @@ export async function readStatus(
   settings: StatusSettings,
   parameters: URLSearchParams,
 ): Promise<Status> {
-  const { url, tlsCa, bearerTokenFile, timeoutMs } = settings;
+  const { url, tlsCa, bearerTokenFile } = settings;
+  const timeout = AbortSignal.timeout(settings.timeoutMs);
+  const { quit } = settings;
+  const signal = quit === undefined ? timeout : AbortSignal.any([timeout, quit]);
   const target = new URL(`/status.json?${parameters}`, url);
-  const token = process.env["WATCH_FANOUT_BEARER_TOKEN"] || (await contentOf(bearerTokenFile));
+  const token =
+    process.env["WATCH_FANOUT_BEARER_TOKEN"] || (await contentOf(bearerTokenFile, signal));
   const options = {
     headers: token === undefined ? {} : { authorization: `Bearer ${token.toString().trim()}` },
-    signal: AbortSignal.timeout(timeoutMs),
+    ca: await contentOf(tlsCa, signal),
+    signal,
   };
-  const ca = await contentOf(tlsCa);
-  const { status, body } = await requested(target, options, ca).catch((error: unknown) => {
-    const details = error instanceof Error ? error.message : String(error);
-    const { text, advice } = connectionCause(details, tlsSettings, url.protocol === "https:");
+  const { status, body } = await requested(target, options).catch((error: unknown) => {
+    const isTls = url.protocol === "https:";
+    const { text, advice } = connectionCause(messageOf(error), tlsSettings, isTls);
     throw new WatchFanoutError(
       "UPSTREAM_UNAVAILABLE",
       `${url.origin} does not respond: ${text}. ${advice ?? "--url names the admin port of the service."}`,
@@ -57,37 +64,29 @@ export async function readStatus(
   throw notStatus(url, `it responds with HTTP status ${status}`);
 }
 
-async function contentOf(path: string | undefined): Promise<Buffer | undefined> {
+async function contentOf(
+  path: string | undefined,
+  signal: AbortSignal,
+): Promise<Buffer | undefined> {
   if (path === undefined) return undefined;
   try {
-    return await readFile(path);
+    return await readFile(path, { signal });
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new WatchFanoutError("INVALID_REQUEST", `The file ${path} can't be read: ${why}`);
+    throw invalidRequest("file", `The file ${path} can't be read: ${messageOf(error)}`);
   }
 }
 
-function requested(
+async function requested(
   target: URL,
   options: RequestOptions,
-  ca: Buffer | undefined,
 ): Promise<{ readonly status: number; readonly body: string }> {
-  return new Promise((resolve, reject) => {
-    const onResponse = (response: IncomingMessage): void => {
-      let body = "";
-      response.setEncoding("utf8").on("error", reject);
-      response.on("data", (text: string) => {
-        body += text;
-        if (body.length > maxBytes) request.destroy(new Error("the response is too large"));
-      });
-      response.on("end", () => resolve({ status: response.statusCode ?? 0, body }));
-    };
-    const request =
-      target.protocol === "https:"
-        ? httpsGet(target, { ...options, ca }, onResponse)
-        : httpGet(target, options, onResponse);
-    request.on("error", reject);
+  const get: typeof httpsGet = target.protocol === "https:" ? httpsGet : httpGet;
+  const response = await new Promise<IncomingMessage>((resolve, reject) => {
+    get(target, options, resolve).on("error", reject);
   });
+  const body = await readAll(response, maxBytes);
+  if (body === undefined) throw new Error("the response is too large");
+  return { status: response.statusCode ?? 0, body: body.toString() };
 }
 
 function parsed(body: string, url: URL): Status {

@@ -1,11 +1,11 @@
-import type { Readable, Writable } from "node:stream";
+import { setTimeout } from "node:timers/promises";
 import { type Command, InvalidArgumentError, Option } from "commander";
+import { messageOf } from "../../base/errors.ts";
 import { streamSorts } from "../../server/admin/status/stream-query.ts";
-import { exitCodeOf } from "../output/exit-codes.ts";
-import { Output, OutputClosed } from "../output/output.ts";
+import { type CommandIo, processIo, reportFailure, tableOptions } from "../output/command-io.ts";
+import { Output } from "../output/output.ts";
 import { printableText } from "../output/printable.ts";
-import type { TableOptions } from "../output/table.ts";
-import { readStatus, type StatusSettings } from "./read-status.ts";
+import { readStatus } from "./read-status.ts";
 import { statusText } from "./status-text.ts";
 
 /** Interval of the updates, and how long the service may take to respond, in milliseconds. */
@@ -22,19 +22,6 @@ const quitKeys: readonly number[] = [0x71, 0x51, 0x03, 0x04];
 /** Signals that leave the screen as it was. Ctrl-C sends SIGINT if the input is no terminal. */
 const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
-/** The process that `top` runs in. */
-export interface TopIo {
-  readonly stdin: Readable & { readonly isTTY?: boolean; setRawMode?(isRaw: boolean): unknown };
-  readonly stdout: Writable & {
-    readonly isTTY?: boolean;
-    readonly columns?: number;
-    readonly rows?: number;
-  };
-  readonly stderr: Writable;
-  /** Sets the exit code of the process. */
-  exitWith(code: number): void;
-}
-
 interface TopOptions {
   readonly url: URL;
   readonly tlsCa?: string;
@@ -46,14 +33,8 @@ interface TopOptions {
   readonly once?: true;
 }
 
-const processIo: TopIo = {
-  stdin: process.stdin,
-  stdout: process.stdout,
-  stderr: process.stderr,
-  exitWith: (code) => {
-    process.exitCode = code;
-  },
-};
+/** The process that `top` runs in. */
+export type TopIo = Omit<CommandIo, "onInterrupt">;
 
 /** Adds `top`. */
 export function addTop(program: Command, io: TopIo = processIo): void {
@@ -89,12 +70,9 @@ export function addTop(program: Command, io: TopIo = processIo): void {
     const output = new Output(io.stdout);
     try {
       if (options.once === true) await printOnce(io, output, options);
-      else await new Top(io, options).run(output.failed);
+      else await show(io, options, output.failed);
     } catch (error) {
-      if (error instanceof OutputClosed) return;
-      const message = error instanceof Error ? error.message : String(error);
-      io.stderr.write(`watch-fanout: ${printableText(message)}\n`);
-      io.exitWith(exitCodeOf(error));
+      reportFailure(io, error);
     }
   });
 }
@@ -105,99 +83,55 @@ function adminUrl(text: string): URL {
   throw new InvalidArgumentError("It must be a URL, such as http://127.0.0.1:8080.");
 }
 
-async function printOnce({ stdout }: TopIo, output: Output, options: TopOptions): Promise<void> {
-  const status = await readStatus(settingsOf(options), parametersOf(options, 50));
-  await output.write(statusText(status, { colours: stdout.isTTY === true && hasColours() }));
+async function printOnce(io: TopIo, output: Output, options: TopOptions): Promise<void> {
+  const status = await readStatus({ ...options, timeoutMs }, parametersOf(options, 50));
+  await output.write(statusText(status, { colours: tableOptions(io).colours }));
   await output.flush();
 }
 
-/** The live display. */
-class Top {
-  readonly #io: TopIo;
-  readonly #options: TopOptions;
-  readonly #quit = Promise.withResolvers<void>();
-  #isOver = false;
-  #text = "";
-
-  constructor(io: TopIo, options: TopOptions) {
-    this.#io = io;
-    this.#options = options;
-  }
-
-  /** Resolves when the user quits or the terminal has gone. Rejects if the service can't be reached at first. */
-  async run(terminalGone: AbortSignal): Promise<void> {
-    const { stdin, stdout } = this.#io;
-    const onKey = (key: Buffer): void => {
-      if (key.some((byte) => quitKeys.includes(byte))) this.#end();
-    };
-    const onEnd = (): void => this.#end();
-    await this.#read();
-    stdin.setRawMode?.(true);
-    stdin.on("data", onKey);
-    stdin.once("end", onEnd);
-    terminalGone.addEventListener("abort", onEnd);
-    for (const signal of signals) process.on(signal, onEnd);
-    stdout.write(enterScreen);
-    try {
-      while (!this.#isOver) {
-        this.#draw();
-        await this.#pause();
-        if (!this.#isOver) await this.#update();
-      }
-    } finally {
-      stdout.write(leaveScreen);
-      for (const signal of signals) process.off(signal, onEnd);
-      stdin.off("data", onKey).off("end", onEnd).pause();
-      stdin.setRawMode?.(false);
+/** Shows the status until the user quits or the terminal has gone. Rejects if the service can't be reached at first. */
+async function show(io: TopIo, options: TopOptions, terminalGone: AbortSignal): Promise<void> {
+  const { stdin, stdout } = io;
+  const quitting = new AbortController();
+  const quit = quitting.signal;
+  const onEnd = (): void => quitting.abort();
+  const onKey = (key: Buffer): void => {
+    if (key.some((byte) => quitKeys.includes(byte))) onEnd();
+  };
+  const read = async (): Promise<string> => {
+    const parameters = parametersOf(options, Math.min(500, Math.max(1, stdout.rows ?? 24)));
+    const status = await readStatus({ ...options, timeoutMs, quit }, parameters);
+    return statusText(status, tableOptions(io));
+  };
+  let text = await read();
+  stdin.setRawMode?.(true);
+  stdin.on("data", onKey);
+  stdin.once("end", onEnd);
+  terminalGone.addEventListener("abort", onEnd);
+  for (const signal of signals) process.on(signal, onEnd);
+  stdout.write(enterScreen);
+  try {
+    while (!quit.aborted) {
+      draw(io, text);
+      await setTimeout(intervalMs, undefined, { signal: quit }).catch(() => {});
+      if (quit.aborted) return;
+      text = await read().catch((error: unknown) => {
+        const [, ...rest] = text.split("\n");
+        return [printableText(messageOf(error)), ...rest].join("\n");
+      });
     }
-  }
-
-  #end(): void {
-    this.#isOver = true;
-    this.#quit.resolve();
-  }
-
-  async #pause(): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    const passed = new Promise((resolve) => {
-      timer = setTimeout(resolve, intervalMs);
-    });
-    await Promise.race([passed, this.#quit.promise]);
-    clearTimeout(timer);
-  }
-
-  async #update(): Promise<void> {
-    try {
-      await Promise.race([this.#read(), this.#quit.promise]);
-    } catch (error) {
-      const message = error instanceof Error ? error.message : String(error);
-      const [, ...rest] = this.#text.split("\n");
-      this.#text = [printableText(message), ...rest].join("\n");
-    }
-  }
-
-  async #read(): Promise<void> {
-    const { columns, rows = 24 } = this.#io.stdout;
-    const table: TableOptions = { columns, colours: hasColours() };
-    const parameters = parametersOf(this.#options, Math.min(500, Math.max(1, rows)));
-    this.#text = statusText(await readStatus(settingsOf(this.#options), parameters), table);
-  }
-
-  /** Overwrites the screen line by line, so that it does not flicker. */
-  #draw(): void {
-    const { rows = 24 } = this.#io.stdout;
-    const lines = this.#text.split("\n").slice(0, rows - 1);
-    this.#io.stdout.write(`\x1b[H${lines.map((line) => `${line}\x1b[K\r\n`).join("")}\x1b[J`);
+  } finally {
+    stdout.write(leaveScreen);
+    for (const signal of signals) process.off(signal, onEnd);
+    stdin.off("data", onKey).off("end", onEnd).pause();
+    stdin.setRawMode?.(false);
   }
 }
 
-function hasColours(): boolean {
-  const { NO_COLOR = "", TERM } = process.env;
-  return NO_COLOR === "" && TERM !== "dumb";
-}
-
-function settingsOf({ url, tlsCa, bearerTokenFile }: TopOptions): StatusSettings {
-  return { url, tlsCa, bearerTokenFile, timeoutMs };
+/** Overwrites the screen line by line, so that it does not flicker. */
+function draw({ stdout }: TopIo, text: string): void {
+  const lines = text.split("\n").slice(0, (stdout.rows ?? 24) - 1);
+  stdout.write(`\x1b[H${lines.map((line) => `${line}\x1b[K\r\n`).join("")}\x1b[J`);
 }
 
 function parametersOf({ sort, order, search, limit }: TopOptions, most: number): URLSearchParams {

@@ -4,7 +4,7 @@ import { rootCertificates } from "node:tls";
 import { type ChannelCredentials, type Client, credentials, experimental } from "@grpc/grpc-js";
 import { CertificateStore } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
-import { invalidRequest } from "../../base/errors.ts";
+import { invalidRequest, messageOf } from "../../base/errors.ts";
 import { abortable, settledWithin } from "../../base/wait.ts";
 import { isConnected } from "./call.ts";
 
@@ -69,7 +69,7 @@ export class ClientCertificates {
     try {
       this.#store = this.#isFromFile ? storeOf(this.#contents) : tls.certificates;
     } catch (error) {
-      throw refused(error instanceof Error ? error.message : String(error));
+      throw refused(messageOf(error));
     }
   }
 
@@ -142,8 +142,8 @@ function contentNow(part: Part, pem: Pem | undefined): Buffer | undefined {
   try {
     return readFileSync(pem.file);
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw refused(`tls.${part} can't be read from ${JSON.stringify(pem.file)}: ${why}.`);
+    const where = JSON.stringify(pem.file);
+    throw refused(`tls.${part} can't be read from ${where}: ${messageOf(error)}.`);
   }
 }
 

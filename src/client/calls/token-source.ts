@@ -1,7 +1,7 @@
 import { open } from "node:fs/promises";
 import { Metadata } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
-import { invalidRequest, WatchFanoutError } from "../../base/errors.ts";
+import { invalidRequest, messageOf, WatchFanoutError } from "../../base/errors.ts";
 import { within } from "../../base/wait.ts";
 import { viaKey } from "../../wire/via.ts";
 import { CallFailure } from "./call-failure.ts";
@@ -99,8 +99,7 @@ export class TokenSource {
     try {
       text = await readStart(path);
     } catch (error) {
-      const why = error instanceof Error ? error.message : String(error);
-      throw noToken(`The token can't be read from ${path}: ${why}.`, error);
+      throw noToken(`The token can't be read from ${path}: ${messageOf(error)}.`, error);
     }
     if (!isToken(text)) throw noToken(malformed(`content of ${path}`));
     this.#readAt = this.#clock.now();

@@ -1,4 +1,5 @@
-import { type Attributes, type Histogram, metrics, type Observable } from "@opentelemetry/api";
+import { type Attributes, type Histogram, metrics } from "@opentelemetry/api";
+import { counter, gauge, registerMetrics } from "../../base/metric-table.ts";
 
 /** The current numbers of an informer. */
 export interface InformerStats {
@@ -20,29 +21,6 @@ export interface InformerStats {
   }>;
 }
 
-type Reading = Exclude<keyof InformerStats, "handlers">;
-
-const gauges: readonly (readonly [name: string, unit: string, description: string, Reading])[] = [
-  ["objects", "{object}", "Objects in the informer's Indexer.", "objects"],
-  ["queue", "{key}", "Keys whose changes are not in the Indexer yet.", "pendingKeys"],
-];
-
-const counters: typeof gauges = [
-  ["relists", "{relist}", "Lists after the first one, as events were lost.", "relists"],
-  [
-    "reconnects",
-    "{reconnect}",
-    "Watches after the first one, as the watch was interrupted.",
-    "reconnects",
-  ],
-  [
-    "rejected",
-    "{object}",
-    "Objects that were rejected: the codec, the transform or an index function failed.",
-    "rejected",
-  ],
-];
-
 /**
  * The metrics of an informer, at the global meter provider at the time of its start. Without a meter provider they
  * cost nothing. All are numbers that exist anyway and are read at each collection, except for the duration of handler
@@ -61,44 +39,56 @@ export class InformerMetrics {
 
   register(): void {
     const meter = metrics.getMeter("watch-fanout");
-    const named = (name: string): string => `watch_fanout_client_informer_${name}`;
-    const gauge = (name: string, unit: string, description: string): Observable =>
-      meter.createObservableGauge(named(name), { unit, description });
-    const counter = (name: string, unit: string, description: string): Observable =>
-      meter.createObservableCounter(named(name), { unit, description });
-    const readings = [
-      ...gauges.map(([name, unit, text, key]) => [gauge(name, unit, text), key] as const),
-      ...counters.map(([name, unit, text, key]) => [counter(name, unit, text), key] as const),
-    ];
-    const pending = gauge(
-      "handler_queue",
-      "{notification}",
-      "Notifications that are queued for a handler.",
-    );
-    const coalescedCount = counter(
-      "handler_coalesced",
-      "{notification}",
-      "Notifications that were coalesced because the handler did not keep up.",
-    );
-    this.#duration = meter.createHistogram(named("handler_duration"), {
+    const prefix = "watch_fanout_client_informer";
+    const ofInformer = registerMetrics(meter, () => [[this.#stats(), { informer: this.#name }]], {
+      [`${prefix}_objects`]: gauge(
+        "{object}",
+        "Objects in the informer's Indexer.",
+        ({ objects }) => objects,
+      ),
+      [`${prefix}_queue`]: gauge(
+        "{key}",
+        "Keys whose changes are not in the Indexer yet.",
+        ({ pendingKeys }) => pendingKeys,
+      ),
+      [`${prefix}_relists`]: counter(
+        "{relist}",
+        "Lists after the first one, as events were lost.",
+        ({ relists }) => relists,
+      ),
+      [`${prefix}_reconnects`]: counter(
+        "{reconnect}",
+        "Watches after the first one, as the watch was interrupted.",
+        ({ reconnects }) => reconnects,
+      ),
+      [`${prefix}_rejected`]: counter(
+        "{object}",
+        "Objects that were rejected: the codec, the transform or an index function failed.",
+        ({ rejected }) => rejected,
+      ),
+    });
+    const handlers = () =>
+      Array.from(this.#stats().handlers, (each) => [each, this.#attributesOf(each.name)] as const);
+    const ofHandlers = registerMetrics(meter, handlers, {
+      [`${prefix}_handler_queue`]: gauge(
+        "{notification}",
+        "Notifications that are queued for a handler.",
+        ({ pending }) => pending,
+      ),
+      [`${prefix}_handler_coalesced`]: counter(
+        "{notification}",
+        "Notifications that were coalesced because the handler did not keep up.",
+        ({ coalescedCount }) => coalescedCount,
+      ),
+    });
+    this.#duration = meter.createHistogram(`${prefix}_handler_duration`, {
       unit: "s",
       description: "Duration of a handler call.",
     });
-    const observed = [...readings.map(([instrument]) => instrument), pending, coalescedCount];
-    const attributes = { informer: this.#name };
-    const observe = (result: {
-      observe(instrument: Observable, value: number, attributes: Attributes): void;
-    }): void => {
-      const stats = this.#stats();
-      for (const [instrument, key] of readings) result.observe(instrument, stats[key], attributes);
-      for (const handler of stats.handlers) {
-        const of = this.#attributesOf(handler.name);
-        result.observe(pending, handler.pending, of);
-        result.observe(coalescedCount, handler.coalescedCount, of);
-      }
+    this.#unregister = () => {
+      ofInformer();
+      ofHandlers();
     };
-    meter.addBatchObservableCallback(observe, observed);
-    this.#unregister = () => meter.removeBatchObservableCallback(observe, observed);
   }
 
   /** Records the duration of a handler call, in milliseconds. */

@@ -1,4 +1,5 @@
-import { type BatchObservableCallback, metrics } from "@opentelemetry/api";
+import { metrics } from "@opentelemetry/api";
+import { gauge, registerMetrics } from "../../base/metric-table.ts";
 
 /** The numbers that are read when metrics are collected. */
 interface CacheNumbers {
@@ -11,20 +12,16 @@ interface CacheNumbers {
  * it is called, the meter provider references the cache.
  */
 export function registerObjectCacheMetrics(resource: string, cache: CacheNumbers): () => void {
-  const meter = metrics.getMeter("watch-fanout");
-  const objects = meter.createObservableGauge("watch_fanout_client_object_cache_objects", {
-    description: "Keys that have a reference, including those of objects that do not exist.",
-    unit: "{object}",
+  return registerMetrics(metrics.getMeter("watch-fanout"), () => [[cache, { resource }]], {
+    watch_fanout_client_object_cache_objects: gauge(
+      "{object}",
+      "Keys that have a reference, including those of objects that do not exist.",
+      ({ size }) => size,
+    ),
+    watch_fanout_client_object_cache_watches: gauge(
+      "{watch}",
+      "Objects that are watched: all except immutable ones.",
+      ({ watching }) => watching,
+    ),
   });
-  const watches = meter.createObservableGauge("watch_fanout_client_object_cache_watches", {
-    description: "Objects that are watched: all except immutable ones.",
-    unit: "{watch}",
-  });
-  const observables = [objects, watches];
-  const observe: BatchObservableCallback = (result) => {
-    result.observe(objects, cache.size, { resource });
-    result.observe(watches, cache.watching, { resource });
-  };
-  meter.addBatchObservableCallback(observe, observables);
-  return () => meter.removeBatchObservableCallback(observe, observables);
 }

@@ -5,15 +5,7 @@ import {
   WatchFanoutError,
 } from "../../base/errors.ts";
 import type { Reachability } from "../../base/stream-backoff.ts";
-import type {
-  DeleteOptions,
-  ListOptions,
-  PageOptions,
-  PutOptions,
-  ReadOptions,
-  WatchOptions,
-} from "../calls/options.ts";
-import type { AtomicBatch, ClientCalls, ObjectResult, Page } from "../watch/client-calls.ts";
+import type { ClientCalls } from "../watch/client-calls.ts";
 
 /** Refusals that concern the relay itself, as a caller, and not the client whose request it passes on. */
 const denials: ReadonlySet<Reason> = new Set(["UNAUTHENTICATED", "PERMISSION_DENIED"]);
@@ -41,34 +33,12 @@ export class RelayedCalls implements ClientCalls {
     return this.#calls.reachability;
   }
 
-  get(resource: string, key: string, options?: ReadOptions): Promise<ObjectResult> {
-    return relayed(this.#calls.get(resource, key, options));
-  }
-
-  list(resource: string, options?: ListOptions): AsyncGenerator<Page, void, void> {
-    return relayedEach(this.#calls.list(resource, options));
-  }
-
-  page(resource: string, options?: PageOptions): Promise<Page> {
-    return relayed(this.#calls.page(resource, options));
-  }
-
-  watch(resource: string, options?: WatchOptions): AsyncGenerator<AtomicBatch, void, void> {
-    return relayedEach(this.#calls.watch(resource, options));
-  }
-
-  put(
-    resource: string,
-    key: string,
-    value: Uint8Array,
-    options?: PutOptions,
-  ): Promise<ObjectResult> {
-    return relayed(this.#calls.put(resource, key, value, options));
-  }
-
-  delete(resource: string, key: string, options?: DeleteOptions): Promise<ObjectResult> {
-    return relayed(this.#calls.delete(resource, key, options));
-  }
+  readonly get: ClientCalls["get"] = (...call) => relayed(this.#calls.get(...call));
+  readonly list: ClientCalls["list"] = (...call) => relayedEach(this.#calls.list(...call));
+  readonly page: ClientCalls["page"] = (...call) => relayed(this.#calls.page(...call));
+  readonly watch: ClientCalls["watch"] = (...call) => relayedEach(this.#calls.watch(...call));
+  readonly put: ClientCalls["put"] = (...call) => relayed(this.#calls.put(...call));
+  readonly delete: ClientCalls["delete"] = (...call) => relayed(this.#calls.delete(...call));
 }
 
 async function relayed<T>(call: Promise<T>): Promise<T> {

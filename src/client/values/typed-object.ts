@@ -1,3 +1,4 @@
+import { messageOf } from "../../base/errors.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { counter } from "../calls/metering.ts";
 import type { ValueCodec } from "./value-codec.ts";
@@ -28,9 +29,8 @@ export class DecodeFailure extends Error {
   readonly object: StoredObject;
 
   constructor(object: StoredObject, cause: unknown) {
-    const why = cause instanceof Error ? cause.message : String(cause);
     super(
-      `The value of ${JSON.stringify(object.key)} at revision ${object.modRevision} can't be decoded: ${why}`,
+      `The value of ${JSON.stringify(object.key)} at revision ${object.modRevision} can't be decoded: ${messageOf(cause)}`,
       { cause },
     );
     this.object = object;

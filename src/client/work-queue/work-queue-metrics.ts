@@ -1,12 +1,5 @@
-import {
-  type Attributes,
-  type BatchObservableCallback,
-  type Counter,
-  type Histogram,
-  type Meter,
-  metrics,
-  type Observable,
-} from "@opentelemetry/api";
+import { type Attributes, type Counter, type Histogram, metrics } from "@opentelemetry/api";
+import { gauge, registerMetrics } from "../../base/metric-table.ts";
 
 /** The numbers of a queue that are read when metrics are collected. */
 interface QueueState {
@@ -26,19 +19,17 @@ const boundaries = [
  * they cost nothing. The meter provider references the queue until `close`.
  */
 export class WorkQueueMetrics {
-  readonly #meter: Meter;
   readonly #attributes: Attributes;
   readonly #adds: Counter;
   readonly #retries: Counter;
   readonly #queueDuration: Histogram;
   readonly #workDuration: Histogram;
-  readonly #observables: Observable[];
-  readonly #observe: BatchObservableCallback;
+  /** Ends the meter provider's reference to the queue. */
+  readonly close: () => void;
 
   constructor(name: string, queue: QueueState) {
     const meter = metrics.getMeter("watch-fanout");
     const prefix = "watch_fanout_client_work_queue";
-    this.#meter = meter;
     this.#attributes = { queue: name };
     this.#adds = meter.createCounter(`${prefix}_adds`, {
       description: "Keys that were added, without those that were already queued.",
@@ -58,27 +49,20 @@ export class WorkQueueMetrics {
       unit: "s",
       advice: { explicitBucketBoundaries: boundaries },
     });
-    const depth = meter.createObservableGauge(`${prefix}_depth`, {
-      description: "Keys that can be handed out.",
-      unit: "{key}",
+    const read = () => ({ depth: queue.length, runningMs: [...queue.runningMs()] });
+    this.close = registerMetrics(meter, () => [[read(), this.#attributes]], {
+      [`${prefix}_depth`]: gauge("{key}", "Keys that can be handed out.", ({ depth }) => depth),
+      [`${prefix}_longest_running_seconds`]: gauge(
+        "s",
+        "Age of the longest-running work item; 0 if no worker is busy.",
+        ({ runningMs: [longest = 0] }) => longest / 1_000,
+      ),
+      [`${prefix}_unfinished_work_seconds`]: gauge(
+        "s",
+        "Sum of the ages of all work items in progress.",
+        ({ runningMs }) => runningMs.reduce((sum, ms) => sum + ms, 0) / 1_000,
+      ),
     });
-    const longest = meter.createObservableGauge(`${prefix}_longest_running_seconds`, {
-      description: "Age of the longest-running work item; 0 if no worker is busy.",
-      unit: "s",
-    });
-    const unfinished = meter.createObservableGauge(`${prefix}_unfinished_work_seconds`, {
-      description: "Sum of the ages of all work items in progress.",
-      unit: "s",
-    });
-    this.#observables = [depth, longest, unfinished];
-    this.#observe = (result) => {
-      const running = [...queue.runningMs()];
-      const totalMs = running.reduce((sum, ms) => sum + ms, 0);
-      result.observe(depth, queue.length, this.#attributes);
-      result.observe(longest, (running[0] ?? 0) / 1_000, this.#attributes);
-      result.observe(unfinished, totalMs / 1_000, this.#attributes);
-    };
-    meter.addBatchObservableCallback(this.#observe, this.#observables);
   }
 
   added(): void {
@@ -95,9 +79,5 @@ export class WorkQueueMetrics {
 
   done(workedMs: number): void {
     this.#workDuration.record(workedMs / 1_000, this.#attributes);
-  }
-
-  close(): void {
-    this.#meter.removeBatchObservableCallback(this.#observe, this.#observables);
   }
 }

@@ -11,7 +11,7 @@ export interface CachedKeys {
 
 /**
  * Returns the keys of a resource that a request's `key` and `range_end` mean, relative to its prefix; undefined if the
- * resource does not have all of them, or if the range is empty: then the request is relayed.
+ * resource does not have all of them, or if the range is empty: then the request is forwarded.
  *
  * The result is the narrowest kind of scope that fits: one key, a prefix, or a range.
  */

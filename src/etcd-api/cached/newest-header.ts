@@ -13,7 +13,7 @@ export interface ResponseSource {
 
 /**
  * What etcd's responses have said of the cluster. `floor` is the highest revision that a client may know of by a
- * response that was relayed: no answer of this process' own may be older.
+ * response that was forwarded: no answer of this process' own may be older.
  */
 export class NewestHeader {
   #header: ResponseHeader | undefined;

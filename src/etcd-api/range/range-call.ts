@@ -1,38 +1,50 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { hasReason, WatchFanoutError } from "../../base/errors.ts";
-import { GrowingBuffer } from "../../base/growing-buffer.ts";
-import type { TimeSlicedWork } from "../../base/time-slices.ts";
+import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
+import type { Task } from "../../base/turns.ts";
 import type { CachedState } from "../../cacher/request/request.ts";
 import { timedOut } from "../../etcd/wire/error-texts.ts";
 import { type RangeRequest, readRangeRequest } from "../../etcd/wire/range-request.ts";
 import { objectSize } from "../../etcd/wire/range-response.ts";
 import { headerField } from "../../etcd/wire/response-header.ts";
-import { CallAdmission, expectedObjectBytes } from "../../server/calls/call-admission.ts";
-import { type CallContext, toClientError } from "../../server/calls/call-context.ts";
+import {
+  CallAdmission,
+  clientGone,
+  expectedObjectBytes,
+} from "../../server/calls/call-admission.ts";
 import { inSpanOf } from "../../server/calls/call-span.ts";
-import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
-import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import type { RawCall } from "../../server/calls/raw-methods.ts";
+import { refused } from "../../server/calls/refusals.ts";
 import { RefusedRequest } from "../../server/calls/server-call.ts";
-import type { Reservation } from "../../server/kernel/ledger.ts";
+import type { ServiceContext } from "../../server/calls/service-context.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import { prefixSize } from "../../wire/encode.ts";
-import { statusOf, type WireStatus } from "../../wire/errors.ts";
+import type { WireStatus } from "../../wire/errors.ts";
+import type { FrameParts } from "../../wire/frame-parts.ts";
+import { MessageReader } from "../../wire/message-reader.ts";
 import type { CachedRange } from "../cached/cached-resources.ts";
-import { asUnavailable, EtcdCall } from "../relay/etcd-call.ts";
+import { asUnavailable, EtcdCall } from "../calls/etcd-call.ts";
 import { pieceBytes, RangeResponse } from "./range-response.ts";
 import { isInKeyOrder, type SelectedObjects, selectRange } from "./range-selection.ts";
-import { RangeSender } from "./range-sender.ts";
 import type { RangePath, RangeService } from "./range-service.ts";
 
-/** Maximum size of a request that is read, in bytes; larger ones are relayed. etcd's keys are rarely above a kilobyte. */
+/** Maximum size of a request that is read, in bytes; larger ones are forwarded. etcd's keys are rarely above a kilobyte. */
 const maxRequestBytes = 64 * 1024;
 
 /** Maximum number of objects of a response that is encoded at once, in the time of its call. */
 const maxAtOnce = 512;
 
-/** Why a call's signal is aborted. One for all, since its identity is all that is read of it. */
-const clientGone = new Error("The client no longer waits for the response.");
+/** What a response is sent by. */
+export type Pieces = Pick<RangeResponse, "maxPieceBytes" | "isDone" | "isMidMessage" | "take">;
+
+/** Passes a call to etcd, with what was read of its request. */
+type Forward = (received: Buffer) => void;
+
+/** A request, and the cached resource that has all of its keys. */
+interface ServedRange extends CachedRange {
+  readonly request: RangeRequest;
+}
 
 /** A response that is ready to be sent. */
 interface Answer {
@@ -45,42 +57,43 @@ interface Answer {
 
 /**
  * One call of etcd's Range or RangeStream. Its request is read; if a cached resource has all of its keys, it is served
- * from the cache, otherwise relayed, and so is everything that the cache does not answer exactly as etcd does.
+ * from the cache, otherwise forwarded, and so is everything that the cache does not answer exactly as etcd does.
  */
-export class RangeCall extends EtcdCall {
+export class RangeCall extends EtcdCall implements Task {
   readonly #path: RangePath;
   readonly #metadata: IncomingHttpHeaders;
   readonly #service: RangeService;
+  readonly #forward: Forward;
   readonly #gone = new AbortController();
-  readonly #received = new GrowingBuffer();
-  /** Size of the request, with its prefix; 0 until its prefix has arrived. */
-  #expected = 0;
+  readonly #received = new MessageReader();
   #isRead = false;
   /** Undefined until it has been read, and if it is etcd's to read. */
   #request: RangeRequest | undefined;
-  #reservation: Reservation | undefined;
-  #sender: RangeSender | undefined;
+  /** The state of the response is no longer retained. */
+  #releaseState: (() => void) | undefined;
+  /** A response that is sent in pieces. */
+  #pieces: Pieces | undefined;
+  /** Whether it is its turn to encode a piece, which has room. */
+  #hasTurn = false;
 
   constructor(
     path: RangePath,
-    call: RelayedCall,
+    call: RawCall,
     metadata: IncomingHttpHeaders,
-    context: CallContext,
+    context: ServiceContext,
     service: RangeService,
+    forward: Forward,
   ) {
-    super(call, context, service.calls, "etcd call");
+    super(call, context, service.calls, "etcd call", path.slice(1));
     this.#path = path;
     this.#metadata = metadata;
     this.#service = service;
+    this.#forward = forward;
   }
 
   /** Reads the request. */
   start(): void {
-    const { requestPool, maxUnreadBytesPerConnection } = this.context;
     if (!this.open()) return;
-    this.#reservation = requestPool.reserve(this.connection, 0, () =>
-      this.end(outOfRequestRoom(maxUnreadBytesPerConnection)),
-    );
     const { request } = this.call;
     request.on("data", this.#take);
     request.on("end", this.#finish);
@@ -102,24 +115,21 @@ export class RangeCall extends EtcdCall {
     super.end(asUnavailable(why));
   }
 
-  protected onReleased(): void {
-    this.#reservation?.release();
+  protected override onClosed(): void {
+    super.onClosed();
+    this.#service.turns.delete(this.owner, this);
+    this.#releaseState?.();
     this.#received.clear();
     this.#gone.abort(clientGone);
-    this.#sender?.stop();
   }
 
   readonly #take = (chunk: Buffer): void => {
     const received = this.#received;
-    received.append(chunk, this.#expected);
-    const { length } = received;
-    if (length >= prefixSize) this.#expected = prefixSize + received.bytes.readUInt32BE(1);
+    received.add(chunk);
     received.own();
-    this.#reservation?.resize(received.memoryBytes);
+    this.requestCharge?.resize(received.heldBytes);
     if (this.isOver) return;
-    const announced = this.#expected - prefixSize;
-    const isWhole = this.#expected > 0 && length >= this.#expected;
-    if (isWhole || announced > maxRequestBytes) this.#finish();
+    if (received.isWhole || received.size > maxRequestBytes) this.#finish();
   };
 
   /** The request is complete, or so large that it is etcd's to read. */
@@ -129,51 +139,49 @@ export class RangeCall extends EtcdCall {
     const { request } = this.call;
     request.off("data", this.#take);
     request.off("end", this.#finish);
-    // A message that is not read to its end is relayed at once. What comes behind a whole one is read and dropped, so that
-    // it takes no memory until the call ends.
+    // What comes behind the message is read and dropped, so that it takes no memory until the call ends. If it is etcd's to
+    // read, it is passed on at once, before more arrives.
     request.resume();
+    const range = this.#cachedRange();
+    if (range === undefined) this.#leaveToEtcd(false);
     // The events of a request's stream do not occur in the trace of its call.
-    inSpanOf(this.call, () => this.#serve()).catch((error: unknown) => this.#failed(error));
+    else void inSpanOf(this.call, () => this.#handle(range));
   };
 
-  async #serve(): Promise<void> {
-    const request = this.#readRequest();
+  /** Reads the request. Undefined: etcd has to answer it. */
+  #cachedRange(): ServedRange | undefined {
+    const { bytes, size, received, isCompressed } = this.#received;
+    // One message that is not compressed, and nothing else.
+    if (isCompressed || received !== size) return undefined;
+    const request = readRangeRequest(bytes.subarray(prefixSize));
+    // etcd refuses a stream of objects that it would have to sort or to filter.
+    if (request === undefined || (this.#isStream && !isInKeyOrder(request))) return undefined;
     this.#request = request;
-    const range = request && this.#service.cachedRange(request, this.#metadata);
-    if (request === undefined || range === undefined || !range.resource.cacher.ready) {
-      this.#relay();
-      return;
-    }
-    const { signal } = this.#gone;
-    const admission = new CallAdmission(this.context, this.call, {
-      ...{ kind: "reads", requestBytes: this.#received.length, signal },
-    });
-    try {
-      const answer = await this.#answer(request, range, admission);
-      admission.handled();
-      if (this.isOver) return;
-      if (answer === undefined || answer === "late") this.#relay(answer === "late");
-      else await this.#respond(answer, admission);
-    } finally {
-      admission.release();
-    }
+    const range = this.#service.cachedRange(request, this.#metadata);
+    return range?.resource.cacher.ready === true ? { request, ...range } : undefined;
   }
 
-  /** Undefined: it is etcd's to read. */
-  #readRequest(): RangeRequest | undefined {
-    const received = this.#received.bytes;
-    // One message that is not compressed, and nothing else.
-    if (received.length < prefixSize || received[0] !== 0) return undefined;
-    if (received.length !== prefixSize + received.readUInt32BE(1)) return undefined;
-    const request = readRangeRequest(received.subarray(prefixSize));
-    // etcd refuses a stream of objects that it would have to sort or to filter.
-    return request !== undefined && this.#isStream && !isInKeyOrder(request) ? undefined : request;
+  #handle(range: ServedRange): Promise<void> {
+    const { signal } = this.#gone;
+    const requestBytes = this.#received.bytes.length;
+    const options = { kind: "reads", requestBytes, signal } as const;
+    const admission = new CallAdmission(this.context, this.call, options);
+    return admission.handle<Answer>({
+      perform: async () => {
+        const answer = await this.#perform(range, admission);
+        if (this.isOver) return undefined;
+        if (answer !== undefined && answer !== "late") return this.#retain(answer);
+        this.#leaveToEtcd(answer === "late");
+        return undefined;
+      },
+      respond: (answer) => this.#respond(answer, admission),
+      failed: (error) => this.#failed(error),
+    });
   }
 
   /** Undefined: etcd has to answer; "late": it has to, since the cache was not new enough in time. */
-  async #answer(
-    request: RangeRequest,
-    { resource, scope }: CachedRange,
+  async #perform(
+    { request, resource, scope }: ServedRange,
     admission: CallAdmission,
   ): Promise<Answer | "late" | undefined> {
     const { cached, newestHeader } = this.#service;
@@ -233,76 +241,92 @@ export class RangeCall extends EtcdCall {
     return { response, selected, revision, retain };
   }
 
-  async #respond(
-    { response, selected, revision, retain }: Answer,
-    admission: CallAdmission,
-  ): Promise<void> {
-    this.#reservation?.resize(this.#received.memoryBytes + selected.listBytes);
-    if (this.isOver) return;
+  /** Charges what is held until the response is sent. Undefined: that has ended the call. */
+  #retain(answer: Answer): Answer | undefined {
+    this.requestCharge?.resize(this.#received.heldBytes + answer.selected.listBytes);
+    if (this.isOver) return undefined;
     // The state must not take too much memory while the response waits for room.
-    let release = retain(() => this.end(outdated));
-    try {
-      const wait = admission.mayEncode();
-      if (wait !== undefined) await wait;
-      if (this.isOver || this.call.isOver) return;
-      const { sendPacing } = this.context.callerLimits;
-      this.#service.counts.cached++;
-      this.#service.newestHeader.raise(revision);
-      const isSmall = response.size <= pieceBytes && selected.length <= maxAtOnce;
-      if (isSmall && sendPacing.exceededBy(this.owner.caller) === undefined) {
-        const parts = response.take();
-        this.release();
-        admission.respond(parts);
-        sendPacing.charge(this.owner, prefixSize + response.size);
-        return;
-      }
-      const released = release;
-      release = () => {};
-      this.#sender = new RangeSender(this.call, response, this.context, {
-        method: this.#path.slice(1),
-        turns: this.#service.turns,
-        onEnd: () => {
-          released();
-          this.release();
-        },
-      });
-      this.#sender.start();
-    } finally {
-      release();
+    this.#releaseState = answer.retain(() => this.end(outdated));
+    return answer;
+  }
+
+  #respond({ response, selected, revision }: Answer, admission: CallAdmission): void {
+    const { sendPacing } = this.context.callerLimits;
+    this.#service.counts.cached++;
+    this.#service.newestHeader.raise(revision);
+    const isSmall = response.size <= pieceBytes && selected.length <= maxAtOnce;
+    if (isSmall && sendPacing.exceededBy(this.owner.caller) === undefined) {
+      const parts = response.take();
+      this.close();
+      admission.respond(parts);
+      sendPacing.charge(this.owner, prefixSize + response.size);
+      return;
     }
+    this.send(response);
+  }
+
+  /**
+   * Sends a large response: the next piece is encoded when the client has accepted the one before, in the time slices of the
+   * event loop. So a slow client holds one piece. The responses of all connections share one queue of these slices, in which
+   * callers and their connections take turns, so many of them delay neither each other nor other work.
+   */
+  send(response: Pieces): void {
+    this.#pieces = response;
+    this.pump();
+  }
+
+  /** For `Turns`: encodes and sends a piece. */
+  step(): boolean {
+    this.#hasTurn = true;
+    this.pump();
+    return false;
+  }
+
+  protected override get waitsFor(): "nothing" | "room" {
+    return this.#hasTurn || this.#pieces?.isDone === true ? "nothing" : "room";
+  }
+
+  protected override next(): FrameParts | undefined {
+    const { call } = this;
+    const pieces = this.#pieces;
+    if (pieces === undefined) return undefined;
+    if (pieces.isDone) {
+      call.sendTrailers({ "grpc-status": "0" });
+      this.close();
+      return undefined;
+    }
+    if (!this.#hasTurn) {
+      this.claim(pieces.maxPieceBytes);
+      this.#service.turns.add(call.owner, this);
+      return undefined;
+    }
+    this.#hasTurn = false;
+    const parts = pieces.take();
+    call.isMidMessage = pieces.isMidMessage;
+    return parts;
   }
 
   /** Nothing has been sent. */
   #failed(error: unknown): void {
-    if (this.isOver || this.call.isOver) return;
+    // What this process has too much of to do, etcd must not get on top.
+    const isOverloaded = hasReason(error, "OVERLOADED") || hasReason(error, "TOO_MANY_STREAMS");
     if (error instanceof RefusedRequest) {
       this.end(error.status);
-    } else if (!(error instanceof WatchFanoutError)) {
-      const { logger } = this.context;
-      this.end(statusOf(toClientError(error, this.#path.slice(1), logger, this.call)));
-    } else if (this.#isOverloaded(error)) {
-      this.end(statusOf(error));
+    } else if (isOverloaded || !(error instanceof WatchFanoutError)) {
+      this.onFailed(error);
     } else {
       if (hasReason(error, "HISTORY_CHANGED")) this.#service.newestHeader.historyChanged();
       const isEtcdAtFault = !hasReason(error, "UPSTREAM_DENIED") && !hasReason(error, "NOT_READY");
-      this.#relay(isEtcdAtFault);
+      this.#leaveToEtcd(isEtcdAtFault);
     }
-  }
-
-  /** Whether the call was refused for what this process has to do, which etcd must not get on top. */
-  #isOverloaded(error: WatchFanoutError): boolean {
-    return hasReason(error, "OVERLOADED") || hasReason(error, "TOO_MANY_STREAMS");
   }
 
   /** Passes the call to etcd. `isLate`: it has waited for the cache. */
-  #relay(isLate: boolean = false): void {
-    const received = this.#service.relayedRequest(this.#received.bytes, this.#request);
-    this.release();
-    const args = [this.#path, this.call, this.#metadata, this.context, received] as const;
-    if (!isLate) this.#service.relay(...args);
-    else if (!this.#service.relayLate(...args)) {
-      this.call.end(refused(status.UNAVAILABLE, timedOut));
-    }
+  #leaveToEtcd(isLate: boolean): void {
+    const request = this.#service.forwardedRequest(this.#received.bytes, this.#request);
+    this.close();
+    if (this.#service.mayForward(this.call, isLate)) this.#forward(request);
+    else this.call.end(refused(status.UNAVAILABLE, timedOut));
   }
 }
 

@@ -1,4 +1,4 @@
-import type { TimeSlicedWork } from "../../base/time-slices.ts";
+import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import type { CachedState } from "../../cacher/request/request.ts";
 import type { RangeRequest, SortTarget } from "../../etcd/wire/range-request.ts";
 import { compareKeys } from "../../model/key-order.ts";

@@ -1,17 +1,16 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
-import { TimeSliceQueue } from "../../base/time-slice-queue.ts";
+import { Turns } from "../../base/turns.ts";
 import { asLinearizable, type RangeRequest } from "../../etcd/wire/range-request.ts";
-import type { CallContext } from "../../server/calls/call-context.ts";
-import type { RelayedCall } from "../../server/calls/relayed-methods.ts";
+import type { RawCall } from "../../server/calls/raw-methods.ts";
 import {
   type CachedRange,
   type CachedResources,
   hasCredential,
 } from "../cached/cached-resources.ts";
 import type { NewestHeader, ResponseSource } from "../cached/newest-header.ts";
-import type { EtcdCall } from "../relay/etcd-call.ts";
-import type { Rounds } from "../relay/rounds.ts";
+import type { EtcdCall } from "../calls/etcd-call.ts";
+import type { Rounds } from "../calls/rounds.ts";
 
 /** The paths of etcd's Range, and of RangeStream of etcd 3.7, which has the same request. */
 export const rangePaths = ["/etcdserverpb.KV/Range", "/etcdserverpb.KV/RangeStream"] as const;
@@ -28,23 +27,13 @@ export function isRangePath(path: string): path is RangePath {
  */
 const maxLate = 32;
 
-/** Passes a call to etcd, with what was read of its request. */
-export type RelayCall = (
-  path: RangePath,
-  call: RelayedCall,
-  metadata: IncomingHttpHeaders,
-  context: CallContext,
-  received: Buffer,
-) => void;
-
 export interface RangeServiceDeps {
   readonly calls: Rounds<EtcdCall>;
   readonly cached: CachedResources;
   readonly newestHeader: NewestHeader;
-  /** Calls are relayed on its connections. */
+  /** Calls are forwarded on its connections. */
   readonly upstream: { available(): ResponseSource | undefined };
   readonly clock: Clock;
-  readonly relay: RelayCall;
 }
 
 /** Number of calls by what answered them. */
@@ -59,22 +48,20 @@ export class RangeService {
   readonly cached: CachedResources;
   readonly newestHeader: NewestHeader;
   /** The turns in which large responses are encoded. */
-  readonly turns: TimeSliceQueue;
+  readonly turns: Turns;
   readonly counts: RangeCounts = { cached: 0, relayed: 0 };
   readonly #upstream: RangeServiceDeps["upstream"];
-  readonly #relay: RelayCall;
   #late = 0;
 
-  constructor({ calls, cached, newestHeader, upstream, clock, relay }: RangeServiceDeps) {
+  constructor({ calls, cached, newestHeader, upstream, clock }: RangeServiceDeps) {
     this.calls = calls;
     this.cached = cached;
     this.newestHeader = newestHeader;
-    this.turns = new TimeSliceQueue(clock);
+    this.turns = new Turns(clock, Infinity);
     this.#upstream = upstream;
-    this.#relay = relay;
   }
 
-  /** Whether a call may be served from a cache; otherwise it is relayed unread. */
+  /** Whether a call may be served from a cache; otherwise it is forwarded unread. */
   mayServe(metadata: IncomingHttpHeaders): boolean {
     const { cached, newestHeader } = this;
     if (!cached.isOpen || hasCredential(metadata) || newestHeader.header === undefined)
@@ -95,25 +82,23 @@ export class RangeService {
    * follows: a serializable read is passed on as a linearizable one if its client may have seen a newer state than the
    * connection to the member has shown.
    */
-  relayedRequest(received: Buffer, request: RangeRequest | undefined): Buffer {
+  forwardedRequest(received: Buffer, request: RangeRequest | undefined): Buffer {
     if (request?.serializable !== true) return received;
     const isBehind = this.newestHeader.mayBeBehind(this.#upstream.available());
     return isBehind ? asLinearizable(received) : received;
   }
 
-  /** Passes a call to etcd. */
-  relay(...args: Parameters<RelayCall>): void {
+  /**
+   * Whether a call may be passed to etcd, which counts it. `isLate`: it has waited for a cache, which was not new enough in
+   * time. Not if there are too many of those.
+   */
+  mayForward(call: RawCall, isLate: boolean): boolean {
+    if (isLate && this.#late >= maxLate) return false;
     this.counts.relayed++;
-    this.#relay(...args);
-  }
-
-  /** Passes a call to etcd that has waited for a cache, which was not new enough in time. Returns false if there are too many of those. */
-  relayLate(...args: Parameters<RelayCall>): boolean {
-    if (this.#late >= maxLate) return false;
-    this.#late++;
-    const [, call] = args;
-    call.onClosed(() => this.#late--);
-    this.relay(...args);
+    if (isLate) {
+      this.#late++;
+      call.onClosed(() => this.#late--);
+    }
     return true;
   }
 }

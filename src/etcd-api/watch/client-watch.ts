@@ -1,6 +1,6 @@
 import { status } from "@grpc/grpc-js";
 import { hasReason } from "../../base/errors.ts";
-import { groupOf } from "../../base/rotation.ts";
+import { groupOf } from "../../base/fair-queue.ts";
 import type { CacheWatcher } from "../../cacher/watch/cache-watcher.ts";
 import { stopped } from "../../etcd/wire/error-texts.ts";
 import type { RevisionJoiner } from "../../etcd/wire/revision-joiner.ts";
@@ -21,7 +21,7 @@ export interface AnswerSlot {
 }
 
 /** A watch at etcd, which serves a client's watch, or is only there to be permitted or refused. */
-export interface WatchAtEtcd {
+export interface UpstreamWatch {
   readonly watch: ClientWatch;
   readonly id: number;
   /** Number of progress requests that were sent before its create request. */
@@ -41,8 +41,9 @@ export interface WatchOwner {
   /** Whose limits it counts against: its caller, on its connection. */
   readonly owner: object;
   readonly service: WatchService;
-  readonly sender: { ready(watch: ClientWatch): void };
-  readonly etcd: { resume(watch: ClientWatch): void; cancel(watch: ClientWatch): void };
+  readonly upstream: { resume(watch: ClientWatch): void; cancel(watch: ClientWatch): void };
+  /** The watch may have something to send. */
+  ready(watch: ClientWatch): void;
   /** Forgets a watch, and sends its last response. */
   endWatch(watch: ClientWatch, answer: Answer, revision: number): void;
   /** Ends the stream, so that others may have watches of etcd. Its client resumes it. */
@@ -79,7 +80,7 @@ export class ClientWatch {
   isAwaited = false;
   watcher: CacheWatcher | undefined;
   /** Undefined: it is served from a cache. */
-  atEtcd: WatchAtEtcd | undefined;
+  upstream: UpstreamWatch | undefined;
   /** Number of etcd's responses that wait to be sent. */
   waiting = 0;
 
@@ -124,13 +125,14 @@ export class ClientWatch {
       rawKeys: true,
       owner: this.#stream.owner,
     });
-    this.watcher.onReadable(() => this.#stream.sender.ready(this));
+    this.watcher.onReadable(() => this.#stream.ready(this));
   }
 
   /** Makes etcd serve it, from behind what was sent. */
   serveFromEtcd(): void {
     this.close();
-    if (this.#stream.service.mayRelay(groupOf(this.#stream.owner))) this.#stream.etcd.resume(this);
+    if (this.#stream.service.mayAddUpstream(groupOf(this.#stream.owner)))
+      this.#stream.upstream.resume(this);
     else this.#stream.makeRoom();
   }
 
@@ -145,11 +147,11 @@ export class ClientWatch {
    * bring it there.
    */
   handOver(): boolean {
-    const { range, atEtcd } = this;
+    const { range, upstream } = this;
     if (range === undefined || !this.isSettled) return false;
-    this.sent = Math.max(this.sent, atEtcd?.progressed ?? 0);
+    this.sent = Math.max(this.sent, upstream?.progressed ?? 0);
     if (!this.#stream.service.isCached(range, this.sent + 1)) return range.resource.cacher.ready;
-    this.#stream.etcd.cancel(this);
+    this.#stream.upstream.cancel(this);
     this.from = Math.max(this.from, this.sent + 1);
     this.serveFromCache();
     return false;
@@ -189,7 +191,7 @@ export class ClientWatch {
    * later. It is at least that of every event that was sent.
    */
   get syncedRevision(): number | undefined {
-    const synced = this.atEtcd === undefined ? this.#cachedRevision : this.#relayedRevision;
+    const synced = this.upstream === undefined ? this.#cachedRevision : this.#upstreamRevision;
     return synced !== undefined && this.isSyncedAt(synced) ? synced : undefined;
   }
 
@@ -200,15 +202,15 @@ export class ClientWatch {
 
   /** Whether everything that was received of etcd has been sent, so that the cache may continue it. */
   get isSettled(): boolean {
-    return this.isAnnounced && this.waiting === 0 && this.atEtcd?.isFragmented !== true;
+    return this.isAnnounced && this.waiting === 0 && this.upstream?.isFragmented !== true;
   }
 
   get #cachedRevision(): number | undefined {
     return this.isAnnounced && !this.isQueued ? this.watcher?.syncedRevision : undefined;
   }
 
-  get #relayedRevision(): number | undefined {
-    const progressed = this.atEtcd?.progressed ?? 0;
+  get #upstreamRevision(): number | undefined {
+    const progressed = this.upstream?.progressed ?? 0;
     return this.isSettled && progressed > 0 ? Math.max(progressed, this.sent) : undefined;
   }
 

@@ -7,7 +7,7 @@ import { noLeader } from "../../etcd/wire/error-texts.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { NewestHeader, ResponseSource } from "../cached/newest-header.ts";
-import { requestHeaders } from "../relay/metadata.ts";
+import { requestHeaders } from "../calls/metadata.ts";
 
 /** The path of etcd's Watch. */
 export const watchPath = "/etcdserverpb.Watch/Watch";

@@ -12,8 +12,8 @@ import {
   isRefused,
 } from "../cached/cached-resources.ts";
 import type { NewestHeader } from "../cached/newest-header.ts";
-import type { EtcdCall } from "../relay/etcd-call.ts";
-import { Rounds } from "../relay/rounds.ts";
+import type { EtcdCall } from "../calls/etcd-call.ts";
+import { Rounds } from "../calls/rounds.ts";
 import { type LeaderDependent, MemberMonitor } from "./member-monitor.ts";
 
 /** Maximum number of watches of one stream, and of all streams together. */
@@ -21,7 +21,7 @@ const maxWatchesPerStream = 20_000;
 const maxWatches = 500_000;
 
 /** Maximum number of watches of all streams together that etcd serves. */
-const maxRelayedWatches = 20_000;
+const maxUpstreamWatches = 20_000;
 
 /** Number of the history that a cache lists first. */
 const firstGeneration = 1;
@@ -37,7 +37,7 @@ export interface WatchServiceDeps {
   readonly progressIntervalMs: number;
 }
 
-/** Number of open watches of streams that are not relayed as a whole. */
+/** Number of open watches of streams that are not forwarded as a whole. */
 export interface WatchCounts {
   /** All. */
   readonly watches: number;
@@ -60,7 +60,7 @@ export class WatchService {
   /** Number of open watches. */
   watches = 0;
   /** Those that etcd serves, by caller. */
-  readonly relayed = new Ledger<unknown>();
+  readonly upstreamWatches = new Ledger<unknown>();
   readonly #newestHeader: NewestHeader;
   /** Notify the watches of all streams of their progress. */
   readonly #notifications: Rounds<NotifiedStream>;
@@ -89,12 +89,12 @@ export class WatchService {
   }
 
   get counts(): WatchCounts {
-    return { watches: this.watches, relayed: this.relayed.total };
+    return { watches: this.watches, relayed: this.upstreamWatches.total };
   }
 
   /** Whether etcd may serve one more of this caller, for which a stream of another may be ended. */
-  mayRelay(caller: unknown): boolean {
-    return this.relayed.makeRoom(caller, maxRelayedWatches);
+  mayAddUpstream(caller: unknown): boolean {
+    return this.upstreamWatches.makeRoom(caller, maxUpstreamWatches);
   }
 
   /** Resolves if the member that calls go to has a leader. Rejects with an Error otherwise. */
@@ -107,7 +107,7 @@ export class WatchService {
     });
   }
 
-  /** Whether a call of Watch may be served from caches; otherwise it is relayed as a whole. */
+  /** Whether a call of Watch may be served from caches; otherwise it is forwarded as a whole. */
   mayServe(metadata: IncomingHttpHeaders): boolean {
     const { cached } = this;
     return cached.mayServe(metadata) && (cached.isOpen || hasCredential(metadata));

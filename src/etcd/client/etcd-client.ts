@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import type { KeyPair } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
 import { upstreamUnavailable } from "../../base/errors.ts";
-import { TimeSliceScheduler } from "../../base/time-slices.ts";
+import { Turns } from "../../base/turns.ts";
 import type { DecodedRange } from "../wire/range-response.ts";
 import { AuthTokens } from "./auth-tokens.ts";
 import {
@@ -75,7 +75,7 @@ export class EtcdClient {
    *
    * @internal
    */
-  readonly timeSlices: TimeSliceScheduler;
+  readonly timeSlices: Turns;
   /**
    * The id of the history, shared by all storages of this etcd.
    *
@@ -95,7 +95,7 @@ export class EtcdClient {
     if (endpoints.length === 0) throw new Error("An etcd client needs at least one endpoint.");
     this.clock = options.clock;
     this.logger = options.logger;
-    this.timeSlices = new TimeSliceScheduler(options.clock);
+    this.timeSlices = new Turns(options.clock);
     this.requestTimeoutMs = options.requestTimeoutMs ?? 5_000;
     const { historyKey = defaultHistoryKey, createsHistoryKey = true } = options;
     this.history = new HistoryMarker(this, historyKey, createsHistoryKey);

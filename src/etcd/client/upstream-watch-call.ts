@@ -7,8 +7,9 @@ import {
 import { Metadata, status } from "@grpc/grpc-js";
 import { prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
+import { MessageReader } from "../../wire/message-reader.ts";
 import { noConnection } from "../wire/error-texts.ts";
-import { MessageSplitter, UnreadableMessage } from "../wire/messages.ts";
+import { nextMessage, UnreadableMessage } from "../wire/messages.ts";
 import type { Upstream } from "./upstream.ts";
 import type { UpstreamConnection } from "./upstream-connection.ts";
 
@@ -36,7 +37,7 @@ interface EarlyRequest {
 export class UpstreamWatchCall {
   readonly #headers: OutgoingHttpHeaders;
   readonly #listener: UpstreamWatchListener;
-  readonly #responses = new MessageSplitter(maxResponseBytes);
+  readonly #responses = new MessageReader();
   /** Requests that wait for a connection. */
   #early: EarlyRequest[] = [];
   #stream: ClientHttp2Stream | undefined;
@@ -117,7 +118,7 @@ export class UpstreamWatchCall {
     if (source === undefined) return;
     try {
       while (!this.#isOver && !this.#isPaused) {
-        const message = this.#responses.next();
+        const message = nextMessage(this.#responses, maxResponseBytes);
         if (message === undefined) break;
         this.#listener.onMessage(message, source);
       }

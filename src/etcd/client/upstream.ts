@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
+import { messageOf } from "../../base/errors.ts";
 import { OutageLog } from "../../base/outage-log.ts";
 import { defaultKeepalive, type Keepalive, type MemberCertificates } from "./member.ts";
 import type { UpstreamConnection } from "./upstream-connection.ts";
@@ -114,7 +115,7 @@ export class Upstream {
       try {
         await member.connect();
       } catch (error) {
-        const why = error instanceof Error ? error.message : String(error);
+        const why = messageOf(error);
         this.#leave(member, why);
         if (++failures < this.#members.length) continue;
         const now = this.#clock.now();

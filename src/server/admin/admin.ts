@@ -15,10 +15,9 @@ import { isLocalHost } from "../../identity/peer.ts";
 import type { StaticTokens } from "../../identity/token-file.ts";
 import { peerNameOf } from "../http2/peer.ts";
 import { HandshakeFailures } from "../limits/handshake-failures.ts";
+import { type Http1Page, type Http1Pages, sendPage } from "../listener/http1.ts";
 import { IdleConnections, PipelinedRequests } from "./admin-connections.ts";
-import type { AdminEvents, AdminPages, AdminResponse } from "./admin-response.ts";
-
-export type { AdminResponse } from "./admin-response.ts";
+import type { AdminEvents, AdminPages } from "./admin-pages.ts";
 
 /** A condition for sending requests to this process. */
 export interface ReadinessCheck {
@@ -66,7 +65,7 @@ export interface AdminOptions {
   /** Absent: the log level can't be changed here. */
   readonly logLevel?: LogLevelControl | undefined;
   /** What makes further pages from a query, by their path. */
-  readonly others?: ReadonlyMap<string, (query: string) => Promise<AdminResponse>> | undefined;
+  readonly others?: Http1Pages | undefined;
 }
 
 export interface RunningAdmin {
@@ -215,7 +214,7 @@ async function respond(
     return; // The client has disconnected, or took too long and got 408 from Node.js.
   }
   asked();
-  let result: AdminResponse | AdminEvents;
+  let result: Http1Page | AdminEvents;
   try {
     result = await responseTo(request, body, options);
   } catch (error) {
@@ -226,16 +225,7 @@ async function respond(
     result.begin(response);
     return;
   }
-  const bytes = Buffer.byteLength(result.body);
-  if (!hold(bytes)) return;
-  response.writeHead(result.status, {
-    "content-type": result.contentType ?? "text/plain; charset=utf-8",
-    "content-length": bytes,
-    "cache-control": "no-store",
-    "x-content-type-options": "nosniff",
-    ...result.headers,
-  });
-  response.end(request.method === "HEAD" ? undefined : result.body);
+  if (hold(Buffer.byteLength(result.body))) sendPage(response, result);
 }
 
 function pathsOf({ logLevel, status, others }: AdminOptions): readonly string[] {
@@ -251,7 +241,7 @@ async function responseTo(
   request: IncomingMessage,
   body: string,
   options: AdminOptions,
-): Promise<AdminResponse | AdminEvents> {
+): Promise<Http1Page | AdminEvents> {
   const [path = "", query = ""] = (request.url ?? "").split("?", 2);
   const isOfStatus = options.status?.has(path) === true;
   const isAuthorized = hasToken(request, options);
@@ -321,12 +311,12 @@ function tokenOf(authorization: string): string {
   return password;
 }
 
-function readinessStatus(checks: readonly ReadinessCheck[]): AdminResponse {
+function readinessStatus(checks: readonly ReadinessCheck[]): Http1Page {
   const isReady = checks.every(({ failure }) => failure === undefined);
   return { status: isReady ? 200 : 503, body: isReady ? "ok\n" : "not ready\n" };
 }
 
-function readiness(checks: readonly ReadinessCheck[], verbose: boolean): AdminResponse {
+function readiness(checks: readonly ReadinessCheck[], verbose: boolean): Http1Page {
   const { status, body } = readinessStatus(checks);
   const lines = checks
     .filter(({ failure, warning }) => verbose || failure !== undefined || warning !== undefined)
@@ -351,11 +341,7 @@ async function bodyOf(request: IncomingMessage): Promise<string> {
 }
 
 /** GET returns the level; PUT sets it to the text of the body. */
-function logLevelPage(
-  method: string | undefined,
-  body: string,
-  level: LogLevelControl,
-): AdminResponse {
+function logLevelPage(method: string | undefined, body: string, level: LogLevelControl): Http1Page {
   if (method === "PUT" && !level.set(body.trim())) {
     const names = level.levels.join(", ");
     return { status: 400, body: `The body has to be one of the levels ${names}.\n` };

@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "../../base/clock.ts";
+import type { Timer } from "../../base/clock.ts";
 import { upstreamUnavailable } from "../../base/errors.ts";
 import { Gate } from "../../base/gate.ts";
 import type { Authenticators } from "../../identity/authenticators.ts";
@@ -9,9 +9,9 @@ import { statusOf } from "../../wire/errors.ts";
 import { byteLowWaterMark, Ledger, type Reservation } from "../kernel/ledger.ts";
 import type { Callers, CallOwner } from "../limits/callers.ts";
 import { auditEntry, denied, recordRefused } from "./audit.ts";
-import { type CallContext, toClientError } from "./call-context.ts";
-import { outOfRequestRoom, outOfTokenRoom } from "./refusals.ts";
+import { outOfRequestRoom, outOfTokenRoom, toClientError } from "./refusals.ts";
 import type { ServerCall } from "./server-call.ts";
+import type { ServiceContext } from "./service-context.ts";
 
 /** Maximum number of credentials that are verified at once. Each may occupy a thread. */
 const maxVerifying = 16;
@@ -60,7 +60,7 @@ export interface Presented {
  */
 export class Authentication {
   readonly #authenticators: Authenticators;
-  readonly #context: CallContext;
+  readonly #context: ServiceContext;
   readonly #callers: Callers;
   readonly #peers = new WeakMap<object, Peer>();
   /** Connections whose certificate is of no trusted authority any more. */
@@ -75,7 +75,7 @@ export class Authentication {
     lowWaterMark: byteLowWaterMark,
   });
 
-  constructor(authenticators: Authenticators, context: CallContext) {
+  constructor(authenticators: Authenticators, context: ServiceContext) {
     this.#authenticators = authenticators;
     this.#context = context;
     this.#callers = context.callerLimits.callers;
@@ -170,9 +170,9 @@ export class Authentication {
     verify: () => Promise<Identity>,
     tokenBytes: number,
   ): PendingAuthentication {
-    const { clock, requestPool, maxUnreadBytesPerConnection } = this.#context;
+    const { clock, requestPool } = this.#context;
     const pending: PendingAuthentication = new PendingAuthentication(call, method, verify, {
-      ...{ clock, requestPool, maxUnreadBytesPerConnection },
+      ...{ clock, requestPool },
       late: () => this.#refuse(call, method, upstreamUnavailable(tooLate)),
       forget: () => {
         token.release();
@@ -241,7 +241,6 @@ export class PendingAuthentication {
   readonly method: string;
   readonly verify: () => Promise<Identity>;
   readonly #pool: Ledger;
-  readonly #maxBytes: number;
   readonly #timer: Timer;
   readonly #forget: () => void;
   #isDone = false;
@@ -256,8 +255,7 @@ export class PendingAuthentication {
     call: UnauthenticatedCall,
     method: string,
     verify: () => Promise<Identity>,
-    context: Pick<CallContext, "requestPool" | "maxUnreadBytesPerConnection"> & {
-      readonly clock: Clock;
+    context: Pick<ServiceContext, "clock" | "requestPool"> & {
       /** Ends a call that has waited too long. */
       readonly late: () => void;
       /** Releases what is held for a call that does not wait any more. Idempotent. */
@@ -268,7 +266,6 @@ export class PendingAuthentication {
     this.method = method;
     this.verify = verify;
     this.#pool = context.requestPool;
-    this.#maxBytes = context.maxUnreadBytesPerConnection;
     this.#forget = context.forget;
     this.#timer = context.clock.setTimeout(() => {
       this.cancel();
@@ -293,7 +290,7 @@ export class PendingAuthentication {
     this.call.onOver(() => this.cancel());
     this.#reservation = this.#pool.reserve(this.call.connection, bytes, () => {
       this.cancel();
-      this.call.end(outOfRequestRoom(this.#maxBytes));
+      this.call.end(outOfRequestRoom(this.#pool));
     });
   }
 

@@ -4,12 +4,10 @@ import type { Access } from "../../policy/access.ts";
 import { fullAccess, permissionDenied, relayDenied } from "../../policy/access.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { auditEntry, CallRecord, denied, isAudited, recordRefused } from "./audit.ts";
-import type { CallContext } from "./call-context.ts";
 import type { BidiMethod, SingleRequestMethod } from "./methods.ts";
-import type { RelayedMethod } from "./relayed-methods.ts";
+import type { RawMethod } from "./raw-methods.ts";
 import type { ServerCall } from "./server-call.ts";
-
-type Context = Pick<CallContext, "authorizer" | "audit">;
+import type { ServiceContext } from "./service-context.ts";
 
 const openToAll = { allowed: true, rule: undefined };
 
@@ -21,7 +19,7 @@ const openToAll = { allowed: true, rule: undefined };
  * exists. Whatever the handler reads later is in the request's scope, so no right is checked per object or event.
  */
 export function authorize(
-  { authorizer, audit }: Context,
+  { authorizer, audit }: ServiceContext,
   method: Pick<SingleRequestMethod, "name" | "access">,
   call: ServerCall,
   request: unknown,
@@ -44,7 +42,7 @@ export function authorize(
 
 /** Like `authorize`, for a method with a stream of requests, which needs no right. */
 export function auditConversation(
-  { audit }: Context,
+  { audit }: ServiceContext,
   { name }: Pick<BidiMethod, "name">,
   call: ServerCall,
 ): void {
@@ -56,9 +54,9 @@ export function auditConversation(
  * Like `authorize`, for a call whose request is not read: it may ask for anything, so its caller needs every right.
  * Returns whether the call may continue. Audited when it begins, without a status.
  */
-export function authorizeRelayed(
-  { authorizer, audit }: Context,
-  { name, mayWrite }: Pick<RelayedMethod, "name" | "mayWrite">,
+export function authorizeRaw(
+  { authorizer, audit }: ServiceContext,
+  { name, mayWrite }: Pick<RawMethod, "name" | "mayWrite">,
   call: ServerCall,
 ): boolean {
   const { identity } = call;
@@ -85,7 +83,7 @@ export function authorizeRelayed(
  * lost, or its credential is no longer valid. Audited like a call that is refused at first. Undefined: it may continue.
  */
 export function refusalSince(
-  { authorizer, credentials, audit }: Context & Pick<CallContext, "credentials">,
+  { authorizer, credentials, audit }: ServiceContext,
   method: string,
   call: ServerCall,
   access: Access | undefined,

@@ -1,10 +1,10 @@
 import { waitFor } from "../../base/wait.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { SendReservation } from "../limits/send-budget.ts";
-import type { CallContext } from "./call-context.ts";
 import { responseNotAccepted } from "./refusals.ts";
 import { chargeOfRequest, type RequestingCall } from "./requests-in-flight.ts";
 import { RefusedRequest, type ServerCall } from "./server-call.ts";
+import type { ServiceContext } from "./service-context.ts";
 
 /**
  * Expected size of a response with one object until its size is known, in bytes; a larger object that is cached is expected
@@ -12,6 +12,9 @@ import { RefusedRequest, type ServerCall } from "./server-call.ts";
  * far smaller; etcd's default maximum is 12 times as large.
  */
 export const expectedObjectBytes = 128 * 1024;
+
+/** Why a call's signal is aborted. One instance for all, since its identity is all that is read of it. */
+export const clientGone = new Error("The client no longer waits for the response.");
 
 const callOver = new Error("The call ended while it waited.");
 
@@ -26,6 +29,16 @@ export interface CallAdmissionOptions {
   readonly recheck?: () => void;
 }
 
+/** What a call with one response does. */
+export interface Handling<Answer> {
+  /** Reads or writes, once it has awaited `admit`. Undefined: the call is answered by another server. */
+  readonly perform: () => Promise<Answer | undefined>;
+  /** Encodes the response and sends it. There is room for it. */
+  readonly respond: (answer: Answer) => void;
+  /** Ends the call for what one of the others has thrown. */
+  readonly failed: (error: unknown) => void;
+}
+
 /**
  * When a call with one response is handled, and when its response is built. Before anything is read or written it waits
  *
@@ -38,20 +51,38 @@ export interface CallAdmissionOptions {
  * While it waits, its request is charged to its connection like one that is incomplete.
  */
 export class CallAdmission {
-  readonly #context: CallContext;
+  readonly #context: ServiceContext;
   readonly #call: ServerCall;
   readonly #options: CallAdmissionOptions;
   readonly #requesting: RequestingCall;
   #reservation: SendReservation | undefined;
   #isHandled = false;
 
-  constructor(context: CallContext, call: ServerCall, options: CallAdmissionOptions) {
+  constructor(context: ServiceContext, call: ServerCall, options: CallAdmissionOptions) {
     const { connection, owner } = call;
     const { requestBytes, signal } = options;
     this.#context = context;
     this.#call = call;
     this.#options = options;
     this.#requesting = { connection, owner, requestBytes, signal };
+  }
+
+  /** Handles the call from its begin to its response. Call it once. Never rejects. */
+  async handle<Answer>({ perform, respond, failed }: Handling<Answer>): Promise<void> {
+    const isOver = (): boolean => this.#options.signal.aborted || this.#call.isOver;
+    try {
+      const answer = await perform();
+      this.handled();
+      if (answer === undefined) return;
+      const wait = this.mayEncode();
+      if (wait !== undefined) await wait;
+      if (!isOver()) respond(answer);
+    } catch (error) {
+      // The outcome of a call that has ended is neither sent nor logged.
+      if (!isOver()) failed(error);
+    } finally {
+      this.release();
+    }
   }
 
   /**
@@ -125,7 +156,8 @@ export class CallAdmission {
 
   /** `begin` starts to wait, and returns a function that stops it. */
   #wait(begin: (onRoom: () => void) => () => void): Promise<void> {
-    const { clock, responseFlushMs } = this.#context;
+    const { clock, requestPool } = this.#context;
+    const { responseFlushMs } = this.#context.limits;
     const { connection, requestBytes } = this.#call;
     return waitFor<void>(
       (resolve, reject) =>
@@ -143,7 +175,7 @@ export class CallAdmission {
             throw new RefusedRequest(responseNotAccepted(responseFlushMs));
           },
         },
-        charge: chargeOfRequest(this.#context, connection, requestBytes),
+        charge: chargeOfRequest(requestPool, connection, requestBytes),
       },
     );
   }
@@ -157,14 +189,14 @@ const callBytes = 4 * 1024;
 
 /** Sends the response of a unary call, and holds its room in the send budget until the client has accepted it. */
 export function sendResponse(
-  { slowClients }: Pick<CallContext, "slowClients">,
+  { slowClients }: ServiceContext,
   call: ServerCall,
   parts: FrameParts,
   reservation: SendReservation,
 ): void {
   call.onClosed(() => reservation.release());
   const drop = (): void => {
-    slowClients?.ended(call);
+    slowClients.ended(call);
     call.reset();
   };
   reservation.send(call.respond(parts), drop, callBytes);

@@ -1,12 +1,10 @@
-import type { ServiceDefinition } from "@grpc/grpc-js";
-import type { TimeSlicedWork } from "../../base/time-slices.ts";
+import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { Access } from "../../policy/access.ts";
 import { type Decoded, strictDeserializer } from "../../wire/decode.ts";
 import { descriptors } from "../../wire/descriptors.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
-import { listWatchService, writeService } from "../../wire/services.ts";
 import type { CallOwner } from "../limits/callers.ts";
 import type { RefusedKind } from "../pressure/memory-pressure.ts";
 import type { NextRequest, ServerCall } from "./server-call.ts";
@@ -77,9 +75,6 @@ export interface UnaryMethod<Request> {
 /** The methods of a service, by their names in the proto. */
 export type ServiceMethods = Readonly<Record<string, MethodHandler<never> | UnaryMethod<never>>>;
 
-/** Makes the handler of a unary method. */
-export type ServeUnary = (name: string, method: UnaryMethod<unknown>) => MethodHandler<unknown>;
-
 /** A method with one request, and one response or a stream of them. */
 export interface SingleRequestMethod extends MethodHandler<unknown> {
   /** What its calls are refused as while memory is short. Absent: they are not refused. */
@@ -107,24 +102,6 @@ export interface Methods {
   readonly streaming: ReadonlyMap<string, BidiMethod>;
 }
 
-/** The methods of a service by their path. Throws if one of them is missing. */
-export function servedMethods(
-  service: ServiceDefinition,
-  methods: ServiceMethods,
-  serveUnary: ServeUnary,
-): Map<string, SingleRequestMethod> {
-  const served = new Map<string, SingleRequestMethod>();
-  for (const [key, { path, responseStream }] of Object.entries(service)) {
-    const method = methods[key] as MethodHandler<unknown> | UnaryMethod<unknown> | undefined;
-    if (method === undefined) throw new Error(`The method ${path} has no handler.`);
-    const name = methodOf(path);
-    const handler = "perform" in method ? serveUnary(name, method) : method;
-    const facts = { name, isStreaming: responseStream, sheds: refusedKindOf(path) };
-    served.set(path, { ...facts, decode: decoderOf(path), ...handler });
-  }
-  return served;
-}
-
 /** A method's name in logs and metrics: its gRPC path without the leading slash. */
 export function methodOf(path: string): string {
   return path.slice(1);
@@ -137,22 +114,4 @@ export function decoderOf<T>(path: string): (message: Uint8Array) => Decoded<T> 
     throw new Error(`${path} is not in the descriptor set. Run "npm run generate".`);
   }
   return strictDeserializer(input);
-}
-
-/** What a call counts as when memory is short, by the path of its method. */
-const refusedKinds: ReadonlyMap<string, RefusedKind> = new Map([
-  [listWatchService.Watch.path, "stream"],
-  [listWatchService.List.path, "list"],
-  [listWatchService.Get.path, "call"],
-  [listWatchService.Resources.path, "call"],
-  [writeService.Put.path, "call"],
-  [writeService.Delete.path, "call"],
-]);
-
-/**
- * What the calls of a method are refused as; undefined: they are not refused. Health has to respond, since an
- * orchestrator would end a process whose health does not.
- */
-function refusedKindOf(path: string): RefusedKind | undefined {
-  return refusedKinds.get(path);
 }

@@ -1,8 +1,16 @@
+import { randomUUID } from "node:crypto";
 import { Metadata, status } from "@grpc/grpc-js";
-import { WatchFanoutError } from "../../base/errors.ts";
+import type { Logger } from "pino";
+import { tooManyRequestBytes, WatchFanoutError } from "../../base/errors.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import type { LedgerBounds, ReachedBound } from "../kernel/ledger.ts";
 import type { Caller } from "../limits/callers.ts";
+import { type TracedCall, traceFields } from "./call-span.ts";
+
+/** What was evicted from, for the text of an error. */
+interface Evicting {
+  readonly bounds: LedgerBounds;
+}
 
 /** A status as gRPC libraries send it, without an error reason of this service. */
 export function refused(code: status, details: string): WireStatus {
@@ -15,17 +23,22 @@ export function tooLarge(size: number | "more", maxBytes: number): WireStatus {
   return refused(status.RESOURCE_EXHAUSTED, details);
 }
 
-/** A request that was evicted to make room for others. It had no effect. */
-export function outOfRequestRoom(maxBytesPerConnection: number): WireStatus {
+/** A request that was evicted from `pool` to make room for others. It had no effect. */
+export function outOfRequestRoom({ bounds }: Evicting): WireStatus {
   return statusOf(
     new WatchFanoutError(
       "TOO_MANY_STREAMS",
       "The requests of this connection that are incomplete or not handled yet exceed their bound: " +
-        `${maxBytesPerConnection} bytes, or less while the bound of all connections together is ` +
+        `${bounds.maxPerOwner} bytes, or less while the bound of all connections together is ` +
         "reached. Nothing was done. Send fewer large requests at once.",
-      { metadata: { limit: String(maxBytesPerConnection) } },
+      { metadata: { limit: String(bounds.maxPerOwner) } },
     ),
   );
+}
+
+/** A call whose charge in `retained` was evicted: its request takes the room of others. */
+export function tooMuchRetained({ bounds }: Evicting): WatchFanoutError {
+  return tooManyRequestBytes(bounds.maxPerOwner ?? Infinity);
 }
 
 /** A call whose request had not arrived, and that was ended to make room for others. It had no effect. */
@@ -85,4 +98,27 @@ export function drainingUnread(): WireStatus {
 /** A request, or the next request of a stream, that does not arrive in time. */
 export function tookTooLong(ms: number): WireStatus {
   return refused(status.DEADLINE_EXCEEDED, `The request did not arrive within ${ms / 1_000} s`);
+}
+
+/**
+ * Turns anything thrown into the error that the client gets. An internal error is logged with an id, and the client gets
+ * only the id. `call` is the call that it ends.
+ */
+export function toClientError(
+  error: unknown,
+  method: string,
+  logger: Logger,
+  call?: TracedCall,
+): WatchFanoutError {
+  if (error instanceof WatchFanoutError) {
+    if (error.reason !== "INTERNAL" || error.metadata["id"] !== undefined) return error;
+  }
+  const id = randomUUID();
+  const fields = { err: error, id, method, ...traceFields(call) };
+  logger.error(fields, "a call failed because of an internal error");
+  return new WatchFanoutError(
+    "INTERNAL",
+    `The service failed because of an internal error. Report it with the id ${id}, which is in its log.`,
+    { metadata: { id }, cause: error },
+  );
 }

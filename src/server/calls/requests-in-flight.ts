@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
+import { groupOf } from "../../base/fair-queue.ts";
 import { Gate } from "../../base/gate.ts";
-import { groupOf } from "../../base/rotation.ts";
 import type { WaitBounds } from "../../base/wait.ts";
 import type { Ledger } from "../kernel/ledger.ts";
 import type { CallerLimits } from "../limits/caller-limits.ts";
@@ -51,8 +51,6 @@ export interface InFlightContext {
   readonly limits: Pick<ServerLimits, "maxQueuedRequestsPerIdentity" | "maxQueueMs">;
   /** Requests that wait are charged here, to their connection. */
   readonly requestPool: Ledger;
-  /** The pool's bound per connection, in bytes, for error texts. */
-  readonly maxUnreadBytesPerConnection: number;
   readonly callerLimits: CallerLimits;
 }
 
@@ -110,11 +108,11 @@ export class RequestsInFlight {
     signal.throwIfAborted();
     const refusal = this.#queueRefusal(owner, bytes);
     if (refusal !== undefined) return Promise.reject(refusal);
-    const { clock, limits } = this.#context;
+    const { clock, limits, requestPool } = this.#context;
     return this.#gate.wait(owner, bytes, {
       signal,
       deadline: { clock, ms: limits.maxQueueMs, expire: () => this.#refuseLate(owner) },
-      charge: chargeOfRequest(this.#context, connection, bytes),
+      charge: chargeOfRequest(requestPool, connection, bytes),
     });
   }
 
@@ -167,15 +165,12 @@ export class RequestsInFlight {
  * `RefusedRequest` if the charge is evicted.
  */
 export function chargeOfRequest(
-  {
-    requestPool,
-    maxUnreadBytesPerConnection,
-  }: Pick<InFlightContext, "requestPool" | "maxUnreadBytesPerConnection">,
+  requestPool: Ledger,
   connection: object,
   bytes: number,
 ): NonNullable<WaitBounds<void>["charge"]> {
   return (evict) =>
     requestPool.reserve(connection, bytes, () =>
-      evict(new RefusedRequest(outOfRequestRoom(maxUnreadBytesPerConnection))),
+      evict(new RefusedRequest(outOfRequestRoom(requestPool))),
     );
 }

@@ -4,9 +4,8 @@ import { credentialRevoked } from "../../identity/authenticators.ts";
 import { permissionDenied } from "../../policy/access.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
 import type { OpenStreams } from "../kernel/open-streams.ts";
-import type { ServerPools } from "../limits/server-pools.ts";
 import type { Authentication } from "./authentication.ts";
-import type { CallContext } from "./call-context.ts";
+import type { ServiceContext } from "./service-context.ts";
 
 /**
  * Whenever the policy changes, ends the streams that it no longer allows, with PERMISSION_DENIED. Streams that open meanwhile
@@ -37,8 +36,7 @@ export function revokeOnChange(authorizer: Authorizer, streams: OpenStreams, clo
  */
 export function endingWithdrawn(
   authentication: Authentication | undefined,
-  { streams, credentials }: Pick<ServerPools, "streams" | "credentials">,
-  { clock, endFlushMs }: Pick<CallContext, "clock" | "endFlushMs">,
+  { clock, limits, streams, credentials }: ServiceContext,
 ): (session: ServerHttp2Session) => void {
   return (session) => {
     authentication?.withdraw(session);
@@ -47,7 +45,7 @@ export function endingWithdrawn(
     const error = credentialRevoked({ source: "certificate" });
     for (const stream of [...streams.of(session)]) streams.end(stream, error);
     session.close();
-    const timer = clock.setTimeout(() => session.destroy(), endFlushMs);
+    const timer = clock.setTimeout(() => session.destroy(), limits.endFlushMs);
     session.once("close", () => timer.cancel());
   };
 }

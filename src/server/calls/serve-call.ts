@@ -3,32 +3,22 @@ import { statusOf } from "../../wire/errors.ts";
 import { refusalOfPath } from "../../wire/via.ts";
 import type { RefusedKind } from "../pressure/memory-pressure.ts";
 import { auditEntry, denied, recordRefused } from "./audit.ts";
-import { auditConversation, authorize, authorizeRelayed } from "./authorization.ts";
-import type { CallContext } from "./call-context.ts";
+import { auditConversation, authorize, authorizeRaw } from "./authorization.ts";
+
 import { inSpanOf } from "./call-span.ts";
 import type { BidiMethod, SingleRequestMethod } from "./methods.ts";
-import type { RelayedCall, RelayedMethod } from "./relayed-methods.ts";
+import type { RawCall, RawMethod } from "./raw-methods.ts";
 import type { NextRequest, ServerCall } from "./server-call.ts";
+import type { ServiceContext } from "./service-context.ts";
 
 /*
  * The stages of a call after its request has been decoded: authorize, admit, handle, encode, end. They are the same whether
  * the call is served on its HTTP/2 stream (call-pipeline.ts) or by grpc-js (grpc-js/).
  */
 
-type Context = Pick<
-  CallContext,
-  | "authorizer"
-  | "credentials"
-  | "audit"
-  | "callerLimits"
-  | "streamOpenings"
-  | "memoryPressure"
-  | "instanceId"
->;
-
 /** Serves a call with one request. A request that could not be decoded ends the call. */
 export function serveRequest(
-  context: Context,
+  context: ServiceContext,
   method: SingleRequestMethod,
   call: ServerCall,
   { request, fault }: Decoded<unknown>,
@@ -68,7 +58,7 @@ function handle(method: SingleRequestMethod, call: ServerCall, request: unknown)
 
 /** Serves a call with a stream of requests, which its handler reads with `next` and decodes. It needs no right. */
 export function serveConversation(
-  context: Context,
+  context: ServiceContext,
   method: BidiMethod,
   call: ServerCall,
   next: NextRequest,
@@ -83,7 +73,7 @@ export function serveConversation(
 }
 
 /** Ends the call if it has passed this server before, or too many relays. */
-function isRefusedByPath({ instanceId }: Pick<Context, "instanceId">, call: ServerCall): boolean {
+function isRefusedByPath({ instanceId }: ServiceContext, call: ServerCall): boolean {
   if (call.via === undefined) return false;
   const refusal = refusalOfPath(call.via, instanceId);
   if (refusal === undefined) return false;
@@ -95,7 +85,7 @@ function isRefusedByPath({ instanceId }: Pick<Context, "instanceId">, call: Serv
  * Ends the call, and its connection, if its caller has too many connections; the call alone if its caller cancels too many.
  * Otherwise the connection counts from now on.
  */
-function mayConnect({ callerLimits }: Context, call: ServerCall): boolean {
+function mayConnect({ callerLimits }: ServiceContext, call: ServerCall): boolean {
   const { owner } = call;
   const refusal = callerLimits.connectionRefusal(owner);
   if (refusal !== undefined) {
@@ -109,23 +99,23 @@ function mayConnect({ callerLimits }: Context, call: ServerCall): boolean {
 }
 
 /** Serves a call whose request is not read here. */
-export function serveRelayed(
-  context: Context,
-  method: RelayedMethod,
-  call: RelayedCall,
-  relay: () => void,
+export function serveRaw(
+  context: ServiceContext,
+  method: RawMethod,
+  call: RawCall,
+  start: () => void,
 ): void {
   call.span?.authenticated(call.owner.caller);
   if (hasLapsed(context, method, call) || !mayConnect(context, call)) return;
-  if (!authorizeRelayed(context, method, call)) return;
+  if (!authorizeRaw(context, method, call)) return;
   admit(context, call, { queuedBytes: undefined, sheds: method.sheds }, () =>
-    inSpanOf(call, relay),
+    inSpanOf(call, start),
   );
 }
 
 /** Ends the call if its credential is no longer valid: its client may have sent the request long after the headers. */
 function hasLapsed(
-  { credentials, audit }: Context,
+  { credentials, audit }: ServiceContext,
   { name }: { readonly name: string },
   call: ServerCall,
 ): boolean {
@@ -159,13 +149,13 @@ interface Admission {
  * A refusal costs no more than the status.
  */
 function admit(
-  { streamOpenings, memoryPressure }: Pick<CallContext, "streamOpenings" | "memoryPressure">,
+  { streamOpenings, memoryPressure }: ServiceContext,
   call: ServerCall,
   { queuedBytes, sheds }: Admission,
   handle: () => void,
 ): void {
   const unlessShed = (proceed: () => void): void => {
-    const refusal = sheds === undefined ? undefined : memoryPressure?.refusal(sheds);
+    const refusal = sheds === undefined ? undefined : memoryPressure.refusal(sheds);
     if (refusal === undefined) proceed();
     else call.end(statusOf(refusal));
   };

@@ -57,6 +57,8 @@ export interface ServerCall {
    * error that prevents that. Does nothing on a call that is over.
    */
   send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void;
+  /** As `send`, for a message in consecutive parts. */
+  sendParts(parts: FrameParts, onAccepted: (error?: Error | null) => void): void;
   /**
    * Drops the response that was sent last and is outstanding, unless a part of it has been passed on: then the status of
    * `end` reaches a client that accepts nothing. `onAccepted` is not called. Returns whether it was dropped.
@@ -70,7 +72,7 @@ export interface ServerCall {
   closeConnection(): void;
   /**
    * Ends the call at once, and drops the responses that were not accepted. Clients see RESOURCE_EXHAUSTED, those of a
-   * relayed method that may be repeated UNAVAILABLE.
+   * raw method that may be repeated UNAVAILABLE.
    */
   reset(): void;
 }

@@ -2,20 +2,18 @@ import { statusOf } from "../../wire/errors.ts";
 import { frameOf, sizeOf } from "../../wire/frame-parts.ts";
 import type { Reservation } from "../kernel/ledger.ts";
 import { refusalSince } from "./authorization.ts";
-import { CallAdmission } from "./call-admission.ts";
-import { type CallContext, toClientError } from "./call-context.ts";
-import type { MethodHandler, UnaryMethod } from "./methods.ts";
+import { CallAdmission, clientGone } from "./call-admission.ts";
+import type { Encode, MethodHandler, UnaryMethod } from "./methods.ts";
+import { toClientError, tooMuchRetained } from "./refusals.ts";
 import { RefusedRequest, type ServerCall } from "./server-call.ts";
+import type { ServiceContext } from "./service-context.ts";
 
 /** What a call may retain of its request without being charged, in bytes: the number of calls bounds that. */
 export const freeRetainedBytes = 1024;
 
-/** Why a call's signal is aborted. One instance for all, since its identity is all that is read of it. */
-const clientGone = new Error("The client no longer waits for the response.");
-
 /** Handles the calls of a unary method, whose name in logs and metrics is `method`. */
 export function serveUnary<Request>(
-  context: CallContext,
+  context: ServiceContext,
   method: string,
   { kind, access, perform }: UnaryMethod<Request>,
 ): MethodHandler<Request> {
@@ -39,44 +37,37 @@ export function serveUnary<Request>(
     const retain = (bytes: number): void => {
       if (bytes <= freeRetainedBytes && kept === undefined) return;
       kept ??= context.retainedRequests.reserve(connection, 0, () => {
-        call.end(statusOf(context.tooMuchRetained()));
+        call.end(statusOf(tooMuchRetained(context.retainedRequests)));
         gone.abort(clientGone);
       });
       kept.resize(bytes);
     };
-    try {
-      // Handle.
-      const encode = await perform(request, {
-        ...{ signal, owner, identity, via, requestBytes, retain },
-        admit: (maxBytes) => admission.admit(maxBytes),
-        runInTimeSlices: (work) => context.parsingSelectors.run(owner, work, signal),
-      });
-      admission.handled();
-      // Encode, once the server as a whole has room for responses.
-      const wait = admission.mayEncode();
-      if (wait !== undefined) await wait;
-      if (signal.aborted || call.isOver) return;
-      const message = encode();
-      // End.
-      admission.respond(frameOf(...message));
-      const bytes = sizeOf(message);
-      callerLimits.sendPacing.charge(owner, bytes);
-      context.observer?.sent(method, 1, bytes);
-    } catch (error) {
-      // The outcome of a call that has ended is neither sent nor logged.
-      if (signal.aborted || call.isOver) return;
-      if (error instanceof RefusedRequest) {
-        call.end(error.status);
-        return;
-      }
-      const reported = toClientError(error, method, context.logger, call);
-      if (reported.reason === "STORAGE_FULL") context.fullStore?.report(method, reported.message);
-      call.end(statusOf(reported));
-    } finally {
-      owner.caller.requests--;
-      admission.release();
-      kept?.release();
-    }
+    await admission.handle<Encode>({
+      perform: () =>
+        perform(request, {
+          ...{ signal, owner, identity, via, requestBytes, retain },
+          admit: (maxBytes) => admission.admit(maxBytes),
+          runInTimeSlices: (work) => context.parsingSelectors.run(owner, work, signal),
+        }),
+      respond: (encode) => {
+        const message = encode();
+        admission.respond(frameOf(...message));
+        const bytes = sizeOf(message);
+        callerLimits.sendPacing.charge(owner, bytes);
+        context.observer?.sent(method, 1, bytes);
+      },
+      failed: (error) => {
+        if (error instanceof RefusedRequest) {
+          call.end(error.status);
+          return;
+        }
+        const reported = toClientError(error, method, context.logger, call);
+        if (reported.reason === "STORAGE_FULL") context.fullStore.report(method, reported.message);
+        call.end(statusOf(reported));
+      },
+    });
+    owner.caller.requests--;
+    kept?.release();
   };
   return {
     access,

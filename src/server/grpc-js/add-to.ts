@@ -14,12 +14,12 @@ import { methodOf } from "../calls/methods.ts";
 import { refused } from "../calls/refusals.ts";
 import { serveConversation, serveRequest } from "../calls/serve-call.ts";
 import type { NextRequest, ServerCall } from "../calls/server-call.ts";
-import { createServiceParts, drainService, type ServiceParts } from "../create-server-parts.ts";
+import type { ServiceOptions } from "../calls/service-options.ts";
+import { createService, type Service } from "../create-service.ts";
 import { withPort } from "../http2/peer.ts";
 import { traceIdOf } from "../http2/request-headers.ts";
 import { CallLifecycle, CallWithLifecycle } from "../kernel/call-lifecycle.ts";
 import { AddressedConnections, type CallOwner } from "../limits/callers.ts";
-import type { ServiceOptions } from "../server-options.ts";
 
 type Call = ServerDuplexStream<Buffer, Buffer>;
 
@@ -47,9 +47,10 @@ export interface AddedService {
  *   is held until it disconnects, and counts until then.
  * - Each stream gets a copy of each message. Calls of etcd's API are not served.
  */
-export function addTo(server: Server, options: Omit<ServiceOptions, "relayed">): AddedService {
-  const parts = createServiceParts(options);
-  const { context, memoryPressure, methods, pools } = parts;
+export function addTo(server: Server, options: ServiceOptions): AddedService {
+  const service = createService(options);
+  const { context, methods } = service;
+  const { memoryPressure, streams, credentials } = context;
   const connections = new AddressedConnections(context.callerLimits.callers);
   // All are registered as streams both ways, whose handler runs before the request is read. Otherwise a call that grpc-js
   // has ended meanwhile could still get to its handler, and no end of it would be reported.
@@ -58,7 +59,7 @@ export function addTo(server: Server, options: Omit<ServiceOptions, "relayed">):
       // To destroy the call on return would leave its HTTP/2 stream open, without a status.
       const requests = call.iterator({ destroyOnReturn: false });
       const next = async (): Promise<Buffer | undefined> => (await requests.next()).value;
-      const served = new GrpcJsCall(call, parts, connections);
+      const served = new GrpcJsCall(call, service, connections);
       served.authenticate();
       serve(served, next);
     };
@@ -79,11 +80,11 @@ export function addTo(server: Server, options: Omit<ServiceOptions, "relayed">):
   memoryPressure.start();
   return {
     get openStreams() {
-      return pools.streams.size;
+      return streams.size;
     },
-    revoke: (identity) => pools.credentials.revoke(identity),
+    revoke: (identity) => credentials.revoke(identity),
     drain: () => {
-      drainService(parts, options);
+      service.drain();
       memoryPressure.stop();
     },
   };
@@ -116,7 +117,7 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
   readonly requestBytes: number;
   readonly headerBytes: number;
   readonly #call: Call;
-  readonly #parts: ServiceParts;
+  readonly #service: Service;
   protected readonly lifecycle: CallLifecycle<CallSpan, CallRecord>;
   #pending: PendingAuthentication | undefined;
   #onClosed: (() => void) | undefined;
@@ -124,15 +125,15 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
   readonly withdraw = never;
   readonly closeConnection = never;
 
-  constructor(call: Call, parts: ServiceParts, open: AddressedConnections) {
-    const { clock, maxRequestBytes, tracer, observer } = parts.context;
+  constructor(call: Call, service: Service, open: AddressedConnections) {
+    const { clock, limits, tracer, observer } = service.context;
     super();
     this.#call = call;
-    this.#parts = parts;
+    this.#service = service;
     const method = methodOf(call.getPath());
     this.address = addressOf(call);
     this.connection = open.opened(this.address);
-    this.requestBytes = maxRequestBytes;
+    this.requestBytes = limits.maxRequestBytes;
     this.headerBytes = textBytes(call.getHost());
     const traceparent = this.#header("traceparent");
     const span = tracer?.begin(method, { traceparent, tracestate: this.#header("tracestate") });
@@ -163,7 +164,7 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
   /** Begins to authenticate the call, and releases its metadata. Its connection must be open. */
   authenticate(): void {
     const { metadata } = this.#call;
-    this.#pending = this.#parts.authentication?.begin(this, {
+    this.#pending = this.#service.authentication?.begin(this, {
       method: methodOf(this.#call.getPath()),
       connection: this.connection,
       peerFacts: () => peerFactsOf(this.#call, this.address),
@@ -181,7 +182,7 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
   }
 
   get owner(): CallOwner {
-    return this.#parts.context.callerLimits.callers.ownerOf(this);
+    return this.#service.context.callerLimits.callers.ownerOf(this);
   }
 
   get isOver(): boolean {
@@ -194,7 +195,11 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
   }
 
   send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void {
-    if (!this.isOver) this.#call.write(messageOf([frame]), onAccepted);
+    this.sendParts([frame], onAccepted);
+  }
+
+  sendParts(parts: FrameParts, onAccepted: (error?: Error | null) => void): void {
+    if (!this.isOver) this.#call.write(messageOf(parts), onAccepted);
   }
 
   respond(frame: FrameParts): FrameParts {

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
-import type { Clock } from "../../base/clock.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
 import { turnMs } from "../../base/event-loop-turns.ts";
-import { groupOf, Rotation } from "../../base/rotation.ts";
+import { FairQueue, groupOf } from "../../base/fair-queue.ts";
 import type { Ledger, Reservation } from "../kernel/ledger.ts";
 import { resetStream } from "./http2-stream.ts";
 import { headerBytes } from "./request-headers.ts";
@@ -21,18 +21,13 @@ const shared: Portions = { arriving: 8, waiting: 4 };
 /** Memory of a waiting call in addition to its headers, in bytes. */
 const callBytes = 1024;
 
+/** A waiting call. */
 interface Arrival {
+  readonly stream: ServerHttp2Stream;
+  readonly session: ServerHttp2Session;
   readonly headers: IncomingHttpHeaders;
   /** The charge for the headers. */
   readonly reservation: Reservation;
-}
-
-/** The waiting calls of an owner: those of a connection, or on one of a proxy those of one identity. */
-interface Arrivals {
-  readonly session: ServerHttp2Session;
-  readonly owner: object;
-  /** In order of arrival. */
-  readonly waiting: Map<ServerHttp2Stream, Arrival>;
 }
 
 /** A connection that has waiting calls. */
@@ -59,13 +54,14 @@ export class CallArrivals {
   readonly #requests: Ledger;
   readonly #start: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void;
   readonly #ownerOf: (session: ServerHttp2Session) => object;
-  readonly #waiting = new Rotation<Arrivals>();
+  /** By connection, or on one of a proxy by identity. */
+  readonly #waiting = new FairQueue<Arrival>();
   /** The connections that have waiting calls. */
   readonly #connections = new Map<ServerHttp2Session, WaitingConnection>();
   /** Number of calls that have started as they arrived in this turn, by caller. */
   readonly #started = new Map<object, number>();
   readonly #hasSeveral: () => boolean;
-  #isScheduled = false;
+  #turn: Timer | undefined;
 
   /**
    * `start` must not throw. `requests` bounds the headers of waiting calls. `ownerOf` returns whose turns a connection takes.
@@ -103,15 +99,19 @@ export class CallArrivals {
     }
     const connection = this.#connections.get(session);
     const owner = forwarded ?? connection?.owner ?? this.#ownerOf(session);
-    const arrivals = this.#waiting.get(owner);
-    if (arrivals === undefined && this.#mayStart(groupOf(owner))) {
+    if (this.#mayStart(groupOf(owner))) {
       this.#start(stream, headers);
       return;
     }
     this.#countWaiting(session, connection, forwarded === undefined ? owner : undefined);
     // Memory that an identity takes on a connection which it shares is its own.
-    const charged = forwarded ?? session;
-    this.#wait(arrivals ?? this.#arrivalsOf(session, owner), stream, headers, charged);
+    const reservation = this.#requests.reserve(forwarded ?? session, 0, () => {
+      this.#remove(owner, arrival);
+      resetStream(stream);
+    });
+    const arrival = { stream, session, headers, reservation };
+    this.#waiting.push(owner, arrival);
+    reservation.resize(callBytes + headerBytes(headers));
     this.#scheduleTurn();
   }
 
@@ -134,7 +134,7 @@ export class CallArrivals {
 
   /** Whether a call of the caller may start as it arrives; then it is counted. */
   #mayStart(caller: object): boolean {
-    if (this.#waiting.nextIn(caller) !== undefined) return false;
+    if (this.#waiting.hasGroup(caller)) return false;
     const started = this.#started.get(caller) ?? 0;
     if (started >= this.#portions.arriving) return false;
     this.#started.set(caller, started + 1);
@@ -142,29 +142,9 @@ export class CallArrivals {
     return true;
   }
 
-  #arrivalsOf(session: ServerHttp2Session, owner: object): Arrivals {
-    const arrivals: Arrivals = { session, owner, waiting: new Map() };
-    this.#waiting.add(owner, arrivals);
-    return arrivals;
-  }
-
-  #wait(
-    arrivals: Arrivals,
-    stream: ServerHttp2Stream,
-    headers: IncomingHttpHeaders,
-    charged: object,
-  ): void {
-    const reservation = this.#requests.reserve(charged, 0, () => {
-      this.#remove(arrivals, stream);
-      resetStream(stream);
-    });
-    arrivals.waiting.set(stream, { headers, reservation });
-    reservation.resize(callBytes + headerBytes(headers));
-  }
-
-  #remove({ session, owner, waiting }: Arrivals, stream: ServerHttp2Stream): void {
-    waiting.delete(stream);
-    if (waiting.size === 0) this.#waiting.delete(owner);
+  #remove(owner: object, arrival: Arrival): void {
+    const { session } = arrival;
+    this.#waiting.delete(owner, arrival);
     const connection = this.#connections.get(session);
     if (connection === undefined) return;
     connection.waiting--;
@@ -172,35 +152,35 @@ export class CallArrivals {
   }
 
   #scheduleTurn(): void {
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    this.#clock.setImmediate(this.#nextTurn);
+    this.#turn ??= this.#clock.setImmediate(this.#nextTurn);
   }
 
   readonly #nextTurn = (): void => {
-    this.#isScheduled = false;
+    this.#turn = undefined;
     this.#started.clear();
     const end = this.#clock.now() + turnMs;
     const { waiting } = this.#portions;
     for (let started = 0; started < waiting; started++) {
       const next = this.#waiting.next();
       if (next === undefined) break;
-      const [owner, arrivals] = next;
-      this.#waiting.served(owner);
-      this.#startFirst(arrivals);
+      this.#startFirst(next[0]);
       if (this.#clock.now() >= end) break;
     }
     if (this.#waiting.size > 0) this.#scheduleTurn();
   };
 
   /** Starts the first call of an owner that has not ended. */
-  #startFirst(arrivals: Arrivals): void {
-    for (const [stream, { headers, reservation }] of arrivals.waiting) {
+  #startFirst(owner: object): void {
+    for (;;) {
+      const arrival = this.#waiting.first(owner);
+      if (arrival === undefined) break;
+      const { stream, headers, reservation } = arrival;
       reservation.release();
-      this.#remove(arrivals, stream);
+      this.#remove(owner, arrival);
       if (stream.destroyed || stream.closed) continue;
       this.#start(stream, headers);
       break;
     }
+    this.#waiting.served(owner);
   }
 }

@@ -4,9 +4,9 @@ import { anonymous, type Identity } from "../../identity/identity.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { CallRecord } from "../calls/audit.ts";
-import type { CallContext } from "../calls/call-context.ts";
 import type { CallSpan } from "../calls/call-span.ts";
-import type { RelayedCall } from "../calls/relayed-methods.ts";
+import type { RawCall } from "../calls/raw-methods.ts";
+import type { ServiceContext } from "../calls/service-context.ts";
 import { CallLifecycle, CallWithLifecycle } from "../kernel/call-lifecycle.ts";
 import type { CallOwner } from "../limits/callers.ts";
 import { responseOf } from "./frames/framed-connection.ts";
@@ -33,7 +33,7 @@ const responseHeaders = {
   "grpc-encoding": "identity",
 };
 const withTrailers = { waitForTrailers: true };
-/** Headers of a relayed call are passed on as they are: Node.js adds no date to them. */
+/** Headers of a raw call are sent as they are: Node.js adds no date to them. */
 const asTheyAre = { waitForTrailers: true, sendDate: false };
 const endAsTheyAre = { endStream: true, sendDate: false };
 
@@ -41,7 +41,7 @@ const endAsTheyAre = { endStream: true, sendDate: false };
  * A call on its HTTP/2 stream. A frame that thousands of streams share is written to each without a copy, where grpc-js
  * would copy it for each, and an idle stream takes half of the memory.
  */
-export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implements RelayedCall {
+export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implements RawCall {
   readonly connection: object;
   readonly headerBytes: number;
   identity: Identity = anonymous;
@@ -49,7 +49,7 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
   via: string | undefined;
   readonly #stream: ServerHttp2Stream;
   readonly #response: FramedStream;
-  readonly #context: CallContext;
+  readonly #context: ServiceContext;
   protected readonly lifecycle: CallLifecycle<CallSpan, CallRecord>;
   /** 0 until the request has been read. */
   requestBytes = 0;
@@ -64,7 +64,7 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
     stream: ServerHttp2Stream,
     headers: IncomingHttpHeaders,
     timeoutMs: number | undefined,
-    context: CallContext,
+    context: ServiceContext,
   ) {
     super();
     this.#stream = stream;
@@ -124,8 +124,9 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
     if (this.isOver) return [];
     this.lifecycle.end(status.OK);
     this.#respond();
-    const { clock, slowClients, responseFlushMs } = this.#context;
-    const onReset = (): void => slowClients?.ended(this, { acceptedNothingMs: responseFlushMs });
+    const { clock, slowClients } = this.#context;
+    const { responseFlushMs } = this.#context.limits;
+    const onReset = (): void => slowClients.ended(this, { acceptedNothingMs: responseFlushMs });
     resetUnlessClosed(this.#stream, responseFlushMs, clock, onReset, this.#slowCode);
     this.#response.writeParts(parts);
     this.#endBehind({ "grpc-status": status.OK });
@@ -145,7 +146,7 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
       "grpc-message": encodeURI(details),
       ...metadata.toHttp2Headers(),
     };
-    this.#endWith(trailers, this.#context.endFlushMs);
+    this.#endWith(trailers, this.#context.limits.endFlushMs);
   }
 
   closeConnection(): void {
@@ -172,7 +173,7 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
       this.#refuseRest();
     }
     // The trailers are behind bytes that the operating system may not have sent yet.
-    this.#resetUnlessClosed(this.#context.responseFlushMs);
+    this.#resetUnlessClosed(this.#context.limits.responseFlushMs);
   }
 
   resetWith(code: number): void {
@@ -230,9 +231,9 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
       // The client's deadline has passed as well, so it cancels the call and knows why. Gets a reset if it does not.
       this.lifecycle.end(code);
       endedUnsent(this.#stream, code);
-      const { clock, endFlushMs } = this.#context;
+      const { clock, limits } = this.#context;
       const resetCode = resetCodeOf(code, this.isRepeatable);
-      resetUnlessClosed(this.#stream, endFlushMs, clock, undefined, resetCode);
+      resetUnlessClosed(this.#stream, limits.endFlushMs, clock, undefined, resetCode);
     } else {
       // The text of gRPC for Go, thus of etcd, whose clients may get it a moment before their own deadline passes.
       this.end({ code, details: "context deadline exceeded", metadata: new Metadata() });

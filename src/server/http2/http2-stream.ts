@@ -91,7 +91,7 @@ export function resetUnlessClosed(
  * so a call that may not be repeated must never end with it.
  */
 
-/** The error code for a response that ends with a status within a message. `isRepeatable`: see `RelayedMethod`. */
+/** The error code for a response that ends with a status within a message. `isRepeatable`: see `RawMethod`. */
 export function resetCodeOf(code: status, isRepeatable: boolean): number {
   switch (code) {
     case status.DEADLINE_EXCEEDED:

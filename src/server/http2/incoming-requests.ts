@@ -1,18 +1,24 @@
 import type { ServerHttp2Stream } from "node:http2";
+import { status } from "@grpc/grpc-js";
 import type { Timer } from "../../base/clock.ts";
+import { pinsOthers } from "../../base/growing-buffer.ts";
+import { prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import type { CallContext } from "../calls/call-context.ts";
+import { MessageReader } from "../../wire/message-reader.ts";
+
 import {
   drainingUnread,
   outOfRequestRoom,
+  refused,
   tookTooLong,
+  tooLarge,
   tooManyIncomplete,
 } from "../calls/refusals.ts";
+import type { ServiceContext } from "../calls/service-context.ts";
 import type { Reservation } from "../kernel/ledger.ts";
 import type { Caller } from "../limits/callers.ts";
 import type { Http2Call } from "./http2-call.ts";
 import { Inflater } from "./inflater.ts";
-import { RequestReader } from "./request-reader.ts";
 
 /**
  * Charged for a call whose request has not arrived completely, in bytes, in addition to what has arrived. In memory a
@@ -22,8 +28,10 @@ const callBytes = 1024;
 
 /** A call whose request has not arrived completely, or waits to be inflated. */
 interface Incoming {
-  readonly reader: RequestReader;
+  readonly request: MessageReader;
   readonly since: number;
+  /** Further bytes are dropped. */
+  readonly stopReading: () => void;
   reservation: Reservation | undefined;
   counted: Reservation | undefined;
   /** Removes its message from those that wait to be inflated. */
@@ -32,19 +40,20 @@ interface Incoming {
 
 /**
  * Reads the requests of calls with one request: collects the bytes, inflates them, and bounds the bytes by connection, the
- * number of incomplete ones by caller, and the time by call. Refuses a call that exceeds a bound.
+ * number of incomplete ones by caller, and the time by call. Refuses a call that exceeds a bound, or whose request is not one
+ * message. Errors have the codes and texts of grpc-js.
  */
 export class IncomingRequests {
   /** Shared with the streams of requests. */
   readonly inflater = new Inflater();
-  readonly #context: CallContext;
+  readonly #context: ServiceContext;
   /** The oldest first. */
   readonly #incoming = new Map<Http2Call, Incoming>();
   /** Calls that arrived in this turn of the event loop. */
   #uncounted: Http2Call[] = [];
   #timer: Timer | undefined;
 
-  constructor(context: CallContext) {
+  constructor(context: ServiceContext) {
     this.#context = context;
   }
 
@@ -55,27 +64,38 @@ export class IncomingRequests {
     encoding: string,
     onRequest: (message: Buffer) => void,
   ): void {
-    const { clock, maxRequestBytes } = this.#context;
+    const { clock, limits } = this.#context;
+    const { maxRequestBytes } = limits;
     const finish = (message: Buffer): void => {
       this.#forget(call);
       call.requestBytes = message.length;
       // A call that its client has cancelled, or that was refused, must have no effect.
       if (!call.isOver) onRequest(message);
     };
-    const reader = new RequestReader(stream, maxRequestBytes, {
-      onBytes: () => this.#count(call),
-      onMessage: (message, isCompressed) => {
-        if (isCompressed) this.#inflate(call, message, encoding, finish);
-        else finish(message);
-      },
-      onRefused: (why) => this.#refuse(call, why),
-    });
+    const request = new MessageReader();
+    const take = (chunk: Buffer): void => {
+      request.add(chunk);
+      // Bytes after a complete message are bounded as well.
+      const size = Math.max(request.size, request.received);
+      if (size > maxRequestBytes) this.#refuse(call, tooLarge(size, maxRequestBytes));
+      else this.#count(call);
+    };
+    const end = (): void => {
+      const fault = faultOf(request);
+      const { bytes, isCompressed } = request;
+      stopReading();
+      if (fault !== undefined) this.#refuse(call, fault);
+      else if (isCompressed) this.#inflate(call, messageOf(bytes), encoding, finish);
+      else finish(messageOf(bytes));
+    };
+    const stopReading = (): void => {
+      request.clear();
+      stream.off("data", take).off("end", end).resume();
+    };
+    stream.on("data", take).on("end", end);
     this.#incoming.set(call, {
-      reader,
-      since: clock.now(),
-      reservation: undefined,
-      counted: undefined,
-      stopInflating: undefined,
+      ...{ request, since: clock.now(), stopReading },
+      ...{ reservation: undefined, counted: undefined, stopInflating: undefined },
     });
     call.onOver(() => this.#forget(call));
     this.#countLater(call);
@@ -93,7 +113,7 @@ export class IncomingRequests {
     encoding: string,
     finish: (message: Buffer) => void,
   ): void {
-    const { maxRequestBytes } = this.#context;
+    const { maxRequestBytes } = this.#context.limits;
     this.#hold(call, message.length);
     const incoming = this.#incoming.get(call);
     if (incoming === undefined) return;
@@ -115,9 +135,8 @@ export class IncomingRequests {
   #count(call: Http2Call): void {
     const incoming = this.#incoming.get(call);
     if (incoming === undefined) return;
-    if (incoming.reservation !== undefined || !incoming.reader.isWhole) {
-      this.#hold(call, incoming.reader.held);
-    }
+    const { request, reservation } = incoming;
+    if (reservation !== undefined || !request.isWhole) this.#hold(call, request.heldBytes);
   }
 
   /**
@@ -131,10 +150,10 @@ export class IncomingRequests {
       const calls = this.#uncounted;
       this.#uncounted = [];
       for (const each of calls) {
-        const reader = this.#incoming.get(each)?.reader;
-        if (reader === undefined) continue;
-        reader.own();
-        this.#hold(each, reader.held);
+        const request = this.#incoming.get(each)?.request;
+        if (request === undefined) continue;
+        request.own();
+        this.#hold(each, request.heldBytes);
       }
     });
   }
@@ -143,10 +162,10 @@ export class IncomingRequests {
   #hold(call: Http2Call, bytes: number): void {
     const incoming = this.#incoming.get(call);
     if (incoming === undefined) return;
-    const { requestPool, incompleteCalls, maxUnreadBytesPerConnection } = this.#context;
+    const { requestPool, incompleteCalls } = this.#context;
     if (incoming.reservation === undefined) {
       incoming.reservation = requestPool.reserve(call.connection, 0, () =>
-        this.#refuse(call, outOfRequestRoom(maxUnreadBytesPerConnection)),
+        this.#refuse(call, outOfRequestRoom(requestPool)),
       );
       const caller = this.#callerOf(call);
       incoming.counted = incompleteCalls.reserve(caller, 1, (bound) =>
@@ -175,7 +194,7 @@ export class IncomingRequests {
     this.#incoming.delete(call);
     incoming.reservation?.release();
     incoming.counted?.release();
-    incoming.reader.stop();
+    incoming.stopReading();
     incoming.stopInflating?.();
     if (this.#incoming.size > 0) return;
     this.#timer?.cancel();
@@ -184,7 +203,8 @@ export class IncomingRequests {
 
   /** One timer for all calls, which ends those that take too long. */
   #setTimer(): void {
-    const { clock, requestMs } = this.#context;
+    const { clock } = this.#context;
+    const { requestMs } = this.#context.limits;
     this.#timer ??= clock.setTimeout(() => {
       this.#timer = undefined;
       for (const [call, { since }] of this.#incoming) {
@@ -195,4 +215,27 @@ export class IncomingRequests {
       if (this.#incoming.size > 0) this.#setTimer();
     }, requestMs / 8);
   }
+}
+
+/** The message of a complete request, copied if it would keep a far larger buffer alive. */
+function messageOf(bytes: Buffer): Buffer {
+  const message = bytes.subarray(prefixSize);
+  return pinsOthers(bytes) ? Buffer.from(message) : message;
+}
+
+/** Why a request whose end has arrived is refused; undefined: it is exactly one message. */
+function faultOf({
+  bytes: { length },
+  size,
+  received,
+  isWhole,
+}: MessageReader): WireStatus | undefined {
+  if (length === 0) return refused(status.UNIMPLEMENTED, "Received no request message");
+  if (!isWhole) {
+    const parts = `${length} of ${prefixSize + size} bytes`;
+    return refused(status.UNIMPLEMENTED, `Received no whole request message: ${parts}`);
+  }
+  return received === size
+    ? undefined
+    : refused(status.UNIMPLEMENTED, "Received a second request message");
 }

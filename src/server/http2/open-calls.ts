@@ -1,35 +1,23 @@
 import type { ServerHttp2Stream } from "node:http2";
 import { status } from "@grpc/grpc-js";
-import type { Clock } from "../../base/clock.ts";
 import { descriptors } from "../../wire/descriptors.ts";
-import type { CallClosings } from "../calls/call-closings.ts";
-import type { RpcObserver } from "../calls/call-context.ts";
 import { methodOf } from "../calls/methods.ts";
-import type { RelayedServices } from "../calls/relayed-methods.ts";
+import type { RawServices } from "../calls/raw-methods.ts";
+import type { ServiceContext } from "../calls/service-context.ts";
 import type { Connections } from "./connections.ts";
 import { statusCodeOf } from "./http2-stream.ts";
 
 /** Counts the open calls of a server and of each connection, and reports each call to the observer. */
 export class OpenCalls {
-  readonly #clock: Clock;
-  readonly #closings: CallClosings;
+  readonly #context: ServiceContext;
   readonly #connections: Connections;
-  readonly #observer: RpcObserver | undefined;
-  readonly #relayed: RelayedServices | undefined;
+  readonly #relayed: RawServices | undefined;
   #size = 0;
   #onIdle: (() => void) | undefined;
 
-  constructor(
-    clock: Clock,
-    closings: CallClosings,
-    connections: Connections,
-    observer: RpcObserver | undefined,
-    relayed: RelayedServices | undefined,
-  ) {
-    this.#clock = clock;
-    this.#closings = closings;
+  constructor(context: ServiceContext, connections: Connections, relayed: RawServices | undefined) {
+    this.#context = context;
     this.#connections = connections;
-    this.#observer = observer;
     this.#relayed = relayed;
   }
 
@@ -45,7 +33,7 @@ export class OpenCalls {
       if (this.#size === 0) this.#onIdle?.();
       onEnded?.();
     };
-    stream.on("close", () => this.#closings.add(release));
+    stream.on("close", () => this.#context.callClosings.add(release));
   }
 
   /** Calls `listener` each time that no call is open any more; at once if none is open. */
@@ -56,16 +44,16 @@ export class OpenCalls {
 
   /** Reports a call to the observer. Returns what reports its end. */
   #observe(stream: ServerHttp2Stream, path: string): (() => void) | undefined {
-    const observer = this.#observer;
+    const { observer, clock } = this.#context;
     if (observer === undefined) return undefined;
     // A client may ask for any path. Paths that are not methods count as one, which bounds the label's values.
     const own = descriptors.inputs.has(path) ? methodOf(path) : undefined;
     const method = own ?? this.#relayed?.methodAt(path)?.label ?? "unknown";
-    const started = this.#clock.now();
+    const started = clock.now();
     observer.started(method);
     return () => {
       const code = status[statusCodeOf(stream) ?? status.CANCELLED] ?? "UNKNOWN";
-      observer.ended(method, code, this.#clock.now() - started);
+      observer.ended(method, code, clock.now() - started);
     };
   }
 }

@@ -1,10 +1,12 @@
 import type { ServerHttp2Stream } from "node:http2";
 import { status } from "@grpc/grpc-js";
-import { prefixSize } from "../../wire/encode.ts";
+import { waitFor } from "../../base/wait.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import type { CallContext } from "../calls/call-context.ts";
+import { MessageReader } from "../../wire/message-reader.ts";
+
 import { outOfRequestRoom, refused, tookTooLong, tooLarge } from "../calls/refusals.ts";
 import { RefusedRequest, type ServerCall } from "../calls/server-call.ts";
+import type { ServiceContext } from "../calls/service-context.ts";
 import type { Inflater } from "./inflater.ts";
 
 /** HTTP/2 flow control window: what a client may send on a stream that is not read from, in bytes. */
@@ -24,32 +26,40 @@ export interface RequestStreamOptions {
 export class RequestStream {
   readonly #stream: ServerHttp2Stream;
   readonly #call: ServerCall;
-  readonly #context: CallContext;
+  readonly #context: ServiceContext;
   readonly #options: RequestStreamOptions;
+  readonly #messages = new MessageReader();
+  /** Continues a `next` that waits for its request. */
   #wake: (() => void) | undefined;
 
   constructor(
     stream: ServerHttp2Stream,
     call: ServerCall,
-    context: CallContext,
+    context: ServiceContext,
     options: RequestStreamOptions,
   ) {
     this.#stream = stream;
     this.#call = call;
     this.#context = context;
     this.#options = options;
-    const { requestPool, maxUnreadBytesPerConnection } = context;
+    const { requestPool } = context;
     const reservation = requestPool.reserve(
       call.connection,
       windowBytes + options.maxBytes,
       // Deferred, since the handler does not have the call yet.
-      () => queueMicrotask(() => call.end(outOfRequestRoom(maxUnreadBytesPerConnection))),
+      () => queueMicrotask(() => call.end(outOfRequestRoom(requestPool))),
     );
-    const wake = (): void => this.#wake?.();
-    stream.on("readable", wake).on("end", wake);
+    stream.pause();
+    stream.on("data", (chunk: Buffer) => {
+      this.#messages.add(chunk);
+      if (!this.#isReady) return;
+      stream.pause();
+      this.#wake?.();
+    });
+    stream.on("end", () => this.#wake?.());
     stream.on("close", () => {
       reservation.release();
-      wake();
+      this.#wake?.();
     });
   }
 
@@ -58,41 +68,39 @@ export class RequestStream {
    * arrive within `requestMs`.
    */
   async next(): Promise<Buffer | undefined> {
-    const { clock, requestMs } = this.#context;
-    let isLate = false;
-    const timer = clock.setTimeout(() => {
-      isLate = true;
-      this.#wake?.();
-    }, requestMs);
-    const read = async (size: number): Promise<Buffer> => {
-      if (size === 0) return Buffer.alloc(0);
-      for (;;) {
-        if (isLate) {
-          this.#context.defences?.count("slow_request", this.#call.connection);
-          throw new RefusedRequest(tookTooLong(requestMs));
-        }
-        const bytes = this.#stream.read(size) as Buffer | null;
-        // Fewer bytes than `size` are the rest before the end.
-        if (bytes !== null) return bytes;
-        if (this.#stream.readableEnded || this.#stream.destroyed) return Buffer.alloc(0);
-        await new Promise<void>((resolve) => {
-          this.#wake = resolve;
-        });
-      }
+    const messages = this.#messages;
+    const { maxBytes } = this.#options;
+    if (!this.#isReady) await this.#arrival();
+    const { size, isCompressed } = messages;
+    if (size > maxBytes) throw new RefusedRequest(tooLarge(size, maxBytes));
+    const message = messages.next();
+    if (message !== undefined) return isCompressed ? this.#inflate(message) : message;
+    if (messages.bytes.length === 0) return undefined;
+    throw new RefusedRequest(refused(status.UNIMPLEMENTED, "Received no whole request message"));
+  }
+
+  /** Whether `next` need not wait. */
+  get #isReady(): boolean {
+    const { isWhole, size } = this.#messages;
+    const { readableEnded, destroyed } = this.#stream;
+    return isWhole || size > this.#options.maxBytes || readableEnded || destroyed;
+  }
+
+  #arrival(): Promise<void> {
+    const { clock, defences, limits } = this.#context;
+    const { requestMs: ms } = limits;
+    const expire = (): never => {
+      defences?.count("slow_request", this.#call.connection);
+      throw new RefusedRequest(tookTooLong(ms));
     };
-    try {
-      const prefix = await read(prefixSize);
-      if (prefix.length === 0) return undefined;
-      if (prefix.length < prefixSize) throw cutOff();
-      const size = prefix.readUInt32BE(1);
-      const { maxBytes } = this.#options;
-      if (size > maxBytes) throw new RefusedRequest(tooLarge(size, maxBytes));
-      const message = await read(size);
-      if (message.length < size) throw cutOff();
-      return prefix[0] === 0 ? message : await this.#inflate(message);
-    } finally {
-      timer.cancel();
-    }
+    this.#stream.resume();
+    return waitFor<void>(
+      (resolve) => {
+        this.#wake = resolve;
+        return undefined;
+      },
+      { deadline: { clock, ms, expire } },
+    );
   }
 
   #inflate(message: Buffer): Promise<Buffer> {
@@ -110,8 +118,4 @@ export class RequestStream {
       });
     });
   }
-}
-
-function cutOff(): RefusedRequest {
-  return new RefusedRequest(refused(status.UNIMPLEMENTED, "Received no whole request message"));
 }

@@ -1,6 +1,6 @@
 import type { ServerHttp2Session } from "node:http2";
 import type { Clock, Timer } from "../../base/clock.ts";
-import { groupOf, Rotation } from "../../base/rotation.ts";
+import { FairQueue, groupOf } from "../../base/fair-queue.ts";
 import type { FramedConnection } from "./frames/framed-connection.ts";
 
 /**
@@ -28,13 +28,12 @@ const maxHoldMs = 10_000;
 /** What is paused: the connection of a session. */
 type Reading = Pick<FramedConnection, "hold" | "release">;
 
-/** A connection that has opened streams lately. */
+/** A connection that has opened streams in this turn, or is paused. */
 interface Pace {
   readonly session: ServerHttp2Session;
   readonly owner: object;
-  /** Streams that it has opened since it was last resumed, or in this turn. */
+  /** Streams that it has opened in this turn. */
   burst: number;
-  isPaused: boolean;
 }
 
 /**
@@ -50,7 +49,8 @@ interface Pace {
  *   subtracts `streamsPerTurn` from that number, and reading resumes once it is not above `streamsPerTurn`. A caller that
  *   opens 1,000 streams in one turn, where 128 are allowed, is not read from for seven turns.
  * - More than `maxWaiting` streams of the connection wait to be opened.
- * - The caller is held, after a turn in which one of its connections opened very many (`holdDivisor`).
+ * - The caller is held, after a turn in which one of its connections opened very many (`holdDivisor`). Its other connections
+ *   are paused when they are next read: it may have thousands, of which most send nothing meanwhile.
  *
  * Connections are resumed a few per turn, so that all of them together do not bring as many streams as before: callers in
  * rotation, until the resumed connections have opened `streamsPerTurn` in their last burst, and at least one.
@@ -60,20 +60,20 @@ export class StreamPacing {
   readonly #readingOf: (session: ServerHttp2Session) => Reading;
   readonly #waiting: (session: ServerHttp2Session) => number;
   readonly #ownerOf: (session: ServerHttp2Session) => object;
-  /** Connections that are paused, or have opened streams in this turn. */
+  /** Connections that have opened streams in this turn, and are not paused. */
   readonly #paces = new Map<ServerHttp2Session, Pace>();
-  readonly #paused = new Rotation<Pace>();
+  /** Connections that are paused, and the order in which they are resumed. */
+  readonly #paused = new Map<ServerHttp2Session, Pace>();
+  readonly #waitingToRead = new FairQueue<Pace>();
   /** Streams opened by caller, less `streamsPerTurn` for each turn since; callers without any are absent. */
   readonly #opened = new Map<object, number>();
   /** Callers that are held, and until when. */
   readonly #held = new Map<object, number>();
-  /** Whose each connection is that has opened a stream. */
-  readonly #callers = new WeakMap<ServerHttp2Session, object>();
-  /** The connections of each caller that have opened a stream. */
-  readonly #known = new Map<object, Set<ServerHttp2Session>>();
+  /** Connections that have opened a stream: of another the caller is not known, only that of its host. */
+  readonly #known = new WeakSet<ServerHttp2Session>();
   readonly #hasSeveral: () => boolean;
-  #isScheduled = false;
-  /** For the end of the first hold. */
+  /** For the next turn, and for the end of the first hold. */
+  #turn: Timer | undefined;
   #timer: Timer | undefined;
 
   /**
@@ -97,7 +97,7 @@ export class StreamPacing {
 
   /** Counts a stream of the connection. Call it within the "stream" event. */
   opened(session: ServerHttp2Session): void {
-    const pace = this.#paceOf(session);
+    const pace = this.#paused.get(session) ?? this.#paceOf(session);
     pace.burst++;
     const caller = groupOf(pace.owner);
     this.#opened.set(caller, (this.#opened.get(caller) ?? 0) + 1);
@@ -108,40 +108,25 @@ export class StreamPacing {
     this.#schedule();
   }
 
-  /** The pace of a connection. Its owner is another one once its first call is authenticated. */
+  /** Bytes of the connection have arrived: pauses it if its caller is held. Call it before they are passed on. */
+  received(session: ServerHttp2Session): void {
+    if (this.#held.size === 0 || this.#paused.has(session) || !this.#known.has(session)) return;
+    if (!this.#held.has(groupOf(this.#ownerOf(session)))) return;
+    const pace = this.#paceOf(session);
+    // One of them at a time is resumed.
+    pace.burst = Math.max(pace.burst, this.#perTurn);
+    this.#pause(pace);
+  }
+
+  /** The pace of a connection that is not paused. Its owner is another one once its first call is authenticated. */
   #paceOf(session: ServerHttp2Session): Pace {
     const known = this.#paces.get(session);
-    if (known?.isPaused === true) return known;
     const owner = this.#ownerOf(session);
     if (known?.owner === owner) return known;
-    const pace = { session, owner, burst: known?.burst ?? 0, isPaused: false };
+    const pace = { session, owner, burst: known?.burst ?? 0 };
     this.#paces.set(session, pace);
-    this.#know(session, owner);
+    this.#known.add(session);
     return pace;
-  }
-
-  #know(session: ServerHttp2Session, owner: object): void {
-    const caller = groupOf(owner);
-    const before = this.#callers.get(session);
-    if (before === caller) return;
-    this.#callers.set(session, caller);
-    if (before === undefined) session.once("close", () => this.#forget(session));
-    else this.#remove(session, before);
-    if (caller === owner) return;
-    const known = this.#known.get(caller);
-    if (known === undefined) this.#known.set(caller, new Set([session]));
-    else known.add(session);
-  }
-
-  #forget(session: ServerHttp2Session): void {
-    const caller = this.#callers.get(session);
-    if (caller !== undefined) this.#remove(session, caller);
-  }
-
-  #remove(session: ServerHttp2Session, caller: object): void {
-    const sessions = this.#known.get(caller);
-    sessions?.delete(session);
-    if (sessions?.size === 0) this.#known.delete(caller);
   }
 
   readonly #mayRead = (caller: object): boolean =>
@@ -151,28 +136,16 @@ export class StreamPacing {
   #hold(caller: object, { owner, burst }: Pace): void {
     if (caller === owner || burst <= this.#perTurn || !this.#hasSeveral()) return;
     const until = this.#clock.now() + Math.min(maxHoldMs, burst ** 2 / holdDivisor);
-    const heldUntil = this.#held.get(caller);
-    this.#held.set(caller, Math.max(until, heldUntil ?? 0));
-    // At once: its other connections may be read in the same turn.
-    if (heldUntil === undefined) this.#pauseConnectionsOf(caller);
-  }
-
-  #pauseConnectionsOf(caller: object): void {
-    for (const session of this.#known.get(caller) ?? []) {
-      const pace = this.#paceOf(session);
-      // It may have become another's.
-      if (groupOf(pace.owner) !== caller || pace.isPaused) continue;
-      // One of them at a time is resumed.
-      pace.burst = Math.max(pace.burst, this.#perTurn);
-      this.#pause(pace);
-    }
+    this.#held.set(caller, Math.max(until, this.#held.get(caller) ?? 0));
   }
 
   #pause(pace: Pace): void {
-    if (pace.isPaused) return;
-    pace.isPaused = true;
-    this.#paused.add(pace.owner, pace);
-    this.#readingOf(pace.session).hold();
+    const { session, owner } = pace;
+    if (this.#paused.has(session)) return;
+    this.#paces.delete(session);
+    this.#paused.set(session, pace);
+    this.#waitingToRead.push(owner, pace);
+    this.#readingOf(session).hold();
   }
 
   get #perTurn(): number {
@@ -180,18 +153,16 @@ export class StreamPacing {
   }
 
   #schedule(): void {
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    this.#clock.setImmediate(this.#nextTurn);
+    this.#turn ??= this.#clock.setImmediate(this.#nextTurn);
   }
 
   /** Whether a connection waits for something other than the end of its caller's hold. */
   #isAnyWaiting(): boolean {
-    return this.#paused.nextOf((caller) => !this.#held.has(caller), always) !== undefined;
+    return this.#waitingToRead.next((caller) => !this.#held.has(caller)) !== undefined;
   }
 
   readonly #nextTurn = (): void => {
-    this.#isScheduled = false;
+    this.#turn = undefined;
     this.#timer?.cancel();
     this.#timer = undefined;
     const perTurn = this.#perTurn;
@@ -201,7 +172,7 @@ export class StreamPacing {
       if (opened > perTurn) this.#opened.set(caller, opened - perTurn);
       else this.#opened.delete(caller);
     }
-    for (const [session, { isPaused }] of this.#paces) if (!isPaused) this.#paces.delete(session);
+    this.#paces.clear();
     this.#resumeSome();
     if (this.#opened.size > 0 || this.#isAnyWaiting()) this.#schedule();
     else if (this.#held.size > 0) {
@@ -213,22 +184,15 @@ export class StreamPacing {
   /** Each may bring as many streams as before. */
   #resumeSome(): void {
     for (let expected = 0; expected < this.#perTurn; ) {
-      const next = this.#paused.nextOf(this.#mayRead, this.#mayResume);
+      const next = this.#waitingToRead.shift(this.#mayRead, this.#mayResume);
       if (next === undefined) return;
-      const [owner, pace] = next;
-      this.#paused.served(owner);
-      this.#paused.delete(owner);
-      this.#paces.delete(pace.session);
-      if (pace.session.destroyed) continue;
-      expected += pace.burst;
-      this.#readingOf(pace.session).release();
+      const [, { session, burst }] = next;
+      this.#paused.delete(session);
+      expected += session.destroyed ? 1 : burst;
+      if (!session.destroyed) this.#readingOf(session).release();
     }
   }
 
   readonly #mayResume = (_owner: object, { session }: Pace): boolean =>
     session.destroyed || this.#waiting(session) <= maxWaiting;
-}
-
-function always(): boolean {
-  return true;
 }

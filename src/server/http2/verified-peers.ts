@@ -1,6 +1,6 @@
 import type { ServerHttp2Session } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
-import { runPaced } from "../../base/paced-work.ts";
+import { runPaced } from "../../base/event-loop-turns.ts";
 import { TrustedAuthorities } from "../../identity/trusted-authorities.ts";
 import { socketOf } from "./frames/framed-connection.ts";
 import { peerFactsOf } from "./peer.ts";

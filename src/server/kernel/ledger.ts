@@ -1,5 +1,5 @@
+import { groupOf } from "../../base/fair-queue.ts";
 import { Heap, type HeapItem } from "../../base/heap.ts";
-import { groupOf } from "../../base/rotation.ts";
 
 /** The bounds of a ledger, in what it counts: bytes, or a number of things. Default of each: no bound. */
 export interface LedgerBounds {

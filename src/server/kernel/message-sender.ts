@@ -1,3 +1,4 @@
+import type { Identity } from "../../identity/identity.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { type FrameParts, sizeOf } from "../../wire/frame-parts.ts";
 import type { Sender, StallDetector } from "./stall-detector.ts";
@@ -11,10 +12,12 @@ const noFrames: FrameParts = [];
 export interface OutgoingCall {
   readonly connection: object;
   readonly owner: { readonly caller: object };
+  readonly identity: Identity;
   readonly isOver: boolean;
   onClosed(listener: () => void): void;
   sendAtOnce(frame: Uint8Array): boolean;
   send(frame: Uint8Array, onAccepted: OnAccepted): void;
+  sendParts(parts: FrameParts, onAccepted: OnAccepted): void;
   withdraw(): boolean;
   end(status: WireStatus): void;
   reset(): void;
@@ -27,7 +30,7 @@ export type OnAccepted = (error?: Error | null) => void;
 interface RoomReservation {
   readonly bytes: number;
   claim(): void;
-  send(parts: FrameParts, onEvict: () => void): void;
+  send(parts: FrameParts, onEvict: () => void, callBytes?: number): void;
   release(): void;
 }
 
@@ -62,63 +65,32 @@ export interface SendContext<Call extends OutgoingCall> {
  */
 export type SlowEnd = "stalled" | "evicted" | "unreachable";
 
-/** What is sent on a call, and the status at its end: one implementation for each kind of stream. */
-export interface MessageSource {
-  /**
-   * What the next frames have to wait for: the rate of their caller; room in the send budget, behind the rate; or nothing, as
-   * small answers do, and a source that has nothing to send.
-   */
-  readonly waitsFor: "nothing" | "rate" | "room";
-  /**
-   * Takes the next frames to send. Called when the client has accepted all before, and they need not wait any more. Undefined:
-   * it has nothing now; call `pump` when it may have something. It may end the call instead.
-   */
-  next(): FrameParts | undefined;
-  /** What it holds to be sent behind the frames of the last `next`. It is counted in the send budget with them. */
-  readonly rest?: FrameParts;
-  /**
-   * Sends several frames of one `next` together, as the parts of a message. Absent: each frame is a message, and is sent when
-   * the client has accepted the one before.
-   */
-  sendParts?(parts: FrameParts, onAccepted: OnAccepted): void;
-  /** Whether the call itself counts what is sent in the send budget, such as once it has been outstanding for a while. */
-  readonly isCountedByCall?: boolean;
-  /** Whether the source itself ends what stalls, and knows more about why. It gets an eighth of the timeout more for that. */
-  readonly endsStalled?: boolean;
-  /** A frame is sent. `isLast`: all of the frames of its `next` are sent with it. */
-  onSent?(frame: Uint8Array, isLast: boolean): void;
-  /** The client has accepted what was sent last. */
-  onAccepted?(): void;
-  /** For the log, of a client that accepts too little. */
-  readonly slowStream?: object;
-  /** The status of a client that accepts too little; undefined: the call is reset. See `SlowEnd`. */
-  slowStatus(end: SlowEnd): WireStatus | undefined;
-  /** `next` has thrown this error: ends the call. Absent: it throws none. */
-  onFailed?(error: unknown): void;
-  /** Nothing more is sent. Called once, however the sending ends. */
-  onClosed?(): void;
-}
-
 /**
- * Sends the messages of a call: the one loop that all streams and responses in pieces share. It has one message outstanding:
- * the next is sent when the client has accepted the one before. So a slow client delays only itself, and at most what one
- * `next` returns is held for it here. That is counted in the send budget until it is accepted.
+ * Sends the messages of a call: the one loop that all streams and responses in pieces share, each of which extends it. It has
+ * one message outstanding: the next is sent when the client has accepted the one before. So a slow client delays only itself,
+ * and at most what one `next` returns is held for it here. That is counted in the send budget until it is accepted.
  *
- * Nothing is taken from the source while more was sent to the caller than it may get per second, or while there is no room in
+ * Nothing is taken from `next` while more was sent to the caller than it may get per second, or while there is no room in
  * the send budget. A client that accepts nothing for the stall timeout is ended, and so is one whose message is evicted from
  * the send budget.
  *
  * The owner of the call calls `close` when the call is over.
  */
-export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements Sender {
-  readonly #call: Call;
-  readonly #source: MessageSource;
-  readonly #context: SendContext<Call>;
+export abstract class MessageSender<
+  Call extends OutgoingCall = OutgoingCall,
+  Context extends SendContext<Call> = SendContext<Call>,
+> implements Sender
+{
+  protected readonly call: Call;
+  protected readonly context: Context;
   /** What the last `next` has returned, and the index of the next frame to send. */
   #frames = noFrames;
   #next = 0;
   /** The part of the send budget of what was taken last, until it is accepted. */
   #reservation: RoomReservation | undefined;
+  /** That of what waits behind a message that is stuck, and the number of messages that were sent when that was last asked. */
+  #waiting: RoomReservation | undefined;
+  #seenSent = 0;
   /** Stops waiting for the rate or for room; undefined while it does not wait. */
   #stopWaiting: (() => void) | undefined;
   /** Whether room was granted for the next frames. */
@@ -132,10 +104,71 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
   outstandingSince = 0;
   isObserved = false;
 
-  constructor(call: Call, source: MessageSource, context: SendContext<Call>) {
-    this.#call = call;
-    this.#source = source;
-    this.#context = context;
+  constructor(call: Call, context: Context) {
+    this.call = call;
+    this.context = context;
+  }
+
+  /**
+   * What the next frames have to wait for: the rate of their caller; room in the send budget, behind the rate; or nothing, as
+   * small answers do, and a sender that has nothing to send.
+   */
+  protected abstract readonly waitsFor: "nothing" | "rate" | "room";
+
+  /**
+   * Takes the next frames to send. Called when the client has accepted all before, and they need not wait any more. Undefined:
+   * there is nothing now; call `pump` when there may be something. It may end the call instead.
+   */
+  protected abstract next(): FrameParts | undefined;
+
+  /** What is held to be sent behind the frames of the last `next`. It is counted in the send budget with them. */
+  protected get rest(): FrameParts {
+    return noFrames;
+  }
+
+  /** Whether the frames of one `next` are one message, in parts. Otherwise each is a message, and waits for the one before. */
+  protected readonly isOneMessage: boolean = false;
+
+  /** Whether what is sent counts in the send budget only once it is stuck, by `chargeIfStuck`. */
+  protected readonly isCountedIfStuck: boolean = false;
+
+  /** Whether something else ends what stalls, and knows more about why. It gets an eighth of the timeout more for that. */
+  readonly isEndedElsewhere: boolean = false;
+
+  /** A frame is sent. `isLast`: all of the frames of its `next` are sent with it. */
+  protected onSent(_frame: Uint8Array, _isLast: boolean): void {}
+
+  /** The client has accepted what was sent last. */
+  protected onAccepted(): void {}
+
+  /** For the log, of a client that accepts too little. */
+  protected get slowStream(): object | undefined {
+    return undefined;
+  }
+
+  /** The status of a client that accepts too little; undefined: the call is reset. See `SlowEnd`. */
+  protected slowStatus(_end: SlowEnd): WireStatus | undefined {
+    return undefined;
+  }
+
+  /** `next` has thrown this error: ends the call. */
+  protected onFailed(error: unknown): void {
+    throw error;
+  }
+
+  /** Nothing more is sent. Called once, however the sending ends. */
+  protected onClosed(): void {}
+
+  get connection(): object {
+    return this.call.connection;
+  }
+
+  get owner(): Call["owner"] {
+    return this.call.owner;
+  }
+
+  get identity(): Identity {
+    return this.call.identity;
   }
 
   /** Whether it waits for the rate of the caller or for room in the send budget. */
@@ -153,11 +186,6 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
     return this.#isOver;
   }
 
-  /** For `StallDetector`. */
-  get isEndedElsewhere(): boolean {
-    return this.#source.endsStalled === true;
-  }
-
   /** What is held because the client does not accept it, in bytes. */
   get heldBytes(): number {
     return this.outstanding ? (this.#reservation?.bytes ?? 0) : 0;
@@ -165,7 +193,7 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
 
   /** For how long the last message has been outstanding, in milliseconds; 0 if none is. */
   get outstandingMs(): number {
-    return this.#context.stallDetector.outstandingMs(this);
+    return this.context.stallDetector.outstandingMs(this);
   }
 
   /**
@@ -182,8 +210,7 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
         this.#sendAll();
       }
     } catch (error) {
-      if (this.#source.onFailed === undefined) throw error;
-      this.#source.onFailed(error);
+      this.onFailed(error);
     } finally {
       this.#isPumping = false;
     }
@@ -191,8 +218,24 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
 
   /** Reserves room for frames that `next` returns in a later step. Call it within a `next` that returns none. */
   claim(bytes: number): void {
-    this.#reservation = this.#context.sendBudget.force(this.#call.connection, bytes);
+    this.#reservation = this.context.sendBudget.force(this.call.connection, bytes);
     this.#reservation.claim();
+  }
+
+  /**
+   * Counts `bytes` that wait behind a message that has been outstanding since the call before this one. Call it about once a
+   * second: otherwise what waits would take the room that it needs to be sent.
+   */
+  chargeIfStuck(bytes: number): void {
+    const isStuck = this.sent === this.#seenSent;
+    this.#seenSent = this.sent;
+    const charged = isStuck ? bytes : 0;
+    if (this.#isOver || (this.#waiting?.bytes ?? 0) === charged) return;
+    this.#waiting?.release();
+    this.#waiting = undefined;
+    if (charged === 0) return;
+    this.#waiting = this.context.sendBudget.force(this.call.connection);
+    this.#waiting.send(noFrames, this.#onEvicted, charged);
   }
 
   /**
@@ -207,7 +250,7 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
   end(status: WireStatus): void {
     if (this.#isOver) return;
     this.close();
-    this.#call.end(status);
+    this.call.end(status);
   }
 
   /** Sends nothing more. Idempotent. */
@@ -217,10 +260,12 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
     this.#frames = noFrames;
     this.#stopWaiting?.();
     this.#stopWaiting = undefined;
-    this.#context.stallDetector.delete(this);
-    if (this.outstanding) this.#call.onClosed(() => this.#release());
+    this.context.stallDetector.delete(this);
+    this.#waiting?.release();
+    const isHeld = this.outstanding && this.#reservation !== undefined;
+    if (isHeld) this.call.onClosed(() => this.#release());
     else this.#release();
-    this.#source.onClosed?.();
+    this.onClosed();
   }
 
   #sendAll(): void {
@@ -233,12 +278,12 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
 
   /** Whether the next frames have to wait. Room that is granted is for one `next`. */
   #mustWait(): boolean {
-    const { waitsFor } = this.#source;
+    const { waitsFor } = this;
     if (waitsFor === "nothing") return false;
     const hasRoom = this.#hasRoom;
     this.#hasRoom = false;
-    const { sendBudget, callerLimits } = this.#context;
-    const { owner, connection } = this.#call;
+    const { sendBudget, callerLimits } = this.context;
+    const { owner, connection } = this.call;
     if (callerLimits.sendPacing.exceededBy(owner.caller) !== undefined) {
       this.#stopWaiting = callerLimits.sendPacing.wait(owner, () => this.#resume(false));
       return true;
@@ -258,7 +303,7 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
 
   /** Takes the next frames. Returns whether there may be something to send. */
   #take(): boolean {
-    const frames = this.#source.next();
+    const frames = this.next();
     // It may have ended the call, after which nothing releases what is counted.
     if (frames === undefined || this.#isOver) return false;
     this.#next = 0;
@@ -269,13 +314,13 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
 
   /** Counts frames that are about to be sent, until the client has accepted the last of them. */
   #count(frames: FrameParts): void {
-    const { callerLimits, sendBudget } = this.#context;
-    callerLimits.sendPacing.charge(this.#call.owner, sizeOf(frames));
-    const { rest = noFrames, isCountedByCall } = this.#source;
+    const { callerLimits, sendBudget } = this.context;
+    callerLimits.sendPacing.charge(this.call.owner, sizeOf(frames));
+    const { rest } = this;
     const held = rest.length === 0 ? frames : [...frames, ...rest];
     const isSmall = sizeOf(held) < leastCounted && this.#reservation === undefined;
-    if (isSmall || isCountedByCall === true) return;
-    this.#reservation ??= sendBudget.force(this.#call.connection);
+    if (isSmall || this.isCountedIfStuck) return;
+    this.#reservation ??= sendBudget.force(this.call.connection);
     this.#reservation.send(held, this.#onEvicted);
   }
 
@@ -285,10 +330,9 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
   };
 
   #send(frame: Uint8Array): void {
-    const call = this.#call;
-    const source = this.#source;
+    const call = this.call;
     const frames = this.#frames;
-    const isWhole = frames.length > 1 && source.sendParts !== undefined;
+    const isWhole = frames.length > 1 && this.isOneMessage;
     const isLast = isWhole || this.#next + 1 === frames.length;
     if (isLast) this.#frames = noFrames;
     this.#next = isLast ? 0 : this.#next + 1;
@@ -298,14 +342,14 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
       return;
     }
     this.sent++;
-    source.onSent?.(frame, isLast);
+    this.onSent(frame, isLast);
     if (isAccepted) {
       this.#accepted();
       return;
     }
     this.outstanding = true;
-    this.outstandingSince = this.#context.stallDetector.observe(this);
-    if (isWhole) source.sendParts?.(frames, this.#onAccepted);
+    this.outstandingSince = this.context.stallDetector.observe(this);
+    if (isWhole) call.sendParts(frames, this.#onAccepted);
     else call.send(frame, this.#onAccepted);
   }
 
@@ -321,25 +365,26 @@ export class MessageSender<Call extends OutgoingCall = OutgoingCall> implements 
 
   #accepted(): void {
     if (this.#frames.length === 0) this.#release();
-    this.#source.onAccepted?.();
+    if (this.#waiting !== undefined) this.chargeIfStuck(0);
+    this.onAccepted();
   }
 
   #endSlow(end: SlowEnd): void {
     if (this.#isOver) return;
-    const { slowClients } = this.#context;
+    const { slowClients } = this.context;
     const acceptedNothingMs = this.outstandingMs || undefined;
-    slowClients?.ended(this.#call, { ...this.#source.slowStream, acceptedNothingMs });
+    slowClients?.ended(this.call, { ...this.slowStream, acceptedNothingMs });
     // What was evicted has to be released now, with the call if it can't be withdrawn.
     const isReachable = this.#withdraw() || end === "stalled";
-    const status = this.#source.slowStatus(isReachable ? end : "unreachable");
+    const status = this.slowStatus(isReachable ? end : "unreachable");
     this.close();
-    if (isReachable && status !== undefined) this.#call.end(status);
-    else this.#call.reset();
+    if (isReachable && status !== undefined) this.call.end(status);
+    else this.call.reset();
   }
 
   /** Takes the outstanding message back. Returns whether nothing is outstanding now. */
   #withdraw(): boolean {
-    if (this.outstanding && this.#call.withdraw()) this.outstanding = false;
+    if (this.outstanding && this.call.withdraw()) this.outstanding = false;
     return !this.outstanding;
   }
 

@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { tooManyStreams, type WatchFanoutError } from "../../base/errors.ts";
-import { runPaced } from "../../base/paced-work.ts";
+import { runPaced } from "../../base/event-loop-turns.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { Access } from "../../policy/access.ts";
 import type { WatchStatus } from "../../storage/storage.ts";
@@ -23,6 +23,11 @@ export function nextStreamId(): number {
   return lastId;
 }
 
+/** A caller on one connection. */
+export interface StreamOwner {
+  readonly connection: object;
+}
+
 /** A stream: a watch, a health watch, a reflection stream, or any call of the etcd API. */
 export interface OpenStream {
   /** From `nextStreamId`. Absent, as with the following: operators are not shown the stream. */
@@ -38,10 +43,8 @@ export interface OpenStream {
   readonly identity: Identity;
   /** The rights that it needs for as long as it is open; undefined: it needs no right, or there is no policy. */
   readonly access: Access | readonly Access[] | undefined;
-  /** Its client's connection. */
-  readonly connection: object;
-  /** Whose limits it counts against: its caller, on its connection. */
-  readonly owner: object;
+  /** Whose limits it counts against: its caller, on its client's connection. */
+  readonly owner: StreamOwner;
   /** Number of messages sent. Absent if it is not counted. */
   readonly sent?: number;
   /**
@@ -61,7 +64,7 @@ export interface OpenStream {
 /** What a server does at the begin and end of its streams. */
 export interface OpenStreamsOptions {
   /** Why this owner may not have one more; undefined: it may. */
-  readonly refusal?: (owner: object) => WatchFanoutError | undefined;
+  readonly refusal?: (owner: StreamOwner) => WatchFanoutError | undefined;
   readonly opened?: (stream: OpenStream) => void;
   readonly closed?: (stream: OpenStream) => void;
 }
@@ -86,9 +89,9 @@ interface OwnedStreams {
 export class OpenStreams {
   readonly #maxStreams: number;
   readonly #options: OpenStreamsOptions;
-  /** None is empty. */
-  readonly #owned = new Map<object, OwnedStreams>();
-  readonly #ledger = new Ledger();
+  /** By connection, and on it by owner. None is empty. */
+  readonly #connections = new Map<object, Map<StreamOwner, OwnedStreams>>();
+  readonly #ledger = new Ledger<StreamOwner>();
 
   constructor(maxStreams: number, options: OpenStreamsOptions = {}) {
     this.#maxStreams = maxStreams;
@@ -102,25 +105,21 @@ export class OpenStreams {
 
   /** The open streams. Those that are opened while this is read may or may not be among them. */
   *[Symbol.iterator](): Generator<OpenStream, void, void> {
-    for (const { streams } of this.#owned.values()) yield* streams;
+    for (const connection of this.#connections.keys()) yield* this.of(connection);
   }
 
   /** The open streams of a connection, of all callers on it. */
   *of(connection: object): Generator<OpenStream, void, void> {
-    for (const { streams } of this.#owned.values()) {
-      // Those of an owner are on one connection.
-      const [first] = streams;
-      if (first?.connection === connection) yield* streams;
-    }
+    for (const { streams } of this.#connections.get(connection)?.values() ?? []) yield* streams;
   }
 
   /** Makes room for one more stream of this owner. Returns the error if there is no room. */
-  makeRoom(owner: object): WatchFanoutError | undefined {
+  makeRoom(owner: StreamOwner): WatchFanoutError | undefined {
     const refusal = this.#options.refusal?.(owner);
     if (refusal !== undefined || this.size < this.#maxStreams) return refusal;
     const error = tooManyStreams(this.#maxStreams);
     const crowding = this.#ledger.makesRoomFor(owner);
-    const [oldest] = (crowding && this.#owned.get(crowding)?.streams) ?? [];
+    const [oldest] = (crowding && this.#ownedBy(crowding)?.streams) ?? [];
     if (oldest === undefined) return error;
     this.end(oldest, error);
     return undefined;
@@ -129,11 +128,13 @@ export class OpenStreams {
   /** Counts a stream, after `makeRoom`. Idempotent. */
   add(stream: OpenStream): void {
     const { owner } = stream;
-    let owned = this.#owned.get(owner);
+    let owned = this.#ownedBy(owner);
     if (owned === undefined) {
       // The ledger counts, and finds the owner that makes room; its stream is ended here.
       owned = { streams: new Set(), count: this.#ledger.reserve(owner, 0, () => {}) };
-      this.#owned.set(owner, owned);
+      const owners = this.#connections.get(owner.connection);
+      if (owners === undefined) this.#connections.set(owner.connection, new Map([[owner, owned]]));
+      else owners.set(owner, owned);
     }
     if (owned.streams.has(stream)) return;
     owned.streams.add(stream);
@@ -143,10 +144,13 @@ export class OpenStreams {
 
   /** Returns whether it was counted. */
   delete(stream: OpenStream): boolean {
-    const owned = this.#owned.get(stream.owner);
+    const { owner } = stream;
+    const owners = this.#connections.get(owner.connection);
+    const owned = owners?.get(owner);
     if (owned?.streams.delete(stream) !== true) return false;
     owned.count.resize(owned.streams.size);
-    if (owned.streams.size === 0) this.#owned.delete(stream.owner);
+    if (owned.streams.size === 0) owners?.delete(owner);
+    if (owners?.size === 0) this.#connections.delete(owner.connection);
     this.#options.closed?.(stream);
     return true;
   }
@@ -176,6 +180,10 @@ export class OpenStreams {
     const step = (): boolean => isCurrent() && pass.next().done !== true;
     // How many are ended is not known before.
     runPaced(clock, { step, steps: this.size, done: () => looked, withinMs: endWithinMs });
+  }
+
+  #ownedBy(owner: StreamOwner): OwnedStreams | undefined {
+    return this.#connections.get(owner.connection)?.get(owner);
   }
 
   *#ending(

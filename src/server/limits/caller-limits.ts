@@ -60,7 +60,7 @@ export interface CallerStats {
 
 /**
  * Limits what each caller may have at once, and how fast, and counts refusals. A refused call has had no effect. The
- * limits of the process are shared fairly between callers where calls wait (`FairQueue`, `TimeSliceScheduler`), and the
+ * limits of the process are shared fairly between callers where calls wait (`FairQueue`, `Turns`), and the
  * caller that has most makes room (`OpenStreams`, `Connections`).
  */
 export class CallerLimits {

@@ -1,6 +1,6 @@
 import { isIPv4, isIPv6 } from "node:net";
 import type { Clock } from "../../base/clock.ts";
-import { GroupedOwner } from "../../base/rotation.ts";
+import { GroupedOwner } from "../../base/fair-queue.ts";
 import { ownText } from "../../base/text-memory.ts";
 import type { Identity } from "../../identity/identity.ts";
 import { Rate } from "./rate.ts";

@@ -1,6 +1,5 @@
 import type { Clock, Timer } from "../../base/clock.ts";
-import { FairQueue } from "../../base/fair-queue.ts";
-import { groupOf } from "../../base/rotation.ts";
+import { FairQueue, groupOf } from "../../base/fair-queue.ts";
 import type { FrameParts } from "../../wire/frame-parts.ts";
 import { Ledger, type Reservation } from "../kernel/ledger.ts";
 
@@ -29,12 +28,6 @@ interface Waiter {
   readonly wake: () => void;
 }
 
-/** The responses that wait for room on one connection, in order of arrival. */
-interface ConnectionQueue {
-  readonly waiting: Set<Waiter>;
-  isServing: boolean;
-}
-
 /**
  * Bounds the memory of responses: those that clients have not accepted yet, and those that are about to be built.
  *
@@ -57,8 +50,10 @@ export class SendBudget {
   readonly #ownerOf: (connection: object) => object;
   /** By connection: expected sizes, and once a response is sent, its actual size. */
   readonly #held: Ledger;
-  /** Of the connections on which responses wait. */
-  readonly #queues = new Map<object, ConnectionQueue>();
+  /** Responses that wait for room on their connection, by connection. */
+  readonly #waitingOn = new FairQueue<Waiter>();
+  /** Connections whose waits are being woken: one that is woken may reserve or release room, which must not wake others. */
+  readonly #serving = new Set<object>();
   /** Responses that wait for room across all connections, by caller and connection. */
   readonly #waiting = new FairQueue<() => void>();
   readonly #pinned = new PinnedBuffers();
@@ -191,17 +186,14 @@ export class SendBudget {
   }
 
   #enqueue(connection: object, waiter: Waiter): () => void {
-    const queue = this.#queues.get(connection) ?? { waiting: new Set(), isServing: false };
-    this.#queues.set(connection, queue);
-    queue.waiting.add(waiter);
+    this.#waitingOn.push(connection, waiter);
     return () => {
-      if (queue.waiting.delete(waiter)) this.#serve(connection);
+      if (this.#waitingOn.delete(connection, waiter)) this.#serve(connection);
     };
   }
 
   #isRoom(connection: object, expected: number): boolean {
-    const waiting = this.#queues.get(connection)?.waiting.size ?? 0;
-    return waiting === 0 && this.#fits(connection, expected);
+    return !this.#waitingOn.has(connection) && this.#fits(connection, expected);
   }
 
   #fits(connection: object, expected: number): boolean {
@@ -211,23 +203,21 @@ export class SendBudget {
 
   /** Wakes the waits of a connection while it has room. */
   #serve(connection: object): void {
-    const queue = this.#queues.get(connection);
-    // A wait that is woken may reserve or release room, which must not wake others recursively.
-    if (queue === undefined || queue.isServing) return;
-    queue.isServing = true;
-    for (const waiter of queue.waiting) {
-      if (!this.#fits(connection, waiter.expected)) break;
-      queue.waiting.delete(waiter);
+    if (this.#waitingOn.size === 0 || this.#serving.has(connection)) return;
+    this.#serving.add(connection);
+    for (;;) {
+      const waiter = this.#waitingOn.first(connection);
+      if (waiter === undefined || !this.#fits(connection, waiter.expected)) break;
+      this.#waitingOn.delete(connection, waiter);
       waiter.wake();
     }
-    queue.isServing = false;
-    if (queue.waiting.size === 0) this.#queues.delete(connection);
+    this.#serving.delete(connection);
   }
 
   #serveAll(): void {
     if (this.#isServing) return;
     this.#isServing = true;
-    while (!this.isFull && this.#waiting.size > 0) this.#waiting.shift()?.();
+    while (!this.isFull && this.#waiting.size > 0) this.#waiting.shift()?.[1]();
     this.#isServing = false;
   }
 

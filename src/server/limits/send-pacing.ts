@@ -1,6 +1,6 @@
 import type { Clock, Timer } from "../../base/clock.ts";
+import { runInTimeSlices } from "../../base/event-loop-turns.ts";
 import { FairQueue } from "../../base/fair-queue.ts";
-import { runInTimeSlices } from "../../base/time-slice-queue.ts";
 import type { Caller, CallOwner } from "./callers.ts";
 import { Rate } from "./rate.ts";
 
@@ -58,7 +58,7 @@ export class SendPacing {
 
   *#resumeAll(): Generator<void, void, void> {
     for (;;) {
-      const next = this.#waiting.shiftOf(this.#maySend, always);
+      const next = this.#waiting.shift(this.#maySend);
       if (next === undefined) break;
       const [, resume] = next;
       resume();
@@ -73,5 +73,3 @@ export class SendPacing {
     return this.exceededBy(caller) === undefined;
   };
 }
-
-const always = (): boolean => true;

@@ -2,11 +2,26 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { Socket } from "node:net";
 import type { Logger } from "pino";
 
-/** A response to a GET of HTTP/1. */
+/** A response to a request of HTTP/1. */
 export interface Http1Page {
   readonly status: number;
   readonly body: string;
+  /** Default: plain text. */
   readonly contentType?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** Sends a page, without its body to HEAD. */
+export function sendPage(response: ServerResponse, page: Http1Page): void {
+  const { status, body, contentType = "text/plain; charset=utf-8", headers } = page;
+  response.writeHead(status, {
+    "content-type": contentType,
+    "content-length": Buffer.byteLength(body),
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+    ...headers,
+  });
+  response.end(response.req.method === "HEAD" ? undefined : body);
 }
 
 /** What makes the pages from a query, such as "a=b", by their path. */
@@ -48,17 +63,9 @@ export class Http1Responder {
   };
 
   async #respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { status, body, contentType } = await this.#pageOf(request);
+    const page = await this.#pageOf(request);
     if (request.socket.destroyed) return;
-    response.writeHead(status, {
-      "content-type": contentType ?? "text/plain; charset=utf-8",
-      "content-length": Buffer.byteLength(body),
-      "cache-control": "no-store",
-      "x-content-type-options": "nosniff",
-      connection: "close",
-      ...(status === 405 && { allow: "GET, HEAD" }),
-    });
-    response.end(request.method === "HEAD" ? undefined : body);
+    sendPage(response, { ...page, headers: { ...page.headers, connection: "close" } });
   }
 
   async #pageOf({ url = "", method }: IncomingMessage): Promise<Http1Page> {
@@ -70,7 +77,8 @@ export class Http1Responder {
       return { status: 404, body };
     }
     if (method !== "GET" && method !== "HEAD") {
-      return { status: 405, body: `${path} supports GET and HEAD only.\n` };
+      const headers = { allow: "GET, HEAD" };
+      return { status: 405, body: `${path} supports GET and HEAD only.\n`, headers };
     }
     try {
       return await page(search.slice(1));

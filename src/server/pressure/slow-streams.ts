@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import type { WatchFanoutError } from "../../base/errors.ts";
-import { runInTimeSlices } from "../../base/time-slice-queue.ts";
+import { runInTimeSlices } from "../../base/event-loop-turns.ts";
 import type { OpenStream, OpenStreams } from "../kernel/open-streams.ts";
 import type { SendBudget } from "../limits/send-budget.ts";
 
@@ -12,6 +12,12 @@ const maxObserved = 128;
 
 /** Number of streams that are looked at in one step of a time slice. */
 const streamsPerStep = 64;
+
+/** A stream, and what it held when it was looked at, which may take long to count: a stream of etcd's has many watches. */
+interface HoldingStream {
+  readonly stream: OpenStream;
+  readonly heldBytes: number;
+}
 
 /** What a stream had sent at first sight, and when that was. */
 interface Observation {
@@ -77,22 +83,22 @@ export class SlowStreams {
   }
 
   *#observing(): Generator<void, void, void> {
-    const found: OpenStream[] = [];
+    const found: HoldingStream[] = [];
     let least = 0;
     let seen = 0;
     for (const stream of this.#streams) {
       seen++;
       if (seen % streamsPerStep === 0) yield;
-      const held = stream.heldBytes ?? 0;
-      if (held <= least) continue;
-      found.push(stream);
+      const { heldBytes = 0 } = stream;
+      if (heldBytes <= least) continue;
+      found.push({ stream, heldBytes });
       if (found.length < 2 * maxObserved) continue;
       found.sort(byHeldBytes).length = maxObserved;
       least = found.at(-1)?.heldBytes ?? 0;
     }
     const now = this.#clock.now();
     const observed = new Map<OpenStream, Observation>();
-    for (const stream of found.sort(byHeldBytes).slice(0, maxObserved)) {
+    for (const { stream } of found.sort(byHeldBytes).slice(0, maxObserved)) {
       const sent = stream.sent ?? 0;
       const before = this.#observed.get(stream);
       observed.set(stream, before?.sent === sent ? before : { sent, since: now });
@@ -102,6 +108,6 @@ export class SlowStreams {
   }
 }
 
-function byHeldBytes(a: OpenStream, b: OpenStream): number {
-  return (b.heldBytes ?? 0) - (a.heldBytes ?? 0);
+function byHeldBytes(a: HoldingStream, b: HoldingStream): number {
+  return b.heldBytes - a.heldBytes;
 }

@@ -6,25 +6,16 @@ import { type FrameParts, frameOf } from "../../wire/frame-parts.ts";
 import type { HealthCheckRequest__Output } from "../../wire/generated/grpc/health/v1/HealthCheckRequest.ts";
 import { healthService } from "../../wire/standard-services.ts";
 import { sendResponse } from "../calls/call-admission.ts";
-import type { CallContext } from "../calls/call-context.ts";
 import type { ServiceHandlers } from "../calls/methods.ts";
 import { refused } from "../calls/refusals.ts";
 import type { ServerCall } from "../calls/server-call.ts";
-import { MessageSender, type MessageSource } from "../kernel/message-sender.ts";
+import type { ServiceContext } from "../calls/service-context.ts";
+import { MessageSender } from "../kernel/message-sender.ts";
 import { nextStreamId, type OpenStream } from "../kernel/open-streams.ts";
-import type { CallOwner } from "../limits/callers.ts";
-import type { ServerPools } from "../limits/server-pools.ts";
 
 export type ServingStatus = "SERVING" | "NOT_SERVING";
 
 type ReportedStatus = ServingStatus | "SERVICE_UNKNOWN";
-
-/** What bounds the health service: its watches are streams that the stall detector checks. */
-export type HealthLimits = Pick<
-  ServerPools,
-  "streams" | "stallDetector" | "sendBudget" | "callerLimits"
-> &
-  Pick<CallContext, "slowClients">;
 
 /** Whether the caller may know that the service exists. */
 export type MayKnow = (identity: Identity, service: string) => boolean;
@@ -40,7 +31,7 @@ export type MayKnow = (identity: Identity, service: string) => boolean;
  */
 export class HealthService {
   readonly #statuses: Map<string, ServingStatus>;
-  readonly #limits: HealthLimits;
+  readonly #context: ServiceContext;
   readonly #mayKnow: MayKnow;
   readonly #watches = new Set<HealthWatch>();
   #ended = false;
@@ -50,11 +41,11 @@ export class HealthService {
   /** `statuses` has every service. */
   constructor(
     statuses: ReadonlyMap<string, ServingStatus>,
-    limits: HealthLimits,
+    context: ServiceContext,
     mayKnow: MayKnow,
   ) {
     this.#statuses = new Map(statuses);
-    this.#limits = limits;
+    this.#context = context;
     this.#mayKnow = mayKnow;
   }
 
@@ -73,7 +64,7 @@ export class HealthService {
   /** Ends all watches with DRAINING, after their last status. */
   end(): void {
     this.#ended = true;
-    for (const watch of this.#watches) watch.end();
+    for (const watch of this.#watches) watch.drain();
   }
 
   /** The handlers of the methods, by name. */
@@ -119,13 +110,13 @@ export class HealthService {
   }
 
   #respond(call: ServerCall, parts: FrameParts): void {
-    sendResponse(this.#limits, call, parts, this.#limits.sendBudget.force(call.connection));
+    sendResponse(this.#context, call, parts, this.#context.sendBudget.force(call.connection));
   }
 
   #watch(call: ServerCall, { service }: HealthCheckRequest__Output): void {
     if (call.isOver) return;
-    const { streams } = this.#limits;
-    const watch = new HealthWatch(call, this.#known(service), this.#limits, () => {
+    const { streams } = this.#context;
+    const watch = new HealthWatch(call, this.#known(service), this.#context, () => {
       this.#watches.delete(watch);
       streams.delete(watch);
     });
@@ -137,7 +128,7 @@ export class HealthService {
     streams.add(watch);
     this.#watches.add(watch);
     watch.report(this.#of(watch));
-    if (this.#ended) watch.end();
+    if (this.#ended) watch.drain();
   }
 
   #of({ service, identity }: HealthWatch): ReportedStatus {
@@ -169,17 +160,15 @@ function listResponse(known: readonly (readonly [string, ServingStatus])[]): Fra
   return frameOf(healthService.List.responseSerialize(response));
 }
 
-class HealthWatch implements OpenStream, MessageSource {
+class HealthWatch extends MessageSender<ServerCall> implements OpenStream {
   readonly id = nextStreamId();
   readonly streamKind = "health";
   /** Without the right its status becomes unknown, as if the service were. */
   readonly access = undefined;
-  readonly waitsFor = "nothing";
+  protected readonly waitsFor = "nothing";
   /** Undefined: an unknown service. */
   readonly service: string | undefined;
-  readonly onClosed: () => void;
-  readonly #call: ServerCall;
-  readonly #sender: MessageSender<ServerCall>;
+  readonly #onEnd: () => void;
   #reported: ReportedStatus | undefined;
   #newest: ReportedStatus | undefined;
   #isEnding = false;
@@ -187,48 +176,31 @@ class HealthWatch implements OpenStream, MessageSource {
   constructor(
     call: ServerCall,
     service: string | undefined,
-    limits: HealthLimits,
-    onClosed: () => void,
+    context: ServiceContext,
+    onEnd: () => void,
   ) {
-    this.#call = call;
+    super(call, context);
     this.service = service;
-    this.onClosed = onClosed;
-    this.#sender = new MessageSender<ServerCall>(call, this, limits);
-    call.onOver(() => this.#sender.close());
-  }
-
-  get connection(): object {
-    return this.#call.connection;
-  }
-
-  get owner(): CallOwner {
-    return this.#call.owner;
-  }
-
-  get identity(): Identity {
-    return this.#call.identity;
-  }
-
-  get sent(): number {
-    return this.#sender.sent;
+    this.#onEnd = onEnd;
+    call.onOver(() => this.close());
   }
 
   report(serving: ReportedStatus): void {
     this.#newest = serving;
-    this.#sender.pump();
+    this.pump();
   }
 
   /** Ends it behind its last status. */
-  end(): void {
+  drain(): void {
     this.#isEnding = true;
-    this.#sender.pump();
+    this.pump();
   }
 
   evict(error: WatchFanoutError): void {
-    this.#sender.end(statusOf(error));
+    this.end(statusOf(error));
   }
 
-  next(): FrameParts | undefined {
+  protected override next(): FrameParts | undefined {
     const newest = this.#newest;
     if (newest !== undefined && newest !== this.#reported) {
       this.#reported = newest;
@@ -239,7 +211,11 @@ class HealthWatch implements OpenStream, MessageSource {
     return undefined;
   }
 
-  slowStatus(): WireStatus {
+  protected override onClosed(): void {
+    this.#onEnd();
+  }
+
+  protected override slowStatus(): WireStatus {
     const message =
       "The client has not accepted the last status of this health watch in time. Watch again, and read the responses.";
     return statusOf(new WatchFanoutError("SLOW_CONSUMER", message));

@@ -1,5 +1,5 @@
 import { objectNotFound } from "../../base/errors.ts";
-import type { TimeSlicedWork } from "../../base/time-slices.ts";
+import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import type { Selection } from "../../cacher/request/selection.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { encodedSize } from "../../model/object-encoding.ts";
@@ -16,8 +16,9 @@ import type { GetRequest__Output } from "../../wire/generated/watchfanout/v1/Get
 import type { ListRequest__Output } from "../../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { WatchRequest__Output } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import { expectedObjectBytes } from "../calls/call-admission.ts";
-import type { ServedResource, ServiceContext } from "../calls/call-context.ts";
 import type { MethodHandler, ServiceMethods, UnaryMethod } from "../calls/methods.ts";
+import type { UnaryContext } from "../calls/service-context.ts";
+import type { ServedResource } from "../calls/service-options.ts";
 import { encodePageToken, pageTokenSize } from "./page-token.ts";
 import {
   accessOfGet,
@@ -38,7 +39,7 @@ const leastSliced = 1024;
 
 /** The methods of watchfanout.v1.ListWatchService. `watch` handles the calls of Watch, which have a stream of responses. */
 export function listWatchMethods(
-  context: ServiceContext,
+  context: UnaryContext,
   watch: MethodHandler<WatchRequest__Output>,
 ): ServiceMethods {
   return {

@@ -1,19 +1,17 @@
 import { type ServiceDefinition, status } from "@grpc/grpc-js";
 import type { Timer } from "../../base/clock.ts";
 import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
-import type { Identity } from "../../identity/identity.ts";
 import type { Descriptors, FileDescriptor } from "../../wire/descriptors.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import { type FrameParts, frameOf } from "../../wire/frame-parts.ts";
 import type { ServerReflectionRequest__Output } from "../../wire/generated/grpc/reflection/v1/ServerReflectionRequest.ts";
 import type { ServerReflectionResponse } from "../../wire/generated/grpc/reflection/v1/ServerReflectionResponse.ts";
-import { type CallContext, toClientError } from "../calls/call-context.ts";
 import { type BidiMethod, decoderOf, methodOf } from "../calls/methods.ts";
-import { nextNotAccepted, refused, responseNotAccepted } from "../calls/refusals.ts";
+import { nextNotAccepted, refused, responseNotAccepted, toClientError } from "../calls/refusals.ts";
 import { type NextRequest, RefusedRequest, type ServerCall } from "../calls/server-call.ts";
-import { MessageSender, type MessageSource } from "../kernel/message-sender.ts";
+import type { ServiceContext } from "../calls/service-context.ts";
+import { MessageSender } from "../kernel/message-sender.ts";
 import { nextStreamId, type OpenStream } from "../kernel/open-streams.ts";
-import type { CallOwner } from "../limits/callers.ts";
 
 type Result = Omit<ServerReflectionResponse, "valid_host" | "original_request">;
 type Method = ServiceDefinition[string];
@@ -24,12 +22,11 @@ const maxReflectionRequestBytes = 16 * 1024;
 /** Serves grpc.reflection.v1 and v1alpha, which differ only in their name. They have the protos, the same for each caller. */
 export class ReflectionService {
   readonly #descriptors: Descriptors;
-  readonly #context: CallContext;
-  readonly #streams = new Set<ReflectionStream>();
+  readonly #context: ServiceContext;
 
-  /** `hasOwnServices`: whether this service's own are among those that are listed. */
-  constructor(descriptors: Descriptors, hasOwnServices: boolean, context: CallContext) {
-    const isListed = (name: string): boolean => hasOwnServices || !name.startsWith("watchfanout.");
+  constructor(descriptors: Descriptors, context: ServiceContext) {
+    const isListed = (name: string): boolean =>
+      context.hasOwnServices || !name.startsWith("watchfanout.");
     this.#descriptors = { ...descriptors, services: descriptors.services.filter(isListed) };
     this.#context = context;
   }
@@ -48,7 +45,9 @@ export class ReflectionService {
 
   /** Ends all calls with OK. */
   end(): void {
-    for (const stream of this.#streams) stream.end(refused(status.OK, ""));
+    for (const stream of this.#context.streams) {
+      if (stream instanceof ReflectionStream) stream.end(refused(status.OK, ""));
+    }
   }
 
   /** Reads each request after the client has accepted the response to the one before. */
@@ -56,11 +55,10 @@ export class ReflectionService {
     if (call.isOver) return;
     const decode = decoderOf<ServerReflectionRequest__Output>(method.path);
     const { logger, streams } = this.#context;
-    const stream = new ReflectionStream(call, this.#context, () => this.#streams.delete(stream));
+    const stream = new ReflectionStream(call, this.#context);
     const refusal = streams.makeRoom(stream.owner);
     if (refusal !== undefined) return stream.evict(refusal);
     streams.add(stream);
-    this.#streams.add(stream);
     try {
       while (!call.isOver) {
         const message = await next();
@@ -135,34 +133,15 @@ export class ReflectionService {
  * The responses of one call, one at a time. A client that does not accept one within `responseFlushMs` gets SLOW_CONSUMER, or a
  * reset within a response.
  */
-class ReflectionStream implements OpenStream, MessageSource {
+class ReflectionStream extends MessageSender<ServerCall, ServiceContext> implements OpenStream {
   readonly id = nextStreamId();
   readonly streamKind = "reflection";
   readonly access = undefined;
-  readonly #call: ServerCall;
-  readonly #context: CallContext;
-  readonly #sender: MessageSender<ServerCall>;
-  readonly #onEnd: () => void;
   #response: Response | undefined;
 
-  constructor(call: ServerCall, context: CallContext, onEnd: () => void) {
-    this.#call = call;
-    this.#context = context;
-    this.#onEnd = onEnd;
-    this.#sender = new MessageSender<ServerCall>(call, this, context);
-    call.onOver(() => this.#sender.close());
-  }
-
-  get connection(): object {
-    return this.#call.connection;
-  }
-
-  get owner(): CallOwner {
-    return this.#call.owner;
-  }
-
-  get identity(): Identity {
-    return this.#call.identity;
+  constructor(call: ServerCall, context: ServiceContext) {
+    super(call, context);
+    call.onOver(() => this.close());
   }
 
   /**
@@ -170,12 +149,13 @@ class ReflectionStream implements OpenStream, MessageSource {
    * over, as it is if there is no room for `responseFlushMs`. Rejects with what `build` throws.
    */
   send(build: () => FrameParts): Promise<void> {
-    const { clock, responseFlushMs } = this.#context;
+    const { clock } = this.context;
+    const { responseFlushMs } = this.context.limits;
     return new Promise((resolve, reject) => {
       const refuse = (): void => this.end(responseNotAccepted(responseFlushMs));
       const roomTimer = clock.setTimeout(refuse, responseFlushMs);
       this.#response = { build, roomTimer, resolve, reject };
-      this.#sender.pump();
+      this.pump();
     });
   }
 
@@ -183,39 +163,33 @@ class ReflectionStream implements OpenStream, MessageSource {
     this.end(statusOf(error));
   }
 
-  /** Ends the call. Idempotent. */
-  end(why: WireStatus): void {
-    this.#sender.end(why);
-  }
-
-  get waitsFor(): "nothing" | "room" {
+  protected override get waitsFor(): "nothing" | "room" {
     return this.#response === undefined ? "nothing" : "room";
   }
 
-  next(): FrameParts | undefined {
+  protected override next(): FrameParts | undefined {
     this.#response?.roomTimer.cancel();
     // In a buffer of its own: one from Node.js' pool would keep 64 KiB alive.
     return this.#response && [new Uint8Array(Buffer.concat(this.#response.build()))];
   }
 
-  onAccepted(): void {
+  protected override onAccepted(): void {
     this.#response?.resolve();
     this.#response = undefined;
   }
 
-  slowStatus(): WireStatus | undefined {
-    return this.#sender.outstanding ? undefined : nextNotAccepted();
+  protected override slowStatus(): WireStatus | undefined {
+    return this.outstanding ? undefined : nextNotAccepted();
   }
 
-  onFailed(error: unknown): void {
+  protected override onFailed(error: unknown): void {
     this.#response?.reject(error);
   }
 
-  onClosed(): void {
+  protected override onClosed(): void {
     this.#response?.roomTimer.cancel();
     this.onAccepted();
-    this.#context.streams.delete(this);
-    this.#onEnd();
+    this.context.streams.delete(this);
   }
 }
 

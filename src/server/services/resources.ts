@@ -3,8 +3,9 @@ import type { Identity } from "../../identity/identity.ts";
 import type { ResourcesRequest__Output } from "../../wire/generated/watchfanout/v1/ResourcesRequest.ts";
 import { listWatchService } from "../../wire/services.ts";
 import { isPathRefusal } from "../../wire/via.ts";
-import type { CodecKind, RelayedUpstream, ServiceContext } from "../calls/call-context.ts";
 import type { UnaryMethod } from "../calls/methods.ts";
+import type { UnaryContext } from "../calls/service-context.ts";
+import type { CodecKind, RelayedUpstream } from "../calls/service-options.ts";
 
 /** Maximum number of resources per response. */
 const maxResources = 1_000;
@@ -25,7 +26,7 @@ const codecKinds = {
  * The method Resources, which lists what the caller may read. Before a relay answers another relay, it asks the
  * server that it follows itself, so that a loop of relays is found before one of them uses it.
  */
-export function resourcesMethod(context: ServiceContext): UnaryMethod<ResourcesRequest__Output> {
+export function resourcesMethod(context: UnaryContext): UnaryMethod<ResourcesRequest__Output> {
   const { authorizer, resources, upstream } = context;
   const checkPath = upstream && boundedCheck(upstream);
   const sorted = [...resources.keys()].sort();
@@ -71,7 +72,7 @@ function boundedCheck(upstream: RelayedUpstream): RelayedUpstream["checkPath"] {
 }
 
 function resourceMessage(
-  { authorizer, resources, codecs }: ServiceContext,
+  { authorizer, resources, codecs }: UnaryContext,
   identity: Identity,
   name: string,
 ) {

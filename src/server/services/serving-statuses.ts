@@ -1,5 +1,5 @@
-import type { Authorizer } from "../../policy/authorizer.ts";
-import type { ServedResource } from "../calls/call-context.ts";
+import type { ServiceContext } from "../calls/service-context.ts";
+import type { ServedResource } from "../calls/service-options.ts";
 import type { HealthService, MayKnow, ServingStatus } from "./health-service.ts";
 
 const listWatch = "watchfanout.v1.ListWatchService";
@@ -13,7 +13,7 @@ const ofResource = "resource/";
  * Whether a caller may know a service: each but those of resources that it has no right on, and this service's own if they
  * are not served.
  */
-export function mayKnowService(authorizer: Authorizer, hasOwnServices: boolean): MayKnow {
+export function mayKnowService({ authorizer, hasOwnServices }: ServiceContext): MayKnow {
   return (identity, service) => {
     if (service.startsWith(ofResource)) {
       return authorizer.mayKnow(identity, service.slice(ofResource.length));

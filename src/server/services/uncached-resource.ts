@@ -15,7 +15,7 @@ import type {
   WatchStream,
   WriteResult,
 } from "../../storage/storage.ts";
-import type { ServedResource } from "../calls/call-context.ts";
+import type { ServedResource } from "../calls/service-options.ts";
 
 /**
  * A resource without a cache, for objects that are read too rarely to keep them in memory. Get, List and writes go to the

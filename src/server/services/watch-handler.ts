@@ -4,14 +4,15 @@ import type { WatchBatch } from "../../model/event.ts";
 import type { WatchStatus, WatchStream } from "../../storage/storage.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import type { WatchRequest__Output } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
-import { type CallContext, toClientError } from "../calls/call-context.ts";
 import type { MethodHandler } from "../calls/methods.ts";
+import { toClientError } from "../calls/refusals.ts";
 import type { ServerCall } from "../calls/server-call.ts";
+import type { ServiceContext } from "../calls/service-context.ts";
 import { accessOfWatch, parseWatch, resourceNamed } from "./parse-requests.ts";
 import { WatchSender, watchMethod } from "./watch-sender.ts";
 
 /** Handles the calls of Watch. They wait for a time slice: to parse a selector and register a watcher takes long. */
-export function watchHandler(context: CallContext): MethodHandler<WatchRequest__Output> {
+export function watchHandler(context: ServiceContext): MethodHandler<WatchRequest__Output> {
   return {
     access: accessOfWatch,
     queuedBytes: bytesOf,
@@ -21,7 +22,7 @@ export function watchHandler(context: CallContext): MethodHandler<WatchRequest__
 
 /** Never throws. Returns the status if the stream was refused. */
 function open(
-  context: CallContext,
+  context: ServiceContext,
   call: ServerCall,
   request: WatchRequest__Output,
 ): WireStatus | undefined {
@@ -63,7 +64,8 @@ function retainedBytesOf({ scope, selection }: CacheWatchRequest): number {
 }
 
 /** When a new watch expires; undefined: never. Jitter spreads the expiry of watches that began together. */
-function expiryOf({ clock, maxStreamAgeMs, random }: CallContext): number | undefined {
+function expiryOf({ clock, limits, random }: ServiceContext): number | undefined {
+  const { maxStreamAgeMs } = limits;
   return maxStreamAgeMs === 0 ? undefined : clock.now() + maxStreamAgeMs * (0.8 + 0.2 * random());
 }
 
@@ -102,6 +104,10 @@ class TracedOpening implements WatchStream {
 
   get heldBytes(): number {
     return this.#watch.heldBytes ?? 0;
+  }
+
+  get hasPending(): boolean | undefined {
+    return this.#watch.hasPending;
   }
 
   get status(): WatchStatus | undefined {

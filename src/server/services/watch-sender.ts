@@ -1,18 +1,18 @@
 import { hasReason, type Reason, WatchFanoutError } from "../../base/errors.ts";
-import type { Identity } from "../../identity/identity.ts";
 import type { Access } from "../../policy/access.ts";
 import type { WatchStatus, WatchStream } from "../../storage/storage.ts";
 import { prefixSize, resumePointOf, withHistoryId } from "../../wire/encode.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import { framesOf } from "../../wire/frames.ts";
-import { type CallContext, type ServedResource, toClientError } from "../calls/call-context.ts";
+import { toClientError, tooMuchRetained } from "../calls/refusals.ts";
 import type { ServerCall } from "../calls/server-call.ts";
+import type { ServiceContext } from "../calls/service-context.ts";
+import type { ServedResource } from "../calls/service-options.ts";
+import type { SlowStream } from "../calls/slow-clients.ts";
 import { freeRetainedBytes } from "../calls/unary-call.ts";
 import type { Reservation } from "../kernel/ledger.ts";
-import { MessageSender, type MessageSource, type SlowEnd } from "../kernel/message-sender.ts";
+import { MessageSender, type SlowEnd } from "../kernel/message-sender.ts";
 import { nextStreamId, type OpenStream } from "../kernel/open-streams.ts";
-import type { CallOwner } from "../limits/callers.ts";
-import type { SlowStream } from "../limits/slow-clients.ts";
 
 /** The name of Watch in logs and metrics. */
 export const watchMethod = "watchfanout.v1.ListWatchService/Watch";
@@ -31,18 +31,14 @@ type SentResource = Pick<ServedResource, "currentHistoryId" | "name" | "revision
  * Sends the batches of a watch over one call, frame by frame. No batch is read before all frames of the one before are
  * accepted, so at most one batch is held for a slow client here. The watch is closed at every end of the call.
  */
-export class WatchSender implements OpenStream, MessageSource {
+export class WatchSender extends MessageSender<ServerCall, ServiceContext> implements OpenStream {
   readonly id = nextStreamId();
   readonly streamKind = "watch";
-  readonly waitsFor = "room";
-  /** A Cacher ends its watches that are behind, and knows what they lack. */
-  readonly endsStalled = true;
+  /** By a Cacher, which ends its watches that are behind, and knows what they lack. */
+  override readonly isEndedElsewhere = true;
   readonly openedAt: number;
-  readonly #call: ServerCall;
   readonly #watch: WatchStream;
   readonly #resource: SentResource;
-  readonly #context: CallContext;
-  readonly #sender: MessageSender<ServerCall>;
   access: Access | undefined;
   /** The charge for the request, if it exceeds the free allowance of each stream. */
   #retainedRequest: Reservation | undefined;
@@ -52,21 +48,16 @@ export class WatchSender implements OpenStream, MessageSource {
   /** The last one that the client has accepted. */
   #acceptedPoint: number | undefined;
 
-  constructor(call: ServerCall, watch: WatchStream, resource: SentResource, context: CallContext) {
+  constructor(
+    call: ServerCall,
+    watch: WatchStream,
+    resource: SentResource,
+    context: ServiceContext,
+  ) {
+    super(call, context);
     this.openedAt = context.clock.now();
-    this.#call = call;
     this.#watch = watch;
     this.#resource = resource;
-    this.#context = context;
-    this.#sender = new MessageSender<ServerCall>(call, this, context);
-  }
-
-  get connection(): object {
-    return this.#call.connection;
-  }
-
-  get owner(): CallOwner {
-    return this.#call.owner;
   }
 
   get resource(): string | undefined {
@@ -77,52 +68,45 @@ export class WatchSender implements OpenStream, MessageSource {
     return this.#watch.status;
   }
 
-  get sent(): number {
-    return this.#sender.sent;
-  }
-
-  get outstandingMs(): number {
-    return this.#sender.outstandingMs;
-  }
-
-  get heldBytes(): number {
-    return this.#sender.outstanding ? this.#sender.heldBytes + (this.#watch.heldBytes ?? 0) : 0;
-  }
-
-  get identity(): Identity {
-    return this.#call.identity;
+  override get heldBytes(): number {
+    return this.outstanding ? super.heldBytes + (this.#watch.heldBytes ?? 0) : 0;
   }
 
   /** Begins to send. Call it once. `retainedBytes` is the memory that the request takes, in bytes. */
   start(retainedBytes: number): void {
-    this.#call.onOver(() => this.#sender.close());
-    if (this.#call.isOver) {
-      this.#sender.close();
+    this.call.onOver(() => this.close());
+    if (this.call.isOver) {
+      this.close();
       return;
     }
-    const { streams, retainedRequests, tooMuchRetained } = this.#context;
+    const { streams, retainedRequests } = this.context;
     streams.add(this);
     if (retainedBytes > freeRetainedBytes) {
       this.#retainedRequest = retainedRequests.reserve(this.connection, retainedBytes, () =>
-        this.evict(tooMuchRetained()),
+        this.evict(tooMuchRetained(retainedRequests)),
       );
       // The charge may exceed the bound even of an empty pool.
-      if (this.#sender.isOver) return;
+      if (this.isOver) return;
     }
     this.#watch.onReadable(() => {
       const { ended } = this.#watch;
       // It may have ended because the client does not accept the outstanding frame.
-      if (ended instanceof Error && this.#sender.isBlocked) this.onFailed(ended);
-      else this.#sender.pump();
+      if (ended instanceof Error && this.isBlocked) this.onFailed(ended);
+      else this.pump();
     });
-    this.#sender.pump();
+    this.pump();
   }
 
   evict(error: WatchFanoutError): void {
     this.onFailed(error);
   }
 
-  next(): readonly Uint8Array[] | undefined {
+  /** An idle watch waits for nothing: the next read has the watch notify of events. */
+  protected override get waitsFor(): "nothing" | "room" {
+    return this.#watch.hasPending === false ? "nothing" : "room";
+  }
+
+  protected override next(): readonly Uint8Array[] | undefined {
     const batch = this.#watch.read();
     if (batch === undefined) {
       if (this.#watch.ended instanceof Error) this.onFailed(this.#watch.ended);
@@ -130,7 +114,7 @@ export class WatchSender implements OpenStream, MessageSource {
     }
     this.#batchRevision = batch.revision;
     const frames = framesOf(batch);
-    return this.#sender.sent === 0 ? this.#withHistoryId(frames) : frames;
+    return this.sent === 0 ? this.#withHistoryId(frames) : frames;
   }
 
   /** The first response names the history. */
@@ -140,54 +124,54 @@ export class WatchSender implements OpenStream, MessageSource {
       : [withHistoryId(first, this.#resource.currentHistoryId), ...rest];
   }
 
-  onSent(frame: Uint8Array, isLast: boolean): void {
+  protected override onSent(frame: Uint8Array, isLast: boolean): void {
     const revision = isLast ? this.#batchRevision : resumePointOf(frame);
     if (revision !== undefined) this.#sentPoint = revision;
-    this.#context.observer?.sent(watchMethod, 1, frame.byteLength - prefixSize);
+    this.context.observer?.sent(watchMethod, 1, frame.byteLength - prefixSize);
   }
 
-  onAccepted(): void {
+  protected override onAccepted(): void {
     this.#acceptedPoint = this.#sentPoint;
     this.#watch.accepted?.();
   }
 
-  get slowStream(): SlowStream {
+  protected override get slowStream(): SlowStream {
     const { name: resource, revision } = this.#resource;
     const accepted = this.#acceptedPoint;
     const lagRevisions = revision && accepted && revision - accepted;
     return { resource, scope: this.watchStatus?.scope, lagRevisions };
   }
 
-  slowStatus(end: SlowEnd): WireStatus | undefined {
+  protected override slowStatus(end: SlowEnd): WireStatus | undefined {
     if (end === "unreachable") {
-      this.#context.observer?.watchEnded?.("RESET");
+      this.context.observer?.watchEnded?.("RESET");
       return undefined;
     }
     const { ended } = this.#watch;
     if (ended instanceof Error) return this.#statusOf(ended);
-    const seconds = this.#context.responseFlushMs / 1_000;
+    const seconds = this.context.limits.responseFlushMs / 1_000;
     const accepted = end === "stalled" ? `nothing from the stream for ${seconds} s` : "too little";
     return this.#statusOf(slowConsumer(accepted));
   }
 
   /** Ends the call with the error, behind the frames that were sent. */
-  onFailed(error: unknown): void {
-    if (this.#sender.isOver) return;
-    if (hasReason(error, "SLOW_CONSUMER")) this.#sender.stalled();
-    else this.#sender.end(this.#statusOf(error));
+  protected override onFailed(error: unknown): void {
+    if (this.isOver) return;
+    if (hasReason(error, "SLOW_CONSUMER")) this.stalled();
+    else this.end(this.#statusOf(error));
   }
 
   /** The status of an error, with the resume point behind all that is sent if a client may continue from it. */
   #statusOf(error: unknown): WireStatus {
-    const reported = toClientError(error, watchMethod, this.#context.logger, this.#call);
-    this.#context.observer?.watchEnded?.(reported.reason);
-    const point = this.#sender.outstanding ? this.#sentPoint : this.#acceptedPoint;
+    const reported = toClientError(error, watchMethod, this.context.logger, this.call);
+    this.context.observer?.watchEnded?.(reported.reason);
+    const point = this.outstanding ? this.#sentPoint : this.#acceptedPoint;
     const isResumable = resumable.has(reported.reason) && point !== undefined;
     return statusOf(isResumable ? reported.with({ resume_revision: String(point) }) : reported);
   }
 
-  onClosed(): void {
-    this.#context.streams.delete(this);
+  protected override onClosed(): void {
+    this.context.streams.delete(this);
     this.#retainedRequest?.release();
     this.#watch.close();
   }

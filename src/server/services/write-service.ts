@@ -3,8 +3,9 @@ import { encodeObjectResponse } from "../../wire/encode.ts";
 import type { DeleteRequest__Output } from "../../wire/generated/watchfanout/v1/DeleteRequest.ts";
 import type { PutRequest__Output } from "../../wire/generated/watchfanout/v1/PutRequest.ts";
 import { expectedObjectBytes } from "../calls/call-admission.ts";
-import type { ServedResource, ServiceContext } from "../calls/call-context.ts";
 import type { Encode, ServiceMethods, UnaryMethod } from "../calls/methods.ts";
+import type { UnaryContext } from "../calls/service-context.ts";
+import type { ServedResource } from "../calls/service-options.ts";
 import {
   accessOfDelete,
   accessOfPut,
@@ -17,7 +18,7 @@ import {
  * The handlers of watchfanout.v1.WriteService, by method. A write that was sent to the store always gets a response, so it
  * waits before it is sent while its connection is at its send budget, and while the store is processing many.
  */
-export function writeMethods(context: ServiceContext): ServiceMethods {
+export function writeMethods(context: UnaryContext): ServiceMethods {
   return {
     Put: {
       kind: "writes",

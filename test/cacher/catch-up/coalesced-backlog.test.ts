@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { WatchFanoutError } from "../../../src/base/errors.ts";
-import { TimeSliceQueue } from "../../../src/base/time-slice-queue.ts";
+import { Turns } from "../../../src/base/turns.ts";
 import { CoalescedBacklogs } from "../../../src/cacher/catch-up/coalesced-backlogs.ts";
 import { Dispatcher } from "../../../src/cacher/dispatch/dispatcher.ts";
 import { defaultWatcherBounds } from "../../../src/cacher/dispatch/watcher-bounds.ts";
@@ -29,14 +29,14 @@ function worldWith(
   cache.replace([], 1);
   const dispatcher = new Dispatcher(cache, clock, defaultWatcherBounds);
   dispatcher.reset();
-  const timeSlices = new TimeSliceQueue(clock);
+  const turns = new Turns(clock);
   const chunkCache = new ChunkCache();
   const backlogs = new CoalescedBacklogs({
     clock,
     cache,
     dispatcher,
     chunkCache,
-    timeSlices,
+    turns,
     chunkBytes: 1_000,
     maxBytes,
   });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
+import { Turns } from "../../../src/base/turns.ts";
 import {
   PagedInitialState,
   SnapshotInitialState,
@@ -32,7 +32,7 @@ class World {
   readonly clock = new FakeClock();
   readonly cache = new WatchCache(defaultEventWindowBounds, this.clock);
   readonly retained = new RetainedSnapshots(this.cache, { idleBytes: 0, bytes: 1_000_000 });
-  readonly scheduler = new TimeSliceScheduler(this.clock);
+  readonly scheduler = new Turns(this.clock);
   readonly lists: ListCache;
   readonly filter: Filter;
   /** What readers were notified of: an error, or undefined for an available chunk. */
@@ -175,7 +175,7 @@ describe("An initial state from a snapshot", () => {
     const keys = Array.from({ length: 3_000 }, (_, i) => `k${1_000 + i}`);
     const world = new World(objects(...keys), 1_000_000, () => true);
     const clock = new BusyClock();
-    const scheduler = new TimeSliceScheduler(clock);
+    const scheduler = new Turns(clock);
     const notified: unknown[] = [];
     const begin = (owner: object, signal = new AbortController().signal) =>
       new SnapshotInitialState(world.snapshot(), {
@@ -200,7 +200,7 @@ describe("An initial state from a snapshot", () => {
     const shared = world.snapshot();
     const state = new SnapshotInitialState(shared, {
       ...{ reader: { fail: () => {} }, owner: {}, signal: new AbortController().signal },
-      ...{ scheduler: new TimeSliceScheduler(clock), onReady: () => {} },
+      ...{ scheduler: new Turns(clock), onReady: () => {} },
       successor: new PendingSource(),
     });
     expect(read(state)).toBeUndefined();

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { WatchFanoutError } from "../../../src/base/errors.ts";
 import { LatencySampler } from "../../../src/base/latency-sampler.ts";
-import { TimeSliceQueue } from "../../../src/base/time-slice-queue.ts";
+import { Turns } from "../../../src/base/turns.ts";
 import { CoalescedBacklogs } from "../../../src/cacher/catch-up/coalesced-backlogs.ts";
 import { PendingSource } from "../../../src/cacher/catch-up/pending-source.ts";
 import type { DispatchTarget } from "../../../src/cacher/dispatch/dispatch-target.ts";
@@ -31,7 +31,7 @@ function makeContext(): WatcherContext<CacheWatcher> {
   const clock = new FakeClock();
   const cache = new WatchCache(defaultEventWindowBounds, clock);
   const dispatcher = new Dispatcher(cache, clock, defaultWatcherBounds);
-  const timeSlices = new TimeSliceQueue(clock);
+  const turns = new Turns(clock);
   const chunkCache = new ChunkCache();
   return {
     bounds: defaultWatcherBounds,
@@ -42,11 +42,11 @@ function makeContext(): WatcherContext<CacheWatcher> {
       cache,
       dispatcher,
       chunkCache,
-      timeSlices,
+      turns,
       chunkBytes: 1,
       maxBytes: 1,
     }),
-    timeSlices,
+    turns,
     deliveryLatency: new LatencySampler(clock, () => {}),
     forget: () => {},
     toStreamError: () => new WatchFanoutError("INTERNAL", "A listener threw."),
@@ -66,6 +66,7 @@ function watcher(
     deadline: undefined,
     expiresAt: undefined,
     eagerBookmarks: false,
+    openedAt: 0,
     owner: undefined,
   };
   return new CacheWatcher(

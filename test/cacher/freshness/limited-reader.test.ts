@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
+import { Turns } from "../../../src/base/turns.ts";
 import { UpstreamLimiter } from "../../../src/cacher/freshness/upstream-limiter.ts";
 import { LimitedUpstreamReader } from "../../../src/cacher/freshness/upstream-reader.ts";
 import { estimatedBytes } from "../../../src/model/object.ts";
@@ -36,7 +36,7 @@ it("Pages from the storage hold all matching objects, once and in order, within 
       const clock = new FakeClock();
       const reads = new LimitedUpstreamReader({
         ...{ name: "things", storage: await storageOf(keys, perResponse) },
-        ...{ limiter: new UpstreamLimiter(clock), scheduler: new TimeSliceScheduler(clock) },
+        ...{ limiter: new UpstreamLimiter(clock), scheduler: new Turns(clock) },
         check: (response) => response,
       });
       const predicate: Predicate = ({ key }) => picked.includes(Number(key.slice(1)) - 10);

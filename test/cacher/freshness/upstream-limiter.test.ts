@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { GroupedOwner } from "../../../src/base/rotation.ts";
+import { GroupedOwner } from "../../../src/base/fair-queue.ts";
 import {
   type UpstreamBounds,
   UpstreamLimiter,

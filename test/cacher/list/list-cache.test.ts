@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { TimeSlicedWork } from "../../../src/base/time-slices.ts";
+import type { TimeSlicedWork } from "../../../src/base/event-loop-turns.ts";
 import { ListCache } from "../../../src/cacher/list/list-cache.ts";
 import type { ListChunk } from "../../../src/cacher/list/list-chunk.ts";
 import { Selection } from "../../../src/cacher/request/selection.ts";

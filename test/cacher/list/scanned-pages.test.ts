@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
+import { Turns } from "../../../src/base/turns.ts";
 import { UpstreamLimiter } from "../../../src/cacher/freshness/upstream-limiter.ts";
 import { LimitedUpstreamReader } from "../../../src/cacher/freshness/upstream-reader.ts";
 import { ListCache } from "../../../src/cacher/list/list-cache.ts";
@@ -49,7 +49,7 @@ describe("A page whose predicate matches no object", () => {
       },
     };
     const limiter = new UpstreamLimiter(clock);
-    const scheduler = new TimeSliceScheduler(clock);
+    const scheduler = new Turns(clock);
     const check = <T>(response: Promise<T>): Promise<T> => response;
     const reads = new LimitedUpstreamReader({ name: "things", storage, limiter, scheduler, check });
     const page = reads.list(nothing);

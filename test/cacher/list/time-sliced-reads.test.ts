@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { turnMs } from "../../../src/base/event-loop-turns.ts";
-import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
+import { Turns } from "../../../src/base/turns.ts";
 import { Freshness } from "../../../src/cacher/freshness/freshness.ts";
 import { UpstreamLimiter } from "../../../src/cacher/freshness/upstream-limiter.ts";
 import { LimitedUpstreamReader } from "../../../src/cacher/freshness/upstream-reader.ts";
@@ -108,7 +108,7 @@ describe("Scans run in time slices", () => {
     const counter = new Counter();
     const uncached = new LimitedUpstreamReader({
       ...{ name: "things", storage: store, limiter: new UpstreamLimiter(cached.clock) },
-      ...{ scheduler: new TimeSliceScheduler(cached.clock), check: (response) => response },
+      ...{ scheduler: new Turns(cached.clock), check: (response) => response },
     });
     const pages = Array.from({ length: 20 }, () =>
       uncached.list({ prefix: "", limit: 10, at: any, predicate: counter.predicate(), owner: {} }),
@@ -138,7 +138,7 @@ describe("Scans run in time slices", () => {
     const cache = new WatchCache(defaultEventWindowBounds, clock);
     const objects = Array.from({ length: 5_000 }, (_, i) => object(`k${10_000 + i}`, i + 1));
     cache.replace(objects, 5_000, "one");
-    const scheduler = new TimeSliceScheduler(clock);
+    const scheduler = new Turns(clock);
     const readiness = new Readiness("things");
     const storage = new MemoryStorage({ clock });
     const context = {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { TimeSlicedWork } from "../../../src/base/time-slices.ts";
+import type { TimeSlicedWork } from "../../../src/base/event-loop-turns.ts";
 import { OrderedStore } from "../../../src/cacher/state/ordered-store.ts";
 import { isRawKey, keyBytes, keyText } from "../../../src/model/key-bytes.ts";
 import { includesKey } from "../../../src/storage/scope.ts";

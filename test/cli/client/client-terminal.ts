@@ -1,7 +1,7 @@
 import { PassThrough, Readable } from "node:stream";
 import { Command, CommanderError } from "commander";
 import { addClientCommands } from "../../../src/cli/client/client-commands.ts";
-import type { ClientIo } from "../../../src/cli/client/client-session.ts";
+import type { CommandIo } from "../../../src/cli/output/command-io.ts";
 import { exitCodes } from "../../../src/cli/output/exit-codes.ts";
 import { addPolicyCommands } from "../../../src/cli/policy/policy-commands.ts";
 
@@ -38,7 +38,7 @@ export class Terminal {
     let code: number = exitCodes.done;
     const { columns, stdin = "" } = this.#options;
     const isTTY = columns !== undefined;
-    const io: ClientIo = {
+    const io: CommandIo = {
       stdin: Object.assign(Readable.from([Buffer.from(stdin)]), { isTTY }),
       stdout: Object.assign(this.stdout, { isTTY, columns }),
       stderr: this.stderr,

@@ -6,10 +6,10 @@ import type { CachedState } from "../../../src/cacher/request/request.ts";
 import { readRangeRequest } from "../../../src/etcd/wire/range-request.ts";
 import { CachedResources } from "../../../src/etcd-api/cached/cached-resources.ts";
 import { NewestHeader } from "../../../src/etcd-api/cached/newest-header.ts";
+import { Rounds } from "../../../src/etcd-api/calls/rounds.ts";
 import { EtcdApi } from "../../../src/etcd-api/etcd-api.ts";
 import { selectRange } from "../../../src/etcd-api/range/range-selection.ts";
-import { RangeService, rangePaths } from "../../../src/etcd-api/range/range-service.ts";
-import { Rounds } from "../../../src/etcd-api/relay/rounds.ts";
+import { RangeService } from "../../../src/etcd-api/range/range-service.ts";
 import type { RunningServer, ServerOptions } from "../../../src/server/server.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
 import { finish } from "../../cacher/finish.ts";
@@ -128,7 +128,6 @@ describe("A Range that a cache may serve", () => {
 
 test("Calls that a cache was too late for are few at etcd at once", () => {
   const closings: (() => void)[] = [];
-  let relayed = 0;
   const clock = new ManualTimers();
   const newestHeader = new NewestHeader();
   const service = new RangeService({
@@ -139,14 +138,12 @@ test("Calls that a cache was too late for are few at etcd at once", () => {
     },
     cached: new CachedResources(clock, newestHeader),
     upstream: { available: () => undefined },
-    relay: () => relayed++,
   });
   const call = { onClosed: (listener: () => void) => closings.push(listener) };
-  const late = (): boolean =>
-    service.relayLate(rangePaths[0], call as never, {}, undefined as never, Buffer.alloc(0));
+  const late = (): boolean => service.mayForward(call as never, true);
   for (let i = 0; i < 32; i++) expect(late()).toBe(true);
   expect(late()).toBe(false);
-  expect(relayed).toBe(32);
+  expect(service.counts.relayed).toBe(32);
   closings.pop()?.();
   expect([late(), late()]).toEqual([true, false]);
 });

@@ -2,9 +2,9 @@ import { describe, expect, test } from "vitest";
 import { readRangeRequest } from "../../../src/etcd/wire/range-request.ts";
 import { CachedResources } from "../../../src/etcd-api/cached/cached-resources.ts";
 import { NewestHeader } from "../../../src/etcd-api/cached/newest-header.ts";
+import type { EtcdCall } from "../../../src/etcd-api/calls/etcd-call.ts";
+import { Rounds } from "../../../src/etcd-api/calls/rounds.ts";
 import { RangeService } from "../../../src/etcd-api/range/range-service.ts";
-import type { EtcdCall } from "../../../src/etcd-api/relay/etcd-call.ts";
-import { Rounds } from "../../../src/etcd-api/relay/rounds.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { encode, type Fields } from "../../foreign/protobuf.ts";
 
@@ -32,7 +32,7 @@ describe("A serializable Range that is relayed", () => {
     const deps = { calls, cached, newestHeader, upstream, clock, relay: () => {} };
     const service = new RangeService(deps);
     const message = encode(fields);
-    return service.relayedRequest(framed(message), readRangeRequest(message));
+    return service.forwardedRequest(framed(message), readRangeRequest(message));
   };
 
   test("is passed on as it is, if the member has what the client may have seen", () => {

@@ -5,16 +5,16 @@ import { systemClock } from "../../../src/base/clock.ts";
 import { Cacher } from "../../../src/cacher/cacher.ts";
 import { CachedResources } from "../../../src/etcd-api/cached/cached-resources.ts";
 import { NewestHeader } from "../../../src/etcd-api/cached/newest-header.ts";
+import type { EtcdCall } from "../../../src/etcd-api/calls/etcd-call.ts";
+import { Rounds } from "../../../src/etcd-api/calls/rounds.ts";
 import { RangeCall } from "../../../src/etcd-api/range/range-call.ts";
 import {
   isRangePath,
   RangeService,
   rangePaths,
 } from "../../../src/etcd-api/range/range-service.ts";
-import type { EtcdCall } from "../../../src/etcd-api/relay/etcd-call.ts";
-import { Rounds } from "../../../src/etcd-api/relay/rounds.ts";
+import type { RawServices } from "../../../src/server/calls/raw-methods.ts";
 import { refused } from "../../../src/server/calls/refusals.ts";
-import type { RelayedServices } from "../../../src/server/calls/relayed-methods.ts";
 import type { RunningServer, ServerOptions } from "../../../src/server/server.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import { startReady } from "../../cacher/ready.ts";
@@ -59,13 +59,8 @@ export async function servedRanges(
   const newestHeader = new NewestHeader();
   newestHeader.observeMessage({ isInUse: true }, encode({ 1: encode({ 1: 7, 2: 8, 3: 1, 4: 2 }) }));
   const cached = new CachedResources(clock, newestHeader);
-  let relays = 0;
   const service = new RangeService({
     ...{ calls, cached, newestHeader, clock, upstream: { available: () => undefined } },
-    relay: (_, call) => {
-      relays++;
-      call.end(refused(status.UNIMPLEMENTED, "relayed"));
-    },
   });
   const read = {
     get: storage.get.bind(storage),
@@ -79,18 +74,20 @@ export async function servedRanges(
     client.close();
     await cacher.close();
   });
-  return { clock, server, client, cacher, service, calls, relayed: () => relays };
+  return { clock, server, client, cacher, service, calls, relayed: () => service.counts.relayed };
 }
 
-function relayedTo(service: RangeService): RelayedServices {
+function relayedTo(service: RangeService): RawServices {
   return {
     methodAt: (path) =>
       isRangePath(path)
         ? {
             ...{ name: path.slice(1), label: path.slice(1), sheds: "call" },
             ...{ isStreaming: false, mayWrite: false, isRepeatable: true },
-            relay: (call, metadata, context) =>
-              new RangeCall(path, call, metadata, context, service).start(),
+            serve: (call, metadata, context) =>
+              new RangeCall(path, call, metadata, context, service, () =>
+                call.end(refused(status.UNIMPLEMENTED, "relayed")),
+              ).start(),
           }
         : undefined,
     drain: () => {},

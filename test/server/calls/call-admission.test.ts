@@ -11,13 +11,12 @@ function setUp(maxBytesPerConnection = 1_000_000) {
   const clock = new FakeClock();
   const sendBudget = new SendBudget(clock, { maxBytes: 10_000_000, maxBytesPerConnection });
   const requestPool = new Ledger({ max: 10_000, maxPerOwner: 10_000 });
-  const waiting = { clock, requestPool, maxUnreadBytesPerConnection: 10_000 };
-  const limits = { maxQueuedRequestsPerIdentity: 100, maxQueueMs: 5_000 };
+  const limits = { maxQueuedRequestsPerIdentity: 100, maxQueueMs: 5_000, responseFlushMs: 60_000 };
   const reads = new RequestsInFlight(
-    { ...waiting, limits, callerLimits: callerLimits(clock) },
+    { clock, requestPool, limits, callerLimits: callerLimits(clock) },
     { kind: "reads", maxRequests: 1, maxBytes: Infinity },
   );
-  const context = { ...waiting, sendBudget, responseFlushMs: 60_000, inFlight: { reads } };
+  const context = { clock, requestPool, limits, sendBudget, inFlight: { reads } };
   const log: string[] = [];
   /** Admits a call, and logs when that is done. */
   const admit = (

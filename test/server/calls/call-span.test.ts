@@ -1,7 +1,7 @@
 import { type DestinationStream, pino } from "pino";
 import { expect, test } from "vitest";
-import { toClientError } from "../../../src/server/calls/call-context.ts";
 import type { CallSpan } from "../../../src/server/calls/call-span.ts";
+import { toClientError } from "../../../src/server/calls/refusals.ts";
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
 import { tracedOpening } from "../../../src/server/services/watch-handler.ts";
 import type { WatchStream } from "../../../src/storage/storage.ts";

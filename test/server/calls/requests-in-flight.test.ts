@@ -17,7 +17,7 @@ function setUp(maxRequests = 1_000, maxQueuedRequestsPerIdentity = 10_000) {
   const limits = callerLimits(clock);
   const requests = new RequestsInFlight(
     {
-      ...{ clock, requestPool, maxUnreadBytesPerConnection: 200 * kibibyte },
+      ...{ clock, requestPool },
       ...{ callerLimits: limits, limits: { maxQueuedRequestsPerIdentity, maxQueueMs: 5_000 } },
     },
     { kind: "writes", maxRequests, maxBytes: 100 * kibibyte },

@@ -1,27 +1,23 @@
 import { status } from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
-import { invalidRequest, tooManyRequestBytes } from "../../../src/base/errors.ts";
-import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
+import { invalidRequest } from "../../../src/base/errors.ts";
 import type { Access } from "../../../src/policy/access.ts";
-import { Authorizer } from "../../../src/policy/authorizer.ts";
 import type { AuditEntry } from "../../../src/server/calls/audit.ts";
 import { serveConversation, serveRequest } from "../../../src/server/calls/serve-call.ts";
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
-import { StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
-import { Ledger } from "../../../src/server/kernel/ledger.ts";
-import { OpenStreams } from "../../../src/server/kernel/open-streams.ts";
-import { Credentials } from "../../../src/server/limits/credentials.ts";
+import { createServiceContext } from "../../../src/server/calls/service-context.ts";
+import { silent } from "../../cacher/cached-store.ts";
 import { policyOf } from "../../config/parsed-policy.ts";
 import { FakeClock } from "../../fake-clock.ts";
-import { callerLimits } from "../limits/test-callers.ts";
 import { WaitingCall } from "./waiting-call.ts";
 
 function setUp() {
   const clock = new FakeClock();
-  const pool = new Ledger({ max: 100, maxPerOwner: 100 });
-  const streamOpenings = new StreamOpenings(clock, new TimeSliceScheduler(clock), pool, () =>
-    tooManyRequestBytes(100),
-  );
+  const limits = {
+    maxRetainedRequestBytes: 100,
+    maxRetainedRequestBytesPerConnection: 100,
+  };
+  const options = { resources: new Map(), clock, logger: silent, limits };
   const handled: unknown[] = [];
   const method = {
     name: "a",
@@ -31,12 +27,7 @@ function setUp() {
     handle: (_call: unknown, request: unknown) => void handled.push(request),
   };
   return {
-    pool,
-    context: {
-      ...{ streamOpenings, authorizer: new Authorizer(), audit: undefined },
-      credentials: new Credentials(clock, () => 0, new OpenStreams(1)),
-      callerLimits: callerLimits(clock),
-    },
+    context: createServiceContext(options, undefined),
     handled,
     method,
   };
@@ -52,7 +43,8 @@ describe("A decoded request", () => {
   });
 
   test("waits for a time slice of its connection, charged with its size, where the method does", () => {
-    const { pool, context, handled, method } = setUp();
+    const { context, handled, method } = setUp();
+    const { retainedRequests } = context;
     const waiting = {
       ...method,
       queuedBytes: () => 10,
@@ -61,12 +53,12 @@ describe("A decoded request", () => {
         if (request !== "a") return;
         serveRequest(context, method, call, decoded("at once"));
         serveRequest(context, waiting, new WaitingCall(call.connection), decoded("b"));
-        expect(pool.of(call.connection)).toBe(10);
+        expect(retainedRequests.of(call.connection)).toBe(10);
       },
     };
     serveRequest(context, waiting, new WaitingCall({}), decoded("a"));
     expect(handled).toEqual(["a", "at once", "b"]);
-    expect(pool.total).toBe(0);
+    expect(retainedRequests.total).toBe(0);
   });
 
   test("that is invalid ends the call, and is not handled", () => {

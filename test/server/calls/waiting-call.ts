@@ -34,6 +34,7 @@ export class WaitingCall implements ServerCall {
   }
 
   send(): void {}
+  sendParts(): void {}
   sendAtOnce(): boolean {
     return false;
   }

@@ -3,7 +3,7 @@ import type { ServerHttp2Session } from "node:http2";
 import { connect, type Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
-import { GroupedOwner } from "../../../src/base/rotation.ts";
+import { GroupedOwner } from "../../../src/base/fair-queue.ts";
 import { framedConnectionOf } from "../../../src/server/http2/frames/framed-connection.ts";
 import { StreamPacing } from "../../../src/server/http2/stream-pacing.ts";
 import { FakeClock } from "../../fake-clock.ts";
@@ -174,6 +174,9 @@ interface FakeSession {
   isReading: boolean;
 }
 
+/** Number of times that a fake session was paused. */
+let holds = 0;
+
 const readings = new WeakMap<ServerHttp2Session, FakeSession>();
 
 function fakeSession(): FakeSession {
@@ -189,6 +192,7 @@ function readingOf(session: ServerHttp2Session) {
   if (fake === undefined) throw new Error("The session is not a fake.");
   return {
     hold: () => {
+      holds++;
       fake.isReading = false;
     },
     release: () => {
@@ -313,10 +317,13 @@ test("The longer a read of a caller took, the longer its connections are held wh
   clock.advance(10);
   runTurns(2);
   expect([first.isReading, second.isReading]).toEqual([true, true]);
-  // A read of one of them pauses both, and never for longer than ten seconds.
+  // A read of one of them pauses it, and the other when that is read, and never for longer than ten seconds.
   open(first, 10_000);
   runTurns(400);
-  expect([first.isReading, second.isReading]).toEqual([false, false]);
+  expect([first.isReading, second.isReading]).toEqual([false, true]);
+  pacing.received(second.session);
+  pacing.received(other.session);
+  expect([second.isReading, other.isReading]).toEqual([false, true]);
   clock.advance(10_000);
   runTurns(2);
   expect(first.isReading).toBe(true);
@@ -325,6 +332,39 @@ test("The longer a read of a caller took, the longer its connections are held wh
   open(first, 1_000);
   runTurns(10);
   expect(first.isReading).toBe(true);
+});
+
+test("A hold costs the same however many connections its caller has: each is paused when it is read", () => {
+  const clock = new WorkClock();
+  const sessions = Array.from({ length: 10_000 }, () => fakeSession());
+  const caller = {};
+  const owners = new Map(sessions.map(({ session }) => [session, new Member(caller)]));
+  const ownerOf = (session: ServerHttp2Session): object => owners.get(session) ?? session;
+  const pacing = new StreamPacing(
+    clock,
+    readingOf,
+    () => 0,
+    ownerOf,
+    () => true,
+  );
+  for (const { session } of sessions) {
+    pacing.opened(session);
+    clock.runTurn();
+  }
+  holds = 0;
+  const [first, ...others] = sessions;
+  for (let i = 0; i < 1_000; i++) pacing.opened((first as FakeSession).session);
+  expect(holds).toBe(1);
+  const read = others.slice(0, 3);
+  for (const { session } of read) {
+    pacing.received(session);
+    pacing.received(session);
+  }
+  expect([holds, read.some(({ isReading }) => isReading)]).toEqual([4, false]);
+  // 1,000 squared by 400, and then one of them per turn.
+  clock.advance(2_500);
+  for (let turn = 0; turn < 40; turn++) clock.runTurn();
+  expect(sessions.every(({ isReading }) => isReading)).toBe(true);
 });
 
 test("A connection whose calls turn out to be another caller's is not held with those of its host", () => {
@@ -347,10 +387,13 @@ test("A connection whose calls turn out to be another caller's is not held with 
   clock.runTurn();
   for (let i = 0; i < 1_000; i++) pacing.opened(flooding.session);
   clock.runTurn();
+  pacing.received(honest.session);
   expect([honest.isReading, flooding.isReading]).toEqual([true, false]);
-  // The same for a connection that is known only as one of its host.
+  // One that is known only as one of its host may have its first call recognised.
   const later = fakeSession();
   owners.set(later.session, new Member(host));
+  pacing.received(later.session);
+  expect(later.isReading).toBe(true);
   pacing.opened(later.session);
   expect(later.isReading).toBe(false);
 });

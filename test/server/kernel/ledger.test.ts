@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { GroupedOwner, groupOf } from "../../../src/base/rotation.ts";
+import { GroupedOwner, groupOf } from "../../../src/base/fair-queue.ts";
 import { Ledger, type ReachedBound } from "../../../src/server/kernel/ledger.ts";
 import fc from "../../property.ts";
 import { ownerOf } from "../limits/test-callers.ts";

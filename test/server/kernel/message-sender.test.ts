@@ -1,9 +1,15 @@
 import { describe, expect, test } from "vitest";
 import { tooManyStreams } from "../../../src/base/errors.ts";
-import { MessageSender, type MessageSource } from "../../../src/server/kernel/message-sender.ts";
+import { anonymous } from "../../../src/identity/identity.ts";
+import {
+  MessageSender,
+  type OutgoingCall,
+  type SendContext,
+  type SlowEnd,
+} from "../../../src/server/kernel/message-sender.ts";
 import { StallDetector } from "../../../src/server/kernel/stall-detector.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
-import { statusOf } from "../../../src/wire/errors.ts";
+import { statusOf, type WireStatus } from "../../../src/wire/errors.ts";
 import type { FrameParts } from "../../../src/wire/frame-parts.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { callerLimits, ownerOf } from "../limits/test-callers.ts";
@@ -11,7 +17,44 @@ import { callerLimits, ownerOf } from "../limits/test-callers.ts";
 const stallMs = 60_000;
 const maxBytes = 100_000;
 
-/** A sender over a source and a call that the test controls. The client accepts nothing before `accept`. */
+interface Sends {
+  readonly waitsFor: "nothing" | "room";
+  readonly isOneMessage: boolean;
+  readonly isCountedIfStuck: boolean;
+  readonly isEndedElsewhere: boolean;
+  next(): FrameParts | undefined;
+}
+
+/** Sends what the test says. */
+class TestSender extends MessageSender {
+  protected readonly waitsFor;
+  protected override readonly isOneMessage: boolean;
+  protected override readonly isCountedIfStuck: boolean;
+  override readonly isEndedElsewhere: boolean;
+  protected readonly next: Sends["next"];
+  readonly #log: string[];
+
+  constructor(call: OutgoingCall, context: SendContext<OutgoingCall>, sends: Sends, log: string[]) {
+    super(call, context);
+    this.waitsFor = sends.waitsFor;
+    this.isOneMessage = sends.isOneMessage;
+    this.isCountedIfStuck = sends.isCountedIfStuck;
+    this.isEndedElsewhere = sends.isEndedElsewhere;
+    this.next = sends.next;
+    this.#log = log;
+  }
+
+  protected override slowStatus(end: SlowEnd): WireStatus | undefined {
+    this.#log.push(end);
+    return end === "unreachable" ? undefined : statusOf(tooManyStreams(1));
+  }
+
+  protected override onClosed(): void {
+    this.#log.push("closed");
+  }
+}
+
+/** A sender over a call, both of which the test controls. The client accepts nothing before `accept`. */
 class World {
   readonly clock = new FakeClock();
   readonly budget = new SendBudget(this.clock, { maxBytes, maxBytesPerConnection: maxBytes });
@@ -21,47 +64,41 @@ class World {
   readonly log: string[] = [];
   /** Whether nothing of the outstanding message has been passed on. */
   isWithdrawable = true;
-  readonly source: MessageSource;
   readonly sender: MessageSender;
   #accept: (() => void) | undefined;
   #onClosed: (() => void) | undefined;
 
-  constructor(overrides: Partial<MessageSource> = {}) {
+  constructor(overrides: Partial<Sends> = {}) {
     const connection = {};
     const send = (what: string, onAccepted: () => void): void => {
       this.log.push(what);
       this.#accept = onAccepted;
     };
     const call = {
-      ...{ connection, owner: ownerOf(connection), isOver: false },
+      ...{ connection, owner: ownerOf(connection), identity: anonymous, isOver: false },
       onClosed: (listener: () => void) => {
         this.#onClosed = listener;
       },
       sendAtOnce: () => false,
       send: (frame: Uint8Array, onAccepted: () => void) =>
         send(`message of ${frame.length}`, onAccepted),
+      sendParts: (parts: FrameParts, onAccepted: () => void) =>
+        send(`parts of ${parts.map(({ length }) => length).join(", ")}`, onAccepted),
       withdraw: () => this.isWithdrawable,
       end: () => this.log.push("status"),
       reset: () => this.log.push("reset"),
-    };
-    this.source = {
-      waitsFor: "room",
-      next: () => this.queue.shift(),
-      slowStatus: (end) => {
-        this.log.push(end);
-        return end === "unreachable" ? undefined : statusOf(tooManyStreams(1));
-      },
-      onClosed: () => this.log.push("closed"),
-      sendParts: (parts, onAccepted) =>
-        send(`parts of ${parts.map(({ length }) => length).join(", ")}`, onAccepted),
-      ...overrides,
     };
     const context = {
       sendBudget: this.budget,
       callerLimits: callerLimits(this.clock),
       stallDetector: new StallDetector(this.clock, stallMs),
     };
-    this.sender = new MessageSender(call, this.source, context);
+    const sends: Sends = {
+      ...{ waitsFor: "room", isOneMessage: true, isCountedIfStuck: false, isEndedElsewhere: false },
+      next: () => this.queue.shift(),
+      ...overrides,
+    };
+    this.sender = new TestSender(call, context, sends, this.log);
   }
 
   send(...frames: readonly number[]): void {
@@ -71,6 +108,11 @@ class World {
 
   accept(): void {
     this.#accept?.();
+  }
+
+  /** Whether the sender listens to the end of its call, in place of any listener before. */
+  get listens(): boolean {
+    return this.#onClosed !== undefined;
   }
 
   /** Everything that was sent is released. */
@@ -119,12 +161,28 @@ describe("A message that its client does not accept", () => {
   });
 
   test("is left to its source for an eighth of the timeout, if that ends what stalls", () => {
-    const world = new World({ endsStalled: true });
+    const world = new World({ isEndedElsewhere: true });
     world.send(1);
     world.clock.advance((stallMs / 8) * 9 - 1);
     expect(world.log).toEqual(["message of 1"]);
     world.clock.advance(1);
     expect(world.log).toContain("stalled");
+  });
+
+  test("counts what waits behind it once it is stuck, until it is accepted, if its sender asks for that", () => {
+    const world = new World({ isCountedIfStuck: true });
+    const charge = (): number => {
+      world.sender.chargeIfStuck(7_000);
+      return world.budget.bytes;
+    };
+    world.send(5_000);
+    expect([charge(), charge()]).toEqual([0, 7_000]);
+    world.accept();
+    expect(world.budget.bytes).toBe(0);
+    world.send(5_000);
+    expect([charge(), charge()]).toEqual([0, 7_000]);
+    world.sender.close();
+    expect([world.budget.bytes, world.listens]).toEqual([0, false]);
   });
 
   test("counts in the send budget until the call is closed, if the call ends otherwise", () => {
@@ -143,8 +201,7 @@ describe("A sender", () => {
     const together = new World();
     together.send(1, 2, 3);
     expect(together.log).toEqual(["parts of 1, 2, 3"]);
-    const single = new World();
-    delete single.source.sendParts;
+    const single = new World({ isOneMessage: false });
     single.send(1, 2, 3);
     single.accept();
     expect(single.log).toEqual(["message of 1", "message of 2"]);

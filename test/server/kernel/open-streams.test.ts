@@ -2,19 +2,21 @@ import { describe, expect, test } from "vitest";
 import type { WatchFanoutError } from "../../../src/base/errors.ts";
 import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { anonymous } from "../../../src/identity/identity.ts";
-import { type OpenStream, OpenStreams } from "../../../src/server/kernel/open-streams.ts";
+import {
+  type OpenStream,
+  OpenStreams,
+  type StreamOwner,
+} from "../../../src/server/kernel/open-streams.ts";
 import { WorkClock } from "../../work-clock.ts";
 import { ownerOf } from "../limits/test-callers.ts";
 
 class Stream implements OpenStream {
-  readonly connection: object;
-  readonly owner: object;
+  readonly owner: StreamOwner;
   readonly identity = anonymous;
   readonly access = undefined;
   evicted: WatchFanoutError | undefined;
 
-  constructor(owner: object) {
-    this.connection = owner;
+  constructor(owner: StreamOwner) {
     this.owner = owner;
   }
 
@@ -23,12 +25,17 @@ class Stream implements OpenStream {
   }
 }
 
+/** The only caller of a new connection. */
+function newOwner(): StreamOwner {
+  return { connection: {} };
+}
+
 /** Opens streams, and returns those that were accepted. */
-function open(streams: OpenStreams, connection: object, count: number): Stream[] {
+function open(streams: OpenStreams, owner: StreamOwner, count: number): Stream[] {
   const opened: Stream[] = [];
   for (let i = 0; i < count; i++) {
-    if (streams.makeRoom(connection) !== undefined) continue;
-    const stream = new Stream(connection);
+    if (streams.makeRoom(owner) !== undefined) continue;
+    const stream = new Stream(owner);
     streams.add(stream);
     opened.push(stream);
   }
@@ -38,25 +45,25 @@ function open(streams: OpenStreams, connection: object, count: number): Stream[]
 describe("The streams of a server", () => {
   test("are bounded, for one connection and for several", () => {
     const streams = new OpenStreams(10);
-    expect(open(streams, {}, 12)).toHaveLength(10);
-    expect(streams.makeRoom({ connection: "another" })).toBeUndefined();
+    expect(open(streams, newOwner(), 12)).toHaveLength(10);
+    expect(streams.makeRoom(newOwner())).toBeUndefined();
     expect(streams.size).toBe(9);
   });
 
   test("are not counted after they have ended; a second delete has no effect", () => {
     const streams = new OpenStreams(2);
-    const connection = {};
-    const [first] = open(streams, connection, 2);
-    expect(streams.makeRoom(connection)).toMatchObject({ reason: "TOO_MANY_STREAMS" });
+    const owner = newOwner();
+    const [first] = open(streams, owner, 2);
+    expect(streams.makeRoom(owner)).toMatchObject({ reason: "TOO_MANY_STREAMS" });
     if (first !== undefined) streams.delete(first);
     if (first !== undefined) streams.delete(first);
     expect(streams.size).toBe(1);
-    expect(streams.makeRoom(connection)).toBeUndefined();
+    expect(streams.makeRoom(owner)).toBeUndefined();
   });
 
   test("of the connection with the most are ended for others, the oldest first, down to equal shares", () => {
     const streams = new OpenStreams(10);
-    const [greedy, modest] = [{}, {}];
+    const [greedy, modest] = [newOwner(), newOwner()];
     const taken = open(streams, greedy, 10);
     const opened = open(streams, modest, 10);
     expect(opened).toHaveLength(5);
@@ -87,7 +94,7 @@ describe("The streams of a server", () => {
   test("are all looked at in time slices, and beyond them only if the pass would take too long", () => {
     const clock = new WorkClock();
     const streams = new OpenStreams(10_000);
-    for (let i = 0; i < 100; i++) open(streams, {}, 100);
+    for (let i = 0; i < 100; i++) open(streams, newOwner(), 100);
     let looked = 0;
     streams.endEach(clock, () => {
       looked++;
@@ -104,5 +111,30 @@ describe("The streams of a server", () => {
     }
     expect(clock.now()).toBeLessThan(500);
     expect(longestMs).toBeLessThan(turnMs + 64 * 0.002 + 0.001);
+  });
+
+  test("of a connection are those of all callers on it, and no others are looked at", () => {
+    let looked = 0;
+    const streams = new OpenStreams(10_000);
+    for (let i = 0; i < 1_000; i++) {
+      const other = {};
+      const counted = {
+        get connection() {
+          looked++;
+          return other;
+        },
+      };
+      open(streams, counted, 1);
+    }
+    const connection = {};
+    const opened = [ownerOf(connection, "10.0.0.1"), ownerOf(connection, "10.0.0.2")].flatMap(
+      (owner) => open(streams, owner, 2),
+    );
+    looked = 0;
+    expect([...streams.of(connection)]).toEqual(opened);
+    expect(looked).toBe(0);
+    for (const stream of opened) streams.delete(stream);
+    expect([...streams.of(connection)]).toEqual([]);
+    expect(streams.size).toBe(1_000);
   });
 });

@@ -108,8 +108,13 @@ describe("Slow streams", () => {
       const connection: object = {};
       const evict = (): void => void ended.push(name);
       const who = { identity: anonymous, access: undefined };
-      const whose = { connection, owner: connection };
-      const stream = { ...whose, sent: 0, heldBytes, evict, ...who } satisfies OpenStream;
+      const stream = {
+        owner: { connection },
+        sent: 0,
+        heldBytes,
+        evict,
+        ...who,
+      } satisfies OpenStream;
       streams.add(stream);
       return stream;
     };
@@ -182,6 +187,21 @@ describe("Slow streams", () => {
     expect(ended).toEqual(["9999"]);
   });
 
+  test("are each asked once what they hold, also to be ordered: a stream of etcd's API adds up its watches", () => {
+    const { slow, add } = observed();
+    let looks = 0;
+    for (let i = 0; i < 1_000; i++) {
+      Object.defineProperty(add(`${i}`, 0), "heldBytes", {
+        get: () => {
+          looks++;
+          return 1 + ((i * 7_919) % 1_000);
+        },
+      });
+    }
+    slow.observe();
+    expect(looks).toBe(1_000);
+  });
+
   test("are forgotten while memory is not short", () => {
     const { clock, slow, add, shed } = observed();
     add("a", 30);
@@ -199,7 +219,7 @@ describe("Slow streams", () => {
     add("second", 20);
     slow.observe();
     clock.advance(1_000);
-    const frame = budget.force(first.connection);
+    const frame = budget.force(first.owner.connection);
     frame.send([new Uint8Array(10)], () => streams.delete(first));
     clock.advance(1_000);
     expect(shed(1e9)).toBe(2);

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from "node:http2";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { pino } from "pino";
 import { onTestFinished } from "vitest";
-import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
+import { Turns } from "../../../src/base/turns.ts";
 import { Cacher } from "../../../src/cacher/cacher.ts";
 import { UpstreamLimiter } from "../../../src/cacher/freshness/upstream-limiter.ts";
 import { ObjectAttributes } from "../../../src/cacher/request/object-attributes.ts";
@@ -75,7 +75,7 @@ export class EscapeWorld implements RequestWorld {
       if (name === "raw") {
         const reads = {
           limiter: new UpstreamLimiter(clock),
-          scheduler: new TimeSliceScheduler(clock),
+          scheduler: new Turns(clock),
         };
         served.set(
           name,

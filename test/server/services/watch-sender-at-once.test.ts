@@ -1,8 +1,8 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { WatchBatch, WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";
-import type { CallContext } from "../../../src/server/calls/call-context.ts";
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
+import type { ServiceContext } from "../../../src/server/calls/service-context.ts";
 import { StallDetector } from "../../../src/server/kernel/stall-detector.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
 import { WatchSender } from "../../../src/server/services/watch-sender.ts";
@@ -40,6 +40,8 @@ class World {
   /** How often the sender has asked whether it may build a response. */
   asked = 0;
   isFull = false;
+  /** Whether the watch says whether it has something to read. */
+  knowsPending = false;
 
   constructor() {
     const clock = new FakeClock();
@@ -60,7 +62,11 @@ class World {
         this.#accept = onAccepted;
       },
     } as unknown as ServerCall;
+    const hasPending = () => (this.knowsPending ? this.batches.length > 0 : undefined);
     const watch = {
+      get hasPending() {
+        return hasPending();
+      },
       onReadable: (listener: () => void) => {
         this.#readable = listener;
       },
@@ -92,7 +98,7 @@ class World {
       stallDetector: new StallDetector(clock, 1_000),
       sendBudget: budget,
       observer: { sent: () => void this.observed++ },
-    } as unknown as CallContext;
+    } as unknown as ServiceContext;
     const sender = new WatchSender(call, watch, { name: "things", currentHistoryId: "" }, context);
     sender.start(0);
     this.asked = 0;
@@ -159,5 +165,20 @@ describe("A watch whose call accepts frames at once", () => {
     expect(world.sent).toHaveLength(1);
     world.grant();
     expect(world.sent).toHaveLength(2);
+  });
+
+  test("does not wait for room while it has nothing to send", () => {
+    world.knowsPending = true;
+    world.batches.push(batchAt(2, 1), batchAt(3, 1));
+    world.readable();
+    expect([world.sent.length, world.asked]).toEqual([2, 2]);
+    world.isFull = true;
+    world.readable();
+    expect(world.asked).toBe(2);
+    world.batches.push(batchAt(4, 1));
+    world.readable();
+    expect([world.sent.length, world.asked]).toEqual([2, 3]);
+    world.grant();
+    expect([world.sent.length, world.asked]).toEqual([3, 3]);
   });
 });

@@ -1,25 +1,13 @@
 import { expect, test } from "vitest";
-import { tooManyRequestBytes } from "../../../src/base/errors.ts";
-import { TimeSliceScheduler } from "../../../src/base/time-slices.ts";
 import { anonymous } from "../../../src/identity/identity.ts";
-import { Authorizer } from "../../../src/policy/authorizer.ts";
-import { CallClosings } from "../../../src/server/calls/call-closings.ts";
 import type { CallSpan } from "../../../src/server/calls/call-span.ts";
-import { RequestsInFlight } from "../../../src/server/calls/requests-in-flight.ts";
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
-import { StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
-import { Ledger } from "../../../src/server/kernel/ledger.ts";
-import { OpenStreams } from "../../../src/server/kernel/open-streams.ts";
-import { StallDetector } from "../../../src/server/kernel/stall-detector.ts";
-import type { Caller } from "../../../src/server/limits/callers.ts";
-import { Credentials } from "../../../src/server/limits/credentials.ts";
-import { SendBudget } from "../../../src/server/limits/send-budget.ts";
-import { defaultServerLimits } from "../../../src/server/limits/server-limits.ts";
+import { createServiceContext } from "../../../src/server/calls/service-context.ts";
 import { WatchSender } from "../../../src/server/services/watch-sender.ts";
 import type { WireStatus } from "../../../src/wire/errors.ts";
 import type { FrameParts } from "../../../src/wire/frame-parts.ts";
 import { CachedStore, silent } from "../../cacher/cached-store.ts";
-import { callerLimits, ownerOf } from "../limits/test-callers.ts";
+import { ownerOf } from "../limits/test-callers.ts";
 
 /** A call whose client accepts responses on request of the test. */
 class SlowCall implements ServerCall {
@@ -50,6 +38,8 @@ class SlowCall implements ServerCall {
     this.#accept = onAccepted;
   }
 
+  sendParts(): void {}
+
   accept(): void {
     this.#accept();
   }
@@ -72,8 +62,6 @@ class SlowCall implements ServerCall {
   }
 }
 
-const kept = new Ledger({ max: 0, maxPerOwner: 0 });
-const tooMuchKept = () => tooManyRequestBytes(0);
 const mebibyte = 2 ** 20;
 const keys = Array.from({ length: 16 }, (_, i) => `k${i}`);
 
@@ -90,44 +78,11 @@ test.each([
     withPrevious: true,
   });
   const call = new SlowCall();
-  const limits = callerLimits(clock);
-  const inFlight = new RequestsInFlight(
-    {
-      ...{ clock, limits: defaultServerLimits, requestPool: kept, callerLimits: limits },
-      maxUnreadBytesPerConnection: 0,
-    },
-    { kind: "reads", maxRequests: 1, maxBytes: 1 },
-  );
   await clock.settle();
-  new WatchSender(call, watch, cacher, {
-    resources: new Map(),
-    clock,
-    logger: silent,
-    observer: undefined,
-    authorizer: new Authorizer(),
-    credentials: new Credentials(clock, () => 0, new OpenStreams(1)),
-    audit: undefined,
-    endFlushMs: 1_000,
-    // Longer than the stall timeout, which the Cacher applies.
-    responseFlushMs: 120_000,
-    requestMs: 1_000,
-    maxRequestBytes: mebibyte,
-    requestPool: new Ledger({ max: mebibyte, maxPerOwner: mebibyte }),
-    incompleteCalls: new Ledger<Caller>(),
-    maxUnreadBytesPerConnection: mebibyte,
-    sendBudget: new SendBudget(clock, { maxBytes: 2 ** 30, maxBytesPerConnection: 2 ** 30 }),
-    stallDetector: new StallDetector(clock, 120_000),
-    streams: new OpenStreams(1),
-    callerLimits: limits,
-    inFlight: { reads: inFlight, writes: inFlight },
-    callClosings: new CallClosings(clock),
-    streamOpenings: new StreamOpenings(clock, new TimeSliceScheduler(clock), kept, tooMuchKept),
-    parsingSelectors: new TimeSliceScheduler(clock),
-    retainedRequests: kept,
-    tooMuchRetained: tooMuchKept,
-    maxStreamAgeMs: 0,
-    random: () => 0,
-  }).start(0);
+  // Longer than the stall timeout, which the Cacher applies.
+  const limits = { responseFlushMs: 120_000, maxStreamAgeMs: 0 };
+  const options = { resources: new Map(), clock, logger: silent, limits };
+  new WatchSender(call, watch, cacher, createServiceContext(options, undefined)).start(0);
   call.accept();
   await cached.write(...keys.map((key) => [key, null] as const));
   // So that a batch waits behind it.

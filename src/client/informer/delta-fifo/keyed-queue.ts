@@ -4,9 +4,11 @@ export class KeyedQueue<Entry> {
   readonly #entries = new Map<string, Entry>();
   /**
    * The front of the queue. Advancing an iterator skips deleted positions at no cost; a new iterator would visit all
-   * of them.
+   * of them. One that stands still keeps what was deleted since from being garbage, so it is replaced now and then.
    */
   #cursor: Iterator<string> = this.#entries.keys();
+  /** Entries deleted since the cursor was made. */
+  #deleted = 0;
 
   /** Number of queued keys. */
   get length(): number {
@@ -32,7 +34,8 @@ export class KeyedQueue<Entry> {
   }
 
   delete(key: string): void {
-    this.#entries.delete(key);
+    if (!this.#entries.delete(key) || ++this.#deleted <= this.#entries.size) return;
+    this.#resetCursor();
   }
 
   /** Removes the first key and returns its entry; undefined if the queue is empty. */
@@ -40,7 +43,7 @@ export class KeyedQueue<Entry> {
     let next = this.#cursor.next();
     if (next.done === true) {
       // An iterator that has reached the end once stays there.
-      this.#cursor = this.#entries.keys();
+      this.#resetCursor();
       next = this.#cursor.next();
       if (next.done === true) return undefined;
     }
@@ -51,5 +54,10 @@ export class KeyedQueue<Entry> {
 
   clear(): void {
     this.#entries.clear();
+  }
+
+  #resetCursor(): void {
+    this.#cursor = this.#entries.keys();
+    this.#deleted = 0;
   }
 }

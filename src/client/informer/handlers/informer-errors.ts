@@ -1,3 +1,4 @@
+import { messageOf } from "../../../base/errors.ts";
 import type { DecodeFailure } from "../../values/typed-object.ts";
 import type { IndexError } from "../indexer/object-index.ts";
 
@@ -14,7 +15,7 @@ export class TransformFailure extends Error {
   readonly key: string;
 
   constructor(key: string, modRevision: number, cause: unknown) {
-    super(`The transform failed at ${quoted(key)}, revision ${modRevision}: ${textOf(cause)}`, {
+    super(`The transform failed at ${quoted(key)}, revision ${modRevision}: ${messageOf(cause)}`, {
       cause,
     });
     this.key = key;
@@ -30,7 +31,9 @@ export class HandlerError extends Error {
   readonly key: string;
 
   constructor(handler: string, key: string, cause: unknown) {
-    super(`The handler ${quoted(handler)} failed at ${quoted(key)}: ${textOf(cause)}`, { cause });
+    super(`The handler ${quoted(handler)} failed at ${quoted(key)}: ${messageOf(cause)}`, {
+      cause,
+    });
     this.handler = handler;
     this.key = key;
   }
@@ -44,7 +47,7 @@ export class InformerFault extends Error {
   override readonly name = "InformerFault";
 
   constructor(informer: string, cause: unknown) {
-    super(`The informer ${quoted(informer)} can't continue: ${textOf(cause)}`, { cause });
+    super(`The informer ${quoted(informer)} can't continue: ${messageOf(cause)}`, { cause });
   }
 }
 
@@ -55,8 +58,4 @@ export class InformerStopped extends Error {
 
 function quoted(text: string): string {
   return JSON.stringify(text);
-}
-
-function textOf(cause: unknown): string {
-  return cause instanceof Error ? cause.message : String(cause);
 }

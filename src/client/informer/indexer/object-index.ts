@@ -1,3 +1,4 @@
+import { messageOf } from "../../../base/errors.ts";
 import type { Keyed } from "../delta-fifo/delta.ts";
 import { KeySet } from "./key-set.ts";
 
@@ -95,9 +96,8 @@ export class IndexError extends Error {
   readonly key: string;
 
   constructor(index: string, key: string, cause: unknown) {
-    const why = cause instanceof Error ? cause.message : String(cause);
     super(
-      `The index function ${JSON.stringify(index)} failed at ${JSON.stringify(key)}: ${why} Nothing was changed.`,
+      `The index function ${JSON.stringify(index)} failed at ${JSON.stringify(key)}: ${messageOf(cause)} Nothing was changed.`,
       { cause },
     );
     this.index = index;

@@ -2,7 +2,8 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import type { Logger } from "pino";
 import type { Clock } from "../../../base/clock.ts";
-import type { AdminEvents, AdminPages, AdminResponse } from "../admin-response.ts";
+import type { Http1Page } from "../../listener/http1.ts";
+import type { AdminEvents, AdminPages } from "../admin-pages.ts";
 import { ResponseCache, TooManyRequests } from "./response-cache.ts";
 import type { Overview, StreamsReport } from "./status.ts";
 import { parseStreamQuery, type StreamQuery, StreamQueryError } from "./stream-query.ts";
@@ -83,7 +84,7 @@ export class StatusPages implements AdminPages {
     return paths.includes(path);
   }
 
-  async respond(path: string, query: string): Promise<AdminResponse | AdminEvents> {
+  async respond(path: string, query: string): Promise<Http1Page | AdminEvents> {
     if (path === "/") return this.#html();
     if (path === "/status.json") return this.#json(query);
     if (scriptPaths.includes(path)) return this.#script(path);
@@ -97,13 +98,13 @@ export class StatusPages implements AdminPages {
     this.#viewers.close();
   }
 
-  #script(path: string): AdminResponse {
+  #script(path: string): Http1Page {
     this.#page ??= loadStatusPage();
     const body = this.#page.scripts.get(path) ?? "";
     return { status: 200, body, contentType: "text/javascript; charset=utf-8" };
   }
 
-  #html(): AdminResponse {
+  #html(): Http1Page {
     this.#page ??= loadStatusPage();
     const { html, contentSecurityPolicy } = this.#page;
     return {
@@ -116,7 +117,7 @@ export class StatusPages implements AdminPages {
     };
   }
 
-  async #json(text: string): Promise<AdminResponse> {
+  async #json(text: string): Promise<Http1Page> {
     try {
       const query = parseStreamQuery(new URLSearchParams(text));
       const compute = async (): Promise<string> =>
@@ -147,6 +148,6 @@ export class StatusPages implements AdminPages {
   }
 }
 
-function unavailable(why: string): AdminResponse {
+function unavailable(why: string): Http1Page {
   return { status: 503, body: `${why}\n`, headers: { "retry-after": "1" } };
 }

@@ -3,7 +3,7 @@
  */
 
 /** Estimated quantiles of a latency, in milliseconds. */
-interface LatencyQuantiles {
+export interface LatencyQuantiles {
   readonly p50: number;
   readonly p90: number;
   readonly p99: number;

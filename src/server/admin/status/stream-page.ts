@@ -1,4 +1,4 @@
-import type { TimeSlicedWork } from "../../../base/time-slices.ts";
+import type { TimeSlicedWork } from "../../../base/event-loop-turns.ts";
 import type { OpenStream } from "../../kernel/open-streams.ts";
 import type { StreamReport, StreamsReport } from "./status.ts";
 import { isOfGroup } from "./stream-group.ts";

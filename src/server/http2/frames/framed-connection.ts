@@ -7,7 +7,7 @@ import {
 import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
-import type { Clock } from "../../../base/clock.ts";
+import type { Clock, Timer } from "../../../base/clock.ts";
 import { Fifo } from "../../../base/fifo.ts";
 import {
   ConnectionWriter,
@@ -93,8 +93,8 @@ export class FramedConnection
   #isFull = false;
   /** Whether nothing is passed on until `release`. */
   #isHeld = false;
-  /** Whether the next turn passes on what is unread. */
-  #isWaiting = false;
+  /** The next turn, which passes on what is unread. */
+  #turn: Timer | undefined;
   /** nghttp2 has sent a GOAWAY with an error. */
   #isFailed = false;
   #isEnding = false;
@@ -103,6 +103,7 @@ export class FramedConnection
   #closeCode: number = constants.NGHTTP2_CANCEL;
   /** What follows once all streams are closed. */
   #onStreamsClosed: (() => void)[] = [];
+  #onReceived: (() => void) | undefined;
 
   constructor(socket: Socket | TLSSocket, context: FramingContext) {
     super();
@@ -144,6 +145,11 @@ export class FramedConnection
     Reflect.set(session, "destroy", destroyLater);
   }
 
+  /** Calls `listener` before bytes are passed on. It may `hold` the connection: then they are passed on after `release`. */
+  onReceived(listener: () => void): void {
+    this.#onReceived = listener;
+  }
+
   /** What writes the response of a stream. */
   responseOf(id: number): FramedStream {
     // It has ended already, if the connection does not know it.
@@ -179,6 +185,7 @@ export class FramedConnection
   #passOn(): void {
     const unread = this.#unread;
     if (unread === undefined || this.destroyed) return;
+    this.#onReceived?.();
     if (!this.#mayPassOn()) {
       this.socket.pause();
       return;
@@ -190,13 +197,11 @@ export class FramedConnection
   }
 
   #passOnLater(): void {
-    if (this.#isWaiting) return;
-    this.#isWaiting = true;
-    this.#clock.setImmediate(this.#passOnUnread);
+    this.#turn ??= this.#clock.setImmediate(this.#passOnUnread);
   }
 
   readonly #passOnUnread = (): void => {
-    this.#isWaiting = false;
+    this.#turn = undefined;
     this.#passOn();
     if (this.#unread === undefined && this.#mayPassOn()) this.socket.resume();
   };
@@ -358,7 +363,7 @@ export class EndingConnections {
   readonly #waiting = new Fifo<EndingConnection>();
   /** How many streams may still be closed in this turn. */
   #left = closedPerTurn;
-  #isScheduled = false;
+  #turn: Timer | undefined;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -378,13 +383,11 @@ export class EndingConnections {
       this.#left--;
       this.#waiting.push(next);
     }
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    this.#clock.setImmediate(this.#nextTurn);
+    this.#turn ??= this.#clock.setImmediate(this.#nextTurn);
   }
 
   readonly #nextTurn = (): void => {
-    this.#isScheduled = false;
+    this.#turn = undefined;
     this.#left = closedPerTurn;
     if (this.#waiting.length > 0) this.#close();
   };

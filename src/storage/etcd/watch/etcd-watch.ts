@@ -4,7 +4,7 @@ import {
   revisionTooOld,
   upstreamUnavailable,
 } from "../../../base/errors.ts";
-import type { TimeSlicedWork } from "../../../base/time-slices.ts";
+import type { TimeSlicedWork } from "../../../base/event-loop-turns.ts";
 import {
   cancelError,
   isResponseTooLarge,

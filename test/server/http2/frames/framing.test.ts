@@ -310,6 +310,20 @@ describe("A framed connection", () => {
     await vi.waitFor(() => expect(opened()).toBe(1), patienceMs);
   });
 
+  test("that is held as bytes arrive passes these on after the hold", async () => {
+    const { framed, client, opened } = await connected();
+    let received = 0;
+    framed.onReceived(() => {
+      if (received++ === 0) framed.hold();
+    });
+    client.write(headersOf(1));
+    await turns(50);
+    expect(opened()).toBe(0);
+    await vi.waitFor(() => expect(received).toBe(1), patienceMs);
+    framed.release();
+    await vi.waitFor(() => expect(opened()).toBe(1), patienceMs);
+  });
+
   test("that Node.js has paused for a blocked write is not resumed by the end of a hold", async () => {
     const { framed, client, opened } = await connected();
     framed.pause();

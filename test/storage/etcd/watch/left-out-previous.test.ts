@@ -1,6 +1,6 @@
 import { status } from "@grpc/grpc-js";
 import { afterEach, describe, expect, test } from "vitest";
-import type { TimeSliceScheduler } from "../../../../src/base/time-slices.ts";
+import type { Turns } from "../../../../src/base/turns.ts";
 import type { EtcdClientOptions } from "../../../../src/etcd/client/etcd-client.ts";
 import { EtcdStorage } from "../../../../src/storage/etcd/etcd-storage.ts";
 import type { WatchRequest } from "../../../../src/storage/storage.ts";
@@ -45,7 +45,7 @@ async function watch(
 }
 
 /** The first pieces of work wait until this number of them has come, as on a busy machine. */
-function takeTogether(timeSlices: TimeSliceScheduler, count: number): void {
+function takeTogether(timeSlices: Turns, count: number): void {
   const run = timeSlices.run.bind(timeSlices);
   const held: (() => void)[] = [];
   timeSlices.run = (owner, work, signal) => {

@@ -1,0 +1,249 @@
+import {
+  type ClientHttp2Stream,
+  constants,
+  type IncomingHttpHeaders,
+  type OutgoingHttpHeaders,
+} from "node:http2";
+import { status } from "@grpc/grpc-js";
+import { beginForwardedSpan, type ClientSpan } from "../../base/client-span.ts";
+import { ownBytes } from "../../base/growing-buffer.ts";
+import type { Upstream } from "../../etcd/client/upstream.ts";
+import type { UpstreamConnection } from "../../etcd/client/upstream-connection.ts";
+import { noConnection, stopped } from "../../etcd/wire/error-texts.ts";
+import type { MethodKind } from "../../etcd/wire/methods.ts";
+import { inSpanOf } from "../../server/calls/call-span.ts";
+import type { RawCall } from "../../server/calls/raw-methods.ts";
+import { refused } from "../../server/calls/refusals.ts";
+import type { ServiceContext } from "../../server/calls/service-context.ts";
+import type { FrameParts } from "../../wire/frame-parts.ts";
+import { EtcdCall } from "./etcd-call.ts";
+import { ForwardedRequest } from "./forwarded-request.ts";
+import { MessageStarts } from "./message-starts.ts";
+import { responseHeaders, responseTrailers } from "./metadata.ts";
+import type { Rounds } from "./rounds.ts";
+
+/** Replaces a unary response. Gets and returns it with gRPC's framing; undefined: it is not what it should be. */
+export type Rewrite = (response: Buffer) => Buffer | undefined;
+
+/** Maximum size of a response that is rewritten, in bytes. */
+const maxRewrittenBytes = 1024 ** 2;
+
+/** What a forwarded call is made of. */
+export interface ForwardedCallDeps {
+  /** `package.Service/Method`, one of a fixed number of names. */
+  readonly method: string;
+  readonly upstream: Upstream;
+  readonly calls: Rounds<EtcdCall>;
+  readonly context: ServiceContext;
+  readonly kind: MethodKind;
+  /** Gets the beginning of each message of the response (`MessageStarts`), and the connection that it comes from. */
+  readonly observe: (start: Buffer, source: UpstreamConnection) => void;
+  /** Absent: the response is passed on as it comes. */
+  readonly rewrite: Rewrite | undefined;
+  /** The beginning of the request, if that has been read. The rest is paused. */
+  readonly received?: Buffer | undefined;
+}
+
+/**
+ * One call, passed to etcd on a stream of its own: what the client sends goes to etcd, what etcd sends goes to the
+ * client, and when one of them ends or cancels the call, so does the other. Nothing is parsed or repeated.
+ *
+ * A response is passed on as it comes: headers, bytes, trailers. The next bytes are read when the client's flow control has
+ * accepted those before, so a slow client slows only its own stream at etcd.
+ */
+export class ForwardedCall extends EtcdCall {
+  /** With what waits. Most responses are accepted long before that. */
+  protected override readonly isCountedIfStuck = true;
+  readonly #headers: OutgoingHttpHeaders;
+  readonly #deps: ForwardedCallDeps;
+  #request: ForwardedRequest | undefined;
+  #connection: UpstreamConnection | undefined;
+  /** The stream to etcd. */
+  #upstream: ClientHttp2Stream | undefined;
+  /** Of the call at etcd; undefined: it is not recorded, or has ended. */
+  #span: ClientSpan | undefined;
+  readonly #starts: MessageStarts;
+  /** Size of what was sent last. */
+  #lastBytes = 0;
+  /** Whether etcd has responded anything. */
+  #hasBegun = false;
+  /** Whether all of the response has arrived. */
+  #hasEnded = false;
+  /** The HTTP/2 error code with which etcd has ended its stream; undefined: it has not, or behind trailers. */
+  #rstCode: number | undefined;
+  #trailers: OutgoingHttpHeaders | undefined;
+  /** The response so far, if it is rewritten. */
+  #collected: Buffer = Buffer.alloc(0);
+
+  constructor(call: RawCall, headers: OutgoingHttpHeaders, deps: ForwardedCallDeps) {
+    super(call, deps.context, deps.calls, "etcd call", deps.method);
+    this.#headers = headers;
+    this.#deps = deps;
+    this.#starts = new MessageStarts((start) => {
+      if (this.#connection !== undefined) deps.observe(start, this.#connection);
+    });
+  }
+
+  /** What is held because the client has not accepted it, or may not get it yet, in bytes. */
+  override get heldBytes(): number {
+    if (!this.isBlocked) return 0;
+    return (this.outstanding ? this.#lastBytes : 0) + (this.#upstream?.readableLength ?? 0);
+  }
+
+  /** Starts the call at etcd, or ends it. */
+  start(): void {
+    const { upstream } = this.#deps;
+    if (!this.open()) return;
+    this.#request = new ForwardedRequest(this.call.request, (bytes) =>
+      this.requestCharge?.resize(bytes),
+    );
+    this.#request.start(this.#deps.received);
+    upstream.whenAvailable({
+      isOver: () => this.isOver || this.call.isOver,
+      open: (connection) => this.#open(connection),
+      fail: () => this.end(refused(status.UNAVAILABLE, noConnection)),
+    });
+  }
+
+  drain(): void {
+    if (this.#deps.kind !== "unary") this.end(refused(status.UNAVAILABLE, stopped));
+  }
+
+  check(now: number): void {
+    if (this.#deps.kind === "unary" && this.#request?.hasEnded === false) this.endIfLate(now);
+    else this.chargeIfStuck(this.heldBytes);
+  }
+
+  protected override onClosed(): void {
+    super.onClosed();
+    this.#endSpan(status.CANCELLED);
+    this.#request?.stop();
+    if (this.#upstream?.closed === false) this.#upstream.close(constants.NGHTTP2_CANCEL);
+  }
+
+  #open(connection: UpstreamConnection): void {
+    if (this.call.span !== undefined) this.#beginSpan();
+    const stream = connection.request(this.#headers);
+    this.#connection = connection;
+    this.#upstream = stream;
+    stream.on("response", this.#onHeaders);
+    stream.on("trailers", (trailers: IncomingHttpHeaders) => {
+      this.#trailers = responseTrailers(trailers);
+    });
+    stream.on("readable", () => this.pump());
+    stream.on("end", () => {
+      this.#hasEnded = true;
+      this.pump();
+    });
+    stream.on("close", () => {
+      // With trailers all of the response has arrived, and the rest may still have to be sent.
+      if (this.#trailers !== undefined) this.#hasEnded = true;
+      else this.#rstCode = stream.rstCode ?? constants.NGHTTP2_NO_ERROR;
+      // What had arrived can still be read, though Node.js no longer announces it.
+      this.pump();
+    });
+    this.#request?.attach(stream);
+  }
+
+  readonly #onHeaders = (headers: IncomingHttpHeaders, flags: number): void => {
+    if (this.isOver) return;
+    this.#hasBegun = true;
+    const passed = responseHeaders(headers);
+    if ((flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0) this.#end(passed);
+    else this.call.sendHeaders(passed);
+  };
+
+  protected override get waitsFor(): "nothing" | "rate" {
+    return (this.#upstream?.readableLength ?? 0) > 0 ? "rate" : "nothing";
+  }
+
+  /** Everything that has arrived, at once. */
+  protected override next(): FrameParts | undefined {
+    for (;;) {
+      const bytes: Buffer | null | undefined = this.#upstream?.read();
+      if (bytes === null || bytes === undefined) return this.#finish();
+      this.#starts.pass(bytes);
+      if (this.#deps.rewrite === undefined) {
+        this.call.isMidMessage = this.#starts.isMidMessage;
+        return [ownBytes(bytes)];
+      }
+      // Until there is nothing to read, which is when the end is announced.
+      if (this.#collected.length + bytes.length > maxRewrittenBytes) return this.#fail();
+      this.#collected = Buffer.concat([this.#collected, bytes]);
+    }
+  }
+
+  protected override onSent({ byteLength }: Uint8Array): void {
+    this.#lastBytes = byteLength;
+  }
+
+  /** Ends the call if etcd has. The client has accepted everything. Returns what is still to be sent. */
+  #finish(): FrameParts | undefined {
+    if (this.#rstCode !== undefined) {
+      this.#cut(this.#rstCode);
+      return undefined;
+    }
+    const { rewrite } = this.#deps;
+    if (!this.#hasEnded) return undefined;
+    if (rewrite !== undefined && this.#collected.length > 0) {
+      const rewritten = rewrite(this.#collected);
+      this.#collected = Buffer.alloc(0);
+      return rewritten === undefined ? this.#fail() : [rewritten];
+    }
+    if (this.#trailers !== undefined) this.#end(this.#trailers);
+    return undefined;
+  }
+
+  /** etcd's trailers end the call. */
+  #end(trailers: OutgoingHttpHeaders): void {
+    this.#reportIfFull(trailers);
+    this.#endSpan(Number(trailers["grpc-status"] ?? status.UNKNOWN));
+    this.call.sendTrailers(trailers);
+    this.close();
+  }
+
+  /** A response that can't be rewritten. */
+  #fail(): undefined {
+    this.close();
+    this.call.resetWith(constants.NGHTTP2_INTERNAL_ERROR);
+  }
+
+  #beginSpan(): void {
+    const { method, upstream } = this.#deps;
+    this.#span = inSpanOf(this.call, () =>
+      beginForwardedSpan(method, upstream.endpoint, this.#headers),
+    );
+  }
+
+  #endSpan(code: number): void {
+    this.#span?.ended(code === status.OK ? null : { code });
+    this.#span = undefined;
+  }
+
+  /** etcd refuses what it has no room for with RESOURCE_EXHAUSTED, as it does other things. */
+  #reportIfFull(trailers: OutgoingHttpHeaders): void {
+    if (Number(trailers["grpc-status"]) !== status.RESOURCE_EXHAUSTED) return;
+    const details = String(trailers["grpc-message"] ?? "");
+    if (!details.includes("database space exceeded")) return;
+    this.context.fullStore?.report(this.#deps.method, details);
+  }
+
+  /** etcd has ended its stream without a status, and the client has accepted what came before. */
+  #cut(rstCode: number): void {
+    this.#endSpan(status.UNAVAILABLE);
+    const lost = this.#connection?.lost;
+    if (rstCode === constants.NGHTTP2_REFUSED_STREAM) {
+      // Without a response etcd has not looked at it. Otherwise a write may have been done.
+      const details = this.#hasBegun ? "etcd refused the stream within its response" : noConnection;
+      this.end(refused(status.UNAVAILABLE, details));
+    } else if (lost !== undefined) {
+      this.end(refused(status.UNAVAILABLE, `the connection to etcd was lost: ${lost}`));
+    } else if (rstCode === constants.NGHTTP2_NO_ERROR) {
+      const details = "etcd closed the stream without sending trailers";
+      this.end(refused(status.INTERNAL, details));
+    } else {
+      this.close();
+      this.call.resetWith(rstCode);
+    }
+  }
+}

@@ -1,0 +1,110 @@
+import type { ClientHttp2Stream } from "node:http2";
+import type { Readable } from "node:stream";
+import { ownBytes } from "../../base/growing-buffer.ts";
+
+/** HTTP/2 flow control window of a client's stream: what it may send while it is not read from, in bytes. */
+const windowBytes = 64 * 1024;
+
+/** What is read of a request before there is a connection to etcd, in bytes. */
+const maxEarlyBytes = 64 * 1024;
+
+/**
+ * Passes the bytes of a request on as they come. A client whose bytes etcd does not accept is not read from, so its flow
+ * control makes it wait. What is held meanwhile is charged to its connection.
+ */
+export class ForwardedRequest {
+  readonly #request: Readable;
+  readonly #charge: (bytes: number) => void;
+  #upstream: ClientHttp2Stream | undefined;
+  /** What arrived before there was a connection. */
+  #early: Buffer[] = [];
+  #held = 0;
+  #isPaused = false;
+  #hasEnded = false;
+  #isStopped = false;
+
+  /** `charge` charges the call with what is held. It may stop this. */
+  constructor(request: Readable, charge: (bytes: number) => void) {
+    this.#request = request;
+    this.#charge = charge;
+  }
+
+  /** Begins with what has been read of the request, if anything, and reads on. */
+  start(received: Buffer | undefined): void {
+    const request = this.#request;
+    const end = (): void => {
+      this.#hasEnded = true;
+      this.#upstream?.end();
+    };
+    if (received !== undefined) this.#take(received);
+    request.on("data", (chunk: Buffer) => this.#take(chunk));
+    request.on("end", end);
+    if (received === undefined || this.#isPaused) return;
+    if (request.readableEnded) end();
+    else request.resume();
+  }
+
+  /** Whether the client has half-closed the call. */
+  get hasEnded(): boolean {
+    return this.#hasEnded;
+  }
+
+  /** There is a stream to etcd now. */
+  attach(upstream: ClientHttp2Stream): void {
+    this.#upstream = upstream;
+    const early = this.#early;
+    this.#early = [];
+    upstream.on("drain", () => this.#resume());
+    for (const chunk of early) this.#write(upstream, chunk);
+    if (this.#hasEnded) upstream.end();
+    else if (!upstream.writableNeedDrain) this.#resume();
+  }
+
+  /** Passes nothing more on. Idempotent. */
+  stop(): void {
+    if (this.#isStopped) return;
+    this.#isStopped = true;
+    this.#early = [];
+    this.#charge(0);
+    // What the client still sends is read and dropped.
+    if (!this.#request.destroyed) this.#request.resume();
+  }
+
+  #take(chunk: Buffer): void {
+    if (this.#isStopped) return;
+    const bytes = ownBytes(chunk);
+    this.#hold(bytes.length);
+    if (this.#isStopped) return;
+    if (this.#upstream !== undefined) {
+      this.#write(this.#upstream, bytes);
+    } else {
+      this.#early.push(bytes);
+      if (this.#held >= maxEarlyBytes) this.#pause();
+    }
+  }
+
+  #write(upstream: ClientHttp2Stream, bytes: Buffer): void {
+    const hasRoom = upstream.write(bytes, () => this.#hold(-bytes.length));
+    if (!hasRoom) this.#pause();
+  }
+
+  #pause(): void {
+    if (this.#isPaused) return;
+    this.#isPaused = true;
+    this.#request.pause();
+    this.#hold(windowBytes);
+  }
+
+  #resume(): void {
+    if (!this.#isPaused || this.#isStopped) return;
+    this.#isPaused = false;
+    this.#hold(-windowBytes);
+    this.#request.resume();
+  }
+
+  /** Charges what is held. May stop this. */
+  #hold(by: number): void {
+    this.#held += by;
+    if (!this.#isStopped) this.#charge(this.#held);
+  }
+}

@@ -1,0 +1,345 @@
+import { runInTimeSlices } from "../../base/event-loop-turns.ts";
+import { Fifo } from "../../base/fifo.ts";
+import {
+  type Answer,
+  encodeAnswer,
+  noWatchId,
+  withFieldsInEach,
+} from "../../etcd/wire/watch-response.ts";
+import type { RawCall } from "../../server/calls/raw-methods.ts";
+import type { ServiceContext } from "../../server/calls/service-context.ts";
+import { type FrameParts, sizeOf } from "../../wire/frame-parts.ts";
+import { EtcdCall } from "../calls/etcd-call.ts";
+import type { AnswerSlot, ClientWatch } from "./client-watch.ts";
+import { watchPath } from "./member-monitor.ts";
+import type { ForwardedResponse, UpstreamWatches } from "./upstream-watches.ts";
+import type { WatchService } from "./watch-service.ts";
+
+const noFrames: readonly Uint8Array[] = [];
+
+/**
+ * The responses of a call of etcd's Watch, to all of its watches, one message at a time: answers in the order of the requests,
+ * then one batch of each watch in turn. So the buffers of the watches hold what a slow client has not read, and these are
+ * bounded.
+ *
+ * Reports up to which revision the watches have received everything, too: regularly, and when the client asks.
+ */
+export abstract class WatchResponses extends EtcdCall {
+  readonly service: WatchService;
+  /** Those that are created. */
+  readonly watches = new Map<bigint, ClientWatch>();
+  /** Those that etcd serves, or is asked about. */
+  abstract readonly upstream: UpstreamWatches;
+  readonly #answers = new Fifo<AnswerSlot>();
+  readonly #ready = new Fifo<ClientWatch>();
+  #forwarded = new Fifo<ForwardedResponse>();
+  #forwardedBytes = 0;
+  /** The watch of etcd of which a fragment was sent last. The rest of the response follows at once. */
+  #fragmented: ClientWatch | undefined;
+  /** Whether it was a response of etcd that was sent last, so that a cached watch is next. */
+  #wasForwarded = false;
+  /** The responses of a batch of a watch, and the index of the next one to send. */
+  #frames = noFrames;
+  #next = 0;
+  #watch: ClientWatch | undefined;
+  /** A watch whose batch was sent and that has nothing more, until it is read again, so that it notifies of its next one. */
+  #idle: ClientWatch | undefined;
+  /** The watch whose creation the message that was sent last reports. */
+  #announced: ClientWatch | undefined;
+
+  /** The client waits for progress: until the caches and etcd have answered, until everything is sent, for its answers. */
+  #progress: "none" | "asked" | "due" | "answering" = "none";
+  /** The highest revision that clients knew of when it asked. */
+  #progressFloor = 0;
+  /** Whether the client asked again since: an answer on its way may be of a revision from before that. */
+  #isProgressRepeated = false;
+
+  constructor(call: RawCall, context: ServiceContext, service: WatchService) {
+    super(call, context, service.calls, "etcd watch", watchPath.slice(1));
+    this.service = service;
+  }
+
+  /** The client has accepted an answer that waited, or everything: more of its requests may be read. */
+  protected abstract onRoom(): void;
+
+  /** Number of answers that wait. */
+  get waitingAnswers(): number {
+    return this.#answers.length;
+  }
+
+  /** Size of etcd's responses that wait, in bytes. */
+  get forwardedBytes(): number {
+    return this.#forwardedBytes;
+  }
+
+  /** Sends a response without events, behind those before. */
+  protected answer(answer: Answer, revision: number): void {
+    if (answer.canceled !== true) this.service.reported(revision);
+    this.addAnswer(this.encode(answer, revision));
+  }
+
+  protected encode(answer: Answer, revision: number): Buffer {
+    return encodeAnswer(this.service.header(revision), answer);
+  }
+
+  /** Adds an answer behind those before. */
+  protected addAnswer(frame: Uint8Array): void {
+    this.#answers.push({ frame, watch: undefined });
+    this.pump();
+  }
+
+  /** Adds the place of the answer to the create request of a watch, which `settle` makes known. */
+  protected expect(watch: ClientWatch): void {
+    watch.answer = { frame: undefined, watch };
+    this.#answers.push(watch.answer);
+  }
+
+  /** The answer to the create request of a watch is known. */
+  settle(watch: ClientWatch, frame: Uint8Array): void {
+    if (watch.answer !== undefined) watch.answer.frame = frame;
+    watch.answer = undefined;
+    this.pump();
+  }
+
+  /** The watch may have something to send. */
+  ready(watch: ClientWatch): void {
+    if (watch.isQueued || watch.isOver || !watch.isAnnounced) return;
+    watch.isQueued = true;
+    this.#ready.push(watch);
+    this.pump();
+  }
+
+  /** Adds a response of etcd. */
+  forward(response: ForwardedResponse): void {
+    response.watch.waiting++;
+    this.#forwardedBytes += sizeOf(response.parts);
+    this.#forwarded.push(response);
+    this.pump();
+  }
+
+  protected override get waitsFor(): "nothing" | "room" {
+    if (this.#mustFollow || this.#answers.at(0)?.frame !== undefined) return "nothing";
+    // Events of the idle watch may have arrived while a response of etcd waited.
+    const hasPending = this.#idle?.watcher?.hasPending === true;
+    const isEmpty = this.#ready.length === 0 && this.#forwarded.length === 0 && !hasPending;
+    return isEmpty ? "nothing" : "room";
+  }
+
+  /** Whether what was sent last has a rest, which nothing may come before. */
+  get #mustFollow(): boolean {
+    return this.#frames.length > 0 || this.#fragmented?.isOver === false;
+  }
+
+  /** The next message, in parts. */
+  protected override next(): FrameParts | undefined {
+    const message = this.#nextMessage();
+    if (message === undefined) {
+      this.onRoom();
+      this.#answerProgress();
+    }
+    return message;
+  }
+
+  #nextMessage(): FrameParts | undefined {
+    if (this.#frames.length > 0) return this.#nextOfBatch();
+    if (this.#mustFollow) return this.#nextForwarded();
+    if (this.#answers.at(0)?.frame !== undefined) return this.#nextAnswer();
+    if (this.#wasForwarded) return this.#nextCached() ?? this.#nextForwarded();
+    return this.#nextForwarded() ?? this.#nextCached();
+  }
+
+  /** The rest of a batch. */
+  protected override get rest(): FrameParts {
+    return this.#frames.length === 0 ? noFrames : this.#frames.slice(this.#next);
+  }
+
+  protected override onAccepted(): void {
+    this.#watch?.watcher?.accepted();
+    if (this.#frames.length === 0) this.#batchAccepted();
+    const announced = this.#announced;
+    this.#announced = undefined;
+    // What it calls may end the stream, so it comes behind the answer.
+    if (announced === undefined) return;
+    this.ready(announced);
+    this.onRoom();
+  }
+
+  /** The watch of the batch is read again, behind the others. One that has nothing more need not wait for that. */
+  #batchAccepted(): void {
+    const watch = this.#watch;
+    this.#watch = undefined;
+    if (watch?.watcher?.hasPending === false) this.#idle = watch;
+    else if (watch !== undefined) this.#ready.push(watch);
+  }
+
+  protected override onClosed(): void {
+    super.onClosed();
+    this.#frames = noFrames;
+    this.#forwarded = new Fifo();
+  }
+
+  #nextAnswer(): FrameParts {
+    const { frame, watch } = this.#answers.shift() as AnswerSlot;
+    if (watch !== undefined && !watch.isOver) {
+      watch.isAnnounced = true;
+      this.#announced = watch;
+    }
+    return [frame as Uint8Array];
+  }
+
+  /** The first response of the next batch of the next watch that has one. */
+  #nextCached(): FrameParts | undefined {
+    if (this.#idle !== undefined) this.#ready.push(this.#idle);
+    this.#idle = undefined;
+    for (let watch = this.#ready.shift(); watch !== undefined; watch = this.#ready.shift()) {
+      watch.isQueued = false;
+      if (watch.isOver) continue;
+      const frames = watch.takeFrames();
+      if (frames === undefined) continue;
+      watch.isQueued = true;
+      if (frames.length === 0) {
+        this.#ready.push(watch);
+        continue;
+      }
+      watch.isActive = true;
+      this.#wasForwarded = false;
+      this.#frames = frames;
+      this.#next = 0;
+      this.#watch = watch;
+      return this.#nextOfBatch();
+    }
+    return undefined;
+  }
+
+  /** The next response of the current batch, whose responses have the watch id 0. */
+  #nextOfBatch(): FrameParts {
+    const frames = this.#frames;
+    const frame = frames[this.#next] as Uint8Array;
+    this.#next++;
+    if (this.#next === frames.length) this.#frames = noFrames;
+    const fields = this.#watch?.idField;
+    if (fields !== undefined && fields.length > 0) return withFieldsInEach(frame, fields);
+    return frames.length === 1 ? frames : [frame];
+  }
+
+  #nextForwarded(): FrameParts | undefined {
+    for (let next = this.#forwarded.shift(); next !== undefined; next = this.#forwarded.shift()) {
+      const { watch, parts, fragment, sent, isLast } = next;
+      this.#forwardedBytes -= sizeOf(parts);
+      watch.waiting--;
+      this.upstream.mayContinue();
+      if (watch.isOver && !isLast) continue;
+      this.#fragmented = fragment ? watch : undefined;
+      this.#wasForwarded = true;
+      if (sent !== undefined && sent > watch.sent) watch.sent = sent;
+      return parts;
+    }
+    return undefined;
+  }
+
+  /**
+   * Sends the progress of each watch that asked for it and is synced, unless it has sent events since the last call. Nothing
+   * to a client that has not accepted what it was sent before: it would wait here.
+   */
+  notifyProgress(floor: number): void {
+    if (this.waitingAnswers > 0) return;
+    for (const watch of this.watches.values()) {
+      if (!watch.request.progressNotify || watch.watcher === undefined) continue;
+      const revision = watch.syncedRevision;
+      if (!watch.isActive && revision !== undefined && revision >= floor) {
+        this.#report(watch, revision);
+      }
+      watch.isActive = false;
+    }
+  }
+
+  /**
+   * The client asks for the progress of all watches. It gets an answer when the caches and etcd are at etcd's revision, if
+   * then all watches are synced that it had; otherwise not at all. Requests that come before that answer have one of their own, together.
+   */
+  protected requestProgress(): void {
+    const { service, watches, upstream } = this;
+    // etcd does not answer while a watch is not synced.
+    if (this.#progress === "asked") upstream.requestProgress();
+    this.#isProgressRepeated = this.#progress !== "none";
+    if (watches.size === 0 || this.#isProgressRepeated) return;
+    this.#progress = "asked";
+    this.#progressFloor = service.floor;
+    for (const watch of watches.values()) watch.isAwaited = true;
+    const reached = [
+      service.reachCurrentRevision(watches.values()),
+      upstream.reachProgress(this.#progressFloor),
+    ];
+    // Neither rejects.
+    void Promise.all(reached).then(() => {
+      this.#progress = "due";
+      this.pump();
+    });
+  }
+
+  /**
+   * Nothing waits to be sent. As etcd, answers for all watches at once if one revision is right for all. Otherwise each
+   * watch gets its own, as with progress at intervals: under a load of writes, watches of several caches and of etcd are at
+   * several revisions, and clientv3 resumes each watch from an answer for all, also if it was sent events above that.
+   */
+  #answerProgress(): void {
+    // Behind the answer to a create request it would be taken for progress of that watch, too.
+    if (this.#progress !== "due" || this.waitingAnswers > 0) return;
+    const revision = this.#syncedRevision();
+    if (revision === "several") {
+      this.#progress = "answering";
+      runInTimeSlices(this.context.clock, this.#reportAll());
+      return;
+    }
+    if (revision !== undefined) {
+      for (const watch of this.watches.values()) watch.sent = revision;
+      this.answer({ watchId: BigInt(noWatchId) }, revision);
+    }
+    this.#progressAnswered();
+  }
+
+  /** Asks again if the client has. */
+  #progressAnswered(): void {
+    this.#progress = "none";
+    if (this.#isProgressRepeated) this.requestProgress();
+  }
+
+  /** Reports the progress of each watch that is synced at its turn. */
+  *#reportAll(): Generator<void, void, void> {
+    for (const watch of this.watches.values()) {
+      this.#report(watch, watch.syncedRevision);
+      yield;
+    }
+    this.#progressAnswered();
+  }
+
+  /**
+   * The revision up to which all watches are synced, if none was sent more. "several" also if watches that were created since
+   * the request are not synced: etcd has answered the request before. Undefined: others are not synced, or are behind what
+   * clients knew of when progress was requested: under a load of writes the newest one is always ahead.
+   */
+  #syncedRevision(): number | "several" | undefined {
+    let least = Infinity;
+    let sent = this.#progressFloor;
+    let hasLater = false;
+    for (const watch of this.watches.values()) {
+      const { syncedRevision } = watch;
+      if (syncedRevision === undefined || syncedRevision < this.#progressFloor) {
+        if (watch.isAwaited) return undefined;
+        hasLater = true;
+        continue;
+      }
+      least = Math.min(least, syncedRevision);
+      sent = Math.max(sent, watch.sent);
+    }
+    if (least === Infinity) return undefined;
+    return least >= sent && !hasLater ? least : "several";
+  }
+
+  /** Reports the progress of one watch. */
+  #report(watch: ClientWatch, revision: number | undefined): void {
+    if (revision === undefined) return;
+    watch.sent = Math.max(watch.sent, revision);
+    this.answer({ watchId: watch.id }, revision);
+  }
+}

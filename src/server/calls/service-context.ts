@@ -1,0 +1,161 @@
+import { groupOf } from "../../base/fair-queue.ts";
+import { Turns } from "../../base/turns.ts";
+import { Authorizer } from "../../policy/authorizer.ts";
+import { byteLowWaterMark, Ledger } from "../kernel/ledger.ts";
+import { OpenStreams } from "../kernel/open-streams.ts";
+import { StallDetector } from "../kernel/stall-detector.ts";
+import { CallerLimits } from "../limits/caller-limits.ts";
+import { type Caller, Callers, CallOwner, callerOf } from "../limits/callers.ts";
+import type { Http2Defences } from "../limits/http2-defences.ts";
+import { SendBudget } from "../limits/send-budget.ts";
+import { defaultServerLimits, type ServerLimits } from "../limits/server-limits.ts";
+import { MemoryPressure } from "../pressure/memory-pressure.ts";
+import { SlowStreams } from "../pressure/slow-streams.ts";
+import { CallClosings } from "./call-closings.ts";
+import { Credentials } from "./credentials.ts";
+import { FullStore } from "./full-store.ts";
+import { tooMuchRetained } from "./refusals.ts";
+import { RequestsInFlight } from "./requests-in-flight.ts";
+import type { ServiceOptions } from "./service-options.ts";
+import { SlowClients } from "./slow-clients.ts";
+import { StreamOpenings } from "./stream-openings.ts";
+
+/** Maximum size of the writes that the store is processing, in bytes. */
+const maxWriteBytes = 64 * 1024 ** 2;
+
+/** What bounds and ends the calls of a service. Each of them exists once for each server. */
+type Kernel = ReturnType<typeof createKernel>;
+
+/**
+ * What a service has for all of its calls: what it was given, with defaults, and the kernel. The stages of a call and the
+ * handlers of streams get it as it is.
+ */
+export interface ServiceContext extends ServiceOptions, Kernel {
+  readonly limits: ServerLimits;
+  readonly authorizer: Authorizer;
+  readonly hasOwnServices: boolean;
+  readonly random: () => number;
+  /** Counts clients that are stopped at the level of HTTP/2. Undefined: the connections are not this service's. */
+  readonly defences: Pick<Http2Defences, "count"> | undefined;
+}
+
+/**
+ * What the methods with one response may know of it: what is served, and what callers may know of that. They get the rest
+ * with their call (`UnaryCall`).
+ */
+export type UnaryContext = Pick<ServiceContext, "resources" | "codecs" | "upstream" | "authorizer">;
+
+/** Makes what a service has for its calls, empty. */
+export function createServiceContext(
+  options: ServiceOptions,
+  defences: Http2Defences | undefined,
+): ServiceContext {
+  const { authorizer = new Authorizer(), hasOwnServices = true, random = Math.random } = options;
+  const limits = { ...defaultServerLimits, ...options.limits };
+  const given = { ...options, limits, authorizer, hasOwnServices, random };
+  return { ...given, ...createKernel(options, limits), defences };
+}
+
+/** Makes everything that a server bounds across its calls and connections. */
+function createKernel(
+  { clock, logger, now = Date.now, memoryGauges: gauges = [] }: ServiceOptions,
+  limits: ServerLimits,
+) {
+  const callerLimits = new CallerLimits(clock, new Callers(clock, limits), limits, logger);
+  const ownerOf = (holder: object): object =>
+    holder instanceof CallOwner ? holder : callerLimits.callers.expectedOn(holder);
+  const groupOfHolder = (holder: object): object => groupOf(ownerOf(holder));
+  const requestPool = new Ledger(
+    {
+      max: limits.maxUnreadBytes,
+      maxPerOwner: limits.maxUnreadBytesPerConnection,
+      lowWaterMark: byteLowWaterMark,
+    },
+    groupOfHolder,
+  );
+  const retainedRequests = new Ledger(
+    {
+      max: limits.maxRetainedRequestBytes,
+      maxPerOwner: limits.maxRetainedRequestBytesPerConnection,
+      lowWaterMark: byteLowWaterMark,
+    },
+    groupOfHolder,
+  );
+  const incompleteCalls = new Ledger<Caller>({
+    max: limits.maxIncompleteCalls,
+    maxPerOwner: limits.maxIncompleteCallsPerCaller,
+  });
+  const sendBounds = {
+    maxBytes: limits.maxUnsentBytes,
+    maxBytesPerConnection: limits.maxUnsentBytesPerConnection,
+  };
+  const sendBudget = new SendBudget(clock, sendBounds, ownerOf);
+  const streams = new OpenStreams(limits.maxStreams, {
+    refusal: (owner) => {
+      const caller = callerOf(owner);
+      return caller && callerLimits.streamRefusal(caller);
+    },
+    opened: ({ identity, owner }) => {
+      const caller = callerOf(owner);
+      if (caller !== undefined) caller.streams++;
+      credentials.opened(identity);
+    },
+    closed: ({ owner }) => {
+      const caller = callerOf(owner);
+      if (caller !== undefined) caller.streams--;
+    },
+  });
+  const credentials = new Credentials(clock, now, streams);
+  const slowStreams = new SlowStreams(clock, streams, sendBudget);
+  const { maxReadsInFlight, maxWritesInFlight } = limits;
+  const waiting = { clock, limits, callerLimits, requestPool };
+  return {
+    /** Knows the caller of each call, and limits what each caller may have. */
+    callerLimits,
+    /** Open streams. */
+    streams,
+    /** Knows which credentials are no longer valid, and ends their streams. */
+    credentials,
+    /** Requests that have not arrived completely, are not inflated, or are not handled yet, in bytes, by connection. */
+    requestPool,
+    /**
+     * Calls whose request has not arrived completely, by caller: a client opens one with some tens of bytes, here it takes
+     * 7 KiB.
+     */
+    incompleteCalls,
+    /**
+     * Parts of requests that calls retain while they wait for a time slice and while their streams are open, in bytes, by
+     * connection.
+     */
+    retainedRequests,
+    /** Responses that clients have not accepted, by connection. */
+    sendBudget,
+    /** Ends the streams whose client does not accept the message that is outstanding. */
+    stallDetector: new StallDetector(clock, limits.responseFlushMs),
+    /** Bounds the requests that are handled at once. */
+    inFlight: {
+      reads: new RequestsInFlight(waiting, {
+        ...{ kind: "reads", maxRequests: maxReadsInFlight, maxBytes: Infinity },
+      }),
+      writes: new RequestsInFlight(waiting, {
+        ...{ kind: "writes", maxRequests: maxWritesInFlight, maxBytes: maxWriteBytes },
+      }),
+    },
+    /** Opens watches in time slices, by caller. A task is an open call, and these are bounded, so none is refused here. */
+    streamOpenings: new StreamOpenings(clock, new Turns(clock, Infinity), retainedRequests, () =>
+      tooMuchRetained(retainedRequests),
+    ),
+    /** Does the work of unary calls that takes long, in time slices, by caller. */
+    parsingSelectors: new Turns(clock),
+    /** Releases what ended calls hold, in time slices. */
+    callClosings: new CallClosings(clock),
+    /** Refuses and ends calls while memory is short. */
+    memoryPressure: new MemoryPressure({
+      ...{ clock, logger, gauges, slowStreams, retained: retainedRequests },
+    }),
+    /** Counts calls that end since their client accepts too little. */
+    slowClients: new SlowClients(clock, logger),
+    /** Counts writes that the store refuses because it is full. */
+    fullStore: new FullStore(clock, logger),
+  };
+}

@@ -1,0 +1,109 @@
+import type { ServiceDefinition } from "@grpc/grpc-js";
+import { descriptors } from "../wire/descriptors.ts";
+import { listWatchService, writeService } from "../wire/services.ts";
+import { healthService, reflectionServices } from "../wire/standard-services.ts";
+import { Authentication } from "./calls/authentication.ts";
+import {
+  decoderOf,
+  type MethodHandler,
+  type Methods,
+  methodOf,
+  type ServiceMethods,
+  type SingleRequestMethod,
+  type UnaryMethod,
+} from "./calls/methods.ts";
+import { revokeOnChange } from "./calls/revocation.ts";
+import { createServiceContext, type ServiceContext } from "./calls/service-context.ts";
+import type { ServiceOptions } from "./calls/service-options.ts";
+import { serveUnary } from "./calls/unary-call.ts";
+import type { Http2Defences } from "./limits/http2-defences.ts";
+import type { RefusedKind } from "./pressure/memory-pressure.ts";
+import { HealthService } from "./services/health-service.ts";
+import { listWatchMethods } from "./services/list-watch-service.ts";
+import { ReflectionService } from "./services/reflection-service.ts";
+import { initialStatuses, mayKnowService, ServingStatuses } from "./services/serving-statuses.ts";
+import { watchHandler } from "./services/watch-handler.ts";
+import { writeMethods } from "./services/write-service.ts";
+
+/** What serves calls, whatever accepts them. */
+export interface Service {
+  readonly context: ServiceContext;
+  readonly methods: Methods;
+  /** Undefined: all calls are anonymous. */
+  readonly authentication: Authentication | undefined;
+  /** Health turns to NOT_SERVING, and what lasts ends: watches get a last bookmark and DRAINING. */
+  drain(): void;
+}
+
+/** Makes what serves calls. `defences` count clients that are stopped on connections of the server's own. */
+export function createService(options: ServiceOptions, defences?: Http2Defences): Service {
+  const { resources, authenticators } = options;
+  const context = createServiceContext(options, defences);
+  const { authorizer, clock, streams } = context;
+  const health = new HealthService(initialStatuses(resources), context, mayKnowService(context));
+  const statuses = new ServingStatuses(resources, health);
+  const reflection = new ReflectionService(descriptors, context);
+  revokeOnChange(authorizer, streams, clock);
+  authorizer.onChange(() => health.recheck());
+  return {
+    context,
+    methods: methodsOf(context, health, reflection),
+    authentication: authenticators && new Authentication(authenticators, context),
+    drain: () => {
+      statuses.drain();
+      health.end();
+      reflection.end();
+      for (const resource of resources.values()) resource.drain();
+    },
+  };
+}
+
+/**
+ * What a call counts as when memory is short, by the path of its method. The others are not refused: health has to respond,
+ * since an orchestrator would end a process whose health does not.
+ */
+const refusedKinds: ReadonlyMap<string, RefusedKind> = new Map([
+  [listWatchService.Watch.path, "stream"],
+  [listWatchService.List.path, "list"],
+  [listWatchService.Get.path, "call"],
+  [listWatchService.Resources.path, "call"],
+  [writeService.Put.path, "call"],
+  [writeService.Delete.path, "call"],
+]);
+
+/** The methods of all services. */
+function methodsOf(
+  context: ServiceContext,
+  health: HealthService,
+  reflection: ReflectionService,
+): Methods {
+  const listWatch = listWatchMethods(context, watchHandler(context));
+  const own = context.hasOwnServices
+    ? [
+        ...servedMethods(context, listWatchService, listWatch),
+        ...servedMethods(context, writeService, writeMethods(context)),
+      ]
+    : [];
+  return {
+    single: new Map([...own, ...servedMethods(context, healthService, health.handlers)]),
+    streaming: new Map(reflectionServices.flatMap((service) => [...reflection.serving(service)])),
+  };
+}
+
+/** The methods of a service by their path. Throws if one of them is missing. */
+function servedMethods(
+  context: ServiceContext,
+  service: ServiceDefinition,
+  methods: ServiceMethods,
+): Map<string, SingleRequestMethod> {
+  const served = new Map<string, SingleRequestMethod>();
+  for (const [key, { path, responseStream }] of Object.entries(service)) {
+    const method = methods[key] as MethodHandler<unknown> | UnaryMethod<unknown> | undefined;
+    if (method === undefined) throw new Error(`The method ${path} has no handler.`);
+    const name = methodOf(path);
+    const handler = "perform" in method ? serveUnary(context, name, method) : method;
+    const facts = { name, isStreaming: responseStream, sheds: refusedKinds.get(path) };
+    served.set(path, { ...facts, decode: decoderOf(path), ...handler });
+  }
+  return served;
+}

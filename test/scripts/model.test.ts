@@ -1,0 +1,98 @@
+import { execFileSync } from "node:child_process";
+import { globSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { execPath } from "node:process";
+import { fileURLToPath } from "node:url";
+import { beforeAll, describe, expect, test } from "vitest";
+import { Model, type State } from "../../scripts/model/compile.ts";
+import { follow, successors } from "../../scripts/model/explore.ts";
+import { readItf } from "../../scripts/model/itf.ts";
+import {
+  modelFile,
+  rules,
+  sampleDesign,
+  sampleWithout,
+  standard,
+  start,
+} from "../../scripts/model/list-watch.ts";
+import { textOf } from "../../scripts/model/values.ts";
+
+/** The steps of one run of Quint's own simulator. */
+function simulated(steps: number, seed: number): readonly State[] {
+  const folder = mkdtempSync(join(tmpdir(), "watch-fanout-model-"));
+  const out = join(folder, "trace.itf.json");
+  const cli = fileURLToPath(import.meta.resolve("@informalsystems/quint/dist/src/cli.js"));
+  const run = ["run", modelFile, "--backend=typescript", "--max-samples=1"];
+  try {
+    execFileSync(
+      execPath,
+      [cli, ...run, `--max-steps=${steps}`, `--seed=${seed}`, `--out-itf=${out}`],
+      { stdio: "ignore" },
+    );
+    return readItf(out);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** All variables of a state, in one order. */
+function identityOf(state: State): string {
+  return Object.entries(state)
+    .map(([name, value]) => `${name}=${textOf(value)}`)
+    .sort()
+    .join();
+}
+
+describe("The model of docs/model", () => {
+  let model: Model;
+
+  beforeAll(() => {
+    model = new Model(modelFile);
+  });
+
+  test("keeps every guarantee in 1,000 random runs", () => {
+    const { traces, states, counterexample } = sampleDesign(model, 1_000, 1);
+    expect(counterexample).toBeUndefined();
+    expect(traces).toBe(1_000);
+    expect(states).toBeGreaterThan(50_000);
+  });
+
+  test.each([
+    "a bookmark follows the events below it",
+    "a relist sends LATEST_STATE the difference",
+    "a resumed watch is confirmed",
+    "previous is the object before the batch",
+    "a write is sent once",
+  ])("loses a guarantee without the rule: %s", (rule) => {
+    const { counterexample = [] } = sampleWithout(model, rule, 500, 1);
+    const last = follow(model, start(model, standard, [rule]), counterexample);
+    expect(model.holds(last, rules[rule]?.guarantee ?? "")).toBe(false);
+    const before = follow(model, start(model, standard, [rule]), counterexample.slice(0, -1));
+    expect(model.holds(before, rules[rule]?.guarantee ?? "")).toBe(true);
+  });
+
+  test("has no other rules than those that the script leaves out", () => {
+    const text = globSync("docs/model/*.qnt")
+      .map((file) => readFileSync(file, "utf8"))
+      .join("\n");
+    const used = [...text.matchAll(/\bo(?:n|ff)\("([^"]+)"\)/g)].map(([, rule = ""]) => rule);
+    expect([...new Set(used)].sort()).toEqual(Object.keys(rules).sort());
+  });
+
+  test("is described with each rule and the guarantee that falls", () => {
+    const page = readFileSync("docs/model/README.md", "utf8");
+    const rows = Object.entries(rules).map(([rule, { guarantee }]) => `| ${rule} | ${guarantee} |`);
+    expect(rows.filter((row) => !page.includes(row))).toEqual([]);
+  });
+
+  test("takes the steps that Quint's own simulator takes", () => {
+    const states = simulated(20, 3);
+    expect(states).toHaveLength(21);
+    expect(identityOf(states[0] ?? {})).toBe(identityOf(start(model, standard)));
+    for (const [i, state] of states.slice(1).entries()) {
+      const following = [...successors(model, states[i] ?? {})];
+      expect(following.map(({ next }) => identityOf(next))).toContain(identityOf(state));
+    }
+  });
+});
