@@ -89,7 +89,7 @@ describe("The id of a history", () => {
   });
 
   test.each<[string, string | Error, object | undefined]>([
-    ["goes on if the store is away", upstreamUnavailable("etcd is away"), undefined],
+    ["continues if the store is away", upstreamUnavailable("etcd is away"), undefined],
     ["ends with that of another history", "other", { reason: "HISTORY_CHANGED" }],
     ["ends with an error of the program", new TypeError("oops"), { message: "oops" }],
   ])("that is read periodically %s", async (_, stored, outcome) => {
