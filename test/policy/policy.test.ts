@@ -1,9 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { anonymous } from "../../src/identity/identity.ts";
+import { anonymous, type Identity } from "../../src/identity/identity.ts";
 import {
   type Access,
   type AccessScope,
   permissionDenied,
+  relayDenied,
   type Verb,
   verbs,
 } from "../../src/policy/access.ts";
@@ -145,6 +146,72 @@ bindings: [{ role: all, subjects: ["*", "group:x"] }]
     });
   });
 
+  test("explains by the first binding that gives the role, and lists ten keys at most", () => {
+    const keys = Array.from({ length: 12 }, (_, index) => `k${index}`);
+    const explained = policyOf(`
+roles:
+  - name: all
+    rules: [{ resources: [pods], prefixes: ["*"], verbs: [get] }]
+  - name: ten
+    rules: [{ resources: [ten], keys: [${keys.slice(0, 10).join(", ")}], verbs: [get] }]
+  - name: twelve
+    rules: [{ resources: [twelve], keys: [${keys.join(", ")}], verbs: [get] }]
+bindings:
+  - { role: all, subjects: [ann, "*"] }
+  - { role: ten, subjects: [ann] }
+  - { role: twelve, subjects: [ann] }
+`);
+    const why = (verb: Verb, resource: string, scope: AccessScope): string =>
+      explained.explain(identityOf("ann"), { verb, resource, scope }).why;
+    expect(why("get", "pods", { key: "a" })).toBe(
+      'the rule all[0] (line 4) allows it, which the binding in line 10 gives to "ann"',
+    );
+    const ten = keys.slice(0, 10).map((key) => `the key "${key}"`);
+    expect(why("get", "ten", { key: "a" })).toMatch(`allow to get there only ${ten.join(", ")}`);
+    expect(why("get", "ten", { key: "a" })).not.toMatch("more");
+    expect(why("get", "twelve", { key: "a" })).toMatch(
+      new RegExp(`allow to get there only ${ten.join(", ")} and 2 more$`),
+    );
+  });
+
+  test("lets an identity read a resource with any verb that reads, in any scope", () => {
+    const reading = policyOf(`
+roles:
+  - name: watcher
+    rules: [{ resources: [pods], keys: [a], verbs: [watch] }]
+  - name: writer
+    rules: [{ resources: [nodes], prefixes: ["*"], verbs: [put, delete] }]
+  - name: auditor
+    rules: [{ resources: ["*"], keys: [log], verbs: [list] }]
+bindings:
+  - { role: watcher, subjects: [ann, root] }
+  - { role: writer, subjects: [ann] }
+  - { role: auditor, subjects: [root] }
+`);
+    const readable = (name: string): readonly string[] =>
+      ["pods", "services", "nodes"].filter((each) => reading.mayRead(identityOf(name), each));
+    expect(readable("ann")).toEqual(["pods"]);
+    expect(readable("root")).toEqual(["pods", "services", "nodes"]);
+    expect(readable("bob")).toEqual([]);
+    expect(reading.concerns(identityOf("ann"), "nodes")).toBe(true);
+    expect(reading.concerns(identityOf("ann"), "services")).toBe(false);
+  });
+
+  test("looks up the roles of an identity once", () => {
+    let lookups = 0;
+    const ann: Identity = {
+      ...identityOf("ann"),
+      get groups() {
+        lookups++;
+        return [];
+      },
+    };
+    const access: Access = { verb: "get", resource: "pods", scope: { key: "motd" } };
+    expect(policy.allowing(ann, access)).toBeDefined();
+    expect(policy.allowing(ann, access)).toBeDefined();
+    expect(lookups).toBe(1);
+  });
+
   test("allows exactly what one rule of one of the identity's roles has as a whole", () => {
     const part = fc.constantFrom("a", "a/", "a/b", "b", "");
     const rule = fc.record({
@@ -229,6 +296,34 @@ describe("An authorizer", () => {
     expect(authorizer.decide(anonymous, access)).toEqual({ allowed: false, rule: undefined });
     expect(authorizer.mayKnow(anonymous, "pods")).toBe(false);
   });
+
+  test("lets read what its policy does, and everything without one", () => {
+    expect(new Authorizer().mayRead(anonymous, "nodes")).toBe(true);
+    const authorizer = new Authorizer(policy);
+    expect(authorizer.hasPolicy).toBe(true);
+    expect(authorizer.mayRead(anonymous, "pods")).toBe(true);
+    expect(authorizer.mayRead(anonymous, "nodes")).toBe(false);
+  });
+
+  test("finds the first of several accesses that is denied", () => {
+    const authorizer = new Authorizer(policy);
+    const put = { ...access, verb: "put" } as const;
+    const watch = { ...access, verb: "watch" } as const;
+    expect(authorizer.firstDenied(anonymous, access)).toBeUndefined();
+    expect(authorizer.firstDenied(anonymous, put)).toBe(put);
+    expect(authorizer.firstDenied(anonymous, [access, put, watch])).toBe(put);
+    expect(authorizer.firstDenied(anonymous, [access, access])).toBeUndefined();
+  });
+
+  test("counts the denied calls by verb, and the streams that a changed policy ended", () => {
+    const authorizer = new Authorizer();
+    authorizer.countDenied("put");
+    authorizer.countDenied("put");
+    authorizer.countDenied("watch");
+    authorizer.countRevoked();
+    expect(authorizer.denied).toEqual({ get: 0, list: 0, watch: 1, put: 2, delete: 0 });
+    expect(authorizer.revoked).toBe(1);
+  });
 });
 
 describe("A denial", () => {
@@ -244,6 +339,22 @@ describe("A denial", () => {
         '"ann" may not list the keys that begin with "a/" of the resource "pods". Request only what the policy ' +
         "allows, or ask the operator of the service for a role that allows this.",
       metadata: { verb: "list", resource: "pods", prefix: "a/" },
+    });
+  });
+
+  test.each<readonly [AccessScope, string, Record<string, string>]>([
+    [{ key: "a" }, 'the key "a"', { key: "a" }],
+    [{ prefix: "" }, "all keys", { prefix: "" }],
+  ])("names the scope %j as %s", (scope, described, metadata) => {
+    const error = permissionDenied(identityOf("ann"), { verb: "get", resource: "pods", scope });
+    expect(error.message).toMatch(`"ann" may not get ${described} of the resource "pods".`);
+    expect(error.metadata).toEqual({ verb: "get", resource: "pods", ...metadata });
+  });
+
+  test("of the relayed etcd API names the caller and the right that it lacks", () => {
+    expect(relayDenied(identityOf("ann"))).toMatchObject({
+      reason: "PERMISSION_DENIED",
+      message: expect.stringMatching(/^"ann" may not use the etcd API here/),
     });
   });
 });

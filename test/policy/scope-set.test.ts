@@ -58,6 +58,20 @@ describe("A set of scopes", () => {
     expect(set.scopes).toEqual([{ prefix: "p" }, { key: "k" }]);
   });
 
+  test("lists its scopes without those inside of others, the keys in their order", () => {
+    expect(scopes.scopes).toEqual([
+      { prefix: "a/" },
+      { prefix: "b/c/" },
+      { prefix: "z" },
+      { key: "a" },
+      { key: "k/1" },
+      { key: "a/within" },
+    ]);
+    const nested = new ScopeSet(granted("a/b", "a/", "undefined/"), []);
+    expect(nested.scopes).toEqual([{ prefix: "a/" }, { prefix: "undefined/" }]);
+    expect(new ScopeSet(granted("undefined/"), []).scopes).toEqual([{ prefix: "undefined/" }]);
+  });
+
   test("has exactly the scopes that one of its prefixes or keys covers as a whole", () => {
     const text = fc.string({ unit: fc.constantFrom("a", "b", "/", "\u{ffff}", "\u{10000}") });
     const scope = fc.oneof(

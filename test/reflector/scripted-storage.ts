@@ -149,6 +149,11 @@ export class ScriptedStream implements WatchStream {
     this.#end ??= null;
   }
 
+  /** Calls the listener, whether or not there is something to read. */
+  notify(): void {
+    this.#listener();
+  }
+
   #notify(): void {
     if (!this.#waiting) return;
     this.#waiting = false;

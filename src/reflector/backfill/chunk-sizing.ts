@@ -34,11 +34,11 @@ const firstRevisions = 50;
 const growth = 4;
 
 /**
- * Above this many estimated bytes for each watch, fewer watches read the chunk: half of the response that a storage
- * accepts from each of 16 watches, and of 4 (`WatchRequest.concurrent`), since responses differ in size.
+ * Above this many estimated bytes for each watch, four watches read the chunk: half of the response that a storage
+ * accepts from each of 16 watches (`WatchRequest.concurrent`), since responses differ in size. Of 4 it accepts four
+ * times as much, and a chunk for more than one watch has at most `chunkBytes`: half of that, for two.
  */
 const shareOfSixteen = 2 * 1024 * 1024;
-const shareOfFour = 8 * 1024 * 1024;
 
 /** Maximum estimated bytes of the events of one chunk. */
 export const maxChunkBytes = 2 * chunkBytes;
@@ -68,7 +68,6 @@ export class ChunkSizing {
   #watches(all: number, most: number): number {
     const wanted = Math.min(maxWatches, Math.ceil(all / most));
     const bytes = Math.min(most, all / wanted) * this.#bytes;
-    if (wanted > 1 && bytes > shareOfFour) return 1;
     return wanted > 4 && bytes > shareOfSixteen ? 4 : wanted;
   }
 

@@ -26,3 +26,72 @@ test("Rounds that end in a turn whose slice is over share one pass over the eage
   clock.runImmediates();
   expect(bookmarked).toEqual([watcher, watcher]);
 });
+
+function target(name: string, position: number, called: string[], eager = false): DispatchTarget {
+  const options = { eagerBookmarks: eager };
+  return { position, options, notify: () => called.push(name) } as unknown as DispatchTarget;
+}
+
+test("Watchers that wait for a round are notified once, unless they are removed before it", () => {
+  const called: string[] = [];
+  const work = new SettledWork(new WorkClock(), {
+    settledRevision: 7,
+    requestBookmark: () => {},
+  });
+  const [first, second] = [target("first", 0, called), target("second", 0, called)];
+  work.notifyNext(first);
+  work.notifyNext(second);
+  work.remove(second);
+  work.run();
+  work.run();
+  expect(called).toEqual(["first"]);
+  work.notifyNext(first);
+  work.clear();
+  work.run();
+  expect(called).toEqual(["first"]);
+});
+
+test("Callbacks are called once, when their revision is settled", () => {
+  const called: number[] = [];
+  const dispatcher = { settledRevision: 4, requestBookmark: () => {} };
+  const work = new SettledWork(new WorkClock(), dispatcher);
+  for (const revision of [4, 5, 9]) work.addCallback(revision, () => void called.push(revision));
+  work.run();
+  expect(called).toEqual([4]);
+  dispatcher.settledRevision = 8;
+  work.run();
+  work.run();
+  expect(called).toEqual([4, 5]);
+  work.clear();
+  dispatcher.settledRevision = 9;
+  work.run();
+  expect(called).toEqual([4, 5]);
+});
+
+test("Only the watchers that want eager bookmarks get them, where they are behind, until they are removed", () => {
+  const clock = new WorkClock();
+  const bookmarked: DispatchTarget[] = [];
+  const dispatcher = {
+    settledRevision: 7,
+    requestBookmark: (watcher: DispatchTarget) => {
+      bookmarked.push(watcher);
+      // A revision that is settled during the pass makes another one.
+      if (bookmarked.length === 1) dispatcher.settledRevision = 8;
+    },
+  };
+  const work = new SettledWork(clock, dispatcher);
+  const behind = target("behind", 3, [], true);
+  const removed = target("removed", 3, [], true);
+  work.add(behind);
+  work.add(target("without eager bookmarks", 3, []));
+  work.add(target("synced", 8, [], true));
+  work.add(removed);
+  work.remove(removed);
+  work.run();
+  clock.runImmediates();
+  expect(bookmarked).toEqual([behind, behind]);
+  work.clear();
+  work.run();
+  clock.runImmediates();
+  expect(bookmarked).toHaveLength(2);
+});

@@ -55,6 +55,15 @@ describe("Chunks of the past", () => {
     expect(sizing.next(2_000, unbounded)).toEqual({ watches: 1, revisions: 3 });
   });
 
+  test("have as many revisions as there is room for events, of which a revision may have several", () => {
+    const sizing = new ChunkSizing();
+    sizing.record(piece(1_000, 1, 4, 1));
+    expect(sizing.next(1_000_000, { events: 8_000, bytes: Infinity })).toEqual({
+      watches: 3,
+      revisions: 667,
+    });
+  });
+
   test("end at the oldest requested revision", () => {
     const sizing = new ChunkSizing();
     expect(sizing.next(30, unbounded)).toEqual({ watches: 1, revisions: 30 });
@@ -81,5 +90,12 @@ describe("Chunks of the past", () => {
       if (!sizing.tooLarge(size)) break;
     }
     expect(asked).toEqual([50, 3, 1]);
+  });
+
+  test("become smaller also if a single watch, or watches of a single revision, read too much", () => {
+    const sizing = new ChunkSizing();
+    expect(sizing.tooLarge({ watches: 1, revisions: 50 })).toBe(true);
+    expect(sizing.tooLarge({ watches: 4, revisions: 1 })).toBe(true);
+    expect(sizing.tooLarge({ watches: 1, revisions: 1 })).toBe(false);
   });
 });

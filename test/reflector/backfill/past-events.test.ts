@@ -1,5 +1,6 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { revisionTooOld, upstreamUnavailable } from "../../../src/base/errors.ts";
+import { WatchBatch } from "../../../src/model/event.ts";
 import { readPast } from "../../../src/reflector/backfill/past-events.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { batch } from "../reflected.ts";
@@ -10,7 +11,11 @@ function reading(maxBytes: number = Infinity) {
   const clock = new FakeClock();
   const storage = new ScriptedStorage();
   const concurrent = new Set<number | undefined>();
-  storage.onWatch = (_stream, request) => concurrent.add(request.concurrent);
+  const withPrevious = new Set<boolean | undefined>();
+  storage.onWatch = (_stream, request) => {
+    concurrent.add(request.concurrent);
+    withPrevious.add(request.withPrevious);
+  };
   let progressRequests = 0;
   storage.requestProgress = () => progressRequests++;
   const giveUp = new AbortController();
@@ -37,6 +42,7 @@ function reading(maxBytes: number = Infinity) {
     newest,
     progress: () => progressRequests,
     concurrent,
+    withPrevious,
   };
 }
 
@@ -44,9 +50,11 @@ const put = (revision: number) => ["MODIFIED", "a", revision] as const;
 
 describe("Past events", () => {
   test("are read by concurrent watches, each of which is closed where the next one begins", async () => {
-    const { storage, oldest, middle, newest, outcome, clock, progress, concurrent } = reading();
+    const { storage, oldest, middle, newest, outcome, clock, progress, concurrent, withPrevious } =
+      reading();
     // The storage divides the memory for responses among them.
     expect([...concurrent]).toEqual([3]);
+    expect([...withPrevious]).toEqual([true]);
     expect(storage.calls).toEqual([0, 10, 20].map((after) => `watch {"prefix":""} after ${after}`));
     expect(progress()).toBe(1);
     clock.advance(40);
@@ -108,6 +116,65 @@ describe("Past events", () => {
     await clock.elapse(15_000);
     expect(await outcome).toMatchObject({ past: "20 to 30: 25", reason: "UPSTREAM_UNAVAILABLE" });
     expect(oldest.ended).toBeNull();
+  });
+
+  test("of exactly the maximum size are kept", async () => {
+    const of = batch(25, put(25)).events[0]?.estimatedBytes ?? 0;
+    const { oldest, middle, newest, outcome } = reading(3 * of);
+    newest.push(batch(30, put(25)));
+    middle.push(batch(15, put(12)), batch(20));
+    oldest.push(batch(5, put(5)), batch(10));
+    expect(await outcome).toMatchObject({ past: "0 to 30: 5 12 25", reason: undefined });
+  });
+
+  test("may come in batches that end within a revision", async () => {
+    const { oldest, middle, newest, outcome } = reading();
+    for (const stream of [oldest, middle]) stream.push(batch(30));
+    newest.push(new WatchBatch(undefined, batch(25, put(25)).events));
+    expect(newest.ended).toBeUndefined();
+    newest.push(batch(30, put(26)));
+    expect(await outcome).toMatchObject({ past: "0 to 30: 25 26" });
+  });
+
+  test("are missing if the storage closes a watch without an error", async () => {
+    const { oldest, middle, newest, outcome } = reading();
+    middle.push(batch(30));
+    newest.push(batch(30, put(25)));
+    oldest.close();
+    oldest.notify();
+    expect(await outcome).toMatchObject({
+      past: "10 to 30: 25",
+      reason: "UPSTREAM_UNAVAILABLE",
+    });
+  });
+
+  test("that come after the end of the read are left in their streams", async () => {
+    const clock = new FakeClock();
+    const storage = new ScriptedStorage();
+    clock.advance(1_000);
+    const { signal } = new AbortController();
+    const read = readPast({ storage, scope: { prefix: "" }, clock }, [0], 30, Infinity, signal);
+    await clock.elapse(15_000);
+    expect(await read).toMatchObject({ past: undefined, firstMs: 15_000 });
+    const left = vi.spyOn(storage.stream, "read");
+    storage.stream.notify();
+    expect(left).not.toHaveBeenCalled();
+  });
+
+  test("are not requested after an abort, and end the wait for it", async () => {
+    const clock = new FakeClock();
+    const storage = new ScriptedStorage();
+    const progress = vi.spyOn(storage, "requestProgress");
+    const source = { storage, scope: { prefix: "" }, clock };
+    await expect(readPast(source, [0], 30, 1, AbortSignal.abort("enough"))).rejects.toBe("enough");
+    expect(storage.stream.ended).toBeNull();
+    expect(progress).not.toHaveBeenCalled();
+    const { signal } = new AbortController();
+    const removed = vi.spyOn(signal, "removeEventListener");
+    const read = readPast(source, [0], 30, 1, signal);
+    storage.stream.push(batch(30));
+    expect(await read).toMatchObject({ failure: undefined });
+    expect(removed).toHaveBeenCalledOnce();
   });
 
   test("are no longer read after an abort", async () => {

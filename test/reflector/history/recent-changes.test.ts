@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { WatchBatch } from "../../../src/model/event.ts";
 import type { StoredObject } from "../../../src/model/object.ts";
 import { RecentChanges } from "../../../src/reflector/history/recent-changes.ts";
 import type { WrittenAfterRequest } from "../../../src/storage/storage.ts";
@@ -53,12 +54,32 @@ describe("The recent changes of a history", () => {
     expect(storage.asked).toMatchObject([{ after, limit }]);
   });
 
+  it.each([1_041, 3_000])(
+    "are the newest of %d objects that are listed in any order",
+    async (count) => {
+      const objects = numbered(count);
+      // 7 is prime to both counts, so that each object comes once.
+      const mixed = objects.map((_, i) => objects[(i * 7) % count] ?? object("none", 0));
+      const storage = new Counting(mixed);
+      await listed(mixed, count).check(storage, signal);
+      expect(storage.asked).toMatchObject([{ after: count - 64, limit: 65 }]);
+    },
+  );
+
   it("are those of complete revisions", async () => {
     // All in one transaction, and more than are recorded.
     const objects = numbered(100).map(({ key }) => object(key, 7));
     const storage = new Counting(objects);
     await listed(objects, 7).check(storage, signal);
     expect(storage.asked).toMatchObject([{ after: 7, limit: 1 }]);
+  });
+
+  it("are checked at the last revision that is complete", async () => {
+    const changes = listed([object("a", 3)], 5);
+    changes.advance(new WatchBatch(undefined, batch(6, ["MODIFIED", "a", 6]).events));
+    const storage = new Counting([object("a", 6)]);
+    await changes.check(storage, signal);
+    expect(storage.asked).toMatchObject([{ revision: 5 }]);
   });
 
   it("follow delivered events: the last change of each object counts", async () => {
@@ -97,11 +118,22 @@ describe("The recent changes of a history", () => {
     await expect(changes.check(new Counting(objects), signal)).rejects.toMatchObject({
       reason: "HISTORY_CHANGED",
       message: expect.stringContaining("revision 5"),
+      metadata: { history_id: "" },
     });
+  });
+
+  it("name the newest object of the other store, if it has one", async () => {
+    const check = async (objects: readonly StoredObject[]): Promise<unknown> =>
+      listed([object("a", 1)], 5)
+        .check(new Counting(objects), signal)
+        .catch(({ message }: Error) => message);
+    expect(await check([object("b", 4)])).toMatch('1 objects, among them "b" of 4, is not');
+    expect(await check([])).toMatch("0 objects, is not");
   });
 
   it.each([
     ["that is gone without a trace among the newest", (all: StoredObject[]) => all.slice(1)],
+    ["in the place of a new one", (all: StoredObject[]) => [object("x", 5), ...all.slice(0, -1)]],
     ["that was written", (all: StoredObject[]) => [object("key-0000", 1_500), ...all.slice(1)]],
   ])("detect another store by an old object %s", async (_what, change) => {
     const objects = numbered(1_000);

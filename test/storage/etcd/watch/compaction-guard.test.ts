@@ -100,4 +100,29 @@ describe("A batch of a watch", () => {
       expect(events).toEqual(closed ? [] : ["Error: gone"]);
     }
   });
+
+  test("is dropped with all others when the watch is discarded", async () => {
+    const { queue, events, read, respond } = open();
+    queue.push(batch(5), 4, false);
+    queue.push(batch(6), 5, true);
+    queue.clear();
+    expect(queue.isEmpty).toBe(true);
+    await respond(0, true);
+    expect(events).toEqual(["readable"]);
+    expect(read()).toEqual([]);
+  });
+
+  test("pauses the source while too many are unread, until half of them are read", () => {
+    const { queue } = open();
+    expect([queue.isFull, queue.isHalfEmpty]).toEqual([false, true]);
+    let pushed = 0;
+    while (!queue.isFull) queue.push(batch(++pushed), 0, false);
+    expect(queue.isHalfEmpty).toBe(false);
+    queue.shift();
+    expect([queue.isFull, queue.isHalfEmpty]).toEqual([false, false]);
+    let read = 1;
+    for (; !queue.isHalfEmpty; read++) queue.shift();
+    expect(Math.abs(2 * read - pushed)).toBeLessThanOrEqual(2);
+    expect(queue.isEmpty).toBe(false);
+  });
 });

@@ -97,3 +97,42 @@ test("leaves no timer behind when it is stopped", () => {
   expect(sent).toBe(1);
   expect(silences).toBe(0);
 });
+
+test("sends a request without a response again on the next stream, once the watch exists there", () => {
+  requester.ready();
+  requester.request();
+  clock.advance(100);
+  expect(sent).toBe(2);
+  requester.lost();
+  requester.request();
+  clock.advance(60_000);
+  expect(sent).toBe(2);
+  requester.ready();
+  expect(sent).toBe(3);
+  // The responses to the requests on the lost stream don't come any more.
+  requester.received();
+  expect(sent).toBe(3);
+  expect(clock.pendingTimers).toBe(0);
+});
+
+test("sends nothing on the next stream if the last one has responded to everything", () => {
+  requester.ready();
+  requester.request();
+  requester.received();
+  requester.lost();
+  requester.ready();
+  expect(sent).toBe(1);
+  expect(silences).toBe(0);
+});
+
+test("ignores a response that belongs to no request", () => {
+  requester.request();
+  requester.received();
+  requester.ready();
+  requester.stop();
+  requester.request();
+  expect(sent).toBe(2);
+  requester.received();
+  requester.received();
+  expect(sent).toBe(2);
+});

@@ -1,0 +1,87 @@
+/**
+ * Mutates the source of folders and prints how many mutants their tests kill: `npm run mutants -- src/policy`. A part of
+ * a folder, such as `src/reflector/history`, is judged by the tests of that part. What was found is kept in
+ * .cache/mutants, and only what has changed since is run again.
+ */
+import { spawnSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { dirname } from "node:path";
+import process from "node:process";
+
+/** One mutant of the report that Stryker writes (mutation-testing-report-schema). */
+interface Mutant {
+  readonly mutatorName: string;
+  readonly replacement?: string;
+  readonly status: "Killed" | "Survived" | "NoCoverage" | "Timeout" | "RuntimeError" | "Ignored";
+  readonly location: { readonly start: { readonly line: number } };
+}
+
+interface Report {
+  readonly files: Readonly<Record<string, { readonly mutants: readonly Mutant[] }>>;
+}
+
+/** How the mutants of a folder ended. */
+export interface Score {
+  killed: number;
+  timeout: number;
+  survived: number;
+  noCoverage: number;
+}
+
+const counted: Partial<Record<Mutant["status"], keyof Score>> = {
+  Killed: "killed",
+  Timeout: "timeout",
+  Survived: "survived",
+  NoCoverage: "noCoverage",
+};
+
+/** Counts the mutants of a report by the folder of their file; static ones and those of excluded kinds are left out. */
+export function scoresOf(report: Report): ReadonlyMap<string, Score> {
+  const scores = new Map<string, Score>();
+  for (const [file, { mutants }] of Object.entries(report.files)) {
+    const folder = dirname(file);
+    const score = scores.get(folder) ?? { killed: 0, timeout: 0, survived: 0, noCoverage: 0 };
+    scores.set(folder, score);
+    for (const { status } of mutants) {
+      const count = counted[status];
+      if (count !== undefined) score[count]++;
+    }
+  }
+  return scores;
+}
+
+/** A row of a Markdown table: killed, timeout, survived, no coverage, and the share that is detected. */
+export function rowOf(folder: string, { killed, timeout, survived, noCoverage }: Score): string {
+  const detected = killed + timeout;
+  const share = (100 * detected) / (detected + survived + noCoverage);
+  return `| ${folder} | ${killed} | ${timeout} | ${survived} | ${noCoverage} | ${share.toFixed(1)} % |`;
+}
+
+/** The folder of the tests of a folder of the source: the nearest that exists. */
+export function testsOf(folder: string): string {
+  const tests = folder.replace(/^src\b/, "test");
+  return existsSync(tests) ? tests : testsOf(dirname(folder));
+}
+
+function mutate(folder: string): void {
+  const file = `.cache/mutants/${folder.replaceAll("/", "-")}.json`;
+  const { status } = spawnSync(
+    "stryker",
+    ["run", "--mutate", `${folder}/**/*.ts`, "--incrementalFile", file],
+    { stdio: "inherit", env: { ...process.env, MUTANTS_TESTS: testsOf(folder) } },
+  );
+  if (status !== 0) throw new Error(`Stryker failed on ${folder}.`);
+  const report = JSON.parse(readFileSync(file, "utf8")) as Report;
+  const lines = [
+    "| folder | killed | timeout | survived | no coverage | score |",
+    "|---|---|---|---|---|---|",
+    ...[...scoresOf(report)].map(([each, score]) => rowOf(each, score)),
+  ];
+  process.stdout.write(`${lines.join("\n")}\n`);
+}
+
+if (import.meta.main) {
+  const folders = process.argv.slice(2);
+  if (folders.length === 0) throw new Error("Name folders: npm run mutants -- src/policy");
+  for (const folder of folders) mutate(folder);
+}

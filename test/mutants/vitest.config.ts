@@ -1,0 +1,35 @@
+import { configDefaults, defineConfig } from "vitest/config";
+import { warmThreads } from "./warm-threads.ts";
+
+/** The folder of the tests that judge the mutants: scripts/mutants.ts sets it. */
+const folder = process.env["MUTANTS_TESTS"] ?? "test";
+
+/** Tests that start an etcd, or measure the heap or what is collected of it: too slow to run for each mutant. */
+const slowTests = [
+  "**/*{etcd-conformance,raw-keys,raw-keys-resume}.test.ts",
+  "**/*{-memory,memory-estimates,retained-events}.test.ts",
+];
+
+/** One project in one thread, which stays: a mutant costs its tests, not the load of their modules. */
+export default defineConfig({
+  plugins: [
+    {
+      name: "warm-threads",
+      configureVitest({ project }) {
+        Object.assign(project.config, { pool: warmThreads.name, poolRunner: warmThreads });
+      },
+    },
+  ],
+  test: {
+    include: [`${folder}/**/*.test.ts`],
+    exclude: [...configDefaults.exclude, ...slowTests],
+    setupFiles: ["test/mutants/switched-off.ts"],
+    deps: { interopDefault: false },
+    isolate: false,
+    restoreMocks: true,
+    // A mutant that makes a test wait indefinitely is found by the test's end, not by the end of the process.
+    testTimeout: 4_000,
+    hookTimeout: 4_000,
+    expect: { poll: { timeout: 3_000 } },
+  },
+});
