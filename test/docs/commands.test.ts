@@ -14,7 +14,10 @@ const elsewhere: Readonly<Record<string, readonly (readonly [string, string])[]>
     ["$ npm run -s example", "test/examples/first-steps.test.ts"],
   ],
   "docs/client-guide.md": [["$ npm start", "test/examples/client-guide.test.ts"]],
-  "docs/soak.md": [["FAULTS_SEED=23", "repeats a test"]],
+  "docs/soak.md": [
+    ["FAULTS_SEED=23", "repeats a test"],
+    ["npm run simulate", "takes half an hour; test/simulation runs fixed seeds"],
+  ],
   "docs/installing.md": [
     ["npm ci\n", "CI does that"],
     ["npm pack --workspaces", "test/cli/pack.test.ts"],
