@@ -1,4 +1,7 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { systemClock } from "../../src/base/clock.ts";
+import { runInTimeSlices, turnMs } from "../../src/base/event-loop-turns.ts";
 import type { Etcd } from "../etcd/etcd.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
 import { heldStream, ReorderingProxy } from "../faults/reordering-proxy.ts";
@@ -199,4 +202,52 @@ describe("The answers to progress requests of a stream with cached watches and o
     }
     client.close();
   });
+});
+
+/** Other work on the event loop of the front: what it does in time slices waits for about as many turns. */
+function busyTurns(count: number): Promise<void> {
+  const work = Array.from({ length: count }, () => {
+    return new Promise<void>((resolve) => {
+      runInTimeSlices(systemClock, busyTurn(resolve));
+    });
+  });
+  return Promise.all(work).then(() => {});
+}
+
+function* busyTurn(onDone: () => void): Generator<void, void, void> {
+  // What is left of the turn in which it is started.
+  yield;
+  const end = systemClock.now() + turnMs;
+  while (systemClock.now() < end);
+  onDone();
+}
+
+test("Progress of single watches that waits behind the answer to a create request is not below what they are sent meanwhile", async () => {
+  const client = new WatchClient(cached, heldStream);
+  for (const key of ["/elsewhere/0", "/a/behind"]) client.create({ 1: key });
+  await client.until(({ length }) => length === 2);
+  proxy.hold("channel");
+  client.requestProgress();
+  await until(() => proxy.waiting("channel") > 0);
+  // The cache is ahead of the watch at etcd, so each watch gets an answer of its own.
+  await put("/a/behind", "1");
+  await client.until(({ length }) => length === 3);
+  proxy.hold("control");
+  const busy = busyTurns(100);
+  await nextTurn();
+  proxy.passNext("channel");
+  for (let turn = 0; turn < 20; turn++) await nextTurn();
+  client.create({ 1: "/elsewhere/1" });
+  await busy;
+  await busyTurns(1);
+  const last = await put("/a/behind", "2");
+  await client.until(({ length }) => length === 4);
+  proxy.release();
+  await client.untilProgress(last);
+  const sent = client.responses.filter(({ id, created }) => id !== "-1" && !created);
+  // etcd's own, which waited as well, shows that these were made meanwhile.
+  expect(sent.filter(({ id }) => id === "0")).toHaveLength(1);
+  const ofCached = sent.filter(({ id }) => id === "1").map(({ revision }) => revision);
+  expect(ofCached).toEqual(ofCached.toSorted((a, b) => a - b));
+  client.close();
 });

@@ -90,9 +90,9 @@ class World {
   }
 
   /** Adds a response of etcd. */
-  relay(text: string): void {
+  relay(text: string, fragment: boolean = false): void {
     const parts = withFields(Buffer.from(text), Buffer.of());
-    const response = { fragment: false, sent: undefined, isLast: false };
+    const response = { fragment, sent: undefined, isLast: false };
     this.sender.forward({ watch: this.#watch, parts, ...response });
   }
 
@@ -183,6 +183,17 @@ describe.each([
     world.create("created");
     world.acceptAll();
     expect(world.sent).toEqual(["created"]);
+  });
+
+  test("follow from the rest of a response in fragments, however late that comes", () => {
+    const world = new World(acceptsAtOnce);
+    world.relay("first", true);
+    world.sender.addAnswer(Buffer.from("-----answer"));
+    world.acceptAll();
+    expect(world.sent).toEqual(["first"]);
+    world.relay("rest");
+    world.acceptAll();
+    expect(world.sent).toEqual(["first", "rest", "answer"]);
   });
 
   test("hold no room once they are accepted", () => {

@@ -20,6 +20,14 @@ export interface AnswerSlot {
   readonly watch: ClientWatch | undefined;
 }
 
+/**
+ * The place of the progress of this watch. It is made when it is sent: behind an answer that is not known yet it waits, and
+ * meanwhile events of the watch are sent.
+ */
+export interface ProgressSlot {
+  readonly progressOf: ClientWatch;
+}
+
 /** A watch at etcd, which serves a client's watch, or is only there to be permitted or refused. */
 export interface UpstreamWatch {
   readonly watch: ClientWatch;

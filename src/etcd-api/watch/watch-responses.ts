@@ -10,7 +10,7 @@ import type { RawCall } from "../../server/calls/raw-methods.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
 import { type FrameParts, sizeOf } from "../../wire/frame-parts.ts";
 import { EtcdCall } from "../calls/etcd-call.ts";
-import type { AnswerSlot, ClientWatch } from "./client-watch.ts";
+import type { AnswerSlot, ClientWatch, ProgressSlot } from "./client-watch.ts";
 import { watchPath } from "./member-monitor.ts";
 import type { ForwardedResponse, UpstreamWatches } from "./upstream-watches.ts";
 import type { WatchService } from "./watch-service.ts";
@@ -30,7 +30,7 @@ export abstract class WatchResponses extends EtcdCall {
   readonly watches = new Map<bigint, ClientWatch>();
   /** Those that etcd serves, or is asked about. */
   abstract readonly upstream: UpstreamWatches;
-  readonly #answers = new Fifo<AnswerSlot>();
+  readonly #answers = new Fifo<AnswerSlot | ProgressSlot>();
   readonly #ready = new Fifo<ClientWatch>();
   #forwarded = new Fifo<ForwardedResponse>();
   #forwardedBytes = 0;
@@ -118,11 +118,17 @@ export abstract class WatchResponses extends EtcdCall {
   }
 
   protected override get waitsFor(): "nothing" | "room" {
-    if (this.#mustFollow || this.#answers.at(0)?.frame !== undefined) return "nothing";
+    if (this.#mustFollow || this.#hasAnswer) return "nothing";
     // Events of the idle watch may have arrived while a response of etcd waited.
     const hasPending = this.#idle?.watcher?.hasPending === true;
     const isEmpty = this.#ready.length === 0 && this.#forwarded.length === 0 && !hasPending;
     return isEmpty ? "nothing" : "room";
+  }
+
+  /** Whether the first answer may be sent. */
+  get #hasAnswer(): boolean {
+    const first = this.#answers.at(0);
+    return first !== undefined && ("progressOf" in first || first.frame !== undefined);
   }
 
   /** Whether what was sent last has a rest, which nothing may come before. */
@@ -132,8 +138,12 @@ export abstract class WatchResponses extends EtcdCall {
 
   /** The next message, in parts. */
   protected override next(): FrameParts | undefined {
+    const hadAnswer = this.#hasAnswer && !this.#mustFollow;
     const message = this.#nextMessage();
-    if (message === undefined) {
+    if (message === undefined && hadAnswer) {
+      // What is behind the answers may have to wait for room.
+      this.pump();
+    } else if (message === undefined) {
       this.onRoom();
       this.#answerProgress();
     }
@@ -143,7 +153,7 @@ export abstract class WatchResponses extends EtcdCall {
   #nextMessage(): FrameParts | undefined {
     if (this.#frames.length > 0) return this.#nextOfBatch();
     if (this.#mustFollow) return this.#nextForwarded();
-    if (this.#answers.at(0)?.frame !== undefined) return this.#nextAnswer();
+    if (this.#hasAnswer) return this.#nextAnswer();
     if (this.#wasForwarded) return this.#nextCached() ?? this.#nextForwarded();
     return this.#nextForwarded() ?? this.#nextCached();
   }
@@ -178,8 +188,18 @@ export abstract class WatchResponses extends EtcdCall {
     this.#forwarded = new Fifo();
   }
 
-  #nextAnswer(): FrameParts {
-    const { frame, watch } = this.#answers.shift() as AnswerSlot;
+  /** The first answer; undefined: all of them are progress of watches that are not synced now. */
+  #nextAnswer(): FrameParts | undefined {
+    while (this.#hasAnswer) {
+      const slot = this.#answers.shift() as AnswerSlot | ProgressSlot;
+      const answer =
+        "progressOf" in slot ? this.#progressOf(slot.progressOf) : this.#announce(slot);
+      if (answer !== undefined) return answer;
+    }
+    return undefined;
+  }
+
+  #announce({ frame, watch }: AnswerSlot): FrameParts {
     if (watch !== undefined && !watch.isOver) {
       watch.isAnnounced = true;
       this.#announced = watch;
@@ -247,7 +267,7 @@ export abstract class WatchResponses extends EtcdCall {
       if (!watch.request.progressNotify || watch.watcher === undefined) continue;
       const revision = watch.syncedRevision;
       if (!watch.isActive && revision !== undefined && revision >= floor) {
-        this.#report(watch, revision);
+        this.#report(watch);
       }
       watch.isActive = false;
     }
@@ -307,7 +327,7 @@ export abstract class WatchResponses extends EtcdCall {
   /** Reports the progress of each watch that is synced at its turn. */
   *#reportAll(): Generator<void, void, void> {
     for (const watch of this.watches.values()) {
-      this.#report(watch, watch.syncedRevision);
+      if (watch.syncedRevision !== undefined) this.#report(watch);
       yield;
     }
     this.#progressAnswered();
@@ -336,10 +356,17 @@ export abstract class WatchResponses extends EtcdCall {
     return least >= sent && !hasLater ? least : "several";
   }
 
-  /** Reports the progress of one watch. */
-  #report(watch: ClientWatch, revision: number | undefined): void {
-    if (revision === undefined) return;
+  /** Reports the progress of one watch, behind the answers before. */
+  #report(watch: ClientWatch): void {
+    this.#answers.push({ progressOf: watch });
+    this.pump();
+  }
+
+  #progressOf(watch: ClientWatch): FrameParts | undefined {
+    const revision = watch.isOver ? undefined : watch.syncedRevision;
+    if (revision === undefined) return undefined;
     watch.sent = Math.max(watch.sent, revision);
-    this.answer({ watchId: watch.id }, revision);
+    this.service.reported(revision);
+    return [this.encode({ watchId: watch.id }, revision)];
   }
 }
