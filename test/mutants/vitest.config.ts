@@ -1,4 +1,5 @@
 import { configDefaults, defineConfig } from "vitest/config";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
 import { warmThreads } from "./warm-threads.ts";
 
 /** The folder of the tests that judge the mutants: scripts/mutants.ts sets it. */
@@ -9,6 +10,18 @@ const slowTests = [
   "**/*{etcd-conformance,raw-keys,raw-keys-resume}.test.ts",
   "**/*{-memory,memory-estimates,retained-events}.test.ts",
 ];
+
+/** Tests that take most of the time of the others together. */
+const longTests =
+  /(dispatcher|event-window-backfill|ordered-store|time-sliced-reads|coalesced-backlog|conformance)\.test\.ts$/;
+
+/** The first failure ends the judgement of a mutant: most mutants are killed before the long tests begin. */
+class LongTestsLast extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const isLong = ({ moduleId }: TestSpecification): boolean => longTests.test(moduleId);
+    return [...files.filter((file) => !isLong(file)), ...files.filter(isLong)];
+  }
+}
 
 /** One project in one thread, which stays: a mutant costs its tests, not the load of their modules. */
 export default defineConfig({
@@ -26,6 +39,7 @@ export default defineConfig({
     setupFiles: ["test/mutants/switched-off.ts"],
     deps: { interopDefault: false },
     isolate: false,
+    sequence: { sequencer: LongTestsLast },
     restoreMocks: true,
     // A mutant that makes a test wait indefinitely is found by the test's end, not by the end of the process.
     testTimeout: 4_000,
