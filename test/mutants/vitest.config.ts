@@ -41,6 +41,7 @@ export default defineConfig({
     isolate: false,
     sequence: { sequencer: LongTestsLast },
     restoreMocks: true,
+    env: { PROPERTY_DIVISOR: "16" },
     // A mutant that makes a test wait indefinitely is found by the test's end, not by the end of the process.
     testTimeout: 4_000,
     hookTimeout: 4_000,
