@@ -25,7 +25,7 @@ test("mutants are counted by folder, without those that are ignored or do not lo
 
 test("the tests of a folder are in the folder of the same name, or in the nearest above", () => {
   expect(testsOf("src/reflector/history")).toBe("test/reflector/history");
-  expect(testsOf("src/etcd-api/watch")).toBe("test/etcd-api");
+  expect(testsOf("src/etcd-api/calls")).toBe("test/etcd-api");
   expect(existsSync(testsOf("src/cacher"))).toBe(true);
 });
 
