@@ -93,6 +93,8 @@ class World {
   readonly asked: number[] = [];
   /** How it finds a member. */
   reach: () => Promise<unknown> = () => Promise.resolve();
+  /** When it says which revision is compacted. */
+  compacted = Promise.resolve();
   openings: (number | undefined)[] = [];
   signal: AbortSignal | undefined;
   readable = 0;
@@ -131,7 +133,10 @@ class World {
         this.asked.push(revision);
         return this.available(revision);
       },
-      tooOld: (requested: number) => Promise.resolve(revisionTooOld(requested, 99)),
+      tooOld: async (requested: number) => {
+        await this.compacted;
+        return revisionTooOld(requested, 99);
+      },
     } as unknown as RevisionProbe;
     const skippedKeys = new SkippedKeys(clock, pino({ level: "silent" }));
     const marker = Buffer.from("/marker");
@@ -230,7 +235,7 @@ describe("The create request", () => {
     };
     expect(await open(10, 10, true)).toBe(10);
     expect(await open(undefined, 10, true)).toBe(10);
-    expect(await open(10, 11, true)).toBe(11);
+    expect(await open(10, 12, true)).toBe(11);
     expect(await open(10, 10, false)).toBe(11);
     expect(await open(undefined, 10, false)).toBe(11);
   });
@@ -284,9 +289,13 @@ describe("What etcd sends", () => {
     await world.clock.settle();
     expect(world.readable).toBe(1);
     expect(world.watch.read()?.arrivedAt).toBe(5);
-    expect(await world.read()).toEqual(["13: 13"]);
+    // It has not read everything.
     world.call.events([14]);
+    await world.clock.settle();
+    expect(world.readable).toBe(1);
+    expect(await world.read()).toEqual(["13: 13", "14: 14"]);
     world.call.events([15]);
+    world.call.events([16]);
     await world.clock.settle();
     expect(world.readable).toBe(2);
   });
@@ -349,6 +358,8 @@ describe("What etcd sends", () => {
     expect(world.call.isPaused).toBe(true);
     world.watch.read();
     expect(world.call.isPaused).toBe(false);
+    for (let i = 0; i < 128; i++) world.call.events([267 + i]);
+    expect(world.call.isPaused).toBe(true);
   });
 });
 
@@ -478,11 +489,13 @@ describe("A watch of the past", () => {
 
   test("is complete with the last event, and the stream is ended at once", async () => {
     const world = await World.created(past);
+    world.watch.requestProgress();
     world.call.events([3, 5], false, 10);
     expect(await world.read()).toEqual(["5: 3 5"]);
     world.call.events([7, 9], false, 10);
     expect(world.call.isCancelled).toBe(true);
     expect(await world.read()).toEqual(["9: 7 9"]);
+    expect([world.clock.pendingTimers, world.watch.ended]).toEqual([0, undefined]);
   });
 
   test("leaves out what is after its end, and has its end as resume point", async () => {
@@ -523,7 +536,7 @@ describe("A watch of the past", () => {
     call.events([3], false, 10);
     expect(call.isPaused).toBe(false);
     call.events([4], false, 10);
-    expect(call.isPaused).toBe(true);
+    expect([world.watch.read(), call.isPaused]).toEqual([undefined, true]);
     await clock.settle();
     expect(call.isPaused).toBe(false);
     waits.resolve();
@@ -600,6 +613,23 @@ describe("A previous object that etcd leaves out", () => {
       expect(await world.read()).toEqual([`${11 + i}: ${11 + i}`]);
     }
     expect(world.reason).toBeUndefined();
+  });
+
+  test("lets the stream be paused again, if it was when that came", async () => {
+    const world = await World.created({ afterRevision: 2, upTo: 90, withPrevious: true });
+    world.current = 95;
+    const first = world.call;
+    first.events([11], false, 95);
+    first.send(95, { 11: [modified] });
+    expect(first.isPaused).toBe(true);
+    await world.clock.settle();
+    expect([world.calls.length, world.call.isPaused]).toEqual([2, false]);
+    world.call.create(95);
+    world.call.events([13], false, 95);
+    expect(world.call.isPaused).toBe(false);
+    world.call.events([14], false, 95);
+    expect(world.call.isPaused).toBe(true);
+    expect(await world.read()).toEqual(["11: 11", "13: 13", "14: 14"]);
   });
 
   test("ends the watch if the revision before is compacted", async () => {
@@ -705,13 +735,15 @@ describe("The end of a watch of etcd", () => {
     expect(world.readable).toBe(1);
   });
 
-  test("while it is found to be too old is the first one", async () => {
+  test("while it is found to be too old is the first one, and etcd sends nothing more", async () => {
     const world = await World.created();
-    world.available = () => {
-      queueMicrotask(() => world.watch.close());
-      return Promise.resolve(false);
-    };
+    const compacted = Promise.withResolvers<void>();
+    world.compacted = compacted.promise;
+    world.available = () => Promise.resolve(false);
     world.call.events([11]);
+    expect([await world.read(), world.call.isCancelled, world.log]).toEqual([[], true, []]);
+    world.watch.close();
+    compacted.resolve();
     expect([await world.read(), world.watch.ended, world.log]).toEqual([[], null, ["watch ended"]]);
   });
 });
