@@ -1,12 +1,12 @@
 /**
  * Mutates the source of folders and prints how many mutants their tests kill: `npm run mutants -- src/policy`. A part of
- * a folder, such as `src/reflector/history`, is judged by the tests of that part. If a folder of tests is named, such as
- * `npm run mutants -- src/cacher/watch test/cacher`, these judge what survives. What was found is kept in .cache/mutants,
- * and only what has changed since is run again.
+ * a folder, such as `src/reflector/history`, is judged by the tests of that part. If tests are named, a folder or a pattern
+ * of files, such as `npm run mutants -- src/cacher/watch test/cacher`, these judge what survives. What was found is kept
+ * in .cache/mutants, and only what has changed since is run again.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
-import { dirname } from "node:path";
+import { dirname, resolve } from "node:path";
 import process from "node:process";
 
 /** One mutant of the report that Stryker writes (mutation-testing-report-schema). */
@@ -103,11 +103,15 @@ function nameOf({ location, mutatorName, replacement }: Mutant): string {
 
 /** Runs Stryker on these places, judged by these tests. */
 function run(name: string, places: readonly string[], tests: string): Report {
-  const file = `.cache/mutants/${name.replaceAll(/[/ ]/g, "-")}.json`;
+  const file = `.cache/mutants/${name.replaceAll(/[^\w.]+/g, "-")}.json`;
   const { status } = spawnSync(
     "stryker",
     ["run", "--mutate", places.join(","), "--incrementalFile", file],
-    { stdio: "inherit", env: { ...process.env, MUTANTS_TESTS: tests } },
+    // Stryker's copy of the source is without the etcd that was fetched.
+    {
+      stdio: "inherit",
+      env: { ETCD_BIN: resolve(".cache/etcd"), ...process.env, MUTANTS_TESTS: tests },
+    },
   );
   if (status !== 0) throw new Error(`Stryker failed on ${name}.`);
   return JSON.parse(readFileSync(file, "utf8")) as Report;

@@ -2,8 +2,8 @@ import { configDefaults, defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 import { warmThreads } from "./warm-threads.ts";
 
-/** The folder of the tests that judge the mutants: scripts/mutants.ts sets it. */
-const folder = process.env["MUTANTS_TESTS"] ?? "test";
+/** The tests that judge the mutants, a folder or a pattern of files: scripts/mutants.ts sets it. */
+const tests = process.env["MUTANTS_TESTS"] ?? "test";
 
 /** Tests that start an etcd, or measure the heap or what is collected of it: too slow to run for each mutant. */
 const slowTests = [
@@ -34,7 +34,7 @@ export default defineConfig({
     },
   ],
   test: {
-    include: [`${folder}/**/*.test.ts`],
+    include: [tests.endsWith(".ts") ? tests : `${tests}/**/*.test.ts`],
     exclude: [...configDefaults.exclude, ...slowTests],
     setupFiles: ["test/mutants/switched-off.ts"],
     deps: { interopDefault: false },
