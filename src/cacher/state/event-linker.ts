@@ -76,7 +76,6 @@ export class EventLinker {
       return true;
     }
     if (known?.modRevision !== modRevision) return false;
-    this.#objectAttributes.of(known);
     this.#before.set(key, previous);
     older.add(new WatchEvent(type, known, undefined), previous);
     return true;
