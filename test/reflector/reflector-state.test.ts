@@ -133,7 +133,7 @@ describe("Another history", () => {
     expect(state.cause).toBe("history lost");
     state.compareWithLost(4);
     expect(state.cause).toBe("history changed");
-    // Before the first list there is none to compare with.
+    // Before the first list it has no resume point to compare with.
     const first = new ReflectorState();
     first.compareWithLost(-1);
     expect(first.cause).toBe("start");

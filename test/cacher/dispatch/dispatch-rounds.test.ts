@@ -294,7 +294,7 @@ test("All watchers share one bookmark, without events, until more is settled", (
 });
 
 describe("A callback for a revision is called", () => {
-  test("at once if that is settled, also by a wake-up that nobody else has made", () => {
+  test("at once if that is settled, and wakes the dispatcher for that", () => {
     const world = new World();
     const called: number[] = [];
     world.dispatcher.whenSettled(1, () => called.push(1));

@@ -38,7 +38,7 @@ function indexOf(...watchers: readonly NamedTarget[]): WatcherIndex {
   return index;
 }
 
-/** A change of `k`, to these objects in turn; undefined: there is none before. */
+/** A change of `k`, to these objects in turn; undefined: it is created. */
 function change(before: object | undefined, after: object, key = "k"): EventNode {
   const type = before === undefined ? "ADDED" : "MODIFIED";
   const previous = before === undefined ? undefined : object(key, 5, JSON.stringify(before));

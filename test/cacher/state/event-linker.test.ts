@@ -76,7 +76,7 @@ describe("Past events are linked", () => {
     expect(linked(cache, past("MODIFIED", object("a", 11), a5))).toBeUndefined();
   });
 
-  test("if there are none: then the window begins earlier", () => {
+  test("if there is no event: then the window begins earlier", () => {
     const cache = cacheOf(object("a", 5));
     expect(linked(cache)).toEqual(["after 1"]);
     expect(cache.eventWindow.floor.revision).toBe(1);

@@ -55,8 +55,8 @@ class World {
   /** Those of the members that calls have gone to, the one in use last. */
   readonly connections: { isInUse: boolean }[] = [];
   readonly monitor: MemberMonitor;
-  /** What those that wait were told: "known", or why not. */
-  readonly told: string[] = [];
+  /** The answers of those that wait: "known", or why not. */
+  readonly answers: string[] = [];
   /** What the streams that need a leader ended with. */
   readonly ended: string[] = [];
 
@@ -86,7 +86,9 @@ class World {
   }
 
   ask(needsLeader: boolean): void {
-    this.monitor.whenKnown(needsLeader, (failure) => this.told.push(failure?.details ?? "known"));
+    this.monitor.whenKnown(needsLeader, (failure) =>
+      this.answers.push(failure?.details ?? "known"),
+    );
   }
 
   /** A stream that needs a leader. */
@@ -102,19 +104,19 @@ describe("The monitor of the member in use", () => {
     const world = new World();
     world.ask(true);
     world.ask(false);
-    expect([world.calls.length, world.told]).toEqual([1, []]);
+    expect([world.calls.length, world.answers]).toEqual([1, []]);
     const [probe] = world.call.requests;
     expect(world.call.headers).toMatchObject({ hasleader: "true" });
     expect(probe?.message(1)).toBeDefined();
     world.call.answer(9);
-    expect(world.told).toEqual(["known", "known"]);
+    expect(world.answers).toEqual(["known", "known"]);
     expect(world.call.requests[1]?.message(2)?.number(1)).toBe(1);
     expect(world.newestHeader.header).toMatchObject({ revision: 9, clusterId: 7n });
     // What comes behind is not an answer.
     world.call.answer(10);
     expect([world.call.requests.length, world.newestHeader.floor]).toEqual([2, 9]);
     world.ask(true);
-    expect([world.told.length, world.calls.length]).toEqual([3, 1]);
+    expect([world.answers.length, world.calls.length]).toEqual([3, 1]);
   });
 
   test("asks again for those that need a leader now; an earlier answer will do for others", () => {
@@ -123,21 +125,21 @@ describe("The monitor of the member in use", () => {
     world.call.answer(9);
     world.call.end("stopped");
     world.ask(false);
-    expect([world.told, world.calls.length]).toEqual([["known", "known"], 1]);
+    expect([world.answers, world.calls.length]).toEqual([["known", "known"], 1]);
     world.ask(true);
-    expect([world.told.length, world.calls.length]).toEqual([2, 2]);
+    expect([world.answers.length, world.calls.length]).toEqual([2, 2]);
     world.call.answer(10);
-    expect(world.told).toEqual(["known", "known", "known"]);
+    expect(world.answers).toEqual(["known", "known", "known"]);
   });
 
-  test("tells those that wait why it has no answer, once", () => {
+  test("answers those that wait with the reason why it has no answer, once", () => {
     const world = new World();
     world.ask(true);
     world.call.end("stopped");
-    expect(world.told).toEqual(["stopped"]);
+    expect(world.answers).toEqual(["stopped"]);
     world.ask(false);
     world.call.answer(9);
-    expect(world.told).toEqual(["stopped", "known"]);
+    expect(world.answers).toEqual(["stopped", "known"]);
   });
 
   test("asks another member once that is in use", () => {
@@ -147,13 +149,13 @@ describe("The monitor of the member in use", () => {
     world.use();
     world.ask(true);
     expect(world.calls.map(({ closed }) => closed)).toEqual([true, false]);
-    // The calls go on to a third one before the second has answered.
+    // Calls go to a third one before the second has answered.
     world.use();
     world.call.answer(10);
     expect(world.calls.map(({ closed }) => closed)).toEqual([true, true, false]);
-    expect(world.told).toEqual(["known"]);
+    expect(world.answers).toEqual(["known"]);
     world.call.answer(11);
-    expect(world.told).toEqual(["known", "known"]);
+    expect(world.answers).toEqual(["known", "known"]);
   });
 
   test("is closed with the service", () => {
@@ -169,7 +171,7 @@ describe("The monitor of the member in use", () => {
 });
 
 describe("A stream that needs a leader", () => {
-  test("ends when the member says that it has none", () => {
+  test("ends when the member reports that no leader exists", () => {
     const world = new World();
     world.ask(true);
     world.call.answer(9);

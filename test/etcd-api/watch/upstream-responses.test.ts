@@ -28,7 +28,7 @@ interface Passed {
 class World {
   readonly clock = new ManualTimers();
   readonly passed: Passed[] = [];
-  /** What it told the stream. */
+  /** Its calls of the stream. */
   readonly log: string[] = [];
   /** Size of what waits to be sent to the client. */
   forwardedBytes = 0;

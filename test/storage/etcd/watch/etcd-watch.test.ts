@@ -437,7 +437,7 @@ describe("Progress", () => {
     world.clock.advance(100);
     expect(world.call.progressRequests).toBe(2);
     world.call.send(12, { 2: -1 });
-    // Of two requests one is to be answered, and the next answer may be that.
+    // etcd answers both requests, and the next answer may be the second one.
     expect(world.call.progressRequests).toBe(3);
     world.call.send(13, { 2: -1 });
     world.clock.advance(10_000);
@@ -508,7 +508,7 @@ describe("A watch of the past", () => {
     expect(await nothing.read()).toEqual(["9: "]);
   });
 
-  test("goes on while its last revision may be incomplete", async () => {
+  test("continues while its last revision may be incomplete", async () => {
     const world = await World.created(past);
     world.call.events([8, 9], true, 10);
     expect(world.call.isCancelled).toBe(false);
@@ -518,7 +518,7 @@ describe("A watch of the past", () => {
     expect(world.call.isCancelled).toBe(true);
   });
 
-  test("may be told that there is nothing more", async () => {
+  test("ends with progress if nothing more follows", async () => {
     const world = await World.created(past);
     world.call.send(12);
     expect(await world.read()).toEqual(["12: "]);
