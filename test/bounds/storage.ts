@@ -3,7 +3,7 @@ import type { Bound } from "./bound.ts";
 export const storageBounds: readonly Bound[] = [
   {
     what: "a list in progress",
-    owners: ["StateLister"],
+    owners: ["listState"],
     bound: "by the state; `maxBytes` if the source is not trusted",
     per: "resource",
     atBound: "INVALID_REQUEST, retried",

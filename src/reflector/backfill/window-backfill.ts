@@ -1,7 +1,7 @@
 import { Backoff, defaultBackoffBounds } from "../../base/backoff.ts";
 import { type Clock, pause } from "../../base/clock.ts";
-import { Condition } from "../../base/condition.ts";
 import { hasReason, WatchFanoutError } from "../../base/errors.ts";
+import { Condition } from "../../base/wait.ts";
 import type { Scope, Storage } from "../../storage/storage.ts";
 import type { BackfillQueue } from "./backfill-queue.ts";
 import { type ChunkSize, ChunkSizing, maxChunkBytes, type Room } from "./chunk-sizing.ts";
