@@ -1,5 +1,5 @@
 import type { CoalescingStats } from "./catch-up/coalesced-backlogs.ts";
-import type { WatcherState } from "./dispatch/watcher-state.ts";
+import type { WatcherState } from "./dispatch/dispatch-target.ts";
 import type { BackfillStats } from "./state/event-window-backfill.ts";
 import type { RetainedStats } from "./state/retained-snapshots.ts";
 

@@ -1,5 +1,6 @@
 import type { Reachability } from "../base/stream-backoff.ts";
 import type { WatchBatch } from "../model/event.ts";
+import { compareKeys } from "../model/key-order.ts";
 import type { StoredObject } from "../model/object.ts";
 import type { Predicate } from "../model/predicate.ts";
 
@@ -279,4 +280,15 @@ export interface WriteResult {
    * revision belongs to another history. Undefined if the storage does not report it.
    */
   readonly historyId?: string | undefined;
+}
+
+/** Whether the key is in the interval. */
+export function isBetween(key: string, { from, to }: KeyInterval): boolean {
+  return compareKeys(key, from) >= 0 && (to === undefined || compareKeys(key, to) < 0);
+}
+
+/** Whether the key is in the scope. */
+export function includesKey(scope: WatchScope, key: string): boolean {
+  if ("key" in scope) return key === scope.key;
+  return "prefix" in scope ? key.startsWith(scope.prefix) : isBetween(key, scope);
 }

@@ -1,10 +1,8 @@
 import { WatchEvent } from "../../model/event.ts";
 import { isRawKey } from "../../model/key-bytes.ts";
 import type { StoredObject } from "../../model/object.ts";
-import type { Predicate } from "../../model/predicate.ts";
-import { predicateIdentity, transition } from "../../model/predicate.ts";
-import { isBetween } from "../../storage/scope.ts";
-import type { KeyInterval } from "../../storage/storage.ts";
+import { type Predicate, predicateIdentity, transition } from "../../model/predicate.ts";
+import { isBetween, type KeyInterval } from "../../storage/storage.ts";
 import { shortName } from "../request/identity.ts";
 import type { CacheWatchRequest } from "../request/request.ts";
 import type { Selection } from "../request/selection.ts";

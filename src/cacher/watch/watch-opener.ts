@@ -9,9 +9,13 @@ import { checkWatch } from "../../storage/checks.ts";
 import type { ListResult, RevisionRequirement } from "../../storage/storage.ts";
 import { cursorAfter } from "../catch-up/cursor.ts";
 import { PagedInitialState, SnapshotInitialState } from "../catch-up/initial-state.ts";
-import { PendingSource } from "../catch-up/pending-source.ts";
 import type { Snapshots } from "../catch-up/snapshots.ts";
-import type { CursorOrigin, SourceContext, WatchSource } from "../catch-up/watch-source.ts";
+import {
+  type CursorOrigin,
+  PendingSource,
+  type SourceContext,
+  type WatchSource,
+} from "../catch-up/watch-source.ts";
 import type { Freshness } from "../freshness/freshness.ts";
 import type { CacheWatchRequest } from "../request/request.ts";
 import type { ComponentContext } from "../state/component.ts";

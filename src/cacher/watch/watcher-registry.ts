@@ -1,8 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { hasReason, WatchFanoutError } from "../../base/errors.ts";
 import { LatencySampler } from "../../base/latency-sampler.ts";
-import { PendingSource } from "../catch-up/pending-source.ts";
-import type { SourceContext } from "../catch-up/watch-source.ts";
+import { PendingSource, type SourceContext } from "../catch-up/watch-source.ts";
 import { draining } from "../request/errors.ts";
 import type { CacheWatchRequest } from "../request/request.ts";
 import type { Selection } from "../request/selection.ts";

@@ -1,9 +1,7 @@
 import { revisionTooOld } from "../../base/errors.ts";
 import { WatchBatch, WatchEvent } from "../../model/event.ts";
-import type { Predicate } from "../../model/predicate.ts";
-import { transition } from "../../model/predicate.ts";
-import { includesKey } from "../scope.ts";
-import type { WatchRequest, WatchScope, WatchStream } from "../storage.ts";
+import { type Predicate, transition } from "../../model/predicate.ts";
+import { includesKey, type WatchRequest, type WatchScope, type WatchStream } from "../storage.ts";
 import type { TransactionLog } from "./transaction-log.ts";
 
 /** Bounds of a batch, which ends after the revision that reaches one of them. */

@@ -4,9 +4,8 @@ import {
   PagedInitialState,
   SnapshotInitialState,
 } from "../../../src/cacher/catch-up/initial-state.ts";
-import { PendingSource } from "../../../src/cacher/catch-up/pending-source.ts";
 import { StateSnapshot } from "../../../src/cacher/catch-up/state-snapshot.ts";
-import type { WatchSource } from "../../../src/cacher/catch-up/watch-source.ts";
+import { PendingSource, type WatchSource } from "../../../src/cacher/catch-up/watch-source.ts";
 import { ListCache } from "../../../src/cacher/list/list-cache.ts";
 import { ChunkCache } from "../../../src/cacher/state/chunk-cache.ts";
 import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";

@@ -3,7 +3,7 @@ import { WatchFanoutError } from "../../../src/base/errors.ts";
 import { LatencySampler } from "../../../src/base/latency-sampler.ts";
 import { Turns } from "../../../src/base/turns.ts";
 import { CoalescedBacklogs } from "../../../src/cacher/catch-up/coalesced-backlogs.ts";
-import { PendingSource } from "../../../src/cacher/catch-up/pending-source.ts";
+import { PendingSource } from "../../../src/cacher/catch-up/watch-source.ts";
 import type { DispatchTarget } from "../../../src/cacher/dispatch/dispatch-target.ts";
 import { Dispatcher } from "../../../src/cacher/dispatch/dispatcher.ts";
 import { defaultWatcherBounds } from "../../../src/cacher/dispatch/watcher-bounds.ts";

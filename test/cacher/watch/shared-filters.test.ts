@@ -5,7 +5,7 @@ import type { CacheWatchRequest } from "../../../src/cacher/request/request.ts";
 import { SharedFilters } from "../../../src/cacher/watch/watcher-registry.ts";
 import { AttributeReader } from "../../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../../src/codec/json-codec.ts";
-import { maxSelectorLength } from "../../../src/selector/limits.ts";
+import { maxSelectorLength } from "../../../src/selector/selector-error.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { CachedStore, silent } from "../cached-store.ts";
 

@@ -2,8 +2,7 @@ import type { EventType, WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";
 import type { Predicate } from "../../../src/model/predicate.ts";
 import type { Operation } from "../../../src/storage/memory/operation.ts";
-import { includesKey } from "../../../src/storage/scope.ts";
-import type { WatchScope } from "../../../src/storage/storage.ts";
+import { includesKey, type WatchScope } from "../../../src/storage/storage.ts";
 
 /** An object as tests compare and print it. */
 export interface PlainObject {
