@@ -1,44 +1,29 @@
 import type { Attributes } from "./attributes.ts";
-import { inCanonicalOrder } from "./canonical-order.ts";
 import { LabelMatcher } from "./label-matcher.ts";
 import type { LabelRequirement } from "./label-requirement.ts";
+import { Selector } from "./selector.ts";
 
 /** Up to this number, requirements are checked one by one, which is fastest and takes no memory. */
 const fewRequirements = 8;
 
-/** Selects objects by their labels: those that meet all requirements. Without requirements every object matches. */
-export class LabelSelector {
-  /** Without duplicates, in canonical order. */
-  readonly requirements: readonly LabelRequirement[];
+/** Selects objects by their labels. */
+export class LabelSelector extends Selector<LabelRequirement> {
   /** Only for many requirements. */
   readonly #matcher: LabelMatcher | undefined;
 
   constructor(requirements: readonly LabelRequirement[]) {
-    this.requirements = inCanonicalOrder(requirements);
+    super(requirements);
     if (this.requirements.length > fewRequirements) {
       this.#matcher = new LabelMatcher(this.requirements);
     }
   }
 
-  /** A canonical text that can be parsed again. Not cached. */
-  get canonical(): string {
-    return this.requirements.map(({ canonical }) => canonical).join(",");
+  protected get indexBytes(): number {
+    return this.#matcher?.bytes ?? 0;
   }
 
-  /** Estimated memory in bytes. */
-  get bytes(): number {
-    const matcherBytes = this.#matcher?.bytes ?? 0;
-    return this.requirements.reduce((sum, { bytes }) => sum + bytes, matcherBytes);
-  }
-
-  /** Estimated cost of matching one object, in requirements. */
   get cost(): number {
     return this.#matcher === undefined ? this.requirements.length : 2 * fewRequirements;
-  }
-
-  /** Whether every object matches, whatever its labels. */
-  get empty(): boolean {
-    return this.requirements.length === 0;
   }
 
   matches(attributes: Attributes): boolean {
