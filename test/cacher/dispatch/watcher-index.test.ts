@@ -17,8 +17,7 @@ import { EventNode } from "../../../src/cacher/state/event-node.ts";
 import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
 import { Filter } from "../../../src/cacher/state/filter.ts";
 import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
-import { CacheWatcher } from "../../../src/cacher/watch/cache-watcher.ts";
-import type { WatcherContext } from "../../../src/cacher/watch/watcher-context.ts";
+import { CacheWatcher, type WatcherContext } from "../../../src/cacher/watch/cache-watcher.ts";
 import { isRawKey } from "../../../src/model/key-bytes.ts";
 import type { Predicate } from "../../../src/model/predicate.ts";
 import type { WatchScope } from "../../../src/storage/storage.ts";
@@ -27,7 +26,7 @@ import fc, { runs } from "../../property.ts";
 import { event, object, short, text } from "../objects.ts";
 
 /** A context for watchers that are never opened. */
-function makeContext(): WatcherContext<CacheWatcher> {
+function makeContext(): WatcherContext {
   const clock = new FakeClock();
   const cache = new WatchCache(defaultEventWindowBounds, clock);
   const dispatcher = new Dispatcher(cache, clock, defaultWatcherBounds);
