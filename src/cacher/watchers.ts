@@ -14,7 +14,7 @@ import { draining, lost } from "./request/errors.ts";
 import type { CacheWatchRequest, Delivery } from "./request/request.ts";
 import type { CacheObserver, ComponentContext, Replacement } from "./state/component.ts";
 import type { EventWindowBackfill } from "./state/event-window-backfill.ts";
-import type { CacherStats } from "./stats.ts";
+import type { CacherStats, CacheSummary } from "./stats.ts";
 import { CacheWatcher, type WatcherContext } from "./watch/cache-watcher.ts";
 import { SharedFilters } from "./watch/shared-filters.ts";
 import { WatchOpener } from "./watch/watch-opener.ts";
@@ -166,7 +166,7 @@ export class Watchers implements CacheObserver {
   }
 
   /** What was dispatched to the watchers so far. Costs the same for any number of watchers. */
-  counters(): Pick<CacherStats, "dispatchedEvents" | "dispatchedBatches" | "slowConsumers"> {
+  counters(): Pick<CacheSummary, "dispatchedEvents" | "dispatchedBatches" | "slowConsumers"> {
     return {
       dispatchedEvents: this.#dispatcher.dispatchedEvents,
       dispatchedBatches: this.#dispatcher.dispatchedBatches,
@@ -174,22 +174,18 @@ export class Watchers implements CacheObserver {
     };
   }
 
-  stats(): Pick<
-    CacherStats,
-    | "watchers"
-    | "buffers"
-    | "filters"
-    | "coalescing"
-    | "dispatchedEvents"
-    | "dispatchedBatches"
-    | "slowConsumers"
-  > {
-    return {
-      ...this.#watcherStats(),
-      filters: this.#filters.filters,
-      coalescing: this.#coalescedBacklogs.stats(),
-      ...this.counters(),
-    };
+  stats(): Pick<CacherStats, "watchers" | "buffers" | "filters" | "coalescing"> {
+    const watchers = { starting: 0, initial: 0, "catching up": 0, live: 0, stalled: 0 };
+    const maxBatches = this.#dispatcher.bufferBounds().batches;
+    const buffers = { batches: 0, bytes: 0, fullest: 0, maxBatches };
+    for (const watcher of this.#watchers) {
+      if (watcher.state !== "ended") watchers[watcher.state]++;
+      buffers.batches += watcher.buffer.length;
+      buffers.bytes += watcher.buffer.bytes;
+      buffers.fullest = Math.max(buffers.fullest, watcher.bufferFill);
+    }
+    const { filters } = this.#filters;
+    return { watchers, buffers, filters, coalescing: this.#coalescedBacklogs.stats() };
   }
 
   /**
@@ -226,19 +222,6 @@ export class Watchers implements CacheObserver {
     const watchers = this.#interrupted;
     this.#interrupted = [];
     runInTimeSlices(this.#context.clock, notifyEach(watchers));
-  }
-
-  #watcherStats(): Pick<CacherStats, "watchers" | "buffers"> {
-    const watchers = { starting: 0, initial: 0, "catching up": 0, live: 0, stalled: 0 };
-    const maxBatches = this.#dispatcher.bufferBounds().batches;
-    const buffers = { batches: 0, bytes: 0, fullest: 0, maxBatches };
-    for (const watcher of this.#watchers) {
-      if (watcher.state !== "ended") watchers[watcher.state]++;
-      buffers.batches += watcher.buffer.length;
-      buffers.bytes += watcher.buffer.bytes;
-      buffers.fullest = Math.max(buffers.fullest, watcher.bufferFill);
-    }
-    return { watchers, buffers };
   }
 
   #forget(watcher: CacheWatcher, end: Error | null): void {

@@ -85,9 +85,9 @@ export const kubernetesEntries: readonly CorpusEntry[] = [
     mutations: [
       {
         file: "src/cacher/watchers.ts",
-        find: "this.#interrupted = [...this.#registry.all];",
+        find: "this.#interrupted = [...this.#watchers];",
         replace:
-          'this.#interrupted = [...this.#registry.all].filter(({ state: is }) => is !== "starting" && is !== "initial");',
+          'this.#interrupted = [...this.#watchers].filter(({ state: is }) => is !== "starting" && is !== "initial");',
       },
     ],
   },
