@@ -18,7 +18,6 @@ export type { Logger } from "../base/logger.ts";
 export type { Reachability } from "../base/stream-backoff.ts";
 export { type EventType, WatchBatch, WatchEvent } from "../model/event.ts";
 export { StoredObject } from "../model/object.ts";
-export type { Predicate } from "../model/predicate.ts";
 export type { ReflectorFailure } from "../reflector/reflector.ts";
 export type {
   RevisionRequirement,

@@ -2,7 +2,6 @@ import type { Reachability } from "../base/stream-backoff.ts";
 import type { WatchBatch } from "../model/event.ts";
 import { compareKeys } from "../model/key-order.ts";
 import type { StoredObject } from "../model/object.ts";
-import type { Predicate } from "../model/predicate.ts";
 
 /**
  * Anything that can be listed and watched: etcd below one prefix, the embedded store, a Cacher around either.
@@ -97,8 +96,7 @@ export interface ListRequest {
   /** Maximum size of all objects in bytes (`estimatedBytes`), but always at least one object; 0: no limit. */
   readonly maxBytes?: number | undefined;
   readonly at: RevisionRequirement;
-  readonly predicate?: Predicate | undefined;
-  /** Whether values may be left empty, for callers that need only keys and revisions. Not with `predicate`. */
+  /** Whether values may be left empty, for callers that need only keys and revisions. */
   readonly keysOnly?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
 }
@@ -171,11 +169,6 @@ export interface WatchRequest {
    * MODIFIED and ADDED say only whether the key existed, and `previous` is absent.
    */
   readonly withPrevious: boolean;
-  /**
-   * Only objects that match before or after the change: ADDED means that an object enters the set, DELETED that it
-   * leaves the set. Needs `withPrevious`.
-   */
-  readonly predicate?: Predicate | undefined;
 }
 
 /** What a watch shows of itself to operators. Each member is computed when it is read. */

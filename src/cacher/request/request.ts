@@ -1,5 +1,6 @@
 import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import type { StoredObject } from "../../model/object.ts";
+import type { Predicate } from "../../model/predicate.ts";
 import type {
   GetRequest,
   ListRequest,
@@ -26,6 +27,8 @@ export interface CacheGetRequest extends GetRequest {
 
 /** A list of a Cacher, with options that other Storages do not have. */
 export interface CacheListRequest extends ListRequest {
+  /** Lists only objects for which it returns true. Not with `keysOnly`. */
+  readonly predicate?: Predicate | undefined;
   /** Lists only objects of the selection. Replaces `predicate`. */
   readonly selection?: Selection | undefined;
   /** See CacheGetRequest. */
@@ -80,6 +83,11 @@ export interface CachedState {
 
 /** A watch of a Cacher, with options that other Storages do not have. */
 export interface CacheWatchRequest extends WatchRequest {
+  /**
+   * Only objects that match before or after the change: ADDED means that an object enters the set, DELETED that it
+   * leaves the set. Needs `withPrevious`.
+   */
+  readonly predicate?: Predicate | undefined;
   /** Watches only objects of the selection. Replaces `predicate`; unlike it, `withPrevious` is not required. */
   readonly selection?: Selection | undefined;
   /** See CacheGetRequest. */

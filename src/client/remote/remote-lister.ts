@@ -1,7 +1,6 @@
 import { type Clock, systemClock, type Timer } from "../../base/clock.ts";
 import { compareKeys } from "../../model/key-order.ts";
 import { estimatedBytes, type StoredObject } from "../../model/object.ts";
-import { predicateIdentity } from "../../model/predicate.ts";
 import type { ListRequest, ListResult, RevisionRequirement } from "../../storage/storage.ts";
 import type { Page } from "../watch/client-calls.ts";
 import { JoinedPages } from "../watch/response-checks.ts";
@@ -38,7 +37,7 @@ export class RemoteLister {
   }
 
   async list(request: ListRequest): Promise<ListResult> {
-    const { prefix, startAfter, limit, maxBytes = 0, at, predicate, signal } = request;
+    const { prefix, startAfter, limit, maxBytes = 0, at, signal } = request;
     const known = this.#continuationOf(request);
     const skipTo = known === undefined ? startAfter : undefined;
     const first = known?.at ?? at;
@@ -56,7 +55,6 @@ export class RemoteLister {
       for (; taken < rest.length; taken++) {
         const object = rest[taken] as StoredObject;
         if (skipTo !== undefined && compareKeys(object.key, skipTo) <= 0) continue;
-        if (predicate !== undefined && !predicate(object)) continue;
         const isFull = limit > 0 && items.length >= limit;
         const isTooMuch =
           maxBytes > 0 && items.length > 0 && bytes + estimatedBytes(object) > maxBytes;
@@ -68,7 +66,7 @@ export class RemoteLister {
       const isDone = isBegun && token === "";
       const isEnough = rest.length > 0 || (limit > 0 && items.length >= limit);
       if (isDone || isEnough) break;
-      const all = limit === 0 || predicate !== undefined || skipTo !== undefined;
+      const all = limit === 0 || skipTo !== undefined;
       const pageSize = all ? 0 : Math.min(limit - items.length, maxPageSize);
       const page = await this.#ask({ prefix, pageSize, pageToken: token, at: first, signal });
       pages.check(page);
@@ -82,8 +80,7 @@ export class RemoteLister {
       const place = { at: first, rest, token, following };
       this.#continuations.keep(continuationName({ ...request, startAfter: next }, revision), place);
     }
-    const remaining =
-      following === undefined || predicate !== undefined ? undefined : following + rest.length;
+    const remaining = following === undefined ? undefined : following + rest.length;
     return { revision, items, next, remaining };
   }
 
@@ -96,12 +93,8 @@ export class RemoteLister {
 
 const unread = { rest: [], token: "", following: undefined } as const;
 
-/** Objects that a predicate rejected are not kept, so only a request with the same predicate can continue there. */
-function continuationName(
-  { prefix, startAfter, predicate }: ListRequest,
-  revision: number,
-): string {
-  return JSON.stringify([revision, prefix, startAfter, predicateIdentity(predicate)]);
+function continuationName({ prefix, startAfter }: ListRequest, revision: number): string {
+  return JSON.stringify([revision, prefix, startAfter]);
 }
 
 /** Maximum number of continuations, and their maximum size in bytes. */

@@ -128,7 +128,7 @@ export class RemoteStorage implements Storage {
   }
 
   watch(request: WatchRequest): WatchStream {
-    const { afterRevision, withPrevious, predicate } = request;
+    const { afterRevision, withPrevious } = request;
     const scope = "from" in request.scope ? undefined : request.scope;
     const watch = new RemoteWatch({
       open: (signal, onOpened) =>
@@ -136,7 +136,6 @@ export class RemoteStorage implements Storage {
           ...{ scope, afterRevision, signal, onOpened },
           includePrevious: withPrevious,
         }),
-      predicate,
       coalesces: coalesces[this.#delivery],
       requestServerProgress: (server) => this.#serverRevisionProbe.request(server),
       onEnd: (ended) => this.#watches.delete(ended),

@@ -1,6 +1,5 @@
 import { revisionTooOld } from "../../base/errors.ts";
 import { WatchBatch, WatchEvent } from "../../model/event.ts";
-import { type Predicate, transition } from "../../model/predicate.ts";
 import { includesKey, type WatchRequest, type WatchScope, type WatchStream } from "../storage.ts";
 import type { TransactionLog } from "./transaction-log.ts";
 
@@ -23,7 +22,6 @@ export class MemoryWatch implements WatchStream {
   readonly #log: TransactionLog;
   readonly #matches: (key: string) => boolean;
   readonly #withPrevious: boolean;
-  readonly #predicate: Predicate | undefined;
   readonly #wake: () => void;
   /** Everything up to this revision has been read from the history. */
   #position: number;
@@ -41,7 +39,6 @@ export class MemoryWatch implements WatchStream {
     this.#log = log;
     this.#matches = matcher(request.scope);
     this.#withPrevious = request.withPrevious;
-    this.#predicate = request.predicate;
     this.#wake = wake;
     this.#position = request.afterRevision ?? log.newest;
   }
@@ -121,8 +118,7 @@ export class MemoryWatch implements WatchStream {
     if (!this.#matches(event.object.key)) return undefined;
     const object = event.object.withoutAttributes();
     const previous = this.#withPrevious ? event.previous?.withoutAttributes() : undefined;
-    const seen = new WatchEvent(event.type, object, previous);
-    return this.#predicate === undefined ? seen : transition(seen, this.#predicate);
+    return new WatchEvent(event.type, object, previous);
   }
 }
 

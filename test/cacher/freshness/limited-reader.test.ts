@@ -15,7 +15,7 @@ async function storageOf(keys: readonly string[], perResponse: number): Promise<
   for (const key of keys) await storage.put({ key, value: Buffer.alloc(100) });
   const list = storage.list.bind(storage);
   storage.list = (request) => {
-    expect(request.predicate).toBeUndefined();
+    expect(request).not.toHaveProperty("predicate");
     const limit = request.limit === 0 ? perResponse : Math.min(perResponse, request.limit);
     return list({ ...request, limit });
   };
