@@ -114,6 +114,11 @@ export function settledWithin(promise: Promise<unknown>, clock: Clock, ms: numbe
 export class Condition {
   readonly #waiters = new Set<() => void>();
 
+  /** Number of callers that wait. */
+  get waiting(): number {
+    return this.#waiters.size;
+  }
+
   /** Resolves once `isTrue` returns true, or when the deadline is over. Rejects with the signal's reason. */
   until(isTrue: () => boolean, bounds: WaitBounds<void>): Promise<void> {
     return waitFor<void>((resolve) => {

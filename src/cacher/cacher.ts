@@ -1,7 +1,7 @@
 import type { WatchFanoutError } from "../base/errors.ts";
 import type { TimeSlicedWork } from "../base/event-loop-turns.ts";
 import { Turns } from "../base/turns.ts";
-import { BackfillQueue } from "../reflector/backfill/backfill-queue.ts";
+import { BackfillQueue } from "../reflector/backfill/window-backfill.ts";
 import type {
   DeleteRequest,
   GetResult,

@@ -4,7 +4,7 @@ import { LatencySampler } from "../base/latency-sampler.ts";
 import { Turns } from "../base/turns.ts";
 import type { WatchBatch } from "../model/event.ts";
 import type { StoredObject } from "../model/object.ts";
-import type { BackfillQueue } from "../reflector/backfill/backfill-queue.ts";
+import type { BackfillQueue } from "../reflector/backfill/window-backfill.ts";
 import {
   type ListedState,
   Reflector,

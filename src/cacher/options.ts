@@ -3,7 +3,7 @@ import type { Clock } from "../base/clock.ts";
 import type { WatchFanoutError } from "../base/errors.ts";
 import type { Turns } from "../base/turns.ts";
 import type { AttributeReader } from "../codec/attribute-reader.ts";
-import { BackfillQueue } from "../reflector/backfill/backfill-queue.ts";
+import { BackfillQueue } from "../reflector/backfill/window-backfill.ts";
 import type { Storage } from "../storage/storage.ts";
 import type { WatcherBounds } from "./dispatch/watcher-bounds.ts";
 import type { UpstreamLimiter } from "./freshness/upstream-limiter.ts";

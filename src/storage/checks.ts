@@ -1,4 +1,4 @@
-import { invalidRequest } from "../base/errors.ts";
+import { errorOf, invalidRequest } from "../base/errors.ts";
 import type {
   DeleteRequest,
   GetRequest,
@@ -97,6 +97,6 @@ export function endIfRefused(stream: { end(error: Error): void }, check: () => v
   try {
     check();
   } catch (error) {
-    stream.end(error instanceof Error ? error : new Error(String(error)));
+    stream.end(errorOf(error));
   }
 }

@@ -1,12 +1,12 @@
-import { pause } from "../../base/clock.ts";
 import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import type { Turns } from "../../base/turns.ts";
+import { Condition } from "../../base/wait.ts";
 import { WatchEvent } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { Slabs, smallestSlab } from "../../model/slabs.ts";
-import type { BackfillQueue } from "../../reflector/backfill/backfill-queue.ts";
 import type { PastEvents } from "../../reflector/backfill/past-events.ts";
 import {
+  type BackfillQueue,
   type BackfillState,
   type BackfillTarget,
   WindowBackfill,
@@ -70,8 +70,8 @@ export class EventWindowBackfill {
     revisions: 0,
     events: 0,
   };
-  /** The revisions that streams wait for, by the function that ends the wait. */
-  readonly #waiting = new Map<() => void, number>();
+  /** For streams that wait for a part of the window. Notified when there is more of it, or no more will come. */
+  readonly #progress = new Condition();
 
   constructor(context: ComponentContext, options: EventWindowBackfillOptions) {
     this.#context = context;
@@ -80,7 +80,7 @@ export class EventWindowBackfill {
 
   get stats(): BackfillStats {
     const { state, revisions, events } = this.#now();
-    return { state, revisions, events, waiting: this.#waiting.size };
+    return { state, revisions, events, waiting: this.#progress.waiting };
   }
 
   /**
@@ -124,31 +124,22 @@ export class EventWindowBackfill {
   }
 
   /**
-   * Requests all events after `revision`. Resolves once all events after `revision` are in the window, or will not be: the backfill has ended or does not
-   * reach that far back, 10 s have passed, or the signal is aborted.
+   * Requests all events after `revision`. Resolves once they are in the window, or will not be: the backfill has ended
+   * or does not reach that far back; or after 10 s. Rejects with the signal's reason.
    */
   async waitFor(revision: number, signal: AbortSignal): Promise<void> {
     if (!this.isMissing(revision)) return;
-    const woken = new AbortController();
-    const wake = (): void => woken.abort();
-    this.#waiting.set(wake, revision);
     this.#backfill?.fillTo(revision);
-    try {
-      await pause(this.#context.clock, backfillTimeoutMs, woken.signal, signal);
-    } finally {
-      this.#waiting.delete(wake);
-    }
-  }
-
-  #wake(): void {
-    for (const [wake, revision] of this.#waiting) if (!this.isMissing(revision)) wake();
+    const { clock } = this.#context;
+    const deadline = { clock, ms: backfillTimeoutMs, expire: () => {} };
+    await this.#progress.until(() => !this.isMissing(revision), { signal, deadline });
   }
 
   /** Releases the memory of the backfill, once it has ended. */
   #forget(): void {
     this.#last = this.#now();
     this.#backfill = undefined;
-    this.#wake();
+    this.#progress.notify();
   }
 
   #now(): Pick<BackfillStats, "state" | "revisions" | "events"> {
@@ -161,7 +152,7 @@ export class EventWindowBackfill {
   async #run(backfill: WindowBackfill): Promise<void> {
     const { clock, logger, name } = this.#context;
     const startedAt = clock.now();
-    await backfill.run(() => this.#wake());
+    await backfill.run(() => this.#progress.notify());
     if (backfill !== this.#backfill) return;
     this.#forget();
     const { state, events, failure, backfilledTo: from } = backfill;

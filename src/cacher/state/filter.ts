@@ -3,9 +3,8 @@ import { isRawKey } from "../../model/key-bytes.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { type Predicate, predicateIdentity, transition } from "../../model/predicate.ts";
 import { isBetween, type KeyInterval } from "../../storage/storage.ts";
-import { shortName } from "../request/identity.ts";
 import type { CacheWatchRequest } from "../request/request.ts";
-import type { Selection } from "../request/selection.ts";
+import { type Selection, shortName } from "../request/selection.ts";
 import type { EventNode } from "./event-node.ts";
 
 /** What a watch delivers: which keys, which objects, and whether events include the previous object. */
