@@ -34,14 +34,6 @@ export class LabelSelector extends Selector<LabelRequirement> {
     }
     return true;
   }
-
-  /** The only value of `key` in all matching objects; undefined if there is no such value. */
-  exactLabel(key: string): string | undefined {
-    for (const requirement of this.requirements) {
-      if (requirement.key === key && requirement.operator === "=") return requirement.values[0];
-    }
-    return undefined;
-  }
 }
 
 /** Estimated memory of a rule in bytes, without the texts, which belong to the requirements. */

@@ -148,7 +148,7 @@ export const kubernetesEntries: readonly CorpusEntry[] = [
     ],
     mutations: [
       {
-        file: "src/model/predicate.ts",
+        file: "src/cacher/state/filter.ts",
         find: 'return new WatchEvent("DELETED", previous.deletedAt(event.revision), previous);',
         replace: 'return new WatchEvent("DELETED", previous, previous);',
       },
@@ -168,7 +168,7 @@ export const kubernetesEntries: readonly CorpusEntry[] = [
     ],
     mutations: [
       {
-        file: "src/model/predicate.ts",
+        file: "src/cacher/state/filter.ts",
         find: "const before = previous !== undefined && predicate(previous);",
         replace: 'const before = type !== "ADDED";',
       },

@@ -1,6 +1,5 @@
 import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import type { StoredObject } from "../../model/object.ts";
-import type { Predicate } from "../../model/predicate.ts";
 import type {
   GetRequest,
   ListRequest,
@@ -8,7 +7,7 @@ import type {
   WatchRequest,
   WatchScope,
 } from "../../storage/storage.ts";
-import type { Selection } from "./selection.ts";
+import type { Predicate, Selection } from "./selection.ts";
 
 /**
  * What a stream delivers when its reader does not keep up.

@@ -1,10 +1,12 @@
 import { createHash } from "node:crypto";
 import { isWide } from "../../base/text-memory.ts";
 import type { StoredObject } from "../../model/object.ts";
-import type { Predicate } from "../../model/predicate.ts";
 import type { Attributes } from "../../selector/attributes.ts";
 import type { FieldSelector } from "../../selector/field-selector.ts";
 import type { LabelSelector } from "../../selector/label-selector.ts";
+
+/** Selects objects by their content. Pure, cheap, and never throws. */
+export type Predicate = (object: StoredObject) => boolean;
 
 /** Estimated memory of a selection without requirements, with its two selectors and its functions, in bytes. */
 const selectionBytes = 500;

@@ -12,6 +12,7 @@ import {
   WatcherGroup,
   WatcherIndex,
 } from "../../../src/cacher/dispatch/watcher-index.ts";
+import type { Predicate } from "../../../src/cacher/request/selection.ts";
 import { ChunkCache } from "../../../src/cacher/state/chunk-cache.ts";
 import { EventNode } from "../../../src/cacher/state/event-node.ts";
 import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
@@ -19,7 +20,6 @@ import { Filter } from "../../../src/cacher/state/filter.ts";
 import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
 import { CacheWatcher, type WatcherContext } from "../../../src/cacher/watch/cache-watcher.ts";
 import { isRawKey } from "../../../src/model/key-bytes.ts";
-import type { Predicate } from "../../../src/model/predicate.ts";
 import type { WatchScope } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import fc, { runs } from "../../property.ts";

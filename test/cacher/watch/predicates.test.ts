@@ -1,5 +1,5 @@
 import { describe, expect, it, test } from "vitest";
-import type { Predicate } from "../../../src/model/predicate.ts";
+import type { Predicate } from "../../../src/cacher/request/selection.ts";
 import { CachedStore } from "../cached-store.ts";
 
 const saysYes: Predicate = ({ value }) => Buffer.from(value).includes("yes");
