@@ -10,6 +10,14 @@ export const storageBounds: readonly Bound[] = [
     shownBy: ["does not read a list to the end if it has no end"],
   },
   {
+    what: "calls that wait for the list that confirms their history",
+    owners: ["Reflector"],
+    bound: "by reads and writes; 3 s",
+    per: "call",
+    atBound: "UPSTREAM_UNAVAILABLE; of a write: without a history id",
+    shownBy: ["fails if no list follows within three seconds"],
+  },
+  {
     what: "pauses after failures",
     owners: ["Backoff"],
     bound: "100 ms to 5 s",

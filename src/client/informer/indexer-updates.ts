@@ -29,11 +29,11 @@ export class IndexerUpdates<T> {
 
   constructor(
     indexer: Indexer<TypedObject<T>>,
-    intake: ObjectDecoder<T>,
+    decoder: ObjectDecoder<T>,
     listener: UpdateListener<T>,
   ) {
     this.#indexer = indexer;
-    this.#decoder = intake;
+    this.#decoder = decoder;
     this.#listener = listener;
   }
 
