@@ -21,7 +21,7 @@ export interface WatcherContext extends SourceContext {
 }
 
 /** What a watch requests besides its filter: see CacheWatchRequest. */
-interface WatcherOptions {
+export interface WatcherOptions {
   readonly delivery: Delivery;
   readonly bookmarkIntervalMs: number;
   readonly deadline: number | undefined;
@@ -34,7 +34,7 @@ interface WatcherOptions {
 }
 
 /** One watcher as the last pass of the maintenance saw it. Times are by the clock, in milliseconds. */
-class MaintenanceRecord {
+export class MaintenanceRecord {
   /** Its resume point, and when that moved. */
   position = 0;
   movedAt: number;
