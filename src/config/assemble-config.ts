@@ -1,5 +1,5 @@
 import { X509Certificate } from "node:crypto";
-import { usableCores } from "../base/usable-cores.ts";
+import { usableCores } from "../base/process-limits.ts";
 import {
   assembleAdmin,
   assembleIdentity,

@@ -1,8 +1,8 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
+import { Rate } from "../../base/rate.ts";
 import type { Caller, Callers, CallOwner } from "./callers.ts";
-import { Rate } from "./rate.ts";
 import { SendPacing } from "./send-pacing.ts";
 import type { ServerLimits } from "./server-limits.ts";
 

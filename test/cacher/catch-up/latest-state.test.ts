@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { WatchFanoutError } from "../../../src/base/errors.ts";
-import type { Predicate } from "../../../src/model/predicate.ts";
+import type { Predicate } from "../../../src/cacher/request/selection.ts";
 import type { WatchStream } from "../../../src/storage/storage.ts";
 import { CachedStore, read, readAll } from "../cached-store.ts";
 import { text } from "../objects.ts";
