@@ -73,7 +73,7 @@ export default defineConfig({
     hookTimeout: 90_000,
     expect: { poll: { timeout: 60_000 } },
     // Most tests wait for etcd more than they compute.
-    maxWorkers: 4,
+    maxWorkers: 5,
     projects: [
       {
         extends: true,
