@@ -2,8 +2,13 @@ import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from 
 import { status } from "@grpc/grpc-js";
 import { keptVia, viaKey } from "../wire/via.ts";
 import type { Authentication, PendingAuthentication } from "./calls/authentication.ts";
-import type { BidiMethod, Methods, SingleRequestMethod } from "./calls/methods.ts";
-import type { RawMethod, RawServices } from "./calls/raw-methods.ts";
+import type {
+  BidiMethod,
+  Methods,
+  RawMethod,
+  RawServices,
+  SingleRequestMethod,
+} from "./calls/methods.ts";
 import { refused } from "./calls/refusals.ts";
 import { serveConversation, serveRaw, serveRequest } from "./calls/serve-call.ts";
 import type { ServiceContext } from "./calls/service-context.ts";
@@ -48,7 +53,7 @@ import type { CallOwner } from "./limits/callers.ts";
  *     audit          records refused calls, writes, and others         calls/audit
  *     release        gives back what the call held, in time slices     calls/call-closings
  *
- * Raw calls (calls/raw-methods.ts) pass accept, open, authenticate, authorize, admit and
+ * Raw calls (calls/methods.ts) pass accept, open, authenticate, authorize, admit and
  * audit. Nothing of them is read or decoded, so their caller needs every right.
  *
  * A stage that refuses a call ends it with a status, and the later stages except the audit do not run. This file has the

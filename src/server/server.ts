@@ -7,7 +7,7 @@ import { runInTimeSlices } from "../base/event-loop-turns.ts";
 import { settledWithin } from "../base/wait.ts";
 import type { Identity } from "../identity/identity.ts";
 import { CallPipeline } from "./call-pipeline.ts";
-import type { RawServices } from "./calls/raw-methods.ts";
+import type { RawServices } from "./calls/methods.ts";
 import { endingWithdrawn } from "./calls/revocation.ts";
 import type { ServiceOptions } from "./calls/service-options.ts";
 import { createService, type Service } from "./create-service.ts";

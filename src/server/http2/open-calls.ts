@@ -1,8 +1,7 @@
 import type { ServerHttp2Stream } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { descriptors } from "../../wire/descriptors.ts";
-import { methodOf } from "../calls/methods.ts";
-import type { RawServices } from "../calls/raw-methods.ts";
+import { methodOf, type RawServices } from "../calls/methods.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
 import type { Connections } from "./connections.ts";
 import { statusCodeOf } from "./http2-stream.ts";
