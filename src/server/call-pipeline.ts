@@ -65,13 +65,6 @@ import type { CallOwner } from "./limits/callers.ts";
 
 const forwardedCertificateKey = "x-forwarded-client-cert";
 
-/** What the first stages of a call need. */
-interface CallPipelineDeps extends Pick<Service, "context" | "methods" | "authentication"> {
-  readonly openCalls: OpenCalls;
-  /** Services with raw calls. Undefined: every call is read. */
-  readonly rawServices: RawServices | undefined;
-}
-
 /** Takes HTTP/2 streams, and serves each as a call. */
 export class CallPipeline {
   readonly #methods: Methods;
@@ -86,8 +79,12 @@ export class CallPipeline {
   readonly #arrivals: CallArrivals;
   readonly #requests: IncomingRequests;
 
-  constructor(deps: CallPipelineDeps) {
-    const { methods, context, openCalls, authentication, rawServices } = deps;
+  /** `rawServices` are services with raw calls; undefined: every call is read. */
+  constructor(
+    { methods, context, authentication }: Service,
+    openCalls: OpenCalls,
+    rawServices: RawServices | undefined,
+  ) {
     const { clock, streamOpenings, requestPool } = context;
     this.#methods = methods;
     this.#context = context;
