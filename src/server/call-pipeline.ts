@@ -14,12 +14,11 @@ import { serveConversation, serveRaw, serveRequest } from "./calls/serve-call.ts
 import type { ServiceContext } from "./calls/service-context.ts";
 import type { Service } from "./create-service.ts";
 import { CallArrivals } from "./http2/call-arrivals.ts";
-import { CancelledCalls } from "./http2/cancelled-calls.ts";
 import { framedConnectionOf, socketOf } from "./http2/frames/framed-connection.ts";
 import { Http2Call } from "./http2/http2-call.ts";
 import { refuseAsHttp, resetStream } from "./http2/http2-stream.ts";
 import { IncomingRequests } from "./http2/incoming-requests.ts";
-import type { OpenCalls } from "./http2/open-calls.ts";
+import { countIfCancelled, type OpenCalls } from "./http2/open-calls.ts";
 import { peerFactsOf } from "./http2/peer.ts";
 import {
   dropDistantDeadline,
@@ -73,7 +72,6 @@ export class CallPipeline {
   readonly #authentication: Authentication | undefined;
   /** The same if it trusts proxies to forward identities. */
   readonly #forwarding: Authentication | undefined;
-  readonly #cancelledCalls: CancelledCalls;
   readonly #rawServices: RawServices | undefined;
   readonly #pacing: StreamPacing;
   readonly #arrivals: CallArrivals;
@@ -91,7 +89,6 @@ export class CallPipeline {
     this.#openCalls = openCalls;
     this.#authentication = authentication;
     this.#forwarding = authentication?.trustsForwarders === true ? authentication : undefined;
-    this.#cancelledCalls = new CancelledCalls(context.callerLimits);
     this.#rawServices = rawServices;
     this.#requests = new IncomingRequests(context);
     const { callers } = context.callerLimits;
@@ -149,7 +146,7 @@ export class CallPipeline {
       peerFacts: () => peerFactsOf(socketOf(session)),
       forwardedCertificate: headers[forwardedCertificateKey]?.toString(),
     });
-    this.#cancelledCalls.observe(stream, session, owner);
+    countIfCancelled(this.#context.callerLimits, stream, session, owner);
     return owner;
   }
 
