@@ -18,6 +18,7 @@ import type {
   PolicyConfig,
   SocketConfig,
   TcpAddress,
+  UpstreamConfig,
 } from "./config.ts";
 import { dividedLimitNames, limitsOf } from "./limits.ts";
 import { checkNeeds } from "./option-needs.ts";
@@ -44,11 +45,12 @@ export function assembleConfig(
     maxBytes: values["event-window-max-bytes"],
   };
   const etcd = etcdConfig(values, checks);
+  const upstream = upstreamConfig(values, checks);
   const config: Config = {
     etcd,
-    etcdApi: etcdApiConfig(values, etcd, checks),
+    etcdApi: etcdApiConfig(values, etcd ?? etcdOfUpstream(values, upstream, checks), checks),
     ownApi: values["watch-fanout-api"],
-    upstream: upstreamConfig(values, checks),
+    upstream,
     resources: assembleResources(values, eventWindow, checks),
     listen: listenConfig(values, checks),
     admin: assembleAdmin(values, checks),
@@ -136,19 +138,46 @@ function etcdConfig(values: OptionValues, checks: Checks): EtcdConfig | undefine
     endpoints,
     auth: etcdAuth(values, checks),
     tls: secure.length === 0 ? undefined : tls,
+    ...connectionsOf(values),
+    createsHistoryKey: values["etcd-history-create"],
+  };
+}
+
+/** The etcd API of the watch-fanout that a relay follows, as though it were etcd. Undefined: it is no relay, or has not this API. */
+function etcdOfUpstream(
+  values: OptionValues,
+  upstream: UpstreamConfig | undefined,
+  checks: Checks,
+): EtcdConfig | undefined {
+  if (upstream === undefined || !values["etcd-api"]) return undefined;
+  const { addresses, tls } = upstream;
+  const tokenFile = checks.file("upstream-token-file");
+  const scheme = tls === undefined ? "http" : "https";
+  return {
+    endpoints: addresses.map((address) => `${scheme}://${address}`),
+    auth: etcdAuth(values, checks),
+    ...{ tls, tokenFile },
+    ...connectionsOf(values),
+    // Only what follows etcd itself writes there.
+    createsHistoryKey: false,
+  };
+}
+
+function connectionsOf(values: OptionValues): Pick<EtcdConfig, "keepalive" | "historyKey"> {
+  return {
     keepalive: {
       timeMs: values["etcd-keepalive-time"],
       timeoutMs: values["etcd-keepalive-timeout"],
       withoutCalls: values["etcd-keepalive-without-calls"],
     },
     historyKey: values["etcd-history-key"],
-    createsHistoryKey: values["etcd-history-create"],
   };
 }
 
+/** `next`: where its calls go. */
 function etcdApiConfig(
   values: OptionValues,
-  etcd: EtcdConfig | undefined,
+  next: EtcdConfig | undefined,
   checks: Checks,
 ): EtcdApiConfig | undefined {
   if (!values["etcd-api"]) {
@@ -160,8 +189,12 @@ function etcdApiConfig(
     }
     return undefined;
   }
-  if (values.etcd.length === 0) checks.refuse("etcd-api", "needs --etcd as well.");
-  const cert = etcd?.tls?.client?.cert;
+  if (next === undefined) {
+    checks.refuse("etcd-api", "needs --etcd or --upstream as well.");
+    return undefined;
+  }
+  // A relay is recognised by its certificate, at a watch-fanout that does not pass it on.
+  const cert = values.etcd.length === 0 ? undefined : next.tls?.client?.cert;
   const commonName = cert && commonNameOf(cert);
   if (commonName !== undefined) {
     checks.refuse(
@@ -173,6 +206,7 @@ function etcdApiConfig(
   }
   checkLentRights(values, checks);
   return {
+    next,
     advertiseClientUrl: values["advertise-client-url"],
     progressIntervalMs: values["watch-progress-notify-interval"],
   };
@@ -222,13 +256,6 @@ function etcdAuth(values: OptionValues, checks: Checks): EtcdConfig["auth"] {
 function workersConfig(values: OptionValues, checks: Checks): number {
   const workers = values.workers === "auto" ? usableCores() : values.workers;
   if (workers === 1) return 1;
-  if (values["etcd-api"]) {
-    checks.refuse(
-      "workers",
-      `excludes ${checks.place("etcd-api")}: the etcd API is served by one process. Serve it with another watch-fanout, or ` +
-        "remove one of the two.",
-    );
-  }
   if (values["audit-log"] === "-") {
     checks.refuse(
       "audit-log",

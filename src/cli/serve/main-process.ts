@@ -1,19 +1,19 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import type { Config, ListenAddress, ResourceConfig, TcpAddress } from "../../config/config.ts";
-import { EtcdApi } from "../../etcd-api/etcd-api.ts";
+import type { EtcdApi } from "../../etcd-api/etcd-api.ts";
 import { EtcdPages } from "../../etcd-api/etcd-pages.ts";
 import { type ReadinessCheck, type RunningAdmin, startAdmin } from "../../server/admin/admin.ts";
 import { StatusPages } from "../../server/admin/status/status-pages.ts";
-import { registerEtcdApiMetrics, registerWorkerMetrics } from "../../telemetry/service-metrics.ts";
+import { registerWorkerMetrics } from "../../telemetry/service-metrics.ts";
 import { ProcessStatus } from "../status/process-status.ts";
 import type { RecentProblems } from "../status/recent-problems.ts";
 import { ServiceStatus } from "../status/service-status.ts";
 import { ceilingOfProcess } from "../workers/worker-config.ts";
-import { watchAdminCertificate, watchClientCertificates } from "./certificates.ts";
+import { watchAdminCertificate } from "./certificates.ts";
+import { openEtcdApi } from "./etcd-connections.ts";
 import { watchedTokens } from "./identity.ts";
 import { openOtlp } from "./otlp.ts";
-import type { ProcessContext } from "./process-context.ts";
 import { ServiceProcess } from "./service-process.ts";
 import { listening } from "./start-error.ts";
 import { startUpWarnings } from "./start-up-warnings.ts";
@@ -77,7 +77,7 @@ export async function startService(
     const admin = await openAdmin(main, workers, pages);
     await main.openCaches();
     // With a user of its own the caches have what clients without a token may not read.
-    etcdApi?.serve(main.resources.cachedResources(), given.etcd?.auth === undefined);
+    etcdApi?.serve(main.resources.cachedResources(), given.etcdApi?.next.auth === undefined);
     const { config } = main;
     for (const warning of startUpWarnings(config)) logger.warn(warning);
     if (workers === undefined) {
@@ -88,7 +88,9 @@ export async function startService(
     } else {
       await workers.listen();
       workers.checkClientFiles(config, context);
-      await workers.serveMain((terms) => main.serve(terms));
+      await workers.serveMain((terms) =>
+        main.serve({ ...terms, rawServices: etcdApi, pages: etcdPages }),
+      );
       // Before the caches and the server that they follow.
       main.onStop(() => workers.stop());
     }
@@ -182,17 +184,4 @@ async function openWorkers(
   // A service without workers starts faster without them.
   const { Workers } = await import("./workers.ts");
   return new Workers(config, options, clock, logger);
-}
-
-/** Opens etcd's own API, without a request to etcd. Undefined if the configuration does not have it. */
-function openEtcdApi(
-  { etcd, etcdApi }: Config,
-  { clock, logger, files, meter }: ProcessContext,
-): EtcdApi | undefined {
-  if (etcd === undefined || etcdApi === undefined) return undefined;
-  const { endpoints, tls, keepalive } = etcd;
-  const api = new EtcdApi({ endpoints, tls, keepalive, ...etcdApi, clock, logger });
-  if (tls !== undefined) watchClientCertificates(files, "etcd", tls, api);
-  registerEtcdApiMetrics(meter, api);
-  return api;
 }

@@ -252,6 +252,7 @@ export class ServiceProcess {
       memoryGauges: memoryGauges(memoryCeilingBytes),
       ...{ instanceId: this.instanceId, upstream: this.#relay },
       codecs: new Map(resources.map(({ name, codec }) => [name, codec.name])),
+      etcdKeys: this.#config.etcdApi && this.resources.etcdKeys(),
     });
     this.#server = server;
     this.onStop(() => server.drain(shutdownTimeoutMs));
@@ -284,10 +285,14 @@ async function withResources(
 ): Promise<Config> {
   if (relay === undefined) return config;
   const served = await relay.resources(onWaiting);
-  const { resources: configured, eventWindow } = config;
+  const { resources: configured, eventWindow, etcdApi } = config;
+  const hasEtcdApi = etcdApi !== undefined;
   const upstream = relay.address;
-  const resources = relayedResources({ configured, served, eventWindow, upstream, logger });
-  return { ...config, resources };
+  const given = { configured, served, eventWindow, hasEtcdApi, upstream, logger };
+  const resources = relayedResources(given);
+  const historyKey = served.find(({ etcdKeys }) => etcdKeys !== undefined)?.etcdKeys?.historyKey;
+  if (etcdApi === undefined || historyKey === undefined) return { ...config, resources };
+  return { ...config, resources, etcdApi: { ...etcdApi, next: { ...etcdApi.next, historyKey } } };
 }
 
 /** Maximum number of characters of the host's name in an id: error texts have the ids of several relays. */

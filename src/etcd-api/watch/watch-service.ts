@@ -145,9 +145,12 @@ export class WatchService {
     this.#newestHeader.historyChanged();
   }
 
-  /** The cached resource that has all keys of a watch; undefined: no resource has. */
-  rangeOf({ key, rangeEnd, hasUnknownField }: CreateRequest): CachedRange | undefined {
-    return hasUnknownField ? undefined : this.cached.rangeOf(key, rangeEnd);
+  /** The cached resource that has all keys of a watch, but for one that the client leaves out; undefined: no resource has. */
+  rangeOf(
+    { key, rangeEnd, hasUnknownField }: CreateRequest,
+    leftOut: Buffer | undefined,
+  ): CachedRange | undefined {
+    return hasUnknownField ? undefined : this.cached.rangeOf(key, rangeEnd, leftOut);
   }
 
   /** The revision of a new watch of this range. */

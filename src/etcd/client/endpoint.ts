@@ -1,0 +1,39 @@
+import { type OutgoingHttpHeaders, sensitiveHeaders } from "node:http2";
+
+/** Where to connect to, as Node.js takes it. */
+export type EndpointAddress =
+  | { readonly host: string; readonly port: number }
+  | { readonly path: string };
+
+/** The address of an endpoint, such as "https://[::1]:443" or "unix:/run/main.sock". */
+export function addressOf(endpoint: string): EndpointAddress {
+  if (endpoint.startsWith("unix:")) return { path: endpoint.slice("unix:".length) };
+  const host = new URL(endpoint).hostname.replace(/^\[(.*)\]$/, "$1");
+  // URL leaves out the default port of the scheme, which is not etcd's.
+  const [, port = "2379"] = /:(\d+)$/.exec(endpoint) ?? [];
+  return { host, port: Number(port) };
+}
+
+/** The URL of an endpoint, as HTTP names it: a socket has no host. */
+export function urlOf(endpoint: string): string {
+  return endpoint.startsWith("unix:") ? "http://localhost" : endpoint;
+}
+
+/** The token with which this process identifies itself, if its endpoints are those of another watch-fanout. */
+export type Bearer = () => string | undefined;
+
+/**
+ * The headers of a call, with this process' own token. What the caller has in the place of that is for etcd, which takes it
+ * as `token`, too.
+ */
+export function identified(headers: OutgoingHttpHeaders, bearer: Bearer): OutgoingHttpHeaders {
+  const own = bearer();
+  if (own === undefined) return headers;
+  const { authorization: ofEtcd } = headers;
+  return {
+    ...(ofEtcd !== undefined && { token: ofEtcd }),
+    ...headers,
+    authorization: `Bearer ${own}`,
+    [sensitiveHeaders]: ["token", "authorization"],
+  };
+}
