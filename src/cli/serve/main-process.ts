@@ -1,8 +1,6 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import type { Config, ListenAddress, ResourceConfig, TcpAddress } from "../../config/config.ts";
-import type { EtcdApi } from "../../etcd-api/etcd-api.ts";
-import { EtcdPages } from "../../etcd-api/etcd-pages.ts";
 import { type ReadinessCheck, type RunningAdmin, startAdmin } from "../../server/admin/admin.ts";
 import { StatusPages } from "../../server/admin/status/status-pages.ts";
 import { registerWorkerMetrics } from "../../telemetry/service-metrics.ts";
@@ -11,7 +9,6 @@ import type { RecentProblems } from "../status/recent-problems.ts";
 import { ServiceStatus } from "../status/service-status.ts";
 import { ceilingOfProcess } from "../workers/worker-config.ts";
 import { watchAdminCertificate } from "./certificates.ts";
-import { openEtcdApi } from "./etcd-connections.ts";
 import { watchedTokens } from "./identity.ts";
 import { openOtlp } from "./otlp.ts";
 import { ServiceProcess } from "./service-process.ts";
@@ -67,30 +64,22 @@ export async function startService(
       main.onStop(() => workers.stop());
       registerWorkerMetrics(context.meter, workers);
     }
-    const etcdApi = openEtcdApi(given, context);
-    if (etcdApi !== undefined) main.onStop(async () => etcdApi.close());
-    const etcdPages = etcdApi && new EtcdPages(etcdApi, context).byPath;
+    main.openEtcdApi();
     // Before the upstream of a relay is asked, so that an orchestrator finds out what the relay waits for.
-    const source = statusOf(main, workers, etcdApi, clock, options?.problems);
+    const source = statusOf(main, workers, clock, options?.problems);
     const status = new StatusPages(source, clock, logger);
-    const pages = { status, others: etcdPages, logLevel: options?.level };
+    const pages = { status, others: main.etcdPages, logLevel: options?.level };
     const admin = await openAdmin(main, workers, pages);
     await main.openCaches();
-    // With a user of its own the caches have what clients without a token may not read.
-    etcdApi?.serve(main.resources.cachedResources(), given.etcdApi?.next.auth === undefined);
     const { config } = main;
     for (const warning of startUpWarnings(config)) logger.warn(warning);
     if (workers === undefined) {
       const { listen } = config;
-      await listening("listen", listen, () =>
-        main.serveClients({ listen, rawServices: etcdApi, pages: etcdPages }),
-      );
+      await listening("listen", listen, () => main.serveClients({ listen }));
     } else {
       await workers.listen();
       workers.checkClientFiles(config, context);
-      await workers.serveMain((terms) =>
-        main.serve({ ...terms, rawServices: etcdApi, pages: etcdPages }),
-      );
+      await workers.serveMain((terms) => main.serve(terms));
       // Before the caches and the server that they follow.
       main.onStop(() => workers.stop());
     }
@@ -144,7 +133,6 @@ async function openAdmin(
 function statusOf(
   main: ServiceProcess,
   workers: Workers | undefined,
-  etcdApi: EtcdApi | undefined,
   clock: Clock,
   problems: RecentProblems | undefined,
 ): ServiceStatus {
@@ -165,7 +153,7 @@ function statusOf(
       return main.context.files.certificates();
     },
     get etcdApiOutage() {
-      return etcdApi?.outage;
+      return main.etcdApi?.outage;
     },
     get checks() {
       return checksOf(main, workers);

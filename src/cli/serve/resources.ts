@@ -55,7 +55,7 @@ export class ProcessResources {
 
   /** Starts no cache, and sends nothing to etcd or to the upstream of a relay. */
   constructor(config: Config, deps: ResourcesDeps) {
-    const { context, relay } = deps;
+    const { context } = deps;
     this.#config = config;
     // With etcd's API a relay has one cache for both, filled by the etcd API of the next server.
     const etcd = config.etcd ?? config.etcdApi?.next;
