@@ -37,7 +37,7 @@ export class ResumingStream {
   readonly wrong: string[] = [];
   /** How often it was resumed. */
   resumed = 0;
-  readonly #grpc: RawGrpc;
+  #grpc: RawGrpc;
   /** Those whose `created` is still to come, in order. */
   #creating: ResumingWatch[] = [];
   #stream: WatchClient;
@@ -57,6 +57,12 @@ export class ResumingStream {
 
   requestProgress(): void {
     this.#stream.requestProgress();
+  }
+
+  /** Resumes at this endpoint. */
+  moveTo(grpc: RawGrpc): void {
+    this.#grpc = grpc;
+    this.#stream.close();
   }
 
   close(): void {

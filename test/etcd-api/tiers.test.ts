@@ -1,78 +1,334 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Etcd, startEtcd } from "../etcd/etcd.ts";
+import { inTime } from "../faults/patience.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
+import fc, { runs } from "../property.ts";
+import { sumOf } from "../relay/tiers.ts";
 import { revisionOf } from "./beside-etcd.ts";
-import { type Front, metricOf, startFront, startRelay, untilReady } from "./front.ts";
+import { type Front, metricOf, startFront, startRelay, until, untilReady } from "./front.ts";
 import { RawGrpc, statusOf } from "./raw-grpc.ts";
+import { expectedOf, ResumingStream, type Wish } from "./resuming-stream.ts";
 import { WatchClient } from "./watch-client.ts";
 
 const range = "/etcdserverpb.KV/Range";
 const put = "/etcdserverpb.KV/Put";
+const remove = "/etcdserverpb.KV/DeleteRange";
+const txn = "/etcdserverpb.KV/Txn";
+const compact = "/etcdserverpb.KV/Compact";
+
+/** etcd, a root, a relay, and a relay of that, and a client of each. */
+class Tiers {
+  readonly etcd: Etcd;
+  readonly fronts: readonly Front[];
+  readonly clients: readonly RawGrpc[];
+
+  private constructor(etcd: Etcd, fronts: readonly Front[]) {
+    this.etcd = etcd;
+    this.fronts = fronts;
+    this.clients = [etcd, ...fronts].map(({ url }) => new RawGrpc(url));
+  }
+
+  /** The event windows are so short that watches also need what only a tier nearer to etcd has, or etcd itself. */
+  static async start(resources: readonly string[]): Promise<Tiers> {
+    const etcd = await startEtcd();
+    const root = await startFront([etcd.url], { resource: resources, ...windowOf(24) });
+    const relay = await startRelay([root.address], windowOf(12));
+    const leaf = await startRelay([relay.address], windowOf(6));
+    const tiers = new Tiers(etcd, [root, relay, leaf]);
+    for (const front of tiers.fronts) await untilReady(front);
+    return tiers;
+  }
+
+  async stop(): Promise<void> {
+    for (const client of this.clients) client.close();
+    for (const front of [...this.fronts].reverse()) await front.stop();
+    await this.etcd.stop();
+  }
+
+  /** A metric of each front. */
+  metrics(name: string, label: string): Promise<number[]> {
+    return Promise.all(this.fronts.map((front) => metricOf(front, name, label)));
+  }
+}
+
+function windowOf(events: number): Readonly<Record<string, readonly string[]>> {
+  return {
+    "event-window-max-events": [String(events)],
+    "event-window-min-events": ["1"],
+    "event-window-age": ["1s"],
+  };
+}
+
+const bytes = (text: string): Buffer => Buffer.from(text, "latin1");
+
+/** The revision of the header of a Range's response, and its bytes. */
+async function read(client: RawGrpc, request: Buffer) {
+  const response = await client.unary(range, request);
+  expect(statusOf(response).code).toBe("0");
+  const revision = new Message(response.body.subarray(5)).message(1)?.number(3) ?? 0;
+  return { revision, hex: response.body.toString("hex") };
+}
 
 describe("etcd's API at a root, a relay, and a relay of that", () => {
-  let etcd: Etcd;
-  const fronts: Front[] = [];
-  /** Of etcd, the root, the relay, and its relay. */
-  const clients: RawGrpc[] = [];
+  let tiers: Tiers;
 
   beforeAll(async () => {
-    etcd = await startEtcd();
-    const root = await startFront([etcd.url], { resource: ["a=/a/"] });
-    fronts.push(root);
-    for (let depth = 1; depth <= 2; depth++) {
-      const next = fronts.at(-1) as Front;
-      fronts.push(await startRelay([next.address]));
-    }
-    for (const front of fronts) await untilReady(front);
-    clients.push(...[etcd, ...fronts].map(({ url }) => new RawGrpc(url)));
+    tiers = await Tiers.start(["a=/a/", "b=/b/"]);
   });
 
-  afterAll(async () => {
-    for (const client of clients) client.close();
-    for (const front of fronts.reverse()) await front.stop();
-    await etcd?.stop();
-  });
+  afterAll(() => tiers?.stop());
 
-  test("gives each client what it has written at once, with etcd's header", async () => {
+  test("gives each client at once what was written through another one, with etcd's header", async () => {
+    const { clients } = tiers;
     for (const [at, client] of clients.entries()) {
       const key = `/a/${at}`;
       const revision = await revisionOf(client, put, encode({ 1: key, 2: "v" }));
-      const bodies = await Promise.all(
-        clients.map(async (each) => {
-          const response = await each.unary(range, encode({ 1: key }));
-          expect(statusOf(response).code).toBe("0");
-          return response.body.toString("hex");
-        }),
-      );
-      expect(new Set(bodies).size).toBe(1);
-      const body = new Message(Buffer.from(bodies[0] ?? "", "hex").subarray(5));
-      expect(body.message(1)?.number(3)).toBe(revision);
+      const all = await Promise.all(clients.map((each) => read(each, encode({ 1: key }))));
+      expect(new Set(all.map(({ hex }) => hex)).size).toBe(1);
+      expect(all[0]?.revision).toBe(revision);
     }
-    for (const front of fronts) {
-      expect(await metricOf(front, "watch_fanout_etcd_api_ranges_total", "cache")).toBeGreaterThan(
-        0,
-      );
-    }
+    const cached = await tiers.metrics("watch_fanout_etcd_api_ranges_total", "cache");
+    expect(Math.min(...cached)).toBeGreaterThan(0);
   });
 
-  test("serves watches of any tier from its cache", async () => {
-    const watches = clients.map((client) => new WatchClient(client));
+  test("serves watches from the cache of each tier, over one watch of etcd for each resource", async () => {
+    const { clients, etcd } = tiers;
+    const watches = clients.slice(1).map((client) => new WatchClient(client));
     for (const watch of watches) {
       watch.create({ 1: "/a/", 2: "/a0", 6: true });
       await watch.until(([created]) => created?.created === true);
     }
-    const [, root] = clients as [RawGrpc, RawGrpc];
-    for (let i = 0; i < 10; i++) await revisionOf(root, put, encode({ 1: "/a/w", 2: String(i) }));
-    const revision = await revisionOf(root, "/etcdserverpb.KV/DeleteRange", encode({ 1: "/a/w" }));
-    for (const watch of watches) await watch.untilProgress(revision);
-    const [expected, ...others] = watches.map((watch) => watch.eventsOf());
-    expect(expected).toHaveLength(11);
-    for (const other of others) expect(other).toEqual(expected);
-    const headers = watches.map(({ responses }) => responses.map(({ header }) => header.join()));
-    expect(new Set(headers.flat()).size).toBe(1);
-    for (const front of fronts) {
-      expect(await metricOf(front, "watch_fanout_etcd_api_watches", "etcd")).toBe(0);
-    }
+    const write = (value: string) =>
+      revisionOf(clients[0] as RawGrpc, put, encode({ 1: "/a/w", 2: value }));
+    const first = await write("0");
+    for (let i = 1; i < 10; i++) await write(String(i));
+    const last = await revisionOf(clients[0] as RawGrpc, remove, encode({ 1: "/a/w" }));
+    const truth = new WatchClient(clients[0] as RawGrpc);
+    truth.create({ 1: "/a/", 2: "/a0", 3: first, 6: true });
+    for (const watch of [truth, ...watches]) await watch.untilProgress(last);
+    expect(truth.eventsOf()).toHaveLength(11);
+    for (const watch of watches) expect(watch.eventsOf()).toEqual(truth.eventsOf());
+    const headers = [truth, ...watches].flatMap(({ responses }) =>
+      responses.map(({ header }) => header.join()),
+    );
+    expect(new Set(headers).size).toBe(1);
+    truth.close();
+    expect(await tiers.metrics("watch_fanout_etcd_api_watches", "etcd")).toEqual([0, 0, 0]);
+    const ofEtcd = async (): Promise<number> =>
+      sumOf(await (await fetch(`${etcd.url}/metrics`)).text(), "etcd_debugging_mvcc_watcher_total");
+    await until(async () => (await ofEtcd()) === 2);
     for (const watch of watches) watch.close();
   });
+
+  test("never answers below what an endpoint has said, also serializable", async () => {
+    const { clients } = tiers;
+    const uncached = encode({ 1: "/c/1", 2: "v" });
+    for (let i = 0; i < 10; i++) {
+      for (const client of clients.slice(1)) {
+        // Of a key that no cache has: the caches learn of the revision by asking.
+        const revision = await revisionOf(client, put, uncached);
+        const serializable = encode({ 1: "/a/", 2: "/a0", 7: true });
+        expect((await read(client, serializable)).revision).toBeGreaterThanOrEqual(revision);
+        const watch = new WatchClient(client);
+        watch.create({ 1: "/a/1" });
+        await watch.until(({ length }) => length === 1);
+        expect(watch.responses[0]?.revision).toBeGreaterThanOrEqual(revision);
+        watch.close();
+      }
+    }
+  });
+
+  test("passes on what no cache has: leases, transactions, maintenance, and refusals", async () => {
+    const { clients } = tiers;
+    const bodies = async (path: string, request: Buffer): Promise<Set<string>> => {
+      const all = await Promise.all(clients.map((client) => client.unary(path, request)));
+      return new Set(all.map((each) => `${statusOf(each).code} ${each.body.toString("hex")}`));
+    };
+    const nothing = Buffer.of();
+    expect((await bodies("/etcdserverpb.Cluster/MemberList", nothing)).size).toBe(1);
+    expect((await bodies("/etcdserverpb.Lease/LeaseLeases", nothing)).size).toBe(1);
+    expect((await bodies(txn, encode({ 3: encode({ 1: encode({ 1: "/a/1" }) }) }))).size).toBe(1);
+    expect(await bodies(put, encode({ 1: "/a/1", 3: 4_711 }))).toEqual(new Set(["5 "]));
+    for (const { url } of tiers.fronts) {
+      expect(await (await fetch(`${url}/health`)).json()).toMatchObject({ health: "true" });
+    }
+  });
+
+  test("refuses what etcd has compacted, at each tier", async () => {
+    const { clients } = tiers;
+    const first = await revisionOf(
+      clients[0] as RawGrpc,
+      put,
+      encode({ 1: "/a/compacted", 2: "1" }),
+    );
+    const second = await revisionOf(
+      clients[0] as RawGrpc,
+      put,
+      encode({ 1: "/a/compacted", 2: "2" }),
+    );
+    await revisionOf(clients.at(-1) as RawGrpc, compact, encode({ 1: second }));
+    for (const client of clients) {
+      const response = await client.unary(range, encode({ 1: "/a/compacted", 4: first }));
+      expect(statusOf(response).message).toContain("required revision has been compacted");
+      const watch = new WatchClient(client);
+      watch.create({ 1: "/a/compacted", 3: first });
+      await watch.until((responses) => responses.some(({ canceled }) => canceled));
+      expect(watch.responses.at(-1)?.compactRevision).toBe(second);
+      watch.close();
+    }
+  });
+
+  test("delivers each event once to watches that move between etcd and the tiers", async () => {
+    const moves = fc.array(step, { minLength: 30, maxLength: 60 });
+    await fc.assert(
+      fc.asyncProperty(moves, (steps) => expectEachOnce(tiers, steps)),
+      { numRuns: runs(24) },
+    );
+  });
+
+  test("continues watches when etcd is restarted", async () => {
+    const { etcd, clients } = tiers;
+    const watches = clients.slice(1).map((client) => new WatchClient(client));
+    for (const watch of watches) {
+      watch.create({ 1: "/a/restart" });
+      await watch.until(({ length }) => length === 1);
+    }
+    await etcd.kill();
+    await etcd.start();
+    const leaf = clients.at(-1) as RawGrpc;
+    let written = "";
+    await until(async () => {
+      written = statusOf(await leaf.unary(put, encode({ 1: "/a/restart", 2: "v" }))).code;
+      return written === "0";
+    });
+    for (const watch of watches) {
+      await watch.until((responses) => responses.some(({ events }) => events.length > 0));
+      watch.close();
+    }
+  });
 });
+
+test("A relay of all keys costs etcd no watch, though the key of the history is among them", async () => {
+  const tiers = await Tiers.start(["all="]);
+  try {
+    const { etcd, clients } = tiers;
+    const leaf = clients.at(-1) as RawGrpc;
+    const watch = new WatchClient(leaf);
+    watch.create({ 1: "any" });
+    await watch.until(({ length }) => length === 1);
+    const revision = await revisionOf(leaf, put, encode({ 1: "any", 2: "v" }));
+    await watch.untilProgress(revision);
+    expect(watch.eventsOf()).toHaveLength(1);
+    expect(await tiers.metrics("watch_fanout_etcd_api_watches", "etcd")).toEqual([0, 0, 0]);
+    const ofEtcd = await (await fetch(`${etcd.url}/metrics`)).text();
+    expect(sumOf(ofEtcd, "etcd_debugging_mvcc_watcher_total")).toBe(1);
+    // What clients ask for has the key of the history.
+    const history = new WatchClient(leaf);
+    history.create({ 1: Buffer.of(0), 2: Buffer.of(0), 3: 1 });
+    await history.until(() => history.eventsOf().length > 0);
+    expect(history.eventsOf().map(({ kv }) => kv.key)).toContain("/watchfanout/history");
+    for (const each of [watch, history]) each.close();
+  } finally {
+    await tiers.stop();
+  }
+});
+
+type Step =
+  | {
+      readonly kind: "write";
+      readonly keys: readonly string[];
+      readonly isRemoval: boolean;
+      readonly at: number;
+    }
+  | { readonly kind: "move"; readonly stream: number; readonly to: number }
+  | { readonly kind: "progress"; readonly stream: number }
+  | {
+      readonly kind: "create";
+      readonly stream: number;
+      readonly back: number;
+      readonly wish: Omit<Wish, "start">;
+    };
+
+/** As latin1: any bytes. */
+const keys = ["/a/", "/a/1", "/a/2", "/a/2/3", "/a/\u00ff", "/b/1", "/c/1"];
+const ends = ["", "/a0", "/a/2", "/a/3", "/b0", "/c0"];
+const stream = fc.integer({ min: 0, max: 2 });
+const endpoint = fc.integer({ min: 0, max: 3 });
+const key = fc.constantFrom(...keys);
+const wish = fc
+  .record({
+    key,
+    end: fc.constantFrom(...ends),
+    filters: fc.subarray([0, 1]),
+    previous: fc.boolean(),
+  })
+  .map((made) => (made.end !== "" && made.end <= made.key ? { ...made, end: "" } : made));
+const step: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      kind: fc.constant("write"),
+      keys: fc.uniqueArray(key, { minLength: 1, maxLength: 3 }),
+      isRemoval: fc.boolean(),
+      at: endpoint,
+    }),
+  },
+  { weight: 4, arbitrary: fc.record({ kind: fc.constant("move"), stream, to: endpoint }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant("progress"), stream }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constant("create"),
+      stream,
+      back: fc.integer({ min: 0, max: 40 }),
+      wish,
+    }),
+  },
+);
+
+async function expectEachOnce({ clients, etcd }: Tiers, steps: readonly Step[]): Promise<void> {
+  const direct = clients[0] as RawGrpc;
+  const streams = [1, 2, 3].map((at) => new ResumingStream(clients[at] as RawGrpc));
+  const first = await revisionOf(direct, put, encode({ 1: "/d", 2: "" }));
+  let revision = first;
+  for (const each of steps) {
+    if (each.kind === "move") streams[each.stream]?.moveTo(clients[each.to] as RawGrpc);
+    else if (each.kind === "progress") streams[each.stream]?.requestProgress();
+    else if (each.kind === "create") {
+      const start = each.back === 0 ? 0 : Math.max(first, revision - each.back);
+      streams[each.stream]?.create({ ...each.wish, start });
+    } else {
+      const operations = each.keys.map((written) =>
+        each.isRemoval
+          ? encode({ 3: encode({ 1: bytes(written) }) })
+          : encode({ 2: encode({ 1: bytes(written), 2: String(revision) }) }),
+      );
+      revision = await revisionOf(clients[each.at] as RawGrpc, txn, encode({ 2: operations }));
+    }
+  }
+  const asking = setInterval(() => {
+    for (const each of streams) each.requestProgress();
+  }, 20);
+  const truth = new WatchClient(direct);
+  try {
+    // So that also those that begin now have their events.
+    await until(() => streams.every(({ watches }) => watches.every(({ id }) => id !== undefined)));
+    const last = await revisionOf(direct, put, encode({ 1: "/d", 2: "" }));
+    const isDone = (): boolean =>
+      streams.every(({ watches }) => watches.every(({ next }) => next > last));
+    await inTime(() => "all watches to have progress", until(isDone));
+    truth.create({ 1: Buffer.of(0), 2: Buffer.of(0), 3: first, 6: true });
+    await truth.until(() => Number(truth.eventsOf().at(-1)?.kv.mod ?? 0) >= last);
+    for (const { watches, wrong } of streams) {
+      expect(wrong).toEqual([]);
+      for (const watch of watches) {
+        expect(watch.events, JSON.stringify(watch.wish)).toEqual(
+          expectedOf(watch, truth.eventsOf()),
+        );
+      }
+    }
+  } finally {
+    clearInterval(asking);
+    for (const each of [truth, ...streams]) each.close();
+  }
+}
