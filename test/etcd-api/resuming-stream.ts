@@ -37,13 +37,13 @@ export class ResumingStream {
   readonly wrong: string[] = [];
   /** How often it was resumed. */
   resumed = 0;
-  #grpc: RawGrpc;
+  #grpc: Pick<RawGrpc, "open">;
   /** Those whose `created` is still to come, in order. */
   #creating: ResumingWatch[] = [];
   #stream: WatchClient;
   #isClosed = false;
 
-  constructor(grpc: RawGrpc) {
+  constructor(grpc: Pick<RawGrpc, "open">) {
     this.#grpc = grpc;
     this.#stream = new WatchClient(grpc);
     void this.#read(this.#stream);
@@ -60,7 +60,7 @@ export class ResumingStream {
   }
 
   /** Resumes at this endpoint. */
-  moveTo(grpc: RawGrpc): void {
+  moveTo(grpc: Pick<RawGrpc, "open">): void {
     this.#grpc = grpc;
     this.#stream.close();
   }
