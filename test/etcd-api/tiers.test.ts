@@ -138,6 +138,24 @@ describe("etcd's API at a root, a relay, and a relay of that", () => {
     }
   });
 
+  test("asks etcd once for a linearizable read after a write, at any depth", async () => {
+    const { clients, etcd } = tiers;
+    const [direct, leaf] = [clients[0] as RawGrpc, clients.at(-1) as RawGrpc];
+    const ranges = async (): Promise<number> => {
+      const text = await (await fetch(`${etcd.url}/metrics`)).text();
+      const ofRange = /grpc_server_handled_total\{.*OK.*grpc_method="Range".*\} (\d+)/.exec(text);
+      return Number(ofRange?.[1]);
+    };
+    const count = 40;
+    const before = await ranges();
+    for (let i = 0; i < count; i++) {
+      const revision = await revisionOf(direct, put, encode({ 1: "/c/1", 2: "v" }));
+      expect((await read(leaf, encode({ 1: "/a/1" }))).revision).toBe(revision);
+    }
+    // Beside that, each tier reads the history's id of each resource every 2 s.
+    expect((await ranges()) - before).toBeLessThan(1.5 * count);
+  });
+
   test("passes on what no cache has: leases, transactions, maintenance, and refusals", async () => {
     const { clients } = tiers;
     const bodies = async (path: string, request: Buffer): Promise<Set<string>> => {

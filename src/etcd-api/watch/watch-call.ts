@@ -331,6 +331,10 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
     if (isProgressNeeded) this.upstream.requestProgress();
   }
 
+  protected get isFollower(): boolean {
+    return this.#leftOut !== undefined;
+  }
+
   protected onRoom(): void {
     if (this.#isPaused) this.#handleRequests();
   }

@@ -1,8 +1,8 @@
 import type { IncomingHttpHeaders } from "node:http2";
 
 /**
- * Metadata that names a key, in base64, which a caller leaves out of whatever it gets: a watch-fanout that follows another
- * one has no use for the key of the history's id, which no cache has. To etcd it means nothing.
+ * Metadata of the calls by which a watch-fanout fills its caches. It names a key, in base64, which the caller leaves out of
+ * whatever it gets: that of the history's id, which no cache has either, at another watch-fanout. To etcd it means nothing.
  */
 export const leftOutKeyHeader = "watch-fanout-left-out-key";
 
