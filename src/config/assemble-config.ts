@@ -215,7 +215,8 @@ function etcdApiConfig(
 /** Clients of etcd's API have their own users, and those of the own services that of this service. */
 function checkLentRights(values: OptionValues, checks: Checks): void {
   const username = values["etcd-username"];
-  const isOpen = values["watch-fanout-api"] && values.resource.length > 0;
+  const hasResources = values.resource.length > 0 || values.upstream.length > 0;
+  const isOpen = values["watch-fanout-api"] && hasResources;
   if (username === undefined || !isOpen || values.policy !== undefined) return;
   checks.refuse(
     "etcd-username",

@@ -33,7 +33,7 @@ export interface EtcdApiOptions {
   readonly tls: EtcdTls | undefined;
   /** Default: after 7 s, for 3 s, on connections with calls. */
   readonly keepalive?: Keepalive | undefined;
-  /** The token of this process for the endpoints. Default: none. */
+  /** The token of this process, if the endpoints are those of another watch-fanout. Default: they are etcd's. */
   readonly bearer?: Bearer | undefined;
   /** The URL that MemberList names for each member. Undefined: those of the members. */
   readonly advertiseClientUrl?: string | undefined;

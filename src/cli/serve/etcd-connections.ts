@@ -18,17 +18,22 @@ export function openEtcd(options: EtcdConfig, context: ProcessContext): EtcdClie
 }
 
 /** Opens etcd's own API, without a request to etcd. Undefined if the configuration does not have it. */
-export function openEtcdApi({ etcdApi }: Config, context: ProcessContext): EtcdApi | undefined {
+export function openEtcdApi(
+  { etcdApi, upstream }: Config,
+  context: ProcessContext,
+): EtcdApi | undefined {
   if (etcdApi === undefined) return undefined;
   const { clock, logger, files, meter } = context;
   const { next, ...options } = etcdApi;
   const { endpoints, tls, keepalive } = next;
-  const bearer = bearerOf(next, context);
+  const bearer = bearerOf(next, context) ?? (upstream && noToken);
   const api = new EtcdApi({ endpoints, tls, keepalive, bearer, ...options, clock, logger });
   if (tls !== undefined) watchClientCertificates(files, "etcd", tls, api);
   registerEtcdApiMetrics(meter, api);
   return api;
 }
+
+function noToken(): undefined {}
 
 /** What has the token of the file, also when that changes. Undefined: there is no file. */
 function bearerOf({ tokenFile }: EtcdConfig, { files }: ProcessContext): Bearer | undefined {

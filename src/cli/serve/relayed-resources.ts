@@ -82,8 +82,9 @@ function withUpstream(
 ): ResourceConfig {
   if (hasEtcdApi && etcdKeys === undefined) {
     throw new StartError(
-      `--etcd-api: ${upstream} does not serve etcd's API for the resource ${JSON.stringify(upstreamName)}. Set --etcd-api there ` +
-        "as well, or remove it here.",
+      `--etcd-api: ${upstream} does not serve etcd's API for the resource ${JSON.stringify(upstreamName)} to this relay. Set ` +
+        "--etcd-api there as well; with a policy there, grant the relay's identity every verb on every key of every " +
+        "resource.",
     );
   }
   const resource = etcdKeys === undefined ? given : { ...given, prefix: etcdKeys.prefix };

@@ -19,21 +19,20 @@ export function urlOf(endpoint: string): string {
   return endpoint.startsWith("unix:") ? "http://localhost" : endpoint;
 }
 
-/** The token with which this process identifies itself, if its endpoints are those of another watch-fanout. */
+/** The token of this process at the watch-fanout that its endpoints belong to; undefined: it has none. */
 export type Bearer = () => string | undefined;
 
 /**
- * The headers of a call, with this process' own token. What the caller has in the place of that is for etcd, which takes it
- * as `token`, too.
+ * The headers of a call to a watch-fanout, which recognises this process by what would name the caller to it. The caller's
+ * own credential is for etcd, which takes it as `token`, too.
  */
 export function identified(headers: OutgoingHttpHeaders, bearer: Bearer): OutgoingHttpHeaders {
   const own = bearer();
-  if (own === undefined) return headers;
-  const { authorization: ofEtcd } = headers;
+  const { authorization: ofEtcd, "x-forwarded-client-cert": _, ...others } = headers;
   return {
     ...(ofEtcd !== undefined && { token: ofEtcd }),
-    ...headers,
-    authorization: `Bearer ${own}`,
+    ...others,
+    ...(own !== undefined && { authorization: `Bearer ${own}` }),
     [sensitiveHeaders]: ["token", "authorization"],
   };
 }

@@ -87,10 +87,18 @@ const transientCodes: ReadonlySet<status> = new Set([
   status.DATA_LOSS,
 ]);
 
+/** The codes of a watch-fanout that refuses its relay, with texts of its own. */
+const refusalCodes: ReadonlySet<status> = new Set([
+  status.PERMISSION_DENIED,
+  status.UNAUTHENTICATED,
+]);
+
 /** The WatchFanoutError for a failed read or watch of `range`, or for a request that etcd refused. */
 export function readError(error: unknown, endpoint: string, range?: KeyRange): Error {
   if (!isServiceError(error)) return error instanceof Error ? error : new Error(String(error));
-  if (says(error.details, ...denied)) return upstreamDenied(error.details, endpoint, range, error);
+  if (says(error.details, ...denied) || refusalCodes.has(error.code)) {
+    return upstreamDenied(error.details, endpoint, range, error);
+  }
   if (says(error.details, "database space exceeded")) {
     return new WatchFanoutError(
       "STORAGE_FULL",

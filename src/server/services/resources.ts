@@ -1,5 +1,6 @@
 import { WatchFanoutError } from "../../base/errors.ts";
 import type { Identity } from "../../identity/identity.ts";
+import { fullAccess } from "../../policy/access.ts";
 import type { ResourcesRequest__Output } from "../../wire/generated/watchfanout/v1/ResourcesRequest.ts";
 import { listWatchService } from "../../wire/services.ts";
 import { isPathRefusal } from "../../wire/via.ts";
@@ -81,7 +82,9 @@ function resourceMessage(
 ) {
   const resource = resources.get(name);
   const { revision, staleForMs } = resource ?? {};
-  const keys = etcdKeys?.get(name);
+  // Whoever may not do everything may not use etcd's API.
+  const keys =
+    authorizer.firstDenied(identity, fullAccess) === undefined ? etcdKeys?.get(name) : undefined;
   const scope = { prefix: "" };
   const mayReadAll = (["get", "list", "watch"] as const).every(
     (verb) => authorizer.decide(identity, { verb, resource: name, scope }).allowed,

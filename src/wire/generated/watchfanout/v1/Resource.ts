@@ -38,7 +38,7 @@ export interface Resource {
    */
   'stale_for'?: (_google_protobuf_Duration | null);
   /**
-   * Its keys in etcd. Absent: this server does not serve them by etcd's own API.
+   * Its keys in etcd. Absent: this server does not serve them to the caller by etcd's own API.
    */
   'etcd_keys'?: (_watchfanout_v1_EtcdKeys | null);
 }
@@ -76,7 +76,7 @@ export interface Resource__Output {
    */
   'stale_for': (_google_protobuf_Duration__Output | null);
   /**
-   * Its keys in etcd. Absent: this server does not serve them by etcd's own API.
+   * Its keys in etcd. Absent: this server does not serve them to the caller by etcd's own API.
    */
   'etcd_keys': (_watchfanout_v1_EtcdKeys__Output | null);
 }
