@@ -3,7 +3,7 @@ import { tokenDigest } from "../../src/identity/token-file.ts";
 import { startEtcd } from "../etcd/etcd.ts";
 import { encode, type Fields, Message } from "../foreign/protobuf.ts";
 import { temporaryFiles } from "../relay/tiers.ts";
-import { type Front, metricOf, startFront, startRelay, until, untilReady } from "./front.ts";
+import { type Front, metricOf, startFront, startRelay, untilReady } from "./front.ts";
 import { RawGrpc, type RawResponse, statusOf } from "./raw-grpc.ts";
 import { WatchClient } from "./watch-client.ts";
 

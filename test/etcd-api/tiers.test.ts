@@ -304,7 +304,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   },
 );
 
-async function expectEachOnce({ clients, etcd }: Tiers, steps: readonly Step[]): Promise<void> {
+async function expectEachOnce({ clients }: Tiers, steps: readonly Step[]): Promise<void> {
   const direct = clients[0] as RawGrpc;
   const streams = [1, 2, 3].map((at) => new ResumingStream(clients[at] as RawGrpc));
   const first = await revisionOf(direct, put, encode({ 1: "/d", 2: "" }));
