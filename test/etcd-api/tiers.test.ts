@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Etcd, startEtcd } from "../etcd/etcd.ts";
 import { inTime } from "../faults/patience.ts";
+import { Relay as Network } from "../faults/relay.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
 import fc, { runs } from "../property.ts";
 import { sumOf } from "../relay/tiers.ts";
@@ -16,15 +17,17 @@ const remove = "/etcdserverpb.KV/DeleteRange";
 const txn = "/etcdserverpb.KV/Txn";
 const compact = "/etcdserverpb.KV/Compact";
 
-/** etcd, a root, a relay, and a relay of that, and a client of each. */
+/** etcd, a root, a relay, and a relay of that, and a client of each. The relay reaches the root over a network. */
 class Tiers {
   readonly etcd: Etcd;
   readonly fronts: readonly Front[];
+  readonly network: Network;
   readonly clients: readonly RawGrpc[];
 
-  private constructor(etcd: Etcd, fronts: readonly Front[]) {
+  private constructor(etcd: Etcd, fronts: readonly Front[], network: Network) {
     this.etcd = etcd;
     this.fronts = fronts;
+    this.network = network;
     this.clients = [etcd, ...fronts].map(({ url }) => new RawGrpc(url));
   }
 
@@ -32,9 +35,10 @@ class Tiers {
   static async start(resources: readonly string[]): Promise<Tiers> {
     const etcd = await startEtcd();
     const root = await startFront([etcd.url], { resource: resources, ...windowOf(24) });
-    const relay = await startRelay([root.address], windowOf(12));
+    const network = await Network.to(Number(new URL(root.url).port));
+    const relay = await startRelay([`127.0.0.1:${network.port}`], windowOf(12));
     const leaf = await startRelay([relay.address], windowOf(6));
-    const tiers = new Tiers(etcd, [root, relay, leaf]);
+    const tiers = new Tiers(etcd, [root, relay, leaf], network);
     for (const front of tiers.fronts) await untilReady(front);
     return tiers;
   }
@@ -42,6 +46,7 @@ class Tiers {
   async stop(): Promise<void> {
     for (const client of this.clients) client.close();
     for (const front of [...this.fronts].reverse()) await front.stop();
+    await this.network.close();
     await this.etcd.stop();
   }
 
@@ -260,6 +265,8 @@ type Step =
     }
   | { readonly kind: "move"; readonly stream: number; readonly to: number }
   | { readonly kind: "progress"; readonly stream: number }
+  /** Of the connections between the root and its relay. Writes through relays would have no outcome meanwhile. */
+  | { readonly kind: "cut" }
   | {
       readonly kind: "create";
       readonly stream: number;
@@ -288,11 +295,12 @@ const step: fc.Arbitrary<Step> = fc.oneof(
       kind: fc.constant("write"),
       keys: fc.uniqueArray(key, { minLength: 1, maxLength: 3 }),
       isRemoval: fc.boolean(),
-      at: endpoint,
+      at: fc.integer({ min: 0, max: 1 }),
     }),
   },
   { weight: 4, arbitrary: fc.record({ kind: fc.constant("move"), stream, to: endpoint }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant("progress"), stream }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant("cut") }) },
   {
     weight: 2,
     arbitrary: fc.record({
@@ -304,13 +312,14 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   },
 );
 
-async function expectEachOnce({ clients }: Tiers, steps: readonly Step[]): Promise<void> {
+async function expectEachOnce({ clients, network }: Tiers, steps: readonly Step[]): Promise<void> {
   const direct = clients[0] as RawGrpc;
   const streams = [1, 2, 3].map((at) => new ResumingStream(clients[at] as RawGrpc));
   const first = await revisionOf(direct, put, encode({ 1: "/d", 2: "" }));
   let revision = first;
   for (const each of steps) {
     if (each.kind === "move") streams[each.stream]?.moveTo(clients[each.to] as RawGrpc);
+    else if (each.kind === "cut") network.cut();
     else if (each.kind === "progress") streams[each.stream]?.requestProgress();
     else if (each.kind === "create") {
       const start = each.back === 0 ? 0 : Math.max(first, revision - each.back);
