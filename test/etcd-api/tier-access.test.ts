@@ -1,9 +1,10 @@
+import { writeFileSync } from "node:fs";
 import { expect, onTestFinished, test } from "vitest";
 import { tokenDigest } from "../../src/identity/token-file.ts";
 import { startEtcd } from "../etcd/etcd.ts";
 import { encode, type Fields, Message } from "../foreign/protobuf.ts";
 import { temporaryFiles } from "../relay/tiers.ts";
-import { type Front, metricOf, startFront, startRelay, untilReady } from "./front.ts";
+import { type Front, metricOf, startFront, startRelay, until, untilReady } from "./front.ts";
 import { RawGrpc, type RawResponse, statusOf } from "./raw-grpc.ts";
 import { WatchClient } from "./watch-client.ts";
 
@@ -82,11 +83,19 @@ test("A relay has its own credential at the root, and that of its client is for 
   refused.create({ 1: "/a/k" });
   await refused.until(({ length }) => length === 1);
   expect(refused.responses[0]).toMatchObject({ created: true, canceled: true });
-  // At the root only who may do everything may use etcd's API.
+  // At the root etcd's API is for callers that may do everything.
   const atRoot = clientOf(root);
   expect(await codeOf(atRoot.unary(put, request, { token: etcd.token }))).toBe("7");
   const few = startRelay([root.address], { ...relayFlags, "upstream-token-file": [files.few] });
   await expect(few).rejects.toThrow("every verb on every key of every resource");
+  // The root withdraws the relay's rights.
+  writeFileSync(files.policy, policy.replace("subjects: [relay]", "subjects: [other]"));
+  await until(async () => {
+    const ready = await (await fetch(`${relay.admin}/readyz?verbose`)).text();
+    return ready.includes("refuses the relay itself");
+  });
+  await watch.until((responses) => responses.at(-1)?.canceled === true).catch(() => {});
+  expect(await codeOf(client.unary(put, request, { token: etcd.token }))).toBe("7");
 });
 
 test("A front without the own API is followed as etcd, also with users", async () => {

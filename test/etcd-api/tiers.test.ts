@@ -205,7 +205,7 @@ describe("etcd's API at a root, a relay, and a relay of that", () => {
     const moves = fc.array(step, { minLength: 30, maxLength: 60 });
     await fc.assert(
       fc.asyncProperty(moves, (steps) => expectEachOnce(tiers, steps)),
-      { numRuns: runs(24) },
+      { numRuns: runs(120) },
     );
   });
 

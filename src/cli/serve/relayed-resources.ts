@@ -17,7 +17,7 @@ interface RelayedResourcesOptions {
   readonly served: readonly ResourceInfo[];
   /** The bounds of resources without an event window of their own. */
   readonly eventWindow: EventWindowBounds;
-  /** Whether the relay serves etcd's own API as well: then the upstream must do so. */
+  /** Whether the relay serves etcd's own API as well: then the upstream must have it. */
   readonly hasEtcdApi: boolean;
   /** The addresses of the upstream, for messages. */
   readonly upstream: string;

@@ -151,7 +151,7 @@ export class WatchService {
     this.#newestHeader.historyChanged();
   }
 
-  /** The cached resource that has all keys of a watch, but for one that the client leaves out; undefined: no resource has. */
+  /** The cached resource that has all keys of a watch, except one that the client leaves out; undefined: no resource has. */
   rangeOf(
     { key, rangeEnd, hasUnknownField }: CreateRequest,
     leftOut: Buffer | undefined,

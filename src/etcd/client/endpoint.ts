@@ -19,7 +19,7 @@ export function urlOf(endpoint: string): string {
   return endpoint.startsWith("unix:") ? "http://localhost" : endpoint;
 }
 
-/** The token of this process at the watch-fanout that its endpoints belong to; undefined: it has none. */
+/** The token of this process at the watch-fanout that its endpoints belong to; undefined: there is no token. */
 export type Bearer = () => string | undefined;
 
 /**

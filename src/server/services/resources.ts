@@ -82,7 +82,7 @@ function resourceMessage(
 ) {
   const resource = resources.get(name);
   const { revision, staleForMs } = resource ?? {};
-  // Whoever may not do everything may not use etcd's API.
+  // etcd's API is for callers that may do everything.
   const keys =
     authorizer.firstDenied(identity, fullAccess) === undefined ? etcdKeys?.get(name) : undefined;
   const scope = { prefix: "" };
