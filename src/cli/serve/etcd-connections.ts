@@ -10,9 +10,14 @@ import type { ProcessContext } from "./process-context.ts";
 const maxTokenBytes = 16 * 1024;
 
 /** Opens what the storages of resources use: etcd, or the etcd API of the watch-fanout that this one follows. */
-export function openEtcd(options: EtcdConfig, context: ProcessContext): EtcdClient {
+export function openEtcd(
+  options: EtcdConfig,
+  { upstream }: Config,
+  context: ProcessContext,
+): EtcdClient {
   const { clock, logger, files } = context;
-  const client = new EtcdClient({ ...options, bearer: bearerOf(options, context), clock, logger });
+  const bearer = bearerOf(options, context) ?? (upstream && noToken);
+  const client = new EtcdClient({ ...options, bearer, clock, logger });
   if (options.tls !== undefined) watchClientCertificates(files, "etcd", options.tls, client);
   return client;
 }

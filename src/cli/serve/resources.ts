@@ -59,7 +59,7 @@ export class ProcessResources {
     this.#config = config;
     // With etcd's API a relay has one cache for both, filled by the etcd API of the next server.
     const etcd = config.etcd ?? config.etcdApi?.next;
-    this.#etcd = etcd && openEtcd(etcd, context);
+    this.#etcd = etcd && openEtcd(etcd, config, context);
     const backfillQueue = new BackfillQueue();
     for (const resource of config.resources) {
       this.#open(resource, this.#storageOf(resource, deps), backfillQueue, deps);

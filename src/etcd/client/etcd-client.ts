@@ -48,7 +48,7 @@ export interface EtcdClientOptions {
   /** Default: after 7 s, for 3 s, on connections with calls. */
   readonly keepalive?: Keepalive | undefined;
   /**
-   * Default: none.
+   * The token of this process, if the endpoints are those of another watch-fanout. Default: they are etcd's.
    *
    * @internal
    */

@@ -274,7 +274,9 @@ export class Member {
     if (version !== undefined && isBefore(version, oldestVersion)) {
       throw new UnsupportedEtcdError(this.endpoint, version);
     }
-    this.#withholdsProgress = version === undefined || !isBefore(version, "3.6.0-alpha");
+    // A watch-fanout behaves as etcd 3.6, in front of any etcd.
+    const isOld = version !== undefined && isBefore(version, "3.6.0-alpha");
+    this.#withholdsProgress = this.#bearer !== undefined || !isOld;
   }
 
   /** Undefined if this member does not report it: since 3.6, etcd with authentication reports it to root only. */
