@@ -202,6 +202,9 @@ export function overloaded(
   );
 }
 
+/** The metadata of UPSTREAM_DENIED with the reason that another watch-fanout gave to its relay. */
+export const denialKey = "denial";
+
 export function upstreamUnavailable(message: string, cause?: unknown): WatchFanoutError {
   return new WatchFanoutError("UPSTREAM_UNAVAILABLE", message, { cause });
 }

@@ -252,6 +252,11 @@ export class Cacher implements Storage {
     return revision;
   }
 
+  /** As `reachCurrentRevision`, without a question: waits for a revision that the store is known to have had. */
+  async reachKnownRevision(revision: number): Promise<void> {
+    if (await this.#freshness.reachKnown(revision)) await this.#watchers.settled(revision);
+  }
+
   watch(request: CacheWatchRequest): CacheWatcher {
     return this.#watchers.open(request);
   }

@@ -27,6 +27,8 @@ class TestResponses extends WatchResponses {
     super.expect(watch);
   }
 
+  protected readonly isFollower = false;
+
   check(): void {}
   drain(): void {}
 

@@ -112,10 +112,12 @@ export class Workers {
     try {
       await serve({
         listen: { path: this.socketPath, mode: 0o600 },
+        // Workers ask by these which resources there are.
+        hasOwnServices: true,
         limits: {
           ...{ maxReadsInFlight, maxWritesInFlight, responseFlushMs: stallTimeoutMs },
-          // Workers stay with the only main process.
-          maxStreamAgeMs: 0,
+          // Workers stay with the only main process, and bound what their clients cancel.
+          ...{ maxStreamAgeMs: 0, maxCancelsPerSecond: Number.MAX_SAFE_INTEGER },
         },
       });
     } catch (error) {

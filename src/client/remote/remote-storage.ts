@@ -323,7 +323,7 @@ function closed(): ClosedError {
 }
 
 /** How long ago a server received anything from its own source, by its last report. */
-class ReportedStaleness {
+export class ReportedStaleness {
   readonly #clock: Clock;
   #reported: { readonly ms: number; readonly at: number } | undefined;
 

@@ -51,6 +51,14 @@ describe("cachedScope", () => {
     expect(cachedScope(keys, bytes(key), bytes(rangeEnd))).toBeUndefined();
   });
 
+  test("has a range with the marker for a client that leaves that out, but not the marker itself", () => {
+    const keys = { ...all, marker: bytes("m") };
+    const scope = { from: "a", to: "m\0" };
+    expect(cachedScope(keys, bytes("a"), bytes("m\0"), bytes("m"))).toEqual(scope);
+    expect(cachedScope(keys, bytes("a"), bytes("m\0"), bytes("n"))).toBeUndefined();
+    expect(cachedScope(keys, bytes("m"), bytes(""), bytes("m"))).toBeUndefined();
+  });
+
   const key = fc
     .array(fc.constantFrom(0, 0x2f, 0x61, 0xa9, 0xc3, 0xe2, 0xff), { maxLength: 4 })
     .map((parts) => Buffer.from(parts));
