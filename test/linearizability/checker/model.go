@@ -1,0 +1,181 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// Object is a key's value with etcd's revisions.
+type Object struct {
+	Key            string `json:"key"`
+	Value          string `json:"value"`
+	CreateRevision int64  `json:"createRevision"`
+	ModRevision    int64  `json:"modRevision"`
+	Version        int64  `json:"version"`
+}
+
+// Condition is that of a write: the key has this mod_revision, 0 if it does not exist.
+type Condition struct {
+	Key         string `json:"key"`
+	ModRevision int64  `json:"modRevision"`
+}
+
+// Range is one key, or all keys with a prefix.
+type Range struct {
+	Key      string `json:"key"`
+	IsPrefix bool   `json:"isPrefix"`
+}
+
+// Put is a key and its new value.
+type Put struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// Input is a call, each of which is a transaction: if the condition holds, all writes are done, at one revision.
+type Input struct {
+	Condition *Condition `json:"condition"`
+	Puts      []Put      `json:"puts"`
+	Deletes   []string   `json:"deletes"`
+	Range     Range      `json:"range"`
+}
+
+// Output is a response. What it does not contain is not checked.
+type Output struct {
+	// Whether the condition held.
+	Succeeded bool `json:"succeeded"`
+	// The store's revision after the call; 0: unknown.
+	Revision int64 `json:"revision"`
+	// The objects of the range before and after the call.
+	Before *[]Object `json:"before"`
+	After  *[]Object `json:"after"`
+}
+
+// state is the store after an operation. Immutable.
+type state struct {
+	revision int64
+	objects  []Object // in the order of their keys
+}
+
+// store is a key-value store with etcd's revisions. Only recorded operations write to it, so each revision is exact.
+//
+// An operation without an output has an unknown outcome. Its Return is after all others: one that was not done has
+// the place behind them, where it changes nothing that anyone reads.
+func store(revision int64) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return state{revision: revision} },
+		Step: func(before, input, output any) (bool, any) {
+			return step(before.(state), input.(Input), output.(*Output))
+		},
+		Equal: func(one, other any) bool {
+			a, b := one.(state), other.(state)
+			return a.revision == b.revision && slices.Equal(a.objects, b.objects)
+		},
+		Hash: func(of any) uint64 { return uint64(of.(state).revision) },
+		DescribeOperation: func(input, output any) string {
+			return describe(input.(Input), output.(*Output))
+		},
+		DescribeState: func(of any) string {
+			return fmt.Sprintf("revision %d: %s", of.(state).revision, list(of.(state).objects))
+		},
+	}
+}
+
+func step(before state, input Input, output *Output) (bool, state) {
+	holds := input.Condition == nil ||
+		before.modRevision(input.Condition.Key) == input.Condition.ModRevision
+	after := before
+	if holds {
+		after = before.write(input)
+	}
+	if output == nil {
+		return true, after
+	}
+	isRight := output.Succeeded == holds &&
+		(output.Revision == 0 || output.Revision == after.revision) &&
+		(output.Before == nil || slices.Equal(*output.Before, before.in(input.Range))) &&
+		(output.After == nil || slices.Equal(*output.After, after.in(input.Range)))
+	return isRight, after
+}
+
+// write does all writes at the next revision. A deletion of an absent key takes none.
+func (s state) write(input Input) state {
+	revision := s.revision + 1
+	kept := slices.DeleteFunc(slices.Clone(s.objects), func(object Object) bool {
+		return slices.Contains(input.Deletes, object.Key)
+	})
+	if len(input.Puts) == 0 && len(kept) == len(s.objects) {
+		return s
+	}
+	for _, put := range input.Puts {
+		written := Object{put.Key, put.Value, revision, revision, 1}
+		i, exists := slices.BinarySearchFunc(kept, put.Key, byKey)
+		if exists {
+			written.CreateRevision, written.Version = kept[i].CreateRevision, kept[i].Version+1
+			kept[i] = written
+		} else {
+			kept = slices.Insert(kept, i, written)
+		}
+	}
+	return state{revision, kept}
+}
+
+func (s state) modRevision(key string) int64 {
+	if i, exists := slices.BinarySearchFunc(s.objects, key, byKey); exists {
+		return s.objects[i].ModRevision
+	}
+	return 0
+}
+
+func (s state) in(of Range) []Object {
+	var found []Object
+	for _, object := range s.objects {
+		if object.Key == of.Key || (of.IsPrefix && strings.HasPrefix(object.Key, of.Key)) {
+			found = append(found, object)
+		}
+	}
+	return found
+}
+
+func byKey(object Object, key string) int {
+	return strings.Compare(object.Key, key)
+}
+
+func describe(input Input, output *Output) string {
+	var parts []string
+	if input.Condition != nil {
+		parts = append(parts, fmt.Sprintf("if %s@%d", input.Condition.Key, input.Condition.ModRevision))
+	}
+	for _, put := range input.Puts {
+		parts = append(parts, fmt.Sprintf("put %s=%s", put.Key, put.Value))
+	}
+	for _, key := range input.Deletes {
+		parts = append(parts, "delete "+key)
+	}
+	if len(input.Puts)+len(input.Deletes) == 0 {
+		parts = append(parts, fmt.Sprintf("read %q, prefix: %t", input.Range.Key, input.Range.IsPrefix))
+	}
+	called := strings.Join(parts, ", ")
+	if output == nil {
+		return called + " -> unknown"
+	}
+	result := fmt.Sprintf("%s -> %t @%d", called, output.Succeeded, output.Revision)
+	if output.Before != nil {
+		result += " before: " + list(*output.Before)
+	}
+	if output.After != nil {
+		result += " after: " + list(*output.After)
+	}
+	return result
+}
+
+func list(objects []Object) string {
+	var texts []string
+	for _, object := range objects {
+		texts = append(texts, fmt.Sprintf("%s=%s@%d", object.Key, object.Value, object.ModRevision))
+	}
+	return "[" + strings.Join(texts, " ") + "]"
+}
