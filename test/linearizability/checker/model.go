@@ -49,6 +49,8 @@ type Output struct {
 	Succeeded bool `json:"succeeded"`
 	// The store's revision after the call; 0: unknown.
 	Revision int64 `json:"revision"`
+	// Of the key that did not fulfil the condition.
+	ModRevision *int64 `json:"modRevision"`
 	// The objects of the range before and after the call.
 	Before *[]Object `json:"before"`
 	After  *[]Object `json:"after"`
@@ -96,6 +98,7 @@ func step(before state, input Input, output *Output) (bool, state) {
 	}
 	isRight := output.Succeeded == holds &&
 		(output.Revision == 0 || output.Revision == after.revision) &&
+		(output.ModRevision == nil || *output.ModRevision == before.modRevision(input.Condition.Key)) &&
 		(output.Before == nil || slices.Equal(*output.Before, before.in(input.Range))) &&
 		(output.After == nil || slices.Equal(*output.After, after.in(input.Range)))
 	return isRight, after
