@@ -64,7 +64,7 @@ func check(file string) (Verdict, error) {
 	if err := json.Unmarshal(text, &history); err != nil {
 		return Verdict{}, err
 	}
-	model := store(history.Revision)
+	model := storeOf(history).model()
 	result, info := porcupine.CheckOperationsVerbose(model, operations(history), timeout)
 	verdict := Verdict{Result: result, Operations: len(history.Operations)}
 	if result == porcupine.Illegal {

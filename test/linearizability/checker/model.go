@@ -43,6 +43,19 @@ type Input struct {
 	Range     Range      `json:"range"`
 }
 
+// hasWritten is false where a deletion may have found nothing: its revision is of another write.
+func (o Operation) hasWritten() bool {
+	if o.Output == nil || !o.Output.Succeeded {
+		return false
+	}
+	hasDeleted := o.Output.Before != nil && len(*o.Output.Before) > 0
+	return len(o.Input.Puts) > 0 || (len(o.Input.Deletes) > 0 && hasDeleted)
+}
+
+func (i Input) isWrite() bool {
+	return len(i.Puts)+len(i.Deletes) > 0
+}
+
 // Output is a response. What it does not contain is not checked.
 type Output struct {
 	// Whether the condition held.
@@ -63,14 +76,34 @@ type state struct {
 }
 
 // store is a key-value store with etcd's revisions. Only recorded operations write to it, so each revision is exact.
-//
-// An operation without an output has an unknown outcome. Its Return is after all others: one that was not done has
-// the place behind them, where it changes nothing that anyone reads.
-func store(revision int64) porcupine.Model {
+type store struct {
+	first, last int64
+	// The revisions of writes whose responses say that something was written.
+	claimed map[int64]bool
+}
+
+func storeOf(history History) store {
+	of := store{first: history.Revision, last: history.Revision, claimed: map[int64]bool{}}
+	for _, each := range history.Operations {
+		if each.Output == nil {
+			continue
+		}
+		of.last = max(of.last, each.Output.Revision)
+		if each.hasWritten() {
+			of.claimed[each.Output.Revision] = true
+		}
+	}
+	return of
+}
+
+func (s store) model() porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return state{revision: revision} },
+		Init: func() any { return state{revision: s.first} },
 		Step: func(before, input, output any) (bool, any) {
-			return step(before.(state), input.(Input), output.(*Output))
+			if output := output.(*Output); output != nil {
+				return step(before.(state), input.(Input), *output)
+			}
+			return s.stepUnknown(before.(state), input.(Input))
 		},
 		Equal: func(one, other any) bool {
 			a, b := one.(state), other.(state)
@@ -86,22 +119,36 @@ func store(revision int64) porcupine.Model {
 	}
 }
 
-func step(before state, input Input, output *Output) (bool, state) {
-	holds := input.Condition == nil ||
-		before.modRevision(input.Condition.Key) == input.Condition.ModRevision
-	after := before
-	if holds {
-		after = before.write(input)
+// stepUnknown is a write of unknown outcome, which returns after all others. If it was done, then at a revision that no
+// response has; if not, its place is behind everything that was read. Without these two rules the search is exponential.
+func (s store) stepUnknown(before state, input Input) (bool, state) {
+	if before.revision >= s.last {
+		return true, before
 	}
-	if output == nil {
-		return true, after
-	}
-	isRight := output.Succeeded == holds &&
+	after := before.apply(input)
+	return after.revision > before.revision && !s.claimed[after.revision], after
+}
+
+func step(before state, input Input, output Output) (bool, state) {
+	after := before.apply(input)
+	isRight := output.Succeeded == before.fulfils(input) &&
 		(output.Revision == 0 || output.Revision == after.revision) &&
 		(output.ModRevision == nil || *output.ModRevision == before.modRevision(input.Condition.Key)) &&
 		(output.Before == nil || slices.Equal(*output.Before, before.in(input.Range))) &&
 		(output.After == nil || slices.Equal(*output.After, after.in(input.Range)))
 	return isRight, after
+}
+
+func (s state) fulfils(input Input) bool {
+	return input.Condition == nil || s.modRevision(input.Condition.Key) == input.Condition.ModRevision
+}
+
+// apply writes if the condition holds.
+func (s state) apply(input Input) state {
+	if !s.fulfils(input) {
+		return s
+	}
+	return s.write(input)
 }
 
 // write does all writes at the next revision. A deletion of an absent key takes none.
@@ -158,7 +205,7 @@ func describe(input Input, output *Output) string {
 	for _, key := range input.Deletes {
 		parts = append(parts, "delete "+key)
 	}
-	if len(input.Puts)+len(input.Deletes) == 0 {
+	if !input.isWrite() {
 		parts = append(parts, fmt.Sprintf("read %q, prefix: %t", input.Range.Key, input.Range.IsPrefix))
 	}
 	called := strings.Join(parts, ", ")
