@@ -1,10 +1,11 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { seedOr } from "../faults/seeded.ts";
 import { isWrite } from "./history.ts";
+import { lostWrite, refusedAndDone, staleRead } from "./planted.ts";
 import { buildChecker, hasGo, verdictOf } from "./porcupine.ts";
 import { System } from "./system.ts";
 
-/** Everything that a history must have so that its check says something. */
+/** The history of each test has calls of all of them. */
 const doors = ["root 0", "root 1", "relay", "etcd's API of root 0", "etcd's API of root 1", "etcd"];
 
 /** How many calls are answered between faults. */
@@ -90,13 +91,16 @@ describe.skipIf(!(await hasGo()))("A history of Get, List, Put, Delete and Trans
       const { operations } = history;
       const failed = operations.filter(({ output }) => output?.succeeded === false);
       expect(failed.length, "conditions that did not hold").toBeGreaterThan(5);
-      const verdict = await verdictOf(`history-${seed}`, history);
       const unknown = operations.filter(({ input, output }) => isWrite(input) && !output).length;
       const counts = `${operations.length} operations, ${unknown} of unknown outcome`;
+      const verdict = await verdictOf(`history-${seed}`, history);
       process.stdout.write(`${name}: ${verdict.result}, ${counts}\n`);
-      expect(verdict, `FAULTS_SEED=${seed}`).toEqual({
-        ...{ result: "Ok", operations: operations.length },
-      });
+      const right = { result: "Ok", operations: operations.length };
+      expect(verdict, `FAULTS_SEED=${seed}`).toEqual(right);
+      for (const plant of [staleRead, lostWrite, refusedAndDone]) {
+        const wrong = await verdictOf(`history-${seed}-${plant.name}`, plant(history));
+        expect(wrong.result, plant.name).toBe("Illegal");
+      }
     } finally {
       await system.close();
     }
