@@ -14,7 +14,10 @@ import (
 )
 
 // Maximum duration of the check of one history.
-const timeout = 2 * time.Minute
+const timeout = 20 * time.Second
+
+// Maximum number of writes of unknown outcome in a history: a state has a bit for each.
+const maxUnknown = 64
 
 // History is what a test has recorded.
 type History struct {
@@ -65,7 +68,11 @@ func check(file string) (Verdict, error) {
 		return Verdict{}, err
 	}
 	model := storeOf(history).model()
-	result, info := porcupine.CheckOperationsVerbose(model, operations(history), timeout)
+	all, err := operations(history)
+	if err != nil {
+		return Verdict{}, err
+	}
+	result, info := porcupine.CheckOperationsVerbose(model, all, timeout)
 	verdict := Verdict{Result: result, Operations: len(history.Operations)}
 	if result == porcupine.Illegal {
 		verdict.Visualization = file + ".html"
@@ -74,12 +81,15 @@ func check(file string) (Verdict, error) {
 	return verdict, err
 }
 
-func operations(history History) []porcupine.Operation {
+func operations(history History) ([]porcupine.Operation, error) {
 	var all []porcupine.Operation
+	unknown := 0
 	for _, each := range history.Operations {
 		until := each.Return
 		if each.Output == nil {
 			until = math.MaxInt64
+			each.Input.unknown = unknown
+			unknown++
 		}
 		all = append(all, porcupine.Operation{
 			ClientId: each.Client,
@@ -89,5 +99,8 @@ func operations(history History) []porcupine.Operation {
 			Return:   until,
 		})
 	}
-	return all
+	if unknown > maxUnknown {
+		return nil, fmt.Errorf("%d writes have an unknown outcome, more than %d", unknown, maxUnknown)
+	}
+	return all, nil
 }

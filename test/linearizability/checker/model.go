@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -41,6 +42,8 @@ type Input struct {
 	Puts      []Put      `json:"puts"`
 	Deletes   []string   `json:"deletes"`
 	Range     Range      `json:"range"`
+	// The number of a write of unknown outcome, from 0 on.
+	unknown int
 }
 
 // hasWritten is false where a deletion may have found nothing: its revision is of another write.
@@ -73,6 +76,8 @@ type Output struct {
 type state struct {
 	revision int64
 	objects  []Object // in the order of their keys
+	// The writes of unknown outcome that were done; and how many are behind everything, of those that were not.
+	done, behind uint64
 }
 
 // store is a key-value store with etcd's revisions. Only recorded operations write to it, so each revision is exact.
@@ -80,10 +85,13 @@ type store struct {
 	first, last int64
 	// The revisions of writes whose responses say that something was written.
 	claimed map[int64]bool
+	// All objects in responses, by their mod_revision.
+	read map[int64][]Object
 }
 
 func storeOf(history History) store {
-	of := store{first: history.Revision, last: history.Revision, claimed: map[int64]bool{}}
+	of := store{first: history.Revision, last: history.Revision}
+	of.claimed, of.read = map[int64]bool{}, map[int64][]Object{}
 	for _, each := range history.Operations {
 		if each.Output == nil {
 			continue
@@ -91,6 +99,14 @@ func storeOf(history History) store {
 		of.last = max(of.last, each.Output.Revision)
 		if each.hasWritten() {
 			of.claimed[each.Output.Revision] = true
+		}
+		for _, objects := range []*[]Object{each.Output.Before, each.Output.After} {
+			if objects == nil {
+				continue
+			}
+			for _, object := range *objects {
+				of.read[object.ModRevision] = append(of.read[object.ModRevision], object)
+			}
 		}
 	}
 	return of
@@ -107,7 +123,8 @@ func (s store) model() porcupine.Model {
 		},
 		Equal: func(one, other any) bool {
 			a, b := one.(state), other.(state)
-			return a.revision == b.revision && slices.Equal(a.objects, b.objects)
+			return a.revision == b.revision && a.done == b.done && a.behind == b.behind &&
+				slices.Equal(a.objects, b.objects)
 		},
 		Hash: func(of any) uint64 { return uint64(of.(state).revision) },
 		DescribeOperation: func(input, output any) string {
@@ -120,18 +137,39 @@ func (s store) model() porcupine.Model {
 }
 
 // stepUnknown is a write of unknown outcome, which returns after all others. If it was done, then at a revision that no
-// response has; if not, its place is behind everything that was read. Without these two rules the search is exponential.
+// response has, and as it was read. If not, its place is behind everything else, in the order of their numbers: in any
+// other order the end would be the same. Without these rules the search is exponential.
 func (s store) stepUnknown(before state, input Input) (bool, state) {
-	if before.revision >= s.last {
-		return true, before
+	if before.revision == s.last && nextBehind(before) == input.unknown {
+		after := before
+		after.behind |= 1 << input.unknown
+		return true, after
 	}
 	after := before.apply(input)
-	return after.revision > before.revision && !s.claimed[after.revision], after
+	after.done |= 1 << input.unknown
+	isDone := before.behind == 0 && before.revision < s.last &&
+		after.revision > before.revision && !s.claimed[after.revision]
+	return isDone && s.isAsRead(after), after
+}
+
+// nextBehind is the lowest number of a write that has no place yet.
+func nextBehind(of state) int {
+	return bits.TrailingZeros64(^(of.done | of.behind))
+}
+
+// isAsRead compares what a write has put with what was read of its revision.
+func (s store) isAsRead(after state) bool {
+	for _, read := range s.read[after.revision] {
+		if !slices.Contains(after.objects, read) {
+			return false
+		}
+	}
+	return true
 }
 
 func step(before state, input Input, output Output) (bool, state) {
 	after := before.apply(input)
-	isRight := output.Succeeded == before.fulfils(input) &&
+	isRight := before.behind == 0 && output.Succeeded == before.fulfils(input) &&
 		(output.Revision == 0 || output.Revision == after.revision) &&
 		(output.ModRevision == nil || *output.ModRevision == before.modRevision(input.Condition.Key)) &&
 		(output.Before == nil || slices.Equal(*output.Before, before.in(input.Range))) &&
@@ -170,7 +208,8 @@ func (s state) write(input Input) state {
 			kept = slices.Insert(kept, i, written)
 		}
 	}
-	return state{revision, kept}
+	s.revision, s.objects = revision, kept
+	return s
 }
 
 func (s state) modRevision(key string) int64 {
