@@ -88,7 +88,7 @@ describe.skipIf(!(await hasGo()))("The checker", () => {
   test.for<readonly [string, History]>([
     ["a stale read", staleRead(right)],
     ["a lost write", lostWrite(right)],
-    ["an object that nobody wrote", readFromNowhere(right)],
+    ["an object without a write", readFromNowhere(right)],
     ["a refused write that was done", refusedAndDone(right)],
     ["a read of a write before its call", output(1, { revision: 3, after: [a3] })],
     ["a write acknowledged at another revision", output(3, { revision: 4 })],
