@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import type { SeenObject } from "../guarantees/recording.ts";
 import type { History, Input, Operation, Output } from "./history.ts";
 import { lostWrite, readFromNowhere, refusedAndDone, staleRead } from "./planted.ts";
-import { buildChecker, hasGo, verdictOf } from "./porcupine.ts";
+import { buildChecker, buildTimeoutMs, hasGo, verdictOf } from "./porcupine.ts";
 
 type Revisions = readonly [create: number, mod: number, version: number];
 
@@ -78,7 +78,7 @@ function output(place: number, by: Partial<Output>): History {
 }
 
 describe.skipIf(!(await hasGo()))("The checker", () => {
-  beforeAll(buildChecker);
+  beforeAll(buildChecker, buildTimeoutMs);
 
   test("accepts a linearizable history", async () => {
     const verdict = { result: "Ok", operations: operations.length };

@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { seedOr } from "../faults/seeded.ts";
 import { isWrite } from "./history.ts";
 import { lostWrite, refusedAndDone, staleRead } from "./planted.ts";
-import { buildChecker, hasGo, verdictOf } from "./porcupine.ts";
+import { buildChecker, buildTimeoutMs, hasGo, verdictOf } from "./porcupine.ts";
 import { System } from "./system.ts";
 
 /** The history of each test has calls of all of them. */
@@ -78,7 +78,7 @@ const histories: readonly (readonly [name: string, seed: number, Faults])[] = [
 ];
 
 describe.skipIf(!(await hasGo()))("A history of Get, List, Put, Delete and Transact", () => {
-  beforeAll(buildChecker);
+  beforeAll(buildChecker, buildTimeoutMs);
 
   test.for(histories)("with %s is linearizable", async ([name, byDefault, faults]) => {
     const seed = seedOr(byDefault);
@@ -96,7 +96,10 @@ describe.skipIf(!(await hasGo()))("A history of Get, List, Put, Delete and Trans
       const verdict = await verdictOf(`history-${seed}`, history);
       process.stdout.write(`${name}: ${verdict.result}, ${counts}\n`);
       const right = { result: "Ok", operations: operations.length };
-      expect(verdict, `FAULTS_SEED=${seed}`).toEqual(right);
+      expect(
+        verdict,
+        `To repeat: FAULTS_SEED=${seed} npm run linearizability -- -t ${JSON.stringify(name)}`,
+      ).toEqual(right);
       for (const plant of [staleRead, lostWrite, refusedAndDone]) {
         const wrong = await verdictOf(`history-${seed}-${plant.name}`, plant(history));
         expect(wrong.result, plant.name).toBe("Illegal");
