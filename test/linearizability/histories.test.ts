@@ -93,7 +93,8 @@ describe.skipIf(!(await hasGo()))("A history of Get, List, Put, Delete and Trans
       expect(failed.length, "conditions that did not hold").toBeGreaterThan(5);
       const unknown = operations.filter(({ input, output }) => isWrite(input) && !output).length;
       const counts = `${operations.length} operations, ${unknown} of unknown outcome`;
-      const verdict = await verdictOf(`history-${seed}`, history);
+      const file = `${name.replaceAll(/\W+/g, "-")}-${seed}`;
+      const verdict = await verdictOf(file, history);
       process.stdout.write(`${name}: ${verdict.result}, ${counts}\n`);
       const right = { result: "Ok", operations: operations.length };
       expect(
@@ -101,7 +102,7 @@ describe.skipIf(!(await hasGo()))("A history of Get, List, Put, Delete and Trans
         `To repeat: FAULTS_SEED=${seed} npm run linearizability -- -t ${JSON.stringify(name)}`,
       ).toEqual(right);
       for (const plant of [staleRead, lostWrite, refusedAndDone]) {
-        const wrong = await verdictOf(`history-${seed}-${plant.name}`, plant(history));
+        const wrong = await verdictOf(`${file}-${plant.name}`, plant(history));
         expect(wrong.result, plant.name).toBe("Illegal");
       }
     } finally {

@@ -16,8 +16,11 @@ export const staleRead: Planted = (history) => {
 /** An acknowledged write that is not in etcd at the end. */
 export const lostWrite: Planted = (history) => {
   const last = history.operations.at(-1);
-  const [, ...others] = last?.output?.after ?? [];
+  const { after = [] } = last?.output ?? {};
   if (last?.output === undefined) throw new Error("The history does not end with a read.");
+  // The newest: a write of unknown outcome may have deleted others.
+  const newest = Math.max(...after.map(({ modRevision }) => modRevision));
+  const others = after.filter(({ modRevision }) => modRevision !== newest);
   return withOutput(history, last, { ...last.output, after: others });
 };
 
@@ -32,11 +35,19 @@ export const readFromNowhere: Planted = (history) => {
 
 /** A refused write that was done: the history has its revision and not the write. */
 export const refusedAndDone: Planted = (history) => {
-  const write = history.operations.find(
-    ({ input, output }) => input.puts !== undefined && output?.succeeded,
+  const { operations } = history;
+  const read = new Set(
+    operations
+      .filter(isReadWithObjects)
+      .flatMap(({ output }) => output?.after ?? [])
+      .map(({ value }) => value),
   );
-  if (write === undefined) throw new Error("No write was acknowledged.");
-  return { ...history, operations: history.operations.filter((each) => each !== write) };
+  // One that was read: a write of unknown outcome may have its revision, but not its value.
+  const write = operations.find(
+    ({ input, output }) => output?.succeeded && input.puts?.some(({ value }) => read.has(value)),
+  );
+  if (write === undefined) throw new Error("No acknowledged write was read.");
+  return { ...history, operations: operations.filter((each) => each !== write) };
 };
 
 function isReadWithObjects({ input, output }: Operation): boolean {
