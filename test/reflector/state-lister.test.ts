@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { WatchFanoutError } from "../../src/base/errors.ts";
 import { memoryOverheadBytes } from "../../src/model/event.ts";
 import { estimatedBytes } from "../../src/model/object.ts";
-import { StateLister } from "../../src/reflector/state-lister.ts";
+import { listState } from "../../src/reflector/state-lister.ts";
 import type { ListRequest, Scope } from "../../src/storage/storage.ts";
 import { object } from "./reflected.ts";
 import { ScriptedStorage } from "./scripted-storage.ts";
@@ -24,7 +24,10 @@ function listing(
     requests.push(request);
     return storage.pageOf(request, revision);
   };
-  const lister = new StateLister({ storage, scope, pageSize, maxBytes });
+  const options = { storage, scope, pageSize, maxBytes };
+  const lister = {
+    list: (revision: number, signal: AbortSignal) => listState(options, revision, signal),
+  };
   return { storage, requests, lister };
 }
 

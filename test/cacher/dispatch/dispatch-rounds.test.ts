@@ -5,12 +5,12 @@ import {
   defaultWatcherBounds,
   type WatcherBounds,
 } from "../../../src/cacher/dispatch/watcher-bounds.ts";
+import type { Predicate } from "../../../src/cacher/request/selection.ts";
 import type { EventNode } from "../../../src/cacher/state/event-node.ts";
 import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
 import { Filter } from "../../../src/cacher/state/filter.ts";
 import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
 import { WatchBatch } from "../../../src/model/event.ts";
-import type { Predicate } from "../../../src/model/predicate.ts";
 import type { WatchScope } from "../../../src/storage/storage.ts";
 import type { FakeClock } from "../../fake-clock.ts";
 import { WorkClock } from "../../work-clock.ts";

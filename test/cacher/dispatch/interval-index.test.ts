@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { IntervalIndex } from "../../../src/cacher/dispatch/interval-index.ts";
-import { isBetween } from "../../../src/storage/scope.ts";
-import type { KeyInterval } from "../../../src/storage/storage.ts";
+import { isBetween, type KeyInterval } from "../../../src/storage/storage.ts";
 import fc, { runs } from "../../property.ts";
 
 /** An index whose values are the names of its intervals: `a-c`, or `a-` up to the last key. */

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { ObjectAttributes } from "../../../src/cacher/request/object-attributes.ts";
-import { EventLinker } from "../../../src/cacher/state/event-linker.ts";
 import type { EventNode } from "../../../src/cacher/state/event-node.ts";
 import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
+import { EventLinker } from "../../../src/cacher/state/event-window-backfill.ts";
 import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
 import { AttributeReader } from "../../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../../src/codec/json-codec.ts";

@@ -2,8 +2,8 @@ import { describe, expect, test } from "vitest";
 import { revisionTooOld, WatchFanoutError } from "../../../src/base/errors.ts";
 import type { SourceResult, WatchSource } from "../../../src/cacher/catch-up/watch-source.ts";
 import { Filter } from "../../../src/cacher/state/filter.ts";
+import type { WatcherContext, WatcherOptions } from "../../../src/cacher/watch/cache-watcher.ts";
 import { CacheWatcher } from "../../../src/cacher/watch/cache-watcher.ts";
-import type { WatcherContext, WatcherOptions } from "../../../src/cacher/watch/watcher-context.ts";
 import { WatchBatch } from "../../../src/model/event.ts";
 import type { WatchScope } from "../../../src/storage/storage.ts";
 import { event } from "../objects.ts";
@@ -72,7 +72,7 @@ class World {
       deliveryLatency: { reached: (arrivedAt: number) => this.latencies.push(arrivedAt) },
       forget: (_: CacheWatcher, end: Error | null) => this.log.push(`ended: ${end?.message}`),
       toStreamError: (error: Error) => new WatchFanoutError("INTERNAL", error.message),
-    } as unknown as WatcherContext<CacheWatcher>;
+    } as unknown as WatcherContext;
     const filter = new Filter({ scope, withPrevious: false });
     const all = { eagerBookmarks: false, openedAt: 0, ...options } as WatcherOptions;
     this.watcher = new CacheWatcher(filter, all, context, source);

@@ -3,7 +3,7 @@ import type { WatchFanoutError } from "../../../src/base/errors.ts";
 import type { SourceContext } from "../../../src/cacher/catch-up/watch-source.ts";
 import type { ComponentContext } from "../../../src/cacher/state/component.ts";
 import type { CacheWatcher } from "../../../src/cacher/watch/cache-watcher.ts";
-import { MaintenanceRecord } from "../../../src/cacher/watch/watcher-context.ts";
+import { MaintenanceRecord } from "../../../src/cacher/watch/cache-watcher.ts";
 import {
   maintenanceIntervalMs,
   WatcherMaintenance,

@@ -143,6 +143,7 @@ class World {
     const keys = new ResourceKeys({ prefix: "p/", marker, skippedKeys, rawKeys: false });
     const source = {
       ...{ client, probe, keys, maxRevisionBytes },
+      onOpen: () => {},
       onEnd: (watch: EtcdWatch) =>
         this.log.push(watch === this.watch ? "watch ended" : "another ended"),
     };
