@@ -1,11 +1,12 @@
 /**
  * Mutates the source of folders and prints how many mutants their tests kill: `npm run mutants -- src/policy`. A part of
- * a folder, such as `src/reflector/history`, is judged by the tests of that part. What was found is kept in
- * .cache/mutants, and only what has changed since is run again.
+ * a folder, such as `src/reflector/history`, is judged by the tests of that part. If tests are named, a folder or a pattern
+ * of files, such as `npm run mutants -- src/cacher/watch test/cacher`, these judge what survives. What was found is kept
+ * in .cache/mutants, and only what has changed since is run again.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
-import { dirname } from "node:path";
+import { dirname, resolve } from "node:path";
 import process from "node:process";
 
 /** One mutant of the report that Stryker writes (mutation-testing-report-schema). */
@@ -13,7 +14,13 @@ interface Mutant {
   readonly mutatorName: string;
   readonly replacement?: string;
   readonly status: "Killed" | "Survived" | "NoCoverage" | "Timeout" | "RuntimeError" | "Ignored";
-  readonly location: { readonly start: { readonly line: number } };
+  readonly location: { readonly start: Position; readonly end: Position };
+}
+
+/** Both count from 1. */
+interface Position {
+  readonly line: number;
+  readonly column: number;
 }
 
 interface Report {
@@ -63,15 +70,59 @@ export function testsOf(folder: string): string {
   return existsSync(tests) ? tests : testsOf(dirname(folder));
 }
 
-function mutate(folder: string): void {
-  const file = `.cache/mutants/${folder.replaceAll("/", "-")}.json`;
+/** The places of the mutants that no test has detected, as Stryker's --mutate takes them: its columns count from 0. */
+export function undetectedPlaces(report: Report): string[] {
+  const places = Object.entries(report.files).flatMap(([file, { mutants }]) =>
+    mutants.filter(isUndetected).map(({ location: { start, end } }) => {
+      const [from, to] = [start, end].map(({ line, column }) => `${line}:${column - 1}`);
+      return `${file}:${from}-${to}`;
+    }),
+  );
+  return [...new Set(places)];
+}
+
+/** The first report, with the mutants that only the tests of the other one have detected as these did. */
+export function merged(first: Report, other: Report): Report {
+  const files = Object.entries(first.files).map(([file, { mutants }]) => {
+    const others = new Map(other.files[file]?.mutants.map((mutant) => [nameOf(mutant), mutant]));
+    const all = mutants.map((mutant) =>
+      isUndetected(mutant) ? (others.get(nameOf(mutant)) ?? mutant) : mutant,
+    );
+    return [file, { mutants: all }] as const;
+  });
+  return { files: Object.fromEntries(files) };
+}
+
+function isUndetected({ status }: Mutant): boolean {
+  return status === "Survived" || status === "NoCoverage";
+}
+
+function nameOf({ location, mutatorName, replacement }: Mutant): string {
+  return JSON.stringify([location, mutatorName, replacement]);
+}
+
+/** Runs Stryker on these places, judged by these tests. */
+function run(name: string, places: readonly string[], tests: string): Report {
+  const file = `.cache/mutants/${name.replaceAll(/[^\w.]+/g, "-")}.json`;
   const { status } = spawnSync(
     "stryker",
-    ["run", "--mutate", `${folder}/**/*.ts`, "--incrementalFile", file],
-    { stdio: "inherit", env: { ...process.env, MUTANTS_TESTS: testsOf(folder) } },
+    ["run", "--mutate", places.join(","), "--incrementalFile", file],
+    // Stryker's copy of the source is without the etcd that was fetched.
+    {
+      stdio: "inherit",
+      env: { ETCD_BIN: resolve(".cache/etcd"), ...process.env, MUTANTS_TESTS: tests },
+    },
   );
-  if (status !== 0) throw new Error(`Stryker failed on ${folder}.`);
-  const report = JSON.parse(readFileSync(file, "utf8")) as Report;
+  if (status !== 0) throw new Error(`Stryker failed on ${name}.`);
+  return JSON.parse(readFileSync(file, "utf8")) as Report;
+}
+
+function mutate(folder: string, moreTests: readonly string[]): void {
+  let report = run(folder, [`${folder}/**/*.ts`], testsOf(folder));
+  for (const tests of moreTests) {
+    const places = undetectedPlaces(report);
+    if (places.length > 0) report = merged(report, run(`${folder} ${tests}`, places, tests));
+  }
   const lines = [
     "| folder | killed | timeout | survived | no coverage | score |",
     "|---|---|---|---|---|---|",
@@ -81,7 +132,9 @@ function mutate(folder: string): void {
 }
 
 if (import.meta.main) {
-  const folders = process.argv.slice(2);
+  const named = process.argv.slice(2);
+  const folders = named.filter((name) => !name.startsWith("test/"));
+  const moreTests = named.filter((name) => name.startsWith("test/"));
   if (folders.length === 0) throw new Error("Name folders: npm run mutants -- src/policy");
-  for (const folder of folders) mutate(folder);
+  for (const folder of folders) mutate(folder, moreTests);
 }

@@ -15,7 +15,7 @@ export const grpcProxyEntries: readonly CorpusEntry[] = [
     shows: "A watch that a cache takes over from etcd repeats events.",
     tests: [
       {
-        file: "test/etcd-api/client-watch.test.ts",
+        file: "test/etcd-api/watch/client-watch.test.ts",
         name: "that a cache takes over from etcd continues behind what etcd's has sent",
         message: "to deeply equal",
       },
@@ -35,7 +35,7 @@ export const grpcProxyEntries: readonly CorpusEntry[] = [
     shows: "Events between the start revision and the creation are missing.",
     tests: [
       {
-        file: "test/etcd-api/client-watch.test.ts",
+        file: "test/etcd-api/watch/client-watch.test.ts",
         name: "from revision 5 on begins there, whatever etcd's revision is",
         message: "expected [ 10, 9 ] to deeply equal [ 5, 4 ]",
       },
@@ -56,7 +56,7 @@ export const grpcProxyEntries: readonly CorpusEntry[] = [
       "clientv3 assigns `created` to the next watch of the stream: events come on another watch.",
     tests: [
       {
-        file: "test/etcd-api/upstream-watches.test.ts",
+        file: "test/etcd-api/watch/upstream-watches.test.ts",
         name: "the client does not receive `created` again when etcd continues a watch",
         message: "to deeply equal",
       },
@@ -98,7 +98,7 @@ export const grpcProxyEntries: readonly CorpusEntry[] = [
     shows: "The same: the client waits for good.",
     tests: [
       {
-        file: "test/etcd-api/upstream-watches.test.ts",
+        file: "test/etcd-api/watch/upstream-watches.test.ts",
         name: "a watch that etcd ends is ended for its client, too",
         message: "to deeply equal",
       },
@@ -158,7 +158,7 @@ export const grpcProxyEntries: readonly CorpusEntry[] = [
     shows: "A watch that is created behind a progress request is reported as synced.",
     tests: [
       {
-        file: "test/etcd-api/upstream-watches.test.ts",
+        file: "test/etcd-api/watch/upstream-watches.test.ts",
         name: "an answer that etcd sends behind `created` of a later watch is not progress of that watch",
         message: "'a@9', 'b@9'",
       },
@@ -178,7 +178,7 @@ export const grpcProxyEntries: readonly CorpusEntry[] = [
     shows: "A watch of etcd whose progress is not known is reported as synced.",
     tests: [
       {
-        file: "test/etcd-api/client-watch.test.ts",
+        file: "test/etcd-api/watch/client-watch.test.ts",
         name: "is not synced before etcd has said how far it is",
         message: "to be undefined",
       },
@@ -199,7 +199,7 @@ export const grpcProxyEntries: readonly CorpusEntry[] = [
       "The same for a watch of a cache. With the bug, progress from before its start revision is sent.",
     tests: [
       {
-        file: "test/etcd-api/client-watch.test.ts",
+        file: "test/etcd-api/watch/client-watch.test.ts",
         name: "is not reported as synced below its start revision",
         message: "expected true to be false",
       },

@@ -32,7 +32,7 @@ export const ownEntries: readonly CorpusEntry[] = [
     shows: "The same.",
     tests: [
       {
-        file: "test/etcd-api/upstream-watches.test.ts",
+        file: "test/etcd-api/watch/upstream-watches.test.ts",
         name: "an answer that etcd sends behind `created` of a later watch is not progress of that watch",
         message: "expected 1 to be 2",
       },
@@ -73,7 +73,7 @@ export const ownEntries: readonly CorpusEntry[] = [
     shows: "It is cancelled again and again.",
     tests: [
       {
-        file: "test/etcd-api/client-watch.test.ts",
+        file: "test/etcd-api/watch/client-watch.test.ts",
         name: "asks a cache for no revision above its own, as after a restore of etcd",
         message: "to deeply equal",
       },

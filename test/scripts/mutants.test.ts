@@ -1,8 +1,8 @@
 import { existsSync } from "node:fs";
 import { expect, test } from "vitest";
-import { rowOf, scoresOf, testsOf } from "../../scripts/mutants.ts";
+import { merged, rowOf, scoresOf, testsOf, undetectedPlaces } from "../../scripts/mutants.ts";
 
-const location = { start: { line: 1 } };
+const location = { start: { line: 1, column: 3 }, end: { line: 2, column: 5 } };
 
 test("mutants are counted by folder, without those that are ignored or do not load", () => {
   const mutants = (
@@ -25,6 +25,33 @@ test("mutants are counted by folder, without those that are ignored or do not lo
 
 test("the tests of a folder are in the folder of the same name, or in the nearest above", () => {
   expect(testsOf("src/reflector/history")).toBe("test/reflector/history");
-  expect(testsOf("src/etcd-api/watch")).toBe("test/etcd-api");
+  expect(testsOf("src/etcd-api/calls")).toBe("test/etcd-api");
   expect(existsSync(testsOf("src/cacher"))).toBe(true);
+});
+
+test("more tests judge what the first have not detected, at its places", () => {
+  const mutants = (...all: readonly ("Killed" | "Survived" | "NoCoverage" | "Timeout")[]) => ({
+    mutants: all.map((status, i) => ({
+      mutatorName: "Any",
+      replacement: `${i}`,
+      status,
+      location,
+    })),
+  });
+  const first = {
+    files: { "src/a/one.ts": mutants("Killed", "Survived", "NoCoverage", "Survived") },
+  };
+  expect(undetectedPlaces(first)).toEqual(["src/a/one.ts:1:2-2:4"]);
+  // One that was detected stays so.
+  const second = {
+    files: { "src/a/one.ts": mutants("Survived", "Killed", "Timeout", "Survived") },
+  };
+  const both = merged(first, second);
+  expect(both.files["src/a/one.ts"]?.mutants.map(({ status }) => status)).toEqual([
+    "Killed",
+    "Killed",
+    "Timeout",
+    "Survived",
+  ]);
+  expect(undetectedPlaces({ files: { "src/a/one.ts": mutants("Killed", "Timeout") } })).toEqual([]);
 });

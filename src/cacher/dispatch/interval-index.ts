@@ -70,7 +70,7 @@ export class IntervalIndex<T> {
       ends[root] = end;
       return end;
     };
-    if (this.#entries.length > 0) largest(0, this.#entries.length);
+    largest(0, this.#entries.length);
     return ends;
   }
 

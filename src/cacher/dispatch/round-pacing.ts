@@ -56,7 +56,7 @@ export class RoundPacing {
   waitMs(now: number): number {
     this.#advance(now);
     const waitMs = -this.#creditMs / share;
-    return waitMs > 0 && this.#rate * waitMs >= leastExpected ? waitMs : 0;
+    return this.#rate * waitMs >= leastExpected ? waitMs : 0;
   }
 
   #advance(now: number): void {

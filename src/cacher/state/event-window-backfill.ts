@@ -202,7 +202,7 @@ const eventsPerStep = 64;
  * one is kept, and the other, with the same content, is dropped. If the known one is absent or has
  * another revision, the event can't have led to the known state.
  */
-class EventLinker {
+export class EventLinker {
   readonly #state: OrderedStore;
   readonly #objectAttributes: ObjectAttributes;
   /** Kept objects are copied into slabs of their own, since half of the received bytes are dropped. */
@@ -259,7 +259,6 @@ class EventLinker {
       return true;
     }
     if (known?.modRevision !== modRevision) return false;
-    this.#objectAttributes.of(known);
     this.#before.set(key, previous);
     older.add(new WatchEvent(type, known, undefined), previous);
     return true;

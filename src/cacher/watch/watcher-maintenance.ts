@@ -132,6 +132,6 @@ export class WatcherMaintenance {
       record.position = watcher.position;
     }
     const next = Math.min(record.movedAt + intervalMs, (deadline ?? Infinity) - beforeDeadlineMs);
-    return next - now <= maintenanceIntervalMs && next >= now;
+    return next - now <= maintenanceIntervalMs && next > now;
   }
 }

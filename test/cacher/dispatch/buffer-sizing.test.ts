@@ -15,28 +15,20 @@ function sizedBy(perSecond: number, bytes: number, seconds: number, restMs = 0) 
 }
 
 describe("The buffer of a live watcher", () => {
-  it.each<readonly [string, ReturnType<typeof sizedBy>, ReturnType<typeof sizedBy>]>([
-    ["has its minimum size before the first event", sizedBy(0, 0, 0), { batches: 16, kib: 128 }],
-    ["has its minimum size at a low rate", sizedBy(2, 300, 60), { batches: 16, kib: 128 }],
-    ["holds the events of one second", sizedBy(100, 5 * kibibyte, 60), { batches: 100, kib: 499 }],
-    [
-      "does not exceed its maximum size",
-      sizedBy(1_000, 64 * kibibyte, 60),
-      { batches: 256, kib: 1024 },
-    ],
+  it.each<readonly [string, Parameters<typeof sizedBy>, ReturnType<typeof sizedBy>]>([
+    ["has its minimum size before the first event", [0, 0, 0], { batches: 16, kib: 128 }],
+    ["has its minimum size at a low rate", [2, 300, 60], { batches: 16, kib: 128 }],
+    ["holds the events of one second", [100, 5 * kibibyte, 60], { batches: 100, kib: 499 }],
+    ["does not exceed its maximum size", [1_000, 64 * kibibyte, 60], { batches: 256, kib: 1024 }],
     [
       "counts a round as the batches built from it",
-      sizedBy(20, 1024 * kibibyte, 60),
+      [20, 1024 * kibibyte, 60],
       { batches: 81, kib: 1024 },
     ],
-    ["grows while the rate lasts", sizedBy(100, 0, 5), { batches: 40, kib: 128 }],
-    [
-      "shrinks when the rate drops",
-      sizedBy(100, 5 * kibibyte, 60, 10_000),
-      { batches: 37, kib: 184 },
-    ],
-  ])("%s", (_what, sized, expected) => {
-    expect(sized).toEqual(expected);
+    ["grows while the rate lasts", [100, 0, 5], { batches: 40, kib: 128 }],
+    ["shrinks when the rate drops", [100, 5 * kibibyte, 60, 10_000], { batches: 37, kib: 184 }],
+  ])("%s", (_what, rounds, expected) => {
+    expect(sizedBy(...rounds)).toEqual(expected);
   });
 
   it("has its minimum size for an indexed watcher, at any rate", () => {

@@ -46,8 +46,8 @@ describe("Dispatch rounds", () => {
     ],
     [
       "do not wait while few revisions arrive",
-      { ...one, busyMs: 20, everyMs: 33 },
-      { wait: 0, share: 20 / 33 },
+      { ...one, busyMs: 30, everyMs: 33 },
+      { wait: 0, share: 30 / 33 },
     ],
     [
       "do not wait while few watchers get the same",
@@ -56,8 +56,8 @@ describe("Dispatch rounds", () => {
     ],
     [
       "of large revisions do not wait while few arrive",
-      { busyMs: 20, everyMs: 33, revisions: 1, events: 7_000, batches: 1_000 },
-      { wait: 0, share: 20 / 33 },
+      { busyMs: 30, everyMs: 33, revisions: 1, events: 7_000, batches: 1_000 },
+      { wait: 0, share: 30 / 33 },
     ],
     [
       "with 8 events per batch do not wait",
@@ -82,13 +82,38 @@ describe("Dispatch rounds", () => {
 
   test("do not wait for revisions that no watcher gets", () => {
     const pacing = new RoundPacing();
-    const got = { busyMs: 20, revisions: 1, events: 1_000, batches: 1_000, watchers: 1_000 };
+    const got = { busyMs: 30, revisions: 1, events: 1_000, batches: 1_000, watchers: 1_000 };
     const others = { busyMs: 0, revisions: 100, events: 0, batches: 0, watchers: 1_000 };
     for (let now = 0; now < 3_300; now += 33) {
       pacing.record(now, got);
       pacing.record(now, others);
       expect(pacing.waitMs(now)).toBe(0);
     }
+  });
+
+  test("wait also if others in between had no event for a watcher, or no watcher", () => {
+    const pacing = new RoundPacing();
+    const got = { busyMs: 8, revisions: 1, events: 1_000, batches: 1_000, watchers: 1_000 };
+    let now = 0;
+    for (let i = 0; i < 200; i++) {
+      now += 8;
+      pacing.record(now, got);
+      pacing.record(now, { ...got, busyMs: 0, events: 0, batches: 0 });
+    }
+    expect(pacing.waitMs(now)).toBeCloseTo(10, 5);
+    // The one watcher that they are for has left.
+    const left = new RoundPacing();
+    for (let i = 0; i < 200; i++) left.record(i, { ...got, events: 1, batches: 1, watchers: 0 });
+    expect(left.waitMs(200)).toBe(0);
+  });
+
+  test("wait no longer once there was a pause", () => {
+    const pacing = new RoundPacing();
+    const got = { busyMs: 8, revisions: 1, events: 1_000, batches: 1_000, watchers: 1_000 };
+    for (let now = 8; now <= 800; now += 8) pacing.record(now, got);
+    expect(pacing.waitMs(800)).toBeCloseTo(10, 5);
+    expect(pacing.waitMs(804)).toBeCloseTo(6, 5);
+    expect(pacing.waitMs(820)).toBe(0);
   });
 
   test("may take 50 ms at once after a pause", () => {

@@ -300,3 +300,30 @@ class Model {
     }
   }
 }
+
+describe("The room of an event window", () => {
+  it("is what is left of its bounds", () => {
+    const { clock, eventWindow } = open({ maxEvents: 5, maxBytes: 10 * eventWeight });
+    expect(eventWindow.room).toEqual({ events: 5, bytes: 10 * eventWeight });
+    fill(eventWindow, clock, 1, 3);
+    expect(eventWindow.room).toEqual({ events: 2, bytes: 7 * eventWeight });
+    fill(eventWindow, clock, 4, 9);
+    expect(eventWindow.room).toEqual({ events: 0, bytes: 5 * eventWeight });
+  });
+});
+
+describe("An event window that follows on another one", () => {
+  it("is reached from it by the events between, and does not cover it", () => {
+    const { clock, eventWindow } = open({}, 3);
+    fill(eventWindow, clock, 4, 5);
+    const { newest } = eventWindow;
+    const between = [{ event: event("ADDED", "b", 7), previous: object("b", 6) }];
+    const next = eventWindow.succeed(9, between);
+    expect(revisionsAfter(newest)).toEqual([7, 9]);
+    expect([newest.sequence, next.floor.sequence]).toEqual([2, 4]);
+    expect([next.covers(newest), next.covers(next.floor)]).toEqual([false, true]);
+    expect([next.length, next.bytes]).toEqual([0, 0]);
+    // What a reader of the old window has yet to read.
+    expect(next.floor.bytes - newest.bytes).toBeGreaterThan(eventWeight);
+  });
+});

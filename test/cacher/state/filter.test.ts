@@ -106,3 +106,53 @@ describe("The scope of a filter", () => {
     expect(outside.filter((key) => filter.includes(key))).toEqual([]);
   });
 });
+
+describe("A filter", () => {
+  const raw = "k\udcff";
+  const filter = (options: object) =>
+    new Filter({ scope: { prefix: "k" }, withPrevious: false, ...options });
+
+  it("leaves raw keys out unless it asks for them", () => {
+    const created = new EventNode(
+      new WatchEvent("ADDED", object(raw, 2), undefined),
+      ...([undefined, 2, 1, 0, 0] as const),
+    );
+    const filters = [{}, { rawKeys: false }, { rawKeys: true }].map(filter);
+    expect(filters.map((each) => each.select(created) !== undefined)).toEqual([false, false, true]);
+    expect(filters.map((each) => each.leavesOut(raw))).toEqual([true, true, false]);
+    expect(filters.map((each) => each.leavesOut("k"))).toEqual([false, false, false]);
+  });
+
+  it("includes the keys of its scope", () => {
+    const scopes = [{ key: "kb" }, { prefix: "kb" }, { from: "kb", to: "kc" }];
+    const included = scopes.map((scope) =>
+      ["ka", "kb", "kbx", "kc"].filter((key) => filter({ scope }).includes(key)),
+    );
+    expect(included).toEqual([["kb"], ["kb", "kbx"], ["kb", "kbx"]]);
+  });
+
+  it("matches all objects, or those of its predicate", () => {
+    expect(filter({}).matches(object("k", 2, "no"))).toBe(true);
+    const picky = filter({ predicate: saysYes });
+    expect(["yes", "no"].map((value) => picky.matches(object("k", 2, value)))).toEqual([
+      true,
+      false,
+    ]);
+  });
+
+  it("has another identity for anything that it delivers differently", () => {
+    const all = [
+      ...[{}, { withPrevious: true }, { rawKeys: true }, { predicate: saysYes }],
+      ...[{ scope: { key: "k" } }, { scope: { prefix: "" } }, { scope: { key: "" } }],
+      ...[{ scope: { from: "k", to: undefined } }, { scope: { from: "k", to: "l" } }],
+      ...[{ scope: { from: "", to: "l" } }, { scope: { key: "l" } }],
+    ].map((options) => filter(options).identity);
+    expect(new Set(all).size).toBe(all.length);
+    expect(filter({}).identity).toBe(filter({}).identity);
+  });
+
+  it("delivers an event that is the same as in the cache without a copy", () => {
+    const event = filter({ predicate: saysYes }).select(stayed);
+    expect(event).toBe(stayed.event);
+  });
+});

@@ -132,3 +132,135 @@ describe("Historical snapshots", () => {
     for (let i = 1; i < 65; i++) expect(past.following(1, "", `k${i}`)).toBe(i);
   });
 });
+
+/** A cache with an event of `a` at each revision from 2 on, and its snapshots. */
+function withEvents(count: number, maxEvents = 50) {
+  const clock = new FakeClock();
+  const bounds = { ...defaultEventWindowBounds, maxEvents };
+  const cache = new WatchCache(bounds, clock);
+  cache.replace([], 1);
+  for (let revision = 2; revision < 2 + count; revision++) {
+    const type = revision === 2 ? "ADDED" : "MODIFIED";
+    cache.apply(new WatchBatch(revision, [event(type, "a", revision, String(revision))]));
+  }
+  const retained = new RetainedSnapshots(cache, { idleBytes: 2 ** 30, bytes: 2 ** 30 });
+  const snapshots = new HistoricalSnapshots(cache, clock, retained);
+  const state = (revision: number) => finish(snapshots.at(revision));
+  const objectAt = (key: string, revision: number) => {
+    const found = finish(snapshots.objectAt(key, revision));
+    return found && (found.object?.modRevision ?? "none");
+  };
+  return { clock, cache, retained, snapshots, state, objectAt };
+}
+
+describe("One object of an older revision", () => {
+  it("is that before its first later event, without a state that is rebuilt for it", () => {
+    const { cache, objectAt, retained } = withEvents(4);
+    cache.apply(new WatchBatch(6, [event("ADDED", "b", 6)]));
+    cache.apply(new WatchBatch(7, [event("DELETED", "a", 7)]));
+    const found = [1, 2, 3, 5, 6, 7].map((revision) => objectAt("a", revision));
+    expect(found).toEqual(["none", 2, 3, 5, 5, "none"]);
+    expect([5, 6, 7].map((revision) => objectAt("b", revision))).toEqual(["none", 6, 6]);
+    expect(objectAt("c", 3)).toBe("none");
+    expect(retained.stats().snapshots).toBe(0);
+  });
+
+  it("is not known once the event window has dropped the later events", () => {
+    const { objectAt, state } = withEvents(60);
+    expect([objectAt("a", 10), state(10)]).toEqual([undefined, undefined]);
+    expect(objectAt("a", 12)).toBe(12);
+  });
+
+  it("is that of a snapshot that is kept, also without later events", () => {
+    const { cache, state, objectAt } = withEvents(3);
+    expect(state(2)?.state.get("a")?.modRevision).toBe(2);
+    for (let revision = 5; revision < 70; revision++) {
+      cache.apply(new WatchBatch(revision, [event("MODIFIED", "a", revision)]));
+    }
+    expect([objectAt("a", 2), objectAt("b", 2), objectAt("a", 3)]).toEqual([2, "none", undefined]);
+  });
+
+  it("is looked for in steps", () => {
+    const { snapshots } = withEvents(40);
+    const work = snapshots.objectAt("x", 5);
+    expect(work.next().done).toBe(false);
+    expect(work.next()).toEqual({ done: true, value: { object: undefined } });
+  });
+});
+
+describe("A historical snapshot that is kept", () => {
+  it("is one for concurrent callers, and for later ones", () => {
+    const { snapshots, retained, state } = withEvents(300, 1_000);
+    const works = [snapshots.at(3), snapshots.at(3)];
+    for (const work of works) expect(work.next().done).toBe(false);
+    const [first, second] = works.map((work) => finish(work));
+    expect(first).toBe(second);
+    expect([state(3)?.state === first?.state, retained.stats().snapshots]).toEqual([true, 1]);
+  });
+
+  it("is dropped half a minute after its last use, five minutes after it was made, and no earlier", () => {
+    const { clock, snapshots, retained, state } = withEvents(5);
+    clock.advance(1_000_000);
+    state(3);
+    const kept = () => {
+      snapshots.expire();
+      return retained.stats().snapshots;
+    };
+    clock.advance(30_000);
+    expect(kept()).toBe(1);
+    for (let passed = 30_000; passed < 300_000; passed += 30_000) {
+      const known = state(3);
+      if (known !== undefined) snapshots.keep(3, known);
+      clock.advance(30_000);
+      expect(kept()).toBe(1);
+    }
+    state(3);
+    clock.advance(1);
+    expect(kept()).toBe(0);
+    state(3);
+    clock.advance(30_001);
+    expect(kept()).toBe(0);
+  });
+
+  it("is used when it is kept again", () => {
+    const { clock, snapshots, retained, state } = withEvents(5);
+    const known = state(3);
+    clock.advance(20_000);
+    if (known !== undefined) snapshots.keep(3, known);
+    clock.advance(20_000);
+    snapshots.expire();
+    expect(retained.stats().snapshots).toBe(1);
+  });
+
+  it("knows how many objects follow a page, of 64 pages with short names", () => {
+    const { snapshots, state } = withEvents(5);
+    snapshots.expectPage(3, "", "a", 1);
+    expect(snapshots.following(3, "", "a")).toBeUndefined();
+    state(3);
+    for (let i = 0; i < 65; i++) snapshots.expectPage(3, "", `a${i}`, i);
+    expect([0, 1, 64].map((i) => snapshots.following(3, "", `a${i}`))).toEqual([undefined, 1, 64]);
+    // The name has nine more characters.
+    const name = (length: number) => "k".repeat(length - JSON.stringify(["", ""]).length);
+    for (const length of [1_024, 1_025]) snapshots.expectPage(3, "", name(length), length);
+    expect([1_024, 1_025].map((length) => snapshots.following(3, "", name(length)))).toEqual([
+      1_024,
+      undefined,
+    ]);
+    expect(snapshots.following(4, "", "a1")).toBeUndefined();
+  });
+
+  it("is not kept if the state was replaced while it was made", () => {
+    const { cache, snapshots, retained } = withEvents(5);
+    for (let revision = 7; revision < 40; revision++) {
+      cache.apply(new WatchBatch(revision, [event("ADDED", `k${revision}`, revision)]));
+    }
+    const work = snapshots.at(3);
+    cache.replace([object("z", 50)], 50);
+    snapshots.clear();
+    finish(work);
+    expect(retained.stats().snapshots).toBe(0);
+    expect(finish(snapshots.at(50))?.state.get("z")?.modRevision).toBe(50);
+    snapshots.clear();
+    expect(retained.stats().snapshots).toBe(0);
+  });
+});

@@ -1,14 +1,14 @@
 import { describe, expect, test } from "vitest";
-import type { CreateRequest } from "../../src/etcd/wire/watch-request.ts";
-import { withFields } from "../../src/etcd/wire/watch-response.ts";
-import { ClientWatch, type WatchOwner } from "../../src/etcd-api/watch/client-watch.ts";
-import { WatchResponses } from "../../src/etcd-api/watch/watch-responses.ts";
-import type { RawCall } from "../../src/server/calls/methods.ts";
-import type { ServiceContext } from "../../src/server/calls/service-context.ts";
-import { StallDetector } from "../../src/server/kernel/stall-detector.ts";
-import { SendBudget } from "../../src/server/limits/send-budget.ts";
-import { FakeClock } from "../fake-clock.ts";
-import { callerLimits, ownerOf } from "../server/limits/test-callers.ts";
+import type { CreateRequest } from "../../../src/etcd/wire/watch-request.ts";
+import { withFields } from "../../../src/etcd/wire/watch-response.ts";
+import { ClientWatch, type WatchOwner } from "../../../src/etcd-api/watch/client-watch.ts";
+import { WatchResponses } from "../../../src/etcd-api/watch/watch-responses.ts";
+import type { RawCall } from "../../../src/server/calls/methods.ts";
+import type { ServiceContext } from "../../../src/server/calls/service-context.ts";
+import { StallDetector } from "../../../src/server/kernel/stall-detector.ts";
+import { SendBudget } from "../../../src/server/limits/send-budget.ts";
+import { FakeClock } from "../../fake-clock.ts";
+import { callerLimits, ownerOf } from "../../server/limits/test-callers.ts";
 
 const ignore = (): void => {};
 

@@ -1,18 +1,18 @@
 import { EventEmitter } from "node:events";
 import { pino } from "pino";
 import { expect, test } from "vitest";
-import { Upstream } from "../../src/etcd/client/upstream.ts";
-import type { UpstreamConnection } from "../../src/etcd/client/upstream-connection.ts";
-import { type CreateRequest, readWatchRequest } from "../../src/etcd/wire/watch-request.ts";
-import { ClientWatch, type WatchOwner } from "../../src/etcd-api/watch/client-watch.ts";
+import { Upstream } from "../../../src/etcd/client/upstream.ts";
+import type { UpstreamConnection } from "../../../src/etcd/client/upstream-connection.ts";
+import { type CreateRequest, readWatchRequest } from "../../../src/etcd/wire/watch-request.ts";
+import { ClientWatch, type WatchOwner } from "../../../src/etcd-api/watch/client-watch.ts";
 import {
   type ForwardedResponse,
   UpstreamWatches,
   type UpstreamWatchesOwner,
-} from "../../src/etcd-api/watch/upstream-watches.ts";
-import { Ledger } from "../../src/server/kernel/ledger.ts";
-import { encode, type Fields } from "../foreign/protobuf.ts";
-import { ManualTimers } from "../server/limits/manual-timers.ts";
+} from "../../../src/etcd-api/watch/upstream-watches.ts";
+import { Ledger } from "../../../src/server/kernel/ledger.ts";
+import { encode, type Fields } from "../../foreign/protobuf.ts";
+import { ManualTimers } from "../../server/limits/manual-timers.ts";
 
 const nothing = (): void => {};
 

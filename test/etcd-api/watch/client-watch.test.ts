@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
-import type { CacheWatchRequest } from "../../src/cacher/request/request.ts";
-import { type CreateRequest, readWatchRequest } from "../../src/etcd/wire/watch-request.ts";
-import type { CachedRange } from "../../src/etcd-api/cached/cached-resources.ts";
-import { ClientWatch, type WatchOwner } from "../../src/etcd-api/watch/client-watch.ts";
-import { encode } from "../foreign/protobuf.ts";
+import type { CacheWatchRequest } from "../../../src/cacher/request/request.ts";
+import { type CreateRequest, readWatchRequest } from "../../../src/etcd/wire/watch-request.ts";
+import type { CachedRange } from "../../../src/etcd-api/cached/cached-resources.ts";
+import { ClientWatch, type WatchOwner } from "../../../src/etcd-api/watch/client-watch.ts";
+import { encode } from "../../foreign/protobuf.ts";
 
 /** A watch that its client knows. `start`: its start revision; 0: from now. */
 function watchFrom(start: number, range?: CachedRange): ClientWatch {
