@@ -52,6 +52,8 @@ class Follower {
   #isCalled = false;
   #queued = 0;
   #received = 0;
+  /** What was under way to a replica when etcd was restored, which the model applies before. */
+  readonly #early = new Set<Step>();
   /** The ids of histories as the trace numbers them, by those of the model. */
   readonly #ids = new Map<number, number>();
 
@@ -122,7 +124,9 @@ class Follower {
     this.#settle();
     for (const root of this.#trace.roots) {
       if (this.#cache(root)["step"] === "list") this.#list(root);
-      for (const next of this.#appliesAhead(root)) this.#applyOne(root, next);
+      for (const next of this.#appliesAhead(root)) {
+        if (this.#applyOne(root, next) === undefined) this.#early.add(next);
+      }
     }
     return this.#act("restore", revision, false) ? undefined : "etcd can't be restored to that";
   }
@@ -157,7 +161,10 @@ class Follower {
       if (step === "ask") return this.#act("ask", root);
       const action = step === "open" || step === "resume" ? "openWatch" : "breakWatch";
       const isPolled = step === "read" && this.#act("pollHistory", root);
-      if (!isPolled && !(step === "confirm" && this.#act("confirm", root) && this.#cache(root)["step"] === "ask")) {
+      if (
+        !isPolled &&
+        !(step === "confirm" && this.#act("confirm", root) && this.#cache(root)["step"] === "ask")
+      ) {
         if (!this.#act(action, root)) return false;
       }
     }
@@ -174,9 +181,11 @@ class Follower {
     const before = this.#state;
     if (this.#resumeWatch(server, after)) return undefined;
     this.#state = before;
-    if (this.#cache(server)["step"] !== "list" && !this.#ask(server)) return "it has no cause to list";
+    if (this.#cache(server)["step"] !== "list" && !this.#ask(server))
+      return "it has no cause to list";
     if (!this.#list(server)) return "it can't list";
-    if (this.#cacheRevision(server) !== after) return `its list is of ${this.#cacheRevision(server)}`;
+    if (this.#cacheRevision(server) !== after)
+      return `its list is of ${this.#cacheRevision(server)}`;
     this.#settle();
     if (!this.#act("openWatch", server)) return "it can't open the watch";
     if (this.#cache(server)["step"] === "confirm") this.#act("confirm", server);
@@ -198,15 +207,16 @@ class Follower {
 
   #apply(next: Step & { step: "apply" }): string | undefined {
     this.#settle();
-    if (next.revision <= this.#cacheRevision(next.server)) return undefined;
-    const why = this.#applyOne(next.server, next);
+    const why = this.#early.delete(next) ? undefined : this.#applyOne(next.server, next);
     this.#settle();
     return why;
   }
 
   #applyOne(root: string, next: Step & { step: "apply" }): string | undefined {
     const { revision, updates } = next;
-    if (revision <= this.#cacheRevision(root)) return undefined;
+    if (revision <= this.#cacheRevision(root)) {
+      return updates.length === 0 ? undefined : "it has that already";
+    }
     const cache = this.#cache(root);
     if (listOf(cache["inbox"]).length === 0 && !this.#act("etcdSends", root, revision, false)) {
       return `etcd can't send ${revision} to a watch in the step ${cache["step"]}`;
@@ -228,7 +238,8 @@ class Follower {
     if (step !== "confirm" && step !== "read") return;
     for (const { revision } of this.#appliesAhead(root)) {
       const sent = this.#cache(root)["sent"] as number;
-      if (revision > sent && revision <= this.#revision) this.#act("etcdSends", root, revision, false);
+      if (revision > sent && revision <= this.#revision)
+        this.#act("etcdSends", root, revision, false);
     }
   }
 
@@ -248,7 +259,8 @@ class Follower {
     const revision = this.#cacheRevisionOf(server);
     const first = stream.responses[0];
     if (phase === "state" && revision === first?.revision) this.#act("begin", this.#client);
-    else if (phase === "starting" && (revision ?? 0) >= (required as number)) this.#act("begin", this.#client);
+    else if (phase === "starting" && (revision ?? 0) >= (required as number))
+      this.#act("begin", this.#client);
   }
 
   #call({ call, responses, end }: TracedStream): boolean {
@@ -256,7 +268,8 @@ class Follower {
     const { server, begins } = call;
     const before = this.#state;
     if (begins === "resume") {
-      if (end?.reason === "REVISION_TOO_OLD" && first === undefined) this.#trimTo(server, end.oldest ?? 0);
+      if (end?.reason === "REVISION_TOO_OLD" && first === undefined)
+        this.#trimTo(server, end.oldest ?? 0);
       if (first === undefined && !mustRelist.has(end?.reason ?? "")) return false;
       if (!this.#act("resume", this.#client, server)) return false;
       const { phase, end: reason } = this.#served;
@@ -266,7 +279,8 @@ class Follower {
       return isExpected && (first === undefined || this.#isLast(first));
     }
     if (first === undefined) return false;
-    if (begins === "now" ? this.#revision !== first.revision : this.#revision > first.revision) return false;
+    if (begins === "now" ? this.#revision !== first.revision : this.#revision > first.revision)
+      return false;
     if (!this.#act("call", this.#client, server, begins)) return false;
     if (begins === "now") {
       this.#queued = 1;
@@ -308,7 +322,10 @@ class Follower {
       while (this.#served["phase"] === "initial");
     } else if (phase === "live") {
       const { revision } = response;
-      if (revision > (this.#served["offered"] as number) && !this.#act("offer", this.#client, revision, false)) {
+      if (
+        revision > (this.#served["offered"] as number) &&
+        !this.#act("offer", this.#client, revision, false)
+      ) {
         return `its server has ${this.#cacheRevisionOf(String(this.#served["server"]))}`;
       }
       if (listOf(this.#served["queue"]).length === queued && !this.#act("bookmark", this.#client)) {
@@ -331,7 +348,8 @@ class Follower {
     this.#received++;
     for (;;) {
       const [head] = listOf(this.#served["queue"]) as Fields[];
-      if (head === undefined || !this.#act("receive", this.#client)) return "there is nothing to receive";
+      if (head === undefined || !this.#act("receive", this.#client))
+        return "there is nothing to receive";
       if ((head["revision"] as number) > 0) break;
     }
     const id = (this.#world["clients"] as QuintMap).get(this.#client) as Fields;
@@ -476,7 +494,11 @@ function listOf(value: Value | undefined): readonly Value[] {
 }
 
 function streamsOf(steps: readonly Step[]): TracedStream[] {
-  const streams: { call: TracedStream["call"]; responses: TracedResponse[]; end: TracedStream["end"] }[] = [];
+  const streams: {
+    call: TracedStream["call"];
+    responses: TracedResponse[];
+    end: TracedStream["end"];
+  }[] = [];
   for (const step of steps) {
     const last = streams.at(-1);
     if (step.step === "call") streams.push({ call: step, responses: [], end: undefined });

@@ -106,9 +106,7 @@ export class TraceRecorder {
     const read = (): WatchBatch | undefined => {
       const batch = stream.read();
       if (batch === undefined) return undefined;
-      updates.push(
-        ...batch.events.map(({ object, revision }) => ({ key: object.key, revision })),
-      );
+      updates.push(...batch.events.map(({ object, revision }) => ({ key: object.key, revision })));
       if (batch.revision === undefined) return batch;
       this.#steps.push({ step: "apply", server, revision: batch.revision, updates });
       updates = [];
@@ -164,7 +162,10 @@ function stepsOf(recorded: readonly Recorded[], watcher: RecordedWatcher): Step[
   return steps;
 }
 
-function clientStep(of: Exclude<WatcherStep, { step: "response" }>, watcher: RecordedWatcher): Step[] {
+function clientStep(
+  of: Exclude<WatcherStep, { step: "response" }>,
+  watcher: RecordedWatcher,
+): Step[] {
   if (of.step === "call") {
     const { server, after } = of;
     const first = watcher.wish.sendInitialEvents === true ? "state" : "now";

@@ -62,7 +62,13 @@ export class World implements Disturbed {
   #acknowledged = 0;
   #isOver = false;
 
-  constructor(scenario: Scenario, scheduler: Scheduler, network: Network, logLevel: string, recorder?: TraceRecorder) {
+  constructor(
+    scenario: Scenario,
+    scheduler: Scheduler,
+    network: Network,
+    logLevel: string,
+    recorder?: TraceRecorder,
+  ) {
     const random = new Seeded(scenario.seed ^ 0x5eed);
     this.#scenario = scenario;
     this.#scheduler = scheduler;
