@@ -103,7 +103,7 @@ class Follower {
 
   #commit({ revision, matching, others, removed }: Step & { step: "commit" }): string | undefined {
     this.#settle();
-    for (const root of this.#trace.roots) this.#askInTime(root);
+    for (const server of this.#servers) this.#askInTime(server);
     const keys = [matching, others, removed].map((some) => QuintSet.of(some));
     if (!this.#act("transact", ...keys)) return "etcd can't commit that";
     if (this.#revision !== revision) return `etcd's revision is ${this.#revision}`;
@@ -135,7 +135,7 @@ class Follower {
 
   #start(server: string): string | undefined {
     if (this.#cache(server)["isReady"] === true || this.#cache(server)["step"] !== "ask") {
-      this.#queueAhead(server);
+      this.#beforeLoss(server);
       if (!this.#act("crash", server)) return "it can't crash";
     }
     return undefined;
@@ -155,6 +155,7 @@ class Follower {
   }
 
   #ask(root: string): boolean {
+    if (this.#isRelay(root)) return this.#askUpstream(root);
     for (let i = 0; i < 4; i++) {
       const step = this.#cache(root)["step"];
       if (step === "list") return this.#cache(root)["asked"] === this.#revision;
@@ -171,15 +172,151 @@ class Follower {
     return false;
   }
 
-  #list(root: string): boolean {
-    this.#queueAhead(root);
-    return this.#act("list", root);
+  #list(server: string): boolean {
+    this.#beforeLoss(server);
+    if (!this.#isRelay(server)) return this.#act("list", server);
+    return this.#upstreamsOf(server).some(
+      (upstream) =>
+        this.#isIn(upstream, this.#cache(server)["asked"]) &&
+        this.#act("listFrom", server, upstream),
+    );
+  }
+
+  /** What a server's clients and relays receive later that it has now. */
+  #beforeLoss(server: string): void {
+    this.#queueAhead(server);
+    for (const relay of this.#trace.relays) {
+      if (this.#streamOf(relay)["server"] !== server) continue;
+      for (const next of this.#appliesAhead(relay)) {
+        if (this.#early.has(next) || next.revision > this.#cacheRevision(server)) continue;
+        if (this.#applyOne(relay, next) !== undefined) break;
+        this.#early.add(next);
+      }
+    }
+  }
+
+  // ---- relays
+
+  #askUpstream(relay: string): boolean {
+    if (this.#cache(relay)["step"] === "list") return true;
+    const upstreams = this.#upstreamsOf(relay);
+    for (const upstream of upstreams) {
+      if (this.#cache(relay)["step"] === "ask") break;
+      this.#leave(relay);
+      if (this.#cache(relay)["step"] === "ask") break;
+      // Only an upstream whose event window begins later refuses to be resumed.
+      this.#trimTo(upstream, this.#cacheRevision(relay) + 1);
+      if (this.#act("openFrom", relay, upstream) && this.#streamOf(relay)["phase"] === "ended")
+        this.#leave(relay);
+    }
+    return upstreams.some((upstream) => this.#act("askFrom", relay, upstream));
+  }
+
+  /** The relay's stream is over. */
+  #leave(relay: string): void {
+    const { server, phase, queue } = this.#streamOf(relay);
+    if (server === "") return;
+    const isEnd = phase === "ended" && listOf(queue).length === 0;
+    this.#act(isEnd ? "endFrom" : "disconnect", relay);
+  }
+
+  #resumeRelay(relay: string, after: number): boolean {
+    if (this.#cache(relay)["isReady"] !== true || this.#cacheRevision(relay) !== after)
+      return false;
+    this.#leave(relay);
+    if (this.#cache(relay)["step"] === "ask") return false;
+    this.#openUpstream(relay, after);
+    return true;
+  }
+
+  /** Opens the relay's stream at an upstream that accepts it and has a revision, if there is one. */
+  #openUpstream(relay: string, reaching: number): boolean {
+    return this.#upstreamsOf(relay).some((upstream) => {
+      const before = this.#state;
+      if (this.#cacheRevision(upstream) >= reaching && this.#act("openFrom", relay, upstream)) {
+        if (this.#streamOf(relay)["phase"] !== "ended") return true;
+      }
+      this.#state = before;
+      return false;
+    });
+  }
+
+  #applyAtRelay(
+    relay: string,
+    { revision, updates }: Step & { step: "apply" },
+  ): string | undefined {
+    for (let attempts = 0; attempts < 2; attempts++) {
+      const before = this.#state;
+      const why = this.#applyFromUpstream(relay, revision, updates);
+      if (why === undefined || attempts === 1) return why;
+      // Another upstream may have it: the one that was chosen need not be the real one.
+      this.#state = before;
+      this.#leave(relay);
+      if (!this.#openUpstream(relay, revision)) return why;
+    }
+    return undefined;
+  }
+
+  #applyFromUpstream(
+    relay: string,
+    revision: number,
+    updates: (Step & { step: "apply" })["updates"],
+  ): string | undefined {
+    const own = (): Fields => this.#streamOf(relay);
+    if (own()["phase"] === "starting") this.#act("begin", relay);
+    for (let head = 0; head < revision; ) {
+      if (listOf(own()["queue"]).length === 0) {
+        if (revision > (own()["offered"] as number)) this.#act("offer", relay, revision, false);
+        if (listOf(own()["queue"]).length === 0 && !this.#act("bookmark", relay)) {
+          return `its upstream's stream is ${own()["phase"]} at ${own()["offered"]}`;
+        }
+      }
+      const first = listOf(own()["queue"])[0] as Fields;
+      head = first["revision"] as number;
+      const events = listOf(first["events"]).map((one) => {
+        const { key, object } = one as Fields;
+        return `${key}@${(object as Fields)["mod"]}`;
+      });
+      const expected =
+        head < revision ? [] : updates.map((update) => `${update.key}@${update.revision}`);
+      if (head > revision) return `its upstream has sent ${head}`;
+      if (events.join() !== expected.join())
+        return `its upstream has sent [${events}], not [${expected}]`;
+      this.#act("applyFrom", relay);
+    }
+    return undefined;
+  }
+
+  #isRelay(server: string): boolean {
+    return this.#trace.relays.includes(server);
+  }
+
+  /** By their names: the relays of a tier follow those of the tier above. */
+  #upstreamsOf(relay: string): readonly string[] {
+    const tier = Number(/^relay (\d+)/.exec(relay)?.[1]);
+    if (tier === 1) return this.#trace.roots;
+    return this.#trace.relays.filter((other) => other.startsWith(`relay ${tier - 1}.`));
+  }
+
+  #isIn(server: string, revision: Value | undefined): boolean {
+    const { floor, revision: last } = this.#cache(server);
+    return (floor as number) <= (revision as number) && (revision as number) <= (last as number);
+  }
+
+  #streamOf(name: string): Fields {
+    return (this.#world["streams"] as QuintMap).get(name) as Fields;
+  }
+
+  get #servers(): readonly string[] {
+    return [...this.#trace.roots, ...this.#trace.relays];
   }
 
   #follow({ server, after }: Step & { step: "follow" }): string | undefined {
     this.#settle();
     const before = this.#state;
-    if (this.#resumeWatch(server, after)) return undefined;
+    const isRelay = this.#isRelay(server);
+    const isResumed = isRelay ? this.#resumeRelay(server, after) : this.#resumeWatch(server, after);
+    if (isResumed) return undefined;
     this.#state = before;
     if (this.#cache(server)["step"] !== "list" && !this.#ask(server))
       return "it has no cause to list";
@@ -187,6 +324,10 @@ class Follower {
     if (this.#cacheRevision(server) !== after)
       return `its list is of ${this.#cacheRevision(server)}`;
     this.#settle();
+    if (isRelay) {
+      this.#openUpstream(server, after);
+      return undefined;
+    }
     if (!this.#act("openWatch", server)) return "it can't open the watch";
     if (this.#cache(server)["step"] === "confirm") this.#act("confirm", server);
     this.#settle();
@@ -199,9 +340,9 @@ class Follower {
     if (step === "confirm" || step === "read") {
       if (!this.#act("breakWatch", root)) return false;
     } else if (step !== "resume") return false;
+    // etcd may refuse it.
     if (!this.#act("openWatch", root)) return false;
-    if (this.#cache(root)["step"] !== "confirm") return false;
-    this.#act("confirm", root);
+    if (this.#cache(root)["step"] === "confirm") this.#act("confirm", root);
     return true;
   }
 
@@ -217,6 +358,7 @@ class Follower {
     if (revision <= this.#cacheRevision(root)) {
       return updates.length === 0 ? undefined : "it has that already";
     }
+    if (this.#isRelay(root)) return this.#applyAtRelay(root, next);
     const cache = this.#cache(root);
     if (listOf(cache["inbox"]).length === 0 && !this.#act("etcdSends", root, revision, false)) {
       return `etcd can't send ${revision} to a watch in the step ${cache["step"]}`;
@@ -321,21 +463,36 @@ class Follower {
       do this.#act("sendInitial", this.#client);
       while (this.#served["phase"] === "initial");
     } else if (phase === "live") {
-      const { revision } = response;
-      if (
-        revision > (this.#served["offered"] as number) &&
-        !this.#act("offer", this.#client, revision, false)
-      ) {
-        return `its server has ${this.#cacheRevisionOf(String(this.#served["server"]))}`;
-      }
-      if (listOf(this.#served["queue"]).length === queued && !this.#act("bookmark", this.#client)) {
-        return "there is nothing to send";
-      }
+      const why = this.#offer(response, queued);
+      if (why !== undefined) return why;
     } else return `its stream is ${phase} ${this.#served["end"]}`;
     const added = listOf(this.#served["queue"]).slice(queued) as Fields[];
     const why = this.#differs(added, response);
     if (why === undefined) this.#queued++;
     return why;
+  }
+
+  /**
+   * Offers all up to the response's revision at once. What LATEST_STATE has not coalesced is a response for each revision
+   * in the model, of which the service sends one.
+   */
+  #offer(response: TracedResponse, queued: number): string | undefined {
+    const before = this.#state;
+    const own = (): readonly Fields[] => listOf(this.#served["queue"]).slice(queued) as Fields[];
+    const all = response.revision;
+    const each = this.#trace.isLatestState ? response.events.map(({ mod }) => mod) : [];
+    for (const points of [[all], [...new Set([...each, all])]]) {
+      this.#state = before;
+      for (const upTo of points) {
+        if (upTo <= (this.#served["offered"] as number)) continue;
+        if (!this.#act("offer", this.#client, upTo, false)) {
+          return `its server has ${this.#cacheRevisionOf(this.#served["server"])}`;
+        }
+      }
+      if (own().length === 0) this.#act("bookmark", this.#client);
+      if (this.#differs(own(), response) === undefined) return undefined;
+    }
+    return own().length === 0 ? "there is nothing to send" : undefined;
   }
 
   #response(response: TracedResponse): string | undefined {
@@ -350,7 +507,7 @@ class Follower {
       const [head] = listOf(this.#served["queue"]) as Fields[];
       if (head === undefined || !this.#act("receive", this.#client))
         return "there is nothing to receive";
-      if ((head["revision"] as number) > 0) break;
+      if ((head["revision"] as number) >= response.revision) break;
     }
     const id = (this.#world["clients"] as QuintMap).get(this.#client) as Fields;
     return this.#named(id["id"] as number, response.id);

@@ -29,7 +29,7 @@ function planted(
 function inResponse(
   events: number,
   change: (response: TracedResponse) => Partial<TracedResponse>,
-): Parameters<typeof planted>[1] {
+): (step: Step) => Step | undefined {
   return (step) => {
     if (step.step !== "response" || step.response.isInitial) return undefined;
     if (step.response.events.length < events) return undefined;
@@ -61,7 +61,7 @@ const violations: Readonly<Record<string, Parameters<typeof planted>[1]>> = {
     inResponse(
       1,
       inFirst(({ previous }) => ({ previous: previous + 1 })),
-    )(step, []),
+    )(step),
   "an object was created at another revision": inResponse(
     1,
     inFirst(({ create }) => ({ create: create + 1 })),
