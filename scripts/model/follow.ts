@@ -233,6 +233,7 @@ class Follower {
   #openUpstream(relay: string, reaching: number): boolean {
     return this.#upstreamsOf(relay).some((upstream) => {
       const before = this.#state;
+      this.#backfill(upstream, this.#cacheRevision(relay));
       if (this.#cacheRevision(upstream) >= reaching && this.#act("openFrom", relay, upstream)) {
         if (this.#streamOf(relay)["phase"] !== "ended") return true;
       }
@@ -413,6 +414,7 @@ class Follower {
       if (end?.reason === "REVISION_TOO_OLD" && first === undefined)
         this.#trimTo(server, end.oldest ?? 0);
       if (first === undefined && !mustRelist.has(end?.reason ?? "")) return false;
+      if (first !== undefined) this.#backfill(server, call.after);
       if (!this.#act("resume", this.#client, server)) return false;
       const { phase, end: reason } = this.#served;
       const isExpected = first === undefined ? reason === end?.reason : phase !== "ended";
@@ -489,7 +491,7 @@ class Follower {
           return `its server has ${this.#cacheRevisionOf(this.#served["server"])}`;
         }
       }
-      if (own().length === 0) this.#act("bookmark", this.#client);
+      if (own().at(-1)?.["revision"] !== all) this.#act("bookmark", this.#client);
       if (this.#differs(own(), response) === undefined) return undefined;
     }
     return own().length === 0 ? "there is nothing to send" : undefined;
@@ -545,6 +547,12 @@ class Follower {
       if (this.#act("receiveEnd", this.#client)) return undefined;
     }
     return this.#act("disconnect", this.#client) ? undefined : "it has no stream";
+  }
+
+  /** The event window begins at a revision, or as early as it can. */
+  #backfill(server: string, floor: number): void {
+    const action = this.#isRelay(server) ? "backfillFrom" : "backfill";
+    while ((this.#cache(server)["floor"] as number) > floor) if (!this.#act(action, server)) return;
   }
 
   #trimTo(server: string, floor: number): void {
