@@ -3,7 +3,7 @@
  * guarantee that rests on it does.
  *
  * `--exhaustive` visits every state of small models instead. `--without RULE` prints the steps after which the guarantee
- * of that rule falls. `--traces N` and `--seed N` are of random runs.
+ * of that rule falls. `--trace FILE` follows a trace of the simulation. `--traces N` and `--seed N` are of random runs.
  */
 import { readFileSync } from "node:fs";
 import { argv, stdout } from "node:process";

@@ -8,8 +8,8 @@ import type { Model } from "../../scripts/model/compile.ts";
 import { followTrace, modelOfTraces } from "../../scripts/model/follow.ts";
 import type { Step, Trace, TracedEvent, TracedResponse } from "../../scripts/model/trace.ts";
 
-/** Short ones, with and without faults. */
-const seeds = ["4", "6"];
+/** Short ones, one of them with relays. */
+const seeds = ["4", "6", "102"];
 
 const timeout = 300_000;
 
