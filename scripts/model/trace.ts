@@ -20,7 +20,7 @@ export interface TracedEvent {
   readonly key: number;
   readonly mod: number;
   readonly create: number;
-  /** The mod_revision of the object before; 0: there is none. */
+  /** The mod_revision of the object before; 0: it did not exist. */
   readonly previous: number;
 }
 

@@ -13,7 +13,7 @@ const seeds = ["4", "6", "102"];
 
 const timeout = 300_000;
 
-/** Changes the first step for which `change` returns another; undefined: there is none. */
+/** Changes the first step for which `change` returns another; undefined: no step was changed. */
 function planted(
   trace: Trace,
   change: (step: Step, before: readonly Step[], after: readonly Step[]) => Step | undefined,
