@@ -3,12 +3,14 @@
  * guarantee that rests on it does.
  *
  * `--exhaustive` visits every state of small models instead. `--without RULE` prints the steps after which the guarantee
- * of that rule falls. `--traces N` and `--seed N` are of random runs.
+ * of that rule falls. `--trace FILE` follows a trace of the simulation. `--traces N` and `--seed N` are of random runs.
  */
+import { readFileSync } from "node:fs";
 import { argv, stdout } from "node:process";
 import { parseArgs } from "node:util";
 import { Model, type Taken } from "./model/compile.ts";
 import { exhaust, type Search } from "./model/explore.ts";
+import { followTrace, modelOfTraces } from "./model/follow.ts";
 import {
   everyGuarantee,
   exhaustible,
@@ -19,6 +21,7 @@ import {
   sampleWithout,
   start,
 } from "./model/list-watch.ts";
+import type { Trace } from "./model/trace.ts";
 import { QuintSet, textOf } from "./model/values.ts";
 
 const { values: options } = parseArgs({
@@ -26,6 +29,7 @@ const { values: options } = parseArgs({
   options: {
     exhaustive: { type: "boolean", default: false },
     without: { type: "string" },
+    trace: { type: "string", multiple: true, default: [] },
     traces: { type: "string", default: "5000" },
     seed: { type: "string", default: "1" },
   },
@@ -33,10 +37,29 @@ const { values: options } = parseArgs({
 const [traces, seed] = [Number(options.traces), Number(options.seed)];
 const model = new Model(modelFile);
 
-if (options.exhaustive) visitAll();
+if (options.trace.length > 0) followAll(options.trace);
+else if (options.exhaustive) visitAll();
 else if (options.without !== undefined)
   explain(sampleWithout(model, options.without, traces, seed));
 else sampleAll();
+
+function followAll(files: readonly string[]): void {
+  const larger = new Map<number, Model>();
+  for (const file of files) {
+    const trace = JSON.parse(readFileSync(file, "utf8")) as Trace;
+    const keys = trace.keys.length;
+    const own = larger.get(keys) ?? modelOfTraces(keys);
+    larger.set(keys, own);
+    const followed = followTrace(own, trace);
+    const { name, steps } = trace;
+    if (followed.isBehaviour) {
+      stdout.write(`${steps.length} steps, ${followed.taken} of the model: ${name}\n`);
+      continue;
+    }
+    const { at, step, why } = followed;
+    fail(`Not a behaviour of the model: ${name}\n  step ${at}: ${JSON.stringify(step)}: ${why}`);
+  }
+}
 
 function sampleAll(): void {
   const design = report("the whole design", everyGuarantee, () =>

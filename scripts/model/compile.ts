@@ -72,10 +72,14 @@ export class Model {
   readonly #run: Run = { state: {}, next: {}, choose: () => 0, taken: undefined };
   readonly #definitions: Compiled;
 
-  /** Compiles the modules that `file` consists of, and those that it imports. Throws with what Quint reports. */
-  constructor(file: string) {
+  /**
+   * Compiles the modules that `file` consists of, and those that it imports. `constants` replace pure values. Throws with
+   * what Quint reports.
+   */
+  constructor(file: string, constants: Readonly<Record<string, number>> = {}) {
     const modules = parse(file);
-    const code = generate(modules.flatMap(({ declarations }) => declarations));
+    const declarations = modules.flatMap((module) => module.declarations);
+    const code = generate(declarations.map((declaration) => replaced(declaration, constants)));
     const params = ["run", "builtins", "pick", "lazy"];
     const link = compileFunction(code, params) as (...args: unknown[]) => Compiled;
     const pick = (set: Value): readonly Value[] => [...(set as QuintSet).byId.values()];
@@ -142,6 +146,12 @@ function parse(file: string): readonly Module[] {
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+function replaced(of: Declaration, constants: Readonly<Record<string, number>>): Declaration {
+  if (of.kind !== "def" || of.qualifier !== "pureval") return of;
+  const value = constants[of.name];
+  return value === undefined ? of : { ...of, expr: { kind: "int", value } };
 }
 
 /** Evaluated at the first use, as Quint does: a value may be defined only where a later condition holds. */

@@ -21,6 +21,10 @@ export interface Bounds {
   readonly relays: readonly string[];
   /** Of every, selected and latest. */
   readonly clients: readonly string[];
+  /** How clients may begin: list, state or now. */
+  readonly calls: readonly string[];
+  /** Whether caches read the revisions before their list. */
+  readonly hasBackfill: boolean;
 }
 
 /** For random runs. */
@@ -28,12 +32,14 @@ export const standard: Bounds = {
   ...{ revisions: 8, faults: 6, restores: 1, writes: 1 },
   ...{ changes: [[1], [2], [1, 2]], matches: [true, false] },
   ...{ roots: ["a", "b"], relays: ["relay"], clients: ["every", "selected", "latest"] },
+  ...{ calls: ["list", "state", "now"], hasBackfill: true },
 };
 
 /** A single key, root and client, to which the others add. */
 const smallest: Bounds = {
   ...{ revisions: 2, faults: 1, restores: 0, writes: 0, changes: [[1]], matches: [true] },
   ...{ roots: ["a"], relays: [], clients: ["every"] },
+  ...{ calls: ["list", "state"], hasBackfill: false },
 };
 
 /** Small enough to visit every state: some 50,000 to 500,000 each. */
@@ -45,6 +51,7 @@ export const exhaustible: Readonly<Record<string, Bounds>> = {
   "two roots": { ...smallest, roots: ["a", "b"], faults: 0 },
   "a root and a relay": { ...smallest, relays: ["relay"], faults: 0 },
   "a restore": { ...smallest, restores: 1 },
+  "watches from now on, and a backfill": { ...smallest, calls: ["now"], hasBackfill: true },
 };
 
 /** A rule of the design that the model can leave out, and a guarantee that falls without it. */
@@ -111,8 +118,8 @@ const maxSteps = 100;
 
 /** The model's first state, without one of the rules or with all. */
 export function start(model: Model, bounds: Bounds, without: readonly string[] = []): State {
-  const { changes, matches, roots, relays, clients, ...numbers } = bounds;
-  const sets = { changes: changes.map(QuintSet.of), matches, roots, relays, clients };
+  const { changes, matches, roots, relays, clients, calls, ...numbers } = bounds;
+  const sets = { changes: changes.map(QuintSet.of), matches, roots, relays, clients, calls };
   const fields = Object.entries<Value>(numbers).concat(
     Object.entries<Iterable<Value>>(sets).map(([name, values]) => [name, QuintSet.of(values)]),
   );

@@ -1,6 +1,6 @@
 import type { Endpoint } from "./endpoint.ts";
 import type { Changing } from "./patience.ts";
-import { type Manner, RecordedWatcher } from "./recorded-watcher.ts";
+import { type Manner, RecordedWatcher, type WatcherOptions } from "./recorded-watcher.ts";
 import type { Seeded } from "./seeded.ts";
 import type { Wish } from "./wire.ts";
 
@@ -14,6 +14,7 @@ export interface Surroundings {
   readonly writes: { readonly count: number; readonly changing: Changing };
   /** Called at each response. */
   readonly delivered: Changing;
+  readonly trace?: WatcherOptions["trace"];
 }
 
 /** Every kind of watch, and every way to behave, at least once. */

@@ -19,6 +19,12 @@ export interface Manner {
   readonly isImpatient?: boolean;
 }
 
+/** What a watcher does and receives, in order. */
+export type WatcherStep =
+  | { readonly step: "call"; readonly server: string; readonly after: number | undefined }
+  | { readonly step: "response"; readonly response: Delivered }
+  | { readonly step: "end"; readonly end: StreamEnd | undefined };
+
 /** Streams that were resumed from one another, and what is known of them besides their deliveries. */
 export interface RecordedSequence {
   /** Those of etcd's histories that it may be of: from when it began to when it ended. */
@@ -60,6 +66,8 @@ export interface WatcherOptions {
   readonly acknowledged: () => number;
   /** How many writes there have been, and a wait for more. */
   readonly writes: { readonly count: number; readonly changing: Changing };
+  /** Gets each step, with the name of the watcher. */
+  readonly trace?: ((name: string, step: WatcherStep) => void) | undefined;
 }
 
 /** Whether a stream of this mode continues where its replica has missed events and has listed the state again. */
@@ -183,6 +191,7 @@ export class RecordedWatcher {
     while (!this.#isStopped) {
       const sequence = this.#sequence();
       const end = await this.#stream(sequence);
+      this.#options.trace?.(this.name, { step: "end", end });
       if (this.#isStopped) return;
       sequence.toEra = this.#options.newestEra();
       if (end !== undefined) this.ends.push(end);
@@ -234,6 +243,7 @@ export class RecordedWatcher {
       if (manner.isImpatient === true && !this.#isStopped) connection.close();
     });
     const isEnough = endsAfter(manner, random, endpoints.length);
+    this.#options.trace?.(this.name, { step: "call", server: endpoint.name, after: from });
     try {
       const call = connection.watch(wish, { afterRevision: from, historyId: sequence.historyId });
       for await (const bytes of call) {
@@ -254,6 +264,7 @@ export class RecordedWatcher {
 
   #take(sequence: RecordedSequence, delivered: Delivered[], response: Delivered): void {
     delivered.push(response);
+    this.#options.trace?.(this.name, { step: "response", response });
     sequence.toEra = this.#options.newestEra();
     if (response.historyId !== "") sequence.historyId = response.historyId;
     this.#events += response.events.length;

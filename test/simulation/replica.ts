@@ -13,6 +13,7 @@ import { Disturbance, type Endpoint } from "../faults/endpoint.ts";
 import { fields } from "../faults/replica.ts";
 import { resource } from "../faults/wire.ts";
 import { type Link, Network } from "./network.ts";
+import type { TraceRecorder } from "./trace-recorder.ts";
 
 const port = 50_051;
 
@@ -30,6 +31,7 @@ export interface ReplicaOptions {
   readonly prefix: string;
   readonly network: Network;
   readonly logger: Logger;
+  readonly recorder?: TraceRecorder | undefined;
 }
 
 /** The parts that run between a start and a stop. */
@@ -144,8 +146,9 @@ export class SimulatedReplica implements Endpoint {
     const clock = systemClock;
     const instanceId = `${this.name}, ${this.#starts++}`;
     const source = isRelay ? this.#relay(instanceId) : this.#etcd();
+    const { recorder } = this.#options;
     const cacher = new Cacher({
-      storage: source.storage,
+      storage: recorder?.started(this.name, source.storage) ?? source.storage,
       rawKeys: !isRelay,
       name: resource,
       attributes: new AttributeReader(new JsonCodec({ fields }), clock, logger),

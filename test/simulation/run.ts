@@ -5,6 +5,7 @@ import { realTime } from "./runtime.ts";
 import { type Scenario, scenarioOf } from "./scenario.ts";
 import { type Failure, guaranteeOf, shrink } from "./shrink.ts";
 import { type Outcome, simulate } from "./simulate.ts";
+import { TraceRecorder } from "./trace-recorder.ts";
 
 const usage = `npm run simulate -- [options]: simulates the whole system, one seed after the other
 
@@ -13,6 +14,7 @@ const usage = `npm run simulate -- [options]: simulates the whole system, one se
   --minutes T      for how long. Default: 1, or without end with --seeds
   --repeat K       runs each seed so often, and fails unless all runs of it are equal. Default: 1
   --scenario FILE  runs the scenario in the file, as a failure has written it
+  --record FOLDER  writes a trace of each watcher, for npm run model -- --trace
   --log            prints all that happens, the services' log included
   --print          prints the fingerprint of each seed
   --no-shrink      prints a failure as it is
@@ -31,6 +33,7 @@ const { values } = parseArgs({
     minutes: { type: "string" },
     repeat: { type: "string", default: "1" },
     scenario: { type: "string" },
+    record: { type: "string" },
     log: { type: "boolean", default: false },
     print: { type: "boolean", default: false },
     shrink: { type: "boolean", default: true },
@@ -72,7 +75,8 @@ function takeDown({ simulatedMs, events, fingerprint }: Outcome): void {
 }
 
 async function run(scenario: Scenario, repeats: number): Promise<boolean> {
-  const options = values.log ? { log: say, logLevel: "debug" } : {};
+  const recorder = values.record === undefined ? undefined : new TraceRecorder();
+  const options = { recorder, ...(values.log && { log: say, logLevel: "debug" }) };
   let first: Outcome | undefined;
   for (let i = 0; i < repeats; i++) {
     const outcome = await simulate(scenario, options);
@@ -85,10 +89,20 @@ async function run(scenario: Scenario, repeats: number): Promise<boolean> {
     return false;
   }
   if (first === undefined) return true;
+  if (recorder !== undefined) write(recorder, scenario.seed, values.record ?? "");
   if (values.print) say(`${scenario.seed} ${first.fingerprint}`);
   if (first.wrong.length === 0) return true;
   await explain({ scenario, outcome: first });
   return false;
+}
+
+function write(recorder: TraceRecorder, seed: number, to: string): void {
+  mkdirSync(to, { recursive: true });
+  for (const [i, trace] of recorder.traces(`seed ${seed}`).entries()) {
+    const lines = trace.steps.map((step) => `    ${JSON.stringify(step)}`);
+    const head = JSON.stringify({ ...trace, steps: [] }).replace(/\]\}$/, "");
+    writeFileSync(join(to, `${seed}-${i}.json`), `${head}\n${lines.join(",\n")}\n]}\n`);
+  }
 }
 
 async function explain(failure: Failure): Promise<void> {

@@ -3,6 +3,7 @@ import { Network } from "./network.ts";
 import { connectTo, realTime } from "./runtime.ts";
 import type { Scenario } from "./scenario.ts";
 import { Scheduler } from "./scheduler.ts";
+import type { TraceRecorder } from "./trace-recorder.ts";
 import { World } from "./world.ts";
 
 /** The outcome of a simulation. */
@@ -27,12 +28,13 @@ export interface SimulateOptions {
   readonly log?: ((line: string) => void) | undefined;
   /** The level of the services' log, no part of the trace. Default: error. */
   readonly logLevel?: string | undefined;
+  readonly recorder?: TraceRecorder | undefined;
 }
 
 /** Runs a scenario. One at a time in a process. */
 export async function simulate(
   scenario: Scenario,
-  { log, logLevel = "error" }: SimulateOptions = {},
+  { log, logLevel = "error", recorder }: SimulateOptions = {},
 ): Promise<Outcome> {
   const { seed, salt, pace, chunking, latencyMs } = scenario;
   const began = realTime.now();
@@ -46,7 +48,7 @@ export async function simulate(
   };
   process.on("uncaughtException", crash).on("unhandledRejection", crash);
   try {
-    const world = new World(scenario, scheduler, network, logLevel);
+    const world = new World(scenario, scheduler, network, logLevel, recorder);
     wrong.push(...(await scheduler.until(world.live(), limitMs)));
     await scheduler.untilIdle(restMs);
     if (network.openSockets > 0) wrong.push(`Leak: ${network.openSockets} sockets are open.`);

@@ -19,6 +19,7 @@ import { Network } from "./network.ts";
 import { SimulatedReplica } from "./replica.ts";
 import type { Scenario } from "./scenario.ts";
 import type { Scheduler } from "./scheduler.ts";
+import type { TraceRecorder } from "./trace-recorder.ts";
 
 /** Below which the resource's keys are in etcd. */
 const prefix = "/things/";
@@ -61,7 +62,13 @@ export class World implements Disturbed {
   #acknowledged = 0;
   #isOver = false;
 
-  constructor(scenario: Scenario, scheduler: Scheduler, network: Network, logLevel: string) {
+  constructor(
+    scenario: Scenario,
+    scheduler: Scheduler,
+    network: Network,
+    logLevel: string,
+    recorder?: TraceRecorder,
+  ) {
     const random = new Seeded(scenario.seed ^ 0x5eed);
     this.#scenario = scenario;
     this.#scheduler = scheduler;
@@ -74,12 +81,13 @@ export class World implements Disturbed {
         new EtcdServer(member, { host: Network.address(0, memberHost(i)), port: 2_379 }),
     );
     this.#account = new EtcdAccount(this.cluster, prefix);
+    recorder?.follow(this.cluster, this.#account);
     const logger = pino(
       // Reading the clock would let time pass.
       { level: logLevel, base: null, timestamp: false },
       { write: (line: string) => this.#logged(line) },
     );
-    this.replicas = replicasOf(scenario, network, logger);
+    this.replicas = replicasOf(scenario, network, logger, recorder);
     const endpoints = this.replicas;
     this.#members = this.cluster.members.map(
       (member) => new JsonMember(member, scheduler, random.fork()),
@@ -105,8 +113,10 @@ export class World implements Disturbed {
     const all = watchersIn({
       ...{ endpoints, ...eras, random: random.fork() },
       ...{ writes: this.#writes, delivered: this.#delivered },
+      trace: recorder && ((name, step) => recorder.watched(name, step)),
     });
     this.watchers = all.filter((_, i) => scenario.watchers.includes(i));
+    if (recorder !== undefined) recorder.watchers = this.watchers;
     this.#reader = new RecordedReader({
       ...{ endpoints, ...eras, random: random.fork(), pauseMs: 200 },
     });
@@ -359,9 +369,14 @@ function mayLoseHistory({ windowEvents, tiers, faults }: Scenario): boolean {
   return tiers.length > 0 && (windowEvents < 1_000 || isReplaced);
 }
 
-function replicasOf(scenario: Scenario, network: Network, logger: pino.Logger): SimulatedReplica[] {
+function replicasOf(
+  scenario: Scenario,
+  network: Network,
+  logger: pino.Logger,
+  recorder: TraceRecorder | undefined,
+): SimulatedReplica[] {
   const { roots, tiers, members, windowEvents } = scenario;
-  const common = { prefix, network, logger, windowEvents };
+  const common = { prefix, network, logger, windowEvents, recorder };
   let host = 21;
   let above = members.map((_, i) => memberHost(i));
   return [roots, ...tiers].flatMap((count, tier) => {

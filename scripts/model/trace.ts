@@ -1,0 +1,72 @@
+/*
+ * A trace: what one run of the service did as etcd, its replicas and one of its clients saw it. Keys are numbered in their
+ * order, beginning with 1; an object matches if the client's request selects it.
+ */
+
+export interface Trace {
+  /** Of what run, for messages. */
+  readonly name: string;
+  /** The client's; `key` and `prefix` count as selectors. */
+  readonly isLatestState: boolean;
+  readonly hasPrevious: boolean;
+  readonly keys: readonly string[];
+  readonly roots: readonly string[];
+  readonly relays: readonly string[];
+  readonly steps: readonly Step[];
+}
+
+export interface TracedEvent {
+  readonly kind: "ADDED" | "MODIFIED" | "DELETED";
+  readonly key: number;
+  readonly mod: number;
+  readonly create: number;
+  /** The mod_revision of the object before; 0: it did not exist. */
+  readonly previous: number;
+}
+
+/** One response, or all parts of an initial state, in which events of a revision are in key order. */
+export interface TracedResponse {
+  readonly revision: number;
+  readonly isInitial: boolean;
+  readonly events: readonly TracedEvent[];
+  /** The id of the history, numbered; 0: none was named. */
+  readonly id: number;
+}
+
+export type Step =
+  // etcd
+  | {
+      readonly step: "commit";
+      readonly revision: number;
+      readonly matching: readonly number[];
+      readonly others: readonly number[];
+      readonly removed: readonly number[];
+    }
+  | { readonly step: "compact"; readonly revision: number }
+  | { readonly step: "restore"; readonly revision: number }
+  // A replica is started; opens its watch after a list, or resumes it; applies what the watch has delivered.
+  | { readonly step: "start"; readonly server: string }
+  | { readonly step: "follow"; readonly server: string; readonly after: number }
+  | {
+      readonly step: "apply";
+      readonly server: string;
+      readonly revision: number;
+      readonly updates: readonly { readonly key: number; readonly revision: number }[];
+    }
+  // The client
+  | {
+      readonly step: "call";
+      readonly server: string;
+      /** How the stream begins, `after` a resume point. */
+      readonly begins: "state" | "now" | "resume";
+      readonly after: number;
+    }
+  | { readonly step: "response"; readonly response: TracedResponse }
+  | {
+      readonly step: "end";
+      /** Empty: the connection was lost, or the client has left. */
+      readonly reason: string;
+      /** The resume point and the oldest revision that the end names; undefined: none. */
+      readonly resume: number | undefined;
+      readonly oldest: number | undefined;
+    };
