@@ -165,6 +165,7 @@ export class EtcdServer {
         startRevision: creation.number(3),
         prevKv: creation.number(6) === 1,
         fragment: creation.number(8) === 1,
+        ...{ filters: creation.smallNumbers(5), watchId: creation.number(7) },
       });
     }
     const cancelled = request.message(2);

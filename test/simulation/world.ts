@@ -12,11 +12,13 @@ import type { Era } from "../faults/truth.ts";
 import { wrongIn } from "../faults/verdict.ts";
 import { reliable } from "../guarantees/latest-state.ts";
 import { EtcdAccount, JsonMember } from "./etcd-account.ts";
+import { EtcdApiClients } from "./etcd-api-clients.ts";
 import { EtcdCluster, type Snapshot } from "./etcd-cluster.ts";
+import type { EtcdPast } from "./etcd-history.ts";
 import { EtcdServer } from "./etcd-server.ts";
 import { beginFault, type Disturbed, type Fault } from "./faults.ts";
 import { Network } from "./network.ts";
-import { SimulatedReplica } from "./replica.ts";
+import { firstRoot, SimulatedReplica } from "./replica.ts";
 import type { Scenario } from "./scenario.ts";
 import type { Scheduler } from "./scheduler.ts";
 
@@ -56,6 +58,7 @@ export class World implements Disturbed {
   readonly #writes = { count: 0, changing: new Changing() };
   readonly #members: readonly JsonMember[];
   readonly #errors: string[] = [];
+  readonly #apiClients: EtcdApiClients;
   #restores: Promise<void> = Promise.resolve();
   #library: LibraryClient | undefined;
   #acknowledged = 0;
@@ -74,6 +77,7 @@ export class World implements Disturbed {
         new EtcdServer(member, { host: Network.address(0, memberHost(i)), port: 2_379 }),
     );
     this.#account = new EtcdAccount(this.cluster, prefix);
+    this.#apiClients = new EtcdApiClients(scenario, this.cluster, prefix);
     const logger = pino(
       // Reading the clock would let time pass.
       { level: logLevel, base: null, timestamp: false },
@@ -122,6 +126,7 @@ export class World implements Disturbed {
     for (const writer of this.#writers) writer.start();
     for (const watcher of this.watchers) watcher.start();
     if (hasReader) this.#reader.start();
+    this.#apiClients.start();
     if (hasLibrary) this.#library = new LibraryClient(this.replicas, this.#random.fork());
     const disturbing = faults.map((fault) => this.#disturb(fault));
     await this.#pause(durationMs);
@@ -142,11 +147,15 @@ export class World implements Disturbed {
     const { revision, compacted } = this.cluster.state;
     if (at <= compacted || at > revision) return;
     this.reasons.add("HISTORY_LOST");
+    this.#apiClients.history.compactions.add(at);
     this.cluster.commit({ type: "compact", revision: at });
   }
 
   snapshot(): () => Promise<void> {
-    const snapshot = { ...this.cluster.snapshot(), era: this.#account.era };
+    const snapshot = {
+      ...{ ...this.cluster.snapshot(), era: this.#account.era },
+      past: this.#apiClients.history.past(),
+    };
     return () => {
       this.#restores = this.#restores.then(() => this.#restore(snapshot));
       return this.#restores;
@@ -175,14 +184,18 @@ export class World implements Disturbed {
       this.replicas.every(({ cacher }) => (cacher?.stats().revision ?? 0) > revision),
     );
     this.reasons.add("HISTORY_CHANGED");
+    await this.#apiClients.stop();
     this.#acknowledged = 0;
     this.#scheduler.trace(`etcd is restored to ${revision}`);
     for (const server of this.servers) server.stop();
     this.#account.beginEra(revision, snapshot.era);
     this.cluster.restore(snapshot);
+    this.#apiClients.history.restore(snapshot.past);
     for (const server of this.servers) server.start();
     await this.#until("every replica to have found the other history", () => this.#haveFound());
-    if (!this.#isOver) for (const writer of this.#writers) writer.start();
+    if (this.#isOver) return;
+    for (const writer of this.#writers) writer.start();
+    this.#apiClients.start();
   }
 
   /** Whether every replica is in the newest history. Those that are not connect again, and learn of it. */
@@ -220,6 +233,8 @@ export class World implements Disturbed {
     const level = await this.#lastWrite();
     const quiet = await this.#behind(level);
     await this.#reader.stop();
+    const late = await this.#apiBehind();
+    await this.#apiClients.stop();
     const stored = this.#account.stored();
     const inLibrary = (await this.#library?.wrong(stored)) ?? [];
     const observed = {
@@ -227,6 +242,7 @@ export class World implements Disturbed {
       ...{ reader: this.#reader, reasons: this.reasons, level },
     };
     return [
+      ...[...late, ...this.#apiClients.wrong],
       ...[...quiet, ...wrongIn(observed), ...inLibrary, ...(await this.#wrongInCaches())],
       ...this.#wrongInStates(),
       ...this.#internalErrors(),
@@ -315,6 +331,19 @@ export class World implements Disturbed {
     }
   }
 
+  /** Watches of etcd's API that do not get everything although all faults are over. */
+  async #apiBehind(): Promise<string[]> {
+    await this.#apiClients.stopCalls();
+    const { revision } = this.cluster.state;
+    const behind = (): string[] => this.#apiClients.behind(revision);
+    try {
+      await this.#until("", () => behind().length === 0);
+      return [];
+    } catch {
+      return behind().map((what) => `Honest: ${what} within ${patienceMs} ms`);
+    }
+  }
+
   async #close(): Promise<void> {
     await Promise.all([...this.watchers, this.#reader].map((client) => client.stop()));
     await this.#library?.close();
@@ -362,7 +391,7 @@ function mayLoseHistory({ windowEvents, tiers, faults }: Scenario): boolean {
 function replicasOf(scenario: Scenario, network: Network, logger: pino.Logger): SimulatedReplica[] {
   const { roots, tiers, members, windowEvents } = scenario;
   const common = { prefix, network, logger, windowEvents };
-  let host = 21;
+  let host = firstRoot;
   let above = members.map((_, i) => memberHost(i));
   return [roots, ...tiers].flatMap((count, tier) => {
     const follows = above;
@@ -387,4 +416,5 @@ interface LogLine {
 /** A state of etcd, and the history that it is of. */
 interface WorldSnapshot extends Snapshot {
   readonly era: Era;
+  readonly past: EtcdPast;
 }
