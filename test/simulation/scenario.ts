@@ -1,6 +1,6 @@
 import { Seeded } from "../faults/seeded.ts";
 import type { WatchBehaviour } from "./etcd-watch.ts";
-import { drawFaults, type Fault } from "./faults.ts";
+import { drawFaults, drawTimeFaults, type Fault } from "./faults.ts";
 import type { Chunking } from "./network.ts";
 import type { Pace } from "./scheduler.ts";
 
@@ -48,7 +48,7 @@ export function scenarioOf(seed: number): Scenario {
   const durationMs = random.between(500, 4_000);
   const tiers = random.pick([[], [], [1], [2], [1, 1]]);
   // Of its own, so that what it decides changes nothing else.
-  const api = new Seeded(seed ^ 0xa91);
+  const added = new Seeded(seed ^ 0xa91);
   const topology = { members, roots: random.between(1, 2), tiers };
   return {
     ...{ seed, salt: 0, durationMs, ...topology },
@@ -70,8 +70,11 @@ export function scenarioOf(seed: number): Scenario {
       haste: random.pick([0, 0.1, 0.5]),
     },
     chunking: { split: random.pick([0, 0.05, 0.5]), joined: random.pick([0, 0.5]) },
-    etcdWatchers: api.pick([0, 1, 2]),
-    etcdCallers: api.pick([0, 0, 1, 2]),
-    faults: drawFaults(random.fork(), durationMs, topology),
+    etcdWatchers: added.pick([0, 1, 2]),
+    etcdCallers: added.pick([0, 0, 1, 2]),
+    faults: [
+      ...drawFaults(random.fork(), durationMs, topology),
+      ...drawTimeFaults(added.fork(), durationMs),
+    ].sort((one, other) => one.atMs - other.atMs),
   };
 }

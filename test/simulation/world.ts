@@ -49,7 +49,7 @@ export class World implements Disturbed {
   readonly watchers: readonly RecordedWatcher[];
   readonly reasons = new Set(usualReasons);
   readonly #scenario: Scenario;
-  readonly #scheduler: Scheduler;
+  readonly scheduler: Scheduler;
   readonly #random: Seeded;
   readonly #account: EtcdAccount;
   readonly #writers: readonly RecordedWriter[];
@@ -67,7 +67,7 @@ export class World implements Disturbed {
   constructor(scenario: Scenario, scheduler: Scheduler, network: Network, logLevel: string) {
     const random = new Seeded(scenario.seed ^ 0x5eed);
     this.#scenario = scenario;
-    this.#scheduler = scheduler;
+    this.scheduler = scheduler;
     this.#random = random;
     if (mayLoseHistory(scenario)) this.reasons.add("HISTORY_LOST");
     this.network = network;
@@ -186,7 +186,7 @@ export class World implements Disturbed {
     this.reasons.add("HISTORY_CHANGED");
     await this.#apiClients.stop();
     this.#acknowledged = 0;
-    this.#scheduler.trace(`etcd is restored to ${revision}`);
+    this.scheduler.trace(`etcd is restored to ${revision}`);
     for (const server of this.servers) server.stop();
     this.#account.beginEra(revision, snapshot.era);
     this.cluster.restore(snapshot);
@@ -216,10 +216,10 @@ export class World implements Disturbed {
   async #disturb(fault: Fault): Promise<void> {
     await this.#pause(fault.atMs);
     if (this.#isOver) return;
-    this.#scheduler.trace(`fault ${fault.kind} begins`);
+    this.scheduler.trace(`fault ${fault.kind} begins`);
     const end = await beginFault(this, fault);
     await this.#pause(fault.forMs);
-    this.#scheduler.trace(`fault ${fault.kind} ends`);
+    this.scheduler.trace(`fault ${fault.kind} ends`);
     await end();
   }
 
@@ -266,7 +266,7 @@ export class World implements Disturbed {
 
   /** Errors that only a defect explains: of calls, and caches that differ from etcd. */
   #logged(line: string): void {
-    this.#scheduler.note(`log ${line.trimEnd()}`);
+    this.scheduler.note(`log ${line.trimEnd()}`);
     const { level, msg, err } = JSON.parse(line) as LogLine;
     if (level < errorLevel || msg === "the store is full and refuses writes") return;
     this.#errors.push(`Logged: ${msg}: ${err?.message}`);
@@ -378,7 +378,7 @@ export class World implements Disturbed {
 
   #pause(ms: number): Promise<void> {
     return new Promise((resolve) => {
-      this.#scheduler.after(ms, "pause", resolve);
+      this.scheduler.after(ms, "pause", resolve);
     });
   }
 
