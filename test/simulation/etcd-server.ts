@@ -97,6 +97,8 @@ export class EtcdServer {
     session.on("error", () => {});
     session.on("stream", (stream, headers) => {
       stream.on("error", () => {});
+      // It was reset in the chunk that began it.
+      if (stream.destroyed) return;
       const path = String(headers[":path"]);
       const unary = unaryMethods[path];
       if (path === "/etcdserverpb.Watch/Watch")

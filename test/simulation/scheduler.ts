@@ -47,7 +47,7 @@ export class Scheduler implements Agenda {
   readonly #queue = new EventQueue();
   readonly #hash = createHash("sha256");
   readonly #log: ((line: string) => void) | undefined;
-  /** What the clock of the day is ahead of the time that passes, in milliseconds: someone may set it. */
+  /** What the clock of the day is ahead of the time that passes, in milliseconds: the administrator may set it. */
   dayAheadMs = 0;
   #now = 0;
   #activity = 0;
