@@ -242,10 +242,10 @@ export class World implements Disturbed {
       ...{ reader: this.#reader, reasons: this.reasons, level },
     };
     return [
-      ...[...late, ...this.#apiClients.wrong],
       ...[...quiet, ...wrongIn(observed), ...inLibrary, ...(await this.#wrongInCaches())],
       ...this.#wrongInStates(),
       ...this.#internalErrors(),
+      ...[...late, ...this.#apiClients.wrong],
       ...this.#errors,
     ];
   }
