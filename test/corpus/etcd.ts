@@ -53,7 +53,7 @@ export const etcdEntries: readonly CorpusEntry[] = [
     source: `${issues}15220`,
     bug: "The answer to a progress request names the revision of events that follow it.",
     shows: "A linearizable read misses a write, and a resumed watch misses the events.",
-    seed: { seed: 3, message: "violates Linearizable" },
+    seed: { seed: 1, message: "violates Honest" },
     isPassedOn:
       "the check of the history finds it when the watch is resumed, and ends the streams with HISTORY_CHANGED",
     mutations: [{ file: modelWatch, find: "if (!isSynced) return;", replace: "" }],

@@ -328,4 +328,26 @@ export const ownEntries: readonly CorpusEntry[] = [
       },
     ],
   },
+  {
+    id: "own-progress-waiting",
+    source:
+      "Make progress of a watch of etcd's API when it is sent, so that it is not below events that were sent while it waited",
+    bug: "Progress of a watch of etcd's API waited for an answer, and was below the events that were sent meanwhile.",
+    shows: "A client that resumes from the progress gets events again.",
+    tests: [
+      {
+        file: "test/etcd-api/watch-order.test.ts",
+        name: "Progress of single watches that waits behind the answer to a create request is not below what they are sent meanwhile",
+        message: "to deeply equal",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/etcd-api/watch/watch-responses.ts",
+        find: "this.#answers.push({ progressOf: watch });",
+        replace:
+          "this.#answers.push({ frame: this.encode({ watchId: watch.id }, watch.syncedRevision ?? 0), watch: undefined });",
+      },
+    ],
+  },
 ];

@@ -83,6 +83,12 @@ export class Message {
     return BigInt.asIntN(64, value);
   }
 
+  /** All values of a field of varints below 128, packed or not. */
+  smallNumbers(number: number): number[] {
+    const values = this.#fields.get(number) ?? [];
+    return values.flatMap((value) => (typeof value === "bigint" ? [Number(value)] : [...value]));
+  }
+
   number(number: number): number {
     return Number(this.integer(number));
   }

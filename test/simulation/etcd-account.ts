@@ -59,7 +59,7 @@ export class EtcdAccount {
 }
 
 /** The first key behind all that begin with the prefix. */
-function endOf(prefix: string): string {
+export function endOf(prefix: string): string {
   const last = prefix.charCodeAt(prefix.length - 1);
   return prefix.slice(0, -1) + String.fromCharCode(last + 1);
 }

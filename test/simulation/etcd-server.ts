@@ -97,6 +97,8 @@ export class EtcdServer {
     session.on("error", () => {});
     session.on("stream", (stream, headers) => {
       stream.on("error", () => {});
+      // It was reset in the chunk that began it.
+      if (stream.destroyed) return;
       const path = String(headers[":path"]);
       const unary = unaryMethods[path];
       if (path === "/etcdserverpb.Watch/Watch")
@@ -165,6 +167,7 @@ export class EtcdServer {
         startRevision: creation.number(3),
         prevKv: creation.number(6) === 1,
         fragment: creation.number(8) === 1,
+        ...{ filters: creation.smallNumbers(5), watchId: creation.number(7) },
       });
     }
     const cancelled = request.message(2);

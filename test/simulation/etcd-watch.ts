@@ -25,6 +25,10 @@ export interface WatchCreation extends Keys {
   readonly startRevision: number;
   readonly prevKv: boolean;
   readonly fragment: boolean;
+  /** 0: no puts, 1: no deletions. */
+  readonly filters?: readonly number[];
+  /** 0 or absent: the stream chooses. */
+  readonly watchId?: number;
 }
 
 export interface SentEvent {
@@ -102,7 +106,14 @@ export class WatchableStore {
     }
     const isSynced = startRevision === 0 || startRevision > revision;
     const next = isSynced ? Math.max(revision + 1, startRevision) : startRevision;
-    const id = stream.nextId++;
+    const { watchId = 0 } = creation;
+    if (stream.watchers.has(watchId) && watchId !== 0) {
+      const canceled = { canceled: true, cancelReason: "mvcc: watch id is in use" };
+      stream.send({ watchId: -1, revision, created: true, ...canceled, events: [] });
+      return;
+    }
+    while (stream.watchers.has(stream.nextId)) stream.nextId++;
+    const id = watchId === 0 ? stream.nextId++ : watchId;
     stream.watchers.set(id, { id, stream, creation, next, isSynced });
     stream.send({ watchId: id, revision, created: true, events: [] });
     if (!isSynced) this.#syncLater();
@@ -179,7 +190,11 @@ export class WatchableStore {
 
   #send({ id: watchId, stream, creation, next }: Watcher, from: number, upTo: number): void {
     const store = this.#store();
-    const events = store.eventsOf(creation, Math.max(from, next), upTo).map((event): SentEvent => {
+    const { filters = [] } = creation;
+    const wanted = store
+      .eventsOf(creation, Math.max(from, next), upTo)
+      .filter(({ kv }) => !filters.includes(kv === undefined ? 1 : 0));
+    const events = wanted.map((event): SentEvent => {
       const previous = creation.prevKv ? store.before(event.key, event.revision) : undefined;
       return { event, previous };
     });

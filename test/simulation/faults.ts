@@ -4,6 +4,7 @@ import type { EtcdCluster } from "./etcd-cluster.ts";
 import type { EtcdServer } from "./etcd-server.ts";
 import type { Link, Network } from "./network.ts";
 import type { SimulatedReplica } from "./replica.ts";
+import type { Scheduler } from "./scheduler.ts";
 
 /** Something that is done to a world, and undone after a while. It depends on nothing but its own numbers. */
 export interface Fault {
@@ -18,6 +19,7 @@ export interface Fault {
 
 /** What faults are done to. */
 export interface Disturbed {
+  readonly scheduler: Pick<Scheduler, "stop" | "dayAheadMs">;
   readonly network: Network;
   readonly cluster: EtcdCluster;
   readonly servers: readonly EtcdServer[];
@@ -221,6 +223,22 @@ const kinds = {
       return nothing;
     },
   },
+  // Drawn apart, below.
+  "processes stopped": {
+    weight: 0,
+    begin: async (world, { other }) => {
+      for (const replica of world.replicas) replica.disturb();
+      world.scheduler.stop(100 * 200 ** other);
+      return nothing;
+    },
+  },
+  "clock set": {
+    weight: 0,
+    begin: async ({ scheduler }, { one, other }) => {
+      scheduler.dayAheadMs += (one < 0.5 ? -1 : 1) * 10 * 1e7 ** other;
+      return nothing;
+    },
+  },
 } as const satisfies Readonly<Record<string, Kind>>;
 
 export type FaultKind = keyof typeof kinds;
@@ -244,6 +262,14 @@ export function drawFaults(
     };
   });
   return drawn.sort((one, other) => one.atMs - other.atMs);
+}
+
+/** Faults of the time: everything stops for up to 20 seconds, and the clock of the day is set up to a day off. */
+export function drawTimeFaults(random: Seeded, durationMs: number): Fault[] {
+  return Array.from({ length: random.pick([0, 0, 1, 2]) }, () => ({
+    ...{ kind: random.pick(["processes stopped", "clock set"] as const), forMs: 0 },
+    ...{ atMs: random.next() * durationMs, one: random.next(), other: random.next() },
+  }));
 }
 
 /** Begins a fault. Resolves to what ends it. */

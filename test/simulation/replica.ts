@@ -7,6 +7,7 @@ import { Relay } from "../../src/cli/serve/relay.ts";
 import { AttributeReader } from "../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../src/codec/json-codec.ts";
 import { EtcdClient } from "../../src/etcd/client/etcd-client.ts";
+import { EtcdApi } from "../../src/etcd-api/etcd-api.ts";
 import { type RunningServer, startServer } from "../../src/server/server.ts";
 import { EtcdStorage } from "../../src/storage/etcd/etcd-storage.ts";
 import { Disturbance, type Endpoint } from "../faults/endpoint.ts";
@@ -19,6 +20,14 @@ const port = 50_051;
 
 /** The host of all clients. */
 export const clientHost = 1;
+
+/** The host of the first root; the others follow. */
+export const firstRoot = 21;
+
+/** Where clients reach a root. */
+export function rootUrl(i: number): string {
+  return `http://${Network.address(clientHost, firstRoot + i)}:${port}`;
+}
 
 export interface ReplicaOptions {
   readonly name: string;
@@ -41,7 +50,7 @@ interface Running {
   readonly close: () => Promise<void>;
 }
 
-/** A process of the service on a simulated host: it follows etcd, or other replicas. */
+/** A process of the service on a simulated host: it follows etcd, whose API it serves as well, or other replicas. */
 export class SimulatedReplica implements Endpoint {
   readonly name: string;
   readonly relay: { readonly url: string };
@@ -161,8 +170,10 @@ export class SimulatedReplica implements Endpoint {
       resources: new Map([[resource, cacher]]),
       listen: { host: Network.address(0, host), port },
       ...(source.relay && { instanceId, upstream: source.relay }),
+      rawServices: source.api,
       ...{ clock, logger },
     });
+    source.serve(cacher);
     cacher.start();
     const close = async (): Promise<void> => {
       await cacher.close();
@@ -173,13 +184,18 @@ export class SimulatedReplica implements Endpoint {
 
   #etcd() {
     const { host, follows, prefix, logger } = this.#options;
-    const client = new EtcdClient({
-      endpoints: follows.map((member) => `http://${Network.address(host, member)}:2379`),
-      requestTimeoutMs: 3_000,
-      ...{ clock: systemClock, logger },
-    });
+    const endpoints = follows.map((member) => `http://${Network.address(host, member)}:2379`);
+    const common = { endpoints, clock: systemClock, logger };
+    const client = new EtcdClient({ ...common, requestTimeoutMs: 3_000 });
     const storage = new EtcdStorage(client, { prefix });
-    return { storage, relay: undefined, close: () => client.close() };
+    const api = new EtcdApi({ ...common, tls: undefined, progressIntervalMs: 2_000 });
+    const keys = { prefix: Buffer.from(prefix), marker: client.history.key };
+    const serve = (cacher: Cacher): void => api.serve([{ name: resource, keys, cacher, storage }]);
+    const close = async (): Promise<void> => {
+      api.close();
+      await client.close();
+    };
+    return { storage, relay: undefined, api, serve, close };
   }
 
   #relay(instanceId: string) {
@@ -194,6 +210,7 @@ export class SimulatedReplica implements Endpoint {
     });
     void relay.follow(false);
     const storage = relay.storageOf({ name: resource } as Parameters<Relay["storageOf"]>[0]);
-    return { storage, relay, close: () => relay.close() };
+    const serve = (): void => {};
+    return { storage, relay, api: undefined, serve, close: () => relay.close() };
   }
 }

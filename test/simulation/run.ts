@@ -57,9 +57,13 @@ function report(): void {
   const seconds = (realTime.now() - began) / 1_000;
   const { seeds, simulatedMs, events, failures } = totals;
   const simulated = Math.round(simulatedMs / 1_000);
+  const cpuSeconds = realTime.cpuMs() / 1_000;
+  const rates = [simulatedMs / 1_000 / cpuSeconds, interleavings.size / cpuSeconds];
+  const [faster, different] = rates.map((rate) => rate.toFixed(1));
   say(
     `${seconds.toFixed(0)} s: ${seeds} seeds, ${simulated} simulated seconds, ${events} events, ` +
-      `${interleavings.size} interleavings, ${failures} failures`,
+      `${interleavings.size} interleavings, ${failures} failures; ` +
+      `per CPU second ${faster} simulated seconds, ${different} interleavings`,
   );
 }
 
@@ -88,6 +92,7 @@ async function run(scenario: Scenario, repeats: number): Promise<boolean> {
     );
     return false;
   }
+  if (repeats > 1) say(`Seed ${scenario.seed}: all ${repeats} runs are equal, to the event`);
   if (first === undefined) return true;
   if (recorder !== undefined) write(recorder, scenario.seed, values.record ?? "");
   if (values.print) say(`${scenario.seed} ${first.fingerprint}`);

@@ -179,7 +179,10 @@ function delay<T>(delayMs = 1, value?: T, options: { signal?: AbortSignal } = {}
 }
 
 function replaceTime(): void {
-  const sinceEpoch = (): number => Math.floor(epochMs + current().scheduler.now());
+  const sinceEpoch = (): number => {
+    const { scheduler } = current();
+    return Math.floor(epochMs + scheduler.now() + scheduler.dayAheadMs);
+  };
   const RealDate = Date;
   globalThis.Date = new Proxy(RealDate, {
     construct: (target, given, newTarget) =>

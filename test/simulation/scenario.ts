@@ -1,6 +1,6 @@
 import { Seeded } from "../faults/seeded.ts";
 import type { WatchBehaviour } from "./etcd-watch.ts";
-import { drawFaults, type Fault } from "./faults.ts";
+import { drawFaults, drawTimeFaults, type Fault } from "./faults.ts";
 import type { Chunking } from "./network.ts";
 import type { Pace } from "./scheduler.ts";
 
@@ -23,6 +23,9 @@ export interface Scenario {
   readonly writers: number;
   readonly hasReader: boolean;
   readonly hasLibrary: boolean;
+  /** Clients of etcd's API at the roots. */
+  readonly etcdWatchers: number;
+  readonly etcdCallers: number;
   /** Pause after each write, in milliseconds at most. */
   readonly writePauseMs: number;
   /** For how long faults happen and clients write, in milliseconds. */
@@ -44,6 +47,8 @@ export function scenarioOf(seed: number): Scenario {
   const members = Array.from({ length: random.pick([1, 1, 3]) }, () => version);
   const durationMs = random.between(500, 4_000);
   const tiers = random.pick([[], [], [1], [2], [1, 1]]);
+  // Of its own, so that what it decides changes nothing else.
+  const added = new Seeded(seed ^ 0xa91);
   const topology = { members, roots: random.between(1, 2), tiers };
   return {
     ...{ seed, salt: 0, durationMs, ...topology },
@@ -65,6 +70,11 @@ export function scenarioOf(seed: number): Scenario {
       haste: random.pick([0, 0.1, 0.5]),
     },
     chunking: { split: random.pick([0, 0.05, 0.5]), joined: random.pick([0, 0.5]) },
-    faults: drawFaults(random.fork(), durationMs, topology),
+    etcdWatchers: added.pick([0, 1, 2]),
+    etcdCallers: added.pick([0, 0, 1, 2]),
+    faults: [
+      ...drawFaults(random.fork(), durationMs, topology),
+      ...drawTimeFaults(added.fork(), durationMs),
+    ].sort((one, other) => one.atMs - other.atMs),
   };
 }

@@ -47,6 +47,8 @@ export class Scheduler implements Agenda {
   readonly #queue = new EventQueue();
   readonly #hash = createHash("sha256");
   readonly #log: ((line: string) => void) | undefined;
+  /** What the clock of the day is ahead of the time that passes, in milliseconds: the administrator may set it. */
+  dayAheadMs = 0;
   #now = 0;
   #activity = 0;
   #happened = 0;
@@ -92,6 +94,15 @@ export class Scheduler implements Agenda {
   /** Has the code under test done something that may cause more in the next turns of the event loop. */
   active(): void {
     this.#activity++;
+  }
+
+  /**
+   * Nothing happens for a while, as when all processes are stopped and continued. Then timers that are due fire first, before
+   * anything that arrives, as in Node.js' event loop.
+   */
+  stop(ms: number): void {
+    this.#now += ms;
+    this.#queue.delay(ms, ({ what }) => !what.startsWith("timer"));
   }
 
   /** Adds something observable to the trace: two runs of a seed are equal exactly if their traces are. */
@@ -172,7 +183,7 @@ export class Scheduler implements Agenda {
 }
 
 interface QueuedEvent extends ScheduledEvent {
-  readonly due: number;
+  due: number;
   readonly order: number;
   readonly what: string;
   readonly run: () => void;
@@ -198,7 +209,7 @@ class EventQueue {
   }
 
   add(due: number, what: string, run: () => void): ScheduledEvent {
-    const event = {
+    const event: QueuedEvent & { isCancelled: boolean } = {
       ...{ due, what, run, order: this.#added++, isCancelled: false },
       cancel: () => {
         if (event.isCancelled) return;
@@ -210,6 +221,16 @@ class EventQueue {
     this.#heap.push(event);
     this.#up(this.#heap.length - 1);
     return event;
+  }
+
+  /** Lets some of them happen later. */
+  delay(ms: number, concerns: (event: QueuedEvent) => boolean): void {
+    const all = this.#heap.splice(0);
+    for (const event of all) {
+      if (concerns(event)) event.due += ms;
+      this.#heap.push(event);
+      this.#up(this.#heap.length - 1);
+    }
   }
 
   /** Takes the first. */

@@ -78,6 +78,8 @@ const simplifications: readonly Simplification[] = [
   },
   once(({ hasLibrary }) => (hasLibrary ? { hasLibrary: false } : undefined)),
   once(({ hasReader }) => (hasReader ? { hasReader: false } : undefined)),
+  once(({ etcdCallers }) => (etcdCallers > 0 ? { etcdCallers: etcdCallers - 1 } : undefined)),
+  once(({ etcdWatchers }) => (etcdWatchers > 0 ? { etcdWatchers: etcdWatchers - 1 } : undefined)),
   (scenario, i) => {
     const { watchers } = scenario;
     return i < watchers.length ? { ...scenario, watchers: without(watchers, i) } : undefined;

@@ -12,11 +12,13 @@ import type { Era } from "../faults/truth.ts";
 import { wrongIn } from "../faults/verdict.ts";
 import { reliable } from "../guarantees/latest-state.ts";
 import { EtcdAccount, JsonMember } from "./etcd-account.ts";
+import { EtcdApiClients } from "./etcd-api-clients.ts";
 import { EtcdCluster, type Snapshot } from "./etcd-cluster.ts";
+import type { EtcdPast } from "./etcd-history.ts";
 import { EtcdServer } from "./etcd-server.ts";
 import { beginFault, type Disturbed, type Fault } from "./faults.ts";
 import { Network } from "./network.ts";
-import { SimulatedReplica } from "./replica.ts";
+import { firstRoot, SimulatedReplica } from "./replica.ts";
 import type { Scenario } from "./scenario.ts";
 import type { Scheduler } from "./scheduler.ts";
 import type { TraceRecorder } from "./trace-recorder.ts";
@@ -48,7 +50,7 @@ export class World implements Disturbed {
   readonly watchers: readonly RecordedWatcher[];
   readonly reasons = new Set(usualReasons);
   readonly #scenario: Scenario;
-  readonly #scheduler: Scheduler;
+  readonly scheduler: Scheduler;
   readonly #random: Seeded;
   readonly #account: EtcdAccount;
   readonly #writers: readonly RecordedWriter[];
@@ -57,6 +59,7 @@ export class World implements Disturbed {
   readonly #writes = { count: 0, changing: new Changing() };
   readonly #members: readonly JsonMember[];
   readonly #errors: string[] = [];
+  readonly #apiClients: EtcdApiClients;
   #restores: Promise<void> = Promise.resolve();
   #library: LibraryClient | undefined;
   #acknowledged = 0;
@@ -71,7 +74,7 @@ export class World implements Disturbed {
   ) {
     const random = new Seeded(scenario.seed ^ 0x5eed);
     this.#scenario = scenario;
-    this.#scheduler = scheduler;
+    this.scheduler = scheduler;
     this.#random = random;
     if (mayLoseHistory(scenario)) this.reasons.add("HISTORY_LOST");
     this.network = network;
@@ -82,6 +85,7 @@ export class World implements Disturbed {
     );
     this.#account = new EtcdAccount(this.cluster, prefix);
     recorder?.follow(this.cluster, this.#account);
+    this.#apiClients = new EtcdApiClients(scenario, this.cluster, prefix);
     const logger = pino(
       // Reading the clock would let time pass.
       { level: logLevel, base: null, timestamp: false },
@@ -132,6 +136,7 @@ export class World implements Disturbed {
     for (const writer of this.#writers) writer.start();
     for (const watcher of this.watchers) watcher.start();
     if (hasReader) this.#reader.start();
+    this.#apiClients.start();
     if (hasLibrary) this.#library = new LibraryClient(this.replicas, this.#random.fork());
     const disturbing = faults.map((fault) => this.#disturb(fault));
     await this.#pause(durationMs);
@@ -152,11 +157,15 @@ export class World implements Disturbed {
     const { revision, compacted } = this.cluster.state;
     if (at <= compacted || at > revision) return;
     this.reasons.add("HISTORY_LOST");
+    this.#apiClients.history.compactions.add(at);
     this.cluster.commit({ type: "compact", revision: at });
   }
 
   snapshot(): () => Promise<void> {
-    const snapshot = { ...this.cluster.snapshot(), era: this.#account.era };
+    const snapshot = {
+      ...{ ...this.cluster.snapshot(), era: this.#account.era },
+      past: this.#apiClients.history.past(),
+    };
     return () => {
       this.#restores = this.#restores.then(() => this.#restore(snapshot));
       return this.#restores;
@@ -185,14 +194,18 @@ export class World implements Disturbed {
       this.replicas.every(({ cacher }) => (cacher?.stats().revision ?? 0) > revision),
     );
     this.reasons.add("HISTORY_CHANGED");
+    await this.#apiClients.stop();
     this.#acknowledged = 0;
-    this.#scheduler.trace(`etcd is restored to ${revision}`);
+    this.scheduler.trace(`etcd is restored to ${revision}`);
     for (const server of this.servers) server.stop();
     this.#account.beginEra(revision, snapshot.era);
     this.cluster.restore(snapshot);
+    this.#apiClients.history.restore(snapshot.past);
     for (const server of this.servers) server.start();
     await this.#until("every replica to have found the other history", () => this.#haveFound());
-    if (!this.#isOver) for (const writer of this.#writers) writer.start();
+    if (this.#isOver) return;
+    for (const writer of this.#writers) writer.start();
+    this.#apiClients.start();
   }
 
   /** Whether every replica is in the newest history. Those that are not connect again, and learn of it. */
@@ -213,10 +226,10 @@ export class World implements Disturbed {
   async #disturb(fault: Fault): Promise<void> {
     await this.#pause(fault.atMs);
     if (this.#isOver) return;
-    this.#scheduler.trace(`fault ${fault.kind} begins`);
+    this.scheduler.trace(`fault ${fault.kind} begins`);
     const end = await beginFault(this, fault);
     await this.#pause(fault.forMs);
-    this.#scheduler.trace(`fault ${fault.kind} ends`);
+    this.scheduler.trace(`fault ${fault.kind} ends`);
     await end();
   }
 
@@ -230,6 +243,8 @@ export class World implements Disturbed {
     const level = await this.#lastWrite();
     const quiet = await this.#behind(level);
     await this.#reader.stop();
+    const late = await this.#apiBehind();
+    await this.#apiClients.stop();
     const stored = this.#account.stored();
     const inLibrary = (await this.#library?.wrong(stored)) ?? [];
     const observed = {
@@ -240,6 +255,7 @@ export class World implements Disturbed {
       ...[...quiet, ...wrongIn(observed), ...inLibrary, ...(await this.#wrongInCaches())],
       ...this.#wrongInStates(),
       ...this.#internalErrors(),
+      ...[...late, ...this.#apiClients.wrong],
       ...this.#errors,
     ];
   }
@@ -260,7 +276,7 @@ export class World implements Disturbed {
 
   /** Errors that only a defect explains: of calls, and caches that differ from etcd. */
   #logged(line: string): void {
-    this.#scheduler.note(`log ${line.trimEnd()}`);
+    this.scheduler.note(`log ${line.trimEnd()}`);
     const { level, msg, err } = JSON.parse(line) as LogLine;
     if (level < errorLevel || msg === "the store is full and refuses writes") return;
     this.#errors.push(`Logged: ${msg}: ${err?.message}`);
@@ -325,6 +341,33 @@ export class World implements Disturbed {
     }
   }
 
+  /**
+   * Watches of etcd's API that do not get everything although all faults are over. As at etcd, there is no progress of a watch
+   * that begins at the next revision until that is written.
+   */
+  async #apiBehind(): Promise<string[]> {
+    await this.#apiClients.stopCalls();
+    const { revision } = this.cluster.state;
+    const behind = (): string[] => this.#apiClients.behind(revision);
+    let looks = 0;
+    try {
+      await this.#until("", () => {
+        if (behind().length === 0) return true;
+        if (looks++ % 100 === 0) this.#writeOther();
+        return false;
+      });
+      return [];
+    } catch {
+      return behind().map((what) => `Honest: ${what} within ${patienceMs} ms`);
+    }
+  }
+
+  /** Writes a key that is no object. */
+  #writeOther(): void {
+    const put = { type: "put", key: "/other", value: "" } as const;
+    this.cluster.commit({ type: "txn", txn: { compare: [], success: [put], failure: [] } });
+  }
+
   async #close(): Promise<void> {
     await Promise.all([...this.watchers, this.#reader].map((client) => client.stop()));
     await this.#library?.close();
@@ -345,7 +388,7 @@ export class World implements Disturbed {
 
   #pause(ms: number): Promise<void> {
     return new Promise((resolve) => {
-      this.#scheduler.after(ms, "pause", resolve);
+      this.scheduler.after(ms, "pause", resolve);
     });
   }
 
@@ -377,7 +420,7 @@ function replicasOf(
 ): SimulatedReplica[] {
   const { roots, tiers, members, windowEvents } = scenario;
   const common = { prefix, network, logger, windowEvents, recorder };
-  let host = 21;
+  let host = firstRoot;
   let above = members.map((_, i) => memberHost(i));
   return [roots, ...tiers].flatMap((count, tier) => {
     const follows = above;
@@ -402,4 +445,5 @@ interface LogLine {
 /** A state of etcd, and the history that it is of. */
 interface WorldSnapshot extends Snapshot {
   readonly era: Era;
+  readonly past: EtcdPast;
 }
