@@ -81,7 +81,7 @@ export function messageOf(error: unknown): string {
 }
 
 /** What was thrown, as an Error. */
-export function errorOf(thrown: unknown): Error {
+export function toError(thrown: unknown): Error {
   return thrown instanceof Error ? thrown : new Error(String(thrown));
 }
 

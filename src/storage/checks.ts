@@ -1,4 +1,4 @@
-import { errorOf, invalidRequest } from "../base/errors.ts";
+import { invalidRequest, toError } from "../base/errors.ts";
 import type {
   DeleteRequest,
   GetRequest,
@@ -97,6 +97,6 @@ export function endIfRefused(stream: { end(error: Error): void }, check: () => v
   try {
     check();
   } catch (error) {
-    stream.end(errorOf(error));
+    stream.end(toError(error));
   }
 }

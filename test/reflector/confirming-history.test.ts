@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { type Reason, revisionTooOld, WatchFanoutError } from "../../src/base/errors.ts";
+import type { WrittenObjects } from "../../src/storage/storage.ts";
 import { batch, object, Reflected } from "./reflected.ts";
 import { ScriptedStorage } from "./scripted-storage.ts";
 
@@ -9,8 +10,11 @@ function failure(reason: Reason): WatchFanoutError {
 
 /** A storage that has compacted the known state. */
 class CompactedStorage extends ScriptedStorage {
-  writtenAfter(): Promise<never> {
-    return Promise.reject(revisionTooOld(5, 50));
+  isCompacted = true;
+
+  async writtenAfter(): Promise<WrittenObjects> {
+    if (this.isCompacted) throw revisionTooOld(5, 50);
+    return { total: 0, written: [] };
   }
 }
 
@@ -68,6 +72,72 @@ describe("A check of the history whose known changes are compacted", () => {
     });
     await reflected.clock.elapse(3_000);
     await confirming;
+  });
+
+  it("is decided by a watch that opens again", async () => {
+    const { storage, reflected } = await withoutWatch();
+    storage.stream.end(failure("UPSTREAM_UNAVAILABLE"));
+    await reflected.clock.settle();
+    const confirming = reflected.reflector.confirmHistory();
+    await reflected.clock.settle();
+    storage.isCompacted = false;
+    await reflected.clock.elapse(50);
+    storage.stream.push(batch(6));
+    await reflected.clock.settle();
+    await confirming;
+    expect(reflected.heard.at(-1)).toBe("→6");
+  });
+
+  it("ends with the caller's signal while it waits for a list, and leaves no timer", async () => {
+    const { storage, reflected } = await withoutWatch();
+    storage.stream.end(failure("REVISION_TOO_OLD"));
+    await reflected.clock.settle();
+    const { pendingTimers } = reflected.clock;
+    const caller = new AbortController();
+    const confirming = reflected.reflector.confirmHistory(caller.signal);
+    await reflected.clock.settle();
+    expect(reflected.clock.pendingTimers).toBeGreaterThan(pendingTimers);
+    caller.abort(new Error("The caller has gone."));
+    await expect(confirming).rejects.toThrow("The caller has gone.");
+    expect(reflected.clock.pendingTimers).toBe(pendingTimers);
+  });
+});
+
+describe("A check of the history without a watch", () => {
+  async function interrupted() {
+    const storage = new ScriptedStorage();
+    storage.objects = [object("a", 3)];
+    const reflected = new Reflected(storage);
+    await reflected.begin();
+    storage.stream.end(failure("UPSTREAM_UNAVAILABLE"));
+    await reflected.clock.settle();
+    return { storage, reflected };
+  }
+
+  it("has the state of another history replaced at once, without a pause", async () => {
+    const { storage, reflected } = await interrupted();
+    storage.onGet = (_key, revision) => ({ revision, object: undefined });
+    storage.objects = [object("b", 6)];
+    storage.onCurrentRevision = () => 6;
+    await expect(reflected.reflector.confirmHistory()).rejects.toMatchObject({
+      reason: "HISTORY_CHANGED",
+    });
+    await reflected.clock.settle();
+    expect(reflected.heard.at(-1)).toBe("history changed: [b@6] →6 of 6");
+  });
+
+  it("ends with the caller's signal, but not for another caller", async () => {
+    const { storage, reflected } = await interrupted();
+    const answer = Promise.withResolvers<string>();
+    storage.historyId = () => answer.promise;
+    const caller = new AbortController();
+    const left = reflected.reflector.confirmHistory(caller.signal);
+    const other = reflected.reflector.confirmHistory();
+    await reflected.clock.settle();
+    caller.abort(new Error("The caller has gone."));
+    await expect(left).rejects.toThrow("The caller has gone.");
+    answer.resolve("");
+    await other;
   });
 });
 

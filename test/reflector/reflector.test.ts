@@ -24,6 +24,19 @@ describe("A Reflector begins", () => {
     expect(reflected.heard).toEqual(["start: [a@1 b@2 c@3 d@4 e@5] →5 of 5"]);
   });
 
+  it.each([
+    ["in one page", {}, 'list 0 of "" at 5'],
+    [
+      "in pages whose bytes are counted, if these are bounded",
+      { maxBytes: 1_000 },
+      'list 50000 of "" at 5',
+    ],
+  ])("with a list %s", async (_how, options, call) => {
+    const storage = new ScriptedStorage();
+    await new Reflected(storage, options).begin();
+    expect(storage.calls[1]).toBe(call);
+  });
+
   it("with an empty state if the store is empty", async () => {
     const reflected = new Reflected(new ScriptedStorage());
     await reflected.begin();

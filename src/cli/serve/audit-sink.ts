@@ -1,6 +1,7 @@
 import { close, fstat, fstatSync, fsync, write } from "node:fs";
 import { promisify } from "node:util";
 import { type Clock, pause } from "../../base/clock.ts";
+import { toError } from "../../base/errors.ts";
 import { Fifo } from "../../base/fifo.ts";
 import { settledWithin } from "../../base/wait.ts";
 
@@ -125,7 +126,7 @@ export class AuditSink {
       }
     } catch (error) {
       this.#hasFailed = true;
-      this.#events.failed(error instanceof Error ? error : new Error(String(error)));
+      this.#events.failed(toError(error));
     } finally {
       this.#isWriting = false;
     }

@@ -1,6 +1,6 @@
 import { metrics } from "@opentelemetry/api";
 import { type Clock, keepAliveClock, maxTimerMs } from "../../base/clock.ts";
-import { errorOf, invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
+import { invalidRequest, toError, type WatchFanoutError } from "../../base/errors.ts";
 import { gauge, registerMetrics } from "../../base/metric-table.ts";
 import { checkKey } from "../../storage/checks.ts";
 import { ClosedError } from "../calls/call-failure.ts";
@@ -194,7 +194,7 @@ function callListener(listener: () => void): void {
   try {
     listener();
   } catch (error) {
-    warn(errorOf(error));
+    warn(toError(error));
   }
 }
 

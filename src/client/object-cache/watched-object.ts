@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import { errorOf, invalidRequest, objectNotFound, WatchFanoutError } from "../../base/errors.ts";
+import { invalidRequest, objectNotFound, toError, WatchFanoutError } from "../../base/errors.ts";
 import { StreamBackoff } from "../../base/stream-backoff.ts";
 import { Condition } from "../../base/wait.ts";
 import type { WatchEvent } from "../../model/event.ts";
@@ -156,7 +156,7 @@ export class WatchedObject<T> {
 
   #report(error: unknown): void {
     if (error instanceof WatchFanoutError) this.#failure = error;
-    this.#options.onError(errorOf(error), this.key);
+    this.#options.onError(toError(error), this.key);
   }
 
   /** Resolves when the first state is known, after `syncTimeoutMs`, or when the object is released. */

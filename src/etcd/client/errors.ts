@@ -1,6 +1,6 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
 import { briefDetails, connectionCause, type TlsSettings } from "../../base/connection-cause.ts";
-import { denialKey, upstreamUnavailable, WatchFanoutError } from "../../base/errors.ts";
+import { denialKey, toError, upstreamUnavailable, WatchFanoutError } from "../../base/errors.ts";
 import { describeRange, type KeyRange } from "./key-range.ts";
 
 /** The oldest supported version of etcd. */
@@ -94,7 +94,7 @@ const refusalCodes: ReadonlySet<status> = new Set([
 
 /** The WatchFanoutError for a failed read or watch of `range`, or for a request that etcd refused. */
 export function readError(error: unknown, endpoint: string, range?: KeyRange): Error {
-  if (!isServiceError(error)) return error instanceof Error ? error : new Error(String(error));
+  if (!isServiceError(error)) return toError(error);
   if (says(error.details, ...denied)) return upstreamDenied(error.details, endpoint, range, error);
   if (refusalCodes.has(error.code)) return relayDenied(error);
   if (says(error.details, "database space exceeded")) {

@@ -1,6 +1,7 @@
 import { isIP, connect as netConnect, type Socket } from "node:net";
 import { connect as tlsConnect } from "node:tls";
 import type { Clock } from "../../base/clock.ts";
+import { toError } from "../../base/errors.ts";
 import { addressOf, type Bearer } from "./endpoint.ts";
 import type { Keepalive, MemberCertificates } from "./member.ts";
 import { UpstreamConnection } from "./upstream-connection.ts";
@@ -101,7 +102,7 @@ export class UpstreamMember {
       else this.#connections.add(connection);
       return connection;
     } catch (thrown) {
-      const error = thrown instanceof Error ? thrown : new Error(String(thrown));
+      const error = toError(thrown);
       this.#failure = { error, at: this.#clock.now() };
       throw error;
     }

@@ -149,11 +149,11 @@ function finished(page: Page, revision: number): ListResult {
 }
 
 /**
- * Whether the number of remaining objects is unknown: etcd counts keys that are no objects of the resource, too, and
- * these keys have not been read.
+ * A page that is full, so that it has at least one object. The number of remaining objects is unknown: etcd counts keys
+ * that are no objects of the resource, too, and these keys have not been read.
  */
 function unfinished(page: Page, revision: number): ListResult {
-  return { revision, items: page.items, next: page.lastKey, remaining: undefined };
+  return { revision, items: page.items, next: page.items.at(-1)?.key, remaining: undefined };
 }
 
 /** The page while it is filled. */
@@ -164,11 +164,6 @@ class Page {
 
   constructor(request: ListRequest) {
     this.#request = request;
-  }
-
-  /** The key that the next page starts after. */
-  get lastKey(): string | undefined {
-    return this.items.at(-1)?.key ?? this.#request.startAfter;
   }
 
   get unit(): Unit {

@@ -1,10 +1,22 @@
 import { describe, expect, it, test } from "vitest";
 import type { Predicate } from "../../../src/cacher/request/selection.ts";
+import type { WatchStream } from "../../../src/storage/storage.ts";
 import { CachedStore } from "../cached-store.ts";
 
 const saysYes: Predicate = ({ value }) => Buffer.from(value).includes("yes");
 
 type Write = readonly [key: string, value: string | null];
+
+function eventsOf(stream: WatchStream): string[] {
+  const delivered: string[] = [];
+  for (let batch = stream.read(); batch !== undefined; batch = stream.read()) {
+    for (const { type, object, previous } of batch.events) {
+      const was = previous === undefined ? "" : `, was ${Buffer.from(previous.value)}`;
+      delivered.push(`${type} ${Buffer.from(object.value)}${was} @${object.modRevision}`);
+    }
+  }
+  return delivered;
+}
 
 describe("A watch of a Cacher by a predicate", () => {
   const transitions: [string, readonly Write[], string | undefined][] = [
@@ -70,28 +82,24 @@ describe("A watch of a Cacher by a predicate", () => {
   ];
 
   test.each(transitions)(
-    "has of an object %s the event it is for it",
+    "delivers a change of an object %s as a change of the selected objects",
     async (_, writes, expected) => {
       const cached = await CachedStore.ready();
-      let last = cached.cacher.revision;
-      let before = last;
-      for (const write of writes) {
-        before = last;
-        last = await cached.write(write);
-      }
-      const stream = cached.cacher.watch({
-        ...{ scope: { prefix: "" }, afterRevision: before, withPrevious: true, predicate: saysYes },
-      });
+      for (const write of writes.slice(0, -1)) await cached.write(write);
+      const request = {
+        ...{ scope: { prefix: "" }, withPrevious: true, predicate: saysYes },
+        afterRevision: cached.cacher.revision,
+      };
+      const live = cached.cacher.watch(request);
       await cached.clock.settle();
-      const delivered: string[] = [];
-      for (let batch = stream.read(); batch !== undefined; batch = stream.read()) {
-        for (const { type, object, previous } of batch.events) {
-          expect(object.modRevision).toBe(last);
-          const was = previous === undefined ? "" : `, was ${Buffer.from(previous.value)}`;
-          delivered.push(`${type} ${Buffer.from(object.value)}${was}`);
-        }
-      }
-      expect(delivered).toEqual(expected === undefined ? [] : [expected]);
+      expect([eventsOf(live), live.state]).toEqual([[], "live"]);
+      const last = await cached.write(...writes.slice(-1));
+      const resumed = cached.cacher.watch(request);
+      await cached.clock.settle();
+      cached.clock.runImmediates();
+      const events = expected === undefined ? [] : [`${expected} @${last}`];
+      expect([eventsOf(live), eventsOf(resumed)]).toEqual([events, events]);
+      expect([live.ended, resumed.ended]).toEqual([undefined, undefined]);
     },
   );
 

@@ -95,4 +95,14 @@ describe("The watches of a Cacher", () => {
     watch();
     expect(cacher.stats().filters).toBe(0);
   });
+
+  it("are not kept after their end, even if their buffer is not read", async () => {
+    const { cacher, clock } = await CachedStore.ready();
+    const stream = cacher.watch(request({ prefix: "p" }));
+    await clock.settle();
+    expect(cacher.stats().buffers.batches).toBe(1);
+    stream.fail(new WatchFanoutError("INTERNAL", "A fault."));
+    expect(stream.buffer.length).toBe(1);
+    expect(cacher.stats().buffers.batches).toBe(0);
+  });
 });

@@ -6,6 +6,7 @@ import { Notification } from "../../../../src/client/informer/handlers/handler-q
 import { HandlerRegistration } from "../../../../src/client/informer/handlers/handler-registration.ts";
 import type { TypedObject } from "../../../../src/client/values/typed-object.ts";
 import { FakeClock } from "../../../fake-clock.ts";
+import { outcome } from "../outcome.ts";
 
 /** A clock on which time passes with the work that is done. */
 class WorkClock extends FakeClock {
@@ -99,6 +100,28 @@ describe("A handler's registration", () => {
     clock.runTurn();
     await drained;
     expect(calls).toEqual(["a", "b", "c", "d", "e"]);
+  });
+
+  it("is drained when its last call has ended, also if that returned a promise", async () => {
+    const clock = new FakeClock();
+    const call = Promise.withResolvers<void>();
+    const registration = register(() => call.promise, clock);
+    registration.notify(Notification.added(object("a"), false));
+    await clock.settle();
+    expect(registration.pending).toBe(0);
+    const drained = registration.drain();
+    expect(await outcome(drained)).toBe("pending");
+    call.resolve();
+    expect(await outcome(drained)).toBeUndefined();
+  });
+
+  it("is drained when it is removed before it was called", async () => {
+    const registration = register(() => {}, new FakeClock());
+    registration.notify(Notification.added(object("a"), false));
+    const drained = registration.drain();
+    expect(await outcome(drained)).toBe("pending");
+    await registration.remove();
+    expect(await outcome(drained)).toBeUndefined();
   });
 });
 
