@@ -13,7 +13,7 @@ import { Upstream, type UpstreamOutage } from "../etcd/client/upstream.ts";
 import { memberListPath, withClientUrls } from "../etcd/wire/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "../etcd/wire/methods.ts";
 import type { ResponseHeader } from "../etcd/wire/response-header.ts";
-import type { RawMethod, RawServices } from "../server/calls/raw-methods.ts";
+import type { RawMethod, RawServices } from "../server/calls/methods.ts";
 import { type CachedResource, CachedResources } from "./cached/cached-resources.ts";
 import { NewestHeader } from "./cached/newest-header.ts";
 import type { EtcdCall } from "./calls/etcd-call.ts";

@@ -7,7 +7,7 @@ import { runInTimeSlices } from "../base/event-loop-turns.ts";
 import { settledWithin } from "../base/wait.ts";
 import type { Identity } from "../identity/identity.ts";
 import { CallPipeline } from "./call-pipeline.ts";
-import type { RawServices } from "./calls/raw-methods.ts";
+import type { RawServices } from "./calls/methods.ts";
 import { endingWithdrawn } from "./calls/revocation.ts";
 import type { ServiceOptions } from "./calls/service-options.ts";
 import { createService, type Service } from "./create-service.ts";
@@ -122,40 +122,34 @@ export class RunningServer {
   constructor(options: ServerOptions) {
     const { clock, logger, now = Date.now, tls, pages, rawServices } = options;
     const limits = { ...defaultServerLimits, ...options.limits };
-    const handshakes = new HandshakeFailures(clock, logger, "gRPC");
-    const defences = new Http2Defences(clock, logger, limits, handshakes);
-    const service = createService(options, defences);
-    const { context, authentication } = service;
+    this.#options = options;
+    this.#handshakes = new HandshakeFailures(clock, logger, "gRPC");
+    const defences = new Http2Defences(clock, logger, limits, this.#handshakes);
+    this.#defences = defences;
+    this.#service = createService(options, defences);
+    const { context, authentication } = this.#service;
     const isUnix = "path" in addressOf(options.listen);
-    const connections = new Connections(clock, { ...limits, isUnix }, defences);
-    const openCalls = new OpenCalls(context, connections, rawServices);
-    const pipeline = new CallPipeline({ ...service, openCalls, rawServices });
+    this.#connections = new Connections(clock, { ...limits, isUnix }, defences);
+    this.#openCalls = new OpenCalls(context, this.#connections, rawServices);
+    this.#pipeline = new CallPipeline(this.#service, this.#openCalls, rawServices);
     const onWithdrawn = endingWithdrawn(authentication, context);
-    const verifiedPeers =
+    this.#verifiedPeers =
       tls?.clientCa && new VerifiedPeers({ clock, now, clientCa: tls.clientCa, onWithdrawn });
     const { callers } = context.callerLimits;
-    this.#options = options;
-    this.#service = service;
-    this.#handshakes = handshakes;
-    this.#defences = defences;
-    this.#connections = connections;
-    this.#openCalls = openCalls;
-    this.#pipeline = pipeline;
-    this.#verifiedPeers = verifiedPeers;
     this.#listener = new Listener({
       ...{ clock, logger, random: context.random, limits },
-      ...{ connections, defences, handshakes, tls, pages },
+      ...{ connections: this.#connections, defences, handshakes: this.#handshakes, tls, pages },
       isForwarder: (facts) => authentication?.isForwarder(facts) === true,
       listener: {
         begun: (session, acceptedAt) => {
           const socket = socketOf(session);
-          verifiedPeers?.add(session, acceptedAt);
+          this.#verifiedPeers?.add(session, acceptedAt);
           callers.connected(session, socket.remoteAddress);
           session.once("close", () => callers.closed(session));
           defences.watch(session, peerNameOf(socket));
-          pipeline.begin(session);
+          this.#pipeline.begin(session);
         },
-        opened: (...opened) => pipeline.accept(...opened),
+        opened: (...opened) => this.#pipeline.accept(...opened),
       },
     });
   }

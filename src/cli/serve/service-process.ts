@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
-import { connectionsWithin, ownOpenFileLimit } from "../../base/open-files.ts";
+import { connectionsWithin, ownOpenFileLimit } from "../../base/process-limits.ts";
 import { Turns } from "../../base/turns.ts";
 import { WatchedFiles } from "../../base/watched-files.ts";
 import type { Cacher } from "../../cacher/cacher.ts";

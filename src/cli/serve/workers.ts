@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import { CertificateStore } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
-import { connectionsWithin, ownOpenFileLimit } from "../../base/open-files.ts";
+import { connectionsWithin, ownOpenFileLimit } from "../../base/process-limits.ts";
 import type { Config, ListenAddress, LogFormat } from "../../config/config.ts";
 import type { ConfigSnapshot } from "../../config/load-config.ts";
 import type { MetricsSource } from "../../server/admin/admin.ts";

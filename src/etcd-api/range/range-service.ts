@@ -3,7 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import { Turns } from "../../base/turns.ts";
 import { leftOutKey } from "../../etcd/wire/left-out-key.ts";
 import { asLinearizable, type RangeRequest } from "../../etcd/wire/range-request.ts";
-import type { RawCall } from "../../server/calls/raw-methods.ts";
+import type { RawCall } from "../../server/calls/methods.ts";
 import {
   type CachedRange,
   type CachedResources,

@@ -11,7 +11,7 @@ import {
 } from "../../etcd/wire/watch-request.ts";
 import { type Answer, noWatchId } from "../../etcd/wire/watch-response.ts";
 import { WireFault } from "../../protobuf/message-cursor.ts";
-import type { RawCall } from "../../server/calls/raw-methods.ts";
+import type { RawCall } from "../../server/calls/methods.ts";
 import { refused, tooMuchRetained } from "../../server/calls/refusals.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";

@@ -6,9 +6,9 @@ import {
   noWatchId,
   withFieldsInEach,
 } from "../../etcd/wire/watch-response.ts";
-import type { RawCall } from "../../server/calls/raw-methods.ts";
+import type { RawCall } from "../../server/calls/methods.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
-import { type FrameParts, sizeOf } from "../../wire/frame-parts.ts";
+import { type FrameParts, sizeOf } from "../../wire/encode.ts";
 import { EtcdCall } from "../calls/etcd-call.ts";
 import type { AnswerSlot, ClientWatch, ProgressSlot } from "./client-watch.ts";
 import { watchPath } from "./member-monitor.ts";

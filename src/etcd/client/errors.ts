@@ -1,6 +1,5 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
-import { briefDetails } from "../../base/brief-details.ts";
-import { connectionCause, type TlsSettings } from "../../base/connection-cause.ts";
+import { briefDetails, connectionCause, type TlsSettings } from "../../base/connection-cause.ts";
 import { denialKey, upstreamUnavailable, WatchFanoutError } from "../../base/errors.ts";
 import { describeRange, type KeyRange } from "./key-range.ts";
 

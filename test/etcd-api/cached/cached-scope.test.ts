@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { cachedScope } from "../../../src/etcd-api/cached/cached-scope.ts";
 import { keyText } from "../../../src/model/key-bytes.ts";
-import { includesKey } from "../../../src/storage/scope.ts";
+import { includesKey } from "../../../src/storage/storage.ts";
 import fc, { runs } from "../../property.ts";
 
 const bytes = (text: string): Buffer => Buffer.from(text, "latin1");

@@ -1,4 +1,4 @@
-import type { Clock } from "../../base/clock.ts";
+import type { Clock } from "./clock.ts";
 
 /** A token bucket: an average rate, with a burst. */
 export class Rate {
