@@ -156,13 +156,15 @@ describe("etcd's API at a root, a relay, and a relay of that", () => {
       return Number(ofRange?.[1]);
     };
     const count = 40;
-    const before = await ranges();
+    const [before, since] = [await ranges(), performance.now()];
     for (let i = 0; i < count; i++) {
       const revision = await revisionOf(direct, put, encode({ 1: "/c/1", 2: "v" }));
       expect((await read(leaf, encode({ 1: "/a/1" }))).revision).toBe(revision);
     }
-    // Beside that, each tier reads the history's id of each resource every 2 s.
-    expect((await ranges()) - before).toBeLessThan(1.5 * count);
+    // Beside that, each tier reads the history's id of each resource every 2 s, and on a busy machine progress is asked for
+    // again. With a question of each tier there would be three of each read.
+    const ofHistory = ((performance.now() - since) / 2_000) * tiers.fronts.length * 2;
+    expect((await ranges()) - before - ofHistory).toBeLessThan(2 * count);
   });
 
   test("passes on what no cache has: leases, transactions, maintenance, and refusals", async () => {
