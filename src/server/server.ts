@@ -1,4 +1,3 @@
-import type { ServerHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import type { KeyPair } from "../base/certificate-store.ts";
 import type { Clock, Timer } from "../base/clock.ts";
@@ -11,7 +10,7 @@ import type { RawServices } from "./calls/raw-methods.ts";
 import { endingWithdrawn } from "./calls/revocation.ts";
 import type { ServiceOptions } from "./calls/service-options.ts";
 import { createService, type Service } from "./create-service.ts";
-import { Connections } from "./http2/connections.ts";
+import { type ClientConnection, Connections } from "./http2/connections.ts";
 import { socketOf } from "./http2/frames/framed-connection.ts";
 import { OpenCalls } from "./http2/open-calls.ts";
 import { peerNameOf } from "./http2/peer.ts";
@@ -142,6 +141,11 @@ export class RunningServer {
     this.#openCalls = openCalls;
     this.#pipeline = pipeline;
     this.#verifiedPeers = verifiedPeers;
+    const connected = (session: ClientConnection, socket: Socket, acceptedAt: number): void => {
+      verifiedPeers?.add(session, socket, acceptedAt);
+      callers.connected(session, socket.remoteAddress);
+      session.once("close", () => callers.closed(session));
+    };
     this.#listener = new Listener({
       ...{ clock, logger, random: context.random, limits },
       ...{ connections, defences, handshakes, tls, pages },
@@ -149,13 +153,23 @@ export class RunningServer {
       listener: {
         begun: (session, acceptedAt) => {
           const socket = socketOf(session);
-          verifiedPeers?.add(session, acceptedAt);
-          callers.connected(session, socket.remoteAddress);
-          session.once("close", () => callers.closed(session));
+          connected(session, socket, acceptedAt);
           defences.watch(session, peerNameOf(socket));
           pipeline.begin(session);
         },
         opened: (...opened) => pipeline.accept(...opened),
+        http1: rawServices?.httpMethodAt && {
+          begun: (connection) => {
+            const { socket } = connection;
+            // It counts as one whose handshake is not finished until its first request has come.
+            connected(connection, socket, clock.now());
+            pipeline.beginHttp1(connection);
+          },
+          opened: (connection, _request, response) => {
+            connections.begun(connection, connection.socket);
+            return pipeline.acceptHttp1(connection, response);
+          },
+        },
       },
     });
   }
@@ -315,7 +329,7 @@ const drainAgainMs = 1_000;
  * The other calls on it finish, and then it is closed.
  */
 function drainConnections(
-  sessions: readonly ServerHttp2Session[],
+  sessions: readonly ClientConnection[],
   streams: OpenStreams,
   clock: Clock,
 ): void {
@@ -326,7 +340,7 @@ function drainConnections(
 }
 
 function* draining(
-  sessions: readonly ServerHttp2Session[],
+  sessions: readonly ClientConnection[],
   streams: OpenStreams,
 ): Generator<void, void, void> {
   const error = new WatchFanoutError(
