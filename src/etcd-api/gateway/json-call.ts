@@ -144,7 +144,7 @@ export class JsonCall extends TranslatedCall {
   #finish(): FrameParts {
     this.#release();
     if (this.#route.hasResponses) {
-      this.#sendHeaders(200, jsonHeaders);
+      this.#sendHeaders(200, {});
       this.#hasEnded = true;
       this.outer.sendTrailers({ "grpc-status": status.OK });
       return [];
@@ -159,7 +159,9 @@ export class JsonCall extends TranslatedCall {
   }
 
   #refuse(code: status, httpCode: number, message: string): void {
-    const body = Buffer.from(JSON.stringify({ error: message, code, message }));
+    const body = this.#route.hasResponses
+      ? streamError(code, httpCode, message)
+      : Buffer.from(JSON.stringify({ error: message, code, message }));
     const headers = { "content-type": "application/json", "content-length": body.length };
     this.#sendHeaders(httpCode, headers);
     this.outer.send(body, ignore);
@@ -245,8 +247,7 @@ export class JsonCall extends TranslatedCall {
 
   readonly #ended = (): void => {
     if (this.isOver) return;
-    if (this.#route.hasRequests) this.#passAll();
-    else this.#pass(() => this.#onlyMessage());
+    this.#pass(() => this.#lastMessage());
     if (this.isOver) return;
     this.#values.clear();
     this.#charge?.resize(0);
@@ -256,6 +257,7 @@ export class JsonCall extends TranslatedCall {
   /** Passes on the requests that have arrived. */
   #passAll(): void {
     while (this.#pass(() => this.#nextMessage()));
+    this.#values.own();
   }
 
   #nextMessage(): Buffer | undefined {
@@ -263,11 +265,14 @@ export class JsonCall extends TranslatedCall {
     return json === undefined ? undefined : messageFromJson(this.#route.request, json);
   }
 
-  /** The request of a method with one. As with etcd, it may be left out, and what comes behind it is ignored. */
-  #onlyMessage(): Buffer {
+  /**
+   * The request of a method with one: as with etcd, it may be left out, and what comes behind it is ignored. Of a stream all
+   * were passed on before.
+   */
+  #lastMessage(): Buffer | undefined {
     const message = this.#nextMessage();
     if (message === undefined && !this.#values.isEmpty) throw new InvalidJson("unexpected EOF");
-    return message ?? Buffer.alloc(0);
+    return message ?? (this.#route.hasRequests ? undefined : Buffer.alloc(0));
   }
 
   /** Passes a message on. Returns whether there was one. An invalid one ends the call. */

@@ -71,7 +71,7 @@ function encode(type: Message, value: unknown, depth: number): Buffer {
     if (field.oneof !== undefined) {
       if (seen.has(field.oneof))
         throw new InvalidJson(
-          `proto: error parsing ${JSON.stringify(name)}, oneof ${field.oneof} is already set`,
+          `proto: error parsing ${JSON.stringify(name)}, oneof etcdserverpb.${type.name}.${field.oneof} is already set`,
         );
       seen.add(field.oneof);
     }

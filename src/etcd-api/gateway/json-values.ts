@@ -17,7 +17,8 @@ export class JsonValues {
   #position = 0;
   #depth = 0;
   #isInString = false;
-  /** `maxBytes`: the size of a body, or of a value of a stream, above which it is refused. */
+
+  /** Memory of what is held, in bytes. */
   get heldBytes(): number {
     return this.#bytes.memoryBytes;
   }
@@ -41,7 +42,12 @@ export class JsonValues {
 
   /** Whether nothing but white space is left. */
   get isEmpty(): boolean {
-    return this.#bytes.bytes.subarray(this.#position).every((byte) => SPACES.includes(byte));
+    return this.#bytes.bytes.every((byte) => SPACES.includes(byte));
+  }
+
+  /** Makes what is held keep no larger buffer alive. */
+  own(): void {
+    this.#bytes.own();
   }
 
   clear(): void {

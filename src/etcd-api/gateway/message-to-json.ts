@@ -13,54 +13,33 @@ export function jsonOf(type: Message, bytes: Buffer): string {
   return objectOf(type, new MessageCursor(bytes));
 }
 
+/** As protobuf's JSON mapping has it, with the names of the proto. Fields with a default are left out. */
 function objectOf(type: Message, cursor: MessageCursor): string {
-  const writer = new ObjectWriter(type);
+  const values = new Map<Field, string>();
+  for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+    const field = fieldAt(type, cursor, tag);
+    if (field === undefined) continue;
+    const value = valueIn(field, cursor);
+    const before = field.isRepeated ? values.get(field) : undefined;
+    // Of a field that is there twice, the last one counts: a relayed watch has etcd's id, and behind it the client's.
+    if (value === undefined) values.delete(field);
+    else values.set(field, before === undefined ? value : `${before},${value}`);
+  }
   let text = "";
-  for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) text += writer.field(cursor, tag);
-  return text + writer.end();
+  for (const field of values.size === 0 ? [] : type.byNumber.values()) {
+    const value = values.get(field);
+    if (value === undefined) continue;
+    text += `${text === "" ? "" : ","}"${field.name}":${field.isRepeated ? `[${value}]` : value}`;
+  }
+  return `{${text}}`;
 }
 
-/**
- * Writes the fields of a message as those of a JSON object, as protobuf's JSON mapping has it, with the names of the proto.
- * Fields with a default are left out. Each repeated field must be in one place, as etcd and this service encode it.
- */
-class ObjectWriter {
-  readonly #type: Message;
-  /** What comes before the next field. */
-  #separator = "{";
-  /** The repeated field whose array is open; undefined: none is. */
-  #open: Field | undefined;
-  readonly #seen = new Set<Field>();
-
-  constructor(type: Message) {
-    this.#type = type;
-  }
-
-  /** The text of the field whose tag was read. */
-  field(cursor: MessageCursor, tag: number): string {
-    const field = this.#type.byNumber.get(tag >>> 3);
-    if (field === undefined || (tag & 7) !== wireTypeOf(field)) {
-      cursor.skip(tag);
-      return "";
-    }
-    const value = valueIn(field, cursor);
-    if (value === undefined) return "";
-    if (field === this.#open) return `,${value}`;
-    if (this.#seen.has(field)) throw new WireFault(`has the field ${field.name} in two places`);
-    this.#seen.add(field);
-    const before = this.#close() + this.#separator;
-    this.#separator = ",";
-    this.#open = field.isRepeated ? field : undefined;
-    return `${before}"${field.name}":${field.isRepeated ? "[" : ""}${value}`;
-  }
-
-  end(): string {
-    return `${this.#close()}${this.#separator === "{" ? "{" : ""}}`;
-  }
-
-  #close(): string {
-    return this.#open === undefined ? "" : "]";
-  }
+/** The field whose tag was read. Undefined: it is not known, and skipped. */
+function fieldAt(type: Message, cursor: MessageCursor, tag: number): Field | undefined {
+  const field = type.byNumber.get(tag >>> 3);
+  if (field !== undefined && (tag & 7) === wireTypeOf(field)) return field;
+  cursor.skip(tag);
+  return undefined;
 }
 
 function wireTypeOf({ type }: Field): number {
@@ -98,15 +77,20 @@ function valueIn({ type, isRepeated, oneof }: Field, cursor: MessageCursor): str
 
 /**
  * Turns a message with gRPC's framing into JSON while it arrives: each field of it as soon as it is whole. So of a large response
- * one object is held, not all.
+ * one object is held, not all. Each field must be in one place, as etcd and this service encode responses.
  */
 export class JsonStream {
-  readonly #writer: ObjectWriter;
+  readonly #type: Message;
   readonly #bytes = new GrowingBuffer();
   #hasPrefix = false;
+  /** What comes before the next field. */
+  #separator = "{";
+  /** The repeated field whose array is open; undefined: none is. */
+  #open: Field | undefined;
+  readonly #seen = new Set<Field>();
 
   constructor(type: Message) {
-    this.#writer = new ObjectWriter(type);
+    this.#type = type;
   }
 
   /** Returns the JSON of what is whole by now. Throws a WireFault for an invalid message. */
@@ -120,8 +104,7 @@ export class JsonStream {
     }
     let text = "";
     for (let size = fieldSize(bytes.bytes); size > 0; size = fieldSize(bytes.bytes)) {
-      const cursor = new MessageCursor(bytes.bytes.subarray(0, size));
-      text += this.#writer.field(cursor, cursor.next());
+      text += this.#field(new MessageCursor(bytes.bytes.subarray(0, size)));
       bytes.drop(size);
     }
     return text;
@@ -130,7 +113,24 @@ export class JsonStream {
   /** Returns the end of the JSON. */
   end(): string {
     if (this.#bytes.length > 0) throw new WireFault("is truncated");
-    return this.#writer.end();
+    return `${this.#close()}${this.#separator === "{" ? "{" : ""}}`;
+  }
+
+  #field(cursor: MessageCursor): string {
+    const field = fieldAt(this.#type, cursor, cursor.next());
+    const value = field && valueIn(field, cursor);
+    if (field === undefined || value === undefined) return "";
+    if (field === this.#open) return `,${value}`;
+    if (this.#seen.has(field)) throw new WireFault(`has the field ${field.name} in two places`);
+    this.#seen.add(field);
+    const before = this.#close() + this.#separator;
+    this.#separator = ",";
+    this.#open = field.isRepeated ? field : undefined;
+    return `${before}"${field.name}":${field.isRepeated ? "[" : ""}${value}`;
+  }
+
+  #close(): string {
+    return this.#open === undefined ? "" : "]";
   }
 }
 
