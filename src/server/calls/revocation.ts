@@ -2,7 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import { credentialRevoked } from "../../identity/authenticators.ts";
 import { permissionDenied } from "../../policy/access.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
-import type { ClientConnection } from "../http2/connections.ts";
+import type { ClientConnection } from "../kernel/client-connection.ts";
 import type { OpenStreams } from "../kernel/open-streams.ts";
 import type { Authentication } from "./authentication.ts";
 import type { ServiceContext } from "./service-context.ts";

@@ -1,5 +1,6 @@
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "../../base/clock.ts";
+import type { ClientConnection } from "../kernel/client-connection.ts";
 import { hostOf } from "../limits/callers.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
 import { HostConnections } from "./host-connections.ts";
@@ -13,17 +14,6 @@ export interface ConnectionBounds {
   readonly handshakeMs: number;
   /** Whether the server listens on a Unix socket. Default: false. */
   readonly isUnix?: boolean;
-}
-
-/** A connection that can be ended: a session of HTTP/2, or a connection with HTTP/1. */
-export interface ClientConnection {
-  /** Whether it takes no more calls. */
-  readonly closed: boolean;
-  readonly destroyed: boolean;
-  /** Ends it once its calls have ended. Idempotent. */
-  close(): void;
-  destroy(): void;
-  once(event: "close", listener: () => void): unknown;
 }
 
 interface Connection {

@@ -2,7 +2,7 @@ import type { Socket } from "node:net";
 import type { Clock } from "../../base/clock.ts";
 import { runPaced } from "../../base/event-loop-turns.ts";
 import { TrustedAuthorities } from "../../identity/trusted-authorities.ts";
-import type { ClientConnection } from "./connections.ts";
+import type { ClientConnection } from "../kernel/client-connection.ts";
 import { peerFactsOf } from "./peer.ts";
 
 /** Time in which the certificates of all connections are verified again, in milliseconds. */
