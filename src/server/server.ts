@@ -160,6 +160,7 @@ export class RunningServer {
         },
         opened: (...opened) => pipeline.accept(...opened),
         http1: rawServices?.httpMethodAt && {
+          clock,
           begun: (connection) => {
             const { socket } = connection;
             // It counts as one whose handshake is not finished until its first request has come.

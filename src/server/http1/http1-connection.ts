@@ -1,7 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import type { Clock, Timer } from "../../base/clock.ts";
 
-/** How long a connection may stay open without a request, in milliseconds. */
+/** How long the headers of the next request may take to arrive, in milliseconds. */
 const idleMs = 120_000;
 
 /** After how long without a packet the operating system asks whether the client is still there, in milliseconds. */
@@ -18,12 +19,17 @@ export class Http1Connection {
   readonly socket: Socket;
   /** Those that wait for the response to the one before. */
   readonly #waiting: (() => void)[] = [];
+  readonly #clock: Clock;
+  #timer: Timer | undefined;
   #isBusy = false;
   #isClosing = false;
 
-  constructor(socket: Socket) {
+  constructor(socket: Socket, clock: Clock) {
     this.socket = socket;
-    socket.setTimeout(idleMs).setKeepAlive(true, keepaliveMs);
+    this.#clock = clock;
+    socket.setKeepAlive(true, keepaliveMs);
+    this.#waitForRequest();
+    socket.once("close", () => this.#timer?.cancel());
   }
 
   /** Whether it takes no more requests. */
@@ -44,7 +50,7 @@ export class Http1Connection {
     response.once("close", () => this.#next());
     this.#waiting.push(handle);
     if (this.#isBusy) return;
-    this.socket.setTimeout(0);
+    this.#timer?.cancel();
     this.#handleNext();
   }
 
@@ -70,8 +76,12 @@ export class Http1Connection {
     } else if (this.#isClosing) {
       this.socket.destroySoon();
     } else {
-      this.socket.setTimeout(idleMs);
+      this.#waitForRequest();
     }
+  }
+
+  #waitForRequest(): void {
+    this.#timer = this.#clock.setTimeout(() => this.socket.destroy(), idleMs);
   }
 
   #handleNext(): void {

@@ -1,6 +1,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Logger } from "pino";
+import type { Clock } from "../../base/clock.ts";
 import { Http1Connection } from "../http1/http1-connection.ts";
 
 /** A response to a request of HTTP/1. */
@@ -30,6 +31,7 @@ export type Http1Pages = ReadonlyMap<string, (query: string) => Promise<Http1Pag
 
 /** What takes requests that are not for a page. */
 export interface Http1Door {
+  readonly clock: Clock;
   /** A connection begins. */
   begun(connection: Http1Connection): void;
   /** A request. Returns false if it is not one of its own. */
@@ -78,7 +80,7 @@ export class Http1Responder {
   /** Serves a connection. What it has received may still be unread. */
   readonly take = (socket: Socket): void => {
     if (this.#door !== undefined) {
-      const connection = new Http1Connection(socket);
+      const connection = new Http1Connection(socket, this.#door.clock);
       this.#connections.set(socket, connection);
       this.#door.begun(connection);
     }
