@@ -24,7 +24,7 @@ export class JsonValues {
   }
 
   add(chunk: Buffer): void {
-    this.#bytes.append(chunk, this.#bytes.length + chunk.length);
+    this.#bytes.append(chunk, Infinity);
   }
 
   /** Takes the text of the next value; undefined: it has not arrived. Throws InvalidJson for one that is not an object or array. */

@@ -96,7 +96,7 @@ export class JsonStream {
   /** Returns the JSON of what is whole by now. Throws a WireFault for an invalid message. */
   add(chunk: Buffer): string {
     const bytes = this.#bytes;
-    bytes.append(chunk, bytes.length + chunk.length);
+    bytes.append(chunk, Infinity);
     if (!this.#hasPrefix) {
       if (bytes.length < prefixSize) return "";
       bytes.drop(prefixSize);
