@@ -233,12 +233,12 @@ export class JsonCall extends TranslatedCall {
   readonly #take = (chunk: Buffer): void => {
     if (this.isOver || this.request.readableEnded) return;
     this.#values.add(chunk);
-    const { heldBytes } = this.#values;
+    const { heldBytes, size } = this.#values;
     // With the message that is made of it.
     this.#charge?.resize(2 * heldBytes);
     if (this.isOver) return;
-    if (heldBytes > maxJsonBytes) {
-      const details = `grpc: received message larger than max (${heldBytes} vs. ${maxMessageBytes})`;
+    if (size > maxJsonBytes) {
+      const details = `grpc: received message larger than max (${size} vs. ${maxMessageBytes})`;
       this.end(refused(status.RESOURCE_EXHAUSTED, details));
     } else if (this.#route.hasRequests) {
       this.#passAll();

@@ -18,6 +18,11 @@ export class JsonValues {
   #depth = 0;
   #isInString = false;
 
+  /** Size of what is held, in bytes. */
+  get size(): number {
+    return this.#bytes.length;
+  }
+
   /** Memory of what is held, in bytes. */
   get heldBytes(): number {
     return this.#bytes.memoryBytes;
