@@ -168,8 +168,9 @@ export class RunningServer {
             pipeline.beginHttp1(connection);
           },
           opened: (connection, _request, response) => {
-            connections.begun(connection, connection.socket);
-            return pipeline.acceptHttp1(connection, response);
+            const isTaken = pipeline.acceptHttp1(connection, response);
+            if (isTaken) connections.begun(connection, connection.socket);
+            return isTaken;
           },
         },
       },

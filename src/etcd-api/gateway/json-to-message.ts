@@ -165,7 +165,7 @@ function integerOf(field: Field, given: unknown, least: bigint, greatest: bigint
   return value;
 }
 
-/** An integer that may be written with a fraction of zeros or an exponent; undefined: it is none. */
+/** An integer that may be written with a fraction of zeros or an exponent; undefined: it is not one. */
 function exactInteger(text: string): bigint | undefined {
   if (/^-?(?:0|[1-9]\d{0,20})$/.test(text)) return BigInt(text);
   if (!/^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/.test(text)) return undefined;

@@ -34,7 +34,7 @@ export interface AcceptedListener {
     stream: ServerHttp2Stream,
     headers: IncomingHttpHeaders,
   ): void;
-  /** Takes requests of HTTP/1. Undefined: there are none but for pages. */
+  /** Takes requests of HTTP/1. Undefined: only pages are served. */
   readonly http1: Http1Door | undefined;
 }
 
