@@ -59,13 +59,14 @@ export default defineConfig({
     sequence: { sequencer: SlowFirst },
     // As in Node.js: the default export of a CommonJS module is the module, even if it has a "default" property.
     deps: { interopDefault: false },
-    // Scripts of their own run those that need an Envoy, a Chromium, other runtimes, the toolchains of other languages, or much time.
+    // Scripts of their own run those that need an Envoy, a Chromium, Go, other runtimes or toolchains, or much time.
     exclude: [
       ...configDefaults.exclude,
       ...(process.env["MESH"] ? [] : ["test/mesh/**"]),
       ...(process.env["BROWSER"] ? [] : ["test/browser/**"]),
       ...(process.env["DEMO"] ? [] : ["test/bench/demo.test.ts"]),
       ...(process.env["LANGUAGES"] ? [] : ["test/languages/**"]),
+      ...(process.env["LINEARIZABILITY"] ? [] : ["test/linearizability/**"]),
       ...(process.env["RUNTIMES"] ? [] : ["test/runtimes/**"]),
     ],
     // Ends tests that hang. Not an assertion: on a busy machine a test takes many times as long.
@@ -73,7 +74,7 @@ export default defineConfig({
     hookTimeout: 90_000,
     expect: { poll: { timeout: 60_000 } },
     // Most tests wait for etcd more than they compute.
-    maxWorkers: 4,
+    maxWorkers: 5,
     projects: [
       {
         extends: true,

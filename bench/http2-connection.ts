@@ -46,8 +46,21 @@ const initialSendWindow = 65_535;
 const maxSendBytes = 16_000;
 /** The setting of how many calls the server takes at once. */
 const maxConcurrentStreams = 3;
-/** The window of the connection, large enough that it never limits calls, as in a normal client. */
-const connectionWindow = 64 * 1024 ** 2;
+/** The flow control windows that a client grants, in bytes. */
+export interface Windows {
+  /** Of each call. */
+  readonly stream: number;
+  /** Of the connection, for all calls together. At least 65,535, with which every connection begins. */
+  readonly connection: number;
+}
+
+/** Windows that never limit calls, as a client has that extends them by what it measures. */
+export const openWindows: Windows = { stream: 4 * 1024 ** 2, connection: 64 * 1024 ** 2 };
+/** Those of a client that leaves HTTP/2's values as they are, such as grpc-js. */
+export const defaultWindows: Windows = {
+  stream: initialSendWindow,
+  connection: initialSendWindow,
+};
 
 /** The buffer that sockets are read into. Each read is processed before the next one. */
 const readBuffer = Buffer.allocUnsafeSlow(256 * 1024);
@@ -86,7 +99,7 @@ export function connectTo(url: string, onBytes: (bytes: Buffer) => void): Socket
 export class Http2Connection {
   readonly #socket: Socket;
   readonly #authority: string;
-  readonly #streamWindow: number;
+  readonly #windows: Windows;
   readonly #onLost: (error: Error) => void;
   readonly #fields: Fields;
   readonly #calls = new Map<number, Call>();
@@ -107,14 +120,14 @@ export class Http2Connection {
 
   private constructor(
     url: string,
-    streamWindow: number,
+    windows: Windows,
     onLost: (error: Error) => void,
     fields: Fields,
   ) {
     const { host } = new URL(url);
     this.#fields = fields;
     this.#authority = host;
-    this.#streamWindow = streamWindow;
+    this.#windows = windows;
     this.#onLost = onLost;
     this.#socket = connectTo(url, (bytes) => this.#read(bytes));
     this.#socket.on("error", (error) => this.#lose(error));
@@ -122,16 +135,16 @@ export class Http2Connection {
   }
 
   /**
-   * Connects to http://HOST:PORT, or with https to a server with any certificate. `streamWindow` is the flow control window of each call, in bytes. `onLost` is
-   * called when the connection is lost, but not when it is closed. `fields` are further header fields of each call.
+   * Connects to http://HOST:PORT, or with https to a server with any certificate. `onLost` is called when the connection
+   * is lost, but not when it is closed. `fields` are further header fields of each call.
    */
   static async to(
     url: string,
     onLost: (error: Error) => void,
-    streamWindow: number = 4 * 1024 ** 2,
+    windows: Windows = openWindows,
     fields: Fields = [],
   ): Promise<Http2Connection> {
-    const connection = new Http2Connection(url, streamWindow, onLost, fields);
+    const connection = new Http2Connection(url, windows, onLost, fields);
     await once(
       connection.#socket,
       new URL(url).protocol === "https:" ? "secureConnect" : "connect",
@@ -234,10 +247,11 @@ export class Http2Connection {
     const settings = Buffer.alloc(12);
     settings.writeUInt16BE(2, 0); // no push
     settings.writeUInt16BE(4, 6); // the initial window of each stream
-    settings.writeUInt32BE(this.#streamWindow, 8);
+    settings.writeUInt32BE(this.#windows.stream, 8);
     this.#send(Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"));
     this.#send(frameOf(frame.settings, 0, 0, settings));
-    this.#send(windowUpdate(0, connectionWindow - initialSendWindow));
+    const more = this.#windows.connection - initialSendWindow;
+    if (more > 0) this.#send(windowUpdate(0, more));
   }
 
   #read(chunk: Buffer): void {
@@ -303,14 +317,14 @@ export class Http2Connection {
   #data(bytes: Buffer, start: number, end: number, id: number): void {
     const length = end - start;
     this.#received += length;
-    if (this.#received >= connectionWindow / 2) {
+    if (this.#received >= this.#windows.connection / 2) {
       this.#send(windowUpdate(0, this.#received));
       this.#received = 0;
     }
     const call = this.#calls.get(id);
     if (call === undefined) return;
     call.received += length;
-    if (call.received >= this.#streamWindow / 2 && !call.isShut) {
+    if (call.received >= this.#windows.stream / 2 && !call.isShut) {
       this.#send(windowUpdate(id, call.received));
       call.received = 0;
     }

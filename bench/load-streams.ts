@@ -1,4 +1,4 @@
-import { Http2Connection } from "./http2-connection.ts";
+import { defaultWindows, Http2Connection, openWindows, type Windows } from "./http2-connection.ts";
 import type { MessageScanner } from "./message-scanner.ts";
 import { monotonicMs } from "./monotonic-clock.ts";
 import { isOpening, watchRequest } from "./requests.ts";
@@ -16,8 +16,8 @@ export interface StreamsTask {
   readonly latestState?: boolean;
 }
 
-/** The window of streams if some do not read: HTTP/2's default. */
-const smallWindow = 65_535;
+/** If some streams do not read. They must not stop the others of their connection. */
+const smallWindows: Windows = { ...openWindows, stream: defaultWindows.stream };
 /** Maximum number of streams that are opened at the same time. */
 const openingAtOnce = 1_000;
 
@@ -76,10 +76,10 @@ export class LoadStreams {
   /** Resolves when every stream is open. */
   async open(): Promise<void> {
     const { url, streams, connections, halfShut } = this.#task;
-    const window = halfShut ? smallWindow : undefined;
+    const windows = halfShut ? smallWindows : openWindows;
     this.#connections = await Promise.all(
       Array.from({ length: Math.min(connections, streams) }, () =>
-        Http2Connection.to(url, fail, window),
+        Http2Connection.to(url, fail, windows),
       ),
     );
     for (let from = 0; from < streams; from += openingAtOnce) {

@@ -10,6 +10,7 @@ import { type Benchmark, type Row, Settings, UsageError } from "./benchmark.ts";
 import { cacheMemory } from "./cache-memory.ts";
 import { eventCost } from "./event-cost.ts";
 import { etcdFanout, fanout } from "./fanout.ts";
+import { firstMinute } from "./first-minute.ts";
 import { flood } from "./flood.ts";
 import { idleMemory } from "./idle-memory.ts";
 import { informer } from "./informer.ts";
@@ -34,7 +35,17 @@ import { workers } from "./workers.ts";
 
 const benchmarks: readonly Benchmark[] = [
   ...[fanout, upstreamCost, latency, listCost, reconnect, idleMemory, cacheMemory, eventCost],
-  ...[messages, messagesTls, informer, manyStreams, slowConsumers, initialState, pages, start],
+  ...[
+    messages,
+    messagesTls,
+    informer,
+    manyStreams,
+    slowConsumers,
+    initialState,
+    pages,
+    start,
+    firstMinute,
+  ],
   ...[policyCost, telemetry, flood, workers, portSharing, relays, relayFailover, million],
   etcdFanout,
 ];

@@ -22,6 +22,7 @@ export type {
   Delivery,
   Reached,
 } from "./cacher/request/request.ts";
+export type { Predicate } from "./cacher/request/selection.ts";
 export type { EventWindowBounds } from "./cacher/state/event-window.ts";
 export { AttributeReader } from "./codec/attribute-reader.ts";
 export { type Codec, CodecError, opaqueCodec } from "./codec/codec.ts";
@@ -34,7 +35,6 @@ export type { Identity } from "./identity/identity.ts";
 export { StaticTokens } from "./identity/token-file.ts";
 export { type EventType, WatchBatch, WatchEvent } from "./model/event.ts";
 export { StoredObject } from "./model/object.ts";
-export type { Predicate } from "./model/predicate.ts";
 export type { Verb } from "./policy/access.ts";
 export { Authorizer } from "./policy/authorizer.ts";
 export type {

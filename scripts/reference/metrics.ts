@@ -8,7 +8,7 @@ import { Cacher } from "../../src/cacher/cacher.ts";
 import { CallFailure } from "../../src/client/calls/call-failure.ts";
 import { CallTelemetry, watchOpened } from "../../src/client/calls/call-telemetry.ts";
 import { InformerMetrics } from "../../src/client/informer/informer-metrics.ts";
-import { registerObjectCacheMetrics } from "../../src/client/object-cache/object-cache-metrics.ts";
+import { registerObjectCacheMetrics } from "../../src/client/object-cache/object-cache.ts";
 import { decodeTyped } from "../../src/client/values/typed-object.ts";
 import { WorkQueueMetrics } from "../../src/client/work-queue/work-queue-metrics.ts";
 import { StoredObject } from "../../src/model/object.ts";

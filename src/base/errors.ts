@@ -80,6 +80,11 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
+/** What was thrown, as an Error. */
+export function errorOf(thrown: unknown): Error {
+  return thrown instanceof Error ? thrown : new Error(String(thrown));
+}
+
 export function invalidRequest(field: string, message: string): WatchFanoutError {
   return new WatchFanoutError("INVALID_REQUEST", message, { field });
 }
@@ -196,6 +201,9 @@ export function overloaded(
     },
   );
 }
+
+/** The metadata of UPSTREAM_DENIED with the reason that another watch-fanout gave to its relay. */
+export const denialKey = "denial";
 
 export function upstreamUnavailable(message: string, cause?: unknown): WatchFanoutError {
   return new WatchFanoutError("UPSTREAM_UNAVAILABLE", message, { cause });

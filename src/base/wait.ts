@@ -109,3 +109,30 @@ export function settledWithin(promise: Promise<unknown>, clock: Clock, ms: numbe
   const settled = promise.then(() => {});
   return within(settled, { deadline: { clock, ms, expire: () => {} } });
 }
+
+/** Lets callers wait until something is true, which each `notify` checks. As Go's sync.Cond. */
+export class Condition {
+  readonly #waiters = new Set<() => void>();
+
+  /** Number of callers that wait. */
+  get waiting(): number {
+    return this.#waiters.size;
+  }
+
+  /** Resolves once `isTrue` returns true, or when the deadline is over. Rejects with the signal's reason. */
+  until(isTrue: () => boolean, bounds: WaitBounds<void>): Promise<void> {
+    return waitFor<void>((resolve) => {
+      const check = (): void => {
+        if (isTrue()) resolve();
+      };
+      this.#waiters.add(check);
+      check();
+      return () => this.#waiters.delete(check);
+    }, bounds);
+  }
+
+  /** Makes every waiter check again. */
+  notify(): void {
+    for (const check of [...this.#waiters]) check();
+  }
+}

@@ -1,7 +1,7 @@
 import type { WatchFanoutError } from "../base/errors.ts";
 import type { TimeSlicedWork } from "../base/event-loop-turns.ts";
 import { Turns } from "../base/turns.ts";
-import { BackfillQueue } from "../reflector/backfill/backfill-queue.ts";
+import { BackfillQueue } from "../reflector/backfill/window-backfill.ts";
 import type {
   DeleteRequest,
   GetResult,
@@ -252,6 +252,11 @@ export class Cacher implements Storage {
     return revision;
   }
 
+  /** As `reachCurrentRevision`, without a question: waits for a revision that the store is known to have had. */
+  async reachKnownRevision(revision: number): Promise<void> {
+    if (await this.#freshness.reachKnown(revision)) await this.#watchers.settled(revision);
+  }
+
   watch(request: CacheWatchRequest): CacheWatcher {
     return this.#watchers.open(request);
   }
@@ -276,15 +281,10 @@ export class Cacher implements Storage {
    */
   summary(): CacheSummary {
     const { revision, eventWindow, state } = this.#cache;
-    const { upstreamSilenceMs, receivedEvents, reconnects, relists } = this.#ingest.stats();
-    const { reflector } = this.#ingest;
-    const { newest } = this.#freshness.currentRevision;
     return {
       ...{ ready: this.ready, revision, objects: state.size },
-      upstreamRevision: Math.max(newest, revision),
-      failingForMs: this.#ingest.failingForMs,
-      step: reflector.isWatching ? "watching" : reflector.next,
-      ...{ upstreamSilenceMs, receivedEvents, reconnects, relists },
+      upstreamRevision: Math.max(this.#freshness.currentRevision.newest, revision),
+      ...this.#ingest.stats(),
       eventWindow: {
         events: eventWindow.length,
         bytes: eventWindow.bytes,
@@ -296,29 +296,19 @@ export class Cacher implements Storage {
   }
 
   stats(): CacherStats {
-    const { revision, eventWindow, state, objectBytes, objectAttributes } = this.#cache;
-    const { currentRevision, waiters } = this.#freshness;
+    const { eventWindow, objectBytes, objectAttributes, unknownDeletes } = this.#cache;
+    const { checks, inconsistencies } = this.#consistencyChecker;
+    const summary = this.summary();
     return {
-      ready: this.ready,
-      revision,
+      ...summary,
       staleForMs: this.staleForMs ?? 0,
-      upstreamRevision: Math.max(currentRevision.newest, revision),
-      objects: state.size,
-      objectBytes,
-      eventWindow: {
-        events: eventWindow.length,
-        bytes: eventWindow.bytes,
-        oldestAgeMs: eventWindow.oldestAgeMs,
-        oldestRevision: eventWindow.floor.revision,
-      },
-      ...this.#ingest.stats(),
+      eventWindow: { ...summary.eventWindow, oldestAgeMs: eventWindow.oldestAgeMs },
+      backfill: this.#ingest.backfill.stats,
       ...this.#reads.stats(),
       ...this.#watchers.stats(),
-      waitingRequests: waiters.size,
-      consistencyChecks: this.#consistencyChecker.checks,
-      inconsistencies: this.#consistencyChecker.inconsistencies,
+      waitingRequests: this.#freshness.waiters.size,
+      ...{ objectBytes, consistencyChecks: checks, inconsistencies, unknownDeletes },
       undecodable: objectAttributes.undecodable,
-      unknownDeletes: this.#cache.unknownDeletes,
     };
   }
 

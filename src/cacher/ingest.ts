@@ -4,7 +4,7 @@ import { LatencySampler } from "../base/latency-sampler.ts";
 import { Turns } from "../base/turns.ts";
 import type { WatchBatch } from "../model/event.ts";
 import type { StoredObject } from "../model/object.ts";
-import type { BackfillQueue } from "../reflector/backfill/backfill-queue.ts";
+import type { BackfillQueue } from "../reflector/backfill/window-backfill.ts";
 import {
   type ListedState,
   Reflector,
@@ -15,7 +15,7 @@ import type { ObjectAttributes } from "./request/object-attributes.ts";
 import type { CacheObserver, ComponentContext } from "./state/component.ts";
 import { diffStates, type StateChange } from "./state/diff.ts";
 import { EventWindowBackfill } from "./state/event-window-backfill.ts";
-import type { CacherStats } from "./stats.ts";
+import type { CacheSummary } from "./stats.ts";
 
 /** Number of objects whose attributes are read in one step. */
 const objectsPerStep = 64;
@@ -93,22 +93,17 @@ export class EventIngest implements ReflectorTarget {
     return this.#context.clock.now() - this.#lastReceivedAt;
   }
 
-  /** For how long all attempts to list or watch the store have failed, in milliseconds; undefined if none has. */
-  get failingForMs(): number | undefined {
-    if (this.#failingSince === undefined || this.reflector.failure === undefined) return undefined;
-    return this.#context.clock.now() - this.#failingSince;
-  }
-
   stats(): Pick<
-    CacherStats,
-    "upstreamSilenceMs" | "backfill" | "receivedEvents" | "reconnects" | "relists"
+    CacheSummary,
+    "upstreamSilenceMs" | "failingForMs" | "step" | "receivedEvents" | "reconnects" | "relists"
   > {
+    const { isWatching, next, reconnects, relists } = this.reflector;
     return {
       upstreamSilenceMs: this.silenceMs,
-      backfill: this.backfill.stats,
+      failingForMs: this.#failingForMs,
+      step: isWatching ? "watching" : next,
       receivedEvents: this.#receivedEvents,
-      reconnects: this.reflector.reconnects,
-      relists: this.reflector.relists,
+      ...{ reconnects, relists },
     };
   }
 
@@ -159,6 +154,12 @@ export class EventIngest implements ReflectorTarget {
     cache.apply(batch, arrivedAt);
     if (batch.events.length > 0) this.#latency.reached(arrivedAt);
     this.#advanced();
+  }
+
+  /** For how long all attempts to list or watch the store have failed, in milliseconds; undefined if none has. */
+  get #failingForMs(): number | undefined {
+    if (this.#failingSince === undefined || this.reflector.failure === undefined) return undefined;
+    return this.#context.clock.now() - this.#failingSince;
   }
 
   #advanced(): void {

@@ -3,14 +3,14 @@ import type { Clock } from "../base/clock.ts";
 import type { WatchFanoutError } from "../base/errors.ts";
 import type { Turns } from "../base/turns.ts";
 import type { AttributeReader } from "../codec/attribute-reader.ts";
-import { BackfillQueue } from "../reflector/backfill/backfill-queue.ts";
+import { BackfillQueue } from "../reflector/backfill/window-backfill.ts";
 import type { Storage } from "../storage/storage.ts";
 import type { WatcherBounds } from "./dispatch/watcher-bounds.ts";
 import type { UpstreamLimiter } from "./freshness/upstream-limiter.ts";
+import type { StageObserver } from "./state/component.ts";
 import type { EventWindowBounds } from "./state/event-window.ts";
-import type { StageObserver } from "./state/stage-observer.ts";
 
-export type { StageObserver } from "./state/stage-observer.ts";
+export type { StageObserver } from "./state/component.ts";
 export { BackfillQueue };
 
 export interface CacherOptions {

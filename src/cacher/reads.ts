@@ -1,3 +1,4 @@
+import { invalidRequest } from "../base/errors.ts";
 import type { TimeSlicedWork } from "../base/event-loop-turns.ts";
 import { checkGet, checkList } from "../storage/checks.ts";
 import type { GetResult, ListResult } from "../storage/storage.ts";
@@ -73,7 +74,7 @@ export class Reads implements CacheObserver {
     const isState = "scope" in request;
     this.#context.readiness.check(!isState && request.at.match === "ANY");
     if ("key" in request) checkGet(request);
-    else if (!isState) checkList(request);
+    else if (!isState) checkCacheList(request);
     return this.#reachCache(request);
   }
 
@@ -169,4 +170,14 @@ export class Reads implements CacheObserver {
     if (!("startAfter" in request) || request.startAfter === undefined) return false;
     return at.match === "EXACT" && at.revision > this.#context.cache.revision;
   }
+}
+
+/** Throws INVALID_REQUEST for a list that no Cacher can serve. */
+function checkCacheList(request: CacheListRequest): void {
+  checkList(request);
+  if (request.keysOnly !== true || request.predicate === undefined) return;
+  throw invalidRequest(
+    "keysOnly",
+    "A list by content needs the content: ask for keys only, or for what a predicate picks.",
+  );
 }

@@ -1,38 +1,12 @@
 import type { CoalescingStats } from "./catch-up/coalesced-backlogs.ts";
-import type { WatcherState } from "./dispatch/watcher-state.ts";
+import type { WatcherState } from "./dispatch/dispatch-target.ts";
 import type { BackfillStats } from "./state/event-window-backfill.ts";
 import type { RetainedStats } from "./state/retained-snapshots.ts";
 
 export { backfillStates } from "../reflector/backfill/window-backfill.ts";
 
-/** The part of `CacherStats` that operators see first, and what the Reflector does. */
-export interface CacheSummary
-  extends Pick<
-    CacherStats,
-    | "ready"
-    | "revision"
-    | "upstreamRevision"
-    | "upstreamSilenceMs"
-    | "objects"
-    | "receivedEvents"
-    | "reconnects"
-    | "relists"
-    | "dispatchedEvents"
-    | "dispatchedBatches"
-    | "slowConsumers"
-  > {
-  /** For how long the store could not be listed or watched, in milliseconds; undefined while it is. */
-  readonly failingForMs: number | undefined;
-  /** Whether the store is watched; otherwise what the next attempt is. */
-  readonly step: "watching" | "list" | "resume";
-  readonly eventWindow: Pick<CacherStats["eventWindow"], "events" | "bytes" | "oldestRevision"> & {
-    /** Revision of the newest event, or where the window began. */
-    readonly newestRevision: number;
-  };
-}
-
-/** A Cacher's state and counters. Counters begin at 0 with the Cacher. */
-export interface CacherStats {
+/** What operators see first: what costs the same for any number of watchers. Counters begin at 0 with the Cacher. */
+export interface CacheSummary {
   readonly ready: boolean;
   /** The cache holds everything up to and including this revision. */
   readonly revision: number;
@@ -40,19 +14,38 @@ export interface CacherStats {
   readonly upstreamRevision: number;
   /** Milliseconds since the store last delivered anything: events, progress, a list. */
   readonly upstreamSilenceMs: number;
-  /** How old the cache may be, in milliseconds; 0 while its source is followed. */
-  readonly staleForMs: number;
+  /** For how long the store could not be listed or watched, in milliseconds; undefined while it is. */
+  readonly failingForMs: number | undefined;
+  /** Whether the store is watched; otherwise what the next attempt is. */
+  readonly step: "watching" | "list" | "resume";
   readonly objects: number;
-  /** Memory bytes of the objects. */
-  readonly objectBytes: number;
   readonly eventWindow: {
     readonly events: number;
     /** Memory bytes of the events. */
     readonly bytes: number;
-    readonly oldestAgeMs: number;
     /** The smallest revision that a watch can be resumed from. */
     readonly oldestRevision: number;
+    /** Revision of the newest event, or where the window began. */
+    readonly newestRevision: number;
   };
+  readonly receivedEvents: number;
+  /** Events put into watcher buffers, counted once for each watcher. */
+  readonly dispatchedEvents: number;
+  /** Batches put into watcher buffers, counted once for each watcher. */
+  readonly dispatchedBatches: number;
+  /** Streams ended with SLOW_CONSUMER. */
+  readonly slowConsumers: number;
+  readonly reconnects: number;
+  readonly relists: number;
+}
+
+/** A Cacher's state and counters. */
+export interface CacherStats extends CacheSummary {
+  /** How old the cache may be, in milliseconds; 0 while its source is followed. */
+  readonly staleForMs: number;
+  /** Memory bytes of the objects. */
+  readonly objectBytes: number;
+  readonly eventWindow: CacheSummary["eventWindow"] & { readonly oldestAgeMs: number };
   readonly backfill: BackfillStats;
   readonly watchers: Readonly<Record<Exclude<WatcherState, "ended">, number>>;
   /** Number of different filters of the watchers. Watchers that request the same share one. */
@@ -77,15 +70,6 @@ export interface CacherStats {
   readonly retainedSnapshots: RetainedStats;
   /** Number of requests that wait for the cache to reach a revision. */
   readonly waitingRequests: number;
-  readonly receivedEvents: number;
-  /** Events put into watcher buffers, counted once for each watcher. */
-  readonly dispatchedEvents: number;
-  /** Batches put into watcher buffers, counted once for each watcher. */
-  readonly dispatchedBatches: number;
-  /** Streams ended with SLOW_CONSUMER. */
-  readonly slowConsumers: number;
-  readonly reconnects: number;
-  readonly relists: number;
   /** Completed comparisons of the whole cache with the store. */
   readonly consistencyChecks: number;
   /** Comparisons that found a difference. Always indicates a bug. */

@@ -1,22 +1,24 @@
-import type { WatchFanoutError } from "../base/errors.ts";
+import { randomUUID } from "node:crypto";
+import { hasReason, WatchFanoutError } from "../base/errors.ts";
 import { runInTimeSlices } from "../base/event-loop-turns.ts";
+import { LatencySampler } from "../base/latency-sampler.ts";
 import { Turns } from "../base/turns.ts";
 import { CoalescedBacklogs } from "./catch-up/coalesced-backlogs.ts";
 import { Snapshots } from "./catch-up/snapshots.ts";
-import type { SourceContext } from "./catch-up/watch-source.ts";
+import { PendingSource, type SourceContext } from "./catch-up/watch-source.ts";
 import { Dispatcher } from "./dispatch/dispatcher.ts";
 import type { WatcherBounds } from "./dispatch/watcher-bounds.ts";
 import type { Freshness } from "./freshness/freshness.ts";
 import type { Reads } from "./reads.ts";
-import { lost } from "./request/errors.ts";
+import { draining, lost } from "./request/errors.ts";
 import type { CacheWatchRequest, Delivery } from "./request/request.ts";
 import type { CacheObserver, ComponentContext, Replacement } from "./state/component.ts";
 import type { EventWindowBackfill } from "./state/event-window-backfill.ts";
-import type { CacherStats } from "./stats.ts";
-import type { CacheWatcher } from "./watch/cache-watcher.ts";
+import type { CacherStats, CacheSummary } from "./stats.ts";
+import { CacheWatcher, type WatcherContext } from "./watch/cache-watcher.ts";
+import { SharedFilters } from "./watch/shared-filters.ts";
 import { WatchOpener } from "./watch/watch-opener.ts";
 import { WatcherMaintenance } from "./watch/watcher-maintenance.ts";
-import { WatcherRegistry } from "./watch/watcher-registry.ts";
 
 /** Whether the watchers of a mode remain after a replacement whose changes are known. */
 const readsReplacements: Readonly<Record<Delivery, boolean>> = {
@@ -24,15 +26,25 @@ const readsReplacements: Readonly<Record<Delivery, boolean>> = {
   LATEST_STATE: true,
 };
 
-/** All watches on a Cacher: opens them, dispatches events to them, and ends those that a replacement interrupts. */
+/**
+ * All watches on a Cacher, in one table: opens them, dispatches events to them, and ends those that a replacement
+ * interrupts.
+ */
 export class Watchers implements CacheObserver {
   readonly #context: ComponentContext;
   readonly #dispatcher: Dispatcher;
   readonly #coalescedBacklogs: CoalescedBacklogs;
   readonly #snapshots: Snapshots;
   readonly #maintenance: WatcherMaintenance;
-  readonly #registry: WatcherRegistry;
+  readonly #opener: WatchOpener;
+  readonly #watcherContext: WatcherContext;
   readonly #bookmarkBroadcast: BookmarkBroadcast;
+  /** Those that have not ended. */
+  readonly #watchers = new Set<CacheWatcher>();
+  readonly #filters = new SharedFilters();
+  #isDraining = false;
+  /** Number of watchers that ended with SLOW_CONSUMER. */
+  #slowConsumers = 0;
   /** The watchers that the replacement in progress has ended or stalled; none outside of one. */
   #interrupted: readonly CacheWatcher[];
   /** Waits for a revision to be settled. */
@@ -59,17 +71,20 @@ export class Watchers implements CacheObserver {
     const turns = new Turns(clock, Infinity);
     const sources: SourceContext = { bounds, cache, dispatcher, coalescedBacklogs, turns };
     const snapshots = new Snapshots(cache, clock, initialLists, retainedSnapshots);
-    const opener = new WatchOpener(context, freshness, snapshots, backfill, sources);
     const expiring = [snapshots, coalescedBacklogs, reads];
-    const registry = new WatcherRegistry(context, sources, opener);
-    const maintenance = new WatcherMaintenance(context, sources, expiring, registry.all);
     this.#context = context;
     this.#dispatcher = dispatcher;
     this.#coalescedBacklogs = coalescedBacklogs;
     this.#snapshots = snapshots;
-    this.#maintenance = maintenance;
-    this.#registry = registry;
-    this.#bookmarkBroadcast = new BookmarkBroadcast(context, freshness, dispatcher, registry.all);
+    this.#maintenance = new WatcherMaintenance(context, sources, expiring, this.#watchers);
+    this.#opener = new WatchOpener(context, freshness, snapshots, backfill, sources);
+    this.#watcherContext = {
+      ...sources,
+      deliveryLatency: new LatencySampler(clock, (latencyMs) => stages.delivered?.(latencyMs)),
+      forget: (watcher, end) => this.#forget(watcher, end),
+      toStreamError: (error) => this.#toStreamError(error),
+    };
+    this.#bookmarkBroadcast = new BookmarkBroadcast(context, freshness, dispatcher, this.#watchers);
     this.#interrupted = [];
   }
 
@@ -83,17 +98,50 @@ export class Watchers implements CacheObserver {
   }
 
   open(request: CacheWatchRequest): CacheWatcher {
-    return this.#registry.open(request);
+    const filter = this.#filters.acquire(request);
+    const source = new PendingSource();
+    const watcher = new CacheWatcher(
+      filter,
+      {
+        delivery: request.delivery ?? "EVERY_EVENT",
+        bookmarkIntervalMs: request.bookmarkIntervalMs ?? 60_000,
+        deadline: request.deadline,
+        expiresAt: request.expiresAt,
+        eagerBookmarks: request.eagerBookmarks ?? false,
+        openedAt: this.#context.clock.now(),
+        owner: request.owner,
+      },
+      this.#watcherContext,
+      source,
+    );
+    try {
+      if (this.#isDraining) throw draining();
+      this.#context.readiness.check();
+    } catch (error) {
+      watcher.fail(error);
+      return watcher;
+    }
+    this.#watchers.add(watcher);
+    // With the shared selection, so that the request does not keep another copy of it.
+    const shared = { ...request, selection: filter.selection };
+    this.#opener.begin({ watcher, request: shared, source });
+    return watcher;
   }
 
   /** Ends all watches with `error`. */
   fail(error: WatchFanoutError): void {
-    this.#registry.fail(error);
+    for (const watcher of [...this.#watchers]) watcher.fail(error);
   }
 
-  /** Ends all watches with DRAINING, after a last bookmark for each that is synced, and refuses new ones. */
+  /** Ends all watches with DRAINING, the synced ones after a last bookmark, and refuses new ones. Idempotent. */
   drain(): void {
-    this.#registry.drain();
+    if (this.#isDraining) return;
+    this.#isDraining = true;
+    this.#dispatcher.flush();
+    for (const watcher of [...this.#watchers]) {
+      this.#dispatcher.sendBookmark(watcher);
+      watcher.fail(draining());
+    }
   }
 
   /** Requests a bookmark for every watch, once the cache is where the store is now. */
@@ -118,30 +166,26 @@ export class Watchers implements CacheObserver {
   }
 
   /** What was dispatched to the watchers so far. Costs the same for any number of watchers. */
-  counters(): Pick<CacherStats, "dispatchedEvents" | "dispatchedBatches" | "slowConsumers"> {
+  counters(): Pick<CacheSummary, "dispatchedEvents" | "dispatchedBatches" | "slowConsumers"> {
     return {
       dispatchedEvents: this.#dispatcher.dispatchedEvents,
       dispatchedBatches: this.#dispatcher.dispatchedBatches,
-      slowConsumers: this.#registry.slowConsumers,
+      slowConsumers: this.#slowConsumers,
     };
   }
 
-  stats(): Pick<
-    CacherStats,
-    | "watchers"
-    | "buffers"
-    | "filters"
-    | "coalescing"
-    | "dispatchedEvents"
-    | "dispatchedBatches"
-    | "slowConsumers"
-  > {
-    return {
-      ...this.#watcherStats(),
-      filters: this.#registry.filters,
-      coalescing: this.#coalescedBacklogs.stats(),
-      ...this.counters(),
-    };
+  stats(): Pick<CacherStats, "watchers" | "buffers" | "filters" | "coalescing"> {
+    const watchers = { starting: 0, initial: 0, "catching up": 0, live: 0, stalled: 0 };
+    const maxBatches = this.#dispatcher.bufferBounds().batches;
+    const buffers = { batches: 0, bytes: 0, fullest: 0, maxBatches };
+    for (const watcher of this.#watchers) {
+      if (watcher.state !== "ended") watchers[watcher.state]++;
+      buffers.batches += watcher.buffer.length;
+      buffers.bytes += watcher.buffer.bytes;
+      buffers.fullest = Math.max(buffers.fullest, watcher.bufferFill);
+    }
+    const { filters } = this.#filters;
+    return { watchers, buffers, filters, coalescing: this.#coalescedBacklogs.stats() };
   }
 
   /**
@@ -153,7 +197,7 @@ export class Watchers implements CacheObserver {
     if (cause === "history lost") this.#dispatcher.flush();
     const lastKnown = this.#dispatcher.position;
     const end = lost(cause, state.revision, state.historyId);
-    this.#interrupted = [...this.#registry.all];
+    this.#interrupted = [...this.#watchers];
     for (const watcher of this.#interrupted) {
       const remains = changes !== undefined && readsReplacements[watcher.options.delivery];
       if (remains) watcher.stall(lastKnown);
@@ -180,17 +224,23 @@ export class Watchers implements CacheObserver {
     runInTimeSlices(this.#context.clock, notifyEach(watchers));
   }
 
-  #watcherStats(): Pick<CacherStats, "watchers" | "buffers"> {
-    const watchers = { starting: 0, initial: 0, "catching up": 0, live: 0, stalled: 0 };
-    const maxBatches = this.#dispatcher.bufferBounds().batches;
-    const buffers = { batches: 0, bytes: 0, fullest: 0, maxBatches };
-    for (const watcher of this.#registry.all) {
-      if (watcher.state !== "ended") watchers[watcher.state]++;
-      buffers.batches += watcher.buffer.length;
-      buffers.bytes += watcher.buffer.bytes;
-      buffers.fullest = Math.max(buffers.fullest, watcher.bufferFill);
-    }
-    return { watchers, buffers };
+  #forget(watcher: CacheWatcher, end: Error | null): void {
+    this.#watchers.delete(watcher);
+    this.#dispatcher.leave(watcher);
+    this.#filters.release(watcher.filter);
+    if (hasReason(end, "SLOW_CONSUMER")) this.#slowConsumers++;
+  }
+
+  #toStreamError(error: unknown): WatchFanoutError {
+    if (error instanceof WatchFanoutError) return error;
+    const id = randomUUID();
+    const { name, logger } = this.#context;
+    logger.error({ err: error, id, resource: name }, "a stream failed");
+    return new WatchFanoutError(
+      "INTERNAL",
+      `An internal error ended this stream. The log of the service has details under id ${id}.`,
+      { metadata: { id }, cause: error },
+    );
   }
 }
 

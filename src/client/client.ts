@@ -6,8 +6,7 @@ import type { Duration__Output } from "../wire/generated/google/protobuf/Duratio
 import type { ListRequest as WireListRequest } from "../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { StoredObject__Output as WireObject } from "../wire/generated/watchfanout/v1/StoredObject.ts";
 import type { WatchRequest as WireWatchRequest } from "../wire/generated/watchfanout/v1/WatchRequest.ts";
-import { listWatchService, writeService } from "../wire/services.ts";
-import { healthService } from "../wire/standard-services.ts";
+import { healthService, listWatchService, writeService } from "../wire/services.ts";
 import { isNotFound } from "./calls/call-failure.ts";
 import { Connection } from "./calls/connection.ts";
 import { broken, decodeDuration, decodeObject, decodeRevision } from "./calls/decode.ts";

@@ -18,7 +18,6 @@ export type { Logger } from "../base/logger.ts";
 export type { Reachability } from "../base/stream-backoff.ts";
 export { type EventType, WatchBatch, WatchEvent } from "../model/event.ts";
 export { StoredObject } from "../model/object.ts";
-export type { Predicate } from "../model/predicate.ts";
 export type { ReflectorFailure } from "../reflector/reflector.ts";
 export type {
   RevisionRequirement,
@@ -49,12 +48,12 @@ export {
   type Keyed,
   lastKnown,
 } from "./informer/delta-fifo/delta.ts";
-export { DeltaFIFO } from "./informer/delta-fifo/delta-fifo.ts";
 export type {
   DeltaFIFOOptions,
   KnownObjects,
   ProcessDeltas,
-} from "./informer/delta-fifo/options.ts";
+} from "./informer/delta-fifo/delta-fifo.ts";
+export { DeltaFIFO } from "./informer/delta-fifo/delta-fifo.ts";
 export type {
   EventHandler,
   EventHandlerOptions,
@@ -86,9 +85,9 @@ export { ObjectCache, type ObjectCacheOptions } from "./object-cache/object-cach
 export { ObjectManager, type ObjectManagerOptions } from "./object-cache/object-manager.ts";
 export { RemoteStorage, type RemoteStorageOptions } from "./remote/remote-storage.ts";
 export type { ResourceInfo } from "./resource-info.ts";
-export type { FollowOptions } from "./typed/follow.ts";
 export type {
   Deleted,
+  FollowOptions,
   ResourceInformerOptions,
   TypedPage,
   TypedResource,
@@ -112,7 +111,6 @@ export {
 } from "./values/value-codec.ts";
 export type { AtomicBatch, ClientCalls, ObjectResult, Page } from "./watch/client-calls.ts";
 export { requiresRelist } from "./watch/resuming-watch.ts";
-export { WorkQueueFullError, type WorkQueueOptions } from "./work-queue/options.ts";
 export {
   type BucketOptions,
   BucketRateLimiter,
@@ -122,4 +120,4 @@ export {
   type RateLimiter,
 } from "./work-queue/rate-limiter.ts";
 export { type RunWorkersOptions, runWorkers } from "./work-queue/run-workers.ts";
-export { WorkQueue } from "./work-queue/work-queue.ts";
+export { WorkQueue, WorkQueueFullError, type WorkQueueOptions } from "./work-queue/work-queue.ts";

@@ -16,6 +16,12 @@ export interface ResourceInfo {
   readonly isReadableInFull: boolean;
   /** How old the cache may be, in milliseconds, while the server can't reach its own source; otherwise undefined. */
   readonly staleForMs: number | undefined;
+  /**
+   * Its keys in etcd. Absent: the server does not serve them by etcd's own API.
+   *
+   * @internal
+   */
+  readonly etcdKeys?: { readonly prefix: string; readonly historyKey: string } | undefined;
 }
 
 const codecs: Readonly<Record<string, ResourceInfo["codec"]>> = {
@@ -34,5 +40,8 @@ export function decodeResourceInfo(wire: Resource__Output): ResourceInfo {
     historyId: wire.history_id,
     isReadableInFull: wire.readable_in_full,
     staleForMs: decodeDuration(wire.stale_for),
+    ...(wire.etcd_keys && {
+      etcdKeys: { prefix: wire.etcd_keys.prefix, historyKey: wire.etcd_keys.history_key },
+    }),
   };
 }

@@ -1,5 +1,5 @@
 import type { Clock } from "../base/clock.ts";
-import type { Logger } from "../base/logger.ts";
+import { LineLimit, type Logger } from "../base/logger.ts";
 import { type Attributes, noAttributes } from "../selector/attributes.ts";
 import type { Codec } from "./codec.ts";
 
@@ -12,16 +12,14 @@ const logIntervalMs = 60_000;
  */
 export class AttributeReader {
   readonly codec: Codec;
-  readonly #clock: Clock;
   readonly #logger: Logger;
+  readonly #lineLimit: LineLimit;
   #undecodable = 0;
-  #loggedAt: number | undefined;
-  #loggedCount = 0;
 
   constructor(codec: Codec, clock: Clock, logger: Logger) {
     this.codec = codec;
-    this.#clock = clock;
     this.#logger = logger;
+    this.#lineLimit = new LineLimit(clock, logIntervalMs);
   }
 
   /** Number of times that a value could not be decoded. */
@@ -38,18 +36,16 @@ export class AttributeReader {
   }
 
   #log(key: string): void {
-    const now = this.#clock.now();
-    if (this.#loggedAt !== undefined && now - this.#loggedAt < logIntervalMs) return;
+    const suppressed = this.#lineLimit.admit();
+    if (suppressed === undefined) return;
     this.#logger.warn(
       {
         key,
         codec: this.codec.name,
-        sinceLastLine: this.#undecodable - this.#loggedCount,
+        sinceLastLine: suppressed + 1,
         undecodable: this.#undecodable,
       },
       "a value can't be decoded: the object is served without labels and fields",
     );
-    this.#loggedAt = now;
-    this.#loggedCount = this.#undecodable;
   }
 }

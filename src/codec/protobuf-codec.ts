@@ -9,9 +9,9 @@ import {
   type ResolvedPath,
   resolveField,
   resolveLabels,
+  type ScalarRule,
   scalarRuleOf,
 } from "./protobuf-path.ts";
-import type { ScalarRule } from "./protobuf-scalar.ts";
 
 export interface ProtobufCodecOptions {
   /** A google.protobuf.FileDescriptorSet with all imports. */

@@ -1,5 +1,5 @@
 import { X509Certificate } from "node:crypto";
-import { usableCores } from "../base/usable-cores.ts";
+import { usableCores } from "../base/process-limits.ts";
 import {
   assembleAdmin,
   assembleIdentity,
@@ -18,13 +18,13 @@ import type {
   PolicyConfig,
   SocketConfig,
   TcpAddress,
+  UpstreamConfig,
 } from "./config.ts";
+import { etcdOptions } from "./etcd-options.ts";
 import { dividedLimitNames, limitsOf } from "./limits.ts";
-import { checkNeeds } from "./option-needs.ts";
-import type { OptionValues } from "./options.ts";
+import { flagOf, type OptionName, type OptionValues } from "./options.ts";
 import { parsePolicy } from "./parse-policy.ts";
-import type { Settings } from "./setting.ts";
-import { ConfigError } from "./setting.ts";
+import { ConfigError, type Settings } from "./setting.ts";
 
 /**
  * Checks the options against each other, reads the files that they name, and assembles the configuration. Throws a
@@ -44,11 +44,12 @@ export function assembleConfig(
     maxBytes: values["event-window-max-bytes"],
   };
   const etcd = etcdConfig(values, checks);
+  const upstream = upstreamConfig(values, checks);
   const config: Config = {
     etcd,
-    etcdApi: etcdApiConfig(values, etcd, checks),
+    etcdApi: etcdApiConfig(values, etcd ?? etcdOfUpstream(values, upstream, checks), checks),
     ownApi: values["watch-fanout-api"],
-    upstream: upstreamConfig(values, checks),
+    upstream,
     resources: assembleResources(values, eventWindow, checks),
     listen: listenConfig(values, checks),
     admin: assembleAdmin(values, checks),
@@ -136,19 +137,46 @@ function etcdConfig(values: OptionValues, checks: Checks): EtcdConfig | undefine
     endpoints,
     auth: etcdAuth(values, checks),
     tls: secure.length === 0 ? undefined : tls,
+    ...connectionsOf(values),
+    createsHistoryKey: values["etcd-history-create"],
+  };
+}
+
+/** The etcd API of the watch-fanout that a relay follows, as though it were etcd. Undefined: it is no relay, or has not this API. */
+function etcdOfUpstream(
+  values: OptionValues,
+  upstream: UpstreamConfig | undefined,
+  checks: Checks,
+): EtcdConfig | undefined {
+  if (upstream === undefined || !values["etcd-api"]) return undefined;
+  const { addresses, tls } = upstream;
+  const tokenFile = checks.file("upstream-token-file");
+  const scheme = tls === undefined ? "http" : "https";
+  return {
+    endpoints: addresses.map((address) => `${scheme}://${address}`),
+    auth: etcdAuth(values, checks),
+    ...{ tls, tokenFile },
+    ...connectionsOf(values),
+    // Only what follows etcd itself writes there.
+    createsHistoryKey: false,
+  };
+}
+
+function connectionsOf(values: OptionValues): Pick<EtcdConfig, "keepalive" | "historyKey"> {
+  return {
     keepalive: {
       timeMs: values["etcd-keepalive-time"],
       timeoutMs: values["etcd-keepalive-timeout"],
       withoutCalls: values["etcd-keepalive-without-calls"],
     },
     historyKey: values["etcd-history-key"],
-    createsHistoryKey: values["etcd-history-create"],
   };
 }
 
+/** `next`: where its calls go. */
 function etcdApiConfig(
   values: OptionValues,
-  etcd: EtcdConfig | undefined,
+  next: EtcdConfig | undefined,
   checks: Checks,
 ): EtcdApiConfig | undefined {
   if (!values["etcd-api"]) {
@@ -160,8 +188,12 @@ function etcdApiConfig(
     }
     return undefined;
   }
-  if (values.etcd.length === 0) checks.refuse("etcd-api", "needs --etcd as well.");
-  const cert = etcd?.tls?.client?.cert;
+  if (next === undefined) {
+    checks.refuse("etcd-api", "needs --etcd or --upstream as well.");
+    return undefined;
+  }
+  // A relay is recognised by its certificate, at a watch-fanout that does not pass it on.
+  const cert = values.etcd.length === 0 ? undefined : next.tls?.client?.cert;
   const commonName = cert && commonNameOf(cert);
   if (commonName !== undefined) {
     checks.refuse(
@@ -173,6 +205,7 @@ function etcdApiConfig(
   }
   checkLentRights(values, checks);
   return {
+    next,
     advertiseClientUrl: values["advertise-client-url"],
     progressIntervalMs: values["watch-progress-notify-interval"],
   };
@@ -181,7 +214,8 @@ function etcdApiConfig(
 /** Clients of etcd's API have their own users, and those of the own services that of this service. */
 function checkLentRights(values: OptionValues, checks: Checks): void {
   const username = values["etcd-username"];
-  const isOpen = values["watch-fanout-api"] && values.resource.length > 0;
+  const hasResources = values.resource.length > 0 || values.upstream.length > 0;
+  const isOpen = values["watch-fanout-api"] && hasResources;
   if (username === undefined || !isOpen || values.policy !== undefined) return;
   checks.refuse(
     "etcd-username",
@@ -222,13 +256,6 @@ function etcdAuth(values: OptionValues, checks: Checks): EtcdConfig["auth"] {
 function workersConfig(values: OptionValues, checks: Checks): number {
   const workers = values.workers === "auto" ? usableCores() : values.workers;
   if (workers === 1) return 1;
-  if (values["etcd-api"]) {
-    checks.refuse(
-      "workers",
-      `excludes ${checks.place("etcd-api")}: the etcd API is served by one process. Serve it with another watch-fanout, or ` +
-        "remove one of the two.",
-    );
-  }
   if (values["audit-log"] === "-") {
     checks.refuse(
       "audit-log",
@@ -244,4 +271,55 @@ function workersConfig(values: OptionValues, checks: Checks): number {
     );
   }
   return workers;
+}
+
+const ofEtcdApi = ["advertise-client-url", "watch-progress-notify-interval"] as const;
+
+/** What a relay has of its own, though it reaches etcd over other servers. */
+const ofEveryTier: readonly OptionName[] = [
+  ...(["etcd-username", "etcd-password", "etcd-password-file"] as const),
+  ...(["etcd-keepalive-time", "etcd-keepalive-timeout", "etcd-keepalive-without-calls"] as const),
+];
+
+const ofConnections = (Object.keys(etcdOptions) as (keyof typeof etcdOptions)[]).filter(
+  (name) => name.startsWith("etcd-") && name !== "etcd-api",
+);
+
+/** Options that have no effect without others, each with what it needs. Of an option only the first is reported. */
+const needs: readonly (readonly [needed: readonly OptionName[], by: readonly OptionName[]])[] = [
+  [["etcd"], ofConnections],
+  [["etcd-username"], ["etcd-password", "etcd-password-file"]],
+  [["etcd-api"], ofEtcdApi],
+  [
+    ["upstream"],
+    ["upstream-tls-ca", "upstream-tls-cert", "upstream-tls-key", "upstream-token-file"],
+  ],
+  [["upstream-tls-ca"], ["upstream-tls-cert"]],
+  [
+    ["tls-cert", "tls-key"],
+    ["tls-client-ca", "tls-min-version", "tls-max-version", "tls-cipher-suites"],
+  ],
+  [["jwt-issuer"], ["jwt-audience", "jwt-jwks", "jwt-groups-claim"]],
+  [["audit-log"], ["audit-level"]],
+  [["otlp-endpoint"], ["trace-ratio", "otlp-metrics-interval"]],
+];
+
+/** Refuses options that were given without those that they need. */
+function checkNeeds(values: OptionValues, checks: Checks): void {
+  const refused = new Set<OptionName>();
+  const isEtcdsRelay = values["etcd-api"] && values.upstream.length > 0;
+  for (const [needed, by] of needs) {
+    const missing = needed.filter((name) => isAbsent(values[name]));
+    if (missing.length === 0) continue;
+    for (const name of by) {
+      if (refused.has(name) || !checks.given(name)) continue;
+      if (isEtcdsRelay && missing.includes("etcd") && ofEveryTier.includes(name)) continue;
+      refused.add(name);
+      checks.refuse(name, `needs ${missing.map(flagOf).join(" and ")} as well.`);
+    }
+  }
+}
+
+function isAbsent(value: OptionValues[OptionName]): boolean {
+  return value === undefined || value === false || (Array.isArray(value) && value.length === 0);
 }

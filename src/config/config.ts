@@ -138,7 +138,7 @@ export interface UpstreamConfig {
 }
 
 export interface EtcdConfig {
-  /** `http://HOST:PORT` or `https://HOST:PORT`, at least one, all with the same scheme. */
+  /** `http://HOST:PORT` or `https://HOST:PORT`, at least one, all with the same scheme; `unix:PATH` of a main process. */
   readonly endpoints: readonly string[];
   readonly auth: { readonly username: string; readonly password: string } | undefined;
   /** Present with https only. */
@@ -154,10 +154,14 @@ export interface EtcdConfig {
   readonly historyKey: string;
   /** Whether the history marker is created where it does not exist. */
   readonly createsHistoryKey: boolean;
+  /** The token of a relay, for the watch-fanout that these are the endpoints of. Undefined: it sends none. */
+  readonly tokenFile?: FileContent | undefined;
 }
 
 /** etcd's own API, which is served from caches or relayed. */
 export interface EtcdApiConfig {
+  /** Where calls go: to etcd, or to the etcd API of the watch-fanout that a relay or a worker follows. */
+  readonly next: EtcdConfig;
   /** The URL that MemberList names for each member. Undefined: those of the members. */
   readonly advertiseClientUrl: string | undefined;
   /** Interval of the progress notifications of watches, in milliseconds. */

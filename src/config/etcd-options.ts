@@ -76,7 +76,8 @@ export const etcdOptions = {
     value: "[on|off]",
     help:
       "Serve etcd's own gRPC API on --listen as well, as etcd grpc-proxy does: watches and reads of the keys of a " +
-      "--resource from its cache, everything else by etcd. Needs --etcd; without a --resource nothing is cached.",
+      "--resource from its cache, everything else by etcd. Without a --resource nothing is cached. With --upstream, which " +
+      "must have this API as well, everything else goes there.",
     default: "off",
   },
   "watch-fanout-api": {

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { everyResource, verbs } from "../policy/access.ts";
 import type { PolicyDefinition, Subject } from "../policy/definition.ts";
 import { didYouMean } from "./nearest.ts";
-import { showValue } from "./setting.ts";
+import { describeIssue, type KnownMapping, type Step } from "./setting.ts";
 import { choice, mappingWith } from "./value-types.ts";
 import { parseYamlFile, type YamlMapping } from "./yaml-file.ts";
 
@@ -65,20 +65,10 @@ function limited(name: string, problems: readonly string[]): readonly string[] {
 }
 
 function problemsOf(issue: z.core.$ZodIssue, { place }: YamlMapping): readonly string[] {
-  const path = issue.path.filter((step) => typeof step !== "symbol");
-  if (issue.code === "unrecognized_keys") {
-    const { what, keys } = mappingAt(path);
-    return issue.keys.map((key) => {
-      const problem = `${what} has no such key. Its keys are ${keys.join(", ")}.`;
-      return `${place([...path, key])}: ${problem}${didYouMean(key, keys)}`;
-    });
-  }
-  if (issue.input === undefined) return [`${place(path)}: is missing.`];
-  const verbHint =
-    path.at(-2) === "verbs" && typeof issue.input === "string"
-      ? didYouMean(issue.input, verbs)
-      : "";
-  return [`${place(path)}: ${showValue(issue.input)} ${issue.message}.${verbHint}`];
+  const problems = describeIssue(issue, place, mappingAt);
+  const isVerb = issue.path.at(-2) === "verbs" && typeof issue.input === "string";
+  const hint = isVerb ? didYouMean(String(issue.input), verbs) : "";
+  return problems.map((problem) => problem + hint);
 }
 
 function definitionOf(
@@ -235,10 +225,7 @@ const policyFile = mappingWith({
 });
 
 /** The part of a policy file at `path`: what it is called, and the keys that it may have. */
-function mappingAt(path: readonly unknown[]): {
-  readonly what: string;
-  readonly keys: readonly string[];
-} {
+function mappingAt(path: readonly Step[]): KnownMapping {
   if (path.length === 0) return { what: "a policy", keys: Object.keys(policyFile.shape) };
   if (path.length > 2) return { what: "a rule", keys: Object.keys(rule.shape) };
   return path[0] === "roles"

@@ -1,10 +1,13 @@
-import type { z } from "zod";
-import { didYouMean } from "./nearest.ts";
 import type { OptionDefinition } from "./option-definition.ts";
 import { definition, flagOf, type OptionName, type OptionValues, optionNames } from "./options.ts";
 import { keysOf } from "./resource-settings.ts";
-import type { Setting, Settings, Step } from "./setting.ts";
-import { showValue } from "./setting.ts";
+import {
+  describeIssue,
+  type KnownMapping,
+  type Setting,
+  type Settings,
+  type Step,
+} from "./setting.ts";
 
 /** The values of the options. */
 export interface ParsedSettings {
@@ -69,34 +72,17 @@ function parseOne(
 ): unknown {
   const result = option.schema.safeParse(value, { reportInput: true });
   if (result.success) return result.data;
-  for (const issue of result.error.issues) {
-    const inside = issue.path.filter((step) => typeof step !== "symbol");
-    const place = setting.origin([...path, ...inside]);
-    problems.push(
-      ...(issue.code === "unrecognized_keys"
-        ? unknownKeys(issue, (key) => setting.origin([...path, ...inside, key]))
-        : [describe(issue, place, option.secret === true)]),
-    );
-  }
+  const place = (inside: readonly Step[]): string => setting.origin([...path, ...inside]);
+  const shown = option.secret === true ? "the value" : undefined;
+  problems.push(
+    ...result.error.issues.flatMap((issue) => describeIssue(issue, place, mappingAt, shown)),
+  );
   return undefined;
 }
 
-/** Turns an issue of zod into a sentence. */
-function describe(issue: z.core.$ZodIssue, place: string, isSecret: boolean): string {
-  if (issue.input === undefined) return `${place}: is missing.`;
-  return `${place}: ${isSecret ? "the value" : showValue(issue.input)} ${issue.message}.`;
-}
-
-/** Problems of unknown keys. Resources and event windows are the only mappings. */
-function unknownKeys(
-  issue: z.core.$ZodIssueUnrecognizedKeys,
-  place: (key: string) => string,
-): readonly string[] {
-  const owner = issue.path.at(-1) === "event-window" ? "event-window" : "resource";
-  const known = keysOf(owner);
-  return issue.keys.map((key) => {
-    const what = owner === "resource" ? "a resource" : "an event-window";
-    const problem = `${what} has no such key. Its keys are ${known.join(", ")}.`;
-    return `${place(key)}: ${problem}${didYouMean(key, known)}`;
-  });
+/** Resources and event windows are the only mappings. */
+function mappingAt(path: readonly Step[]): KnownMapping {
+  return path.at(-1) === "event-window"
+    ? { what: "an event-window", keys: keysOf("event-window") }
+    : { what: "a resource", keys: keysOf("resource") };
 }

@@ -1,4 +1,6 @@
 import { inspect } from "node:util";
+import type { z } from "zod";
+import { didYouMean } from "./nearest.ts";
 import type { OptionName } from "./options.ts";
 
 /** A step towards a part of a value: the index of an element, or a key. */
@@ -39,6 +41,34 @@ export function showValue(value: unknown): string {
       ? JSON.stringify(value.length > 200 ? `${value.slice(0, 200)}…` : value)
       : inspect(value, { depth: 2, breakLength: Number.POSITIVE_INFINITY, maxArrayLength: 10 });
   return text.replace(/\/\/[^/@\s]*@/g, "//(hidden)@");
+}
+
+/** A mapping in a file: what it is called, and the keys that it may have. */
+export interface KnownMapping {
+  readonly what: string;
+  readonly keys: readonly string[];
+}
+
+/**
+ * Turns an issue of zod into sentences. `place` names the source of a part of the value that was checked, `mappingAt` is the
+ * mapping at a path, and `shown` is the invalid value.
+ */
+export function describeIssue(
+  issue: z.core.$ZodIssue,
+  place: (path: readonly Step[]) => string,
+  mappingAt: (path: readonly Step[]) => KnownMapping,
+  shown: string = showValue(issue.input),
+): readonly string[] {
+  const path = issue.path.filter((step) => typeof step !== "symbol");
+  if (issue.code === "unrecognized_keys") {
+    const { what, keys } = mappingAt(path);
+    return issue.keys.map((key) => {
+      const problem = `${what} has no such key. Its keys are ${keys.join(", ")}.`;
+      return `${place([...path, key])}: ${problem}${didYouMean(key, keys)}`;
+    });
+  }
+  if (issue.input === undefined) return [`${place(path)}: is missing.`];
+  return [`${place(path)}: ${shown} ${issue.message}.`];
 }
 
 /**

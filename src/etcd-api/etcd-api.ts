@@ -2,6 +2,7 @@ import type { Logger } from "pino";
 import type { KeyPair } from "../base/certificate-store.ts";
 import type { Clock } from "../base/clock.ts";
 import { runInTimeSlices } from "../base/event-loop-turns.ts";
+import type { Bearer } from "../etcd/client/endpoint.ts";
 import {
   type EtcdTls,
   type Keepalive,
@@ -12,7 +13,7 @@ import { Upstream, type UpstreamOutage } from "../etcd/client/upstream.ts";
 import { memberListPath, withClientUrls } from "../etcd/wire/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "../etcd/wire/methods.ts";
 import type { ResponseHeader } from "../etcd/wire/response-header.ts";
-import type { HttpMethod, RawMethod, RawServices } from "../server/calls/raw-methods.ts";
+import type { HttpMethod, RawMethod, RawServices } from "../server/calls/methods.ts";
 import { type CachedResource, CachedResources } from "./cached/cached-resources.ts";
 import { NewestHeader } from "./cached/newest-header.ts";
 import type { EtcdCall } from "./calls/etcd-call.ts";
@@ -33,6 +34,8 @@ export interface EtcdApiOptions {
   readonly tls: EtcdTls | undefined;
   /** Default: after 7 s, for 3 s, on connections with calls. */
   readonly keepalive?: Keepalive | undefined;
+  /** The token of this process, if the endpoints are those of another watch-fanout. Default: they are etcd's. */
+  readonly bearer?: Bearer | undefined;
   /** The URL that MemberList names for each member. Undefined: those of the members. */
   readonly advertiseClientUrl?: string | undefined;
   /** Interval of the progress notifications of watches, in milliseconds. */
@@ -82,12 +85,12 @@ export class EtcdApi implements RawServices {
 
   /** Throws an Error with a sentence if a certificate is unusable. Connects with the first call. */
   constructor(options: EtcdApiOptions) {
-    const { endpoints, tls, keepalive, advertiseClientUrl, progressIntervalMs } = options;
-    const { clock, logger } = options;
+    const { endpoints, tls, keepalive, bearer, clock, logger } = options;
+    const { advertiseClientUrl, progressIntervalMs } = options;
     this.#clock = clock;
     const certificates = tls && memberCertificates(tls);
     this.certificates = certificates;
-    this.#upstream = new Upstream({ endpoints, certificates, keepalive, clock, logger });
+    this.#upstream = new Upstream({ endpoints, certificates, keepalive, bearer, clock, logger });
     this.#advertiseClientUrl = advertiseClientUrl;
     this.#calls = new Rounds(clock, {
       ...{ intervalMs: checkIntervalMs, visitsPerStep: 64 },

@@ -2,6 +2,7 @@ import { request as httpRequest } from "node:http";
 import { request as httpsRequest } from "node:https";
 import type { Logger } from "pino";
 import type { Clock } from "../base/clock.ts";
+import { addressOf, urlOf } from "../etcd/client/endpoint.ts";
 import type { MemberCertificates } from "../etcd/client/member.ts";
 
 /** A page of etcd's HTTP port. */
@@ -133,7 +134,8 @@ function pageOf(
   signal: AbortSignal,
 ): Promise<Page> {
   const { promise, resolve, reject } = Promise.withResolvers<Page>();
-  const url = new URL(path, endpoint);
+  const url = new URL(path, urlOf(endpoint));
+  const address = addressOf(endpoint);
   const { store, isVerified } = certificates ?? {};
   const tls = {
     ca: store?.authorities,
@@ -141,7 +143,8 @@ function pageOf(
     key: store?.pair?.key,
     rejectUnauthorized: isVerified,
   };
-  const options = { agent: false, signal } as const;
+  const socketPath = "path" in address ? address.path : undefined;
+  const options = { agent: false, signal, socketPath } as const;
   const request =
     url.protocol === "https:"
       ? httpsRequest(url, { ...options, ...tls })

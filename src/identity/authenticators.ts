@@ -1,12 +1,11 @@
 import { WatchFanoutError } from "../base/errors.ts";
 import type { CertificateNameKind } from "./certificate-names.ts";
-import { unauthenticated } from "./errors.ts";
 import {
   forwardedIdentity,
   forwardedName,
   type TrustedForwarders,
 } from "./forwarded-certificate.ts";
-import { anonymous, type Identity } from "./identity.ts";
+import { anonymous, type Identity, unauthenticated } from "./identity.ts";
 import type { JwtAuthenticator } from "./jwt-authenticator.ts";
 import { KeysAwaited } from "./key-set.ts";
 import { type Peer, type PeerFacts, recognisePeer } from "./peer.ts";

@@ -1,5 +1,5 @@
 import type { X509Certificate } from "node:crypto";
-import { isName } from "./names.ts";
+import { isName } from "./identity.ts";
 
 /** A part of a certificate that can name its holder. */
 export type CertificateNameKind = "spiffe" | "dns" | "cn";

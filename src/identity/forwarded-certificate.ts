@@ -1,7 +1,5 @@
 import { ownText } from "../base/text-memory.ts";
-import { unauthenticated } from "./errors.ts";
-import type { Identity } from "./identity.ts";
-import { isName } from "./names.ts";
+import { type Identity, isName, unauthenticated } from "./identity.ts";
 
 /** Peers whose `x-forwarded-client-cert` is believed. */
 export interface TrustedForwarders {

@@ -4,10 +4,8 @@ import * as errors from "jose/errors";
 import { jwtVerify } from "jose/jwt/verify";
 import { WatchFanoutError } from "../base/errors.ts";
 import { textBytes } from "../base/text-memory.ts";
-import { unauthenticated } from "./errors.ts";
-import type { Identity } from "./identity.ts";
+import { type Identity, isName, unauthenticated } from "./identity.ts";
 import { type KeySet, KeysAwaited } from "./key-set.ts";
-import { isName } from "./names.ts";
 
 /** Asymmetric algorithms only: with a symmetric one, every client that knows the public key could sign. */
 const algorithms = [

@@ -7,8 +7,7 @@ import {
   certificateName,
   certificateNameKinds,
 } from "./certificate-names.ts";
-import { unauthenticated } from "./errors.ts";
-import type { Identity } from "./identity.ts";
+import { type Identity, unauthenticated } from "./identity.ts";
 
 /** What is known of the other end of a connection. */
 export interface PeerFacts {

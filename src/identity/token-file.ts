@@ -1,7 +1,6 @@
 import { createHash, createHmac, randomBytes } from "node:crypto";
 import { ownText } from "../base/text-memory.ts";
-import type { Identity } from "./identity.ts";
-import { isName } from "./names.ts";
+import { type Identity, isName } from "./identity.ts";
 
 /** Maximum size of a token file, in bytes: some 10,000 tokens. */
 export const maxTokenFileBytes = 1024 ** 2;

@@ -1,17 +1,16 @@
 import { defaultBackoffBounds } from "../base/backoff.ts";
-import { Condition } from "../base/condition.ts";
-import { WatchFanoutError } from "../base/errors.ts";
+import { hasReason, upstreamUnavailable, WatchFanoutError } from "../base/errors.ts";
 import { OutageLog } from "../base/outage-log.ts";
+import { SingleFlight } from "../base/single-flight.ts";
 import { StreamBackoff } from "../base/stream-backoff.ts";
-import type { WaitBounds } from "../base/wait.ts";
+import { abortable, Condition, type WaitBounds } from "../base/wait.ts";
 import type { WatchBatch } from "../model/event.ts";
 import type { StoredObject } from "../model/object.ts";
 import type { Scope } from "../storage/storage.ts";
 import { HistoryTracker } from "./history/history-tracker.ts";
-import { changedDuringList, HistoryConfirmation } from "./history-confirmation.ts";
 import { ReflectorState } from "./reflector-state.ts";
 import { callTarget, type ReflectorOptions, TargetFault, targetFault } from "./reflector-target.ts";
-import { StateLister } from "./state-lister.ts";
+import { listState } from "./state-lister.ts";
 import { WatchSession } from "./watch-session.ts";
 
 export type {
@@ -22,6 +21,9 @@ export type {
   ReplaceCause,
 } from "./reflector-target.ts";
 
+/** How long a read waits for the list that decides whether its response is of the same history, in milliseconds. */
+const listTimeoutMs = 3_000;
+
 /**
  * Keeps a target equal to a storage, as client-go's Reflector does: lists, then watches from the list's revision;
  * resumes a broken watch from the last delivered revision; relists if that revision is lost. `ReflectorState` decides
@@ -31,9 +33,9 @@ export class Reflector {
   readonly #options: ReflectorOptions;
   readonly #scope: Scope;
   readonly #state = new ReflectorState();
-  readonly #lister: StateLister;
   readonly #history: HistoryTracker;
-  readonly #confirmation: HistoryConfirmation;
+  /** Asks the store. Rejects with HISTORY_CHANGED, with REVISION_TOO_OLD if it can't say, or as the store fails. */
+  readonly #confirmation: SingleFlight<void>;
   readonly #backoff: StreamBackoff;
   readonly #outage: OutageLog;
   /** Notified after each delivered list and each recovery. */
@@ -46,21 +48,16 @@ export class Reflector {
 
   constructor(options: ReflectorOptions) {
     const { storage, target, clock, scope = { prefix: "" } } = options;
-    const { backoff = defaultBackoffBounds, random = Math.random, maxBytes = 0 } = options;
-    const { pageSize = maxBytes > 0 ? 50_000 : 0 } = options;
+    const { backoff = defaultBackoffBounds, random = Math.random } = options;
     this.#options = options;
     this.#scope = scope;
-    this.#lister = new StateLister({ storage, scope, pageSize, maxBytes });
     this.#history = new HistoryTracker(storage, scope, (historyId) =>
       callTarget(() => target.identify?.(historyId)),
     );
-    this.#confirmation = new HistoryConfirmation({
+    this.#confirmation = new SingleFlight(
+      () => this.#history.confirm(this.#stopping.signal),
       clock,
-      state: this.#state,
-      progress: this.#progress,
-      check: () => this.#history.confirm(this.#stopping.signal),
-      invalidate: (historyGeneration) => this.invalidate(historyGeneration),
-    });
+    );
     const { reachability } = storage;
     this.#backoff = new StreamBackoff({ bounds: backoff, clock, random, reachability });
     this.#outage = new OutageLog(clock, options.logger);
@@ -108,8 +105,16 @@ export class Reflector {
    * proves it. Concurrent callers share one response. If the store has compacted what is known of the history, waits up
    * to 3 s for the list that follows.
    */
-  confirmHistory(signal: AbortSignal = this.#stopping.signal): Promise<void> {
-    return this.#confirmation.confirm(signal);
+  async confirmHistory(signal: AbortSignal = this.#stopping.signal): Promise<void> {
+    if (this.isWatching) return;
+    const { historyGeneration, lists } = this.#state;
+    try {
+      await abortable(this.#confirmation.run(), signal);
+    } catch (error) {
+      if (hasReason(error, "HISTORY_CHANGED")) this.invalidate(historyGeneration);
+      if (!hasReason(error, "REVISION_TOO_OLD")) throw error;
+      await this.#awaitList(historyGeneration, lists, signal, error);
+    }
   }
 
   /**
@@ -141,6 +146,25 @@ export class Reflector {
   /** Lists the whole state again, because the target has lost or corrupted its own. */
   relist(): void {
     if (this.#state.relist()) this.#watch?.stop();
+  }
+
+  /** The store has compacted what is known of the history, so the next list decides. */
+  async #awaitList(
+    historyGeneration: number,
+    lists: number,
+    signal: AbortSignal,
+    cause: unknown,
+  ): Promise<void> {
+    const state = this.#state;
+    const isDecided = (): boolean => state.lists > lists || state.isWatching;
+    const deadline = { clock: this.#options.clock, ms: listTimeoutMs, expire: () => {} };
+    await this.#progress.until(isDecided, { signal, deadline });
+    if (state.historyGeneration !== historyGeneration) throw changedDuringList();
+    if (isDecided()) return;
+    throw upstreamUnavailable(
+      "The store is compacted, so this replica can't confirm its history until it has relisted. Try again soon.",
+      cause,
+    );
   }
 
   async #run(): Promise<void> {
@@ -197,7 +221,7 @@ export class Reflector {
     const { invalidations } = this.#state;
     const current = await storage.currentRevision(signal);
     let historyId = await this.#findHistory(current, signal);
-    const state = await this.#lister.list(current, signal);
+    const state = await listState(this.#options, current, signal);
     await this.#prepare(state.objects);
     signal.throwIfAborted();
     if (this.#state.cause === "history lost" && this.#conflictsWith(state)) {
@@ -290,4 +314,12 @@ export class Reflector {
     this.#outage.ended("following the store again");
     callTarget(() => onRecovered?.());
   }
+}
+
+function changedDuringList(): WatchFanoutError {
+  return new WatchFanoutError(
+    "HISTORY_CHANGED",
+    "The store was restored to an older state during a list. It is relisted.",
+    { metadata: { history_id: "" } },
+  );
 }

@@ -1,7 +1,7 @@
 import { hasReason, invalidRequest, type WatchFanoutError } from "../base/errors.ts";
 import { memoryOverheadBytes } from "../model/event.ts";
 import { estimatedBytes, type StoredObject } from "../model/object.ts";
-import type { Scope, Storage } from "../storage/storage.ts";
+import type { ReflectorOptions } from "./reflector-target.ts";
 
 /** Maximum size of one page in bytes, if the list is bounded in bytes. */
 const maxPageBytes = 8 * 1024 ** 2;
@@ -9,70 +9,63 @@ const maxPageBytes = 8 * 1024 ** 2;
 /** Maximum attempts of one list, each at a newer revision because the one before was compacted. */
 const maxAttempts = 4;
 
-interface StateListerOptions {
-  readonly storage: Storage;
-  readonly scope: Scope;
-  /** Objects per page. */
-  readonly pageSize: number;
-  /** Maximum size of the whole list in bytes; 0: no limit. */
-  readonly maxBytes: number;
+type ListOptions = Pick<ReflectorOptions, "storage" | "scope" | "pageSize" | "maxBytes">;
+
+/**
+ * Lists the whole state of a scope at one revision, page by page: at `revision`, or at a later one if that is
+ * compacted.
+ */
+export async function listState(
+  options: ListOptions,
+  revision: number,
+  signal: AbortSignal,
+): Promise<{ readonly objects: readonly StoredObject[]; readonly revision: number }> {
+  let at = revision;
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return { objects: await listAt(options, at, signal), revision: at };
+    } catch (error) {
+      if (!hasReason(error, "REVISION_TOO_OLD") || attempt === maxAttempts) throw error;
+      const oldest = Number(error.metadata["oldest_revision"] ?? Number.NaN);
+      at = oldest > at ? oldest : await options.storage.currentRevision(signal);
+    }
+  }
 }
 
-/** Lists the whole state of a scope at one revision, page by page. */
-export class StateLister {
-  readonly #options: StateListerOptions;
-
-  constructor(options: StateListerOptions) {
-    this.#options = options;
+async function listAt(
+  options: ListOptions,
+  revision: number,
+  signal: AbortSignal,
+): Promise<readonly StoredObject[]> {
+  const { storage, scope = { prefix: "" }, maxBytes = 0 } = options;
+  const { pageSize = maxBytes > 0 ? 50_000 : 0 } = options;
+  const at = { match: "EXACT", revision } as const;
+  if ("key" in scope) {
+    const { object } = await storage.get({ key: scope.key, at, signal });
+    return object === undefined ? [] : [object];
   }
-
-  /** Lists the state at `revision`, or at a later one if `revision` is compacted. */
-  async list(
-    revision: number,
-    signal: AbortSignal,
-  ): Promise<{ readonly objects: readonly StoredObject[]; readonly revision: number }> {
-    let at = revision;
-    for (let attempt = 1; ; attempt++) {
-      try {
-        return { objects: await this.#listAt(at, signal), revision: at };
-      } catch (error) {
-        if (!hasReason(error, "REVISION_TOO_OLD") || attempt === maxAttempts) throw error;
-        const oldest = Number(error.metadata["oldest_revision"] ?? Number.NaN);
-        at = oldest > at ? oldest : await this.#options.storage.currentRevision(signal);
-      }
+  const { prefix } = scope;
+  const objects: StoredObject[] = [];
+  // A number of objects alone does not bound the size of a page.
+  const pageBytes = Math.min(maxBytes, maxPageBytes);
+  let startAfter: string | undefined;
+  let bytes = 0;
+  do {
+    const page = await storage.list({
+      ...{ prefix, startAfter, at, signal },
+      limit: pageSize,
+      maxBytes: pageBytes,
+    });
+    // Not copied: a large state would take twice its array.
+    if (objects.length === 0 && page.next === undefined && maxBytes === 0) return page.items;
+    for (const object of page.items) {
+      objects.push(object);
+      bytes += estimatedBytes(object) + memoryOverheadBytes;
     }
-  }
-
-  async #listAt(revision: number, signal: AbortSignal): Promise<readonly StoredObject[]> {
-    const { storage, scope, pageSize, maxBytes } = this.#options;
-    const at = { match: "EXACT", revision } as const;
-    if ("key" in scope) {
-      const { object } = await storage.get({ key: scope.key, at, signal });
-      return object === undefined ? [] : [object];
-    }
-    const { prefix } = scope;
-    const objects: StoredObject[] = [];
-    // A number of objects alone does not bound the size of a page.
-    const pageBytes = Math.min(maxBytes, maxPageBytes);
-    let startAfter: string | undefined;
-    let bytes = 0;
-    do {
-      const page = await storage.list({
-        ...{ prefix, startAfter, at, signal },
-        limit: pageSize,
-        maxBytes: pageBytes,
-      });
-      // Not copied: a large state would take twice its array.
-      if (objects.length === 0 && page.next === undefined && maxBytes === 0) return page.items;
-      for (const object of page.items) {
-        objects.push(object);
-        bytes += estimatedBytes(object) + memoryOverheadBytes;
-      }
-      if (maxBytes > 0 && bytes > maxBytes) throw stateTooLarge(maxBytes);
-      startAfter = page.next;
-    } while (startAfter !== undefined);
-    return objects;
-  }
+    if (maxBytes > 0 && bytes > maxBytes) throw stateTooLarge(maxBytes);
+    startAfter = page.next;
+  } while (startAfter !== undefined);
+  return objects;
 }
 
 function stateTooLarge(maxBytes: number): WatchFanoutError {

@@ -1,6 +1,6 @@
 import { ownText, textBytes } from "../base/text-memory.ts";
 import type { Attributes } from "./attributes.ts";
-import { inCanonicalOrder } from "./canonical-order.ts";
+import { Selector } from "./selector.ts";
 import { includesText, sortedTexts } from "./sorted-texts.ts";
 
 /** Memory of the requirement's own fields and its place in a list, in bytes. */
@@ -61,41 +61,26 @@ class FieldRule {
   }
 }
 
-/** Selects objects by their fields: those that meet all requirements. Without requirements every object matches. */
-export class FieldSelector {
-  /** Without duplicates, in canonical order. */
-  readonly requirements: readonly FieldRequirement[];
+/** Selects objects by their fields. */
+export class FieldSelector extends Selector<FieldRequirement> {
   /** The names of the used fields, without duplicates. The selector does not know whether a resource declares them. */
   readonly fields: readonly string[];
   /** One for each field, so that the cost per object does not grow with the requirements on one field. */
   readonly #rules: readonly FieldRule[];
 
   constructor(requirements: readonly FieldRequirement[]) {
-    this.requirements = inCanonicalOrder(requirements);
+    super(requirements);
     const byField = Map.groupBy(this.requirements, ({ field }) => field);
     this.fields = [...byField.keys()];
     this.#rules = [...byField].map(([field, same]) => new FieldRule(field, same));
   }
 
-  /** A canonical text that can be parsed again. Not cached. */
-  get canonical(): string {
-    return this.requirements.map(({ canonical }) => canonical).join(",");
+  protected get indexBytes(): number {
+    return this.#rules.reduce((sum, { bytes }) => sum + bytes, 0);
   }
 
-  /** Estimated memory in bytes. */
-  get bytes(): number {
-    const ruleBytes = this.#rules.reduce((sum, { bytes }) => sum + bytes, 0);
-    return this.requirements.reduce((sum, { bytes }) => sum + bytes, ruleBytes);
-  }
-
-  /** Estimated cost of matching one object, in requirements. */
   get cost(): number {
     return this.#rules.length;
-  }
-
-  /** Whether every object matches, whatever its fields. */
-  get empty(): boolean {
-    return this.requirements.length === 0;
   }
 
   matches(attributes: Attributes): boolean {

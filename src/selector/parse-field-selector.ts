@@ -1,6 +1,5 @@
 import { FieldRequirement, FieldSelector } from "./field-selector.ts";
-import { refuseOneMore, refuseTooLong } from "./limits.ts";
-import { SelectorError, unexpected } from "./selector-error.ts";
+import { refuseOneMore, refuseTooLong, SelectorError, unexpected } from "./selector-error.ts";
 
 /**
  * Parses a field selector in Kubernetes' grammar, that of k8s.io/apimachinery/pkg/fields:

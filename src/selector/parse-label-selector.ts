@@ -1,9 +1,7 @@
 import { naturalInt64 } from "./int64.ts";
 import { LabelRequirement } from "./label-requirement.ts";
-import { ruleBrokenByKey, ruleBrokenByValue } from "./label-rules.ts";
 import { LabelSelector } from "./label-selector.ts";
-import { refuseOneMore, refuseTooLong } from "./limits.ts";
-import { type SelectorError, unexpected } from "./selector-error.ts";
+import { refuseOneMore, refuseTooLong, type SelectorError, unexpected } from "./selector-error.ts";
 
 /**
  * Parses a label selector in Kubernetes' grammar, that of k8s.io/apimachinery/pkg/labels: `app=web,tier in
@@ -212,4 +210,47 @@ class LabelLexer {
     pattern.lastIndex = this.#position;
     if (pattern.test(this.#text)) this.#position = pattern.lastIndex;
   }
+}
+
+/*
+ * Kubernetes' rules for the key and the value of a label (IsQualifiedName and IsValidLabelValue in
+ * k8s.io/apimachinery/pkg/util/validation). Lengths are checked before patterns, so that no pattern runs on a long
+ * text.
+ */
+
+const maxNameLength = 63;
+const maxPrefixLength = 253;
+
+const name = /^[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?$/;
+const dnsSubdomain = /^[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*$/;
+
+const nameRule =
+  'letters, digits, "-", "_" and ".", with a letter or a digit at the start and at the end';
+
+/** Returns what a key must be, as the end of a sentence; undefined if `key` is valid. */
+export function ruleBrokenByKey(key: string): string | undefined {
+  const slash = key.indexOf("/");
+  if (slash !== -1) {
+    const prefix = key.slice(0, slash);
+    if (prefix.length > maxPrefixLength || !dnsSubdomain.test(prefix)) {
+      return (
+        `a label key whose prefix, before "/", is a DNS subdomain: at most ${maxPrefixLength} ` +
+        'lower case letters, digits, "-" and ".", with a letter or a digit at the start and at the ' +
+        'end and on both sides of each "."'
+      );
+    }
+  }
+  if (isName(key.slice(slash + 1))) return undefined;
+  const where = slash === -1 ? "" : ' after the "/"';
+  return `a label key of 1 to ${maxNameLength} characters${where}: ${nameRule}`;
+}
+
+/** Returns what a value must be, as the end of a sentence; undefined if `value` is valid. */
+export function ruleBrokenByValue(value: string): string | undefined {
+  if (value === "" || isName(value)) return undefined;
+  return `a label value of at most ${maxNameLength} characters: ${nameRule}`;
+}
+
+function isName(text: string): boolean {
+  return text.length <= maxNameLength && name.test(text);
 }

@@ -3,8 +3,16 @@ import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from 
 import { status } from "@grpc/grpc-js";
 import { keptVia, viaKey } from "../wire/via.ts";
 import type { Authentication, PendingAuthentication, Presented } from "./calls/authentication.ts";
-import type { BidiMethod, Methods, SingleRequestMethod } from "./calls/methods.ts";
-import type { HttpCall, HttpMethod, RawCall, RawMethod, RawServices } from "./calls/raw-methods.ts";
+import type {
+  BidiMethod,
+  HttpCall,
+  HttpMethod,
+  Methods,
+  RawCall,
+  RawMethod,
+  RawServices,
+  SingleRequestMethod,
+} from "./calls/methods.ts";
 import { refused } from "./calls/refusals.ts";
 import { serveConversation, serveRaw, serveRequest } from "./calls/serve-call.ts";
 import type { ServiceContext } from "./calls/service-context.ts";
@@ -12,12 +20,11 @@ import type { Service } from "./create-service.ts";
 import { Http1Call } from "./http1/http1-call.ts";
 import type { Http1Connection } from "./http1/http1-connection.ts";
 import { CallArrivals } from "./http2/call-arrivals.ts";
-import { CancelledCalls } from "./http2/cancelled-calls.ts";
 import { framedConnectionOf, socketOf } from "./http2/frames/framed-connection.ts";
 import { Http2Call } from "./http2/http2-call.ts";
 import { refuseAsHttp, resetStream } from "./http2/http2-stream.ts";
 import { IncomingRequests } from "./http2/incoming-requests.ts";
-import type { OpenCalls } from "./http2/open-calls.ts";
+import { countIfCancelled, type OpenCalls } from "./http2/open-calls.ts";
 import { peerFactsOf } from "./http2/peer.ts";
 import {
   dropDistantDeadline,
@@ -51,7 +58,7 @@ import type { CallOwner } from "./limits/callers.ts";
  *     audit          records refused calls, writes, and others         calls/audit
  *     release        gives back what the call held, in time slices     calls/call-closings
  *
- * Raw calls (calls/raw-methods.ts) pass accept, open, authenticate, authorize, admit and
+ * Raw calls (calls/methods.ts) pass accept, open, authenticate, authorize, admit and
  * audit. Nothing of them is read or decoded, so their caller needs every right.
  *
  * A stage that refuses a call ends it with a status, and the later stages except the audit do not run. This file has the
@@ -63,13 +70,6 @@ import type { CallOwner } from "./limits/callers.ts";
 
 const forwardedCertificateKey = "x-forwarded-client-cert";
 
-/** What the first stages of a call need. */
-interface CallPipelineDeps extends Pick<Service, "context" | "methods" | "authentication"> {
-  readonly openCalls: OpenCalls;
-  /** Services with raw calls. Undefined: every call is read. */
-  readonly rawServices: RawServices | undefined;
-}
-
 /** Takes HTTP/2 streams, and serves each as a call. */
 export class CallPipeline {
   readonly #methods: Methods;
@@ -78,21 +78,23 @@ export class CallPipeline {
   readonly #authentication: Authentication | undefined;
   /** The same if it trusts proxies to forward identities. */
   readonly #forwarding: Authentication | undefined;
-  readonly #cancelledCalls: CancelledCalls;
   readonly #rawServices: RawServices | undefined;
   readonly #pacing: StreamPacing;
   readonly #arrivals: CallArrivals;
   readonly #requests: IncomingRequests;
 
-  constructor(deps: CallPipelineDeps) {
-    const { methods, context, openCalls, authentication, rawServices } = deps;
+  /** `rawServices` are services with raw calls; undefined: every call is read. */
+  constructor(
+    { methods, context, authentication }: Service,
+    openCalls: OpenCalls,
+    rawServices: RawServices | undefined,
+  ) {
     const { clock, streamOpenings, requestPool } = context;
     this.#methods = methods;
     this.#context = context;
     this.#openCalls = openCalls;
     this.#authentication = authentication;
     this.#forwarding = authentication?.trustsForwarders === true ? authentication : undefined;
-    this.#cancelledCalls = new CancelledCalls(context.callerLimits);
     this.#rawServices = rawServices;
     this.#requests = new IncomingRequests(context);
     const { callers } = context.callerLimits;
@@ -196,7 +198,7 @@ export class CallPipeline {
       peerFacts: () => peerFactsOf(socketOf(session)),
       forwardedCertificate: headers[forwardedCertificateKey]?.toString(),
     });
-    this.#cancelledCalls.observe(stream, session, owner);
+    countIfCancelled(this.#context.callerLimits, stream, session, owner);
     return owner;
   }
 

@@ -1,7 +1,11 @@
 import type { ServiceDefinition } from "@grpc/grpc-js";
 import { descriptors } from "../wire/descriptors.ts";
-import { listWatchService, writeService } from "../wire/services.ts";
-import { healthService, reflectionServices } from "../wire/standard-services.ts";
+import {
+  healthService,
+  listWatchService,
+  reflectionServices,
+  writeService,
+} from "../wire/services.ts";
 import { Authentication } from "./calls/authentication.ts";
 import {
   decoderOf,

@@ -6,7 +6,7 @@ import { runInTimeSlices } from "../base/event-loop-turns.ts";
 import { settledWithin } from "../base/wait.ts";
 import type { Identity } from "../identity/identity.ts";
 import { CallPipeline } from "./call-pipeline.ts";
-import type { RawServices } from "./calls/raw-methods.ts";
+import type { RawServices } from "./calls/methods.ts";
 import { endingWithdrawn } from "./calls/revocation.ts";
 import type { ServiceOptions } from "./calls/service-options.ts";
 import { createService, type Service } from "./create-service.ts";
@@ -122,54 +122,48 @@ export class RunningServer {
   constructor(options: ServerOptions) {
     const { clock, logger, now = Date.now, tls, pages, rawServices } = options;
     const limits = { ...defaultServerLimits, ...options.limits };
-    const handshakes = new HandshakeFailures(clock, logger, "gRPC");
-    const defences = new Http2Defences(clock, logger, limits, handshakes);
-    const service = createService(options, defences);
-    const { context, authentication } = service;
+    this.#options = options;
+    this.#handshakes = new HandshakeFailures(clock, logger, "gRPC");
+    const defences = new Http2Defences(clock, logger, limits, this.#handshakes);
+    this.#defences = defences;
+    this.#service = createService(options, defences);
+    const { context, authentication } = this.#service;
     const isUnix = "path" in addressOf(options.listen);
-    const connections = new Connections(clock, { ...limits, isUnix }, defences);
-    const openCalls = new OpenCalls(context, connections, rawServices);
-    const pipeline = new CallPipeline({ ...service, openCalls, rawServices });
+    this.#connections = new Connections(clock, { ...limits, isUnix }, defences);
+    this.#openCalls = new OpenCalls(context, this.#connections, rawServices);
+    this.#pipeline = new CallPipeline(this.#service, this.#openCalls, rawServices);
     const onWithdrawn = endingWithdrawn(authentication, context);
-    const verifiedPeers =
+    this.#verifiedPeers =
       tls?.clientCa && new VerifiedPeers({ clock, now, clientCa: tls.clientCa, onWithdrawn });
     const { callers } = context.callerLimits;
-    this.#options = options;
-    this.#service = service;
-    this.#handshakes = handshakes;
-    this.#defences = defences;
-    this.#connections = connections;
-    this.#openCalls = openCalls;
-    this.#pipeline = pipeline;
-    this.#verifiedPeers = verifiedPeers;
     const connected = (session: ClientConnection, socket: Socket, acceptedAt: number): void => {
-      verifiedPeers?.add(session, socket, acceptedAt);
+      this.#verifiedPeers?.add(session, socket, acceptedAt);
       callers.connected(session, socket.remoteAddress);
       session.once("close", () => callers.closed(session));
     };
     this.#listener = new Listener({
       ...{ clock, logger, random: context.random, limits },
-      ...{ connections, defences, handshakes, tls, pages },
+      ...{ connections: this.#connections, defences, handshakes: this.#handshakes, tls, pages },
       isForwarder: (facts) => authentication?.isForwarder(facts) === true,
       listener: {
         begun: (session, acceptedAt) => {
           const socket = socketOf(session);
           connected(session, socket, acceptedAt);
           defences.watch(session, peerNameOf(socket));
-          pipeline.begin(session);
+          this.#pipeline.begin(session);
         },
-        opened: (...opened) => pipeline.accept(...opened),
+        opened: (...opened) => this.#pipeline.accept(...opened),
         http1: rawServices?.httpMethodAt && {
           clock,
           begun: (connection) => {
             const { socket } = connection;
             // It counts as one whose handshake is not finished until its first request has come.
             connected(connection, socket, clock.now());
-            pipeline.beginHttp1(connection);
+            this.#pipeline.beginHttp1(connection);
           },
           opened: (connection, _request, response) => {
-            const isTaken = pipeline.acceptHttp1(connection, response);
-            if (isTaken) connections.begun(connection, connection.socket);
+            const isTaken = this.#pipeline.acceptHttp1(connection, response);
+            if (isTaken) this.#connections.begun(connection, connection.socket);
             return isTaken;
           },
         },

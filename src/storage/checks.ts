@@ -1,4 +1,4 @@
-import { invalidRequest } from "../base/errors.ts";
+import { errorOf, invalidRequest } from "../base/errors.ts";
 import type {
   DeleteRequest,
   GetRequest,
@@ -52,12 +52,6 @@ export function checkList(request: ListRequest, rawKeys: boolean = false): void 
   checkInteger("limit", request.limit, 0);
   checkInteger("maxBytes", request.maxBytes ?? 0, 0);
   checkRequirement(request.at);
-  if (request.keysOnly === true && request.predicate !== undefined) {
-    throw invalidRequest(
-      "keysOnly",
-      "A list by content needs the content: ask for keys only, or for what a predicate picks.",
-    );
-  }
 }
 
 /** Throws INVALID_REQUEST for a put that no Storage can execute. */
@@ -92,16 +86,10 @@ export function checkDelete({ key, expectedModRevision: expected }: DeleteReques
 
 /** Throws INVALID_REQUEST for a watch that no Storage can serve. `rawKeys`: whether this one has raw keys. */
 export function checkWatch(request: WatchRequest, rawKeys: boolean = false): void {
-  const { scope, afterRevision, predicate, withPrevious } = request;
+  const { scope, afterRevision } = request;
   if (!rawKeys && "key" in scope) checkKey(scope.key);
   else if ("prefix" in scope) checkText("prefix", scope.prefix);
   if (afterRevision !== undefined) checkInteger("afterRevision", afterRevision, 0);
-  if (predicate !== undefined && !withPrevious) {
-    throw invalidRequest(
-      "withPrevious",
-      "A watch by content needs withPrevious: whether an object came or went depends on how it was.",
-    );
-  }
 }
 
 /** Ends the stream with the error that `check` throws, if it throws one. */
@@ -109,6 +97,6 @@ export function endIfRefused(stream: { end(error: Error): void }, check: () => v
   try {
     check();
   } catch (error) {
-    stream.end(error instanceof Error ? error : new Error(String(error)));
+    stream.end(errorOf(error));
   }
 }

@@ -1,7 +1,7 @@
 import type { Reachability } from "../base/stream-backoff.ts";
 import type { WatchBatch } from "../model/event.ts";
+import { compareKeys } from "../model/key-order.ts";
 import type { StoredObject } from "../model/object.ts";
-import type { Predicate } from "../model/predicate.ts";
 
 /**
  * Anything that can be listed and watched: etcd below one prefix, the embedded store, a Cacher around either.
@@ -96,8 +96,7 @@ export interface ListRequest {
   /** Maximum size of all objects in bytes (`estimatedBytes`), but always at least one object; 0: no limit. */
   readonly maxBytes?: number | undefined;
   readonly at: RevisionRequirement;
-  readonly predicate?: Predicate | undefined;
-  /** Whether values may be left empty, for callers that need only keys and revisions. Not with `predicate`. */
+  /** Whether values may be left empty, for callers that need only keys and revisions. */
   readonly keysOnly?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
 }
@@ -170,11 +169,6 @@ export interface WatchRequest {
    * MODIFIED and ADDED say only whether the key existed, and `previous` is absent.
    */
   readonly withPrevious: boolean;
-  /**
-   * Only objects that match before or after the change: ADDED means that an object enters the set, DELETED that it
-   * leaves the set. Needs `withPrevious`.
-   */
-  readonly predicate?: Predicate | undefined;
 }
 
 /** What a watch shows of itself to operators. Each member is computed when it is read. */
@@ -279,4 +273,15 @@ export interface WriteResult {
    * revision belongs to another history. Undefined if the storage does not report it.
    */
   readonly historyId?: string | undefined;
+}
+
+/** Whether the key is in the interval. */
+export function isBetween(key: string, { from, to }: KeyInterval): boolean {
+  return compareKeys(key, from) >= 0 && (to === undefined || compareKeys(key, to) < 0);
+}
+
+/** Whether the key is in the scope. */
+export function includesKey(scope: WatchScope, key: string): boolean {
+  if ("key" in scope) return key === scope.key;
+  return "prefix" in scope ? key.startsWith(scope.prefix) : isBetween(key, scope);
 }

@@ -2,16 +2,14 @@ import type { Meter } from "@opentelemetry/api";
 import { byEach, counter, gauge, registerMetrics } from "../base/metric-table.ts";
 import { backfillStates, type CacherStats } from "../cacher/stats.ts";
 
-/** What metrics read of a Cacher. */
-export interface StatsSource {
-  stats(): CacherStats;
-}
-
 /**
  * Registers the metrics of all caches, by resource. The caches count plain numbers, which are read once per
  * collection, so an event costs no call here.
  */
-export function registerCacheMetrics(meter: Meter, caches: ReadonlyMap<string, StatsSource>): void {
+export function registerCacheMetrics(
+  meter: Meter,
+  caches: ReadonlyMap<string, { stats(): CacherStats }>,
+): void {
   const stats = () =>
     Array.from(caches, ([resource, cache]) => [cache.stats(), { resource }] as const);
   registerMetrics(meter, stats, {

@@ -14,7 +14,7 @@ import {
 } from "@opentelemetry/api";
 import { rpcAttributes, statusAttributes } from "../base/client-span.ts";
 import type { Clock } from "../base/clock.ts";
-import { Rate } from "../server/limits/rate.ts";
+import { Rate } from "../base/rate.ts";
 import type { CallSpan, CallTracer, TraceHeaders } from "../server/server.ts";
 
 /** Number of calls per second that are recorded because their clients record them: of each caller, and of all. */

@@ -28,6 +28,7 @@ import {
 } from "@opentelemetry/sdk-trace";
 import type { Logger } from "pino";
 import type { Clock } from "../base/clock.ts";
+import { LineLimit } from "../base/logger.ts";
 import { settledWithin } from "../base/wait.ts";
 import type { CallTracer } from "../server/server.ts";
 import { RpcTracer, TraceAllowance } from "./call-tracer.ts";
@@ -149,14 +150,14 @@ export class OtlpExport {
   readonly #provider: TracerProvider;
   readonly #spans: SpanExport;
   readonly #allowance: TraceAllowance;
-  #failures = 0;
-  #loggedAt = Number.NEGATIVE_INFINITY;
+  readonly #failureLines: LineLimit;
 
   constructor(options: OtlpOptions, deps: OtlpDeps) {
     const { version, worker, servesWorkers, clock, logger, flushTimeoutMs } = deps;
     this.#flushTimeoutMs = flushTimeoutMs;
     this.#clock = clock;
     this.#logger = logger;
+    this.#failureLines = new LineLimit(clock, failureLogMs);
     const { endpoint, traceRatio, metricsIntervalMs } = options;
     this.resource = resourceFromAttributes({
       "service.name": "watch-fanout",
@@ -209,14 +210,11 @@ export class OtlpExport {
 
   /** Logs the first failure, and then at most one a minute. */
   #failed(what: "spans" | "metrics", error: Error | undefined): void {
-    this.#failures++;
-    const now = this.#clock.now();
-    if (now - this.#loggedAt < failureLogMs) return;
-    this.#loggedAt = now;
+    const suppressed = this.#failureLines.admit();
+    if (suppressed === undefined) return;
     // The message alone: the error may have the collector's whole response. That of several addresses has only a code.
     const problem = error?.message || Reflect.get(error ?? {}, "code");
-    const fields = { what, failures: this.#failures, problem };
-    this.#failures = 0;
+    const fields = { what, failures: suppressed + 1, problem };
     this.#logger.warn(fields, "an export to --otlp-endpoint has failed, and its data is dropped");
   }
 }

@@ -2,16 +2,10 @@ import type { Meter } from "@opentelemetry/api";
 import { counter, gauge, registerMetrics } from "../base/metric-table.ts";
 import type { UpstreamStats } from "../cacher/freshness/upstream-limiter.ts";
 
-/** A storage that skips keys which cannot be objects. */
-export interface SkippedKeysSource {
-  /** Number of times that a key was skipped. */
-  readonly skippedKeys: number;
-}
-
-/** Registers the skipped keys of storages, by resource. */
+/** Registers how often storages have skipped a key that can't be an object, by resource. */
 export function registerSkippedKeys(
   meter: Meter,
-  storages: ReadonlyMap<string, SkippedKeysSource>,
+  storages: ReadonlyMap<string, { readonly skippedKeys: number }>,
 ): void {
   registerMetrics(meter, () => byResource(storages), {
     watch_fanout_skipped_keys: counter(
@@ -22,16 +16,10 @@ export function registerSkippedKeys(
   });
 }
 
-/** Reads the attributes of a resource's objects. */
-export interface UndecodableSource {
-  /** Number of values that could not be decoded. */
-  readonly undecodable: number;
-}
-
-/** Registers the values that could not be decoded, by resource, with or without a cache. */
+/** Registers the number of values that could not be decoded, by resource, with or without a cache. */
 export function registerUndecodableValues(
   meter: Meter,
-  readers: ReadonlyMap<string, UndecodableSource>,
+  readers: ReadonlyMap<string, { readonly undecodable: number }>,
 ): void {
   registerMetrics(meter, () => byResource(readers), {
     watch_fanout_undecodable_values: counter(
@@ -46,24 +34,11 @@ function byResource<Source>(sources: ReadonlyMap<string, Source>) {
   return Array.from(sources, ([resource, source]) => [source, { resource }] as const);
 }
 
-/** Runs the scans of lists and initial states. */
-interface ScanSource {
-  /** Number of scans that have not finished. */
-  readonly size: number;
-  /** Number of scans that were refused. */
-  readonly refused: number;
-}
-
-/** Bounds the reads of the store. */
-interface UpstreamSource {
-  stats(): UpstreamStats;
-}
-
 /** Registers what the reads of all resources wait for: a time slice to scan, and the store. */
 export function registerReadMetrics(
   meter: Meter,
-  scans: ScanSource,
-  upstream: UpstreamSource,
+  scans: { readonly size: number; readonly refused: number },
+  upstream: { stats(): UpstreamStats },
 ): void {
   registerMetrics(meter, () => [[scans]], {
     watch_fanout_scans: gauge(

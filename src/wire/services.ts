@@ -1,4 +1,6 @@
 import { fromJSON } from "@grpc/proto-loader";
+import type { HealthDefinition } from "./generated/grpc/health/v1/Health.ts";
+import type { ServerReflectionDefinition } from "./generated/grpc/reflection/v1/ServerReflection.ts";
 import { protoJson } from "./generated/proto-json.ts";
 import type { ListWatchServiceDefinition } from "./generated/watchfanout/v1/ListWatchService.ts";
 import type { WriteServiceDefinition } from "./generated/watchfanout/v1/WriteService.ts";
@@ -21,3 +23,12 @@ export const listWatchService = definitions[
 export const writeService = definitions[
   "watchfanout.v1.WriteService"
 ] as unknown as WriteServiceDefinition;
+
+/** The standard health service of gRPC clients and load balancers. */
+export const healthService = definitions["grpc.health.v1.Health"] as unknown as HealthDefinition;
+
+/** Server reflection, by its name and the older one that many tools still use. */
+export const reflectionServices = [
+  "grpc.reflection.v1.ServerReflection",
+  "grpc.reflection.v1alpha.ServerReflection",
+].map((name) => definitions[name] as unknown as ServerReflectionDefinition);

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { briefDetails } from "../../src/base/brief-details.ts";
+import { briefDetails } from "../../src/base/connection-cause.ts";
 
 test.each([
   [

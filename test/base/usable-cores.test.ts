@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { usableCores } from "../../src/base/usable-cores.ts";
+import { usableCores } from "../../src/base/process-limits.ts";
 
 /** The cores of a process in these groups, on a machine with 8. */
 function coresOf(self: string, files: Readonly<Record<string, string>>): number {

@@ -220,11 +220,14 @@ export const clientBounds: readonly Bound[] = [
   },
   {
     what: "waits for a drain",
-    owners: ["InformerPipeline"],
+    owners: ["InformerPipeline", "HandlerRegistration"],
     bound: "the program's calls of `stop`",
     per: "informer",
     atBound: "",
-    shownBy: ["first applies and delivers what has arrived, with `drain`"],
+    shownBy: [
+      "first applies and delivers what has arrived, with `drain`",
+      "first delivers the queued notifications of its handlers, with `drain`",
+    ],
   },
   {
     what: "a handler's notifications",

@@ -8,7 +8,7 @@ export interface Owner {
 const collections = [
   ...["Map", "Set", "WeakMap", "WeakSet", "Array"],
   ...["Fifo", "FairQueue", "BatchQueue", "KeyedQueue", "KeySet", "Heap", "BTree", "Slabs"],
-  ...["Gate", "Ledger"],
+  ...["Gate", "Ledger", "Condition"],
 ].join("|");
 
 /**

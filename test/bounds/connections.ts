@@ -162,7 +162,7 @@ export const connectionBounds: readonly Bound[] = [
   },
   {
     what: "cancelled calls",
-    owners: ["unsentStatuses", "CancelledCalls"],
+    owners: ["unsentStatuses", "CallerLimits"],
     bound: "10,000 at once, 1,000 a second",
     per: "connection; identity on connections of trusted proxies",
     atBound: "closed; TOO_MANY_STREAMS",

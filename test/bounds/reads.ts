@@ -329,7 +329,7 @@ export const readBounds: readonly Bound[] = [
     bound: "weak: by the live predicates",
     per: "process",
     atBound: "go with them",
-    shownBy: ["by the same predicate"],
+    shownBy: ["are not shared between lists with function predicates"],
   },
   {
     what: "descriptors",

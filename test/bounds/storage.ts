@@ -3,11 +3,19 @@ import type { Bound } from "./bound.ts";
 export const storageBounds: readonly Bound[] = [
   {
     what: "a list in progress",
-    owners: ["StateLister"],
+    owners: ["listState"],
     bound: "by the state; `maxBytes` if the source is not trusted",
     per: "resource",
     atBound: "INVALID_REQUEST, retried",
     shownBy: ["does not read a list to the end if it has no end"],
+  },
+  {
+    what: "calls that wait for the list that confirms their history",
+    owners: ["Reflector"],
+    bound: "by reads and writes; 3 s",
+    per: "call",
+    atBound: "UPSTREAM_UNAVAILABLE; of a write: without a history id",
+    shownBy: ["fails if no list follows within three seconds"],
   },
   {
     what: "pauses after failures",

@@ -3,7 +3,7 @@ import type { Bound } from "./bound.ts";
 export const watcherBounds: readonly Bound[] = [
   {
     what: "watchers",
-    owners: ["WatcherRegistry"],
+    owners: ["Watchers"],
     bound: "`--max-streams`",
     per: "process",
     atBound: "TOO_MANY_STREAMS",

@@ -62,6 +62,18 @@ test("a command's own default applies where no source has a value", () => {
   expect(portOf({ flags: ["--listen", "127.0.0.1:4"] })).toBe(4);
 });
 
+test("the etcd API of a relay is passed to that of its upstream, with its credentials", () => {
+  const flags = ["--upstream", "a:1,b:2", "--etcd-api", "on", "--upstream-token-file", "token"];
+  const { etcd, etcdApi } = load({ flags, files: { token: "secret" } });
+  expect(etcd).toBe(undefined);
+  expect(etcdApi?.next).toMatchObject({
+    endpoints: ["http://a:1", "http://b:2"],
+    tls: undefined,
+    tokenFile: { path: "token", content: Buffer.from("secret") },
+    createsHistoryKey: false,
+  });
+});
+
 test("without any source the embedded store serves one resource with all keys", () => {
   expect(load({})).toEqual({
     etcd: undefined,
@@ -377,8 +389,11 @@ const cases: readonly [
     "etcd-api",
     "on",
     { env: { WATCH_FANOUT_ETCD: "http://a" } },
-    ({ etcdApi, resources }) => [etcdApi, resources],
-    [{ advertiseClientUrl: undefined, progressIntervalMs: 600_000 }, []],
+    ({ etcd, etcdApi, resources }) => [
+      { ...etcdApi, next: etcdApi !== undefined && etcdApi.next === etcd },
+      resources,
+    ],
+    [{ next: true, advertiseClientUrl: undefined, progressIntervalMs: 600_000 }, []],
   ],
   [
     "watch-fanout-api",
@@ -391,8 +406,8 @@ const cases: readonly [
     "advertise-client-url",
     "http://front",
     { env: { WATCH_FANOUT_ETCD: "http://a", WATCH_FANOUT_ETCD_API: "on" } },
-    ({ etcdApi }) => etcdApi,
-    { advertiseClientUrl: "http://front", progressIntervalMs: 600_000 },
+    ({ etcdApi }) => etcdApi?.advertiseClientUrl,
+    "http://front",
   ],
   [
     "watch-progress-notify-interval",

@@ -439,11 +439,6 @@ describe("options that need or exclude one another are reported", () => {
       /^--upstream-token-file: "gone" can't be read: /,
     ],
     [
-      { flags: ["--etcd", "http://a", "--etcd-api", "on", "--workers", "2"] },
-      "--workers: excludes --etcd-api: the etcd API is served by one process. Serve it with another watch-fanout, or " +
-        "remove one of the two.",
-    ],
-    [
       { flags: ["--workers", "2", "--audit-log", "-"] },
       "--audit-log: standard output can't be shared by 2 workers, whose lines would mix. Give a file.",
     ],
@@ -467,11 +462,22 @@ describe("options that need or exclude one another are reported", () => {
     [{ flags: ["--etcd-ca", "cert"] }, "--etcd-ca: needs --etcd as well."],
     [{ yaml: "etcd-username: root" }, "wf.yaml:1: etcd-username: needs --etcd as well."],
     [
+      { flags: [...upstream, "--etcd-api", "on", "--etcd-history-key", "key"] },
+      "--etcd-history-key: needs --etcd as well.",
+    ],
+    [
+      {
+        flags: [...upstream, "--etcd-api", "on", "--etcd-username", "u"],
+        env: { WATCH_FANOUT_ETCD_PASSWORD: "p" },
+      },
+      /^--etcd-username: beside --etcd-api every caller of ListWatchService/,
+    ],
+    [
       { flags: [...etcd, "--etcd-ca", "cert"] },
       "--etcd-ca: needs https:// endpoints; write https:// in --etcd.",
     ],
     [{ flags: [...secure, "--etcd-key", "key"] }, "--etcd-key: needs --etcd-cert as well."],
-    [{ flags: ["--etcd-api", "on"] }, "--etcd-api: needs --etcd as well."],
+    [{ flags: ["--etcd-api", "on"] }, "--etcd-api: needs --etcd or --upstream as well."],
     [
       { flags: [...etcd, "--advertise-client-url", "http://a"] },
       "--advertise-client-url: needs --etcd-api as well.",

@@ -134,6 +134,8 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "latest-23":
     "beyond the revision that it waits for, which the cache never had, is REVISION_TOO_OLD",
   "latest-24": "that conflicts with the cached state is of another history: it ends one of %s",
+  "latest-25": "gets each event of several revisions in one batch, with the object just before it",
+  "latest-26": "resumes with one atomic batch of all later events",
   "relay-1": "Resources are listed page by page, in the order of their names.",
   "relay-2": "decide which resources it serves",
   "relay-3": "list their resources",

@@ -85,9 +85,9 @@ export const kubernetesEntries: readonly CorpusEntry[] = [
     mutations: [
       {
         file: "src/cacher/watchers.ts",
-        find: "this.#interrupted = [...this.#registry.all];",
+        find: "this.#interrupted = [...this.#watchers];",
         replace:
-          'this.#interrupted = [...this.#registry.all].filter(({ state: is }) => is !== "starting" && is !== "initial");',
+          'this.#interrupted = [...this.#watchers].filter(({ state: is }) => is !== "starting" && is !== "initial");',
       },
     ],
   },
@@ -148,7 +148,7 @@ export const kubernetesEntries: readonly CorpusEntry[] = [
     ],
     mutations: [
       {
-        file: "src/model/predicate.ts",
+        file: "src/cacher/state/filter.ts",
         find: 'return new WatchEvent("DELETED", previous.deletedAt(event.revision), previous);',
         replace: 'return new WatchEvent("DELETED", previous, previous);',
       },
@@ -168,7 +168,7 @@ export const kubernetesEntries: readonly CorpusEntry[] = [
     ],
     mutations: [
       {
-        file: "src/model/predicate.ts",
+        file: "src/cacher/state/filter.ts",
         find: "const before = previous !== undefined && predicate(previous);",
         replace: 'const before = type !== "ADDED";',
       },

@@ -39,6 +39,12 @@ export async function revisionOf(client: RawGrpc, path: string, request: Buffer)
   return new Message(response.body.subarray(5)).message(1)?.number(3) ?? 0;
 }
 
+/** Number of watches of etcd. */
+export async function watchesOf(etcd: Pick<Etcd, "url">): Promise<number> {
+  const text = await (await fetch(`${etcd.url}/metrics`)).text();
+  return Number(/^etcd_debugging_mvcc_watcher_total (\S+)/m.exec(text)?.[1] ?? Number.NaN);
+}
+
 /** Number of watches that are served by "cache" or "etcd". */
 export function watchesServedBy(front: Front, what: string): Promise<number> {
   return metricOf(front, "watch_fanout_etcd_api_watches", what);

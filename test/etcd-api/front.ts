@@ -17,14 +17,29 @@ export interface Front {
 }
 
 /** Starts a service that relays to the etcd at these URLs. `flags` are further options of `serve`, by name. */
-export async function startFront(
+export function startFront(
   etcdUrls: readonly string[],
   flags: Readonly<Record<string, readonly string[]>> = {},
   logger: Logger = pino({ level: "silent" }),
 ): Promise<Front> {
+  return startWith({ etcd: etcdUrls, ...flags }, logger);
+}
+
+/** Starts a relay of the services at these addresses. */
+export function startRelay(
+  addresses: readonly string[],
+  flags: Readonly<Record<string, readonly string[]>> = {},
+  logger: Logger = pino({ level: "silent" }),
+): Promise<Front> {
+  return startWith({ upstream: addresses, ...flags }, logger);
+}
+
+async function startWith(
+  flags: Readonly<Record<string, readonly string[]>>,
+  logger: Logger,
+): Promise<Front> {
   const config = loadConfig({
     flags: {
-      etcd: etcdUrls,
       "etcd-api": ["on"],
       listen: ["127.0.0.1:0"],
       admin: ["127.0.0.1:0"],

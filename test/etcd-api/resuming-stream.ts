@@ -37,13 +37,13 @@ export class ResumingStream {
   readonly wrong: string[] = [];
   /** How often it was resumed. */
   resumed = 0;
-  readonly #grpc: RawGrpc;
+  #grpc: Pick<RawGrpc, "open">;
   /** Those whose `created` is still to come, in order. */
   #creating: ResumingWatch[] = [];
   #stream: WatchClient;
   #isClosed = false;
 
-  constructor(grpc: RawGrpc) {
+  constructor(grpc: Pick<RawGrpc, "open">) {
     this.#grpc = grpc;
     this.#stream = new WatchClient(grpc);
     void this.#read(this.#stream);
@@ -57,6 +57,12 @@ export class ResumingStream {
 
   requestProgress(): void {
     this.#stream.requestProgress();
+  }
+
+  /** Resumes at this endpoint. */
+  moveTo(grpc: Pick<RawGrpc, "open">): void {
+    this.#grpc = grpc;
+    this.#stream.close();
   }
 
   close(): void {

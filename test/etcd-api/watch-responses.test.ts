@@ -3,7 +3,7 @@ import type { CreateRequest } from "../../src/etcd/wire/watch-request.ts";
 import { withFields } from "../../src/etcd/wire/watch-response.ts";
 import { ClientWatch, type WatchOwner } from "../../src/etcd-api/watch/client-watch.ts";
 import { WatchResponses } from "../../src/etcd-api/watch/watch-responses.ts";
-import type { RawCall } from "../../src/server/calls/raw-methods.ts";
+import type { RawCall } from "../../src/server/calls/methods.ts";
 import type { ServiceContext } from "../../src/server/calls/service-context.ts";
 import { StallDetector } from "../../src/server/kernel/stall-detector.ts";
 import { SendBudget } from "../../src/server/limits/send-budget.ts";
@@ -26,6 +26,8 @@ class TestResponses extends WatchResponses {
   override expect(watch: ClientWatch): void {
     super.expect(watch);
   }
+
+  protected readonly isFollower = false;
 
   check(): void {}
   drain(): void {}

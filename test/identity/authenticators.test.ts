@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { Authenticators, type Credentials } from "../../src/identity/authenticators.ts";
-import { unauthenticated } from "../../src/identity/errors.ts";
-import type { Identity } from "../../src/identity/identity.ts";
+import { type Identity, unauthenticated } from "../../src/identity/identity.ts";
 import { JwtAuthenticator } from "../../src/identity/jwt-authenticator.ts";
 import { FileKeySet, parseKeySet } from "../../src/identity/key-set.ts";
 import { recognisePeer } from "../../src/identity/peer.ts";

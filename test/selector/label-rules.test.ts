@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { ruleBrokenByKey, ruleBrokenByValue } from "../../src/selector/label-rules.ts";
+import { ruleBrokenByKey, ruleBrokenByValue } from "../../src/selector/parse-label-selector.ts";
 
 describe("The rules of labels", () => {
   test("take the empty text for a value, but not for a key", () => {

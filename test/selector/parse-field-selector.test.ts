@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { maxRequirements, maxSelectorLength } from "../../src/selector/limits.ts";
 import { parseFieldSelector } from "../../src/selector/parse-field-selector.ts";
+import { maxRequirements, maxSelectorLength } from "../../src/selector/selector-error.ts";
 import fc, { runs } from "../property.ts";
 import { refusal } from "./refusal.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { maxRequirements, maxSelectorLength } from "../../src/selector/limits.ts";
 import { parseLabelSelector } from "../../src/selector/parse-label-selector.ts";
+import { maxRequirements, maxSelectorLength } from "../../src/selector/selector-error.ts";
 import fc, { runs } from "../property.ts";
 import { meaning, modelSelector, spelling } from "./label-model.ts";
 import { refusal } from "./refusal.ts";

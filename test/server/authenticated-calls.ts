@@ -8,13 +8,11 @@ import {
 } from "../../src/identity/authenticators.ts";
 import type { Identity } from "../../src/identity/identity.ts";
 import { JwtAuthenticator } from "../../src/identity/jwt-authenticator.ts";
-import type { KeySet } from "../../src/identity/key-set.ts";
-import { FileKeySet, parseKeySet } from "../../src/identity/key-set.ts";
+import { FileKeySet, type KeySet, parseKeySet } from "../../src/identity/key-set.ts";
 import { parseTokenFile, StaticTokens, tokenDigest } from "../../src/identity/token-file.ts";
 import type { ClientAuth } from "../../src/server/listener/tls-handshakes.ts";
 import type { AuditLog, RunningServer } from "../../src/server/server.ts";
-import { listWatchService } from "../../src/wire/services.ts";
-import { healthService, reflectionServices } from "../../src/wire/standard-services.ts";
+import { healthService, listWatchService, reflectionServices } from "../../src/wire/services.ts";
 import { Authority, type Issued } from "../identity/authority.ts";
 import { Issuer, keySetContent } from "../identity/issuer.ts";
 import { framed, RawConnection } from "./http2/raw-connection.ts";

@@ -5,7 +5,7 @@ import { upstreamUnavailable } from "../../src/base/errors.ts";
 import { FileKeySet, parseKeySet } from "../../src/identity/key-set.ts";
 import { parseTokenFile, tokenDigest } from "../../src/identity/token-file.ts";
 import type { AuditEntry, AuditLog } from "../../src/server/server.ts";
-import { healthService } from "../../src/wire/standard-services.ts";
+import { healthService } from "../../src/wire/services.ts";
 import { Authority } from "../identity/authority.ts";
 import { keySetContent } from "../identity/issuer.ts";
 import {

@@ -1,7 +1,6 @@
 import { expect, test } from "vitest";
 import { parseTokenFile, tokenDigest } from "../../src/identity/token-file.ts";
-import { listWatchService, writeService } from "../../src/wire/services.ts";
-import { healthService } from "../../src/wire/standard-services.ts";
+import { healthService, listWatchService, writeService } from "../../src/wire/services.ts";
 import { type Authenticated, issuer, resource, serveAuthenticated } from "./authenticated-calls.ts";
 import { framed, RawConnection } from "./http2/raw-connection.ts";
 

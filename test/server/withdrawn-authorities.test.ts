@@ -2,8 +2,7 @@ import { once } from "node:events";
 import { connect as connectTcp } from "node:net";
 import { connect as connectTls, type TLSSocket } from "node:tls";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { listWatchService, writeService } from "../../src/wire/services.ts";
-import { healthService } from "../../src/wire/standard-services.ts";
+import { healthService, listWatchService, writeService } from "../../src/wire/services.ts";
 import { Authority, type Issued } from "../identity/authority.ts";
 import {
   authority,

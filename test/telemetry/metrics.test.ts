@@ -18,7 +18,11 @@ const stats: CacherStats = {
   staleForMs: 2_500,
   objects: 3,
   objectBytes: 4_000,
-  eventWindow: { events: 5, bytes: 6_000, oldestAgeMs: 7_250, oldestRevision: 93 },
+  failingForMs: undefined,
+  step: "watching",
+  eventWindow: {
+    ...{ events: 5, bytes: 6_000, oldestAgeMs: 7_250, oldestRevision: 93, newestRevision: 100 },
+  },
   backfill: { state: "running", revisions: 27, events: 28, waiting: 29 },
   watchers: { starting: 1, initial: 2, "catching up": 3, live: 4, stalled: 5 },
   filters: 27,

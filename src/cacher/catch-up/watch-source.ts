@@ -1,9 +1,8 @@
 import type { Task, Turns } from "../../base/turns.ts";
 import type { WatchBatch } from "../../model/event.ts";
-import type { DispatchTarget } from "../dispatch/dispatch-target.ts";
+import type { DispatchTarget, WatcherState } from "../dispatch/dispatch-target.ts";
 import type { Dispatcher } from "../dispatch/dispatcher.ts";
 import type { WatcherBounds } from "../dispatch/watcher-bounds.ts";
-import type { WatcherState } from "../dispatch/watcher-state.ts";
 import type { Delivery } from "../request/request.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
 import type { BacklogReader } from "./coalesced-backlog.ts";
@@ -68,4 +67,32 @@ export interface SourceContext {
   readonly coalescedBacklogs: CoalescedBacklogs;
   /** Of all watchers that catch up. */
   readonly turns: Turns;
+}
+
+const done: SourceResult = { batch: undefined, isDone: true };
+
+/** Stands in for a source that is not known yet: the cache has not reached the revision that it begins after. */
+export class PendingSource implements WatchSource {
+  #successor: WatchSource | undefined;
+
+  get state(): WatchSource["state"] {
+    return this.#successor?.state ?? "starting";
+  }
+
+  get successor(): WatchSource | undefined {
+    return this.#successor;
+  }
+
+  /** Sets the source that is read in place of this one. The caller notifies the watcher. */
+  resolve(source: WatchSource): void {
+    this.#successor = source;
+  }
+
+  next(): SourceResult | undefined {
+    return this.#successor === undefined ? undefined : done;
+  }
+
+  checkWindow(): void {}
+
+  drop(): void {}
 }

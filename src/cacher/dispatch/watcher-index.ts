@@ -1,7 +1,7 @@
 import { WatchBatch, type WatchEvent } from "../../model/event.ts";
 import type { KeyInterval } from "../../storage/storage.ts";
-import { shortName } from "../request/identity.ts";
 import type { FieldReader } from "../request/object-attributes.ts";
+import { shortName } from "../request/selection.ts";
 import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
 import type { DispatchTarget } from "./dispatch-target.ts";

@@ -71,12 +71,12 @@ export class Freshness implements CacheObserver {
         return 0;
       case "LINEARIZABLE": {
         const current = await abortable(this.currentRevision.get(), signal);
-        return (await this.#await(current, signal)) ? current : undefined;
+        return (await this.reachKnown(current, signal)) ? current : undefined;
       }
       case "NOT_OLDER_THAN":
       case "EXACT":
         await this.checkExists(at.revision, signal);
-        if (await this.#await(at.revision, signal)) return at.revision;
+        if (await this.reachKnown(at.revision, signal)) return at.revision;
         throw revisionTooNew(at.revision, this.#context.cache.revision);
     }
   }
@@ -95,7 +95,8 @@ export class Freshness implements CacheObserver {
     this.#context.readiness.close();
   }
 
-  async #await(revision: number, signal?: AbortSignal): Promise<boolean> {
+  /** Waits for a revision that the store is known to have had, for up to 3 s. Resolves to whether the cache has reached it. */
+  async reachKnown(revision: number, signal?: AbortSignal): Promise<boolean> {
     if (this.#context.cache.revision >= revision) return true;
     return this.waiters.wait(revision, freshnessTimeoutMs, signal);
   }

@@ -119,9 +119,9 @@ export class LimitedUpstreamReader {
 
   /** `since`: see `get`. */
   list(call: CacheListRequest, since?: number): Promise<ListResult> {
-    const { owner = call, signal, selection, ...request } = call;
+    const { owner = call, signal, selection, predicate, ...request } = call;
     const { name, storage, limiter, check } = this.#deps;
-    const hasPredicate = selection !== undefined || request.predicate !== undefined;
+    const hasPredicate = selection !== undefined || predicate !== undefined;
     const upstreamRequest = {
       name: pageName(name, call),
       isCacheable: isCacheable(request.at),
@@ -136,7 +136,7 @@ export class LimitedUpstreamReader {
     return limiter.run(owner, upstreamRequest, signal);
   }
 
-  /** A page of matching objects. A storage would evaluate the predicate on a whole response at once. */
+  /** A page of matching objects. */
   async #listMatching(
     request: CacheListRequest,
     owner: object,

@@ -7,7 +7,7 @@ import type {
   WatchRequest,
   WatchScope,
 } from "../../storage/storage.ts";
-import type { Selection } from "./selection.ts";
+import type { Predicate, Selection } from "./selection.ts";
 
 /**
  * What a stream delivers when its reader does not keep up.
@@ -26,6 +26,8 @@ export interface CacheGetRequest extends GetRequest {
 
 /** A list of a Cacher, with options that other Storages do not have. */
 export interface CacheListRequest extends ListRequest {
+  /** Lists only objects for which it returns true. Not with `keysOnly`. */
+  readonly predicate?: Predicate | undefined;
   /** Lists only objects of the selection. Replaces `predicate`. */
   readonly selection?: Selection | undefined;
   /** See CacheGetRequest. */
@@ -80,6 +82,11 @@ export interface CachedState {
 
 /** A watch of a Cacher, with options that other Storages do not have. */
 export interface CacheWatchRequest extends WatchRequest {
+  /**
+   * Only objects that match before or after the change: ADDED means that an object enters the set, DELETED that it
+   * leaves the set. Needs `withPrevious`.
+   */
+  readonly predicate?: Predicate | undefined;
   /** Watches only objects of the selection. Replaces `predicate`; unlike it, `withPrevious` is not required. */
   readonly selection?: Selection | undefined;
   /** See CacheGetRequest. */

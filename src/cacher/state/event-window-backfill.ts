@@ -1,15 +1,23 @@
-import { pause } from "../../base/clock.ts";
+import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import type { Turns } from "../../base/turns.ts";
-import type { BackfillQueue } from "../../reflector/backfill/backfill-queue.ts";
+import { Condition } from "../../base/wait.ts";
+import { WatchEvent } from "../../model/event.ts";
+import type { StoredObject } from "../../model/object.ts";
+import { Slabs, smallestSlab } from "../../model/slabs.ts";
 import type { PastEvents } from "../../reflector/backfill/past-events.ts";
 import {
+  type BackfillQueue,
   type BackfillState,
   type BackfillTarget,
   WindowBackfill,
 } from "../../reflector/backfill/window-backfill.ts";
 import type { Reflector } from "../../reflector/reflector.ts";
+import type { ObjectAttributes } from "../request/object-attributes.ts";
 import type { ComponentContext } from "./component.ts";
-import { EventLinker } from "./event-linker.ts";
+import type { EventNode } from "./event-node.ts";
+import { OlderEvents } from "./older-events.ts";
+import type { OrderedStore } from "./ordered-store.ts";
+import type { WatchCache } from "./watch-cache.ts";
 
 /** How long a stream waits for the part of the window that it resumes from, in milliseconds. */
 export const backfillTimeoutMs = 10_000;
@@ -62,8 +70,8 @@ export class EventWindowBackfill {
     revisions: 0,
     events: 0,
   };
-  /** The revisions that streams wait for, by the function that ends the wait. */
-  readonly #waiting = new Map<() => void, number>();
+  /** For streams that wait for a part of the window. Notified when there is more of it, or no more will come. */
+  readonly #progress = new Condition();
 
   constructor(context: ComponentContext, options: EventWindowBackfillOptions) {
     this.#context = context;
@@ -72,7 +80,7 @@ export class EventWindowBackfill {
 
   get stats(): BackfillStats {
     const { state, revisions, events } = this.#now();
-    return { state, revisions, events, waiting: this.#waiting.size };
+    return { state, revisions, events, waiting: this.#progress.waiting };
   }
 
   /**
@@ -116,31 +124,22 @@ export class EventWindowBackfill {
   }
 
   /**
-   * Requests all events after `revision`. Resolves once all events after `revision` are in the window, or will not be: the backfill has ended or does not
-   * reach that far back, 10 s have passed, or the signal is aborted.
+   * Requests all events after `revision`. Resolves once they are in the window, or will not be: the backfill has ended
+   * or does not reach that far back; or after 10 s. Rejects with the signal's reason.
    */
   async waitFor(revision: number, signal: AbortSignal): Promise<void> {
     if (!this.isMissing(revision)) return;
-    const woken = new AbortController();
-    const wake = (): void => woken.abort();
-    this.#waiting.set(wake, revision);
     this.#backfill?.fillTo(revision);
-    try {
-      await pause(this.#context.clock, backfillTimeoutMs, woken.signal, signal);
-    } finally {
-      this.#waiting.delete(wake);
-    }
-  }
-
-  #wake(): void {
-    for (const [wake, revision] of this.#waiting) if (!this.isMissing(revision)) wake();
+    const { clock } = this.#context;
+    const deadline = { clock, ms: backfillTimeoutMs, expire: () => {} };
+    await this.#progress.until(() => !this.isMissing(revision), { signal, deadline });
   }
 
   /** Releases the memory of the backfill, once it has ended. */
   #forget(): void {
     this.#last = this.#now();
     this.#backfill = undefined;
-    this.#wake();
+    this.#progress.notify();
   }
 
   #now(): Pick<BackfillStats, "state" | "revisions" | "events"> {
@@ -153,7 +152,7 @@ export class EventWindowBackfill {
   async #run(backfill: WindowBackfill): Promise<void> {
     const { clock, logger, name } = this.#context;
     const startedAt = clock.now();
-    await backfill.run(() => this.#wake());
+    await backfill.run(() => this.#progress.notify());
     if (backfill !== this.#backfill) return;
     this.#forget();
     const { state, events, failure, backfilledTo: from } = backfill;
@@ -190,5 +189,79 @@ export class EventWindowBackfill {
         linker = undefined;
       },
     };
+  }
+}
+
+/** Number of events linked in one step. */
+const eventsPerStep = 64;
+
+/**
+ * Links past events to the known events and state: chunk by chunk, from the newest to the oldest.
+ *
+ * The object of an event is also the `previous` of the next event of its key, or the object in the state. The known
+ * one is kept, and the other, with the same content, is dropped. If the known one is absent or has
+ * another revision, the event can't have led to the known state.
+ */
+class EventLinker {
+  readonly #state: OrderedStore;
+  readonly #objectAttributes: ObjectAttributes;
+  /** Kept objects are copied into slabs of their own, since half of the received bytes are dropped. */
+  readonly #slabs = new Slabs(smallestSlab);
+  /** The object of each key before its oldest event so far. At most one entry per event in the window. */
+  readonly #before = new Map<string, StoredObject | undefined>();
+
+  /** `state` is the state after the newest event. It must not change any more. */
+  constructor(state: OrderedStore, objectAttributes: ObjectAttributes) {
+    this.#state = state;
+    this.#objectAttributes = objectAttributes;
+  }
+
+  /** Makes a linker of events before those after `floor`, the node that the window begins after. */
+  static *before(
+    floor: EventNode,
+    { state, eventWindow, objectAttributes }: WatchCache,
+  ): TimeSlicedWork<EventLinker> {
+    const { newest } = eventWindow;
+    const linker = new EventLinker(state.snapshot(), objectAttributes);
+    for (let i = 0, node = floor; node !== newest && node.next !== undefined; i++) {
+      node = node.next;
+      const key = node.event?.object.key;
+      if (key !== undefined && !linker.#before.has(key)) linker.#before.set(key, node.previous);
+      if (i % eventsPerStep === 0) yield;
+    }
+    return linker;
+  }
+
+  /** Links `past` before `newer`. Returns undefined if the past events can't have led to the known ones. */
+  *link(past: PastEvents, newer: EventNode): TimeSlicedWork<OlderEvents | undefined> {
+    const older = new OlderEvents(newer, past.after);
+    const { events } = past;
+    for (let i = events.length - 1; i >= 0; i--) {
+      const event = events[i];
+      if (event === undefined || !this.#add(older, event)) return undefined;
+      if (i % eventsPerStep === 0) yield;
+    }
+    return older;
+  }
+
+  #add(older: OlderEvents, { type, object, previous: before }: WatchEvent): boolean {
+    const { modRevision } = object;
+    const known = this.#before.has(object.key)
+      ? this.#before.get(object.key)
+      : this.#state.get(object.key);
+    const { key } = known ?? object;
+    const previous = before === undefined ? undefined : this.#slabs.copy(before, key);
+    if (previous !== undefined) this.#objectAttributes.of(previous);
+    if (type === "DELETED") {
+      if (known !== undefined || previous === undefined) return false;
+      this.#before.set(key, previous);
+      older.add(new WatchEvent(type, previous.deletedAt(modRevision), undefined), previous);
+      return true;
+    }
+    if (known?.modRevision !== modRevision) return false;
+    this.#objectAttributes.of(known);
+    this.#before.set(key, previous);
+    older.add(new WatchEvent(type, known, undefined), previous);
+    return true;
   }
 }

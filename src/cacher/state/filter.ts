@@ -1,13 +1,9 @@
 import { WatchEvent } from "../../model/event.ts";
 import { isRawKey } from "../../model/key-bytes.ts";
 import type { StoredObject } from "../../model/object.ts";
-import type { Predicate } from "../../model/predicate.ts";
-import { predicateIdentity, transition } from "../../model/predicate.ts";
-import { isBetween } from "../../storage/scope.ts";
-import type { KeyInterval } from "../../storage/storage.ts";
-import { shortName } from "../request/identity.ts";
+import { isBetween, type KeyInterval } from "../../storage/storage.ts";
 import type { CacheWatchRequest } from "../request/request.ts";
-import type { Selection } from "../request/selection.ts";
+import { type Predicate, type Selection, shortName } from "../request/selection.ts";
 import type { EventNode } from "./event-node.ts";
 
 /** What a watch delivers: which keys, which objects, and whether events include the previous object. */
@@ -84,4 +80,37 @@ export class Filter {
     if (seen.type === node.event?.type) return node.event;
     return new WatchEvent(seen.type, seen.object, undefined);
   }
+}
+
+/**
+ * Translates an event into what it means for the set of objects that a predicate selects: an object that enters the set
+ * is ADDED, one that stays MODIFIED, one that leaves DELETED with its last content in the set. Returns undefined for an
+ * object that was and is outside. Needs the event's `previous`.
+ */
+function transition(event: WatchEvent, predicate: Predicate): WatchEvent | undefined {
+  const { type, object, previous } = event;
+  const before = previous !== undefined && predicate(previous);
+  const after = type !== "DELETED" && predicate(object);
+  if (after) {
+    const becomes = before ? "MODIFIED" : "ADDED";
+    return type === becomes ? event : new WatchEvent(becomes, object, previous);
+  }
+  if (!before) return undefined;
+  if (type === "DELETED") return event;
+  return new WatchEvent("DELETED", previous.deletedAt(event.revision), previous);
+}
+
+const numbers = new WeakMap<Predicate, number>();
+
+let counted = 0;
+
+/** A number that identifies the function; 0 for undefined. */
+function predicateIdentity(predicate: Predicate | undefined): number {
+  if (predicate === undefined) return 0;
+  let number = numbers.get(predicate);
+  if (number === undefined) {
+    number = ++counted;
+    numbers.set(predicate, number);
+  }
+  return number;
 }

@@ -1,13 +1,54 @@
 import type { WatchFanoutError } from "../../base/errors.ts";
+import type { LatencySampler } from "../../base/latency-sampler.ts";
 import { WatchBatch } from "../../model/event.ts";
 import type { WatchScope, WatchStatus, WatchStream } from "../../storage/storage.ts";
 import { cursorAfter } from "../catch-up/cursor.ts";
-import type { SourceReader, WatchSource } from "../catch-up/watch-source.ts";
+import type { SourceContext, SourceReader, WatchSource } from "../catch-up/watch-source.ts";
+import type { WatcherState } from "../dispatch/dispatch-target.ts";
 import { type BufferBounds, WatcherBuffer } from "../dispatch/watcher-buffer.ts";
-import type { WatcherState } from "../dispatch/watcher-state.ts";
+import type { Delivery } from "../request/request.ts";
 import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
-import { MaintenanceRecord, type WatcherContext, type WatcherOptions } from "./watcher-context.ts";
+
+/** The parts of the Cacher that a watcher uses. */
+export interface WatcherContext extends SourceContext {
+  /** Gets each batch of events that a client reads from the buffer of its watcher. */
+  readonly deliveryLatency: LatencySampler;
+  /** Called once when a watcher has ended: with its error, or null if the client closed it. */
+  forget(watcher: CacheWatcher, end: Error | null): void;
+  /** Returns the error for the client of a stream that `error` ends: INTERNAL for a bug, which it logs. */
+  toStreamError(error: unknown): WatchFanoutError;
+}
+
+/** What a watch requests besides its filter: see CacheWatchRequest. */
+export interface WatcherOptions {
+  readonly delivery: Delivery;
+  readonly bookmarkIntervalMs: number;
+  readonly deadline: number | undefined;
+  readonly expiresAt: number | undefined;
+  readonly eagerBookmarks: boolean;
+  /** When it was requested, in the clock's milliseconds. */
+  readonly openedAt: number;
+  /** Whose time it catches up in; undefined: its own. */
+  readonly owner: object | undefined;
+}
+
+/** One watcher as the last pass of the maintenance saw it. Times are by the clock, in milliseconds. */
+export class MaintenanceRecord {
+  /** Its resume point, and when that moved. */
+  position = 0;
+  movedAt: number;
+  /** Its count of consumed batches, and when that grew or nothing was pending. */
+  consumed = 0;
+  consumedAt: number;
+  /** Whether the bookmark before its deadline was sent. */
+  isDeadlineBookmarked = false;
+
+  constructor(openedAt: number) {
+    this.movedAt = openedAt;
+    this.consumedAt = openedAt;
+  }
+}
 
 const noSelectors = { label: "", field: "" };
 
@@ -24,7 +65,7 @@ export class CacheWatcher implements WatchStream, WatchStatus, SourceReader {
   readonly options: WatcherOptions;
   /** For `WatcherMaintenance`. */
   readonly maintenance: MaintenanceRecord;
-  readonly #context: WatcherContext<CacheWatcher>;
+  readonly #context: WatcherContext;
   readonly #buffer = new WatcherBuffer();
   /** What is read when the buffer is empty; undefined while live, and after the end. */
   #source: WatchSource | undefined;
@@ -42,7 +83,7 @@ export class CacheWatcher implements WatchStream, WatchStatus, SourceReader {
   constructor(
     filter: Filter,
     options: WatcherOptions,
-    context: WatcherContext<CacheWatcher>,
+    context: WatcherContext,
     source: WatchSource,
   ) {
     this.filter = filter;

@@ -9,9 +9,13 @@ import { checkWatch } from "../../storage/checks.ts";
 import type { ListResult, RevisionRequirement } from "../../storage/storage.ts";
 import { cursorAfter } from "../catch-up/cursor.ts";
 import { PagedInitialState, SnapshotInitialState } from "../catch-up/initial-state.ts";
-import { PendingSource } from "../catch-up/pending-source.ts";
 import type { Snapshots } from "../catch-up/snapshots.ts";
-import type { CursorOrigin, SourceContext, WatchSource } from "../catch-up/watch-source.ts";
+import {
+  type CursorOrigin,
+  PendingSource,
+  type SourceContext,
+  type WatchSource,
+} from "../catch-up/watch-source.ts";
 import type { Freshness } from "../freshness/freshness.ts";
 import type { CacheWatchRequest } from "../request/request.ts";
 import type { ComponentContext } from "../state/component.ts";
@@ -80,6 +84,7 @@ export class WatchOpener {
   async #begin(opening: Opening): Promise<void> {
     const { request } = opening;
     checkWatch(request, request.rawKeys);
+    checkPredicate(request);
     checkInitialEvents(request);
     this.#checkHistory(request.historyId);
     if (request.sendInitialEvents === true) {
@@ -222,6 +227,15 @@ export class WatchOpener {
   #tooOld(revision: number): WatchFanoutError {
     return revisionTooOld(revision, this.#context.cache.eventWindow.floor.revision);
   }
+}
+
+/** Throws INVALID_REQUEST for a predicate without the previous objects that it needs. */
+function checkPredicate({ predicate, withPrevious }: CacheWatchRequest): void {
+  if (predicate === undefined || withPrevious) return;
+  throw invalidRequest(
+    "withPrevious",
+    "A watch by content needs withPrevious: whether an object came or went depends on how it was.",
+  );
 }
 
 /** Throws INVALID_REQUEST for an initial state that lists can't be put together to. */

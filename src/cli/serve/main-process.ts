@@ -1,19 +1,16 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import type { Config, ListenAddress, ResourceConfig, TcpAddress } from "../../config/config.ts";
-import { EtcdApi } from "../../etcd-api/etcd-api.ts";
-import { EtcdPages } from "../../etcd-api/etcd-pages.ts";
 import { type ReadinessCheck, type RunningAdmin, startAdmin } from "../../server/admin/admin.ts";
 import { StatusPages } from "../../server/admin/status/status-pages.ts";
-import { registerEtcdApiMetrics, registerWorkerMetrics } from "../../telemetry/service-metrics.ts";
+import { registerWorkerMetrics } from "../../telemetry/service-metrics.ts";
 import { ProcessStatus } from "../status/process-status.ts";
 import type { RecentProblems } from "../status/recent-problems.ts";
 import { ServiceStatus } from "../status/service-status.ts";
 import { ceilingOfProcess } from "../workers/worker-config.ts";
-import { watchAdminCertificate, watchClientCertificates } from "./certificates.ts";
+import { watchAdminCertificate } from "./certificates.ts";
 import { watchedTokens } from "./identity.ts";
 import { openOtlp } from "./otlp.ts";
-import type { ProcessContext } from "./process-context.ts";
 import { ServiceProcess } from "./service-process.ts";
 import { listening } from "./start-error.ts";
 import { startUpWarnings } from "./start-up-warnings.ts";
@@ -67,24 +64,18 @@ export async function startService(
       main.onStop(() => workers.stop());
       registerWorkerMetrics(context.meter, workers);
     }
-    const etcdApi = openEtcdApi(given, context);
-    if (etcdApi !== undefined) main.onStop(async () => etcdApi.close());
-    const etcdPages = etcdApi && new EtcdPages(etcdApi, context).byPath;
+    main.openEtcdApi();
     // Before the upstream of a relay is asked, so that an orchestrator finds out what the relay waits for.
-    const source = statusOf(main, workers, etcdApi, clock, options?.problems);
+    const source = statusOf(main, workers, clock, options?.problems);
     const status = new StatusPages(source, clock, logger);
-    const pages = { status, others: etcdPages, logLevel: options?.level };
+    const pages = { status, others: main.etcdPages, logLevel: options?.level };
     const admin = await openAdmin(main, workers, pages);
     await main.openCaches();
-    // With a user of its own the caches have what clients without a token may not read.
-    etcdApi?.serve(main.resources.cachedResources(), given.etcd?.auth === undefined);
     const { config } = main;
     for (const warning of startUpWarnings(config)) logger.warn(warning);
     if (workers === undefined) {
       const { listen } = config;
-      await listening("listen", listen, () =>
-        main.serveClients({ listen, rawServices: etcdApi, pages: etcdPages }),
-      );
+      await listening("listen", listen, () => main.serveClients({ listen }));
     } else {
       await workers.listen();
       workers.checkClientFiles(config, context);
@@ -142,7 +133,6 @@ async function openAdmin(
 function statusOf(
   main: ServiceProcess,
   workers: Workers | undefined,
-  etcdApi: EtcdApi | undefined,
   clock: Clock,
   problems: RecentProblems | undefined,
 ): ServiceStatus {
@@ -163,7 +153,7 @@ function statusOf(
       return main.context.files.certificates();
     },
     get etcdApiOutage() {
-      return etcdApi?.outage;
+      return main.etcdApi?.outage;
     },
     get checks() {
       return checksOf(main, workers);
@@ -182,17 +172,4 @@ async function openWorkers(
   // A service without workers starts faster without them.
   const { Workers } = await import("./workers.ts");
   return new Workers(config, options, clock, logger);
-}
-
-/** Opens etcd's own API, without a request to etcd. Undefined if the configuration does not have it. */
-function openEtcdApi(
-  { etcd, etcdApi }: Config,
-  { clock, logger, files, meter }: ProcessContext,
-): EtcdApi | undefined {
-  if (etcd === undefined || etcdApi === undefined) return undefined;
-  const { endpoints, tls, keepalive } = etcd;
-  const api = new EtcdApi({ endpoints, tls, keepalive, ...etcdApi, clock, logger });
-  if (tls !== undefined) watchClientCertificates(files, "etcd", tls, api);
-  registerEtcdApiMetrics(meter, api);
-  return api;
 }

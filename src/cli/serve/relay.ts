@@ -1,6 +1,6 @@
 import { Backoff } from "../../base/backoff.ts";
 import { CertificateStore } from "../../base/certificate-store.ts";
-import { pause } from "../../base/clock.ts";
+import { type Clock, pause } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { OutageLog } from "../../base/outage-log.ts";
 import { isUnimplemented } from "../../client/calls/call-failure.ts";
@@ -8,10 +8,11 @@ import type { Endpoint } from "../../client/calls/endpoints.ts";
 import type { ConnectOptions } from "../../client/calls/options.ts";
 import { type Client, connect } from "../../client/client.ts";
 import { RelayedCalls } from "../../client/remote/relayed-calls.ts";
-import { RemoteStorage } from "../../client/remote/remote-storage.ts";
+import { RemoteStorage, ReportedStaleness } from "../../client/remote/remote-storage.ts";
 import type { ResourceInfo } from "../../client/resource-info.ts";
 import type { ResourceConfig, UpstreamConfig } from "../../config/config.ts";
 import type { RelayedUpstream } from "../../server/server.ts";
+import type { FollowedServer } from "../../storage/etcd/etcd-storage.ts";
 import { isPathRefusal } from "../../wire/via.ts";
 import { watchClientCertificates } from "./certificates.ts";
 import type { ProcessContext } from "./process-context.ts";
@@ -46,6 +47,10 @@ export class Relay implements RelayedUpstream {
   readonly #calls: RelayedCalls;
   /** By the names in the upstream. */
   readonly #storages = new Map<string, RemoteStorage>();
+  /** What is known of the servers whose etcd API is followed, by the names there. */
+  readonly #followed = new Map<string, Followed>();
+  /** Clients of those servers, by their addresses. */
+  readonly #clients = new Map<string, Client>();
   readonly #closing = new AbortController();
   /** Names in the upstream that are not relayed, and relayed ones that it no longer has, as last logged. */
   #differences = "";
@@ -126,6 +131,13 @@ export class Relay implements RelayedUpstream {
     return storage;
   }
 
+  /** What is known of the server whose etcd API a storage of this resource uses. */
+  followedBy({ name, upstreamName: resource = name }: ResourceConfig): FollowedServer {
+    const followed = new Followed(this.#options.clock);
+    this.#followed.set(resource, followed);
+    return followed;
+  }
+
   /**
    * Asks the servers in use for the state of their resources, until `close`: how old their caches may be, and whether they
    * have gained or lost resources, which is logged. `isSelective`: the configuration names the resources.
@@ -136,18 +148,24 @@ export class Relay implements RelayedUpstream {
     for (;;) {
       await pause(clock, pollMs, signal);
       if (signal.aborted) return;
-      await Promise.all(
-        Array.from(this.#serversInUse(), (server) => this.#poll(server, isSelective)),
-      );
+      await Promise.all([
+        ...Array.from(this.#serversInUse(), (server) => this.#poll(server, isSelective)),
+        ...Array.from(this.#followedAddresses(), (address) =>
+          this.#pollFollowed(address, isSelective),
+        ),
+      ]);
     }
   }
 
   async checkPath(via: string, signal: AbortSignal): Promise<void> {
     const inUse = this.#serversInUse();
-    const servers = inUse.size === 0 ? [undefined] : inUse;
-    const asked = Array.from(servers, (server) =>
-      this.#client.resources({ via, server, signal, timeoutMs: checkTimeoutMs, checkPath: true }),
+    const options = { via, signal, timeoutMs: checkTimeoutMs, checkPath: true };
+    const followed = Array.from(this.#followedAddresses(), (address) =>
+      this.#clientOf(address).resources(options),
     );
+    const servers = inUse.size + followed.length === 0 ? [undefined] : inUse;
+    const asked = Array.from(servers, (server) => this.#client.resources({ ...options, server }));
+    asked.push(...followed);
     const failures = (await Promise.allSettled(asked)).flatMap((result) =>
       result.status === "rejected" ? [result.reason as unknown] : [],
     );
@@ -159,6 +177,7 @@ export class Relay implements RelayedUpstream {
   async close(): Promise<void> {
     this.#closing.abort();
     this.#client.close();
+    for (const client of this.#clients.values()) client.close();
   }
 
   #tls(): ConnectOptions["tls"] {
@@ -175,21 +194,54 @@ export class Relay implements RelayedUpstream {
 
   /** The servers that are watched now. */
   get addressesInUse(): readonly string[] {
-    return Array.from(this.#serversInUse(), ({ address }) => address);
+    const servers = Array.from(this.#serversInUse(), ({ address }) => address);
+    return [...servers, ...this.#followedAddresses()];
+  }
+
+  #followedAddresses(): ReadonlySet<string> {
+    const addresses = Array.from(this.#followed.values(), ({ address }) => address);
+    return new Set(addresses.filter((address) => address !== undefined));
+  }
+
+  #clientOf(address: string): Client {
+    const known = this.#clients.get(address);
+    if (known !== undefined) return known;
+    const client = connect({ ...this.#connectOptions, address, maxAttempts: 1 });
+    this.#clients.set(address, client);
+    return client;
   }
 
   #serversInUse(): ReadonlySet<Endpoint> {
     return new Set([...this.#storages.values()].flatMap(({ servers }) => [...servers]));
   }
 
-  async #poll(server: Endpoint, isSelective: boolean): Promise<void> {
+  #poll(server: Endpoint, isSelective: boolean): Promise<void> {
+    const { signal } = this.#closing;
+    const asked = this.#client.resources({ server, signal, timeoutMs: pollTimeoutMs });
+    return this.#observe(asked, isSelective, ({ name, staleForMs }) => {
+      const storage = this.#storages.get(name);
+      if (storage?.servers.has(server) === true) storage.observeStaleness(staleForMs);
+    });
+  }
+
+  #pollFollowed(address: string, isSelective: boolean): Promise<void> {
+    const { signal } = this.#closing;
+    const asked = this.#clientOf(address).resources({ signal, timeoutMs: pollTimeoutMs });
+    return this.#observe(asked, isSelective, ({ name, staleForMs }) => {
+      const followed = this.#followed.get(name);
+      if (followed?.address === address) followed.observeStaleness(staleForMs);
+    });
+  }
+
+  async #observe(
+    asked: Promise<readonly ResourceInfo[]>,
+    isSelective: boolean,
+    observe: (resource: ResourceInfo) => void,
+  ): Promise<void> {
     const { signal } = this.#closing;
     try {
-      const served = await this.#client.resources({ server, signal, timeoutMs: pollTimeoutMs });
-      for (const { name, staleForMs } of served) {
-        const storage = this.#storages.get(name);
-        if (storage?.servers.has(server) === true) storage.observeStaleness(staleForMs);
-      }
+      const served = await asked;
+      for (const resource of served) observe(resource);
       this.#logDifferences(served, isSelective);
     } catch (error) {
       // The caches report that the server is lost.
@@ -199,9 +251,9 @@ export class Relay implements RelayedUpstream {
 
   #logDifferences(served: readonly ResourceInfo[], isSelective: boolean): void {
     const names = served.flatMap(({ name, isReadableInFull }) => (isReadableInFull ? [name] : []));
-    const relayed = [...this.#storages.keys()];
+    const relayed = [...this.#storages.keys(), ...this.#followed.keys()];
     const lost = relayed.filter((name) => !names.includes(name)).join(", ");
-    const gained = isSelective ? "" : names.filter((name) => !this.#storages.has(name)).join(", ");
+    const gained = isSelective ? "" : names.filter((name) => !relayed.includes(name)).join(", ");
     const differences = JSON.stringify({ lost, gained });
     if (differences === this.#differences) return;
     this.#differences = differences;
@@ -217,6 +269,29 @@ export class Relay implements RelayedUpstream {
         "the upstream serves further resources; restart to relay them",
       );
     }
+  }
+}
+
+/** The server whose etcd API the storage of a resource uses. */
+class Followed implements FollowedServer {
+  readonly #staleness: ReportedStaleness;
+  /** Where its watch was opened last; undefined before that. */
+  address: string | undefined;
+
+  constructor(clock: Clock) {
+    this.#staleness = new ReportedStaleness(clock);
+  }
+
+  get staleForMs(): number | undefined {
+    return this.#staleness.ms;
+  }
+
+  observeStaleness(staleForMs: number | undefined): void {
+    this.#staleness.observe(staleForMs);
+  }
+
+  opens(endpoint: string): void {
+    this.address = endpoint.replace(/^https?:\/\//, "");
   }
 }
 

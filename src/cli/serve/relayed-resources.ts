@@ -17,6 +17,8 @@ interface RelayedResourcesOptions {
   readonly served: readonly ResourceInfo[];
   /** The bounds of resources without an event window of their own. */
   readonly eventWindow: EventWindowBounds;
+  /** Whether the relay serves etcd's own API as well: then the upstream must have it. */
+  readonly hasEtcdApi: boolean;
   /** The addresses of the upstream, for messages. */
   readonly upstream: string;
   readonly logger: Logger;
@@ -27,10 +29,12 @@ interface RelayedResourcesOptions {
  * get, list and watch all of it.
  */
 export function relayedResources(options: RelayedResourcesOptions): readonly ResourceConfig[] {
-  const { configured, served, eventWindow, upstream, logger } = options;
+  const { configured, served, eventWindow, hasEtcdApi, upstream, logger } = options;
   if (configured.length > 0) return configured.map((resource) => checked(resource, options));
   const inFull = served.filter(({ isReadableInFull }) => isReadableInFull);
   const inPart = served.filter(({ isReadableInFull }) => !isReadableInFull);
+  // Without a cache each call of etcd's API is passed on.
+  if (inFull.length === 0 && hasEtcdApi) return [];
   if (inFull.length === 0) {
     const part = inPart.length === 0 ? "" : ` It may read a part of: ${listed(inPart)}.`;
     throw new StartError(
@@ -42,13 +46,11 @@ export function relayedResources(options: RelayedResourcesOptions): readonly Res
     const resources = inPart.map(({ name }) => name).join(", ");
     logger.warn({ resources }, "not relayed, since the relay may read only a part of them");
   }
-  return inFull.map((info) => withUpstream(relayedResource(info.name, eventWindow), info, logger));
+  return inFull.map((info) => withUpstream(relayedResource(info.name, eventWindow), info, options));
 }
 
-function checked(
-  resource: ResourceConfig,
-  { served, upstream, logger }: RelayedResourcesOptions,
-): ResourceConfig {
+function checked(resource: ResourceConfig, options: RelayedResourcesOptions): ResourceConfig {
+  const { served, upstream } = options;
   const { name, upstreamName = name } = resource;
   const info = served.find((other) => other.name === upstreamName);
   const quoted = JSON.stringify(upstreamName);
@@ -69,15 +71,23 @@ function checked(
         "Grant its identity the verbs get, list and watch on all of it, in the policy there.",
     );
   }
-  return withUpstream(resource, info, logger);
+  return withUpstream(resource, info, options);
 }
 
-/** Adapts the resource to how the upstream serves it. */
+/** Adapts the resource to how the upstream serves it. Throws a StartError if it lacks etcd's API, and the relay has it. */
 function withUpstream(
-  resource: ResourceConfig,
-  { isCached, codec }: ResourceInfo,
-  logger: Logger,
+  given: ResourceConfig,
+  { isCached, codec, etcdKeys, name: upstreamName }: ResourceInfo,
+  { hasEtcdApi, upstream, logger }: RelayedResourcesOptions,
 ): ResourceConfig {
+  if (hasEtcdApi && etcdKeys === undefined) {
+    throw new StartError(
+      `--etcd-api: ${upstream} does not serve etcd's API for the resource ${JSON.stringify(upstreamName)} to this relay. Set ` +
+        "--etcd-api there as well; with a policy there, grant the relay's identity every verb on every key of every " +
+        "resource.",
+    );
+  }
+  const resource = etcdKeys === undefined ? given : { ...given, prefix: etcdKeys.prefix };
   const { name } = resource;
   const hasSelectors = codec === "json" || codec === "protobuf";
   if (hasSelectors && !resource.codec.hasAttributes) {

@@ -5,17 +5,18 @@ import { BackfillQueue, type StageObserver } from "../../cacher/options.ts";
 import { ObjectAttributes } from "../../cacher/request/object-attributes.ts";
 import { isRightLost } from "../../client/remote/relayed-calls.ts";
 import { AttributeReader } from "../../codec/attribute-reader.ts";
-import type { Config, EtcdConfig, ResourceConfig } from "../../config/config.ts";
+import type { Config, ResourceConfig } from "../../config/config.ts";
 import { UnsupportedEtcdError } from "../../etcd/client/errors.ts";
-import { EtcdClient } from "../../etcd/client/etcd-client.ts";
+import type { EtcdClient } from "../../etcd/client/etcd-client.ts";
 import type { CachedResource } from "../../etcd-api/cached/cached-resources.ts";
+import type { EtcdKeys } from "../../server/calls/service-options.ts";
 import type { ServedResource } from "../../server/server.ts";
 import { UncachedResource } from "../../server/services/uncached-resource.ts";
 import { EtcdStorage } from "../../storage/etcd/etcd-storage.ts";
 import { defaultStateBytes } from "../../storage/memory/memory-estimates.ts";
 import { MemoryStorage } from "../../storage/memory/memory-storage.ts";
 import type { Storage } from "../../storage/storage.ts";
-import { watchClientCertificates } from "./certificates.ts";
+import { openEtcd } from "./etcd-connections.ts";
 import type { ProcessContext } from "./process-context.ts";
 import type { Relay } from "./relay.ts";
 import { StartError } from "./start-error.ts";
@@ -54,10 +55,11 @@ export class ProcessResources {
 
   /** Starts no cache, and sends nothing to etcd or to the upstream of a relay. */
   constructor(config: Config, deps: ResourcesDeps) {
-    const { context, relay } = deps;
+    const { context } = deps;
     this.#config = config;
-    this.#etcd =
-      relay === undefined && config.etcd !== undefined ? openEtcd(config.etcd, context) : undefined;
+    // With etcd's API a relay has one cache for both, filled by the etcd API of the next server.
+    const etcd = config.etcd ?? config.etcdApi?.next;
+    this.#etcd = etcd && openEtcd(etcd, config, context);
     const backfillQueue = new BackfillQueue();
     for (const resource of config.resources) {
       this.#open(resource, this.#storageOf(resource, deps), backfillQueue, deps);
@@ -72,6 +74,13 @@ export class ProcessResources {
       if (cacher === undefined || storage === undefined || marker === undefined) return [];
       return [{ name, keys: { prefix: Buffer.from(prefix), marker }, cacher, storage }];
     });
+  }
+
+  /** The keys in etcd of those whose storage is etcd, by name. */
+  etcdKeys(): ReadonlyMap<string, EtcdKeys> {
+    const historyKey = this.#etcd?.history.key.toString() ?? "";
+    const ofEtcd = this.#config.resources.filter(({ name }) => this.ofEtcd.has(name));
+    return new Map(ofEtcd.map(({ name, prefix }) => [name, { prefix, historyKey }]));
   }
 
   /** Rejects with a StartError if etcd is unsupported. An unreachable etcd is not an error. */
@@ -100,14 +109,15 @@ export class ProcessResources {
   #storageOf(resource: ResourceConfig, { context, relay }: ResourcesDeps): Storage {
     const { clock, logger } = context;
     const { name, prefix } = resource;
-    if (relay !== undefined) return relay.storageOf(resource);
     if (this.#etcd === undefined) {
+      if (relay !== undefined) return relay.storageOf(resource);
       // Each resource has its own store with its own revisions, so prefixes have no effect.
       const maxStateBytes = defaultStateBytes(this.#config.resources.length);
       return new MemoryStorage({ clock, maxStateBytes });
     }
     const named = logger.child({ resource: name });
-    const storage = new EtcdStorage(this.#etcd, { prefix, logger: named });
+    const followed = relay?.followedBy(resource);
+    const storage = new EtcdStorage(this.#etcd, { prefix, logger: named, followed });
     this.ofEtcd.set(name, storage);
     return storage;
   }
@@ -146,10 +156,4 @@ export class ProcessResources {
     this.served.set(name, cacher);
     this.#closing.push(() => cacher.close());
   }
-}
-
-function openEtcd(options: EtcdConfig, { clock, logger, files }: ProcessContext): EtcdClient {
-  const client = new EtcdClient({ ...options, clock, logger });
-  if (options.tls !== undefined) watchClientCertificates(files, "etcd", options.tls, client);
-  return client;
 }

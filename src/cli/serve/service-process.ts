@@ -2,13 +2,16 @@ import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
-import { connectionsWithin, ownOpenFileLimit } from "../../base/open-files.ts";
+import { connectionsWithin, ownOpenFileLimit } from "../../base/process-limits.ts";
 import { Turns } from "../../base/turns.ts";
 import { WatchedFiles } from "../../base/watched-files.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
 import type { Config, UpstreamConfig } from "../../config/config.ts";
+import type { EtcdApi } from "../../etcd-api/etcd-api.ts";
+import { EtcdPages } from "../../etcd-api/etcd-pages.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
+import type { Http1Pages } from "../../server/listener/http1.ts";
 import { memoryGauges } from "../../server/pressure/memory-gauges.ts";
 import { type RunningServer, type ServerOptions, startServer } from "../../server/server.ts";
 import { registerCacheMetrics } from "../../telemetry/cache-metrics.ts";
@@ -37,6 +40,7 @@ import { version } from "../output/version.ts";
 import type { ProcessParts } from "../status/process-status.ts";
 import { certificateChecks, watchExpiry, watchServerCertificates } from "./certificates.ts";
 import { openClientFacing } from "./client-facing.ts";
+import { openEtcdApi } from "./etcd-connections.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { type Pending, readiness } from "./readiness.ts";
 import type { Relay } from "./relay.ts";
@@ -44,11 +48,11 @@ import { relayedResources } from "./relayed-resources.ts";
 import { ProcessResources } from "./resources.ts";
 
 /** How a server listens, and what differs from the configuration. */
-export type ServerTerms = Pick<ServerOptions, "listen" | "limits" | "rawServices" | "pages">;
+export type ServerTerms = Pick<ServerOptions, "listen" | "limits" | "hasOwnServices">;
 
 /**
  * What each process of a service has: caches of its resources, a gRPC server, metrics, and files that it watches. Call
- * `openCaches`, then `serveClients` or, for workers, `serve`, then `begin`, and `stop` also if one of them rejects.
+ * `openEtcdApi` and `openCaches`, then `serveClients` or, for workers, `serve`, then `begin`, and `stop` also if one of them rejects.
  */
 export class ServiceProcess {
   readonly metrics: PrometheusMetrics;
@@ -65,6 +69,8 @@ export class ServiceProcess {
   #config: Config;
   #resources: ProcessResources | undefined;
   #relay: Relay | undefined;
+  #etcdApi: EtcdApi | undefined;
+  #etcdPages: Http1Pages | undefined;
   #server: RunningServer | undefined;
   #rpcs: RpcMetrics | undefined;
   #dispatchLatency: LatencyBuckets | undefined;
@@ -123,6 +129,16 @@ export class ServiceProcess {
     return this.#resources?.caches ?? new Map();
   }
 
+  /** etcd's own API, if the configuration has it. Undefined before `openEtcdApi`. */
+  get etcdApi(): EtcdApi | undefined {
+    return this.#etcdApi;
+  }
+
+  /** The pages of etcd's HTTP port, if the configuration has etcd's API. */
+  get etcdPages(): Http1Pages | undefined {
+    return this.#etcdPages;
+  }
+
   /** The resources. Throws before `openCaches`. */
   get resources(): ProcessResources {
     if (this.#resources === undefined) throw new Error("The resources are not open yet.");
@@ -168,6 +184,16 @@ export class ServiceProcess {
     this.#closing.push(close);
   }
 
+  /** Opens etcd's own API, without a request to etcd. Throws an Error with a sentence if a certificate or token is unusable. */
+  openEtcdApi(): void {
+    const { context } = this;
+    const api = openEtcdApi(this.#given, context);
+    if (api === undefined) return;
+    this.#etcdApi = api;
+    this.#etcdPages = new EtcdPages(api, context).byPath;
+    this.onStop(async () => api.close());
+  }
+
   /**
    * Opens the resources. A relay waits for its upstream, to know which ones. Rejects with a StartError if it can't follow
    * the upstream.
@@ -190,6 +216,9 @@ export class ServiceProcess {
     });
     this.onStop(() => resources.close());
     this.#resources = resources;
+    // With a user of its own the caches have what clients without a token may not read.
+    const isOpen = this.#config.etcdApi?.next.auth === undefined;
+    this.#etcdApi?.serve(resources.cachedResources(), isOpen);
     registerCacheMetrics(meter, resources.caches);
     registerUndecodableValues(meter, resources.readers);
     registerSkippedKeys(meter, resources.ofEtcd);
@@ -199,7 +228,7 @@ export class ServiceProcess {
    * Serves clients: recognises them, and applies the policy and the limits. Rejects with a StartError if the audit log can't
    * be opened, and with an Error if the server can't listen.
    */
-  async serveClients({ listen, limits, rawServices, pages }: ServerTerms): Promise<void> {
+  async serveClients({ listen, limits }: Omit<ServerTerms, "hasOwnServices">): Promise<void> {
     const { logger, files } = this.context;
     const { stallTimeoutMs, maxStreamAgeMs, tls, limits: configured } = this.#config;
     const facing = openClientFacing(this.#config, this.context, (identity) =>
@@ -211,7 +240,7 @@ export class ServiceProcess {
       ...{ responseFlushMs: stallTimeoutMs, maxStreamAgeMs, ...configured, ...limits },
       maxConnections,
     };
-    await this.serve({ ...facing.options, listen, rawServices, pages, limits: all });
+    await this.serve({ ...facing.options, listen, limits: all });
     warnOfFewConnections(configured.maxConnections, logger);
     if (tls !== undefined) watchServerCertificates(files, tls, this.server);
   }
@@ -244,14 +273,16 @@ export class ServiceProcess {
     const { clock, logger, meter } = this.context;
     this.#rpcs = new RpcMetrics(meter, clock);
     const server = await startServer({
-      ...terms,
-      ...{ resources: this.resources.served, clock, logger },
       hasOwnServices: ownApi,
+      ...terms,
+      ...{ rawServices: this.#etcdApi, pages: this.#etcdPages },
+      ...{ resources: this.resources.served, clock, logger },
       observer: this.#rpcs,
       tracer: this.#otlp?.tracer,
       memoryGauges: memoryGauges(memoryCeilingBytes),
       ...{ instanceId: this.instanceId, upstream: this.#relay },
       codecs: new Map(resources.map(({ name, codec }) => [name, codec.name])),
+      etcdKeys: this.#config.etcdApi && this.resources.etcdKeys(),
     });
     this.#server = server;
     this.onStop(() => server.drain(shutdownTimeoutMs));
@@ -284,10 +315,14 @@ async function withResources(
 ): Promise<Config> {
   if (relay === undefined) return config;
   const served = await relay.resources(onWaiting);
-  const { resources: configured, eventWindow } = config;
+  const { resources: configured, eventWindow, etcdApi } = config;
+  const hasEtcdApi = etcdApi !== undefined;
   const upstream = relay.address;
-  const resources = relayedResources({ configured, served, eventWindow, upstream, logger });
-  return { ...config, resources };
+  const given = { configured, served, eventWindow, hasEtcdApi, upstream, logger };
+  const resources = relayedResources(given);
+  const historyKey = served.find(({ etcdKeys }) => etcdKeys !== undefined)?.etcdKeys?.historyKey;
+  if (etcdApi === undefined || historyKey === undefined) return { ...config, resources };
+  return { ...config, resources, etcdApi: { ...etcdApi, next: { ...etcdApi.next, historyKey } } };
 }
 
 /** Maximum number of characters of the host's name in an id: error texts have the ids of several relays. */

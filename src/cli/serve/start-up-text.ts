@@ -74,10 +74,11 @@ function security({ tls }: Config): string {
   }[tls.clientAuth];
 }
 
-function etcdApiText({ resources }: Config): string {
+function etcdApiText({ resources, upstream }: Config): string {
+  const next = upstream === undefined ? "etcd" : "the upstream";
   return resources.some(({ cache }) => cache)
-    ? "watches and reads of resources from their caches, every other call is passed to etcd"
-    : "every call is passed to etcd";
+    ? `watches and reads of resources from their caches, every other call is passed to ${next}`
+    : `every call is passed to ${next}`;
 }
 
 function resourceText(
@@ -179,7 +180,7 @@ function otherName({ cert }: ServerTls, address: ListenAddress): string | undefi
 
 /** etcd's own client. The keys are those of the first resource, if there is one: then a cache serves them. */
 function etcdctl(
-  { etcd, resources: [resource] }: Config,
+  { etcdApi, resources: [resource] }: Config,
   address: ListenAddress,
   { tls, hasCertificate }: Credentials,
 ): readonly string[] {
@@ -192,7 +193,7 @@ function etcdctl(
     ...(tls?.ca === undefined ? [] : [`--cacert ${tls.ca}`]),
     ...(hasCertificate ? [`--cert ${users.cert} --key ${users.key}`] : []),
     // The service's own user has its password, and may have fewer rights.
-    ...(etcd?.auth === undefined ? [] : [`--user ${users.etcdUser}`]),
+    ...(etcdApi?.next.auth === undefined ? [] : [`--user ${users.etcdUser}`]),
   ];
   const etcdctl = ["etcdctl", `--endpoints ${endpoint}`, ...options].join(" ");
   return [`${etcdctl} watch --prefix ${key}`, `${etcdctl} put ${key} hello`];

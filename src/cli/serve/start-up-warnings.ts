@@ -38,8 +38,9 @@ function servesEtcdAlone({ ownApi, etcdApi, resources }: Config): boolean {
 }
 
 /** The rights of this service that callers have, as the end of a sentence; empty: it has no rights of its own, as far as is known. */
-function lentRights({ etcd, upstream }: Config): string {
-  if (etcd?.auth !== undefined) return ` as etcd's user ${etcd.auth.username}`;
+function lentRights({ etcd, etcdApi, upstream }: Config): string {
+  const auth = etcd?.auth ?? etcdApi?.next.auth;
+  if (auth !== undefined) return ` as etcd's user ${auth.username}`;
   if (etcd?.tls?.client !== undefined) return " that this service's certificate may in etcd";
   const hasCredential = upstream?.tokenFile ?? upstream?.tls?.client;
   return hasCredential === undefined ? "" : " that this relay may at its upstream";
@@ -49,8 +50,11 @@ function lentRights({ etcd, upstream }: Config): string {
 export function uncachedEtcdApi({
   etcdApi,
   resources,
-}: Pick<Config, "etcdApi" | "resources">): string | undefined {
+  upstream,
+}: Pick<Config, "etcdApi" | "resources" | "upstream">): string | undefined {
   if (etcdApi === undefined || resources.some(({ cache }) => cache)) return undefined;
+  if (upstream !== undefined)
+    return "the upstream caches nothing, so each watch and read of the etcd API is passed on to it";
   return (
     "nothing is cached, so each watch and read of the etcd API is one of etcd; name keys to cache with --resource " +
     "NAME=PREFIX, or all of them with --resource all="

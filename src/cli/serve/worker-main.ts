@@ -66,6 +66,7 @@ class Worker {
     this.#service = service;
     this.#status = new ProcessStatus(worker, systemClock, () => service.parts(), this.#problems);
     this.#report(service);
+    service.openEtcdApi();
     await service.openCaches();
     await service.serveClients({ listen: { acceptedAt }, limits: dividedPools(workers) });
     await service.begin();

@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import { CertificateStore } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
-import { connectionsWithin, ownOpenFileLimit } from "../../base/open-files.ts";
+import { connectionsWithin, ownOpenFileLimit } from "../../base/process-limits.ts";
 import type { Config, ListenAddress, LogFormat } from "../../config/config.ts";
 import type { ConfigSnapshot } from "../../config/load-config.ts";
 import type { MetricsSource } from "../../server/admin/admin.ts";
@@ -112,10 +112,12 @@ export class Workers {
     try {
       await serve({
         listen: { path: this.socketPath, mode: 0o600 },
+        // Workers ask by these which resources there are.
+        hasOwnServices: true,
         limits: {
           ...{ maxReadsInFlight, maxWritesInFlight, responseFlushMs: stallTimeoutMs },
-          // Workers stay with the only main process.
-          maxStreamAgeMs: 0,
+          // Workers stay with the only main process, and bound what their clients cancel.
+          ...{ maxStreamAgeMs: 0, maxCancelsPerSecond: Number.MAX_SAFE_INTEGER },
         },
       });
     } catch (error) {

@@ -1,4 +1,4 @@
-import type { Config, LimitsConfig, LogFormat } from "../../config/config.ts";
+import type { Config, EtcdApiConfig, LimitsConfig, LogFormat } from "../../config/config.ts";
 import { defaultServerLimits, type ServerLimits } from "../../server/limits/server-limits.ts";
 
 /** How a worker differs from the service as a whole. */
@@ -12,15 +12,24 @@ interface WorkerTerms {
 /** The configuration of a worker: a relay of the main process, with its part of what all may use together. */
 export function workerConfig(config: Config, terms: WorkerTerms): Config {
   const { workers, logFormat, socketPath } = terms;
-  const upstream = { addresses: [`unix:${socketPath}`], tls: undefined, tokenFile: undefined };
+  const address = `unix:${socketPath}`;
+  const upstream = { addresses: [address], tls: undefined, tokenFile: undefined };
   return {
     ...config,
-    ...{ etcd: undefined, etcdApi: undefined, upstream, workers: 1, logFormat },
+    ...{ etcd: undefined, upstream, workers: 1, logFormat },
+    etcdApi: config.etcdApi && ofWorker(config.etcdApi, address),
     // The main process serves each by its own name.
     resources: config.resources.map((resource) => ({ ...resource, upstreamName: resource.name })),
     limits: dividedLimits(config.limits, workers),
     memoryCeilingBytes: ceilingOfProcess(config),
   };
+}
+
+/** The next tier is the main process. */
+function ofWorker(api: EtcdApiConfig, address: string): EtcdApiConfig {
+  const endpoints = [address];
+  const next = { ...api.next, endpoints, tls: undefined, tokenFile: undefined };
+  return { ...api, next: { ...next, createsHistoryKey: false } };
 }
 
 /** The part of `--memory-ceiling` of each process: of the workers and of the main process. */

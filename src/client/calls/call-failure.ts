@@ -1,6 +1,5 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
-import { briefDetails } from "../../base/brief-details.ts";
-import { connectionCause, type TlsSettings } from "../../base/connection-cause.ts";
+import { briefDetails, connectionCause, type TlsSettings } from "../../base/connection-cause.ts";
 import { type Reason, upstreamUnavailable, WatchFanoutError } from "../../base/errors.ts";
 import { errorOf, retryDelayMs, saysReason } from "../../wire/errors.ts";
 

@@ -1,11 +1,11 @@
 import { estimatedBytes, StoredObject } from "../../model/object.ts";
-import type { TypedObject } from "../values/typed-object.ts";
+import { DecodeFailure, decodeTyped, type TypedObject } from "../values/typed-object.ts";
+import type { ValueCodec } from "../values/value-codec.ts";
 import { DeletedFinalStateUnknown, type Delta, type Deltas } from "./delta-fifo/delta.ts";
 import { Notification } from "./handlers/handler-queue.ts";
-import type { RejectedObjectError } from "./handlers/informer-errors.ts";
+import { type RejectedObjectError, TransformFailure } from "./handlers/informer-errors.ts";
 import type { Indexer } from "./indexer/indexer.ts";
 import { IndexError } from "./indexer/object-index.ts";
-import type { ObjectDecoder } from "./object-decoder.ts";
 
 /** An object that will be applied to the Indexer: stored, or from the Indexer itself (a resync). */
 export type Arriving<T> = StoredObject | TypedObject<T>;
@@ -29,11 +29,11 @@ export class IndexerUpdates<T> {
 
   constructor(
     indexer: Indexer<TypedObject<T>>,
-    intake: ObjectDecoder<T>,
+    decoder: ObjectDecoder<T>,
     listener: UpdateListener<T>,
   ) {
     this.#indexer = indexer;
-    this.#decoder = intake;
+    this.#decoder = decoder;
     this.#listener = listener;
   }
 
@@ -130,5 +130,35 @@ export class IndexerUpdates<T> {
   /** Whether a listed object equals the one in the Indexer. */
   #isSame(before: TypedObject<T>, listed: StoredObject): boolean {
     return before.modRevision === listed.modRevision && !this.#keysToRecheck.has(listed.key);
+  }
+}
+
+/** Decodes stored objects and applies the transform of the application. */
+export class ObjectDecoder<T> {
+  readonly #codec: ValueCodec<T>;
+  readonly #resource: string;
+  readonly #transform: ((object: TypedObject<T>) => TypedObject<T>) | undefined;
+
+  constructor(
+    codec: ValueCodec<T>,
+    resource: string,
+    transform: ((object: TypedObject<T>) => TypedObject<T>) | undefined,
+  ) {
+    this.#codec = codec;
+    this.#resource = resource;
+    this.#transform = transform;
+  }
+
+  /** Returns the object, or the reason why it is rejected. Never throws. */
+  decode(stored: StoredObject): TypedObject<T> | RejectedObjectError {
+    const object = decodeTyped(stored, this.#codec, this.#resource);
+    if (object instanceof DecodeFailure || this.#transform === undefined) return object;
+    try {
+      const transformed = this.#transform(object);
+      if (transformed.key === object.key) return transformed;
+      throw new TypeError(`it returned an object with the key ${JSON.stringify(transformed.key)}.`);
+    } catch (error) {
+      return new TransformFailure(stored.key, stored.modRevision, error);
+    }
   }
 }

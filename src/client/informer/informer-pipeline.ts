@@ -1,11 +1,11 @@
 import type { Clock } from "../../base/clock.ts";
 import { EventLoopTurns, type TurnWorker } from "../../base/event-loop-turns.ts";
+import { Condition } from "../../base/wait.ts";
 import { memoryOverheadBytes, type WatchBatch, type WatchEvent } from "../../model/event.ts";
 import { estimatedBytes, StoredObject } from "../../model/object.ts";
 import type { ListedState, ReflectorTarget, ReplaceCause } from "../../reflector/reflector.ts";
 import { DeletedFinalStateUnknown } from "./delta-fifo/delta.ts";
-import { DeltaFIFO } from "./delta-fifo/delta-fifo.ts";
-import type { KnownObjects } from "./delta-fifo/options.ts";
+import { DeltaFIFO, type KnownObjects } from "./delta-fifo/delta-fifo.ts";
 import type { Arriving, IndexerUpdates } from "./indexer-updates.ts";
 
 interface InformerPipelineOptions<T> {
@@ -39,7 +39,8 @@ export class InformerPipeline<T> implements ReflectorTarget, TurnWorker {
   /** Everything up to and including this revision has arrived. */
   #arrived = 0;
   #revision: number | undefined;
-  readonly #drained: (() => void)[] = [];
+  /** Notified when nothing is pending any more. */
+  readonly #drained = new Condition();
 
   constructor(options: InformerPipelineOptions<T>) {
     this.#options = options;
@@ -96,15 +97,14 @@ export class InformerPipeline<T> implements ReflectorTarget, TurnWorker {
 
   /** Resolves when everything that has arrived is in the Indexer. */
   drain(): Promise<void> {
-    if (!this.#isPending) return Promise.resolve();
-    return new Promise((resolve) => this.#drained.push(resolve));
+    return this.#drained.until(() => !this.#isPending, {});
   }
 
   /** Drops everything that is not in the Indexer yet. */
   close(): void {
     this.#isPending = false;
     this.#fifo.clear();
-    for (const resolve of this.#drained.splice(0)) resolve();
+    this.#drained.notify();
   }
 
   /** A DELETED event may carry only the key and the revision, so the last known value is taken from here. */
@@ -146,7 +146,7 @@ export class InformerPipeline<T> implements ReflectorTarget, TurnWorker {
     if (this.#fifo.length > 0) return true;
     this.#isPending = false;
     this.#revision = this.#arrived;
-    for (const resolve of this.#drained.splice(0)) resolve();
+    this.#drained.notify();
     return false;
   }
 }

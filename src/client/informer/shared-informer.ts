@@ -17,7 +17,7 @@ import { InformerFault, InformerStopped } from "./handlers/informer-errors.ts";
 import { defaultQueueBytes, SharedProcessor } from "./handlers/shared-processor.ts";
 import { Indexer, type ReadonlyIndexer } from "./indexer/indexer.ts";
 import { Lister, type ListerOptions } from "./indexer/lister.ts";
-import { IndexerUpdates } from "./indexer-updates.ts";
+import { IndexerUpdates, ObjectDecoder } from "./indexer-updates.ts";
 import { InformerMetrics, type InformerStats } from "./informer-metrics.ts";
 import {
   resyncPeriod,
@@ -26,7 +26,6 @@ import {
   wholeNumber,
 } from "./informer-options.ts";
 import { InformerPipeline } from "./informer-pipeline.ts";
-import { ObjectDecoder } from "./object-decoder.ts";
 
 const defaultMaxBytes = 1024 ** 3;
 

@@ -1,12 +1,13 @@
+import { metrics } from "@opentelemetry/api";
 import { type Clock, keepAliveClock, maxTimerMs } from "../../base/clock.ts";
-import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
+import { errorOf, invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
+import { gauge, registerMetrics } from "../../base/metric-table.ts";
 import { checkKey } from "../../storage/checks.ts";
 import { ClosedError } from "../calls/call-failure.ts";
 import type { Interruption } from "../calls/options.ts";
 import { DecodeFailure, type TypedObject } from "../values/typed-object.ts";
 import type { ValueCodec } from "../values/value-codec.ts";
 import type { ClientCalls } from "../watch/client-calls.ts";
-import { registerObjectCacheMetrics } from "./object-cache-metrics.ts";
 import { WatchedObject, type WatchedObjectOptions } from "./watched-object.ts";
 
 /** Options of an ObjectCache. */
@@ -193,10 +194,35 @@ function callListener(listener: () => void): void {
   try {
     listener();
   } catch (error) {
-    warn(error instanceof Error ? error : new Error(String(error)));
+    warn(errorOf(error));
   }
 }
 
 function warn(error: Error): void {
   process.emitWarning(error);
+}
+
+/** The numbers that are read when metrics are collected. */
+interface CacheNumbers {
+  readonly size: number;
+  readonly watching: number;
+}
+
+/**
+ * Registers the metrics of a cache at the current global meter provider. Returns a function that removes them; until
+ * it is called, the meter provider references the cache.
+ */
+export function registerObjectCacheMetrics(resource: string, cache: CacheNumbers): () => void {
+  return registerMetrics(metrics.getMeter("watch-fanout"), () => [[cache, { resource }]], {
+    watch_fanout_client_object_cache_objects: gauge(
+      "{object}",
+      "Keys that have a reference, including those of objects that do not exist.",
+      ({ size }) => size,
+    ),
+    watch_fanout_client_object_cache_watches: gauge(
+      "{watch}",
+      "Objects that are watched: all except immutable ones.",
+      ({ watching }) => watching,
+    ),
+  });
 }

@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
-import { invalidRequest, objectNotFound, WatchFanoutError } from "../../base/errors.ts";
+import { errorOf, invalidRequest, objectNotFound, WatchFanoutError } from "../../base/errors.ts";
 import { StreamBackoff } from "../../base/stream-backoff.ts";
-import { waitFor } from "../../base/wait.ts";
+import { Condition } from "../../base/wait.ts";
 import type { WatchEvent } from "../../model/event.ts";
 import { ClosedError } from "../calls/call-failure.ts";
 import type { Interruption } from "../calls/options.ts";
@@ -47,8 +47,8 @@ export class WatchedObject<T> {
   /** The last failure of the watch, for the error message of a `get` that times out. */
   #failure: WatchFanoutError | undefined;
   #immutable = false;
-  /** The calls of `get` that wait for the first state. Called when it is known, or when the object is released. */
-  readonly #waiting = new Set<() => void>();
+  /** For the calls of `get` that wait for the first state. Notified when it is known, or the object is released. */
+  readonly #progress = new Condition();
 
   constructor(key: string, settings: WatchedObjectOptions<T>) {
     this.key = key;
@@ -67,7 +67,7 @@ export class WatchedObject<T> {
   /** Ends the watch, and fails every `get` that waits. Idempotent. */
   release(): void {
     this.#stopping.abort();
-    this.#wake();
+    this.#progress.notify();
   }
 
   /** See ObjectCache.get. */
@@ -124,7 +124,7 @@ export class WatchedObject<T> {
     if (initial && events.length === 0) this.#state = undefined;
     for (const event of events) this.#apply(event);
     this.#revision = revision;
-    this.#wake();
+    this.#progress.notify();
     if (this.#immutable) this.#stopping.abort();
   }
 
@@ -156,24 +156,15 @@ export class WatchedObject<T> {
 
   #report(error: unknown): void {
     if (error instanceof WatchFanoutError) this.#failure = error;
-    this.#options.onError(error instanceof Error ? error : new Error(String(error)), this.key);
+    this.#options.onError(errorOf(error), this.key);
   }
 
   /** Resolves when the first state is known, after `syncTimeoutMs`, or when the object is released. */
   #untilKnown(signal: AbortSignal | undefined): Promise<void> {
-    if (!this.watching) return Promise.resolve();
     const { clock, syncTimeoutMs } = this.#options;
-    return waitFor<void>(
-      (resolve) => {
-        this.#waiting.add(resolve);
-        return () => this.#waiting.delete(resolve);
-      },
-      { signal, deadline: { clock, ms: syncTimeoutMs, expire: () => {} } },
-    );
-  }
-
-  #wake(): void {
-    for (const end of [...this.#waiting]) end();
+    const isOver = (): boolean => this.#revision !== undefined || !this.watching;
+    const deadline = { clock, ms: syncTimeoutMs, expire: () => {} };
+    return this.#progress.until(isOver, { signal, deadline });
   }
 
   #notSynced(): WatchFanoutError {

@@ -1,4 +1,5 @@
 import {
+  denialKey,
   hasReason,
   type Reason,
   upstreamUnavailable,
@@ -9,9 +10,6 @@ import type { ClientCalls } from "../watch/client-calls.ts";
 
 /** Refusals that concern the relay itself, as a caller, and not the client whose request it passes on. */
 const denials: ReadonlySet<Reason> = new Set(["UNAUTHENTICATED", "PERMISSION_DENIED"]);
-
-/** The metadata of UPSTREAM_DENIED with the reason that the upstream gave to the relay. */
-export const denialKey = "denial";
 
 /** The state of the upstream, which is not that of the relay: its clients need not leave it. */
 const upstreamStates: ReadonlySet<Reason> = new Set([

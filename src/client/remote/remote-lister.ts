@@ -1,11 +1,9 @@
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, systemClock, type Timer } from "../../base/clock.ts";
 import { compareKeys } from "../../model/key-order.ts";
 import { estimatedBytes, type StoredObject } from "../../model/object.ts";
-import { predicateIdentity } from "../../model/predicate.ts";
 import type { ListRequest, ListResult, RevisionRequirement } from "../../storage/storage.ts";
 import type { Page } from "../watch/client-calls.ts";
 import { JoinedPages } from "../watch/response-checks.ts";
-import { type Continuation, ListContinuations } from "./list-continuations.ts";
 
 /** Requests one page. */
 export type FetchPage = (request: {
@@ -39,7 +37,7 @@ export class RemoteLister {
   }
 
   async list(request: ListRequest): Promise<ListResult> {
-    const { prefix, startAfter, limit, maxBytes = 0, at, predicate, signal } = request;
+    const { prefix, startAfter, limit, maxBytes = 0, at, signal } = request;
     const known = this.#continuationOf(request);
     const skipTo = known === undefined ? startAfter : undefined;
     const first = known?.at ?? at;
@@ -57,7 +55,6 @@ export class RemoteLister {
       for (; taken < rest.length; taken++) {
         const object = rest[taken] as StoredObject;
         if (skipTo !== undefined && compareKeys(object.key, skipTo) <= 0) continue;
-        if (predicate !== undefined && !predicate(object)) continue;
         const isFull = limit > 0 && items.length >= limit;
         const isTooMuch =
           maxBytes > 0 && items.length > 0 && bytes + estimatedBytes(object) > maxBytes;
@@ -69,7 +66,7 @@ export class RemoteLister {
       const isDone = isBegun && token === "";
       const isEnough = rest.length > 0 || (limit > 0 && items.length >= limit);
       if (isDone || isEnough) break;
-      const all = limit === 0 || predicate !== undefined || skipTo !== undefined;
+      const all = limit === 0 || skipTo !== undefined;
       const pageSize = all ? 0 : Math.min(limit - items.length, maxPageSize);
       const page = await this.#ask({ prefix, pageSize, pageToken: token, at: first, signal });
       pages.check(page);
@@ -83,8 +80,7 @@ export class RemoteLister {
       const place = { at: first, rest, token, following };
       this.#continuations.keep(continuationName({ ...request, startAfter: next }, revision), place);
     }
-    const remaining =
-      following === undefined || predicate !== undefined ? undefined : following + rest.length;
+    const remaining = following === undefined ? undefined : following + rest.length;
     return { revision, items, next, remaining };
   }
 
@@ -97,10 +93,103 @@ export class RemoteLister {
 
 const unread = { rest: [], token: "", following: undefined } as const;
 
-/** Objects that a predicate rejected are not kept, so only a request with the same predicate can continue there. */
-function continuationName(
-  { prefix, startAfter, predicate }: ListRequest,
-  revision: number,
-): string {
-  return JSON.stringify([revision, prefix, startAfter, predicateIdentity(predicate)]);
+function continuationName({ prefix, startAfter }: ListRequest, revision: number): string {
+  return JSON.stringify([revision, prefix, startAfter]);
+}
+
+/** Maximum number of continuations, and their maximum size in bytes. */
+const maxContinuations = 256;
+const maxContinuationBytes = 16 * 1024 ** 2;
+
+/** How long a continuation is kept, in milliseconds: about as long as stores keep revisions. */
+const retentionMs = 5 * 60_000;
+
+/** Estimated memory of a continuation besides its strings and objects, in bytes. */
+const overheadBytes = 256;
+
+/** Where a list continues. */
+interface Continuation {
+  /** The revision requirement of the first page, which a page token belongs to. */
+  readonly at: RevisionRequirement;
+  /** Objects that have arrived and exceeded the previous page. */
+  readonly rest: readonly StoredObject[];
+  /** The page token after `rest`; empty if nothing follows. */
+  readonly token: string;
+  /** Number of objects after `rest`; undefined if the server does not know it. */
+  readonly following: number | undefined;
+}
+
+interface CachedContinuation {
+  readonly continuation: Continuation;
+  readonly bytes: number;
+  readonly storedAt: number;
+}
+
+/**
+ * Continuations by name. Bounded in number, bytes and time: the oldest are dropped first. A list whose continuation
+ * was dropped starts again from the beginning.
+ */
+class ListContinuations {
+  readonly #clock: Clock;
+  /** The oldest first. */
+  readonly #continuations = new Map<string, CachedContinuation>();
+  #bytes = 0;
+  #timer: Timer | undefined;
+
+  constructor(clock: Clock = systemClock) {
+    this.#clock = clock;
+  }
+
+  get(name: string): Continuation | undefined {
+    return this.#continuations.get(name)?.continuation;
+  }
+
+  keep(name: string, continuation: Continuation): void {
+    this.#drop(name);
+    let bytes = overheadBytes + 2 * (name.length + continuation.token.length);
+    for (const object of continuation.rest) bytes += estimatedBytes(object);
+    this.#continuations.set(name, { continuation, bytes, storedAt: this.#clock.now() });
+    this.#bytes += bytes;
+    for (const oldest of this.#continuations.keys()) {
+      if (this.#continuations.size <= maxContinuations && this.#bytes <= maxContinuationBytes)
+        break;
+      this.#drop(oldest);
+    }
+    this.#setTimer();
+  }
+
+  clear(): void {
+    this.#continuations.clear();
+    this.#bytes = 0;
+    this.#timer?.cancel();
+    this.#timer = undefined;
+  }
+
+  #drop(name: string): void {
+    const kept = this.#continuations.get(name);
+    if (kept === undefined) return;
+    this.#continuations.delete(name);
+    this.#bytes -= kept.bytes;
+  }
+
+  /** One timer, for the oldest continuation at the time it is set. */
+  #setTimer(): void {
+    if (this.#timer !== undefined) return;
+    const [oldest] = this.#continuations.values();
+    if (oldest === undefined) return;
+    const dueMs = Math.max(0, oldest.storedAt + retentionMs - this.#clock.now());
+    this.#timer = this.#clock.setTimeout(() => {
+      this.#timer = undefined;
+      this.#expire();
+      this.#setTimer();
+    }, dueMs);
+  }
+
+  #expire(): void {
+    const now = this.#clock.now();
+    for (const [name, { storedAt }] of this.#continuations) {
+      if (now - storedAt < retentionMs) return;
+      this.#drop(name);
+    }
+  }
 }

@@ -1,5 +1,6 @@
+import { randomUUID } from "node:crypto";
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { hasReason, invalidRequest } from "../../base/errors.ts";
+import { hasReason, invalidRequest, otherHistory } from "../../base/errors.ts";
 import type { Reachability } from "../../base/stream-backoff.ts";
 import {
   checkDelete,
@@ -27,7 +28,6 @@ import { decodeRevision } from "../calls/decode.ts";
 import type { Endpoint } from "../calls/endpoints.ts";
 import type { PageOptions, SelectorOptions, WatchOptions } from "../calls/options.ts";
 import type { AtomicBatch, ClientCalls, Page } from "../watch/client-calls.ts";
-import { HistoryAlias } from "./history-alias.ts";
 import { type FetchPage, RemoteLister } from "./remote-lister.ts";
 import { RemoteWatch, ServerRevisionProbe } from "./remote-watch.ts";
 
@@ -128,7 +128,7 @@ export class RemoteStorage implements Storage {
   }
 
   watch(request: WatchRequest): WatchStream {
-    const { afterRevision, withPrevious, predicate } = request;
+    const { afterRevision, withPrevious } = request;
     const scope = "from" in request.scope ? undefined : request.scope;
     const watch = new RemoteWatch({
       open: (signal, onOpened) =>
@@ -136,7 +136,6 @@ export class RemoteStorage implements Storage {
           ...{ scope, afterRevision, signal, onOpened },
           includePrevious: withPrevious,
         }),
-      predicate,
       coalesces: coalesces[this.#delivery],
       requestServerProgress: (server) => this.#serverRevisionProbe.request(server),
       onEnd: (ended) => this.#watches.delete(ended),
@@ -324,7 +323,7 @@ function closed(): ClosedError {
 }
 
 /** How long ago a server received anything from its own source, by its last report. */
-class ReportedStaleness {
+export class ReportedStaleness {
   readonly #clock: Clock;
   #reported: { readonly ms: number; readonly at: number } | undefined;
 
@@ -343,5 +342,50 @@ class ReportedStaleness {
     if (this.#reported === undefined) return undefined;
     const { ms, at } = this.#reported;
     return ms + this.#clock.now() - at;
+  }
+}
+
+/**
+ * Maps the history id of a server to the one that is used on this side.
+ *
+ * A client can't change the history id of a server. When this side detects that the history has changed, before the
+ * server does, it uses an id of its own until the server changes its own: so the two histories are not confused.
+ */
+class HistoryAlias {
+  #alias: { readonly of: string; readonly id: string } | undefined;
+  /** The last history id of the server; empty if not known. */
+  #server = "";
+
+  get server(): string {
+    return this.#server;
+  }
+
+  /** Stores the server's history id, and returns the id for it on this side. */
+  observe(server: string): string {
+    this.#server = server;
+    return this.#alias?.of === server ? this.#alias.id : server;
+  }
+
+  /** Returns the id of a history that is not `known`: an alias, if the server's id is still `known`. */
+  renew(known: string, server: string): string {
+    const id = this.observe(server);
+    if (id !== known || id === "") return id;
+    this.#alias = { of: server, id: randomUUID() };
+    return this.#alias.id;
+  }
+
+  /** Returns the server's id for `id`. Throws HISTORY_CHANGED for the id that the alias has replaced. */
+  atServer(id: string | undefined): string | undefined {
+    if (id === undefined || this.#alias === undefined) return id;
+    if (id === this.#alias.id) return this.#alias.of;
+    if (id === this.#alias.of) throw otherHistory(id, this.#alias.id);
+    return id;
+  }
+
+  /** Replaces the history id in a HISTORY_CHANGED error by the one on this side. */
+  named(error: unknown): unknown {
+    if (!hasReason(error, "HISTORY_CHANGED")) return error;
+    const server = error.metadata["history_id"] ?? "";
+    return server === "" ? error : error.with({ history_id: this.observe(server) });
   }
 }

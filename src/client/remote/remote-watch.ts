@@ -1,6 +1,5 @@
 import { WatchFanoutError } from "../../base/errors.ts";
-import { WatchBatch, type WatchEvent } from "../../model/event.ts";
-import { type Predicate, transition } from "../../model/predicate.ts";
+import { WatchBatch } from "../../model/event.ts";
 import { BatchQueue } from "../../storage/batch-queue.ts";
 import type { WatchStream } from "../../storage/storage.ts";
 import type { Endpoint } from "../calls/endpoints.ts";
@@ -13,7 +12,6 @@ export interface RemoteWatchSource {
     signal: AbortSignal,
     onOpened: (server: Endpoint) => void,
   ) => AsyncIterable<AtomicBatch>;
-  readonly predicate: Predicate | undefined;
   /** Whether batches omit intermediate states, so that a reader must not stop within one. */
   readonly coalesces: boolean;
   /** Called when the server of the stream is known, if progress was requested before. */
@@ -120,20 +118,7 @@ export class RemoteWatch implements WatchStream {
 
   #take({ revision, events, initial }: AtomicBatch): void {
     this.#position = revision;
-    this.#push(
-      new WatchBatch(revision, this.#picked(events), initial, initial || this.#source.coalesces),
-    );
-  }
-
-  #picked(events: readonly WatchEvent[]): readonly WatchEvent[] {
-    const { predicate } = this.#source;
-    if (predicate === undefined) return events;
-    const picked: WatchEvent[] = [];
-    for (const event of events) {
-      const becomes = transition(event, predicate);
-      if (becomes !== undefined) picked.push(becomes);
-    }
-    return picked;
+    this.#push(new WatchBatch(revision, events, initial, initial || this.#source.coalesces));
   }
 
   #push(batch: WatchBatch): void {

@@ -1,5 +1,5 @@
 import { SpanStatusCode, trace } from "@opentelemetry/api";
-import { invalidRequest } from "../../base/errors.ts";
+import { errorOf, invalidRequest } from "../../base/errors.ts";
 import type { RateLimiter } from "./rate-limiter.ts";
 import type { WorkQueue } from "./work-queue.ts";
 
@@ -118,7 +118,7 @@ function inSpan(name: string, key: unknown, work: () => unknown): Promise<unknow
     try {
       return await work();
     } catch (error) {
-      const thrown = error instanceof Error ? error : new Error(String(error));
+      const thrown = errorOf(error);
       span.recordException(thrown);
       span.setStatus({ code: SpanStatusCode.ERROR, message: thrown.message });
       throw error;

@@ -91,10 +91,10 @@ export class CachedResources {
     return (metadata["grpc-encoding"] ?? "identity") === "identity";
   }
 
-  /** The resource that has all keys of a range; undefined: none has. */
-  rangeOf(key: Buffer, rangeEnd: Buffer): CachedRange | undefined {
+  /** The resource that has all keys of a range, except one that the client leaves out; undefined: none has. */
+  rangeOf(key: Buffer, rangeEnd: Buffer, leftOut?: Buffer): CachedRange | undefined {
     for (const resource of this.#resources.keys()) {
-      const scope = cachedScope(resource.keys, key, rangeEnd);
+      const scope = cachedScope(resource.keys, key, rangeEnd, leftOut);
       if (scope !== undefined) return { resource, scope };
     }
     return undefined;

@@ -13,12 +13,15 @@ export interface CachedKeys {
  * Returns the keys of a resource that a request's `key` and `range_end` mean, relative to its prefix; undefined if the
  * resource does not have all of them, or if the range is empty: then the request is forwarded.
  *
+ * `leftOut`: the key that the client leaves out of what it gets.
+ *
  * The result is the narrowest kind of scope that fits: one key, a prefix, or a range.
  */
 export function cachedScope(
   { prefix, marker }: CachedKeys,
   key: Buffer,
   rangeEnd: Buffer,
+  leftOut?: Buffer,
 ): WatchScope | undefined {
   if (!startsWith(key, prefix)) return undefined;
   if (isOneKey(key, rangeEnd)) {
@@ -31,7 +34,8 @@ export function cachedScope(
   if (lastEnd !== undefined && (end === undefined || Buffer.compare(end, lastEnd) > 0)) {
     return undefined;
   }
-  if (marker !== undefined && isWithin(marker, key, end)) return undefined;
+  const hasMarker = marker !== undefined && isWithin(marker, key, end);
+  if (hasMarker && leftOut?.equals(marker) !== true) return undefined;
   const reachesEnd = end === undefined || (lastEnd !== undefined && end.equals(lastEnd));
   return scopeOf(
     key.subarray(prefix.length),

@@ -1,7 +1,7 @@
 import { status } from "@grpc/grpc-js";
 import type { WatchFanoutError } from "../../base/errors.ts";
 import { type Access, fullAccess } from "../../policy/access.ts";
-import type { RawCall } from "../../server/calls/raw-methods.ts";
+import type { RawCall } from "../../server/calls/methods.ts";
 import {
   outOfRequestRoom,
   refused,

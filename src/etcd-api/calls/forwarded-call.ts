@@ -12,10 +12,10 @@ import type { UpstreamConnection } from "../../etcd/client/upstream-connection.t
 import { noConnection, stopped } from "../../etcd/wire/error-texts.ts";
 import type { MethodKind } from "../../etcd/wire/methods.ts";
 import { inSpanOf } from "../../server/calls/call-span.ts";
-import type { RawCall } from "../../server/calls/raw-methods.ts";
+import type { RawCall } from "../../server/calls/methods.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
-import type { FrameParts } from "../../wire/frame-parts.ts";
+import type { FrameParts } from "../../wire/encode.ts";
 import { EtcdCall } from "./etcd-call.ts";
 import { ForwardedRequest } from "./forwarded-request.ts";
 import { MessageStarts } from "./message-starts.ts";

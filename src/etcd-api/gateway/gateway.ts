@@ -1,5 +1,5 @@
 import { status } from "@grpc/grpc-js";
-import type { HttpMethod, RawMethod } from "../../server/calls/raw-methods.ts";
+import type { HttpMethod, RawMethod } from "../../server/calls/methods.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import { JsonCall, metadataOf } from "./json-call.ts";
 import { type Route, routesByPath } from "./routes.ts";

@@ -14,14 +14,13 @@ import {
   expectedObjectBytes,
 } from "../../server/calls/call-admission.ts";
 import { inSpanOf } from "../../server/calls/call-span.ts";
-import type { RawCall } from "../../server/calls/raw-methods.ts";
+import type { RawCall } from "../../server/calls/methods.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import { RefusedRequest } from "../../server/calls/server-call.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
-import { prefixSize } from "../../wire/encode.ts";
+import { type FrameParts, prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import type { FrameParts } from "../../wire/frame-parts.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import type { CachedRange } from "../cached/cached-resources.ts";
 import { asUnavailable, EtcdCall } from "../calls/etcd-call.ts";

@@ -8,8 +8,7 @@ import {
 } from "../../etcd/wire/range-response.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { bytesFieldSize } from "../../protobuf/wire-writer.ts";
-import { prefixSize } from "../../wire/encode.ts";
-import type { FrameParts } from "../../wire/frame-parts.ts";
+import { type FrameParts, prefixSize } from "../../wire/encode.ts";
 import { PartsWriter } from "../../wire/parts-writer.ts";
 import type { SelectedObjects } from "./range-selection.ts";
 

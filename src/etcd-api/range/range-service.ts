@@ -1,8 +1,9 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
 import { Turns } from "../../base/turns.ts";
+import { leftOutKey } from "../../etcd/wire/left-out-key.ts";
 import { asLinearizable, type RangeRequest } from "../../etcd/wire/range-request.ts";
-import type { RawCall } from "../../server/calls/raw-methods.ts";
+import type { RawCall } from "../../server/calls/methods.ts";
 import {
   type CachedRange,
   type CachedResources,
@@ -74,7 +75,7 @@ export class RangeService {
     if (request.hasEmptyEnd) return undefined;
     // Only the member knows whether it has a leader; a linearizable read needs one in any case.
     if (request.serializable && metadata["hasleader"] !== undefined) return undefined;
-    return this.cached.rangeOf(request.key, request.rangeEnd);
+    return this.cached.rangeOf(request.key, request.rangeEnd, leftOutKey(metadata));
   }
 
   /**

@@ -14,7 +14,7 @@ import {
   withFields,
 } from "../../etcd/wire/watch-response.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
-import type { FrameParts } from "../../wire/frame-parts.ts";
+import type { FrameParts } from "../../wire/encode.ts";
 import type { ClientWatch, UpstreamWatch, WatchOwner } from "./client-watch.ts";
 
 /** Size of etcd's responses that wait above which no more are received, in bytes. */

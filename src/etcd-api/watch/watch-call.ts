@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { groupOf } from "../../base/fair-queue.ts";
 import { compacted, duplicateWatch, stopped, tooMany } from "../../etcd/wire/error-texts.ts";
+import { leftOutKey } from "../../etcd/wire/left-out-key.ts";
 import { nextMessage, UnreadableMessage } from "../../etcd/wire/messages.ts";
 import {
   type CreateRequest,
@@ -10,7 +11,7 @@ import {
 } from "../../etcd/wire/watch-request.ts";
 import { type Answer, noWatchId } from "../../etcd/wire/watch-response.ts";
 import { WireFault } from "../../protobuf/message-cursor.ts";
-import type { RawCall } from "../../server/calls/raw-methods.ts";
+import type { RawCall } from "../../server/calls/methods.ts";
 import { refused, tooMuchRetained } from "../../server/calls/refusals.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
@@ -45,6 +46,8 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
   readonly #needsLeader: boolean;
   /** Whether the client has a credential of etcd: etcd is asked about each watch that a cache may serve. */
   readonly #hasCredential: boolean;
+  /** A key that the client leaves out of what it gets. */
+  readonly #leftOut: Buffer | undefined;
   readonly #requests = new MessageReader();
   #retained: Reservation | undefined;
   #retainedBytes = 0;
@@ -70,6 +73,7 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
     delete headers["grpc-accept-encoding"];
     this.#needsLeader = headers["hasleader"] === "true";
     this.#hasCredential = hasCredential(metadata);
+    this.#leftOut = leftOutKey(metadata);
     this.upstream = new UpstreamWatches(this, context.clock, headers);
   }
 
@@ -221,7 +225,11 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
   #mayHandle(request: WatchStreamRequest): boolean {
     if (!this.upstream.isCreating) return true;
     if (request.kind !== "create" || request.watchId !== 0n || this.upstream.isAsking) return false;
-    return !this.service.isCached(this.service.rangeOf(request), request.startRevision);
+    return !this.service.isCached(this.#rangeOf(request), request.startRevision);
+  }
+
+  #rangeOf(request: CreateRequest): CachedRange | undefined {
+    return this.service.rangeOf(request, this.#leftOut);
   }
 
   /** Whether the next request has to wait. */
@@ -240,7 +248,7 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
   /** Creates a watch once it is known whether a cache may serve it. Later requests wait. */
   #confirmAndCreate(request: CreateRequest): void {
     const { service } = this;
-    const range = service.rangeOf(request);
+    const range = this.#rangeOf(request);
     // What etcd serves is etcd's to check.
     const isCached = service.isCached(range, request.startRevision);
     const confirmed =
@@ -321,6 +329,10 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
     let isProgressNeeded = false;
     for (const watch of this.upstream) isProgressNeeded = watch.handOver() || isProgressNeeded;
     if (isProgressNeeded) this.upstream.requestProgress();
+  }
+
+  protected get isFollower(): boolean {
+    return this.#leftOut !== undefined;
   }
 
   protected onRoom(): void {

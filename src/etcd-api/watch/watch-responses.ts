@@ -6,9 +6,9 @@ import {
   noWatchId,
   withFieldsInEach,
 } from "../../etcd/wire/watch-response.ts";
-import type { RawCall } from "../../server/calls/raw-methods.ts";
+import type { RawCall } from "../../server/calls/methods.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
-import { type FrameParts, sizeOf } from "../../wire/frame-parts.ts";
+import { type FrameParts, sizeOf } from "../../wire/encode.ts";
 import { EtcdCall } from "../calls/etcd-call.ts";
 import type { AnswerSlot, ClientWatch, ProgressSlot } from "./client-watch.ts";
 import { watchPath } from "./member-monitor.ts";
@@ -51,6 +51,8 @@ export abstract class WatchResponses extends EtcdCall {
   #progress: "none" | "asked" | "due" | "answering" = "none";
   /** The highest revision that clients knew of when it asked. */
   #progressFloor = 0;
+  /** The highest revision up to which another watch-fanout was answered without a question to etcd. */
+  #followedUpTo = 0;
   /** Whether the client asked again since: an answer on its way may be of a revision from before that. */
   #isProgressRepeated = false;
 
@@ -58,6 +60,9 @@ export abstract class WatchResponses extends EtcdCall {
     super(call, context, service.calls, "etcd watch", watchPath.slice(1));
     this.service = service;
   }
+
+  /** Whether the client is another watch-fanout. */
+  protected abstract get isFollower(): boolean;
 
   /** The client has accepted an answer that waited, or everything: more of its requests may be read. */
   protected abstract onRoom(): void;
@@ -287,7 +292,7 @@ export abstract class WatchResponses extends EtcdCall {
     this.#progressFloor = service.floor;
     for (const watch of watches.values()) watch.isAwaited = true;
     const reached = [
-      service.reachCurrentRevision(watches.values()),
+      this.#reachProgress(this.#progressFloor),
       upstream.reachProgress(this.#progressFloor),
     ];
     // Neither rejects.
@@ -295,6 +300,18 @@ export abstract class WatchResponses extends EtcdCall {
       this.#progress = "due";
       this.pump();
     });
+  }
+
+  /**
+   * Another watch-fanout has asked for the current revision before, mostly here, and wants the events up to it: so only one
+   * question reaches etcd, however many tiers there are. If the answer does not suffice, it asks again.
+   */
+  #reachProgress(floor: number): Promise<void> {
+    const { service, watches } = this;
+    if (!this.isFollower || floor <= this.#followedUpTo)
+      return service.reachCurrentRevision(watches.values());
+    this.#followedUpTo = floor;
+    return service.reachKnownRevision(watches.values(), floor);
   }
 
   /**

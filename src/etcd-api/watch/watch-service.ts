@@ -45,6 +45,12 @@ export interface WatchCounts {
   readonly relayed: number;
 }
 
+/** A watch, as far as it says which cache serves it. */
+interface CacheUser {
+  readonly watcher: object | undefined;
+  readonly range: CachedRange | undefined;
+}
+
 /** A stream of watches, in each round of progress notifications. */
 interface NotifiedStream extends LeaderDependent {
   /** Sends the progress of its watches that is due, of revisions that are not lower than `floor`. */
@@ -145,9 +151,12 @@ export class WatchService {
     this.#newestHeader.historyChanged();
   }
 
-  /** The cached resource that has all keys of a watch; undefined: no resource has. */
-  rangeOf({ key, rangeEnd, hasUnknownField }: CreateRequest): CachedRange | undefined {
-    return hasUnknownField ? undefined : this.cached.rangeOf(key, rangeEnd);
+  /** The cached resource that has all keys of a watch, except one that the client leaves out; undefined: no resource has. */
+  rangeOf(
+    { key, rangeEnd, hasUnknownField }: CreateRequest,
+    leftOut: Buffer | undefined,
+  ): CachedRange | undefined {
+    return hasUnknownField ? undefined : this.cached.rangeOf(key, rangeEnd, leftOut);
   }
 
   /** The revision of a new watch of this range. */
@@ -175,17 +184,14 @@ export class WatchService {
   }
 
   /** Resolves when the caches of these watches have etcd's current revision, or can't get it. Never rejects. */
-  async reachCurrentRevision(
-    watches: Iterable<{
-      readonly watcher: object | undefined;
-      readonly range: CachedRange | undefined;
-    }>,
-  ): Promise<void> {
-    const resources = new Set<CachedResource>();
-    for (const { watcher, range } of watches) {
-      if (watcher !== undefined && range !== undefined) resources.add(range.resource);
-    }
-    await this.#reach(resources);
+  async reachCurrentRevision(watches: Iterable<CacheUser>): Promise<void> {
+    await this.#reach(resourcesOf(watches));
+  }
+
+  /** Resolves when the caches of these watches have a revision of an earlier response, or can't get it. Never rejects. */
+  async reachKnownRevision(watches: Iterable<CacheUser>, revision: number): Promise<void> {
+    const resources = [...resourcesOf(watches)];
+    await Promise.allSettled(resources.map(({ cacher }) => cacher.reachKnownRevision(revision)));
   }
 
   /** Closes the monitor. */
@@ -212,4 +218,13 @@ export class WatchService {
       if (revision !== undefined && revision < floor) this.historyChanged();
     }
   }
+}
+
+/** The resources whose caches serve these watches. */
+function resourcesOf(watches: Iterable<CacheUser>): ReadonlySet<CachedResource> {
+  const resources = new Set<CachedResource>();
+  for (const { watcher, range } of watches) {
+    if (watcher !== undefined && range !== undefined) resources.add(range.resource);
+  }
+  return resources;
 }

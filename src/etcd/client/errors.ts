@@ -1,7 +1,6 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
-import { briefDetails } from "../../base/brief-details.ts";
-import { connectionCause, type TlsSettings } from "../../base/connection-cause.ts";
-import { upstreamUnavailable, WatchFanoutError } from "../../base/errors.ts";
+import { briefDetails, connectionCause, type TlsSettings } from "../../base/connection-cause.ts";
+import { denialKey, upstreamUnavailable, WatchFanoutError } from "../../base/errors.ts";
 import { describeRange, type KeyRange } from "./key-range.ts";
 
 /** The oldest supported version of etcd. */
@@ -87,10 +86,17 @@ const transientCodes: ReadonlySet<status> = new Set([
   status.DATA_LOSS,
 ]);
 
+/** The codes of a watch-fanout that refuses its relay, with texts of its own. */
+const refusalCodes: ReadonlySet<status> = new Set([
+  status.PERMISSION_DENIED,
+  status.UNAUTHENTICATED,
+]);
+
 /** The WatchFanoutError for a failed read or watch of `range`, or for a request that etcd refused. */
 export function readError(error: unknown, endpoint: string, range?: KeyRange): Error {
   if (!isServiceError(error)) return error instanceof Error ? error : new Error(String(error));
   if (says(error.details, ...denied)) return upstreamDenied(error.details, endpoint, range, error);
+  if (refusalCodes.has(error.code)) return relayDenied(error);
   if (says(error.details, "database space exceeded")) {
     return new WatchFanoutError(
       "STORAGE_FULL",
@@ -182,6 +188,15 @@ function outcomeUnknown(endpoint: string, details: string, cause: unknown): Watc
     `The write was sent to the etcd at ${endpoint} and no response came (${details}), so it may or may ` +
       "not have been done. Read the object before you repeat it.",
     { cause },
+  );
+}
+
+/** As a relay of ListWatchService reports it. */
+function relayDenied(refusal: ServiceError): WatchFanoutError {
+  return new WatchFanoutError(
+    "UPSTREAM_DENIED",
+    `The server that this relay follows refuses the relay itself: ${refusal.details}`,
+    { metadata: { [denialKey]: status[refusal.code] }, cause: refusal },
   );
 }
 

@@ -1,11 +1,14 @@
+import type { Metadata } from "@grpc/grpc-js";
 import { KVClient, LeaseClient } from "etcd3";
 import type { Logger } from "pino";
 import type { KeyPair } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
 import { upstreamUnavailable } from "../../base/errors.ts";
 import { Turns } from "../../base/turns.ts";
+import { leftOutKeyHeader } from "../wire/left-out-key.ts";
 import type { DecodedRange } from "../wire/range-response.ts";
 import { AuthTokens } from "./auth-tokens.ts";
+import type { Bearer } from "./endpoint.ts";
 import {
   compacted,
   futureRevision,
@@ -44,6 +47,12 @@ export interface EtcdClientOptions {
   readonly requestTimeoutMs?: number | undefined;
   /** Default: after 7 s, for 3 s, on connections with calls. */
   readonly keepalive?: Keepalive | undefined;
+  /**
+   * The token of this process, if the endpoints are those of another watch-fanout. Default: they are etcd's.
+   *
+   * @internal
+   */
+  readonly bearer?: Bearer | undefined;
   /**
    * Maximum size of one response to a watch of past events, in bytes; of each of several watches that are read at the
    * same time a quarter (up to 4) or a sixteenth (up to 16). etcd bounds it to 1,000 revisions and does not split it; a
@@ -91,7 +100,7 @@ export class EtcdClient {
 
   constructor(options: EtcdClientOptions) {
     const { endpoints, tls, random = Math.random } = options;
-    const { pastResponseBytes = defaultPastResponseBytes, keepalive } = options;
+    const { pastResponseBytes = defaultPastResponseBytes, keepalive, bearer } = options;
     if (endpoints.length === 0) throw new Error("An etcd client needs at least one endpoint.");
     this.clock = options.clock;
     this.logger = options.logger;
@@ -103,7 +112,7 @@ export class EtcdClient {
     const certificates = tls && memberCertificates(tls);
     this.#certificates = certificates;
     this.#members = endpoints.map(
-      (endpoint) => new Member(endpoint, certificates, pastResponseBytes, keepalive),
+      (endpoint) => new Member(endpoint, certificates, pastResponseBytes, keepalive, bearer),
     );
     this.#preferred = Math.floor(random() * this.#members.length);
   }
@@ -142,7 +151,10 @@ export class EtcdClient {
    * @internal
    */
   rangeOn(member: Member, request: RangeRequest, limits: CallLimits): Promise<DecodedRange> {
-    return this.#tokens.call(member, limits, (metadata) => member.range(request, metadata, limits));
+    return this.#tokens.call(member, limits, (metadata) => {
+      this.#leaveOutHistory(metadata);
+      return member.range(request, metadata, limits);
+    });
   }
 
   /**
@@ -244,6 +256,7 @@ export class EtcdClient {
   async openWatch(member: Member, limits: CallLimits, past?: number): Promise<WatchCall> {
     const metadata = await this.#tokens.metadata(member, limits);
     metadata.set("hasleader", "true");
+    this.#leaveOutHistory(metadata);
     limits.signal?.throwIfAborted();
     const call = member.watch(metadata, past);
     const cancel = (): void => call.cancel();
@@ -293,6 +306,10 @@ export class EtcdClient {
     const member = this.#members[this.#preferred];
     if (member === undefined) throw new Error("There is no member to call.");
     return member;
+  }
+
+  #leaveOutHistory(metadata: Metadata): void {
+    metadata.set(leftOutKeyHeader, this.history.key.toString("base64"));
   }
 
   #limits(signal: AbortSignal | undefined): CallLimits {

@@ -17,6 +17,7 @@ import { beginClientSpan } from "../../base/client-span.ts";
 import { abortable } from "../../base/wait.ts";
 import { type DecodedRange, decodeRange } from "../wire/range-response.ts";
 import { decodePastWatch, decodeWatch } from "../wire/watch-response.ts";
+import type { Bearer } from "./endpoint.ts";
 import { isDenied, oldestVersion, UnsupportedEtcdError } from "./errors.ts";
 import {
   methodOf,
@@ -99,6 +100,7 @@ const shares = [1, 4, 16];
 export class Member {
   /** As configured, such as "http://127.0.0.1:2379". */
   readonly endpoint: string;
+  readonly #bearer: Bearer | undefined;
   readonly #client: Client;
   /**
    * For watches from the past, by the number of those that are read at the same time: on connections of their own, as the
@@ -117,8 +119,10 @@ export class Member {
     certificates: MemberCertificates | undefined,
     pastResponseBytes: number,
     keepalive: Keepalive = defaultKeepalive,
+    bearer?: Bearer,
   ) {
     this.endpoint = endpoint;
+    this.#bearer = bearer;
     const address = endpoint.replace(/^https?:\/\//, "");
     const secured = channelCredentials(endpoint, certificates);
     const ofChannel = {
@@ -163,6 +167,7 @@ export class Member {
     const { path, requestSerialize } = watchMethod;
     const [client, decode] =
       past === undefined ? [this.#client, decodeWatch] : [this.#clientFor(past), decodePastWatch];
+    this.#identify(metadata);
     const pausedRead = new PausedRead();
     const interceptors = [pausedRead.interceptor];
     const call = client.makeBidiStreamRequest(path, requestSerialize, decode, metadata, {
@@ -170,6 +175,11 @@ export class Member {
     });
     pausedRead.attach(call);
     return call;
+  }
+
+  #identify(metadata: Metadata): void {
+    const token = this.#bearer?.();
+    if (token !== undefined) metadata.set("authorization", `Bearer ${token}`);
   }
 
   #clientFor(past: number): Client {
@@ -184,6 +194,7 @@ export class Member {
   ): Promise<Response> {
     return new Promise((resolve, reject) => {
       if (signal?.aborted === true) return reject(signal.reason);
+      this.#identify(metadata);
       const span = beginClientSpan(path, this.endpoint, metadata);
       const abort = (): void => {
         reject(signal?.reason);
@@ -263,7 +274,9 @@ export class Member {
     if (version !== undefined && isBefore(version, oldestVersion)) {
       throw new UnsupportedEtcdError(this.endpoint, version);
     }
-    this.#withholdsProgress = version === undefined || !isBefore(version, "3.6.0-alpha");
+    // A watch-fanout behaves as etcd 3.6, in front of any etcd.
+    const isOld = version !== undefined && isBefore(version, "3.6.0-alpha");
+    this.#withholdsProgress = this.#bearer !== undefined || !isOld;
   }
 
   /** Undefined if this member does not report it: since 3.6, etcd with authentication reports it to root only. */

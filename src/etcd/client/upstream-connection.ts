@@ -7,6 +7,7 @@ import {
 } from "node:http2";
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "../../base/clock.ts";
+import { type Bearer, identified, urlOf } from "./endpoint.ts";
 import type { Keepalive } from "./member.ts";
 
 /**
@@ -38,6 +39,7 @@ const ignore = (): void => {};
 /** What a connection needs of its member. */
 export interface ConnectionOwner {
   readonly keepalive: Keepalive;
+  readonly bearer?: Bearer | undefined;
   /** Whether calls go to the member now. */
   readonly isInUse: () => boolean;
   /** Starts the TCP or TLS connection. */
@@ -97,7 +99,7 @@ export class UpstreamConnection {
     return new Promise((resolve, reject) => {
       let socket: Socket | undefined;
       let failure: Error | undefined;
-      const session = connect(endpoint, {
+      const session = connect(urlOf(endpoint), {
         createConnection: () => {
           socket = owner.open();
           return socket;
@@ -156,7 +158,9 @@ export class UpstreamConnection {
 
   /** Starts a call, if `hasRoom`. Throws an Error if Node.js does not send these headers. */
   request(headers: OutgoingHttpHeaders): ClientHttp2Stream {
-    const stream = this.#session.request(headers, { endStream: false });
+    const { bearer } = this.#owner;
+    const sent = bearer === undefined ? headers : identified(headers, bearer);
+    const stream = this.#session.request(sent, { endStream: false });
     this.#calls++;
     this.#callsLeft--;
     // It is closed behind its last call: at once, Node.js would refuse calls that it has not sent yet.

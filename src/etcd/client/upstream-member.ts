@@ -1,6 +1,7 @@
 import { isIP, connect as netConnect, type Socket } from "node:net";
 import { connect as tlsConnect } from "node:tls";
 import type { Clock } from "../../base/clock.ts";
+import { addressOf, type Bearer } from "./endpoint.ts";
 import type { Keepalive, MemberCertificates } from "./member.ts";
 import { UpstreamConnection } from "./upstream-connection.ts";
 
@@ -20,6 +21,7 @@ export class UpstreamMember {
   readonly #clock: Clock;
   readonly #certificates: MemberCertificates | undefined;
   readonly #keepalive: Keepalive;
+  readonly #bearer: Bearer | undefined;
   readonly #onUnresponsive: (member: UpstreamMember) => void;
   readonly #connections = new Set<UpstreamConnection>();
   #connecting: Promise<UpstreamConnection> | undefined;
@@ -34,12 +36,14 @@ export class UpstreamMember {
     certificates: MemberCertificates | undefined,
     clock: Clock,
     keepalive: Keepalive,
+    bearer: Bearer | undefined,
     onUnresponsive: (member: UpstreamMember) => void,
   ) {
     this.endpoint = endpoint;
     this.#certificates = certificates;
     this.#clock = clock;
     this.#keepalive = keepalive;
+    this.#bearer = bearer;
     this.#onUnresponsive = onUnresponsive;
   }
 
@@ -81,7 +85,7 @@ export class UpstreamMember {
     try {
       const { endpoint } = this;
       const connection = await UpstreamConnection.connect(this.#clock, endpoint, {
-        keepalive: this.#keepalive,
+        ...{ keepalive: this.#keepalive, bearer: this.#bearer },
         isInUse: () => this.isInUse,
         open: () => this.#open(),
         onIdle: (idle) => {
@@ -106,7 +110,7 @@ export class UpstreamMember {
   /** Starts a connection with the certificates that are current. */
   #open(): Socket {
     const address = addressOf(this.endpoint);
-    const { host } = address;
+    const host = "host" in address ? address.host : "localhost";
     if (this.#certificates === undefined) return netConnect({ ...address, noDelay: true });
     const { store, isVerified } = this.#certificates;
     const { authorities, pair } = store;
@@ -122,12 +126,4 @@ export class UpstreamMember {
     socket.setNoDelay(true);
     return socket;
   }
-}
-
-/** The address of an endpoint, such as "https://[::1]:443". */
-export function addressOf(endpoint: string): { readonly host: string; readonly port: number } {
-  const host = new URL(endpoint).hostname.replace(/^\[(.*)\]$/, "$1");
-  // URL leaves out the default port of the scheme, which is not etcd's.
-  const [, port = "2379"] = /:(\d+)$/.exec(endpoint) ?? [];
-  return { host, port: Number(port) };
 }

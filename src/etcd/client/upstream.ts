@@ -2,6 +2,7 @@ import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import { OutageLog } from "../../base/outage-log.ts";
+import type { Bearer } from "./endpoint.ts";
 import { defaultKeepalive, type Keepalive, type MemberCertificates } from "./member.ts";
 import type { UpstreamConnection } from "./upstream-connection.ts";
 import { UpstreamMember } from "./upstream-member.ts";
@@ -24,6 +25,8 @@ export interface UpstreamOptions {
   readonly certificates: MemberCertificates | undefined;
   /** Default: after 7 s, for 3 s, on connections with calls. */
   readonly keepalive?: Keepalive | undefined;
+  /** Default: none. */
+  readonly bearer?: Bearer | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
 }
@@ -51,13 +54,14 @@ export class Upstream {
   #preferred = 0;
 
   constructor(options: UpstreamOptions) {
-    const { endpoints, certificates, keepalive = defaultKeepalive, clock, logger } = options;
+    const { endpoints, certificates, keepalive = defaultKeepalive, bearer } = options;
+    const { clock, logger } = options;
     this.#clock = clock;
     this.#outage = new OutageLog(clock, logger);
     const leave = (member: UpstreamMember): void =>
       this.#leave(member, "it does not respond to keepalive pings");
     this.#members = endpoints.map(
-      (endpoint) => new UpstreamMember(endpoint, certificates, clock, keepalive, leave),
+      (endpoint) => new UpstreamMember(endpoint, certificates, clock, keepalive, bearer, leave),
     );
     this.#member.isInUse = true;
   }

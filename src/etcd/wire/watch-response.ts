@@ -5,8 +5,7 @@ import {
   numberFieldSize,
   WireWriter,
 } from "../../protobuf/wire-writer.ts";
-import { prefixSize } from "../../wire/encode.ts";
-import type { FrameParts } from "../../wire/frame-parts.ts";
+import { type FrameParts, prefixSize } from "../../wire/encode.ts";
 import { type DecodedKeyValue, readKeyValue } from "./key-value.ts";
 import { decoding } from "./messages.ts";
 import { headerTag, readRevision } from "./response-header.ts";

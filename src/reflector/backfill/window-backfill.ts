@@ -1,9 +1,8 @@
 import { Backoff, defaultBackoffBounds } from "../../base/backoff.ts";
 import { type Clock, pause } from "../../base/clock.ts";
-import { Condition } from "../../base/condition.ts";
 import { hasReason, WatchFanoutError } from "../../base/errors.ts";
+import { Condition } from "../../base/wait.ts";
 import type { Scope, Storage } from "../../storage/storage.ts";
-import type { BackfillQueue } from "./backfill-queue.ts";
 import { type ChunkSize, ChunkSizing, maxChunkBytes, type Room } from "./chunk-sizing.ts";
 import { type PastEvents, readPast } from "./past-events.ts";
 
@@ -318,4 +317,25 @@ function startsOf({ watches, revisions }: ChunkSize, upTo: number, reach: number
     starts.unshift(after);
   }
   return starts;
+}
+
+/**
+ * Serializes the backfills of several resources of one store, chunk by chunk, so that all together cost the store no
+ * more than one of them.
+ */
+export class BackfillQueue {
+  #last: Promise<void> = Promise.resolve();
+
+  /** Runs `work` after all work that was queued before it. */
+  async run<T>(work: () => Promise<T>): Promise<T> {
+    const before = this.#last;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#last = promise;
+    await before;
+    try {
+      return await work();
+    } finally {
+      resolve();
+    }
+  }
 }

@@ -17,7 +17,20 @@ import { peerNameOf } from "../http2/peer.ts";
 import { HandshakeFailures } from "../limits/handshake-failures.ts";
 import { type Http1Page, type Http1Pages, sendPage } from "../listener/http1.ts";
 import { IdleConnections, PipelinedRequests } from "./admin-connections.ts";
-import type { AdminEvents, AdminPages } from "./admin-pages.ts";
+
+/** A response that is sent as it arises. */
+export interface AdminEvents {
+  /** Sends the head and the body. */
+  begin(response: ServerResponse): void;
+}
+
+/** Pages that respond to GET requests by their path and query. */
+export interface AdminPages {
+  /** Whether it responds to requests of this path. */
+  has(path: string): boolean;
+  /** Rejects if the page could not be made, which is 500. */
+  respond(path: string, query: string): Promise<Http1Page | AdminEvents>;
+}
 
 /** A condition for sending requests to this process. */
 export interface ReadinessCheck {

@@ -1,11 +1,9 @@
 import { status } from "@grpc/grpc-js";
 import type { WatchFanoutError } from "../../base/errors.ts";
-import type { Access } from "../../policy/access.ts";
-import { fullAccess, permissionDenied, relayDenied } from "../../policy/access.ts";
+import { type Access, fullAccess, permissionDenied, relayDenied } from "../../policy/access.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { auditEntry, CallRecord, denied, isAudited, recordRefused } from "./audit.ts";
-import type { BidiMethod, SingleRequestMethod } from "./methods.ts";
-import type { RawMethod } from "./raw-methods.ts";
+import type { BidiMethod, RawMethod, SingleRequestMethod } from "./methods.ts";
 import type { ServerCall } from "./server-call.ts";
 import type { ServiceContext } from "./service-context.ts";
 

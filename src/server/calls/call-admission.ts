@@ -1,5 +1,5 @@
 import { waitFor } from "../../base/wait.ts";
-import type { FrameParts } from "../../wire/frame-parts.ts";
+import type { FrameParts } from "../../wire/encode.ts";
 import type { SendReservation } from "../limits/send-budget.ts";
 import { responseNotAccepted } from "./refusals.ts";
 import { chargeOfRequest, type RequestingCall } from "./requests-in-flight.ts";

@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
-import { LineLimit } from "../../base/line-limit.ts";
+import { LineLimit } from "../../base/logger.ts";
 
 /** Minimum time between two lines, in milliseconds. */
 const logIntervalMs = 60_000;

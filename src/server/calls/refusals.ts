@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { Metadata, status } from "@grpc/grpc-js";
 import type { Logger } from "pino";
-import { tooManyRequestBytes, WatchFanoutError } from "../../base/errors.ts";
+import { type Reason, tooManyRequestBytes, WatchFanoutError } from "../../base/errors.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import type { LedgerBounds, ReachedBound } from "../kernel/ledger.ts";
 import type { Caller } from "../limits/callers.ts";
@@ -23,17 +23,19 @@ export function tooLarge(size: number | "more", maxBytes: number): WireStatus {
   return refused(status.RESOURCE_EXHAUSTED, details);
 }
 
+/** The status of a call that ends for a reason. `limit` is the bound that was reached, for programs. */
+function ended(reason: Reason, message: string, limit?: number): WireStatus {
+  const options = limit === undefined ? {} : { metadata: { limit: String(limit) } };
+  return statusOf(new WatchFanoutError(reason, message, options));
+}
+
 /** A request that was evicted from `pool` to make room for others. It had no effect. */
 export function outOfRequestRoom({ bounds }: Evicting): WireStatus {
-  return statusOf(
-    new WatchFanoutError(
-      "TOO_MANY_STREAMS",
-      "The requests of this connection that are incomplete or not handled yet exceed their bound: " +
-        `${bounds.maxPerOwner} bytes, or less while the bound of all connections together is ` +
-        "reached. Nothing was done. Send fewer large requests at once.",
-      { metadata: { limit: String(bounds.maxPerOwner) } },
-    ),
-  );
+  const message =
+    "The requests of this connection that are incomplete or not handled yet exceed their bound: " +
+    `${bounds.maxPerOwner} bytes, or less while the bound of all connections together is ` +
+    "reached. Nothing was done. Send fewer large requests at once.";
+  return ended("TOO_MANY_STREAMS", message, bounds.maxPerOwner);
 }
 
 /** A call whose charge in `retained` was evicted: its request takes the room of others. */
@@ -48,51 +50,41 @@ export function tooManyIncomplete(
   { title }: Caller,
 ): WireStatus {
   const [whose, limit] = reached === "owner" ? [title, maxPerOwner] : ["all callers together", max];
-  return statusOf(
-    new WatchFanoutError(
-      "TOO_MANY_STREAMS",
-      `The limit of calls whose request has not arrived, of ${whose}, is ${limit}. Nothing was done. ` +
-        "Send the request with each call that you open, or open fewer at once.",
-    ),
-  );
+  const message =
+    `The limit of calls whose request has not arrived, of ${whose}, is ${limit}. Nothing was done. ` +
+    "Send the request with each call that you open, or open fewer at once.";
+  return ended("TOO_MANY_STREAMS", message);
 }
 
 /** A call whose token was evicted, before it was verified, to make room for others. It had no effect. */
 export function outOfTokenRoom(maxBytesPerConnection: number): WireStatus {
-  return statusOf(
-    new WatchFanoutError(
-      "TOO_MANY_STREAMS",
-      "The tokens of this connection that wait to be verified exceed their bound: " +
-        `${maxBytesPerConnection} bytes, or less while the bound of all connections together is ` +
-        "reached. Nothing was done. Make fewer calls at once, or use one token for them.",
-      { metadata: { limit: String(maxBytesPerConnection) } },
-    ),
-  );
+  const message =
+    "The tokens of this connection that wait to be verified exceed their bound: " +
+    `${maxBytesPerConnection} bytes, or less while the bound of all connections together is ` +
+    "reached. Nothing was done. Make fewer calls at once, or use one token for them.";
+  return ended("TOO_MANY_STREAMS", message, maxBytesPerConnection);
 }
 
 /** A request that waited behind responses which its client does not accept. It had no effect. */
 export function responseNotAccepted(ms: number): WireStatus {
-  return statusOf(
-    new WatchFanoutError(
-      "SLOW_CONSUMER",
-      `This call waited ${ms / 1_000} s for the client to accept its other responses. Nothing was done. ` +
-        "Read faster, or make fewer calls at once.",
-    ),
-  );
+  const message =
+    `This call waited ${ms / 1_000} s for the client to accept its other responses. Nothing was done. ` +
+    "Read faster, or make fewer calls at once.";
+  return ended("SLOW_CONSUMER", message);
 }
 
 /** A stream of requests whose client does not accept the next response. */
 export function nextNotAccepted(): WireStatus {
   const message =
     "The client has not accepted the next response of this call in time. Call again, and read the responses.";
-  return statusOf(new WatchFanoutError("SLOW_CONSUMER", message));
+  return ended("SLOW_CONSUMER", message);
 }
 
 /** The server shuts down before the client has sent its request. */
 export function drainingUnread(): WireStatus {
   const message =
     "This replica is shutting down, and the request has not arrived. Retry on another replica.";
-  return statusOf(new WatchFanoutError("DRAINING", message));
+  return ended("DRAINING", message);
 }
 
 /** A request, or the next request of a stream, that does not arrive in time. */

@@ -6,8 +6,7 @@ import { auditEntry, denied, recordRefused } from "./audit.ts";
 import { auditConversation, authorize, authorizeRaw } from "./authorization.ts";
 
 import { inSpanOf } from "./call-span.ts";
-import type { BidiMethod, SingleRequestMethod } from "./methods.ts";
-import type { RawCall, RawMethod } from "./raw-methods.ts";
+import type { BidiMethod, RawCall, RawMethod, SingleRequestMethod } from "./methods.ts";
 import type { NextRequest, ServerCall } from "./server-call.ts";
 import type { ServiceContext } from "./service-context.ts";
 

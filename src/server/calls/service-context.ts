@@ -43,7 +43,10 @@ export interface ServiceContext extends ServiceOptions, Kernel {
  * What the methods with one response may know of it: what is served, and what callers may know of that. They get the rest
  * with their call (`UnaryCall`).
  */
-export type UnaryContext = Pick<ServiceContext, "resources" | "codecs" | "upstream" | "authorizer">;
+export type UnaryContext = Pick<
+  ServiceContext,
+  "resources" | "codecs" | "etcdKeys" | "upstream" | "authorizer"
+>;
 
 /** Makes what a service has for its calls, empty. */
 export function createServiceContext(

@@ -68,6 +68,14 @@ export interface RelayedUpstream {
   checkPath(via: string, signal: AbortSignal): Promise<void>;
 }
 
+/** The keys of a resource in etcd. */
+export interface EtcdKeys {
+  /** Empty: every key. */
+  readonly prefix: string;
+  /** The key of the history's id, which no resource has. */
+  readonly historyKey: string;
+}
+
 /** What a service is, whatever accepts its calls. */
 export interface ServiceOptions {
   /** The resources by name. The server drains them, but neither starts nor closes them. */
@@ -108,6 +116,12 @@ export interface ServiceOptions {
    * @internal
    */
   readonly codecs?: ReadonlyMap<string, CodecKind> | undefined;
+  /**
+   * The keys in etcd of resources that etcd's own API serves as well, which the Resources RPC reports. Default: none.
+   *
+   * @internal
+   */
+  readonly etcdKeys?: ReadonlyMap<string, EtcdKeys> | undefined;
   /** Whether ListWatchService and WriteService are served. Default: true. */
   readonly hasOwnServices?: boolean | undefined;
   /** Random numbers in [0, 1), for jitter. Default: Math.random. */

@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
-import { LineLimit } from "../../base/line-limit.ts";
+import { LineLimit } from "../../base/logger.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { WatchScope } from "../../storage/storage.ts";
 import type { Caller, CallOwner } from "../limits/callers.ts";

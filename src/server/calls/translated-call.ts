@@ -1,12 +1,12 @@
 import type { OutgoingHttpHeaders } from "node:http2";
 import type { Readable } from "node:stream";
 import type { Identity } from "../../identity/identity.ts";
+import type { FrameParts } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { CallOwner } from "../limits/callers.ts";
 import type { CallRecord } from "./audit.ts";
 import type { CallSpan } from "./call-span.ts";
-import type { HttpCall } from "./raw-methods.ts";
+import type { HttpCall } from "./methods.ts";
 
 /**
  * A call of gRPC that is carried by one of another protocol, its `outer` call. It has the client, the identity, the deadline and

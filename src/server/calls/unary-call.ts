@@ -1,5 +1,5 @@
+import { frameOf, sizeOf } from "../../wire/encode.ts";
 import { statusOf } from "../../wire/errors.ts";
-import { frameOf, sizeOf } from "../../wire/frame-parts.ts";
 import type { Reservation } from "../kernel/ledger.ts";
 import { refusalSince } from "./authorization.ts";
 import { CallAdmission, clientGone } from "./call-admission.ts";

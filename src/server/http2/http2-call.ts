@@ -1,11 +1,11 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { Metadata, status } from "@grpc/grpc-js";
 import { anonymous, type Identity } from "../../identity/identity.ts";
+import type { FrameParts } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import type { FrameParts } from "../../wire/frame-parts.ts";
 import type { CallRecord } from "../calls/audit.ts";
 import type { CallSpan } from "../calls/call-span.ts";
-import type { HttpCall } from "../calls/raw-methods.ts";
+import type { HttpCall } from "../calls/methods.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
 import { CallLifecycle, CallWithLifecycle } from "../kernel/call-lifecycle.ts";
 import type { CallOwner } from "../limits/callers.ts";

@@ -1,12 +1,13 @@
-import type { ServerHttp2Stream } from "node:http2";
+import { constants, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import { status } from "@grpc/grpc-js";
 import { descriptors } from "../../wire/descriptors.ts";
-import { methodOf } from "../calls/methods.ts";
-import type { RawServices } from "../calls/raw-methods.ts";
+import { methodOf, type RawServices } from "../calls/methods.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
+import type { CallerLimits } from "../limits/caller-limits.ts";
+import type { CallOwner } from "../limits/callers.ts";
 import type { Connections } from "./connections.ts";
-import { socketOf } from "./frames/framed-connection.ts";
+import { isEnding, socketOf } from "./frames/framed-connection.ts";
 import { statusCodeOf } from "./http2-stream.ts";
 
 /** Counts the open calls of a server and of each connection, and reports each call to the observer. */
@@ -77,4 +78,32 @@ export class OpenCalls {
       observer.ended(method, code, clock.now() - started);
     };
   }
+}
+
+/**
+ * Counts a call when it is cancelled on the connection of a trusted proxy. On any other connection Node.js closes the
+ * connection beyond its bound. On one of a proxy it allows any number, since one client could end the calls of all others
+ * behind the proxy: there each identity has the same bound, and beyond it its calls are refused. Calls that the server resets,
+ * since their client is stuck, count as well. How fast calls are opened, and with that cancelled, is bounded by
+ * `StreamPacing`.
+ *
+ * `forwarded` is the owner of the call if the proxy forwards its identity.
+ */
+export function countIfCancelled(
+  callerLimits: CallerLimits,
+  stream: ServerHttp2Stream,
+  session: ServerHttp2Session,
+  forwarded: CallOwner | undefined,
+): void {
+  const { callers } = callerLimits;
+  if (!callers.isForwarder(session)) return;
+  const onClose = (): void => {
+    // Not if its connection ends: then all of its calls do.
+    if (isEnding(session)) return;
+    const isReset = stream.aborted || stream.rstCode !== constants.NGHTTP2_NO_ERROR;
+    if (!isReset) return;
+    callerLimits.cancelled((forwarded ?? callers.expectedOn(session)).caller);
+  };
+  if (stream.destroyed) onClose();
+  else stream.once("close", onClose);
 }

@@ -1,6 +1,6 @@
 import type { Identity } from "../../identity/identity.ts";
+import { type FrameParts, sizeOf } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import { type FrameParts, sizeOf } from "../../wire/frame-parts.ts";
 import type { Sender, StallDetector } from "./stall-detector.ts";
 
 /** Messages that are smaller than this, in bytes, are not counted: the stream itself takes more memory. */

@@ -1,8 +1,9 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
+import { LineLimit } from "../../base/logger.ts";
+import { Rate } from "../../base/rate.ts";
 import type { Caller, Callers, CallOwner } from "./callers.ts";
-import { Rate } from "./rate.ts";
 import { SendPacing } from "./send-pacing.ts";
 import type { ServerLimits } from "./server-limits.ts";
 
@@ -71,12 +72,15 @@ export class CallerLimits {
   readonly #watchRate: Rate | undefined;
   readonly #clock: Clock;
   readonly #logger: Logger;
-  readonly #lines = new Map<CallerLimitName, { last: number; suppressed: number }>();
+  readonly #lines: ReadonlyMap<CallerLimitName, LineLimit>;
   readonly #refused = new Map<CallerLimitName, number>(callerLimitNames.map((name) => [name, 0]));
 
   constructor(clock: Clock, callers: Callers, bounds: CallerBounds, logger: Logger) {
     this.#clock = clock;
     this.#logger = logger;
+    this.#lines = new Map(
+      callerLimitNames.map((name) => [name, new LineLimit(clock, logIntervalMs)]),
+    );
     this.callers = callers;
     this.#bounds = bounds;
     this.sendPacing = new SendPacing(clock, bounds.maxSendRate);
@@ -186,18 +190,11 @@ export class CallerLimits {
   }
 
   #log(name: CallerLimitName, caller: Caller | undefined): void {
-    const now = this.#clock.now();
-    const line = this.#lines.get(name) ?? { last: -Infinity, suppressed: 0 };
-    this.#lines.set(name, line);
-    if (now - line.last < logIntervalMs) {
-      line.suppressed++;
-      return;
-    }
-    const fields = line.suppressed === 0 ? {} : { suppressedOfLimit: line.suppressed };
+    const suppressed = this.#lines.get(name)?.admit();
+    if (suppressed === undefined) return;
+    const fields = suppressed === 0 ? {} : { suppressedOfLimit: suppressed };
     const who = caller?.title ?? "all callers together";
     this.#logger.warn({ limit: name, caller: who, ...fields }, "a caller has reached a limit");
-    line.last = now;
-    line.suppressed = 0;
   }
 
   /** Counts a refusal, and makes the error of it. `caller`: undefined if all callers together have reached the limit. */

@@ -1,9 +1,9 @@
 import { isIPv4, isIPv6 } from "node:net";
 import type { Clock } from "../../base/clock.ts";
 import { GroupedOwner } from "../../base/fair-queue.ts";
+import { Rate } from "../../base/rate.ts";
 import { ownText } from "../../base/text-memory.ts";
 import type { Identity } from "../../identity/identity.ts";
-import { Rate } from "./rate.ts";
 
 /** Number of callers that are remembered although they have no connection, stream or request now. */
 const defaultMaxIdle = 10_000;

@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
-import { LineLimit } from "../../base/line-limit.ts";
+import { LineLimit } from "../../base/logger.ts";
 
 /** Why handshakes of clients fail, and what the log says of each. */
 const texts = {

@@ -1,7 +1,7 @@
 import { constants, type ServerHttp2Session } from "node:http2";
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
-import { LineLimit } from "../../base/line-limit.ts";
+import { LineLimit } from "../../base/logger.ts";
 import { isEnding } from "../http2/frames/framed-connection.ts";
 import type { HandshakeFailures } from "./handshake-failures.ts";
 

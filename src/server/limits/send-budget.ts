@@ -1,6 +1,6 @@
 import type { Clock, Timer } from "../../base/clock.ts";
 import { FairQueue, groupOf } from "../../base/fair-queue.ts";
-import type { FrameParts } from "../../wire/frame-parts.ts";
+import type { FrameParts } from "../../wire/encode.ts";
 import { Ledger, type Reservation } from "../kernel/ledger.ts";
 
 /** Bounds of the responses that clients have not accepted, in bytes. */

@@ -1,8 +1,8 @@
 import type { Clock, Timer } from "../../base/clock.ts";
 import { runInTimeSlices } from "../../base/event-loop-turns.ts";
 import { FairQueue } from "../../base/fair-queue.ts";
+import { Rate } from "../../base/rate.ts";
 import type { Caller, CallOwner } from "./callers.ts";
-import { Rate } from "./rate.ts";
 
 /** How often streams that wait are looked at, in milliseconds. */
 const intervalMs = 50;

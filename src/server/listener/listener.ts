@@ -122,7 +122,7 @@ export class Listener {
       streamResetBurst: limits.maxStreamsPerConnection,
       streamResetRate: limits.maxCancelsPerSecond,
     };
-    // Clients share it, of which none may have it closed: `CancelledCalls` bounds them one by one.
+    // Clients share it, of which none may have it closed: `CallerLimits` bounds them one by one.
     this.#http2OfForwarders = { ...shared, ...unbounded, maxSessionRejectedStreams: 2 ** 32 - 1 };
   }
 

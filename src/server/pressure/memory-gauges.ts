@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { getHeapStatistics } from "node:v8";
-import { type CgroupFiles, controlGroups, kernelText } from "../../base/control-groups.ts";
+import { type CgroupFiles, controlGroups, kernelText } from "../../base/process-limits.ts";
 import { HeapGauge } from "./heap-gauge.ts";
 import type { MemoryGauge, MemoryReading } from "./memory-gauge.ts";
 

@@ -1,10 +1,10 @@
 import { status } from "@grpc/grpc-js";
 import { WatchFanoutError } from "../../base/errors.ts";
 import type { Identity } from "../../identity/identity.ts";
+import { type FrameParts, frameOf } from "../../wire/encode.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
-import { type FrameParts, frameOf } from "../../wire/frame-parts.ts";
 import type { HealthCheckRequest__Output } from "../../wire/generated/grpc/health/v1/HealthCheckRequest.ts";
-import { healthService } from "../../wire/standard-services.ts";
+import { healthService } from "../../wire/services.ts";
 import { sendResponse } from "../calls/call-admission.ts";
 import type { ServiceHandlers } from "../calls/methods.ts";
 import { refused } from "../calls/refusals.ts";

@@ -9,9 +9,9 @@ import {
   encodeListResponse,
   encodeObjectResponse,
   type PageHead,
+  sizeOf,
   withStaleness,
 } from "../../wire/encode.ts";
-import { sizeOf } from "../../wire/frame-parts.ts";
 import type { GetRequest__Output } from "../../wire/generated/watchfanout/v1/GetRequest.ts";
 import type { ListRequest__Output } from "../../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { WatchRequest__Output } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";

@@ -1,5 +1,6 @@
 import { WatchFanoutError } from "../../base/errors.ts";
 import type { Identity } from "../../identity/identity.ts";
+import { fullAccess } from "../../policy/access.ts";
 import type { ResourcesRequest__Output } from "../../wire/generated/watchfanout/v1/ResourcesRequest.ts";
 import { listWatchService } from "../../wire/services.ts";
 import { isPathRefusal } from "../../wire/via.ts";
@@ -10,8 +11,11 @@ import type { CodecKind, RelayedUpstream } from "../calls/service-options.ts";
 /** Maximum number of resources per response. */
 const maxResources = 1_000;
 
-/** Maximum size of one resource in a response, in bytes: a name has at most 63 characters, a history id 36. */
-const maxResourceBytes = 192;
+/**
+ * Size of one resource in a response, in bytes, estimated: a name has at most 63 characters, a history id 36, and prefixes of
+ * keys are short.
+ */
+const resourceBytes = 256;
 
 /** Maximum number of paths that a relay has checked at once. Further ones are checked up to this relay only. */
 const maxPathChecks = 16;
@@ -39,7 +43,7 @@ export function resourcesMethod(context: UnaryContext): UnaryMethod<ResourcesReq
     ) => {
       if (isChecked && via !== undefined) await checkPath?.(via, signal);
       const names = sorted.filter((name) => name > after);
-      const wait = admit(Math.min(names.length, maxResources) * maxResourceBytes);
+      const wait = admit(Math.min(names.length, maxResources) * resourceBytes);
       if (wait !== undefined) await wait;
       return () => {
         const readable = names.filter((name) => authorizer.mayRead(identity, name));
@@ -72,12 +76,15 @@ function boundedCheck(upstream: RelayedUpstream): RelayedUpstream["checkPath"] {
 }
 
 function resourceMessage(
-  { authorizer, resources, codecs }: UnaryContext,
+  { authorizer, resources, codecs, etcdKeys }: UnaryContext,
   identity: Identity,
   name: string,
 ) {
   const resource = resources.get(name);
   const { revision, staleForMs } = resource ?? {};
+  // etcd's API is for callers that may do everything.
+  const keys =
+    authorizer.firstDenied(identity, fullAccess) === undefined ? etcdKeys?.get(name) : undefined;
   const scope = { prefix: "" };
   const mayReadAll = (["get", "list", "watch"] as const).every(
     (verb) => authorizer.decide(identity, { verb, resource: name, scope }).allowed,
@@ -90,6 +97,7 @@ function resourceMessage(
     history_id: resource?.currentHistoryId ?? "",
     readable_in_full: mayReadAll,
     ...(staleForMs === undefined ? {} : { stale_for: durationOfMs(staleForMs) }),
+    ...(keys && { etcd_keys: { prefix: keys.prefix, history_key: keys.historyKey } }),
   };
 }
 

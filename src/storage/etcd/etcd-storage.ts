@@ -63,6 +63,20 @@ export interface EtcdStorageOptions {
    * @internal
    */
   readonly skippedKeys?: SkippedKeys | undefined;
+  /**
+   * What is known of the endpoints if they are those of another watch-fanout. Default: they are etcd's.
+   *
+   * @internal
+   */
+  readonly followed?: FollowedServer | undefined;
+}
+
+/** A watch-fanout whose etcd API a storage uses. */
+export interface FollowedServer {
+  /** As that of a Storage. */
+  readonly staleForMs: number | undefined;
+  /** A watch is opened there. */
+  opens(endpoint: string): void;
 }
 
 /**
@@ -111,6 +125,11 @@ export class EtcdStorage implements Storage {
   withRawKeys(): EtcdStorage {
     const skippedKeys = this.#skippedKeys;
     return new EtcdStorage(this.#client, { ...this.#options, rawKeys: true, skippedKeys });
+  }
+
+  /** Of a relay: how long ago its server received anything from its own source. */
+  get staleForMs(): number | undefined {
+    return this.#options.followed?.staleForMs;
   }
 
   /** Number of times that a key was skipped because it can't be an object of the resource. */
@@ -170,6 +189,7 @@ export class EtcdStorage implements Storage {
         probe: this.#probe,
         keys: this.#keys,
         maxRevisionBytes: this.#maxRevisionBytes,
+        onOpen: (endpoint) => this.#options.followed?.opens(endpoint),
         onEnd: (ended) => this.#watches.delete(ended),
       },
       request,

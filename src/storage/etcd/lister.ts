@@ -30,9 +30,6 @@ const firstResponseKeys = 64;
 /** Maximum growth of the number of keys from one request to the next, as the next ones may have any size. */
 const growth = 8;
 
-/** Maximum number of objects that a page with a predicate reads. Such a page may be short or empty. */
-const maxScanned = 50_000;
-
 /** What a request returns for each key: key and value, or the key alone. */
 type Unit = "whole" | "key";
 
@@ -164,17 +161,14 @@ class Page {
   readonly items: StoredObject[] = [];
   readonly #request: ListRequest;
   #bytes = 0;
-  #scanned = 0;
-  /** The last processed key, whether or not its object is on the page. */
-  lastKey: string | undefined;
 
   constructor(request: ListRequest) {
     this.#request = request;
-    this.lastKey = request.startAfter;
   }
 
-  get isFiltered(): boolean {
-    return this.#request.predicate !== undefined;
+  /** The key that the next page starts after. */
+  get lastKey(): string | undefined {
+    return this.items.at(-1)?.key ?? this.#request.startAfter;
   }
 
   get unit(): Unit {
@@ -188,38 +182,32 @@ class Page {
   /** Whether the page has no bound, so that it takes every object. */
   get isWhole(): boolean {
     const { limit, maxBytes = 0 } = this.#request;
-    return limit === 0 && maxBytes === 0 && !this.isFiltered;
+    return limit === 0 && maxBytes === 0;
   }
 
   get isFull(): boolean {
     const { limit } = this.#request;
-    if (this.isFiltered && this.#scanned >= maxScanned) return true;
     return limit > 0 && this.items.length >= limit;
   }
 
   /** Maximum number of objects that still fit, as far as that bounds the number of keys to request. */
   get roomCount(): number {
     const { limit } = this.#request;
-    if (this.isFiltered) return maxScanned - this.#scanned;
     return limit === 0 ? Infinity : limit - this.items.length;
   }
 
   get roomBytes(): number {
     const { maxBytes = 0 } = this.#request;
-    return maxBytes === 0 || this.isFiltered ? Infinity : Math.max(0, maxBytes - this.#bytes);
+    return maxBytes === 0 ? Infinity : Math.max(0, maxBytes - this.#bytes);
   }
 
-  /** Adds the object, unless the predicate rejects it. Returns false if there is no room. */
+  /** Adds the object. Returns false if there is no room. */
   offer(object: StoredObject): boolean {
-    const { predicate, maxBytes = 0 } = this.#request;
-    if (predicate === undefined || predicate(object)) {
-      const bytes = this.#bytes + estimatedBytes(object);
-      if (maxBytes > 0 && bytes > maxBytes && this.items.length > 0) return false;
-      this.#bytes = bytes;
-      this.items.push(object);
-    }
-    this.#scanned++;
-    this.lastKey = object.key;
+    const { maxBytes = 0 } = this.#request;
+    const bytes = this.#bytes + estimatedBytes(object);
+    if (maxBytes > 0 && bytes > maxBytes && this.items.length > 0) return false;
+    this.#bytes = bytes;
+    this.items.push(object);
     return true;
   }
 }

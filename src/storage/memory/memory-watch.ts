@@ -1,9 +1,6 @@
 import { revisionTooOld } from "../../base/errors.ts";
 import { WatchBatch, WatchEvent } from "../../model/event.ts";
-import type { Predicate } from "../../model/predicate.ts";
-import { transition } from "../../model/predicate.ts";
-import { includesKey } from "../scope.ts";
-import type { WatchRequest, WatchScope, WatchStream } from "../storage.ts";
+import { includesKey, type WatchRequest, type WatchScope, type WatchStream } from "../storage.ts";
 import type { TransactionLog } from "./transaction-log.ts";
 
 /** Bounds of a batch, which ends after the revision that reaches one of them. */
@@ -25,7 +22,6 @@ export class MemoryWatch implements WatchStream {
   readonly #log: TransactionLog;
   readonly #matches: (key: string) => boolean;
   readonly #withPrevious: boolean;
-  readonly #predicate: Predicate | undefined;
   readonly #wake: () => void;
   /** Everything up to this revision has been read from the history. */
   #position: number;
@@ -43,7 +39,6 @@ export class MemoryWatch implements WatchStream {
     this.#log = log;
     this.#matches = matcher(request.scope);
     this.#withPrevious = request.withPrevious;
-    this.#predicate = request.predicate;
     this.#wake = wake;
     this.#position = request.afterRevision ?? log.newest;
   }
@@ -123,8 +118,7 @@ export class MemoryWatch implements WatchStream {
     if (!this.#matches(event.object.key)) return undefined;
     const object = event.object.withoutAttributes();
     const previous = this.#withPrevious ? event.previous?.withoutAttributes() : undefined;
-    const seen = new WatchEvent(event.type, object, previous);
-    return this.#predicate === undefined ? seen : transition(seen, this.#predicate);
+    return new WatchEvent(event.type, object, previous);
   }
 }
 

@@ -161,37 +161,23 @@ type KeyIndex = sortedBTree.default<string, KeyVersions>;
 /** Maximum number of objects after a page that are counted one by one; above it their number is unknown. */
 const maxCounted = 10_000;
 
-/** Maximum number of objects that a page with a predicate reads. Such a page may be short or empty. */
-const maxScanned = 50_000;
-
 /**
- * Returns one page of a list at `revision`. The number of remaining objects is unknown with a predicate, and if
- * counting them for each page would block the event loop.
+ * Returns one page of a list at `revision`. The number of remaining objects is unknown if counting them for
+ * each page would block the event loop.
  */
 function page(keys: KeyIndex, request: ListRequest, revision: number): ListResult {
-  const { limit, maxBytes = 0, predicate } = request;
+  const { limit, maxBytes = 0 } = request;
   const items: StoredObject[] = [];
   let bytes = 0;
   let isFull = false;
   let remaining = 0;
-  let scanned = 0;
-  /** The last key that the predicate has checked. */
-  let lookedAt = request.startAfter;
   for (const kept of range(keys, request, revision)) {
     if (isFull) {
       remaining++;
-      if (predicate !== undefined || remaining > maxCounted) break;
+      if (remaining > maxCounted) break;
       continue;
     }
     const object = kept.withoutAttributes();
-    if (predicate !== undefined) {
-      if (scanned === maxScanned) {
-        return { revision, items, next: lookedAt, remaining: undefined };
-      }
-      scanned++;
-      lookedAt = object.key;
-      if (!predicate(object)) continue;
-    }
     const size = estimatedBytes(object);
     if (items.length > 0 && maxBytes > 0 && bytes + size > maxBytes) {
       isFull = true;
@@ -202,12 +188,11 @@ function page(keys: KeyIndex, request: ListRequest, revision: number): ListResul
     bytes += size;
     isFull = items.length === limit;
   }
-  const known = predicate === undefined && remaining <= maxCounted;
   return {
     revision,
     items,
     next: remaining === 0 ? undefined : items.at(-1)?.key,
-    remaining: remaining === 0 || known ? remaining : undefined,
+    remaining: remaining > maxCounted ? undefined : remaining,
   };
 }
 

@@ -835,6 +835,22 @@ export const protoJson: object = {
                 "stale_for": {
                   "type": "google.protobuf.Duration",
                   "id": 7
+                },
+                "etcd_keys": {
+                  "type": "EtcdKeys",
+                  "id": 8
+                }
+              }
+            },
+            "EtcdKeys": {
+              "fields": {
+                "prefix": {
+                  "type": "string",
+                  "id": 1
+                },
+                "history_key": {
+                  "type": "string",
+                  "id": 2
                 }
               }
             },

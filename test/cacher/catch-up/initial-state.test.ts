@@ -4,10 +4,10 @@ import {
   PagedInitialState,
   SnapshotInitialState,
 } from "../../../src/cacher/catch-up/initial-state.ts";
-import { PendingSource } from "../../../src/cacher/catch-up/pending-source.ts";
 import { StateSnapshot } from "../../../src/cacher/catch-up/state-snapshot.ts";
-import type { WatchSource } from "../../../src/cacher/catch-up/watch-source.ts";
+import { PendingSource, type WatchSource } from "../../../src/cacher/catch-up/watch-source.ts";
 import { ListCache } from "../../../src/cacher/list/list-cache.ts";
+import type { Predicate } from "../../../src/cacher/request/selection.ts";
 import { ChunkCache } from "../../../src/cacher/state/chunk-cache.ts";
 import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
 import { Filter } from "../../../src/cacher/state/filter.ts";
@@ -15,7 +15,6 @@ import { markOf, RetainedSnapshots } from "../../../src/cacher/state/retained-sn
 import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
 import { WatchBatch, type WatchEvent } from "../../../src/model/event.ts";
 import { estimatedBytes, type StoredObject } from "../../../src/model/object.ts";
-import type { Predicate } from "../../../src/model/predicate.ts";
 import type { ListResult } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import fc, { runs } from "../../property.ts";

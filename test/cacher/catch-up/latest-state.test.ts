@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { WatchFanoutError } from "../../../src/base/errors.ts";
-import type { Predicate } from "../../../src/model/predicate.ts";
+import type { Predicate } from "../../../src/cacher/request/selection.ts";
 import type { WatchStream } from "../../../src/storage/storage.ts";
 import { CachedStore, read, readAll } from "../cached-store.ts";
 import { text } from "../objects.ts";
@@ -38,6 +38,25 @@ describe("A live LATEST_STATE watch", () => {
       expect(one?.events).toHaveLength(1);
       expect(one).toBe(other);
     }
+  });
+
+  it("gets each event of several revisions in one batch, with the object just before it", async () => {
+    const watchers = { dispatchIntervalMs: 20 };
+    const cached = await CachedStore.ready({ watchers });
+    const stream = cached.cacher.watch({ ...latest, withPrevious: true });
+    await cached.clock.settle();
+    readAll(stream);
+    cached.clock.advance(1_000);
+    // After a pause it is delivered at once, and the interval begins.
+    await cached.write(["a", "1"]);
+    expect(readAll(stream)).toEqual(["ADDED:a=1@2 →2"]);
+    await cached.write(["a", "2"], ["b", "1"]);
+    await cached.write(["a", "3"]);
+    await cached.write(["a", null]);
+    await cached.clock.elapse(20);
+    expect(readAll(stream)).toEqual([
+      "MODIFIED:a=2(1)@3 ADDED:b=1@3 MODIFIED:a=3(2)@4 DELETED:a=3(3)@5 →5",
+    ]);
   });
 });
 

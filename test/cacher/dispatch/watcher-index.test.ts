@@ -3,7 +3,7 @@ import { WatchFanoutError } from "../../../src/base/errors.ts";
 import { LatencySampler } from "../../../src/base/latency-sampler.ts";
 import { Turns } from "../../../src/base/turns.ts";
 import { CoalescedBacklogs } from "../../../src/cacher/catch-up/coalesced-backlogs.ts";
-import { PendingSource } from "../../../src/cacher/catch-up/pending-source.ts";
+import { PendingSource } from "../../../src/cacher/catch-up/watch-source.ts";
 import type { DispatchTarget } from "../../../src/cacher/dispatch/dispatch-target.ts";
 import { Dispatcher } from "../../../src/cacher/dispatch/dispatcher.ts";
 import { defaultWatcherBounds } from "../../../src/cacher/dispatch/watcher-bounds.ts";
@@ -12,22 +12,21 @@ import {
   WatcherGroup,
   WatcherIndex,
 } from "../../../src/cacher/dispatch/watcher-index.ts";
+import type { Predicate } from "../../../src/cacher/request/selection.ts";
 import { ChunkCache } from "../../../src/cacher/state/chunk-cache.ts";
 import { EventNode } from "../../../src/cacher/state/event-node.ts";
 import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
 import { Filter } from "../../../src/cacher/state/filter.ts";
 import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
-import { CacheWatcher } from "../../../src/cacher/watch/cache-watcher.ts";
-import type { WatcherContext } from "../../../src/cacher/watch/watcher-context.ts";
+import { CacheWatcher, type WatcherContext } from "../../../src/cacher/watch/cache-watcher.ts";
 import { isRawKey } from "../../../src/model/key-bytes.ts";
-import type { Predicate } from "../../../src/model/predicate.ts";
 import type { WatchScope } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import fc, { runs } from "../../property.ts";
 import { event, object, short, text } from "../objects.ts";
 
 /** A context for watchers that are never opened. */
-function makeContext(): WatcherContext<CacheWatcher> {
+function makeContext(): WatcherContext {
   const clock = new FakeClock();
   const cache = new WatchCache(defaultEventWindowBounds, clock);
   const dispatcher = new Dispatcher(cache, clock, defaultWatcherBounds);

@@ -2,8 +2,8 @@ import { expect, it } from "vitest";
 import { Turns } from "../../../src/base/turns.ts";
 import { UpstreamLimiter } from "../../../src/cacher/freshness/upstream-limiter.ts";
 import { LimitedUpstreamReader } from "../../../src/cacher/freshness/upstream-reader.ts";
+import type { Predicate } from "../../../src/cacher/request/selection.ts";
 import { estimatedBytes } from "../../../src/model/object.ts";
-import type { Predicate } from "../../../src/model/predicate.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import type { ListResult, RevisionRequirement } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
@@ -15,7 +15,7 @@ async function storageOf(keys: readonly string[], perResponse: number): Promise<
   for (const key of keys) await storage.put({ key, value: Buffer.alloc(100) });
   const list = storage.list.bind(storage);
   storage.list = (request) => {
-    expect(request.predicate).toBeUndefined();
+    expect(request).not.toHaveProperty("predicate");
     const limit = request.limit === 0 ? perResponse : Math.min(perResponse, request.limit);
     return list({ ...request, limit });
   };

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { isWide } from "../../../src/base/text-memory.ts";
-import { shortName } from "../../../src/cacher/request/identity.ts";
+import { shortName } from "../../../src/cacher/request/selection.ts";
 import fc from "../../property.ts";
 
 type Part = string | number | boolean | null;

@@ -8,7 +8,7 @@ import type { CacheWatcher } from "../../../src/cacher/watch/cache-watcher.ts";
 import { AttributeReader } from "../../../src/codec/attribute-reader.ts";
 import { type Codec, opaqueCodec } from "../../../src/codec/codec.ts";
 import type { WatchEvent } from "../../../src/model/event.ts";
-import { BackfillQueue } from "../../../src/reflector/backfill/backfill-queue.ts";
+import { BackfillQueue } from "../../../src/reflector/backfill/window-backfill.ts";
 import { noAttributes } from "../../../src/selector/attributes.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import type { WatchStream } from "../../../src/storage/storage.ts";

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { TimeSlicedWork } from "../../../src/base/event-loop-turns.ts";
 import { OrderedStore } from "../../../src/cacher/state/ordered-store.ts";
 import { isRawKey, keyBytes, keyText } from "../../../src/model/key-bytes.ts";
-import { includesKey } from "../../../src/storage/scope.ts";
+import { includesKey } from "../../../src/storage/storage.ts";
 import fc, { runs } from "../../property.ts";
 import { finish } from "../finish.ts";
 import { cornerText, object } from "../objects.ts";

@@ -2,10 +2,10 @@ import { describe, expect, it } from "vitest";
 import { WatchFanoutError } from "../../../src/base/errors.ts";
 import { ObjectAttributes } from "../../../src/cacher/request/object-attributes.ts";
 import type { CacheWatchRequest } from "../../../src/cacher/request/request.ts";
-import { SharedFilters } from "../../../src/cacher/watch/watcher-registry.ts";
+import { SharedFilters } from "../../../src/cacher/watch/shared-filters.ts";
 import { AttributeReader } from "../../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../../src/codec/json-codec.ts";
-import { maxSelectorLength } from "../../../src/selector/limits.ts";
+import { maxSelectorLength } from "../../../src/selector/selector-error.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { CachedStore, silent } from "../cached-store.ts";
 

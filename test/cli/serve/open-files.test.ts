@@ -1,6 +1,6 @@
 import { connect, type Socket } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { connectionsWithin, openFileLimit } from "../../../src/base/open-files.ts";
+import { connectionsWithin, openFileLimit } from "../../../src/base/process-limits.ts";
 import { warnOfFewConnections } from "../../../src/cli/serve/service-process.ts";
 import { listWatchService } from "../../../src/wire/services.ts";
 import { RawConnection } from "../../server/http2/raw-connection.ts";

@@ -25,7 +25,6 @@ function watchOver(
       onOpened(server);
       yield* units(signal);
     },
-    predicate: undefined,
     coalesces: false,
     requestServerProgress: () => {},
     onEnd: (one) => ended.push(one),

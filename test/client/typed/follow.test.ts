@@ -6,7 +6,7 @@ import {
   upstreamUnavailable,
 } from "../../../src/base/errors.ts";
 import type { WatchOptions } from "../../../src/client/calls/options.ts";
-import { type FollowOptions, follow } from "../../../src/client/typed/follow.ts";
+import { type FollowOptions, follow } from "../../../src/client/typed/typed-resource.ts";
 import type { TypedBatch, TypedObject } from "../../../src/client/values/typed-object.ts";
 import { requiresRelist } from "../../../src/client/watch/resuming-watch.ts";
 import { type Counter, serveCounters, utf8 } from "../counters.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { BatchAssembler } from "../../../src/client/watch/batch-assembler.ts";
+import { BatchAssembler } from "../../../src/client/watch/resuming-watch.ts";
 import { wireEvent, wireObject, wireResponse } from "../wire-messages.ts";
 
 const request = { resource: "r", send_initial_events: true };

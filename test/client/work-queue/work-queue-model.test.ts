@@ -1,7 +1,6 @@
 import { expect, it } from "vitest";
-import { WorkQueueFullError } from "../../../src/client/work-queue/options.ts";
 import { ItemExponentialFailureRateLimiter } from "../../../src/client/work-queue/rate-limiter.ts";
-import { WorkQueue } from "../../../src/client/work-queue/work-queue.ts";
+import { WorkQueue, WorkQueueFullError } from "../../../src/client/work-queue/work-queue.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import fc, { runs } from "../../property.ts";
 import { QueueModel } from "./queue-model.ts";

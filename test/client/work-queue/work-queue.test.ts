@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { WorkQueueFullError } from "../../../src/client/work-queue/options.ts";
-import { WorkQueue } from "../../../src/client/work-queue/work-queue.ts";
+import { WorkQueue, WorkQueueFullError } from "../../../src/client/work-queue/work-queue.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
 /** Takes and completes each key that is ready. */

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { cachedScope } from "../../../src/etcd-api/cached/cached-scope.ts";
 import { keyText } from "../../../src/model/key-bytes.ts";
-import { includesKey } from "../../../src/storage/scope.ts";
+import { includesKey } from "../../../src/storage/storage.ts";
 import fc, { runs } from "../../property.ts";
 
 const bytes = (text: string): Buffer => Buffer.from(text, "latin1");
@@ -49,6 +49,14 @@ describe("cachedScope", () => {
     ["a range with the marker", { ...all, marker: bytes("m") }, "a", "m\0"],
   ])("returns undefined for %s", (_, keys, key, rangeEnd) => {
     expect(cachedScope(keys, bytes(key), bytes(rangeEnd))).toBeUndefined();
+  });
+
+  test("has a range with the marker for a client that leaves that out, but not the marker itself", () => {
+    const keys = { ...all, marker: bytes("m") };
+    const scope = { from: "a", to: "m\0" };
+    expect(cachedScope(keys, bytes("a"), bytes("m\0"), bytes("m"))).toEqual(scope);
+    expect(cachedScope(keys, bytes("a"), bytes("m\0"), bytes("n"))).toBeUndefined();
+    expect(cachedScope(keys, bytes("m"), bytes(""), bytes("m"))).toBeUndefined();
   });
 
   const key = fc

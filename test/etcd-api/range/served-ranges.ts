@@ -13,7 +13,7 @@ import {
   RangeService,
   rangePaths,
 } from "../../../src/etcd-api/range/range-service.ts";
-import type { RawServices } from "../../../src/server/calls/raw-methods.ts";
+import type { RawServices } from "../../../src/server/calls/methods.ts";
 import { refused } from "../../../src/server/calls/refusals.ts";
 import type { RunningServer, ServerOptions } from "../../../src/server/server.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";

@@ -6,10 +6,10 @@ import {
   WatchFanoutError,
 } from "../../../src/base/errors.ts";
 import { WatchBatch } from "../../../src/model/event.ts";
-import { BackfillQueue } from "../../../src/reflector/backfill/backfill-queue.ts";
 import type { PastEvents } from "../../../src/reflector/backfill/past-events.ts";
 import {
   type BackfillOptions,
+  BackfillQueue,
   WindowBackfill,
 } from "../../../src/reflector/backfill/window-backfill.ts";
 import { event } from "../../cacher/objects.ts";

@@ -3,8 +3,8 @@ import type { CallRecord } from "../../../src/server/calls/audit.ts";
 import type { CallSpan } from "../../../src/server/calls/call-span.ts";
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
 import type { CallOwner } from "../../../src/server/limits/callers.ts";
+import type { FrameParts } from "../../../src/wire/encode.ts";
 import type { WireStatus } from "../../../src/wire/errors.ts";
-import type { FrameParts } from "../../../src/wire/frame-parts.ts";
 import { ownerOf } from "../limits/test-callers.ts";
 
 /** A call that records how it was ended. */

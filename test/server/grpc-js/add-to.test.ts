@@ -8,8 +8,7 @@ import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { Authenticators } from "../../../src/identity/authenticators.ts";
 import { addTo } from "../../../src/server/grpc-js/add-to.ts";
 import type { AuditEntry } from "../../../src/server/server.ts";
-import { listWatchService } from "../../../src/wire/services.ts";
-import { healthService, reflectionServices } from "../../../src/wire/standard-services.ts";
+import { healthService, listWatchService, reflectionServices } from "../../../src/wire/services.ts";
 import {
   authority,
   describeAuthentication,

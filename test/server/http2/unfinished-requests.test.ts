@@ -1,8 +1,12 @@
 import { constants } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
-import { listWatchService, writeService } from "../../../src/wire/services.ts";
-import { healthService, reflectionServices } from "../../../src/wire/standard-services.ts";
+import {
+  healthService,
+  listWatchService,
+  reflectionServices,
+  writeService,
+} from "../../../src/wire/services.ts";
 import { type Served, serveThings } from "../served.ts";
 import { framed, type RawCall, RawConnection } from "./raw-connection.ts";
 

@@ -9,8 +9,8 @@ import {
 } from "../../../src/server/kernel/message-sender.ts";
 import { StallDetector } from "../../../src/server/kernel/stall-detector.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
+import type { FrameParts } from "../../../src/wire/encode.ts";
 import { statusOf, type WireStatus } from "../../../src/wire/errors.ts";
-import type { FrameParts } from "../../../src/wire/frame-parts.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { callerLimits, ownerOf } from "../limits/test-callers.ts";
 

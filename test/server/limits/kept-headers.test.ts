@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { listWatchService } from "../../../src/wire/services.ts";
-import { healthService, reflectionServices } from "../../../src/wire/standard-services.ts";
+import { healthService, listWatchService, reflectionServices } from "../../../src/wire/services.ts";
 import { heldBytes } from "../../heap.ts";
 import { RawConnection } from "../http2/raw-connection.ts";
 import { serveThings } from "../served.ts";

@@ -3,7 +3,7 @@ import { type ServiceError, status } from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
 import { retryDelayMs } from "../../../src/wire/errors.ts";
 import type { WatchResponse__Output } from "../../../src/wire/generated/watchfanout/v1/WatchResponse.ts";
-import { healthService, reflectionServices } from "../../../src/wire/standard-services.ts";
+import { healthService, reflectionServices } from "../../../src/wire/services.ts";
 import { RawConnection } from "../http2/raw-connection.ts";
 import { type Served, serveThings } from "../served.ts";
 import type { Watching } from "../test-client.ts";

@@ -1,6 +1,6 @@
 import { status } from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
-import { healthService, reflectionServices } from "../../../src/wire/standard-services.ts";
+import { healthService, reflectionServices } from "../../../src/wire/services.ts";
 import { framed, type RawCall, RawConnection } from "../http2/raw-connection.ts";
 import { type Served, serveThings } from "../served.ts";
 

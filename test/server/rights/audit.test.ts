@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { AuditEntry, AuditLevel } from "../../../src/server/server.ts";
-import { listWatchService, writeService } from "../../../src/wire/services.ts";
-import { healthService } from "../../../src/wire/standard-services.ts";
+import { healthService, listWatchService, writeService } from "../../../src/wire/services.ts";
 import { RawConnection } from "../http2/raw-connection.ts";
 import { clientAs, headersOf } from "./callers.ts";
 import { type Guarded, serveGuarded } from "./guarded.ts";

@@ -2,8 +2,12 @@ import type { Access, AccessScope, Verb } from "../../../src/policy/access.ts";
 import { encodePageToken } from "../../../src/server/services/page-token.ts";
 import { listIdentity } from "../../../src/server/services/parse-requests.ts";
 import type { ListRequest__Output } from "../../../src/wire/generated/watchfanout/v1/ListRequest.ts";
-import { listWatchService, writeService } from "../../../src/wire/services.ts";
-import { healthService, reflectionServices } from "../../../src/wire/standard-services.ts";
+import {
+  healthService,
+  listWatchService,
+  reflectionServices,
+  writeService,
+} from "../../../src/wire/services.ts";
 import fc from "../../property.ts";
 import { callers } from "./escape-rights.ts";
 

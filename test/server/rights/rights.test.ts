@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { WatchFanoutError } from "../../../src/base/errors.ts";
-import { healthService } from "../../../src/wire/standard-services.ts";
+import { healthService } from "../../../src/wire/services.ts";
 import type { TestClient } from "../test-client.ts";
 import { clientAs } from "./callers.ts";
 import { serveGuarded } from "./guarded.ts";

@@ -1,7 +1,7 @@
 import { constants } from "node:http2";
 import { Client, credentials, status } from "@grpc/grpc-js";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { healthService } from "../../../src/wire/standard-services.ts";
+import { healthService } from "../../../src/wire/services.ts";
 import { startReady } from "../../cacher/ready.ts";
 import { RawConnection } from "../http2/raw-connection.ts";
 import { ManualTimers } from "../limits/manual-timers.ts";

@@ -5,7 +5,7 @@ import { readDescriptors } from "../../../src/protobuf/descriptors.ts";
 import { descriptors } from "../../../src/wire/descriptors.ts";
 import type { ServerReflectionRequest } from "../../../src/wire/generated/grpc/reflection/v1/ServerReflectionRequest.ts";
 import type { ServerReflectionResponse__Output } from "../../../src/wire/generated/grpc/reflection/v1/ServerReflectionResponse.ts";
-import { reflectionServices } from "../../../src/wire/standard-services.ts";
+import { reflectionServices } from "../../../src/wire/services.ts";
 import fc from "../../property.ts";
 import { framed, type RawCall, RawConnection } from "../http2/raw-connection.ts";
 import { serveThings } from "../served.ts";

@@ -4,8 +4,8 @@ import type { CallSpan } from "../../../src/server/calls/call-span.ts";
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
 import { createServiceContext } from "../../../src/server/calls/service-context.ts";
 import { WatchSender } from "../../../src/server/services/watch-sender.ts";
+import type { FrameParts } from "../../../src/wire/encode.ts";
 import type { WireStatus } from "../../../src/wire/errors.ts";
-import type { FrameParts } from "../../../src/wire/frame-parts.ts";
 import { CachedStore, silent } from "../../cacher/cached-store.ts";
 import { ownerOf } from "../limits/test-callers.ts";
 

@@ -10,7 +10,6 @@ import {
   put,
   remove,
   storageTest,
-  valueHas,
 } from "./opened.ts";
 
 /** In the order of their UTF-8 bytes, which is not that of JavaScript's strings. */
@@ -187,25 +186,6 @@ export function describeLists(open: () => Promise<Opened>): void {
 
     storageTest(
       open,
-      "with a predicate has the objects that match it",
-      async ({ storage, write }) => {
-        const operations = Array.from({ length: 20 }, (_, i) =>
-          put(`${i}`.padStart(2, "0"), i % 7 === 0 ? "yes" : "no"),
-        );
-        await write(operations);
-        for (const limit of [0, 1, 2]) {
-          const predicate = valueHas("yes");
-          const pages = await readAll(storage, { prefix: "", limit, predicate, at: linearizable });
-          expect(keysOf(pages)).toEqual(["00", "07", "14"]);
-          for (const page of pages) {
-            if (limit > 0) expect(page.items.length).toBeLessThanOrEqual(limit);
-          }
-        }
-      },
-    );
-
-    storageTest(
-      open,
       "of keys only has all but the values, which are optional",
       async ({ storage, write }) => {
         const model = new Model();
@@ -234,7 +214,6 @@ export function describeLists(open: () => Promise<Opened>): void {
     );
 
     const invalid: [string, Partial<ListRequest>][] = [
-      ["keys only by a predicate", { keysOnly: true, predicate: valueHas("x") }],
       ["a negative limit", { limit: -1 }],
       ["a limit that is no integer", { limit: 1.5 }],
       ["half a surrogate pair in the prefix", { prefix: "a\ud83d" }],

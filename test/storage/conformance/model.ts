@@ -1,9 +1,7 @@
 import type { EventType, WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";
-import type { Predicate } from "../../../src/model/predicate.ts";
 import type { Operation } from "../../../src/storage/memory/operation.ts";
-import { includesKey } from "../../../src/storage/scope.ts";
-import type { WatchScope } from "../../../src/storage/storage.ts";
+import { includesKey, type WatchScope } from "../../../src/storage/storage.ts";
 
 /** An object as tests compare and print it. */
 export interface PlainObject {
@@ -30,7 +28,6 @@ export interface Watched {
   readonly scope: WatchScope;
   readonly afterRevision: number;
   readonly withPrevious: boolean;
-  readonly predicate?: Predicate | undefined;
 }
 
 interface Change {
@@ -96,16 +93,14 @@ export class Model {
 
   /** The events that a watch must deliver, in order. */
   events(watched: Watched): PlainEvent[] {
-    const { scope, afterRevision, withPrevious, predicate = () => true } = watched;
+    const { scope, afterRevision, withPrevious } = watched;
     const events: PlainEvent[] = [];
     for (const { revision, key, before, after } of this.#changes) {
       if (revision <= afterRevision) continue;
       if (!includesKey(scope, key)) continue;
-      const was = before !== undefined && predicate(before);
-      const is = after !== undefined && predicate(after);
-      if (!was && !is) continue;
-      const type = is ? (was ? "MODIFIED" : "ADDED") : "DELETED";
-      const object = is ? after : before?.deletedAt(revision);
+      const was = before !== undefined;
+      const type = after === undefined ? "DELETED" : was ? "MODIFIED" : "ADDED";
+      const object = after ?? before?.deletedAt(revision);
       events.push({
         type,
         key,

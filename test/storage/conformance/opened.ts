@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
 import type { Reason } from "../../../src/base/errors.ts";
-import type { Predicate } from "../../../src/model/predicate.ts";
 import type { Operation } from "../../../src/storage/memory/operation.ts";
 import type { RevisionRequirement, Storage } from "../../../src/storage/storage.ts";
 
@@ -63,11 +62,6 @@ export function put(key: string, value: string | Uint8Array = ""): Operation {
 
 export function remove(key: string): Operation {
   return { type: "delete", key };
-}
-
-/** Selects objects whose value contains `text`. */
-export function valueHas(text: string): Predicate {
-  return (object) => Buffer.from(object.value).includes(text);
 }
 
 /** Asserts that the call fails with this reason, and at least this metadata. */

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { WatchRequest } from "../../../src/storage/storage.ts";
 import { batches } from "../batches.ts";
-import { type Opened, put, storageTest, valueHas } from "./opened.ts";
+import { type Opened, put, storageTest } from "./opened.ts";
 import { StreamReader } from "./stream-reader.ts";
 
 const fromNow: WatchRequest = {
@@ -18,7 +18,6 @@ export function describeWatchLife(open: () => Promise<Opened>): void {
       ["half a surrogate pair in the prefix", { scope: { prefix: "\udc00" } }],
       ["a negative revision", { afterRevision: -1 }],
       ["a revision that is no integer", { afterRevision: 1.5 }],
-      ["a predicate without previous", { predicate: valueHas("x") }],
     ];
     for (const [name, part] of invalid) {
       storageTest(

@@ -1,9 +1,8 @@
 import { describe, expect } from "vitest";
-import type { Predicate } from "../../../src/model/predicate.ts";
 import type { Operation } from "../../../src/storage/memory/operation.ts";
 import type { Scope, WatchScope } from "../../../src/storage/storage.ts";
 import { Model } from "./model.ts";
-import { type Opened, put, remove, storageTest, type Traits, valueHas } from "./opened.ts";
+import { type Opened, put, remove, storageTest, type Traits } from "./opened.ts";
 import { StreamReader } from "./stream-reader.ts";
 
 const all: Scope = { prefix: "" };
@@ -33,25 +32,23 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
       ["a key that is never there", { key: "a/" }],
       ...(traits.hasIntervals === false ? [] : intervals),
     ];
-    const predicates: [string, boolean, Predicate | undefined][] = [
-      ["", false, undefined],
-      [" with previous", true, undefined],
-      [" by predicate", true, valueHas("red")],
+    const contents: [string, boolean][] = [
+      ["", false],
+      [" with previous", true],
     ];
     for (const [of, scope] of scopes) {
-      for (const [how, withPrevious, predicate] of predicates) {
+      for (const [how, withPrevious] of contents) {
         storageTest(open, `of ${of}${how} has its events from any revision on`, async (opened) => {
           const { storage, write } = opened;
           const start = await storage.currentRevision();
           const live = new StreamReader(storage, {
             scope,
             withPrevious,
-            predicate,
             afterRevision: start,
           });
           const { model, last } = await play(history, write);
           for (const afterRevision of [start, ...model.revisions]) {
-            const request = { scope, withPrevious, predicate, afterRevision };
+            const request = { scope, withPrevious, afterRevision };
             const expected = model.events(request);
             expect(await new StreamReader(storage, request).through(last)).toEqual(expected);
             if (afterRevision === start) expect(await live.through(last)).toEqual(expected);
@@ -83,49 +80,6 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
         break;
       }
     });
-
-    const transitions: [string, readonly Operation[], string | undefined][] = [
-      ["created outside", [put("k", "no")], undefined],
-      ["created inside", [put("k", "yes")], "ADDED yes"],
-      ["entering", [put("k", "no"), put("k", "yes")], "ADDED yes, was no"],
-      ["staying in", [put("k", "yes 1"), put("k", "yes 2")], "MODIFIED yes 2, was yes 1"],
-      ["staying out", [put("k", "no"), put("k", "no")], undefined],
-      ["leaving", [put("k", "yes"), put("k", "no")], "DELETED yes, was yes"],
-      ["deleted inside", [put("k", "yes"), remove("k")], "DELETED yes, was yes"],
-      ["deleted outside", [put("k", "no"), remove("k")], undefined],
-      ["created again", [put("k", "yes"), remove("k"), put("k", "yes")], "ADDED yes"],
-    ];
-    for (const [name, steps, expected] of transitions) {
-      storageTest(
-        open,
-        `by predicate: an object ${name} is ${expected ?? "nothing"}`,
-        async (opened) => {
-          const { storage, write } = opened;
-          let before = await storage.currentRevision();
-          let last = before;
-          for (const step of steps) {
-            before = last;
-            last = await write([step]);
-          }
-          const reader = new StreamReader(storage, {
-            scope: all,
-            withPrevious: true,
-            predicate: valueHas("yes"),
-            afterRevision: before,
-          });
-          const events = await reader.through(last);
-          const delivered = events.map(({ type, object, previous }) => {
-            const was = previous === undefined ? "" : `, was ${previous.value}`;
-            return `${type} ${object?.value}${was}`;
-          });
-          expect(delivered).toEqual(expected === undefined ? [] : [expected]);
-          for (const { revision, object } of events) {
-            expect(revision).toBe(last);
-            expect(object?.modRevision).toBe(last);
-          }
-        },
-      );
-    }
 
     storageTest(open, "from now on has later events only", async ({ storage, write }) => {
       await write([put("a", "before")]);

@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
 import { DecodedKeyValue } from "../../../src/etcd/wire/key-value.ts";
-import type { Predicate } from "../../../src/model/predicate.ts";
 import { Lister } from "../../../src/storage/etcd/lister.ts";
 import { ResourceKeys, SkippedKeys } from "../../../src/storage/etcd/objects/resource-keys.ts";
 import type { RangeReader } from "../../../src/storage/etcd/range-reader.ts";
@@ -87,53 +86,12 @@ function open(
   return { asked, sizesInMiB, counted, keys, steps, list, failAt };
 }
 
-/** Reads all pages of this many keys with a predicate, and describes each page: "its keys > where the next starts". */
-async function pagesOf(count: number, picked: readonly string[]): Promise<string[]> {
-  const keys = Array.from({ length: count }, (_, i) => `${i}`.padStart(6, "0"));
-  const reader: Pick<RangeReader, "read"> = {
-    read: async ({ key, limit = 0 }) => {
-      const rest = keys.slice(keys.findIndex((one) => Buffer.from(one).compare(key) >= 0));
-      const kvs = rest.slice(0, limit).map((one) => keyValue(one, 0));
-      return {
-        revision: 5,
-        response: { revision: 5, kvs, more: rest.length > limit, count: rest.length },
-      };
-    },
-  };
-  const lister = new Lister(reader, new AllKeys());
-  const predicate: Predicate = ({ key }) => picked.includes(key);
-  const pages: string[] = [];
-  let startAfter: string | undefined;
-  do {
-    const { items, next, remaining } = await lister.list({
-      ...{ prefix: "", startAfter, limit: 0, at: linearizable, predicate },
-    });
-    pages.push(`${items.map(({ key }) => key).join()} > ${next} (${remaining})`);
-    startAfter = next;
-  } while (startAfter !== undefined);
-  return pages;
-}
-
 /** etcd's form of a key whose value is this many zeros. */
 function keyValue(key: string, valueBytes: number): DecodedKeyValue {
   const start = Buffer.byteLength(key);
   const message = Buffer.concat([Buffer.from(key), Buffer.alloc(valueBytes)]);
   return new DecodedKeyValue(message, 0, start, start, start + valueBytes, 2, 2, 1, 0n);
 }
-
-describe("a page of etcd's objects with a predicate", () => {
-  test("reads at most 50,000 objects, and is short or empty then", async () => {
-    expect(await pagesOf(120_000, ["000007", "110000"])).toEqual([
-      "000007 > 049999 (undefined)",
-      " > 099999 (undefined)",
-      "110000 > undefined (0)",
-    ]);
-  });
-
-  test("is the last one if it has read all objects", async () => {
-    expect(await pagesOf(50_000, ["049999"])).toEqual(["049999 > undefined (0)"]);
-  });
-});
 
 describe("a page of etcd's objects", () => {
   test("does not have the number of remaining objects, as etcd may count other keys, too", async () => {

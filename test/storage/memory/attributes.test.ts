@@ -10,20 +10,12 @@ import { bytes, exact, linearizable } from "../conformance/opened.ts";
 
 const all = { scope: { prefix: "" }, afterRevision: 1 } as const;
 
-/** Every object that the store hands out, by each of its methods, the predicates of its readers included. */
+/** Every object that the store hands out, by each of its methods. */
 async function handedOut(storage: MemoryStorage): Promise<StoredObject[]> {
   const given: StoredObject[] = [];
-  const predicate = (object: StoredObject): boolean => given.push(object) > 0;
-  const whole = { prefix: "", limit: 0, at: linearizable };
-  for (const request of [whole, { ...whole, predicate }]) {
-    given.push(...(await storage.list(request)).items);
-  }
-  for (const request of [
-    { ...all, withPrevious: false },
-    { ...all, withPrevious: true },
-    { ...all, withPrevious: true, predicate },
-  ]) {
-    const stream = storage.watch(request);
+  given.push(...(await storage.list({ prefix: "", limit: 0, at: linearizable })).items);
+  for (const withPrevious of [false, true]) {
+    const stream = storage.watch({ ...all, withPrevious });
     for (let batch = stream.read(); batch !== undefined; batch = stream.read()) {
       for (const { object, previous = object } of batch.events) given.push(object, previous);
     }
@@ -45,7 +37,7 @@ describe("What a reader caches with an object of the embedded store", () => {
     await storage.put({ key: "b", value: bytes("1") });
     written.push((await storage.delete({ key: "b" })).object);
     const given = [...written, ...(await handedOut(storage))];
-    expect(given.length).toBeGreaterThan(20);
+    expect(given.length).toBeGreaterThan(10);
     for (const object of given) object.attributes = { bytes: 1 };
     const later = await handedOut(storage);
     expect(later.filter(({ attributes }) => attributes !== undefined)).toEqual([]);

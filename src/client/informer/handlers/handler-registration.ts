@@ -1,6 +1,6 @@
 import type { Clock } from "../../../base/clock.ts";
 import { EventLoopTurns, type TurnWorker } from "../../../base/event-loop-turns.ts";
-import { abortable } from "../../../base/wait.ts";
+import { abortable, Condition } from "../../../base/wait.ts";
 import type { EventHandler, EventHandlerRegistration } from "./event-handler.ts";
 import { HandlerQueue, type Notification } from "./handler-queue.ts";
 import { HandlerError, InformerStopped } from "./informer-errors.ts";
@@ -40,8 +40,8 @@ export class HandlerRegistration<T> implements EventHandlerRegistration, TurnWor
   readonly #synced = Promise.withResolvers<void>();
   /** Resolves when the call in progress has ended; undefined unless the handler is removed during a call. */
   #ended: PromiseWithResolvers<void> | undefined;
-  /** Resolves when the queue is empty and no call is in progress. */
-  #drained: PromiseWithResolvers<void> | undefined;
+  /** Notified when it may be idle. */
+  readonly #progress = new Condition();
 
   constructor(options: RegistrationOptions<T>) {
     this.#options = options;
@@ -98,16 +98,14 @@ export class HandlerRegistration<T> implements EventHandlerRegistration, TurnWor
       if (this.#isCalling) this.#ended = Promise.withResolvers();
       this.#synced.reject(new InformerStopped(`The handler ${this.name} was removed.`));
       this.#options.onRemoved(this, this.#ended?.promise ?? Promise.resolve());
-      this.#resolveDrained();
+      this.#progress.notify();
     }
     return abortable(this.#ended?.promise ?? Promise.resolve(), signal);
   }
 
   /** Resolves when the handler has been called for every queued notification. */
   drain(): Promise<void> {
-    if (this.#isIdle) return Promise.resolve();
-    this.#drained ??= Promise.withResolvers();
-    return this.#drained.promise;
+    return this.#progress.until(() => this.#isIdle, {});
   }
 
   /** For `EventLoopTurns`. After a call that returned a promise, its end continues the queue. */
@@ -115,14 +113,9 @@ export class HandlerRegistration<T> implements EventHandlerRegistration, TurnWor
     return !this.#isCalling && this.#callUntil(until);
   }
 
+  /** Whether the queue is empty and no call is in progress. */
   get #isIdle(): boolean {
     return !this.#isCalling && this.#queue.length === 0;
-  }
-
-  #resolveDrained(): void {
-    if (!this.#isIdle) return;
-    this.#drained?.resolve();
-    this.#drained = undefined;
   }
 
   #wake(): void {
@@ -157,7 +150,7 @@ export class HandlerRegistration<T> implements EventHandlerRegistration, TurnWor
     if (this.#queue.length > 0) return true;
     // The last initial notification may have been coalesced to nothing while it was queued.
     this.checkSynced();
-    this.#resolveDrained();
+    this.#progress.notify();
     return false;
   }
 
@@ -169,7 +162,7 @@ export class HandlerRegistration<T> implements EventHandlerRegistration, TurnWor
       this.#options.onError(new HandlerError(this.name, key, error));
     }
     this.#endCall(this.#options.clock.now() - begun);
-    if (this.#queue.length === 0) this.#resolveDrained();
+    if (this.#queue.length === 0) this.#progress.notify();
     else if (this.#turns.isOver || this.#callUntil(this.#turns.sliceEnd)) this.#wake();
   }
 

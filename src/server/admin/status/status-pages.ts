@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import type { Logger } from "pino";
 import type { Clock } from "../../../base/clock.ts";
 import type { Http1Page } from "../../listener/http1.ts";
-import type { AdminEvents, AdminPages } from "../admin-pages.ts";
+import type { AdminEvents, AdminPages } from "../admin.ts";
 import { ResponseCache, TooManyRequests } from "./response-cache.ts";
 import type { Overview, StreamsReport } from "./status.ts";
 import { parseStreamQuery, type StreamQuery, StreamQueryError } from "./stream-query.ts";

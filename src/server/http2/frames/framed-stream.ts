@@ -1,5 +1,5 @@
 import type { OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
-import type { FrameParts } from "../../../wire/frame-parts.ts";
+import type { FrameParts } from "../../../wire/encode.ts";
 
 /** Is called once a message was accepted, or with the error that prevents that. */
 export type OnAccepted = (error?: Error | null) => void;

@@ -4,7 +4,6 @@ import type { DecodedKeyValue } from "../../../etcd/wire/key-value.ts";
 import type { DecodedEvent } from "../../../etcd/wire/watch-response.ts";
 import { WatchEvent } from "../../../model/event.ts";
 import { StoredObject } from "../../../model/object.ts";
-import { transition } from "../../../model/predicate.ts";
 import { Slabs, smallestSlab } from "../../../model/slabs.ts";
 import type { WatchRequest } from "../../storage.ts";
 import type { ResourceKeys } from "./resource-keys.ts";
@@ -96,7 +95,7 @@ export class EventDecoder {
   decode({ isDelete, kv, previous: before }: DecodedEvent): WatchEvent | undefined {
     const key = this.#keys.relative(kv);
     if (key === undefined) return undefined;
-    const { withPrevious, predicate } = this.#request;
+    const { withPrevious } = this.#request;
     const isCreation = !isDelete && kv.createRevision === kv.modRevision;
     if (withPrevious && !isCreation && before === undefined) throw new MissingPreviousError();
     const previous = before === undefined ? undefined : this.#stored(key, before);
@@ -104,8 +103,7 @@ export class EventDecoder {
       ? (previous?.deletedAt(kv.modRevision) ?? deletedObject(key, kv))
       : this.#stored(key, kv);
     const type = isDelete ? "DELETED" : isCreation ? "ADDED" : "MODIFIED";
-    const decoded = new WatchEvent(type, object, withPrevious ? previous : undefined);
-    return predicate === undefined ? decoded : transition(decoded, predicate);
+    return new WatchEvent(type, object, withPrevious ? previous : undefined);
   }
 
   #stored(key: string, kv: DecodedKeyValue): StoredObject {

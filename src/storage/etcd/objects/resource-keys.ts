@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../../base/clock.ts";
+import { LineLimit } from "../../../base/logger.ts";
 import { type KeyRange, prefixRange, zero } from "../../../etcd/client/key-range.ts";
 import type { DecodedKeyValue } from "../../../etcd/wire/key-value.ts";
 import { isRawKey, keyBytes, keyText } from "../../../model/key-bytes.ts";
@@ -87,14 +88,13 @@ const logIntervalMs = 60_000;
  * logs at most one line per interval.
  */
 export class SkippedKeys {
-  readonly #clock: Clock;
   readonly #logger: Logger;
+  readonly #lineLimit: LineLimit;
   #count = 0;
-  #logged: number | undefined;
 
   constructor(clock: Clock, logger: Logger) {
-    this.#clock = clock;
     this.#logger = logger;
+    this.#lineLimit = new LineLimit(clock, logIntervalMs);
   }
 
   get count(): number {
@@ -103,9 +103,7 @@ export class SkippedKeys {
 
   add(key: Buffer): void {
     this.#count++;
-    const now = this.#clock.now();
-    if (this.#logged !== undefined && now - this.#logged < logIntervalMs) return;
-    this.#logged = now;
+    if (this.#lineLimit.admit() === undefined) return;
     this.#logger.warn(
       { keyHex: key.toString("hex"), leftOut: this.#count },
       "ListWatchService leaves out a key that is not UTF-8, or is the resource's prefix itself",

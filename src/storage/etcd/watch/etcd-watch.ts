@@ -45,6 +45,8 @@ interface EtcdWatchSource {
   readonly keys: ResourceKeys;
   /** Maximum size of one revision that is held until it is complete, in bytes. */
   readonly maxRevisionBytes: number;
+  /** Called with the endpoint that a stream is opened to. */
+  readonly onOpen: (endpoint: string) => void;
   /** Called once, when the watch no longer needs the storage. */
   readonly onEnd: (watch: EtcdWatch) => void;
 }
@@ -166,6 +168,7 @@ export class EtcdWatch implements WatchStream {
       this.#range,
     );
     this.#connection.member = member;
+    this.#source.onOpen(member.endpoint);
     if (afterRevision !== undefined && afterRevision > current) {
       throw historyChanged(afterRevision, current);
     }

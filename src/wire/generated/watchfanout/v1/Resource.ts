@@ -2,6 +2,7 @@
 
 import type { Codec as _watchfanout_v1_Codec, Codec__Output as _watchfanout_v1_Codec__Output } from '../../watchfanout/v1/Codec.ts';
 import type { Duration as _google_protobuf_Duration, Duration__Output as _google_protobuf_Duration__Output } from '../../google/protobuf/Duration.ts';
+import type { EtcdKeys as _watchfanout_v1_EtcdKeys, EtcdKeys__Output as _watchfanout_v1_EtcdKeys__Output } from '../../watchfanout/v1/EtcdKeys.ts';
 import type { Long } from '@grpc/proto-loader';
 
 /**
@@ -36,6 +37,10 @@ export interface Resource {
    * How old the cache may be, as in GetResponse.
    */
   'stale_for'?: (_google_protobuf_Duration | null);
+  /**
+   * Its keys in etcd. Absent: this server does not serve them to the caller by etcd's own API.
+   */
+  'etcd_keys'?: (_watchfanout_v1_EtcdKeys | null);
 }
 
 /**
@@ -70,4 +75,8 @@ export interface Resource__Output {
    * How old the cache may be, as in GetResponse.
    */
   'stale_for': (_google_protobuf_Duration__Output | null);
+  /**
+   * Its keys in etcd. Absent: this server does not serve them to the caller by etcd's own API.
+   */
+  'etcd_keys': (_watchfanout_v1_EtcdKeys__Output | null);
 }

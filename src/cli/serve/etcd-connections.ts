@@ -1,0 +1,62 @@
+import type { Config, EtcdConfig } from "../../config/config.ts";
+import type { Bearer } from "../../etcd/client/endpoint.ts";
+import { EtcdClient } from "../../etcd/client/etcd-client.ts";
+import { EtcdApi } from "../../etcd-api/etcd-api.ts";
+import { registerEtcdApiMetrics } from "../../telemetry/service-metrics.ts";
+import { watchClientCertificates } from "./certificates.ts";
+import type { ProcessContext } from "./process-context.ts";
+
+/** Maximum size of a token, in bytes: servers accept no larger headers. */
+const maxTokenBytes = 16 * 1024;
+
+/** Opens what the storages of resources use: etcd, or the etcd API of the watch-fanout that this one follows. */
+export function openEtcd(
+  options: EtcdConfig,
+  { upstream }: Config,
+  context: ProcessContext,
+): EtcdClient {
+  const { clock, logger, files } = context;
+  const bearer = bearerOf(options, context) ?? (upstream && noToken);
+  const client = new EtcdClient({ ...options, bearer, clock, logger });
+  if (options.tls !== undefined) watchClientCertificates(files, "etcd", options.tls, client);
+  return client;
+}
+
+/** Opens etcd's own API, without a request to etcd. Undefined if the configuration does not have it. */
+export function openEtcdApi(
+  { etcdApi, upstream }: Config,
+  context: ProcessContext,
+): EtcdApi | undefined {
+  if (etcdApi === undefined) return undefined;
+  const { clock, logger, files, meter } = context;
+  const { next, ...options } = etcdApi;
+  const { endpoints, tls, keepalive } = next;
+  const bearer = bearerOf(next, context) ?? (upstream && noToken);
+  const api = new EtcdApi({ endpoints, tls, keepalive, bearer, ...options, clock, logger });
+  if (tls !== undefined) watchClientCertificates(files, "etcd", tls, api);
+  registerEtcdApiMetrics(meter, api);
+  return api;
+}
+
+function noToken(): undefined {}
+
+/** What has the token of the file, also when that changes. Undefined: there is no file. */
+function bearerOf({ tokenFile }: EtcdConfig, { files }: ProcessContext): Bearer | undefined {
+  if (tokenFile === undefined) return undefined;
+  const { path, content } = tokenFile;
+  let token = tokenOf(content);
+  files.add({
+    ...{ kind: "upstream-token", paths: [path], contents: [content], maxBytes: maxTokenBytes },
+    apply: ([changed]) => {
+      if (changed !== undefined) token = tokenOf(changed);
+    },
+  });
+  return () => token;
+}
+
+/** Throws an Error with a sentence if it is not a token. */
+function tokenOf(content: Buffer): string {
+  const token = content.toString("utf8").trim();
+  if (/^[\x21-\x7e]+$/.test(token)) return token;
+  throw new Error("The file must have one token, of printable ASCII characters.");
+}

@@ -1,0 +1,38 @@
+import { type OutgoingHttpHeaders, sensitiveHeaders } from "node:http2";
+
+/** Where to connect to, as Node.js takes it. */
+export type EndpointAddress =
+  | { readonly host: string; readonly port: number }
+  | { readonly path: string };
+
+/** The address of an endpoint, such as "https://[::1]:443" or "unix:/run/main.sock". */
+export function addressOf(endpoint: string): EndpointAddress {
+  if (endpoint.startsWith("unix:")) return { path: endpoint.slice("unix:".length) };
+  const host = new URL(endpoint).hostname.replace(/^\[(.*)\]$/, "$1");
+  // URL leaves out the default port of the scheme, which is not etcd's.
+  const [, port = "2379"] = /:(\d+)$/.exec(endpoint) ?? [];
+  return { host, port: Number(port) };
+}
+
+/** The URL of an endpoint, as HTTP names it: a socket has no host. */
+export function urlOf(endpoint: string): string {
+  return endpoint.startsWith("unix:") ? "http://localhost" : endpoint;
+}
+
+/** The token of this process at the watch-fanout that its endpoints belong to; undefined: there is no token. */
+export type Bearer = () => string | undefined;
+
+/**
+ * The headers of a call to a watch-fanout, which recognises this process by what would name the caller to it. The caller's
+ * own credential is for etcd, which takes it as `token`, too.
+ */
+export function identified(headers: OutgoingHttpHeaders, bearer: Bearer): OutgoingHttpHeaders {
+  const own = bearer();
+  const { authorization: ofEtcd, "x-forwarded-client-cert": _, ...others } = headers;
+  return {
+    ...(ofEtcd !== undefined && { token: ofEtcd }),
+    ...others,
+    ...(own !== undefined && { authorization: `Bearer ${own}` }),
+    [sensitiveHeaders]: ["token", "authorization"],
+  };
+}

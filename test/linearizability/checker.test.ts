@@ -1,0 +1,112 @@
+import { beforeAll, describe, expect, test } from "vitest";
+import type { SeenObject } from "../guarantees/recording.ts";
+import type { History, Input, Operation, Output } from "./history.ts";
+import { lostWrite, readFromNowhere, refusedAndDone, staleRead } from "./planted.ts";
+import { buildChecker, buildTimeoutMs, hasGo, verdictOf } from "./porcupine.ts";
+
+type Revisions = readonly [create: number, mod: number, version: number];
+
+function object(key: string, value: string, revisions: Revisions): SeenObject {
+  const [createRevision, modRevision, version] = revisions;
+  return { key, value, createRevision, modRevision, version };
+}
+
+const a2 = object("a", "a2", [2, 2, 1]);
+const a3 = object("a", "a3", [2, 3, 2]);
+const b4 = object("b", "b4", [4, 4, 1]);
+const a5 = object("a", "a5", [2, 5, 3]);
+const b5 = object("b", "b5", [4, 5, 2]);
+const b7 = object("b", "b7", [7, 7, 1]);
+
+const inA = { key: "a", isPrefix: false };
+const inB = { key: "b", isPrefix: false };
+const everything = { key: "", isPrefix: true };
+
+/** `places`: of the call and the return. */
+function done(places: readonly [number, number], input: Input, output?: Output): Operation {
+  const [call, end] = places;
+  return { client: 0, call, return: end, input, output };
+}
+
+function put(key: string, value: string): Input {
+  return { puts: [{ key, value }], range: { key, isPrefix: false } };
+}
+
+function read(places: readonly [number, number], revision: number, ...after: SeenObject[]) {
+  return done(places, { range: everything }, { succeeded: true, revision, after });
+}
+
+const ifA2: Input = { ...put("a", "x"), condition: { key: "a", modRevision: 2 } };
+const ifNoB: Input = { ...put("b", "b4"), condition: { key: "b", modRevision: 0 } };
+
+/** Every kind of operation; the writes of b7 and of "never" have an unknown outcome. */
+const operations: readonly Operation[] = [
+  done([0, 3], put("a", "a2"), { succeeded: true, revision: 2, before: [] }),
+  // At the same time as the write, and of either side of it.
+  read([1, 4], 1),
+  read([2, 5], 2, a2),
+  done([6, 7], put("a", "a3"), { succeeded: true, revision: 3, before: [a2], after: [a3] }),
+  done([8, 9], ifA2, { succeeded: false, modRevision: 3 }),
+  done([10, 11], ifNoB, { succeeded: true, revision: 4, after: [b4] }),
+  done([12, 13], put("a", "never")),
+  done(
+    [14, 15],
+    { puts: [put("a", "a5"), put("b", "b5")].flatMap(({ puts = [] }) => puts), range: everything },
+    { succeeded: true, revision: 5, after: [a5, b5] },
+  ),
+  done([16, 17], { deletes: ["b"], range: inB }, { succeeded: true, revision: 6, before: [b5] }),
+  done([18, 19], { deletes: ["b"], range: inB }, { succeeded: true, revision: 6, before: [] }),
+  done([20, 21], { range: inA }, { succeeded: true, revision: 6, after: [a5] }),
+  done([22, 23], put("b", "b7")),
+  read([24, 25], 6, a5),
+  // It is done long after its client has given up.
+  read([26, 27], 7, a5, b7),
+];
+const right: History = { revision: 1, operations };
+
+function replaced(place: number, by: Partial<Operation>): History {
+  return {
+    ...right,
+    operations: operations.map((each, i) => (i === place ? { ...each, ...by } : each)),
+  };
+}
+
+function output(place: number, by: Partial<Output>): History {
+  const before = operations[place]?.output;
+  if (before === undefined) throw new RangeError(`${place} has no output.`);
+  return replaced(place, { output: { ...before, ...by } });
+}
+
+describe.skipIf(!(await hasGo()))("The checker", () => {
+  beforeAll(buildChecker, buildTimeoutMs);
+
+  test("accepts a linearizable history", async () => {
+    const verdict = { result: "Ok", operations: operations.length };
+    expect(await verdictOf("right", right)).toEqual(verdict);
+  });
+
+  test.for<readonly [string, History]>([
+    ["a stale read", staleRead(right)],
+    ["a lost write", lostWrite(right)],
+    ["an object without a write", readFromNowhere(right)],
+    ["a refused write that was done", refusedAndDone(right)],
+    ["a read of a write before its call", output(1, { revision: 3, after: [a3] })],
+    ["a write acknowledged at another revision", output(3, { revision: 4 })],
+    ["half of a transaction", output(7, { after: [a5, b4] })],
+    ["a conflict with a revision that the object did not have", output(4, { modRevision: 4 })],
+    ["a conflict where the condition held", output(5, { succeeded: false })],
+    ["a condition that did not hold, and a write", output(4, { succeeded: true })],
+    ["a deleted object that is still read", output(12, { after: [a5, b5] })],
+    ["a deletion of another object", output(8, { before: [b4] })],
+    ["a wrong version", output(10, { after: [{ ...a5, version: 2 }] })],
+    ["a wrong create_revision", output(10, { after: [{ ...a5, createRevision: 5 }] })],
+    [
+      "a write of unknown outcome that was done twice",
+      output(13, { revision: 8, after: [a5, { ...b7, modRevision: 8, version: 2 }] }),
+    ],
+    ["a write of unknown outcome that was undone", output(13, { revision: 7, after: [a5] })],
+  ])("rejects %s", async ([, wrong]) => {
+    const verdict = await verdictOf("wrong", wrong);
+    expect(verdict).toMatchObject({ result: "Illegal", operations: wrong.operations.length });
+  });
+});

@@ -1,0 +1,112 @@
+import { beforeAll, describe, expect, test } from "vitest";
+import { seedOr } from "../faults/seeded.ts";
+import { isWrite } from "./history.ts";
+import { lostWrite, refusedAndDone, staleRead } from "./planted.ts";
+import { buildChecker, buildTimeoutMs, hasGo, verdictOf } from "./porcupine.ts";
+import { System } from "./system.ts";
+
+/** The history of each test has calls of all of them. */
+const doors = ["root 0", "root 1", "relay", "etcd's API of root 0", "etcd's API of root 1", "etcd"];
+
+/** How many calls are answered between faults. */
+const between = 25;
+
+type Faults = (system: System) => Promise<void>;
+
+const histories: readonly (readonly [name: string, seed: number, Faults])[] = [
+  [
+    "members of etcd killed and restarted",
+    1,
+    async (system) => {
+      for (const member of system.cluster.members) {
+        await system.afterCalls(between);
+        await system.cluster.kill(member);
+        await system.afterCalls(between);
+        await system.cluster.heal();
+      }
+    },
+  ],
+  [
+    "etcd's leader moved",
+    2,
+    async (system) => {
+      for (let i = 0; i < 6; i++) {
+        await system.afterCalls(between);
+        await system.cluster.moveLeader();
+      }
+    },
+  ],
+  [
+    "a member cut off from the others",
+    3,
+    async (system) => {
+      for (const member of system.cluster.members) {
+        await system.afterCalls(between);
+        system.cluster.cutOff(member);
+        await system.afterCalls(between);
+        await system.cluster.heal();
+      }
+    },
+  ],
+  [
+    "roots and a relay replaced",
+    4,
+    async (system) => {
+      for (const replica of [...system.roots, system.relay]) {
+        await system.afterCalls(between);
+        await replica.drain();
+        await system.afterCalls(between);
+        await replica.start();
+      }
+    },
+  ],
+  [
+    "connections cut, also behind requests whose responses are lost",
+    5,
+    async (system) => {
+      const { random, networks } = system;
+      for (let i = 0; i < 12; i++) {
+        const network = random.pick(networks);
+        if (i % 3 === 0) network.loseResponses();
+        else if (i % 3 === 1) network.cutAfter(random.between(0, 2_000));
+        else network.cut();
+        await system.afterCalls(12);
+        network.heal();
+      }
+    },
+  ],
+];
+
+describe.skipIf(!(await hasGo()))("A history of Get, List, Put, Delete and Transact", () => {
+  beforeAll(buildChecker, buildTimeoutMs);
+
+  test.for(histories)("with %s is linearizable", async ([name, byDefault, faults]) => {
+    const seed = seedOr(byDefault);
+    const system = await System.open(seed);
+    try {
+      await faults(system);
+      await system.afterCalls(between);
+      const history = await system.history();
+      for (const door of doors) expect(system.answered.get(door), door).toBeGreaterThan(5);
+      const { operations } = history;
+      const failed = operations.filter(({ output }) => output?.succeeded === false);
+      expect(failed.length, "conditions that did not hold").toBeGreaterThan(5);
+      const unknown = operations.filter(({ input, output }) => isWrite(input) && !output).length;
+      const counts = `${operations.length} operations, ${unknown} of unknown outcome`;
+      const file = `${name.replaceAll(/\W+/g, "-")}-${seed}`;
+      const verdict = await verdictOf(file, history);
+      process.stdout.write(`${name}: ${verdict.result}, ${counts}\n`);
+      const right = { result: "Ok", operations: operations.length };
+      expect(
+        verdict,
+        `To repeat: FAULTS_SEED=${seed} npm run linearizability -- -t ${JSON.stringify(name)}`,
+      ).toEqual(right);
+      for (const plant of [staleRead, lostWrite, refusedAndDone]) {
+        const wrong = await verdictOf(`${file}-${plant.name}`, plant(history));
+        expect(wrong.result, plant.name).toBe("Illegal");
+      }
+    } finally {
+      await system.close();
+    }
+  });
+});

@@ -1,0 +1,70 @@
+import type { SeenObject } from "../guarantees/recording.ts";
+
+/** One key, or all keys with a prefix. */
+export interface Range {
+  readonly key: string;
+  readonly isPrefix: boolean;
+}
+
+/** A call as a transaction: if the condition holds, all writes are done, at one revision. */
+export interface Input {
+  /** The key has this mod_revision; 0: it does not exist. Default: no condition. */
+  readonly condition?: { readonly key: string; readonly modRevision: number } | undefined;
+  readonly puts?: readonly { readonly key: string; readonly value: string }[];
+  readonly deletes?: readonly string[];
+  /** What the response contains. */
+  readonly range: Range;
+}
+
+/** A response. What is absent was not in it. */
+export interface Output {
+  /** Whether the condition held. */
+  readonly succeeded: boolean;
+  /** The store's after the call. */
+  readonly revision?: number;
+  /** Of the key that did not fulfil the condition; 0: it does not exist. */
+  readonly modRevision?: number;
+  /** The objects of the range before the call, and after it. */
+  readonly before?: readonly SeenObject[];
+  readonly after?: readonly SeenObject[];
+}
+
+/** A call and its response. */
+export interface Operation {
+  readonly client: number;
+  /** Positions in the order of all calls and returns. */
+  readonly call: number;
+  readonly return: number;
+  readonly input: Input;
+  /** Absent: the outcome is unknown. */
+  readonly output?: Output | undefined;
+}
+
+/** Everything that wrote to a store which was empty at `revision`, and reads. */
+export interface History {
+  readonly revision: number;
+  readonly operations: readonly Operation[];
+}
+
+/** What a client knows of a call. "refused": nothing was written or read. */
+export type Outcome = Output | "refused" | "unknown";
+
+export function isWrite({ puts = [], deletes = [] }: Input): boolean {
+  return puts.length + deletes.length > 0;
+}
+
+/** The operations of clients in one process, whose calls and returns have an order without clocks. */
+export class HistoryRecorder {
+  readonly operations: Operation[] = [];
+  #position = 0;
+
+  async record(client: number, input: Input, call: () => Promise<Outcome>): Promise<Outcome> {
+    const called = this.#position++;
+    const outcome = await call();
+    const operation = { client, call: called, return: this.#position++, input };
+    if (typeof outcome === "object") this.operations.push({ ...operation, output: outcome });
+    // A refused write must not have an effect: the history is illegal if it had.
+    else if (outcome === "unknown" && isWrite(input)) this.operations.push(operation);
+    return outcome;
+  }
+}

@@ -1,0 +1,132 @@
+import { EtcdCluster } from "../faults/etcd-cluster.ts";
+import { Changing, inTime, untilSeen } from "../faults/patience.ts";
+import type { Relay } from "../faults/relay.ts";
+import { Seeded } from "../faults/seeded.ts";
+import { TierReplica } from "../faults/tier-replica.ts";
+import { resource } from "../faults/wire.ts";
+import { etcdCaller } from "./etcd-client.ts";
+import { type History, HistoryRecorder } from "./history.ts";
+import { type Door, RandomClient } from "./random-client.ts";
+import { RootReplica } from "./root-replica.ts";
+import { serviceCaller } from "./service-client.ts";
+
+const prefix = "/things/";
+
+const clientCount = 5;
+
+/** Three members of etcd, two roots, a relay of both, and clients of each of them, which are all that write. */
+export class System {
+  readonly cluster: EtcdCluster;
+  readonly roots: readonly RootReplica[];
+  readonly relay: TierReplica;
+  readonly random: Seeded;
+  /** How many calls of each door had a response. */
+  readonly answered = new Map<string, number>();
+  readonly #recorder = new HistoryRecorder();
+  readonly #changing = new Changing();
+  #completed = 0;
+  #clients: readonly RandomClient[] = [];
+  #revision = 0;
+
+  private constructor(
+    cluster: EtcdCluster,
+    roots: readonly RootReplica[],
+    relay: TierReplica,
+    random: Seeded,
+  ) {
+    this.cluster = cluster;
+    this.roots = roots;
+    this.relay = relay;
+    this.random = random;
+  }
+
+  /** Everything runs, and clients call. */
+  static async open(seed: number): Promise<System> {
+    const cluster = await EtcdCluster.start({ size: 3 });
+    const etcd = cluster.members.map(({ clientPort }) => clientPort);
+    const things = { name: resource, prefix };
+    const roots = await Promise.all(
+      ["root 0", "root 1"].map((name) => RootReplica.create(name, etcd, things)),
+    );
+    const relay = await TierReplica.create("relay", roots);
+    const system = new System(cluster, roots, relay, new Seeded(seed));
+    try {
+      // A relay starts when what it follows is there.
+      await Promise.all(roots.map((root) => root.start()));
+      await relay.start();
+      // The service has written its marker key, and writes nothing more of its own.
+      system.#revision = await cluster.revision();
+      system.#start();
+    } catch (error) {
+      await system.close();
+      throw error;
+    }
+    return system;
+  }
+
+  /** The connections that a fault can concern: of clients, between tiers, and to etcd. */
+  get networks(): readonly Relay[] {
+    return [...this.roots, this.relay].flatMap(({ relay, upstream }) => [relay, ...upstream]);
+  }
+
+  /** Resolves when so many more calls have had a response. */
+  async afterCalls(count: number): Promise<void> {
+    const until = this.#completed + count;
+    const reached = this.#changing.until(() => this.#completed >= until);
+    await inTime(() => `${count} calls to be answered`, reached);
+  }
+
+  /** Ends all faults and all calls. The history ends with what etcd has then. */
+  async history(): Promise<History> {
+    await this.cluster.heal();
+    for (const replica of [...this.roots, this.relay]) await replica.heal();
+    await Promise.all(this.#clients.map((client) => client.stop()));
+    const input = { range: { key: "", isPrefix: true } };
+    const etcd = this.#etcd();
+    await untilSeen("the state of etcd", async () => {
+      const read = (): ReturnType<Door["caller"]> => etcd.caller(etcd.url(), input);
+      const outcome = await this.#recorder.record(clientCount, input, read);
+      return typeof outcome === "object" ? true : undefined;
+    });
+    return { revision: this.#revision, operations: this.#recorder.operations };
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#clients.map((client) => client.stop()));
+    await this.relay.stop();
+    await Promise.all(this.roots.map((root) => root.stop()));
+    await this.cluster.stop();
+  }
+
+  #start(): void {
+    const doors = this.#doors();
+    this.#clients = Array.from({ length: clientCount }, (_, id) => {
+      return new RandomClient(id, doors, this.random.fork(), this.#recorder, (door, outcome) => {
+        if (typeof outcome !== "object") return;
+        this.answered.set(door.name, (this.answered.get(door.name) ?? 0) + 1);
+        this.#completed++;
+        this.#changing.changed();
+      });
+    });
+  }
+
+  #doors(): readonly Door[] {
+    const replicas = [...this.roots, this.relay].map(({ name, relay }) => ({
+      ...{ name, url: () => relay.url, caller: serviceCaller(resource), isTransactional: false },
+    }));
+    const etcdApi = this.roots.map(({ name, relay }) => ({
+      ...{ name: `etcd's API of ${name}`, url: () => relay.url },
+      ...{ caller: etcdCaller(prefix), isTransactional: true },
+    }));
+    return [...replicas, ...etcdApi, this.#etcd()];
+  }
+
+  /** Whichever member is healthy: writes past the service, which its caches must not miss. */
+  #etcd(): Door {
+    const url = (): string => {
+      const { healthy, members } = this.cluster;
+      return this.random.pick(healthy.length > 0 ? healthy : members).url;
+    };
+    return { name: "etcd", url, caller: etcdCaller(prefix), isTransactional: true };
+  }
+}

@@ -1,0 +1,183 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import type { IncomingHttpHeaders } from "node:http2";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import {
+  CommandProcess,
+  type Served,
+  startServe,
+  untilStatus,
+} from "../cli/serve/serve-process.ts";
+import { type Etcd, startEtcd } from "../etcd/etcd.ts";
+import { revisionOf, watchesOf } from "../etcd-api/beside-etcd.ts";
+import { type RawCall, RawGrpc, statusOf } from "../etcd-api/raw-grpc.ts";
+import { expectedOf, ResumingStream } from "../etcd-api/resuming-stream.ts";
+import { WatchClient } from "../etcd-api/watch-client.ts";
+import { inTime } from "../faults/patience.ts";
+import { encode, Message } from "../foreign/protobuf.ts";
+import { until } from "../relay/tiers.ts";
+
+const range = "/etcdserverpb.KV/Range";
+const put = "/etcdserverpb.KV/Put";
+
+/** A client that connects again when its connection is lost, maybe to another worker. */
+class Reconnecting {
+  readonly #url: string;
+  #grpc: RawGrpc;
+
+  constructor(url: string) {
+    this.#url = url;
+    this.#grpc = new RawGrpc(url);
+  }
+
+  open(path: string, metadata: IncomingHttpHeaders = {}): RawCall {
+    const { session } = this.#grpc;
+    if (session.destroyed || session.closed) this.#grpc = new RawGrpc(this.#url);
+    return this.#grpc.open(path, metadata);
+  }
+
+  close(): void {
+    this.#grpc.close();
+  }
+}
+
+describe("etcd's API with two workers", () => {
+  const folder = mkdtempSync(join(tmpdir(), "etcd-workers-"));
+  let etcd: Etcd;
+  let served: Served;
+  let direct: RawGrpc;
+  let clients: RawGrpc[];
+
+  beforeAll(async () => {
+    etcd = await startEtcd();
+    served = await startServe(
+      [
+        ...["--workers", "2", "--etcd", etcd.url, "--etcd-api", "--resource", "a=/a/"],
+        ...["--shutdown-timeout", "1s"],
+      ],
+      { XDG_RUNTIME_DIR: folder },
+    );
+    await untilStatus(`${served.admin}/readyz`, 200);
+    direct = new RawGrpc(etcd.url);
+    clients = Array.from({ length: 6 }, () => new RawGrpc(`http://${served.grpc}`));
+  });
+
+  afterAll(async () => {
+    for (const client of [direct, ...(clients ?? [])]) client?.close();
+    await served?.process[Symbol.asyncDispose]();
+    await etcd?.stop();
+    rmSync(folder, { recursive: true });
+  });
+
+  const metrics = (): Promise<string> => untilStatus(`${served.admin}/metrics`, 200);
+
+  /** A metric of the workers, by what served it. */
+  async function ofWorkers(name: string, servedBy: string): Promise<number[]> {
+    const pattern = `^${name}\\{worker="\\d",[^}]*"${servedBy}"[^}]*\\} (\\S+)`;
+    return [...(await metrics()).matchAll(new RegExp(pattern, "gm"))].map(([, value]) =>
+      Number(value),
+    );
+  }
+
+  test("serves reads and watches from the cache of each worker, over one watch of etcd", async () => {
+    const watches = clients.map((client) => new WatchClient(client));
+    for (const watch of watches) {
+      watch.create({ 1: "/a/", 2: "/a0", 6: true });
+      await watch.until(({ length }) => length === 1);
+    }
+    let last = 0;
+    for (const [at, client] of clients.entries()) {
+      const key = `/a/${at}`;
+      last = await revisionOf(client, put, encode({ 1: key, 2: "v" }));
+      const all = [direct, ...clients].map((each) => each.unary(range, encode({ 1: key })));
+      const bodies = (await Promise.all(all)).map(({ body }) => body);
+      expect(new Message((bodies[0] ?? Buffer.of()).subarray(5)).message(1)?.number(3)).toBe(last);
+      expect(new Set(bodies.map((body) => body.toString("hex"))).size).toBe(1);
+    }
+    for (const watch of watches) {
+      await watch.untilProgress(last);
+      expect(watch.eventsOf()).toEqual(watches[0]?.eventsOf());
+      expect(watch.eventsOf()).toHaveLength(clients.length);
+    }
+    const ranges = await ofWorkers("watch_fanout_etcd_api_ranges_total", "cache");
+    expect(ranges.map((count) => count > 0)).toEqual([true, true]);
+    await until(async () => (await watchesOf(etcd)) === 1);
+    const servedByNext = () => ofWorkers("watch_fanout_etcd_api_watches", "etcd");
+    await until(async () => String(await servedByNext()) === "0,0");
+    for (const watch of watches) watch.close();
+  });
+
+  test("passes other calls on to etcd, and has the pages of its HTTP port", async () => {
+    for (const client of clients) {
+      const own = await client.unary("/etcdserverpb.Cluster/MemberList", Buffer.of());
+      const theirs = await direct.unary("/etcdserverpb.Cluster/MemberList", Buffer.of());
+      expect([statusOf(own).code, own.body]).toEqual(["0", theirs.body]);
+    }
+    const health = await fetch(`http://${served.grpc}/health`);
+    expect(await health.json()).toMatchObject({ health: "true" });
+  });
+
+  test("delivers each event once to clients of a worker that is killed", async () => {
+    const endpoints = clients.map(() => new Reconnecting(`http://${served.grpc}`));
+    const streams = endpoints.map((endpoint) => new ResumingStream(endpoint));
+    const first = await revisionOf(direct, put, encode({ 1: "/d", 2: "" }));
+    const [from, end] = ["/a/", "/a0"];
+    for (const stream of streams) {
+      stream.create({ key: from, end, start: first, filters: [], previous: true });
+    }
+    const pid = Number(
+      /"worker":2,"pid":(\d+),"msg":"a worker has started"/.exec(served.process.stderr)?.[1],
+    );
+    let last = 0;
+    for (let i = 0; i < 200; i++) {
+      if (i === 50) process.kill(pid, "SIGKILL");
+      last = await revisionOf(direct, put, encode({ 1: `/a/${i % 7}`, 2: String(i) }));
+    }
+    const isDone = async (): Promise<boolean> =>
+      streams.every(({ watches }) => watches.every(({ next }) => next > last));
+    await inTime(() => "all events", until(isDone));
+    const truth = new WatchClient(direct);
+    truth.create({ 1: from, 2: end, 3: first, 6: true });
+    await truth.until(() => Number(truth.eventsOf().at(-1)?.kv.mod ?? 0) >= last);
+    for (const { watches, wrong } of streams) {
+      expect(wrong).toEqual([]);
+      for (const watch of watches)
+        expect(watch.events).toEqual(expectedOf(watch, truth.eventsOf()));
+    }
+    expect(streams.some(({ resumed }) => resumed > 0)).toBe(true);
+    for (const each of [truth, ...streams, ...endpoints]) each.close();
+  });
+});
+
+test("etcd-proxy has workers, without the service's own API", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "etcd-workers-"));
+  const etcd = await startEtcd();
+  const proxy = new CommandProcess(
+    [
+      ...["etcd-proxy", "--endpoints", etcd.url, "--listen-addr", "127.0.0.1:0", "--workers", "2"],
+      ...["--metrics-addr", "http://127.0.0.1:0", "--shutdown-timeout", "1s"],
+    ],
+    { XDG_RUNTIME_DIR: folder },
+  );
+  try {
+    const [, address = ""] = await proxy.printed(/serves gRPC on (\S+)/);
+    const [, admin = ""] = await proxy.printed(/admin +(\S+)\/readyz/);
+    await untilStatus(`${admin}/readyz`, 200);
+    const client = new RawGrpc(`http://${address}`);
+    const watch = new WatchClient(client);
+    watch.create({ 1: "any" });
+    await watch.until(({ length }) => length === 1);
+    const revision = await revisionOf(client, put, encode({ 1: "any", 2: "v" }));
+    await watch.untilProgress(revision);
+    expect(watch.eventsOf()).toHaveLength(1);
+    const own = await client.unary("/watchfanout.v1.ListWatchService/Resources", Buffer.of());
+    expect(statusOf(own).code).toBe("12");
+    await until(async () => (await watchesOf(etcd)) === 1);
+    client.close();
+  } finally {
+    await proxy[Symbol.asyncDispose]();
+    await etcd.stop();
+    rmSync(folder, { recursive: true });
+  }
+});
