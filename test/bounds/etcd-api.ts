@@ -82,7 +82,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "the JSON of shared messages",
-    owners: ["JsonCall"],
+    owners: ["jsonOfFrames"],
     bound: "a text for each message (weak)",
     per: "process",
     atBound: "goes with it",

@@ -25,7 +25,7 @@ const maxJsonBytes = 3 * 1024 ** 2;
 const collectedChars = 64 * 1024;
 
 /** The JSON of messages that streams share. */
-const shared = new WeakMap<Uint8Array, Buffer>();
+const jsonOfFrames = new WeakMap<Uint8Array, Buffer>();
 
 const jsonHeaders = {
   "content-type": "application/json",
@@ -177,7 +177,7 @@ export class JsonCall extends TranslatedCall {
   /** The JSON of the messages that are whole with these bytes, in a line each. Undefined: that has ended the call. */
   #jsonOfFrame(frame: Uint8Array): Buffer | undefined {
     const isWhole = this.#messages.bytes.length === 0;
-    const known = isWhole ? shared.get(frame) : undefined;
+    const known = isWhole ? jsonOfFrames.get(frame) : undefined;
     if (known !== undefined) return known;
     const json = this.#convert(() => {
       this.#messages.add(bufferOf(frame));
@@ -188,7 +188,8 @@ export class JsonCall extends TranslatedCall {
       this.#messages.own();
       return Buffer.from(lines);
     });
-    if (json !== undefined && isWhole && this.#messages.bytes.length === 0) shared.set(frame, json);
+    if (json !== undefined && isWhole && this.#messages.bytes.length === 0)
+      jsonOfFrames.set(frame, json);
     return json;
   }
 

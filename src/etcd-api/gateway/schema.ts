@@ -139,16 +139,16 @@ const messages: Readonly<Record<string, string>> = {
   ResignRequest: "1 leader LeaderKey",
 };
 
-const known = new Map<string, Message>();
+const knownMessages = new Map<string, Message>();
 
 /** The message of this name, with the messages of its fields. Messages may contain themselves, as TxnRequest does. */
 export function messageOf(name: string): Message {
-  const found = known.get(name);
+  const found = knownMessages.get(name);
   if (found !== undefined) return found;
   const byNumber = new Map<number, Field>();
   const byName = new Map<string, Field>();
   const message = { name, byNumber, byName };
-  known.set(name, message);
+  knownMessages.set(name, message);
   const fields = messages[name] ?? (name.endsWith("Response") ? "1 header ResponseHeader" : "");
   for (const text of fields === "" ? [] : fields.split(", ")) {
     const field = fieldOf(text);
