@@ -66,13 +66,18 @@ export class Http1Responder {
     this.#server.maxRequestsPerSocket = door === undefined ? 1 : 0;
     // Clients such as nc may close their direction behind the request. Without this, Node.js would close both.
     Object.assign(this.#server, { httpAllowHalfOpen: true });
-    const respond = (request: IncomingMessage, response: ServerResponse<IncomingMessage>): void => {
-      const connection = this.#connections.get(request.socket);
-      if (connection !== undefined && door?.opened(connection, request, response) === true) return;
+    const makePage = (request: IncomingMessage, response: ServerResponse): void => {
       this.#respond(request, response).catch((error: unknown) => {
         this.#logger.error({ err: error, path: request.url }, "a page of the gRPC port failed");
         request.socket.destroy();
       });
+    };
+    const respond = (request: IncomingMessage, response: ServerResponse<IncomingMessage>): void => {
+      const connection = this.#connections.get(request.socket);
+      if (connection === undefined) makePage(request, response);
+      else if (door?.opened(connection, request, response) !== true) {
+        connection.add(response, () => makePage(request, response));
+      }
     };
     this.#server.on("request", respond).on("checkExpectation", respond);
   }
