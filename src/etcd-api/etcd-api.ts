@@ -13,13 +13,14 @@ import { Upstream, type UpstreamOutage } from "../etcd/client/upstream.ts";
 import { memberListPath, withClientUrls } from "../etcd/wire/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "../etcd/wire/methods.ts";
 import type { ResponseHeader } from "../etcd/wire/response-header.ts";
-import type { RawMethod, RawServices } from "../server/calls/methods.ts";
+import type { HttpMethod, RawMethod, RawServices } from "../server/calls/methods.ts";
 import { type CachedResource, CachedResources } from "./cached/cached-resources.ts";
 import { NewestHeader } from "./cached/newest-header.ts";
 import type { EtcdCall } from "./calls/etcd-call.ts";
 import { ForwardedCall, type ForwardedCallDeps, type Rewrite } from "./calls/forwarded-call.ts";
 import { requestHeaders } from "./calls/metadata.ts";
 import { Rounds } from "./calls/rounds.ts";
+import { Gateway } from "./gateway/gateway.ts";
 import { RangeCall } from "./range/range-call.ts";
 import { isRangePath, type RangeCounts, RangeService } from "./range/range-service.ts";
 import { watchPath } from "./watch/member-monitor.ts";
@@ -78,6 +79,7 @@ export class EtcdApi implements RawServices {
   readonly #newestHeader = new NewestHeader();
   readonly #watches: WatchService;
   readonly #ranges: RangeService;
+  readonly #gateway: Gateway;
   /** Those that are known. */
   readonly #methods: ReadonlyMap<string, RawMethod>;
 
@@ -107,6 +109,7 @@ export class EtcdApi implements RawServices {
         return method === undefined ? [] : [[path, this.#methodOf(path, path.slice(1), method)]];
       }),
     );
+    this.#gateway = new Gateway((path) => this.methodAt(path));
   }
 
   /** The newest header of the responses of the member in use; undefined before the first. */
@@ -153,6 +156,10 @@ export class EtcdApi implements RawServices {
     if (known !== undefined) return known;
     const method = etcdMethodAt(path);
     return method && this.#methodOf(path, "etcdserverpb/unknown", method);
+  }
+
+  httpMethodAt(path: string, verb: string): HttpMethod | undefined {
+    return this.#gateway.methodAt(path, verb);
   }
 
   drain(): void {

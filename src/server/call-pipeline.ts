@@ -1,10 +1,14 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { keptVia, viaKey } from "../wire/via.ts";
-import type { Authentication, PendingAuthentication } from "./calls/authentication.ts";
+import type { Authentication, PendingAuthentication, Presented } from "./calls/authentication.ts";
 import type {
   BidiMethod,
+  HttpCall,
+  HttpMethod,
   Methods,
+  RawCall,
   RawMethod,
   RawServices,
   SingleRequestMethod,
@@ -13,6 +17,8 @@ import { refused } from "./calls/refusals.ts";
 import { serveConversation, serveRaw, serveRequest } from "./calls/serve-call.ts";
 import type { ServiceContext } from "./calls/service-context.ts";
 import type { Service } from "./create-service.ts";
+import { Http1Call } from "./http1/http1-call.ts";
+import type { Http1Connection } from "./http1/http1-connection.ts";
 import { CallArrivals } from "./http2/call-arrivals.ts";
 import { framedConnectionOf, socketOf } from "./http2/frames/framed-connection.ts";
 import { Http2Call } from "./http2/http2-call.ts";
@@ -115,6 +121,52 @@ export class CallPipeline {
     framedConnectionOf(session).onReceived(() => this.#pacing.received(session));
   }
 
+  /** A connection begins to speak HTTP/1. Call it once its host is known. */
+  beginHttp1(connection: Http1Connection): void {
+    const peerFacts = () => peerFactsOf(connection.socket);
+    this.#forwarding?.recognise({ connection, peerFacts });
+  }
+
+  /** Accept and open, for a request of HTTP/1. Returns false if no method is at its path. */
+  acceptHttp1(connection: Http1Connection, response: ServerResponse<IncomingMessage>): boolean {
+    const { headers, method: verb = "", url = "" } = response.req;
+    const method = this.#rawServices?.httpMethodAt?.(url.split("?", 1)[0] ?? "", verb);
+    if (method === undefined) return false;
+    connection.add(response, () => {
+      dropDistantDeadline(headers);
+      const { isStreaming, label } = method;
+      const timeoutMs = timeoutOf(headers) || undefined;
+      const call = new Http1Call(connection, response, { timeoutMs, isStreaming }, this.#context);
+      this.#openCalls.count(response, connection.socket, label, () => call.code);
+      this.#serveHttp(call, headers, method, {
+        peerFacts: () => peerFactsOf(connection.socket),
+        closeConnection: () => connection.close(),
+      });
+    });
+    return true;
+  }
+
+  /** Authenticate, for a call by HTTP whose encoding is its method's. */
+  #serveHttp(
+    carrier: HttpCall,
+    headers: IncomingHttpHeaders,
+    method: HttpMethod,
+    peer: Pick<Presented, "peerFacts" | "closeConnection">,
+  ): void {
+    const call = method.translate(carrier, this.#context);
+    const { traceparent, tracestate } = headers;
+    if (!method.isStreaming) {
+      call.span = this.#context.tracer?.begin(method.label, { traceparent, tracestate });
+    }
+    call.traceId = traceIdOf(traceparent) ?? call.span?.traceId;
+    const pending = this.#authentication?.begin(call, {
+      ...{ method: method.name, connection: call.connection, ...peer },
+      authorization: headers.authorization,
+      forwardedCertificate: headers[forwardedCertificateKey]?.toString(),
+    });
+    if (!call.isOver) this.#serveRaw(call, headers, method, pending);
+  }
+
   /**
    * Accept: takes a new stream of a connection. It is opened now, or in a later turn of the event loop; not at all if it was
    * reset in the read that opened it.
@@ -159,13 +211,29 @@ export class CallPipeline {
   #open(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
     dropDistantDeadline(headers);
     const path = headers[":path"] ?? "";
-    this.#openCalls.add(stream, path);
-    if (!isGrpc(headers)) {
-      refuseAsHttp(stream, this.#context.clock);
-      return;
-    }
     const timeoutMs = timeoutOf(headers);
     const isTimeout = !Number.isNaN(timeoutMs);
+    if (!isGrpc(headers)) {
+      const http = this.#rawServices?.httpMethodAt?.(path, headers[":method"] ?? "");
+      this.#openCalls.add(stream, path, http?.label);
+      if (http === undefined) {
+        refuseAsHttp(stream, this.#context.clock);
+        return;
+      }
+      const carrier = new Http2Call(
+        stream,
+        headers,
+        isTimeout ? timeoutMs : undefined,
+        this.#context,
+      );
+      const { session } = stream;
+      this.#serveHttp(carrier, headers, http, {
+        peerFacts: () => session && peerFactsOf(socketOf(session)),
+        closeConnection: () => session?.close(),
+      });
+      return;
+    }
+    this.#openCalls.add(stream, path);
     const call = new Http2Call(stream, headers, isTimeout ? timeoutMs : undefined, this.#context);
     call.via = keptVia(headers[viaKey]?.toString());
     const method = this.#methods.single.get(path);
@@ -254,7 +322,7 @@ export class CallPipeline {
 
   /** Serves a call whose request stays unread until its caller is known. */
   #serveRaw(
-    call: Http2Call,
+    call: RawCall,
     headers: IncomingHttpHeaders,
     method: RawMethod,
     pending: PendingAuthentication | undefined,

@@ -1,4 +1,3 @@
-import type { ServerHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import type { KeyPair } from "../base/certificate-store.ts";
 import type { Clock, Timer } from "../base/clock.ts";
@@ -16,6 +15,7 @@ import { socketOf } from "./http2/frames/framed-connection.ts";
 import { OpenCalls } from "./http2/open-calls.ts";
 import { peerNameOf } from "./http2/peer.ts";
 import { VerifiedPeers } from "./http2/verified-peers.ts";
+import type { ClientConnection } from "./kernel/client-connection.ts";
 import type { OpenStream, OpenStreams } from "./kernel/open-streams.ts";
 import type { CallerStats } from "./limits/caller-limits.ts";
 import { type HandshakeFailure, HandshakeFailures } from "./limits/handshake-failures.ts";
@@ -136,6 +136,11 @@ export class RunningServer {
     this.#verifiedPeers =
       tls?.clientCa && new VerifiedPeers({ clock, now, clientCa: tls.clientCa, onWithdrawn });
     const { callers } = context.callerLimits;
+    const connected = (session: ClientConnection, socket: Socket, acceptedAt: number): void => {
+      this.#verifiedPeers?.add(session, socket, acceptedAt);
+      callers.connected(session, socket.remoteAddress);
+      session.once("close", () => callers.closed(session));
+    };
     this.#listener = new Listener({
       ...{ clock, logger, random: context.random, limits },
       ...{ connections: this.#connections, defences, handshakes: this.#handshakes, tls, pages },
@@ -143,13 +148,25 @@ export class RunningServer {
       listener: {
         begun: (session, acceptedAt) => {
           const socket = socketOf(session);
-          this.#verifiedPeers?.add(session, acceptedAt);
-          callers.connected(session, socket.remoteAddress);
-          session.once("close", () => callers.closed(session));
+          connected(session, socket, acceptedAt);
           defences.watch(session, peerNameOf(socket));
           this.#pipeline.begin(session);
         },
         opened: (...opened) => this.#pipeline.accept(...opened),
+        http1: rawServices?.httpMethodAt && {
+          clock,
+          begun: (connection) => {
+            const { socket } = connection;
+            // It counts as one whose handshake is not finished until its first request has come.
+            connected(connection, socket, clock.now());
+            this.#pipeline.beginHttp1(connection);
+          },
+          opened: (connection, _request, response) => {
+            const isTaken = this.#pipeline.acceptHttp1(connection, response);
+            if (isTaken) this.#connections.begun(connection, connection.socket);
+            return isTaken;
+          },
+        },
       },
     });
   }
@@ -309,7 +326,7 @@ const drainAgainMs = 1_000;
  * The other calls on it finish, and then it is closed.
  */
 function drainConnections(
-  sessions: readonly ServerHttp2Session[],
+  sessions: readonly ClientConnection[],
   streams: OpenStreams,
   clock: Clock,
 ): void {
@@ -320,7 +337,7 @@ function drainConnections(
 }
 
 function* draining(
-  sessions: readonly ServerHttp2Session[],
+  sessions: readonly ClientConnection[],
   streams: OpenStreams,
 ): Generator<void, void, void> {
   const error = new WatchFanoutError(

@@ -145,6 +145,22 @@ export const connectionBounds: readonly Bound[] = [
     ],
   },
   {
+    what: "requests of a connection with HTTP/1 that wait for the response before",
+    owners: ["Http1Connection", "Http1Responder"],
+    bound: "32",
+    per: "connection",
+    atBound: "the connection is closed",
+    shownBy: ["with too many requests ahead of their responses is closed"],
+  },
+  {
+    what: "the next request of a connection with HTTP/1",
+    owners: ["Http1Connection"],
+    bound: "2 minutes for its headers to arrive",
+    per: "connection",
+    atBound: "the connection is closed",
+    shownBy: ["is closed when those of the next one do not arrive within two minutes"],
+  },
+  {
     what: "cancelled calls",
     owners: ["unsentStatuses", "CallerLimits"],
     bound: "10,000 at once, 1,000 a second",

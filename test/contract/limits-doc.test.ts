@@ -31,6 +31,7 @@ const exceptions: Readonly<Record<string, string>> = {
   ChangeableLevel: "the loggers of a process: its log, and a few for each resource",
   Checks: "problems of the configuration, reported at start",
   Table: "a number for each heading of a printed table",
+  knownMessages: "the messages of etcd, a constant",
   noKeys: "a constant",
   startUpText: "no checks, the default of a parameter",
 };

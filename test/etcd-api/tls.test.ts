@@ -1,6 +1,10 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { connect as connectHttp2 } from "node:http2";
+import { request as httpsRequest } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Readable } from "node:stream";
+import { json } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { type Etcd, startEtcd } from "../etcd/etcd.ts";
 import { encode } from "../foreign/protobuf.ts";
@@ -47,6 +51,20 @@ async function put(url: string, ca?: Buffer): Promise<RawResponse> {
   return client.unary("/etcdserverpb.KV/Put", encode({ 1: "a", 2: "b" }));
 }
 
+/** A range by the JSON gateway, by HTTP/1.1 or HTTP/2. */
+async function rangeByTls(address: string, protocol: string, body: string): Promise<unknown> {
+  const options = { ca: authority.cert, method: "POST", ALPNProtocols: [protocol] };
+  const { promise, resolve } = Promise.withResolvers<Readable>();
+  if (protocol === "h2") {
+    const session = connectHttp2(`https://${address}`, { ca: authority.cert });
+    onTestFinished(() => session.destroy());
+    resolve(session.request({ ":method": "POST", ":path": "/v3/kv/range" }).end(body));
+  } else {
+    httpsRequest(`https://${address}/v3/kv/range`, { ...options, agent: false }, resolve).end(body);
+  }
+  return json(await promise);
+}
+
 test("etcd and clients may both use TLS", async () => {
   const front = await startFront([etcd.url], {
     ...clientCertificate("client"),
@@ -57,6 +75,11 @@ test("etcd and clients may both use TLS", async () => {
   onTestFinished(() => front.stop());
   const response = await put(`https://${front.address}`, authority.cert);
   expect(statusOf(response).code).toBe("0");
+  const body = JSON.stringify({ key: "YQ==" });
+  const found = { kvs: [{ key: "YQ==", value: "Yg==" }] };
+  for (const protocol of ["http/1.1", "h2"]) {
+    expect(await rangeByTls(front.address, protocol, body)).toMatchObject(found);
+  }
   expect(await (await fetch(`${front.admin}/version`)).json()).toMatchObject({
     etcdserver: etcd.version,
   });

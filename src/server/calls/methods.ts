@@ -139,6 +139,14 @@ export interface RawCall extends ServerCall {
   resetWith(code: number): void;
 }
 
+/** A call by HTTP, with whatever encoding: it carries the bytes of the call that is made of it. */
+export interface HttpCall extends RawCall {
+  identity: Identity;
+  traceId: string | undefined;
+  /** Called when its deadline passes, which then ends the call. Undefined: it ends as a call of gRPC. */
+  onDeadline: (() => void) | undefined;
+}
+
 /** A method whose requests are not read by the server. */
 export interface RawMethod {
   /** Its name in logs and the audit. */
@@ -160,10 +168,18 @@ export interface RawMethod {
   readonly serve: (call: RawCall, metadata: IncomingHttpHeaders, context: ServiceContext) => void;
 }
 
+/** A method that clients call by HTTP, not by gRPC. Its path needs neither HTTP/2 nor gRPC's content type. */
+export interface HttpMethod extends RawMethod {
+  /** Makes the call that `serve` takes over of the one that carries it. All stages see that one, which encodes a refusal as well. */
+  readonly translate: (call: HttpCall, context: ServiceContext) => HttpCall;
+}
+
 /** Services whose methods read their own requests, or pass them on to another server unread. */
 export interface RawServices {
   /** The method at a path, `/package.Service/Method`; undefined if it is not of these services. */
   methodAt(path: string): RawMethod | undefined;
+  /** The method at a path of HTTP, for a request with this method of HTTP, such as POST. Absent: HTTP is not served. */
+  httpMethodAt?(path: string, verb: string): HttpMethod | undefined;
   /** The server shuts down: ends the calls that might not end by themselves, with UNAVAILABLE. */
   drain(): void;
 }

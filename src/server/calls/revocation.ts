@@ -1,8 +1,8 @@
-import type { ServerHttp2Session } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
 import { credentialRevoked } from "../../identity/authenticators.ts";
 import { permissionDenied } from "../../policy/access.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
+import type { ClientConnection } from "../kernel/client-connection.ts";
 import type { OpenStreams } from "../kernel/open-streams.ts";
 import type { Authentication } from "./authentication.ts";
 import type { ServiceContext } from "./service-context.ts";
@@ -37,7 +37,7 @@ export function revokeOnChange(authorizer: Authorizer, streams: OpenStreams, clo
 export function endingWithdrawn(
   authentication: Authentication | undefined,
   { clock, limits, streams, credentials }: ServiceContext,
-): (session: ServerHttp2Session) => void {
+): (session: ClientConnection) => void {
   return (session) => {
     authentication?.withdraw(session);
     // Its calls that have begun are refused before they have an effect.

@@ -1,9 +1,8 @@
-import type { Http2Session, ServerHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "../../base/clock.ts";
+import type { ClientConnection } from "../kernel/client-connection.ts";
 import { hostOf } from "../limits/callers.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
-import { socketOf } from "./frames/framed-connection.ts";
 import { HostConnections } from "./host-connections.ts";
 import { markUnixPeer, peerNameOf, rawSocketOf } from "./peer.ts";
 
@@ -24,7 +23,7 @@ interface Connection {
   readonly socket: Socket;
   readonly since: number;
   /** Undefined before the handshake is finished, and once the connection is ended. */
-  session: ServerHttp2Session | undefined;
+  session: ClientConnection | undefined;
   calls: number;
 }
 
@@ -86,10 +85,10 @@ export class Connections {
   }
 
   /**
-   * The connection has an HTTP/2 session from now on, on a socket that may be the one of TLS. Returns when it was accepted,
+   * The connection has a session of HTTP/2, or a request of HTTP/1, from now on, on a socket that may be the one of TLS. Returns when it was accepted,
    * in the clock's milliseconds; undefined if it is closed.
    */
-  begun(session: ServerHttp2Session, socket: Socket): number | undefined {
+  begun(session: ClientConnection, socket: Socket): number | undefined {
     const connection = this.#open.get(rawSocketOf(socket));
     if (connection === undefined) return undefined;
     connection.session = session;
@@ -102,8 +101,8 @@ export class Connections {
    * The sessions of the oldest connections, at most `count`, in order to end them: it does not return them again. They
    * stay open, and count as open, until they are closed.
    */
-  takeOldest(count: number): ServerHttp2Session[] {
-    const oldest: ServerHttp2Session[] = [];
+  takeOldest(count: number): ClientConnection[] {
+    const oldest: ClientConnection[] = [];
     for (const connection of this.#open.values()) {
       if (oldest.length >= count) break;
       if (connection.session !== undefined) oldest.push(connection.session);
@@ -113,8 +112,8 @@ export class Connections {
   }
 
   /** Counts an open call. Returns a function to call once the call is closed. */
-  opened(session: Http2Session): () => void {
-    const connection = this.#of(session);
+  opened(socket: Socket): () => void {
+    const connection = this.#open.get(rawSocketOf(socket));
     if (connection === undefined) return () => {};
     connection.calls++;
     if (connection.calls === 1) this.#byHost.setIdle(connection, false);
@@ -141,10 +140,6 @@ export class Connections {
         ({ socket }) => new Promise((resolve) => socket.once("close", resolve)),
       ),
     );
-  }
-
-  #of(session: Http2Session): Connection | undefined {
-    return session.destroyed ? undefined : this.#open.get(rawSocketOf(socketOf(session)));
   }
 
   /** Idempotent. */

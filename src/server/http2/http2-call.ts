@@ -5,7 +5,7 @@ import type { FrameParts } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { CallRecord } from "../calls/audit.ts";
 import type { CallSpan } from "../calls/call-span.ts";
-import type { RawCall } from "../calls/methods.ts";
+import type { HttpCall } from "../calls/methods.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
 import { CallLifecycle, CallWithLifecycle } from "../kernel/call-lifecycle.ts";
 import type { CallOwner } from "../limits/callers.ts";
@@ -42,7 +42,7 @@ const endAsTheyAre = { endStream: true, sendDate: false };
  * A call on its HTTP/2 stream. A frame that thousands of streams share is written to each without a copy, where grpc-js
  * would copy it for each, and an idle stream takes half of the memory.
  */
-export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implements RawCall {
+export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implements HttpCall {
   readonly connection: object;
   readonly headerBytes: number;
   identity: Identity = anonymous;
@@ -57,6 +57,7 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
   isMidMessage = false;
   /** Whether its client may do it again without knowing whether it was done. */
   isRepeatable = false;
+  onDeadline: (() => void) | undefined;
   #onClosed: (() => void) | undefined;
   #owner: CallOwner | undefined;
 
@@ -229,7 +230,9 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
 
   #deadlinePassed(): void {
     const code = status.DEADLINE_EXCEEDED;
-    if (this.isMidMessage) {
+    if (this.onDeadline !== undefined) {
+      this.onDeadline();
+    } else if (this.isMidMessage) {
       // The client's deadline has passed as well, so it cancels the call and knows why. Gets a reset if it does not.
       this.lifecycle.end(code);
       endedUnsent(this.#stream, code);

@@ -1,4 +1,5 @@
 import { constants, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
+import type { Socket } from "node:net";
 import { status } from "@grpc/grpc-js";
 import { descriptors } from "../../wire/descriptors.ts";
 import { methodOf, type RawServices } from "../calls/methods.ts";
@@ -6,7 +7,7 @@ import type { ServiceContext } from "../calls/service-context.ts";
 import type { CallerLimits } from "../limits/caller-limits.ts";
 import type { CallOwner } from "../limits/callers.ts";
 import type { Connections } from "./connections.ts";
-import { isEnding } from "./frames/framed-connection.ts";
+import { isEnding, socketOf } from "./frames/framed-connection.ts";
 import { statusCodeOf } from "./http2-stream.ts";
 
 /** Counts the open calls of a server and of each connection, and reports each call to the observer. */
@@ -28,18 +29,29 @@ export class OpenCalls {
   }
 
   /** Counts a call until its stream is closed. */
-  add(stream: ServerHttp2Stream, path: string): void {
-    this.#size++;
-    const onEnded = this.#observe(stream, path);
+  add(stream: ServerHttp2Stream, path: string, label: string = this.#labelOf(path)): void {
     const { session } = stream;
-    const onClosed = session === undefined ? undefined : this.#connections.opened(session);
+    const socket = session === undefined || session.destroyed ? undefined : socketOf(session);
+    this.count(stream, socket, label, () => statusCodeOf(stream));
+  }
+
+  /** Counts a call until `closing` is closed. `codeOf`: the status that it has ended with; undefined: its client has ended it. */
+  count(
+    closing: { on(event: "close", listener: () => void): unknown },
+    socket: Socket | undefined,
+    label: string,
+    codeOf: () => number | undefined,
+  ): void {
+    this.#size++;
+    const onEnded = this.#observe(label, codeOf);
+    const onClosed = socket === undefined ? undefined : this.#connections.opened(socket);
     const release = (): void => {
       onClosed?.();
       this.#size--;
       if (this.#size === 0) this.#onIdle?.();
       onEnded?.();
     };
-    stream.on("close", () => this.#context.callClosings.add(release));
+    closing.on("close", () => this.#context.callClosings.add(release));
   }
 
   /** Calls `listener` each time that no call is open any more; at once if none is open. */
@@ -48,17 +60,21 @@ export class OpenCalls {
     if (this.#size === 0) listener();
   }
 
+  /** A client may ask for any path. Paths that are not methods count as one, which bounds the label's values. */
+  #labelOf(path: string): string {
+    if (this.#context.observer === undefined) return "";
+    const own = descriptors.inputs.has(path) ? methodOf(path) : undefined;
+    return own ?? this.#rawServices?.methodAt(path)?.label ?? "unknown";
+  }
+
   /** Reports a call to the observer. Returns what reports its end. */
-  #observe(stream: ServerHttp2Stream, path: string): (() => void) | undefined {
+  #observe(method: string, codeOf: () => number | undefined): (() => void) | undefined {
     const { observer, clock } = this.#context;
     if (observer === undefined) return undefined;
-    // A client may ask for any path. Paths that are not methods count as one, which bounds the label's values.
-    const own = descriptors.inputs.has(path) ? methodOf(path) : undefined;
-    const method = own ?? this.#rawServices?.methodAt(path)?.label ?? "unknown";
     const started = clock.now();
     observer.started(method);
     return () => {
-      const code = status[statusCodeOf(stream) ?? status.CANCELLED] ?? "UNKNOWN";
+      const code = status[codeOf() ?? status.CANCELLED] ?? "UNKNOWN";
       observer.ended(method, code, clock.now() - started);
     };
   }

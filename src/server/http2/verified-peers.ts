@@ -1,8 +1,8 @@
-import type { ServerHttp2Session } from "node:http2";
+import type { Socket } from "node:net";
 import type { Clock } from "../../base/clock.ts";
 import { runPaced } from "../../base/event-loop-turns.ts";
 import { TrustedAuthorities } from "../../identity/trusted-authorities.ts";
-import { socketOf } from "./frames/framed-connection.ts";
+import type { ClientConnection } from "../kernel/client-connection.ts";
 import { peerFactsOf } from "./peer.ts";
 
 /** Time in which the certificates of all connections are verified again, in milliseconds. */
@@ -15,7 +15,7 @@ export interface VerifiedPeersOptions {
   /** The authorities at first. */
   readonly clientCa: Buffer;
   /** Called for a connection whose client certificate is of no trusted authority any more. */
-  readonly onWithdrawn: (session: ServerHttp2Session) => void;
+  readonly onWithdrawn: (connection: ClientConnection) => void;
 }
 
 /**
@@ -24,7 +24,7 @@ export interface VerifiedPeersOptions {
  */
 export class VerifiedPeers {
   readonly #options: VerifiedPeersOptions;
-  readonly #sessions = new Set<ServerHttp2Session>();
+  readonly #sessions = new Map<ClientConnection, Socket>();
   #trusted: TrustedAuthorities;
   /** When authorities were last withdrawn, in the clock's milliseconds. */
   #withdrawnAt = Number.NEGATIVE_INFINITY;
@@ -34,13 +34,13 @@ export class VerifiedPeers {
     this.#trusted = new TrustedAuthorities(options.clientCa);
   }
 
-  /** A connection begins to speak HTTP/2, which was accepted at `acceptedAt`, in the clock's milliseconds. */
-  add(session: ServerHttp2Session, acceptedAt: number): void {
-    if (peerFactsOf(socketOf(session))?.isCertificateTrusted !== true) return;
-    this.#sessions.add(session);
+  /** A connection begins, which was accepted at `acceptedAt`, in the clock's milliseconds. */
+  add(session: ClientConnection, socket: Socket, acceptedAt: number): void {
+    if (peerFactsOf(socket)?.isCertificateTrusted !== true) return;
+    this.#sessions.set(session, socket);
     session.once("close", () => this.#sessions.delete(session));
     // TLS has verified it with the authorities of that time.
-    if (acceptedAt <= this.#withdrawnAt) this.#check(session, this.#trusted);
+    if (acceptedAt <= this.#withdrawnAt) this.#check([session, socket], this.#trusted);
   }
 
   /** New connections are verified by TLS with `clientCa` from now on. */
@@ -52,7 +52,7 @@ export class VerifiedPeers {
     if (trusted.includes(before)) return;
     this.#withdrawnAt = clock.now();
     // A connection that is added meanwhile is in the same set.
-    const sessions = this.#sessions.values();
+    const sessions = this.#sessions.entries();
     runPaced(clock, {
       step: () => {
         const { value: session } = sessions.next();
@@ -66,8 +66,8 @@ export class VerifiedPeers {
     });
   }
 
-  #check(session: ServerHttp2Session, trusted: TrustedAuthorities): void {
-    const certificate = peerFactsOf(socketOf(session))?.certificate;
+  #check([session, socket]: [ClientConnection, Socket], trusted: TrustedAuthorities): void {
+    const certificate = peerFactsOf(socket)?.certificate;
     if (certificate === undefined || trusted.verify(certificate, this.#options.now())) return;
     this.#sessions.delete(session);
     this.#options.onWithdrawn(session);

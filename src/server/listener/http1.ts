@@ -1,6 +1,8 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Logger } from "pino";
+import type { Clock } from "../../base/clock.ts";
+import { Http1Connection } from "../http1/http1-connection.ts";
 
 /** A response to a request of HTTP/1. */
 export interface Http1Page {
@@ -27,37 +29,66 @@ export function sendPage(response: ServerResponse, page: Http1Page): void {
 /** What makes the pages from a query, such as "a=b", by their path. */
 export type Http1Pages = ReadonlyMap<string, (query: string) => Promise<Http1Page>>;
 
+/** What takes requests that are not for a page. */
+export interface Http1Door {
+  readonly clock: Clock;
+  /** A connection begins. */
+  begun(connection: Http1Connection): void;
+  /** A request. Returns false if it is not one of its own. */
+  opened(
+    connection: Http1Connection,
+    request: IncomingMessage,
+    response: ServerResponse<IncomingMessage>,
+  ): boolean;
+}
+
 /** Maximum size of the headers of a request, in bytes. */
 const maxHeaderBytes = 8 * 1024;
 
 /**
- * Answers probes that speak HTTP/1 to a gRPC port. Each connection is closed after its first response. How many there are,
- * and how long each may take, is bounded with all other connections of the port.
+ * Answers probes that speak HTTP/1 to a gRPC port, and passes requests to the door that takes them. After a page its
+ * connection is closed; without a door, every connection after its first response. How many there are, and how long each may
+ * take, is bounded with all other connections of the port.
  */
 export class Http1Responder {
   readonly #pages: Http1Pages;
   readonly #logger: Logger;
   readonly #server: Server;
+  readonly #door: Http1Door | undefined;
+  readonly #connections = new WeakMap<Socket, Http1Connection>();
 
-  constructor(pages: Http1Pages, logger: Logger) {
+  constructor(pages: Http1Pages, logger: Logger, door?: Http1Door) {
     this.#pages = pages;
     this.#logger = logger;
-    this.#server = createServer({ maxHeaderSize: maxHeaderBytes });
-    // Node.js refuses further requests of the connection, and does not read on when the refusals fill its buffer.
-    this.#server.maxRequestsPerSocket = 1;
+    this.#door = door;
+    this.#server = createServer({ maxHeaderSize: maxHeaderBytes, keepAliveTimeout: 0 });
+    // Without a door Node.js refuses further requests of the connection, and does not read on when the refusals fill its buffer.
+    this.#server.maxRequestsPerSocket = door === undefined ? 1 : 0;
     // Clients such as nc may close their direction behind the request. Without this, Node.js would close both.
     Object.assign(this.#server, { httpAllowHalfOpen: true });
-    const respond = (request: IncomingMessage, response: ServerResponse): void => {
+    const makePage = (request: IncomingMessage, response: ServerResponse): void => {
       this.#respond(request, response).catch((error: unknown) => {
         this.#logger.error({ err: error, path: request.url }, "a page of the gRPC port failed");
         request.socket.destroy();
       });
+    };
+    const respond = (request: IncomingMessage, response: ServerResponse<IncomingMessage>): void => {
+      const connection = this.#connections.get(request.socket);
+      if (connection === undefined) makePage(request, response);
+      else if (door?.opened(connection, request, response) !== true) {
+        connection.add(response, () => makePage(request, response));
+      }
     };
     this.#server.on("request", respond).on("checkExpectation", respond);
   }
 
   /** Serves a connection. What it has received may still be unread. */
   readonly take = (socket: Socket): void => {
+    if (this.#door !== undefined) {
+      const connection = new Http1Connection(socket, this.#door.clock);
+      this.#connections.set(socket, connection);
+      this.#door.begun(connection);
+    }
     this.#server.emit("connection", socket);
     socket.resume();
   };

@@ -19,7 +19,7 @@ import type { HandshakeFailures } from "../limits/handshake-failures.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
 import type { ServerLimits } from "../limits/server-limits.ts";
 import { type Bound, bind, type HandedListen, type TcpListen } from "./bind.ts";
-import { type Http1Pages, Http1Responder, onFirstBytes } from "./http1.ts";
+import { type Http1Door, type Http1Pages, Http1Responder, onFirstBytes } from "./http1.ts";
 import { SessionUpkeep, type UpkeepOptions } from "./session-upkeep.ts";
 import { TlsHandshakes, type TlsOptions } from "./tls-handshakes.ts";
 import type { UnixListen } from "./unix-socket.ts";
@@ -34,6 +34,8 @@ export interface AcceptedListener {
     stream: ServerHttp2Stream,
     headers: IncomingHttpHeaders,
   ): void;
+  /** Takes requests of HTTP/1. Undefined: only pages are served. */
+  readonly http1: Http1Door | undefined;
 }
 
 export interface ListenerOptions {
@@ -44,7 +46,7 @@ export interface ListenerOptions {
   readonly limits: ServerLimits;
   /** Undefined: plain text. */
   readonly tls: TlsOptions | undefined;
-  /** Undefined: HTTP/1 is not served. */
+  /** Undefined: HTTP/1 is not served, unless the listener takes requests of it. */
   readonly pages: Http1Pages | undefined;
   readonly connections: Connections;
   readonly defences: Http2Defences;
@@ -92,9 +94,11 @@ export class Listener {
   constructor(options: ListenerOptions) {
     this.#options = options;
     const { clock, random, logger, limits, tls, pages, defences } = options;
-    const protocols = pages === undefined ? ["h2"] : ["h2", "http/1.1"];
+    const { http1: door } = options.listener;
+    const hasHttp1 = pages !== undefined || door !== undefined;
+    const protocols = hasHttp1 ? ["h2", "http/1.1"] : ["h2"];
     this.#tls = tls && new TlsHandshakes(tls, protocols, this);
-    this.#http1 = pages && new Http1Responder(pages, logger);
+    this.#http1 = hasHttp1 ? new Http1Responder(pages ?? new Map(), logger, door) : undefined;
     this.#framing = newFramingContext(clock, limits.maxStreamsPerConnection);
     const onUnanswered = (session: ServerHttp2Session): void =>
       defences.count("half_open", session);

@@ -1,0 +1,65 @@
+import { status } from "@grpc/grpc-js";
+import type { HttpMethod, RawMethod } from "../../server/calls/methods.ts";
+import { refused } from "../../server/calls/refusals.ts";
+import { JsonCall, metadataOf } from "./json-call.ts";
+import { type Route, routesByPath } from "./routes.ts";
+import { messageOf } from "./schema.ts";
+
+/** Paths of the gateway. Those of etcd 3.3 are served by etcd 3.5, too. */
+const pathPattern = /^\/v3(?:beta)?\/(.*)$/s;
+
+/** A request that no method takes. */
+const noRoute: Route = {
+  path: "",
+  request: messageOf(""),
+  response: messageOf(""),
+  hasRequests: false,
+  hasResponses: false,
+};
+
+/**
+ * etcd's JSON gateway: each of its paths is a method of etcd's API, with protobuf's JSON for its messages. A call is handed to
+ * the method that serves it by gRPC.
+ */
+export class Gateway {
+  readonly #methods: ReadonlyMap<string, HttpMethod>;
+  readonly #notFound = refusing(status.NOT_FOUND, "Not Found");
+  readonly #notAllowed = refusing(status.UNIMPLEMENTED, "Method Not Allowed");
+
+  /** `methodAt`: the method at a path of gRPC. */
+  constructor(methodAt: (path: string) => RawMethod | undefined) {
+    this.#methods = new Map(
+      [...routesByPath].flatMap(([path, route]) => {
+        const method = methodAt(route.path);
+        return method === undefined ? [] : [[path, methodOf(route, method)]];
+      }),
+    );
+  }
+
+  /** The method at a path of HTTP; undefined: it is not one of the gateway. */
+  methodAt(path: string, verb: string): HttpMethod | undefined {
+    const below = pathPattern.exec(path)?.[1];
+    if (below === undefined) return undefined;
+    const method = this.#methods.get(below);
+    if (method === undefined) return this.#notFound;
+    return verb === "POST" ? method : this.#notAllowed;
+  }
+}
+
+function methodOf(route: Route, method: RawMethod): HttpMethod {
+  return {
+    ...method,
+    translate: (call, context) => new JsonCall(call, route, context),
+    serve: (call, headers, context) => method.serve(call, metadataOf(headers), context),
+  };
+}
+
+/** What refuses requests for which there is no method. */
+function refusing(code: status, details: string): HttpMethod {
+  return {
+    ...{ name: "etcdserverpb/unknown", label: "etcdserverpb/unknown", sheds: "call" },
+    ...{ isStreaming: false, mayWrite: false, isRepeatable: true },
+    translate: (call, context) => new JsonCall(call, noRoute, context),
+    serve: (call) => call.end(refused(code, details)),
+  };
+}

@@ -1,0 +1,207 @@
+import { InvalidJson } from "./json-values.ts";
+import { camelCase, type Field, type FieldType, type Message } from "./schema.ts";
+
+/** Maximum depth of messages: transactions within transactions. */
+const maxDepth = 100;
+
+const VARINT = 0;
+const LENGTH_DELIMITED = 2;
+
+/** The bounds of the integer types. */
+const bounds = {
+  int64: [-(2n ** 63n), 2n ** 63n - 1n],
+  uint64: [0n, 2n ** 64n - 1n],
+  uint32: [0n, 2n ** 32n - 1n],
+} as const;
+
+/** A number of the JSON that JavaScript does not hold exactly, as it was written. */
+class NumberText {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+
+  toJSON(): unknown {
+    return Number(this.text);
+  }
+}
+
+/** There is such a number, and it was not kept as it was written. */
+class InexactNumber extends Error {}
+
+/** Encodes the message that a JSON object is, as protobuf's JSON mapping has it. Unknown fields are ignored. Throws InvalidJson. */
+export function messageFromJson(type: Message, text: string): Buffer {
+  try {
+    return encode(type, parse(text), 0);
+  } catch (error) {
+    if (!(error instanceof InexactNumber)) throw error;
+    return encode(type, parse(text, keepText as (key: string, value: unknown) => unknown), 0);
+  }
+}
+
+/** Node.js' parser passes the source of a value as well. */
+function keepText(_key: string, value: unknown, context: { readonly source?: string }): unknown {
+  return typeof value === "number" && !Number.isSafeInteger(value)
+    ? new NumberText(context.source ?? String(value))
+    : value;
+}
+
+function parse(text: string, reviver?: (key: string, value: unknown) => unknown): unknown {
+  try {
+    return JSON.parse(text, reviver);
+  } catch (error) {
+    // A RangeError: it is nested too deeply for the reviver.
+    const why = error instanceof Error ? error.message : String(error);
+    throw new InvalidJson(`proto: syntax error: ${why}`);
+  }
+}
+
+function encode(type: Message, value: unknown, depth: number): Buffer {
+  if (!isObject(value))
+    throw new InvalidJson(`proto: syntax error: unexpected token ${tokenOf(value)}`);
+  if (depth === maxDepth) throw new InvalidJson("proto: exceeded maximum recursion depth");
+  const parts: Uint8Array[] = [];
+  const seen = new Set<Field | string>();
+  for (const [name, given] of Object.entries(value)) {
+    const field = type.byName.get(name);
+    if (field === undefined || given === null) continue;
+    if (seen.has(field)) throw new InvalidJson(`proto: duplicate field ${JSON.stringify(name)}`);
+    seen.add(field);
+    if (field.oneof !== undefined) {
+      if (seen.has(field.oneof))
+        throw new InvalidJson(
+          `proto: error parsing ${JSON.stringify(name)}, oneof etcdserverpb.${type.name}.${field.oneof} is already set`,
+        );
+      seen.add(field.oneof);
+    }
+    addField(parts, field, given, depth);
+  }
+  return Buffer.concat(parts);
+}
+
+function addField(parts: Uint8Array[], field: Field, given: unknown, depth: number): void {
+  const { number, type, isRepeated } = field;
+  if (!isRepeated) {
+    addValue(parts, field, given, depth);
+    return;
+  }
+  if (!Array.isArray(given))
+    throw new InvalidJson(`proto: syntax error: unexpected token ${tokenOf(given)}`);
+  if (!isEnum(type)) {
+    for (const each of given) addValue(parts, field, each, depth);
+    return;
+  }
+  const numbers = given.map((each) => numberOf(field, each)).filter((each) => each !== undefined);
+  const packed = Buffer.concat(numbers.map(varint));
+  if (packed.length > 0) addBytes(parts, number, packed);
+}
+
+function addValue(parts: Uint8Array[], field: Field, given: unknown, depth: number): void {
+  const { number, type, oneof, isRepeated } = field;
+  // A default is left out, but not where its presence says something.
+  const isKept = isRepeated || oneof !== undefined;
+  if (type === "bytes" || type === "string") {
+    const bytes = type === "bytes" ? bytesOf(field, given) : textOf(field, given);
+    if (bytes.length > 0 || isKept) addBytes(parts, number, bytes);
+  } else if (typeof type === "object" && !isEnum(type)) {
+    addBytes(parts, number, encode(type, given, depth + 1));
+  } else {
+    const value = numberOf(field, given);
+    if (value === undefined || (value === 0n && !isKept)) return;
+    parts.push(varint(BigInt((number << 3) | VARINT)), varint(value));
+  }
+}
+
+function addBytes(parts: Uint8Array[], number: number, bytes: Uint8Array): void {
+  parts.push(varint(BigInt((number << 3) | LENGTH_DELIMITED)), varint(BigInt(bytes.length)), bytes);
+}
+
+function isObject(value: unknown): value is object {
+  return (
+    typeof value === "object" &&
+    value !== null &&
+    !Array.isArray(value) &&
+    !(value instanceof NumberText)
+  );
+}
+
+function isEnum(type: FieldType): type is readonly string[] {
+  return Array.isArray(type);
+}
+
+function varint(value: bigint): Uint8Array {
+  const bytes: number[] = [];
+  let rest = BigInt.asUintN(64, value);
+  for (; rest >= 0x80n; rest >>= 7n) bytes.push(Number(rest & 0x7fn) | 0x80);
+  bytes.push(Number(rest));
+  return Uint8Array.from(bytes);
+}
+
+/** The value of a bool, an enum or an integer; undefined: an unknown name of an enum, which is ignored as an unknown field is. */
+function numberOf(field: Field, given: unknown): bigint | undefined {
+  const { type } = field;
+  if (type === "bool") {
+    if (typeof given !== "boolean") throw invalid(field, given);
+    return given ? 1n : 0n;
+  }
+  if (isEnum(type)) {
+    if (typeof given === "string") {
+      const index = type.indexOf(given);
+      return index < 0 ? undefined : BigInt(index);
+    }
+    return integerOf(field, given, -(2n ** 31n), 2n ** 31n - 1n);
+  }
+  const [least, greatest] = bounds[type as keyof typeof bounds];
+  return integerOf(field, given, least, greatest);
+}
+
+function integerOf(field: Field, given: unknown, least: bigint, greatest: bigint): bigint {
+  if (typeof given === "number" && !Number.isSafeInteger(given)) throw new InexactNumber();
+  const text = given instanceof NumberText ? given.text : given;
+  if (typeof text !== "string" && typeof text !== "number") throw invalid(field, given);
+  const value = exactInteger(String(text));
+  if (value === undefined || value < least || value > greatest) throw invalid(field, given);
+  return value;
+}
+
+/** An integer that may be written with a fraction of zeros or an exponent; undefined: it is not one. */
+function exactInteger(text: string): bigint | undefined {
+  if (/^-?(?:0|[1-9]\d{0,20})$/.test(text)) return BigInt(text);
+  if (!/^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/.test(text)) return undefined;
+  const number = Number(text);
+  return Number.isSafeInteger(number) ? BigInt(number) : undefined;
+}
+
+function textOf(field: Field, given: unknown): Buffer {
+  if (typeof given !== "string") throw invalid(field, given);
+  return Buffer.from(given, "utf8");
+}
+
+/** Base64 with either alphabet. Padding may be left out, line breaks are ignored. */
+function bytesOf(field: Field, given: unknown): Buffer {
+  if (typeof given !== "string") throw invalid(field, given);
+  const text = /[\r\n]/.test(given) ? given.replace(/[\r\n]/g, "") : given;
+  const pattern = /[-_]/.test(text) ? /^[\w-]*={0,2}$/ : /^[A-Za-z\d+/]*={0,2}$/;
+  const isPadded = text.endsWith("=");
+  const isWhole = isPadded ? text.length % 4 === 0 : text.length % 4 !== 1;
+  if (!pattern.test(text) || !isWhole) throw invalid(field, given);
+  return Buffer.from(text, "base64");
+}
+
+function invalid({ name, type }: Field, given: unknown): InvalidJson {
+  const kind = isEnum(type) ? "enum" : String(type);
+  return new InvalidJson(
+    `proto: invalid value for ${kind} field ${camelCase(name)}: ${tokenOf(given)}`,
+  );
+}
+
+/** The token that a value begins with, cut: it is in an error text. */
+function tokenOf(value: unknown): string {
+  if (value instanceof NumberText) return value.text.slice(0, maxToken);
+  if (Array.isArray(value)) return "[";
+  if (isObject(value)) return "{";
+  return JSON.stringify(value).slice(0, maxToken);
+}
+
+const maxToken = 256;

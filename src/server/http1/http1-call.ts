@@ -1,0 +1,162 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { OutgoingHttpHeaders } from "node:http2";
+import { status } from "@grpc/grpc-js";
+import type { Timer } from "../../base/clock.ts";
+import { anonymous, type Identity } from "../../identity/identity.ts";
+import type { FrameParts } from "../../wire/encode.ts";
+import type { WireStatus } from "../../wire/errors.ts";
+import type { CallRecord } from "../calls/audit.ts";
+import type { CallSpan } from "../calls/call-span.ts";
+import type { HttpCall } from "../calls/methods.ts";
+import type { ServiceContext } from "../calls/service-context.ts";
+import { peerNameOf } from "../http2/peer.ts";
+import { headerBytes } from "../http2/request-headers.ts";
+import { CallLifecycle, CallWithLifecycle } from "../kernel/call-lifecycle.ts";
+import type { CallOwner } from "../limits/callers.ts";
+import type { Http1Connection } from "./http1-connection.ts";
+
+/** A call by HTTP/1, which carries one of another protocol. HTTP/1 has no reset: the connection is closed instead. */
+export class Http1Call extends CallWithLifecycle<CallSpan, CallRecord> implements HttpCall {
+  readonly connection: Http1Connection;
+  readonly request: IncomingMessage;
+  readonly headerBytes: number;
+  identity: Identity = anonymous;
+  traceId: string | undefined;
+  via: string | undefined;
+  readonly requestBytes = 0;
+  isMidMessage = false;
+  onDeadline: (() => void) | undefined;
+  protected readonly lifecycle: CallLifecycle<CallSpan, CallRecord>;
+  readonly #response: ServerResponse<IncomingMessage>;
+  readonly #context: ServiceContext;
+  #owner: CallOwner | undefined;
+  #onClosed: (() => void) | undefined;
+  #flush: Timer | undefined;
+
+  /**
+   * `timeoutMs` is the client's timeout in milliseconds; undefined: none. `isStreaming`: the call ends when its client closes
+   * its direction of the connection, as it does with the connection itself. Others may still wait for the response.
+   */
+  constructor(
+    connection: Http1Connection,
+    response: ServerResponse<IncomingMessage>,
+    { timeoutMs, isStreaming }: { timeoutMs: number | undefined; isStreaming: boolean },
+    context: ServiceContext,
+  ) {
+    super();
+    this.connection = connection;
+    this.request = response.req;
+    this.headerBytes = headerBytes(response.req.headers);
+    this.#response = response;
+    this.#context = context;
+    this.lifecycle = new CallLifecycle(context.clock, timeoutMs, () => {
+      this.onDeadline?.();
+      this.lifecycle.over();
+    });
+    const { socket } = connection;
+    if (isStreaming) socket.once("end", this.#clientGone);
+    response.on("close", () => {
+      socket.off("end", this.#clientGone);
+      context.callClosings.add(() => this.#closed());
+    });
+  }
+
+  /** The status code that it has ended with; undefined: its client has ended it. */
+  get code(): status | undefined {
+    return this.lifecycle.hasEnded ? this.lifecycle.code : undefined;
+  }
+
+  get owner(): CallOwner {
+    this.#owner ??= this.#context.callerLimits.callers.ownerOf(this);
+    return this.#owner;
+  }
+
+  get address(): string {
+    return peerNameOf(this.connection.socket);
+  }
+
+  get isOver(): boolean {
+    return this.lifecycle.hasEnded || this.#response.closed || this.connection.destroyed;
+  }
+
+  onClosed(listener: () => void): void {
+    if (this.#response.closed) listener();
+    else this.#onClosed = listener;
+  }
+
+  sendAtOnce(): boolean {
+    return false;
+  }
+
+  send(bytes: Uint8Array, onAccepted: (error?: Error | null) => void): void {
+    if (!this.isOver) this.#response.write(bytes, onAccepted);
+  }
+
+  sendParts(parts: FrameParts, onAccepted: (error?: Error | null) => void): void {
+    this.send(Buffer.concat(parts), onAccepted);
+  }
+
+  withdraw(): boolean {
+    return false;
+  }
+
+  respond(parts: FrameParts): FrameParts {
+    if (this.isOver) return [];
+    for (const part of parts) this.#response.write(part);
+    this.#end(status.OK, true);
+    return parts;
+  }
+
+  end({ code }: WireStatus): void {
+    this.sendTrailers({ "grpc-status": code });
+  }
+
+  closeConnection(): void {
+    this.connection.close();
+  }
+
+  reset(): void {
+    this.lifecycle.end(status.RESOURCE_EXHAUSTED);
+    this.connection.destroy();
+  }
+
+  sendHeaders(headers: OutgoingHttpHeaders): void {
+    if (this.isOver || this.#response.headersSent) return;
+    const { ":status": code = 200, ...others } = headers;
+    // What the client still sends would have to be read before its next request.
+    if (!this.request.complete || this.connection.closed)
+      this.#response.setHeader("connection", "close");
+    this.#response.writeHead(Number(code), others);
+  }
+
+  sendTrailers(trailers: OutgoingHttpHeaders): void {
+    if (!this.isOver) this.#end(Number(trailers["grpc-status"] ?? status.UNKNOWN), false);
+  }
+
+  resetWith(): void {
+    this.lifecycle.end(status.UNAVAILABLE);
+    this.connection.destroy();
+  }
+
+  readonly #clientGone = (): void => this.connection.destroy();
+
+  /** Ends it behind what was sent. A client that does not accept that in time loses its connection. */
+  #end(code: status, isResponse: boolean): void {
+    this.lifecycle.end(code);
+    const { clock, limits, slowClients } = this.#context;
+    const { responseFlushMs } = limits;
+    this.#flush = clock.setTimeout(() => {
+      if (isResponse) slowClients.ended(this, { acceptedNothingMs: responseFlushMs });
+      this.connection.destroy();
+    }, responseFlushMs);
+    this.#response.end();
+  }
+
+  #closed(): void {
+    this.#flush?.cancel();
+    this.lifecycle.over();
+    const onClosed = this.#onClosed;
+    this.#onClosed = undefined;
+    onClosed?.();
+  }
+}
