@@ -71,6 +71,13 @@ function windowOf(events: number): Readonly<Record<string, readonly string[]>> {
 
 const bytes = (text: string): Buffer => Buffer.from(text, "latin1");
 
+/** Number of Ranges that etcd has answered. */
+async function rangesOf({ url }: Etcd): Promise<number> {
+  const text = await (await fetch(`${url}/metrics`)).text();
+  const ofRange = /grpc_server_handled_total\{.*OK.*grpc_method="Range".*\} (\d+)/.exec(text);
+  return Number(ofRange?.[1]);
+}
+
 /** The revision of the header of a Range's response, and its bytes. */
 async function read(client: RawGrpc, request: Buffer) {
   const response = await client.unary(range, request);
@@ -150,11 +157,7 @@ describe("etcd's API at a root, a relay, and a relay of that", () => {
   test("asks etcd once for a linearizable read after a write, at any depth", async () => {
     const { clients, etcd } = tiers;
     const [direct, leaf] = [clients[0] as RawGrpc, clients.at(-1) as RawGrpc];
-    const ranges = async (): Promise<number> => {
-      const text = await (await fetch(`${etcd.url}/metrics`)).text();
-      const ofRange = /grpc_server_handled_total\{.*OK.*grpc_method="Range".*\} (\d+)/.exec(text);
-      return Number(ofRange?.[1]);
-    };
+    const ranges = () => rangesOf(etcd);
     const count = 40;
     const [before, since] = [await ranges(), performance.now()];
     for (let i = 0; i < count; i++) {
@@ -165,6 +168,23 @@ describe("etcd's API at a root, a relay, and a relay of that", () => {
     // again. With a question of each tier there would be three of each read.
     const ofHistory = ((performance.now() - since) / 2_000) * tiers.fronts.length * 2;
     expect((await ranges()) - before - ofHistory).toBeLessThan(2 * count);
+  });
+
+  test("asks etcd nothing for the events that tiers pass on", async () => {
+    const { clients, etcd } = tiers;
+    const direct = clients[0] as RawGrpc;
+    const ranges = () => rangesOf(etcd);
+    const [before, since] = [await ranges(), performance.now()];
+    for (let i = 0; i < 100; i++) {
+      // Revisions of other keys between them: the caches are at a higher one than their last event.
+      const keysOfRound = ["/a/q1", "/c/1", "/a/q2", "/a/q3", "/c/2"];
+      const written = keysOfRound.map((each) =>
+        revisionOf(direct, put, encode({ 1: each, 2: "v" })),
+      );
+      await Promise.all(written);
+    }
+    const ofHistory = ((performance.now() - since) / 2_000) * tiers.fronts.length * 2;
+    expect((await ranges()) - before - ofHistory).toBeLessThan(20);
   });
 
   test("passes on what no cache has: leases, transactions, maintenance, and refusals", async () => {

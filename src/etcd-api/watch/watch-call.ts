@@ -246,8 +246,9 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
   }
 
   /** Creates a watch once it is known whether a cache may serve it. Later requests wait. */
-  #confirmAndCreate(request: CreateRequest): void {
-    const { service } = this;
+  #confirmAndCreate(received: CreateRequest): void {
+    const { service, isFollower } = this;
+    const request = isFollower ? { ...received, isFollower } : received;
     const range = this.#rangeOf(request);
     // What etcd serves is etcd's to check.
     const isCached = service.isCached(range, request.startRevision);

@@ -27,6 +27,11 @@ export interface EventOptions {
   readonly withoutDeletes: boolean;
   readonly withPrevious: boolean;
   readonly fragment: boolean;
+  /**
+   * Whether the client is another watch-fanout. It takes a header above an event for a sign that the event comes from etcd's
+   * store, which may be compacted, and asks etcd: so each revision has a response with its own.
+   */
+  readonly isFollower?: boolean | undefined;
 }
 
 /** The frames of a batch that lacks the previous value of an object, for a watch that asks for it and that etcd would send. */
@@ -66,9 +71,14 @@ export function etcdFramesOf(
   return frames;
 }
 
-function kindOf({ withoutPuts, withoutDeletes, withPrevious, fragment }: EventOptions): number {
+function kindOf(options: EventOptions): number {
+  const { withoutPuts, withoutDeletes, withPrevious, fragment, isFollower } = options;
   return (
-    (withoutPuts ? 1 : 0) | (withoutDeletes ? 2 : 0) | (withPrevious ? 4 : 0) | (fragment ? 8 : 0)
+    (withoutPuts ? 1 : 0) |
+    (withoutDeletes ? 2 : 0) |
+    (withPrevious ? 4 : 0) |
+    (fragment ? 8 : 0) |
+    (isFollower === true ? 16 : 0)
   );
 }
 
@@ -81,7 +91,9 @@ function encodeBatch(
   compacted: number,
 ): readonly Uint8Array[] {
   const encoder = new EventEncoder(prefix, options.fragment);
-  const isSeparate = !isAtomic && revisionsIn(events, maxSeparate + 1) <= maxSeparate;
+  const { isFollower = false } = options;
+  const isSeparate =
+    !isAtomic && (isFollower || revisionsIn(events, maxSeparate + 1) <= maxSeparate);
   const last = events.at(-1)?.revision;
   let begun = 0;
   for (const event of events) {
@@ -89,7 +101,7 @@ function encodeBatch(
     if (begun === 0 || (isSeparate && event.revision > begun)) {
       begun = event.revision;
       // No header has a revision of which events are still to come.
-      encoder.begin(header(isSeparate && begun !== last ? begun : revision));
+      encoder.begin(header(isSeparate && (isFollower || begun !== last) ? begun : revision));
     }
     const isDelete = event.type === "DELETED";
     if (isDelete ? options.withoutDeletes : options.withoutPuts) continue;
