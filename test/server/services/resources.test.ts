@@ -33,7 +33,10 @@ test("A resource has no revision without a cache, and an age while its source is
     ["uncached", new ScriptedResource()],
   ]);
   const { client } = await serve(resources, new ManualTimers());
-  const common = { codec: "CODEC_OPAQUE", history_id: "", readable_in_full: true };
+  const common = {
+    ...{ codec: "CODEC_OPAQUE", history_id: "", readable_in_full: true },
+    etcd_keys: null,
+  };
   expect((await client.unary(Resources, {})).resources).toEqual([
     {
       ...{ ...common, name: "stale", cached: true, revision: "7" },
