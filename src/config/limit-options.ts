@@ -72,7 +72,7 @@ export const limitOptions = {
   "max-watch-rate": {
     schema: count(0),
     value: "COUNT",
-    help: "Maximum number of new watches per second, of all identities, on average. 0: no limit.",
+    help: "Maximum number of new watches of ListWatchService per second, of all identities, on average. 0: no limit.",
     default: "0",
   },
   "max-watch-rate-per-identity": {
