@@ -14,6 +14,11 @@ export function addressOf(endpoint: string): EndpointAddress {
   return { host, port: Number(port) };
 }
 
+/** Whether an endpoint is the main process of this one, which is a worker. */
+export function isMainProcess(endpoint: string): boolean {
+  return endpoint.startsWith("unix:");
+}
+
 /** The URL of an endpoint, as HTTP names it: a socket has no host. */
 export function urlOf(endpoint: string): string {
   return endpoint.startsWith("unix:") ? "http://localhost" : endpoint;
