@@ -124,7 +124,7 @@ describe("etcd's API with two workers", () => {
       return new Message(body.subarray(5)).message(1)?.number(3) ?? 0;
     };
     for (const client of clients) {
-      // Of a key that no cache has, so that no event tells the workers of it.
+      // Of a key that no cache has, so that no event brings the workers there.
       const revision = await revisionOf(client, put, encode({ 1: "/c", 2: "v" }));
       const serializable = encode({ 1: "/a/", 2: "/a0", 7: true });
       const read = await Promise.all(clients.map((each) => header(each, serializable)));

@@ -1,5 +1,5 @@
 import type { Config, EtcdConfig } from "../../config/config.ts";
-import { type Bearer, isMainProcess } from "../../etcd/client/endpoint.ts";
+import type { Bearer } from "../../etcd/client/endpoint.ts";
 import { EtcdClient } from "../../etcd/client/etcd-client.ts";
 import { EtcdApi } from "../../etcd-api/etcd-api.ts";
 import { registerEtcdApiMetrics } from "../../telemetry/service-metrics.ts";
@@ -32,9 +32,7 @@ export function openEtcdApi(
   const { next, ...options } = etcdApi;
   const { endpoints, tls, keepalive } = next;
   const bearer = bearerOf(next, context) ?? (upstream && noToken);
-  const hasSiblings = endpoints.some(isMainProcess);
-  const connection = { endpoints, tls, keepalive, bearer };
-  const api = new EtcdApi({ ...connection, hasSiblings, ...options, clock, logger });
+  const api = new EtcdApi({ endpoints, tls, keepalive, bearer, ...options, clock, logger });
   if (tls !== undefined) watchClientCertificates(files, "etcd", tls, api);
   registerEtcdApiMetrics(meter, api);
   return api;
