@@ -119,24 +119,29 @@ export class CachedResources {
 
   /**
    * Undefined: etcd has lately allowed clients without a credential to read this resource. Otherwise rejects if it does not now.
-   * With siblings `NewestHeader` then has what any of them has said before.
+   * With siblings `NewestHeader` then has what any of them had said when the request arrived.
    */
-  confirmAccess(resource: CachedResource): Promise<void> | undefined {
+  confirmAccess(
+    resource: CachedResource,
+    arrivedAt: number = this.#clock.now(),
+  ): Promise<void> | undefined {
     const probes = this.#resources.get(resource);
-    if (probes !== undefined) return probes.access.confirm();
+    if (probes !== undefined) return probes.access.confirm(arrivedAt);
     return Promise.reject(upstreamUnavailable("The resource is no longer served from a cache."));
   }
 
   /**
    * What etcd has to be asked before a cache may serve a watch of this range. Undefined: nothing. Otherwise resolves to the
    * range; to undefined if etcd has to serve it. `isPermitted`: the client's right to the range is checked otherwise.
+   * `arrivedAt`: when the request had arrived at the latest. Default: now.
    */
   confirmWatch(
     range: CachedRange,
     request: CreateRequest,
     isPermitted: boolean,
+    arrivedAt?: number,
   ): Promise<CachedRange | undefined> | undefined {
-    const access = isPermitted ? undefined : this.confirmAccess(range.resource);
+    const access = isPermitted ? undefined : this.confirmAccess(range.resource, arrivedAt);
     const events = this.#confirmEvents(range, request);
     if (access === undefined) return events;
     const isAllowed = access.then(
@@ -197,7 +202,7 @@ export function isRefused({ cacher: { upstreamFailure } }: CachedResource): bool
 class AccessProbe {
   readonly #read: () => Promise<void>;
   readonly #clock: Clock;
-  /** Present if each caller needs a read that begins after it asks. */
+  /** Present if each caller needs a read that begins after its request has arrived. */
   readonly #each: SingleFlight<void> | undefined;
   #confirmedAt = -Infinity;
   /** The read in progress, which callers share. */
@@ -207,15 +212,19 @@ class AccessProbe {
   constructor(read: () => Promise<void>, clock: Clock, readsForEach: boolean) {
     this.#read = read;
     this.#clock = clock;
-    this.#each = readsForEach ? new SingleFlight(read, clock) : undefined;
+    this.#each = readsForEach ? new SingleFlight(() => this.#ask(), clock) : undefined;
   }
 
-  /** Undefined: etcd has allowed a read in the last second. Otherwise rejects if etcd does not allow one now. */
-  confirm(): Promise<void> | undefined {
-    if (this.#each !== undefined) return this.#each.run();
-    if (this.#clock.now() - this.#confirmedAt < accessConfirmedMs) return undefined;
-    this.#pending ??= this.#ask();
-    return this.#pending;
+  /**
+   * Undefined: etcd has allowed a read in the last second. Otherwise rejects if etcd does not allow one now. `arrivedAt`: when
+   * the caller's request had arrived.
+   */
+  confirm(arrivedAt: number): Promise<void> | undefined {
+    const isRecent = this.#clock.now() - this.#confirmedAt < accessConfirmedMs;
+    // A client creates many watches at once, and what it has sent before a read needs no other.
+    const suffices = this.#each === undefined || arrivedAt < this.#confirmedAt;
+    if (isRecent && suffices) return undefined;
+    return this.#each?.run() ?? this.#pending ?? this.#ask();
   }
 
   /** etcd's authentication may have been changed. */
@@ -233,6 +242,7 @@ class AccessProbe {
       .finally(() => {
         if (this.#pending === pending) this.#pending = undefined;
       });
+    this.#pending = pending;
     return pending;
   }
 }
