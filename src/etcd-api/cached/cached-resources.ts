@@ -133,7 +133,7 @@ export class CachedResources {
   /**
    * What etcd has to be asked before a cache may serve a watch of this range. Undefined: nothing. Otherwise resolves to the
    * range; to undefined if etcd has to serve it. `isPermitted`: the client's right to the range is checked otherwise.
-   * `arrivedAt`: when the request had arrived at the latest. Default: now.
+   * `arrivedAt`: the request arrived no later than then. Default: now.
    */
   confirmWatch(
     range: CachedRange,
