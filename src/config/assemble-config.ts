@@ -1,4 +1,5 @@
 import { X509Certificate } from "node:crypto";
+import { resolve } from "node:path";
 import { usableCores } from "../base/process-limits.ts";
 import {
   assembleAdmin,
@@ -151,15 +152,21 @@ function etcdOfUpstream(
   if (upstream === undefined || !values["etcd-api"]) return undefined;
   const { addresses, tls } = upstream;
   const tokenFile = checks.file("upstream-token-file");
-  const scheme = tls === undefined ? "http" : "https";
   return {
-    endpoints: addresses.map((address) => `${scheme}://${address}`),
+    endpoints: addresses.map((address) => endpointAt(address, tls !== undefined)),
     auth: etcdAuth(values, checks),
     ...{ tls, tokenFile },
     ...connectionsOf(values),
     // Only what follows etcd itself writes there.
     createsHistoryKey: false,
   };
+}
+
+/** Like etcd's URLs. Of a socket the path follows `unix:`, with TLS in full. */
+function endpointAt(address: string, hasTls: boolean): string {
+  const isSocket = address.startsWith("unix:");
+  if (!hasTls) return isSocket ? address : `http://${address}`;
+  return `https://${isSocket ? `unix:${resolve(address.slice("unix:".length))}` : address}`;
 }
 
 function connectionsOf(values: OptionValues): Pick<EtcdConfig, "keepalive" | "historyKey"> {

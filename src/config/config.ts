@@ -138,7 +138,7 @@ export interface UpstreamConfig {
 }
 
 export interface EtcdConfig {
-  /** `http://HOST:PORT` or `https://HOST:PORT`, at least one, all with the same scheme; `unix:PATH` of a main process. */
+  /** `http://HOST:PORT` or `https://HOST:PORT`, at least one, all with the same scheme; a socket of a watch-fanout as in `addressOf`. */
   readonly endpoints: readonly string[];
   readonly auth: { readonly username: string; readonly password: string } | undefined;
   /** Present with https only. */
@@ -162,6 +162,8 @@ export interface EtcdConfig {
 export interface EtcdApiConfig {
   /** Where calls go: to etcd, or to the etcd API of the watch-fanout that a relay or a worker follows. */
   readonly next: EtcdConfig;
+  /** Whether this is a worker: others serve the same address, and `next` is the main process of all. Undefined: it is not. */
+  readonly hasSiblings?: boolean | undefined;
   /** The URL that MemberList names for each member. Undefined: those of the members. */
   readonly advertiseClientUrl: string | undefined;
   /** Interval of the progress notifications of watches, in milliseconds. */

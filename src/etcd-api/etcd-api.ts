@@ -36,6 +36,8 @@ export interface EtcdApiOptions {
   readonly keepalive?: Keepalive | undefined;
   /** The token of this process, if the endpoints are those of another watch-fanout. Default: they are etcd's. */
   readonly bearer?: Bearer | undefined;
+  /** Whether other processes serve the same address, through the same endpoint. Default: false. */
+  readonly hasSiblings?: boolean | undefined;
   /** The URL that MemberList names for each member. Undefined: those of the members. */
   readonly advertiseClientUrl?: string | undefined;
   /** Interval of the progress notifications of watches, in milliseconds. */
@@ -96,7 +98,7 @@ export class EtcdApi implements RawServices {
       ...{ intervalMs: checkIntervalMs, visitsPerStep: 64 },
       visit: (call) => call.check(clock.now()),
     });
-    this.#cached = new CachedResources(clock, this.#newestHeader);
+    this.#cached = new CachedResources(clock, this.#newestHeader, options.hasSiblings);
     const shared = {
       ...{ calls: this.#calls, cached: this.#cached, newestHeader: this.#newestHeader },
       ...{ upstream: this.#upstream, clock },

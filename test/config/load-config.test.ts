@@ -63,11 +63,11 @@ test("a command's own default applies where no source has a value", () => {
 });
 
 test("the etcd API of a relay is passed to that of its upstream, with its credentials", () => {
-  const flags = ["--upstream", "a:1,b:2", "--etcd-api", "on", "--upstream-token-file", "token"];
+  const flags = ["--upstream", "a:1,unix:b", "--etcd-api", "on", "--upstream-token-file", "token"];
   const { etcd, etcdApi } = load({ flags, files: { token: "secret" } });
   expect(etcd).toBe(undefined);
   expect(etcdApi?.next).toMatchObject({
-    endpoints: ["http://a:1", "http://b:2"],
+    endpoints: ["http://a:1", "unix:b"],
     tls: undefined,
     tokenFile: { path: "token", content: Buffer.from("secret") },
     createsHistoryKey: false,

@@ -10,7 +10,7 @@ import { portOf } from "../cli/serve/port-of.ts";
 export interface Front {
   /** `http://127.0.0.1:PORT` */
   readonly url: string;
-  /** `127.0.0.1:PORT` */
+  /** `127.0.0.1:PORT`, or `unix:PATH` */
   readonly address: string;
   readonly admin: string;
   stop(): Promise<void>;
@@ -50,7 +50,8 @@ async function startWith(
     readFile: (path) => readFileSync(path),
   });
   const service = await startService(config, systemClock, logger);
-  const address = `127.0.0.1:${portOf(service)}`;
+  const { grpc } = service;
+  const address = "path" in grpc ? `unix:${grpc.path}` : `127.0.0.1:${portOf(service)}`;
   return {
     url: `http://${address}`,
     address,

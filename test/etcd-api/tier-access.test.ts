@@ -1,4 +1,6 @@
-import { writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { tokenDigest } from "../../src/identity/token-file.ts";
 import { startEtcd } from "../etcd/etcd.ts";
@@ -96,6 +98,23 @@ test("A relay has its own credential at the root, and that of its client is for 
   });
   await watch.until((responses) => responses.at(-1)?.canceled === true).catch(() => {});
   expect(await codeOf(client.unary(put, request, { token: etcd.token }))).toBe("7");
+});
+
+test("A relay passes calls to a root at a socket, and fills its caches there", async () => {
+  const etcd = await startEtcd();
+  onTestFinished(() => etcd.stop());
+  const folder = mkdtempSync(join(tmpdir(), "etcd-socket-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const listen = [`unix:${join(folder, "root.sock")}`];
+  const root = await started(startFront([etcd.url], { resource: ["a=/a/"], listen }));
+  const relay = await started(startRelay([root.address]));
+  await untilReady(relay);
+  const client = clientOf(relay);
+  expect(await codeOf(client.unary(put, encode({ 1: "/a/k", 2: "v" })))).toBe("0");
+  expect(await codeOf(client.unary(range, encode({ 1: "/a/k" })))).toBe("0");
+  expect(await metricOf(relay, "watch_fanout_etcd_api_ranges_total", "cache")).toBe(1);
+  const health = await fetch(`${relay.url}/health`);
+  expect(await health.json()).toMatchObject({ health: "true" });
 });
 
 test("A front without the own API is followed as etcd, also with users", async () => {

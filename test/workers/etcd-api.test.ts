@@ -121,6 +121,28 @@ describe("etcd's API with two workers", () => {
     expect(Object.keys((await health.json()) as object)).toEqual(["health", "reason"]);
   });
 
+  test("answers no client below what another worker has said", async () => {
+    const header = async (client: RawGrpc, serializable: Buffer): Promise<number> => {
+      const { body } = await client.unary(range, serializable);
+      return new Message(body.subarray(5)).message(1)?.number(3) ?? 0;
+    };
+    for (const client of clients) {
+      // Of a key that no cache has, so that no event brings the workers there.
+      const revision = await revisionOf(client, put, encode({ 1: "/c", 2: "v" }));
+      const serializable = encode({ 1: "/a/", 2: "/a0", 7: true });
+      const read = await Promise.all(clients.map((each) => header(each, serializable)));
+      expect(Math.min(...read)).toBeGreaterThanOrEqual(revision);
+      const next = await revisionOf(client, put, encode({ 1: "/c", 2: "v" }));
+      const watches = clients.map((each) => new WatchClient(each));
+      for (const watch of watches) {
+        watch.create({ 1: "/a/", 2: "/a0" });
+        await watch.until(({ length }) => length === 1);
+        expect(watch.responses[0]?.revision).toBeGreaterThanOrEqual(next);
+        watch.close();
+      }
+    }
+  });
+
   test("delivers each event once to clients of a worker that is killed", async () => {
     const endpoints = clients.map(() => new Reconnecting(`http://${served.grpc}`));
     const streams = endpoints.map((endpoint) => new ResumingStream(endpoint));

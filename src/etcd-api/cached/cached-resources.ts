@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
 import { type Reason, upstreamUnavailable } from "../../base/errors.ts";
+import { SingleFlight } from "../../base/single-flight.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import type { CreateRequest } from "../../etcd/wire/watch-request.ts";
 import type { EtcdStorage } from "../../storage/etcd/etcd-storage.ts";
@@ -42,13 +43,16 @@ interface Probes {
 export class CachedResources {
   readonly #clock: Clock;
   readonly #newestHeader: NewestHeader;
+  readonly #hasSiblings: boolean;
   #resources: ReadonlyMap<CachedResource, Probes> = new Map();
   #isOpen = true;
   #accessChanges = 0;
 
-  constructor(clock: Clock, newestHeader: NewestHeader) {
+  /** `hasSiblings`: other processes serve the same address, and all of them reach etcd through the same one. */
+  constructor(clock: Clock, newestHeader: NewestHeader, hasSiblings: boolean = false) {
     this.#clock = clock;
     this.#newestHeader = newestHeader;
+    this.#hasSiblings = hasSiblings;
   }
 
   /**
@@ -60,10 +64,12 @@ export class CachedResources {
     this.#resources = new Map(
       resources.map((resource) => {
         const { storage } = resource;
-        const access = new AccessProbe(
-          () => storage.get({ key: "\0", at: { match: "ANY" } }),
-          this.#clock,
-        );
+        const read = async (): Promise<void> => {
+          const { revision } = await storage.get({ key: "\0", at: { match: "ANY" } });
+          // What all of them have said came through there.
+          if (this.#hasSiblings) this.#newestHeader.raise(revision);
+        };
+        const access = new AccessProbe(read, this.#clock, this.#hasSiblings);
         const isAvailable = (revision: number) => storage.isAvailable(revision);
         return [resource, { access, compactions: new CompactionProbe(isAvailable, this.#clock) }];
       }),
@@ -113,23 +119,29 @@ export class CachedResources {
 
   /**
    * Undefined: etcd has lately allowed clients without a credential to read this resource. Otherwise rejects if it does not now.
+   * With siblings `NewestHeader` then has what any of them had said when the request arrived.
    */
-  confirmAccess(resource: CachedResource): Promise<void> | undefined {
+  confirmAccess(
+    resource: CachedResource,
+    arrivedAt: number = this.#clock.now(),
+  ): Promise<void> | undefined {
     const probes = this.#resources.get(resource);
-    if (probes !== undefined) return probes.access.confirm();
+    if (probes !== undefined) return probes.access.confirm(arrivedAt);
     return Promise.reject(upstreamUnavailable("The resource is no longer served from a cache."));
   }
 
   /**
    * What etcd has to be asked before a cache may serve a watch of this range. Undefined: nothing. Otherwise resolves to the
    * range; to undefined if etcd has to serve it. `isPermitted`: the client's right to the range is checked otherwise.
+   * `arrivedAt`: the request arrived no later than then. Default: now.
    */
   confirmWatch(
     range: CachedRange,
     request: CreateRequest,
     isPermitted: boolean,
+    arrivedAt?: number,
   ): Promise<CachedRange | undefined> | undefined {
-    const access = isPermitted ? undefined : this.confirmAccess(range.resource);
+    const access = isPermitted ? undefined : this.confirmAccess(range.resource, arrivedAt);
     const events = this.#confirmEvents(range, request);
     if (access === undefined) return events;
     const isAllowed = access.then(
@@ -188,23 +200,31 @@ export function isRefused({ cacher: { upstreamFailure } }: CachedResource): bool
  * give both the same. With authentication it refuses both.
  */
 class AccessProbe {
-  readonly #read: () => Promise<unknown>;
+  readonly #read: () => Promise<void>;
   readonly #clock: Clock;
+  /** Present if each caller needs a read that begins after its request has arrived. */
+  readonly #each: SingleFlight<void> | undefined;
   #confirmedAt = -Infinity;
   /** The read in progress, which callers share. */
   #pending: Promise<void> | undefined;
 
   /** `read` reads a key of etcd, and rejects if etcd refuses that. */
-  constructor(read: () => Promise<unknown>, clock: Clock) {
+  constructor(read: () => Promise<void>, clock: Clock, readsForEach: boolean) {
     this.#read = read;
     this.#clock = clock;
+    this.#each = readsForEach ? new SingleFlight(() => this.#ask(), clock) : undefined;
   }
 
-  /** Undefined: etcd has allowed a read in the last second. Otherwise rejects if etcd does not allow one now. */
-  confirm(): Promise<void> | undefined {
-    if (this.#clock.now() - this.#confirmedAt < accessConfirmedMs) return undefined;
-    this.#pending ??= this.#ask();
-    return this.#pending;
+  /**
+   * Undefined: etcd has allowed a read in the last second. Otherwise rejects if etcd does not allow one now. `arrivedAt`: when
+   * the caller's request had arrived.
+   */
+  confirm(arrivedAt: number): Promise<void> | undefined {
+    const isRecent = this.#clock.now() - this.#confirmedAt < accessConfirmedMs;
+    // A client creates many watches at once, and what it has sent before a read needs no other.
+    const suffices = this.#each === undefined || arrivedAt < this.#confirmedAt;
+    if (isRecent && suffices) return undefined;
+    return this.#each?.run() ?? this.#pending ?? this.#ask();
   }
 
   /** etcd's authentication may have been changed. */
@@ -222,6 +242,7 @@ class AccessProbe {
       .finally(() => {
         if (this.#pending === pending) this.#pending = undefined;
       });
+    this.#pending = pending;
     return pending;
   }
 }

@@ -184,12 +184,12 @@ export class RangeCall extends EtcdCall implements Task {
     admission: CallAdmission,
   ): Promise<Answer | "late" | undefined> {
     const { cached, newestHeader } = this.#service;
-    const { floor } = newestHeader;
     const { revision } = request;
     const { cacher, storage } = resource;
     const { accessChanges } = cached;
     // A linearizable read asks etcd for its revision, which shows that etcd allows reads.
     if (request.serializable) await cached.confirmAccess(resource);
+    const { floor } = newestHeader;
     const { signal } = this.#gone;
     let newest = Infinity;
     if (revision > 0) {

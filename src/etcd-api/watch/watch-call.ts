@@ -49,6 +49,8 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
   /** A key that the client leaves out of what it gets. */
   readonly #leftOut: Buffer | undefined;
   readonly #requests = new MessageReader();
+  /** When the last of what has been received arrived, in the clock's milliseconds. */
+  #arrivedAt = 0;
   #retained: Reservation | undefined;
   #retainedBytes = 0;
   /** Number of watches, with those that etcd has not created yet. */
@@ -101,6 +103,7 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
     const { request } = this.call;
     request.on("data", (chunk: Buffer) => {
       if (this.isOver) return;
+      this.#arrivedAt = this.context.clock.now();
       this.#requests.add(chunk);
       this.#handleRequests();
     });
@@ -254,7 +257,7 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
     const isCached = service.isCached(range, request.startRevision);
     const confirmed =
       range && isCached
-        ? service.cached.confirmWatch(range, request, this.#hasCredential)
+        ? service.cached.confirmWatch(range, request, this.#hasCredential, this.#arrivedAt)
         : undefined;
     if (confirmed === undefined) {
       this.#create(request, range);

@@ -5,9 +5,13 @@ export type EndpointAddress =
   | { readonly host: string; readonly port: number }
   | { readonly path: string };
 
-/** The address of an endpoint, such as "https://[::1]:443" or "unix:/run/main.sock". */
+/** A Unix socket. With TLS its path is absolute, as a host may have the name unix. */
+const socketPattern = /^(?:unix:|https:\/\/unix:(?=\/))(.+)$/;
+
+/** The address of an endpoint, such as "https://[::1]:443", "unix:main.sock" or, with TLS, "https://unix:/run/main.sock". */
 export function addressOf(endpoint: string): EndpointAddress {
-  if (endpoint.startsWith("unix:")) return { path: endpoint.slice("unix:".length) };
+  const path = socketPattern.exec(endpoint)?.[1];
+  if (path !== undefined) return { path };
   const host = new URL(endpoint).hostname.replace(/^\[(.*)\]$/, "$1");
   // URL leaves out the default port of the scheme, which is not etcd's.
   const [, port = "2379"] = /:(\d+)$/.exec(endpoint) ?? [];
@@ -16,7 +20,8 @@ export function addressOf(endpoint: string): EndpointAddress {
 
 /** The URL of an endpoint, as HTTP names it: a socket has no host. */
 export function urlOf(endpoint: string): string {
-  return endpoint.startsWith("unix:") ? "http://localhost" : endpoint;
+  if (!socketPattern.test(endpoint)) return endpoint;
+  return endpoint.startsWith("https:") ? "https://localhost" : "http://localhost";
 }
 
 /** The token of this process at the watch-fanout that its endpoints belong to; undefined: there is no token. */

@@ -8,6 +8,13 @@ test("An endpoint is an address, or the socket of a main process", () => {
   expect(urlOf("https://a:1")).toBe("https://a:1");
 });
 
+test("Another watch-fanout may be at a socket with TLS", () => {
+  expect(addressOf("https://unix:/run/x.sock")).toEqual({ path: "/run/x.sock" });
+  expect(urlOf("https://unix:/run/x.sock")).toBe("https://localhost");
+  // A host of this name.
+  expect(addressOf("https://unix:2379")).toEqual({ host: "unix", port: 2379 });
+});
+
 test("A relay has its own token at the next tier, and that of its client is for etcd", () => {
   const own = () => "own";
   const path = { ":path": "/x" };
