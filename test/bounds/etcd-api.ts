@@ -169,6 +169,14 @@ export const etcdApiBounds: readonly Bound[] = [
     ],
   },
   {
+    what: "what etcd permits clients with a token to read",
+    owners: ["ReadPermissions"],
+    bound: "10,000; a second; one question of each, for 3 s, with an answer of at most 4 MiB",
+    per: "process",
+    atBound: "the oldest makes room: etcd is asked again; without an answer etcd gets the Range",
+    shownBy: ["Permissions to read are remembered for a second, and are few"],
+  },
+  {
     what: "Ranges at etcd that caches did not serve in time",
     owners: ["RangeService"],
     bound: "32",

@@ -22,7 +22,7 @@ import type { RevisionRequirement } from "../../storage/storage.ts";
 import { type FrameParts, prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
-import type { CachedRange } from "../cached/cached-resources.ts";
+import { type CachedRange, hasCredential, isRefused } from "../cached/cached-resources.ts";
 import { asUnavailable, EtcdCall } from "../calls/etcd-call.ts";
 import { pieceBytes, RangeResponse } from "./range-response.ts";
 import { isInKeyOrder, type SelectedObjects, selectRange } from "./range-selection.ts";
@@ -180,20 +180,24 @@ export class RangeCall extends EtcdCall implements Task {
 
   /** Undefined: etcd has to answer; "late": it has to, since the cache was not new enough in time. */
   async #perform(
-    { request, resource, scope }: ServedRange,
+    range: ServedRange,
     admission: CallAdmission,
   ): Promise<Answer | "late" | undefined> {
-    const { cached, newestHeader } = this.#service;
+    const { request, resource, scope } = range;
+    const { cached, newestHeader, permissions } = this.#service;
     const { floor } = newestHeader;
     const { revision } = request;
     const { cacher, storage } = resource;
     const { accessChanges } = cached;
-    // A linearizable read asks etcd for its revision, which shows that etcd allows reads.
-    if (request.serializable) await cached.confirmAccess(resource);
+    if (revision > cacher.revision) return undefined;
+    const hasOwnRights = hasCredential(this.#metadata);
+    // It is answered while the cache reaches the revision of the read.
+    const asked = hasOwnRights ? permissions.confirm(request, this.#metadata) : undefined;
+    // Without a token a linearizable read asks etcd for its revision, which shows that etcd allows reads.
+    if (request.serializable && !hasOwnRights) await cached.confirmAccess(resource);
     const { signal } = this.#gone;
     let newest = Infinity;
     if (revision > 0) {
-      if (revision > cacher.revision) return undefined;
       // The cache may have a revision that etcd has compacted.
       const current = await storage.currentRevisionWith(revision, signal);
       if (current === undefined) return undefined;
@@ -205,6 +209,7 @@ export class RangeCall extends EtcdCall implements Task {
     const reached = await cacher.reach(read);
     const wait = admission.admit(expectedObjectBytes);
     if (wait !== undefined) await wait;
+    if (hasOwnRights && !(await this.#isPermitted(range, asked))) return undefined;
     // It may have been confirmed long ago that etcd allows the read.
     if (cached.accessChanges !== accessChanges) return undefined;
     const answer = await cacher.readState(
@@ -216,6 +221,17 @@ export class RangeCall extends EtcdCall implements Task {
     // The cache has etcd's current revision, and a higher one was sent before this call: etcd was restored.
     newestHeader.historyChanged();
     return answer;
+  }
+
+  /** Whether etcd permits the client with a token to read the range, now or a moment ago. `asked`: since the call began. */
+  async #isPermitted(
+    { request, resource }: ServedRange,
+    asked: Promise<boolean> | undefined,
+  ): Promise<boolean> {
+    if ((await asked) === false) return false;
+    // It may have been asked long ago.
+    const again = await this.#service.permissions.confirm(request, this.#metadata);
+    return again !== false && !isRefused(resource);
   }
 
   /**
