@@ -8,6 +8,7 @@ import { timedOut } from "../../etcd/wire/error-texts.ts";
 import { type RangeRequest, readRangeRequest } from "../../etcd/wire/range-request.ts";
 import { objectSize } from "../../etcd/wire/range-response.ts";
 import { headerField } from "../../etcd/wire/response-header.ts";
+import type { Access } from "../../policy/access.ts";
 import {
   CallAdmission,
   clientGone,
@@ -82,8 +83,9 @@ export class RangeCall extends EtcdCall implements Task {
     context: ServiceContext,
     service: RangeService,
     forward: Forward,
+    access?: readonly Access[],
   ) {
-    super(call, context, service.calls, "etcd call", path.slice(1));
+    super(call, context, service.calls, "etcd call", path.slice(1), access);
     this.#path = path;
     this.#metadata = metadata;
     this.#service = service;
@@ -96,6 +98,13 @@ export class RangeCall extends EtcdCall implements Task {
     const { request } = this.call;
     request.on("data", this.#take);
     request.on("end", this.#finish);
+  }
+
+  /** Begins with a whole request that has been read, behind which nothing follows. */
+  startWith(request: Buffer): void {
+    if (!this.open()) return;
+    this.#received.add(request);
+    this.#finish();
   }
 
   get #isStream(): boolean {
