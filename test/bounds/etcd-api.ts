@@ -185,6 +185,18 @@ export const etcdApiBounds: readonly Bound[] = [
     shownBy: ["Calls that a cache was too late for are few at etcd at once"],
   },
   {
+    what: "a request whose keys are checked against the policy",
+    owners: ["CheckedCall", "AccessReader", "SingleFields"],
+    bound:
+      "2 MiB, counted with incomplete requests; 60 s to arrive; 1,024 keys; 8 transactions within another",
+    per: "call, connection, process",
+    atBound: "PERMISSION_DENIED; the largest is refused: RESOURCE_EXHAUSTED; DEADLINE_EXCEEDED",
+    shownBy: [
+      "A request that is compressed, of two messages, cut, or too large is refused",
+      "are not read of what has %s",
+    ],
+  },
+  {
     what: "watches of streams that are read here",
     owners: ["WatchCall", "WatchService"],
     bound:

@@ -13,7 +13,7 @@ const permittedMs = 1_000;
 /** Maximum number of permissions that are remembered; the oldest make room. */
 const maxPermissions = 10_000;
 
-/** Metadata that may say who the caller is, to etcd or to another watch-fanout before it. */
+/** Metadata that may identify the caller, to etcd or to another watch-fanout before it. */
 const credentials = ["token", "authorization", "x-forwarded-client-cert"];
 
 /** Of a caller and a range. */

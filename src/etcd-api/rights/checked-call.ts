@@ -89,7 +89,7 @@ export class CheckedCall extends EtcdCall {
     const isOneMessage = received >= 0 && received === size && !isCompressed;
     const { path, rights, proceed } = this.#deps;
     const accesses = isOneMessage ? readKeyAccesses(path, bytes.subarray(prefixSize)) : undefined;
-    // To attach a key to a lease is to let those delete it who may revoke the lease, and it can't be told who may.
+    // A lease may have keys of others, which its end deletes, and is kept alive by any caller that knows its id.
     if (accesses === undefined || accesses.leases.length > 0) {
       this.#refuse();
       return;

@@ -57,14 +57,14 @@ class AccessReader implements KeyAccesses {
   readonly leases: bigint[] = [];
 
   range(message: Buffer): void {
-    const fields = new Fields(message, rangeTags);
+    const fields = new SingleFields(message, rangeTags);
     // The other numbers must be ones that it understands as well.
     if (readRangeRequest(message) === undefined) throw new WireFault("is not understood");
     this.#add("read", fields.bytes(0x0a), fields.end(0x12));
   }
 
   put(message: Buffer): void {
-    const fields = new Fields(message, putTags);
+    const fields = new SingleFields(message, putTags);
     const key = fields.bytes(0x0a);
     this.#add("put", key, none);
     // The previous value is that of the key.
@@ -74,7 +74,7 @@ class AccessReader implements KeyAccesses {
   }
 
   deleteRange(message: Buffer): void {
-    const fields = new Fields(message, deleteTags);
+    const fields = new SingleFields(message, deleteTags);
     this.#add("delete", fields.bytes(0x0a), fields.end(0x12));
   }
 
@@ -89,7 +89,7 @@ class AccessReader implements KeyAccesses {
   }
 
   #compare(message: Buffer): void {
-    const fields = new Fields(message, compareTags);
+    const fields = new SingleFields(message, compareTags);
     const values = [0x20, 0x28, 0x30, 0x3a, 0x40].filter((tag) => fields.has(tag));
     if (values.length > 1) throw new WireFault("has a union with several members");
     this.#add("read", fields.bytes(0x1a), fields.end(compareEndTag));
@@ -115,16 +115,20 @@ class AccessReader implements KeyAccesses {
   }
 }
 
-/** Tags of bytes, and of numbers. Of one byte, but for a range end of a comparison: field 64. */
+/** The tag of the range end of a comparison, field 64. */
 const compareEndTag = (64 << 3) | 2;
-const rangeTags = new Set([0x0a, 0x12]);
-for (let field = 3; field <= 13; field++) rangeTags.add(field << 3);
-const putTags = new Set([0x0a, 0x12, 0x18, 0x20, 0x28, 0x30]);
-const deleteTags = new Set([0x0a, 0x12, 0x18]);
-const compareTags = new Set([0x08, 0x10, 0x1a, 0x20, 0x28, 0x30, 0x3a, 0x40, compareEndTag]);
+const rangeTags: ReadonlySet<number> = new Set([
+  ...[0x0a, 0x12, 0x18, 0x20, 0x28, 0x30, 0x38, 0x40, 0x48, 0x50, 0x58, 0x60, 0x68],
+]);
+const putTags: ReadonlySet<number> = new Set([0x0a, 0x12, 0x18, 0x20, 0x28, 0x30]);
+const deleteTags: ReadonlySet<number> = new Set([0x0a, 0x12, 0x18]);
+const compareTags: ReadonlySet<number> = new Set([
+  ...[0x08, 0x10, 0x1a, 0x20, 0x28, 0x30, 0x3a, 0x40],
+  compareEndTag,
+]);
 
 /** The fields of a message that has each of these tags once at most, and no others. Throws a WireFault for all else. */
-class Fields {
+class SingleFields {
   readonly #values = new Map<number, Buffer | bigint>();
 
   constructor(message: Buffer, tags: ReadonlySet<number>) {

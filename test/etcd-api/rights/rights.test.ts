@@ -110,7 +110,7 @@ test("A request that is compressed, of two messages, cut, or too large is refuse
   expect(statusOf(await unary("editor", "Put", message)).code).toBe("0");
 });
 
-test("The key of the history is nobody's to write but an administrator's", async () => {
+test("Only an administrator may write the key of the history", async () => {
   // The marker is in a resource of a caller's own.
   const front = await startFront([(await etcdOf()).url], {
     ...{ resource: ["pods=/r/"], "etcd-history-key": ["/r/id"], "watch-fanout-api": ["off"] },
@@ -154,17 +154,30 @@ test("A stream ends when the policy withdraws the right to one of its watches", 
   writeFileSync(files.policy, policyText);
 });
 
+test("A watch with an unknown field is refused, and a stream may have others", async () => {
+  const watch = new WatchClient(client, as("reader"));
+  watch.create({ 1: "/r/pods/a/1", 12: 1 });
+  watch.create({ 1: "/r/pods/a/1" });
+  await watch.until(({ length }) => length === 2);
+  expect(watch.responses.map(({ id, canceled }) => [id, canceled])).toEqual([
+    ["-1", true],
+    ["0", false],
+  ]);
+  expect(watch.responses[0]?.reason).toContain("may not make this request");
+  watch.close();
+});
+
 test("Each key of a request is in the audit, with its rule, and what was refused with etcd's key", async () => {
   const put = encode({ 2: encode({ 1: "/r/pods/d/1", 2: "v", 4: true }) });
   const remove = encode({ 3: encode({ 1: "/r/pods/d/", 2: "/r/pods/d0" }) });
   await unary("editor", "Txn", encode({ 2: [put, remove] }));
-  await unary("editor", "Put", encode({ 1: "/r/pods/nobody" }));
+  await unary("editor", "Put", encode({ 1: "/r/pods/elsewhere" }));
   type Line = Readonly<Record<string, unknown>>;
   let lines: readonly Line[] = [];
   await until(async () => {
     const text = await readFile(files.audit, "utf8");
     lines = text.split("\n").flatMap((line) => (line === "" ? [] : [JSON.parse(line) as Line]));
-    return lines.some(({ key }) => key === "/r/pods/nobody");
+    return lines.some(({ key }) => key === "/r/pods/elsewhere");
   });
   const of = (method: string) =>
     lines
@@ -178,5 +191,5 @@ test("Each key of a request is in the audit, with its rule, and what was refused
     ["get", "pods", "d/1", "allowed", "editor[0]"],
     ["delete", "pods", "d/", "allowed", "editor[0]"],
   ]);
-  expect(of("Put").at(-1)).toEqual(["put", "*", "/r/pods/nobody", "denied", undefined]);
+  expect(of("Put").at(-1)).toEqual(["put", "*", "/r/pods/elsewhere", "denied", undefined]);
 });

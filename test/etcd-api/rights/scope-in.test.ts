@@ -69,7 +69,7 @@ test.each([
   ["that is empty", "a/k", "a/k"],
   ["that ends before it begins", "a/k", "a/a"],
   ["of another resource", "b/k", ""],
-])("A range %s has none", (_, key, end) => {
+])("A range %s has no scope", (_, key, end) => {
   const range = { key: Buffer.from(key), rangeEnd: Buffer.from(end) };
   expect(scopeIn(Buffer.from("a/"), range)).toBeUndefined();
 });
