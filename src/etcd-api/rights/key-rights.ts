@@ -2,7 +2,13 @@ import { WatchFanoutError } from "../../base/errors.ts";
 import type { KeyAccess } from "../../etcd/wire/key-accesses.ts";
 import type { Identity } from "../../identity/identity.ts";
 import { isEscape, keyText, prefixEnd } from "../../model/key-bytes.ts";
-import { type Access, everyResource, fullAccess, type Verb } from "../../policy/access.ts";
+import {
+  type Access,
+  everyResource,
+  fullAccess,
+  relayDenied,
+  type Verb,
+} from "../../policy/access.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
 import { auditEntry, denied, isAudited } from "../../server/calls/audit.ts";
 import type { ServerCall } from "../../server/calls/server-call.ts";
@@ -65,6 +71,17 @@ export class KeyRights {
       audit.record({ ...auditEntry(this.#call, this.#method, access, decision), code: undefined });
     }
     return accesses;
+  }
+
+  /** The refusal of a watch stream, whose responses show revisions: the caller may read nothing. Undefined: it may. */
+  get streamRefusal(): WatchFanoutError | undefined {
+    const { identity } = this.#call;
+    for (const { name } of this.#resources()) {
+      if (this.#authorizer.mayRead(identity, name)) return undefined;
+    }
+    const access: Access = { verb: "watch", resource: everyResource, scope: { prefix: "" } };
+    this.#recordDenied(access);
+    return relayDenied(identity);
   }
 
   /** The refusal of a request that is not understood completely. It is audited. */

@@ -17,6 +17,7 @@ import type { RawCall } from "../../server/calls/methods.ts";
 import { refused, tooMuchRetained } from "../../server/calls/refusals.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
+import { statusOf } from "../../wire/errors.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { type CachedRange, hasCredential } from "../cached/cached-resources.ts";
 import { requestHeaders } from "../calls/metadata.ts";
@@ -108,6 +109,11 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
   /** Begins to serve it, or ends it. */
   start(): void {
     const { retainedRequests } = this.context;
+    const refusal = this.#rights?.streamRefusal;
+    if (refusal !== undefined) {
+      this.call.end(statusOf(refusal));
+      return;
+    }
     const { monitor } = this.service;
     if (!this.open()) return;
     this.service.add(this);
@@ -143,6 +149,10 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
   }
 
   check(): void {
+    // Without a watch it needs no right that could be lost.
+    const refusal = this.#size === 0 ? this.#rights?.streamRefusal : undefined;
+    if (refusal !== undefined) this.end(statusOf(refusal));
+    if (this.isOver) return;
     if (this.#needsLeader) this.service.monitor.check();
     if (this.service.hasRefused) for (const watch of this.watches.values()) watch.leaveRefused();
     this.#handOver();

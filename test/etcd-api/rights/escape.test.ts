@@ -117,9 +117,11 @@ class World {
     const answer = first[0] === undefined ? undefined : new Message(first[0]);
     return async () => {
       call.cancel();
-      const { body } = await call.response;
-      const reason = answer?.text(6) ?? "";
-      return { bytes: body, code: undefined, isRefused: reason.includes("may not") };
+      const response = await call.response;
+      // A caller that may read nothing gets no stream.
+      const hasNone = answer === undefined && statusOf(response).code === "7";
+      const isRefused = hasNone || answer?.text(6).includes("may not") === true;
+      return { bytes: response.body, code: undefined, isRefused };
     };
   }
 

@@ -167,6 +167,29 @@ test("A watch with an unknown field is refused, and a stream may have others", a
   watch.close();
 });
 
+test("A caller that may read nothing gets no watch stream, nor a revision", async () => {
+  for (const caller of ["writer", "stranger"]) {
+    const watch = new WatchClient(client, as(caller));
+    watch.requestProgress();
+    const response = await watch.call.response;
+    expect([statusOf(response).code, response.body.length]).toEqual(["7", 0]);
+  }
+});
+
+test("A watch stream without watches ends when its caller may read nothing any more", async () => {
+  const watch = new WatchClient(client, as("watcher"));
+  watch.create({ 1: "/r/pods/b/1" });
+  watch.cancel(0);
+  await watch.until(({ length }) => length === 2);
+  const without = policyText.replace(
+    '"prefixes":["b"],"verbs":["watch"]',
+    '"keys":[],"verbs":["put"]',
+  );
+  writeFileSync(files.policy, without.replace('"keys":[]', '"keys":["b"]'));
+  expect(statusOf(await watch.call.response).code).toBe("7");
+  writeFileSync(files.policy, policyText);
+});
+
 test("Each key of a request is in the audit, with its rule, and what was refused with etcd's key", async () => {
   const put = encode({ 2: encode({ 1: "/r/pods/d/1", 2: "v", 4: true }) });
   const remove = encode({ 3: encode({ 1: "/r/pods/d/", 2: "/r/pods/d0" }) });
