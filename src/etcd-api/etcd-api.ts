@@ -13,7 +13,9 @@ import { Upstream, type UpstreamOutage } from "../etcd/client/upstream.ts";
 import { memberListPath, withClientUrls } from "../etcd/wire/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "../etcd/wire/methods.ts";
 import type { ResponseHeader } from "../etcd/wire/response-header.ts";
+import { type Access, relayDenied } from "../policy/access.ts";
 import type { HttpMethod, RawMethod, RawServices } from "../server/calls/methods.ts";
+import { statusOf } from "../wire/errors.ts";
 import { type CachedResource, CachedResources } from "./cached/cached-resources.ts";
 import { NewestHeader } from "./cached/newest-header.ts";
 import type { EtcdCall } from "./calls/etcd-call.ts";
@@ -22,7 +24,14 @@ import { requestHeaders } from "./calls/metadata.ts";
 import { Rounds } from "./calls/rounds.ts";
 import { Gateway } from "./gateway/gateway.ts";
 import { RangeCall } from "./range/range-call.ts";
-import { isRangePath, type RangeCounts, RangeService } from "./range/range-service.ts";
+import {
+  isRangePath,
+  type RangeCounts,
+  type RangePath,
+  RangeService,
+} from "./range/range-service.ts";
+import { CheckedCall, isKeyMethod } from "./rights/checked-call.ts";
+import { isLimited, KeyRights } from "./rights/key-rights.ts";
 import { watchPath } from "./watch/member-monitor.ts";
 import { WatchCall } from "./watch/watch-call.ts";
 import { type WatchCounts, WatchService } from "./watch/watch-service.ts";
@@ -201,24 +210,54 @@ export class EtcdApi implements RawServices {
       url === undefined ? undefined : (bytes) => withClientUrls(bytes, url);
     const serve: RawMethod["serve"] = (call, metadata, context) => {
       /** `received`: the beginning of the request, if that has been read. */
-      const forward = (received?: Buffer): void => {
+      const forward = (received?: Buffer, access?: readonly Access[]): void => {
         const headers = requestHeaders(path, metadata);
         // A compressed response could not be rewritten.
         if (rewrite !== undefined) delete headers["grpc-accept-encoding"];
         const shared = { upstream: this.#upstream, calls: this.#calls, context };
-        const deps = { ...shared, method: label, kind, observe, rewrite, received };
+        const deps = { ...shared, method: label, kind, observe, rewrite, received, access };
         new ForwardedCall(call, headers, deps).start();
       };
-      if (path === watchPath && this.#watches.mayServe(metadata)) {
+      const range = (rangePath: RangePath, access?: readonly Access[]): RangeCall => {
+        const forwardRange = (received: Buffer): void => forward(received, access);
+        return new RangeCall(
+          rangePath,
+          call,
+          metadata,
+          context,
+          this.#ranges,
+          forwardRange,
+          access,
+        );
+      };
+      if (isLimited(context, call.identity)) {
+        const rights = new KeyRights(context, call, path.slice(1), () => this.#cached);
+        if (path === watchPath) {
+          new WatchCall(call, metadata, context, this.#watches, rights).start();
+        } else if (isKeyMethod(path)) {
+          const proceed = (request: Buffer, access: readonly Access[]): void => {
+            if (isRangePath(path) && this.#ranges.mayServe(metadata))
+              range(path, access).startWith(request);
+            else forward(request, access);
+          };
+          new CheckedCall(call, context, {
+            ...{ path, mayWrite, calls: this.#calls, rights, proceed },
+          }).start();
+        } else {
+          call.end(statusOf(relayDenied(call.identity)));
+        }
+      } else if (path === watchPath && this.#watches.mayServe(metadata)) {
         new WatchCall(call, metadata, context, this.#watches).start();
       } else if (isRangePath(path) && this.#ranges.mayServe(metadata)) {
-        new RangeCall(path, call, metadata, context, this.#ranges, forward).start();
+        range(path).start();
       } else {
         forward();
       }
     };
+    const checksRequests = path === watchPath || isKeyMethod(path);
     const sheds = isStreaming ? "stream" : "call";
-    return { name: path.slice(1), label, sheds, isStreaming, mayWrite, isRepeatable, serve };
+    const facts = { isStreaming, mayWrite, checksRequests, isRepeatable };
+    return { name: path.slice(1), label, sheds, ...facts, serve };
   }
 
   /** What reads the headers of the messages of a response. */

@@ -51,12 +51,11 @@ export function permissionDenied({ name }: Identity, access: Access): WatchFanou
   );
 }
 
-/** The refusal of a call that is relayed unparsed, which needs every right. */
+/** The refusal of a call of etcd's API as a whole. */
 export function relayDenied({ name }: Identity): WatchFanoutError {
   return new WatchFanoutError(
     "PERMISSION_DENIED",
-    `${JSON.stringify(name)} may not use the etcd API here: its requests are not read, so they need a rule with every ` +
-      'verb on every key of every resource ("*"). Use ListWatchService for what the policy allows, or ask the operator ' +
-      "of the service for such a rule.",
+    `${JSON.stringify(name)} may not use this method of the etcd API: that needs a rule with every verb on every key of ` +
+      'every resource ("*"). Range, Put, DeleteRange, Txn and Watch need rights for their keys alone.',
   );
 }

@@ -193,12 +193,32 @@ export const etcdApiBounds: readonly Bound[] = [
     ],
   },
   {
+    what: "what etcd permits clients with a token to read",
+    owners: ["ReadPermissions"],
+    bound: "10,000; a second; one question of each, for 3 s, with an answer of at most 4 MiB",
+    per: "process",
+    atBound: "the oldest makes room: etcd is asked again; without an answer etcd gets the Range",
+    shownBy: ["Permissions to read are remembered for a second, and are few"],
+  },
+  {
     what: "Ranges at etcd that caches did not serve in time",
     owners: ["RangeService"],
     bound: "32",
     per: "process",
     atBound: "UNAVAILABLE, `etcdserver: request timed out`",
     shownBy: ["Calls that a cache was too late for are few at etcd at once"],
+  },
+  {
+    what: "a request whose keys are checked against the policy",
+    owners: ["CheckedCall", "AccessReader", "SingleFields"],
+    bound:
+      "2 MiB, counted with incomplete requests; 60 s to arrive; 1,024 keys; 8 transactions within another",
+    per: "call, connection, process",
+    atBound: "PERMISSION_DENIED; the largest is refused: RESOURCE_EXHAUSTED; DEADLINE_EXCEEDED",
+    shownBy: [
+      "A request that is compressed, of two messages, cut, or too large is refused",
+      "are not read of what has %s",
+    ],
   },
   {
     what: "watches of streams that are read here",

@@ -86,4 +86,10 @@ export const securityTests: Readonly<Record<string, string>> = {
   "threat-41": "its host, if it is anonymous: others have their own share",
   "threat-42":
     "Of callers that have nothing a bounded number is remembered, and those in use are kept",
+  "threat-43": "At a %s no request of a limited caller reads or writes a key outside of its rights",
+  "threat-43b": "are not read of what has %s",
+  "threat-43c": "Methods whose requests are not checked are for callers with every right",
+  "threat-44":
+    "A right that is withdrawn through here is lost at once, and one withdrawn elsewhere within a second",
+  "threat-44b": "A permission is of one credential and one range",
 };

@@ -80,6 +80,9 @@ test("A relay has its own credential at the root, and that of its client is for 
   expect(await codeOf(client.unary(put, request, { token: etcd.token }))).toBe("0");
   await watch.until(() => watch.eventsOf().length === 1);
   expect(await metricOf(relay, "watch_fanout_etcd_api_watches", "cache")).toBe(1);
+  const read = await client.unary(range, encode({ 1: "/a/k" }), { token: etcd.token });
+  expect(new Message(read.body.subarray(5)).messages(2)).toHaveLength(1);
+  expect(await metricOf(relay, "watch_fanout_etcd_api_ranges_total", "cache")).toBe(1);
   // Without a credential of etcd the cache is not for a client.
   const refused = new WatchClient(client);
   refused.create({ 1: "/a/k" });

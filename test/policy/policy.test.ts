@@ -354,7 +354,7 @@ describe("A denial", () => {
   test("of the relayed etcd API names the caller and the right that it lacks", () => {
     expect(relayDenied(identityOf("ann"))).toMatchObject({
       reason: "PERMISSION_DENIED",
-      message: expect.stringMatching(/^"ann" may not use the etcd API here/),
+      message: expect.stringMatching(/^"ann" may not use this method of the etcd API/),
     });
   });
 });

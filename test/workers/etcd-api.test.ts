@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import type { IncomingHttpHeaders } from "node:http2";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -13,6 +13,7 @@ import { type Etcd, startEtcd } from "../etcd/etcd.ts";
 import { revisionOf, watchesOf } from "../etcd-api/beside-etcd.ts";
 import { type RawCall, RawGrpc, statusOf } from "../etcd-api/raw-grpc.ts";
 import { expectedOf, ResumingStream } from "../etcd-api/resuming-stream.ts";
+import { policyText, prefixes, tokensText } from "../etcd-api/rights/limited-callers.ts";
 import { WatchClient } from "../etcd-api/watch-client.ts";
 import { inTime } from "../faults/patience.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
@@ -202,6 +203,48 @@ test("etcd-proxy has workers, without the service's own API", async () => {
     client.close();
   } finally {
     await proxy[Symbol.asyncDispose]();
+    await etcd.stop();
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("With a policy each worker checks the keys of requests", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "etcd-workers-"));
+  const [policy, tokens] = [join(folder, "policy"), join(folder, "tokens")];
+  writeFileSync(policy, policyText);
+  writeFileSync(tokens, tokensText);
+  const etcd = await startEtcd();
+  const served = await startServe(
+    [
+      ...["--workers", "2", "--etcd", etcd.url, "--etcd-api", "--shutdown-timeout", "1s"],
+      ...Object.entries(prefixes).flatMap(([name, prefix]) => ["--resource", `${name}=${prefix}`]),
+      ...["--policy", policy, "--token-file", tokens],
+    ],
+    { XDG_RUNTIME_DIR: folder },
+  );
+  try {
+    await untilStatus(`${served.admin}/readyz`, 200);
+    const metadata = { authorization: "Bearer editor" };
+    for (let i = 0; i < 6; i++) {
+      const client = new RawGrpc(`http://${served.grpc}`);
+      const codes = async (key: string): Promise<string[]> => {
+        const calls = [
+          client.unary(put, encode({ 1: key, 2: "v" }), metadata),
+          client.unary(range, encode({ 1: key }), metadata),
+        ];
+        return (await Promise.all(calls)).map((response) => statusOf(response).code);
+      };
+      expect(await codes("/r/pods/d/1")).toEqual(["0", "0"]);
+      expect(await codes("/r/pods/a/1")).toEqual(["7", "7"]);
+      const watch = new WatchClient(client, metadata);
+      watch.create({ 1: "/r/pods/d/1" });
+      watch.create({ 1: "/r/pods/a/x1" });
+      await watch.until(({ length }) => length === 2);
+      expect(watch.responses.map(({ canceled }) => canceled)).toEqual([false, true]);
+      client.close();
+    }
+  } finally {
+    await served.process[Symbol.asyncDispose]();
     await etcd.stop();
     rmSync(folder, { recursive: true });
   }

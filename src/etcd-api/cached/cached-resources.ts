@@ -43,16 +43,16 @@ interface Probes {
 export class CachedResources {
   readonly #clock: Clock;
   readonly #newestHeader: NewestHeader;
-  readonly #hasSiblings: boolean;
+  /** Whether other processes serve the same address, all of which reach etcd through the same one. */
+  readonly hasSiblings: boolean;
   #resources: ReadonlyMap<CachedResource, Probes> = new Map();
   #isOpen = true;
   #accessChanges = 0;
 
-  /** `hasSiblings`: other processes serve the same address, and all of them reach etcd through the same one. */
   constructor(clock: Clock, newestHeader: NewestHeader, hasSiblings: boolean = false) {
     this.#clock = clock;
     this.#newestHeader = newestHeader;
-    this.#hasSiblings = hasSiblings;
+    this.hasSiblings = hasSiblings;
   }
 
   /**
@@ -67,9 +67,9 @@ export class CachedResources {
         const read = async (): Promise<void> => {
           const { revision } = await storage.get({ key: "\0", at: { match: "ANY" } });
           // What all of them have said came through there.
-          if (this.#hasSiblings) this.#newestHeader.raise(revision);
+          if (this.hasSiblings) this.#newestHeader.raise(revision);
         };
-        const access = new AccessProbe(read, this.#clock, this.#hasSiblings);
+        const access = new AccessProbe(read, this.#clock, this.hasSiblings);
         const isAvailable = (revision: number) => storage.isAvailable(revision);
         return [resource, { access, compactions: new CompactionProbe(isAvailable, this.#clock) }];
       }),

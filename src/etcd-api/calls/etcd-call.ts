@@ -30,28 +30,33 @@ export abstract class EtcdCall
 {
   readonly id = nextStreamId();
   readonly streamKind: StreamKind;
-  readonly access: readonly Access[] | undefined;
   protected override readonly isOneMessage = true;
   /** The charge for what is held of its requests, while it is open. */
   protected requestCharge: Reservation | undefined;
   readonly #calls: Rounds<EtcdCall>;
   readonly #method: string;
+  readonly #access: readonly Access[] | undefined;
   readonly #openedAt: number;
 
-  /** `method`: its name, for logs. */
+  /** `method`: its name, for logs. `access`: the rights that it needs while it is open. Default: all. */
   constructor(
     call: RawCall,
     context: ServiceContext,
     calls: Rounds<EtcdCall>,
     streamKind: StreamKind,
     method: string,
+    access: readonly Access[] = fullAccess,
   ) {
     super(call, context);
     this.streamKind = streamKind;
-    this.access = context.authorizer.hasPolicy ? fullAccess : undefined;
+    this.#access = context.authorizer.hasPolicy ? access : undefined;
     this.#calls = calls;
     this.#method = method;
     this.#openedAt = context.clock.now();
+  }
+
+  get access(): readonly Access[] | undefined {
+    return this.#access;
   }
 
   /** Called about once a second while the call is open, with the clock's time in milliseconds. */

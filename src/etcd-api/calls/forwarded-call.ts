@@ -11,6 +11,7 @@ import type { Upstream } from "../../etcd/client/upstream.ts";
 import type { UpstreamConnection } from "../../etcd/client/upstream-connection.ts";
 import { noConnection, stopped } from "../../etcd/wire/error-texts.ts";
 import type { MethodKind } from "../../etcd/wire/methods.ts";
+import type { Access } from "../../policy/access.ts";
 import { inSpanOf } from "../../server/calls/call-span.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
 import { refused } from "../../server/calls/refusals.ts";
@@ -42,6 +43,8 @@ export interface ForwardedCallDeps {
   readonly rewrite: Rewrite | undefined;
   /** The beginning of the request, if that has been read: a whole message, or all that has arrived. */
   readonly received?: Buffer | undefined;
+  /** The rights that it needs while it is open. Default: all. */
+  readonly access?: readonly Access[] | undefined;
 }
 
 /**
@@ -76,7 +79,7 @@ export class ForwardedCall extends EtcdCall {
   #collected: Buffer = Buffer.alloc(0);
 
   constructor(call: RawCall, headers: OutgoingHttpHeaders, deps: ForwardedCallDeps) {
-    super(call, deps.context, deps.calls, "etcd call", deps.method);
+    super(call, deps.context, deps.calls, "etcd call", deps.method, deps.access);
     this.#headers = headers;
     this.#deps = deps;
     this.#starts = new MessageStarts((start) => {

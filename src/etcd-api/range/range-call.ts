@@ -8,6 +8,7 @@ import { timedOut } from "../../etcd/wire/error-texts.ts";
 import { type RangeRequest, readRangeRequest } from "../../etcd/wire/range-request.ts";
 import { objectSize } from "../../etcd/wire/range-response.ts";
 import { headerField } from "../../etcd/wire/response-header.ts";
+import type { Access } from "../../policy/access.ts";
 import {
   CallAdmission,
   clientGone,
@@ -22,7 +23,7 @@ import type { RevisionRequirement } from "../../storage/storage.ts";
 import { type FrameParts, prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
-import type { CachedRange } from "../cached/cached-resources.ts";
+import { type CachedRange, hasCredential, isRefused } from "../cached/cached-resources.ts";
 import { asUnavailable, EtcdCall } from "../calls/etcd-call.ts";
 import { pieceBytes, RangeResponse } from "./range-response.ts";
 import { isInKeyOrder, type SelectedObjects, selectRange } from "./range-selection.ts";
@@ -82,8 +83,9 @@ export class RangeCall extends EtcdCall implements Task {
     context: ServiceContext,
     service: RangeService,
     forward: Forward,
+    access?: readonly Access[],
   ) {
-    super(call, context, service.calls, "etcd call", path.slice(1));
+    super(call, context, service.calls, "etcd call", path.slice(1), access);
     this.#path = path;
     this.#metadata = metadata;
     this.#service = service;
@@ -96,6 +98,13 @@ export class RangeCall extends EtcdCall implements Task {
     const { request } = this.call;
     request.on("data", this.#take);
     request.on("end", this.#finish);
+  }
+
+  /** Begins with a whole request that has been read, behind which nothing follows. */
+  startWith(request: Buffer): void {
+    if (!this.open()) return;
+    this.#received.add(request);
+    this.#finish();
   }
 
   get #isStream(): boolean {
@@ -180,20 +189,26 @@ export class RangeCall extends EtcdCall implements Task {
 
   /** Undefined: etcd has to answer; "late": it has to, since the cache was not new enough in time. */
   async #perform(
-    { request, resource, scope }: ServedRange,
+    range: ServedRange,
     admission: CallAdmission,
   ): Promise<Answer | "late" | undefined> {
-    const { cached, newestHeader } = this.#service;
+    const { request, resource, scope } = range;
+    const { cached, newestHeader, permissions } = this.#service;
     const { revision } = request;
     const { cacher, storage } = resource;
     const { accessChanges } = cached;
-    // A linearizable read asks etcd for its revision, which shows that etcd allows reads.
-    if (request.serializable) await cached.confirmAccess(resource);
+    if (revision > cacher.revision) return undefined;
+    const hasOwnRights = hasCredential(this.#metadata);
+    // It is answered while the cache reaches the revision of the read.
+    const asked = hasOwnRights ? permissions.confirm(request, this.#metadata) : undefined;
+    // A linearizable read asks etcd for its revision, which shows that etcd allows reads, and what siblings have said.
+    if (request.serializable && (!hasOwnRights || cached.hasSiblings)) {
+      await cached.confirmAccess(resource);
+    }
     const { floor } = newestHeader;
     const { signal } = this.#gone;
     let newest = Infinity;
     if (revision > 0) {
-      if (revision > cacher.revision) return undefined;
       // The cache may have a revision that etcd has compacted.
       const current = await storage.currentRevisionWith(revision, signal);
       if (current === undefined) return undefined;
@@ -205,6 +220,7 @@ export class RangeCall extends EtcdCall implements Task {
     const reached = await cacher.reach(read);
     const wait = admission.admit(expectedObjectBytes);
     if (wait !== undefined) await wait;
+    if (hasOwnRights && !(await this.#isPermitted(range, asked))) return undefined;
     // It may have been confirmed long ago that etcd allows the read.
     if (cached.accessChanges !== accessChanges) return undefined;
     const answer = await cacher.readState(
@@ -216,6 +232,17 @@ export class RangeCall extends EtcdCall implements Task {
     // The cache has etcd's current revision, and a higher one was sent before this call: etcd was restored.
     newestHeader.historyChanged();
     return answer;
+  }
+
+  /** Whether etcd permits the client with a token to read the range, now or a moment ago. `asked`: since the call began. */
+  async #isPermitted(
+    { request, resource }: ServedRange,
+    asked: Promise<boolean> | undefined,
+  ): Promise<boolean> {
+    if ((await asked) === false) return false;
+    // It may have been asked long ago.
+    const again = await this.#service.permissions.confirm(request, this.#metadata);
+    return again !== false && !isRefused(resource);
   }
 
   /**

@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
 import { Turns } from "../../base/turns.ts";
+import type { Askable } from "../../etcd/client/upstream-question.ts";
 import { leftOutKey } from "../../etcd/wire/left-out-key.ts";
 import { asLinearizable, type RangeRequest } from "../../etcd/wire/range-request.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
@@ -12,6 +13,7 @@ import {
 import type { NewestHeader, ResponseSource } from "../cached/newest-header.ts";
 import type { EtcdCall } from "../calls/etcd-call.ts";
 import type { Rounds } from "../calls/rounds.ts";
+import { ReadPermissions } from "./read-permissions.ts";
 
 /** The paths of etcd's Range, and of RangeStream of etcd 3.7, which has the same request. */
 export const rangePaths = ["/etcdserverpb.KV/Range", "/etcdserverpb.KV/RangeStream"] as const;
@@ -33,7 +35,7 @@ export interface RangeServiceDeps {
   readonly cached: CachedResources;
   readonly newestHeader: NewestHeader;
   /** Calls are forwarded on its connections. */
-  readonly upstream: { available(): ResponseSource | undefined };
+  readonly upstream: { available(): ResponseSource | undefined } & Askable;
   readonly clock: Clock;
 }
 
@@ -51,6 +53,8 @@ export class RangeService {
   /** The turns in which large responses are encoded. */
   readonly turns: Turns;
   readonly counts: RangeCounts = { cached: 0, relayed: 0 };
+  /** Of clients with a token. */
+  readonly permissions: ReadPermissions;
   readonly #upstream: RangeServiceDeps["upstream"];
   #late = 0;
 
@@ -60,14 +64,14 @@ export class RangeService {
     this.newestHeader = newestHeader;
     this.turns = new Turns(clock, Infinity);
     this.#upstream = upstream;
+    this.permissions = new ReadPermissions(upstream, clock, () => cached.accessChanges);
   }
 
   /** Whether a call may be served from a cache; otherwise it is forwarded unread. */
   mayServe(metadata: IncomingHttpHeaders): boolean {
     const { cached, newestHeader } = this;
-    if (!cached.isOpen || hasCredential(metadata) || newestHeader.header === undefined)
-      return false;
-    return cached.mayServe(metadata);
+    if (newestHeader.header === undefined || !cached.mayServe(metadata)) return false;
+    return cached.isOpen || hasCredential(metadata);
   }
 
   /** The resource that has all keys of the request; undefined: no cache may serve it. */

@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
+import { WatchFanoutError } from "../../base/errors.ts";
 import { groupOf } from "../../base/fair-queue.ts";
 import { compacted, duplicateWatch, stopped, tooMany } from "../../etcd/wire/error-texts.ts";
 import { leftOutKey } from "../../etcd/wire/left-out-key.ts";
@@ -10,14 +11,17 @@ import {
   type WatchStreamRequest,
 } from "../../etcd/wire/watch-request.ts";
 import { type Answer, noWatchId } from "../../etcd/wire/watch-response.ts";
+import type { Access } from "../../policy/access.ts";
 import { WireFault } from "../../protobuf/message-cursor.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
 import { refused, tooMuchRetained } from "../../server/calls/refusals.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
+import { statusOf } from "../../wire/errors.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { type CachedRange, hasCredential } from "../cached/cached-resources.ts";
 import { requestHeaders } from "../calls/metadata.ts";
+import type { KeyRights } from "../rights/key-rights.ts";
 import { ClientWatch } from "./client-watch.ts";
 import { watchPath } from "./member-monitor.ts";
 import { UpstreamWatches, type UpstreamWatchesOwner } from "./upstream-watches.ts";
@@ -61,12 +65,19 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
   /** A request that waits for etcd's answer to create requests before it. */
   #next: WatchStreamRequest | undefined;
   #isPaused = false;
+  /** Of a caller that may not do everything; undefined: it may. */
+  readonly #rights: KeyRights | undefined;
+  /** The rights that such a caller needs for its watches. */
+  readonly #accesses = new Map<ClientWatch, Access>();
+  /** Whether caches may serve its watches. */
+  readonly #mayCache: boolean;
 
   constructor(
     call: RawCall,
     metadata: IncomingHttpHeaders,
     context: ServiceContext,
     service: WatchService,
+    rights?: KeyRights,
   ) {
     super(call, context, service);
     const headers = requestHeaders(watchPath, metadata);
@@ -76,7 +87,13 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
     this.#needsLeader = headers["hasleader"] === "true";
     this.#hasCredential = hasCredential(metadata);
     this.#leftOut = leftOutKey(metadata);
+    this.#rights = rights;
+    this.#mayCache = service.mayServe(metadata);
     this.upstream = new UpstreamWatches(this, context.clock, headers);
+  }
+
+  override get access(): readonly Access[] | undefined {
+    return this.#rights === undefined ? super.access : [...this.#accesses.values()];
   }
 
   override get heldBytes(): number {
@@ -94,6 +111,11 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
   /** Begins to serve it, or ends it. */
   start(): void {
     const { retainedRequests } = this.context;
+    const refusal = this.#rights?.streamRefusal;
+    if (refusal !== undefined) {
+      this.call.end(statusOf(refusal));
+      return;
+    }
     const { monitor } = this.service;
     if (!this.open()) return;
     this.service.add(this);
@@ -130,6 +152,10 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
   }
 
   check(): void {
+    // Without a watch it needs no right that could be lost.
+    const refusal = this.#size === 0 ? this.#rights?.streamRefusal : undefined;
+    if (refusal !== undefined) this.end(statusOf(refusal));
+    if (this.isOver) return;
     if (this.#needsLeader) this.service.monitor.check();
     if (this.service.hasRefused) for (const watch of this.watches.values()) watch.leaveRefused();
     this.#handOver();
@@ -184,6 +210,7 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
     this.service.watches -= this.#size;
     this.#size = 0;
     this.watches.clear();
+    this.#accesses.clear();
     // What the client still sends is read and dropped.
     if (!this.call.request.destroyed) this.call.request.resume();
   }
@@ -232,7 +259,7 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
   }
 
   #rangeOf(request: CreateRequest): CachedRange | undefined {
-    return this.service.rangeOf(request, this.#leftOut);
+    return this.#mayCache ? this.service.rangeOf(request, this.#leftOut) : undefined;
   }
 
   /** Whether the next request has to wait. */
@@ -278,6 +305,11 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
    * reasons it refuses for the first of these: a negative revision, its rights, an empty range, the id.
    */
   #create(request: CreateRequest, range: CachedRange | undefined): void {
+    const access = this.#check(request);
+    if (access instanceof WatchFanoutError) {
+      this.addAnswer(this.#refusal(access.message, undefined));
+      return;
+    }
     const isCached = this.service.isCached(range, request.startRevision);
     const reason = this.#reasonToRefuse(request, isCached);
     if (this.isOver) return;
@@ -286,12 +318,22 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
       return;
     }
     const watch = new ClientWatch(this, request, range);
+    if (access !== undefined) this.#accesses.set(watch, access);
     this.#count(watch, 1);
     // To make room for it, the stream itself may have been ended, as before for its place among the watches of etcd.
     if (this.isOver) return;
     this.expect(watch);
     if (this.#isTaken(request) || (isCached && this.#hasCredential)) this.upstream.ask(watch);
     else this.#begin(watch);
+  }
+
+  /** The right of a caller that may not do everything; undefined: it may. The error, if it has no right to the watch. */
+  #check(request: CreateRequest): Access | WatchFanoutError | undefined {
+    if (this.#rights === undefined) return undefined;
+    const { key, rangeEnd, hasUnknownField } = request;
+    if (hasUnknownField) return this.#rights.refuseUnread(false);
+    const accesses = this.#rights.check([{ kind: "watch", key, rangeEnd }]);
+    return accesses instanceof WatchFanoutError ? accesses : accesses[0];
   }
 
   /** Why a watch is refused without asking etcd; undefined: it is not. */
@@ -359,7 +401,9 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
     return this.encode(answer, this.service.currentRevision(range));
   }
 
-  #count({ request }: ClientWatch, by: 1 | -1): void {
+  #count(watch: ClientWatch, by: 1 | -1): void {
+    const { request } = watch;
+    if (by < 0) this.#accesses.delete(watch);
     this.#size += by;
     this.service.watches += by;
     this.#retainedBytes += by * (watchBytes + request.encoded.length);

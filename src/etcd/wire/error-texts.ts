@@ -22,3 +22,6 @@ export const duplicateWatch = "mvcc: duplicate watch ID provided on the WatchStr
 
 /** Of requests beyond a limit. */
 export const tooMany = "etcdserver: too many requests";
+
+/** Of reads at a revision that etcd does not have yet. */
+export const futureRevision = "etcdserver: mvcc: required revision is a future revision";

@@ -1,4 +1,5 @@
 import { MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
+import { bytesFieldSize, WireWriter } from "../../protobuf/wire-writer.ts";
 import { prefixSize } from "../../wire/encode.ts";
 
 /*
@@ -50,6 +51,26 @@ export function asLinearizable(framed: Buffer): Buffer {
   const request = Buffer.concat([framed, notSerializable]);
   request.writeUInt32BE(request.length - prefixSize, 1);
   return request;
+}
+
+/** Revision 2^63 - 1, which no store reaches, and the answer from the member's own state. */
+const ofNoRevision = Buffer.from("20ffffffffffffffff7f3801", "hex");
+
+/** A request of the same keys that etcd permits or refuses as this one, and then does not read, as its revision is far in the future. */
+export function permissionRequest({ key, rangeEnd }: RangeRequest): Buffer {
+  const endSize = rangeEnd.length === 0 ? 0 : bytesFieldSize(rangeEnd.length);
+  const size = bytesFieldSize(key.length) + endSize + ofNoRevision.length;
+  const writer = new WireWriter(Buffer.allocUnsafe(size));
+  writer.byte(0x0a);
+  writer.varint(key.length);
+  writer.raw(key);
+  if (endSize > 0) {
+    writer.byte(0x12);
+    writer.varint(rangeEnd.length);
+    writer.raw(rangeEnd);
+  }
+  writer.raw(ofNoRevision);
+  return writer.bytes;
 }
 
 /**

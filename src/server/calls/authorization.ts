@@ -49,12 +49,12 @@ export function auditConversation(
 }
 
 /**
- * Like `authorize`, for a call whose request is not read: it may ask for anything, so its caller needs every right.
- * Returns whether the call may continue. Audited when it begins, without a status.
+ * Like `authorize`, for a call whose request is not read: it may ask for anything, so its caller needs every right, unless
+ * the method checks its requests itself. Returns whether the call may continue. Audited when it begins, without a status.
  */
 export function authorizeRaw(
   { authorizer, audit }: ServiceContext,
-  { name, mayWrite }: Pick<RawMethod, "name" | "mayWrite">,
+  { name, mayWrite, checksRequests }: Pick<RawMethod, "name" | "mayWrite" | "checksRequests">,
   call: ServerCall,
 ): boolean {
   const { identity } = call;
@@ -69,6 +69,7 @@ export function authorizeRaw(
     }
     return true;
   }
+  if (checksRequests === true) return true;
   const code = status[status.PERMISSION_DENIED];
   audit?.record({ ...auditEntry(call, name, asked, denied), code });
   authorizer.countDenied(verb);

@@ -159,6 +159,8 @@ export interface RawMethod {
   readonly isStreaming: boolean;
   /** Whether a call may change something, for the audit. */
   readonly mayWrite: boolean;
+  /** Whether it checks the rights of each request itself. Absent: its callers need every right. */
+  readonly checksRequests?: boolean;
   /** Whether a client may do it again without knowing whether it was done. */
   readonly isRepeatable: boolean;
   /**

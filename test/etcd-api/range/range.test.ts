@@ -333,13 +333,6 @@ describe("A Range is relayed, and etcd's answer", () => {
     expect(await cachedCount()).toBe(count);
   });
 
-  test("with a token, whose rights are etcd's to check", async () => {
-    const count = await cachedCount();
-    const message = encode({ 1: "/c/a" });
-    await fronted.unary(rangePath, message, { token: "a.1" });
-    expect(await cachedCount()).toBe(count);
-  });
-
   test("in two parts, or of a size that no key has", async () => {
     const message = encode({ 1: `/c/${"k".repeat(200_000)}` });
     const [own, other] = await Promise.all([

@@ -28,7 +28,7 @@ describe("A serializable Range that is relayed", () => {
       visit: () => {},
     });
     const cached = new CachedResources(clock, newestHeader);
-    const upstream = { available: () => source };
+    const upstream = { available: () => source, whenAvailable: () => {} };
     const deps = { calls, cached, newestHeader, upstream, clock, relay: () => {} };
     const service = new RangeService(deps);
     const message = encode(fields);

@@ -60,7 +60,13 @@ export async function servedRanges(
   newestHeader.observeMessage({ isInUse: true }, encode({ 1: encode({ 1: 7, 2: 8, 3: 1, 4: 2 }) }));
   const cached = new CachedResources(clock, newestHeader);
   const service = new RangeService({
-    ...{ calls, cached, newestHeader, clock, upstream: { available: () => undefined } },
+    ...{
+      calls,
+      cached,
+      newestHeader,
+      clock,
+      upstream: { available: () => undefined, whenAvailable: () => {} },
+    },
   });
   const read = {
     get: storage.get.bind(storage),

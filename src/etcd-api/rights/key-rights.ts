@@ -1,0 +1,207 @@
+import { WatchFanoutError } from "../../base/errors.ts";
+import type { KeyAccess } from "../../etcd/wire/key-accesses.ts";
+import type { Identity } from "../../identity/identity.ts";
+import { isEscape, keyText, prefixEnd } from "../../model/key-bytes.ts";
+import {
+  type Access,
+  everyResource,
+  fullAccess,
+  relayDenied,
+  type Verb,
+} from "../../policy/access.ts";
+import type { Authorizer } from "../../policy/authorizer.ts";
+import { auditEntry, denied, isAudited } from "../../server/calls/audit.ts";
+import type { ServerCall } from "../../server/calls/server-call.ts";
+import type { ServiceContext } from "../../server/calls/service-context.ts";
+import type { CachedKeys } from "../cached/cached-scope.ts";
+
+/** Keys of etcd, and for what. */
+export interface AskedKeys extends Pick<KeyAccess, "key" | "rangeEnd"> {
+  readonly kind: KeyAccess["kind"] | "watch";
+}
+
+/** A resource, as far as it says which keys are its own. */
+interface NamedKeys {
+  readonly name: string;
+  readonly keys: CachedKeys;
+}
+
+/** Whether the caller needs a check of each request: there is a policy, and it does not grant everything. */
+export function isLimited({ authorizer }: ServiceContext, identity: Identity): boolean {
+  return authorizer.hasPolicy && authorizer.firstDenied(identity, fullAccess) !== undefined;
+}
+
+/**
+ * What a caller that may not do everything may do with keys of etcd. Keys belong to resources by their prefix: a range is
+ * allowed if a resource has all of it, and the policy grants all of it there, as to a caller of ListWatchService.
+ */
+export class KeyRights {
+  readonly #authorizer: Authorizer;
+  readonly #audit: ServiceContext["audit"];
+  readonly #call: ServerCall;
+  readonly #method: string;
+  readonly #resources: () => Iterable<NamedKeys>;
+
+  /** `method`: its name in the audit. `resources`: those that are known now. */
+  constructor(
+    { authorizer, audit }: ServiceContext,
+    call: ServerCall,
+    method: string,
+    resources: () => Iterable<NamedKeys>,
+  ) {
+    this.#authorizer = authorizer;
+    this.#audit = audit;
+    this.#call = call;
+    this.#method = method;
+    this.#resources = resources;
+  }
+
+  /** The rights that allow all of it; an error if one is missing. It is audited. */
+  check(asked: readonly AskedKeys[]): readonly Access[] | WatchFanoutError {
+    const accesses: Access[] = [];
+    for (const keys of asked) {
+      const access = this.#allowing(keys);
+      if (access === undefined) return this.#deny(keys);
+      accesses.push(access);
+    }
+    const audit = this.#audit;
+    for (const access of accesses) {
+      if (audit === undefined || !isAudited(audit, access)) continue;
+      const decision = this.#authorizer.decide(this.#call.identity, access);
+      audit.record({ ...auditEntry(this.#call, this.#method, access, decision), code: undefined });
+    }
+    return accesses;
+  }
+
+  /** The refusal of a watch stream, whose responses show revisions: the caller may read nothing. Undefined: it may. */
+  get streamRefusal(): WatchFanoutError | undefined {
+    const { identity } = this.#call;
+    for (const { name } of this.#resources()) {
+      if (this.#authorizer.mayRead(identity, name)) return undefined;
+    }
+    const access: Access = { verb: "watch", resource: everyResource, scope: { prefix: "" } };
+    this.#recordDenied(access);
+    return relayDenied(identity);
+  }
+
+  /** The refusal of a request that is not understood completely. It is audited. */
+  refuseUnread(mayWrite: boolean): WatchFanoutError {
+    const { identity } = this.#call;
+    const verb = mayWrite ? "put" : "get";
+    const access: Access = { verb, resource: everyResource, scope: { prefix: "" } };
+    this.#recordDenied(access);
+    return new WatchFanoutError(
+      "PERMISSION_DENIED",
+      `${JSON.stringify(identity.name)} may not make this request: it is not one message with the fields that etcd 3.6 ` +
+        "knows, each of them once, so its keys are not certain.",
+    );
+  }
+
+  /** Undefined: no resource has all of it with a right to it. */
+  #allowing(asked: AskedKeys): Access | undefined {
+    const { identity } = this.#call;
+    const isWrite = asked.kind === "put" || asked.kind === "delete";
+    for (const { keys } of this.#resources()) {
+      // The id of the history is not a key of any resource, and to change it ends every watch.
+      if (isWrite && keys.marker !== undefined && isIn(keys.marker, asked)) return undefined;
+    }
+    for (const { name: resource, keys } of this.#resources()) {
+      const scope = scopeIn(keys.prefix, asked);
+      if (scope === undefined) continue;
+      const access = { verb: verbOf(asked), resource, scope };
+      if (this.#authorizer.decide(identity, access).allowed) return access;
+    }
+    return undefined;
+  }
+
+  #deny(asked: AskedKeys): WatchFanoutError {
+    const { identity } = this.#call;
+    const verb = verbOf(asked);
+    const access = { verb, resource: everyResource, scope: { key: keyText(asked.key) } };
+    this.#recordDenied(access);
+    return keysDenied(identity, verb, asked);
+  }
+
+  #recordDenied(access: Access): void {
+    const code = "PERMISSION_DENIED";
+    this.#audit?.record({ ...auditEntry(this.#call, this.#method, access, denied), code });
+    this.#authorizer.countDenied(access.verb);
+  }
+}
+
+/** The refusal of keys. It is the same whether or not there is a resource, or a key. */
+function keysDenied(
+  { name }: Identity,
+  verb: Verb,
+  { key, rangeEnd }: AskedKeys,
+): WatchFanoutError {
+  const first = keyText(key);
+  const keys =
+    rangeEnd.length === 0
+      ? `the key ${JSON.stringify(first)}`
+      : `the keys from ${JSON.stringify(first)} up to ${JSON.stringify(keyText(rangeEnd))}`;
+  return new WatchFanoutError(
+    "PERMISSION_DENIED",
+    `${JSON.stringify(name)} may not ${verb} ${keys} in etcd. Request only what the policy allows, or ask the operator ` +
+      "of the service for a role that allows this.",
+    { metadata: { verb, key: first } },
+  );
+}
+
+function verbOf({ kind, key, rangeEnd }: AskedKeys): Verb {
+  if (kind !== "read") return kind;
+  return isOneKey(key, rangeEnd) ? "get" : "list";
+}
+
+/**
+ * The narrowest key or prefix, relative to the resource's, that has all keys of a range; undefined: the resource does not
+ * have them all, or the range is empty. All keys of the range begin with what its two ends have in common. If they have
+ * nothing in common behind the resource's prefix, that is all keys of the resource.
+ */
+export function scopeIn(
+  prefix: Buffer,
+  { key, rangeEnd }: Pick<AskedKeys, "key" | "rangeEnd">,
+): Access["scope"] | undefined {
+  if (!startsWith(key, prefix)) return undefined;
+  if (isOneKey(key, rangeEnd)) return { key: keyText(key, prefix.length) };
+  const isEndless = rangeEnd.length === 1 && rangeEnd[0] === 0;
+  const last = prefixEnd(prefix);
+  if (isEndless) return last === undefined && prefix.length === 0 ? { prefix: "" } : undefined;
+  if (Buffer.compare(rangeEnd, key) <= 0) return undefined;
+  if (last !== undefined && Buffer.compare(rangeEnd, last) > 0) return undefined;
+  let common = 0;
+  while (common < key.length && key[common] === rangeEnd[common]) common++;
+  // The end of all keys with a prefix differs from it in the last byte, by one.
+  const isWhole =
+    common < key.length &&
+    rangeEnd.length === common + 1 &&
+    rangeEnd[common] === (key[common] ?? 0) + 1;
+  const end = Math.max(prefix.length, isWhole ? common + 1 : common);
+  return { prefix: wellFormedStart(keyText(key, prefix.length, end)) };
+}
+
+/** A text up to its first byte that is not UTF-8. With more bytes that could be a character, of other keys of the range. */
+function wellFormedStart(text: string): string {
+  if (text.isWellFormed()) return text;
+  let end = 0;
+  while (end < text.length && !isEscape(text, end)) end++;
+  return text.slice(0, end);
+}
+
+/** Whether the range has exactly one key, also one that ends with the next possible key. */
+function isOneKey(key: Buffer, rangeEnd: Buffer): boolean {
+  if (rangeEnd.length === 0) return true;
+  return rangeEnd.length === key.length + 1 && rangeEnd.at(-1) === 0 && startsWith(rangeEnd, key);
+}
+
+function isIn(one: Buffer, { key, rangeEnd }: AskedKeys): boolean {
+  if (rangeEnd.length === 0) return one.equals(key);
+  const isEndless = rangeEnd.length === 1 && rangeEnd[0] === 0;
+  return Buffer.compare(one, key) >= 0 && (isEndless || Buffer.compare(one, rangeEnd) < 0);
+}
+
+function startsWith(key: Buffer, prefix: Buffer): boolean {
+  return (
+    key.length >= prefix.length && key.compare(prefix, 0, prefix.length, 0, prefix.length) === 0
+  );
+}
