@@ -44,6 +44,7 @@ export class JsonCall extends TranslatedCall {
   readonly #values = new JsonValues();
   #charge: Reservation | undefined;
   #hasRequest = false;
+  #hasLast = false;
   #hasHeaders = false;
   #hasEnded = false;
   #isOutstanding = false;
@@ -242,24 +243,19 @@ export class JsonCall extends TranslatedCall {
       const details = `grpc: received message larger than max (${size} vs. ${maxMessageBytes})`;
       this.end(refused(status.RESOURCE_EXHAUSTED, details));
     } else if (this.#route.hasRequests) {
-      this.#passAll();
+      this.#passWhile(() => this.#nextMessage());
+      this.#values.own();
     }
   };
 
   readonly #ended = (): void => {
     if (this.isOver) return;
-    this.#pass(() => this.#lastMessage());
+    this.#passWhile(() => this.#lastMessage());
     if (this.isOver) return;
     this.#values.clear();
     this.#charge?.resize(0);
     this.request.push(null);
   };
-
-  /** Passes on the requests that have arrived. */
-  #passAll(): void {
-    while (this.#pass(() => this.#nextMessage()));
-    this.#values.own();
-  }
 
   #nextMessage(): Buffer | undefined {
     const json = this.#values.next();
@@ -271,25 +267,31 @@ export class JsonCall extends TranslatedCall {
    * were passed on before.
    */
   #lastMessage(): Buffer | undefined {
+    if (this.#hasLast) return undefined;
+    this.#hasLast = true;
     const message = this.#nextMessage();
     if (message === undefined && !this.#values.isEmpty) throw new InvalidJson("unexpected EOF");
     return message ?? (this.#route.hasRequests ? undefined : Buffer.alloc(0));
   }
 
-  /** Passes a message on. Returns whether there was one. An invalid one ends the call. */
-  #pass(next: () => Buffer | undefined): boolean {
+  /** Passes on messages, all together: each piece of a stream takes memory besides its bytes. An invalid one ends the call. */
+  #passWhile(next: () => Buffer | undefined): void {
+    const messages: Buffer[] = [];
+    let invalid: InvalidJson | undefined;
     try {
-      const message = next();
-      if (message === undefined || this.isOver) return false;
-      const prefix = Buffer.alloc(prefixSize);
-      prefix.writeUInt32BE(message.length, 1);
-      if (!this.request.push(Buffer.concat([prefix, message]))) this.outer.request.pause();
-      return true;
+      for (let message = next(); message !== undefined; message = next()) {
+        const prefix = Buffer.alloc(prefixSize);
+        prefix.writeUInt32BE(message.length, 1);
+        messages.push(prefix, message);
+      }
     } catch (error) {
       if (!(error instanceof InvalidJson)) throw error;
-      this.end(refused(status.INVALID_ARGUMENT, error.message));
-      return false;
+      invalid = error;
     }
+    if (messages.length > 0 && !this.request.push(Buffer.concat(messages))) {
+      this.outer.request.pause();
+    }
+    if (invalid !== undefined) this.end(refused(status.INVALID_ARGUMENT, invalid.message));
   }
 
   /** Nothing more is read. */
