@@ -169,8 +169,8 @@ export class EtcdApi implements RawServices {
     return method && this.#methodOf(path, "etcdserverpb/unknown", method);
   }
 
-  httpMethodAt(path: string, verb: string): HttpMethod | undefined {
-    return this.#gateway.methodAt(path, verb);
+  httpMethodAt(target: string, verb: string): HttpMethod | undefined {
+    return this.#gateway.methodAt(target, verb);
   }
 
   drain(): void {

@@ -130,7 +130,7 @@ export class CallPipeline {
   /** Accept and open, for a request of HTTP/1. Returns false if no method is at its path. */
   acceptHttp1(connection: Http1Connection, response: ServerResponse<IncomingMessage>): boolean {
     const { headers, method: verb = "", url = "" } = response.req;
-    const method = this.#rawServices?.httpMethodAt?.(url.split("?", 1)[0] ?? "", verb);
+    const method = this.#rawServices?.httpMethodAt?.(url, verb);
     if (method === undefined) return false;
     connection.add(response, () => {
       dropDistantDeadline(headers);

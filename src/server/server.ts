@@ -155,6 +155,7 @@ export class RunningServer {
         opened: (...opened) => this.#pipeline.accept(...opened),
         http1: rawServices?.httpMethodAt && {
           clock,
+          requestPool: context.requestPool,
           begun: (connection) => {
             const { socket } = connection;
             // It counts as one whose handshake is not finished until its first request has come.

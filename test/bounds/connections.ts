@@ -147,7 +147,7 @@ export const connectionBounds: readonly Bound[] = [
   {
     what: "requests of a connection with HTTP/1 that wait for the response before",
     owners: ["Http1Connection", "Http1Responder"],
-    bound: "32",
+    bound: "32; their headers and 64 KiB of each body are counted with incomplete requests",
     per: "connection",
     atBound: "the connection is closed",
     shownBy: ["with too many requests ahead of their responses is closed"],

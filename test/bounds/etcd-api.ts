@@ -73,6 +73,14 @@ export const etcdApiBounds: readonly Bound[] = [
     shownBy: ["counts what it holds of a body, and refuses one beyond 3 MiB"],
   },
   {
+    what: "values in the JSON of a request of the gateway",
+    owners: ["JsonValues"],
+    bound: "100,000",
+    per: "request",
+    atBound: "INVALID_ARGUMENT",
+    shownBy: ["refuses JSON of very many values before it is parsed"],
+  },
+  {
     what: "a response of the JSON gateway",
     owners: ["JsonCall", "JsonStream"],
     bound: "64 KiB of text and one object; of a stream one message",

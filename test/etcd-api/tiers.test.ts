@@ -6,6 +6,7 @@ import { encode, Message } from "../foreign/protobuf.ts";
 import fc, { runs } from "../property.ts";
 import { revisionOf, watchesOf } from "./beside-etcd.ts";
 import { type Front, metricOf, startFront, startRelay, until, untilReady } from "./front.ts";
+import { watchByHttp1 } from "./gateway/http.ts";
 import { RawGrpc, statusOf } from "./raw-grpc.ts";
 import { expectedOf, ResumingStream, type Wish } from "./resuming-stream.ts";
 import { WatchClient } from "./watch-client.ts";
@@ -134,6 +135,30 @@ describe("etcd's API at a root, a relay, and a relay of that", () => {
     await until(async () => (await watchesOf(etcd)) === 2);
     await until(async () => (await tiers.servedByNext()) === 0);
     for (const watch of watches) watch.close();
+  });
+
+  test("serves the JSON gateway at each tier as etcd does, from its cache", async () => {
+    const urls = [tiers.etcd, ...tiers.fronts].map(({ url }) => url);
+    const post = (url: string, path: string, body: unknown): Promise<Response> =>
+      fetch(`${url}/v3/${path}`, { method: "POST", body: JSON.stringify(body) });
+    const key = Buffer.from("/a/json").toString("base64");
+    const before = await tiers.metrics("watch_fanout_etcd_api_ranges_total", "cache");
+    const watches = await Promise.all(
+      urls.map((url) => watchByHttp1(url, JSON.stringify({ create_request: { key } }))),
+    );
+    for (const watch of watches) expect((await watch.next()).result?.created).toBe(true);
+    expect((await post(urls.at(-1) ?? "", "kv/put", { key, value: "YQ==" })).status).toBe(200);
+    const read = await Promise.all(
+      urls.map(async (url) => (await post(url, "kv/range", { key })).json()),
+    );
+    expect(read[0]).toMatchObject({ kvs: [{ key, value: "YQ==" }] });
+    expect(new Set(read.map((each) => JSON.stringify(each))).size).toBe(1);
+    const events = await Promise.all(watches.map(async (watch) => (await watch.next()).result));
+    for (const each of events) expect(each?.events).toEqual(events[0]?.events);
+    const cached = await tiers.metrics("watch_fanout_etcd_api_ranges_total", "cache");
+    // Relays confirm their caches' revision by a read of the tier before.
+    for (const [tier, count] of cached.entries()) expect(count).toBeGreaterThan(before[tier] ?? 0);
+    for (const watch of watches) await watch.cancel();
   });
 
   test("never answers below what an endpoint has said, also serializable", async () => {

@@ -1,7 +1,10 @@
+import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { Agent, request as httpRequest, type IncomingMessage } from "node:http";
 import type { IncomingHttpHeaders } from "node:http2";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { json } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
   CommandProcess,
@@ -109,6 +112,27 @@ describe("etcd's API with two workers", () => {
     await until(async () => String(await servedByNext()) === "0,0");
     for (const watch of watches) watch.close();
   });
+
+  test("serves the JSON gateway on each connection, whichever worker has it", async () => {
+    const key = Buffer.from("/a/json").toString("base64");
+    const agents = clients.map(() => new Agent({ keepAlive: true, maxSockets: 1 }));
+    for (const [index, agent] of agents.entries()) {
+      const value = Buffer.from(String(index)).toString("base64");
+      expect(await post(agent, "/v3/kv/put", { key, value })).toHaveProperty("header");
+      for (const other of agents) {
+        expect(await post(other, "/v3/kv/range", { key })).toMatchObject({ kvs: [{ value }] });
+      }
+    }
+    for (const agent of agents) agent.destroy();
+  });
+
+  /** A request on the connection of this agent. */
+  async function post(agent: Agent, path: string, body: unknown): Promise<unknown> {
+    const request = httpRequest(`http://${served.grpc}${path}`, { method: "POST", agent });
+    request.end(JSON.stringify(body));
+    const [response] = (await once(request, "response")) as [IncomingMessage];
+    return json(response);
+  }
 
   test("passes other calls on to etcd, and has the pages of its HTTP port", async () => {
     for (const client of clients) {

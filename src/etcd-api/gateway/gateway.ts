@@ -5,8 +5,20 @@ import { JsonCall, metadataOf } from "./json-call.ts";
 import { type Route, routesByPath } from "./routes.ts";
 import { messageOf } from "./schema.ts";
 
-/** Paths of the gateway. Those of etcd 3.3 are served by etcd 3.5, too. */
-const pathPattern = /^\/v3(?:beta)?\/(.*)$/s;
+/**
+ * The target of a request to the gateway: a path, before which clients of a proxy put its origin, and behind it a query, which
+ * has no meaning. The paths of etcd 3.3 are served by etcd 3.5, too.
+ */
+const targetPattern = /^(?:https?:\/\/[^/?]*)?\/v3(?:beta)?\/([^?]*)/;
+
+/**
+ * Browsers say with each POST which page it is of. Any page may send one to any address without asking first, and so write to
+ * a store that trusts its network.
+ */
+const ofPage = refused(
+  status.PERMISSION_DENIED,
+  "requests of web pages are not accepted: they have the header Origin",
+);
 
 /** A request that no method takes. */
 const noRoute: Route = {
@@ -36,9 +48,9 @@ export class Gateway {
     );
   }
 
-  /** The method at a path of HTTP; undefined: it is not one of the gateway. */
-  methodAt(path: string, verb: string): HttpMethod | undefined {
-    const below = pathPattern.exec(path)?.[1];
+  /** The method at the target of a request; undefined: it is not one of the gateway. */
+  methodAt(target: string, verb: string): HttpMethod | undefined {
+    const below = targetPattern.exec(target)?.[1];
     if (below === undefined) return undefined;
     const method = this.#methods.get(below);
     if (method === undefined) return this.#notFound;
@@ -50,7 +62,10 @@ function methodOf(route: Route, method: RawMethod): HttpMethod {
   return {
     ...method,
     translate: (call, context) => new JsonCall(call, route, context),
-    serve: (call, headers, context) => method.serve(call, metadataOf(headers), context),
+    serve: (call, headers, context) => {
+      if (headers["origin"] !== undefined) call.end(ofPage);
+      else method.serve(call, metadataOf(headers), context);
+    },
   };
 }
 

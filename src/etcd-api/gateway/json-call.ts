@@ -2,7 +2,9 @@ import { STATUS_CODES } from "node:http";
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2";
 import { Readable } from "node:stream";
 import { status } from "@grpc/grpc-js";
+import { EventLoopTurns, type TurnWorker } from "../../base/event-loop-turns.ts";
 import { WireFault } from "../../protobuf/message-cursor.ts";
+import { WireWriter } from "../../protobuf/wire-writer.ts";
 import type { HttpCall } from "../../server/calls/methods.ts";
 import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
@@ -36,7 +38,7 @@ const jsonHeaders = {
  * A call of etcd's JSON gateway, as one of gRPC: its request is the message that the JSON of the client's is, and what is
  * sent as gRPC's messages and status goes to the client as JSON. `outer` is the call by HTTP, which carries the bytes.
  */
-export class JsonCall extends TranslatedCall {
+export class JsonCall extends TranslatedCall implements TurnWorker {
   readonly request: Readable;
   isMidMessage = false;
   readonly #route: Route;
@@ -44,6 +46,9 @@ export class JsonCall extends TranslatedCall {
   readonly #values = new JsonValues();
   #charge: Reservation | undefined;
   #hasRequest = false;
+  /** Whether requests of a stream have arrived that are not passed on, and whether the method has to read before more are. */
+  #isPassing = false;
+  #isFull = false;
   #hasHeaders = false;
   #hasEnded = false;
   #isOutstanding = false;
@@ -219,8 +224,10 @@ export class JsonCall extends TranslatedCall {
 
   /** The method reads its request. */
   #readOn(): void {
+    this.#isFull = false;
     if (this.#hasRequest) {
-      this.outer.request.resume();
+      if (this.#isPassing) EventLoopTurns.of(this.#context.clock).schedule(this);
+      else this.outer.request.resume();
       return;
     }
     this.#hasRequest = true;
@@ -242,23 +249,44 @@ export class JsonCall extends TranslatedCall {
       const details = `grpc: received message larger than max (${size} vs. ${maxMessageBytes})`;
       this.end(refused(status.RESOURCE_EXHAUSTED, details));
     } else if (this.#route.hasRequests) {
-      this.#passAll();
+      this.#isPassing = true;
+      this.outer.request.pause();
+      EventLoopTurns.of(this.#context.clock).start(this);
     }
   };
 
   readonly #ended = (): void => {
     if (this.isOver) return;
-    this.#pass(() => this.#lastMessage());
+    this.#pass((messages) => {
+      const message = this.#lastMessage();
+      if (message !== undefined) messages.push(message);
+    });
     if (this.isOver) return;
     this.#values.clear();
     this.#charge?.resize(0);
     this.request.push(null);
   };
 
-  /** Passes on the requests that have arrived. */
-  #passAll(): void {
-    while (this.#pass(() => this.#nextMessage()));
+  /** For `EventLoopTurns`: passes requests of a stream on. A client may send a million of them in a few megabytes. */
+  work(until: number): boolean {
+    if (this.isOver || this.#isFull || !this.#isPassing) return false;
+    const { clock } = this.#context;
+    this.#pass((messages) => {
+      do {
+        const message = this.#nextMessage();
+        if (message === undefined) {
+          this.#isPassing = false;
+          return;
+        }
+        messages.push(message);
+      } while (clock.now() < until);
+    });
+    if (this.isOver) return false;
+    if (this.#isPassing) return true;
     this.#values.own();
+    this.#charge?.resize(2 * this.#values.heldBytes);
+    if (!this.isOver && !this.#isFull) this.outer.request.resume();
+    return false;
   }
 
   #nextMessage(): Buffer | undefined {
@@ -276,20 +304,24 @@ export class JsonCall extends TranslatedCall {
     return message ?? (this.#route.hasRequests ? undefined : Buffer.alloc(0));
   }
 
-  /** Passes a message on. Returns whether there was one. An invalid one ends the call. */
-  #pass(next: () => Buffer | undefined): boolean {
+  /**
+   * Passes on the messages that `collect` adds, all together: each piece of a stream takes memory besides its bytes. An invalid
+   * one ends the call behind those before.
+   */
+  #pass(collect: (messages: Buffer[]) => void): void {
+    const messages: Buffer[] = [];
+    let invalid: InvalidJson | undefined;
     try {
-      const message = next();
-      if (message === undefined || this.isOver) return false;
-      const prefix = Buffer.alloc(prefixSize);
-      prefix.writeUInt32BE(message.length, 1);
-      if (!this.request.push(Buffer.concat([prefix, message]))) this.outer.request.pause();
-      return true;
+      collect(messages);
     } catch (error) {
       if (!(error instanceof InvalidJson)) throw error;
-      this.end(refused(status.INVALID_ARGUMENT, error.message));
-      return false;
+      invalid = error;
     }
+    if (messages.length > 0 && !this.request.push(framed(messages))) {
+      this.#isFull = true;
+      this.outer.request.pause();
+    }
+    if (invalid !== undefined) this.end(refused(status.INVALID_ARGUMENT, invalid.message));
   }
 
   /** Nothing more is read. */
@@ -300,6 +332,18 @@ export class JsonCall extends TranslatedCall {
     // What the client still sends is read and dropped.
     this.outer.request.off("data", this.#take).off("end", this.#ended).resume();
   }
+}
+
+/** Messages with gRPC's framing. */
+function framed(messages: readonly Buffer[]): Buffer {
+  let size = 0;
+  for (const message of messages) size += prefixSize + message.length;
+  const writer = new WireWriter(Buffer.allocUnsafe(size));
+  for (const message of messages) {
+    writer.prefix(message.length);
+    writer.raw(message);
+  }
+  return writer.bytes;
 }
 
 /** A client that does not accept the end of a call is reset by `sendTrailers`. */

@@ -1,3 +1,4 @@
+import { varintSize, WireWriter } from "../../protobuf/wire-writer.ts";
 import { InvalidJson } from "./json-values.ts";
 import { camelCase, type Field, type FieldType, type Message } from "./schema.ts";
 
@@ -6,6 +7,9 @@ const maxDepth = 100;
 
 const VARINT = 0;
 const LENGTH_DELIMITED = 2;
+
+/** The most bytes of a varint. */
+const maxVarint = 10;
 
 /** The bounds of the integer types. */
 const bounds = {
@@ -33,10 +37,63 @@ class InexactNumber extends Error {}
 /** Encodes the message that a JSON object is, as protobuf's JSON mapping has it. Unknown fields are ignored. Throws InvalidJson. */
 export function messageFromJson(type: Message, text: string): Buffer {
   try {
-    return encode(type, parse(text), 0);
+    return encoded(type, parse(text));
   } catch (error) {
     if (!(error instanceof InexactNumber)) throw error;
-    return encode(type, parse(text, keepText as (key: string, value: unknown) => unknown), 0);
+    return encoded(type, parse(text, keepText as (key: string, value: unknown) => unknown));
+  }
+}
+
+function encoded(type: Message, value: unknown): Buffer {
+  const writer = new GrowingWriter();
+  encode(writer, type, value, 0);
+  return writer.written;
+}
+
+/** Writes a message whose size is not known before. */
+class GrowingWriter extends WireWriter {
+  constructor() {
+    super(Buffer.allocUnsafe(256));
+  }
+
+  get written(): Buffer {
+    return this.bytes.subarray(0, this.position);
+  }
+
+  /** Makes room for this many bytes. */
+  reserve(size: number): void {
+    const { bytes, position } = this;
+    if (position + size <= bytes.length) return;
+    const room = Buffer.allocUnsafe(Math.max(position + size, 2 * bytes.length));
+    bytes.copy(room, 0, 0, position);
+    this.moveTo(room, position);
+  }
+
+  tag(number: number, wireType: number): void {
+    this.reserve(maxVarint);
+    this.varint((number << 3) | wireType);
+  }
+
+  number(value: bigint): void {
+    this.reserve(maxVarint);
+    this.bigVarint(BigInt.asUintN(64, value));
+  }
+
+  content(bytes: Uint8Array): void {
+    this.reserve(maxVarint + bytes.length);
+    this.varint(bytes.length);
+    this.raw(bytes);
+  }
+
+  /** Puts the size of what was written since `start` before it. */
+  putSizeBefore(start: number): void {
+    const end = this.position;
+    const space = varintSize(end - start);
+    this.reserve(space);
+    this.bytes.copyWithin(start + space, start, end);
+    this.moveTo(this.bytes, start);
+    this.varint(end - start);
+    this.moveTo(this.bytes, end + space);
   }
 }
 
@@ -57,11 +114,10 @@ function parse(text: string, reviver?: (key: string, value: unknown) => unknown)
   }
 }
 
-function encode(type: Message, value: unknown, depth: number): Buffer {
+function encode(writer: GrowingWriter, type: Message, value: unknown, depth: number): void {
   if (!isObject(value))
     throw new InvalidJson(`proto: syntax error: unexpected token ${tokenOf(value)}`);
   if (depth === maxDepth) throw new InvalidJson("proto: exceeded maximum recursion depth");
-  const parts: Uint8Array[] = [];
   const seen = new Set<Field | string>();
   for (const [name, given] of Object.entries(value)) {
     const field = type.byName.get(name);
@@ -75,46 +131,50 @@ function encode(type: Message, value: unknown, depth: number): Buffer {
         );
       seen.add(field.oneof);
     }
-    addField(parts, field, given, depth);
+    addField(writer, field, given, depth);
   }
-  return Buffer.concat(parts);
 }
 
-function addField(parts: Uint8Array[], field: Field, given: unknown, depth: number): void {
+function addField(writer: GrowingWriter, field: Field, given: unknown, depth: number): void {
   const { number, type, isRepeated } = field;
   if (!isRepeated) {
-    addValue(parts, field, given, depth);
+    addValue(writer, field, given, depth);
     return;
   }
   if (!Array.isArray(given))
     throw new InvalidJson(`proto: syntax error: unexpected token ${tokenOf(given)}`);
   if (!isEnum(type)) {
-    for (const each of given) addValue(parts, field, each, depth);
+    for (const each of given) addValue(writer, field, each, depth);
     return;
   }
   const numbers = given.map((each) => numberOf(field, each)).filter((each) => each !== undefined);
-  const packed = Buffer.concat(numbers.map(varint));
-  if (packed.length > 0) addBytes(parts, number, packed);
+  if (numbers.length === 0) return;
+  writer.tag(number, LENGTH_DELIMITED);
+  const start = writer.position;
+  for (const each of numbers) writer.number(each);
+  writer.putSizeBefore(start);
 }
 
-function addValue(parts: Uint8Array[], field: Field, given: unknown, depth: number): void {
+function addValue(writer: GrowingWriter, field: Field, given: unknown, depth: number): void {
   const { number, type, oneof, isRepeated } = field;
   // A default is left out, but not where its presence says something.
   const isKept = isRepeated || oneof !== undefined;
   if (type === "bytes" || type === "string") {
     const bytes = type === "bytes" ? bytesOf(field, given) : textOf(field, given);
-    if (bytes.length > 0 || isKept) addBytes(parts, number, bytes);
+    if (bytes.length === 0 && !isKept) return;
+    writer.tag(number, LENGTH_DELIMITED);
+    writer.content(bytes);
   } else if (typeof type === "object" && !isEnum(type)) {
-    addBytes(parts, number, encode(type, given, depth + 1));
+    writer.tag(number, LENGTH_DELIMITED);
+    const start = writer.position;
+    encode(writer, type, given, depth + 1);
+    writer.putSizeBefore(start);
   } else {
     const value = numberOf(field, given);
     if (value === undefined || (value === 0n && !isKept)) return;
-    parts.push(varint(BigInt((number << 3) | VARINT)), varint(value));
+    writer.tag(number, VARINT);
+    writer.number(value);
   }
-}
-
-function addBytes(parts: Uint8Array[], number: number, bytes: Uint8Array): void {
-  parts.push(varint(BigInt((number << 3) | LENGTH_DELIMITED)), varint(BigInt(bytes.length)), bytes);
 }
 
 function isObject(value: unknown): value is object {
@@ -128,14 +188,6 @@ function isObject(value: unknown): value is object {
 
 function isEnum(type: FieldType): type is readonly string[] {
   return Array.isArray(type);
-}
-
-function varint(value: bigint): Uint8Array {
-  const bytes: number[] = [];
-  let rest = BigInt.asUintN(64, value);
-  for (; rest >= 0x80n; rest >>= 7n) bytes.push(Number(rest & 0x7fn) | 0x80);
-  bytes.push(Number(rest));
-  return Uint8Array.from(bytes);
 }
 
 /** The value of a bool, an enum or an integer; undefined: an unknown name of an enum, which is ignored as an unknown field is. */

@@ -9,6 +9,13 @@ const CLOSE = [0x7d, 0x5d]; // } ]
 const SPACES = [0x20, 0x09, 0x0a, 0x0d];
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+
+/** Maximum number of objects, arrays and their members in one value: parsing them takes time and memory, not their bytes. */
+const maxParts = 100_000;
+
+/** How much of a text that is no request is named in the error, in characters. */
+const maxNamed = 256;
 
 /** Splits the body of a request into the JSON objects that follow one another in it. */
 export class JsonValues {
@@ -16,6 +23,7 @@ export class JsonValues {
   /** How much of the first value has been looked at, and what is open there. */
   #position = 0;
   #depth = 0;
+  #parts = 0;
   #isInString = false;
 
   /** Size of what is held, in bytes. */
@@ -42,6 +50,7 @@ export class JsonValues {
     const text = value.toString("utf8");
     this.#bytes.drop(end);
     this.#position = 0;
+    this.#parts = 0;
     return text;
   }
 
@@ -67,16 +76,26 @@ export class JsonValues {
         else if (byte === QUOTE) this.#isInString = false;
       } else if (OPEN.includes(byte)) {
         this.#depth++;
+        this.#count();
       } else if (CLOSE.includes(byte) && this.#depth > 0) {
         this.#depth--;
         if (this.#depth === 0) return ++this.#position;
       } else if (byte === QUOTE && this.#depth > 0) {
         this.#isInString = true;
+      } else if (byte === COMMA && this.#depth > 0) {
+        this.#count();
       } else if (this.#depth === 0 && !SPACES.includes(byte)) {
-        throw new InvalidJson(unexpected(bytes.subarray(this.#position).toString("utf8")));
+        const named = bytes.subarray(this.#position, this.#position + maxNamed);
+        throw new InvalidJson(unexpected(named.toString("utf8")));
       }
     }
     return undefined;
+  }
+
+  #count(): void {
+    this.#parts++;
+    if (this.#parts <= maxParts) return;
+    throw new InvalidJson(`the request has more than ${maxParts} values`);
   }
 }
 

@@ -180,8 +180,8 @@ export interface HttpMethod extends RawMethod {
 export interface RawServices {
   /** The method at a path, `/package.Service/Method`; undefined if it is not of these services. */
   methodAt(path: string): RawMethod | undefined;
-  /** The method at a path of HTTP, for a request with this method of HTTP, such as POST. Absent: HTTP is not served. */
-  httpMethodAt?(path: string, verb: string): HttpMethod | undefined;
+  /** The method at the target of a request by HTTP, with this method of HTTP, such as POST. Absent: HTTP is not served. */
+  httpMethodAt?(target: string, verb: string): HttpMethod | undefined;
   /** The server shuts down: ends the calls that might not end by themselves, with UNAVAILABLE. */
   drain(): void;
 }

@@ -3,6 +3,7 @@ import type { Socket } from "node:net";
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import { Http1Connection } from "../http1/http1-connection.ts";
+import type { Ledger } from "../kernel/ledger.ts";
 
 /** A response to a request of HTTP/1. */
 export interface Http1Page {
@@ -32,6 +33,8 @@ export type Http1Pages = ReadonlyMap<string, (query: string) => Promise<Http1Pag
 /** What takes requests that are not for a page. */
 export interface Http1Door {
   readonly clock: Clock;
+  /** Counts what is held of requests that wait. */
+  readonly requestPool: Ledger;
   /** A connection begins. */
   begun(connection: Http1Connection): void;
   /** A request. Returns false if it is not one of its own. */
@@ -85,7 +88,7 @@ export class Http1Responder {
   /** Serves a connection. What it has received may still be unread. */
   readonly take = (socket: Socket): void => {
     if (this.#door !== undefined) {
-      const connection = new Http1Connection(socket, this.#door.clock);
+      const connection = new Http1Connection(socket, this.#door.clock, this.#door.requestPool);
       this.#connections.set(socket, connection);
       this.#door.begun(connection);
     }

@@ -42,6 +42,11 @@ test("etcd-proxy runs with the flags that etcd's own tests give to grpc-proxy", 
     health: "true",
     reason: "",
   });
+  const read = await fetch(`http://${address}/v3/kv/range`, {
+    method: "POST",
+    body: `{"key":"YQ=="}`,
+  });
+  expect(await read.json()).toMatchObject({ kvs: [{ key: "YQ==", value: "Yg==" }] });
   await etcd.kill();
   // A page may be half a second old.
   let failed = await fetch(`${admin}/health`);

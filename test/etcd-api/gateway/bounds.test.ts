@@ -1,3 +1,4 @@
+import type { OutgoingHttpHeaders } from "node:http2";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { EtcdApi } from "../../../src/etcd-api/etcd-api.ts";
@@ -54,6 +55,31 @@ const rangeOf = (key: string): string =>
   requestOf("/v3/kv/range", JSON.stringify({ key: base64(key) }));
 const watchOf = (key: string): string => `{"create_request":{"key":"${base64(key)}"}}`;
 
+function statusByHttp2(
+  url: string,
+  headers: OutgoingHttpHeaders,
+  body: string,
+): Promise<number | undefined> {
+  const stream = sessionOf(url).request({ ":method": "POST", ...headers });
+  stream.end(body);
+  return new Promise((resolve) =>
+    stream.on("response", (received) => resolve(received[":status"])),
+  );
+}
+
+describe("A request", () => {
+  test.each(["/v3/kv/range?a=b", "/v3beta/kv/range?", "http://example.com/v3/kv/range"])(
+    "is one of the gateway: %s",
+    async (target) => {
+      const { address, url } = await bounded();
+      const connection = connectTo(address, requestOf(target, '{"key":"YQ=="}'));
+      expect(await connection.until(/\r\n\r\n/)).toMatch(/^HTTP\/1.1 200/);
+      const path = target.replace(/^http:..[^/]*/, "");
+      expect(await statusByHttp2(url, { ":path": path }, '{"key":"YQ=="}')).toBe(200);
+    },
+  );
+});
+
 describe("A connection with HTTP/1.1", () => {
   test("has its requests handled in their order, however they arrive", async () => {
     const { address } = await bounded();
@@ -74,6 +100,41 @@ describe("A connection with HTTP/1.1", () => {
     connection.socket.write(rangeOf("a"));
     await connection.closed;
     await until(() => server.connections === 0 && api.stats().calls === 0);
+  });
+
+  test("counts what it has read of requests ahead of their responses, until it closes", async () => {
+    const { address, server, api } = await bounded();
+    const put = requestOf("/v3/kv/put", `{"value":"${"A".repeat(40_000)}"}`);
+    const chunked = "POST /v3/kv/put HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    const watch = requestOf("/v3/watch", watchOf("a"));
+    const connection = connectTo(address, watch + put.repeat(2) + chunked);
+    await until(() => server.stats().requests.bytes > 2 * 40_000 + 64 * 1024);
+    expect(server.stats().requests.bytes).toBeLessThan(150_000);
+    connection.socket.destroy();
+    await until(() => server.stats().requests.bytes === 0 && api.stats().calls === 0);
+  });
+
+  test("with more read of such requests than it may have held is closed", async () => {
+    const limits = { maxUnreadBytes: 1_000_000, maxUnreadBytesPerConnection: 60_000 };
+    const { address, server, api } = await bounded({ limits });
+    const put = requestOf("/v3/kv/put", `{"value":"${"A".repeat(40_000)}"}`);
+    const connection = connectTo(address, requestOf("/v3/watch", watchOf("a")) + put.repeat(2));
+    await connection.closed;
+    await until(() => server.stats().requests.bytes === 0 && api.stats().calls === 0);
+  });
+
+  test("does not handle what comes behind a response that closes it", async () => {
+    const pages = new Map([["/page", async () => ({ status: 200, body: "page" })]]);
+    const { address, url, recorder } = await bounded({ pages });
+    const page = "GET /page HTTP/1.1\r\nHost: a\r\n\r\n";
+    const connection = connectTo(address, page + putOf("behind", "1"));
+    await connection.closed;
+    expect(connection.received()).toMatch(/connection: close.*page$/is);
+    const body = JSON.stringify({ key: base64("behind") });
+    const read = await fetch(`${url}/v3/kv/range`, { method: "POST", body });
+    expect(await read.json()).not.toHaveProperty("kvs");
+    await recorder.untilEnded(1);
+    expect(recorder.calls.map(({ method }) => method)).toEqual(["etcdserverpb.KV/Range"]);
   });
 
   test("is closed when the headers of its first request do not arrive", async () => {
@@ -115,6 +176,21 @@ describe("A connection with HTTP/1.1", () => {
     await connection.closed;
     expect(connection.received()).toMatch(/^HTTP\/1\.1 429 .*received message larger than max/s);
     await until(() => api.stats().calls === 0 && server.stats().requests.bytes === 0);
+  });
+
+  test("refuses JSON of very many values before it is parsed", async () => {
+    const { url } = await bounded();
+    const txnOf = (count: number): string => `{"compare":[${Array(count).fill("{}").join(",")}]}`;
+    const refusals: string[] = [];
+    for (const count of [49_000, 51_000]) {
+      const response = await fetch(`${url}/v3/kv/txn`, { method: "POST", body: txnOf(count) });
+      expect(response.status).toBe(400);
+      refusals.push(((await response.json()) as { message: string }).message);
+    }
+    expect(refusals).toEqual([
+      "etcdserver: too many operations in txn request",
+      "the request has more than 100000 values",
+    ]);
   });
 
   test("makes room for others when there are too many", async () => {
@@ -204,6 +280,23 @@ describe("When the server shuts down", () => {
   });
 });
 
+describe("A page of another origin", () => {
+  test.each(["HTTP/1.1", "HTTP/2"])("has no request by %s handled", async (protocol) => {
+    const { url } = await bounded();
+    const key = base64(`page ${protocol}`);
+    const body = JSON.stringify({ key, value: "" });
+    const headers = { origin: "http://example.com", "content-type": "text/plain" };
+    const path = "/v3/kv/put";
+    const refused =
+      protocol === "HTTP/1.1"
+        ? (await fetch(url + path, { method: "POST", body, headers })).status
+        : await statusByHttp2(url, { ":path": path, ...headers }, body);
+    expect(refused).toBe(403);
+    const read = await fetch(`${url}/v3/kv/range`, { method: "POST", body: `{"key":"${key}"}` });
+    expect(await read.json()).not.toHaveProperty("kvs");
+  });
+});
+
 describe("Rights and limits", () => {
   const policy = (admin: string): string => `
 roles:
@@ -238,15 +331,7 @@ bindings:
     const response = (await own.json()) as object;
     if (code === undefined) expect(response).toHaveProperty("header");
     else expect(response).toMatchObject({ code, error: expect.any(String) });
-    const stream = sessionOf(url).request({
-      ":method": "POST",
-      ":path": "/v3/kv/range",
-      ...headers,
-    });
-    stream.end(body);
-    const byHttp2 = await new Promise((resolve) =>
-      stream.on("response", (received) => resolve(received[":status"])),
-    );
+    const byHttp2 = await statusByHttp2(url, { ":path": "/v3/kv/range", ...headers }, body);
     expect(byHttp2).toBe(status);
     await recorder.untilEnded(2);
     expect(recorder.calls[0]?.method).toBe("etcdserverpb.KV/Range");

@@ -68,6 +68,13 @@ describe.each([
 });
 
 describe("A watch by HTTP/1.1", () => {
+  test("reads all of its requests, however many and small", async () => {
+    const { front } = await beside();
+    const create = `{"create_request":{"key":"${base64("/things/m")}"}}`;
+    const own = await watchByHttp1(front.url, "{}".repeat(300_000) + create);
+    expect((await own.next()).result?.created).toBe(true);
+  });
+
   test("has progress at intervals, as APISIX asks for it", async () => {
     const { front } = await beside();
     const create = {

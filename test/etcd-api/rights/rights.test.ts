@@ -216,3 +216,28 @@ test("Each key of a request is in the audit, with its rule, and what was refused
   ]);
   expect(of("Put").at(-1)).toEqual(["put", "*", "/r/pods/elsewhere", "denied", undefined]);
 });
+
+test("Callers of the JSON gateway have the same rights", async () => {
+  const { url } = await frontOf();
+  const base64 = (text: string): string => Buffer.from(text).toString("base64");
+  const post = async (caller: string, path: string, body: object): Promise<unknown> => {
+    const headers = as(caller);
+    const response = await fetch(`${url}${path}`, {
+      ...{ method: "POST", headers, body: JSON.stringify(body) },
+    });
+    const { code = 0, kvs } = (await response.json()) as { code?: number; kvs?: unknown[] };
+    return kvs === undefined ? code : kvs.length;
+  };
+  const own = { key: base64("/r/pods/d/gateway") };
+  const other = { key: base64("/r/pods/w/gateway") };
+  expect(await post("editor", "/v3/kv/put", { ...own, value: "YQ==" })).toBe(0);
+  expect(await post("editor", "/v3/kv/range", own)).toBe(1);
+  expect(await post("editor", "/v3/kv/range", { ...own, range_end: base64("/r/pods/e") })).toBe(7);
+  for (const path of ["/v3/kv/range", "/v3/kv/put", "/v3/kv/deleterange"]) {
+    expect([path, await post("editor", path, other)]).toEqual([path, 7]);
+  }
+  const success = [{ request_range: own }, { request_range: other }];
+  expect(await post("editor", "/v3/kv/txn", { success })).toBe(7);
+  expect(await post("editor", "/v3/lease/grant", { TTL: 10 })).toBe(7);
+  expect(await post("root", "/v3/kv/range", own)).toBe(1);
+});
