@@ -14,6 +14,7 @@ const elsewhere: Readonly<Record<string, readonly (readonly [string, string])[]>
     ["$ npm run -s example", "test/examples/first-steps.test.ts"],
   ],
   "docs/client-guide.md": [["$ npm start", "test/examples/client-guide.test.ts"]],
+  "docs/etcd-api.md": [["curl http://127.0.0.1:2379/v3/", "test/etcd-api/gateway/"]],
   "docs/soak.md": [
     ["FAULTS_SEED=23", "repeats a test"],
     ["npm run simulate", "takes half an hour; test/simulation runs fixed seeds"],
