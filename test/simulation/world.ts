@@ -1,4 +1,5 @@
 import { pino } from "pino";
+import { hasReason } from "../../src/base/errors.ts";
 import { wrongInCaches } from "../faults/cached-states.ts";
 import { watchersIn } from "../faults/clients.ts";
 import { LibraryClient } from "../faults/library-client.ts";
@@ -294,7 +295,16 @@ export class World implements Disturbed {
       cacher === undefined || isRelay ? [] : [{ name, cacher }],
     );
     const [cluster] = this.#members;
-    return cluster === undefined ? [] : wrongInCaches({ cluster, inProcess }, prefix);
+    if (cluster === undefined) return [];
+    // A root may wait until it connects to etcd again, after a fault that had cut it off.
+    for (let waited = 0; ; waited += 100) {
+      try {
+        return await wrongInCaches({ cluster, inProcess }, prefix);
+      } catch (error) {
+        if (!hasReason(error, "UPSTREAM_UNAVAILABLE") || waited > patienceMs) throw error;
+        await this.#pause(100);
+      }
+    }
   }
 
   /** Resolves when no write is under way any more, and none begins. */
