@@ -13,7 +13,7 @@ const keepaliveMs = 30_000;
 /** Number of requests that a client may send before it has the response to the first. */
 const maxPipelined = 32;
 
-/** How much of a body Node.js reads before anyone asks for it, in bytes. */
+/** How much of a body Node.js reads before it is asked for it, in bytes. */
 const maxBodyAhead = 64 * 1024;
 
 /** A request that waits for the response to the one before. */
