@@ -72,6 +72,42 @@ describe("the key of the history's id", () => {
     expect(await Promise.all(replicas.map(({ storage }) => storage.historyId()))).toEqual(renewed);
   });
 
+  test("is renewed if a restore has brought back an id that was replaced before", async () => {
+    const etcd = await etcdOf();
+    const historyKey = "brought back";
+    const replicas = [1, 2].map(() => storageOf(etcd, newPrefix(), { historyKey }));
+    const renewed = (known: string): Promise<string[]> =>
+      Promise.all(replicas.map(({ storage }) => storage.renewHistory(known)));
+    const [{ storage, source }] = replicas as [Opened, Opened];
+    const first = await storage.historyId();
+    await replicas[1]?.storage.historyId();
+    const [second = ""] = await renewed(first);
+    await source.putBytes(Buffer.from(historyKey), first);
+    const named = storage.put({ key: "a", value, historyId: first });
+    await expect(named).rejects.toMatchObject({ reason: "HISTORY_CHANGED" });
+    const ids = await renewed(second);
+    expect(new Set(ids).size).toBe(1);
+    expect([first, second, ""]).not.toContain(ids[0]);
+    expect(await stored(source, historyKey)).toBe(ids[0]);
+
+    await source.putBytes(Buffer.from(historyKey), second);
+    const written = await storage.put({ key: "a", value });
+    expect(written.historyId).not.toBe(ids[0]);
+    expect([first, second, ids[0], ""]).not.toContain(await storage.historyId());
+  });
+
+  test("no longer knows that an id is outdated after 64 others", async () => {
+    const historyKey = "often replaced";
+    const { storage, source } = storageOf(await etcdOf(), newPrefix(), { historyKey });
+    const ids = [await storage.historyId()];
+    for (let i = 0; i < 65; i++) ids.push(await storage.renewHistory(ids.at(-1) ?? ""));
+    const [forgotten = "", remembered = ""] = ids;
+    await source.putBytes(Buffer.from(historyKey), remembered);
+    expect(ids).not.toContain(await storage.historyId());
+    await source.putBytes(Buffer.from(historyKey), forgotten);
+    expect(await storage.historyId()).toBe(forgotten);
+  });
+
   test("is written again after it was deleted, and writes that name the old id fail", async () => {
     const historyKey = "deleted";
     const { storage, source } = storageOf(await etcdOf(), newPrefix(), { historyKey });
