@@ -18,6 +18,9 @@ interface MarkerClient {
 /** Default key of the id in etcd. */
 export const defaultHistoryKey = "/watchfanout/history";
 
+/** The ids that this service writes: UUIDs of version 8, which begin with their generation. */
+const ownPattern = /^([0-9a-f]{8})-([0-9a-f]{4})-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
+
 /** Accepted ids. This service writes UUIDs, but an operator may have written another one. */
 const idPattern = /^[\x21-\x7e]{1,128}$/;
 
@@ -36,7 +39,9 @@ const maxOutdated = 64;
  * other uses the winner's id.
  *
  * A later restore, as from the same snapshot, may bring back an id that was replaced. It looks like an id that another
- * replica has just written, but has named another history: a replica that remembers it replaces it as well.
+ * replica has just written, but has named another history. So each id has a higher generation than all that its writer
+ * knows, and a replica replaces another id of no higher generation than it knows. An id that this service did not write
+ * has no generation: of those a replica remembers which it has seen.
  *
  * If the service's user may not read the key, it holds something else, or it does not exist and this service does not create it,
  * the id is empty. Then a replica detects a
@@ -48,7 +53,9 @@ export class HistoryMarker {
   readonly #isCreated: boolean;
   /** The id that was read or written last. */
   #newest = "";
-  /** The ids before it, and itself if it is refuted; those that became outdated first come first. */
+  /** The highest generation of an id that was read or written. */
+  #generation = 0;
+  /** The ids before the newest, and itself if it is refuted; those that became outdated first come first. */
   readonly #outdated = new Set<string>();
   /** When etcd last refused to replace an id, in the clock's milliseconds. */
   #refusedAt = -Infinity;
@@ -77,7 +84,7 @@ export class HistoryMarker {
       }
       const id = kv.value.toString("latin1");
       // If this read was slow, the key holds another one, which this returns.
-      if (this.#outdated.has(id) && this.#mayRetry()) return this.#replace(id, signal);
+      if (this.#isOutdated(id) && this.#mayRetry()) return this.#replace(id, signal);
       return this.#learn(this.#idOf(id));
     });
   }
@@ -122,12 +129,18 @@ export class HistoryMarker {
   idFrom(marker: IKeyValue | undefined): string {
     if (marker === undefined) return "";
     const id = marker.value.toString("latin1");
-    return this.#outdated.has(id) && id !== this.#newest ? id : this.#idOf(id);
+    return this.#isOutdated(id) && id !== this.#newest ? id : this.#idOf(id);
   }
 
   /** Whether the id may be `known`, without asking etcd. */
   mayBe(known: string): boolean {
-    return idPattern.test(known) && !this.#outdated.has(known);
+    return idPattern.test(known) && !this.#isOutdated(known);
+  }
+
+  #isOutdated(id: string): boolean {
+    if (this.#outdated.has(id)) return true;
+    const generation = generationOf(id);
+    return id !== this.#newest && generation > 0 && generation <= this.#generation;
   }
 
   #mayRetry(): boolean {
@@ -138,6 +151,7 @@ export class HistoryMarker {
     if (id === "" || id === this.#newest) return id;
     if (this.#newest !== "") this.#outdate(this.#newest);
     this.#newest = id;
+    this.#generation = Math.max(this.#generation, generationOf(id));
     return id;
   }
 
@@ -152,7 +166,7 @@ export class HistoryMarker {
 
   /** Writes a new id if the key holds `known`, or does not exist; returns what the key holds then. */
   async #replace(known: string | undefined, signal: AbortSignal | undefined): Promise<string> {
-    const id = randomUUID();
+    const id = idOfGeneration(Math.max(this.#generation, generationOf(known ?? "")) + 1);
     const absent: Compare = { result: "Equal", target: "Mod", key: this.key, mod_revision: 0 };
     const request = {
       compare: [known === undefined ? absent : this.isStill(known)],
@@ -187,7 +201,7 @@ export class HistoryMarker {
 
   #idOf(id: string): string {
     if (!idPattern.test(id)) return this.#unknown("it holds something else");
-    if (this.#outdated.has(id)) return "";
+    if (this.#isOutdated(id)) return "";
     this.#isReported = false;
     this.#isReadable = true;
     return id;
@@ -230,4 +244,15 @@ export class HistoryMarker {
 
 function isRefusal(error: unknown): error is WatchFanoutError {
   return hasReason(error, "UPSTREAM_DENIED") || hasReason(error, "STORAGE_FULL");
+}
+
+function idOfGeneration(generation: number): string {
+  const digits = generation.toString(16).padStart(12, "0");
+  return `${digits.slice(0, 8)}-${digits.slice(8)}-8${randomUUID().slice(15)}`;
+}
+
+/** 0 if this service did not write it. */
+function generationOf(id: string): number {
+  const [, high = "", low = ""] = ownPattern.exec(id) ?? [];
+  return Number.parseInt(`0${high}${low}`, 16);
 }
