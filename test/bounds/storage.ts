@@ -169,10 +169,18 @@ export const storageBounds: readonly Bound[] = [
   {
     what: "the history's id",
     owners: ["HistoryMarker"],
-    bound: "128 characters; replaced at most every 5 s",
+    bound: "128 characters; tried again every 5 s if its replacement is refused",
     per: "process",
     atBound: "the id is empty",
     shownBy: ["with something else in it is left alone, and the id is unknown"],
+  },
+  {
+    what: "outdated ids of the history",
+    owners: ["HistoryMarker"],
+    bound: "64",
+    per: "process",
+    atBound: "the oldest is forgotten",
+    shownBy: ["no longer knows that an id is outdated after 64 others"],
   },
   {
     what: "one response to a list",

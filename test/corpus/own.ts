@@ -350,4 +350,25 @@ export const ownEntries: readonly CorpusEntry[] = [
       },
     ],
   },
+  {
+    id: "own-history-back",
+    source:
+      "Give each id of etcd's history a generation, so that a replica knows an older one that it has not seen",
+    bug: "A second restore brought back an id that was replaced, and it was taken for one that another replica had written. The simulation found it.",
+    shows: "One id names two histories.",
+    tests: [
+      {
+        file: "test/etcd/client/history-marker.test.ts",
+        name: "is renewed by a replica that has not seen the id that a restore has brought back",
+        message: "to not include",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/etcd/client/history-marker.ts",
+        find: "return id !== this.#newest && generation > 0 && generation <= this.#generation;",
+        replace: "return false;",
+      },
+    ],
+  },
 ];

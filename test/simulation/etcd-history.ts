@@ -6,6 +6,7 @@ import { includes, type Keys, type KeyValue } from "./etcd-store.ts";
 export interface EtcdPast {
   readonly events: readonly Event[];
   readonly revision: number;
+  readonly compactions: ReadonlySet<number>;
 }
 
 /** Everything that happened in the simulated etcd, of all keys: what clients of its API are judged by. No compaction shortens it. */
@@ -59,13 +60,15 @@ export class EtcdHistory {
   }
 
   past(): EtcdPast {
-    return { events: [...this.#events], revision: this.revision };
+    const compactions = new Set(this.compactions);
+    return { events: [...this.#events], revision: this.revision, compactions };
   }
 
-  restore({ events, revision }: EtcdPast): void {
+  restore({ events, revision, compactions }: EtcdPast): void {
     this.#events = [...events];
     this.revision = revision;
     this.compactions.clear();
+    for (const at of compactions) this.compactions.add(at);
     this.#newest.clear();
     for (const { type, kv } of events) {
       if (type === "PUT") this.#newest.set(kv.key, kv);

@@ -46,7 +46,7 @@ describe("the key of the history's id", () => {
   test("is /watchfanout/history, and holds a UUID", async () => {
     const { storage, source } = storageOf(await etcdOf(), newPrefix(), {});
     const id = await storage.historyId();
-    expect(id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+    expect(id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
     expect(await stored(source, "/watchfanout/history")).toBe(id);
   });
 
@@ -70,6 +70,61 @@ describe("the key of the history's id", () => {
     expect(new Set(renewed).size).toBe(1);
     expect(renewed[0]).not.toBe(first);
     expect(await Promise.all(replicas.map(({ storage }) => storage.historyId()))).toEqual(renewed);
+  });
+
+  test("is renewed if a restore has brought back an id that was replaced before", async () => {
+    const etcd = await etcdOf();
+    const historyKey = "brought back";
+    const replicas = [1, 2].map(() => storageOf(etcd, newPrefix(), { historyKey }));
+    const renewed = (known: string): Promise<string[]> =>
+      Promise.all(replicas.map(({ storage }) => storage.renewHistory(known)));
+    const [{ storage, source }] = replicas as [Opened, Opened];
+    const first = await storage.historyId();
+    await replicas[1]?.storage.historyId();
+    const [second = ""] = await renewed(first);
+    await source.putBytes(Buffer.from(historyKey), first);
+    const named = storage.put({ key: "a", value, historyId: first });
+    await expect(named).rejects.toMatchObject({ reason: "HISTORY_CHANGED" });
+    const ids = await renewed(second);
+    expect(new Set(ids).size).toBe(1);
+    expect([first, second, ""]).not.toContain(ids[0]);
+    expect(await stored(source, historyKey)).toBe(ids[0]);
+
+    await source.putBytes(Buffer.from(historyKey), second);
+    const written = await storage.put({ key: "a", value });
+    expect(written.historyId).not.toBe(ids[0]);
+    expect([first, second, ids[0], ""]).not.toContain(await storage.historyId());
+  });
+
+  test("no longer knows that an id is outdated after 64 others", async () => {
+    const historyKey = "often replaced";
+    const { storage, source } = storageOf(await etcdOf(), newPrefix(), { historyKey });
+    const put = (id: string): Promise<unknown> => source.putBytes(Buffer.from(historyKey), id);
+    const ids = Array.from({ length: 66 }, (_, i) => `written-by-hand-${i}`);
+    for (const id of ids) {
+      await put(id);
+      expect(await storage.historyId()).toBe(id);
+    }
+    const [forgotten = "", remembered = ""] = ids;
+    await put(remembered);
+    expect([...ids, ""]).not.toContain(await storage.historyId());
+    await put(forgotten);
+    expect(await storage.historyId()).toBe(forgotten);
+  });
+
+  test("is renewed by a replica that has not seen the id that a restore has brought back", async () => {
+    const etcd = await etcdOf();
+    const historyKey = "not seen";
+    const { storage, source } = storageOf(etcd, newPrefix(), { historyKey });
+    const first = await storage.historyId();
+    const second = await storage.renewHistory(first);
+    const started = storageOf(etcd, newPrefix(), { historyKey });
+    expect(await started.storage.historyId()).toBe(second);
+    await source.putBytes(Buffer.from(historyKey), first);
+    const third = await started.storage.renewHistory(second);
+    expect([first, second, ""]).not.toContain(third);
+    expect(await stored(source, historyKey)).toBe(third);
+    expect(await storage.historyId()).toBe(third);
   });
 
   test("is written again after it was deleted, and writes that name the old id fail", async () => {
