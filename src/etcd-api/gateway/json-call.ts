@@ -49,6 +49,8 @@ export class JsonCall extends TranslatedCall implements TurnWorker {
   /** Whether requests of a stream have arrived that are not passed on, and whether the method has to read before more are. */
   #isPassing = false;
   #isFull = false;
+  /** Whether the whole body has arrived. */
+  #isRead = false;
   #hasHeaders = false;
   #hasEnded = false;
   #isOutstanding = false;
@@ -255,7 +257,13 @@ export class JsonCall extends TranslatedCall implements TurnWorker {
     }
   };
 
+  /** The end of the body may come before all of it has been passed on. */
   readonly #ended = (): void => {
+    this.#isRead = true;
+    if (!this.#isPassing) this.#finishRequest();
+  };
+
+  #finishRequest(): void {
     if (this.isOver) return;
     this.#pass((messages) => {
       const message = this.#lastMessage();
@@ -265,7 +273,7 @@ export class JsonCall extends TranslatedCall implements TurnWorker {
     this.#values.clear();
     this.#charge?.resize(0);
     this.request.push(null);
-  };
+  }
 
   /** For `EventLoopTurns`: passes requests of a stream on. A client may send a million of them in a few megabytes. */
   work(until: number): boolean {
@@ -285,7 +293,8 @@ export class JsonCall extends TranslatedCall implements TurnWorker {
     if (this.#isPassing) return true;
     this.#values.own();
     this.#charge?.resize(2 * this.#values.heldBytes);
-    if (!this.isOver && !this.#isFull) this.outer.request.resume();
+    if (this.#isRead) this.#finishRequest();
+    else if (!this.isOver && !this.#isFull) this.outer.request.resume();
     return false;
   }
 
