@@ -66,7 +66,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "the body of a request of the JSON gateway",
-    owners: ["JsonCall", "JsonValues"],
+    owners: ["JsonRequest", "JsonValues"],
     bound: "3 MiB, of a stream for each value; counted twice with incomplete requests",
     per: "call, connection, process",
     atBound: "RESOURCE_EXHAUSTED",
@@ -81,9 +81,19 @@ export const etcdApiBounds: readonly Bound[] = [
     shownBy: ["refuses JSON of very many values before it is parsed"],
   },
   {
-    what: "a response of the JSON gateway",
+    what: "a part of a response of the JSON gateway: an object, the result of an operation, a message of a stream",
     owners: ["JsonCall", "JsonStream"],
-    bound: "64 KiB of text and one object; of a stream one message",
+    bound: "2 MiB; 64 MiB of a message; above 64 KiB counted with unsent responses",
+    per: "call, connection, process",
+    atBound: "RESOURCE_EXHAUSTED",
+    shownBy: [
+      "gets results of operations up to 2 MiB each, which count as unsent while they are held",
+    ],
+  },
+  {
+    what: "the JSON of a response of the gateway",
+    owners: ["JsonCall"],
+    bound: "64 KiB of text and one part; of a stream one message",
     per: "call",
     atBound: "sent, and not read on until the client has accepted it",
     shownBy: ["whose client reads nothing of a large response is closed, too"],

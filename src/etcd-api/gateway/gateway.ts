@@ -1,7 +1,8 @@
+import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import type { HttpMethod, RawMethod } from "../../server/calls/methods.ts";
 import { refused } from "../../server/calls/refusals.ts";
-import { JsonCall, metadataOf } from "./json-call.ts";
+import { JsonCall } from "./json-call.ts";
 import { type Route, routesByPath } from "./routes.ts";
 import { messageOf } from "./schema.ts";
 
@@ -77,4 +78,21 @@ function refusing(code: status, details: string): HttpMethod {
     translate: (call, context) => new JsonCall(call, noRoute, context),
     serve: (call) => call.end(refused(code, details)),
   };
+}
+
+/** Headers that are metadata of the same name, and the beginning of others that are. */
+const passed = ["authorization", "grpc-timeout"];
+const forwardedPrefix = "grpc-metadata-";
+
+/** The metadata of the call of gRPC, as etcd's gateway makes it of the headers of a request. */
+function metadataOf(headers: IncomingHttpHeaders): IncomingHttpHeaders {
+  const metadata: IncomingHttpHeaders = {};
+  for (const [name, value] of Object.entries(headers)) {
+    const isPrefixed = name.startsWith(forwardedPrefix);
+    const key = isPrefixed ? name.slice(forwardedPrefix.length) : name;
+    const isPassed = isPrefixed ? !/^(?:$|grpc-|x-forwarded-)/.test(key) : passed.includes(name);
+    if (isPassed) Object.assign(metadata, { [key]: value });
+  }
+  metadata["content-type"] = "application/grpc";
+  return metadata;
 }

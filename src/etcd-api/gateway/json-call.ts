@@ -1,27 +1,32 @@
 import { STATUS_CODES } from "node:http";
-import type { IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2";
-import { Readable } from "node:stream";
+import type { OutgoingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
-import { EventLoopTurns, type TurnWorker } from "../../base/event-loop-turns.ts";
 import { WireFault } from "../../protobuf/message-cursor.ts";
-import { WireWriter } from "../../protobuf/wire-writer.ts";
 import type { HttpCall } from "../../server/calls/methods.ts";
 import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
 import { TranslatedCall } from "../../server/calls/translated-call.ts";
-import type { Reservation } from "../../server/kernel/ledger.ts";
+import type { SendReservation } from "../../server/limits/send-budget.ts";
 import type { FrameParts } from "../../wire/encode.ts";
-import { prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
-import { messageFromJson } from "./json-to-message.ts";
-import { InvalidJson, JsonValues } from "./json-values.ts";
+import { JsonRequest } from "./json-request.ts";
 import { JsonStream, jsonOf } from "./message-to-json.ts";
 import type { Route } from "./routes.ts";
 
-/** The largest message that etcd takes by default, and the largest JSON of one. */
-const maxMessageBytes = 2 * 1024 ** 2;
-const maxJsonBytes = 3 * 1024 ** 2;
+/**
+ * Maximum size of one field of a response, in bytes, as of the result of one operation of a transaction: it becomes JSON in
+ * one step, which takes up to a third of a second if its objects are small. The largest object fits.
+ */
+const maxFieldBytes = 2 * 1024 ** 2;
+
+/** Maximum size of one message of a stream, in bytes. A watch that can't take one could not be resumed behind it. */
+const maxStreamedBytes = 64 * 1024 ** 2;
+
+/** By how much what is held of a response may differ from what is charged, in bytes. */
+const chargedBytes = 64 * 1024;
+
+const noRoom = "the responses that clients have not accepted take too much memory";
 
 /** How much of a response is collected before its headers are sent, in characters. */
 const collectedChars = 64 * 1024;
@@ -38,19 +43,13 @@ const jsonHeaders = {
  * A call of etcd's JSON gateway, as one of gRPC: its request is the message that the JSON of the client's is, and what is
  * sent as gRPC's messages and status goes to the client as JSON. `outer` is the call by HTTP, which carries the bytes.
  */
-export class JsonCall extends TranslatedCall implements TurnWorker {
-  readonly request: Readable;
+export class JsonCall extends TranslatedCall {
+  readonly request: JsonRequest;
   isMidMessage = false;
   readonly #route: Route;
   readonly #context: ServiceContext;
-  readonly #values = new JsonValues();
-  #charge: Reservation | undefined;
-  #hasRequest = false;
-  /** Whether requests of a stream have arrived that are not passed on, and whether the method has to read before more are. */
-  #isPassing = false;
-  #isFull = false;
-  /** Whether the whole body has arrived. */
-  #isRead = false;
+  /** For what is held of the response. */
+  #charge: SendReservation | undefined;
   #hasHeaders = false;
   #hasEnded = false;
   #isOutstanding = false;
@@ -67,11 +66,25 @@ export class JsonCall extends TranslatedCall implements TurnWorker {
     this.#route = route;
     this.#context = context;
     this.#response = new JsonStream(route.response);
-    this.request = new Readable({ read: () => this.#readOn(), highWaterMark: maxMessageBytes });
+    const { clock, requestPool } = context;
+    this.request = new JsonRequest({
+      ...{ body: outer.request, route, clock },
+      reserve: () =>
+        requestPool.reserve(outer.connection, 0, () => this.end(outOfRequestRoom(requestPool))),
+      fail: (why) => this.end(why),
+    });
   }
 
   override get isOver(): boolean {
     return this.#hasEnded || this.outer.isOver;
+  }
+
+  /** Its client may be gone within its request, or its response. */
+  override onOver(listener: () => void): void {
+    super.onOver(() => {
+      this.#release();
+      listener();
+    });
   }
 
   sendAtOnce(): boolean {
@@ -105,7 +118,7 @@ export class JsonCall extends TranslatedCall implements TurnWorker {
   respond(parts: FrameParts): FrameParts {
     if (this.isOver) return [];
     for (const part of parts) this.#addToResponse(part);
-    return this.#finish();
+    return this.isOver ? [] : this.#finish();
   }
 
   end(why: WireStatus): void {
@@ -186,8 +199,10 @@ export class JsonCall extends TranslatedCall implements TurnWorker {
     const isWhole = this.#messages.bytes.length === 0;
     const known = isWhole ? jsonOfFrames.get(frame) : undefined;
     if (known !== undefined) return known;
+    this.#messages.add(bufferOf(frame));
+    const { isWhole: isNext, heldBytes, size } = this.#messages;
+    if (!this.#mayHold(isNext ? 0 : heldBytes, size)) return undefined;
     const json = this.#convert(() => {
-      this.#messages.add(bufferOf(frame));
       let lines = "";
       for (let next = this.#messages.next(); next !== undefined; next = this.#messages.next()) {
         lines += `{"result":${jsonOf(this.#route.response, next)}}\n`;
@@ -211,6 +226,8 @@ export class JsonCall extends TranslatedCall implements TurnWorker {
 
   #addToResponse(part: Uint8Array): void {
     this.#text += this.#convert(() => this.#response.add(bufferOf(part))) ?? "";
+    const { heldBytes } = this.#response;
+    if (!this.isOver) this.#mayHold(heldBytes, heldBytes);
   }
 
   /** Undefined: the message is not one of etcd's, and the call was ended. */
@@ -224,135 +241,37 @@ export class JsonCall extends TranslatedCall implements TurnWorker {
     }
   }
 
-  /** The method reads its request. */
-  #readOn(): void {
-    this.#isFull = false;
-    if (this.#hasRequest) {
-      if (this.#isPassing) EventLoopTurns.of(this.#context.clock).schedule(this);
-      else this.outer.request.resume();
-      return;
-    }
-    this.#hasRequest = true;
-    const { requestPool } = this.#context;
-    this.#charge = requestPool.reserve(this.connection, 0, () =>
-      this.end(outOfRequestRoom(requestPool)),
-    );
-    this.outer.request.on("data", this.#take).on("end", this.#ended);
-  }
-
-  readonly #take = (chunk: Buffer): void => {
-    if (this.isOver || this.request.readableEnded) return;
-    this.#values.add(chunk);
-    const { heldBytes, size } = this.#values;
-    // With the message that is made of it.
-    this.#charge?.resize(2 * heldBytes);
-    if (this.isOver) return;
-    if (size > maxJsonBytes) {
-      const details = `grpc: received message larger than max (${size} vs. ${maxMessageBytes})`;
-      this.end(refused(status.RESOURCE_EXHAUSTED, details));
-    } else if (this.#route.hasRequests) {
-      this.#isPassing = true;
-      this.outer.request.pause();
-      EventLoopTurns.of(this.#context.clock).start(this);
-    }
-  };
-
-  /** The end of the body may come before all of it has been passed on. */
-  readonly #ended = (): void => {
-    this.#isRead = true;
-    if (!this.#isPassing) this.#finishRequest();
-  };
-
-  #finishRequest(): void {
-    if (this.isOver) return;
-    this.#pass((messages) => {
-      const message = this.#lastMessage();
-      if (message !== undefined) messages.push(message);
-    });
-    if (this.isOver) return;
-    this.#values.clear();
-    this.#charge?.resize(0);
-    this.request.push(null);
-  }
-
-  /** For `EventLoopTurns`: passes requests of a stream on. A client may send a million of them in a few megabytes. */
-  work(until: number): boolean {
-    if (this.isOver || this.#isFull || !this.#isPassing) return false;
-    const { clock } = this.#context;
-    this.#pass((messages) => {
-      do {
-        const message = this.#nextMessage();
-        if (message === undefined) {
-          this.#isPassing = false;
-          return;
-        }
-        messages.push(message);
-      } while (clock.now() < until);
-    });
-    if (this.isOver) return false;
-    if (this.#isPassing) return true;
-    this.#values.own();
-    this.#charge?.resize(2 * this.#values.heldBytes);
-    if (this.#isRead) this.#finishRequest();
-    else if (!this.isOver && !this.#isFull) this.outer.request.resume();
-    return false;
-  }
-
-  #nextMessage(): Buffer | undefined {
-    const json = this.#values.next();
-    return json === undefined ? undefined : messageFromJson(this.#route.request, json);
-  }
-
   /**
-   * The request of a method with one: as with etcd, it may be left out, and what comes behind it is ignored. Of a stream all
-   * were passed on before.
+   * Counts what is held until it can be sent, of a part of the response that has `size` bytes or more. Ends the call, and
+   * returns false, if that is too much.
    */
-  #lastMessage(): Buffer | undefined {
-    const message = this.#nextMessage();
-    if (message === undefined && !this.#values.isEmpty) throw new InvalidJson("unexpected EOF");
-    return message ?? (this.#route.hasRequests ? undefined : Buffer.alloc(0));
-  }
-
-  /**
-   * Passes on the messages that `collect` adds, all together: each piece of a stream takes memory besides its bytes. An invalid
-   * one ends the call behind those before.
-   */
-  #pass(collect: (messages: Buffer[]) => void): void {
-    const messages: Buffer[] = [];
-    let invalid: InvalidJson | undefined;
-    try {
-      collect(messages);
-    } catch (error) {
-      if (!(error instanceof InvalidJson)) throw error;
-      invalid = error;
+  #mayHold(heldBytes: number, size: number): boolean {
+    const max = this.#route.hasResponses ? maxStreamedBytes : maxFieldBytes;
+    if (size > max) {
+      this.end(refused(status.RESOURCE_EXHAUSTED, tooLarge(max)));
+      return false;
     }
-    if (messages.length > 0 && !this.request.push(framed(messages))) {
-      this.#isFull = true;
-      this.outer.request.pause();
-    }
-    if (invalid !== undefined) this.end(refused(status.INVALID_ARGUMENT, invalid.message));
-  }
-
-  /** Nothing more is read. */
-  #release(): void {
-    this.#values.clear();
+    const charged = this.#charge?.bytes ?? 0;
+    const bytes = heldBytes < chargedBytes ? 0 : heldBytes;
+    if (bytes === charged || (bytes > 0 && Math.abs(bytes - charged) < chargedBytes)) return true;
     this.#charge?.release();
     this.#charge = undefined;
-    // What the client still sends is read and dropped.
-    this.outer.request.off("data", this.#take).off("end", this.#ended).resume();
+    if (bytes === 0) return true;
+    this.#charge = this.#context.sendBudget.force(this.connection);
+    this.#charge.send([], () => this.end(refused(status.UNAVAILABLE, noRoom)), bytes);
+    return !this.isOver;
+  }
+
+  /** Nothing more is read, and nothing is held. */
+  #release(): void {
+    this.request.release();
+    this.#charge?.release();
+    this.#charge = undefined;
   }
 }
 
-/** Messages with gRPC's framing. */
-function framed(messages: readonly Buffer[]): Buffer {
-  let size = 0;
-  for (const message of messages) size += prefixSize + message.length;
-  const writer = new WireWriter(Buffer.allocUnsafe(size));
-  for (const message of messages) {
-    writer.prefix(message.length);
-    writer.raw(message);
-  }
-  return writer.bytes;
+function tooLarge(max: number): string {
+  return `a part of the response has more than ${max / 1024 ** 2} MiB, which the JSON gateway does not hold: use gRPC`;
 }
 
 /** A client that does not accept the end of a call is reset by `sendTrailers`. */
@@ -393,20 +312,3 @@ const httpStatuses: Readonly<Partial<Record<status, number>>> = {
   [status.UNIMPLEMENTED]: 501,
   [status.UNAVAILABLE]: 503,
 };
-
-/** Headers that are metadata of the same name, and the beginning of others that are. */
-const passed = ["authorization", "grpc-timeout"];
-const forwardedPrefix = "grpc-metadata-";
-
-/** The metadata of the call of gRPC, as etcd's gateway makes it of the headers of a request. */
-export function metadataOf(headers: IncomingHttpHeaders): IncomingHttpHeaders {
-  const metadata: IncomingHttpHeaders = {};
-  for (const [name, value] of Object.entries(headers)) {
-    const isPrefixed = name.startsWith(forwardedPrefix);
-    const key = isPrefixed ? name.slice(forwardedPrefix.length) : name;
-    const isPassed = isPrefixed ? !/^(?:$|grpc-|x-forwarded-)/.test(key) : passed.includes(name);
-    if (isPassed) Object.assign(metadata, { [key]: value });
-  }
-  metadata["content-type"] = "application/grpc";
-  return metadata;
-}

@@ -93,6 +93,11 @@ export class JsonStream {
     this.#type = type;
   }
 
+  /** Size of what is held until its field is whole, in bytes. */
+  get heldBytes(): number {
+    return this.#bytes.length;
+  }
+
   /** Returns the JSON of what is whole by now. Throws a WireFault for an invalid message. */
   add(chunk: Buffer): string {
     const bytes = this.#bytes;

@@ -1,8 +1,9 @@
 import type { OutgoingHttpHeaders } from "node:http2";
 import { pino } from "pino";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { EtcdApi } from "../../../src/etcd-api/etcd-api.ts";
 import { Authorizer } from "../../../src/policy/authorizer.ts";
+import { SendBudget } from "../../../src/server/limits/send-budget.ts";
 import type { AuditEntry, RunningServer, ServerOptions } from "../../../src/server/server.ts";
 import { policyOf } from "../../config/parsed-policy.ts";
 import { etcdOfFile } from "../../etcd/etcd-of-file.ts";
@@ -45,6 +46,21 @@ async function pass({ clock, url }: Bounded, seconds: number): Promise<void> {
   for (let second = 0; second < seconds; second++) {
     clock.advance(1_000);
     await (await fetch(`${url}/v3/kv/range`, { method: "POST", body: `{"key":"YQ=="}` })).text();
+  }
+}
+
+/**
+ * Lets seconds pass until a response is unsent, and no more of it arrives. What is held of one until it is JSON counts as
+ * well, and changes while it arrives.
+ */
+async function untilStuck(bound: Bounded, before?: () => Promise<unknown>): Promise<void> {
+  let unsent = 0;
+  for (let unchanged = 0; unchanged < 10; ) {
+    if (unsent === 0) await before?.();
+    await pass(bound, 1);
+    const { bytes } = bound.server.stats().unsent;
+    unchanged = bytes > 0 && bytes === unsent ? unchanged + 1 : 0;
+    unsent = bytes;
   }
 }
 
@@ -178,6 +194,20 @@ describe("A connection with HTTP/1.1", () => {
     await until(() => api.stats().calls === 0 && server.stats().requests.bytes === 0);
   });
 
+  test.each([
+    ["a put", requestOf("/v3/kv/put", `{"value":"${"A".repeat(2 * 1024 ** 2)}"}`)],
+    [
+      "a watch",
+      requestOf("/v3/watch", `{"create_request":{"key":"${"A".repeat(2 * 1024 ** 2)}"}}`),
+    ],
+  ])("holds nothing of %s whose client is gone within its body", async (_, text) => {
+    const { address, api, server } = await bounded();
+    const connection = connectTo(address, text.slice(0, 1024 ** 2));
+    await until(() => server.stats().requests.bytes >= 1024 ** 2);
+    connection.socket.destroy();
+    await until(() => api.stats().calls === 0 && server.stats().requests.bytes === 0);
+  });
+
   test("refuses JSON of very many values before it is parsed", async () => {
     const { url } = await bounded();
     const txnOf = (count: number): string => `{"compare":[${Array(count).fill("{}").join(",")}]}`;
@@ -212,15 +242,46 @@ describe("A connection with HTTP/1.1", () => {
     const value = base64("x".repeat(1_000_000));
     const body = JSON.stringify({ key: base64("stalled"), value });
     const { url } = await etcdOf();
-    while (server.stats().unsent.bytes === 0) {
-      await fetch(`${url}/v3/kv/put`, { method: "POST", body });
-      await pass(bound, 1);
-    }
+    await untilStuck(bound, () => fetch(`${url}/v3/kv/put`, { method: "POST", body }));
     await pass(bound, 61);
     connection.socket.resume();
     await connection.closed;
     await until(() => api.stats().calls === 0);
     expect(server.stats()).toMatchObject({ slowCalls: 1, unsent: { bytes: 0 } });
+  });
+
+  test("gets results of operations up to 2 MiB each, which count as unsent while they are held", async () => {
+    const { url, server } = await bounded();
+    const value = base64("x".repeat(1_000_000));
+    for (let index = 0; index < 3; index++) {
+      const body = JSON.stringify({ key: base64(`part${index}`), value });
+      await fetch(`${url}/v3/kv/put`, { method: "POST", body });
+    }
+    const txnOf = async (end: string): Promise<Response> => {
+      const read = { request_range: { key: base64("part"), range_end: base64(end) } };
+      const body = JSON.stringify({ success: [read, read] });
+      return fetch(`${url}/v3/kv/txn`, { method: "POST", body });
+    };
+    let unsent = 0;
+    const { settle } = SendBudget.prototype;
+    vi.spyOn(SendBudget.prototype, "settle").mockImplementation(function (this: SendBudget, of) {
+      settle.call(this, of);
+      unsent = Math.max(unsent, server.stats().unsent.bytes);
+    });
+    const allowed = await txnOf("part2");
+    const { responses } = (await allowed.json()) as {
+      responses: { response_range: { kvs: unknown[] } }[];
+    };
+    expect(responses.map(({ response_range: { kvs } }) => kvs.length)).toEqual([2, 2]);
+    expect(unsent).toBeGreaterThan(1_000_000);
+    const refused = await txnOf("part3");
+    expect(refused.status).toBe(429);
+    expect(await refused.json()).toMatchObject({
+      code: 8,
+      message:
+        "a part of the response has more than 2 MiB, which the JSON gateway does not hold: use gRPC",
+    });
+    await until(() => server.stats().unsent.bytes === 0);
   });
 
   test("whose client reads nothing of a large response is closed, too", async () => {
@@ -240,7 +301,7 @@ describe("A connection with HTTP/1.1", () => {
     const connection = connectTo(address, text);
     connection.socket.pause();
     await until(() => api.stats().calls === 1);
-    while (server.stats().unsent.bytes === 0) await pass(bound, 1);
+    await untilStuck(bound);
     // One piece of it, not all.
     expect(server.stats().unsent.bytes).toBeLessThan(2_000_000);
     await pass(bound, 61);
