@@ -16,7 +16,7 @@ import type { Route } from "./routes.ts";
 
 /**
  * Maximum size of one field of a response, in bytes, as of the result of one operation of a transaction: it becomes JSON in
- * one step, which takes up to a third of a second if its objects are small. The largest object fits.
+ * one step, which can last a third of a second if its objects are small. The largest object fits.
  */
 const maxFieldBytes = 2 * 1024 ** 2;
 
