@@ -50,6 +50,13 @@ export function keySize(key: string): number {
   return size;
 }
 
+/** Whether the key begins with the bytes of the prefix. */
+export function hasPrefix(key: Buffer, prefix: Buffer): boolean {
+  return (
+    key.length >= prefix.length && key.compare(prefix, 0, prefix.length, 0, prefix.length) === 0
+  );
+}
+
 /**
  * The smallest key above all keys with this prefix: the last byte below 0xff is incremented, and what follows is
  * dropped. Undefined for a prefix of only 0xff bytes, or an empty one: no such key exists.

@@ -1,4 +1,5 @@
-import { keyText, prefixEnd } from "../../model/key-bytes.ts";
+import { isEndless, isInRange, isOneKey } from "../../etcd/client/key-range.ts";
+import { hasPrefix, keyText, prefixEnd } from "../../model/key-bytes.ts";
 import type { WatchScope } from "../../storage/storage.ts";
 
 /** The keys in etcd that a cached resource has: all below a prefix, except one. */
@@ -23,18 +24,17 @@ export function cachedScope(
   rangeEnd: Buffer,
   leftOut?: Buffer,
 ): WatchScope | undefined {
-  if (!startsWith(key, prefix)) return undefined;
+  if (!hasPrefix(key, prefix)) return undefined;
   if (isOneKey(key, rangeEnd)) {
     return marker?.equals(key) === true ? undefined : { key: keyText(key, prefix.length) };
   }
-  const isEndless = rangeEnd.length === 1 && rangeEnd[0] === 0;
-  const end = isEndless ? undefined : rangeEnd;
+  const end = isEndless(rangeEnd) ? undefined : rangeEnd;
   const lastEnd = prefixEnd(prefix);
   if (end !== undefined && Buffer.compare(end, key) <= 0) return undefined;
   if (lastEnd !== undefined && (end === undefined || Buffer.compare(end, lastEnd) > 0)) {
     return undefined;
   }
-  const hasMarker = marker !== undefined && isWithin(marker, key, end);
+  const hasMarker = marker !== undefined && isInRange(marker, key, rangeEnd);
   if (hasMarker && leftOut?.equals(marker) !== true) return undefined;
   const reachesEnd = end === undefined || (lastEnd !== undefined && end.equals(lastEnd));
   return scopeOf(
@@ -54,20 +54,4 @@ function scopeOf(first: Buffer, end: Buffer | undefined, isAll: boolean): WatchS
   const isPrefix = end !== undefined && prefixEnd(first)?.equals(end) === true;
   // The text of a key begins with that of a prefix only if the prefix does not end within a character.
   return isPrefix && from.isWellFormed() ? { prefix: from } : { from, to };
-}
-
-/** Whether the range has exactly one key: it ends with the next possible one, or `rangeEnd` is empty. */
-function isOneKey(key: Buffer, rangeEnd: Buffer): boolean {
-  if (rangeEnd.length === 0) return true;
-  return rangeEnd.length === key.length + 1 && rangeEnd.at(-1) === 0 && startsWith(rangeEnd, key);
-}
-
-function isWithin(key: Buffer, from: Buffer, to: Buffer | undefined): boolean {
-  return Buffer.compare(key, from) >= 0 && (to === undefined || Buffer.compare(key, to) < 0);
-}
-
-function startsWith(key: Buffer, prefix: Buffer): boolean {
-  return (
-    key.length >= prefix.length && key.compare(prefix, 0, prefix.length, 0, prefix.length) === 0
-  );
 }

@@ -1,7 +1,8 @@
 import { WatchFanoutError } from "../../base/errors.ts";
+import { isEndless, isInRange, isOneKey } from "../../etcd/client/key-range.ts";
 import type { KeyAccess } from "../../etcd/wire/key-accesses.ts";
 import type { Identity } from "../../identity/identity.ts";
-import { isEscape, keyText, prefixEnd } from "../../model/key-bytes.ts";
+import { hasPrefix, isEscape, keyText, prefixEnd } from "../../model/key-bytes.ts";
 import {
   type Access,
   everyResource,
@@ -103,7 +104,8 @@ export class KeyRights {
     const isWrite = asked.kind === "put" || asked.kind === "delete";
     for (const { keys } of this.#resources()) {
       // The id of the history is not a key of any resource, and to change it ends every watch.
-      if (isWrite && keys.marker !== undefined && isIn(keys.marker, asked)) return undefined;
+      if (isWrite && keys.marker !== undefined && isInRange(keys.marker, asked.key, asked.rangeEnd))
+        return undefined;
     }
     for (const { name: resource, keys } of this.#resources()) {
       const scope = scopeIn(keys.prefix, asked);
@@ -162,11 +164,11 @@ export function scopeIn(
   prefix: Buffer,
   { key, rangeEnd }: Pick<AskedKeys, "key" | "rangeEnd">,
 ): Access["scope"] | undefined {
-  if (!startsWith(key, prefix)) return undefined;
+  if (!hasPrefix(key, prefix)) return undefined;
   if (isOneKey(key, rangeEnd)) return { key: keyText(key, prefix.length) };
-  const isEndless = rangeEnd.length === 1 && rangeEnd[0] === 0;
   const last = prefixEnd(prefix);
-  if (isEndless) return last === undefined && prefix.length === 0 ? { prefix: "" } : undefined;
+  if (isEndless(rangeEnd))
+    return last === undefined && prefix.length === 0 ? { prefix: "" } : undefined;
   if (Buffer.compare(rangeEnd, key) <= 0) return undefined;
   if (last !== undefined && Buffer.compare(rangeEnd, last) > 0) return undefined;
   let common = 0;
@@ -186,22 +188,4 @@ function wellFormedStart(text: string): string {
   let end = 0;
   while (end < text.length && !isEscape(text, end)) end++;
   return text.slice(0, end);
-}
-
-/** Whether the range has exactly one key, also one that ends with the next possible key. */
-function isOneKey(key: Buffer, rangeEnd: Buffer): boolean {
-  if (rangeEnd.length === 0) return true;
-  return rangeEnd.length === key.length + 1 && rangeEnd.at(-1) === 0 && startsWith(rangeEnd, key);
-}
-
-function isIn(one: Buffer, { key, rangeEnd }: AskedKeys): boolean {
-  if (rangeEnd.length === 0) return one.equals(key);
-  const isEndless = rangeEnd.length === 1 && rangeEnd[0] === 0;
-  return Buffer.compare(one, key) >= 0 && (isEndless || Buffer.compare(one, rangeEnd) < 0);
-}
-
-function startsWith(key: Buffer, prefix: Buffer): boolean {
-  return (
-    key.length >= prefix.length && key.compare(prefix, 0, prefix.length, 0, prefix.length) === 0
-  );
 }

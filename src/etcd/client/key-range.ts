@@ -1,4 +1,4 @@
-import { prefixEnd } from "../../model/key-bytes.ts";
+import { hasPrefix, prefixEnd } from "../../model/key-bytes.ts";
 
 /** etcd's notation of "no end": all keys from the first on. Also the smallest key. */
 export const zero = Buffer.from([0]);
@@ -12,6 +12,23 @@ export interface KeyRange {
 /** All keys with this prefix; all keys if it is empty. */
 export function prefixRange(prefix: Buffer): Required<KeyRange> {
   return { key: prefix.byteLength === 0 ? zero : prefix, range_end: prefixEnd(prefix) ?? zero };
+}
+
+/** Whether `end` is etcd's notation of "no end". */
+export function isEndless(end: Buffer): boolean {
+  return end.length === 1 && end[0] === 0;
+}
+
+/** Whether a request's range has exactly one key: it has no end, or ends with the next possible key. */
+export function isOneKey(key: Buffer, end: Buffer): boolean {
+  if (end.length === 0) return true;
+  return end.length === key.length + 1 && end.at(-1) === 0 && hasPrefix(end, key);
+}
+
+/** Whether a request's range, which may have no end, has this key. */
+export function isInRange(one: Buffer, key: Buffer, end: Buffer): boolean {
+  if (end.length === 0) return one.equals(key);
+  return Buffer.compare(one, key) >= 0 && (isEndless(end) || Buffer.compare(one, end) < 0);
 }
 
 /** The part of `range` after `key`; undefined if it is empty. */
