@@ -35,15 +35,14 @@ export function isInRange(one: Buffer, key: Buffer, end: Buffer): boolean {
 export function rangeAfter(range: Required<KeyRange>, key: Buffer): Required<KeyRange> | undefined {
   const next = Buffer.concat([key, zero]);
   if (Buffer.compare(next, range.key) <= 0) return range;
-  const endless = range.range_end.equals(zero);
-  if (!endless && Buffer.compare(next, range.range_end) >= 0) return undefined;
+  if (!isEndless(range.range_end) && Buffer.compare(next, range.range_end) >= 0) return undefined;
   return { key: next, range_end: range.range_end };
 }
 
 /** A range as a message names it, such as `the keys with the prefix "/a/"`. */
 export function describeRange({ key, range_end: end }: KeyRange): string {
   if (end === undefined) return `the key ${quoted(key)}`;
-  if (end.equals(zero)) return key.equals(zero) ? "all keys" : `the keys from ${quoted(key)} on`;
+  if (isEndless(end)) return key.equals(zero) ? "all keys" : `the keys from ${quoted(key)} on`;
   if (prefixEnd(key)?.equals(end) === true) return `the keys with the prefix ${quoted(key)}`;
   return `the keys from ${quoted(key)} to ${quoted(end)}`;
 }

@@ -1,4 +1,4 @@
-import { type KeyRange, rangeAfter } from "../../etcd/client/key-range.ts";
+import { isEndless, type KeyRange, rangeAfter } from "../../etcd/client/key-range.ts";
 import type { DecodedRange } from "../../etcd/wire/range-response.ts";
 
 type Range = Required<KeyRange>;
@@ -44,11 +44,11 @@ export class RangeParts {
 
   constructor(range: Range) {
     const { key, range_end } = range;
-    const isEndless = range_end.length === 1 && range_end[0] === 0;
     this.#part = range;
     this.#end = range_end;
-    this.#common = isEndless ? none : commonStart(key, range_end);
-    this.#endPosition = isEndless ? 1n << BigInt(8 * positionBytes) : this.#positionOf(range_end);
+    const hasEnd = !isEndless(range_end);
+    this.#common = hasEnd ? commonStart(key, range_end) : none;
+    this.#endPosition = hasEnd ? this.#positionOf(range_end) : 1n << BigInt(8 * positionBytes);
   }
 
   /** The part to request. */
