@@ -1,6 +1,7 @@
 import { Backoff } from "../../base/backoff.ts";
 import { type Clock, pause } from "../../base/clock.ts";
 import { invalidRequest } from "../../base/errors.ts";
+import { ServerReachability } from "../../base/server-reachability.ts";
 import type { Reachability } from "../../base/stream-backoff.ts";
 import { abortable } from "../../base/wait.ts";
 import { listWatchService } from "../../wire/services.ts";
@@ -21,7 +22,6 @@ import { ClientCertificates } from "./client-certificates.ts";
 import { type Endpoint, Endpoints } from "./endpoints.ts";
 import { Hedging } from "./hedging.ts";
 import type { ConnectOptions } from "./options.ts";
-import { ServerReachability } from "./server-reachability.ts";
 import { TokenSource } from "./token-source.ts";
 
 /** The settings of one call. */
@@ -100,7 +100,7 @@ export class Connection {
       ...{ certificates: this.#certificates, serverName: tls?.serverName },
       ...{ keepaliveMs, clock, random, maxMessageBytes: this.#maxMessageBytes },
     });
-    this.#reachability = new ServerReachability(this.#endpoints, this.#certificates, clock);
+    this.#reachability = this.#observed(clock);
     const hedgingDelayMs = positive(
       "hedgingDelayMs",
       options.hedgingDelayMs ?? defaultHedgingDelayMs,
@@ -174,6 +174,20 @@ export class Connection {
   /** Aborted when the connection is closed, so that pauses between retries end. */
   get closing(): AbortSignal {
     return this.#closing.signal;
+  }
+
+  #observed(clock: Clock): ServerReachability {
+    const endpoints = this.#endpoints;
+    const servers = endpoints.all.map((endpoint) => ({
+      channel: async () => {
+        if (!endpoints.isClosed) await this.#certificates?.refreshFor(endpoint.grpc, undefined);
+        return endpoints.isClosed ? undefined : endpoint.grpc.getChannel();
+      },
+      onConnected: () => endpoint.connected(),
+    }));
+    return new ServerReachability({
+      ...{ servers, hasAlternative: () => endpoints.hasAlternative, clock },
+    });
   }
 
   close(): void {

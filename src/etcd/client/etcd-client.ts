@@ -4,6 +4,8 @@ import type { Logger } from "pino";
 import type { KeyPair } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
 import { upstreamUnavailable } from "../../base/errors.ts";
+import { ServerReachability } from "../../base/server-reachability.ts";
+import type { Reachability } from "../../base/stream-backoff.ts";
 import { Turns } from "../../base/turns.ts";
 import { leftOutKeyHeader } from "../wire/left-out-key.ts";
 import type { DecodedRange } from "../wire/range-response.ts";
@@ -91,6 +93,12 @@ export class EtcdClient {
    * @internal
    */
   readonly history: HistoryMarker;
+  /**
+   * Ends the pauses of watches when a member is connected.
+   *
+   * @internal
+   */
+  readonly reachability: Reachability;
   readonly #tokens: AuthTokens;
   readonly #members: readonly Member[];
   readonly #certificates: MemberCertificates | undefined;
@@ -114,6 +122,7 @@ export class EtcdClient {
     this.#members = endpoints.map(
       (endpoint) => new Member(endpoint, certificates, pastResponseBytes, keepalive, bearer),
     );
+    this.reachability = new ServerReachability({ servers: this.#members, clock: this.clock });
     this.#preferred = Math.floor(random() * this.#members.length);
   }
 

@@ -264,6 +264,11 @@ export class Member {
     return this.#withholdsProgress;
   }
 
+  /** The connection of all calls but the watches from the past, for ServerReachability. */
+  async channel(): Promise<ReturnType<Client["getChannel"]>> {
+    return this.#client.getChannel();
+  }
+
   close(): void {
     this.#client.close();
     for (const { client } of this.#past) client.close();

@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import { invalidRequest, upstreamUnavailable, type WatchFanoutError } from "../../base/errors.ts";
+import type { Reachability } from "../../base/stream-backoff.ts";
 import type { EtcdClient } from "../../etcd/client/etcd-client.ts";
 import { RevisionProbe } from "../../etcd/client/revision-probe.ts";
 import type { DecodedKeyValue } from "../../etcd/wire/key-value.ts";
@@ -130,6 +131,10 @@ export class EtcdStorage implements Storage {
   /** Of a relay: how long ago its server received anything from its own source. */
   get staleForMs(): number | undefined {
     return this.#options.followed?.staleForMs;
+  }
+
+  get reachability(): Reachability {
+    return this.#client.reachability;
   }
 
   /** Number of times that a key was skipped because it can't be an object of the resource. */
