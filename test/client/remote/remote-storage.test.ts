@@ -234,6 +234,34 @@ describe("The history of a RemoteStorage", () => {
       metadata: { history_id: "h2" },
     });
   });
+
+  test("of a response is that of its server, where another server has found a restore that the first has not.", async () => {
+    const storage = await over(inHistory(["h1"]), inHistory(["h2"]));
+    const changed = { reason: "HISTORY_CHANGED" };
+    const listing = { prefix: "", limit: 0, at: { match: "ANY" } } as const;
+    const listed = [await storage.list(listing), await storage.list(listing)];
+    expect(listed.map(({ historyId }) => historyId).sort()).toEqual(["h1", "h2"]);
+    const revisions = await Promise.allSettled([
+      ...[storage.currentRevision(undefined, "h1"), storage.currentRevision(undefined, "h1")],
+    ]);
+    expect(revisions).toContainEqual({
+      status: "rejected",
+      reason: expect.objectContaining(changed),
+    });
+    expect(revisions).toContainEqual({ status: "fulfilled", value: 5 });
+    // Of two streams that continue from the first history, one reaches the server of the other.
+    const outcomes = [1, 2].map(async () => {
+      const request = { ...everything, afterRevision: 5, historyId: "h1" };
+      const reader = new StreamReader(storage, request);
+      return (await reader.next()) ?? (await reader.end());
+    });
+    expect(await Promise.all(outcomes)).toEqual(
+      expect.arrayContaining([
+        expect.objectContaining({ revision: 5 }),
+        expect.objectContaining(changed),
+      ]),
+    );
+  });
 });
 
 test("A watch ends when its stream breaks, and another one continues at another server.", async () => {
