@@ -209,7 +209,7 @@ class Follower {
       if (this.#act("openFrom", relay, upstream) && this.#streamOf(relay)["phase"] === "ended")
         this.#leave(relay);
     }
-    return upstreams.some((upstream) => this.#act("askFrom", relay, upstream));
+    return upstreams.some((upstream) => this.#act("askFrom", relay, upstream, upstream));
   }
 
   /** The relay's stream is over. */

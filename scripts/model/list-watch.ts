@@ -21,7 +21,7 @@ export interface Bounds {
   readonly relays: readonly string[];
   /** Of every, selected and latest. */
   readonly clients: readonly string[];
-  /** How clients may begin: list, state or now. */
+  /** How clients may begin: list, any (a list), state or now. */
   readonly calls: readonly string[];
   /** Whether caches read the revisions before their list. */
   readonly hasBackfill: boolean;
@@ -32,7 +32,7 @@ export const standard: Bounds = {
   ...{ revisions: 8, faults: 6, restores: 1, writes: 1 },
   ...{ changes: [[1], [2], [1, 2]], matches: [true, false] },
   ...{ roots: ["a", "b"], relays: ["relay"], clients: ["every", "selected", "latest"] },
-  ...{ calls: ["list", "state", "now"], hasBackfill: true },
+  ...{ calls: ["list", "any", "state", "now"], hasBackfill: true },
 };
 
 /** A single key, root and client, to which the others add. */
@@ -100,6 +100,13 @@ export const rules: Readonly<Record<string, Rule>> = {
   },
   "an end names the last resume point that was sent": { guarantee: "Honest" },
   "another history ends every stream": { guarantee: "Honest" },
+  "a list is of one history": {
+    guarantee: "OneHistory",
+    bounds: {
+      ...{ ...smallest, roots: ["a", "b"], clients: ["every", "selected"] },
+      ...{ restores: 1, calls: ["any"] },
+    },
+  },
   "a resume names its history": { guarantee: "OneHistory" },
   "a resumed watch is confirmed": { guarantee: "OneHistory" },
   "another history gets another id": { guarantee: "OneHistory" },

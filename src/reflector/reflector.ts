@@ -6,6 +6,7 @@ import { StreamBackoff } from "../base/stream-backoff.ts";
 import { abortable, Condition, type WaitBounds } from "../base/wait.ts";
 import type { WatchBatch } from "../model/event.ts";
 import type { StoredObject } from "../model/object.ts";
+import { checkSameHistory } from "../storage/checks.ts";
 import type { Scope } from "../storage/storage.ts";
 import { HistoryTracker } from "./history/history-tracker.ts";
 import { ReflectorState } from "./reflector-state.ts";
@@ -221,7 +222,9 @@ export class Reflector {
     const { invalidations } = this.#state;
     const current = await storage.currentRevision(signal);
     let historyId = await this.#findHistory(current, signal);
-    const state = await listState(this.#options, current, signal);
+    const { historyId: listedId, ...state } = await listState(this.#options, current, signal);
+    // The store may have been restored between the requests.
+    checkSameHistory(historyId, listedId ?? (await storage.historyId(signal)));
     await this.#prepare(state.objects);
     signal.throwIfAborted();
     if (this.#state.cause === "history lost" && this.#conflictsWith(state)) {
@@ -281,6 +284,7 @@ export class Reflector {
     const stream = storage.watch({
       scope: this.#scope,
       afterRevision: revision,
+      historyId: history.id,
       withPrevious: false,
     });
     // If nothing is written, only progress shows that the failure is over.

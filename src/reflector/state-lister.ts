@@ -1,6 +1,7 @@
 import { hasReason, invalidRequest, type WatchFanoutError } from "../base/errors.ts";
 import { memoryOverheadBytes } from "../model/event.ts";
 import { estimatedBytes, type StoredObject } from "../model/object.ts";
+import { checkSameHistory } from "../storage/checks.ts";
 import type { ReflectorOptions } from "./reflector-target.ts";
 
 /** Maximum size of one page in bytes, if the list is bounded in bytes. */
@@ -11,6 +12,12 @@ const maxAttempts = 4;
 
 type ListOptions = Pick<ReflectorOptions, "storage" | "scope" | "pageSize" | "maxBytes">;
 
+interface Listed {
+  readonly objects: readonly StoredObject[];
+  /** As that of a ListResult. */
+  readonly historyId: string | undefined;
+}
+
 /**
  * Lists the whole state of a scope at one revision, page by page: at `revision`, or at a later one if that is
  * compacted.
@@ -19,11 +26,11 @@ export async function listState(
   options: ListOptions,
   revision: number,
   signal: AbortSignal,
-): Promise<{ readonly objects: readonly StoredObject[]; readonly revision: number }> {
+): Promise<Listed & { readonly revision: number }> {
   let at = revision;
   for (let attempt = 1; ; attempt++) {
     try {
-      return { objects: await listAt(options, at, signal), revision: at };
+      return { ...(await listAt(options, at, signal)), revision: at };
     } catch (error) {
       if (!hasReason(error, "REVISION_TOO_OLD") || attempt === maxAttempts) throw error;
       const oldest = Number(error.metadata["oldest_revision"] ?? Number.NaN);
@@ -36,13 +43,13 @@ async function listAt(
   options: ListOptions,
   revision: number,
   signal: AbortSignal,
-): Promise<readonly StoredObject[]> {
+): Promise<Listed> {
   const { storage, scope = { prefix: "" }, maxBytes = 0 } = options;
   const { pageSize = maxBytes > 0 ? 50_000 : 0 } = options;
   const at = { match: "EXACT", revision } as const;
   if ("key" in scope) {
-    const { object } = await storage.get({ key: scope.key, at, signal });
-    return object === undefined ? [] : [object];
+    const { object, historyId } = await storage.get({ key: scope.key, at, signal });
+    return { objects: object === undefined ? [] : [object], historyId };
   }
   const { prefix } = scope;
   const objects: StoredObject[] = [];
@@ -50,14 +57,18 @@ async function listAt(
   const pageBytes = Math.min(maxBytes, maxPageBytes);
   let startAfter: string | undefined;
   let bytes = 0;
+  let historyId: string | undefined;
   do {
     const page = await storage.list({
       ...{ prefix, startAfter, at, signal },
       limit: pageSize,
       maxBytes: pageBytes,
     });
+    checkSameHistory(historyId, page.historyId);
+    historyId = page.historyId;
     // Not copied: a large state would take twice its array.
-    if (objects.length === 0 && page.next === undefined && maxBytes === 0) return page.items;
+    const isWhole = objects.length === 0 && page.next === undefined && maxBytes === 0;
+    if (isWhole) return { objects: page.items, historyId };
     for (const object of page.items) {
       objects.push(object);
       bytes += estimatedBytes(object) + memoryOverheadBytes;
@@ -65,7 +76,7 @@ async function listAt(
     if (maxBytes > 0 && bytes > maxBytes) throw stateTooLarge(maxBytes);
     startAfter = page.next;
   } while (startAfter !== undefined);
-  return objects;
+  return { objects, historyId };
 }
 
 function stateTooLarge(maxBytes: number): WatchFanoutError {

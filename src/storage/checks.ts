@@ -1,4 +1,4 @@
-import { invalidRequest, toError } from "../base/errors.ts";
+import { invalidRequest, otherHistory, toError } from "../base/errors.ts";
 import type {
   DeleteRequest,
   GetRequest,
@@ -30,6 +30,12 @@ export function checkText(field: string, text: string): void {
 export function checkInteger(field: string, value: number, least: number): void {
   if (Number.isSafeInteger(value) && value >= least) return;
   throw invalidRequest(field, `${field} is ${value}: it has to be an integer from ${least} on.`);
+}
+
+/** Throws HISTORY_CHANGED if a response is of another history than `known`. An id that is empty or undefined is not known. */
+export function checkSameHistory(known: string | undefined, found: string | undefined): void {
+  if (!known || !found || known === found) return;
+  throw otherHistory(known, found);
 }
 
 /** Throws INVALID_REQUEST if the requirement has an invalid revision. */

@@ -38,8 +38,11 @@ export interface Storage {
    * closed as well. Absent if no key is raw.
    */
   withRawKeys?(): Storage;
-  /** The store's newest revision, linearizable. */
-  currentRevision(signal?: AbortSignal): Promise<number>;
+  /**
+   * The store's newest revision, linearizable. `historyId`: the history that it has to belong to; undefined or empty: any.
+   * Only a storage whose results have a `historyId` checks it: it rejects with HISTORY_CHANGED.
+   */
+  currentRevision(signal?: AbortSignal, historyId?: string): Promise<number>;
   /** Whether every watch ends with HISTORY_CHANGED when the history's id changes. Default: that has to be asked for. */
   readonly announcesHistory?: boolean | undefined;
   /** The id of the history that revisions belong to; empty if it can't be read. */
@@ -83,6 +86,11 @@ export interface GetRequest {
 export interface GetResult {
   /** The revision of the response. */
   readonly revision: number;
+  /**
+   * The id of the history that the response belongs to; empty if it is not known. Undefined if the storage has to be
+   * asked for it.
+   */
+  readonly historyId?: string | undefined;
   readonly object: StoredObject | undefined;
 }
 
@@ -104,6 +112,8 @@ export interface ListRequest {
 export interface ListResult {
   /** The revision of the whole page. EXACT with it continues the list. */
   readonly revision: number;
+  /** As that of a GetResult. */
+  readonly historyId?: string | undefined;
   /** In key order. */
   readonly items: readonly StoredObject[];
   /** The same items in parts that responses share, so that each part is encoded once. */
@@ -153,6 +163,11 @@ export interface WatchRequest {
   readonly scope: WatchScope;
   /** Delivers events after this revision; undefined: after the current one. */
   readonly afterRevision: number | undefined;
+  /**
+   * The history that `afterRevision` belongs to. Undefined or empty: not checked. A storage that does not deliver the id
+   * with its events does not check it.
+   */
+  readonly historyId?: string | undefined;
   /**
    * The reader takes nothing after this revision, which is at most the current one, and closes the stream when it has
    * everything up to it. A storage may use this to send less.

@@ -109,9 +109,9 @@ export const etcdEntries: readonly CorpusEntry[] = [
     id: "etcd-17247",
     source: `${issues}17247`,
     bug: "A watch receives an event a second time.",
-    shows: "As etcd-15271.",
+    shows: "As etcd-15271. A watch of etcd's API that no cache serves passes it on.",
     isWithstood: true,
-    seed: { seed: 1, message: "The storage repeated revision" },
+    seed: { seed: 63, message: "The storage repeated revision" },
     mutations: [
       {
         file: modelWatch,
@@ -123,6 +123,22 @@ export const etcdEntries: readonly CorpusEntry[] = [
         file: etcdWatch,
         find: "if (revision <= this.#position) {",
         replace: "if (false) {",
+      },
+    ],
+  },
+  {
+    id: "etcd-8411",
+    source: `${issues}8411`,
+    bug: "A member that installs a snapshot does not send its watches the events that the snapshot has.",
+    shows: "The events in between are missing from the cache.",
+    seed: { seed: 2, message: "violates" },
+    isPassedOn:
+      "the clients lack the events until a check of the history or the consistency check finds it",
+    mutations: [
+      {
+        file: modelWatch,
+        find: "if (watcher.next <= this.#store().revision) watcher.isSynced = false;",
+        replace: "",
       },
     ],
   },
@@ -154,7 +170,7 @@ export const etcdEntries: readonly CorpusEntry[] = [
     source: `${issues}20655`,
     bug: "A watch that reads the past in parts is taken for synced before it has all of them.",
     shows: "The rest of the past is missing from the cache.",
-    seed: { seed: 3, message: "violates Typed" },
+    seed: { seed: 1, message: "violates EtcdWatch" },
     isPassedOn:
       "the clients lack the events until a check of the history or the consistency check finds it",
     mutations: [
@@ -223,6 +239,33 @@ export const etcdEntries: readonly CorpusEntry[] = [
         file: "src/storage/etcd/objects/decode.ts",
         find: "if (withPrevious && !isCreation && before === undefined) throw new MissingPreviousError();",
         replace: "",
+      },
+    ],
+  },
+  {
+    id: "etcd-20488",
+    source: `${issues}20488`,
+    bug: "The cache of etcd's client accepts a watch from any revision while its history of events is empty.",
+    shows:
+      "A client that resumes at a replica that has just listed misses the events before the list.",
+    tests: [
+      {
+        file: "test/cacher/watch/watching.test.ts",
+        name: "is HISTORY_LOST if the next events are lost upstream",
+        message: "to be 'REVISION_TOO_OLD'",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/cacher/watch/watch-opener.ts",
+        find: "if (revision < cache.eventWindow.floor.revision) throw this.#tooOld(revision);",
+        replace:
+          "if (revision < cache.eventWindow.floor.revision && cache.eventWindow.length > 0) throw this.#tooOld(revision);",
+      },
+      {
+        file: "src/cacher/state/event-window.ts",
+        find: "if (revision < this.#floor.revision) return undefined;",
+        replace: "if (revision < this.#floor.revision && this.#length > 0) return undefined;",
       },
     ],
   },

@@ -112,6 +112,47 @@ export const grpcProxyEntries: readonly CorpusEntry[] = [
     ],
   },
   {
+    id: "grpc-proxy-10650",
+    source: `${issues}10650`,
+    bug: "A watch that a client opens again after a compaction joins the shared watch that etcd has cancelled.",
+    shows: "A watch is created on a stream to etcd that was closed, and the client waits for good.",
+    tests: [
+      {
+        file: "test/etcd-api/watch/upstream-responses.test.ts",
+        name: "ends when it had no watch for two checks in a row, and another one is opened for the next",
+        message: "expected",
+      },
+    ],
+    mutations: [{ file: upstreamWatches, find: "      this.#call = undefined;\n", replace: "" }],
+  },
+  {
+    id: "grpc-proxy-9839",
+    source: `${issues}9839`,
+    bug: "Watches without a start revision are not shared: each client has its own at etcd, until etcd hangs.",
+    shows: "The same.",
+    tests: [
+      {
+        file: "test/etcd-api/watch.test.ts",
+        name: "is one watch at etcd, however many clients have it",
+        message: "to be 2",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/etcd-api/watch/watch-call.ts",
+        find: "const isCached = service.isCached(range, request.startRevision);",
+        replace:
+          "const isCached = request.startRevision > 0 && service.isCached(range, request.startRevision);",
+      },
+      {
+        file: clientWatch,
+        find: "if (range === undefined || !this.isSettled) return false;",
+        replace:
+          "if (range === undefined || !this.isSettled || this.request.startRevision === 0) return false;",
+      },
+    ],
+  },
+  {
     id: "grpc-proxy-19710",
     source: `${issues}19710`,
     bug: "Progress requests are not answered.",

@@ -371,4 +371,46 @@ export const ownEntries: readonly CorpusEntry[] = [
       },
     ],
   },
+  {
+    id: "own-during-list",
+    source:
+      "Find a restore of etcd, or an upstream that knows of none, between the requests of a list",
+    bug: "A state that was listed after a restore was served under the id from before it.",
+    shows: "Clients mix two histories.",
+    tests: [
+      {
+        file: "test/reflector/histories.test.ts",
+        name: "that a restore during a list has begun makes that void",
+        message: "start: first at 5",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/reflector/reflector.ts",
+        find: "    checkSameHistory(historyId, listedId ?? (await storage.historyId(signal)));\n",
+        replace: "",
+      },
+    ],
+  },
+  {
+    id: "own-relay-server",
+    source:
+      "Find a restore of etcd, or an upstream that knows of none, between the requests of a list",
+    bug: "A relay resumed a watch at a server that had found a restore, as if it knew of it.",
+    shows: "Clients mix two histories.",
+    tests: [
+      {
+        file: "test/client/remote/remote-storage.test.ts",
+        name: "of a response is that of its server, where another server has found a restore that the first has not.",
+        message: "to deeply equal",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/client/remote/remote-storage.ts",
+        find: "this.#history.atServer(options.historyId || undefined) ?? this.#history.server,",
+        replace: "this.#history.server,",
+      },
+    ],
+  },
 ];

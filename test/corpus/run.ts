@@ -127,7 +127,8 @@ async function problemOfSeed(
   if (recorded.code !== 0 && recorded.text.includes(message)) return undefined;
   const { code, text } = await simulate(1, otherSeeds, entry.id);
   const [, found, guarantee] = /^Seed (\d+) violates (\w+)/m.exec(text) ?? [];
-  if (code === 0 || found === undefined) return `seeds 1 to ${otherSeeds} violate nothing`;
+  if (code === 0) return `seeds 1 to ${otherSeeds} violate nothing`;
+  if (found === undefined) return `no seed violates anything within ${timeoutMs} ms`;
   return `the recorded seed shows nothing; seed ${found} violates ${guarantee}: record it`;
 }
 

@@ -23,6 +23,8 @@ export interface Observations {
   readonly reasons: ReadonlySet<string>;
   /** Every watcher has received everything up to this revision. */
   readonly level: number;
+  /** Whether an operator has put another id into the marker key at each restore. Default: not. */
+  readonly areRestoresMarked?: boolean;
 }
 
 /** The checkers of all guarantees, over everything that the clients of a world received. Empty: no violation. */
@@ -74,7 +76,8 @@ function wrongInReads(world: Observations, eras: Eras, named: Named[]): string[]
     wrong.push(...explained.wrong.map((broken) => `${what}: ${broken}`));
     // A replica that had not come to the snapshot follows the new history under the old id, until a replica that had
     // come further has detected it and replaced the id.
-    if (observed.fromEra === observed.toEra) named.push({ historyId, eras: explained.eras, what });
+    const isNamed = world.areRestoresMarked === true || observed.fromEra === observed.toEra;
+    if (isNamed) named.push({ historyId, eras: explained.eras, what });
   }
   for (const { what, code, reason, message } of world.reader.failed) {
     const end = { code, reason, metadata: {}, resumePoint: undefined, isCutOff: false };

@@ -156,6 +156,27 @@ describe("Another history of the store", () => {
     ]);
   });
 
+  test.each([
+    ["which the store is asked for", undefined],
+    ["which the list names", "second"],
+  ])(
+    "that a restore during a list has begun makes that void: by the id %s",
+    async (_, listedId) => {
+      const world = new World();
+      const { storage, requests } = world;
+      storage.onList = (request, revision) => {
+        if (listedId === undefined) world.historyId = "second";
+        storage.onList = (another, at) => storage.pageOf(another, at);
+        return { ...storage.pageOf(request, revision), historyId: listedId };
+      };
+      await world.reflected.begin();
+      expect(await world.since()).toEqual([]);
+      world.historyId = "second";
+      expect(await world.since(1_000)).toEqual(["start: second at 5", "recovered"]);
+      expect(requests).toMatchObject([{ afterRevision: 5, historyId: "second" }]);
+    },
+  );
+
   test("that is found during a list makes that void", async () => {
     const world = await following();
     const listed = Promise.withResolvers<void>();

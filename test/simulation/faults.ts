@@ -31,8 +31,11 @@ export interface Disturbed {
   compact(by: number): void;
   /** No effect if that is compacted already, or has not happened. */
   compactAt(revision: number): void;
-  /** Returns what puts etcd back to its state of now. */
-  snapshot(): () => Promise<void>;
+  /**
+   * Returns what puts etcd back to its state of now. `isMarked`: the operator puts another id into the marker key, as
+   * docs/guarantees.md advises.
+   */
+  snapshot(isMarked: boolean): () => Promise<void>;
   changeRawKey(index: number, isDelete: boolean): void;
 }
 
@@ -214,7 +217,7 @@ const kinds = {
   },
   "etcd restored": {
     weight: 1,
-    begin: async (world) => world.snapshot(),
+    begin: async (world) => world.snapshot(false),
   },
   "raw keys change": {
     weight: 2,
@@ -230,6 +233,23 @@ const kinds = {
       for (const replica of world.replicas) replica.disturb();
       world.scheduler.stop(100 * 200 ** other);
       return nothing;
+    },
+  },
+  "etcd restored with another id": {
+    weight: 0,
+    begin: async (world) => world.snapshot(true),
+  },
+  // Its timers fire, and it hears nothing and is not heard.
+  "replica silent": {
+    weight: 0,
+    begin: async (world, { one }) => {
+      const replica = chosen(world.replicas, one);
+      replica.disturb();
+      const links = [...replica.upstream, replica.downstream];
+      for (const link of links) link.state.isHeld = true;
+      return () => {
+        for (const link of links) world.network.release(link);
+      };
     },
   },
   "clock set": {
@@ -268,6 +288,16 @@ export function drawFaults(
 export function drawTimeFaults(random: Seeded, durationMs: number): Fault[] {
   return Array.from({ length: random.pick([0, 0, 1, 2]) }, () => ({
     ...{ kind: random.pick(["processes stopped", "clock set"] as const), forMs: 0 },
+    ...{ atMs: random.next() * durationMs, one: random.next(), other: random.next() },
+  }));
+}
+
+/** In one of five simulations: restores that come at any time, and replicas that are silent, often when another is restored. */
+export function drawRareFaults(random: Seeded, durationMs: number): Fault[] {
+  if (random.chance(0.8)) return [];
+  return Array.from({ length: random.between(1, 3) }, () => ({
+    kind: random.pick(["etcd restored with another id", "replica silent"] as const),
+    forMs: random.pick([50, 500, 3_000]) * (0.5 + random.next()),
     ...{ atMs: random.next() * durationMs, one: random.next(), other: random.next() },
   }));
 }

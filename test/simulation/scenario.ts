@@ -1,6 +1,6 @@
 import { Seeded } from "../faults/seeded.ts";
 import type { WatchBehaviour } from "./etcd-watch.ts";
-import { drawFaults, drawTimeFaults, type Fault } from "./faults.ts";
+import { drawFaults, drawRareFaults, drawTimeFaults, type Fault } from "./faults.ts";
 import type { Chunking } from "./network.ts";
 import type { Pace } from "./scheduler.ts";
 
@@ -49,6 +49,7 @@ export function scenarioOf(seed: number): Scenario {
   const tiers = random.pick([[], [], [1], [2], [1, 1]]);
   // Of its own, so that what it decides changes nothing else.
   const added = new Seeded(seed ^ 0xa91);
+  const rare = new Seeded(seed ^ 0x4d2a);
   const topology = { members, roots: random.between(1, 2), tiers };
   return {
     ...{ seed, salt: 0, durationMs, ...topology },
@@ -75,6 +76,7 @@ export function scenarioOf(seed: number): Scenario {
     faults: [
       ...drawFaults(random.fork(), durationMs, topology),
       ...drawTimeFaults(added.fork(), durationMs),
+      ...drawRareFaults(rare, durationMs),
     ].sort((one, other) => one.atMs - other.atMs),
   };
 }

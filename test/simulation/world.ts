@@ -17,6 +17,7 @@ import { EtcdApiClients } from "./etcd-api-clients.ts";
 import { EtcdCluster, type Snapshot } from "./etcd-cluster.ts";
 import type { EtcdPast } from "./etcd-history.ts";
 import { EtcdServer } from "./etcd-server.ts";
+import type { Operation } from "./etcd-store.ts";
 import { beginFault, type Disturbed, type Fault } from "./faults.ts";
 import { Network } from "./network.ts";
 import { firstRoot, SimulatedReplica } from "./replica.ts";
@@ -36,6 +37,9 @@ const usualReasons = [
   // A window of few events.
   ...["SLOW_CONSUMER", "REVISION_TOO_OLD"],
 ];
+
+/** Holds the id of etcd's history. */
+const markerKey = "/watchfanout/history";
 
 const memberHost = (i: number): number => 11 + i;
 
@@ -65,6 +69,8 @@ export class World implements Disturbed {
   #library: LibraryClient | undefined;
   #acknowledged = 0;
   #isOver = false;
+  /** Whether etcd was restored without another id. */
+  #isUnmarked = false;
 
   constructor(
     scenario: Scenario,
@@ -162,8 +168,9 @@ export class World implements Disturbed {
     this.cluster.commit({ type: "compact", revision: at });
   }
 
-  snapshot(): () => Promise<void> {
+  snapshot(isMarked: boolean): () => Promise<void> {
     const snapshot = {
+      isMarked,
       ...{ ...this.cluster.snapshot(), era: this.#account.era },
       past: this.#apiClients.history.past(),
     };
@@ -178,22 +185,31 @@ export class World implements Disturbed {
     const operation = isDelete
       ? ({ type: "delete", key } as const)
       : ({ type: "put", key, value: "" } as const);
+    this.#commit(operation);
+  }
+
+  #commit(operation: Operation): void {
     const txn = { compare: [], success: [operation], failure: [] };
     this.cluster.commit({ type: "txn", txn });
   }
 
   /**
-   * Puts etcd back to the snapshot once every replica has come further: one that has not can't know that. No client writes until
-   * every replica has found it, so that no client receives two histories as one.
+   * Puts etcd back to the snapshot, without another id once every replica has come further: one that has not can't know that.
+   * No client writes until every replica has found it, so that no client receives two histories as one.
    */
   async #restore(snapshot: WorldSnapshot): Promise<void> {
+    const { isMarked } = snapshot;
     const { revision } = snapshot.store;
     await this.#holdWrites();
-    await this.#healReplicas();
-    if (this.cluster.state.revision <= revision + 1) return;
-    await this.#until("every replica to be beyond the snapshot", () =>
-      this.replicas.every(({ cacher }) => (cacher?.stats().revision ?? 0) > revision),
-    );
+    if (!isMarked) await this.#healReplicas();
+    const { revision: before } = this.cluster.state;
+    if (before <= revision + 1) return;
+    if (!isMarked) {
+      this.#isUnmarked = true;
+      await this.#until("every replica to be beyond the snapshot", () =>
+        this.replicas.every(({ cacher }) => (cacher?.stats().revision ?? 0) > revision),
+      );
+    }
     this.reasons.add("HISTORY_CHANGED");
     await this.#apiClients.stop();
     this.#acknowledged = 0;
@@ -202,6 +218,7 @@ export class World implements Disturbed {
     this.#account.beginEra(revision, snapshot.era);
     this.cluster.restore(snapshot);
     this.#apiClients.history.restore(snapshot.past);
+    if (isMarked) this.#mark(before);
     for (const server of this.servers) server.start();
     await this.#until("every replica to have found the other history", () => this.#haveFound());
     if (this.#isOver) return;
@@ -209,10 +226,16 @@ export class World implements Disturbed {
     this.#apiClients.start();
   }
 
+  /** Writes another id, and so much that every revision that a replica may ask for is one of this history as well. */
+  #mark(beyond: number): void {
+    const value = `operator-${this.#account.era.index}`;
+    this.#commit({ type: "put", key: markerKey, value });
+    while (this.cluster.state.revision < beyond + 3) this.#writeOther();
+  }
+
   /** Whether every replica is in the newest history. Those that are not connect again, and learn of it. */
   #haveFound(): boolean {
-    const key = "/watchfanout/history";
-    const [marker] = this.cluster.state.range({ key }).kvs;
+    const [marker] = this.cluster.state.range({ key: markerKey }).kvs;
     const { revision } = this.cluster.state;
     const missing = this.replicas.filter(({ cacher }) => {
       const isThere = (cacher?.stats().revision ?? Infinity) <= revision;
@@ -251,6 +274,7 @@ export class World implements Disturbed {
     const observed = {
       ...{ truth: this.#account, watchers: this.watchers, writers: this.#writers },
       ...{ reader: this.#reader, reasons: this.reasons, level },
+      areRestoresMarked: !this.#isUnmarked,
     };
     return [
       ...[...quiet, ...wrongIn(observed), ...inLibrary, ...(await this.#wrongInCaches())],
@@ -374,8 +398,7 @@ export class World implements Disturbed {
 
   /** Writes a key that is no object. */
   #writeOther(): void {
-    const put = { type: "put", key: "/other", value: "" } as const;
-    this.cluster.commit({ type: "txn", txn: { compare: [], success: [put], failure: [] } });
+    this.#commit({ type: "put", key: "/other", value: "" });
   }
 
   async #close(): Promise<void> {
@@ -454,6 +477,7 @@ interface LogLine {
 
 /** A state of etcd, and the history that it is of. */
 interface WorldSnapshot extends Snapshot {
+  readonly isMarked: boolean;
   readonly era: Era;
   readonly past: EtcdPast;
 }

@@ -1,6 +1,7 @@
 import { hasReason } from "../../base/errors.ts";
 import type { Turns } from "../../base/turns.ts";
 import type { Reflector } from "../../reflector/reflector.ts";
+import { checkSameHistory } from "../../storage/checks.ts";
 import type {
   GetResult,
   ListRequest,
@@ -37,7 +38,7 @@ export class UpstreamReader implements Pick<Storage, "get" | "list" | "currentRe
     this.#history = history;
     this.#reads = new LimitedUpstreamReader({
       ...{ name, storage, scheduler, limiter },
-      check: (response) => this.#confirmed(response),
+      check: (response) => this.#ofThisHistory(response),
     });
   }
 
@@ -54,10 +55,24 @@ export class UpstreamReader implements Pick<Storage, "get" | "list" | "currentRe
   async currentRevision(signal?: AbortSignal): Promise<number> {
     const { cache, storage } = this.#context;
     const { eventWindow, revision } = cache;
-    const current = await this.#confirmed(storage.currentRevision(signal));
+    const asked = storage.currentRevision(signal, cache.historyId).catch((error: unknown) => {
+      throw pendingIfChanged(error);
+    });
+    const current = await this.#confirmed(asked);
     // Within one history the store's revision never falls below one that it has delivered.
     if (current < revision && cache.eventWindow === eventWindow) throw historyChangePending();
     return current;
+  }
+
+  /** The same for a response that may name its history. */
+  async #ofThisHistory<T extends Pick<GetResult, "historyId">>(pending: Promise<T>): Promise<T> {
+    const response = await this.#confirmed(pending);
+    try {
+      checkSameHistory(this.#context.cache.historyId, response.historyId);
+    } catch (error) {
+      throw pendingIfChanged(error);
+    }
+    return response;
   }
 
   /**
@@ -71,11 +86,16 @@ export class UpstreamReader implements Pick<Storage, "get" | "list" | "currentRe
     try {
       await history.confirmHistory();
     } catch (error) {
-      throw hasReason(error, "HISTORY_CHANGED") ? historyChangePending(error) : error;
+      throw pendingIfChanged(error);
     }
     if (generation !== history.historyGeneration) throw historyChangePending();
     return response;
   }
+}
+
+/** The history that the store has now is not the cache's, which will follow. */
+function pendingIfChanged(error: unknown): unknown {
+  return hasReason(error, "HISTORY_CHANGED") ? historyChangePending(error) : error;
 }
 
 /** Maximum number of objects examined for a page with a predicate, which is short or empty if few of them match. */
@@ -90,7 +110,7 @@ export interface LimitedUpstreamReaderDeps {
   readonly limiter: UpstreamLimiter;
   readonly scheduler: Turns;
   /** Checks a response before it is returned: resolves to it, or rejects. */
-  readonly check: <T>(response: Promise<T>) => Promise<T>;
+  readonly check: <T extends Pick<GetResult, "historyId">>(response: Promise<T>) => Promise<T>;
 }
 
 /**
@@ -160,7 +180,7 @@ export class LimitedUpstreamReader {
           signal,
         },
       };
-      const { revision, items, next } = await storage.list(part);
+      const { revision, historyId, items, next } = await storage.list(part);
       at = { match: "EXACT", revision };
       const room = limit === 0 ? Infinity : limit - page.size;
       const bounds = { bytes, scanned: Infinity, items: room };
@@ -169,7 +189,7 @@ export class LimitedUpstreamReader {
       const isAdded = page.add({ ...chunk, last: chunk.last ?? next });
       const isFull = !isAdded || chunk.last !== undefined || page.scanned >= maxScanned;
       if (!isFull && page.next !== undefined) continue;
-      return page.finish(revision, page.next === undefined ? 0 : undefined);
+      return page.finish(revision, page.next === undefined ? 0 : undefined, historyId);
     }
   }
 }

@@ -41,11 +41,11 @@ export class PageBuilder {
   }
 
   /** The page, of which `remaining` objects follow, if that is known. */
-  finish(revision: number, remaining: number | undefined): ListResult {
+  finish(revision: number, remaining: number | undefined, historyId?: string): ListResult {
     const chunks = this.#chunks;
     let items: readonly StoredObject[] | undefined;
     return {
-      revision,
+      ...{ revision, historyId },
       // Most readers take the chunks. A page can have tens of thousands of items.
       get items() {
         items ??= chunks.flat();

@@ -93,8 +93,6 @@ export interface CacheWatchRequest extends WatchRequest {
   readonly owner?: object | undefined;
   /** What a slow stream delivers. Default EVERY_EVENT. */
   readonly delivery?: Delivery | undefined;
-  /** The history that `afterRevision` belongs to. Undefined or empty: not checked. */
-  readonly historyId?: string | undefined;
   /**
    * Whether events of raw keys are delivered, too, if the cache has them (`isRawKey` in model/key-bytes.ts). Not with
    * `sendInitialEvents`. Default false.

@@ -96,6 +96,7 @@ export class EventWindowBackfill {
     this.#backfill = new WindowBackfill({
       storage,
       scope: { prefix: "" },
+      historyId: cache.historyId,
       target: this.#target(),
       clock,
       random,

@@ -81,7 +81,7 @@ export class RemoteLister {
       this.#continuations.keep(continuationName({ ...request, startAfter: next }, revision), place);
     }
     const remaining = following === undefined ? undefined : following + rest.length;
-    return { revision, items, next, remaining };
+    return { revision, historyId: pages.historyId, items, next, remaining };
   }
 
   #continuationOf(request: ListRequest): Continuation | undefined {

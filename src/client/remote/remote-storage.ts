@@ -7,6 +7,7 @@ import {
   checkGet,
   checkList,
   checkPut,
+  checkSameHistory,
   checkWatch,
   endIfRefused,
 } from "../../storage/checks.ts";
@@ -88,7 +89,10 @@ export class RemoteStorage implements Storage {
     this.#resource = resource;
     this.#selectors = { labelSelector, fieldSelector };
     this.#delivery = options.delivery ?? "EVERY_EVENT";
-    const fetch: FetchPage = (page) => this.#page({ ...page, ...this.#selectors });
+    const fetch: FetchPage = async (page) => {
+      const fetched = await this.#page({ ...page, ...this.#selectors });
+      return { ...fetched, historyId: this.#history.observe(fetched.historyId) };
+    };
     this.#lister = new RemoteLister(fetch, clock);
     this.#staleness = new ReportedStaleness(clock);
     this.#serverRevisionProbe = new ServerRevisionProbe(async (server) => {
@@ -128,12 +132,12 @@ export class RemoteStorage implements Storage {
   }
 
   watch(request: WatchRequest): WatchStream {
-    const { afterRevision, withPrevious } = request;
+    const { afterRevision, historyId, withPrevious } = request;
     const scope = "from" in request.scope ? undefined : request.scope;
     const watch = new RemoteWatch({
       open: (signal, onOpened) =>
         this.#batches({
-          ...{ scope, afterRevision, signal, onOpened },
+          ...{ scope, afterRevision, historyId, signal, onOpened },
           includePrevious: withPrevious,
         }),
       coalesces: coalesces[this.#delivery],
@@ -170,9 +174,11 @@ export class RemoteStorage implements Storage {
   }
 
   /** Asks the server of an open watch first, which sends that watch an eager bookmark with the revision of its response. */
-  async currentRevision(signal?: AbortSignal): Promise<number> {
+  async currentRevision(signal?: AbortSignal, known: string = ""): Promise<number> {
     this.#enter(signal);
-    return (await this.#state(linearizable, signal)).revision;
+    const { revision, historyId: server } = await this.#state(linearizable, signal);
+    checkSameHistory(known, this.#history.observe(server));
+    return revision;
   }
 
   /** The history id of the server that responds, after any check of its history by that server. */
@@ -230,9 +236,10 @@ export class RemoteStorage implements Storage {
 
   async #get({ key, at, signal }: GetRequest): Promise<GetResult> {
     try {
-      const result = await this.#client.get(this.#resource, key, { at, signal });
-      this.#history.observe(result.historyId);
-      return { revision: result.revision, object: result.object };
+      const { revision, object, historyId } = await this.#client.get(this.#resource, key, {
+        ...{ at, signal },
+      });
+      return { revision, object, historyId: this.#history.observe(historyId) };
     } catch (error) {
       if (!hasReason(error, "OBJECT_NOT_FOUND")) throw this.#history.named(error);
       return { revision: decodeRevision(error.metadata["revision"] ?? ""), object: undefined };
@@ -241,9 +248,11 @@ export class RemoteStorage implements Storage {
 
   /** A get has no selectors, so it is a list: the key itself is the first of all keys that it is a prefix of. */
   async #getSelected({ key, at, signal }: GetRequest): Promise<GetResult> {
-    const { revision, items } = await this.#lister.list({ prefix: key, limit: 1, at, signal });
+    const { items, revision, historyId } = await this.#lister.list({
+      ...{ prefix: key, limit: 1, at, signal },
+    });
     const [first] = items;
-    return { revision, object: first?.key === key ? first : undefined };
+    return { revision, historyId, object: first?.key === key ? first : undefined };
   }
 
   /**
@@ -265,7 +274,7 @@ export class RemoteStorage implements Storage {
       const batches = this.#client.watch(this.#resource, {
         ...options,
         ...this.#selectors,
-        historyId: this.#history.server,
+        historyId: this.#history.atServer(options.historyId || undefined) ?? this.#history.server,
         delivery: this.#delivery,
         eagerBookmarks: true,
         resume: false,

@@ -1,6 +1,7 @@
 import { otherHistory } from "../../base/errors.ts";
 import { compareKeys } from "../../model/key-order.ts";
 import type { StoredObject } from "../../model/object.ts";
+import { checkSameHistory } from "../../storage/checks.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import type { WatchRequest as WireRequest } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import { broken } from "../calls/decode.ts";
@@ -53,14 +54,18 @@ export class JoinedPages {
     this.#revision = revision;
   }
 
+  /** The id of the history of the pages; empty if no page had one. */
+  get historyId(): string {
+    return this.#historyId;
+  }
+
   /** Throws INTERNAL if the server violates the contract, HISTORY_CHANGED for a page of another history. */
   check({ items, revision, historyId }: Page): void {
     this.#revision ??= revision;
     if (revision !== this.#revision) {
       throw broken(`a page at revision ${revision} in a list at ${this.#revision}`);
     }
-    const isOther = this.#historyId !== "" && historyId !== "" && historyId !== this.#historyId;
-    if (isOther) throw otherHistory(this.#historyId, historyId);
+    checkSameHistory(this.#historyId, historyId);
     if (historyId !== "") this.#historyId = historyId;
     if (items.length > 0) this.#emptyPages = 0;
     else if (++this.#emptyPages > maxEmptyPages) {

@@ -26,6 +26,8 @@ interface PastRead {
 interface PastSource {
   readonly storage: Storage;
   readonly scope: Scope;
+  /** The history of the revisions. Undefined or empty: not known. */
+  readonly historyId?: string | undefined;
   readonly clock: Clock;
 }
 
@@ -87,12 +89,12 @@ class PastReader {
     this.#source = source;
     this.#maxBytes = maxBytes;
     this.#begun = source.clock.now();
-    const { storage, scope } = source;
+    const { storage, scope, historyId } = source;
     this.#segments = starts.map((after, i) => {
       const end = starts[i + 1] ?? upTo;
       const concurrent = starts.length;
-      const request = { scope, afterRevision: after, upTo: end, concurrent, withPrevious: true };
-      return new Segment(after, end, storage.watch(request));
+      const range = { scope, afterRevision: after, upTo: end, historyId };
+      return new Segment(after, end, storage.watch({ ...range, concurrent, withPrevious: true }));
     });
   }
 

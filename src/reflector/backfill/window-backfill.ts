@@ -51,6 +51,8 @@ export interface BackfillTarget {
 export interface BackfillOptions {
   readonly storage: Storage;
   readonly scope: Scope;
+  /** The history of the target's state. Undefined or empty: not known. */
+  readonly historyId?: string | undefined;
   readonly target: BackfillTarget;
   readonly clock: Clock;
   readonly random: () => number;

@@ -157,6 +157,30 @@ describe("While the upstream watch is broken", () => {
   });
 });
 
+describe("If the store's servers name different histories", () => {
+  const at = { match: "LINEARIZABLE" } as const;
+
+  it("a revision or a state of another history than the cache's is not returned", async () => {
+    const cached = await CachedStore.ready();
+    await cached.write(["a", "1"]);
+    const { store, cacher } = cached;
+    const known = cacher.currentHistoryId;
+    store.requestProgress = () => {};
+    store.currentRevision = async () => 9;
+    store.get = async () => ({ revision: 9, object: undefined, historyId: "another" });
+    expect(await outcome(cached, cacher.get({ key: "a", at }))).toMatchObject(unavailable);
+    const asked: unknown[] = [];
+    Object.assign(store, {
+      currentRevision: async (_signal: unknown, historyId: string) => {
+        asked.push(historyId);
+        throw historyChanged(9, 2, "another");
+      },
+    });
+    expect(await outcome(cached, cacher.get({ key: "a", at }))).toMatchObject(unavailable);
+    expect(asked).toEqual([known]);
+  });
+});
+
 describe("While many reads need the store", () => {
   it("equal reads are sent once, and concurrent ones are bounded", async () => {
     const cached = await CachedStore.ready();

@@ -157,7 +157,7 @@ describe("A read of ANY", () => {
 
 describe("The history of a RemoteStorage", () => {
   /** A server whose history is the last in `ids`, and which refuses a write with another. */
-  function inHistory(ids: readonly string[]): Script {
+  function inHistory(ids: readonly string[], requested: string[] = []): Script {
     return {
       list: (_, callback) => callback(null, { revision: "5", history_id: ids.at(-1) ?? "" }),
       put: ({ request }, callback) => {
@@ -168,6 +168,7 @@ describe("The history of a RemoteStorage", () => {
       },
       watch: (call) => {
         const known = call.request.history_id;
+        requested.push(known);
         if (known !== ids.at(-1)) endWith(call, historyChanged(9, 5, ids.at(-1)));
         else call.write(wireResponse(5));
       },
@@ -233,6 +234,41 @@ describe("The history of a RemoteStorage", () => {
       reason: "HISTORY_CHANGED",
       metadata: { history_id: "h2" },
     });
+  });
+
+  test("of a response is that of its server, where another server has found a restore that the first has not.", async () => {
+    const requested: string[] = [];
+    const storage = await over(inHistory(["h1"], requested), inHistory(["h2"], requested));
+    const changed = { reason: "HISTORY_CHANGED" };
+    const listing = { prefix: "", limit: 0, at: { match: "ANY" } } as const;
+    const listed = [await storage.list(listing), await storage.list(listing)];
+    expect(listed.map(({ historyId }) => historyId).sort()).toEqual(["h1", "h2"]);
+    const revisions = await Promise.allSettled([
+      ...[storage.currentRevision(undefined, "h1"), storage.currentRevision(undefined, "h1")],
+    ]);
+    expect(revisions).toContainEqual({
+      status: "rejected",
+      reason: expect.objectContaining(changed),
+    });
+    expect(revisions).toContainEqual({ status: "fulfilled", value: 5 });
+    // Of two streams that continue from the first history, one reaches the server of the other.
+    const outcomes = [1, 2].map(async () => {
+      const request = { ...everything, afterRevision: 5, historyId: "h1" };
+      const reader = new StreamReader(storage, request);
+      return (await reader.next()) ?? (await reader.end());
+    });
+    expect(await Promise.all(outcomes)).toEqual(
+      expect.arrayContaining([
+        expect.objectContaining({ revision: 5 }),
+        expect.objectContaining(changed),
+      ]),
+    );
+    // Whatever a server has said last.
+    for (let last: string | undefined; last !== "h2"; ) {
+      last = (await storage.list(listing)).historyId;
+    }
+    await new StreamReader(storage, { ...everything, afterRevision: 5, historyId: "h1" }).next();
+    expect(requested).toEqual(["h1", "h1", "h1"]);
   });
 });
 
