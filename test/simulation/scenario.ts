@@ -1,6 +1,6 @@
 import { Seeded } from "../faults/seeded.ts";
 import type { WatchBehaviour } from "./etcd-watch.ts";
-import { drawFaults, drawTimeFaults, type Fault } from "./faults.ts";
+import { drawFaults, drawResumeFaults, drawTimeFaults, type Fault } from "./faults.ts";
 import type { Chunking } from "./network.ts";
 import type { Pace } from "./scheduler.ts";
 
@@ -18,6 +18,8 @@ export interface Scenario {
   readonly tiers: readonly number[];
   /** Maximum number of events in the window of each cache. */
   readonly windowEvents: number;
+  /** The shortest time between two dispatch rounds of a cache, in milliseconds. */
+  readonly dispatchIntervalMs: number;
   /** Of the recorded watchers, those with these numbers. */
   readonly watchers: readonly number[];
   readonly writers: number;
@@ -50,7 +52,7 @@ export function scenarioOf(seed: number): Scenario {
   // Of its own, so that what it decides changes nothing else.
   const added = new Seeded(seed ^ 0xa91);
   const topology = { members, roots: random.between(1, 2), tiers };
-  return {
+  const scenario = {
     ...{ seed, salt: 0, durationMs, ...topology },
     etcd: {
       maxBatchRevisions: random.pick([1, 2, 5, 1_000]),
@@ -72,9 +74,15 @@ export function scenarioOf(seed: number): Scenario {
     chunking: { split: random.pick([0, 0.05, 0.5]), joined: random.pick([0, 0.5]) },
     etcdWatchers: added.pick([0, 1, 2]),
     etcdCallers: added.pick([0, 0, 1, 2]),
-    faults: [
-      ...drawFaults(random.fork(), durationMs, topology),
-      ...drawTimeFaults(added.fork(), durationMs),
-    ].sort((one, other) => one.atMs - other.atMs),
+  };
+  const faults = [
+    ...drawFaults(random.fork(), durationMs, topology),
+    ...drawTimeFaults(added.fork(), durationMs),
+  ];
+  const resuming = drawResumeFaults(new Seeded(seed ^ 0xab5), durationMs, faults);
+  return {
+    ...scenario,
+    faults: [...faults, ...resuming].sort((one, other) => one.atMs - other.atMs),
+    dispatchIntervalMs: added.pick([0, 0, 0, 5, 500]),
   };
 }
