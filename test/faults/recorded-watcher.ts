@@ -93,6 +93,7 @@ export class RecordedWatcher {
   #running: Promise<void> | undefined;
   #isStopped = false;
   #isHurried = false;
+  #isAway = false;
   #events = 0;
   #resumed = 0;
 
@@ -162,6 +163,18 @@ export class RecordedWatcher {
     this.#connection?.close();
   }
 
+  /** Ends its stream, and resumes it only after `comeBack`. */
+  leave(): void {
+    this.#isAway = true;
+    this.vanish();
+  }
+
+  /** Idempotent. */
+  comeBack(): void {
+    this.#isAway = false;
+    this.#options.writes.changing.changed();
+  }
+
   sequenceOf({ streams }: RecordedSequence): Sequence {
     return { view: this.view, delivery: this.#delivery, streams };
   }
@@ -187,7 +200,7 @@ export class RecordedWatcher {
   }
 
   async #run(): Promise<void> {
-    const { random, endpoints } = this.#options;
+    const { random, endpoints, writes } = this.#options;
     while (!this.#isStopped) {
       const sequence = this.#sequence();
       const end = await this.#stream(sequence);
@@ -206,6 +219,7 @@ export class RecordedWatcher {
       this.#endpoint = random.pick(endpoints);
       // As clients do, so that a replica that is away is not asked all the time.
       await delay(random.between(5, 60));
+      if (this.#isAway) await writes.changing.until(() => !this.#isAway || this.#isStopped);
     }
   }
 

@@ -72,6 +72,8 @@ export class WatchableStore {
   readonly #behaviour: WatchBehaviour;
   readonly #streams = new Set<WatchStream>();
   #syncing: ScheduledEvent | undefined;
+  /** Called when a watch has to read the store from this revision on: it begins in the past, or has missed a change. */
+  onBehind: (revision: number) => void = () => {};
 
   constructor(store: () => EtcdStore, agenda: Agenda, random: Seeded, behaviour: WatchBehaviour) {
     this.#store = store;
@@ -116,7 +118,9 @@ export class WatchableStore {
     const id = watchId === 0 ? stream.nextId++ : watchId;
     stream.watchers.set(id, { id, stream, creation, next, isSynced });
     stream.send({ watchId: id, revision, created: true, events: [] });
-    if (!isSynced) this.#syncLater();
+    if (isSynced) return;
+    this.#syncLater();
+    this.onBehind(startRevision);
   }
 
   cancel(stream: WatchStream, watchId: number): void {
@@ -142,6 +146,7 @@ export class WatchableStore {
       if (this.#random.chance(this.#behaviour.slowness)) {
         watcher.isSynced = false;
         this.#syncLater();
+        this.onBehind(revision);
         continue;
       }
       this.#send(watcher, revision, revision);

@@ -24,7 +24,11 @@ export interface Disturbed {
   readonly cluster: EtcdCluster;
   readonly servers: readonly EtcdServer[];
   readonly replicas: readonly SimulatedReplica[];
-  readonly watchers: readonly { vanish(): void }[];
+  readonly watchers: readonly {
+    vanish(): void;
+    leave(): void;
+    comeBack(): void;
+  }[];
   /** Why streams may end. */
   readonly reasons: Set<string>;
   /** Compacts a revision, chosen among the last ones. */
@@ -252,6 +256,34 @@ const kinds = {
       };
     },
   },
+  "client away": {
+    weight: 0,
+    begin: async (world, { one }) => {
+      if (world.watchers.length === 0) return nothing;
+      const watcher = chosen(world.watchers, one);
+      watcher.leave();
+      return () => watcher.comeBack();
+    },
+  },
+  // Until everything is written.
+  "client away to the end": {
+    weight: 0,
+    begin: async (world, { one }) => {
+      if (world.watchers.length > 0) chosen(world.watchers, one).leave();
+      return nothing;
+    },
+  },
+  "compacted where watches are": {
+    weight: 0,
+    begin: async (world) => {
+      const all = world.cluster.members.map(({ watches }) => watches);
+      // Before these have read it: whoever resumes may have asked before whether it is there.
+      for (const watches of all) watches.onBehind = (revision) => world.compactAt(revision);
+      return () => {
+        for (const watches of all) watches.onBehind = nothing;
+      };
+    },
+  },
   "clock set": {
     weight: 0,
     begin: async ({ scheduler }, { one, other }) => {
@@ -300,6 +332,37 @@ export function drawRareFaults(random: Seeded, durationMs: number): Fault[] {
     forMs: random.pick([50, 500, 3_000]) * (0.5 + random.next()),
     ...{ atMs: random.next() * durationMs, one: random.next(), other: random.next() },
   }));
+}
+
+/**
+ * What concerns resume points, beside other faults: clients that stay away for seconds, or over a restore of etcd, and
+ * compactions where watches are that read the store.
+ */
+export function drawResumeFaults(
+  random: Seeded,
+  durationMs: number,
+  others: readonly Fault[],
+): Fault[] {
+  const targets = (): Pick<Fault, "one" | "other"> => ({
+    one: random.next(),
+    other: random.next(),
+  });
+  const kinds: FaultKind[] = [
+    ...Array.from({ length: random.pick([0, 0, 0, 1, 3]) }, () => "client away" as const),
+    ...(random.chance(0.2) ? ["compacted where watches are" as const] : []),
+  ];
+  const drawn = kinds.map((kind) => ({
+    ...{ kind, atMs: random.next() * durationMs, forMs: random.between(500, 6_000) },
+    ...targets(),
+  }));
+  const restores = others.filter(({ kind }) => kind === "etcd restored");
+  const absences = restores.flatMap(({ atMs, forMs }) =>
+    Array.from({ length: random.pick([0, 1, 3]) }, () => ({
+      ...{ kind: "client away to the end" as const, atMs: atMs + random.next() * forMs },
+      ...{ forMs: 0, ...targets() },
+    })),
+  );
+  return [...drawn, ...absences];
 }
 
 /** Begins a fault. Resolves to what ends it. */

@@ -36,6 +36,7 @@ export interface ReplicaOptions {
   readonly follows: readonly number[];
   readonly isRelay: boolean;
   readonly windowEvents: number;
+  readonly dispatchIntervalMs: number;
   /** The resource's prefix in etcd. */
   readonly prefix: string;
   readonly network: Network;
@@ -151,7 +152,7 @@ export class SimulatedReplica implements Endpoint {
   }
 
   async #start(): Promise<Running> {
-    const { host, isRelay, logger, windowEvents } = this.#options;
+    const { host, isRelay, logger, windowEvents, dispatchIntervalMs } = this.#options;
     const clock = systemClock;
     const instanceId = `${this.name}, ${this.#starts++}`;
     const source = isRelay ? this.#relay(instanceId) : this.#etcd();
@@ -163,6 +164,7 @@ export class SimulatedReplica implements Endpoint {
       attributes: new AttributeReader(new JsonCodec({ fields }), clock, logger),
       indexes: fields,
       consistencyIntervalMs: 5_000,
+      watchers: { dispatchIntervalMs },
       eventWindow: { maxEvents: windowEvents, minEvents: 0 },
       ...{ clock, logger },
     });

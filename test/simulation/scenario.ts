@@ -1,6 +1,12 @@
 import { Seeded } from "../faults/seeded.ts";
 import type { WatchBehaviour } from "./etcd-watch.ts";
-import { drawFaults, drawRareFaults, drawTimeFaults, type Fault } from "./faults.ts";
+import {
+  drawFaults,
+  drawRareFaults,
+  drawResumeFaults,
+  drawTimeFaults,
+  type Fault,
+} from "./faults.ts";
 import type { Chunking } from "./network.ts";
 import type { Pace } from "./scheduler.ts";
 
@@ -18,6 +24,8 @@ export interface Scenario {
   readonly tiers: readonly number[];
   /** Maximum number of events in the window of each cache. */
   readonly windowEvents: number;
+  /** The shortest time between two dispatch rounds of a cache, in milliseconds. */
+  readonly dispatchIntervalMs: number;
   /** Of the recorded watchers, those with these numbers. */
   readonly watchers: readonly number[];
   readonly writers: number;
@@ -49,9 +57,8 @@ export function scenarioOf(seed: number): Scenario {
   const tiers = random.pick([[], [], [1], [2], [1, 1]]);
   // Of its own, so that what it decides changes nothing else.
   const added = new Seeded(seed ^ 0xa91);
-  const rare = new Seeded(seed ^ 0x4d2a);
   const topology = { members, roots: random.between(1, 2), tiers };
-  return {
+  const scenario = {
     ...{ seed, salt: 0, durationMs, ...topology },
     etcd: {
       maxBatchRevisions: random.pick([1, 2, 5, 1_000]),
@@ -73,10 +80,16 @@ export function scenarioOf(seed: number): Scenario {
     chunking: { split: random.pick([0, 0.05, 0.5]), joined: random.pick([0, 0.5]) },
     etcdWatchers: added.pick([0, 1, 2]),
     etcdCallers: added.pick([0, 0, 1, 2]),
-    faults: [
-      ...drawFaults(random.fork(), durationMs, topology),
-      ...drawTimeFaults(added.fork(), durationMs),
-      ...drawRareFaults(rare, durationMs),
-    ].sort((one, other) => one.atMs - other.atMs),
+  };
+  const faults = [
+    ...drawFaults(random.fork(), durationMs, topology),
+    ...drawTimeFaults(added.fork(), durationMs),
+  ];
+  const resuming = drawResumeFaults(new Seeded(seed ^ 0xab5), durationMs, faults);
+  const rare = drawRareFaults(new Seeded(seed ^ 0x4d2a), durationMs);
+  return {
+    ...scenario,
+    faults: [...faults, ...rare, ...resuming].sort((one, other) => one.atMs - other.atMs),
+    dispatchIntervalMs: added.pick([0, 0, 0, 5, 500]),
   };
 }

@@ -90,6 +90,9 @@ const simplifications: readonly Simplification[] = [
   ),
   once(({ roots }) => (roots > 1 ? { roots: roots - 1 } : undefined)),
   once(({ writers }) => (writers > 1 ? { writers: 1 } : undefined)),
+  once(({ dispatchIntervalMs }) =>
+    dispatchIntervalMs > 0 ? { dispatchIntervalMs: 0 } : undefined,
+  ),
   once(({ durationMs }) => (durationMs > 200 ? { durationMs: durationMs / 2 } : undefined)),
   once(({ chunking: { split, joined } }) =>
     split + joined > 0 ? { chunking: { split: 0, joined: 0 } } : undefined,

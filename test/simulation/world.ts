@@ -265,6 +265,7 @@ export class World implements Disturbed {
     await this.#healReplicas();
     await this.#untilReady();
     const level = await this.#lastWrite();
+    for (const watcher of this.watchers) watcher.comeBack();
     const quiet = await this.#behind(level);
     await this.#reader.stop();
     const late = await this.#apiBehind();
@@ -451,8 +452,8 @@ function replicasOf(
   logger: pino.Logger,
   recorder: TraceRecorder | undefined,
 ): SimulatedReplica[] {
-  const { roots, tiers, members, windowEvents } = scenario;
-  const common = { prefix, network, logger, windowEvents, recorder };
+  const { roots, tiers, members, windowEvents, dispatchIntervalMs } = scenario;
+  const common = { prefix, network, logger, windowEvents, dispatchIntervalMs, recorder };
   let host = firstRoot;
   let above = members.map((_, i) => memberHost(i));
   return [roots, ...tiers].flatMap((count, tier) => {

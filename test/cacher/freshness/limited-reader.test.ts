@@ -1,13 +1,15 @@
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { Turns } from "../../../src/base/turns.ts";
 import { UpstreamLimiter } from "../../../src/cacher/freshness/upstream-limiter.ts";
 import { LimitedUpstreamReader } from "../../../src/cacher/freshness/upstream-reader.ts";
-import type { Predicate } from "../../../src/cacher/request/selection.ts";
+import type { CacheListRequest } from "../../../src/cacher/request/request.ts";
+import type { Predicate, Selection } from "../../../src/cacher/request/selection.ts";
 import { estimatedBytes } from "../../../src/model/object.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import type { ListResult, RevisionRequirement } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import fc from "../../property.ts";
+import { object } from "../objects.ts";
 
 /** A storage that answers with at most so many objects, regardless of the limit requested. */
 async function storageOf(keys: readonly string[], perResponse: number): Promise<MemoryStorage> {
@@ -57,4 +59,137 @@ it("Pages from the storage hold all matching objects, once and in order, within 
     }),
     { numRuns: 100 },
   );
+});
+
+const any: RevisionRequirement = { match: "ANY" };
+const selectionOf = (name: string): Selection =>
+  ({ canonical: name, cost: 1, predicate: () => true }) as unknown as Selection;
+
+/** Reads from a storage with these keys. `requests`: what it is asked for, as text. */
+async function readerOf(keys: readonly string[], perResponse: number) {
+  const clock = new FakeClock();
+  const storage = await storageOf(keys, perResponse);
+  const requests: string[] = [];
+  const list = storage.list.bind(storage);
+  const get = storage.get.bind(storage);
+  storage.list = (request) => {
+    requests.push(`after ${request.startAfter}`);
+    return list(request);
+  };
+  storage.get = (request) => {
+    requests.push(`get ${request.key}`);
+    return get(request);
+  };
+  const reads = new LimitedUpstreamReader({
+    ...{ name: "things", storage, limiter: new UpstreamLimiter(clock) },
+    ...{ scheduler: new Turns(clock), check: (response) => response },
+  });
+  return { reads, requests, storage };
+}
+
+const tenKeys = Array.from({ length: 10 }, (_, i) => `k${i}`);
+
+describe("A page with a predicate", () => {
+  it("has all matching objects of several responses if it has no bound", async () => {
+    const { reads, requests } = await readerOf(tenKeys, 4);
+    const predicate: Predicate = ({ key }) => key !== "k5";
+    const page = await reads.list({ prefix: "k", limit: 0, at: any, predicate });
+    expect([page.items.length, page.next, page.remaining]).toEqual([9, undefined, 0]);
+    expect(requests).toEqual(["after undefined", "after k3", "after k7"]);
+  });
+
+  it.each([
+    ["objects", 3, { limit: 3 }],
+    // The object with which it exceeds the bound is the next page's.
+    ["bytes", 2, { limit: 0, maxBytes: 350 }],
+  ])(
+    "ends at its bound of %s, without an evaluation of all that comes behind",
+    async (_, size, bounds) => {
+      const { reads, requests } = await readerOf(tenKeys, 5);
+      let evaluated = 0;
+      const predicate: Predicate = () => ++evaluated > 0;
+      const page = await reads.list({ prefix: "k", at: any, predicate, ...bounds });
+      expect([page.items.length, page.next, evaluated]).toEqual([size, `k${size - 1}`, 4]);
+      expect(requests.length).toBe(1);
+    },
+  );
+
+  it("ends at its bound of objects behind what an earlier response had", async () => {
+    const { reads } = await readerOf(tenKeys, 4);
+    let evaluated = 0;
+    const predicate: Predicate = () => ++evaluated > 0;
+    const page = await reads.list({ prefix: "k", limit: 6, at: any, predicate });
+    expect([page.items.length, page.next, evaluated]).toEqual([6, "k5", 7]);
+  });
+
+  it("is short, and followed by another, after 50,000 objects", async () => {
+    const { reads, storage } = await readerOf([], 1);
+    const items = Array.from({ length: 25_000 }, () => object("k", 2));
+    let responses = 0;
+    storage.list = async () => ({ revision: 2, items, next: `k${++responses}`, remaining: 1 });
+    const page = await reads.list({ prefix: "k", limit: 0, at: any, predicate: () => false });
+    expect([page.items, page.next, page.remaining]).toEqual([[], "k2", undefined]);
+    expect(responses).toBe(2);
+  });
+
+  it("may be of a selection instead", async () => {
+    const { reads } = await readerOf(tenKeys, 10);
+    const selection = {
+      ...selectionOf("k3"),
+      predicate: ({ key }: { key: string }) => key === "k3",
+    };
+    const page = await reads.list({
+      ...{ prefix: "k", limit: 0, at: any },
+      selection: selection as unknown as Selection,
+    });
+    expect(page.items.map(({ key }) => key)).toEqual(["k3"]);
+  });
+});
+
+describe("Equal reads share a request, which others do not:", () => {
+  const list = { prefix: "k", limit: 0, at: any };
+  const lists: readonly CacheListRequest[] = [
+    list,
+    { ...list, prefix: "k1" },
+    { ...list, limit: 2 },
+    { ...list, maxBytes: 200 },
+    { ...list, startAfter: "k1" },
+    { ...list, keysOnly: true },
+    { ...list, selection: selectionOf("one") },
+    { ...list, selection: selectionOf("two") },
+  ];
+
+  it("lists of the same page, from before it is requested", async () => {
+    const { reads, requests } = await readerOf(tenKeys, 10);
+    const since = -1;
+    const all = [...lists, ...lists].map((request) => reads.list(request, since));
+    await Promise.all(all);
+    expect(requests.length).toBe(lists.length);
+  });
+
+  it("not those with a predicate, as two functions may differ", async () => {
+    const { reads } = await readerOf(tenKeys, 10);
+    const pages = ["k1", "k2"].map((wanted) =>
+      reads.list({ ...list, predicate: ({ key }) => key === wanted }, -1),
+    );
+    const keys = (await Promise.all(pages)).map(({ items }) => items.map(({ key }) => key));
+    expect(keys).toEqual([["k1"], ["k2"]]);
+  });
+
+  it("gets of the same key and revision", async () => {
+    const { reads, requests } = await readerOf(tenKeys, 10);
+    const exact = (revision: number): RevisionRequirement => ({ match: "EXACT", revision });
+    const gets = ["k1", "k2", "k1"].map((key) => reads.get({ key, at: any }, -1));
+    const found = (await Promise.all(gets)).map((result) => result.object?.key);
+    expect([found, requests]).toEqual([
+      ["k1", "k2", "k1"],
+      ["get k1", "get k2"],
+    ]);
+    // One of a past revision never changes: also calls that come once it is requested share it.
+    const past = [2, 11, 2].map((revision) => reads.get({ key: "k9", at: exact(revision) }));
+    const [before, now] = await Promise.all(past);
+    expect([before?.object, now?.object?.key]).toEqual([undefined, "k9"]);
+    await Promise.all([reads.get({ key: "k0", at: any }), reads.get({ key: "k0", at: any })]);
+    expect(requests.slice(2)).toEqual(["get k9", "get k9", "get k0", "get k0"]);
+  });
 });

@@ -135,6 +135,18 @@ describe("Progress", () => {
     opened.expectRest();
   });
 
+  it("is requested for as long as one of several requests waits", () => {
+    const { clock, requests, waiters, add } = open();
+    const giveUp = add("a", 5);
+    waiters.add(6, () => {});
+    giveUp();
+    giveUp();
+    clock.advance(150);
+    expect(requests).toEqual([0, 100]);
+    waiters.close();
+    expect(waiters.size).toBe(0);
+  });
+
   it("is requested again for a wait that begins after a pause", () => {
     const { clock, requests, waiters, add } = open();
     add("a", 5);

@@ -174,4 +174,44 @@ describe("Reads that only the store can serve", () => {
     expect(store.requests).toEqual(["read"]);
     expect(store.limiter.stats()).toEqual({ inFlight: 0, queued: 0, refused: 0 });
   });
+
+  it("are not sent for a call that was cancelled before", async () => {
+    const store = new Store();
+    const read = store.read({}, "read", {}, AbortSignal.abort(new Error("gone")));
+    await expect(read).rejects.toThrow("gone");
+    expect(store.requests).toEqual([]);
+  });
+
+  it("are not joined by a later call once all that waited for them are gone, or they were refused", async () => {
+    const store = new Store({ concurrent: 1 });
+    const options = { name: "exact", isCacheable: true };
+    const first = new AbortController();
+    const gone = store.read({}, "gone", options, first.signal);
+    first.abort(new Error("gone"));
+    await expect(gone).rejects.toThrow("gone");
+    const next = store.read({}, "next", options);
+    await store.respond("gone");
+    await store.respond("next");
+    expect(await next).toBe("next");
+    void store.read({}, "busy");
+    const late = store.read({}, "late", options);
+    await store.clock.elapse(5_000);
+    await expect(late).rejects.toMatchObject(refused);
+    const again = store.read({}, "again", options);
+    await store.respond("busy");
+    await store.respond("again");
+    expect(await again).toBe("again");
+    expect(store.requests).toEqual(["gone", "next", "busy", "again"]);
+  });
+
+  it("that a newer one has replaced leave that one shared when they end", async () => {
+    const store = new Store();
+    const old = store.read({}, "old", { name: "same" });
+    const current = store.read({}, "current", { name: "same" });
+    await store.respond("old");
+    const since = store.clock.now() - 1;
+    const joined = store.read({}, "joined", { name: "same", since });
+    await store.respond("current", "joined");
+    expect(await Promise.all([old, current, joined])).toEqual(["old", "current", "current"]);
+  });
 });

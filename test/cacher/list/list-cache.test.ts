@@ -36,18 +36,20 @@ function key(i: number): string {
 }
 
 class World {
-  readonly cache = new WatchCache(defaultEventWindowBounds, new FakeClock());
+  readonly cache: WatchCache;
   readonly kept = new ChunkCache();
-  readonly lists = new ListCache(this.cache, this.kept, bounds);
+  readonly lists: ListCache;
 
-  constructor(count: number) {
+  constructor(count: number, window = defaultEventWindowBounds) {
+    this.cache = new WatchCache(window, new FakeClock());
+    this.lists = new ListCache(this.cache, this.kept, bounds);
     const objects = Array.from({ length: count }, (_, i) => object(key(i), i + 1, value));
     this.cache.replace(objects, count + 1);
   }
 
-  write(name: string): void {
+  write(name: string, written = value): void {
     const revision = this.cache.revision + 1;
-    this.cache.apply(new WatchBatch(revision, [event("MODIFIED", name, revision, value)]));
+    this.cache.apply(new WatchBatch(revision, [event("MODIFIED", name, revision, written)]));
   }
 
   delete(name: string): void {
@@ -297,6 +299,107 @@ describe("The chunks of a list", () => {
     expect(objectsOf(world.list()).at(-1)?.key).toBe(key(6));
   });
 
+  it.each([
+    ["4,096 changes since the last request are examined", 4_096, 1],
+    ["more are not: all chunks count as changed", 4_097, 4],
+  ])("%s", (_, changes, count) => {
+    const world = new World(10);
+    const before = world.list();
+    for (let i = 0; i < changes; i++) world.write("k000", "small");
+    expect(anew(before, world.list()).length).toBe(count);
+  });
+
+  it.each([
+    ["1,000 changes between the revisions are examined", 1_000, 1],
+    ["more are not: all chunks count as changed", 1_001, 4],
+  ])("of another revision are shared if they are the same there: %s", (_, changes, count) => {
+    const world = new World(10);
+    const past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
+    for (let i = 0; i < changes; i++) world.write("k000");
+    const now = world.list();
+    const then = world.list(all, past.state, past.revision);
+    expect(anew(now, then).length).toBe(count);
+    expect(objectsOf(then)).toEqual([...past.state.range("")]);
+  });
+
+  it("made for an older revision are valid until the first change in their range", () => {
+    const world = new World(10);
+    const past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
+    world.write("k004");
+    const between = { state: world.cache.state.snapshot(), revision: world.cache.revision };
+    world.write("k004");
+    const then = world.list(all, past.state, past.revision);
+    const later = world.list(all, between.state, between.revision);
+    expect(anew(then, later).map(({ items }) => items[0]?.key)).toEqual(["k003"]);
+    expect(anew(later, world.list()).map(({ items }) => items[0]?.key)).toEqual(["k003"]);
+    expect(anew(then, world.list(all, past.state, past.revision))).toEqual([]);
+    expect(anew(later, world.list(all, between.state, between.revision))).toEqual([]);
+  });
+
+  it("are made again if the event window no longer has what has changed since", () => {
+    const world = new World(10, { ...defaultEventWindowBounds, minEvents: 0, maxEvents: 3 });
+    const before = world.list();
+    const past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
+    for (let i = 0; i < 4; i++) world.write("k000");
+    const after = world.list();
+    expect(anew(before, after).length).toBe(4);
+    // Those of before are known to be valid then.
+    expect(anew(before, world.list(all, past.state, past.revision))).toEqual([]);
+    world.kept.expire();
+    world.kept.expire();
+    const now = world.list();
+    expect(anew(now, world.list(all, past.state, past.revision)).length).toBe(4);
+  });
+
+  it("behind a key within an outdated one are made from where that began", () => {
+    const world = new World(10);
+    const before = world.list();
+    world.write("k004");
+    const rest = world.after("k004");
+    expect(rest.items.map((item) => item.key)).toEqual(["k005"]);
+    expect(rest.last).toBe("k005");
+    expect(anew(before, world.list()).length).toBe(1);
+  });
+
+  it("behind a key that the one before no longer reaches begin there", () => {
+    const world = new World(10);
+    world.list();
+    for (const letter of "abcdefgh") world.write(`k003${letter}`);
+    expect(world.after("k005").items.map((item) => item.key)).toEqual(["k006", "k007", "k008"]);
+    expect(world.after("k004a").items.map((item) => item.key)[0]).toBe("k005");
+    expect(objectsOf(world.list())).toEqual([...world.cache.state.range("")]);
+  });
+
+  it("count twice their objects, for their encodings, and some 2 KB each", () => {
+    const world = new World(10);
+    const chunks = world.list();
+    const bytes = chunks.reduce((sum, chunk) => sum + chunk.estimatedBytes, 0);
+    const each = (world.kept.bytes - 2 * bytes) / chunks.length;
+    expect(each).toBeGreaterThan(2_200);
+    expect(each).toBeLessThan(2_400);
+    world.kept.expire();
+    world.kept.expire();
+    expect(world.kept.bytes).toBe(0);
+  });
+
+  it("are evicted one by one: those of older revisions, and the newest", () => {
+    const world = new World(10);
+    const past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
+    world.list();
+    world.write("k004");
+    world.list();
+    world.kept.expire();
+    const then = world.list(all, past.state, past.revision);
+    world.kept.expire();
+    // The newest one of k004 was not used since, and is made again.
+    expect(anew(then, world.list(all, past.state, past.revision))).toEqual([]);
+    expect(anew(then, world.list()).map(({ items }) => items[0]?.key)).toEqual(["k003"]);
+    expect(objectsOf(world.list())).toEqual([...world.cache.state.range("")]);
+    world.kept.expire();
+    world.kept.expire();
+    expect(world.lists.size).toBe(0);
+  });
+
   it("always equal the state, for any writes between lists", () => {
     const names = fc.integer({ min: 0, max: 12 }).map(key);
     const steps = fc.oneof(
@@ -325,8 +428,10 @@ describe("The chunks of a list", () => {
             else if (next !== undefined) expect(compareKeys(last, next.key)).toBeLessThan(0);
           } else {
             const { state, revision } = step.do === "past" ? past : world.cache;
-            const listed = objectsOf(world.list(undefined, state.snapshot(), revision));
-            expect(listed).toEqual([...state.range("")]);
+            const chunks = world.list(undefined, state.snapshot(), revision);
+            expect(objectsOf(chunks)).toEqual([...state.range("")]);
+            // All of them are cached now.
+            expect(anew(chunks, world.list(undefined, state.snapshot(), revision))).toEqual([]);
           }
         }
       }),

@@ -57,11 +57,13 @@ describe("The filters of watches", () => {
     const shared = new SharedFilters();
     const filter = shared.acquire(request({ prefix: "p" }, "a=b"));
     shared.acquire(request({ prefix: "p" }, "a=b"));
-    shared.acquire(request({ prefix: "q" }, "a=b"));
+    const other = shared.acquire(request({ prefix: "q" }, "a=b"));
     shared.release(filter);
     expect([shared.filters, shared.selections]).toEqual([2, 1]);
     shared.release(filter);
     expect([shared.filters, shared.selections]).toEqual([1, 1]);
+    shared.release(other);
+    expect([shared.filters, shared.selections]).toEqual([0, 0]);
     expect(shared.acquire(request({ prefix: "p" }, "a=b"))).not.toBe(filter);
   });
 

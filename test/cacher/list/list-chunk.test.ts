@@ -1,0 +1,114 @@
+import { describe, expect, it } from "vitest";
+import {
+  type ChunkBounds,
+  type ListChunk,
+  objectsOf,
+  restOf,
+  takeChunk,
+} from "../../../src/cacher/list/list-chunk.ts";
+import type { Predicate } from "../../../src/cacher/request/selection.ts";
+import { Filter } from "../../../src/cacher/state/filter.ts";
+import { OrderedStore } from "../../../src/cacher/state/ordered-store.ts";
+import { estimatedBytes } from "../../../src/model/object.ts";
+import { finish } from "../finish.ts";
+import { object } from "../objects.ts";
+
+const keys = Array.from({ length: 8 }, (_, i) => `k${i}`);
+const objects = keys.map((key) => object(key, 1));
+const size = estimatedBytes(object("k0", 1));
+
+function chunkOf(bounds: Partial<ChunkBounds>, predicate?: Predicate, end?: string) {
+  const filter = new Filter({ scope: { prefix: "" }, predicate, withPrevious: false });
+  const whole = { bytes: Infinity, scanned: Infinity, ...bounds };
+  const chunk = finish(takeChunk(objects, filter, whole, end));
+  return { keys: chunk.items.map(({ key }) => key).join(" "), ...chunk };
+}
+
+const isOdd: Predicate = ({ key }) => Number(key.slice(1)) % 2 === 1;
+
+describe("A chunk", () => {
+  it.each([
+    ["no bound", {}, undefined, undefined, keys.join(" "), undefined, 8],
+    ["the bytes of 3 objects", { bytes: 3 * size }, undefined, undefined, "k0 k1 k2", "k2", 3],
+    ["some bytes more", { bytes: 3 * size + 1 }, undefined, undefined, "k0 k1 k2 k3", "k3", 4],
+    ["any bytes", { bytes: 0 }, undefined, undefined, "k0", "k0", 1],
+    ["2 objects", { items: 2 }, undefined, undefined, "k0 k1", "k1", 2],
+    ["all objects", { items: 8 }, undefined, undefined, keys.join(" "), undefined, 8],
+    ["5 examined ones", { scanned: 5 }, undefined, undefined, "k0 k1 k2 k3 k4", "k4", 5],
+    ["5 examined ones, of which 2 match", { scanned: 5 }, isOdd, undefined, "k1 k3", "k4", 5],
+    // Those that do not match are before the border, so that an index does not move it.
+    ["2 matching ones", { items: 2 }, isOdd, undefined, "k1 k3", "k4", 5],
+    ["4 matching ones, which are all", { items: 4 }, isOdd, undefined, "k1 k3 k5 k7", undefined, 8],
+    ["the begin of the next chunk", {}, undefined, "k3", "k0 k1 k2 k3", "k3", 4],
+    ["a key that is gone", {}, undefined, "k3a", "k0 k1 k2 k3", "k3a", 4],
+    ["a key behind all", {}, undefined, "z", keys.join(" "), "z", 8],
+    [
+      "twice its bytes, before that key",
+      { bytes: 2 * size },
+      undefined,
+      "k6",
+      "k0 k1 k2 k3",
+      "k3",
+      4,
+    ],
+    ["twice what it examines", { scanned: 2 }, undefined, "k6", "k0 k1 k2 k3", "k3", 4],
+  ])("ends at %s", (_, bounds, predicate, end, expected, last, scanned) => {
+    const chunk = chunkOf(bounds, predicate, end);
+    expect([chunk.keys, chunk.last, chunk.scanned]).toEqual([expected, last, scanned]);
+    expect(chunk.estimatedBytes).toBe(chunk.items.length * size);
+    expect(chunk.batch).toBeUndefined();
+  });
+
+  it("has no raw keys, which count as examined", () => {
+    const raw = [object("", 1), object("a", 1), object("b\ud800", 1), object("c", 1)];
+    const filter = new Filter({ scope: { prefix: "" }, withPrevious: false });
+    const chunk = finish(takeChunk(raw, filter, { bytes: Infinity, scanned: Infinity }, undefined));
+    expect([chunk.items.map(({ key }) => key), chunk.scanned]).toEqual([["a", "c"], 4]);
+  });
+
+  it("is made in steps of 4,096 objects, or fewer with a predicate", () => {
+    const many = Array.from({ length: 9_000 }, () => object("k", 1));
+    const steps = (predicate?: Predicate): number => {
+      const filter = new Filter({ scope: { prefix: "" }, predicate, withPrevious: false });
+      const work = takeChunk(many, filter, { bytes: Infinity, scanned: Infinity }, undefined);
+      let count = 1;
+      while (work.next().done !== true) count++;
+      return count;
+    };
+    expect([steps(), steps(() => true)]).toEqual([3, Math.ceil(9_000 / Math.floor(4_096 / 17))]);
+  });
+});
+
+describe("The rest of a chunk", () => {
+  const chunk: ListChunk = chunkOf({ items: 4 });
+
+  it.each([
+    ["its first object", "k0", "k1 k2 k3", 3],
+    ["a key between two", "k1a", "k2 k3", 2],
+    ["a key before it", "a", "k0 k1 k2 k3", 4],
+    ["its last object", "k3", "", 0],
+  ])("begins behind %s", (_, key, expected, count) => {
+    const rest = restOf(chunk, key);
+    expect(rest.items.map((item) => item.key).join(" ")).toBe(expected);
+    expect(rest).toMatchObject({ estimatedBytes: count * size, scanned: count, last: "k3" });
+  });
+});
+
+describe("The objects of a filter", () => {
+  const state = OrderedStore.of(objects);
+  const keysOf = (scope: { key: string } | { prefix: string }, startAfter?: string): string[] => {
+    const filter = new Filter({ scope, withPrevious: false });
+    return [...objectsOf(state, filter, startAfter)].map(({ key }) => key);
+  };
+
+  it.each([
+    ["its key", { key: "k3" }, undefined, ["k3"]],
+    ["its key, behind another", { key: "k3" }, "k2", ["k3"]],
+    ["none behind its key", { key: "k3" }, "k3", []],
+    ["none if its key is absent", { key: "x" }, undefined, []],
+    ["those with its prefix", { prefix: "k7" }, undefined, ["k7"]],
+    ["those with its prefix, behind another", { prefix: "k" }, "k5", ["k6", "k7"]],
+  ])("are %s", (_, scope, startAfter, expected) => {
+    expect(keysOf(scope, startAfter)).toEqual(expected);
+  });
+});
