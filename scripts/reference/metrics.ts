@@ -277,6 +277,7 @@ function entry(metric: ExposedMetric, shared: readonly string[]): string {
   const labelled = own.length === 0 ? "" : `{${own.map(([label]) => label).join(",")}}`;
   const listed = own
     .filter(([label]) => listedLabels.includes(label))
+    .filter(([, values]) => [...values].some((value) => !description.includes(value)))
     .map(([label, values]) => ` ${code(label)}: ${[...values].map(code).join(", ")}.`);
   const hasUnit = unit !== "s" || name.endsWith("_seconds");
   const notes = [

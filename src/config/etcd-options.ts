@@ -37,22 +37,20 @@ export const etcdOptions = {
     schema: onOff,
     isSwitch: true,
     value: "[on|off]",
-    help: "Create --etcd-history-key where it does not exist. Without that key a restore of etcd is noticed only by revisions that contradict it. etcd-proxy has it off.",
+    help: "Create --etcd-history-key where it does not exist. Without it some restores of etcd are not detected. etcd-proxy has it off.",
     default: "on",
   },
   "etcd-insecure-skip-verify": {
     schema: onOff,
     isSwitch: true,
     value: "[on|off]",
-    help: "Accept any certificate of etcd. For tests: a machine between this service and etcd can read and change all.",
+    help: "Accept any certificate of etcd. For tests: machines between can read and change all.",
     default: "off",
   },
   "etcd-keepalive-time": {
     schema: duration("5s"),
     value: "DURATION",
-    help:
-      "Time without a response after which a connection to etcd with open calls is checked by a keepalive ping. etcd " +
-      "closes connections with more pings than one per 5s (its --grpc-keepalive-min-time).",
+    help: "Time without a response after which a connection to etcd with open calls gets a keepalive ping. etcd closes connections with more pings than one per 5s (its --grpc-keepalive-min-time).",
     default: "7s",
   },
   "etcd-keepalive-timeout": {
@@ -65,36 +63,27 @@ export const etcdOptions = {
     schema: onOff,
     isSwitch: true,
     value: "[on|off]",
-    help:
-      "Send keepalive pings also on connections without open calls. etcd closes those as an attack, unless something " +
-      "between it and this service answers the pings.",
+    help: "Send keepalive pings also on connections without open calls. etcd closes those as an attack, unless a proxy answers the pings.",
     default: "off",
   },
   "etcd-api": {
     schema: onOff,
     isSwitch: true,
     value: "[on|off]",
-    help:
-      "Serve etcd's own gRPC API on --listen as well, as etcd grpc-proxy does: watches and reads of the keys of a " +
-      "--resource from its cache, everything else by etcd. Without a --resource nothing is cached. With --upstream, which " +
-      "must have this API as well, everything else goes there.",
+    help: "Serve etcd's own gRPC API on --listen as well, as etcd grpc-proxy does: watches and reads of the keys of a --resource from its cache, everything else by etcd, or by --upstream, which must have this API as well.",
     default: "off",
   },
   "watch-fanout-api": {
     schema: onOff,
     isSwitch: true,
     value: "[on|off]",
-    help:
-      "Serve ListWatchService and WriteService, of resources. Off leaves etcd's own API, health and reflection, and needs " +
-      "--etcd-api. etcd-proxy has it off.",
+    help: "Serve ListWatchService and WriteService. Off needs --etcd-api. etcd-proxy has it off.",
     default: "on",
   },
   "advertise-client-url": {
     schema: text,
     value: "URL",
-    help:
-      "URL that MemberList of the etcd API names for every member, so that clients that follow it stay with this " +
-      "service.",
+    help: "URL that MemberList of the etcd API names for every member, so that clients stay with this service.",
     defaultHelp: "the members' own",
   },
   "watch-progress-notify-interval": {

@@ -6,17 +6,13 @@ export const limitOptions = {
   "max-streams": {
     schema: count(1),
     value: "COUNT",
-    help:
-      "Maximum number of open streams: watches, health watches, reflection, calls of the etcd API. A further stream " +
-      "replaces one of the identity with the most streams, or is refused.",
+    help: "Maximum number of open streams: watches, health watches, reflection, calls of the etcd API. A further one replaces one of the identity with the most, or is refused.",
     default: "200000",
   },
   "max-streams-per-identity": {
     schema: count(0),
     value: "COUNT",
-    help:
-      "Maximum number of open streams of one identity. Here and below, an anonymous caller counts by its host: IPv4 " +
-      "address, or first 64 bits of its IPv6 address. 0: no limit.",
+    help: "The same of one identity. Here and below, anonymous callers count by host: IPv4 address, or first 64 bits of the IPv6 address. 0: no limit.",
     default: "0",
   },
   "max-connections": {
@@ -30,17 +26,13 @@ export const limitOptions = {
   "max-connections-per-identity": {
     schema: count(0),
     value: "COUNT",
-    help:
-      "Maximum number of connections of one identity, which is that of a connection's first call. Beyond the limit that " +
-      "call is refused and the connection closed. 0: no limit.",
+    help: "The same of one identity, which is that of a connection's first call. A further one is refused at that call and closed. 0: no limit.",
     default: "0",
   },
   "max-reads-in-flight": {
     schema: count(1),
     value: "COUNT",
-    help:
-      "Maximum number of reads (Get, List) that are handled at once. Further ones wait, and identities take turns. An " +
-      "identity with fewer than 16 does not wait.",
+    help: "Maximum number of reads (Get, List) that are handled at once. Further ones wait, and identities take turns; one with fewer than 16 does not wait.",
     default: "512",
   },
   "max-writes-in-flight": {
@@ -52,27 +44,25 @@ export const limitOptions = {
   "max-queued-requests-per-identity": {
     schema: count(1),
     value: "COUNT",
-    help: "Maximum number of requests of one identity that wait to be handled. Further ones are refused.",
+    help: "Maximum number of requests of one identity that wait. Further ones are refused.",
     default: "10000",
   },
   "max-queue-time": {
     schema: duration("10ms"),
     value: "DURATION",
-    help: "How long a request may wait to be handled before it is refused.",
+    help: "How long a request may wait before it is refused.",
     default: "5s",
   },
   "max-requests-per-identity": {
     schema: count(0),
     value: "COUNT",
-    help:
-      "Maximum number of requests (Get, List, Put, Delete) of one identity in progress, waiting ones included. " +
-      "0: no limit.",
+    help: "Maximum number of requests (Get, List, Put, Delete) of one identity, waiting ones included. 0: no limit.",
     default: "0",
   },
   "max-watch-rate": {
     schema: count(0),
     value: "COUNT",
-    help: "Maximum number of new watches of ListWatchService per second, of all identities, on average. 0: no limit.",
+    help: "Maximum number of new watches of ListWatchService per second, on average. 0: no limit.",
     default: "0",
   },
   "max-watch-rate-per-identity": {
@@ -84,9 +74,7 @@ export const limitOptions = {
   "max-send-rate": {
     schema: size,
     value: "SIZE",
-    help:
-      "Maximum size of the responses and events that are sent per second, on average. Above it streams wait, and Get, " +
-      "List and Watch are refused.",
+    help: "Maximum size of what is sent per second, on average. Above it streams wait, and Get, List and Watch are refused.",
     defaultHelp: "no limit",
   },
   "max-send-rate-per-identity": {

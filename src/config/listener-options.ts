@@ -18,15 +18,13 @@ export const listenerOptions = {
   admin: {
     schema: tcpAddress,
     value: "HOST:PORT",
-    help:
-      "Address of /livez, /readyz and /metrics, over HTTP. Other machines may reach it only with --admin-tls-cert and " +
-      "--admin-token-file, or --insecure.",
+    help: "Address of /livez, /readyz and /metrics. Other machines may reach it only with --admin-tls-cert and --admin-token-file, or --insecure.",
     default: "127.0.0.1:8080",
   },
   "admin-tls-cert": {
     schema: text,
     value: "FILE",
-    help: "Certificate of the admin port with its chain, in PEM. Enables HTTPS together with --admin-tls-key.",
+    help: "Certificate of the admin port with its chain, in PEM. Enables HTTPS, with --admin-tls-key.",
   },
   "admin-tls-key": {
     schema: text,
@@ -36,14 +34,12 @@ export const listenerOptions = {
   "admin-token-file": {
     schema: text,
     value: "FILE",
-    help:
-      "Tokens of the admin port, in the format of --token-file. With it, all but the status of /livez and /readyz needs " +
-      "one of them.",
+    help: "Tokens of the admin port, in the format of --token-file. All but the status of /livez and /readyz then needs one.",
   },
   "tls-cert": {
     schema: text,
     value: "FILE",
-    help: "Server certificate with its chain, in PEM. Enables TLS together with --tls-key.",
+    help: "Server certificate with its chain, in PEM. Enables TLS, with --tls-key.",
   },
   "tls-key": { schema: text, value: "FILE", help: "Private key of --tls-cert, in PEM." },
   "tls-client-ca": {
@@ -75,26 +71,20 @@ export const listenerOptions = {
     schema: cipherSuite,
     list: "commas",
     value: "NAME[,NAME...]",
-    help:
-      "Cipher suites of TLS 1.2 on --listen, by IANA's names, such as " +
-      "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256. HTTP/2 needs one with ECDHE and GCM or CHACHA20. Those of TLS 1.3 stay.",
+    help: "Cipher suites of TLS 1.2 on --listen, by IANA's names. HTTP/2 needs one with ECDHE and GCM or CHACHA20. Those of TLS 1.3 stay.",
     defaultHelp: "those of Node.js",
   },
   "client-cert-name": {
     schema: choice(["spiffe", "dns", "cn"]),
     list: "commas",
     value: "KIND[,KIND...]",
-    help:
-      "Which part of a client certificate is the caller's name, the first that exists: spiffe (URI), dns (first DNS " +
-      "name) or cn (common name).",
+    help: "Part of a client certificate that is the caller's name, the first that exists: spiffe (URI), dns (first DNS name) or cn (common name).",
     defaultHelp: "spiffe,dns,cn",
   },
   "trust-forwarded-cert-from": {
     schema: text,
     list: "commas",
     value: "PEER[,PEER...]",
-    help:
-      "Proxies whose x-forwarded-client-cert is believed: loopback (connections from this machine), unix (those to the " +
-      "Unix socket of --listen), or the name of a client certificate. From other peers it is ignored.",
+    help: "Proxies whose x-forwarded-client-cert is believed: loopback (connections from this machine), unix (those to the Unix socket of --listen), or the name of a client certificate.",
   },
 } as const satisfies Readonly<Record<string, OptionDefinition>>;

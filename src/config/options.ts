@@ -62,17 +62,13 @@ const callerOptions = {
   "audit-log": {
     schema: text,
     value: "FILE|-",
-    help:
-      "Append a line of JSON for each denied call, each write, and others by --audit-level, to this file, or to " +
-      "standard output (-).",
+    help: "Append a line of JSON for each denied call, each write, and others by --audit-level; -: to standard output.",
     defaultHelp: "calls are not audited",
   },
   "audit-level": {
     schema: choice(["writes", "reads", "all"]),
     value: "LEVEL",
-    help:
-      "Which allowed calls --audit-log has: writes; reads, which adds Get, List and Watch; or all, which adds health and " +
-      "reflection. Denied calls are always in it.",
+    help: "Which allowed calls --audit-log has: writes; reads, which adds Get, List and Watch; or all, which adds health and reflection.",
     default: "writes",
   },
 } as const satisfies Readonly<Record<string, OptionDefinition>>;
@@ -129,9 +125,7 @@ const options = {
     schema: upstreamAddress,
     list: "commas",
     value: "HOST:PORT[,HOST:PORT...]",
-    help:
-      "Follow another watch-fanout instead of etcd, as a relay: the addresses of its replicas, or of other relays. Not " +
-      "together with --etcd.",
+    help: "Follow another watch-fanout instead of etcd, as a relay: the addresses of its replicas, or of other relays.",
     defaultHelp: "this service is not a relay",
   },
   "upstream-tls-ca": {
@@ -159,10 +153,7 @@ const options = {
     list: "repeated",
     fileKey: "resources",
     value: "NAME=PREFIX",
-    help:
-      "A resource to serve: the keys that begin with PREFIX, which usually ends in '/'. Repeatable. " +
-      "Prefixes must not overlap. Required with --etcd, unless --etcd-api is on. With --upstream: NAME, or " +
-      "NAME=NAME-UPSTREAM for one that has another name there. The file has more settings for each.",
+    help: "A resource to serve: the keys that begin with PREFIX, which usually ends in '/'. Repeatable; prefixes must not overlap. Required with --etcd, unless --etcd-api is on. With --upstream: NAME, or NAME=NAME-UPSTREAM if it has another name there.",
     defaultHelp:
       "with the embedded store, default= (every key); with --upstream, all that the relay may read there",
   },
@@ -196,10 +187,7 @@ const options = {
   workers: {
     schema: workerCount,
     value: "COUNT|auto",
-    help:
-      "Number of processes that serve clients on --listen, each with a copy of the caches; auto: one for each usable " +
-      "core. With more than 1 a main process follows the source and has the admin port, and the limits are " +
-      "divided between the workers.",
+    help: "Number of processes that serve clients on --listen, each with a copy of the caches; auto: one for each usable core. With more than 1 the limits are divided between them.",
     default: "1",
   },
   "stall-timeout": {
@@ -228,9 +216,7 @@ const options = {
   "dispatch-interval": {
     schema: duration("0s"),
     value: "DURATION",
-    help:
-      "Minimum time between two deliveries of a resource's events to watches. Events in between are delivered " +
-      "together, in fewer messages. 0s: as soon as they arrive, at most 10 ms later under load.",
+    help: "Minimum time between two deliveries of a resource's events to watches. Events in between share a message. 0s: as soon as they arrive, at most 10 ms later under load.",
     default: "0s",
   },
   framing: {

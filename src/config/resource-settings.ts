@@ -70,8 +70,7 @@ const mapping = {
   indexes: paths
     .optional()
     .describe(
-      "The `fields` that have an index: a list or watch that selects one value of an indexed field costs " +
-        "nothing for objects and watchers with other values. Default: none. Needs the cache.",
+      "The `fields` that have an index: a list or watch that selects one value costs nothing for objects and watchers with other values. Default: none. Needs the cache.",
     ),
   descriptors: text
     .optional()

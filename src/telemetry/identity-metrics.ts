@@ -26,7 +26,7 @@ export function registerIdentityMetrics(
   registerMetrics(meter, () => [[keys.counts]], {
     watch_fanout_jwks_requests: counter(
       "{request}",
-      "Requests for the keys of the token issuer, by result: applied or refused.",
+      "Requests for the keys of the token issuer: applied or refused.",
       ({ succeeded, failed }) => by("result", { applied: succeeded, refused: failed }),
     ),
   });
@@ -43,7 +43,7 @@ export function registerCertificateExpiry(
     {
       watch_fanout_certificate_not_after_timestamp_seconds: gauge(
         "s",
-        "When the first certificate of a file in use expires, in seconds since the epoch, by kind of file and path.",
+        "When the first certificate of a file in use expires, in seconds since the epoch.",
         ({ notAfter }) => notAfter / 1_000,
       ),
     },
@@ -58,8 +58,7 @@ export function registerFileReloads(
   registerMetrics(meter, () => files.counts().map((each) => [each, { file: each.kind }]), {
     watch_fanout_file_reloads: counter(
       "{version}",
-      "New versions of watched files, by kind of file and result: applied, or refused while the version before stays " +
-        "in use.",
+      "New versions of watched files: applied, or refused while the version before stays in use.",
       ({ applied, refused }) => by("result", { applied, refused }),
     ),
   });
@@ -79,10 +78,8 @@ export function registerRightsMetrics(
   audit: AuditCounts | undefined,
 ): void {
   registerMetrics(meter, () => [[authorizer]], {
-    watch_fanout_denied_calls: counter(
-      "{call}",
-      "Calls that the policy denied, by verb.",
-      ({ denied }) => byEach("verb", verbs, (verb) => [verb, denied[verb]]),
+    watch_fanout_denied_calls: counter("{call}", "Calls that the policy denied.", ({ denied }) =>
+      byEach("verb", verbs, (verb) => [verb, denied[verb]]),
     ),
     watch_fanout_revoked_streams: counter(
       "{stream}",
@@ -99,12 +96,12 @@ export function registerRightsMetrics(
     ),
     watch_fanout_audit_dropped_lines: counter(
       "{line}",
-      "Lines of the audit log that were dropped, since the file did not take them and too many waited.",
+      "Lines of the audit log that were lost, since the file did not take them and too many waited.",
       ({ dropped }) => dropped,
     ),
     watch_fanout_audit_write_failures: counter(
       "{attempt}",
-      "Attempts to write to the audit log, or to open it again, that failed, such as on a full disk.",
+      "Attempts to write to the audit log that failed, such as on a full disk.",
       ({ failures }) => failures,
     ),
   });

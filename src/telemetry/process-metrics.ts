@@ -109,8 +109,7 @@ export function registerGcMetrics(meter: Meter): RecordCollection {
   const duration = meter.createHistogram("watch_fanout_gc_duration_seconds", {
     unit: "s",
     description:
-      "Duration of garbage collections, which stop the event loop, by kind. minor: young objects; major: all; " +
-      "incremental: a step of marking all; weakcb: callbacks of objects that are gone.",
+      "Duration of garbage collections, which stop the event loop. minor: young objects; major: all; incremental: a step of marking all; weakcb: callbacks of objects that are gone.",
     advice: { explicitBucketBoundaries: durationBoundaries },
   });
   return (kind, durationMs) => duration.record(durationMs / 1_000, { kind });

@@ -54,14 +54,13 @@ export class RpcMetrics {
     this.recentCalls = new RecentCalls(clock);
     this.#duration = meter.createHistogram("watch_fanout_rpc_duration_seconds", {
       unit: "s",
-      description:
-        "Duration of calls, by method and status code. A watch lasts as long as its stream.",
+      description: "Duration of calls. A watch lasts as long as its stream.",
       advice: { explicitBucketBoundaries: durationBoundaries },
     });
     this.#endedWatches = meter.createCounter("watch_fanout_ended_watches", {
       unit: "{stream}",
       description:
-        "Watches that the service refused or ended, by the reason of the error; RESET: without a status, since its " +
+        "Watches that the service refused or ended. RESET: without a status, since its " +
         "connection accepted too little.",
     });
     // Series that begin with 1 would hide their first increase from Prometheus.
@@ -69,24 +68,20 @@ export class RpcMetrics {
     const methods = () =>
       Array.from(this.#methods, ([method, counts]) => [counts, { method }] as const);
     registerMetrics(meter, methods, {
-      watch_fanout_rpc_started: counter(
-        "{call}",
-        "Calls started, by method.",
-        ({ started }) => started,
-      ),
+      watch_fanout_rpc_started: counter("{call}", "Calls started.", ({ started }) => started),
       watch_fanout_rpc_in_flight: gauge(
         "{call}",
-        "Calls in progress, by method.",
+        "Calls in progress.",
         ({ started, ended }) => started - ended,
       ),
       watch_fanout_rpc_sent_messages: counter(
         "{message}",
-        "Messages sent to clients, by method.",
+        "Messages sent to clients.",
         ({ sentMessages }) => sentMessages,
       ),
       watch_fanout_rpc_sent_bytes: counter(
         "By",
-        "Bytes of messages sent to clients, by method.",
+        "Bytes of messages sent to clients.",
         ({ sentBytes }) => sentBytes,
       ),
     });

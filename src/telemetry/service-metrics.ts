@@ -22,15 +22,13 @@ export function registerEtcdApiMetrics(meter: Meter, api: { stats(): EtcdApiStat
     ),
     watch_fanout_etcd_api_watches: gauge(
       "{watch}",
-      "Open watches of etcd's own API, by what serves them: the cache or etcd. Streams that are relayed as a whole are " +
-        "not counted.",
+      "Open watches of etcd's own API, by what serves them. Streams that are relayed as a whole are not counted.",
       ({ watches: { watches, relayed } }) =>
         by("served_by", { cache: watches - relayed, etcd: relayed }),
     ),
     watch_fanout_etcd_api_ranges: counter(
       "{call}",
-      "Calls of etcd's Range and RangeStream, by what answered them: the cache or etcd. Calls that are relayed unread " +
-        "are not counted.",
+      "Calls of etcd's Range and RangeStream, by what answered them. Calls that are relayed unread are not counted.",
       ({ ranges: { cached, relayed } }) => by("served_by", { cache: cached, etcd: relayed }),
     ),
   });

@@ -34,7 +34,7 @@ export function registerSpanMetrics(meter: Meter, counts: () => TraceCounts): vo
     ),
     watch_fanout_dropped_spans: counter(
       "{span}",
-      "Spans that were not exported, by reason. queue_full: too many waited; export_failed: not accepted in time; " +
+      "Spans that were not exported. queue_full: too many waited; export_failed: not accepted in time; " +
         "client_rate: clients recorded too many calls.",
       ({ overflown, failed, refused }) =>
         by("reason", { queue_full: overflown, export_failed: failed, client_rate: refused }),
