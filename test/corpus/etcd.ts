@@ -20,6 +20,7 @@ export const etcdEntries: readonly CorpusEntry[] = [
         message: "'lost after 1004'",
       },
     ],
+    seed: { seed: 9, message: "violates Typed" },
     mutations: [
       {
         file: "src/storage/etcd/watch/compaction-guard.ts",
