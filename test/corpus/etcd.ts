@@ -54,7 +54,7 @@ export const etcdEntries: readonly CorpusEntry[] = [
     source: `${issues}15220`,
     bug: "The answer to a progress request names the revision of events that follow it.",
     shows: "A linearizable read misses a write, and a resumed watch misses the events.",
-    seed: { seed: 1, message: "violates Honest" },
+    seed: { seed: 1, message: "violates Linearizable" },
     isPassedOn:
       "the check of the history finds it when the watch is resumed, and ends the streams with HISTORY_CHANGED",
     mutations: [{ file: modelWatch, find: "if (!isSynced) return;", replace: "" }],
@@ -112,7 +112,7 @@ export const etcdEntries: readonly CorpusEntry[] = [
     bug: "A watch receives an event a second time.",
     shows: "As etcd-15271.",
     isWithstood: true,
-    seed: { seed: 1, message: "The storage repeated revision" },
+    seed: { seed: 10, message: "The storage repeated revision" },
     mutations: [
       {
         file: modelWatch,

@@ -57,7 +57,7 @@ describe("The answer to a progress request", () => {
     expect(stream.take()).toEqual(["-1: progress at 12"]);
   });
 
-  test("is none without a watch, and none for a watch that begins later, as from etcd", async () => {
+  test("is not sent without a watch, nor for a watch that begins later, as from etcd", async () => {
     const front = new FakeFront();
     const stream = front.stream();
     stream.client.requestProgress();
@@ -73,7 +73,7 @@ describe("The answer to a progress request", () => {
     expect(stream.take()).toEqual(["-1: progress at 12"]);
   });
 
-  test("is none if no watch is left that was there", async () => {
+  test("is not sent if no watch is left that was there", async () => {
     const front = new FakeFront();
     const stream = front.stream();
     await stream.create({ 1: "/a/x" });

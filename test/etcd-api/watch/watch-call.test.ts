@@ -21,7 +21,7 @@ describe("A stream that needs a leader", () => {
     expect(other.status).toBeUndefined();
   });
 
-  test("ends if the member has none", async () => {
+  test("ends if the member has no leader", async () => {
     const front = new FakeFront();
     const stream = front.stream({ hasleader: "true" });
     await stream.create({ 1: "/a/x" });
@@ -126,7 +126,7 @@ describe("The watches of a caller that may not do everything", () => {
     expect(stream.call.access).toEqual([]);
   });
 
-  test("are none without a right to any, also once it is lost and no watch is left", async () => {
+  test("are refused without a right to any, and the stream ends once that is lost and no watch is left", async () => {
     const front = new FakeFront();
     const denied = new WatchFanoutError("PERMISSION_DENIED", "no right");
     const refused = front.stream({}, { streamRefusal: denied } as never);
