@@ -3,6 +3,7 @@ import { etcdEntries } from "./etcd.ts";
 import { grpcProxyEntries } from "./grpc-proxy.ts";
 import { kubernetesEntries } from "./kubernetes.ts";
 import { ownEntries } from "./own.ts";
+import { plantedEntries } from "./planted.ts";
 
 /** All entries, by where the bug was. */
 export const origins: Readonly<Record<string, readonly CorpusEntry[]>> = {
@@ -10,6 +11,7 @@ export const origins: Readonly<Record<string, readonly CorpusEntry[]>> = {
   "grpc-proxy and kine": grpcProxyEntries,
   "Kubernetes' watch cache and client-go": kubernetesEntries,
   "this project": ownEntries,
+  "no known bug": plantedEntries,
 };
 
 export const entries: readonly CorpusEntry[] = Object.values(origins).flat();

@@ -20,6 +20,7 @@ export const etcdEntries: readonly CorpusEntry[] = [
         message: "'lost after 1004'",
       },
     ],
+    seed: { seed: 9, message: "violates Typed" },
     mutations: [
       {
         file: "src/storage/etcd/watch/compaction-guard.ts",
@@ -53,7 +54,7 @@ export const etcdEntries: readonly CorpusEntry[] = [
     source: `${issues}15220`,
     bug: "The answer to a progress request names the revision of events that follow it.",
     shows: "A linearizable read misses a write, and a resumed watch misses the events.",
-    seed: { seed: 1, message: "violates Honest" },
+    seed: { seed: 1, message: "violates Linearizable" },
     isPassedOn:
       "the check of the history finds it when the watch is resumed, and ends the streams with HISTORY_CHANGED",
     mutations: [{ file: modelWatch, find: "if (!isSynced) return;", replace: "" }],

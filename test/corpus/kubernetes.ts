@@ -166,6 +166,7 @@ export const kubernetesEntries: readonly CorpusEntry[] = [
         message: "expected 'MODIFIED k=yes@9' to be 'ADDED k=yes@9'",
       },
     ],
+    seed: { seed: 1, message: "violates Filter" },
     mutations: [
       {
         file: "src/cacher/state/filter.ts",
@@ -186,6 +187,7 @@ export const kubernetesEntries: readonly CorpusEntry[] = [
         message: "expected 3 to be 2",
       },
     ],
+    seed: { seed: 58, message: "violates Bookmarkable" },
     mutations: [
       {
         file: dispatcher,

@@ -277,7 +277,7 @@ const kinds = {
     weight: 0,
     begin: async (world) => {
       const all = world.cluster.members.map(({ watches }) => watches);
-      // Before these have read it: whoever resumes may have asked before whether it is there.
+      // Before these have read it: a client that resumes may have asked before whether it is there.
       for (const watches of all) watches.onBehind = (revision) => world.compactAt(revision);
       return () => {
         for (const watches of all) watches.onBehind = nothing;

@@ -79,7 +79,7 @@ export abstract class WatchResponses extends EtcdCall {
 
   /** Sends a response without events, behind those before. */
   protected answer(answer: Answer, revision: number): void {
-    if (answer.canceled !== true) this.service.reported(revision);
+    this.service.reported(revision);
     this.addAnswer(this.encode(answer, revision));
   }
 

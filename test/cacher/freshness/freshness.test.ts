@@ -90,7 +90,7 @@ describe("A request that waits for a revision", () => {
 });
 
 describe("The store's current revision", () => {
-  it("that was asked for in the history before is none of this one", async () => {
+  it("that was asked for in the history before does not count in this one", async () => {
     const answers: ((revision: number) => void)[] = [];
     const ask = (): Promise<number> => new Promise((resolve) => answers.push(resolve));
     const clock = new FakeClock();

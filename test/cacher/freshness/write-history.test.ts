@@ -22,7 +22,7 @@ class World {
   readonly cache = { revision: 5, historyId: "first", state: this.state };
   historyGeneration = 1;
   isWatching = false;
-  /** What the store answers when the history is to be confirmed. */
+  /** What the store answers when the history has to be confirmed. */
   confirms: () => Promise<void> = async () => {};
   readonly log: string[] = [];
   readonly #listed: (() => void)[] = [];
@@ -122,7 +122,7 @@ describe("The history's id in the response to a write", () => {
     expect([await id, world.log]).toEqual(["", ["asked", "waits"]]);
   });
 
-  it("is the new one if the store reports that, whatever has become of the object since", async () => {
+  it("is the new one if the store reports that, whatever was done to the object since", async () => {
     const world = new World();
     const id = world.idOf(6, "second");
     await world.clock.settle();

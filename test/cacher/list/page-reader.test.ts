@@ -186,7 +186,7 @@ describe("A page of the cache", () => {
     expect(finish(work)).toMatchObject({ revision: 9_000, items: before });
   });
 
-  it("is none if the cached state is replaced while it is made", () => {
+  it("is undefined if the cached state is replaced while it is made", () => {
     const world = new World(9_000);
     world.list();
     const work = world.pages.list({ prefix: "", limit: 8_500, at: any });
@@ -196,7 +196,7 @@ describe("A page of the cache", () => {
     expect(world.retained.stats().snapshots).toBe(0);
   });
 
-  it("is none if the cached state is replaced while the objects that follow are counted", () => {
+  it("is undefined if the cached state is replaced while the objects that follow are counted", () => {
     const world = new World();
     const { countNamed } = OrderedStore.prototype;
     OrderedStore.prototype.countNamed = function* (...args) {
@@ -257,7 +257,7 @@ describe("A state of the cache", () => {
     expect(world.retained.stats().snapshots).toBe(0);
   });
 
-  it("is none of a revision that the cache has not reached, or whose events it no longer has", () => {
+  it("is undefined for a revision that the cache has not reached, or whose events it no longer has", () => {
     const world = new World();
     world.write("k2");
     expect(world.read({ scope: { prefix: "" }, revision: 7 })).toBeUndefined();

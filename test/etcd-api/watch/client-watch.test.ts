@@ -64,6 +64,9 @@ describe("A client's watch", () => {
     watch.beginAfter(9);
     expect(watch.isSyncedAt(12)).toBe(false);
     expect(watch.isSyncedAt(20)).toBe(true);
+    const fromNow = watchFrom(0);
+    fromNow.beginAfter(9);
+    expect([8, 9].map((revision) => fromNow.isSyncedAt(revision))).toEqual([false, true]);
   });
 
   test("that a cache takes over from etcd continues behind what etcd's has sent", () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { leftOutKeyHeader } from "../../../src/etcd/wire/left-out-key.ts";
-import { FakeFront, type FakeStream, notifyMs } from "./served-stream.ts";
+import { FakeFront, type FakeStream, failure, notifyMs } from "./served-stream.ts";
 
 /** A stream with a watch of /a/x and one of /b/y, which is asked for no progress yet. */
 async function withWatches(front: FakeFront, metadata = {}): Promise<FakeStream> {
@@ -25,10 +25,10 @@ describe("The answer to a progress request", () => {
     b.reach();
     await front.clock.settle();
     expect(stream.take()).toEqual(["-1: progress at 12"]);
+    expect(front.newestHeader.floor).toBe(12);
     // What was reported counts as sent.
     stream.client.cancel(0);
     expect(stream.take()).toEqual(["0: canceled at 12"]);
-    expect(front.newestHeader.floor).toBe(12);
   });
 
   test("is one for each watch if they are at several revisions, none of which is right for all", async () => {
@@ -57,7 +57,7 @@ describe("The answer to a progress request", () => {
     expect(stream.take()).toEqual(["-1: progress at 12"]);
   });
 
-  test("is none without a watch, and none for a watch that begins later, as from etcd", async () => {
+  test("is not sent without a watch, nor for a watch that begins later, as from etcd", async () => {
     const front = new FakeFront();
     const stream = front.stream();
     stream.client.requestProgress();
@@ -71,6 +71,18 @@ describe("The answer to a progress request", () => {
     stream.client.requestProgress();
     await front.clock.settle();
     expect(stream.take()).toEqual(["-1: progress at 12"]);
+  });
+
+  test("is not sent if no watch is left that was there", async () => {
+    const front = new FakeFront();
+    const stream = front.stream();
+    await stream.create({ 1: "/a/x" });
+    front.caches.a.reachesAtOnce = false;
+    stream.client.requestProgress();
+    stream.client.cancel(0);
+    front.caches.a.reach();
+    await front.clock.settle();
+    expect(stream.take()).toEqual(["0: created at 10", "0: canceled at 10"]);
   });
 
   test("comes behind the events that wait for the client", async () => {
@@ -263,6 +275,32 @@ describe("Progress at intervals", () => {
     while (stream.call.outstanding) stream.accept();
     expect(stream.take()).toEqual([
       ...["0: progress at 10", "1: canceled at 10", "2: PUT /b/z@11 at 11"],
+    ]);
+  });
+
+  test("that waits for the client is not sent behind events that are still to come", async () => {
+    const front = new FakeFront();
+    const stream = await withNotified(front);
+    stream.acceptsAtOnce = false;
+    await front.clock.elapse(notifyMs);
+    front.caches.a.put("y");
+    front.caches.b.put("z");
+    while (stream.call.outstanding) stream.accept();
+    expect(stream.take()).toEqual([
+      ...["0: progress at 10", "1: PUT /a/y@11 at 11", "2: PUT /b/z@11 at 11"],
+    ]);
+  });
+
+  test("counts as sent where etcd continues the watch", async () => {
+    const front = new FakeFront();
+    const stream = await withNotified(front);
+    front.caches.a.revision = 20;
+    await front.clock.elapse(notifyMs);
+    front.caches.a.oldestRevision = 25;
+    front.caches.a.watchers[0]?.fail(failure("SLOW_CONSUMER"));
+    expect([front.sent, stream.take()[0]]).toEqual([
+      ["create /a/x 1 from 21"],
+      "0: progress at 20",
     ]);
   });
 

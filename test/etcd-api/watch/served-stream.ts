@@ -12,6 +12,7 @@ import {
 import { NewestHeader } from "../../../src/etcd-api/cached/newest-header.ts";
 import type { EtcdCall } from "../../../src/etcd-api/calls/etcd-call.ts";
 import { Rounds } from "../../../src/etcd-api/calls/rounds.ts";
+import type { KeyRights } from "../../../src/etcd-api/rights/key-rights.ts";
 import { WatchCall } from "../../../src/etcd-api/watch/watch-call.ts";
 import { WatchService } from "../../../src/etcd-api/watch/watch-service.ts";
 import { anonymous } from "../../../src/identity/identity.ts";
@@ -202,7 +203,8 @@ export class FakeFront {
   compacted = 0;
   /** What etcd was sent on its streams of Watch: "create KEY ID from REVISION", "cancel ID", "progress". */
   readonly sent: string[] = [];
-  readonly #upstreamCalls: EventEmitter[] = [];
+  /** The calls to etcd. */
+  readonly upstreamCalls: (EventEmitter & { closed: boolean; isPaused: boolean })[] = [];
 
   /** `hasResponded`: whether etcd has, with the revision 9. */
   constructor(hasResponded = true) {
@@ -236,14 +238,15 @@ export class FakeFront {
     this.context = createServiceContext({ clock, logger } as unknown as ServiceOptions, undefined);
   }
 
-  stream(metadata: IncomingHttpHeaders = {}): FakeStream {
-    return new FakeStream(this, metadata);
+  /** `rights`: of a caller that may not do everything. */
+  stream(metadata: IncomingHttpHeaders = {}, rights?: Partial<KeyRights>): FakeStream {
+    return new FakeStream(this, metadata, rights as KeyRights | undefined);
   }
 
   /** etcd answers on the stream that was opened last, or on that with this index. */
   etcd(fields: Fields, revision: number, index = -1): void {
     const message = encode({ 1: encode({ 1: 7, 2: 8, 3: revision, 4: 1 }), ...fields });
-    this.#upstreamCalls.at(index)?.emit("data", framed(message));
+    this.upstreamCalls.at(index)?.emit("data", framed(message));
   }
 
   /** Events of a watch at etcd; `isFragment`: others of the response follow. */
@@ -252,15 +255,31 @@ export class FakeFront {
     this.etcd({ 2: id, 7: isFragment || undefined, 11: events }, revisions.at(-1) ?? 0);
   }
 
+  /** etcd ends a call. */
+  etcdEnds(details: string, index = -1): void {
+    const call = this.upstreamCalls.at(index);
+    call?.emit("trailers", { "grpc-status": "14", "grpc-message": details });
+    call?.emit("close");
+  }
+
   #open(): EventEmitter {
     const call = Object.assign(new EventEmitter(), {
-      ...{ closed: false, close: () => {}, pause: () => {}, resume: () => {} },
+      ...{ closed: false, isPaused: false },
+      close: () => {
+        call.closed = true;
+      },
+      pause: () => {
+        call.isPaused = true;
+      },
+      resume: () => {
+        call.isPaused = false;
+      },
       write: (frame: Buffer, onSent?: () => void) => {
         this.#note(new Message(frame.subarray(5)));
         onSent?.();
       },
     });
-    this.#upstreamCalls.push(call);
+    this.upstreamCalls.push(call);
     return call;
   }
 
@@ -295,7 +314,7 @@ export class FakeStream {
   #accept: (() => void) | undefined;
   #taken = 0;
 
-  constructor(front: FakeFront, metadata: IncomingHttpHeaders) {
+  constructor(front: FakeFront, metadata: IncomingHttpHeaders, rights?: KeyRights) {
     this.#front = front;
     const connection = {};
     const request = Object.assign(new EventEmitter(), {
@@ -333,7 +352,7 @@ export class FakeStream {
         this.status = status;
       },
     } as unknown as ServedCall;
-    this.call = new WatchCall(call, metadata, front.context, front.service);
+    this.call = new WatchCall(call, metadata, front.context, front.service, rights);
     const grpc = {
       open: () => ({
         messages: this.#messages,

@@ -243,6 +243,7 @@ test("A batch counts in the send budget as soon as it is read, until the client 
   expect(world.budget.bytes).toBeGreaterThan(50_000);
   world.accept();
   expect(world.budget.bytes).toBeGreaterThan(30_000);
+  expect(world.budget.bytes).toBeLessThan(50_000);
   world.accept();
   expect(world.budget.bytes).toBe(0);
 });
