@@ -80,7 +80,7 @@ class Follower {
       case "compact":
         return this.#compact(step.revision);
       case "restore":
-        return this.#restore(step.revision);
+        return this.#restore(step);
       case "start":
         return this.#start(step.server);
       case "follow":
@@ -120,7 +120,7 @@ class Follower {
     return this.#act("compact", revision) ? undefined : "etcd can't compact that";
   }
 
-  #restore(revision: number): string | undefined {
+  #restore({ revision, isAnnounced }: Step & { step: "restore" }): string | undefined {
     this.#settle();
     for (const root of this.#trace.roots) {
       if (this.#cache(root)["step"] === "list") this.#list(root);
@@ -128,7 +128,8 @@ class Follower {
         if (this.#applyOne(root, next) === undefined) this.#early.add(next);
       }
     }
-    return this.#act("restore", revision, false) ? undefined : "etcd can't be restored to that";
+    const isRestored = this.#act("restore", revision, isAnnounced);
+    return isRestored ? undefined : "etcd can't be restored to that";
   }
 
   // ---- replicas

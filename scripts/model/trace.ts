@@ -43,7 +43,8 @@ export type Step =
       readonly removed: readonly number[];
     }
   | { readonly step: "compact"; readonly revision: number }
-  | { readonly step: "restore"; readonly revision: number }
+  // Announced: another id is in the marker key.
+  | { readonly step: "restore"; readonly revision: number; readonly isAnnounced: boolean }
   // A replica is started; opens its watch after a list, or resumes it; applies what the watch has delivered.
   | { readonly step: "start"; readonly server: string }
   | { readonly step: "follow"; readonly server: string; readonly after: number }

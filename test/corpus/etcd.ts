@@ -132,7 +132,7 @@ export const etcdEntries: readonly CorpusEntry[] = [
     source: `${issues}8411`,
     bug: "A member that installs a snapshot does not send its watches the events that the snapshot has.",
     shows: "The events in between are missing from the cache.",
-    seed: { seed: 2, message: "violates" },
+    seed: { seed: 2616, message: "violates Filter" },
     isPassedOn:
       "the clients lack the events until a check of the history or the consistency check finds it",
     mutations: [

@@ -140,15 +140,9 @@ export const grpcProxyEntries: readonly CorpusEntry[] = [
     mutations: [
       {
         file: "src/etcd-api/watch/watch-call.ts",
-        find: "const isCached = service.isCached(range, request.startRevision);",
+        find: "const watch = new ClientWatch(this, request, range);",
         replace:
-          "const isCached = request.startRevision > 0 && service.isCached(range, request.startRevision);",
-      },
-      {
-        file: clientWatch,
-        find: "if (range === undefined || !this.isSettled) return false;",
-        replace:
-          "if (range === undefined || !this.isSettled || this.request.startRevision === 0) return false;",
+          "const watch = new ClientWatch(this, request, request.startRevision > 0 ? range : undefined);",
       },
     ],
   },

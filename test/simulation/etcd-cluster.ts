@@ -13,6 +13,8 @@ import type { Agenda } from "./scheduler.ts";
 /** A state that the cluster can be restored to. */
 export interface Snapshot {
   readonly store: EtcdStore;
+  /** Whether another id is written into the marker key at once. Default: not. */
+  readonly isMarked?: boolean;
 }
 
 /**

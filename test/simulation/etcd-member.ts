@@ -129,6 +129,8 @@ export class EtcdMember {
       if (life !== this.#life) return;
       this.#isApplying = false;
       if (!this.isUp || !this.#isConnected) return;
+      // A snapshot may have brought all entries meanwhile.
+      if (this.#applied >= this.#cluster.length) return;
       this.#apply(this.#cluster.entry(this.#applied));
       this.notify();
     });

@@ -58,7 +58,8 @@ export class TraceRecorder {
     const restore = cluster.restore.bind(cluster);
     cluster.restore = (snapshot) => {
       restore(snapshot);
-      this.#steps.push({ step: "restore", revision: cluster.state.revision });
+      const { isMarked: isAnnounced = false } = snapshot;
+      this.#steps.push({ step: "restore", revision: cluster.state.revision, isAnnounced });
     };
   }
 
