@@ -43,8 +43,8 @@ const authenticatePath = "/etcdserverpb.Auth/Authenticate";
 /** Number of passwords that etcd checks at once, which takes it about 50 ms of a core each: of all callers, and of one. */
 const passwords = { concurrent: 4, concurrentPerGroup: 2 };
 
-/** How long a password may wait for those before it, in milliseconds. */
-const maxWaitMs = 5_000;
+/** How long a password may wait for those before it, in milliseconds: many clients may begin at once. */
+const maxWaitMs = 30_000;
 
 export interface LimitedCallsDeps {
   readonly upstream: Askable;

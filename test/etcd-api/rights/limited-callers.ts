@@ -28,6 +28,7 @@ const rights: Readonly<Record<string, readonly Grant[]>> = {
     { resources: ["pods"], prefixes: ["d/"], verbs: ["get", "list", "watch", "put", "delete"] },
     { resources: ["pods"], keys: ["a/1"], verbs: ["watch"] },
   ],
+  owner: [{ resources: ["pods", "raw"], prefixes: ["o/"], verbs: ["put", "delete"] }],
   deleter: [{ resources: ["pods"], prefixes: ["e/"], verbs: ["delete"] }],
   all: [{ resources: ["raw"], prefixes: ["*"], verbs: ["get", "list", "watch"] }],
 };
