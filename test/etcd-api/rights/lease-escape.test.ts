@@ -8,24 +8,38 @@ import { callers, mayKey } from "./limited-callers.ts";
 import { startTier } from "./limited-tiers.ts";
 
 /** Number of leases for each tier. `npm run rights` takes 10,000 requests. */
-const leases = Math.ceil(Number(process.env["RIGHTS_REQUESTS"] ?? 600) / 10);
+const leases = Math.ceil(Number(process.env["RIGHTS_REQUESTS"] ?? 600) / 15);
 
 /** What a caller does with a lease. */
 const uses = ["keepAlive", "timeToLive", "keys", "put", "txn", "nested", "revoke"] as const;
 type Use = (typeof uses)[number];
 
+interface Step {
+  readonly use: Use;
+  readonly key: Buffer;
+}
+
 interface Attempt {
   readonly caller: string;
   /** Those that are attached to the lease before. */
   readonly attached: readonly Buffer[];
-  readonly steps: readonly { readonly use: Use; readonly key: Buffer }[];
+  readonly steps: readonly Step[];
+  /** What another caller does then. */
+  readonly other: string;
+  readonly last: Step;
 }
 
-/** Half of the keys of a lease are close to the caller's rights, so that some may be used. */
+/** Whether a caller may attach, and keep or end what is attached: a model that shares no code with the service. */
+const mayLease = (caller: string, key: Buffer): boolean =>
+  mayKey(caller, "put", key) && mayKey(caller, "delete", key);
+const putters = ["writer", "editor", "owner"];
+
+/** Most of the keys of a lease are close to the caller's rights, so that some may be used. */
 const attempt: fc.Arbitrary<Attempt> = fc.oneof(
   ...callers.flatMap((caller) => {
     const near = nearKeys(caller);
-    const pools = near.length === 0 ? [storedKeys] : [storedKeys, near, near];
+    const own = near.filter((key) => mayLease(caller, key));
+    const pools = [storedKeys, near, own, own, own, own].filter(({ length }) => length > 0);
     return pools.map((pool) => {
       const key = fc.constantFrom(...pool);
       const step = fc.record({ use: fc.constantFrom(...uses), key });
@@ -33,6 +47,7 @@ const attempt: fc.Arbitrary<Attempt> = fc.oneof(
         caller: fc.constant(caller),
         attached: fc.uniqueArray(key, { maxLength: 3, comparator: (a, b) => a.equals(b) }),
         steps: fc.array(step, { minLength: 1, maxLength: 6 }),
+        ...{ other: fc.constantFrom(...callers), last: step },
       });
     });
   }),
@@ -109,11 +124,6 @@ function requestOf(use: Use, lease: bigint, key: Buffer): readonly [path: string
   return ["KV/Txn", { 2: encode({ 4: encode({ 2: operation }) }) }];
 }
 
-/** Whether a caller may attach, and keep or end what is attached: a model that shares no code with the service. */
-const mayLease = (caller: string, key: Buffer): boolean =>
-  mayKey(caller, "put", key) && mayKey(caller, "delete", key);
-const putters = ["writer", "editor", "owner"];
-
 test.each([
   ["root", "without users of etcd"],
   ["relay", "without users of etcd"],
@@ -134,9 +144,13 @@ test.each([
     const world = new LeaseWorld(etcd.url, front.url, token === undefined ? {} : { token });
     const seen = { allowed: 0, refused: 0, named: 0, revoked: 0, attached: 0 };
 
-    const check = async ({ caller, attached, steps }: Attempt): Promise<void> => {
-      const lease = await world.grant(attached);
-      for (const { use, key } of steps) {
+    const check = async (given: Attempt): Promise<void> => {
+      const lease = await world.grant(given.attached);
+      // What is remembered of a lease is of one caller, so the other one is not allowed more than it may do now.
+      const steps = given.steps.map((step) => ({ ...step, caller: given.caller }));
+      const { caller: first, other, last } = given;
+      if (other !== first) steps.push({ ...last, caller: other });
+      for (const { caller, use, key } of steps) {
         const keys = await world.attached(lease);
         if (keys === undefined) return;
         const before = await world.state();
