@@ -1,8 +1,10 @@
+import { readFile } from "node:fs/promises";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { type Etcd, startEtcd } from "../../etcd/etcd.ts";
 import { etcdOfFile } from "../../etcd/etcd-of-file.ts";
 import { encode, type Fields, Message } from "../../foreign/protobuf.ts";
 import { temporaryFiles } from "../../relay/tiers.ts";
+import { FakeMember } from "../fake-member.ts";
 import { frontOfFile, startFront, until, untilReady } from "../front.ts";
 import { RawGrpc, statusOf } from "../raw-grpc.ts";
 import { policyText, prefixes, tokensText } from "./limited-callers.ts";
@@ -210,7 +212,6 @@ test("The audit has the calls for leases, the keys that are attached, and the le
   await call("editor", "Lease/LeaseRevoke", { 1: foreign });
   await call("editor", "Lease/LeaseRevoke", { 1: lease });
   const name = (id: bigint): string => `lease ${id.toString(16).padStart(16, "0")}`;
-  const { readFile } = await import("node:fs/promises");
   let lines: readonly Readonly<Record<string, unknown>>[] = [];
   await until(async () => {
     const text = await readFile(files.audit, "utf8");
@@ -316,4 +317,52 @@ test("With etcd's users both have to allow it, and any caller with a right may a
   expect(await codeOf("editor", "KV/Put", z, root)).toBe("7");
   expect(await asRoot("KV/Put", z)).toBe("0");
   expect(await codeOf("editor", "Lease/LeaseRevoke", { 1: lease }, root)).toBe("7");
+});
+
+test("Few passwords are checked by etcd at once, fewer of one caller, and a request is small", async () => {
+  const member = await FakeMember.start(1, 1_000);
+  const front = await startFront([member.url], { ...facing, "etcd-history-create": ["off"] });
+  onTestFinished(() => front.stop());
+  const grpc = new RawGrpc(front.url);
+  onTestFinished(() => grpc.close());
+  const authenticate = (caller: string, name: string) =>
+    grpc.unary("/etcdserverpb.Auth/Authenticate", encode({ 1: name }), {
+      authorization: `Bearer ${caller}`,
+    });
+  const atEtcd = () => member.calls.filter(({ request }) => request.includes("user of "));
+  const several = ["editor", "owner", "reader"].map((caller) =>
+    Array.from({ length: 5 }, () => authenticate(caller, `user of ${caller}`)),
+  );
+  await until(() => atEtcd().length === 4);
+  // Ends behind those before it, on the same connection.
+  const large = await authenticate("editor", "x".repeat(4_096));
+  expect(statusOf(large).code).toBe("13");
+  expect(atEtcd()).toHaveLength(4);
+  const users = atEtcd().map(({ request }) => request.subarray(7).toString());
+  expect(new Set(users).size).toBe(2);
+  for (let answered = 0; answered < 15; answered++) {
+    await until(() => atEtcd().length > answered);
+    atEtcd()[answered]?.answer(1);
+  }
+  const codes = (await Promise.all(several.flat())).map((response) => statusOf(response).code);
+  expect(codes).toEqual(codes.map(() => "0"));
+});
+
+test("A request that does not arrive, or is cut, is not answered", async () => {
+  for (const path of ["LeaseTimeToLive", "LeaseKeepAlive"]) {
+    const cut = client.open(`/etcdserverpb.Lease/${path}`, { authorization: "Bearer editor" });
+    cut.stream.end(Buffer.of(0, 0, 0, 0, 9, 8));
+    expect(statusOf(await cut.response).code).toBe("13");
+  }
+  const none = client.open("/etcdserverpb.Lease/LeaseKeepAlive", {
+    authorization: "Bearer editor",
+  });
+  none.halfClose();
+  const response = await none.response;
+  expect([statusOf(response).code, response.body.length]).toEqual(["0", 0]);
+  const compressed = client.open("/etcdserverpb.Lease/LeaseTimeToLive", {
+    authorization: "Bearer editor",
+  });
+  compressed.stream.end(Buffer.of(1, 0, 0, 0, 1, 8));
+  expect(statusOf(await compressed.response).code).toBe("13");
 });
