@@ -79,7 +79,8 @@ interface Verdict {
 /**
  * Which leases limited callers may use: those of which they may put and delete every key, as etcd has it for its own users. So
  * etcd is asked for the keys of a lease, with the metadata of the call. It knows of every key, whichever process or client has
- * attached it. An unattached lease is for anyone who knows its id and may put a key.
+ * attached it, while a table of grants would be lost with a restart, and each worker and relay would have its own. A lease
+ * without keys is for each caller that knows its id and may put a key.
  *
  * To ask costs etcd more than the call itself, so few are asked about at once, and a verdict is remembered for a while.
  */
@@ -101,8 +102,8 @@ export class LeaseRights {
   }
 
   /**
-   * Resolves to the refusal if the caller may not use the lease so; undefined: it may. `bytes`: size of the keys that are to be
-   * attached, by `leasedBytes`. Rejects with a RefusedRequest if etcd does not say it, or with the reason of the signal.
+   * Resolves to the refusal if the caller may not use the lease so; undefined: it may. `bytes`: size of the keys that it
+   * attaches, by `leasedBytes`. Rejects with a RefusedRequest if etcd does not say it, or with the reason of the signal.
    */
   async refusal(
     limited: LimitedCall,

@@ -27,7 +27,7 @@ export interface UpstreamAnswer {
   readonly details: string;
   /** Undefined: the code is not OK. */
   readonly message: Buffer | undefined;
-  /** Where the answer comes from. Absent: there is none. */
+  /** Where the answer comes from. Absent: etcd can't be reached, or is late. */
   readonly source?: UpstreamConnection;
   /** Whether it was larger than allowed. Absent: it was not. */
   readonly isTooLarge?: boolean;

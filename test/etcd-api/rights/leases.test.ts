@@ -146,7 +146,7 @@ test("Leases are for callers that may put a key, and their list is not for them"
     }
   }
   expect(await codeOf("editor", "Lease/LeaseLeases", {})).toBe("7");
-  // Without a key it is for anyone else who knows its id.
+  // Without a key it is for each caller that may put a key and knows its id.
   expect(await codeOf("writer", "Lease/LeaseKeepAlive", { 1: lease })).toBe("0");
   expect(await codeOf("editor", "KV/Put", { 1: "/r/pods/d/any", 3: lease })).toBe("0");
   expect(await codeOf("writer", "Lease/LeaseRevoke", { 1: lease })).toBe("7");
