@@ -134,8 +134,8 @@ export class KeyRights {
     const name = leaseName(lease);
     this.#recordDenied({ verb, resource: everyResource, scope: { key: name } });
     const reason = isTooLarge
-      ? `its keys would be, or are, more than are checked against a policy (${maxLeaseBytes} bytes, with 64 for each key). ` +
-        "Use several leases, with at most a thousand keys each."
+      ? `it has, or would have, more keys than are checked against a policy (${maxLeaseBytes} bytes of names, with 64 ` +
+        "for each). Use several leases, with at most a thousand keys each."
       : "that needs the right to put and to delete each key that is attached to it, and for the names of these keys also to " +
         "get them. Use a lease of your own, or ask the operator of the service for a role that allows this.";
     return new WatchFanoutError(

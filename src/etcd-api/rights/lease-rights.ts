@@ -129,15 +129,14 @@ export class LeaseRights {
   async readKeys(limited: LimitedCall, lease: bigint): Promise<Buffer | WireStatus> {
     const id = digestOf(limited.call.identity, lease);
     const known = this.#known(id, { ...timeToLive, maxAgeMs: 0 }, limited);
-    if (known === undefined) {
-      const { verdict, keys, message } = await this.#inTurn(limited, () =>
-        this.#askAndJudge(id, limited, lease),
-      );
-      if (message !== undefined && verdict.isAllowed && limited.rights.mayAll(["read"], keys)) {
-        return message;
-      }
-    }
-    return statusOf(limited.rights.refuseLease("get", lease, false));
+    const found =
+      known === undefined
+        ? await this.#inTurn(limited, () => this.#askAndJudge(id, limited, lease))
+        : { verdict: known, keys: [], message: undefined };
+    const { verdict, keys, message } = found;
+    const isAllowed = verdict.isAllowed && limited.rights.mayAll(["read"], keys);
+    if (isAllowed && message !== undefined) return message;
+    return statusOf(limited.rights.refuseLease("get", lease, verdict.askedBytes > maxLeaseBytes));
   }
 
   #known(id: string, { maxAgeMs }: LeaseUse, { rights }: LimitedCall): Verdict | undefined {

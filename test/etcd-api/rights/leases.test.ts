@@ -190,8 +190,12 @@ test("A lease of more keys than are checked is refused, and a caller can't make 
     const puts = Array.from({ length: 100 }, (_, i) => put(`/r/pods/d/many/${from + i}`, many));
     expect(await codeOf("root", "KV/Txn", { 2: puts })).toBe("0");
   }
-  for (const method of ["LeaseRevoke", "LeaseTimeToLive"]) {
-    const refused = await call("editor", `Lease/${method}`, { 1: many });
+  for (const [method, hasKeys] of [
+    ["LeaseTimeToLive", true],
+    ["LeaseTimeToLive", undefined],
+    ["LeaseRevoke", undefined],
+  ] as const) {
+    const refused = await call("editor", `Lease/${method}`, { 1: many, 2: hasKeys });
     expect([refused.code, refused.text]).toEqual(["7", expect.stringContaining("262144 bytes")]);
   }
   const own = await leaseOf("editor");
