@@ -13,9 +13,8 @@ import { Upstream, type UpstreamOutage } from "../etcd/client/upstream.ts";
 import { memberListPath, withClientUrls } from "../etcd/wire/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "../etcd/wire/methods.ts";
 import type { ResponseHeader } from "../etcd/wire/response-header.ts";
-import { type Access, relayDenied } from "../policy/access.ts";
+import type { Access } from "../policy/access.ts";
 import type { HttpMethod, RawMethod, RawServices } from "../server/calls/methods.ts";
-import { statusOf } from "../wire/errors.ts";
 import { type CachedResource, CachedResources } from "./cached/cached-resources.ts";
 import { NewestHeader } from "./cached/newest-header.ts";
 import type { EtcdCall } from "./calls/etcd-call.ts";
@@ -30,8 +29,8 @@ import {
   type RangePath,
   RangeService,
 } from "./range/range-service.ts";
-import { CheckedCall, isKeyMethod } from "./rights/checked-call.ts";
 import { isLimited, KeyRights } from "./rights/key-rights.ts";
+import { isCheckedMethod, LimitedCalls } from "./rights/limited-calls.ts";
 import { watchPath } from "./watch/member-monitor.ts";
 import { WatchCall } from "./watch/watch-call.ts";
 import { type WatchCounts, WatchService } from "./watch/watch-service.ts";
@@ -90,6 +89,7 @@ export class EtcdApi implements RawServices {
   readonly #newestHeader = new NewestHeader();
   readonly #watches: WatchService;
   readonly #ranges: RangeService;
+  readonly #limited: LimitedCalls;
   readonly #gateway: Gateway;
   /** Those that are known. */
   readonly #methods: ReadonlyMap<string, RawMethod>;
@@ -114,6 +114,7 @@ export class EtcdApi implements RawServices {
     };
     this.#watches = new WatchService({ ...shared, progressIntervalMs });
     this.#ranges = new RangeService(shared);
+    this.#limited = new LimitedCalls(shared);
     this.#methods = new Map(
       etcdMethodPaths.flatMap((path) => {
         const method = etcdMethodAt(path);
@@ -234,17 +235,13 @@ export class EtcdApi implements RawServices {
         const rights = new KeyRights(context, call, path.slice(1), () => this.#cached);
         if (path === watchPath) {
           new WatchCall(call, metadata, context, this.#watches, rights).start();
-        } else if (isKeyMethod(path)) {
+        } else {
           const proceed = (request: Buffer, access: readonly Access[]): void => {
             if (isRangePath(path) && this.#ranges.mayServe(metadata))
               range(path, access).startWith(request);
             else forward(request, access);
           };
-          new CheckedCall(call, context, {
-            ...{ path, mayWrite, calls: this.#calls, rights, proceed },
-          }).start();
-        } else {
-          call.end(statusOf(relayDenied(call.identity)));
+          this.#limited.start(call, metadata, context, { path, mayWrite, rights, proceed });
         }
       } else if (path === watchPath && this.#watches.mayServe(metadata)) {
         new WatchCall(call, metadata, context, this.#watches).start();
@@ -254,7 +251,7 @@ export class EtcdApi implements RawServices {
         forward();
       }
     };
-    const checksRequests = path === watchPath || isKeyMethod(path);
+    const checksRequests = path === watchPath || isCheckedMethod(path);
     const sheds = isStreaming ? "stream" : "call";
     const facts = { isStreaming, mayWrite, checksRequests, isRepeatable };
     return { name: path.slice(1), label, sheds, ...facts, serve };

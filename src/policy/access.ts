@@ -6,6 +6,9 @@ export const verbs = ["get", "list", "watch", "put", "delete"] as const;
 
 export type Verb = (typeof verbs)[number];
 
+/** Those that show objects. */
+export const readVerbs = ["get", "list", "watch"] as const;
+
 /** Stands for every resource. No resource has this name. */
 export const everyResource = "*";
 
@@ -51,11 +54,12 @@ export function permissionDenied({ name }: Identity, access: Access): WatchFanou
   );
 }
 
-/** The refusal of a call of etcd's API as a whole. */
-export function relayDenied({ name }: Identity): WatchFanoutError {
+/** The refusal of a method of etcd's API that is not for callers with fewer rights. */
+export function etcdMethodDenied({ name }: Identity): WatchFanoutError {
   return new WatchFanoutError(
     "PERMISSION_DENIED",
     `${JSON.stringify(name)} may not use this method of the etcd API: that needs a rule with every verb on every key of ` +
-      'every resource ("*"). Range, Put, DeleteRange, Txn and Watch need rights for their keys alone.',
+      'every resource ("*"). Range, Put, DeleteRange, Txn, Watch and the calls for one lease need rights for their keys ' +
+      "alone.",
   );
 }

@@ -1,5 +1,5 @@
 import type { Identity } from "../identity/identity.ts";
-import type { Access, Verb } from "./access.ts";
+import { type Access, readVerbs, type Verb } from "./access.ts";
 import type { Policy } from "./policy.ts";
 
 /** Whether a call is allowed. */
@@ -81,7 +81,12 @@ export class Authorizer {
 
   /** Whether the identity may read anything of the resource. */
   mayRead(identity: Identity, resource: string): boolean {
-    return this.#policy === undefined || this.#policy.mayRead(identity, resource);
+    return this.mayAny(identity, readVerbs, resource);
+  }
+
+  /** Whether the identity may do something with anything of the resource, with one of these verbs. */
+  mayAny(identity: Identity, verbs: readonly Verb[], resource: string): boolean {
+    return this.#policy === undefined || this.#policy.mayAny(identity, verbs, resource);
   }
 
   /** The first of several accesses that is denied; undefined: all are allowed. */

@@ -30,8 +30,6 @@ export interface Explanation {
   readonly why: string;
 }
 
-const readVerbs = ["get", "list", "watch"] as const;
-
 /** Maximum number of names or scopes that an explanation lists. */
 const maxListed = 10;
 
@@ -76,10 +74,10 @@ export class Policy {
     return this.#rolesOf(identity).some(({ role }) => role.concerns(resource));
   }
 
-  /** Whether the identity may read anything of the resource: get, list or watch any scope. */
-  mayRead(identity: Identity, resource: string): boolean {
+  /** Whether the identity may do something with anything of the resource, with one of these verbs. */
+  mayAny(identity: Identity, among: readonly Verb[], resource: string): boolean {
     return this.#rolesOf(identity).some(({ role }) =>
-      readVerbs.some((verb) => role.grants(verb, resource)),
+      among.some((verb) => role.grants(verb, resource)),
     );
   }
 

@@ -157,3 +157,12 @@ function closestReason(failure: ServiceError): Reason {
       return "INTERNAL";
   }
 }
+
+/** The text of a status from its header: gRPC percent-encodes it. */
+export function decodedDetails(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

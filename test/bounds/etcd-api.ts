@@ -230,12 +230,56 @@ export const etcdApiBounds: readonly Bound[] = [
     what: "a request whose keys are checked against the policy",
     owners: ["CheckedCall", "AccessReader", "SingleFields"],
     bound:
-      "2 MiB, counted with incomplete requests; 60 s to arrive; 1,024 keys; 8 transactions within another",
+      "2 MiB, counted with incomplete requests; 60 s to arrive; 1,024 keys; 16 leases; 8 transactions within another",
     per: "call, connection, process",
     atBound: "PERMISSION_DENIED; the largest is refused: RESOURCE_EXHAUSTED; DEADLINE_EXCEEDED",
     shownBy: [
       "A request that is compressed, of two messages, cut, or too large is refused",
       "are not read of what has %s",
+    ],
+  },
+  {
+    what: "requests that are answered by a question to etcd each: for a lease's time to live, and to keep it alive",
+    owners: ["AnsweredCall"],
+    bound:
+      "4 KiB, counted with incomplete requests; one at a time, and none is read until its response is accepted; 60 s to arrive",
+    per: "call, connection, process",
+    atBound: "INTERNAL; the client waits; DEADLINE_EXCEEDED",
+    shownBy: [
+      "A request that does not arrive, or is cut, is not answered",
+      "Few passwords are checked by etcd at once, fewer of one caller, and a request is small",
+    ],
+  },
+  {
+    what: "which leases limited callers may use",
+    owners: ["LeaseRights"],
+    bound: "10,000; 10 s to keep a lease alive, 1 s to attach a key or if it is refused",
+    per: "process",
+    atBound: "the oldest makes room: etcd is asked again",
+    shownBy: [
+      "Few verdicts are remembered",
+      "Whether a caller may use a lease is remembered for as long as the use allows it",
+    ],
+  },
+  {
+    what: "questions for the keys of a lease",
+    owners: ["LeaseRights"],
+    bound: "16, of a caller 2; 3 s to wait, 3 s for an answer of at most 256 KiB",
+    per: "process, caller",
+    atBound: "they wait, callers in rotation; UNAVAILABLE; PERMISSION_DENIED for a larger answer",
+    shownBy: [
+      "Few questions are at etcd at once, fewer of one caller, and they wait for a while",
+      "A lease of more keys than are checked is refused, and a caller can't make one",
+    ],
+  },
+  {
+    what: "passwords of limited callers that etcd checks",
+    owners: ["LimitedCalls"],
+    bound: "4, of a caller 2; 30 s to wait, 3 s for an answer",
+    per: "process, caller",
+    atBound: "they wait, callers in rotation; UNAVAILABLE",
+    shownBy: [
+      "Few passwords are checked by etcd at once, fewer of one caller, and a request is small",
     ],
   },
   {

@@ -3,8 +3,9 @@ import { anonymous, type Identity } from "../../src/identity/identity.ts";
 import {
   type Access,
   type AccessScope,
+  etcdMethodDenied,
   permissionDenied,
-  relayDenied,
+  readVerbs,
   type Verb,
   verbs,
 } from "../../src/policy/access.ts";
@@ -189,7 +190,9 @@ bindings:
   - { role: auditor, subjects: [root] }
 `);
     const readable = (name: string): readonly string[] =>
-      ["pods", "services", "nodes"].filter((each) => reading.mayRead(identityOf(name), each));
+      ["pods", "services", "nodes"].filter((each) =>
+        reading.mayAny(identityOf(name), readVerbs, each),
+      );
     expect(readable("ann")).toEqual(["pods"]);
     expect(readable("root")).toEqual(["pods", "services", "nodes"]);
     expect(readable("bob")).toEqual([]);
@@ -352,7 +355,7 @@ describe("A denial", () => {
   });
 
   test("of the relayed etcd API names the caller and the right that it lacks", () => {
-    expect(relayDenied(identityOf("ann"))).toMatchObject({
+    expect(etcdMethodDenied(identityOf("ann"))).toMatchObject({
       reason: "PERMISSION_DENIED",
       message: expect.stringMatching(/^"ann" may not use this method of the etcd API/),
     });

@@ -8,7 +8,7 @@ import type { ServiceContext } from "../../server/calls/service-context.ts";
 import { TranslatedCall } from "../../server/calls/translated-call.ts";
 import type { SendReservation } from "../../server/limits/send-budget.ts";
 import type { FrameParts } from "../../wire/encode.ts";
-import type { WireStatus } from "../../wire/errors.ts";
+import { decodedDetails, type WireStatus } from "../../wire/errors.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { JsonRequest } from "./json-request.ts";
 import { JsonStream, jsonOf } from "./message-to-json.ts";
@@ -151,7 +151,7 @@ export class JsonCall extends TranslatedCall {
 
   sendTrailers(trailers: OutgoingHttpHeaders): void {
     const code = Number(trailers["grpc-status"] ?? status.UNKNOWN);
-    this.end(refused(code, decoded(String(trailers["grpc-message"] ?? ""))));
+    this.end(refused(code, decodedDetails(String(trailers["grpc-message"] ?? ""))));
   }
 
   resetWith(code: number): void {
@@ -285,15 +285,6 @@ function streamError(code: status, httpCode: number, message: string): Buffer {
 
 function bufferOf(bytes: Uint8Array): Buffer {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-}
-
-/** gRPC percent-encodes the text of a status. */
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }
 
 /** The status of HTTP for each of gRPC, as the gateway of etcd has them. */

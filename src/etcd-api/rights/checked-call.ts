@@ -1,30 +1,35 @@
+import type { IncomingHttpHeaders } from "node:http2";
 import { WatchFanoutError } from "../../base/errors.ts";
-import { type KeyMethod, keyMethods, readKeyAccesses } from "../../etcd/wire/key-accesses.ts";
+import { type KeyMethod, type LeasedKey, readKeyAccesses } from "../../etcd/wire/key-accesses.ts";
+import {
+  isLeaseMethod,
+  type LeaseMethod,
+  readLeaseRequest,
+} from "../../etcd/wire/lease-messages.ts";
 import type { Access } from "../../policy/access.ts";
+import { clientGone } from "../../server/calls/call-admission.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
+import { RefusedRequest } from "../../server/calls/server-call.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
-import type { FrameParts } from "../../wire/encode.ts";
-import { prefixSize } from "../../wire/encode.ts";
-import { statusOf } from "../../wire/errors.ts";
+import { type FrameParts, prefixSize } from "../../wire/encode.ts";
+import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { EtcdCall } from "../calls/etcd-call.ts";
 import type { Rounds } from "../calls/rounds.ts";
-import type { KeyRights } from "./key-rights.ts";
+import { type KeyRights, leasedBytes, leaseName } from "./key-rights.ts";
+import { attaching, type LeaseRights, revoking } from "./lease-rights.ts";
 
 /** Maximum size of a request, in bytes: etcd's default --max-request-bytes and 512 KiB. */
 const maxRequestBytes = 2 * 1024 ** 2;
 
-/** Whether the requests at this path are checked; otherwise only callers with every right may use it. */
-export function isKeyMethod(path: string): path is KeyMethod {
-  return (keyMethods as readonly string[]).includes(path);
-}
-
 /** What a checked call is made of. */
 export interface CheckedCallDeps {
-  readonly path: KeyMethod;
+  readonly path: KeyMethod | LeaseMethod;
   readonly mayWrite: boolean;
+  readonly metadata: IncomingHttpHeaders;
   readonly calls: Rounds<EtcdCall>;
   readonly rights: KeyRights;
+  readonly leases: LeaseRights;
   /** Handles the call with its request, with gRPC's framing, and the rights that it needs while it is open. */
   readonly proceed: (request: Buffer, access: readonly Access[]) => void;
 }
@@ -36,10 +41,18 @@ export interface CheckedCallDeps {
 export class CheckedCall extends EtcdCall {
   readonly #deps: CheckedCallDeps;
   readonly #received = new MessageReader();
+  readonly #gone = new AbortController();
+  #isRead = false;
+  /** The rights to its keys, while it waits for those to its leases. */
+  #access: readonly Access[] = [];
 
   constructor(call: RawCall, context: ServiceContext, deps: CheckedCallDeps) {
     super(call, context, deps.calls, "etcd call", deps.path.slice(1), []);
     this.#deps = deps;
+  }
+
+  override get access(): readonly Access[] {
+    return this.#access;
   }
 
   /** Reads the request. */
@@ -53,7 +66,7 @@ export class CheckedCall extends EtcdCall {
   drain(): void {}
 
   check(now: number): void {
-    this.endIfLate(now);
+    if (!this.#isRead) this.endIfLate(now);
   }
 
   protected override get waitsFor(): "nothing" {
@@ -70,6 +83,7 @@ export class CheckedCall extends EtcdCall {
     request.off("data", this.#take);
     request.off("end", this.#finish);
     this.#received.clear();
+    this.#gone.abort(clientGone);
     // What the client still sends is read and dropped.
     if (!request.destroyed) request.resume();
   }
@@ -85,24 +99,91 @@ export class CheckedCall extends EtcdCall {
   /** The client has sent everything. */
   readonly #finish = (): void => {
     if (this.isOver) return;
+    this.#isRead = true;
     const { bytes, size, received, isCompressed } = this.#received;
     const isOneMessage = received >= 0 && received === size && !isCompressed;
-    const { path, rights, proceed } = this.#deps;
-    const accesses = isOneMessage ? readKeyAccesses(path, bytes.subarray(prefixSize)) : undefined;
-    // A lease may have keys of others, which its end deletes, and is kept alive by any caller that knows its id.
-    if (accesses === undefined || accesses.leases.length > 0) {
+    const { path } = this.#deps;
+    if (!isOneMessage) this.#refuse();
+    else if (isLeaseMethod(path)) this.#checkLease(path, bytes.subarray(prefixSize));
+    else this.#checkKeys(path, bytes.subarray(prefixSize));
+  };
+
+  #checkKeys(path: KeyMethod, message: Buffer): void {
+    const accesses = readKeyAccesses(path, message);
+    if (accesses === undefined) {
       this.#refuse();
       return;
     }
-    const access = rights.check(accesses.keys);
+    const access = this.#deps.rights.check(accesses.keys);
     if (access instanceof WatchFanoutError) {
       this.end(statusOf(access));
       return;
     }
-    const request = Buffer.from(bytes);
+    this.#access = access;
+    if (accesses.leased.length === 0) this.#proceed();
+    else void this.#proceedUnless(this.#attachRefusal(accesses.leased));
+  }
+
+  /** Checks a request of LeaseGrant or LeaseRevoke. */
+  #checkLease(path: LeaseMethod, message: Buffer): void {
+    const { rights } = this.#deps;
+    const request = readLeaseRequest(path, message);
+    if (request === undefined) {
+      this.#refuse();
+    } else if (path === "/etcdserverpb.Lease/LeaseRevoke") {
+      void this.#proceedUnless(this.#revokeRefusal(request.lease));
+    } else {
+      rights.recordAllowed("put", { prefix: "" });
+      this.#proceed();
+    }
+  }
+
+  async #revokeRefusal(lease: bigint): Promise<WireStatus | undefined> {
+    const refusal = await this.#leaseRefusal(lease, revoking);
+    if (refusal !== undefined) return refusal;
+    this.#deps.rights.recordAllowed("delete", { key: leaseName(lease) });
+    return undefined;
+  }
+
+  async #attachRefusal(leased: readonly LeasedKey[]): Promise<WireStatus | undefined> {
+    const bytesByLease = new Map<bigint, number>();
+    for (const { lease, key } of leased) {
+      bytesByLease.set(lease, (bytesByLease.get(lease) ?? 0) + leasedBytes(key));
+    }
+    for (const [lease, bytes] of bytesByLease) {
+      const refusal = await this.#leaseRefusal(lease, attaching, bytes);
+      if (refusal !== undefined) return refusal;
+    }
+    return undefined;
+  }
+
+  #leaseRefusal(
+    ...[lease, use, bytes]: [bigint, typeof attaching, number?]
+  ): Promise<WireStatus | undefined> {
+    const { metadata, rights, leases } = this.#deps;
+    const limited = { call: this.call, metadata, rights, signal: this.#gone.signal };
+    return leases.refusal(limited, lease, use, bytes);
+  }
+
+  /** Handles the call if there is no refusal. */
+  async #proceedUnless(refusing: Promise<WireStatus | undefined>): Promise<void> {
+    try {
+      const refusal = await refusing;
+      if (this.isOver) return;
+      if (refusal === undefined) this.#proceed();
+      else this.end(refusal);
+    } catch (error) {
+      if (this.isOver) return;
+      if (error instanceof RefusedRequest) this.end(error.status);
+      else this.onFailed(error);
+    }
+  }
+
+  #proceed(): void {
+    const request = Buffer.from(this.#received.bytes);
     this.close();
-    proceed(request, access);
-  };
+    this.#deps.proceed(request, this.#access);
+  }
 
   #refuse(): void {
     this.end(statusOf(this.#deps.rights.refuseUnread(this.#deps.mayWrite)));

@@ -5,9 +5,10 @@ import type { Identity } from "../../identity/identity.ts";
 import { hasPrefix, isEscape, keyText, prefixEnd } from "../../model/key-bytes.ts";
 import {
   type Access,
+  etcdMethodDenied,
   everyResource,
   fullAccess,
-  relayDenied,
+  readVerbs,
   type Verb,
 } from "../../policy/access.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
@@ -15,6 +16,21 @@ import { auditEntry, denied, isAudited } from "../../server/calls/audit.ts";
 import type { ServerCall } from "../../server/calls/server-call.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
 import type { CachedKeys } from "../cached/cached-scope.ts";
+
+const none: Buffer = Buffer.alloc(0);
+
+/** Maximum size of the keys of a lease that a limited caller may use, by `leasedBytes`. */
+export const maxLeaseBytes = 256 * 1024;
+
+/** What a key counts for `maxLeaseBytes`: its size, and what it costs to check it. */
+export function leasedBytes(key: Buffer): number {
+  return key.length + 64;
+}
+
+/** As in the audit and in errors. etcdctl prints ids in this form. */
+export function leaseName(lease: bigint): string {
+  return `lease ${lease.toString(16).padStart(16, "0")}`;
+}
 
 /** Keys of etcd, and for what. */
 export interface AskedKeys extends Pick<KeyAccess, "key" | "rangeEnd"> {
@@ -57,6 +73,11 @@ export class KeyRights {
     this.#resources = resources;
   }
 
+  /** That of the policy now: what was decided before may not hold with another one. */
+  get generation(): number {
+    return this.#authorizer.generation;
+  }
+
   /** The rights that allow all of it; an error if one is missing. It is audited. */
   check(asked: readonly AskedKeys[]): readonly Access[] | WatchFanoutError {
     const accesses: Access[] = [];
@@ -76,13 +97,53 @@ export class KeyRights {
 
   /** The refusal of a watch stream, whose responses show revisions: the caller may read nothing. Undefined: it may. */
   get streamRefusal(): WatchFanoutError | undefined {
+    return this.refusalWithout(readVerbs, "watch");
+  }
+
+  /**
+   * The refusal of a method that is for callers with one of these verbs on anything. Undefined: the caller has one. `verb`: for
+   * the audit.
+   */
+  refusalWithout(among: readonly Verb[], verb: Verb): WatchFanoutError | undefined {
     const { identity } = this.#call;
     for (const { name } of this.#resources()) {
-      if (this.#authorizer.mayRead(identity, name)) return undefined;
+      if (this.#authorizer.mayAny(identity, among, name)) return undefined;
     }
-    const access: Access = { verb: "watch", resource: everyResource, scope: { prefix: "" } };
-    this.#recordDenied(access);
-    return relayDenied(identity);
+    this.#recordDenied({ verb, resource: everyResource, scope: { prefix: "" } });
+    return etcdMethodDenied(identity);
+  }
+
+  /** Whether the caller may do all of this with each of these keys. Not audited. */
+  mayAll(kinds: readonly AskedKeys["kind"][], keys: readonly Buffer[]): boolean {
+    return keys.every((key) =>
+      kinds.every((kind) => this.#allowing({ kind, key, rangeEnd: none }) !== undefined),
+    );
+  }
+
+  /** Audits a call that is allowed by more than its scope: of a method, or for a lease. */
+  recordAllowed(verb: Verb, scope: Access["scope"]): void {
+    const access = { verb, resource: everyResource, scope };
+    const audit = this.#audit;
+    if (audit === undefined || !isAudited(audit, access)) return;
+    const decision = { allowed: true, rule: undefined };
+    audit.record({ ...auditEntry(this.#call, this.#method, access, decision), code: undefined });
+  }
+
+  /** The refusal of the use of a lease. `isTooLarge`: its keys are too many to check. It is audited. */
+  refuseLease(verb: Verb, lease: bigint, isTooLarge: boolean): WatchFanoutError {
+    const { identity } = this.#call;
+    const name = leaseName(lease);
+    this.#recordDenied({ verb, resource: everyResource, scope: { key: name } });
+    const reason = isTooLarge
+      ? `it has, or would have, more keys than are checked against a policy (${maxLeaseBytes} bytes of names, with 64 ` +
+        "for each). Use several leases, with at most a thousand keys each."
+      : "that needs the right to put and to delete each key that is attached to it, and for the names of these keys also to " +
+        "get them. Use a lease of your own, or ask the operator of the service for a role that allows this.";
+    return new WatchFanoutError(
+      "PERMISSION_DENIED",
+      `${JSON.stringify(identity.name)} may not use the ${name} in etcd: ${reason}`,
+      { metadata: { verb, key: name } },
+    );
   }
 
   /** The refusal of a request that is not understood completely. It is audited. */

@@ -8,15 +8,17 @@ import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { waitFor } from "../../base/wait.ts";
 import { prefixSize } from "../../wire/encode.ts";
+import { decodedDetails } from "../../wire/errors.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { nextMessage, UnreadableMessage } from "../wire/messages.ts";
 import type { Upstream } from "./upstream.ts";
+import type { UpstreamConnection } from "./upstream-connection.ts";
 
 /** How long etcd may take to answer, in milliseconds. */
 const answerMs = 3_000;
 
-/** Maximum size of an answer, in bytes. */
-const maxAnswerBytes = 4 * 1024 ** 2;
+/** Default maximum size of an answer, in bytes. */
+const defaultMaxBytes = 4 * 1024 ** 2;
 
 /** What etcd has answered. UNAVAILABLE if it has not. */
 export interface UpstreamAnswer {
@@ -25,6 +27,10 @@ export interface UpstreamAnswer {
   readonly details: string;
   /** Undefined: the code is not OK. */
   readonly message: Buffer | undefined;
+  /** Where the answer comes from. Absent: etcd can't be reached, or is late. */
+  readonly source?: UpstreamConnection;
+  /** Whether it was larger than allowed. Absent: it was not. */
+  readonly isTooLarge?: boolean;
 }
 
 const notAnswered: UpstreamAnswer = {
@@ -33,18 +39,22 @@ const notAnswered: UpstreamAnswer = {
   message: undefined,
 };
 
+const tooLarge: UpstreamAnswer = { ...notAnswered, isTooLarge: true };
+
 /** What a question needs of the members that calls go to. */
 export type Askable = Pick<Upstream, "whenAvailable">;
 
 /**
- * Makes a unary call of etcd with the metadata of a client, to find out something before the client's own call is handled.
- * `request`: without gRPC's prefix. Never rejects.
+ * Makes a call of etcd with one request and one response, with the metadata of a client, to find out something before the
+ * client's own call is handled, or in its place. `request`: without gRPC's prefix. `maxBytes`: of the answer; etcd does not
+ * send more than its stream's window of a larger one. Never rejects.
  */
 export function askUpstream(
   upstream: Askable,
   headers: OutgoingHttpHeaders,
   request: Uint8Array,
   clock: Clock,
+  maxBytes: number = defaultMaxBytes,
 ): Promise<UpstreamAnswer> {
   return waitFor<UpstreamAnswer>(
     (resolve) => {
@@ -54,7 +64,7 @@ export function askUpstream(
         isOver: () => isOver,
         open: (connection) => {
           stream = connection.request(headers);
-          receive(stream, resolve);
+          receive(stream, maxBytes, (answer) => resolve({ ...answer, source: connection }));
           stream.end(framed(request));
         },
         fail: () => resolve(notAnswered),
@@ -68,7 +78,11 @@ export function askUpstream(
   );
 }
 
-function receive(stream: ClientHttp2Stream, resolve: (answer: UpstreamAnswer) => void): void {
+function receive(
+  stream: ClientHttp2Stream,
+  maxBytes: number,
+  resolve: (answer: UpstreamAnswer) => void,
+): void {
   const messages = new MessageReader();
   let trailers: IncomingHttpHeaders | undefined;
   stream.on("response", (headers: IncomingHttpHeaders) => {
@@ -79,22 +93,24 @@ function receive(stream: ClientHttp2Stream, resolve: (answer: UpstreamAnswer) =>
   });
   stream.on("data", (chunk: Buffer) => {
     messages.add(chunk);
-    if (messages.received > maxAnswerBytes) resolve(notAnswered);
+    if (messages.received > maxBytes || messages.size > maxBytes) resolve(tooLarge);
   });
-  stream.on("close", () => resolve(answerOf(messages, trailers)));
+  stream.on("close", () => resolve(answerOf(messages, maxBytes, trailers)));
 }
 
 function answerOf(
   messages: MessageReader,
+  maxBytes: number,
   trailers: IncomingHttpHeaders | undefined,
 ): UpstreamAnswer {
   const code = Number(trailers?.["grpc-status"] ?? Number.NaN);
   if (Number.isNaN(code)) return notAnswered;
   if (code !== status.OK) {
-    return { code, details: String(trailers?.["grpc-message"] ?? ""), message: undefined };
+    const details = decodedDetails(String(trailers?.["grpc-message"] ?? ""));
+    return { code, details, message: undefined };
   }
   try {
-    const message = nextMessage(messages, maxAnswerBytes);
+    const message = nextMessage(messages, maxBytes);
     return message === undefined ? notAnswered : { code, details: "", message };
   } catch (error) {
     if (!(error instanceof UnreadableMessage)) throw error;
@@ -102,7 +118,8 @@ function answerOf(
   }
 }
 
-function framed(message: Uint8Array): Buffer {
+/** A message with gRPC's prefix. */
+export function framed(message: Uint8Array): Buffer {
   const frame = Buffer.allocUnsafe(prefixSize + message.byteLength);
   frame[0] = 0;
   frame.writeUInt32BE(message.byteLength, 1);

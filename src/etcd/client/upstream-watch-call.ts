@@ -6,7 +6,7 @@ import {
 } from "node:http2";
 import { Metadata, status } from "@grpc/grpc-js";
 import { prefixSize } from "../../wire/encode.ts";
-import type { WireStatus } from "../../wire/errors.ts";
+import { decodedDetails, type WireStatus } from "../../wire/errors.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { noConnection } from "../wire/error-texts.ts";
 import { nextMessage, UnreadableMessage } from "../wire/messages.ts";
@@ -134,7 +134,8 @@ export class UpstreamWatchCall {
   #statusOfEnd(): WireStatus {
     const code = Number(this.#trailers?.["grpc-status"] ?? Number.NaN);
     const message = this.#trailers?.["grpc-message"];
-    if (code > 0) return endedWith(code, decoded(typeof message === "string" ? message : ""));
+    if (code > 0)
+      return endedWith(code, decodedDetails(typeof message === "string" ? message : ""));
     const lost = this.#connection?.lost;
     const why = lost === undefined ? "etcd has ended the watch" : "the connection to etcd was lost";
     return endedWith(status.UNAVAILABLE, lost === undefined ? why : `${why}: ${lost}`);
@@ -149,12 +150,4 @@ export class UpstreamWatchCall {
 
 function endedWith(code: status, details: string): WireStatus {
   return { code, details, metadata: new Metadata() };
-}
-
-function decoded(message: string): string {
-  try {
-    return decodeURIComponent(message);
-  } catch {
-    return message;
-  }
 }

@@ -1,5 +1,6 @@
 import { MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
 import { readRangeRequest } from "./range-request.ts";
+import { SingleFields } from "./single-fields.ts";
 
 /*
  * Which keys a request of etcd's KV service reads and writes. Field numbers are those of its rpc.proto.
@@ -17,23 +18,37 @@ export interface KeyAccess {
   readonly rangeEnd: Buffer;
 }
 
+/** A key that a request attaches to a lease. */
+export interface LeasedKey {
+  /** Unsigned. */
+  readonly lease: bigint;
+  readonly key: Buffer;
+}
+
 /** What a request does. */
 export interface KeyAccesses {
   readonly keys: readonly KeyAccess[];
-  /** Leases that keys are attached to. */
-  readonly leases: readonly bigint[];
+  readonly leased: readonly LeasedKey[];
 }
 
 /** The methods whose requests are understood. */
-export const keyMethods = [
+const keyMethods = [
   ...["/etcdserverpb.KV/Range", "/etcdserverpb.KV/RangeStream", "/etcdserverpb.KV/Put"],
   ...["/etcdserverpb.KV/DeleteRange", "/etcdserverpb.KV/Txn"],
 ] as const;
 export type KeyMethod = (typeof keyMethods)[number];
 
+/** Whether it is the path of a method whose requests are understood. */
+export function isKeyMethod(path: string): path is KeyMethod {
+  return (keyMethods as readonly string[]).includes(path);
+}
+
 /** Maximum number of accesses of a request, and depth of transactions in it. */
 const maxAccesses = 1_024;
 const maxDepth = 8;
+
+/** Maximum number of leases of a request. */
+const maxLeases = 16;
 
 const none: Buffer = Buffer.alloc(0);
 
@@ -54,7 +69,8 @@ export function readKeyAccesses(path: KeyMethod, message: Buffer): KeyAccesses |
 
 class AccessReader implements KeyAccesses {
   readonly keys: KeyAccess[] = [];
-  readonly leases: bigint[] = [];
+  readonly leased: LeasedKey[] = [];
+  readonly #leases = new Set<bigint>();
 
   range(message: Buffer): void {
     const fields = new SingleFields(message, rangeTags);
@@ -70,7 +86,11 @@ class AccessReader implements KeyAccesses {
     // The previous value is that of the key.
     if (fields.number(0x20) !== 0n) this.#add("read", key, none);
     const lease = fields.number(0x18);
-    if (lease !== 0n) this.leases.push(lease);
+    if (lease === 0n) return;
+    // The end of the lease deletes the key.
+    this.#add("delete", key, none);
+    this.leased.push({ lease, key });
+    if (this.#leases.add(lease).size > maxLeases) throw new WireFault("has too many leases");
   }
 
   deleteRange(message: Buffer): void {
@@ -126,38 +146,3 @@ const compareTags: ReadonlySet<number> = new Set([
   ...[0x08, 0x10, 0x1a, 0x20, 0x28, 0x30, 0x3a, 0x40],
   compareEndTag,
 ]);
-
-/** The fields of a message that has each of these tags once at most, and no others. Throws a WireFault for all else. */
-class SingleFields {
-  readonly #values = new Map<number, Buffer | bigint>();
-
-  constructor(message: Buffer, tags: ReadonlySet<number>) {
-    const cursor = new MessageCursor(message);
-    for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
-      if (!tags.has(tag)) throw new WireFault("has an unknown field");
-      if (this.#values.has(tag)) throw new WireFault("has a field twice");
-      this.#values.set(tag, (tag & 7) === 2 ? cursor.view() : cursor.bigint());
-    }
-  }
-
-  has(tag: number): boolean {
-    return this.#values.has(tag);
-  }
-
-  bytes(tag: number): Buffer {
-    const value = this.#values.get(tag);
-    return Buffer.isBuffer(value) ? value : none;
-  }
-
-  number(tag: number): bigint {
-    const value = this.#values.get(tag);
-    return typeof value === "bigint" ? value : 0n;
-  }
-
-  /** A range end. Some versions of etcd do not read one key if it is present and empty. */
-  end(tag: number): Buffer {
-    const end = this.bytes(tag);
-    if (this.has(tag) && end.length === 0) throw new WireFault("has an empty range end");
-    return end;
-  }
-}

@@ -1,6 +1,11 @@
 import { status } from "@grpc/grpc-js";
 import type { WatchFanoutError } from "../../base/errors.ts";
-import { type Access, fullAccess, permissionDenied, relayDenied } from "../../policy/access.ts";
+import {
+  type Access,
+  etcdMethodDenied,
+  fullAccess,
+  permissionDenied,
+} from "../../policy/access.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { auditEntry, CallRecord, denied, isAudited, recordRefused } from "./audit.ts";
 import type { BidiMethod, RawMethod, SingleRequestMethod } from "./methods.ts";
@@ -73,7 +78,7 @@ export function authorizeRaw(
   const code = status[status.PERMISSION_DENIED];
   audit?.record({ ...auditEntry(call, name, asked, denied), code });
   authorizer.countDenied(verb);
-  call.end(statusOf(relayDenied(identity)));
+  call.end(statusOf(etcdMethodDenied(identity)));
   return false;
 }
 

@@ -3,12 +3,18 @@ import { expect, onTestFinished, test } from "vitest";
 import { startEtcd } from "../../etcd/etcd.ts";
 import { encode, Message } from "../../foreign/protobuf.ts";
 import fc from "../../property.ts";
-import { temporaryFiles } from "../../relay/tiers.ts";
-import { type Front, metricOf, startFront, startRelay, untilReady } from "../front.ts";
+import { type Front, metricOf } from "../front.ts";
 import { RawGrpc, statusOf } from "../raw-grpc.ts";
 import { WatchClient } from "../watch-client.ts";
-import { type KeyRequest, keyRequest, storedKeys } from "./key-requests.ts";
-import { callers, mayKey, policyText, prefixes, tokensText, type Verb } from "./limited-callers.ts";
+import {
+  foreignKey,
+  foreignLease,
+  type KeyRequest,
+  keyRequest,
+  storedKeys,
+} from "./key-requests.ts";
+import { callers, mayKey, type Verb } from "./limited-callers.ts";
+import { startTier, type Tier } from "./limited-tiers.ts";
 
 /** Number of requests for each tier. `npm run rights` makes 10,000. */
 const requests = Number(process.env["RIGHTS_REQUESTS"] ?? 600);
@@ -16,8 +22,8 @@ const requests = Number(process.env["RIGHTS_REQUESTS"] ?? 600);
 /** Number of requests at once. */
 const atOnce = 30;
 
-const service: Readonly<Record<string, string>> = { Watch: "Watch" };
-const pathOf = (method: string): string => `/etcdserverpb.${service[method] ?? "KV"}/${method}`;
+const pathOf = (method: string): string =>
+  `/etcdserverpb.${method === "Watch" ? "Watch/Watch" : `KV/${method}`}`;
 const secretOf = (key: Buffer): string => `<secret ${key.toString("hex")}>`;
 
 /** What a call has received, and the code of its status; undefined: it was cancelled. */
@@ -43,37 +49,29 @@ class World {
     });
   }
 
-  static async open(tier: "root" | "relay"): Promise<World> {
+  static async open(tier: Tier): Promise<World> {
     const etcd = await startEtcd();
     onTestFinished(() => etcd.stop());
-    const files = temporaryFiles({ policy: policyText, tokens: tokensText, relay: "root\n" });
-    const facing = { policy: [files.policy], "token-file": [files.tokens] };
-    const resource = Object.entries(prefixes).map(([name, prefix]) => `${name}=${prefix}`);
-    const started: Front[] = [await startFront([etcd.url], { resource, ...facing })];
-    onTestFinished(async () => {
-      for (const front of started.reverse()) await front.stop();
-    });
-    await untilReady(started[0] as Front);
-    if (tier === "relay") {
-      const own = { "upstream-token-file": [files.relay], ...facing };
-      started.push(await startRelay([(started[0] as Front).address], own));
-      await untilReady(started[1] as Front);
-    }
-    return new World(etcd.url, started.at(-1) as Front);
+    const world = new World(etcd.url, await startTier(tier, etcd.url));
+    await world.#write("Lease/LeaseGrant", { 1: 10_000, 2: foreignLease });
+    return world;
   }
 
   /** Gives all keys their secrets, and deletes all others. */
   async reset(): Promise<void> {
     for (const key of (await this.state()).keys()) {
       const isStored = storedKeys.some((stored) => stored.toString("latin1") === key);
-      if (!isStored) await this.#write("DeleteRange", { 1: Buffer.from(key, "latin1") });
+      if (!isStored) await this.#write("KV/DeleteRange", { 1: Buffer.from(key, "latin1") });
     }
     await this.touch();
   }
 
   async touch(): Promise<void> {
-    const puts = storedKeys.map((key) => encode({ 2: encode({ 1: key, 2: secretOf(key) }) }));
-    await this.#write("Txn", { 2: puts });
+    const puts = storedKeys.map((key) => {
+      const lease = key.equals(foreignKey) ? foreignLease : undefined;
+      return encode({ 2: encode({ 1: key, 2: secretOf(key), 3: lease }) });
+    });
+    await this.#write("KV/Txn", { 2: puts });
   }
 
   /** Values and modification revisions by key, of the keys that are not the service's own. */
@@ -137,7 +135,7 @@ class World {
   }
 
   async #write(method: string, fields: Parameters<typeof encode>[0]): Promise<void> {
-    const response = await this.#etcd.unary(pathOf(method), encode(fields));
+    const response = await this.#etcd.unary(`/etcdserverpb.${method}`, encode(fields));
     expect(statusOf(response).code).toBe("0");
     const { body } = response;
     this.#revision = new Message(body.subarray(5)).message(1)?.number(3) ?? 0;

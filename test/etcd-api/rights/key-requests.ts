@@ -15,8 +15,17 @@ export interface KeyRequest {
 
 const paths = ["", "a", "a/", "a/1", "a/x1", "a/x", "b", "b/1", "bc/1", "c/1", "c/", "d"];
 const more = ["d/", "d/1", "d/2", "d0", "e/", "e/1", "e/2", "w/", "w/1", "w/2", "z", "\u00e9/1"];
-const texts = [...paths, ...more].flatMap((path) => [`/r/pods/${path}`, `/r/raw/${path}`]);
+const owned = ["o/1", "o/2", "o/x"];
+const texts: readonly string[] = [...paths, ...more, ...owned].flatMap((path) => [
+  `/r/pods/${path}`,
+  `/r/raw/${path}`,
+]);
 const odd = ["\0", "/", "/r", "/r/", "/r/pods", "/r/pods0", "/r/other/1", "/s", "~watchfanout"];
+
+/** A lease, the key that is attached to it, which no limited caller may write, and a lease that does not exist. */
+export const foreignLease = 8;
+export const foreignKey: Buffer = Buffer.from("/s");
+const missingLease = 7;
 
 /** The keys that the store has. */
 export const storedKeys: readonly Buffer[] = [
@@ -108,11 +117,18 @@ const partsOf = (anyKey: fc.Arbitrary<Buffer>) => {
     }));
 
   const putPart: fc.Arbitrary<Part> = fc
-    .record({ key: anyKey, previous: fc.boolean(), lease: fc.constantFrom(0, 0, 0, 0, 7) })
+    .record({
+      key: anyKey,
+      previous: fc.boolean(),
+      lease: fc.constantFrom(0, 0, 0, 0, missingLease, foreignLease),
+    })
     .map(({ key, previous, lease }) => ({
       fields: { 1: key, 2: "mine", 3: lease === 0 ? undefined : lease, 4: previous },
       may: (caller) =>
-        lease === 0 && mayKey(caller, "put", key) && (!previous || mayKey(caller, "get", key)),
+        lease !== foreignLease &&
+        mayKey(caller, "put", key) &&
+        (lease === 0 || mayKey(caller, "delete", key)) &&
+        (!previous || mayKey(caller, "get", key)),
     }));
 
   const deletePart: fc.Arbitrary<Part> = fc
@@ -173,7 +189,7 @@ const partsOf = (anyKey: fc.Arbitrary<Buffer>) => {
 };
 
 /** What a caller may do something with, and the prefixes of that. */
-const nearKeys = (caller: string): Buffer[] => {
+export const nearKeys = (caller: string): Buffer[] => {
   const verbs = ["get", "list", "watch", "put", "delete"] as const;
   const known = texts.map((text) => Buffer.from(text));
   return known.filter((key) => verbs.some((verb) => mayKey(caller, verb, key)));

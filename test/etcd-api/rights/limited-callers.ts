@@ -27,7 +27,9 @@ const rights: Readonly<Record<string, readonly Grant[]>> = {
   editor: [
     { resources: ["pods"], prefixes: ["d/"], verbs: ["get", "list", "watch", "put", "delete"] },
     { resources: ["pods"], keys: ["a/1"], verbs: ["watch"] },
+    { resources: ["pods"], prefixes: ["e/"], verbs: ["delete"] },
   ],
+  owner: [{ resources: ["pods", "raw"], prefixes: ["o/"], verbs: ["put", "delete"] }],
   deleter: [{ resources: ["pods"], prefixes: ["e/"], verbs: ["delete"] }],
   all: [{ resources: ["raw"], prefixes: ["*"], verbs: ["get", "list", "watch"] }],
 };

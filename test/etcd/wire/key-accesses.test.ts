@@ -35,9 +35,15 @@ describe("The keys of a request", () => {
   test("have the leases of all puts", () => {
     const put = op(2, { 1: "a", 3: 2n ** 63n - 1n });
     const accesses = readKeyAccesses(path("Txn"), encode({ 3: op(4, { 2: put }) }));
-    expect(accesses?.leases.map((lease) => BigInt.asIntN(64, lease))).toEqual([2n ** 63n - 1n]);
+    expect(accesses?.leased).toEqual([{ lease: 2n ** 63n - 1n, key: Buffer.from("a") }]);
+    // The end of the lease deletes the key.
+    expect(accesses?.keys.map(({ kind }) => kind)).toEqual(["put", "delete"]);
     const negative = readKeyAccesses(path("Put"), encode({ 1: "a", 3: -1 }));
-    expect(negative?.leases).toHaveLength(1);
+    expect(negative?.leased.map(({ lease }) => lease)).toEqual([2n ** 64n - 1n]);
+    const of = (leases: number): Buffer[] =>
+      Array.from({ length: leases }, (_, i) => op(2, { 1: "a", 3: i + 1 }));
+    expect(readKeyAccesses(path("Txn"), encode({ 2: of(16) }))?.leased).toHaveLength(16);
+    expect(readKeyAccesses(path("Txn"), encode({ 2: of(17) }))).toBeUndefined();
   });
 
   let nested = op(1, { 1: "a" });

@@ -1,0 +1,207 @@
+import { createHash } from "node:crypto";
+import type { IncomingHttpHeaders } from "node:http2";
+import { status } from "@grpc/grpc-js";
+import type { Clock } from "../../base/clock.ts";
+import { Gate } from "../../base/gate.ts";
+import type { UpstreamAnswer } from "../../etcd/client/upstream-question.ts";
+import { timedOut } from "../../etcd/wire/error-texts.ts";
+import { attachedKeys, timeToLiveRequest } from "../../etcd/wire/lease-messages.ts";
+import type { Identity } from "../../identity/identity.ts";
+import type { Verb } from "../../policy/access.ts";
+import type { RawCall } from "../../server/calls/methods.ts";
+import { refused } from "../../server/calls/refusals.ts";
+import { RefusedRequest } from "../../server/calls/server-call.ts";
+import { statusOf, type WireStatus } from "../../wire/errors.ts";
+import { type KeyRights, leasedBytes, maxLeaseBytes } from "./key-rights.ts";
+
+/** A lease with more keys gets no further ones, by `leasedBytes`: with these it can still be used. */
+const maxBytesToAttach = maxLeaseBytes / 2;
+
+/** For how long a lease that the caller may not use is not asked about again, in milliseconds. */
+const refusedMs = 1_000;
+
+/** How long a question may wait for those before it, in milliseconds. */
+const maxWaitMs = 3_000;
+
+/** Number of questions at etcd at once: of all callers, and of one. */
+const questions = { concurrent: 16, concurrentPerGroup: 2 };
+
+/** Maximum number of verdicts that are remembered; the oldest make room. */
+const maxVerdicts = 10_000;
+
+/** What a call does with a lease. */
+export interface LeaseUse {
+  /** For the audit. */
+  readonly verb: Verb;
+  /** How long ago etcd may have said which keys the lease has, in milliseconds. */
+  readonly maxAgeMs: number;
+}
+
+/*
+ * How old the answer may be depends on what a key of another caller would suffer that is attached meanwhile: to be kept alive for
+ * some seconds more, or to be deleted with the lease.
+ */
+export const keepingAlive: LeaseUse = { verb: "put", maxAgeMs: 10_000 };
+export const timeToLive: LeaseUse = { verb: "get", maxAgeMs: 10_000 };
+export const attaching: LeaseUse = { verb: "put", maxAgeMs: 1_000 };
+export const revoking: LeaseUse = { verb: "delete", maxAgeMs: 0 };
+
+/** A call of a caller that may not do everything. */
+export interface LimitedCall {
+  readonly call: Pick<RawCall, "identity" | "owner">;
+  readonly metadata: IncomingHttpHeaders;
+  readonly rights: KeyRights;
+  /** Is aborted when the call has ended. */
+  readonly signal: AbortSignal;
+}
+
+/** Asks etcd, with the metadata of a call. Never rejects. */
+export type Ask = (
+  path: string,
+  metadata: IncomingHttpHeaders,
+  request: Buffer,
+  maxBytes?: number,
+) => Promise<UpstreamAnswer>;
+
+/** Whether a caller may use a lease. */
+interface Verdict {
+  /** When etcd was asked, in the clock's milliseconds. */
+  readonly since: number;
+  /** Of the policy. */
+  readonly generation: number;
+  readonly isAllowed: boolean;
+  /** Size of its keys when etcd was asked, by `leasedBytes`; infinite: there are too many to check. */
+  readonly askedBytes: number;
+  /** The same, with those that were attached since. */
+  bytes: number;
+}
+
+/**
+ * Which leases limited callers may use: those of which they may put and delete every key, as etcd has it for its own users. So
+ * etcd is asked for the keys of a lease, with the metadata of the call. It knows of every key, whichever process or client has
+ * attached it, while a table of grants would be lost with a restart, and each worker and relay would have its own. A lease
+ * without keys is for each caller that knows its id and may put a key.
+ *
+ * To ask costs etcd more than the call itself, so few are asked about at once, and a verdict is remembered for a while.
+ */
+export class LeaseRights {
+  readonly #ask: Ask;
+  readonly #clock: Clock;
+  readonly #gate = new Gate(questions);
+  /** By a digest of the caller and the lease, the oldest first. */
+  readonly #verdicts = new Map<string, Verdict>();
+
+  constructor(ask: Ask, clock: Clock) {
+    this.#ask = ask;
+    this.#clock = clock;
+  }
+
+  /** Number of verdicts that are remembered. */
+  get size(): number {
+    return this.#verdicts.size;
+  }
+
+  /**
+   * Resolves to the refusal if the caller may not use the lease so; undefined: it may. `bytes`: size of the keys that it
+   * attaches, by `leasedBytes`. Rejects with a RefusedRequest if etcd does not say it, or with the reason of the signal.
+   */
+  async refusal(
+    limited: LimitedCall,
+    lease: bigint,
+    use: LeaseUse,
+    bytes: number = 0,
+  ): Promise<WireStatus | undefined> {
+    const id = digestOf(limited.call.identity, lease);
+    const verdict = this.#known(id, use, limited) ?? (await this.#find(id, limited, lease, use));
+    const isFull = bytes > 0 && !mayAttach(verdict, bytes);
+    if (!verdict.isAllowed || isFull) {
+      const isTooLarge = isFull || verdict.askedBytes > maxLeaseBytes;
+      return statusOf(limited.rights.refuseLease(use.verb, lease, isTooLarge));
+    }
+    verdict.bytes += bytes;
+    return undefined;
+  }
+
+  /**
+   * Asks for the time to live and the keys of a lease. Resolves to etcd's response, or to the refusal if the caller may not use the
+   * lease and read all of its keys. Rejects as `refusal`.
+   */
+  async readKeys(limited: LimitedCall, lease: bigint): Promise<Buffer | WireStatus> {
+    const id = digestOf(limited.call.identity, lease);
+    const known = this.#known(id, { ...timeToLive, maxAgeMs: 0 }, limited);
+    const found =
+      known === undefined
+        ? await this.#inTurn(limited, () => this.#askAndJudge(id, limited, lease))
+        : { verdict: known, keys: [], message: undefined };
+    const { verdict, keys, message } = found;
+    const isAllowed = verdict.isAllowed && limited.rights.mayAll(["read"], keys);
+    if (isAllowed && message !== undefined) return message;
+    return statusOf(limited.rights.refuseLease("get", lease, verdict.askedBytes > maxLeaseBytes));
+  }
+
+  #known(id: string, { maxAgeMs }: LeaseUse, { rights }: LimitedCall): Verdict | undefined {
+    const verdict = this.#verdicts.get(id);
+    if (verdict === undefined || verdict.generation !== rights.generation) return undefined;
+    const age = this.#clock.now() - verdict.since;
+    return age < (verdict.isAllowed ? maxAgeMs : refusedMs) ? verdict : undefined;
+  }
+
+  #find(id: string, limited: LimitedCall, lease: bigint, use: LeaseUse): Promise<Verdict> {
+    return this.#inTurn(limited, async () => {
+      // Another call of the caller may have asked meanwhile.
+      const known = this.#known(id, use, limited);
+      return known ?? (await this.#askAndJudge(id, limited, lease)).verdict;
+    });
+  }
+
+  async #inTurn<T>({ call, signal }: LimitedCall, work: () => Promise<T>): Promise<T> {
+    const expire = (): never => {
+      throw new RefusedRequest(refused(status.UNAVAILABLE, timedOut));
+    };
+    const deadline = { clock: this.#clock, ms: maxWaitMs, expire };
+    await this.#gate.wait(call.owner, 0, { signal, deadline });
+    try {
+      return await work();
+    } finally {
+      this.#gate.leave(call.owner);
+    }
+  }
+
+  async #askAndJudge(id: string, { metadata, rights }: LimitedCall, lease: bigint) {
+    const path = "/etcdserverpb.Lease/LeaseTimeToLive";
+    const since = this.#clock.now();
+    const answer = await this.#ask(path, metadata, timeToLiveRequest(lease), maxLeaseBytes);
+    const { message, isTooLarge = false } = answer;
+    const keys = message === undefined ? undefined : attachedKeys(message);
+    // Without an answer nothing is known: etcd refuses the call itself for the same reason.
+    if (keys === undefined && !isTooLarge) throw new RefusedRequest(statusOfAnswer(answer));
+    const bytes = keys?.reduce((sum, key) => sum + leasedBytes(key), 0) ?? Infinity;
+    const isAllowed =
+      keys !== undefined && bytes <= maxLeaseBytes && rights.mayAll(["put", "delete"], keys);
+    const { generation } = rights;
+    const verdict: Verdict = { since, generation, isAllowed, askedBytes: bytes, bytes };
+    this.#verdicts.delete(id);
+    this.#verdicts.set(id, verdict);
+    if (this.#verdicts.size > maxVerdicts) {
+      const [oldest] = this.#verdicts.keys();
+      if (oldest !== undefined) this.#verdicts.delete(oldest);
+    }
+    return { verdict, keys: keys ?? [], message };
+  }
+}
+
+function mayAttach({ askedBytes, bytes: before }: Verdict, bytes: number): boolean {
+  return askedBytes <= maxBytesToAttach && before + bytes <= maxLeaseBytes;
+}
+
+/** The status of an answer that is not OK, or can't be read. */
+export function statusOfAnswer({ code, details }: UpstreamAnswer): WireStatus {
+  const isOk = code === status.OK;
+  return refused(isOk ? status.INTERNAL : code, isOk ? "etcd's answer can't be read" : details);
+}
+
+/** Each part has an end that it can't contain. */
+function digestOf({ source, name, groups }: Identity, lease: bigint): string {
+  const parts = JSON.stringify([source, name, groups, String(lease)]);
+  return createHash("sha256").update(parts).digest("base64");
+}

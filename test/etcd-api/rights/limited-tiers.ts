@@ -1,0 +1,30 @@
+import { onTestFinished } from "vitest";
+import { temporaryFiles } from "../../relay/tiers.ts";
+import { type Front, startFront, startRelay, untilReady } from "../front.ts";
+import { policyText, prefixes, tokensText } from "./limited-callers.ts";
+
+export type Tier = "root" | "relay";
+
+/** Starts a service before this etcd, or a relay of one, for the limited callers. `flags`: further options of each. */
+export async function startTier(
+  tier: Tier,
+  etcdUrl: string,
+  flags: Readonly<Record<string, readonly string[]>> = {},
+): Promise<Front> {
+  const files = temporaryFiles({ policy: policyText, tokens: tokensText, relay: "root\n" });
+  const facing = { policy: [files.policy], "token-file": [files.tokens], ...flags };
+  const resource = Object.entries(prefixes).map(([name, prefix]) => `${name}=${prefix}`);
+  const started: Front[] = [];
+  onTestFinished(async () => {
+    for (const front of started.reverse()) await front.stop();
+  });
+  const root = await startFront([etcdUrl], { resource, ...facing });
+  started.push(root);
+  await untilReady(root);
+  if (tier === "root") return root;
+  const own = { "upstream-token-file": [files.relay], ...facing };
+  const relay = await startRelay([root.address], own);
+  started.push(relay);
+  await untilReady(relay);
+  return relay;
+}
