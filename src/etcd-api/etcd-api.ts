@@ -1,3 +1,4 @@
+import { status } from "@grpc/grpc-js";
 import type { Logger } from "pino";
 import type { KeyPair } from "../base/certificate-store.ts";
 import type { Clock } from "../base/clock.ts";
@@ -10,6 +11,8 @@ import {
   memberCertificates,
 } from "../etcd/client/member.ts";
 import { Upstream, type UpstreamOutage } from "../etcd/client/upstream.ts";
+import { askUpstream } from "../etcd/client/upstream-question.ts";
+import { noUser } from "../etcd/wire/error-texts.ts";
 import { memberListPath, withClientUrls } from "../etcd/wire/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "../etcd/wire/methods.ts";
 import type { ResponseHeader } from "../etcd/wire/response-header.ts";
@@ -29,6 +32,7 @@ import {
   type RangeCounts,
   type RangePath,
   RangeService,
+  rangePaths,
 } from "./range/range-service.ts";
 import { CheckedCall, isKeyMethod } from "./rights/checked-call.ts";
 import { isLimited, KeyRights } from "./rights/key-rights.ts";
@@ -71,6 +75,9 @@ export interface EtcdApiStats {
 
 /** Interval of the checks of each open call, in milliseconds. */
 const checkIntervalMs = 1_000;
+
+/** A RangeRequest of the smallest key. */
+const anyKey = Buffer.from("0a0100", "hex");
 
 const compactPath = "/etcdserverpb.KV/Compact";
 
@@ -136,6 +143,16 @@ export class EtcdApi implements RawServices {
   /** Resolves if the member that calls go to has a leader. Rejects with an Error otherwise. */
   confirmLeader(): Promise<void> {
     return this.#watches.confirmLeader();
+  }
+
+  /** Resolves if etcd answers a linearizable read, and opens watches. Rejects with an Error otherwise. */
+  async confirmForwarding(): Promise<void> {
+    const headers = requestHeaders(rangePaths[0], { "content-type": "application/grpc" });
+    const { code, details } = await askUpstream(this.#upstream, headers, anyKey, this.#clock);
+    // With authentication etcd refuses a read without a user, as it should.
+    const isAnswer = code === status.OK || code === status.PERMISSION_DENIED;
+    if (!isAnswer && details !== noUser) throw new Error(`a read failed: ${details}`);
+    await this.confirmLeader();
   }
 
   /** That etcd can't be reached, as calls have shown in the last minute. */

@@ -40,12 +40,12 @@ export const proxyFlags: Readonly<Record<string, ProxyFlag>> = {
   "listen-addr": {
     option: "listen",
     value: "HOST:PORT",
-    help: "Address of the gRPC server.",
+    help: "Address of the gRPC server. unix:PATH and, with --cert-file, unixs:PATH are Unix sockets.",
     default: "127.0.0.1:23790",
   },
   endpoints: {
     value: "ENDPOINT[,ENDPOINT...]",
-    help: "Client addresses or URLs of the etcd members. The first is used until it fails.",
+    help: "Client addresses or URLs of the etcd members, also unix:PATH and unixs:PATH. The first is used until it fails.",
     default: "127.0.0.1:2379",
   },
   "advertise-client-url": {

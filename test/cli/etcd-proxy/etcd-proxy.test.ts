@@ -1,3 +1,7 @@
+import { createHash } from "node:crypto";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { Etcd3 } from "etcd3";
 import { expect, onTestFinished, test } from "vitest";
 import { proxyFlags } from "../../../src/cli/etcd-proxy/proxy-flags.ts";
@@ -42,6 +46,15 @@ test("etcd-proxy runs with the flags that etcd's own tests give to grpc-proxy", 
     health: "true",
     reason: "",
   });
+  for (const port of [admin, `http://${address}`]) {
+    const own = await fetch(`${port}/proxy/health`);
+    expect([own.status, await own.json()]).toEqual([200, { health: "true", reason: "" }]);
+    const metrics = await (await fetch(`${port}/proxy/metrics`)).text();
+    expect(metrics).toMatch(/^watch_fanout_etcd_api_calls /m);
+  }
+  // The member's metrics are on the port of clients, as with grpc-proxy.
+  const ofMember = await (await fetch(`http://${address}/metrics`)).text();
+  expect(ofMember).toMatch(/^etcd_server_has_leader 1$/m);
   const read = await fetch(`http://${address}/v3/kv/range`, {
     method: "POST",
     body: `{"key":"YQ=="}`,
@@ -51,6 +64,9 @@ test("etcd-proxy runs with the flags that etcd's own tests give to grpc-proxy", 
   // A page may be half a second old.
   let failed = await fetch(`${admin}/health`);
   while (failed.ok) failed = await fetch(`${admin}/health`);
+  expect([failed.status, await failed.json()]).toMatchObject([503, { health: "false" }]);
+  failed = await fetch(`http://${address}/proxy/health`);
+  while (failed.ok) failed = await fetch(`http://${address}/proxy/health`);
   expect([failed.status, await failed.json()]).toMatchObject([503, { health: "false" }]);
   proxy.kill("SIGTERM");
   expect((await proxy.exit).code).toBe(0);
@@ -67,6 +83,22 @@ const grpcProxy = (url: string): string[] => [
   ...["etcd-proxy", "--endpoints", url, "--listen-addr", "127.0.0.1:0"],
   ...["--metrics-addr", "http://127.0.0.1:0"],
 ];
+
+test("the port of clients shows no metrics where callers need a credential", async () => {
+  const { url } = await etcdOf();
+  const folder = await mkdtemp(join(tmpdir(), "wf-tokens-"));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  const tokens = join(folder, "tokens");
+  await writeFile(tokens, `sha256:${createHash("sha256").update("t").digest("hex")} ann\n`);
+  await using proxy = new CommandProcess([...grpcProxy(url), "--token-file", tokens]);
+  const [, admin = ""] = await proxy.printed(/(http:\S+:\d+)\/readyz/);
+  const [, address = ""] = await proxy.printed(/serves gRPC on (\S+)/);
+  for (const path of ["/metrics", "/proxy/metrics"]) {
+    expect((await fetch(`http://${address}${path}`)).status).toBe(404);
+    expect((await fetch(`${admin}${path}`)).status).toBe(200);
+  }
+  expect((await fetch(`http://${address}/proxy/health`)).status).toBe(200);
+});
 
 test("etcd-proxy with grpc-proxy's own flags serves watches from a cache", async () => {
   const { url } = await etcdOf();
