@@ -80,6 +80,14 @@ export const etcdOptions = {
       "must have this API as well, everything else goes there.",
     default: "off",
   },
+  "etcd-api-namespace": {
+    schema: text,
+    value: "PREFIX",
+    help:
+      "Serve only the keys with this prefix by the etcd API, without it: as if there were no others. The resources must be " +
+      "below it. At a relay it is a prefix of the upstream's keys.",
+    defaultHelp: "every key",
+  },
   "watch-fanout-api": {
     schema: onOff,
     isSwitch: true,

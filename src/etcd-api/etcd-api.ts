@@ -13,8 +13,10 @@ import {
 import { Upstream, type UpstreamOutage } from "../etcd/client/upstream.ts";
 import { askUpstream } from "../etcd/client/upstream-question.ts";
 import { noUser } from "../etcd/wire/error-texts.ts";
+import { leftOutKeyHeader } from "../etcd/wire/left-out-key.ts";
 import { memberListPath, withClientUrls } from "../etcd/wire/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "../etcd/wire/methods.ts";
+import { type MessageTranslation, Namespace } from "../etcd/wire/namespace.ts";
 import type { ResponseHeader } from "../etcd/wire/response-header.ts";
 import { type Access, relayDenied } from "../policy/access.ts";
 import type { HttpMethod, RawMethod, RawServices } from "../server/calls/methods.ts";
@@ -22,7 +24,7 @@ import { statusOf } from "../wire/errors.ts";
 import { type CachedResource, CachedResources } from "./cached/cached-resources.ts";
 import { NewestHeader } from "./cached/newest-header.ts";
 import type { EtcdCall } from "./calls/etcd-call.ts";
-import { ForwardedCall, type ForwardedCallDeps, type Rewrite } from "./calls/forwarded-call.ts";
+import { ForwardedCall, type ForwardedCallDeps } from "./calls/forwarded-call.ts";
 import { requestHeaders } from "./calls/metadata.ts";
 import { Rounds } from "./calls/rounds.ts";
 import { Gateway } from "./gateway/gateway.ts";
@@ -49,6 +51,8 @@ export interface EtcdApiOptions {
   readonly keepalive?: Keepalive | undefined;
   /** The token of this process, if the endpoints are those of another watch-fanout. Default: they are etcd's. */
   readonly bearer?: Bearer | undefined;
+  /** Serves only the keys with this prefix, without it. Default: all. */
+  readonly namespace?: Buffer | undefined;
   /** Whether other processes serve the same address, through the same endpoint. Default: false. */
   readonly hasSiblings?: boolean | undefined;
   /** The URL that MemberList names for each member. Undefined: those of the members. */
@@ -108,7 +112,9 @@ export class EtcdApi implements RawServices {
     this.#clock = clock;
     const certificates = tls && memberCertificates(tls);
     this.certificates = certificates;
-    this.#upstream = new Upstream({ endpoints, certificates, keepalive, bearer, clock, logger });
+    const namespace = options.namespace && new Namespace(options.namespace);
+    const connections = { endpoints, certificates, keepalive, bearer };
+    this.#upstream = new Upstream({ ...connections, namespace, clock, logger });
     this.#advertiseClientUrl = advertiseClientUrl;
     this.#calls = new Rounds(clock, {
       ...{ intervalMs: checkIntervalMs, visitsPerStep: 64 },
@@ -182,6 +188,8 @@ export class EtcdApi implements RawServices {
   methodAt(path: string): RawMethod | undefined {
     const known = this.#methods.get(path);
     if (known !== undefined) return known;
+    // Where its keys are is not known either.
+    if (this.#upstream.namespace !== undefined) return undefined;
     const method = etcdMethodAt(path);
     return method && this.#methodOf(path, "etcdserverpb/unknown", method);
   }
@@ -222,17 +230,22 @@ export class EtcdApi implements RawServices {
     const { kind, mayWrite, isRepeatable } = method;
     const isStreaming = kind !== "unary";
     const observe = this.#observerOf(path, method);
+    const { namespace } = this.#upstream;
     const url = path === memberListPath ? this.#advertiseClientUrl : undefined;
-    const rewrite: Rewrite | undefined =
-      url === undefined ? undefined : (bytes) => withClientUrls(bytes, url);
+    const translation: MessageTranslation | undefined =
+      url === undefined
+        ? namespace?.translationOf(path)
+        : { response: (message) => withClientUrls(message, url) };
     const serve: RawMethod["serve"] = (call, metadata, context) => {
       /** `received`: the beginning of the request, if that has been read. */
       const forward = (received?: Buffer, access?: readonly Access[]): void => {
         const headers = requestHeaders(path, metadata);
-        // A compressed response could not be rewritten.
-        if (rewrite !== undefined) delete headers["grpc-accept-encoding"];
+        // A compressed response could not be translated.
+        if (translation !== undefined) delete headers["grpc-accept-encoding"];
+        // It is the caller's name of a key, and leaves nothing out of what is not cached.
+        if (namespace !== undefined) delete headers[leftOutKeyHeader];
         const shared = { upstream: this.#upstream, calls: this.#calls, context };
-        const deps = { ...shared, method: label, kind, observe, rewrite, received, access };
+        const deps = { ...shared, method: label, kind, observe, translation, received, access };
         new ForwardedCall(call, headers, deps).start();
       };
       const range = (rangePath: RangePath, access?: readonly Access[]): RangeCall => {

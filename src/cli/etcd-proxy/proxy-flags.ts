@@ -144,8 +144,9 @@ export const proxyFlags: Readonly<Record<string, ProxyFlag>> = {
     needs: "cert-file",
   },
   namespace: {
+    option: "etcd-api-namespace",
     value: "PREFIX",
-    refused: "keys are passed on as they are; add the prefix in the clients.",
+    help: "Serve only the keys with this prefix, without it.",
   },
   "resolver-prefix": { value: "PREFIX", refused: noRegistration },
   "resolver-ttl": { value: "SECONDS", refused: noRegistration, unset: "0" },

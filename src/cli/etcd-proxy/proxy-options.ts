@@ -64,7 +64,7 @@ export function proxyOptions(typed: TypedFlags): ProxyOptions {
     } else if (name === "debug") {
       flags["log-level"] = ["debug"];
     } else if (name === "cache") {
-      defaults.resource = ["all="];
+      defaults.resource = [`all=${valuesOf(typed, "namespace").at(-1) ?? ""}`];
     } else if (name === "endpoints") {
       to.etcd = endpointsOf(values, typed);
     } else {

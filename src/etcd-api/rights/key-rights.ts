@@ -164,7 +164,7 @@ export function scopeIn(
 ): Access["scope"] | undefined {
   if (!startsWith(key, prefix)) return undefined;
   if (isOneKey(key, rangeEnd)) return { key: keyText(key, prefix.length) };
-  const isEndless = rangeEnd.length === 1 && rangeEnd[0] === 0;
+  const isEndless = isEndlessEnd(rangeEnd);
   const last = prefixEnd(prefix);
   if (isEndless) return last === undefined && prefix.length === 0 ? { prefix: "" } : undefined;
   if (Buffer.compare(rangeEnd, key) <= 0) return undefined;
@@ -191,13 +191,18 @@ function wellFormedStart(text: string): string {
 /** Whether the range has exactly one key, also one that ends with the next possible key. */
 function isOneKey(key: Buffer, rangeEnd: Buffer): boolean {
   if (rangeEnd.length === 0) return true;
+  // Also of the empty key, which a namespace may have.
+  if (isEndlessEnd(rangeEnd)) return false;
   return rangeEnd.length === key.length + 1 && rangeEnd.at(-1) === 0 && startsWith(rangeEnd, key);
+}
+
+function isEndlessEnd(rangeEnd: Buffer): boolean {
+  return rangeEnd.length === 1 && rangeEnd[0] === 0;
 }
 
 function isIn(one: Buffer, { key, rangeEnd }: AskedKeys): boolean {
   if (rangeEnd.length === 0) return one.equals(key);
-  const isEndless = rangeEnd.length === 1 && rangeEnd[0] === 0;
-  return Buffer.compare(one, key) >= 0 && (isEndless || Buffer.compare(one, rangeEnd) < 0);
+  return Buffer.compare(one, key) >= 0 && (isEndlessEnd(rangeEnd) || Buffer.compare(one, rangeEnd) < 0);
 }
 
 function startsWith(key: Buffer, prefix: Buffer): boolean {

@@ -7,7 +7,7 @@ import {
 import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { waitFor } from "../../base/wait.ts";
-import { prefixSize } from "../../wire/encode.ts";
+import { frameOf } from "../../wire/encode.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { nextMessage, UnreadableMessage } from "../wire/messages.ts";
 import type { Upstream } from "./upstream.ts";
@@ -34,11 +34,11 @@ const notAnswered: UpstreamAnswer = {
 };
 
 /** What a question needs of the members that calls go to. */
-export type Askable = Pick<Upstream, "whenAvailable">;
+export type Askable = Pick<Upstream, "whenAvailable"> & Partial<Pick<Upstream, "namespace">>;
 
 /**
  * Makes a unary call of etcd with the metadata of a client, to find out something before the client's own call is handled.
- * `request`: without gRPC's prefix. Never rejects.
+ * `request`: without gRPC's prefix, of keys in the namespace of the upstream. The answer has keys of etcd. Never rejects.
  */
 export function askUpstream(
   upstream: Askable,
@@ -46,6 +46,8 @@ export function askUpstream(
   request: Uint8Array,
   clock: Clock,
 ): Promise<UpstreamAnswer> {
+  const translation = upstream.namespace?.translationOf(String(headers[":path"]));
+  const sent = translation?.request?.(Buffer.from(request)) ?? request;
   return waitFor<UpstreamAnswer>(
     (resolve) => {
       let stream: ClientHttp2Stream | undefined;
@@ -55,7 +57,7 @@ export function askUpstream(
         open: (connection) => {
           stream = connection.request(headers);
           receive(stream, resolve);
-          stream.end(framed(request));
+          stream.end(Buffer.concat(frameOf(sent)));
         },
         fail: () => resolve(notAnswered),
       });
@@ -100,12 +102,4 @@ function answerOf(
     if (!(error instanceof UnreadableMessage)) throw error;
     return notAnswered;
   }
-}
-
-function framed(message: Uint8Array): Buffer {
-  const frame = Buffer.allocUnsafe(prefixSize + message.byteLength);
-  frame[0] = 0;
-  frame.writeUInt32BE(message.byteLength, 1);
-  frame.set(message, prefixSize);
-  return frame;
 }

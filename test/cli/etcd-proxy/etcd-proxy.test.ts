@@ -168,10 +168,10 @@ test("etcd-proxy writes nothing of its own, also with a cache", async ({ onTestF
 });
 
 test("etcd-proxy refuses a flag that it can't honour, and names flags as they were typed", async () => {
-  await using proxy = new CommandProcess(["etcd-proxy", "--namespace", "a/"]);
+  await using proxy = new CommandProcess(["etcd-proxy", "--discovery-srv", "a"]);
   expect(await proxy.exit).toMatchObject({
     code: 2,
-    stderr: expect.stringContaining("error: --namespace: keys are passed on as they are"),
+    stderr: expect.stringContaining("error: --discovery-srv: SRV records are not looked up"),
   });
 });
 
@@ -299,4 +299,28 @@ test("problems name the flags of grpc-proxy", () => {
   expect(withProxyNames("--etcd-cert: needs --etcd-key as well; see --etcd and --tls-cert.")).toBe(
     "--cert: needs --key as well; see --endpoints and --cert-file.",
   );
+});
+
+test("etcd-proxy --namespace caches the namespace, also with workers", async () => {
+  const { url } = await etcdOf();
+  await using proxy = new CommandProcess([
+    ...[...grpcProxy(url), "--namespace", "spaced/", "--workers", "2"],
+  ]);
+  await proxy.printed(/^started gRPC proxy$/m);
+  const [, admin = ""] = await proxy.printed(/(http:\S+:\d+)\/readyz/);
+  const [, address = ""] = await proxy.printed(/serves gRPC on (\S+)/);
+  while (!(await fetch(`${admin}/readyz`)).ok) await new Promise(setImmediate);
+  const client = new Etcd3({ hosts: `http://${address}` });
+  onTestFinished(() => client.close());
+  const direct = new Etcd3({ hosts: url });
+  onTestFinished(() => direct.close());
+  await direct.put("outside").value("1");
+  await client.put("a").value("2");
+  expect(await direct.get("spaced/a").string()).toBe("2");
+  expect(await client.getAll().strings()).toEqual({ a: "2" });
+  const watcher = await client.watch().prefix("").create();
+  const changed = new Promise((resolve) => watcher.on("put", resolve));
+  await direct.put("outside").value("3");
+  await direct.put("spaced/b").value("4");
+  expect(await changed).toMatchObject({ key: Buffer.from("b"), value: Buffer.from("4") });
 });
