@@ -483,7 +483,7 @@ describe("options that need or exclude one another are reported", () => {
       '--resource: the prefix must begin with that of --etcd-api-namespace, "ns/".',
     ],
     [
-      { flags: [...etcd, "--etcd-api-namespace", "ns/"] },
+      { flags: ["--etcd", "http://etcd", "--resource", "a=ns/a", "--etcd-api-namespace", "ns/"] },
       "--etcd-api-namespace: needs --etcd-api as well.",
     ],
     [

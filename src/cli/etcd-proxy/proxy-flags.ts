@@ -29,7 +29,6 @@ export interface ProxyFlag {
 const noLimit = "etcd's own limits of messages apply.";
 const noRegistration =
   "replicas are not registered in etcd; name them in DNS, or use --advertise-client-url.";
-const noDiscovery = "SRV records are not looked up; name the members with --endpoints.";
 
 /** The flags of `etcd grpc-proxy start`, by name, and one of this command alone: cache. */
 export const proxyFlags: Readonly<Record<string, ProxyFlag>> = {
@@ -150,9 +149,19 @@ export const proxyFlags: Readonly<Record<string, ProxyFlag>> = {
   },
   "resolver-prefix": { value: "PREFIX", refused: noRegistration },
   "resolver-ttl": { value: "SECONDS", refused: noRegistration, unset: "0" },
-  "discovery-srv": { value: "DOMAIN", refused: noDiscovery },
-  "discovery-srv-name": { value: "NAME", refused: noDiscovery, needs: "discovery-srv" },
-  "insecure-discovery": { refused: noDiscovery, needs: "discovery-srv" },
+  "discovery-srv": {
+    value: "DOMAIN",
+    help: "Domain whose SRV records name the members, in place of --endpoints. They are looked up once, at the start.",
+  },
+  "discovery-srv-name": {
+    value: "NAME",
+    needs: "discovery-srv",
+    help: "End of the service's name in the SRV records: etcd-client-NAME.",
+  },
+  "insecure-discovery": {
+    needs: "discovery-srv",
+    help: "Accept SRV records of members without TLS.",
+  },
   "experimental-leasing-prefix": {
     value: "PREFIX",
     refused: "there is no leasing; other users of that prefix would miss writes.",

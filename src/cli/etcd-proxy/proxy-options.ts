@@ -1,4 +1,5 @@
 import { definition, type OptionName } from "../../config/options.ts";
+import type { Discovery } from "./discovery.ts";
 import { type ProxyFlag, proxyFlags } from "./proxy-flags.ts";
 
 /** What the flags of `etcd-proxy` come to. */
@@ -14,7 +15,18 @@ interface ProxyOptions {
 }
 
 /** The values of flags as they were typed, by name. That of a switch without one is "true". */
-type TypedFlags = Readonly<Record<string, readonly string[] | undefined>>;
+export type TypedFlags = Readonly<Record<string, readonly string[] | undefined>>;
+
+/** Where the flags say that members are to be looked up; undefined: they name them. */
+export function discoveryOf(typed: TypedFlags): Discovery | undefined {
+  const domain = valuesOf(typed, "discovery-srv").at(-1);
+  if (domain === undefined) return undefined;
+  return {
+    domain,
+    serviceName: valuesOf(typed, "discovery-srv-name").at(-1),
+    isInsecure: goTrue.has(valuesOf(typed, "insecure-discovery").at(-1) ?? ""),
+  };
+}
 
 /** Translates the flags of `etcd grpc-proxy start` into those of `serve`. */
 export function proxyOptions(typed: TypedFlags): ProxyOptions {
@@ -67,7 +79,7 @@ export function proxyOptions(typed: TypedFlags): ProxyOptions {
       defaults.resource = [`all=${valuesOf(typed, "namespace").at(-1) ?? ""}`];
     } else if (name === "endpoints") {
       to.etcd = endpointsOf(values, typed);
-    } else {
+    } else if (name === "metrics-addr") {
       const address = addressOf(last);
       if (address === undefined) {
         problems.push(`--${name}: ${JSON.stringify(last)} is not http://HOST:PORT.`);
