@@ -218,7 +218,7 @@ test("a namespace is not left by requests that another decoder reads otherwise",
     const { kvs } = responseDeserialize(response.body.subarray(5)) as { kvs: { key: Buffer }[] };
     return kvs.map((object) => object.key.toString());
   };
-  // Empty range ends are none, also behind others; and of several keys the last one counts.
+  // An empty range end means one key, also behind another end; and of several keys the last one counts.
   expect(await keysOf("0a01611200")).toEqual(["a"]);
   expect(await keysOf("0a016112017a1200")).toEqual(["a"]);
   expect(await keysOf("0a01780a0161120100")).toEqual(["a", "b"]);

@@ -70,7 +70,7 @@ export function addEtcdProxyCommand(program: Command): void {
   });
 }
 
-/** The flags with the members that were looked up, if they say so. Ends the process if that fails. */
+/** The flags with the members of --discovery-srv, if that is given. Ends the process if the lookup fails. */
 async function withMembers(typed: TypedFlags): Promise<TypedFlags> {
   const discovery = discoveryOf(typed);
   if (discovery === undefined) return typed;

@@ -17,7 +17,7 @@ interface ProxyOptions {
 /** The values of flags as they were typed, by name. That of a switch without one is "true". */
 export type TypedFlags = Readonly<Record<string, readonly string[] | undefined>>;
 
-/** Where the flags say that members are to be looked up; undefined: they name them. */
+/** Where the flags say that the members are looked up; undefined: they name them. */
 export function discoveryOf(typed: TypedFlags): Discovery | undefined {
   const domain = valuesOf(typed, "discovery-srv").at(-1);
   if (domain === undefined) return undefined;

@@ -83,7 +83,7 @@ export class ProcessResources {
   /** The keys in the etcd API of those whose storage is etcd, by name. */
   etcdKeys(): ReadonlyMap<string, EtcdKeys> {
     const key = this.#etcd?.history.key ?? Buffer.of();
-    // One outside of the namespace can't be read by the etcd API: to relays it is one that nobody has made.
+    // One outside of the namespace can't be read by the etcd API: to relays it is a key that does not exist.
     const historyKey = (this.#inNamespace(key) ?? key).toString();
     const ofEtcd = this.#config.resources.flatMap(({ name, prefix }): [string, EtcdKeys][] => {
       const inner = this.ofEtcd.has(name) ? this.#inNamespace(Buffer.from(prefix)) : undefined;

@@ -185,8 +185,8 @@ export class ServiceProcess {
   }
 
   /**
-   * Opens etcd's own API, without a request to etcd. `metrics`: those of the service, for their page; undefined: there is none. Throws an Error with a sentence if a
-   * certificate or token is unusable.
+   * Opens etcd's own API, without a request to etcd. `metrics`: those of the service, for a page; undefined: without that
+   * page. Throws an Error with a sentence if a certificate or token is unusable.
    */
   openEtcdApi(metrics: MetricsSource | undefined): void {
     const { context } = this;

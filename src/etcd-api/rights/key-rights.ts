@@ -202,7 +202,9 @@ function isEndlessEnd(rangeEnd: Buffer): boolean {
 
 function isIn(one: Buffer, { key, rangeEnd }: AskedKeys): boolean {
   if (rangeEnd.length === 0) return one.equals(key);
-  return Buffer.compare(one, key) >= 0 && (isEndlessEnd(rangeEnd) || Buffer.compare(one, rangeEnd) < 0);
+  return (
+    Buffer.compare(one, key) >= 0 && (isEndlessEnd(rangeEnd) || Buffer.compare(one, rangeEnd) < 0)
+  );
 }
 
 function startsWith(key: Buffer, prefix: Buffer): boolean {

@@ -46,7 +46,7 @@ const event: Shape = { nested: { 18: object, 26: object } };
 
 const oneRange: Shape = { requiredKey: 0x0a, rangeEnd: 0x12 };
 
-/** The methods whose messages have keys. Locks and elections have none that grpc-proxy translates, and so have rights. */
+/** The methods whose keys are translated. As with grpc-proxy, names of locks and elections and the keys of rights are not. */
 const methods: Readonly<Record<string, { readonly request: Shape; readonly response: Shape }>> = {
   "/etcdserverpb.KV/Range": { request: oneRange, response: rangeResponse },
   "/etcdserverpb.KV/RangeStream": {
