@@ -213,6 +213,7 @@ function etcdApiConfig(
   checkLentRights(values, checks);
   return {
     next,
+    namespace: values["etcd-api-namespace"],
     advertiseClientUrl: values["advertise-client-url"],
     progressIntervalMs: values["watch-progress-notify-interval"],
   };
@@ -280,7 +281,11 @@ function workersConfig(values: OptionValues, checks: Checks): number {
   return workers;
 }
 
-const ofEtcdApi = ["advertise-client-url", "watch-progress-notify-interval"] as const;
+const ofEtcdApi = [
+  "advertise-client-url",
+  "etcd-api-namespace",
+  "watch-progress-notify-interval",
+] as const;
 
 /** What a relay has of its own, though it reaches etcd over other servers. */
 const ofEveryTier: readonly OptionName[] = [
@@ -289,7 +294,7 @@ const ofEveryTier: readonly OptionName[] = [
 ];
 
 const ofConnections = (Object.keys(etcdOptions) as (keyof typeof etcdOptions)[]).filter(
-  (name) => name.startsWith("etcd-") && name !== "etcd-api",
+  (name) => name.startsWith("etcd-") && !name.startsWith("etcd-api"),
 );
 
 /** Options that have no effect without others, each with what it needs. Of an option only the first is reported. */

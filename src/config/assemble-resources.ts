@@ -38,6 +38,11 @@ export function assembleResources(
   }
   for (const [index, later] of given.entries()) {
     refuseIncomplete(later, index, checks);
+    const namespace = values["etcd-api-namespace"];
+    if (namespace !== undefined && later.prefix?.startsWith(namespace) === false) {
+      const problem = `the prefix must begin with that of --etcd-api-namespace, ${JSON.stringify(namespace)}.`;
+      checks.refuse("resource", problem, [index]);
+    }
     for (const earlier of given.slice(0, index)) {
       const problem = conflict(earlier, later);
       if (problem !== undefined) checks.refuse("resource", problem, [index]);

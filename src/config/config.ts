@@ -164,6 +164,8 @@ export interface EtcdApiConfig {
   readonly next: EtcdConfig;
   /** Whether this is a worker: others serve the same address, and `next` is the main process of all. Undefined: it is not. */
   readonly hasSiblings?: boolean | undefined;
+  /** Serves only the keys with this prefix, without it. Undefined: all. */
+  readonly namespace: string | undefined;
   /** The URL that MemberList names for each member. Undefined: those of the members. */
   readonly advertiseClientUrl: string | undefined;
   /** Interval of the progress notifications of watches, in milliseconds. */

@@ -73,6 +73,14 @@ export const etcdOptions = {
     help: "Serve etcd's own gRPC API on --listen as well, as etcd grpc-proxy does: watches and reads of the keys of a --resource from its cache, everything else by etcd, or by --upstream, which must have this API as well.",
     default: "off",
   },
+  "etcd-api-namespace": {
+    schema: text,
+    value: "PREFIX",
+    help:
+      "Serve only the keys with this prefix by the etcd API, without it: as if there were no others. The resources must be " +
+      "below it. At a relay it is a prefix of the upstream's keys.",
+    defaultHelp: "every key",
+  },
   "watch-fanout-api": {
     schema: onOff,
     isSwitch: true,

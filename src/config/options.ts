@@ -118,7 +118,7 @@ const options = {
     schema: endpoint,
     list: "commas",
     value: "URL[,URL...]",
-    help: "Client URLs of the etcd members, all http or all https. Default port: 2379.",
+    help: "Client URLs of the etcd members, all http or all https, or Unix sockets, unix:PATH or with TLS unixs:PATH. Default port: 2379.",
     defaultHelp: "an embedded store in memory",
   },
   upstream: {

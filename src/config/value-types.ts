@@ -1,4 +1,5 @@
 import { isIP } from "node:net";
+import { resolve } from "node:path";
 import { getCiphers } from "node:tls";
 import { z } from "zod";
 import { maxTimerMs } from "../base/clock.ts";
@@ -184,12 +185,15 @@ export const fileMode: z.ZodType<number> = parsed(
 
 /**
  * The URL of an etcd member's client port, as `http://HOST:PORT` or `https://HOST:PORT`. The default
- * port is 2379, as in etcd's tools, instead of the scheme's.
+ * port is 2379, as in etcd's tools, instead of the scheme's. `unix:PATH` and, with TLS, `unixs:PATH`, both also with `//`
+ * before the path, become the forms that `addressOf` of the etcd client reads.
  */
 export const endpoint: z.ZodType<string> = parsed(
   "the URL of an etcd member, such as http://127.0.0.1:2379 (http or https; no path, user or query: " +
-    "use --etcd-username for the user)",
+    "use --etcd-username for the user), or unix:PATH or unixs:PATH",
   (input) => {
+    const [, secure, path] = /^unix(s?):(?:\/\/)?([^\0]+)$/.exec(input) ?? [];
+    if (path !== undefined) return `${secure === "" ? "" : "https://"}unix:${resolve(path)}`;
     const match = /^(https?):\/\/(\[[^[\]]+\]|[^\s:/?#@[\]]+)(?::(\d{1,5}))?\/?$/i.exec(input);
     if (match === null) return undefined;
     const [, scheme = "", host = "", port = "2379"] = match;

@@ -1,3 +1,4 @@
+import { status } from "@grpc/grpc-js";
 import type { Logger } from "pino";
 import type { KeyPair } from "../base/certificate-store.ts";
 import type { Clock } from "../base/clock.ts";
@@ -10,15 +11,19 @@ import {
   memberCertificates,
 } from "../etcd/client/member.ts";
 import { Upstream, type UpstreamOutage } from "../etcd/client/upstream.ts";
+import { askUpstream } from "../etcd/client/upstream-question.ts";
+import { noUser } from "../etcd/wire/error-texts.ts";
+import { leftOutKeyHeader } from "../etcd/wire/left-out-key.ts";
 import { memberListPath, withClientUrls } from "../etcd/wire/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "../etcd/wire/methods.ts";
+import { type MessageTranslation, Namespace } from "../etcd/wire/namespace.ts";
 import type { ResponseHeader } from "../etcd/wire/response-header.ts";
 import type { Access } from "../policy/access.ts";
 import type { HttpMethod, RawMethod, RawServices } from "../server/calls/methods.ts";
 import { type CachedResource, CachedResources } from "./cached/cached-resources.ts";
 import { NewestHeader } from "./cached/newest-header.ts";
 import type { EtcdCall } from "./calls/etcd-call.ts";
-import { ForwardedCall, type ForwardedCallDeps, type Rewrite } from "./calls/forwarded-call.ts";
+import { ForwardedCall, type ForwardedCallDeps } from "./calls/forwarded-call.ts";
 import { requestHeaders } from "./calls/metadata.ts";
 import { Rounds } from "./calls/rounds.ts";
 import { Gateway } from "./gateway/gateway.ts";
@@ -28,6 +33,7 @@ import {
   type RangeCounts,
   type RangePath,
   RangeService,
+  rangePaths,
 } from "./range/range-service.ts";
 import { isLimited, KeyRights } from "./rights/key-rights.ts";
 import { isCheckedMethod, LimitedCalls } from "./rights/limited-calls.ts";
@@ -44,6 +50,8 @@ export interface EtcdApiOptions {
   readonly keepalive?: Keepalive | undefined;
   /** The token of this process, if the endpoints are those of another watch-fanout. Default: they are etcd's. */
   readonly bearer?: Bearer | undefined;
+  /** Serves only the keys with this prefix, without it. Default: all. */
+  readonly namespace?: Buffer | undefined;
   /** Whether other processes serve the same address, through the same endpoint. Default: false. */
   readonly hasSiblings?: boolean | undefined;
   /** The URL that MemberList names for each member. Undefined: those of the members. */
@@ -70,6 +78,9 @@ export interface EtcdApiStats {
 
 /** Interval of the checks of each open call, in milliseconds. */
 const checkIntervalMs = 1_000;
+
+/** A RangeRequest of the smallest key. */
+const anyKey = Buffer.from("0a0100", "hex");
 
 const compactPath = "/etcdserverpb.KV/Compact";
 
@@ -101,7 +112,9 @@ export class EtcdApi implements RawServices {
     this.#clock = clock;
     const certificates = tls && memberCertificates(tls);
     this.certificates = certificates;
-    this.#upstream = new Upstream({ endpoints, certificates, keepalive, bearer, clock, logger });
+    const namespace = options.namespace && new Namespace(options.namespace);
+    const connections = { endpoints, certificates, keepalive, bearer };
+    this.#upstream = new Upstream({ ...connections, namespace, clock, logger });
     this.#advertiseClientUrl = advertiseClientUrl;
     this.#calls = new Rounds(clock, {
       ...{ intervalMs: checkIntervalMs, visitsPerStep: 64 },
@@ -139,6 +152,16 @@ export class EtcdApi implements RawServices {
     return this.#watches.confirmLeader();
   }
 
+  /** Resolves if etcd answers a linearizable read, and opens watches. Rejects with an Error otherwise. */
+  async confirmForwarding(): Promise<void> {
+    const headers = requestHeaders(rangePaths[0], { "content-type": "application/grpc" });
+    const { code, details } = await askUpstream(this.#upstream, headers, anyKey, this.#clock);
+    // With authentication etcd refuses a read without a user, as it should.
+    const isAnswer = code === status.OK || code === status.PERMISSION_DENIED;
+    if (!isAnswer && details !== noUser) throw new Error(`a read failed: ${details}`);
+    await this.confirmLeader();
+  }
+
   /** That etcd can't be reached, as calls have shown in the last minute. */
   get outage(): UpstreamOutage | undefined {
     return this.#upstream.outage;
@@ -166,6 +189,8 @@ export class EtcdApi implements RawServices {
   methodAt(path: string): RawMethod | undefined {
     const known = this.#methods.get(path);
     if (known !== undefined) return known;
+    // Where its keys are is not known either.
+    if (this.#upstream.namespace !== undefined) return undefined;
     const method = etcdMethodAt(path);
     return method && this.#methodOf(path, "etcdserverpb/unknown", method);
   }
@@ -206,17 +231,22 @@ export class EtcdApi implements RawServices {
     const { kind, mayWrite, isRepeatable } = method;
     const isStreaming = kind !== "unary";
     const observe = this.#observerOf(path, method);
+    const { namespace } = this.#upstream;
     const url = path === memberListPath ? this.#advertiseClientUrl : undefined;
-    const rewrite: Rewrite | undefined =
-      url === undefined ? undefined : (bytes) => withClientUrls(bytes, url);
+    const translation: MessageTranslation | undefined =
+      url === undefined
+        ? namespace?.translationOf(path)
+        : { response: (message) => withClientUrls(message, url) };
     const serve: RawMethod["serve"] = (call, metadata, context) => {
       /** `received`: the beginning of the request, if that has been read. */
       const forward = (received?: Buffer, access?: readonly Access[]): void => {
         const headers = requestHeaders(path, metadata);
-        // A compressed response could not be rewritten.
-        if (rewrite !== undefined) delete headers["grpc-accept-encoding"];
+        // A compressed response could not be translated.
+        if (translation !== undefined) delete headers["grpc-accept-encoding"];
+        // It is the caller's name of a key, and leaves nothing out of what is not cached.
+        if (namespace !== undefined) delete headers[leftOutKeyHeader];
         const shared = { upstream: this.#upstream, calls: this.#calls, context };
-        const deps = { ...shared, method: label, kind, observe, rewrite, received, access };
+        const deps = { ...shared, method: label, kind, observe, translation, received, access };
         new ForwardedCall(call, headers, deps).start();
       };
       const range = (rangePath: RangePath, access?: readonly Access[]): RangeCall => {

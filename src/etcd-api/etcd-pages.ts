@@ -4,6 +4,7 @@ import type { Logger } from "pino";
 import type { Clock } from "../base/clock.ts";
 import { addressOf, urlOf } from "../etcd/client/endpoint.ts";
 import type { MemberCertificates } from "../etcd/client/member.ts";
+import type { MetricsSource } from "../server/admin/admin.ts";
 
 /** A page of etcd's HTTP port. */
 interface Page {
@@ -23,11 +24,16 @@ export interface PageSource {
   readonly certificates: MemberCertificates | undefined;
   /** Resolves if the member in use has a leader, as its gRPC port says. Rejects with an Error otherwise. */
   confirmLeader(): Promise<void>;
+  /** Resolves if reads and watches can be passed to etcd. Rejects with an Error otherwise. */
+  confirmForwarding(): Promise<void>;
 }
 
-/** How long etcd may take for a page, in milliseconds, and the largest page, in bytes. */
+/** How long etcd may take for a page, in milliseconds. */
 const pageMs = 3_000;
+
+/** Maximum size of a page, and of etcd's metrics, in bytes. */
 const maxPageBytes = 64 * 1024;
+const maxMetricsBytes = 4 * 1024 ** 2;
 
 /** How long a page is used again, in milliseconds: requests for it need no credential, and each costs etcd a read. */
 const reuseMs = 500;
@@ -35,7 +41,10 @@ const reuseMs = 500;
 /** The alarms that etcd's /health can leave out. */
 const alarms = ["CORRUPT", "NOSPACE"];
 
-/** The pages of etcd's HTTP port that tools ask for before they use its gRPC API: the member's own. */
+/**
+ * The pages of etcd's HTTP port that tools ask for before they use its gRPC API: the member's own. Those of grpc-proxy as
+ * well, which are about this service.
+ */
 export class EtcdPages {
   readonly #source: PageSource;
   readonly #clock: Clock;
@@ -44,23 +53,78 @@ export class EtcdPages {
   readonly #pages = new Map<string, { readonly page: Promise<Page>; until: number }>();
   /** The URLs whose failure was logged. */
   readonly #failing = new Set<string>();
-  /** What makes the pages, by their path. No page rejects. */
-  readonly byPath: ReadonlyMap<string, MakePage> = new Map<string, MakePage>([
-    ["/health", (query) => this.#shared(`/health${healthQuery(query)}`, () => this.#byLeader())],
-    ["/version", () => this.#shared("/version", undefined)],
-  ]);
+  readonly #metrics: MetricsSource | undefined;
 
-  constructor(source: PageSource, { clock, logger }: { clock: Clock; logger: Logger }) {
+  /** `metrics`: of this service, for the page of its metrics. Undefined: there is no such page. */
+  constructor(
+    source: PageSource,
+    { clock, logger }: { clock: Clock; logger: Logger },
+    metrics?: MetricsSource,
+  ) {
     this.#source = source;
     this.#clock = clock;
     this.#logger = logger;
+    this.#metrics = metrics;
+  }
+
+  /** What makes the pages of the admin port, by their path, which has this service's metrics as /metrics. No page rejects. */
+  ofAdminPort(): ReadonlyMap<string, MakePage> {
+    return new Map([...this.#health(), ...this.#ownMetrics()]);
+  }
+
+  /** The same of the port of clients. `hasMetrics`: whether it shows metrics, of this service and of the member in use. */
+  ofClientPort(hasMetrics: boolean): ReadonlyMap<string, MakePage> {
+    if (!hasMetrics) return new Map(this.#health());
+    const ofMember: MakePage = () => this.#shared("/metrics", this.#pageOf("/metrics"));
+    return new Map([...this.#health(), ["/metrics", ofMember], ...this.#ownMetrics()]);
+  }
+
+  #health(): [string, MakePage][] {
+    return [
+      [
+        "/health",
+        (query) => {
+          const url = `/health${healthQuery(query)}`;
+          return this.#shared(url, this.#pageOf(url), async () => {
+            await this.#source.confirmLeader();
+            return healthy;
+          });
+        },
+      ],
+      ["/version", () => this.#shared("/version", this.#pageOf("/version"))],
+      [
+        "/proxy/health",
+        () =>
+          this.#shared("/proxy/health", async () => {
+            await this.#source.confirmForwarding();
+            return healthy;
+          }),
+      ],
+    ];
+  }
+
+  #ownMetrics(): [string, MakePage][] {
+    const metrics = this.#metrics;
+    if (metrics === undefined) return [];
+    const page = async (): Promise<Page> => {
+      return { status: 200, body: await metrics.render(), contentType: metrics.contentType };
+    };
+    return [["/proxy/metrics", () => this.#shared("/proxy/metrics", page)]];
+  }
+
+  #pageOf(url: string): (signal: AbortSignal) => Promise<Page> {
+    return (signal) => pageOf(this.#source, url, signal);
   }
 
   /** `otherwise` makes the page if the member does not respond with one: it may serve HTTP on other ports (its --listen-client-http-urls). */
-  #shared(url: string, otherwise: (() => Promise<Page>) | undefined): Promise<Page> {
+  #shared(
+    url: string,
+    make: (signal: AbortSignal) => Promise<Page>,
+    otherwise?: () => Promise<Page>,
+  ): Promise<Page> {
     const newest = this.#pages.get(url);
     if (newest !== undefined && this.#clock.now() < newest.until) return newest.page;
-    const page = this.#make(url, otherwise).finally(() => {
+    const page = this.#make(url, make, otherwise).finally(() => {
       made.until = this.#clock.now() + reuseMs;
     });
     const made = { page, until: Number.POSITIVE_INFINITY };
@@ -68,7 +132,11 @@ export class EtcdPages {
     return page;
   }
 
-  async #make(url: string, otherwise: (() => Promise<Page>) | undefined): Promise<Page> {
+  async #make(
+    url: string,
+    make: (signal: AbortSignal) => Promise<Page>,
+    otherwise: (() => Promise<Page>) | undefined,
+  ): Promise<Page> {
     const { promise: late, reject } = Promise.withResolvers<never>();
     const aborted = new AbortController();
     const timer = this.#clock.setTimeout(() => {
@@ -77,8 +145,7 @@ export class EtcdPages {
       reject(error);
     }, pageMs);
     try {
-      const own = pageOf(this.#source, url, aborted.signal);
-      const page = own.catch((error: unknown) => {
+      const page = make(aborted.signal).catch((error: unknown) => {
         // A member that has stopped still counts as one with a leader, for a while.
         if (otherwise === undefined || aborted.signal.aborted) throw error;
         return otherwise();
@@ -93,11 +160,6 @@ export class EtcdPages {
     }
   }
 
-  async #byLeader(): Promise<Page> {
-    await this.#source.confirmLeader();
-    return health("true", "");
-  }
-
   /** The reason is for the log: it may have addresses, and the page needs no credential. */
   #failed(url: string, reason: string): Page {
     if (!this.#failing.has(url)) {
@@ -106,7 +168,7 @@ export class EtcdPages {
     }
     this.#failing.add(url);
     const sentence = "no answer of etcd; see the log of watch-fanout";
-    if (url.startsWith("/health")) return { ...health("false", sentence), status: 503 };
+    if (url.includes("/health")) return { ...health("false", sentence), status: 503 };
     return { status: 503, body: `${sentence}\n`, contentType: "text/plain; charset=utf-8" };
   }
 }
@@ -116,6 +178,8 @@ function health(value: "true" | "false", reason: string): Page {
   const body = `${JSON.stringify({ health: value, reason })}\n`;
   return { status: 200, body, contentType: "application/json" };
 }
+
+const healthy = health("true", "");
 
 /** What etcd's /health knows of a query, in one order. */
 function healthQuery(query: string): string {
@@ -134,6 +198,7 @@ function pageOf(
   signal: AbortSignal,
 ): Promise<Page> {
   const { promise, resolve, reject } = Promise.withResolvers<Page>();
+  const maxBytes = path === "/metrics" ? maxMetricsBytes : maxPageBytes;
   const url = new URL(path, urlOf(endpoint));
   const address = addressOf(endpoint);
   const { store, isVerified } = certificates ?? {};
@@ -158,7 +223,7 @@ function pageOf(
     response.setEncoding("utf8").on("error", reject);
     response.on("data", (text: string) => {
       body += text;
-      if (body.length > maxPageBytes) request.destroy(new Error(`${path} is too large`));
+      if (body.length > maxBytes) request.destroy(new Error(`${path} is too large`));
     });
     response.on("end", () => {
       // etcd answers with 503 if it is not healthy.

@@ -393,7 +393,15 @@ const cases: readonly [
       { ...etcdApi, next: etcdApi !== undefined && etcdApi.next === etcd },
       resources,
     ],
-    [{ next: true, advertiseClientUrl: undefined, progressIntervalMs: 600_000 }, []],
+    [
+      {
+        next: true,
+        namespace: undefined,
+        advertiseClientUrl: undefined,
+        progressIntervalMs: 600_000,
+      },
+      [],
+    ],
   ],
   [
     "watch-fanout-api",
@@ -401,6 +409,13 @@ const cases: readonly [
     { env: { WATCH_FANOUT_ETCD: "http://a", WATCH_FANOUT_ETCD_API: "on" } },
     ({ ownApi }) => ownApi,
     false,
+  ],
+  [
+    "etcd-api-namespace",
+    "ns/",
+    { env: { WATCH_FANOUT_ETCD: "http://a", WATCH_FANOUT_ETCD_API: "on" } },
+    ({ etcdApi }) => etcdApi?.namespace,
+    "ns/",
   ],
   [
     "advertise-client-url",

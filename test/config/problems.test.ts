@@ -32,7 +32,7 @@ const address =
 const listen = `${address}, or unix:PATH.`;
 const url =
   "is not the URL of an etcd member, such as http://127.0.0.1:2379 " +
-  "(http or https; no path, user or query: use --etcd-username for the user).";
+  "(http or https; no path, user or query: use --etcd-username for the user), or unix:PATH or unixs:PATH.";
 const name =
   "is not a resource name: at most 63 lower-case letters, digits and hyphens, " +
   "beginning and ending with a letter or digit.";
@@ -145,7 +145,7 @@ describe("an endpoint of etcd is a URL without path, user or query", () => {
       "http://e:0",
       "http://e:70000",
       "",
-      "unix:/e",
+      "unix:",
     ].map((bad): [Given, string] => [
       { flags: ["--etcd", bad, "--resource", "all="] },
       `--etcd: ${JSON.stringify(bad)} ${url}`,
@@ -478,6 +478,14 @@ describe("options that need or exclude one another are reported", () => {
     ],
     [{ flags: [...secure, "--etcd-key", "key"] }, "--etcd-key: needs --etcd-cert as well."],
     [{ flags: ["--etcd-api", "on"] }, "--etcd-api: needs --etcd or --upstream as well."],
+    [
+      { flags: [...etcd, "--etcd-api", "on", "--etcd-api-namespace", "ns/"] },
+      '--resource: the prefix must begin with that of --etcd-api-namespace, "ns/".',
+    ],
+    [
+      { flags: ["--etcd", "http://etcd", "--resource", "a=ns/a", "--etcd-api-namespace", "ns/"] },
+      "--etcd-api-namespace: needs --etcd-api as well.",
+    ],
     [
       { flags: [...etcd, "--advertise-client-url", "http://a"] },
       "--advertise-client-url: needs --etcd-api as well.",

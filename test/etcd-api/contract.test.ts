@@ -1,10 +1,13 @@
 import { describe, expect, test } from "vitest";
 import { withClientUrls } from "../../src/etcd/wire/member-list.ts";
+import { UnreadableMessage } from "../../src/etcd/wire/messages.ts";
 import { etcdMethodAt, etcdMethodPaths } from "../../src/etcd/wire/methods.ts";
 import { readResponseHeader } from "../../src/etcd/wire/response-header.ts";
 import { NewestHeader } from "../../src/etcd-api/cached/newest-header.ts";
 import { MessageStarts } from "../../src/etcd-api/calls/message-starts.ts";
+import { MessageTranslator } from "../../src/etcd-api/calls/message-translator.ts";
 import { requestHeaders } from "../../src/etcd-api/calls/metadata.ts";
+import { WireFault } from "../../src/protobuf/message-cursor.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
 import fc, { runs } from "../property.ts";
 
@@ -16,13 +19,15 @@ function framed(message: Buffer, flag = 0): Buffer {
 }
 
 describe("A MemberListResponse", () => {
+  const translator = (url: string): MessageTranslator =>
+    new MessageTranslator((message) => withClientUrls(message, url), 1_024);
   const header = encode({ 1: 2n ** 63n, 2: 7n, 4: 3 });
   const member = encode({ 1: 2n ** 63n + 1n, 2: "a", 3: "http://peer", 9: "new" });
   const started = Buffer.concat([member, encode({ 4: ["http://a:2379", "http://b:2379"] })]);
 
   test("has the URL for every member that has started, and all else as before", () => {
     const response = framed(encode({ 1: header, 2: [started, member], 15: 4 }));
-    const changed = withClientUrls(response, "http://front:2379") ?? Buffer.of();
+    const [changed = Buffer.of()] = translator("http://front:2379").pass(response);
     expect(changed.readUInt32BE(1)).toBe(changed.length - 5);
     const message = new Message(changed.subarray(5));
     expect(message.bytes(1)).toEqual(header);
@@ -35,12 +40,22 @@ describe("A MemberListResponse", () => {
   });
 
   test.each([
-    ["compressed", framed(encode({ 1: header }), 1)],
-    ["truncated", framed(encode({ 1: header })).subarray(0, 9)],
-    ["invalid", framed(Buffer.from([0x12, 0x7f, 0x01]))],
-    ["empty", Buffer.of()],
-  ])("with invalid or compressed bytes is not changed: %s", (_, bytes) => {
-    expect(withClientUrls(bytes, "http://front")).toBeUndefined();
+    ["compressed", framed(encode({ 1: header }), 1), UnreadableMessage],
+    ["too large", framed(Buffer.alloc(1_025)), UnreadableMessage],
+    ["invalid", framed(Buffer.from([0x12, 0x7f, 0x01])), WireFault],
+  ])("that is %s can't be changed", (_, bytes, error) => {
+    expect(() => translator("http://front").pass(bytes)).toThrow(error);
+  });
+
+  test("is changed once it is complete, in whatever parts it arrives", () => {
+    const [one, parts] = [translator("http://front"), translator("http://front")];
+    const response = framed(encode({ 1: header, 2: [started] }));
+    const whole = one.pass(response);
+    expect([whole.length, one.isMidMessage]).toEqual([1, false]);
+    for (const byte of response.subarray(0, -1)) expect(parts.pass(Buffer.of(byte))).toEqual([]);
+    expect([parts.isMidMessage, parts.heldBytes > 0]).toEqual([true, true]);
+    expect(parts.pass(response.subarray(-1))).toEqual(whole);
+    expect([parts.isMidMessage, parts.heldBytes]).toEqual([false, 0]);
   });
 });
 

@@ -31,8 +31,11 @@ async function pagesOf(answer: string | undefined) {
       leader.confirmed++;
       if (leader.failure !== undefined) throw leader.failure;
     },
+    confirmForwarding: async () => {
+      if (leader.failure !== undefined) throw leader.failure;
+    },
   };
-  const { byPath } = new EtcdPages(source, { clock, logger });
+  const byPath = new EtcdPages(source, { clock, logger }).ofClientPort(true);
   const page = async (path: string, query = "") => {
     const make = byPath.get(path);
     if (make === undefined) throw new Error(`no page ${path}`);

@@ -1,10 +1,13 @@
 import { Argument, type Command, Option } from "commander";
+import { messageOf } from "../../base/errors.ts";
 import type { OptionName } from "../../config/options.ts";
 import { refuse } from "../output/command-io.ts";
+import { exitCodes } from "../output/exit-codes.ts";
 import { printableText } from "../output/printable.ts";
 import { addServeFlags, type FlagHelp, readConfig, typedValues } from "../serve/serve-command.ts";
+import { discoverMembers } from "./discovery.ts";
 import { type ProxyFlag, proxyFlags } from "./proxy-flags.ts";
-import { proxyOptions, withProxyNames } from "./proxy-options.ts";
+import { discoveryOf, proxyOptions, type TypedFlags, withProxyNames } from "./proxy-options.ts";
 
 const helpFooter = `
 A manifest of \`etcd grpc-proxy start\` starts this command: flags that have no
@@ -55,7 +58,8 @@ export function addEtcdProxyCommand(program: Command): void {
   }
   const others = addServeFlags(command, taken, changed);
   command.action(async () => {
-    const { flags, defaults, problems, warnings } = proxyOptions(typedValues(command, own));
+    const typed = await withMembers(typedValues(command, own));
+    const { flags, defaults, problems, warnings } = proxyOptions(typed);
     if (problems.length > 0) refuse(command, problems);
     const loaded = readConfig(command, { ...flags, ...others() }, withProxyNames, defaults);
     for (const warning of warnings) process.stderr.write(`warning: ${printableText(warning)}\n`);
@@ -64,6 +68,18 @@ export function addEtcdProxyCommand(program: Command): void {
     // The line that etcd's own tests and some supervisors wait for.
     await runService(loaded, "started gRPC proxy\n");
   });
+}
+
+/** The flags with the members of --discovery-srv, if that is given. Ends the process if the lookup fails. */
+async function withMembers(typed: TypedFlags): Promise<TypedFlags> {
+  const discovery = discoveryOf(typed);
+  if (discovery === undefined) return typed;
+  try {
+    return { ...typed, endpoints: await discoverMembers(discovery) };
+  } catch (error) {
+    process.stderr.write(`error: --discovery-srv: ${printableText(messageOf(error))}\n`);
+    process.exit(exitCodes.failed);
+  }
 }
 
 function flagOf(name: string, { value, help, default: text, refused }: ProxyFlag): Option {

@@ -29,7 +29,6 @@ export interface ProxyFlag {
 const noLimit = "etcd's own limits of messages apply.";
 const noRegistration =
   "replicas are not registered in etcd; name them in DNS, or use --advertise-client-url.";
-const noDiscovery = "SRV records are not looked up; name the members with --endpoints.";
 
 /** The flags of `etcd grpc-proxy start`, by name, and one of this command alone: cache. */
 export const proxyFlags: Readonly<Record<string, ProxyFlag>> = {
@@ -40,12 +39,12 @@ export const proxyFlags: Readonly<Record<string, ProxyFlag>> = {
   "listen-addr": {
     option: "listen",
     value: "HOST:PORT",
-    help: "Address of the gRPC server.",
+    help: "Address of the gRPC server. unix:PATH and, with --cert-file, unixs:PATH are Unix sockets.",
     default: "127.0.0.1:23790",
   },
   endpoints: {
     value: "ENDPOINT[,ENDPOINT...]",
-    help: "Client addresses or URLs of the etcd members. The first is used until it fails.",
+    help: "Client addresses or URLs of the etcd members, also unix:PATH and unixs:PATH. The first is used until it fails.",
     default: "127.0.0.1:2379",
   },
   "advertise-client-url": {
@@ -144,14 +143,25 @@ export const proxyFlags: Readonly<Record<string, ProxyFlag>> = {
     needs: "cert-file",
   },
   namespace: {
+    option: "etcd-api-namespace",
     value: "PREFIX",
-    refused: "keys are passed on as they are; add the prefix in the clients.",
+    help: "Serve only the keys with this prefix, without it.",
   },
   "resolver-prefix": { value: "PREFIX", refused: noRegistration },
   "resolver-ttl": { value: "SECONDS", refused: noRegistration, unset: "0" },
-  "discovery-srv": { value: "DOMAIN", refused: noDiscovery },
-  "discovery-srv-name": { value: "NAME", refused: noDiscovery, needs: "discovery-srv" },
-  "insecure-discovery": { refused: noDiscovery, needs: "discovery-srv" },
+  "discovery-srv": {
+    value: "DOMAIN",
+    help: "Domain whose SRV records name the members, in place of --endpoints. They are looked up once, at the start.",
+  },
+  "discovery-srv-name": {
+    value: "NAME",
+    needs: "discovery-srv",
+    help: "End of the service's name in the SRV records: etcd-client-NAME.",
+  },
+  "insecure-discovery": {
+    needs: "discovery-srv",
+    help: "Accept SRV records of members without TLS.",
+  },
   "experimental-leasing-prefix": {
     value: "PREFIX",
     refused: "there is no leasing; other users of that prefix would miss writes.",

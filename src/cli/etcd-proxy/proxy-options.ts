@@ -1,4 +1,5 @@
 import { definition, type OptionName } from "../../config/options.ts";
+import type { Discovery } from "./discovery.ts";
 import { type ProxyFlag, proxyFlags } from "./proxy-flags.ts";
 
 /** What the flags of `etcd-proxy` come to. */
@@ -14,7 +15,18 @@ interface ProxyOptions {
 }
 
 /** The values of flags as they were typed, by name. That of a switch without one is "true". */
-type TypedFlags = Readonly<Record<string, readonly string[] | undefined>>;
+export type TypedFlags = Readonly<Record<string, readonly string[] | undefined>>;
+
+/** Where the flags say that the members are looked up; undefined: they name them. */
+export function discoveryOf(typed: TypedFlags): Discovery | undefined {
+  const domain = valuesOf(typed, "discovery-srv").at(-1);
+  if (domain === undefined) return undefined;
+  return {
+    domain,
+    serviceName: valuesOf(typed, "discovery-srv-name").at(-1),
+    isInsecure: goTrue.has(valuesOf(typed, "insecure-discovery").at(-1) ?? ""),
+  };
+}
 
 /** Translates the flags of `etcd grpc-proxy start` into those of `serve`. */
 export function proxyOptions(typed: TypedFlags): ProxyOptions {
@@ -57,14 +69,17 @@ export function proxyOptions(typed: TypedFlags): ProxyOptions {
         else if (ms > 0) to[option] = [`${Math.max(ms, duration.leastMs)}ms`];
       } else {
         to[option] = definition(option).list === undefined ? [onAllInterfaces(last)] : values;
+        if (last.startsWith("unixs:") && valuesOf(typed, "cert-file").length === 0) {
+          problems.push(`--${name}: a socket with TLS needs --cert-file and --key-file.`);
+        }
       }
     } else if (name === "debug") {
       flags["log-level"] = ["debug"];
     } else if (name === "cache") {
-      defaults.resource = ["all="];
+      defaults.resource = [`all=${valuesOf(typed, "namespace").at(-1) ?? ""}`];
     } else if (name === "endpoints") {
       to.etcd = endpointsOf(values, typed);
-    } else {
+    } else if (name === "metrics-addr") {
       const address = addressOf(last);
       if (address === undefined) {
         problems.push(`--${name}: ${JSON.stringify(last)} is not http://HOST:PORT.`);
@@ -90,7 +105,7 @@ function whyUnheeded(flag: ProxyFlag, value: string, typed: TypedFlags): string 
   if (needs !== undefined && !isGiven(needs)) return ` without --${needs}`;
   if (needsTls !== true) return undefined;
   const endpoints = endpointsOf(valuesOf(typed, "endpoints"), typed);
-  const isPlain = endpoints.length > 0 && endpoints.every((url) => url.startsWith("http:"));
+  const isPlain = endpoints.length > 0 && endpoints.every((url) => /^(?:http|unix):/.test(url));
   return isPlain ? " with http endpoints" : undefined;
 }
 
@@ -113,17 +128,23 @@ function endpointsOf(values: readonly string[], typed: TypedFlags): readonly str
   return values.flatMap((text) => text.split(",")).map((text) => urlOf(text, typed));
 }
 
-/** The URL of an endpoint. Without a scheme it is https if there is any TLS option for etcd, as for etcd. */
+/**
+ * The URL of an endpoint. Without a scheme it is https, and a Unix socket has TLS, if there is any TLS option for etcd, as
+ * for etcd.
+ */
 function urlOf(endpoint: string, typed: TypedFlags): string {
   const text = endpoint.trim();
-  if (/^https?:\/\//.test(text)) return text;
+  if (/^(?:https?:\/\/|unixs:)/.test(text)) return text;
   const tls = ["cacert", "cert", "key", "insecure-skip-tls-verify"];
   const isSecure = tls.some((name) => valuesOf(typed, name).some((value) => !goFalse.has(value)));
+  if (text.startsWith("unix:")) return isSecure ? text.replace("unix:", "unixs:") : text;
   return `${isSecure ? "https" : "http"}://${text}`;
 }
 
-/** An address without a host, as Go writes it, with one. Any other text as it is. */
+/** An address without a host, as Go writes it, with one, and a Unix socket as `--listen` takes it. Any other text as it is. */
 function onAllInterfaces(text: string): string {
+  const path = /^unixs?:(?:\/\/)?(.+)$/.exec(text)?.[1];
+  if (path !== undefined) return `unix:${path}`;
   return /^:\d+$/.test(text) ? `0.0.0.0${text}` : text;
 }
 

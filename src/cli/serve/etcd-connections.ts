@@ -29,10 +29,20 @@ export function openEtcdApi(
 ): EtcdApi | undefined {
   if (etcdApi === undefined) return undefined;
   const { clock, logger, files, meter } = context;
-  const { next, ...options } = etcdApi;
+  const { next, namespace: prefix, ...options } = etcdApi;
+  const namespace = prefix === undefined ? undefined : Buffer.from(prefix);
   const { endpoints, tls, keepalive } = next;
   const bearer = bearerOf(next, context) ?? (upstream && noToken);
-  const api = new EtcdApi({ endpoints, tls, keepalive, bearer, ...options, clock, logger });
+  const api = new EtcdApi({
+    endpoints,
+    tls,
+    keepalive,
+    bearer,
+    namespace,
+    ...options,
+    clock,
+    logger,
+  });
   if (tls !== undefined) watchClientCertificates(files, "etcd", tls, api);
   registerEtcdApiMetrics(meter, api);
   return api;

@@ -64,7 +64,8 @@ export async function startService(
       main.onStop(() => workers.stop());
       registerWorkerMetrics(context.meter, workers);
     }
-    main.openEtcdApi();
+    const { metrics } = main;
+    main.openEtcdApi(workers === undefined ? metrics : workers.withWorkers(metrics));
     // Before the upstream of a relay is asked, so that an orchestrator finds out what the relay waits for.
     const source = statusOf(main, workers, clock, options?.problems);
     const status = new StatusPages(source, clock, logger);

@@ -8,6 +8,7 @@ import { AttributeReader } from "../../codec/attribute-reader.ts";
 import type { Config, ResourceConfig } from "../../config/config.ts";
 import { UnsupportedEtcdError } from "../../etcd/client/errors.ts";
 import type { EtcdClient } from "../../etcd/client/etcd-client.ts";
+import { Namespace } from "../../etcd/wire/namespace.ts";
 import type { CachedResource } from "../../etcd-api/cached/cached-resources.ts";
 import type { EtcdKeys } from "../../server/calls/service-options.ts";
 import type { ServedResource } from "../../server/server.ts";
@@ -68,19 +69,27 @@ export class ProcessResources {
 
   /** What the etcd API serves from the caches. */
   cachedResources(): CachedResource[] {
-    const marker = this.#etcd?.history.key;
+    const isNamespaced = this.#config.etcdApi?.namespace !== undefined;
+    const historyKey = this.#etcd?.history.key;
+    const marker = historyKey && this.#inNamespace(historyKey);
     return this.#config.resources.flatMap(({ name, prefix }) => {
       const [cacher, storage] = [this.caches.get(name), this.ofEtcd.get(name)];
-      if (cacher === undefined || storage === undefined || marker === undefined) return [];
-      return [{ name, keys: { prefix: Buffer.from(prefix), marker }, cacher, storage }];
+      const inner = this.#inNamespace(Buffer.from(prefix));
+      if (cacher === undefined || storage === undefined || inner === undefined) return [];
+      return [{ name, keys: { prefix: inner, marker, isNamespaced }, cacher, storage }];
     });
   }
 
-  /** The keys in etcd of those whose storage is etcd, by name. */
+  /** The keys in the etcd API of those whose storage is etcd, by name. */
   etcdKeys(): ReadonlyMap<string, EtcdKeys> {
-    const historyKey = this.#etcd?.history.key.toString() ?? "";
-    const ofEtcd = this.#config.resources.filter(({ name }) => this.ofEtcd.has(name));
-    return new Map(ofEtcd.map(({ name, prefix }) => [name, { prefix, historyKey }]));
+    const key = this.#etcd?.history.key ?? Buffer.of();
+    // One outside of the namespace can't be read by the etcd API: to relays it is a key that does not exist.
+    const historyKey = (this.#inNamespace(key) ?? key).toString();
+    const ofEtcd = this.#config.resources.flatMap(({ name, prefix }): [string, EtcdKeys][] => {
+      const inner = this.ofEtcd.has(name) ? this.#inNamespace(Buffer.from(prefix)) : undefined;
+      return inner === undefined ? [] : [[name, { prefix: inner.toString(), historyKey }]];
+    });
+    return new Map(ofEtcd);
   }
 
   /** Rejects with a StartError if etcd is unsupported. An unreachable etcd is not an error. */
@@ -104,6 +113,12 @@ export class ProcessResources {
   async close(): Promise<void> {
     for (const close of this.#closing.splice(0).reverse()) await close();
     await this.#etcd?.close();
+  }
+
+  /** A key or prefix as the etcd API names it; undefined: it is not in its namespace. */
+  #inNamespace(key: Buffer): Buffer | undefined {
+    const namespace = this.#config.etcdApi?.namespace;
+    return namespace === undefined ? key : new Namespace(Buffer.from(namespace)).inner(key);
   }
 
   #storageOf(resource: ResourceConfig, { context, relay }: ResourcesDeps): Storage {

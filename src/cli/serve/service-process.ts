@@ -10,7 +10,7 @@ import { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
 import type { Config, UpstreamConfig } from "../../config/config.ts";
 import type { EtcdApi } from "../../etcd-api/etcd-api.ts";
 import { EtcdPages } from "../../etcd-api/etcd-pages.ts";
-import type { ReadinessCheck } from "../../server/admin/admin.ts";
+import type { MetricsSource, ReadinessCheck } from "../../server/admin/admin.ts";
 import type { Http1Pages } from "../../server/listener/http1.ts";
 import { memoryGauges } from "../../server/pressure/memory-gauges.ts";
 import { type RunningServer, type ServerOptions, startServer } from "../../server/server.ts";
@@ -70,7 +70,7 @@ export class ServiceProcess {
   #resources: ProcessResources | undefined;
   #relay: Relay | undefined;
   #etcdApi: EtcdApi | undefined;
-  #etcdPages: Http1Pages | undefined;
+  #etcdPages: EtcdPages | undefined;
   #server: RunningServer | undefined;
   #rpcs: RpcMetrics | undefined;
   #dispatchLatency: LatencyBuckets | undefined;
@@ -134,9 +134,9 @@ export class ServiceProcess {
     return this.#etcdApi;
   }
 
-  /** The pages of etcd's HTTP port, if the configuration has etcd's API. */
+  /** The pages of etcd's HTTP port for the admin port, if the configuration has etcd's API. */
   get etcdPages(): Http1Pages | undefined {
-    return this.#etcdPages;
+    return this.#etcdPages?.ofAdminPort();
   }
 
   /** The resources. Throws before `openCaches`. */
@@ -184,13 +184,16 @@ export class ServiceProcess {
     this.#closing.push(close);
   }
 
-  /** Opens etcd's own API, without a request to etcd. Throws an Error with a sentence if a certificate or token is unusable. */
-  openEtcdApi(): void {
+  /**
+   * Opens etcd's own API, without a request to etcd. `metrics`: those of the service, for a page; undefined: without that
+   * page. Throws an Error with a sentence if a certificate or token is unusable.
+   */
+  openEtcdApi(metrics: MetricsSource | undefined): void {
     const { context } = this;
     const api = openEtcdApi(this.#given, context);
     if (api === undefined) return;
     this.#etcdApi = api;
-    this.#etcdPages = new EtcdPages(api, context).byPath;
+    this.#etcdPages = new EtcdPages(api, context, metrics);
     this.onStop(async () => api.close());
   }
 
@@ -270,12 +273,17 @@ export class ServiceProcess {
    */
   async serve(terms: Omit<ServerOptions, "resources" | "clock" | "logger">): Promise<void> {
     const { resources, ownApi, memoryCeilingBytes, shutdownTimeoutMs } = this.#config;
+    const { admin, identity, policy } = this.#config;
+    // Requests for pages have no credential, so metrics are shown only where nothing else needs one.
+    const needsCredential = [admin.tokenFile, identity.tokenFile, identity.jwt, policy].some(
+      (source) => source !== undefined,
+    );
     const { clock, logger, meter } = this.context;
     this.#rpcs = new RpcMetrics(meter, clock);
     const server = await startServer({
       hasOwnServices: ownApi,
       ...terms,
-      ...{ rawServices: this.#etcdApi, pages: this.#etcdPages },
+      ...{ rawServices: this.#etcdApi, pages: this.#etcdPages?.ofClientPort(!needsCredential) },
       ...{ resources: this.resources.served, clock, logger },
       observer: this.#rpcs,
       tracer: this.#otlp?.tracer,

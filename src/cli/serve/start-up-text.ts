@@ -184,7 +184,9 @@ function etcdctl(
   address: ListenAddress,
   { tls, hasCertificate }: Credentials,
 ): readonly string[] {
-  const key = `${resource?.prefix ?? ""}greeting`;
+  // A namespace is the beginning of the prefix.
+  const inNamespace = resource?.prefix.slice(etcdApi?.namespace?.length ?? 0) ?? "";
+  const key = `${inNamespace}greeting`;
   const endpoint =
     "path" in address
       ? `${tls === undefined ? "unix" : "unixs"}://${address.path}`

@@ -66,7 +66,8 @@ class Worker {
     this.#service = service;
     this.#status = new ProcessStatus(worker, systemClock, () => service.parts(), this.#problems);
     this.#report(service);
-    service.openEtcdApi();
+    // One worker's metrics would differ from request to request. The admin port has those of all.
+    service.openEtcdApi(undefined);
     await service.openCaches();
     await service.serveClients({ listen: { acceptedAt }, limits: dividedPools(workers) });
     await service.begin();

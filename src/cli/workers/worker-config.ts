@@ -29,7 +29,9 @@ export function workerConfig(config: Config, terms: WorkerTerms): Config {
 function ofWorker(api: EtcdApiConfig, address: string): EtcdApiConfig {
   const endpoints = [address];
   const next = { ...api.next, endpoints, tls: undefined, tokenFile: undefined };
-  return { ...api, next: { ...next, createsHistoryKey: false }, hasSiblings: true };
+  // The main process has the namespace.
+  const namespace = undefined;
+  return { ...api, namespace, next: { ...next, createsHistoryKey: false }, hasSiblings: true };
 }
 
 /** The part of `--memory-ceiling` of each process: of the workers and of the main process. */

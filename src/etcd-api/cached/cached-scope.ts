@@ -8,6 +8,8 @@ export interface CachedKeys {
   readonly prefix: Buffer;
   /** The key of the history's id, which no resource has. What includes it is etcd's to answer. */
   readonly marker?: Buffer | undefined;
+  /** Whether they are those of a namespace, in which there may be an empty key: etcd has the prefix of the namespace then. */
+  readonly isNamespaced?: boolean | undefined;
 }
 
 /**
@@ -19,7 +21,7 @@ export interface CachedKeys {
  * The result is the narrowest kind of scope that fits: one key, a prefix, or a range.
  */
 export function cachedScope(
-  { prefix, marker }: CachedKeys,
+  { prefix, marker, isNamespaced = false }: CachedKeys,
   key: Buffer,
   rangeEnd: Buffer,
   leftOut?: Buffer,
@@ -40,7 +42,7 @@ export function cachedScope(
   return scopeOf(
     key.subarray(prefix.length),
     reachesEnd ? undefined : end.subarray(prefix.length),
-    prefix.length === 0,
+    prefix.length === 0 && !isNamespaced,
   );
 }
 

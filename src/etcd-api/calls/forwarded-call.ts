@@ -10,24 +10,34 @@ import { ownBytes } from "../../base/growing-buffer.ts";
 import type { Upstream } from "../../etcd/client/upstream.ts";
 import type { UpstreamConnection } from "../../etcd/client/upstream-connection.ts";
 import { noConnection, stopped } from "../../etcd/wire/error-texts.ts";
+import { UnreadableMessage } from "../../etcd/wire/messages.ts";
 import type { MethodKind } from "../../etcd/wire/methods.ts";
+import type { MessageTranslation } from "../../etcd/wire/namespace.ts";
 import type { Access } from "../../policy/access.ts";
+import { WireFault } from "../../protobuf/message-cursor.ts";
 import { inSpanOf } from "../../server/calls/call-span.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
+import type { SendReservation } from "../../server/limits/send-budget.ts";
 import type { FrameParts } from "../../wire/encode.ts";
 import { EtcdCall } from "./etcd-call.ts";
 import { ForwardedRequest } from "./forwarded-request.ts";
 import { MessageStarts } from "./message-starts.ts";
+import { MessageTranslator } from "./message-translator.ts";
 import { responseHeaders, responseTrailers } from "./metadata.ts";
 import type { Rounds } from "./rounds.ts";
 
-/** Replaces a unary response. Gets and returns it with gRPC's framing; undefined: it is not what it should be. */
-export type Rewrite = (response: Buffer) => Buffer | undefined;
+/** Maximum size of a request that is translated, in bytes: far above etcd's default --max-request-bytes. */
+const maxRequestBytes = 16 * 1024 ** 2;
 
-/** Maximum size of a response that is rewritten, in bytes. */
-const maxRewrittenBytes = 1024 ** 2;
+/** Maximum size of a response that is translated, in bytes. What is held of it counts in the send budget. */
+const maxResponseBytes = 1024 ** 3;
+
+/** By how much what is held of a response may differ from what is charged, in bytes. */
+const chargedBytes = 64 * 1024;
+
+const noRoom = "the responses that clients have not accepted take too much memory";
 
 /** What a forwarded call is made of. */
 export interface ForwardedCallDeps {
@@ -39,8 +49,8 @@ export interface ForwardedCallDeps {
   readonly kind: MethodKind;
   /** Gets the beginning of each message of the response (`MessageStarts`), and the connection that it comes from. */
   readonly observe: (start: Buffer, source: UpstreamConnection) => void;
-  /** Absent: the response is passed on as it comes. */
-  readonly rewrite: Rewrite | undefined;
+  /** Absent: the messages are passed on as they come. */
+  readonly translation: MessageTranslation | undefined;
   /** The beginning of the request, if that has been read: a whole message, or all that has arrived. */
   readonly received?: Buffer | undefined;
   /** The rights that it needs while it is open. Default: all. */
@@ -49,7 +59,8 @@ export interface ForwardedCallDeps {
 
 /**
  * One call, passed to etcd on a stream of its own: what the client sends goes to etcd, what etcd sends goes to the
- * client, and when one of them ends or cancels the call, so does the other. Nothing is parsed or repeated.
+ * client, and when one of them ends or cancels the call, so does the other. Nothing is repeated, and without a translation
+ * nothing is parsed.
  *
  * A response is passed on as it comes: headers, bytes, trailers. The next bytes are read when the client's flow control has
  * accepted those before, so a slow client slows only its own stream at etcd.
@@ -75,13 +86,17 @@ export class ForwardedCall extends EtcdCall {
   /** The HTTP/2 error code with which etcd has ended its stream; undefined: it has not, or behind trailers. */
   #rstCode: number | undefined;
   #trailers: OutgoingHttpHeaders | undefined;
-  /** The response so far, if it is rewritten. */
-  #collected: Buffer = Buffer.alloc(0);
+  /** Of the response, if it is translated. */
+  readonly #translator: MessageTranslator | undefined;
+  /** For what is held of it. */
+  #charge: SendReservation | undefined;
 
   constructor(call: RawCall, headers: OutgoingHttpHeaders, deps: ForwardedCallDeps) {
     super(call, deps.context, deps.calls, "etcd call", deps.method, deps.access);
     this.#headers = headers;
     this.#deps = deps;
+    const { translation } = deps;
+    this.#translator = translation && new MessageTranslator(translation.response, maxResponseBytes);
     this.#starts = new MessageStarts((start) => {
       if (this.#connection !== undefined) deps.observe(start, this.#connection);
     });
@@ -97,8 +112,14 @@ export class ForwardedCall extends EtcdCall {
   start(): void {
     const { upstream } = this.#deps;
     if (!this.open()) return;
-    this.#request = new ForwardedRequest(this.call.request, (bytes) =>
-      this.requestCharge?.resize(bytes),
+    const translate = this.#deps.translation?.request;
+    this.#request = new ForwardedRequest(
+      this.call.request,
+      (bytes) => this.requestCharge?.resize(bytes),
+      translate && {
+        translator: new MessageTranslator(translate, maxRequestBytes),
+        failed: (error) => this.#refuse(error),
+      },
     );
     this.#request.start(this.#deps.received);
     upstream.whenAvailable({
@@ -120,6 +141,7 @@ export class ForwardedCall extends EtcdCall {
   protected override onClosed(): void {
     super.onClosed();
     this.#endSpan(status.CANCELLED);
+    this.#charge?.release();
     this.#request?.stop();
     if (this.#upstream?.closed === false) this.#upstream.close(constants.NGHTTP2_CANCEL);
   }
@@ -166,13 +188,54 @@ export class ForwardedCall extends EtcdCall {
       const bytes: Buffer | null | undefined = this.#upstream?.read();
       if (bytes === null || bytes === undefined) return this.#finish();
       this.#starts.pass(bytes);
-      if (this.#deps.rewrite === undefined) {
+      const translator = this.#translator;
+      if (translator === undefined) {
         this.call.isMidMessage = this.#starts.isMidMessage;
         return [ownBytes(bytes)];
       }
-      // Until there is nothing to read, which is when the end is announced.
-      if (this.#collected.length + bytes.length > maxRewrittenBytes) return this.#fail();
-      this.#collected = Buffer.concat([this.#collected, bytes]);
+      const frames = this.#translated(translator, bytes);
+      if (frames === undefined || frames.length > 0) return frames;
+    }
+  }
+
+  /** The messages that are complete with these bytes. Undefined: the call was ended. */
+  #translated(translator: MessageTranslator, bytes: Buffer): FrameParts | undefined {
+    try {
+      const frames = translator.pass(bytes);
+      this.#chargeFor(translator.heldBytes);
+      return this.isOver ? undefined : frames;
+    } catch (error) {
+      if (!(error instanceof UnreadableMessage || error instanceof WireFault)) throw error;
+      return this.#fail();
+    }
+  }
+
+  /** Counts what is held of a response that has not arrived completely. May end the call. */
+  #chargeFor(heldBytes: number): void {
+    const bytes = heldBytes < chargedBytes ? 0 : heldBytes;
+    if (bytes === (this.#charge?.bytes ?? 0)) return;
+    this.#charge?.release();
+    this.#charge = undefined;
+    if (bytes === 0) return;
+    this.#charge = this.context.sendBudget.force(this.connection);
+    this.#charge.send([], () => this.end(refused(status.UNAVAILABLE, noRoom)), bytes);
+  }
+
+  /** A request that can't be translated. The texts are those of gRPC for Go, and so of etcd. */
+  #refuse(error: unknown): void {
+    if (error instanceof UnreadableMessage) {
+      const encoding = String(this.#headers["grpc-encoding"] ?? "identity");
+      const isCompressed = encoding !== "identity";
+      const details = isCompressed
+        ? `grpc: Decompressor is not installed for grpc-encoding ${JSON.stringify(encoding)}`
+        : `grpc: ${error.message}`;
+      const code = isCompressed ? status.UNIMPLEMENTED : status.RESOURCE_EXHAUSTED;
+      this.end(refused(code, details));
+    } else if (error instanceof WireFault) {
+      const details = `grpc: failed to unmarshal the received message: it ${error.message}`;
+      this.end(refused(status.INTERNAL, details));
+    } else {
+      this.onFailed(error);
     }
   }
 
@@ -186,13 +249,8 @@ export class ForwardedCall extends EtcdCall {
       this.#cut(this.#rstCode);
       return undefined;
     }
-    const { rewrite } = this.#deps;
     if (!this.#hasEnded) return undefined;
-    if (rewrite !== undefined && this.#collected.length > 0) {
-      const rewritten = rewrite(this.#collected);
-      this.#collected = Buffer.alloc(0);
-      return rewritten === undefined ? this.#fail() : [rewritten];
-    }
+    if (this.#translator?.isMidMessage === true) return this.#fail();
     if (this.#trailers !== undefined) this.#end(this.#trailers);
     return undefined;
   }
@@ -205,7 +263,7 @@ export class ForwardedCall extends EtcdCall {
     this.close();
   }
 
-  /** A response that can't be rewritten. */
+  /** A response that can't be translated. */
   #fail(): undefined {
     this.close();
     this.call.resetWith(constants.NGHTTP2_INTERNAL_ERROR);

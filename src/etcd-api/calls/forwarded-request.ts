@@ -1,12 +1,20 @@
 import type { ClientHttp2Stream } from "node:http2";
 import type { Readable } from "node:stream";
 import { ownBytes } from "../../base/growing-buffer.ts";
+import type { MessageTranslator } from "./message-translator.ts";
 
 /** HTTP/2 flow control window of a client's stream: what it may send while it is not read from, in bytes. */
 const windowBytes = 64 * 1024;
 
 /** What is read of a request before there is a connection to etcd, in bytes. */
 const maxEarlyBytes = 64 * 1024;
+
+/** What the messages of a request are translated by. */
+export interface RequestTranslation {
+  readonly translator: MessageTranslator;
+  /** Called instead of throwing, with the error of `MessageTranslator.pass`. It stops the request. */
+  readonly failed: (error: unknown) => void;
+}
 
 /**
  * Passes the bytes of a request on as they come. A client whose bytes etcd does not accept is not read from, so its flow
@@ -15,6 +23,7 @@ const maxEarlyBytes = 64 * 1024;
 export class ForwardedRequest {
   readonly #request: Readable;
   readonly #charge: (bytes: number) => void;
+  readonly #translated: RequestTranslation | undefined;
   #upstream: ClientHttp2Stream | undefined;
   /** What arrived before there was a connection. */
   #early: Buffer[] = [];
@@ -23,10 +32,15 @@ export class ForwardedRequest {
   #hasEnded = false;
   #isStopped = false;
 
-  /** `charge` charges the call with what is held. It may stop this. */
-  constructor(request: Readable, charge: (bytes: number) => void) {
+  /** `charge` charges the call with what is held. It may stop this. `translated`: absent for bytes that pass as they are. */
+  constructor(
+    request: Readable,
+    charge: (bytes: number) => void,
+    translated?: RequestTranslation | undefined,
+  ) {
     this.#request = request;
     this.#charge = charge;
+    this.#translated = translated;
   }
 
   /** Begins with what has been read of the request, if anything, and reads on. */
@@ -72,7 +86,22 @@ export class ForwardedRequest {
 
   #take(chunk: Buffer): void {
     if (this.#isStopped) return;
-    const bytes = ownBytes(chunk);
+    if (this.#translated === undefined) this.#pass(ownBytes(chunk));
+    else this.#translate(chunk, this.#translated);
+  }
+
+  #translate(chunk: Buffer, { translator, failed }: RequestTranslation): void {
+    const heldBefore = translator.heldBytes;
+    try {
+      for (const frame of translator.pass(chunk)) this.#pass(frame);
+      this.#hold(translator.heldBytes - heldBefore);
+    } catch (error) {
+      failed(error);
+    }
+  }
+
+  /** May stop this. */
+  #pass(bytes: Buffer): void {
     this.#hold(bytes.length);
     if (this.#isStopped) return;
     if (this.#upstream !== undefined) {

@@ -1,5 +1,4 @@
 import { status } from "@grpc/grpc-js";
-import { framed } from "../../etcd/client/upstream-question.ts";
 import { stopped } from "../../etcd/wire/error-texts.ts";
 import { nextMessage, UnreadableMessage } from "../../etcd/wire/messages.ts";
 import { clientGone } from "../../server/calls/call-admission.ts";
@@ -7,7 +6,7 @@ import type { RawCall } from "../../server/calls/methods.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import { RefusedRequest } from "../../server/calls/server-call.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
-import type { FrameParts } from "../../wire/encode.ts";
+import { type FrameParts, frameOf } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { EtcdCall } from "../calls/etcd-call.ts";
@@ -130,7 +129,7 @@ export class AnsweredCall extends EtcdCall {
         return;
       }
       this.#hasAnswered = true;
-      this.#response = framed(answer);
+      this.#response = Buffer.concat(frameOf(answer));
       this.pump();
     } catch (error) {
       if (this.isOver) return;

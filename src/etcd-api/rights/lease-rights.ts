@@ -6,6 +6,7 @@ import { Gate } from "../../base/gate.ts";
 import type { UpstreamAnswer } from "../../etcd/client/upstream-question.ts";
 import { timedOut } from "../../etcd/wire/error-texts.ts";
 import { attachedKeys, timeToLiveRequest } from "../../etcd/wire/lease-messages.ts";
+import type { Namespace } from "../../etcd/wire/namespace.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { Verb } from "../../policy/access.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
@@ -13,6 +14,8 @@ import { refused } from "../../server/calls/refusals.ts";
 import { RefusedRequest } from "../../server/calls/server-call.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import { type KeyRights, leasedBytes, maxLeaseBytes } from "./key-rights.ts";
+
+const timeToLivePath = "/etcdserverpb.Lease/LeaseTimeToLive";
 
 /** A lease with more keys gets no further ones, by `leasedBytes`: with these it can still be used. */
 const maxBytesToAttach = maxLeaseBytes / 2;
@@ -87,13 +90,16 @@ interface Verdict {
 export class LeaseRights {
   readonly #ask: Ask;
   readonly #clock: Clock;
+  readonly #namespace: Namespace | undefined;
   readonly #gate = new Gate(questions);
   /** By a digest of the caller and the lease, the oldest first. */
   readonly #verdicts = new Map<string, Verdict>();
 
-  constructor(ask: Ask, clock: Clock) {
+  /** `namespace`: of the keys that callers see. A lease with a key outside it is nobody's. */
+  constructor(ask: Ask, clock: Clock, namespace?: Namespace) {
     this.#ask = ask;
     this.#clock = clock;
+    this.#namespace = namespace;
   }
 
   /** Number of verdicts that are remembered. */
@@ -168,16 +174,24 @@ export class LeaseRights {
   }
 
   async #askAndJudge(id: string, { metadata, rights }: LimitedCall, lease: bigint) {
-    const path = "/etcdserverpb.Lease/LeaseTimeToLive";
     const since = this.#clock.now();
-    const answer = await this.#ask(path, metadata, timeToLiveRequest(lease), maxLeaseBytes);
+    const answer = await this.#ask(
+      timeToLivePath,
+      metadata,
+      timeToLiveRequest(lease),
+      maxLeaseBytes,
+    );
     const { message, isTooLarge = false } = answer;
-    const keys = message === undefined ? undefined : attachedKeys(message);
+    const attached = message === undefined ? undefined : attachedKeys(message);
     // Without an answer nothing is known: etcd refuses the call itself for the same reason.
-    if (keys === undefined && !isTooLarge) throw new RefusedRequest(statusOfAnswer(answer));
-    const bytes = keys?.reduce((sum, key) => sum + leasedBytes(key), 0) ?? Infinity;
+    if (attached === undefined && !isTooLarge) throw new RefusedRequest(statusOfAnswer(answer));
+    const bytes = attached?.reduce((sum, key) => sum + leasedBytes(key), 0) ?? Infinity;
+    const keys = this.#named(attached ?? []);
     const isAllowed =
-      keys !== undefined && bytes <= maxLeaseBytes && rights.mayAll(["put", "delete"], keys);
+      attached !== undefined &&
+      keys.length === attached.length &&
+      bytes <= maxLeaseBytes &&
+      rights.mayAll(["put", "delete"], keys);
     const { generation } = rights;
     const verdict: Verdict = { since, generation, isAllowed, askedBytes: bytes, bytes };
     this.#verdicts.delete(id);
@@ -186,7 +200,14 @@ export class LeaseRights {
       const [oldest] = this.#verdicts.keys();
       if (oldest !== undefined) this.#verdicts.delete(oldest);
     }
-    return { verdict, keys: keys ?? [], message };
+    return { verdict, keys, message };
+  }
+
+  /** The keys as callers name them, without those of other namespaces. */
+  #named(keys: readonly Buffer[]): readonly Buffer[] {
+    const namespace = this.#namespace;
+    if (namespace === undefined) return keys;
+    return keys.map((key) => namespace.inner(key)).filter((key) => key !== undefined);
   }
 }
 

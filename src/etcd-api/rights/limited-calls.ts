@@ -76,7 +76,7 @@ export class LimitedCalls {
 
   constructor(deps: LimitedCallsDeps) {
     this.#deps = deps;
-    this.#leases = new LeaseRights(this.#ask, deps.clock);
+    this.#leases = new LeaseRights(this.#ask, deps.clock, deps.upstream.namespace);
   }
 
   /** Checks a call and handles it, or refuses it. */

@@ -3,11 +3,12 @@ import { status } from "@grpc/grpc-js";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { groupOf } from "../../base/fair-queue.ts";
 import { compacted, duplicateWatch, stopped, tooMany } from "../../etcd/wire/error-texts.ts";
-import { leftOutKey } from "../../etcd/wire/left-out-key.ts";
+import { leftOutKey, leftOutKeyHeader } from "../../etcd/wire/left-out-key.ts";
 import { nextMessage, UnreadableMessage } from "../../etcd/wire/messages.ts";
 import {
   type CreateRequest,
   readWatchRequest,
+  smallestKey,
   type WatchStreamRequest,
 } from "../../etcd/wire/watch-request.ts";
 import { type Answer, noWatchId } from "../../etcd/wire/watch-response.ts";
@@ -27,6 +28,8 @@ import { watchPath } from "./member-monitor.ts";
 import { UpstreamWatches, type UpstreamWatchesOwner } from "./upstream-watches.ts";
 import { WatchResponses } from "./watch-responses.ts";
 import type { WatchService } from "./watch-service.ts";
+
+const noKey: Buffer = Buffer.alloc(0);
 
 /** Maximum size of a request, in bytes: etcd's default --max-request-bytes and 512 KiB. */
 const maxRequestBytes = 2 * 1024 ** 2;
@@ -71,6 +74,8 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
   readonly #accesses = new Map<ClientWatch, Access>();
   /** Whether caches may serve its watches. */
   readonly #mayCache: boolean;
+  /** What an empty key of a create request is: in a namespace, also of the next tier, the key that has only its prefix. */
+  readonly #emptyKey: Buffer;
 
   constructor(
     call: RawCall,
@@ -84,6 +89,9 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
     // The deadline of the call is checked here, and responses that are compressed could not be sent on.
     delete headers["grpc-timeout"];
     delete headers["grpc-accept-encoding"];
+    const { namespace, isTier } = service.upstream;
+    if (namespace !== undefined) delete headers[leftOutKeyHeader];
+    this.#emptyKey = namespace === undefined && !isTier ? smallestKey : noKey;
     this.#needsLeader = headers["hasleader"] === "true";
     this.#hasCredential = hasCredential(metadata);
     this.#leftOut = leftOutKey(metadata);
@@ -241,7 +249,7 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
     if (request === undefined) {
       const message = nextMessage(this.#requests, maxRequestBytes);
       if (message === undefined) return undefined;
-      request = readWatchRequest(message);
+      request = readWatchRequest(message, this.#emptyKey);
     }
     const mayHandle = this.#mayHandle(request);
     this.#next = mayHandle ? undefined : request;

@@ -156,7 +156,9 @@ export class WatchService {
     { key, rangeEnd, hasUnknownField }: CreateRequest,
     leftOut: Buffer | undefined,
   ): CachedRange | undefined {
-    return hasUnknownField ? undefined : this.cached.rangeOf(key, rangeEnd, leftOut);
+    // Whether the next tier has a namespace, and so an empty key, is not known.
+    const isUnclear = key.length === 0 && this.upstream.namespace === undefined;
+    return hasUnknownField || isUnclear ? undefined : this.cached.rangeOf(key, rangeEnd, leftOut);
   }
 
   /** The revision of a new watch of this range. */

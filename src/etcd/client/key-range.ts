@@ -22,6 +22,8 @@ export function isEndless(end: Buffer): boolean {
 /** Whether a request's range has exactly one key: it has no end, or ends with the next possible key. */
 export function isOneKey(key: Buffer, end: Buffer): boolean {
   if (end.length === 0) return true;
+  // Also behind the empty key, which a namespace may have.
+  if (isEndless(end)) return false;
   return end.length === key.length + 1 && end.at(-1) === 0 && hasPrefix(end, key);
 }
 

@@ -7,7 +7,7 @@ import {
 import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { waitFor } from "../../base/wait.ts";
-import { prefixSize } from "../../wire/encode.ts";
+import { frameOf } from "../../wire/encode.ts";
 import { decodedDetails } from "../../wire/errors.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { nextMessage, UnreadableMessage } from "../wire/messages.ts";
@@ -42,12 +42,13 @@ const notAnswered: UpstreamAnswer = {
 const tooLarge: UpstreamAnswer = { ...notAnswered, isTooLarge: true };
 
 /** What a question needs of the members that calls go to. */
-export type Askable = Pick<Upstream, "whenAvailable">;
+export type Askable = Pick<Upstream, "whenAvailable"> & Partial<Pick<Upstream, "namespace">>;
 
 /**
  * Makes a call of etcd with one request and one response, with the metadata of a client, to find out something before the
- * client's own call is handled, or in its place. `request`: without gRPC's prefix. `maxBytes`: of the answer; etcd does not
- * send more than its stream's window of a larger one. Never rejects.
+ * client's own call is handled, or in its place. `request`: without gRPC's prefix, of keys in the namespace of the upstream.
+ * The answer has keys of etcd. `maxBytes`: of the answer; etcd does not send more than its stream's window of a larger one.
+ * Never rejects.
  */
 export function askUpstream(
   upstream: Askable,
@@ -56,6 +57,8 @@ export function askUpstream(
   clock: Clock,
   maxBytes: number = defaultMaxBytes,
 ): Promise<UpstreamAnswer> {
+  const translation = upstream.namespace?.translationOf(String(headers[":path"]));
+  const sent = translation?.request?.(Buffer.from(request)) ?? request;
   return waitFor<UpstreamAnswer>(
     (resolve) => {
       let stream: ClientHttp2Stream | undefined;
@@ -65,7 +68,7 @@ export function askUpstream(
         open: (connection) => {
           stream = connection.request(headers);
           receive(stream, maxBytes, (answer) => resolve({ ...answer, source: connection }));
-          stream.end(framed(request));
+          stream.end(Buffer.concat(frameOf(sent)));
         },
         fail: () => resolve(notAnswered),
       });
@@ -116,13 +119,4 @@ function answerOf(
     if (!(error instanceof UnreadableMessage)) throw error;
     return notAnswered;
   }
-}
-
-/** A message with gRPC's prefix. */
-export function framed(message: Uint8Array): Buffer {
-  const frame = Buffer.allocUnsafe(prefixSize + message.byteLength);
-  frame[0] = 0;
-  frame.writeUInt32BE(message.byteLength, 1);
-  frame.set(message, prefixSize);
-  return frame;
 }

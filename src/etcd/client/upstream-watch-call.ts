@@ -5,11 +5,13 @@ import {
   type OutgoingHttpHeaders,
 } from "node:http2";
 import { Metadata, status } from "@grpc/grpc-js";
-import { prefixSize } from "../../wire/encode.ts";
+import { WireFault } from "../../protobuf/message-cursor.ts";
+import { frameOf } from "../../wire/encode.ts";
 import { decodedDetails, type WireStatus } from "../../wire/errors.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { noConnection } from "../wire/error-texts.ts";
 import { nextMessage, UnreadableMessage } from "../wire/messages.ts";
+import type { MessageTranslation } from "../wire/namespace.ts";
 import type { Upstream } from "./upstream.ts";
 import type { UpstreamConnection } from "./upstream-connection.ts";
 
@@ -37,6 +39,7 @@ interface EarlyRequest {
 export class UpstreamWatchCall {
   readonly #headers: OutgoingHttpHeaders;
   readonly #listener: UpstreamWatchListener;
+  readonly #translation: MessageTranslation | undefined;
   readonly #responses = new MessageReader();
   /** Requests that wait for a connection. */
   #early: EarlyRequest[] = [];
@@ -49,6 +52,7 @@ export class UpstreamWatchCall {
   constructor(upstream: Upstream, headers: OutgoingHttpHeaders, listener: UpstreamWatchListener) {
     this.#headers = headers;
     this.#listener = listener;
+    this.#translation = upstream.namespace?.translationOf(String(headers[":path"]));
     upstream.whenAvailable({
       isOver: () => this.#isOver,
       open: (connection) => this.#open(connection),
@@ -64,10 +68,8 @@ export class UpstreamWatchCall {
   /** Sends a request, at once or when there is a connection. Calls `onSent` when etcd's flow control has accepted it. */
   send(request: Uint8Array, onSent?: () => void): void {
     if (this.#isOver) return;
-    const frame = Buffer.allocUnsafe(prefixSize + request.byteLength);
-    frame[0] = 0;
-    frame.writeUInt32BE(request.byteLength, 1);
-    frame.set(request, prefixSize);
+    const sent = this.#translation?.request?.(Buffer.from(request)) ?? request;
+    const frame = Buffer.concat(frameOf(sent));
     if (this.#stream === undefined) this.#early.push({ frame, onSent });
     else this.#stream.write(frame, onSent);
   }
@@ -120,11 +122,11 @@ export class UpstreamWatchCall {
       while (!this.#isOver && !this.#isPaused) {
         const message = nextMessage(this.#responses, maxResponseBytes);
         if (message === undefined) break;
-        this.#listener.onMessage(message, source);
+        this.#listener.onMessage(this.#translation?.response(message) ?? message, source);
       }
       this.#responses.own();
     } catch (error) {
-      if (!(error instanceof UnreadableMessage)) throw error;
+      if (!(error instanceof UnreadableMessage || error instanceof WireFault)) throw error;
       const details = `can't read a response of etcd: ${error.message}`;
       this.#end(endedWith(status.UNAVAILABLE, details));
     }

@@ -2,6 +2,7 @@ import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import { OutageLog } from "../../base/outage-log.ts";
+import type { Namespace } from "../wire/namespace.ts";
 import type { Bearer } from "./endpoint.ts";
 import { defaultKeepalive, type Keepalive, type MemberCertificates } from "./member.ts";
 import type { UpstreamConnection } from "./upstream-connection.ts";
@@ -27,6 +28,8 @@ export interface UpstreamOptions {
   readonly keepalive?: Keepalive | undefined;
   /** Default: none. */
   readonly bearer?: Bearer | undefined;
+  /** The keys that are passed on. Undefined: all. */
+  readonly namespace?: Namespace | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
 }
@@ -46,6 +49,10 @@ interface WaitingCall {
  * so responses that name a member, and calls that concern one, stay consistent. Only then they go to the next.
  */
 export class Upstream {
+  /** The keys of etcd that its calls are about; undefined: all. The messages of a call are translated by its user. */
+  readonly namespace: Namespace | undefined;
+  /** Whether the members are another watch-fanout, which may have a namespace. */
+  readonly isTier: boolean;
   readonly #members: readonly UpstreamMember[];
   readonly #clock: Clock;
   readonly #outage: OutageLog;
@@ -57,6 +64,8 @@ export class Upstream {
     const { endpoints, certificates, keepalive = defaultKeepalive, bearer } = options;
     const { clock, logger } = options;
     this.#clock = clock;
+    this.namespace = options.namespace;
+    this.isTier = bearer !== undefined;
     this.#outage = new OutageLog(clock, logger);
     const leave = (member: UpstreamMember): void =>
       this.#leave(member, "it does not respond to keepalive pings");

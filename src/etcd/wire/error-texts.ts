@@ -25,3 +25,6 @@ export const tooMany = "etcdserver: too many requests";
 
 /** Of reads at a revision that etcd does not have yet. */
 export const futureRevision = "etcdserver: mvcc: required revision is a future revision";
+
+/** Of calls without a token, while authentication is on. */
+export const noUser = "etcdserver: user name is empty";

@@ -34,16 +34,20 @@ export type WatchStreamRequest =
   | { readonly kind: "progress" }
   | { readonly kind: "none" };
 
-const smallestKey = Buffer.of(0);
+/** What etcd takes an empty key for. */
+export const smallestKey: Buffer = Buffer.of(0);
 const none: Buffer = Buffer.alloc(0);
 
-/** Decodes a request. Keeps no view of `message`. Throws a WireFault. */
-export function readWatchRequest(message: Buffer): WatchStreamRequest {
+/** Decodes a request. `emptyKey` is what etcd reads for an empty one. Keeps no view of `message`. Throws a WireFault. */
+export function readWatchRequest(
+  message: Buffer,
+  emptyKey: Buffer = smallestKey,
+): WatchStreamRequest {
   const cursor = new MessageCursor(message);
   let request: WatchStreamRequest = { kind: "none" };
   for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
     // The last member of the union counts.
-    if (tag === 0x0a) request = readCreate(Buffer.from(cursor.view()));
+    if (tag === 0x0a) request = readCreate(Buffer.from(cursor.view()), emptyKey);
     else if (tag === 0x12) request = { kind: "cancel", watchId: readCancel(cursor.view()) };
     else if (tag === 0x1a) {
       cursor.view();
@@ -53,7 +57,7 @@ export function readWatchRequest(message: Buffer): WatchStreamRequest {
   return request;
 }
 
-function readCreate(encoded: Buffer): CreateRequest {
+function readCreate(encoded: Buffer, emptyKey: Buffer): CreateRequest {
   const cursor = new MessageCursor(encoded);
   let key: Buffer = none;
   let rangeEnd: Buffer = none;
@@ -90,7 +94,7 @@ function readCreate(encoded: Buffer): CreateRequest {
   }
   return {
     kind: "create",
-    key: key.length === 0 ? smallestKey : key,
+    key: key.length === 0 ? emptyKey : key,
     rangeEnd,
     startRevision,
     progressNotify,

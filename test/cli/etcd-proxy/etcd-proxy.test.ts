@@ -1,3 +1,7 @@
+import { createHash } from "node:crypto";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { Etcd3 } from "etcd3";
 import { expect, onTestFinished, test } from "vitest";
 import { proxyFlags } from "../../../src/cli/etcd-proxy/proxy-flags.ts";
@@ -42,6 +46,15 @@ test("etcd-proxy runs with the flags that etcd's own tests give to grpc-proxy", 
     health: "true",
     reason: "",
   });
+  for (const port of [admin, `http://${address}`]) {
+    const own = await fetch(`${port}/proxy/health`);
+    expect([own.status, await own.json()]).toEqual([200, { health: "true", reason: "" }]);
+    const metrics = await (await fetch(`${port}/proxy/metrics`)).text();
+    expect(metrics).toMatch(/^watch_fanout_etcd_api_calls /m);
+  }
+  // The member's metrics are on the port of clients, as with grpc-proxy.
+  const ofMember = await (await fetch(`http://${address}/metrics`)).text();
+  expect(ofMember).toMatch(/^etcd_server_has_leader 1$/m);
   const read = await fetch(`http://${address}/v3/kv/range`, {
     method: "POST",
     body: `{"key":"YQ=="}`,
@@ -51,6 +64,9 @@ test("etcd-proxy runs with the flags that etcd's own tests give to grpc-proxy", 
   // A page may be half a second old.
   let failed = await fetch(`${admin}/health`);
   while (failed.ok) failed = await fetch(`${admin}/health`);
+  expect([failed.status, await failed.json()]).toMatchObject([503, { health: "false" }]);
+  failed = await fetch(`http://${address}/proxy/health`);
+  while (failed.ok) failed = await fetch(`http://${address}/proxy/health`);
   expect([failed.status, await failed.json()]).toMatchObject([503, { health: "false" }]);
   proxy.kill("SIGTERM");
   expect((await proxy.exit).code).toBe(0);
@@ -67,6 +83,22 @@ const grpcProxy = (url: string): string[] => [
   ...["etcd-proxy", "--endpoints", url, "--listen-addr", "127.0.0.1:0"],
   ...["--metrics-addr", "http://127.0.0.1:0"],
 ];
+
+test("the port of clients shows no metrics where callers need a credential", async () => {
+  const { url } = await etcdOf();
+  const folder = await mkdtemp(join(tmpdir(), "wf-tokens-"));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  const tokens = join(folder, "tokens");
+  await writeFile(tokens, `sha256:${createHash("sha256").update("t").digest("hex")} ann\n`);
+  await using proxy = new CommandProcess([...grpcProxy(url), "--token-file", tokens]);
+  const [, admin = ""] = await proxy.printed(/(http:\S+:\d+)\/readyz/);
+  const [, address = ""] = await proxy.printed(/serves gRPC on (\S+)/);
+  for (const path of ["/metrics", "/proxy/metrics"]) {
+    expect((await fetch(`http://${address}${path}`)).status).toBe(404);
+    expect((await fetch(`${admin}${path}`)).status).toBe(200);
+  }
+  expect((await fetch(`http://${address}/proxy/health`)).status).toBe(200);
+});
 
 test("etcd-proxy with grpc-proxy's own flags serves watches from a cache", async () => {
   const { url } = await etcdOf();
@@ -136,10 +168,10 @@ test("etcd-proxy writes nothing of its own, also with a cache", async ({ onTestF
 });
 
 test("etcd-proxy refuses a flag that it can't honour, and names flags as they were typed", async () => {
-  await using proxy = new CommandProcess(["etcd-proxy", "--namespace", "a/"]);
+  await using proxy = new CommandProcess(["etcd-proxy", "--auto-tls"]);
   expect(await proxy.exit).toMatchObject({
     code: 2,
-    stderr: expect.stringContaining("error: --namespace: keys are passed on as they are"),
+    stderr: expect.stringContaining("error: --auto-tls: certificates are not generated"),
   });
 });
 
@@ -180,77 +212,6 @@ test.each([
 ])("--%s %s is refused", (name, value, problem) => {
   expect(proxyOptions({ [name]: [value] }).problems).toEqual([problem]);
 });
-
-/** The flags of `etcd grpc-proxy start` in 3.5, 3.6 and 3.7, with values that are accepted. */
-const grpcProxyFlags: Readonly<Record<string, string | undefined>> = {
-  "advertise-client-url": "127.0.0.1:23790",
-  "auto-tls": "false",
-  cacert: "",
-  cert: "",
-  "cert-file": "",
-  "client-crl-file": "",
-  "data-dir": "default.proxy",
-  debug: "true",
-  "discovery-srv": "",
-  "discovery-srv-name": "",
-  "enable-pprof": "true",
-  "endpoints-auto-sync-interval": "30s",
-  "experimental-leasing-prefix": "",
-  "experimental-serializable-ordering": "true",
-  "grpc-keepalive-interval": "2h0m0s",
-  "grpc-keepalive-min-time": "5s",
-  "grpc-keepalive-timeout": "20s",
-  "insecure-discovery": "false",
-  "insecure-skip-tls-verify": "F",
-  key: "",
-  "key-file": "",
-  "listen-addr": "127.0.0.1:0",
-  "max-recv-bytes": "2147483647",
-  "max-send-bytes": "1572864",
-  "metrics-addr": "http://127.0.0.1:0",
-  namespace: "",
-  "resolver-prefix": "",
-  "resolver-ttl": "0",
-  "self-signed-cert-validity": "1",
-  "trusted-ca-file": "",
-};
-const dialFlags = {
-  "dial-keepalive-time": "1m30s",
-  "dial-keepalive-timeout": "20s",
-  "permit-without-stream": "true",
-  "listen-cipher-suites": "",
-  "tls-min-version": "TLS1.2",
-  "tls-max-version": "",
-  "max-concurrent-streams": "4294967295",
-};
-const flagsOfVersions: Readonly<Record<string, typeof grpcProxyFlags>> = {
-  "3.5": { ...grpcProxyFlags, ...dialFlags },
-  "3.6": {
-    ...grpcProxyFlags,
-    ...dialFlags,
-    "experimental-enable-grpc-logging": "true",
-  },
-  "3.7": {
-    ...grpcProxyFlags,
-    ...dialFlags,
-    "experimental-enable-grpc-logging": "true",
-  },
-};
-
-test.each(Object.keys(flagsOfVersions))(
-  "etcd-proxy starts with all flags of grpc-proxy of etcd %s",
-  async (version) => {
-    const { url } = await etcdOf();
-    const flags = Object.entries(flagsOfVersions[version] ?? {});
-    await using proxy = new CommandProcess([
-      ...["etcd-proxy", "start", "--endpoints", url],
-      ...flags.map(([name, value]) => `--${name}=${value}`),
-    ]);
-    await proxy.printed(/^started gRPC proxy$/m);
-    await proxy.printed(/^warning: --endpoints-auto-sync-interval has no effect: /m);
-    await proxy.printed(/^warning: --tls-min-version has no effect without --cert-file\.$/m);
-  },
-);
 
 test("flags of TLS and of keepalive pings take the values of Go", () => {
   const flagsOf = (typed: Record<string, string>) =>
@@ -321,9 +282,6 @@ test("flags that etcd would not heed are not refused", () => {
   const refused = { "auto-tls": ["true"], "client-crl-file": ["crl"], "cert-file": [""] };
   expect(proxyOptions(refused).problems).toHaveLength(1);
   expect(proxyOptions({ "client-crl-file": ["crl"], "cert-file": ["a"] }).problems).toHaveLength(1);
-  expect(
-    proxyOptions({ "discovery-srv": ["a"], "insecure-discovery": ["true"] }).problems,
-  ).toHaveLength(2);
 });
 
 test("every flag that is refused or ignored says why", () => {
@@ -338,4 +296,28 @@ test("problems name the flags of grpc-proxy", () => {
   expect(withProxyNames("--etcd-cert: needs --etcd-key as well; see --etcd and --tls-cert.")).toBe(
     "--cert: needs --key as well; see --endpoints and --cert-file.",
   );
+});
+
+test("etcd-proxy --namespace caches the namespace, also with workers", async () => {
+  const { url } = await etcdOf();
+  await using proxy = new CommandProcess([
+    ...[...grpcProxy(url), "--namespace", "spaced/", "--workers", "2"],
+  ]);
+  await proxy.printed(/^started gRPC proxy$/m);
+  const [, admin = ""] = await proxy.printed(/(http:\S+:\d+)\/readyz/);
+  const [, address = ""] = await proxy.printed(/serves gRPC on (\S+)/);
+  while (!(await fetch(`${admin}/readyz`)).ok) await new Promise(setImmediate);
+  const client = new Etcd3({ hosts: `http://${address}` });
+  onTestFinished(() => client.close());
+  const direct = new Etcd3({ hosts: url });
+  onTestFinished(() => direct.close());
+  await direct.put("outside").value("1");
+  await client.put("a").value("2");
+  expect(await direct.get("spaced/a").string()).toBe("2");
+  expect(await client.getAll().strings()).toEqual({ a: "2" });
+  const watcher = await client.watch().prefix("").create();
+  const changed = new Promise((resolve) => watcher.on("put", resolve));
+  await direct.put("outside").value("3");
+  await direct.put("spaced/b").value("4");
+  expect(await changed).toMatchObject({ key: Buffer.from("b"), value: Buffer.from("4") });
 });

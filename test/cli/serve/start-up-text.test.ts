@@ -42,6 +42,13 @@ test("every command names a resource with another name", () => {
   expect(text).toContain('"resource":"nodes"');
 });
 
+test("the commands of etcd's client name keys as the namespace has them", () => {
+  const etcd = ["--etcd", "http://127.0.0.1:2379", "--etcd-api", "on", "--resource", "a=ns/a/"];
+  const config = load({ flags: [...etcd, "--etcd-api-namespace", "ns/"] });
+  const text = startUpText(config, { grpc: { host: "127.0.0.1", port: 50051 }, admin });
+  expect(text).toContain(" put a/greeting hello");
+});
+
 test("the etcd API says what it answers", () => {
   const flags = [
     "--etcd",
