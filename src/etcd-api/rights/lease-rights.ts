@@ -95,7 +95,7 @@ export class LeaseRights {
   /** By a digest of the caller and the lease, the oldest first. */
   readonly #verdicts = new Map<string, Verdict>();
 
-  /** `namespace`: of the keys that callers see. A lease with a key outside it is nobody's. */
+  /** `namespace`: of the keys that callers see. No caller may use a lease with a key outside it. */
   constructor(ask: Ask, clock: Clock, namespace?: Namespace) {
     this.#ask = ask;
     this.#clock = clock;
