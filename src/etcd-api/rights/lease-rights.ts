@@ -141,7 +141,9 @@ export class LeaseRights {
         : { verdict: known, keys: [], message: undefined };
     const { verdict, keys, message } = found;
     const isAllowed = verdict.isAllowed && limited.rights.mayAll(["read"], keys);
-    if (isAllowed && message !== undefined) return message;
+    if (isAllowed && message !== undefined) {
+      return this.#namespace?.translationOf(timeToLivePath)?.response(message) ?? message;
+    }
     return statusOf(limited.rights.refuseLease("get", lease, verdict.askedBytes > maxLeaseBytes));
   }
 
