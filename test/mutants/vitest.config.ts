@@ -43,8 +43,8 @@ export default defineConfig({
     restoreMocks: true,
     env: { PROPERTY_DIVISOR: "16" },
     // A mutant that makes a test wait indefinitely is found by the test's end, not by the end of the process.
-    testTimeout: 4_000,
-    hookTimeout: 4_000,
+    testTimeout: 8_000,
+    hookTimeout: 8_000,
     expect: { poll: { timeout: 3_000 } },
   },
 });
