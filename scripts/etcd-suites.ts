@@ -9,7 +9,6 @@
  */
 import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import type { AddressInfo } from "node:net";
 import { join, resolve } from "node:path";
 import process, { argv, env, stdout } from "node:process";
 import { createInterface } from "node:readline";
@@ -87,12 +86,14 @@ const go = spawn(
     stdio: ["ignore", "pipe", "inherit"],
     env: {
       ...env,
-      FRONTS: `http://127.0.0.1:${(fronts.address() as AddressInfo).port}/`,
+      FRONTS: fronts.url,
       FRONT: front,
       FIXTURES: join(tests, "fixtures"),
     },
   },
 );
+
+const exited = new Promise<number>((resolve) => go.on("close", (code) => resolve(code ?? 1)));
 
 /** What `go test -json` says. */
 interface Said {
@@ -122,8 +123,8 @@ for await (const line of createInterface({ input: go.stdout })) {
   outputs.delete(name);
 }
 for (const [name, lines] of outputs) stdout.write(`no result ${name}\n${lines.join("")}`);
-fronts.close();
-if (counts.fail > 0 || go.exitCode !== 0) process.exitCode = 1;
+await fronts.close();
+process.exitCode = await exited;
 stdout.write(
   `${form}, ${suite}: ${counts.pass} passed, ${counts.fail} failed, ${counts.skip} skipped\n`,
 );

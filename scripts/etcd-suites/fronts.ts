@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
-import { createServer, type IncomingMessage, type Server } from "node:http";
+import { createServer, type IncomingMessage } from "node:http";
+import type { AddressInfo } from "node:net";
 import { json, text } from "node:stream/consumers";
 import { pino } from "pino";
 import { systemClock } from "../../src/base/clock.ts";
@@ -20,11 +21,17 @@ interface FrontRequest {
   readonly clients: Flags;
 }
 
+/** The fronts of a run. */
+interface Fronts {
+  readonly url: string;
+  close(): Promise<void>;
+}
+
 /**
  * Starts and stops fronts by HTTP, all in this process (workers are processes of their own): a process takes longer to start
  * than most tests take. POST with a {@link FrontRequest} responds with `GRPC_PORT ADMIN_PORT`, DELETE with GRPC_PORT stops that front.
  */
-export async function serveFronts(form: Form): Promise<Server> {
+export async function serveFronts(form: Form): Promise<Fronts> {
   const running = new Map<string, readonly Service[]>();
   const respond = async (request: IncomingMessage): Promise<string> => {
     if (request.method === "DELETE") {
@@ -46,7 +53,14 @@ export async function serveFronts(form: Form): Promise<Server> {
     );
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  return server;
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
+    // A test that panics leaves its fronts.
+    close: async () => {
+      server.close();
+      for (const service of [...running.values()].flat()) await service.stop();
+    },
+  };
 }
 
 /** The services of a front, that for clients first. */
