@@ -27,35 +27,17 @@ export interface FanoutResult extends Shape {
 const warmUpMs = 1_000;
 const widths = [8, 12, 13, 12, 10, 13, 9, 12, 11];
 
-const options = {
-  streams: "1,100,1000",
-  connections: "20,1000",
-  "value-bytes": "256",
-  seconds: "5",
-} as const;
-
 /**
  * The cost of an event, and the number of events per second that reach clients, when a writer writes as fast as they
  * can follow.
  */
 export const fanout: Benchmark = {
   name: "fanout",
-  options,
-  run: (settings, say) => run(settings, say, "own"),
+  options: { streams: "1,100,1000", connections: "20,1000", "value-bytes": "256", seconds: "5" },
+  run,
 };
 
-/** The same with clients of etcd's API: watch-fanout serves them with --etcd-api. */
-export const etcdFanout: Benchmark = {
-  name: "etcd-fanout",
-  options,
-  onlyByName: true,
-  run: (settings, say) => run(settings, say, "etcd"),
-};
-
-/** The API of watch-fanout that its clients use. */
-type Api = "own" | "etcd";
-
-async function run(settings: Settings, say: Say, api: Api): Promise<Outcome> {
+async function run(settings: Settings, say: Say): Promise<Outcome> {
   const results: FanoutResult[] = [];
   say(
     tableLine(
@@ -68,15 +50,14 @@ async function run(settings: Settings, say: Say, api: Api): Promise<Outcome> {
   );
   for (const shape of shapes(settings)) {
     for (const target of targets) {
-      const serviceArgs = api === "etcd" ? ["--etcd-api"] : [];
       const measured = (servers: Servers): Promise<FanoutResult> =>
-        measureFanout(servers, shape, settings, api);
-      const found = await attempt(target, say, measured, { serviceArgs });
+        measureFanout(servers, shape, settings);
+      const found = await attempt(target, say, measured);
       results.push(...found);
       for (const result of found) say(line(result));
     }
   }
-  return { rows: rowsOf(results, settings, api), results };
+  return { rows: rowsOf(results, settings), results };
 }
 
 /** At most one connection per stream; each number of streams over the smallest number of connections at least. */
@@ -97,11 +78,10 @@ export async function measureFanout(
   servers: Servers,
   shape: Shape,
   settings: Settings,
-  api: Api = "own",
 ): Promise<FanoutResult> {
   return withLoad(async (load) => {
     const { target, url, etcd } = servers;
-    await load.open({ target: api === "etcd" ? "etcd" : target, url, ...shape });
+    await load.open({ target, url, ...shape });
     await load.connectWriter(etcd.url, settings.number("value-bytes"));
     await load.writeSaturated();
     await delay(warmUpMs);
@@ -156,8 +136,7 @@ function line(result: FanoutResult): string {
 }
 
 /** Of the largest number of streams: with one stream there is no fan-out. */
-function rowsOf(results: readonly FanoutResult[], settings: Settings, api: Api): Row[] {
-  const over = api === "etcd" ? ", etcd's API" : "";
+function rowsOf(results: readonly FanoutResult[], settings: Settings): Row[] {
   const streams = Math.max(...settings.numbers("streams"));
   const most = results.filter((result) => result.streams === streams);
   return [...new Set(most.map(({ connections }) => connections))].map((connections) => {
@@ -165,7 +144,7 @@ function rowsOf(results: readonly FanoutResult[], settings: Settings, api: Api):
       most.find((result) => result.target === target && result.connections === connections)
         ?.cpuMicros ?? Number.NaN;
     return compare({
-      what: `CPU per delivered event, ${streams} streams, ${connections} connections, saturated writer${over}`,
+      what: `CPU per delivered event, ${streams} streams, ${connections} connections, saturated writer`,
       unit: "µs",
       of,
       goals: { etcd: 1 / 4, "grpc-proxy": 1 / 3 },

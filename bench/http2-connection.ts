@@ -10,7 +10,9 @@ export interface CallRequest {
   /** /package.Service/Method */
   readonly path: string;
   readonly message: Uint8Array;
-  /** Whether the request has only one message. */
+  /** The messages behind it, with gRPC's prefix. */
+  readonly more?: Uint8Array;
+  /** Whether nothing follows. */
   readonly ends: boolean;
   /** The repeated field whose elements are counted in each response. */
   readonly counted: number;
@@ -199,13 +201,13 @@ export class Http2Connection {
   }
 
   #start(request: CallRequest, call: Call): number {
-    const { message, path, ends } = request;
-    if (message.length > maxSendBytes) throw new RangeError("The request is too long for a frame.");
+    const { message, more = Buffer.of(), path, ends } = request;
+    const bytes = message.length + 5 + more.length;
+    if (bytes > maxSendBytes) throw new RangeError("The request is too long for a frame.");
     const id = this.#nextId;
     this.#nextId += 2;
     this.#calls.set(id, call);
     const headers = requestHeaders(this.#authority, path, this.#fields);
-    const bytes = message.length + 5;
     const head = Buffer.alloc(headBytes + 5);
     writeHead(head, bytes, frame.data, ends ? flag.endStream : 0, id);
     head.writeUInt32BE(message.length, headBytes + 1);
@@ -213,6 +215,7 @@ export class Http2Connection {
       frameOf(frame.headers, flag.endHeaders, id, headers),
       head,
       message,
+      more,
     ]);
     this.#blocked.push({ frames, bytes, id });
     this.#sendBlocked();

@@ -1,7 +1,7 @@
 import { defaultWindows, Http2Connection, openWindows, type Windows } from "./http2-connection.ts";
 import type { MessageScanner } from "./message-scanner.ts";
 import { monotonicMs } from "./monotonic-clock.ts";
-import { isOpening, watchRequest } from "./requests.ts";
+import { isOpening, keyWatchesRequest, watchRequest } from "./requests.ts";
 import type { Target } from "./servers.ts";
 
 /** The streams to open. */
@@ -14,11 +14,14 @@ export interface StreamsTask {
   /** Every second stream receives its flow control window and never extends it. */
   readonly halfShut?: boolean;
   readonly latestState?: boolean;
+  /** Each stream has so many watches, of a key each, by etcd's API. Default: one, of all keys. */
+  readonly watchesPerStream?: number;
 }
 
 /** If some streams do not read. They must not stop the others of their connection. */
 const smallWindows: Windows = { ...openWindows, stream: defaultWindows.stream };
-/** Maximum number of streams that are opened at the same time. */
+/** Maximum number of connections and of streams that are opened at the same time. */
+const connectingAtOnce = 200;
 const openingAtOnce = 1_000;
 
 /**
@@ -77,11 +80,12 @@ export class LoadStreams {
   async open(): Promise<void> {
     const { url, streams, connections, halfShut } = this.#task;
     const windows = halfShut ? smallWindows : openWindows;
-    this.#connections = await Promise.all(
-      Array.from({ length: Math.min(connections, streams) }, () =>
-        Http2Connection.to(url, fail, windows),
-      ),
-    );
+    const count = Math.min(connections, streams);
+    while (this.#connections.length < count) {
+      const length = Math.min(connectingAtOnce, count - this.#connections.length);
+      const opened = Array.from({ length }, () => Http2Connection.to(url, fail, windows));
+      this.#connections.push(...(await Promise.all(opened)));
+    }
     for (let from = 0; from < streams; from += openingAtOnce) {
       const to = Math.min(streams, from + openingAtOnce);
       await Promise.all(Array.from({ length: to - from }, (_, i) => this.#openStream(from + i)));
@@ -93,16 +97,22 @@ export class LoadStreams {
   }
 
   #openStream(index: number): Promise<void> {
-    const { target, latestState = false, halfShut = false } = this.#task;
+    const { target, latestState = false, halfShut = false, watchesPerStream } = this.#task;
     const connection = this.#connections[index % this.#connections.length];
     if (connection === undefined) throw new Error("There is no connection.");
     // Reading and non-reading streams are on every connection, whatever their number.
     const isShut = halfShut && Math.floor(index / this.#connections.length) % 2 === 1;
-    const request = watchRequest(target, { latestState });
+    const request =
+      watchesPerStream === undefined
+        ? watchRequest(target, { latestState })
+        : keyWatchesRequest(watchesPerStream);
+    let unopened = watchesPerStream ?? 1;
     return new Promise((resolve) => {
       const onMessage = (scanner: MessageScanner): void => {
-        if (isOpening(target, scanner)) resolve();
-        else if (!isShut) this.#take(index, scanner.count);
+        if (isOpening(target, scanner)) {
+          unopened--;
+          if (unopened === 0) resolve();
+        } else if (!isShut) this.#take(index, scanner.count);
       };
       const onEnd = (): void => {
         if (isShut) this.#shutEnded++;

@@ -55,9 +55,9 @@ export class Load {
     return (await this.#child.ask({ do: "write paced", perSecond, count })) as PacedWrites;
   }
 
-  /** When the last of the reading streams received each event, in monotonicMs. */
-  async completedBetween(from: number, to: number): Promise<number[]> {
-    return (await this.#child.ask({ do: "await events", from, to })) as number[];
+  /** When the last of the reading streams received each event, in monotonicMs. Rejects as `open`. */
+  async completedBetween(from: number, to: number, deadlineMs?: number): Promise<number[]> {
+    return (await this.#child.ask({ do: "await events", from, to }, deadlineMs)) as number[];
   }
 
   async count(): Promise<LoadCounts> {

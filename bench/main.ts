@@ -8,8 +8,10 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { type Benchmark, type Row, Settings, UsageError } from "./benchmark.ts";
 import { cacheMemory } from "./cache-memory.ts";
+import { etcdClients } from "./etcd-clients.ts";
+import { etcdFanout, etcdRelay } from "./etcd-fanout.ts";
 import { eventCost } from "./event-cost.ts";
-import { etcdFanout, fanout } from "./fanout.ts";
+import { fanout } from "./fanout.ts";
 import { firstMinute } from "./first-minute.ts";
 import { flood } from "./flood.ts";
 import { idleMemory } from "./idle-memory.ts";
@@ -47,7 +49,7 @@ const benchmarks: readonly Benchmark[] = [
     firstMinute,
   ],
   ...[policyCost, telemetry, flood, workers, portSharing, relays, relayFailover, million],
-  etcdFanout,
+  ...[etcdFanout, etcdRelay, etcdClients],
 ];
 
 try {

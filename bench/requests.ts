@@ -1,3 +1,4 @@
+import { frameOf } from "../src/wire/encode.ts";
 import { encode, Message } from "../test/foreign/protobuf.ts";
 import type { CallRequest, Http2Connection } from "./http2-connection.ts";
 import type { MessageScanner } from "./message-scanner.ts";
@@ -35,6 +36,14 @@ export function watchRequest(target: Target, terms: WatchTerms = {}): CallReques
     ends: false,
     counted: 11,
   };
+}
+
+/** A stream of etcd's API with watches of the first keys, one of each. */
+export function keyWatchesRequest(count: number): CallRequest {
+  const creates = Array.from({ length: count }, (_, i) => encode({ 1: encode({ 1: keyOf(i) }) }));
+  const [message = Buffer.of(), ...rest] = creates;
+  const more = Buffer.concat(rest.flatMap((each) => frameOf(each)));
+  return { path: "/etcdserverpb.Watch/Watch", message, more, ends: false, counted: 11 };
 }
 
 /** Whether the message confirms that the watch is open. Throws if it ends the watch. */

@@ -49,22 +49,13 @@ export const workers: Benchmark = {
   options: {
     ...{ streams: "1000", connections: "20", "value-bytes": "256", seconds: "5" },
     ...{ workers: "2", rounds: "5", "cached-objects": "100000" },
-    // 1: clients watch by etcd's API.
-    "etcd-api": "0",
   },
   async run(settings, say) {
     const throughput = await measureThroughput(settings, say);
-    if (isOfEtcdApi(settings)) {
-      return { rows: throughputRows(throughput, settings), results: { throughput } };
-    }
     const memory = await measureMemory(settings, say);
     return { rows: throughputRows(throughput, settings), results: { throughput, memory } };
   },
 };
-
-function isOfEtcdApi(settings: Settings): boolean {
-  return settings.number("etcd-api") === 1;
-}
 
 interface Compared<T> {
   readonly without: T;
@@ -76,7 +67,6 @@ async function measureThroughput(
   say: Say,
 ): Promise<Compared<readonly Throughput[]>> {
   const results = { without: [] as Throughput[], with: [] as Throughput[] };
-  const serviceArgs = isOfEtcdApi(settings) ? ["--etcd-api"] : [];
   const headings = ["round", "workers", "events/s", "CPU µs/event", "events/busiest", "imbalance"];
   say(tableLine([...headings, "main", "workers", "load, cores"], widths));
   for (let round = 0; round < settings.number("rounds"); round++) {
@@ -89,7 +79,7 @@ async function measureThroughput(
         (servers) => measureFanout(servers, settings),
         [],
         // Connections must not be moved: the load takes the end of one for a failure.
-        { serviceArgs: [...serviceArgs, "--workers", String(count), "--max-stream-age", "0s"] },
+        { serviceArgs: ["--workers", String(count), "--max-stream-age", "0s"] },
       );
       results[which].push(result);
       say(line(round, count, result));
@@ -100,8 +90,7 @@ async function measureThroughput(
 
 async function measureFanout(servers: Servers, settings: Settings): Promise<Throughput> {
   return withLoad(async (load) => {
-    const { url, etcd, pid } = servers;
-    const target = isOfEtcdApi(settings) ? "etcd" : servers.target;
+    const { target, url, etcd, pid } = servers;
     const shape = {
       streams: settings.number("streams"),
       connections: settings.number("connections"),
@@ -188,8 +177,7 @@ function throughputRows(
   { without, with: withWorkers }: Compared<readonly Throughput[]>,
   settings: Settings,
 ): Row[] {
-  const api = isOfEtcdApi(settings) ? ", etcd's API" : "";
-  const shape = `${settings.number("streams")} streams, ${settings.number("workers")} workers${api}`;
+  const shape = `${settings.number("streams")} streams, ${settings.number("workers")} workers`;
   const ratioOf = (read: (result: Throughput) => number) => {
     const [one, several] = [without, withWorkers].map((results) => median(results.map(read)));
     return { several: several ?? Number.NaN, ratio: (several ?? 0) / (one ?? 0) };

@@ -328,7 +328,9 @@ export class UpstreamWatches {
     const { watch } = received;
     const { canceled, fragment, events, revision } = response;
     const stream = this.#stream;
-    stream.service.reported(revision);
+    const lastEvent = events.at(-1)?.kv.modRevision ?? 0;
+    // Another watch-fanout gives a third one only the revision of the first event.
+    stream.service.reported(Math.max(revision, lastEvent));
     if (canceled) {
       this.#forget(watch);
       this.#sendLast(watch, message, replacedId(watch));
@@ -340,7 +342,7 @@ export class UpstreamWatches {
       this.#forwardJoined(received, message, fragment);
     } else {
       // A response without events is progress.
-      const sent = fragment ? undefined : (events.at(-1)?.kv.modRevision ?? revision);
+      const sent = fragment ? undefined : lastEvent || revision;
       const parts = withFields(ownBytes(message), replacedId(watch));
       stream.forward({ watch, parts, fragment, sent, isLast: false });
     }

@@ -28,8 +28,9 @@ export interface EventOptions {
   readonly withPrevious: boolean;
   readonly fragment: boolean;
   /**
-   * Whether the client is another watch-fanout. It takes a header above an event for a sign that the event comes from etcd's
-   * store, which may be compacted, and asks etcd: so each revision has a response with its own.
+   * Whether the client is another watch-fanout. It takes a header above the first event for a sign that the events come from
+   * etcd's store, which may be compacted, and asks etcd. So a response has the revision of its first event, and all revisions
+   * of a batch, as the cost of the client is mostly that of a response.
    */
   readonly isFollower?: boolean | undefined;
 }
@@ -93,7 +94,7 @@ function encodeBatch(
   const encoder = new EventEncoder(prefix, options.fragment);
   const { isFollower = false } = options;
   const isSeparate =
-    !isAtomic && (isFollower || revisionsIn(events, maxSeparate + 1) <= maxSeparate);
+    !isAtomic && !isFollower && revisionsIn(events, maxSeparate + 1) <= maxSeparate;
   const last = events.at(-1)?.revision;
   let begun = 0;
   for (const event of events) {
@@ -101,7 +102,7 @@ function encodeBatch(
     if (begun === 0 || (isSeparate && event.revision > begun)) {
       begun = event.revision;
       // No header has a revision of which events are still to come.
-      encoder.begin(header(isSeparate && (isFollower || begun !== last) ? begun : revision));
+      encoder.begin(header(isFollower || (isSeparate && begun !== last) ? begun : revision));
     }
     const isDelete = event.type === "DELETED";
     if (isDelete ? options.withoutDeletes : options.withoutPuts) continue;

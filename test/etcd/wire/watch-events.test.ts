@@ -62,6 +62,16 @@ test("many revisions are one response, as for a watch that is behind", () => {
   expect(responsesOf(batchOf([1, 2, 3, 4, 5, 6, 7, 8, 9]), 0, 1n)).toEqual([[[1, 19, 9]]]);
 });
 
+test("another watch-fanout gets all revisions in one response, with the revision of the first event", () => {
+  const follower = { ...options, isFollower: true };
+  const headersOf = (batch: WatchBatch): unknown =>
+    etcdFramesOf(batch, follower, Buffer.from("/a/"), header, 0)
+      .flatMap(messagesIn)
+      .map((message) => [message.message(1)?.number(3), message.all(11).length]);
+  expect(headersOf(batchOf([5, 6, 6, 9]))).toEqual([[5, 4]]);
+  expect(headersOf(batchOf([1, 2, 3, 4, 5, 6, 7, 8, 9]))).toEqual([[1, 9]]);
+});
+
 test("large responses are frames of their own", () => {
   expect(responsesOf(batchOf([5, 6], 3_000), 0, -2n)).toEqual([[[-2, 5, 1]], [[-2, 16, 1]]]);
 });
