@@ -139,6 +139,7 @@ describe("A cache whose upstream watch breaks", () => {
     await breakUpstream(upstreamUnavailable("The store went away."));
     expect(stream.ended).toBeUndefined();
     store.historyId = () => Promise.resolve(other);
+    store.renewHistory = () => Promise.resolve(other);
     await breakUpstream(upstreamUnavailable("The store went away."));
     expect(stream.ended).toMatchObject({ reason: "HISTORY_CHANGED" });
   });
