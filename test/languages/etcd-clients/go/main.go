@@ -305,7 +305,7 @@ func main() {
 		Endpoints: []string{endpoint}, DialTimeout: 20 * time.Second,
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
 	}))
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	if len(os.Args) > 2 {
 		follow(ctx, client, os.Args[2])
