@@ -4,7 +4,9 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { tokenDigest } from "../../src/identity/token-file.ts";
 import { startEtcd } from "../etcd/etcd.ts";
+import { Relay as Network } from "../faults/relay.ts";
 import { encode, type Fields, Message } from "../foreign/protobuf.ts";
+import { Authority } from "../identity/authority.ts";
 import { temporaryFiles } from "../relay/tiers.ts";
 import { type Front, metricOf, startFront, startRelay, until, untilReady } from "./front.ts";
 import { RawGrpc, type RawResponse, statusOf } from "./raw-grpc.ts";
@@ -101,6 +103,49 @@ test("A relay has its own credential at the root, and that of its client is for 
   });
   await watch.until((responses) => responses.at(-1)?.canceled === true).catch(() => {});
   expect(await codeOf(client.unary(put, request, { token: etcd.token }))).toBe("7");
+});
+
+test("A relay reaches its root by TLS, with a client certificate, also after its connections were cut", async () => {
+  const etcd = await startEtcd();
+  onTestFinished(() => etcd.stop());
+  const authority = await Authority.create();
+  const server = await authority.issueForServer();
+  const own = await authority.issue({ cn: "relay" });
+  const files = temporaryFiles({
+    ...{ ca: authority.cert.toString(), cert: server.cert.toString(), key: server.key.toString() },
+    ...{ "relay-cert": own.cert.toString(), "relay-key": own.key.toString() },
+  });
+  const root = await started(
+    startFront([etcd.url], {
+      ...{ resource: ["a=/a/"], "tls-cert": [files.cert], "tls-key": [files.key] },
+      "tls-client-ca": [files.ca],
+    }),
+  );
+  const network = await Network.to(Number(new URL(root.url).port));
+  onTestFinished(() => network.close());
+  const relay = await started(
+    startRelay([`127.0.0.1:${network.port}`], {
+      ...{ "upstream-tls-ca": [files.ca], "upstream-tls-cert": [files["relay-cert"]] },
+      "upstream-tls-key": [files["relay-key"]],
+    }),
+  );
+  await untilReady(relay);
+  const client = clientOf(relay);
+  const written = async (value: string): Promise<boolean> =>
+    (await codeOf(client.unary(put, encode({ 1: "/a/k", 2: value })))) === "0";
+  // A busy machine may take too long for its first connection.
+  await until(() => written("0"));
+  const watch = new WatchClient(client);
+  watch.create({ 1: "/a/k" });
+  await watch.until(({ length }) => length === 1);
+  expect(await written("1")).toBe(true);
+  await watch.until(() => watch.eventsOf().length === 1);
+  await until(async () => (await metricOf(relay, "watch_fanout_etcd_api_watches", "cache")) === 1);
+
+  network.cut();
+  await until(() => written("2"));
+  await watch.until(() => watch.eventsOf().at(-1)?.kv.value === "2");
+  watch.close();
 });
 
 test("A relay passes calls to a root at a socket, and fills its caches there", async () => {

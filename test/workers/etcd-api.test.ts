@@ -14,6 +14,7 @@ import {
 } from "../cli/serve/serve-process.ts";
 import { type Etcd, startEtcd } from "../etcd/etcd.ts";
 import { revisionOf, watchesOf } from "../etcd-api/beside-etcd.ts";
+import { type Front, startFront } from "../etcd-api/front.ts";
 import { type RawCall, RawGrpc, statusOf } from "../etcd-api/raw-grpc.ts";
 import { expectedOf, ResumingStream } from "../etcd-api/resuming-stream.ts";
 import { policyText, prefixes, tokensText } from "../etcd-api/rights/limited-callers.ts";
@@ -46,20 +47,28 @@ class Reconnecting {
   }
 }
 
-describe("etcd's API with two workers", () => {
+describe.each([
+  ["two workers", false],
+  ["two workers of a relay", true],
+])("etcd's API with %s", (_what, isRelay) => {
   const folder = mkdtempSync(join(tmpdir(), "etcd-workers-"));
   let etcd: Etcd;
+  let root: Front | undefined;
   let served: Served;
   let direct: RawGrpc;
   let clients: RawGrpc[];
 
   beforeAll(async () => {
     etcd = await startEtcd();
+    root = isRelay ? await startFront([etcd.url], { resource: ["a=/a/"] }) : undefined;
+    // The clients do not connect again, as those of an uneven load would have to.
+    const balance = ["--max-stream-age", "0s"];
+    const source =
+      root === undefined
+        ? ["--etcd", etcd.url, "--resource", "a=/a/"]
+        : ["--upstream", root.address];
     served = await startServe(
-      [
-        ...["--workers", "2", "--etcd", etcd.url, "--etcd-api", "--resource", "a=/a/"],
-        ...["--shutdown-timeout", "1s"],
-      ],
+      [...["--workers", "2", "--etcd-api", "--shutdown-timeout", "1s"], ...balance, ...source],
       { XDG_RUNTIME_DIR: folder },
     );
     await untilStatus(`${served.admin}/readyz`, 200);
@@ -70,6 +79,7 @@ describe("etcd's API with two workers", () => {
   afterAll(async () => {
     for (const client of [direct, ...(clients ?? [])]) client?.close();
     await served?.process[Symbol.asyncDispose]();
+    await root?.stop();
     await etcd?.stop();
     rmSync(folder, { recursive: true });
   });
@@ -144,6 +154,36 @@ describe("etcd's API with two workers", () => {
     await until(async () => (await fetch(`http://${served.grpc}/health`)).ok);
     const health = await fetch(`http://${served.grpc}/health`);
     expect(Object.keys((await health.json()) as object)).toEqual(["health", "reason"]);
+  });
+
+  test("runs transactions, and keeps a lease alive through any worker", async () => {
+    const granted = await direct.unary("/etcdserverpb.Lease/LeaseGrant", encode({ 1: 600 }));
+    const lease = new Message(granted.body.subarray(5)).integer(2);
+    for (const [at, client] of clients.entries()) {
+      const alive = client.open("/etcdserverpb.Lease/LeaseKeepAlive");
+      alive.send(encode({ 1: lease }));
+      const [renewed = Buffer.of()] = await alive.untilMessages(1);
+      expect(new Message(renewed).number(3)).toBe(600);
+      alive.cancel();
+      // If /a/txn has this version: a put with the lease, and a read.
+      const compare = encode({ 2: 0, 3: "/a/txn", 4: at });
+      const written = encode({ 2: encode({ 1: "/a/txn", 2: String(at), 3: lease }) });
+      const read = encode({ 1: encode({ 1: "/a/txn" }) });
+      const request = encode({ 1: compare, 2: [written, read] });
+      const txn = await client.unary("/etcdserverpb.KV/Txn", request);
+      expect(new Message(txn.body.subarray(5)).number(2)).toBe(1);
+      const bodies = [direct, ...clients].map((each) => each.unary(range, encode({ 1: "/a/txn" })));
+      const texts = (await Promise.all(bodies)).map(({ body }) => body.toString("hex"));
+      expect(new Set(texts).size).toBe(1);
+    }
+    const { body } = await direct.unary("/etcdserverpb.Lease/LeaseRevoke", encode({ 1: lease }));
+    const revoked = new Message(body.subarray(5)).message(1)?.number(3) ?? 0;
+    for (const client of clients) {
+      const response = await client.unary(range, encode({ 1: "/a/txn" }));
+      const message = new Message(response.body.subarray(5));
+      expect(message.messages(2)).toEqual([]);
+      expect(message.message(1)?.number(3)).toBe(revoked);
+    }
   });
 
   test("answers no client below what another worker has said", async () => {
