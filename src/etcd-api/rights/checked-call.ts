@@ -1,7 +1,10 @@
+import { randomBytes } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http2";
 import { WatchFanoutError } from "../../base/errors.ts";
+import { framed } from "../../etcd/client/upstream-question.ts";
 import { type KeyMethod, type LeasedKey, readKeyAccesses } from "../../etcd/wire/key-accesses.ts";
 import {
+  grantWithId,
   isLeaseMethod,
   type LeaseMethod,
   readLeaseRequest,
@@ -134,7 +137,8 @@ export class CheckedCall extends EtcdCall {
       void this.#proceedUnless(this.#revokeRefusal(request.lease));
     } else {
       rights.recordAllowed("put", { prefix: "" });
-      this.#proceed();
+      if (request.lease === 0n) this.#proceed(framed(grantWithId(message, unguessableId())));
+      else this.#proceed();
     }
   }
 
@@ -179,8 +183,8 @@ export class CheckedCall extends EtcdCall {
     }
   }
 
-  #proceed(): void {
-    const request = Buffer.from(this.#received.bytes);
+  /** Handles the call, as a rule with the request that was received. */
+  #proceed(request: Buffer = Buffer.from(this.#received.bytes)): void {
     this.close();
     this.#deps.proceed(request, this.#access);
   }
@@ -188,4 +192,12 @@ export class CheckedCall extends EtcdCall {
   #refuse(): void {
     this.end(statusOf(this.#deps.rights.refuseUnread(this.#deps.mayWrite)));
   }
+}
+
+/**
+ * An id for a lease. etcd's own are consecutive, and who knows the id of a lease without keys could revoke it, or attach a key that
+ * ends its use.
+ */
+function unguessableId(): bigint {
+  return BigInt.asUintN(63, randomBytes(8).readBigUInt64BE());
 }

@@ -93,6 +93,23 @@ test("A limited caller grants, attaches, keeps alive, reads and revokes a lease 
   expect(range.message.all(2)).toEqual([]);
 });
 
+test("The id of a lease can't be told from another one, unless its caller has chosen it", async () => {
+  // etcd counts in the lower bits of its own ids.
+  const ids = [await leaseOf("root"), await leaseOf("editor"), await leaseOf("editor")];
+  const starts = ids.map((id) => id >> 40n);
+  expect(new Set(starts).size).toBe(3);
+  for (const id of ids) expect(id).toBeGreaterThan(0n);
+  const unset = await call("editor", "Lease/LeaseGrant", { 1: 1_000, 2: 0 });
+  expect([unset.code, unset.message.number(3)]).toEqual(["0", 1_000]);
+  expect(starts).not.toContain(unset.message.integer(2) >> 40n);
+  const chosen = await call("editor", "Lease/LeaseGrant", { 1: 1_000, 2: 12_345 });
+  expect([chosen.code, chosen.message.integer(2)]).toEqual(["0", 12_345n]);
+  // etcd's own answer.
+  expect((await call("editor", "Lease/LeaseGrant", { 1: 1_000, 2: 12_345 })).text).toContain(
+    "lease already exists",
+  );
+});
+
 test.each([
   ["a key of another caller", ["/r/pods/d/mixed", "/r/pods/z/foreign"]],
   ["a key that it may only put", ["/r/pods/w/1"]],
