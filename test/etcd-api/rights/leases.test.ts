@@ -333,6 +333,17 @@ test("With etcd's users both have to allow it, and any caller with a right may a
   expect(read.message.all(5).map(String)).toEqual(["/r/pods/d/ann1"]);
   const kept = await call("editor", "Lease/LeaseKeepAlive", { 1: lease }, token);
   expect(kept.message.number(3)).toBe(1_000);
+  // etcd does not name the keys of this one, which does not end the stream of the others.
+  const unread = (await call("editor", "Lease/LeaseGrant", { 1: 1_000 }, token)).message.integer(2);
+  expect(await asRoot("KV/Put", { 1: "/r/pods/d/other", 3: unread })).toBe("0");
+  const stream = client.open("/etcdserverpb.Lease/LeaseKeepAlive", {
+    ...{ authorization: "Bearer editor", token },
+  });
+  for (const id of [lease, unread, lease]) stream.send(encode({ 1: id }));
+  const messages = (await stream.untilMessages(3)).map((bytes) => new Message(bytes));
+  expect(messages.map((message) => message.number(3))).toEqual([1_000, 0, 1_000]);
+  stream.halfClose();
+  expect(statusOf(await stream.response).code).toBe("0");
   // etcd allows it, the policy does not.
   const z = { 1: "/r/pods/z/1", 3: lease };
   expect(await codeOf("editor", "KV/Put", z, root)).toBe("7");
