@@ -256,13 +256,15 @@ function isOneKey(key: Buffer, rangeEnd: Buffer): boolean {
 }
 
 function isIn(one: Buffer, { key, rangeEnd }: AskedKeys): boolean {
-  if (rangeEnd.length === 0) return one.equals(key);
+  if (rangeEnd.length === 0) return one.length === key.length && one.equals(key);
   const isEndless = rangeEnd.length === 1 && rangeEnd[0] === 0;
   return Buffer.compare(one, key) >= 0 && (isEndless || Buffer.compare(one, rangeEnd) < 0);
 }
 
+/** From the end, where most prefixes differ: a call of Buffer's methods takes longer than that. */
 function startsWith(key: Buffer, prefix: Buffer): boolean {
-  return (
-    key.length >= prefix.length && key.compare(prefix, 0, prefix.length, 0, prefix.length) === 0
-  );
+  let at = prefix.length;
+  if (key.length < at) return false;
+  while (at > 0 && key[at - 1] === prefix[at - 1]) at--;
+  return at === 0;
 }
