@@ -195,8 +195,8 @@ export class CheckedCall extends EtcdCall {
 }
 
 /**
- * An id for a lease. etcd's own are consecutive, and who knows the id of a lease without keys could revoke it, or attach a key that
- * ends its use.
+ * An id for a lease. etcd's own are consecutive, and another caller that knows the id of a lease without keys could revoke it, or
+ * attach a key that ends its use.
  */
 function unguessableId(): bigint {
   return BigInt.asUintN(63, randomBytes(8).readBigUInt64BE());

@@ -184,7 +184,7 @@ function isAnswered(path: LeaseMethod): boolean {
   return path.endsWith("/LeaseKeepAlive") || path.endsWith("/LeaseTimeToLive");
 }
 
-/** etcd does not tell its user which keys the lease has. Throws all else. */
+/** The status if etcd does not allow its user to read the keys of the lease. Throws all else. */
 function refusalByEtcd(error: unknown): WireStatus {
   if (error instanceof RefusedRequest && error.status.code === status.PERMISSION_DENIED)
     return error.status;

@@ -93,7 +93,7 @@ test("A limited caller grants, attaches, keeps alive, reads and revokes a lease 
   expect(range.message.all(2)).toEqual([]);
 });
 
-test("The id of a lease can't be told from another one, unless its caller has chosen it", async () => {
+test("The id of a lease does not follow from another one, unless its caller has chosen it", async () => {
   // etcd counts in the lower bits of its own ids.
   const ids = [await leaseOf("root"), await leaseOf("editor"), await leaseOf("editor")];
   const starts = ids.map((id) => id >> 40n);
