@@ -154,11 +154,11 @@ export class CheckedCall extends EtcdCall {
     for (const { lease, key } of leased) {
       bytesByLease.set(lease, (bytesByLease.get(lease) ?? 0) + leasedBytes(key));
     }
-    for (const [lease, bytes] of bytesByLease) {
-      const refusal = await this.#leaseRefusal(lease, attaching, bytes);
-      if (refusal !== undefined) return refusal;
-    }
-    return undefined;
+    // Not one after another: the answer for the first would be old when the last has come.
+    const refusals = await Promise.all(
+      Array.from(bytesByLease, ([lease, bytes]) => this.#leaseRefusal(lease, attaching, bytes)),
+    );
+    return refusals.find((refusal) => refusal !== undefined);
   }
 
   #leaseRefusal(

@@ -22,7 +22,7 @@ const refusedMs = 1_000;
 
 /**
  * For how long a lease that gets no more keys is not asked about again, in milliseconds: the keys that were attached since may be a
- * few again and again, but its answer can be from before them.
+ * few again and again, but an answer may not have them yet.
  */
 const fullMs = 100;
 

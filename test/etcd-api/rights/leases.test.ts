@@ -380,6 +380,27 @@ test("Few passwords are checked by etcd at once, fewer of one caller, and a requ
   expect(codes).toEqual(codes.map(() => "0"));
 });
 
+test("etcd is asked about the leases of a transaction at once, so that no answer is old", async () => {
+  const member = await FakeMember.start(1, 1_000);
+  const front = await startFront([member.url], { ...facing, "etcd-history-create": ["off"] });
+  onTestFinished(() => front.stop());
+  const grpc = new RawGrpc(front.url);
+  onTestFinished(() => grpc.close());
+  const puts = [1n, 2n].map((lease) => put(`/r/pods/d/${lease}`, lease));
+  const txn = grpc.unary("/etcdserverpb.KV/Txn", encode({ 2: puts }), {
+    authorization: "Bearer editor",
+  });
+  const questions = () =>
+    member.calls.filter(({ request }) =>
+      [1n, 2n].some((lease) => request.subarray(5).equals(encode({ 1: lease, 2: true }))),
+    );
+  await until(() => questions().length === 2);
+  for (const question of questions()) question.answer(1);
+  await until(() => member.calls.some(({ request }) => request.includes("/r/pods/d/2")));
+  member.calls.find(({ request }) => request.includes("/r/pods/d/2"))?.answer(1);
+  expect(statusOf(await txn).code).toBe("0");
+});
+
 test("A request that does not arrive, or is cut, is not answered", async () => {
   for (const path of ["LeaseTimeToLive", "LeaseKeepAlive"]) {
     const cut = client.open(`/etcdserverpb.Lease/${path}`, { authorization: "Bearer editor" });
