@@ -1,7 +1,9 @@
+import { randomBytes } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http2";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { type KeyMethod, type LeasedKey, readKeyAccesses } from "../../etcd/wire/key-accesses.ts";
 import {
+  grantWithId,
   isLeaseMethod,
   type LeaseMethod,
   readLeaseRequest,
@@ -11,7 +13,7 @@ import { clientGone } from "../../server/calls/call-admission.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
 import { RefusedRequest } from "../../server/calls/server-call.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
-import { type FrameParts, prefixSize } from "../../wire/encode.ts";
+import { type FrameParts, frameOf, prefixSize } from "../../wire/encode.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { EtcdCall } from "../calls/etcd-call.ts";
@@ -134,7 +136,9 @@ export class CheckedCall extends EtcdCall {
       void this.#proceedUnless(this.#revokeRefusal(request.lease));
     } else {
       rights.recordAllowed("put", { prefix: "" });
-      this.#proceed();
+      if (request.lease === 0n)
+        this.#proceed(Buffer.concat(frameOf(grantWithId(message, unguessableId()))));
+      else this.#proceed();
     }
   }
 
@@ -150,11 +154,11 @@ export class CheckedCall extends EtcdCall {
     for (const { lease, key } of leased) {
       bytesByLease.set(lease, (bytesByLease.get(lease) ?? 0) + leasedBytes(key));
     }
-    for (const [lease, bytes] of bytesByLease) {
-      const refusal = await this.#leaseRefusal(lease, attaching, bytes);
-      if (refusal !== undefined) return refusal;
-    }
-    return undefined;
+    // Not one after another: the answer for the first would be old when the last has come.
+    const refusals = await Promise.all(
+      Array.from(bytesByLease, ([lease, bytes]) => this.#leaseRefusal(lease, attaching, bytes)),
+    );
+    return refusals.find((refusal) => refusal !== undefined);
   }
 
   #leaseRefusal(
@@ -179,8 +183,8 @@ export class CheckedCall extends EtcdCall {
     }
   }
 
-  #proceed(): void {
-    const request = Buffer.from(this.#received.bytes);
+  /** Handles the call, as a rule with the request that was received. */
+  #proceed(request: Buffer = Buffer.from(this.#received.bytes)): void {
     this.close();
     this.#deps.proceed(request, this.#access);
   }
@@ -188,4 +192,12 @@ export class CheckedCall extends EtcdCall {
   #refuse(): void {
     this.end(statusOf(this.#deps.rights.refuseUnread(this.#deps.mayWrite)));
   }
+}
+
+/**
+ * An id for a lease. etcd's own are consecutive, and another caller that knows the id of a lease without keys could revoke it, or
+ * attach a key that ends its use.
+ */
+function unguessableId(): bigint {
+  return BigInt.asUintN(63, randomBytes(8).readBigUInt64BE());
 }

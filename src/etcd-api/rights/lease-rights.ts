@@ -23,6 +23,12 @@ const maxBytesToAttach = maxLeaseBytes / 2;
 /** For how long a lease that the caller may not use is not asked about again, in milliseconds. */
 const refusedMs = 1_000;
 
+/**
+ * For how long a lease that gets no more keys is not asked about again, in milliseconds: the keys that were attached since may be a
+ * few again and again, but an answer may not have them yet.
+ */
+const fullMs = 100;
+
 /** How long a question may wait for those before it, in milliseconds. */
 const maxWaitMs = 3_000;
 
@@ -56,6 +62,14 @@ export interface LimitedCall {
   readonly rights: KeyRights;
   /** Is aborted when the call has ended. */
   readonly signal: AbortSignal;
+}
+
+/** What a call wants to do with a lease. `bytes`: size of the keys that it attaches, by `leasedBytes`. */
+interface AskedUse {
+  readonly limited: LimitedCall;
+  readonly lease: bigint;
+  readonly use: LeaseUse;
+  readonly bytes: number;
 }
 
 /** Asks etcd, with the metadata of a call. Never rejects. */
@@ -118,7 +132,8 @@ export class LeaseRights {
     bytes: number = 0,
   ): Promise<WireStatus | undefined> {
     const id = digestOf(limited.call.identity, lease);
-    const verdict = this.#known(id, use, limited) ?? (await this.#find(id, limited, lease, use));
+    const asked = { limited, lease, use, bytes };
+    const verdict = this.#known(id, asked) ?? (await this.#find(id, asked));
     const isFull = bytes > 0 && !mayAttach(verdict, bytes);
     if (!verdict.isAllowed || isFull) {
       const isTooLarge = isFull || verdict.askedBytes > maxLeaseBytes;
@@ -134,7 +149,8 @@ export class LeaseRights {
    */
   async readKeys(limited: LimitedCall, lease: bigint): Promise<Buffer | WireStatus> {
     const id = digestOf(limited.call.identity, lease);
-    const known = this.#known(id, { ...timeToLive, maxAgeMs: 0 }, limited);
+    const use = { ...timeToLive, maxAgeMs: 0 };
+    const known = this.#known(id, { limited, lease, use, bytes: 0 });
     const found =
       known === undefined
         ? await this.#inTurn(limited, () => this.#askAndJudge(id, limited, lease))
@@ -147,17 +163,20 @@ export class LeaseRights {
     return statusOf(limited.rights.refuseLease("get", lease, verdict.askedBytes > maxLeaseBytes));
   }
 
-  #known(id: string, { maxAgeMs }: LeaseUse, { rights }: LimitedCall): Verdict | undefined {
+  #known(id: string, { limited, use, bytes }: AskedUse): Verdict | undefined {
     const verdict = this.#verdicts.get(id);
-    if (verdict === undefined || verdict.generation !== rights.generation) return undefined;
+    if (verdict === undefined || verdict.generation !== limited.rights.generation) return undefined;
     const age = this.#clock.now() - verdict.since;
-    return age < (verdict.isAllowed ? maxAgeMs : refusedMs) ? verdict : undefined;
+    if (age >= (verdict.isAllowed ? use.maxAgeMs : refusedMs)) return undefined;
+    const isFull = bytes > 0 && !mayAttach(verdict, bytes);
+    return isFull && age >= fullMs ? undefined : verdict;
   }
 
-  #find(id: string, limited: LimitedCall, lease: bigint, use: LeaseUse): Promise<Verdict> {
+  #find(id: string, asked: AskedUse): Promise<Verdict> {
+    const { limited, lease } = asked;
     return this.#inTurn(limited, async () => {
       // Another call of the caller may have asked meanwhile.
-      const known = this.#known(id, use, limited);
+      const known = this.#known(id, asked);
       return known ?? (await this.#askAndJudge(id, limited, lease)).verdict;
     });
   }

@@ -134,7 +134,7 @@ export class LimitedCalls {
     const { lease, hasKeys } = read;
     if (hasKeys) return this.#leases.readKeys(limited, lease);
     const use = isKeepAlive ? keepingAlive : timeToLive;
-    const refusal = await this.#leases.refusal(limited, lease, use);
+    const refusal = await this.#leases.refusal(limited, lease, use).catch(refusalByEtcd);
     // The stream has other leases as well.
     if (refusal !== undefined) return isKeepAlive ? this.#notKeptAlive(lease) : refusal;
     return answered(await this.#ask(path, metadata, request));
@@ -182,6 +182,13 @@ export class LimitedCalls {
 /** Whether its requests are answered here, each with a question to etcd. */
 function isAnswered(path: LeaseMethod): boolean {
   return path.endsWith("/LeaseKeepAlive") || path.endsWith("/LeaseTimeToLive");
+}
+
+/** The status if etcd does not allow its user to read the keys of the lease. Throws all else. */
+function refusalByEtcd(error: unknown): WireStatus {
+  if (error instanceof RefusedRequest && error.status.code === status.PERMISSION_DENIED)
+    return error.status;
+  throw error;
 }
 
 function answered(answer: UpstreamAnswer): Buffer | WireStatus {

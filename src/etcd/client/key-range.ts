@@ -29,7 +29,7 @@ export function isOneKey(key: Buffer, end: Buffer): boolean {
 
 /** Whether a request's range, which may have no end, has this key. */
 export function isInRange(one: Buffer, key: Buffer, end: Buffer): boolean {
-  if (end.length === 0) return one.equals(key);
+  if (end.length === 0) return one.length === key.length && one.equals(key);
   return Buffer.compare(one, key) >= 0 && (isEndless(end) || Buffer.compare(one, end) < 0);
 }
 

@@ -31,18 +31,31 @@ export interface LeaseRequest {
 
 const idTag = 0x08;
 const keysTag = 0x10;
+/** Of LeaseGrant. */
+const ttlTag = 0x08;
+const grantedIdTag = 0x10;
 
 /** Reads a request, without gRPC's prefix. Undefined: it is not understood completely. */
 export function readLeaseRequest(path: LeaseMethod, message: Buffer): LeaseRequest | undefined {
   try {
     const fields = new SingleFields(message, tagsByMethod[path]);
     const isGrant = path === "/etcdserverpb.Lease/LeaseGrant";
-    const lease = fields.number(isGrant ? 0x10 : idTag);
+    const lease = fields.number(isGrant ? grantedIdTag : idTag);
     return { lease, hasKeys: !isGrant && fields.number(keysTag) !== 0n };
   } catch (error) {
     if (error instanceof WireFault) return undefined;
     throw error;
   }
+}
+
+/** A request of LeaseGrant that `readLeaseRequest` understands, with another id. */
+export function grantWithId(message: Buffer, lease: bigint): Buffer {
+  const tags = tagsByMethod["/etcdserverpb.Lease/LeaseGrant"];
+  const ttl = new SingleFields(message, tags).number(ttlTag);
+  const writer = new WireWriter(Buffer.allocUnsafe(bigFieldSize(ttl) + bigFieldSize(lease)));
+  writer.bigField(ttlTag, ttl);
+  writer.bigField(grantedIdTag, lease);
+  return writer.bytes;
 }
 
 /** Encodes a request for a lease's time to live and its keys. */

@@ -140,6 +140,23 @@ test("A lease gets no keys beyond what can be checked later", async () => {
   expect(await large).toBe("2 true");
 });
 
+test("A key that is attached again and again does not fill its lease", async () => {
+  const first = use(1, attaching, 256 * 1_024 - (3 + 64));
+  await answer("own");
+  expect(await first).toBe("allowed");
+  clock.advance(99);
+  expect([await use(1, attaching, 70), await use(1, keepingAlive), asked]).toEqual([
+    ...["1 true", "allowed"],
+    1,
+  ]);
+  clock.advance(1);
+  const several = [use(1, attaching, 70), use(1, attaching, 70), use(1, attaching, 70)];
+  await answer("own");
+  await answer("own");
+  expect(await Promise.all(several)).toEqual(["allowed", "allowed", "allowed"]);
+  expect([await use(1, attaching, 70), asked]).toEqual(["allowed", 3]);
+});
+
 test("Without an answer of etcd the call ends, and nothing is remembered but that it is too large", async () => {
   const refused = use(1, keepingAlive);
   await turn();

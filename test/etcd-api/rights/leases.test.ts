@@ -93,6 +93,23 @@ test("A limited caller grants, attaches, keeps alive, reads and revokes a lease 
   expect(range.message.all(2)).toEqual([]);
 });
 
+test("The id of a lease does not follow from another one, unless its caller has chosen it", async () => {
+  // etcd counts in the lower bits of its own ids.
+  const ids = [await leaseOf("root"), await leaseOf("editor"), await leaseOf("editor")];
+  const starts = ids.map((id) => id >> 40n);
+  expect(new Set(starts).size).toBe(3);
+  for (const id of ids) expect(id).toBeGreaterThan(0n);
+  const unset = await call("editor", "Lease/LeaseGrant", { 1: 1_000, 2: 0 });
+  expect([unset.code, unset.message.number(3)]).toEqual(["0", 1_000]);
+  expect(starts).not.toContain(unset.message.integer(2) >> 40n);
+  const chosen = await call("editor", "Lease/LeaseGrant", { 1: 1_000, 2: 12_345 });
+  expect([chosen.code, chosen.message.integer(2)]).toEqual(["0", 12_345n]);
+  // etcd's own answer.
+  expect((await call("editor", "Lease/LeaseGrant", { 1: 1_000, 2: 12_345 })).text).toContain(
+    "lease already exists",
+  );
+});
+
 test.each([
   ["a key of another caller", ["/r/pods/d/mixed", "/r/pods/z/foreign"]],
   ["a key that it may only put", ["/r/pods/w/1"]],
@@ -316,6 +333,17 @@ test("With etcd's users both have to allow it, and any caller with a right may a
   expect(read.message.all(5).map(String)).toEqual(["/r/pods/d/ann1"]);
   const kept = await call("editor", "Lease/LeaseKeepAlive", { 1: lease }, token);
   expect(kept.message.number(3)).toBe(1_000);
+  // etcd does not name the keys of this one, which does not end the stream of the others.
+  const unread = (await call("editor", "Lease/LeaseGrant", { 1: 1_000 }, token)).message.integer(2);
+  expect(await asRoot("KV/Put", { 1: "/r/pods/d/other", 3: unread })).toBe("0");
+  const stream = client.open("/etcdserverpb.Lease/LeaseKeepAlive", {
+    ...{ authorization: "Bearer editor", token },
+  });
+  for (const id of [lease, unread, lease]) stream.send(encode({ 1: id }));
+  const messages = (await stream.untilMessages(3)).map((bytes) => new Message(bytes));
+  expect(messages.map((message) => message.number(3))).toEqual([1_000, 0, 1_000]);
+  stream.halfClose();
+  expect(statusOf(await stream.response).code).toBe("0");
   // etcd allows it, the policy does not.
   const z = { 1: "/r/pods/z/1", 3: lease };
   expect(await codeOf("editor", "KV/Put", z, root)).toBe("7");
@@ -350,6 +378,27 @@ test("Few passwords are checked by etcd at once, fewer of one caller, and a requ
   }
   const codes = (await Promise.all(several.flat())).map((response) => statusOf(response).code);
   expect(codes).toEqual(codes.map(() => "0"));
+});
+
+test("etcd is asked about the leases of a transaction at once, so that no answer is old", async () => {
+  const member = await FakeMember.start(1, 1_000);
+  const front = await startFront([member.url], { ...facing, "etcd-history-create": ["off"] });
+  onTestFinished(() => front.stop());
+  const grpc = new RawGrpc(front.url);
+  onTestFinished(() => grpc.close());
+  const puts = [1n, 2n].map((lease) => put(`/r/pods/d/${lease}`, lease));
+  const txn = grpc.unary("/etcdserverpb.KV/Txn", encode({ 2: puts }), {
+    authorization: "Bearer editor",
+  });
+  const questions = () =>
+    member.calls.filter(({ request }) =>
+      [1n, 2n].some((lease) => request.subarray(5).equals(encode({ 1: lease, 2: true }))),
+    );
+  await until(() => questions().length === 2);
+  for (const question of questions()) question.answer(1);
+  await until(() => member.calls.some(({ request }) => request.includes("/r/pods/d/2")));
+  member.calls.find(({ request }) => request.includes("/r/pods/d/2"))?.answer(1);
+  expect(statusOf(await txn).code).toBe("0");
 });
 
 test("A request that does not arrive, or is cut, is not answered", async () => {
