@@ -57,12 +57,13 @@ export const etcdApiBounds: readonly Bound[] = [
     ],
   },
   {
-    what: "a response that is changed (`MemberList`)",
-    owners: ["ForwardedCall"],
-    bound: "1 MiB",
+    what: "a message that is changed (`MemberList`, and with a namespace those that have keys)",
+    owners: ["ForwardedCall", "MessageTranslator"],
+    bound:
+      "requests 16 MiB, counted with incomplete requests; responses 1 GiB, counted in the send budget",
     per: "call",
-    atBound: "reset with INTERNAL_ERROR",
-    shownBy: ["with invalid or compressed bytes is not changed: %s"],
+    atBound: "a request is refused; a response is reset with INTERNAL_ERROR",
+    shownBy: ["that is %s can't be changed"],
   },
   {
     what: "the body of a request of the JSON gateway",
