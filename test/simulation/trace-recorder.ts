@@ -104,12 +104,16 @@ export class TraceRecorder {
     if (after === undefined || upTo !== undefined || withPrevious) return stream;
     this.#steps.push({ step: "follow", server, after });
     let updates: { key: string; revision: number }[] = [];
+    // It is applied once the next one is read: the first of a watch is held until the watch is confirmed.
+    let applied: (Recorded & { step: "apply" }) | undefined;
     const read = (): WatchBatch | undefined => {
+      if (applied !== undefined) this.#steps.push(applied);
+      applied = undefined;
       const batch = stream.read();
       if (batch === undefined) return undefined;
       updates.push(...batch.events.map(({ object, revision }) => ({ key: object.key, revision })));
       if (batch.revision === undefined) return batch;
-      this.#steps.push({ step: "apply", server, revision: batch.revision, updates });
+      applied = { step: "apply", server, revision: batch.revision, updates };
       updates = [];
       return batch;
     };
