@@ -247,6 +247,26 @@ test("a namespace is not left by requests that another decoder reads otherwise",
   expect(await refusalOf("/etcdserverpb.KV/Txn", nested)).toMatchObject({ code: "13" });
 });
 
+test("a request of very many keys is refused before its translation delays other calls", async () => {
+  const etcd = await startEtcd();
+  onTestFinished(() => etcd.stop());
+  const front = await startFront([etcd.url], { "etcd-api-namespace": [prefix] });
+  onTestFinished(() => front.stop());
+  const client = connect(front.url);
+  const comparing = async (count: number): Promise<readonly string[]> => {
+    const request = Buffer.alloc(2 * count, Buffer.from("0a00", "hex"));
+    const { code, message } = statusOf(await client.unary("/etcdserverpb.KV/Txn", request));
+    return [code, decodeURIComponent(message)];
+  };
+  expect(await comparing(1)).toEqual(["0", ""]);
+  expect(await comparing(10_000)).toEqual(["3", expect.stringContaining("too many operations")]);
+  expect(await comparing(100_000)).toEqual(["13", expect.stringContaining("too many keys")]);
+  // Fields that are passed on as they are don't count.
+  const unknown = Buffer.alloc(200_000, Buffer.from("6801", "hex"));
+  const put = Buffer.concat([encode({ 1: "a", 2: "1" }), unknown]);
+  expect(statusOf(await client.unary("/etcdserverpb.KV/Put", put)).code).toBe("0");
+});
+
 test("a namespace has the keys of leases, the JSON gateway, and etcd's locks outside of it", async () => {
   const etcd = await startEtcd();
   onTestFinished(() => etcd.stop());
