@@ -267,6 +267,25 @@ test("a request of very many keys is refused before its translation delays other
   expect(statusOf(await client.unary("/etcdserverpb.KV/Put", put)).code).toBe("0");
 });
 
+test("a watch with very many keys, of which the last one counts, is refused before it is served", async () => {
+  const etcd = await startEtcd();
+  onTestFinished(() => etcd.stop());
+  const front = await startCached(etcd.url);
+  await untilReady(front);
+  const client = connect(front.url);
+  const watching = (keys: number) => {
+    const call = client.open("/etcdserverpb.Watch/Watch");
+    const create = Buffer.alloc(3 * keys, Buffer.from("0a0161", "hex"));
+    call.send(encode({ 1: create }));
+    return call;
+  };
+  const accepted = watching(100);
+  expect(await accepted.untilMessages(1)).toHaveLength(1);
+  accepted.cancel();
+  const refused = statusOf(await watching(40_000).response);
+  expect(refused).toMatchObject({ code: "13", message: expect.stringContaining("keys") });
+});
+
 test("a namespace has the keys of leases, the JSON gateway, and etcd's locks outside of it", async () => {
   const etcd = await startEtcd();
   onTestFinished(() => etcd.stop());
