@@ -125,7 +125,11 @@ export class Namespace {
     let kept = 0;
     let hasKey = false;
     let end: Buffer | undefined;
-    for (let from = 0, tag = cursor.next(); tag !== 0; from = cursor.position, tag = cursor.next()) {
+    for (
+      let from = 0, tag = cursor.next();
+      tag !== 0;
+      from = cursor.position, tag = cursor.next()
+    ) {
       const inner = nested?.[tag];
       const isKey = tag === key || tag === requiredKey;
       if (!isKey && tag !== rangeEnd && inner === undefined) {
@@ -164,7 +168,11 @@ export class Namespace {
     const parts: Uint8Array[] = [];
     /** Where the fields begin that are passed on as they are. */
     let kept = 0;
-    for (let from = 0, tag = cursor.next(); tag !== 0; from = cursor.position, tag = cursor.next()) {
+    for (
+      let from = 0, tag = cursor.next();
+      tag !== 0;
+      from = cursor.position, tag = cursor.next()
+    ) {
       const inner = nested?.[tag];
       if (tag !== key && tag !== keys && inner === undefined) {
         cursor.skip(tag);
