@@ -34,7 +34,7 @@ interface Bounded {
 
 /** A server with the etcd API alone, on a clock that the test advances. */
 async function bounded(
-  options: Partial<ServerOptions> = {},
+  { namespace, ...options }: Partial<ServerOptions> & { readonly namespace?: Buffer } = {},
   ...urls: readonly string[]
 ): Promise<Bounded> {
   const clock = new ManualTimers();
@@ -43,6 +43,7 @@ async function bounded(
   const api = new EtcdApi({
     endpoints,
     tls: undefined,
+    namespace,
     progressIntervalMs: 600_000,
     clock,
     logger,
@@ -114,6 +115,24 @@ describe("A relayed call", () => {
     expect((await call.response).rstCode).toBe(7);
     await until(() => api.stats().calls === 0 && unsent() === 0);
     expect(server.stats().slowCalls).toBe(1);
+  });
+
+  test("of a namespace has its whole response counted at once, until the client has accepted it", async () => {
+    const { client, server } = await bounded({ namespace: Buffer.from("counted/") });
+    const written = encode({ 1: "a", 2: Buffer.alloc(1_000_000) });
+    expect(statusOf(await client.unary(putPath, written)).code).toBe("0");
+    const call = client.open(rangePath);
+    call.stream.pause();
+    call.send(encode({ 1: "a" }));
+    call.halfClose();
+    const unsent = (): number => server.stats().unsent.bytes;
+    // It is sent once it has arrived completely.
+    await until(() => call.stream.readableLength > 0);
+    expect(unsent()).toBeGreaterThan(1_000_000);
+    expect(unsent()).toBeLessThan(1_100_000);
+    call.stream.resume();
+    expect(statusOf(await call.response).code).toBe("0");
+    await until(() => unsent() === 0);
   });
 
   test("that has written, and whose response is not accepted, is reset with an end that clients do not repeat", async () => {

@@ -247,6 +247,45 @@ test("a namespace is not left by requests that another decoder reads otherwise",
   expect(await refusalOf("/etcdserverpb.KV/Txn", nested)).toMatchObject({ code: "13" });
 });
 
+test("a request of very many keys is refused before its translation delays other calls", async () => {
+  const etcd = await startEtcd();
+  onTestFinished(() => etcd.stop());
+  const front = await startFront([etcd.url], { "etcd-api-namespace": [prefix] });
+  onTestFinished(() => front.stop());
+  const client = connect(front.url);
+  const comparing = async (count: number): Promise<readonly string[]> => {
+    const request = Buffer.alloc(2 * count, Buffer.from("0a00", "hex"));
+    const { code, message } = statusOf(await client.unary("/etcdserverpb.KV/Txn", request));
+    return [code, decodeURIComponent(message)];
+  };
+  expect(await comparing(1)).toEqual(["0", ""]);
+  expect(await comparing(10_000)).toEqual(["3", expect.stringContaining("too many operations")]);
+  expect(await comparing(100_000)).toEqual(["13", expect.stringContaining("too many keys")]);
+  // Fields that are passed on as they are don't count.
+  const unknown = Buffer.alloc(200_000, Buffer.from("6801", "hex"));
+  const put = Buffer.concat([encode({ 1: "a", 2: "1" }), unknown]);
+  expect(statusOf(await client.unary("/etcdserverpb.KV/Put", put)).code).toBe("0");
+});
+
+test("a watch with very many keys, of which the last one counts, is refused before it is served", async () => {
+  const etcd = await startEtcd();
+  onTestFinished(() => etcd.stop());
+  const front = await startCached(etcd.url);
+  await untilReady(front);
+  const client = connect(front.url);
+  const watching = (keys: number) => {
+    const call = client.open("/etcdserverpb.Watch/Watch");
+    const create = Buffer.alloc(3 * keys, Buffer.from("0a0161", "hex"));
+    call.send(encode({ 1: create }));
+    return call;
+  };
+  const accepted = watching(100);
+  expect(await accepted.untilMessages(1)).toHaveLength(1);
+  accepted.cancel();
+  const refused = statusOf(await watching(40_000).response);
+  expect(refused).toMatchObject({ code: "13", message: expect.stringContaining("keys") });
+});
+
 test("a namespace has the keys of leases, the JSON gateway, and etcd's locks outside of it", async () => {
   const etcd = await startEtcd();
   onTestFinished(() => etcd.stop());

@@ -66,8 +66,8 @@ export interface ForwardedCallDeps {
  * accepted those before, so a slow client slows only its own stream at etcd.
  */
 export class ForwardedCall extends EtcdCall {
-  /** With what waits. Most responses are accepted long before that. */
-  protected override readonly isCountedIfStuck = true;
+  /** With what waits. Most responses are accepted long before that; those that are translated may be of any size. */
+  protected override readonly isCountedIfStuck: boolean;
   readonly #headers: OutgoingHttpHeaders;
   readonly #deps: ForwardedCallDeps;
   #request: ForwardedRequest | undefined;
@@ -96,6 +96,7 @@ export class ForwardedCall extends EtcdCall {
     this.#headers = headers;
     this.#deps = deps;
     const { translation } = deps;
+    this.isCountedIfStuck = translation === undefined;
     this.#translator = translation && new MessageTranslator(translation.response, maxResponseBytes);
     this.#starts = new MessageStarts((start) => {
       if (this.#connection !== undefined) deps.observe(start, this.#connection);
@@ -104,8 +105,12 @@ export class ForwardedCall extends EtcdCall {
 
   /** What is held because the client has not accepted it, or may not get it yet, in bytes. */
   override get heldBytes(): number {
-    if (!this.isBlocked) return 0;
-    return (this.outstanding ? this.#lastBytes : 0) + (this.#upstream?.readableLength ?? 0);
+    return (this.outstanding ? this.#lastBytes : 0) + this.#waitingBytes;
+  }
+
+  /** The same without what is outstanding. */
+  get #waitingBytes(): number {
+    return this.isBlocked ? (this.#upstream?.readableLength ?? 0) : 0;
   }
 
   /** Starts the call at etcd, or ends it. */
@@ -135,7 +140,7 @@ export class ForwardedCall extends EtcdCall {
 
   check(now: number): void {
     if (this.#deps.kind === "unary" && this.#request?.hasEnded === false) this.endIfLate(now);
-    else this.chargeIfStuck(this.heldBytes);
+    else this.chargeIfStuck(this.isCountedIfStuck ? this.heldBytes : this.#waitingBytes);
   }
 
   protected override onClosed(): void {

@@ -1,6 +1,6 @@
 import { prefixEnd } from "../../model/key-bytes.ts";
-import { WireFault } from "../../protobuf/message-cursor.ts";
-import { bytesField, fieldsOf } from "./fields.ts";
+import { MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
+import { bytesField } from "./fields.ts";
 
 /*
  * Where the messages of etcd have keys. Field numbers are those of its rpc.proto and kv.proto.
@@ -67,6 +67,12 @@ const methods: Readonly<Record<string, { readonly request: Shape; readonly respo
 /** Maximum depth of messages in a message: a transaction in a transaction takes two. */
 const maxDepth = 64;
 
+/**
+ * Maximum number of keys, and of messages with keys, in a request: those of 10,000 operations of a transaction, of which etcd takes
+ * 128 by default. Each has two bytes at least, and can become one of the size of the prefix: millions would delay all other calls.
+ */
+const maxRequestFields = 32_768;
+
 /** What the messages of a call are translated by. Throws a WireFault for one that can't be. */
 export interface MessageTranslation {
   readonly request?: ((message: Buffer) => Buffer) | undefined;
@@ -82,6 +88,8 @@ export class Namespace {
   readonly prefix: Buffer;
   /** The end of all keys of the namespace. */
   readonly #end: Buffer;
+  /** Number of fields of the current request that may still be translated. */
+  #fieldsLeft = 0;
 
   constructor(prefix: Buffer) {
     this.prefix = prefix;
@@ -94,7 +102,10 @@ export class Namespace {
     const method = methods[path];
     if (method === undefined) return undefined;
     return {
-      request: (message) => this.#add(message, method.request, 0),
+      request: (message) => {
+        this.#fieldsLeft = maxRequestFields;
+        return this.#add(message, method.request, 0);
+      },
       response: (message) => this.#remove(message, method.response, 0),
     };
   }
@@ -108,24 +119,39 @@ export class Namespace {
 
   #add(message: Buffer, shape: Shape, depth: number): Buffer {
     const { key, requiredKey, rangeEnd, nested } = shape;
+    const cursor = new MessageCursor(message);
     const parts: Uint8Array[] = [];
+    /** Where the fields begin that are passed on as they are. */
+    let kept = 0;
     let hasKey = false;
     let end: Buffer | undefined;
-    for (const { tag, bytes, content } of fieldsOf(message)) {
+    for (
+      let from = 0, tag = cursor.next();
+      tag !== 0;
+      from = cursor.position, tag = cursor.next()
+    ) {
       const inner = nested?.[tag];
-      if (tag === key || tag === requiredKey) {
+      const isKey = tag === key || tag === requiredKey;
+      if (!isKey && tag !== rangeEnd && inner === undefined) {
+        cursor.skip(tag);
+        continue;
+      }
+      if (this.#fieldsLeft-- === 0) throw new WireFault("has too many keys for a namespace");
+      const content = cursor.view();
+      parts.push(message.subarray(kept, from));
+      kept = cursor.position;
+      if (isKey) {
         const isLeft = tag === requiredKey && content.length === 0;
-        parts.push(isLeft ? bytes : bytesField(tag, this.prefix, content));
+        parts.push(isLeft ? bytesField(tag) : bytesField(tag, this.prefix, content));
         hasKey = true;
-      } else if (tag === rangeEnd) {
-        // The last one counts, and etcd 3.5 would take one that is empty for all keys that follow.
-        end = content;
       } else if (inner !== undefined) {
         parts.push(bytesField(tag, this.#add(content, inner, deeper(depth))));
       } else {
-        parts.push(bytes);
+        // The last one counts, and etcd 3.5 would take one that is empty for all keys that follow.
+        end = content;
       }
     }
+    parts.push(message.subarray(kept));
     if (key !== undefined && !hasKey) parts.push(bytesField(key, this.prefix));
     if (rangeEnd !== undefined && end !== undefined && end.length > 0) {
       const isEndless = end.length === 1 && end[0] === 0;
@@ -138,19 +164,32 @@ export class Namespace {
 
   #remove(message: Buffer, shape: Shape, depth: number): Buffer {
     const { key, keys, nested } = shape;
+    const cursor = new MessageCursor(message);
     const parts: Uint8Array[] = [];
-    for (const { tag, bytes, content } of fieldsOf(message)) {
+    /** Where the fields begin that are passed on as they are. */
+    let kept = 0;
+    for (
+      let from = 0, tag = cursor.next();
+      tag !== 0;
+      from = cursor.position, tag = cursor.next()
+    ) {
       const inner = nested?.[tag];
-      if (tag === key || tag === keys) {
-        const name = this.inner(content);
-        if (name !== undefined) parts.push(bytesField(tag, name));
-        else if (tag === key) throw new WireFault("has a key of another namespace");
-      } else if (inner !== undefined) {
-        parts.push(bytesField(tag, this.#remove(content, inner, deeper(depth))));
-      } else {
-        parts.push(bytes);
+      if (tag !== key && tag !== keys && inner === undefined) {
+        cursor.skip(tag);
+        continue;
       }
+      const content = cursor.view();
+      parts.push(message.subarray(kept, from));
+      kept = cursor.position;
+      if (inner !== undefined) {
+        parts.push(bytesField(tag, this.#remove(content, inner, deeper(depth))));
+        continue;
+      }
+      const name = this.inner(content);
+      if (name !== undefined) parts.push(bytesField(tag, name));
+      else if (tag === key) throw new WireFault("has a key of another namespace");
     }
+    parts.push(message.subarray(kept));
     return Buffer.concat(parts);
   }
 }

@@ -1,4 +1,4 @@
-import { MessageCursor } from "../../protobuf/message-cursor.ts";
+import { MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
 import { bytesFieldSize, varintSize, WireWriter } from "../../protobuf/wire-writer.ts";
 
 /*
@@ -38,6 +38,12 @@ export type WatchStreamRequest =
 export const smallestKey: Buffer = Buffer.of(0);
 const none: Buffer = Buffer.alloc(0);
 
+/**
+ * Maximum number of keys and ends in a request to create a watch. The last of them count, so clients send one of each. With
+ * very many a namespace could not translate the request when etcd has to serve the watch later.
+ */
+const maxBounds = 100;
+
 /** Decodes a request. `emptyKey` is what etcd reads for an empty one. Keeps no view of `message`. Throws a WireFault. */
 export function readWatchRequest(
   message: Buffer,
@@ -69,11 +75,15 @@ function readCreate(encoded: Buffer, emptyKey: Buffer): CreateRequest {
   let withoutPuts = false;
   let withoutDeletes = false;
   let hasUnknownField = false;
+  let bounds = 0;
   const filter = (number: bigint): void => {
     withoutPuts ||= number === 0n;
     withoutDeletes ||= number === 1n;
   };
   for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+    if ((tag === 0x0a || tag === 0x12) && ++bounds > maxBounds) {
+      throw new WireFault("has too many keys");
+    }
     if (tag === 0x0a) key = cursor.view();
     else if (tag === 0x12) rangeEnd = cursor.view();
     else if (tag === 0x18) startRevision = bounded(signed(cursor));
