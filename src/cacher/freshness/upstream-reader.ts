@@ -169,6 +169,7 @@ export class LimitedUpstreamReader {
     const { limit, maxBytes = 0 } = request;
     const bytes = maxBytes === 0 ? Infinity : maxBytes;
     let { at } = request;
+    let historyId: string | undefined;
     for (;;) {
       const part: ListRequest = {
         ...{
@@ -180,7 +181,9 @@ export class LimitedUpstreamReader {
           signal,
         },
       };
-      const { revision, historyId, items, next } = await storage.list(part);
+      const { revision, historyId: found, items, next } = await storage.list(part);
+      checkSameHistory(historyId, found);
+      historyId ||= found;
       at = { match: "EXACT", revision };
       const room = limit === 0 ? Infinity : limit - page.size;
       const bounds = { bytes, scanned: Infinity, items: room };
