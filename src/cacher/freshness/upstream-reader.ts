@@ -64,15 +64,17 @@ export class UpstreamReader implements Pick<Storage, "get" | "list" | "currentRe
     return current;
   }
 
-  /** The same for a response that may name its history. */
+  /** The same for a response that may name its history, which it does then. */
   async #ofThisHistory<T extends Pick<GetResult, "historyId">>(pending: Promise<T>): Promise<T> {
     const response = await this.#confirmed(pending);
+    const { historyId } = this.#context.cache;
     try {
-      checkSameHistory(this.#context.cache.historyId, response.historyId);
+      checkSameHistory(historyId, response.historyId);
     } catch (error) {
       throw pendingIfChanged(error);
     }
-    return response;
+    // Not copied: that would make the array of a page's items.
+    return Object.assign(response, { historyId });
   }
 
   /**
