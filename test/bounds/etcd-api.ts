@@ -62,7 +62,7 @@ export const etcdApiBounds: readonly Bound[] = [
     bound: "1 MiB",
     per: "call",
     atBound: "reset with INTERNAL_ERROR",
-    shownBy: ["with invalid or compressed bytes is not changed: %s"],
+    shownBy: ["that is %s can't be changed"],
   },
   {
     what: "the body of a request of the JSON gateway",
