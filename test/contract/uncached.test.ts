@@ -39,15 +39,10 @@ async function startUncached(
   const { clock } = backend;
   const codec = new JsonCodec({ fields: ["spec.node"] });
   const attributes = new AttributeReader(codec, clock, pino({ level: "silent" }));
-  const uncached = new UncachedResource(
-    resource,
-    storage,
-    new ObjectAttributes(attributes),
-    {
-      limiter: new UpstreamLimiter(clock),
-      scheduler: new Turns(clock),
-    },
-  );
+  const uncached = new UncachedResource(resource, storage, new ObjectAttributes(attributes), {
+    limiter: new UpstreamLimiter(clock),
+    scheduler: new Turns(clock),
+  });
   return (await serve(new Map([[resource, uncached]]), clock)).client;
 }
 

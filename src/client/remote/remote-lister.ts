@@ -149,7 +149,8 @@ class ListContinuations {
 
   keep(name: string, continuation: Continuation): void {
     this.#drop(name);
-    let bytes = overheadBytes + 2 * (name.length + continuation.token.length + continuation.historyId.length);
+    let bytes =
+      overheadBytes + 2 * (name.length + continuation.token.length + continuation.historyId.length);
     for (const object of continuation.rest) bytes += estimatedBytes(object);
     this.#continuations.set(name, { continuation, bytes, storedAt: this.#clock.now() });
     this.#bytes += bytes;

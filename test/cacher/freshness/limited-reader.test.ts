@@ -66,7 +66,12 @@ it("A page from the storage is of one history, of which its last part may name n
   const list = storage.list.bind(storage);
   const clock = new FakeClock();
   const reads = new LimitedUpstreamReader({
-    ...{ name: "things", storage, limiter: new UpstreamLimiter(clock), scheduler: new Turns(clock) },
+    ...{
+      name: "things",
+      storage,
+      limiter: new UpstreamLimiter(clock),
+      scheduler: new Turns(clock),
+    },
     check: (response) => response,
   });
   const page = (...ids: string[]): Promise<ListResult> => {
