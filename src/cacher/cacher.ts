@@ -233,8 +233,8 @@ export class Cacher implements Storage {
     return this.#cache.objectAttributes.select(labelSelector, fieldSelector);
   }
 
-  currentRevision(signal?: AbortSignal): Promise<number> {
-    return this.#storage.currentRevision(signal);
+  currentRevision(signal?: AbortSignal, historyId?: string): Promise<number> {
+    return this.#storage.currentRevision(signal, historyId);
   }
 
   requestProgress(): void {

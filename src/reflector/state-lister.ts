@@ -65,7 +65,8 @@ async function listAt(
       maxBytes: pageBytes,
     });
     checkSameHistory(historyId, page.historyId);
-    historyId = page.historyId;
+    // A page may name none, as it was received with the one before.
+    historyId ||= page.historyId;
     // Not copied: a large state would take twice its array.
     const isWhole = objects.length === 0 && page.next === undefined && maxBytes === 0;
     if (isWhole) return { objects: page.items, historyId };

@@ -40,7 +40,7 @@ export interface Storage {
   withRawKeys?(): Storage;
   /**
    * The store's newest revision, linearizable. `historyId`: the history that it has to belong to; undefined or empty: any.
-   * Only a storage whose results have a `historyId` checks it: it rejects with HISTORY_CHANGED.
+   * Only a storage that receives the id with the revision checks it: it rejects with HISTORY_CHANGED.
    */
   currentRevision(signal?: AbortSignal, historyId?: string): Promise<number>;
   /** Whether every watch ends with HISTORY_CHANGED when the history's id changes. Default: that has to be asked for. */

@@ -11,6 +11,8 @@ export class HeldPast extends MemoryStorage {
   startedAt = 0;
   /** The revisions that the watches of past events begin after, in the order of opening. */
   readonly asked: number[] = [];
+  /** The histories that they name. */
+  readonly histories = new Set<string | undefined>();
   #held: PastWatch[] = [];
   #live: WatchStream[] = [];
   #releasedFrom = Infinity;
@@ -27,6 +29,7 @@ export class HeldPast extends MemoryStorage {
       return live;
     }
     this.asked.push(afterRevision);
+    this.histories.add(request.historyId);
     const past = new PastWatch(stream, afterRevision, this.#forge);
     if (this.#failures > 0) {
       this.#failures--;

@@ -45,7 +45,8 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "begin-3": "at once a bookmark with exactly N; then everything after N, from the event window",
   "begin-4":
     "N older than the event window: REVISION_TOO_OLD, with the smallest N that is accepted",
-  "begin-5": "delays watches that resume from a missing part, then delivers every event to them",
+  "begin-5":
+    "delays watches that resume from a missing part, then delivers every event of the cache's history to them",
   "begin-6": "delays no watch for longer than 10 s",
   "begin-7": "delays no watch that resumes from a part beyond the backfill",
   "begin-8": "N above the cache: a bookmark, then a wait without limit, and no event at or below N",

@@ -6,6 +6,7 @@ import { ObjectAttributes } from "../../src/cacher/request/object-attributes.ts"
 import { AttributeReader } from "../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../src/codec/json-codec.ts";
 import { UncachedResource } from "../../src/server/services/uncached-resource.ts";
+import type { Storage } from "../../src/storage/storage.ts";
 import { serve } from "../server/served.ts";
 import type { TestClient } from "../server/test-client.ts";
 import { type Backend, describeContract, type OpenBackend } from "./backends.ts";
@@ -31,19 +32,17 @@ async function openUncached(open: OpenBackend): Promise<Uncached> {
   };
 }
 
-async function startUncached(backend: Backend): Promise<TestClient> {
+async function startUncached(
+  backend: Backend,
+  storage: Storage = backend.storage(),
+): Promise<TestClient> {
   const { clock } = backend;
   const codec = new JsonCodec({ fields: ["spec.node"] });
   const attributes = new AttributeReader(codec, clock, pino({ level: "silent" }));
-  const uncached = new UncachedResource(
-    resource,
-    backend.storage(),
-    new ObjectAttributes(attributes),
-    {
-      limiter: new UpstreamLimiter(clock),
-      scheduler: new Turns(clock),
-    },
-  );
+  const uncached = new UncachedResource(resource, storage, new ObjectAttributes(attributes), {
+    limiter: new UpstreamLimiter(clock),
+    scheduler: new Turns(clock),
+  });
   return (await serve(new Map([[resource, uncached]]), clock)).client;
 }
 
@@ -134,6 +133,24 @@ describeContract("A resource with cache: off", (open) => {
         await expect(client.get({ resource, key: "a", ...where })).rejects.toMatchObject(changed);
         await expect(client.list({ resource, ...where })).rejects.toMatchObject(changed);
       }
+    });
+
+    test("that is replaced while the state is read: UPSTREAM_UNAVAILABLE, with no state of either", async () => {
+      const { backend, write } = await openUncached(open);
+      await write("a", "1");
+      const storage = backend.storage();
+      const client = await startUncached(backend, storage);
+      const list = storage.list.bind(storage);
+      storage.list = async (request) => {
+        const listed = await list(request);
+        await storage.renewHistory(await storage.historyId());
+        return listed;
+      };
+      await expect(client.list({ resource })).rejects.toMatchObject({
+        reason: "UPSTREAM_UNAVAILABLE",
+      });
+      storage.list = list;
+      expect((await client.list({ resource })).history_id).toBe(await storage.historyId());
     });
 
     test("that was replaced: the new one is served at once, the old one no longer", async () => {

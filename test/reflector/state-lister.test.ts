@@ -55,6 +55,20 @@ describe("The state of a scope", () => {
     ]);
   });
 
+  test("of pages of which some name no history is of the one that the others name", async () => {
+    const { storage, lister } = listing({ pageSize: 1 });
+    const list = (...ids: string[]) => {
+      storage.onList = (request, revision) => {
+        return { ...storage.pageOf(request, revision), historyId: ids.shift() };
+      };
+      return lister.list(5, signal);
+    };
+    expect((await list("first", "first", "")).historyId).toBe("first");
+    expect((await list("", "first", "")).historyId).toBe("first");
+    expect((await list("", "", "")).historyId).toBe("");
+    await expect(list("first", "", "another")).rejects.toMatchObject({ reason: "HISTORY_CHANGED" });
+  });
+
   test("of one key is that object, or none, at that revision", async () => {
     const read: number[] = [];
     const keys = async (key: string): Promise<string[]> => {

@@ -64,15 +64,17 @@ export class UpstreamReader implements Pick<Storage, "get" | "list" | "currentRe
     return current;
   }
 
-  /** The same for a response that may name its history. */
+  /** The same for a response that may name its history, which it does then. */
   async #ofThisHistory<T extends Pick<GetResult, "historyId">>(pending: Promise<T>): Promise<T> {
     const response = await this.#confirmed(pending);
+    const { historyId } = this.#context.cache;
     try {
-      checkSameHistory(this.#context.cache.historyId, response.historyId);
+      checkSameHistory(historyId, response.historyId);
     } catch (error) {
       throw pendingIfChanged(error);
     }
-    return response;
+    // Not copied: that would make the array of a page's items.
+    return Object.assign(response, { historyId });
   }
 
   /**
@@ -169,6 +171,7 @@ export class LimitedUpstreamReader {
     const { limit, maxBytes = 0 } = request;
     const bytes = maxBytes === 0 ? Infinity : maxBytes;
     let { at } = request;
+    let historyId: string | undefined;
     for (;;) {
       const part: ListRequest = {
         ...{
@@ -180,7 +183,9 @@ export class LimitedUpstreamReader {
           signal,
         },
       };
-      const { revision, historyId, items, next } = await storage.list(part);
+      const { revision, historyId: found, items, next } = await storage.list(part);
+      checkSameHistory(historyId, found);
+      historyId ||= found;
       at = { match: "EXACT", revision };
       const room = limit === 0 ? Infinity : limit - page.size;
       const bounds = { bytes, scanned: Infinity, items: room };

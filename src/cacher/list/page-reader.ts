@@ -44,14 +44,12 @@ export class PageReader {
 
   /** Returns the object at a revision that the cache has reached; undefined if only the store can serve. */
   *get({ key, at }: CacheGetRequest): TimeSlicedWork<GetResult | undefined> {
-    if (at.match !== "EXACT") {
-      return { revision: this.#cache.revision, object: this.#cache.state.get(key) };
-    }
-    const { revision } = at;
-    if (this.#cache.lastChangeRevision <= revision)
-      return { revision, object: this.#cache.state.get(key) };
+    const { historyId, lastChangeRevision, state } = this.#cache;
+    const { revision } = at.match === "EXACT" ? at : this.#cache;
+    if (at.match !== "EXACT" || lastChangeRevision <= revision)
+      return { revision, historyId, object: state.get(key) };
     const found = yield* this.#historicalSnapshots.objectAt(key, revision);
-    return found === undefined ? undefined : { revision, object: found.object };
+    return found === undefined ? undefined : { revision, historyId, object: found.object };
   }
 
   /**
@@ -60,7 +58,7 @@ export class PageReader {
    */
   *list(request: CacheListRequest): TimeSlicedWork<ListResult | undefined> {
     const { prefix, startAfter, selection, predicate } = request;
-    const { epoch } = this.#cache;
+    const { epoch, historyId } = this.#cache;
     const state = yield* this.#stateFor(request);
     if (state === undefined) return undefined;
     const { revision } = state;
@@ -73,10 +71,10 @@ export class PageReader {
     const { next } = page;
     // No snapshot of a replaced state may be retained. The caller reads again.
     if (epoch !== this.#cache.epoch) return undefined;
-    if (next === undefined) return page.finish(revision, 0);
+    if (next === undefined) return page.finish(revision, 0, historyId);
     // The client requests the next page at the same revision.
     this.#historicalSnapshots.keep(revision, state.whole());
-    if (hasPredicate) return page.finish(revision, undefined);
+    if (hasPredicate) return page.finish(revision, undefined, historyId);
     const known =
       startAfter === undefined
         ? undefined
@@ -85,7 +83,7 @@ export class PageReader {
     if (epoch !== this.#cache.epoch) return undefined;
     const remaining = following - page.size;
     this.#historicalSnapshots.expectPage(revision, prefix, next, remaining);
-    return page.finish(revision, remaining);
+    return page.finish(revision, remaining, historyId);
   }
 
   *#fill(

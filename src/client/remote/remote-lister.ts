@@ -44,11 +44,12 @@ export class RemoteLister {
     const items: StoredObject[] = [];
     let bytes = 0;
     let revision = at.match === "EXACT" ? at.revision : 0;
-    let { rest, token, following }: Omit<Continuation, "at"> = known ?? unread;
+    let { rest, token, following }: Omit<Continuation, "at" | "historyId"> = known ?? unread;
     let isBegun = known !== undefined;
     const pages = new JoinedPages(
       rest.at(-1)?.key ?? (known === undefined ? "" : (startAfter ?? "")),
       at.match === "EXACT" ? at.revision : undefined,
+      known?.historyId,
     );
     for (;;) {
       let taken = 0;
@@ -77,7 +78,7 @@ export class RemoteLister {
     const isLast = rest.length === 0 && token === "";
     const next = isLast ? undefined : items.at(-1)?.key;
     if (next !== undefined) {
-      const place = { at: first, rest, token, following };
+      const place = { at: first, historyId: pages.historyId, rest, token, following };
       this.#continuations.keep(continuationName({ ...request, startAfter: next }, revision), place);
     }
     const remaining = following === undefined ? undefined : following + rest.length;
@@ -111,6 +112,8 @@ const overheadBytes = 256;
 interface Continuation {
   /** The revision requirement of the first page, which a page token belongs to. */
   readonly at: RevisionRequirement;
+  /** The history of the pages before; empty if no page had one. */
+  readonly historyId: string;
   /** Objects that have arrived and exceeded the previous page. */
   readonly rest: readonly StoredObject[];
   /** The page token after `rest`; empty if nothing follows. */
@@ -146,7 +149,8 @@ class ListContinuations {
 
   keep(name: string, continuation: Continuation): void {
     this.#drop(name);
-    let bytes = overheadBytes + 2 * (name.length + continuation.token.length);
+    let bytes =
+      overheadBytes + 2 * (name.length + continuation.token.length + continuation.historyId.length);
     for (const object of continuation.rest) bytes += estimatedBytes(object);
     this.#continuations.set(name, { continuation, bytes, storedAt: this.#clock.now() });
     this.#bytes += bytes;

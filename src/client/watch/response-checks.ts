@@ -45,13 +45,17 @@ export function checkPage(prefix: string, { items, revision }: Page): void {
 export class JoinedPages {
   #revision: number | undefined;
   #last: string;
-  #historyId = "";
+  #historyId: string;
   #emptyPages = 0;
 
-  /** All keys must sort after `last`, and all pages must be at `revision`; undefined: at that of the first page. */
-  constructor(last: string, revision: number | undefined) {
+  /**
+   * All keys must sort after `last`, and all pages must be at `revision`; undefined: at that of the first page. `historyId`: the
+   * history of the pages before; empty if no page had one.
+   */
+  constructor(last: string, revision: number | undefined, historyId: string = "") {
     this.#last = last;
     this.#revision = revision;
+    this.#historyId = historyId;
   }
 
   /** The id of the history of the pages; empty if no page had one. */

@@ -36,8 +36,8 @@ export interface ServedResource extends Pick<Storage, "put" | "delete"> {
   readonly name?: string;
   /** The history that revisions belong to; empty if it can't be known. */
   readonly currentHistoryId: string;
-  /** Updates `currentHistoryId`. Absent where it is always current. */
-  findHistory?(signal: AbortSignal): Promise<void>;
+  /** Updates `currentHistoryId`, and resolves to it. Absent where it is always current. */
+  findHistory?(signal: AbortSignal): Promise<string>;
   /** Parses the selectors; undefined if both are empty. Throws INVALID_REQUEST. */
   select(labelSelector: string, fieldSelector: string): Selection | undefined;
   /**

@@ -1,4 +1,4 @@
-import { objectNotFound } from "../../base/errors.ts";
+import { objectNotFound, upstreamUnavailable } from "../../base/errors.ts";
 import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import type { Selection } from "../../cacher/request/selection.ts";
 import type { StoredObject } from "../../model/object.ts";
@@ -58,10 +58,12 @@ export function listWatchMethods(
           if (wait !== undefined) await wait;
           return resource.get(get, reached);
         };
-        const { revision, object } = await inHistory(resource, request.history_id, signal, read);
+        const found = await inHistory(resource, request.history_id, signal, read);
+        const { historyId, result } = found;
+        const { revision, object } = result;
         if (object === undefined) throw objectNotFound(request.key, revision);
         return () => {
-          const response = encodeObjectResponse(revision, object, resource.currentHistoryId);
+          const response = encodeObjectResponse(revision, object, historyId);
           const staleForMs = stalenessOf(resource, get.at);
           return staleForMs === undefined ? response : withStaleness(response, staleForMs);
         };
@@ -79,7 +81,7 @@ export function listWatchMethods(
           ? await call.runInTimeSlices(parsingSelectors(resource, request))
           : resource.select(request.label_selector, request.field_selector);
         call.retain(call.requestBytes + (selection?.bytes ?? 0));
-        const { list, historyId } = parseList(request, selection, maxPageBytes);
+        const { list, historyId: known } = parseList(request, selection, maxPageBytes);
         const page = { ...list, signal, owner };
         const read = async (): Promise<ListResult> => {
           const reached = await resource.reach?.(page);
@@ -87,8 +89,8 @@ export function listWatchMethods(
           if (wait !== undefined) await wait;
           return resource.list(page, reached);
         };
-        const result = await inHistory(resource, historyId, signal, read);
-        return () => encodePage(result, request, resource, list.at);
+        const { historyId, result } = await inHistory(resource, known, signal, read);
+        return () => encodePage(result, historyId, request, stalenessOf(resource, list.at));
       },
     } satisfies UnaryMethod<ListRequest__Output>,
     Watch: watch,
@@ -106,21 +108,28 @@ function* parsingSelectors(
 }
 
 /**
- * Returns the result of `read`. Throws HISTORY_CHANGED if it is not from the history `known`; empty: any history. The
- * history may change during the read, so it is checked before and after.
+ * Returns the result of `read` and its history. Throws HISTORY_CHANGED if that is not `known`; empty: any history. The
+ * history may change during the read, so it is checked before and after. It may change again before the response is encoded.
  */
-async function inHistory<T>(
+async function inHistory<T extends Pick<GetResult, "historyId">>(
   resource: ServedResource,
   known: string,
   signal: AbortSignal,
   read: () => Promise<T>,
-): Promise<T> {
-  await resource.findHistory?.(signal);
-  if (resource.ready) checkHistory(known, resource.currentHistoryId);
+): Promise<{ readonly result: T; readonly historyId: string }> {
+  const before = await historyOf(resource, signal);
+  if (resource.ready) checkHistory(known, before);
   const result = await read();
-  if (known !== "") await resource.findHistory?.(signal);
-  checkHistory(known, resource.currentHistoryId);
-  return result;
+  const historyId = result.historyId ?? (await historyOf(resource, signal));
+  checkHistory(known, historyId);
+  const isSame = before === "" || historyId === "" || historyId === before;
+  if (isSame || result.historyId !== undefined) return { result, historyId };
+  throw upstreamUnavailable("The store's history has changed during the read. Try again.");
+}
+
+/** The history that the resource has now. */
+async function historyOf(resource: ServedResource, signal: AbortSignal): Promise<string> {
+  return (await resource.findHistory?.(signal)) ?? resource.currentHistoryId;
 }
 
 /**
@@ -129,13 +138,11 @@ async function inHistory<T>(
  */
 function encodePage(
   result: ListResult,
+  historyId: string,
   request: ListRequest__Output,
-  resource: ServedResource,
-  at: RevisionRequirement,
+  staleForMs: number | undefined,
 ): readonly Uint8Array[] {
   const { revision, chunks = [result.items], remaining, next } = result;
-  const { currentHistoryId: historyId } = resource;
-  const staleForMs = stalenessOf(resource, at);
   const head = (startAfter: string | undefined, cut: number): PageHead => ({
     revision,
     nextPageToken:

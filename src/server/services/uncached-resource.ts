@@ -53,8 +53,10 @@ export class UncachedResource implements ServedResource {
     return this.#attributes.select(labelSelector, fieldSelector);
   }
 
-  async findHistory(signal?: AbortSignal): Promise<void> {
-    this.#historyId = await this.#storage.historyId(signal);
+  async findHistory(signal?: AbortSignal): Promise<string> {
+    const historyId = await this.#storage.historyId(signal);
+    this.#historyId = historyId;
+    return historyId;
   }
 
   get(request: CacheGetRequest): Promise<GetResult> {

@@ -61,6 +61,27 @@ it("Pages from the storage hold all matching objects, once and in order, within 
   );
 });
 
+it("A page from the storage is of one history, of which its last part may name none", async () => {
+  const storage = await storageOf(["a", "b", "c"], 1);
+  const list = storage.list.bind(storage);
+  const clock = new FakeClock();
+  const reads = new LimitedUpstreamReader({
+    ...{
+      name: "things",
+      storage,
+      limiter: new UpstreamLimiter(clock),
+      scheduler: new Turns(clock),
+    },
+    check: (response) => response,
+  });
+  const page = (...ids: string[]): Promise<ListResult> => {
+    storage.list = async (request) => ({ ...(await list(request)), historyId: ids.shift() });
+    return reads.list({ prefix: "", limit: 0, at: any, predicate: () => true });
+  };
+  expect(await page("first", "", "")).toMatchObject({ historyId: "first" });
+  await expect(page("first", "", "another")).rejects.toMatchObject({ reason: "HISTORY_CHANGED" });
+});
+
 const any: RevisionRequirement = { match: "ANY" };
 const selectionOf = (name: string): Selection =>
   ({ canonical: name, cost: 1, predicate: () => true }) as unknown as Selection;

@@ -54,8 +54,10 @@ describe("Reads through the Cacher", () => {
   it("see the cached state if they accept any state", async () => {
     const cached = await CachedStore.ready();
     await cached.cacher.put({ key: "a", value: Buffer.from("1") });
-    const read = await cached.cacher.get({ key: "a", at: { match: "ANY" } });
-    expect(read).toEqual({ revision: 1, object: undefined });
+    const { cacher } = cached;
+    const { currentHistoryId: historyId } = cacher;
+    const read = await cacher.get({ key: "a", at: { match: "ANY" } });
+    expect(read).toEqual({ revision: 1, historyId, object: undefined });
   });
 
   it("are served by the storage if the cache does not reach the revision within 3 s", async () => {
@@ -68,7 +70,9 @@ describe("Reads through the Cacher", () => {
     await clock.elapse(2_999);
     expect(await outcome(Promise.race([read, "pending"]), clock)).toBe("pending");
     await clock.elapse(1);
-    expect(await outcome(read, clock)).toBe(stored);
+    const { currentHistoryId: historyId } = cacher;
+    expect(historyId).not.toBe("");
+    expect(await outcome(read, clock)).toEqual({ revision: 7, historyId, object: undefined });
   });
 
   it.each([

@@ -37,6 +37,7 @@ class World {
     this.cache.replace(
       count < 10 ? objects : objects.map((_, i) => object(`k${10_000 + i}`, i + 1)),
       count,
+      "first",
     );
     this.retained = new RetainedSnapshots(this.cache, { idleBytes: 1e9, bytes: 1e9 });
     this.snapshots = new HistoricalSnapshots(this.cache, this.clock, this.retained);
@@ -183,7 +184,7 @@ describe("A page of the cache", () => {
     expect(work.next().done).toBe(false);
     world.write("k18999");
     world.write("k20000", "ADDED");
-    expect(finish(work)).toMatchObject({ revision: 9_000, items: before });
+    expect(finish(work)).toMatchObject({ revision: 9_000, items: before, historyId: "first" });
   });
 
   it("is undefined if the cached state is replaced while it is made", () => {
@@ -219,9 +220,12 @@ describe("An object of the cache", () => {
     world.write("k3", "DELETED");
     world.progress(9);
     expect(world.get("k2", any)).toMatchObject({ revision: 9, object: { modRevision: 6 } });
-    expect(world.get("x", any)).toEqual({ revision: 9, object: undefined });
+    expect(world.get("x", any)).toEqual({ revision: 9, historyId: "first", object: undefined });
     expect(world.get("k2", exact(8))).toMatchObject({ revision: 8, object: { modRevision: 6 } });
-    expect(world.get("k3", exact(7))).toEqual({ revision: 7, object: undefined });
+    expect(world.get("k3", exact(7))).toEqual({
+      ...{ revision: 7, historyId: "first", object: undefined },
+    });
+    expect(world.get("k3", exact(6))).toMatchObject({ historyId: "first" });
     expect(world.get("k3", exact(6))).toMatchObject({ revision: 6, object: { modRevision: 3 } });
     expect(world.get("k2", exact(5))).toMatchObject({ revision: 5, object: { modRevision: 2 } });
     expect(world.get("k2", exact(4))).toBeUndefined();

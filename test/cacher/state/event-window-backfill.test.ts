@@ -82,7 +82,7 @@ describe("During a backfill, a Cacher", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it("delays watches that resume from a missing part, then delivers every event to them", async () => {
+  it("delays watches that resume from a missing part, then delivers every event of the cache's history to them", async () => {
     const { store, cacher, clock, resume } = await started(1_000);
     const stream = resume(997);
     const current = resume(1_000);
@@ -95,6 +95,7 @@ describe("During a backfill, a Cacher", () => {
     expect(readAll(current)).toEqual(["→1000", "MODIFIED:a=1001(1000)@1001 →1001"]);
     store.releaseFrom(0);
     await clock.elapse(1_000);
+    expect([...store.histories]).toEqual([cacher.currentHistoryId]);
     expect(readAll(stream).join(" ")).toBe(
       "→997 MODIFIED:a=998(997)@998 MODIFIED:a=999(998)@999 " +
         "MODIFIED:a=1000(999)@1000 MODIFIED:a=1001(1000)@1001 →1001",

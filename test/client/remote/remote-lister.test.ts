@@ -70,7 +70,8 @@ describe("A list over a connection", () => {
             .sort(compareKeys);
           expect(listed.flatMap(keysOf)).toEqual(expected);
           let left = expected.length;
-          for (const { items, remaining } of listed) {
+          for (const { items, remaining, historyId } of listed) {
+            expect(historyId).toBe("h");
             left -= items.length;
             if (bounds.limit > 0) expect(items.length).toBeLessThanOrEqual(bounds.limit);
             if (remaining !== undefined) expect(remaining).toBe(left);

@@ -260,6 +260,14 @@ describe("A response of etcd", () => {
     expect([world.log, second.id]).toEqual([["reported 50", "reported 30"], 102n]);
   });
 
+  test("reports the revision of its last event if its header has that of the first, as another watch-fanout sends it", () => {
+    const world = new World();
+    world.created("a");
+    world.events(1, [7, 9], false, 7);
+    expect(world.log).toEqual(["reported 9"]);
+    expect(world.passed).toMatchObject([{ events: [7, 9], sent: 9 }]);
+  });
+
   test("in fragments is passed on so to a client that asks for them", () => {
     const world = new World();
     world.created("a", { 8: true });

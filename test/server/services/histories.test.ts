@@ -78,6 +78,21 @@ describe("The history", () => {
     watchHandler.cancel();
   });
 
+  test("in a response is that of the state which was read, although another has replaced it since", async () => {
+    const { cacher, client, storage } = await serveThings();
+    await put(storage, "a", "1");
+    const history_id = cacher.currentHistoryId;
+    const { get, list } = cacher;
+    const replaced = (): void => {
+      Object.defineProperty(cacher, "currentHistoryId", { value: "another" });
+    };
+    cacher.get = (...read) => get.apply(cacher, read).finally(replaced);
+    cacher.list = (...read) => list.apply(cacher, read).finally(replaced);
+    expect(await client.get({ resource, key: "a" })).toMatchObject({ history_id });
+    expect(await client.list({ resource })).toMatchObject({ history_id });
+    expect(cacher.currentHistoryId).toBe("another");
+  });
+
   test("ends every stream when it changes, and makes old page tokens and revisions HISTORY_CHANGED", async () => {
     const { cacher, client, clock, storage } = await serveThings({ start: false });
     const upstream: MemoryWatch[] = [];
