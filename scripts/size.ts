@@ -45,7 +45,7 @@ const publicFields: readonly string[] = [
 /** How the source gets at a field that has no type. */
 const untyped = /\bReflect\.(?:get|set)\([^()]*(?:\([^()]*\))?[^()]*?,\s*"(\w+)"/g;
 /** Fields of Node.js that begin with an underscore, and those that only have a symbol. */
-const underscored = /\.(_[a-z]\w*)/g;
+const underscored = /(?<![`}])\.(_[a-z]\w*)\b(?!\.)/g;
 const symbols = /\b(getOwnPropertySymbols)\(/g;
 
 /**
