@@ -20,7 +20,7 @@ export const etcdEntries: readonly CorpusEntry[] = [
         message: "'lost after 1004'",
       },
     ],
-    seed: { seed: 9, message: "violates Typed" },
+    seed: { seed: 23, message: "violates Typed" },
     mutations: [
       {
         file: "src/storage/etcd/watch/compaction-guard.ts",
@@ -54,7 +54,7 @@ export const etcdEntries: readonly CorpusEntry[] = [
     source: `${issues}15220`,
     bug: "The answer to a progress request names the revision of events that follow it.",
     shows: "A linearizable read misses a write, and a resumed watch misses the events.",
-    seed: { seed: 1, message: "violates Linearizable" },
+    seed: { seed: 1, message: "violates Honest" },
     isPassedOn:
       "the check of the history finds it when the watch is resumed, and ends the streams with HISTORY_CHANGED",
     mutations: [{ file: modelWatch, find: "if (!isSynced) return;", replace: "" }],
@@ -171,7 +171,7 @@ export const etcdEntries: readonly CorpusEntry[] = [
     source: `${issues}20655`,
     bug: "A watch that reads the past in parts is taken for synced before it has all of them.",
     shows: "The rest of the past is missing from the cache.",
-    seed: { seed: 1, message: "violates EtcdWatch" },
+    seed: { seed: 1, message: "violates Filter" },
     isPassedOn:
       "the clients lack the events until a check of the history or the consistency check finds it",
     mutations: [
