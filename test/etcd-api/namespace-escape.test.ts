@@ -99,3 +99,25 @@ test("no request reads or writes a key beyond its namespace, however it is encod
   expect(names.length).toBeGreaterThan(beyond.length);
   expect(body.toString("latin1").split(secret)).toHaveLength(beyond.length + 1);
 });
+
+test("a transaction within seven others is answered with the object before its put, and one within eight refused", async () => {
+  const etcd = await startEtcd();
+  onTestFinished(() => etcd.stop());
+  const front = await startFront([etcd.url], { "etcd-api-namespace": ["ns/"] });
+  onTestFinished(() => front.stop());
+  const client = new RawGrpc(front.url);
+  onTestFinished(() => void client.close());
+  const nested = (levels: number): Buffer =>
+    levels === 0
+      ? encode({ 2: encode({ 2: encode({ 1: "deep", 2: "value", 4: true }) }) })
+      : encode({ 2: encode({ 4: nested(levels - 1) }) });
+  const put = { 1: "deep", 2: "the value before" };
+  await client.unary("/etcdserverpb.KV/Put", encode(put));
+  const deepest = await client.unary("/etcdserverpb.KV/Txn", nested(7));
+  expect(statusOf(deepest).code).toBe("0");
+  expect(deepest.body.includes("the value before")).toBe(true);
+  expect(deepest.body.includes("ns/")).toBe(false);
+  const deeper = statusOf(await client.unary("/etcdserverpb.KV/Txn", nested(8)));
+  expect(deeper.code).toBe("13");
+  expect(decodeURIComponent(deeper.message)).toContain("nested too deeply");
+});

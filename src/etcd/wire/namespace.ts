@@ -64,8 +64,8 @@ const methods: Readonly<Record<string, { readonly request: Shape; readonly respo
   "/etcdserverpb.Lease/LeaseTimeToLive": { request: {}, response: { keys: 0x2a } },
 };
 
-/** Maximum depth of messages in a message: a transaction in a transaction takes two. */
-const maxDepth = 64;
+/** Maximum depth of messages in a request, since each is copied for each level: a transaction in a transaction takes two. */
+const maxDepth = 16;
 
 /**
  * Maximum number of keys, and of messages with keys, in a request: those of 10,000 operations of a transaction, of which etcd takes
@@ -106,7 +106,7 @@ export class Namespace {
         this.#fieldsLeft = maxRequestFields;
         return this.#add(message, method.request, 0);
       },
-      response: (message) => this.#remove(message, method.response, 0),
+      response: (message) => this.#remove(message, method.response),
     };
   }
 
@@ -162,7 +162,8 @@ export class Namespace {
     return Buffer.concat(parts);
   }
 
-  #remove(message: Buffer, shape: Shape, depth: number): Buffer {
+  /** The message is as deep as its request was, and one level more for the objects of a range. */
+  #remove(message: Buffer, shape: Shape): Buffer {
     const { key, keys, nested } = shape;
     const cursor = new MessageCursor(message);
     const parts: Uint8Array[] = [];
@@ -182,7 +183,7 @@ export class Namespace {
       parts.push(message.subarray(kept, from));
       kept = cursor.position;
       if (inner !== undefined) {
-        parts.push(bytesField(tag, this.#remove(content, inner, deeper(depth))));
+        parts.push(bytesField(tag, this.#remove(content, inner)));
         continue;
       }
       const name = this.inner(content);
