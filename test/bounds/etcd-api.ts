@@ -264,7 +264,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "questions for the keys of a lease",
-    owners: ["LeaseRights"],
+    owners: ["Questions"],
     bound: "16, of a caller 2; 3 s to wait, 3 s for an answer of at most 256 KiB",
     per: "process, caller",
     atBound: "they wait, callers in rotation; UNAVAILABLE; PERMISSION_DENIED for a larger answer",
@@ -275,7 +275,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "passwords of limited callers that etcd checks",
-    owners: ["LimitedCalls"],
+    owners: ["Questions"],
     bound: "4, of a caller 2; 30 s to wait, 3 s for an answer",
     per: "process, caller",
     atBound: "they wait, callers in rotation; UNAVAILABLE",

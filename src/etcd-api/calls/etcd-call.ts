@@ -8,6 +8,7 @@ import {
   toClientError,
   tookTooLong,
 } from "../../server/calls/refusals.ts";
+import { RefusedRequest } from "../../server/calls/server-call.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
 import { MessageSender } from "../../server/kernel/message-sender.ts";
@@ -97,6 +98,10 @@ export abstract class EtcdCall
   }
 
   protected override onFailed(error: unknown): void {
+    if (error instanceof RefusedRequest) {
+      this.end(error.status);
+      return;
+    }
     const { logger } = this.context;
     this.end(statusOf(toClientError(error, this.#method, logger, this.call)));
   }

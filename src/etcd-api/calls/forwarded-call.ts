@@ -16,10 +16,10 @@ import type { MessageTranslation } from "../../etcd/wire/namespace.ts";
 import type { Access } from "../../policy/access.ts";
 import { WireFault } from "../../protobuf/message-cursor.ts";
 import { inSpanOf } from "../../server/calls/call-span.ts";
+import { HeldResponse } from "../../server/calls/held-response.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
-import type { SendReservation } from "../../server/limits/send-budget.ts";
 import type { FrameParts } from "../../wire/encode.ts";
 import { EtcdCall } from "./etcd-call.ts";
 import { ForwardedRequest } from "./forwarded-request.ts";
@@ -33,11 +33,6 @@ const maxRequestBytes = 16 * 1024 ** 2;
 
 /** Maximum size of a response that is translated, in bytes. What is held of it counts in the send budget. */
 const maxResponseBytes = 1024 ** 3;
-
-/** By how much what is held of a response may differ from what is charged, in bytes. */
-const chargedBytes = 64 * 1024;
-
-const noRoom = "the responses that clients have not accepted take too much memory";
 
 /** What a forwarded call is made of. */
 export interface ForwardedCallDeps {
@@ -88,8 +83,8 @@ export class ForwardedCall extends EtcdCall {
   #trailers: OutgoingHttpHeaders | undefined;
   /** Of the response, if it is translated. */
   readonly #translator: MessageTranslator | undefined;
-  /** For what is held of it. */
-  #charge: SendReservation | undefined;
+  /** What the translator holds. */
+  readonly #held: HeldResponse;
 
   constructor(call: RawCall, headers: OutgoingHttpHeaders, deps: ForwardedCallDeps) {
     super(call, deps.context, deps.calls, "etcd call", deps.method, deps.access);
@@ -98,6 +93,8 @@ export class ForwardedCall extends EtcdCall {
     const { translation } = deps;
     this.isCountedIfStuck = translation === undefined;
     this.#translator = translation && new MessageTranslator(translation.response, maxResponseBytes);
+    const { sendBudget } = deps.context;
+    this.#held = new HeldResponse(sendBudget, this.connection, (why) => this.end(why));
     this.#starts = new MessageStarts((start) => {
       if (this.#connection !== undefined) deps.observe(start, this.#connection);
     });
@@ -146,7 +143,7 @@ export class ForwardedCall extends EtcdCall {
   protected override onClosed(): void {
     super.onClosed();
     this.#endSpan(status.CANCELLED);
-    this.#charge?.release();
+    this.#held.release();
     this.#request?.stop();
     if (this.#upstream?.closed === false) this.#upstream.close(constants.NGHTTP2_CANCEL);
   }
@@ -207,23 +204,12 @@ export class ForwardedCall extends EtcdCall {
   #translated(translator: MessageTranslator, bytes: Buffer): FrameParts | undefined {
     try {
       const frames = translator.pass(bytes);
-      this.#chargeFor(translator.heldBytes);
+      this.#held.charge(translator.heldBytes);
       return this.isOver ? undefined : frames;
     } catch (error) {
       if (!(error instanceof UnreadableMessage || error instanceof WireFault)) throw error;
       return this.#fail();
     }
-  }
-
-  /** Counts what is held of a response that has not arrived completely. May end the call. */
-  #chargeFor(heldBytes: number): void {
-    const bytes = heldBytes < chargedBytes ? 0 : heldBytes;
-    if (bytes === (this.#charge?.bytes ?? 0)) return;
-    this.#charge?.release();
-    this.#charge = undefined;
-    if (bytes === 0) return;
-    this.#charge = this.context.sendBudget.force(this.connection);
-    this.#charge.send([], () => this.end(refused(status.UNAVAILABLE, noRoom)), bytes);
   }
 
   /** A request that can't be translated. The texts are those of gRPC for Go, and so of etcd. */

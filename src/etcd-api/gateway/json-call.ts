@@ -2,11 +2,11 @@ import { STATUS_CODES } from "node:http";
 import type { OutgoingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { WireFault } from "../../protobuf/message-cursor.ts";
+import { HeldResponse } from "../../server/calls/held-response.ts";
 import type { HttpCall } from "../../server/calls/methods.ts";
 import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
 import { TranslatedCall } from "../../server/calls/translated-call.ts";
-import type { SendReservation } from "../../server/limits/send-budget.ts";
 import type { FrameParts } from "../../wire/encode.ts";
 import { decodedDetails, type WireStatus } from "../../wire/errors.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
@@ -22,11 +22,6 @@ const maxFieldBytes = 2 * 1024 ** 2;
 
 /** Maximum size of one message of a stream, in bytes. A watch that can't take one could not be resumed behind it. */
 const maxStreamedBytes = 64 * 1024 ** 2;
-
-/** By how much what is held of a response may differ from what is charged, in bytes. */
-const chargedBytes = 64 * 1024;
-
-const noRoom = "the responses that clients have not accepted take too much memory";
 
 /** How much of a response is collected before its headers are sent, in characters. */
 const collectedChars = 64 * 1024;
@@ -47,9 +42,7 @@ export class JsonCall extends TranslatedCall {
   readonly request: JsonRequest;
   isMidMessage = false;
   readonly #route: Route;
-  readonly #context: ServiceContext;
-  /** For what is held of the response. */
-  #charge: SendReservation | undefined;
+  readonly #held: HeldResponse;
   #hasHeaders = false;
   #hasEnded = false;
   #isOutstanding = false;
@@ -64,7 +57,7 @@ export class JsonCall extends TranslatedCall {
     outer.onDeadline = () =>
       this.end(refused(status.DEADLINE_EXCEEDED, "context deadline exceeded"));
     this.#route = route;
-    this.#context = context;
+    this.#held = new HeldResponse(context.sendBudget, outer.connection, (why) => this.end(why));
     this.#response = new JsonStream(route.response);
     const { clock, requestPool } = context;
     this.request = new JsonRequest({
@@ -251,22 +244,14 @@ export class JsonCall extends TranslatedCall {
       this.end(refused(status.RESOURCE_EXHAUSTED, tooLarge(max)));
       return false;
     }
-    const charged = this.#charge?.bytes ?? 0;
-    const bytes = heldBytes < chargedBytes ? 0 : heldBytes;
-    if (bytes === charged || (bytes > 0 && Math.abs(bytes - charged) < chargedBytes)) return true;
-    this.#charge?.release();
-    this.#charge = undefined;
-    if (bytes === 0) return true;
-    this.#charge = this.#context.sendBudget.force(this.connection);
-    this.#charge.send([], () => this.end(refused(status.UNAVAILABLE, noRoom)), bytes);
+    this.#held.charge(heldBytes);
     return !this.isOver;
   }
 
   /** Nothing more is read, and nothing is held. */
   #release(): void {
     this.request.release();
-    this.#charge?.release();
-    this.#charge = undefined;
+    this.#held.release();
   }
 }
 

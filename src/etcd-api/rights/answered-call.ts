@@ -4,7 +4,6 @@ import { nextMessage, UnreadableMessage } from "../../etcd/wire/messages.ts";
 import { clientGone } from "../../server/calls/call-admission.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
 import { refused } from "../../server/calls/refusals.ts";
-import { RefusedRequest } from "../../server/calls/server-call.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
 import { type FrameParts, frameOf } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
@@ -132,9 +131,7 @@ export class AnsweredCall extends EtcdCall {
       this.#response = Buffer.concat(frameOf(answer));
       this.pump();
     } catch (error) {
-      if (this.isOver) return;
-      if (error instanceof RefusedRequest) this.end(error.status);
-      else this.onFailed(error);
+      if (!this.isOver) this.onFailed(error);
     }
   }
 

@@ -11,7 +11,6 @@ import {
 import type { Access } from "../../policy/access.ts";
 import { clientGone } from "../../server/calls/call-admission.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
-import { RefusedRequest } from "../../server/calls/server-call.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
 import { type FrameParts, frameOf, prefixSize } from "../../wire/encode.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
@@ -19,7 +18,7 @@ import { MessageReader } from "../../wire/message-reader.ts";
 import { EtcdCall } from "../calls/etcd-call.ts";
 import type { Rounds } from "../calls/rounds.ts";
 import { type KeyRights, leasedBytes, leaseName } from "./key-rights.ts";
-import { attaching, type LeaseRights, revoking } from "./lease-rights.ts";
+import { attaching, type LeaseRights, type LeaseUse, revoking } from "./lease-rights.ts";
 
 /** Maximum size of a request, in bytes: etcd's default --max-request-bytes and 512 KiB. */
 const maxRequestBytes = 2 * 1024 ** 2;
@@ -161,9 +160,7 @@ export class CheckedCall extends EtcdCall {
     return refusals.find((refusal) => refusal !== undefined);
   }
 
-  #leaseRefusal(
-    ...[lease, use, bytes]: [bigint, typeof attaching, number?]
-  ): Promise<WireStatus | undefined> {
+  #leaseRefusal(lease: bigint, use: LeaseUse, bytes?: number): Promise<WireStatus | undefined> {
     const { metadata, rights, leases } = this.#deps;
     const limited = { call: this.call, metadata, rights, signal: this.#gone.signal };
     return leases.refusal(limited, lease, use, bytes);
@@ -177,9 +174,7 @@ export class CheckedCall extends EtcdCall {
       if (refusal === undefined) this.#proceed();
       else this.end(refusal);
     } catch (error) {
-      if (this.isOver) return;
-      if (error instanceof RefusedRequest) this.end(error.status);
-      else this.onFailed(error);
+      if (!this.isOver) this.onFailed(error);
     }
   }
 

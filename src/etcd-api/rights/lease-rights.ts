@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
-import { Gate } from "../../base/gate.ts";
+import { Gate, type GateBounds } from "../../base/gate.ts";
 import type { UpstreamAnswer } from "../../etcd/client/upstream-question.ts";
 import { timedOut } from "../../etcd/wire/error-texts.ts";
 import { attachedKeys, timeToLiveRequest } from "../../etcd/wire/lease-messages.ts";
@@ -33,7 +33,7 @@ const fullMs = 100;
 const maxWaitMs = 3_000;
 
 /** Number of questions at etcd at once: of all callers, and of one. */
-const questions = { concurrent: 16, concurrentPerGroup: 2 };
+const atOnce = { concurrent: 16, concurrentPerGroup: 2 };
 
 /** Maximum number of verdicts that are remembered; the oldest make room. */
 const maxVerdicts = 10_000;
@@ -80,6 +80,37 @@ export type Ask = (
   maxBytes?: number,
 ) => Promise<UpstreamAnswer>;
 
+/** Questions to etcd of callers that may not do everything: few at once. */
+export class Questions {
+  readonly #gate: Gate;
+  readonly #maxWaitMs: number;
+  readonly #clock: Clock;
+
+  /** `maxWaitMs`: how long one may wait for those before it, in milliseconds. */
+  constructor(bounds: GateBounds, maxWaitMs: number, clock: Clock) {
+    this.#gate = new Gate(bounds);
+    this.#maxWaitMs = maxWaitMs;
+    this.#clock = clock;
+  }
+
+  /** Does `work` in a turn of the caller. Rejects with a RefusedRequest if none comes, or with the reason of the signal. */
+  async inTurn<T>(
+    { call, signal }: Pick<LimitedCall, "call" | "signal">,
+    work: () => Promise<T>,
+  ): Promise<T> {
+    const expire = (): never => {
+      throw new RefusedRequest(refused(status.UNAVAILABLE, timedOut));
+    };
+    const deadline = { clock: this.#clock, ms: this.#maxWaitMs, expire };
+    await this.#gate.wait(call.owner, 0, { signal, deadline });
+    try {
+      return await work();
+    } finally {
+      this.#gate.leave(call.owner);
+    }
+  }
+}
+
 /** Whether a caller may use a lease. */
 interface Verdict {
   /** When etcd was asked, in the clock's milliseconds. */
@@ -105,7 +136,7 @@ export class LeaseRights {
   readonly #ask: Ask;
   readonly #clock: Clock;
   readonly #namespace: Namespace | undefined;
-  readonly #gate = new Gate(questions);
+  readonly #questions: Questions;
   /** By a digest of the caller and the lease, the oldest first. */
   readonly #verdicts = new Map<string, Verdict>();
 
@@ -114,6 +145,7 @@ export class LeaseRights {
     this.#ask = ask;
     this.#clock = clock;
     this.#namespace = namespace;
+    this.#questions = new Questions(atOnce, maxWaitMs, clock);
   }
 
   /** Number of verdicts that are remembered. */
@@ -153,7 +185,7 @@ export class LeaseRights {
     const known = this.#known(id, { limited, lease, use, bytes: 0 });
     const found =
       known === undefined
-        ? await this.#inTurn(limited, () => this.#askAndJudge(id, limited, lease))
+        ? await this.#questions.inTurn(limited, () => this.#askAndJudge(id, limited, lease))
         : { verdict: known, keys: [], message: undefined };
     const { verdict, keys, message } = found;
     const isAllowed = verdict.isAllowed && limited.rights.mayAll(["read"], keys);
@@ -174,24 +206,11 @@ export class LeaseRights {
 
   #find(id: string, asked: AskedUse): Promise<Verdict> {
     const { limited, lease } = asked;
-    return this.#inTurn(limited, async () => {
+    return this.#questions.inTurn(limited, async () => {
       // Another call of the caller may have asked meanwhile.
       const known = this.#known(id, asked);
       return known ?? (await this.#askAndJudge(id, limited, lease)).verdict;
     });
-  }
-
-  async #inTurn<T>({ call, signal }: LimitedCall, work: () => Promise<T>): Promise<T> {
-    const expire = (): never => {
-      throw new RefusedRequest(refused(status.UNAVAILABLE, timedOut));
-    };
-    const deadline = { clock: this.#clock, ms: maxWaitMs, expire };
-    await this.#gate.wait(call.owner, 0, { signal, deadline });
-    try {
-      return await work();
-    } finally {
-      this.#gate.leave(call.owner);
-    }
   }
 
   async #askAndJudge(id: string, { metadata, rights }: LimitedCall, lease: bigint) {

@@ -1,13 +1,11 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
-import { Gate } from "../../base/gate.ts";
 import {
   type Askable,
   askUpstream,
   type UpstreamAnswer,
 } from "../../etcd/client/upstream-question.ts";
-import { timedOut } from "../../etcd/wire/error-texts.ts";
 import { isKeyMethod } from "../../etcd/wire/key-accesses.ts";
 import {
   isLeaseMethod,
@@ -18,7 +16,6 @@ import {
 import { headerField } from "../../etcd/wire/response-header.ts";
 import { type Access, etcdMethodDenied, verbs } from "../../policy/access.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
-import { refused } from "../../server/calls/refusals.ts";
 import { RefusedRequest } from "../../server/calls/server-call.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
@@ -34,6 +31,7 @@ import {
   keepingAlive,
   LeaseRights,
   type LimitedCall,
+  Questions,
   statusOfAnswer,
   timeToLive,
 } from "./lease-rights.ts";
@@ -72,10 +70,11 @@ export function isCheckedMethod(path: string): boolean {
 export class LimitedCalls {
   readonly #deps: LimitedCallsDeps;
   readonly #leases: LeaseRights;
-  readonly #passwords = new Gate(passwords);
+  readonly #passwords: Questions;
 
   constructor(deps: LimitedCallsDeps) {
     this.#deps = deps;
+    this.#passwords = new Questions(passwords, maxWaitMs, deps.clock);
     this.#leases = new LeaseRights(this.#ask, deps.clock, deps.upstream.namespace);
   }
 
@@ -146,20 +145,10 @@ export class LimitedCalls {
     return Buffer.concat([ofMember, notKeptAlive(lease)]);
   }
 
-  async #authenticate(
-    { call, metadata, signal }: LimitedCall,
-    request: Buffer,
-  ): Promise<Buffer | WireStatus> {
-    const expire = (): never => {
-      throw new RefusedRequest(refused(status.UNAVAILABLE, timedOut));
-    };
-    const deadline = { clock: this.#deps.clock, ms: maxWaitMs, expire };
-    await this.#passwords.wait(call.owner, 0, { signal, deadline });
-    try {
-      return answered(await this.#ask(authenticatePath, metadata, request));
-    } finally {
-      this.#passwords.leave(call.owner);
-    }
+  #authenticate(limited: LimitedCall, request: Buffer): Promise<Buffer | WireStatus> {
+    return this.#passwords.inTurn(limited, async () =>
+      answered(await this.#ask(authenticatePath, limited.metadata, request)),
+    );
   }
 
   readonly #ask = async (
