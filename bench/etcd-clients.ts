@@ -1,7 +1,7 @@
 import type { Benchmark, Row, Settings } from "./benchmark.ts";
 import { withLoad } from "./load.ts";
 import { residentBytes } from "./process-usage.ts";
-import { digits, tableLine } from "./report.ts";
+import { compare, digits, tableLine } from "./report.ts";
 import { attempt, type Servers, type Target, targets } from "./servers.ts";
 
 /** The result of one server. */
@@ -64,21 +64,14 @@ async function measure(servers: Servers, settings: Settings): Promise<ManyClient
 function rowsOf(results: readonly ManyClients[], settings: Settings): Row[] {
   const shape = `${settings.number("clients")} clients with ${settings.number("watches")} watches each`;
   const rowOf = (what: string, unit: string, figure: (result: ManyClients) => number): Row => {
-    const of = (target: Target): number | undefined =>
-      results.filter((result) => result.target === target).map(figure)[0];
-    const ours = of("watch-fanout") ?? Number.NaN;
-    const others = (["etcd", "grpc-proxy"] as const).flatMap((other) => {
-      const value = of(other);
-      return value === undefined ? [] : [{ of: other, value: ours / value }];
-    });
-    return {
+    const row = compare({
       what: `etcd's API, ${shape}: ${what}`,
       unit,
-      ...{ watchFanout: ours, etcd: of("etcd"), grpcProxy: of("grpc-proxy") },
-      ratios: others,
+      of: (target) => results.filter((result) => result.target === target).map(figure)[0],
+      goals: {},
       goal: "all events arrive",
-      met: !Number.isNaN(ours),
-    };
+    });
+    return { ...row, met: !Number.isNaN(row.watchFanout) };
   };
   return [
     rowOf("put to the last event of all keys", "s", ({ deliverySeconds }) => deliverySeconds),

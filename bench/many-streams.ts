@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Benchmark, Row, Settings } from "./benchmark.ts";
 import { Load } from "./load.ts";
 import { residentBytes, settledResidentBytes } from "./process-usage.ts";
-import { digits, tableLine } from "./report.ts";
+import { compare, digits, tableLine } from "./report.ts";
 import { attempt, type Servers, type Target, targets } from "./servers.ts";
 import { median } from "./statistics.ts";
 
@@ -107,23 +107,14 @@ function rowsOf(results: readonly ManyStreams[], settings: Settings): Row[] {
     most: number,
     figure: (result: ManyStreams) => number,
   ): Row => {
-    const of = (target: Target): number | undefined =>
-      results.filter((result) => result.target === target).map(figure)[0];
-    const ours = of("watch-fanout") ?? Number.NaN;
-    const others = (["etcd", "grpc-proxy"] as const).flatMap((other) => {
-      const value = of(other);
-      return value === undefined ? [] : [{ of: other, value: ours / value }];
-    });
-    return {
+    const row = compare({
       what: `${count} streams, ${settings.number("many-connections")} connections: ${what}`,
       unit,
-      watchFanout: ours,
-      etcd: of("etcd"),
-      grpcProxy: of("grpc-proxy"),
-      ratios: others,
+      of: (target) => results.filter((result) => result.target === target).map(figure)[0],
+      goals: {},
       goal,
-      met: ours <= most,
-    };
+    });
+    return { ...row, met: row.watchFanout <= most };
   };
   return [
     rowOf("put to the last, median", "ms", "within 1 s", goalMs, ({ millis }) => median(millis)),

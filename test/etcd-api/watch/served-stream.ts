@@ -23,9 +23,10 @@ import { createServiceContext } from "../../../src/server/calls/service-context.
 import type { ServiceOptions } from "../../../src/server/calls/service-options.ts";
 import type { WireStatus } from "../../../src/wire/errors.ts";
 import { FakeClock } from "../../fake-clock.ts";
-import { encode, type Fields, Message } from "../../foreign/protobuf.ts";
+import { encode, type Fields, type Message } from "../../foreign/protobuf.ts";
 import type { RawGrpc } from "../raw-grpc.ts";
 import { WatchClient, type WatchResponse } from "../watch-client.ts";
+import { type FakeUpstreamCall, fakeUpstreamCall } from "./fake-upstream-call.ts";
 
 /** Interval of progress notifications of these services, in milliseconds. */
 export const notifyMs = 10_000;
@@ -204,7 +205,7 @@ export class FakeFront {
   /** What etcd was sent on its streams of Watch: "create KEY ID from REVISION", "cancel ID", "progress". */
   readonly sent: string[] = [];
   /** The calls to etcd. */
-  readonly upstreamCalls: (EventEmitter & { closed: boolean; isPaused: boolean })[] = [];
+  readonly upstreamCalls: FakeUpstreamCall[] = [];
 
   /** `hasResponded`: whether etcd has, with the revision 9. */
   constructor(hasResponded = true) {
@@ -262,23 +263,8 @@ export class FakeFront {
     call?.emit("close");
   }
 
-  #open(): EventEmitter {
-    const call = Object.assign(new EventEmitter(), {
-      ...{ closed: false, isPaused: false },
-      close: () => {
-        call.closed = true;
-      },
-      pause: () => {
-        call.isPaused = true;
-      },
-      resume: () => {
-        call.isPaused = false;
-      },
-      write: (frame: Buffer, onSent?: () => void) => {
-        this.#note(new Message(frame.subarray(5)));
-        onSent?.();
-      },
-    });
+  #open(): FakeUpstreamCall {
+    const call = fakeUpstreamCall((request) => this.#note(request));
     this.upstreamCalls.push(call);
     return call;
   }

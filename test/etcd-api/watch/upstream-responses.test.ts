@@ -1,4 +1,3 @@
-import { EventEmitter } from "node:events";
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import { Upstream } from "../../../src/etcd/client/upstream.ts";
@@ -14,6 +13,7 @@ import { Ledger } from "../../../src/server/kernel/ledger.ts";
 import type { WireStatus } from "../../../src/wire/errors.ts";
 import { encode, type Fields, Message } from "../../foreign/protobuf.ts";
 import { ManualTimers } from "../../server/limits/manual-timers.ts";
+import { type FakeUpstreamCall, fakeUpstreamCall } from "./fake-upstream-call.ts";
 
 /** A response that was passed on: whose, its id, the revisions of its events, and what is known of it. */
 interface Passed {
@@ -35,7 +35,7 @@ class World {
   readonly ledger = new Ledger<unknown>();
   readonly watches: UpstreamWatches;
   /** The calls to etcd. */
-  readonly calls: (EventEmitter & { closed: boolean; isPaused: boolean })[] = [];
+  readonly calls: FakeUpstreamCall[] = [];
   /** What etcd was sent: "create KEY ID from REVISION", "cancel ID". */
   readonly sent: string[] = [];
 
@@ -114,24 +114,8 @@ class World {
     this.passed.push({ id, events, fragment, sent, isLast });
   }
 
-  #open(): EventEmitter {
-    const call = Object.assign(new EventEmitter(), {
-      closed: false,
-      isPaused: false,
-      close: () => {
-        call.closed = true;
-      },
-      pause: () => {
-        call.isPaused = true;
-      },
-      resume: () => {
-        call.isPaused = false;
-      },
-      write: (frame: Buffer, onSent?: () => void) => {
-        this.#note(new Message(frame.subarray(5)));
-        onSent?.();
-      },
-    });
+  #open(): FakeUpstreamCall {
+    const call = fakeUpstreamCall((request) => this.#note(request));
     this.calls.push(call);
     return call;
   }
