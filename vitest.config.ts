@@ -3,7 +3,10 @@ import { configDefaults, defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification, type Vite } from "vitest/node";
 import { mutatedModule, requestedMutations } from "./test/corpus/mutate.ts";
 
-/** The rows of the wire contract: they run once for the service's own server, and once added to a server of grpc-js. */
+/**
+ * The rows of the wire contract: they run once for the service's own server, and once added to a server of grpc-js, then
+ * over the embedded store only.
+ */
 const contractTests = [
   "test/contract/{errors,histories,reads,relist,slow-consumers}.test.ts",
   "test/contract/{uncached,watch-opening,watching,writes}.test.ts",
@@ -86,7 +89,10 @@ export default defineConfig({
       },
       {
         extends: true,
-        test: { name: "grpc-js server", include: contractTests, env: { TEST_SERVER: "grpc-js" } },
+        test: {
+          ...{ name: "grpc-js server", include: contractTests, env: { TEST_SERVER: "grpc-js" } },
+          ...{ isolate: false, restoreMocks: true },
+        },
       },
     ],
   },
