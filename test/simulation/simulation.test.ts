@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { text } from "node:stream/consumers";
-import { expect, test } from "vitest";
+import { beforeAll, expect, test } from "vitest";
 
 /** A process of its own for each: its time, network and random numbers are replaced. */
 async function simulate(...options: readonly string[]): Promise<{ code: number; said: string }> {
@@ -14,21 +14,20 @@ async function simulate(...options: readonly string[]): Promise<{ code: number; 
 
 const timeout = 300_000;
 
-test("Clients of roots and relays get what is promised, whatever the seed does", {
-  timeout,
-}, async () => {
-  const { code, said } = await simulate("--seed", "1", "--seeds", "6", "--no-shrink");
-  expect(code, said).toBe(0);
+let six: Awaited<ReturnType<typeof simulate>>;
+beforeAll(async () => {
+  six = await simulate("--seed", "1", "--seeds", "6", "--no-shrink", "--print");
+}, timeout);
+
+test("Clients of roots and relays get what is promised, whatever the seed does", () => {
+  expect(six.code, six.said).toBe(0);
 });
 
+// Nothing is left of the seeds before: here there are fewer of them.
 test("A seed decides everything that happens, to the byte", { timeout }, async () => {
-  const options = ["--seed", "4", "--seeds", "3", "--print"];
-  const [one, other] = [await simulate(...options), await simulate(...options)];
-  expect(one.said.match(/^\d+ [0-9a-f]{64}$/gm)).toHaveLength(3);
-  expect(printedBy(one.said)).toEqual(printedBy(other.said));
-  // Nothing is left of the seed before.
-  const alone = await simulate("--seed", "6", "--seeds", "1", "--print");
-  expect(printedBy(alone.said)).toEqual(printedBy(one.said).slice(-1));
+  const two = await simulate("--seed", "5", "--seeds", "2", "--print");
+  expect(printedBy(six.said)).toHaveLength(6);
+  expect(printedBy(two.said)).toEqual(printedBy(six.said).slice(-2));
 });
 
 function printedBy(said: string): string[] {
