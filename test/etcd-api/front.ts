@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { setTimeout as delay } from "node:timers/promises";
 import { type Logger, pino } from "pino";
 import { afterAll } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
@@ -84,7 +85,7 @@ export function untilReady({ admin }: Front): Promise<void> {
   return until(async () => (await fetch(`${admin}/readyz`)).ok);
 }
 
-/** Resolves when the condition is true, which is looked at again and again. */
+/** Resolves when the condition is true, which is looked at again and again, with pauses for what it waits for. */
 export async function until(condition: () => Promise<boolean> | boolean): Promise<void> {
-  while (!(await condition())) await new Promise(setImmediate);
+  while (!(await condition())) await delay(2);
 }

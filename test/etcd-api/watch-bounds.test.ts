@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Reason, WatchFanoutError } from "../../src/base/errors.ts";
@@ -77,10 +78,10 @@ describe("A message of a watch stream", () => {
     const frame = framed(request.length);
     request.copy(frame, 5);
     stream.call.stream.write(frame.subarray(0, -1));
-    while ((await held()) < request.length) await new Promise(setImmediate);
+    while ((await held()) < request.length) await delay(5);
     stream.call.stream.write(frame.subarray(-1));
     await stream.until(({ length }) => length === 1);
-    while ((await held()) > 0) await new Promise(setImmediate);
+    while ((await held()) > 0) await delay(5);
     stream.close();
   });
 
@@ -248,7 +249,7 @@ describe("Watches", () => {
       await stream.call.response;
       expect(stream.responses).toHaveLength(16);
       connection.close();
-      while ((await served()) > 0 || (await watchers()) > 0) await new Promise(setImmediate);
+      while ((await served()) > 0 || (await watchers()) > 0) await delay(5);
     },
   );
 
@@ -260,7 +261,7 @@ describe("Watches", () => {
     for (let i = 0; i < count; i++) stream.create({ 1: `/a/${i}` });
     const watches = (): Promise<number> =>
       metricOf(front, "watch_fanout_etcd_api_watches", "cache");
-    while ((await watches()) < 1_000) await new Promise(setImmediate);
+    while ((await watches()) < 1_000) await delay(5);
     // Other streams are served, and this one waits.
     const other = new WatchClient(client);
     other.create({ 1: "/a/other" });
@@ -273,6 +274,6 @@ describe("Watches", () => {
     );
     other.close();
     connection.close();
-    while ((await watches()) > 0) await new Promise(setImmediate);
+    while ((await watches()) > 0) await delay(5);
   });
 });

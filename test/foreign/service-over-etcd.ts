@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { pino } from "pino";
 import { systemClock } from "../../src/base/clock.ts";
 import { type Service, startService } from "../../src/cli/serve/main-process.ts";
@@ -39,5 +40,5 @@ export async function serveOver(
 /** Requests /readyz until it succeeds. */
 async function ready(service: Service): Promise<void> {
   const url = `http://127.0.0.1:${service.admin.port}/readyz`;
-  while (!(await fetch(url)).ok) await new Promise(setImmediate);
+  while (!(await fetch(url)).ok) await delay(5);
 }

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { Etcd3 } from "etcd3";
 import { expect, onTestFinished, test } from "vitest";
 import { proxyFlags } from "../../../src/cli/etcd-proxy/proxy-flags.ts";
@@ -63,10 +64,10 @@ test("etcd-proxy runs with the flags that etcd's own tests give to grpc-proxy", 
   await etcd.kill();
   // A page may be half a second old.
   let failed = await fetch(`${admin}/health`);
-  while (failed.ok) failed = await fetch(`${admin}/health`);
+  for (; failed.ok; await delay(5)) failed = await fetch(`${admin}/health`);
   expect([failed.status, await failed.json()]).toMatchObject([503, { health: "false" }]);
   failed = await fetch(`http://${address}/proxy/health`);
-  while (failed.ok) failed = await fetch(`http://${address}/proxy/health`);
+  for (; failed.ok; await delay(5)) failed = await fetch(`http://${address}/proxy/health`);
   expect([failed.status, await failed.json()]).toMatchObject([503, { health: "false" }]);
   proxy.kill("SIGTERM");
   expect((await proxy.exit).code).toBe(0);
@@ -105,7 +106,7 @@ test("etcd-proxy with grpc-proxy's own flags serves watches from a cache", async
   await using proxy = new CommandProcess(grpcProxy(url));
   const [, admin = ""] = await proxy.printed(/(http:\S+:\d+)\/readyz/);
   const [, address = ""] = await proxy.printed(/serves gRPC on (\S+)/);
-  while (!(await fetch(`${admin}/readyz`)).ok) await new Promise(setImmediate);
+  while (!(await fetch(`${admin}/readyz`)).ok) await delay(5);
   const client = new RawGrpc(`http://${address}`);
   onTestFinished(() => client.close());
   // So that the ids of the cluster are known.
@@ -116,7 +117,7 @@ test("etcd-proxy with grpc-proxy's own flags serves watches from a cache", async
     return call;
   });
   for (const watch of watches) await watch.untilMessages(1);
-  while ((await watchesOf(admin))["etcd"] !== 0) await new Promise(setImmediate);
+  while ((await watchesOf(admin))["etcd"] !== 0) await delay(5);
   expect(await watchesOf(admin)).toEqual({ cache: 10, etcd: 0 });
 });
 
@@ -134,7 +135,7 @@ test("etcd-proxy that may read nothing of etcd is ready, and passes calls on", a
   await using proxy = new CommandProcess(grpcProxy(etcd.url));
   const [, admin = ""] = await proxy.printed(/(http:\S+:\d+)\/readyz/);
   const [, address = ""] = await proxy.printed(/serves gRPC on (\S+)/);
-  while (!(await fetch(`${admin}/readyz`)).ok) await new Promise(setImmediate);
+  while (!(await fetch(`${admin}/readyz`)).ok) await delay(5);
   expect(await (await fetch(`${admin}/readyz?verbose`)).text()).toMatch(
     /^resource\/all: etcd serves these keys: .*user name is empty/m,
   );
@@ -306,7 +307,7 @@ test("etcd-proxy --namespace caches the namespace, also with workers", async () 
   await proxy.printed(/^started gRPC proxy$/m);
   const [, admin = ""] = await proxy.printed(/(http:\S+:\d+)\/readyz/);
   const [, address = ""] = await proxy.printed(/serves gRPC on (\S+)/);
-  while (!(await fetch(`${admin}/readyz`)).ok) await new Promise(setImmediate);
+  while (!(await fetch(`${admin}/readyz`)).ok) await delay(5);
   const client = new Etcd3({ hosts: `http://${address}` });
   onTestFinished(() => client.close());
   const direct = new Etcd3({ hosts: url });

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { Server, ServerCredentials } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Etcd, startEtcd } from "../../etcd/etcd.ts";
@@ -137,7 +138,7 @@ test("the etcd password is neither shown nor logged", async () => {
 });
 
 async function untilText(url: string, text: RegExp): Promise<void> {
-  while (!text.test(await (await fetch(url)).text()));
+  while (!text.test(await (await fetch(url)).text())) await delay(10);
 }
 
 /** A server that reports version 3.4.30 of etcd, and has no other methods. */

@@ -1,9 +1,13 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { compileCache } from "../../compile-cache.ts";
 
 const main = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
+
+/** The pause between two looks at another process, in milliseconds: without one, looking takes the CPU that it needs. */
+const pollMs = 10;
 
 /** How a process ended, and its output. */
 export interface Exit {
@@ -120,5 +124,6 @@ export async function untilStatus(url: string, status: number): Promise<string> 
     const response = await fetch(url);
     const text = await response.text();
     if (response.status === status) return text;
+    await delay(pollMs);
   }
 }
