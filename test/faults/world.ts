@@ -46,7 +46,7 @@ export interface WorldOptions {
   readonly filling?: number;
   /** Pause after each write of a writer, in milliseconds at most. Default 15. */
   readonly writePauseMs?: number;
-  /** Pause after each read, in milliseconds at most. Default 15. */
+  /** Pause after each read, in milliseconds at most. Default 40: each read has a connection of its own. */
   readonly readPauseMs?: number;
   /** How often writes go through the service. Default 0.3. */
   readonly throughService?: number;
@@ -139,7 +139,7 @@ export class World {
     });
     this.reader = new RecordedReader({
       ...{ ...common, newestEra: () => this.truth.era.index },
-      ...{ random: random.fork(), pauseMs: options.readPauseMs ?? 15 },
+      ...{ random: random.fork(), pauseMs: options.readPauseMs ?? 40 },
     });
   }
 
