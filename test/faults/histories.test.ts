@@ -97,6 +97,9 @@ describe("etcd restored from an older snapshot", () => {
       },
     );
 
+    // restores.test.ts does the following without a marker key, at each step.
+    if ("before" in options) return;
+
     faultTest(
       "when the resource was idle since the snapshot, ends every stream at the next write",
       26,
