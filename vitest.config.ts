@@ -24,7 +24,9 @@ const sharingTests = globSync([
   "test/{base,cacher,client,codec,config,identity,model,policy,protobuf}/**/*.test.ts",
   "test/{contract,packages,reflector,selector,storage,telemetry,wire}/**/*.test.ts",
   "test/{cli,deploy,etcd-api,examples,guarantees,relay,scripts,server,status,tracing}/**/*.test.ts",
-  "test/workers/{connection-distributor,merged-metrics,worker-config}.test.ts",
+  "test/{etcd,foreign}/**/*.test.ts",
+  "test/faults/{etcd-cluster,relay,seeded,soak-report,watch-reordering,hostile/*}.test.ts",
+  "test/workers/{connection-distributor,merged-metrics,worker-config,worker-pool}.test.ts",
   "test/model-based/cached.test.ts",
 ]).filter((file) => !lonelyTests.some((lonely) => lonely.test(file)));
 
