@@ -31,6 +31,13 @@ class Lexer {
   }
 
   #next(): void {
+    // Nothing else begins within it: in one piece, since most of a source is code.
+    const code = this.#taken(/[^/"'`{}]+/y);
+    if (code !== "") this.#putCode(code);
+    else this.#nextToken();
+  }
+
+  #nextToken(): void {
     const { [this.#at]: char = "", [this.#at + 1]: next } = this.#source;
     const endsExpression = char === "}" && this.#braces.at(-1) === 0;
     if (endsExpression) this.#braces.pop();
@@ -46,8 +53,12 @@ class Lexer {
     if (char === "{") this.#countBrace(1);
     if (char === "}") this.#countBrace(-1);
     this.#at++;
-    this.#code = (this.#code + char).slice(-20);
-    this.#prose += hidden(char);
+    this.#putCode(char);
+  }
+
+  #putCode(code: string): void {
+    this.#code = (this.#code + code).slice(-20);
+    this.#put(hidden(code));
   }
 
   #countBrace(change: number): void {
