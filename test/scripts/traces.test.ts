@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Model } from "../../scripts/model/compile.ts";
 import { followTrace, modelOfTraces } from "../../scripts/model/follow.ts";
 import type { Step, Trace, TracedEvent, TracedResponse } from "../../scripts/model/trace.ts";
+import { compileCache } from "../compile-cache.ts";
 
 /** Short ones, one of them with relays. */
 const seeds = ["4", "6", "102"];
@@ -102,7 +103,8 @@ describe("What the code does", () => {
       const run = new URL("../simulation/run.ts", import.meta.url).pathname;
       const options = ["--seed", seed, "--seeds", "1", "--no-shrink", "--record", folder];
       const args = ["--disable-warning=ExperimentalWarning", run, ...options];
-      const child = spawn(process.execPath, args, { stdio: "ignore" });
+      const env = { ...process.env, ...compileCache };
+      const child = spawn(process.execPath, args, { env, stdio: "ignore" });
       expect(await once(child, "close")).toEqual([0, null]);
     }
     traces = readdirSync(folder)

@@ -2,12 +2,14 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { text } from "node:stream/consumers";
 import { beforeAll, expect, test } from "vitest";
+import { compileCache } from "../compile-cache.ts";
 
 /** A process of its own for each: its time, network and random numbers are replaced. */
 async function simulate(...options: readonly string[]): Promise<{ code: number; said: string }> {
   const path = new URL("run.ts", import.meta.url).pathname;
   const args = ["--disable-warning=ExperimentalWarning", path, ...options];
-  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
+  const env = { ...process.env, ...compileCache };
+  const child = spawn(process.execPath, args, { env, stdio: ["ignore", "pipe", "inherit"] });
   const [said, [code]] = await Promise.all([text(child.stdout), once(child, "close")]);
   return { code: Number(code), said };
 }
