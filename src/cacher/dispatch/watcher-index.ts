@@ -29,7 +29,7 @@ export class WatcherGroup {
       if (!filter.includes(node.event?.object.key ?? "")) return false;
     }
     const event = filter.select(node);
-    if (event === undefined) return false;
+    if (event === undefined || !filter.delivers(event)) return false;
     return this.#pending.push(event) === 1;
   }
 

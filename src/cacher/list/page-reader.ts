@@ -9,6 +9,7 @@ import { markOf } from "../state/retained-snapshots.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
 import type { CachedList } from "./cached-list.ts";
 import type { ListCache } from "./list-cache.ts";
+import { countMatching, objectsOf } from "./list-chunk.ts";
 import { PageBuilder } from "./page-builder.ts";
 
 /** Maximum number of objects examined for a page with a predicate, which is short or empty if few of them match. */
@@ -62,11 +63,16 @@ export class PageReader {
     const state = yield* this.#stateFor(request);
     if (state === undefined) return undefined;
     const { revision } = state;
-    const list = this.#lists.open(
-      new Filter({ scope: { prefix }, selection, predicate, withPrevious: false }),
-    );
+    const filter = new Filter({ ...request, scope: { prefix }, withPrevious: false });
     const page = new PageBuilder(request);
     const hasPredicate = selection !== undefined || predicate !== undefined;
+    if (request.countOnly === true) {
+      const counted = hasPredicate
+        ? yield* countMatching(objectsOf(state.frozen(), filter, undefined), filter)
+        : yield* state.count(prefix, undefined);
+      return epoch === this.#cache.epoch ? page.finish(revision, counted, historyId) : undefined;
+    }
+    const list = this.#lists.open(filter);
     yield* this.#fill(page, list, state, hasPredicate);
     const { next } = page;
     // No snapshot of a replaced state may be retained. The caller reads again.

@@ -1,8 +1,8 @@
-import { WatchEvent } from "../../model/event.ts";
+import { type EventType, WatchEvent } from "../../model/event.ts";
 import { isRawKey } from "../../model/key-bytes.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { isBetween, type KeyInterval } from "../../storage/storage.ts";
-import type { CacheWatchRequest } from "../request/request.ts";
+import type { CacheWatchRequest, View } from "../request/request.ts";
 import { type Predicate, type Selection, shortName } from "../request/selection.ts";
 import type { EventNode } from "./event-node.ts";
 
@@ -19,6 +19,9 @@ export class Filter {
   readonly selection: Selection | undefined;
   readonly predicate: Predicate | undefined;
   readonly withPrevious: boolean;
+  readonly view: View;
+  /** The types of the delivered events; undefined: all. */
+  readonly eventTypes: readonly EventType[] | undefined;
   /** Cost of evaluating it on one event, in requirements: at least 1. */
   readonly cost: number;
   /** A short name, equal for filters that deliver the same in the same way, and for no others. */
@@ -27,7 +30,7 @@ export class Filter {
   constructor(
     request: Pick<
       CacheWatchRequest,
-      "scope" | "predicate" | "selection" | "withPrevious" | "rawKeys"
+      "scope" | "predicate" | "selection" | "withPrevious" | "rawKeys" | "view" | "eventTypes"
     >,
   ) {
     const { scope, selection, rawKeys = false } = request;
@@ -38,11 +41,14 @@ export class Filter {
     this.selection = selection;
     this.predicate = selection?.predicate ?? request.predicate;
     this.withPrevious = request.withPrevious;
+    this.view = request.view ?? "FULL";
+    this.eventTypes = request.eventTypes;
     this.cost = 1 + (selection?.cost ?? 0);
     const selected = selection?.canonical ?? predicateIdentity(request.predicate);
     const { from = null, to = null } = this.interval ?? {};
     this.identity = shortName(
       ...[this.withPrevious, rawKeys, this.key ?? null, this.prefix, from, to, selected],
+      ...[this.view, this.eventTypes?.join() ?? null],
     );
   }
 
@@ -64,12 +70,29 @@ export class Filter {
     return this.predicate === undefined || this.predicate(object);
   }
 
+  /** The object as this filter delivers it. */
+  shown(object: StoredObject): StoredObject {
+    return this.view === "FULL" ? object : object.withoutValue();
+  }
+
+  /** Whether events of this type are delivered. Those of a backlog are coalesced first, which can change their type. */
+  delivers({ type }: WatchEvent): boolean {
+    return this.eventTypes === undefined || this.eventTypes.includes(type);
+  }
+
   /**
    * Returns the event of `node`, whose key is in the scope, as this filter delivers it: ADDED if the object begins to
    * match, MODIFIED if it continues to, DELETED if it no longer does. Undefined if it matches neither before nor after,
    * or if its key is left out.
    */
   select(node: EventNode): WatchEvent | undefined {
+    const event = this.#matching(node);
+    if (event === undefined || this.view === "FULL") return event;
+    const { type, object, previous } = event;
+    return new WatchEvent(type, object.withoutValue(), previous?.withoutValue());
+  }
+
+  #matching(node: EventNode): WatchEvent | undefined {
     if (node.isRaw && !this.rawKeys) return undefined;
     if (this.predicate === undefined) {
       return this.withPrevious ? node.eventWithPrevious : node.event;

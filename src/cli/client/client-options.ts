@@ -150,6 +150,20 @@ export function addSelectorOptions(command: Command): Command {
     );
 }
 
+/** What is shown of objects. */
+export interface ViewOptions {
+  readonly keysOnly?: true;
+}
+
+export function addViewOptions(command: Command): Command {
+  return command.option("--keys-only", "without the values, which the service does not send then");
+}
+
+/** What is shown, as the client's options. */
+export function viewOf({ keysOnly }: ViewOptions): { readonly view: "FULL" | "KEYS" } {
+  return { view: keysOnly === true ? "KEYS" : "FULL" };
+}
+
 /** The selectors as the client's options. */
 export function selectorsOf({ selector, fieldSelector }: SelectorOptions): {
   readonly labelSelector: string | undefined;

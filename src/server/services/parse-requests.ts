@@ -4,9 +4,11 @@ import type {
   CacheListRequest,
   CacheWatchRequest,
   Delivery,
+  View,
 } from "../../cacher/request/request.ts";
 import type { Selection } from "../../cacher/request/selection.ts";
 import type { Identity } from "../../identity/identity.ts";
+import type { EventType } from "../../model/event.ts";
 import type { Access } from "../../policy/access.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
 import type {
@@ -19,10 +21,12 @@ import type {
 import type { Duration__Output } from "../../wire/generated/google/protobuf/Duration.ts";
 import type { DeleteRequest__Output } from "../../wire/generated/watchfanout/v1/DeleteRequest.ts";
 import type { Delivery__Output } from "../../wire/generated/watchfanout/v1/Delivery.ts";
+import type { EventType__Output } from "../../wire/generated/watchfanout/v1/EventType.ts";
 import type { GetRequest__Output } from "../../wire/generated/watchfanout/v1/GetRequest.ts";
 import type { ListRequest__Output } from "../../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { PutRequest__Output } from "../../wire/generated/watchfanout/v1/PutRequest.ts";
 import type { RevisionMatch__Output } from "../../wire/generated/watchfanout/v1/RevisionMatch.ts";
+import type { View__Output } from "../../wire/generated/watchfanout/v1/View.ts";
 import type { WatchRequest__Output } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import { decodePageToken } from "./page-token.ts";
 
@@ -107,7 +111,7 @@ export function parseList(
   if (limit < 0) {
     throw invalidRequest("page_size", `page_size is ${limit}. It must not be negative.`);
   }
-  const page = { prefix, limit, maxBytes, selection };
+  const page = { prefix, limit, maxBytes, selection, ...viewOfList(request) };
   if (token === "") return { list: { ...page, at }, historyId: request.history_id };
   const { revision, startAfter, historyId } = decodePageToken(token, listIdentity(request));
   return { list: { ...page, startAfter, at: { match: "EXACT", revision } }, historyId };
@@ -120,6 +124,8 @@ export function listIdentity(request: ListRequest__Output): string {
   return JSON.stringify([
     ...[resource, prefix, label_selector, field_selector],
     ...[match, revision, history_id],
+    // Left out where it is not asked for, so that tokens of servers without views stay valid.
+    ...(viewOf(request.view) === "FULL" ? [] : [request.view]),
   ]);
 }
 
@@ -146,6 +152,7 @@ export function parseWatch(
     eagerBookmarks: request.eager_bookmarks,
     historyId: request.history_id,
     selection,
+    ...viewOfWatch(request),
     ...ends,
   };
 }
@@ -208,6 +215,55 @@ function requirementOf(
     `revision is ${request.revision}, but revision_match ${match} allows none. Leave it out, or ask for EXACT ` +
       "or NOT_OLDER_THAN.",
   );
+}
+
+const views = {
+  VIEW_UNSPECIFIED: "FULL",
+  VIEW_FULL: "FULL",
+  VIEW_KEYS: "KEYS",
+  VIEW_COUNT: "COUNT",
+} as const satisfies Record<View__Output, string>;
+
+/** Throws INVALID_REQUEST for a view that this server does not have: such a number remains one. */
+function viewOf(view: View__Output): View | "COUNT" {
+  const known = (views as Readonly<Record<string, View | "COUNT" | undefined>>)[view];
+  if (known !== undefined) return known;
+  const names = Object.keys(views).slice(1).join(", ");
+  throw invalidRequest(
+    "view",
+    `view is ${view}, which this server does not have. Ask for ${names}.`,
+  );
+}
+
+function viewOfList({ view }: ListRequest__Output): Pick<CacheListRequest, "countOnly" | "view"> {
+  const asked = viewOf(view);
+  return asked === "COUNT" ? { countOnly: true } : { view: asked };
+}
+
+function viewOfWatch(
+  request: WatchRequest__Output,
+): Pick<CacheWatchRequest, "eventTypes" | "view"> {
+  const view = viewOf(request.view);
+  if (view === "COUNT")
+    throw invalidRequest(
+      "view",
+      "A watch has no VIEW_COUNT. Ask for VIEW_KEYS, and count, or for a List.",
+    );
+  const types = request.event_types.map(eventTypeOf);
+  return { view, eventTypes: types.length === 0 ? undefined : types };
+}
+
+const eventTypes = new Map<string, EventType>([
+  ["EVENT_TYPE_ADDED", "ADDED"],
+  ["EVENT_TYPE_MODIFIED", "MODIFIED"],
+  ["EVENT_TYPE_DELETED", "DELETED"],
+]);
+
+function eventTypeOf(type: EventType__Output): EventType {
+  const known = eventTypes.get(type);
+  if (known !== undefined) return known;
+  const names = [...eventTypes.keys()].join(", ");
+  throw invalidRequest("event_types", `event_types has ${type}. The types of events are ${names}.`);
 }
 
 const deliveries = {

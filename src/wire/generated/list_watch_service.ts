@@ -50,6 +50,7 @@ export interface ProtoGrpcType {
       ResourcesResponse: MessageTypeDefinition<_watchfanout_v1_ResourcesResponse, _watchfanout_v1_ResourcesResponse__Output>
       RevisionMatch: EnumTypeDefinition
       StoredObject: MessageTypeDefinition<_watchfanout_v1_StoredObject, _watchfanout_v1_StoredObject__Output>
+      View: EnumTypeDefinition
       WatchRequest: MessageTypeDefinition<_watchfanout_v1_WatchRequest, _watchfanout_v1_WatchRequest__Output>
       WatchResponse: MessageTypeDefinition<_watchfanout_v1_WatchResponse, _watchfanout_v1_WatchResponse__Output>
     }

@@ -16,8 +16,10 @@ function emitted(coalescer: Coalescer): WatchEvent[] {
   return events;
 }
 
+const all = new Filter({ scope: { prefix: "" }, withPrevious: false });
+
 function coalescerOf(events: readonly WatchEvent[]): Coalescer {
-  const coalescer = new Coalescer(2);
+  const coalescer = new Coalescer(all, 2);
   for (const event of events) coalescer.add(event);
   return coalescer;
 }
@@ -95,7 +97,7 @@ describe("The coalesced events of several objects", () => {
   });
 
   it("take no memory for objects that are created and deleted", () => {
-    const coalescer = new Coalescer(2);
+    const coalescer = new Coalescer(all, 2);
     for (let i = 1; i <= 1_000; i++) {
       coalescer.add(changed("ADDED", 2 * i, undefined, `short-lived/${i}`));
       coalescer.add(changed("DELETED", 2 * i + 1, 2 * i, `short-lived/${i}`));
@@ -124,7 +126,7 @@ describe("The coalesced events of several objects", () => {
   });
 
   it("count the bytes of one event per object", () => {
-    const coalescer = new Coalescer(2);
+    const coalescer = new Coalescer(all, 2);
     coalescer.add(changed("MODIFIED", 2, 1));
     const { bytes } = coalescer;
     for (let revision = 3; revision < 9; revision++) {
@@ -179,7 +181,7 @@ describe("The coalesced events of any history", () => {
           Object.entries(existed).map(([key, value]) => [key, object(key, 2, `${value}2`)]),
         );
         const before = new Map(state);
-        const coalescer = new Coalescer(2);
+        const coalescer = new Coalescer(all, 2);
         const events: WatchEvent[] = [];
         for (const [i, [key, value]] of writes.entries()) {
           const previous = state.get(key);

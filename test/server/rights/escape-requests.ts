@@ -213,6 +213,7 @@ function listOf(given: GivenList, world: RequestWorld): ListRequest__Output {
     revision: String(revisionAt(world, given.state.offset)),
     page_size: given.pageSize,
     page_token: "",
+    view: "VIEW_UNSPECIFIED",
     history_id: historyOf(world, given.historyId),
   };
   return { ...request, page_token: tokenOf(given, request, world) };

@@ -1,6 +1,7 @@
 // Original file: proto/watchfanout/v1/list_watch_service.proto
 
 import type { RevisionMatch as _watchfanout_v1_RevisionMatch, RevisionMatch__Output as _watchfanout_v1_RevisionMatch__Output } from '../../watchfanout/v1/RevisionMatch.ts';
+import type { View as _watchfanout_v1_View, View__Output as _watchfanout_v1_View__Output } from '../../watchfanout/v1/View.ts';
 import type { Long } from '@grpc/proto-loader';
 
 /**
@@ -45,6 +46,10 @@ export interface ListRequest {
    * HISTORY_CHANGED. Empty: not checked.
    */
   'history_id'?: (string);
+  /**
+   * What of each object the page has.
+   */
+  'view'?: (_watchfanout_v1_View);
 }
 
 /**
@@ -89,4 +94,8 @@ export interface ListRequest__Output {
    * HISTORY_CHANGED. Empty: not checked.
    */
   'history_id': (string);
+  /**
+   * What of each object the page has.
+   */
+  'view': (_watchfanout_v1_View__Output);
 }
