@@ -141,9 +141,10 @@ export class LimitedUpstreamReader {
 
   /** `since`: see `get`. */
   list(call: CacheListRequest, since?: number): Promise<ListResult> {
-    const { owner = call, signal, selection, predicate, view, countOnly, ...request } = call;
+    const { owner = call, signal, selection, predicate, shard, view, countOnly, ...request } = call;
     const { name, storage, limiter, check } = this.#deps;
-    const isWhole = selection === undefined && predicate === undefined && view !== "KEYS";
+    const isWhole =
+      selection === undefined && predicate === undefined && shard === undefined && view !== "KEYS";
     const upstreamRequest = {
       name: pageName(name, call),
       isCacheable: isCacheable(request.at),
@@ -221,11 +222,11 @@ export class LimitedUpstreamReader {
 /** The identity of the page that a list requests; undefined if the predicate has no identity. */
 function pageName(resource: string, request: CacheListRequest): string | undefined {
   const { prefix, startAfter, limit, maxBytes, at, predicate, selection, keysOnly } = request;
-  const { view, countOnly } = request;
+  const { shard, view, countOnly } = request;
   if (selection === undefined && predicate !== undefined) return undefined;
   const selected = selection?.canonical ?? null;
   const bounds = [startAfter ?? null, limit, maxBytes ?? 0, keysOnly === true];
-  const shown = [view ?? "FULL", countOnly === true];
+  const shown = [shard?.canonical ?? null, view ?? "FULL", countOnly === true];
   return JSON.stringify(["list", resource, at, prefix, selected, ...bounds, ...shown]);
 }
 

@@ -65,22 +65,23 @@ export class PageReader {
     const { revision } = state;
     const filter = new Filter({ ...request, scope: { prefix }, withPrevious: false });
     const page = new PageBuilder(request);
-    const hasPredicate = selection !== undefined || predicate !== undefined;
+    const isPartial =
+      selection !== undefined || predicate !== undefined || request.shard !== undefined;
     if (request.countOnly === true) {
-      const counted = hasPredicate
+      const counted = isPartial
         ? yield* countMatching(objectsOf(state.frozen(), filter, undefined), filter)
         : yield* state.count(prefix, undefined);
       return epoch === this.#cache.epoch ? page.finish(revision, counted, historyId) : undefined;
     }
     const list = this.#lists.open(filter);
-    yield* this.#fill(page, list, state, hasPredicate);
+    yield* this.#fill(page, list, state, isPartial);
     const { next } = page;
     // No snapshot of a replaced state may be retained. The caller reads again.
     if (epoch !== this.#cache.epoch) return undefined;
     if (next === undefined) return page.finish(revision, 0, historyId);
     // The client requests the next page at the same revision.
     this.#historicalSnapshots.keep(revision, state.whole());
-    if (hasPredicate) return page.finish(revision, undefined, historyId);
+    if (isPartial) return page.finish(revision, undefined, historyId);
     const known =
       startAfter === undefined
         ? undefined
@@ -96,7 +97,7 @@ export class PageReader {
     page: PageBuilder,
     list: CachedList,
     state: PageSource,
-    hasPredicate: boolean,
+    isPartial: boolean,
   ): TimeSlicedWork<void> {
     let nextStep = itemsPerStep;
     do {
@@ -108,7 +109,7 @@ export class PageReader {
       nextStep = page.size + itemsPerStep;
       state.frozen();
       yield;
-    } while (page.next !== undefined && !(hasPredicate && page.scanned >= maxScanned));
+    } while (page.next !== undefined && !(isPartial && page.scanned >= maxScanned));
   }
 
   *#stateFor({ at, selection }: CacheListRequest): TimeSlicedWork<PageSource | undefined> {

@@ -9,6 +9,7 @@ import type {
   WatchScope,
 } from "../../storage/storage.ts";
 import type { Predicate, Selection } from "./selection.ts";
+import type { Shard } from "./shard.ts";
 
 /**
  * What a stream delivers when its reader does not keep up.
@@ -34,6 +35,8 @@ export interface CacheListRequest extends ListRequest {
   readonly predicate?: Predicate | undefined;
   /** Lists only objects of the selection. Replaces `predicate`. */
   readonly selection?: Selection | undefined;
+  /** Only keys of the shard. */
+  readonly shard?: Shard | undefined;
   /** Default FULL. */
   readonly view?: View | undefined;
   /**
@@ -100,6 +103,8 @@ export interface CacheWatchRequest extends WatchRequest {
   readonly predicate?: Predicate | undefined;
   /** Watches only objects of the selection. Replaces `predicate`; unlike it, `withPrevious` is not required. */
   readonly selection?: Selection | undefined;
+  /** Only keys of the shard. */
+  readonly shard?: Shard | undefined;
   /** Default FULL. */
   readonly view?: View | undefined;
   /** Only events of these types. With `sendInitialEvents` ADDED must be one of them. Default: all types. */

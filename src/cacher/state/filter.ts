@@ -4,6 +4,7 @@ import type { StoredObject } from "../../model/object.ts";
 import { isBetween, type KeyInterval } from "../../storage/storage.ts";
 import type { CacheWatchRequest, View } from "../request/request.ts";
 import { type Predicate, type Selection, shortName } from "../request/selection.ts";
+import { hashOf, type Shard } from "../request/shard.ts";
 import type { EventNode } from "./event-node.ts";
 
 /** What a watch delivers: which keys, which objects, and whether events include the previous object. */
@@ -16,6 +17,8 @@ export class Filter {
   readonly prefix: string;
   /** Whether raw keys are delivered, too. */
   readonly rawKeys: boolean;
+  /** The part of the keys; undefined: all. */
+  readonly shard: Shard | undefined;
   readonly selection: Selection | undefined;
   readonly predicate: Predicate | undefined;
   readonly withPrevious: boolean;
@@ -30,7 +33,8 @@ export class Filter {
   constructor(
     request: Pick<
       CacheWatchRequest,
-      "scope" | "predicate" | "selection" | "withPrevious" | "rawKeys" | "view" | "eventTypes"
+      | ("scope" | "shard" | "rawKeys" | "predicate" | "selection")
+      | ("withPrevious" | "view" | "eventTypes")
     >,
   ) {
     const { scope, selection, rawKeys = false } = request;
@@ -38,17 +42,18 @@ export class Filter {
     this.interval = "from" in scope ? scope : undefined;
     this.prefix = "prefix" in scope ? scope.prefix : "";
     this.rawKeys = rawKeys;
+    this.shard = request.shard;
     this.selection = selection;
     this.predicate = selection?.predicate ?? request.predicate;
     this.withPrevious = request.withPrevious;
     this.view = request.view ?? "FULL";
-    this.eventTypes = request.eventTypes;
+    this.eventTypes = request.eventTypes && someOf(request.eventTypes);
     this.cost = 1 + (selection?.cost ?? 0);
     const selected = selection?.canonical ?? predicateIdentity(request.predicate);
     const { from = null, to = null } = this.interval ?? {};
     this.identity = shortName(
       ...[this.withPrevious, rawKeys, this.key ?? null, this.prefix, from, to, selected],
-      ...[this.view, this.eventTypes?.join() ?? null],
+      ...[this.shard?.canonical ?? null, this.view, this.eventTypes?.join() ?? null],
     );
   }
 
@@ -62,6 +67,7 @@ export class Filter {
 
   /** Whether the key is left out although it is in the scope. */
   leavesOut(key: string): boolean {
+    if (this.shard !== undefined && !this.shard.includes(hashOf(key))) return true;
     return !this.rawKeys && isRawKey(key);
   }
 
@@ -94,6 +100,7 @@ export class Filter {
 
   #matching(node: EventNode): WatchEvent | undefined {
     if (node.isRaw && !this.rawKeys) return undefined;
+    if (this.shard !== undefined && !this.shard.includes(node.keyHash)) return undefined;
     if (this.predicate === undefined) {
       return this.withPrevious ? node.eventWithPrevious : node.event;
     }
@@ -103,6 +110,14 @@ export class Filter {
     if (seen.type === node.event?.type) return node.event;
     return new WatchEvent(seen.type, seen.object, undefined);
   }
+}
+
+const allTypes: readonly EventType[] = ["ADDED", "MODIFIED", "DELETED"];
+
+/** The types in one order, each once; undefined: all of them. */
+function someOf(types: readonly EventType[]): readonly EventType[] | undefined {
+  const some = allTypes.filter((type) => types.includes(type));
+  return some.length === allTypes.length ? undefined : some;
 }
 
 /**

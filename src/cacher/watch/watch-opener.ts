@@ -185,13 +185,12 @@ export class WatchOpener {
     const { watcher } = opening;
     const successor = new PendingSource();
     const resumption: Resumption = { watcher, source: successor, origin: "initial" };
-    const { key, prefix, selection, predicate, view } = watcher.filter;
+    const { key, prefix, selection, predicate, shard, view } = watcher.filter;
     if (key !== undefined) {
       const { revision, object } = await upstreamReader.get({ key, at, owner, signal }, since);
-      const items =
-        object !== undefined && watcher.filter.matches(object)
-          ? [watcher.filter.shown(object)]
-          : [];
+      const { filter } = watcher;
+      const isShown = object !== undefined && !filter.leavesOut(key) && filter.matches(object);
+      const items = isShown ? [filter.shown(object)] : [];
       const page = { revision, items, next: undefined, remaining: 0 };
       this.#start(opening, new PagedInitialState(page, noMorePages, () => {}, successor));
       this.#resumeAfter(revision, resumption);
@@ -200,7 +199,7 @@ export class WatchOpener {
     const list = (where: RevisionRequirement, startAfter?: string): Promise<ListResult> =>
       upstreamReader.list(
         {
-          ...{ prefix, startAfter, ...upstreamPage, at: where, view, owner, signal },
+          ...{ prefix, startAfter, ...upstreamPage, at: where, shard, view, owner, signal },
           ...(selection === undefined ? { predicate } : { selection }),
         },
         since,
