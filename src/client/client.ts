@@ -23,6 +23,7 @@ import type {
   SelectorOptions,
   WatchOptions,
 } from "./calls/options.ts";
+import { wireShard } from "./calls/shards.ts";
 import { decodeResourceInfo, type ResourceInfo } from "./resource-info.ts";
 import { TypedResource, type TypedResourceOptions } from "./typed/typed-resource.ts";
 import type { ValueCodec } from "./values/value-codec.ts";
@@ -114,6 +115,7 @@ export class Client implements ClientCalls {
       page_size: options.pageSize ?? 0,
       page_token: options.pageToken ?? "",
       view: `VIEW_${options.view ?? "UNSPECIFIED"}`,
+      shard: wireShard(options.shard),
       ...selectors(options),
       ...position(options),
     };
@@ -139,6 +141,7 @@ export class Client implements ClientCalls {
   async count(resource: string, options: CountOptions = {}): Promise<CountResult> {
     const request: WireListRequest = {
       ...{ resource, prefix: options.prefix ?? "", view: "VIEW_COUNT", page_size: 1 },
+      shard: wireShard(options.shard),
       ...selectors(options),
       ...position(options),
     };
@@ -172,6 +175,7 @@ export class Client implements ClientCalls {
       delivery: `DELIVERY_${options.delivery ?? "UNSPECIFIED"}`,
       include_previous: options.includePrevious ?? false,
       view: `VIEW_${options.view ?? "UNSPECIFIED"}`,
+      shard: wireShard(options.shard),
       event_types: (options.eventTypes ?? []).map((type) => `EVENT_TYPE_${type}` as const),
       eager_bookmarks: options.eagerBookmarks ?? false,
       bookmark_interval: wireDuration(options.bookmarkIntervalMs),

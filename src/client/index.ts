@@ -41,6 +41,7 @@ export type {
   View,
   WatchOptions,
 } from "./calls/options.ts";
+export { type HashRange, shardOf } from "./calls/shards.ts";
 export type { Token } from "./calls/token-source.ts";
 export { type Client, connect } from "./client.ts";
 export {

@@ -18,8 +18,6 @@ export interface HashRange {
   readonly last: bigint;
 }
 
-/** Maximum number of ranges of a shard. */
-const maxRanges = 1_024;
 const largestHash = 2n ** 64n - 1n;
 
 /** A part of the keys: those whose hash is in one of its ranges. */
@@ -29,16 +27,10 @@ export class Shard {
   /** Equal for shards of the same keys, and for no others. */
   readonly canonical: string;
 
-  /** Throws INVALID_REQUEST for no or too many ranges, and for ranges that are empty or overlap. */
+  /** Throws INVALID_REQUEST for no ranges, and for ranges that are empty or overlap. */
   constructor(ranges: readonly HashRange[]) {
     if (ranges.length === 0)
       throw invalidRequest("shard", "shard has no ranges. Give at least one.");
-    if (ranges.length > maxRanges) {
-      throw invalidRequest(
-        "shard",
-        `shard has ${ranges.length} ranges. Give at most ${maxRanges}, of which one may cover several.`,
-      );
-    }
     const intervals: KeyInterval[] = [];
     let open: HashRange | undefined;
     for (const range of ranges.toSorted(byFirst)) {

@@ -94,7 +94,8 @@ function addList(program: Command, io: CommandIo): void {
     }
     await runSession(io, options, async (session) => {
       const { resource, output, historyId } = options;
-      const selected = { ...selectorsOf(options), prefix, at, historyId };
+      const { shard } = options;
+      const selected = { ...selectorsOf(options), prefix, shard, at, historyId };
       if (options.count === true)
         return printCount(session, output, await session.client.count(resource, selected));
       const pages = limited(session.client, options, { ...selected, ...viewOf(options) });

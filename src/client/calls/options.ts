@@ -4,6 +4,7 @@ import type { EventType } from "../../model/event.ts";
 import type { RevisionRequirement, Scope } from "../../storage/storage.ts";
 import type { ClientTls } from "./client-certificates.ts";
 import type { Endpoint } from "./endpoints.ts";
+import type { HashRange } from "./shards.ts";
 import type { Token } from "./token-source.ts";
 
 /** Options of `connect`. */
@@ -122,6 +123,8 @@ export type View = "FULL" | "KEYS";
 export interface CountOptions extends ReadOptions, SelectorOptions {
   /** Only keys with this prefix. Default: all keys. */
   readonly prefix?: string | undefined;
+  /** Only keys with a hash in one of these ranges, such as those of `shardOf`. Default: all keys. */
+  readonly shard?: readonly HashRange[] | undefined;
 }
 
 /** Options of lists. */
@@ -157,6 +160,8 @@ export interface WatchOptions extends CommonOptions, SelectorOptions {
    * has them. LATEST_STATE: the latest state of each object, without intermediate states. Default EVERY_EVENT.
    */
   readonly delivery?: "EVERY_EVENT" | "LATEST_STATE" | undefined;
+  /** Only keys with a hash in one of these ranges, such as those of `shardOf`. Default: all keys. */
+  readonly shard?: readonly HashRange[] | undefined;
   /** What of each object events have. Default FULL. */
   readonly view?: View | undefined;
   /** Only events of these types. With `sendInitialEvents`, ADDED must be one of them. Default: all types. */

@@ -7,6 +7,7 @@ import type {
   View,
 } from "../../cacher/request/request.ts";
 import type { Selection } from "../../cacher/request/selection.ts";
+import { Shard } from "../../cacher/request/shard.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { EventType } from "../../model/event.ts";
 import type { Access } from "../../policy/access.ts";
@@ -26,6 +27,7 @@ import type { GetRequest__Output } from "../../wire/generated/watchfanout/v1/Get
 import type { ListRequest__Output } from "../../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { PutRequest__Output } from "../../wire/generated/watchfanout/v1/PutRequest.ts";
 import type { RevisionMatch__Output } from "../../wire/generated/watchfanout/v1/RevisionMatch.ts";
+import type { Shard__Output } from "../../wire/generated/watchfanout/v1/Shard.ts";
 import type { View__Output } from "../../wire/generated/watchfanout/v1/View.ts";
 import type { WatchRequest__Output } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import { decodePageToken } from "./page-token.ts";
@@ -111,7 +113,8 @@ export function parseList(
   if (limit < 0) {
     throw invalidRequest("page_size", `page_size is ${limit}. It must not be negative.`);
   }
-  const page = { prefix, limit, maxBytes, selection, ...viewOfList(request) };
+  const shard = shardOf(request);
+  const page = { prefix, limit, maxBytes, selection, shard, ...viewOfList(request) };
   if (token === "") return { list: { ...page, at }, historyId: request.history_id };
   const { revision, startAfter, historyId } = decodePageToken(token, listIdentity(request));
   return { list: { ...page, startAfter, at: { match: "EXACT", revision } }, historyId };
@@ -125,7 +128,8 @@ export function listIdentity(request: ListRequest__Output): string {
     ...[resource, prefix, label_selector, field_selector],
     ...[match, revision, history_id],
     // Left out where it is not asked for, so that tokens of servers without views stay valid.
-    ...(viewOf(request.view) === "FULL" ? [] : [request.view]),
+    ...(views[request.view] === "FULL" ? [] : [request.view]),
+    ...(shardOf(request) === undefined ? [] : [shardOf(request)?.canonical]),
   ]);
 }
 
@@ -152,6 +156,7 @@ export function parseWatch(
     eagerBookmarks: request.eager_bookmarks,
     historyId: request.history_id,
     selection,
+    shard: shardOf(request),
     ...viewOfWatch(request),
     ...ends,
   };
@@ -222,28 +227,17 @@ const views = {
   VIEW_FULL: "FULL",
   VIEW_KEYS: "KEYS",
   VIEW_COUNT: "COUNT",
-} as const satisfies Record<View__Output, string>;
-
-/** Throws INVALID_REQUEST for a view that this server does not have: such a number remains one. */
-function viewOf(view: View__Output): View | "COUNT" {
-  const known = (views as Readonly<Record<string, View | "COUNT" | undefined>>)[view];
-  if (known !== undefined) return known;
-  const names = Object.keys(views).slice(1).join(", ");
-  throw invalidRequest(
-    "view",
-    `view is ${view}, which this server does not have. Ask for ${names}.`,
-  );
-}
+} as const satisfies Record<View__Output, View | "COUNT">;
 
 function viewOfList({ view }: ListRequest__Output): Pick<CacheListRequest, "countOnly" | "view"> {
-  const asked = viewOf(view);
+  const asked = views[view];
   return asked === "COUNT" ? { countOnly: true } : { view: asked };
 }
 
 function viewOfWatch(
   request: WatchRequest__Output,
 ): Pick<CacheWatchRequest, "eventTypes" | "view"> {
-  const view = viewOf(request.view);
+  const view = views[request.view];
   if (view === "COUNT")
     throw invalidRequest(
       "view",
@@ -253,17 +247,26 @@ function viewOfWatch(
   return { view, eventTypes: types.length === 0 ? undefined : types };
 }
 
-const eventTypes = new Map<string, EventType>([
-  ["EVENT_TYPE_ADDED", "ADDED"],
-  ["EVENT_TYPE_MODIFIED", "MODIFIED"],
-  ["EVENT_TYPE_DELETED", "DELETED"],
-]);
+const eventTypes = {
+  EVENT_TYPE_UNSPECIFIED: undefined,
+  EVENT_TYPE_ADDED: "ADDED",
+  EVENT_TYPE_MODIFIED: "MODIFIED",
+  EVENT_TYPE_DELETED: "DELETED",
+} as const satisfies Record<EventType__Output, EventType | undefined>;
 
-function eventTypeOf(type: EventType__Output): EventType {
-  const known = eventTypes.get(type);
-  if (known !== undefined) return known;
-  const names = [...eventTypes.keys()].join(", ");
-  throw invalidRequest("event_types", `event_types has ${type}. The types of events are ${names}.`);
+function eventTypeOf(name: EventType__Output): EventType {
+  const type = eventTypes[name];
+  if (type !== undefined) return type;
+  const names = Object.keys(eventTypes).slice(1).join(", ");
+  throw invalidRequest("event_types", `event_types has ${name}. The types of events are ${names}.`);
+}
+
+/** Throws INVALID_REQUEST for a shard that is no part of the keys. */
+function shardOf({ shard }: { readonly shard: Shard__Output | null }): Shard | undefined {
+  if (shard === null) return undefined;
+  return new Shard(
+    shard.ranges.map(({ first, last }) => ({ first: BigInt(first), last: BigInt(last) })),
+  );
 }
 
 const deliveries = {

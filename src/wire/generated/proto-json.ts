@@ -572,6 +572,27 @@ export const protoJson: object = {
                 "VIEW_COUNT": 3
               }
             },
+            "Shard": {
+              "fields": {
+                "ranges": {
+                  "rule": "repeated",
+                  "type": "HashRange",
+                  "id": 1
+                }
+              }
+            },
+            "HashRange": {
+              "fields": {
+                "first": {
+                  "type": "fixed64",
+                  "id": 1
+                },
+                "last": {
+                  "type": "fixed64",
+                  "id": 2
+                }
+              }
+            },
             "ListRequest": {
               "fields": {
                 "resource": {
@@ -613,6 +634,10 @@ export const protoJson: object = {
                 "view": {
                   "type": "View",
                   "id": 10
+                },
+                "shard": {
+                  "type": "Shard",
+                  "id": 11
                 }
               }
             },
@@ -736,6 +761,10 @@ export const protoJson: object = {
                   "rule": "repeated",
                   "type": "EventType",
                   "id": 14
+                },
+                "shard": {
+                  "type": "Shard",
+                  "id": 15
                 }
               }
             },

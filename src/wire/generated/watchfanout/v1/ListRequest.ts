@@ -2,6 +2,7 @@
 
 import type { RevisionMatch as _watchfanout_v1_RevisionMatch, RevisionMatch__Output as _watchfanout_v1_RevisionMatch__Output } from '../../watchfanout/v1/RevisionMatch.ts';
 import type { View as _watchfanout_v1_View, View__Output as _watchfanout_v1_View__Output } from '../../watchfanout/v1/View.ts';
+import type { Shard as _watchfanout_v1_Shard, Shard__Output as _watchfanout_v1_Shard__Output } from '../../watchfanout/v1/Shard.ts';
 import type { Long } from '@grpc/proto-loader';
 
 /**
@@ -50,6 +51,10 @@ export interface ListRequest {
    * What of each object the page has.
    */
   'view'?: (_watchfanout_v1_View);
+  /**
+   * Only keys of this part. Absent: all.
+   */
+  'shard'?: (_watchfanout_v1_Shard | null);
 }
 
 /**
@@ -98,4 +103,8 @@ export interface ListRequest__Output {
    * What of each object the page has.
    */
   'view': (_watchfanout_v1_View__Output);
+  /**
+   * Only keys of this part. Absent: all.
+   */
+  'shard': (_watchfanout_v1_Shard__Output | null);
 }
