@@ -125,6 +125,31 @@ describe("The coalesced events of several objects", () => {
     coalescer.objectDeleted("unheard of");
   });
 
+  it("are of the types that the filter delivers, once they are coalesced", () => {
+    const eventTypes: readonly EventType[] = ["MODIFIED", "DELETED"];
+    const some = new Filter({ scope: { prefix: "" }, withPrevious: false, eventTypes });
+    const events = [
+      changed("ADDED", 3, undefined, "came"),
+      changed("MODIFIED", 4, 3, "came"),
+      changed("DELETED", 5, 1, "again"),
+      changed("ADDED", 6, undefined, "again"),
+      changed("MODIFIED", 7, 2, "left"),
+      changed("DELETED", 8, 7, "left"),
+    ];
+    const coalescer = new Coalescer(some, 2);
+    for (const event of events) coalescer.add(event);
+    expect(emitted(coalescerOf(events)).map(({ type }) => type)).toContain("ADDED");
+    expect(emitted(coalescer).map(short)).toEqual(
+      emitted(coalescerOf(events))
+        .filter(({ type }) => type !== "ADDED")
+        .map(short),
+    );
+    expect(emitted(coalescer).map(({ type, object }) => `${type} ${object.key}`)).toEqual([
+      "MODIFIED again",
+      "DELETED left",
+    ]);
+  });
+
   it("count the bytes of one event per object", () => {
     const coalescer = new Coalescer(all, 2);
     coalescer.add(changed("MODIFIED", 2, 1));
