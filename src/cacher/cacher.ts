@@ -233,6 +233,12 @@ export class Cacher implements Storage {
     return this.#cache.objectAttributes.select(labelSelector, fieldSelector);
   }
 
+  /** The fields that selectors may name, and those of them that objects are indexed by. */
+  get fields(): { readonly declared: readonly string[]; readonly indexed: readonly string[] } {
+    const { declaredFields: declared, indexes: indexed } = this.#cache.objectAttributes;
+    return { declared, indexed };
+  }
+
   currentRevision(signal?: AbortSignal, historyId?: string): Promise<number> {
     return this.#storage.currentRevision(signal, historyId);
   }

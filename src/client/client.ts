@@ -1,5 +1,5 @@
 import { type Clock, keepAliveClock } from "../base/clock.ts";
-import { WatchFanoutError } from "../base/errors.ts";
+import { invalidRequest, WatchFanoutError } from "../base/errors.ts";
 import type { Reachability } from "../base/stream-backoff.ts";
 import { listedSlab, Slabs } from "../model/slabs.ts";
 import type { Duration__Output } from "../wire/generated/google/protobuf/Duration.ts";
@@ -13,6 +13,7 @@ import { broken, decodeDuration, decodeObject, decodeRevision } from "./calls/de
 import type { Endpoint } from "./calls/endpoints.ts";
 import type {
   ConnectOptions,
+  CountOptions,
   DeleteOptions,
   ListOptions,
   PageOptions,
@@ -22,10 +23,17 @@ import type {
   SelectorOptions,
   WatchOptions,
 } from "./calls/options.ts";
+import { wireShard } from "./calls/shards.ts";
 import { decodeResourceInfo, type ResourceInfo } from "./resource-info.ts";
 import { TypedResource, type TypedResourceOptions } from "./typed/typed-resource.ts";
 import type { ValueCodec } from "./values/value-codec.ts";
-import type { AtomicBatch, ClientCalls, ObjectResult, Page } from "./watch/client-calls.ts";
+import type {
+  AtomicBatch,
+  ClientCalls,
+  CountResult,
+  ObjectResult,
+  Page,
+} from "./watch/client-calls.ts";
 import { checkObject, checkPage, checkReadAt, JoinedPages } from "./watch/response-checks.ts";
 import { type OpenStream, resumingWatch } from "./watch/resuming-watch.ts";
 
@@ -106,6 +114,8 @@ export class Client implements ClientCalls {
       ...{ resource, prefix },
       page_size: options.pageSize ?? 0,
       page_token: options.pageToken ?? "",
+      view: `VIEW_${options.view ?? "UNSPECIFIED"}`,
+      shard: wireShard(options.shard),
       ...selectors(options),
       ...position(options),
     };
@@ -126,6 +136,30 @@ export class Client implements ClientCalls {
   }
 
   /**
+   * Counts objects, without receiving them. Rejects with INVALID_REQUEST if the server is of a version that does not count.
+   */
+  async count(resource: string, options: CountOptions = {}): Promise<CountResult> {
+    const request: WireListRequest = {
+      ...{ resource, prefix: options.prefix ?? "", view: "VIEW_COUNT", page_size: 1 },
+      shard: wireShard(options.shard),
+      ...selectors(options),
+      ...position(options),
+    };
+    const response = await this.#connection.read(listWatchService.List, request, options);
+    const { remaining_item_count: count, items, history_id: historyId } = response;
+    if (count === undefined || items.length > 0) {
+      throw invalidRequest(
+        "view",
+        "The server is of a version that does not count objects. List them.",
+      );
+    }
+    const revision = decodeRevision(response.revision);
+    checkReadAt(options.at, revision);
+    const staleForMs = decodeDuration(response.stale_for);
+    return { count: decodeRevision(count), revision, historyId, staleForMs };
+  }
+
+  /**
    * Watches a resource: yields atomic batches indefinitely. A stream that breaks is resumed after the last complete
    * batch, without a gap or a repetition.
    *
@@ -140,6 +174,9 @@ export class Client implements ClientCalls {
       send_initial_events: options.sendInitialEvents ?? false,
       delivery: `DELIVERY_${options.delivery ?? "UNSPECIFIED"}`,
       include_previous: options.includePrevious ?? false,
+      view: `VIEW_${options.view ?? "UNSPECIFIED"}`,
+      shard: wireShard(options.shard),
+      event_types: (options.eventTypes ?? []).map((type) => `EVENT_TYPE_${type}` as const),
       eager_bookmarks: options.eagerBookmarks ?? false,
       bookmark_interval: wireDuration(options.bookmarkIntervalMs),
       history_id: options.historyId ?? "",

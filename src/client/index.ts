@@ -29,6 +29,7 @@ export type { ClientTls, Pem } from "./calls/client-certificates.ts";
 export type { Endpoint } from "./calls/endpoints.ts";
 export type {
   ConnectOptions,
+  CountOptions,
   DeleteOptions,
   Interruption,
   ListOptions,
@@ -37,8 +38,10 @@ export type {
   ReadOptions,
   ResourcesOptions,
   SelectorOptions,
+  View,
   WatchOptions,
 } from "./calls/options.ts";
+export { type HashRange, shardOf } from "./calls/shards.ts";
 export type { Token } from "./calls/token-source.ts";
 export { type Client, connect } from "./client.ts";
 export {
@@ -92,6 +95,7 @@ export type {
   TypedPage,
   TypedResource,
   TypedResourceOptions,
+  TypedWatchOptions,
 } from "./typed/typed-resource.ts";
 export type { Change, UpdateOptions } from "./typed/update.ts";
 export {
@@ -109,7 +113,13 @@ export {
   type ValueCodec,
   type WriterMessageType,
 } from "./values/value-codec.ts";
-export type { AtomicBatch, ClientCalls, ObjectResult, Page } from "./watch/client-calls.ts";
+export type {
+  AtomicBatch,
+  ClientCalls,
+  CountResult,
+  ObjectResult,
+  Page,
+} from "./watch/client-calls.ts";
 export { requiresRelist } from "./watch/resuming-watch.ts";
 export {
   type BucketOptions,

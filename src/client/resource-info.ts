@@ -16,6 +16,12 @@ export interface ResourceInfo {
   readonly isReadableInFull: boolean;
   /** How old the cache may be, in milliseconds, while the server can't reach its own source; otherwise undefined. */
   readonly staleForMs: number | undefined;
+  /** The fields that field selectors may name, in the order of their names. */
+  readonly fields: readonly string[];
+  /** Those of them for which a selector that requires one value is fast. */
+  readonly indexedFields: readonly string[];
+  /** A watch may resume after this revision or a later one; 0: there is no cache, or it has not synced yet. */
+  readonly oldestRevision: number;
   /**
    * Its keys in etcd. Absent: the server does not serve them by etcd's own API.
    *
@@ -40,6 +46,9 @@ export function decodeResourceInfo(wire: Resource__Output): ResourceInfo {
     historyId: wire.history_id,
     isReadableInFull: wire.readable_in_full,
     staleForMs: decodeDuration(wire.stale_for),
+    fields: wire.fields,
+    indexedFields: wire.indexed_fields,
+    oldestRevision: decodeRevision(wire.oldest_revision),
     ...(wire.etcd_keys && {
       etcdKeys: { prefix: wire.etcd_keys.prefix, historyKey: wire.etcd_keys.history_key },
     }),

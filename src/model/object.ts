@@ -4,6 +4,8 @@ interface CachedAttributes {
   readonly bytes: number;
 }
 
+const noValue = new Uint8Array(0);
+
 /**
  * One object at one revision. Immutable, and shared by all that hold it: the cache, the event window, every watcher,
  * every response.
@@ -89,6 +91,12 @@ export class StoredObject {
       this.valueEnd,
       this.encodedStart,
     );
+  }
+
+  /** Returns the same object at the same revision with an empty value. */
+  withoutValue(): StoredObject {
+    const { key, createRevision, modRevision, version, lease } = this;
+    return new StoredObject(key, noValue, createRevision, modRevision, version, lease);
   }
 
   /** Returns this object as deleted at `revision`: everything else stays as it was last. */

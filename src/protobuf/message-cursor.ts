@@ -46,6 +46,11 @@ export class MessageCursor {
     return this.#position;
   }
 
+  /** Whether the current message, or the packed numbers that were entered, have not been read to their end. */
+  get hasMore(): boolean {
+    return this.#position < this.#limit;
+  }
+
   /**
    * Returns the tag of the next field: its number, shifted by three, and its wire type. Returns 0 at the end of the
    * message. The caller then reads or skips the field's value.

@@ -1,5 +1,11 @@
 import { invalidRequest, type WatchFanoutError } from "../base/errors.ts";
-import { LENGTH_DELIMITED, MessageCursor, VARINT, WireFault } from "../protobuf/message-cursor.ts";
+import {
+  FIXED64,
+  LENGTH_DELIMITED,
+  MessageCursor,
+  VARINT,
+  WireFault,
+} from "../protobuf/message-cursor.ts";
 import { descriptors, type FieldDescriptor } from "./descriptors.ts";
 
 /** A request, or the error in its bytes. */
@@ -14,7 +20,8 @@ export type Decoded<T> =
  * reduced to what is left; and of a oneof that is set twice, the first field in the proto wins instead of the last one
  * on the wire.
  *
- * Throws for a type with fields that no request of this service has: repeated ones, maps, floats, fixed sizes.
+ * A repeated field has at most 1,024 elements. Throws for a type with fields that no request of this service has: maps, floats,
+ * other numbers of fixed size.
  */
 export function strictDeserializer<T>(typeName: string): (bytes: Uint8Array) => Decoded<T> {
   const type = messageRule(typeName);
@@ -44,6 +51,8 @@ interface MessageRule {
 interface FieldRule {
   readonly name: string;
   readonly wireType: number;
+  /** Whether each value is an element of a list. */
+  readonly isRepeated: boolean;
   readonly read: (cursor: MessageCursor, before: unknown, path: string[]) => unknown;
   readonly oneof: string | undefined;
   /** The other fields of its oneof. */
@@ -64,6 +73,11 @@ function decodeInto(
     }
     path.push(rule.name);
     const wireType = tag & 7;
+    if (rule.isRepeated) {
+      target[rule.name] = withElements(target[rule.name] as Elements, cursor, rule, wireType, path);
+      path.pop();
+      continue;
+    }
     if (wireType !== rule.wireType) {
       throw new WireFault(`has wire type ${wireType} instead of ${rule.wireType}`);
     }
@@ -76,19 +90,49 @@ function decodeInto(
   }
 }
 
+type Elements = readonly unknown[];
+
+const maxElements = 1_024;
+const noElements: Elements = [];
+
+/** The elements before, and those of this field: one, or numbers that are packed. */
+function withElements(
+  before: Elements,
+  cursor: MessageCursor,
+  rule: FieldRule,
+  wireType: number,
+  path: string[],
+): Elements {
+  const elements = [...before];
+  const isPacked = wireType === LENGTH_DELIMITED && rule.wireType !== LENGTH_DELIMITED;
+  if (!isPacked && wireType !== rule.wireType) {
+    throw new WireFault(`has wire type ${wireType} instead of ${rule.wireType}`);
+  }
+  const outer = isPacked ? cursor.enter() : undefined;
+  do {
+    if (isPacked && !cursor.hasMore) break;
+    if (elements.length === maxElements) {
+      throw new WireFault(`has more than ${maxElements} elements`);
+    }
+    elements.push(rule.read(cursor, undefined, path));
+  } while (isPacked);
+  if (outer !== undefined) cursor.leave(outer);
+  return elements;
+}
+
 function messageRule(typeName: string): MessageRule {
   const declared = descriptors.messages.get(typeName);
   if (declared === undefined) throw new Error(`There is no message type ${typeName}.`);
   const fields = new Map<number, FieldRule>();
   const defaults: Message = {};
   for (const field of declared) {
-    if (field.repeated) throw new Error(`${typeName}.${field.name} is repeated.`);
+    const isRepeated = field.repeated;
     const { wireType, empty, read } = valueRule(typeName, field);
     const { name, oneof } = field;
     const rivals = declared.filter((other) => oneof !== undefined && other.oneof === oneof);
     const names = rivals.map((other) => other.name).filter((other) => other !== name);
-    fields.set(field.number, { name, wireType, read, oneof, rivals: names });
-    if (oneof === undefined) defaults[name] = empty;
+    fields.set(field.number, { name, wireType, isRepeated, read, oneof, rivals: names });
+    if (oneof === undefined) defaults[name] = isRepeated ? noElements : empty;
   }
   return { fields, defaults };
 }
@@ -111,6 +155,12 @@ function valueRule(typeName: string, field: FieldDescriptor): ValueRule {
       };
     case 5: // int32
       return { wireType: VARINT, empty: 0, read: readInt32 };
+    case 6: // fixed64
+      return {
+        wireType: FIXED64,
+        empty: "0",
+        read: (cursor) => String(cursor.fixed(8).readBigUInt64LE()),
+      };
     case 8: // bool
       return { wireType: VARINT, empty: false, read: (cursor) => cursor.bigint() !== 0n };
     case 9: // string

@@ -108,6 +108,22 @@ export const semanticsTests: Readonly<Record<string, string>> = {
     "The oldest connections are drained alone: their streams end with DRAINING, the others continue.",
   "deliver-41":
     "is relisted after ten attempts that failed with %s, if nothing is delivered meanwhile",
+  "parts-1":
+    "VIEW_KEYS of a List: the same objects without their values, also if a selector selects them",
+  "parts-2": "VIEW_KEYS of a Watch: the same events without values, before and after",
+  "parts-3":
+    "VIEW_COUNT: the number of objects without the objects, of all, of a prefix, of a selector, and at a revision",
+  "parts-4": "event_types are relative to the selectors",
+  "parts-5": "event_types: only these are sent, and resume points also say what was left out",
+  "parts-6": "in %i parts have each key once, in Lists, counts and Watches",
+  "parts-7": "go by XXH64 with seed 0 of the key's UTF-8 bytes",
+  "parts-8": "with %s are refused",
+  "parts-9": "event_types without ADDED can't begin with the state",
+  "parts-10": "VIEW_COUNT of a Watch, and a view that the server does not have, are refused",
+  "parts-11": "belongs to its view and its shard",
+  "parts-12": "VIEW_KEYS from the store, if the cache does not reach the revision in 3 s",
+  "parts-13": "names fields, the oldest revision and views",
+  "parts-14": "A batch of keys is encoded once for all its watches.",
   "latest-1": "delivers events that were %s as the difference that they make",
   "latest-2": "created and deleted",
   "latest-3": "created and changed",

@@ -32,9 +32,23 @@ export async function nextSummary(stream: Stream): Promise<string> {
   return summaryOf(await stream.next());
 }
 
+/** The events of the initial state, which the request asked for. */
+export async function initialEventsOf(stream: Stream): Promise<WatchResponse__Output["events"]> {
+  const responses = await stream.until((response) => response.initial_events_end);
+  return responses.flatMap(({ events }) => events);
+}
+
 /** All events until the resume point reaches `revision`, however they are divided into responses. */
-export async function eventsUntil(stream: Stream, revision: number): Promise<string[]> {
+export async function eventsOf(
+  stream: Stream,
+  revision: number,
+): Promise<WatchResponse__Output["events"]> {
   const enough = (response: WatchResponse__Output): boolean =>
     response.revision !== undefined && Number(response.revision) >= revision;
-  return (await stream.until(enough)).flatMap(({ events }) => eventsTold(events));
+  return (await stream.until(enough)).flatMap(({ events }) => events);
+}
+
+/** The same, each in words. */
+export async function eventsUntil(stream: Stream, revision: number): Promise<string[]> {
+  return eventsTold(await eventsOf(stream, revision));
 }

@@ -74,7 +74,7 @@ export class CoalescedBacklog {
   constructor(filter: Filter, after: EventNode, deps: CoalescedBacklogDeps) {
     this.filter = filter;
     this.after = after.sequence;
-    this.#coalescer = new Coalescer(after.revision);
+    this.#coalescer = new Coalescer(filter, after.revision);
     this.#reached = after;
     this.#deps = deps;
   }

@@ -1,5 +1,6 @@
 import { type EventType, WatchEvent } from "../../model/event.ts";
 import { memoryBytes, type StoredObject } from "../../model/object.ts";
+import type { Filter } from "../state/filter.ts";
 
 /** The coalesced events of one object. */
 interface Entry {
@@ -18,13 +19,15 @@ const eventsPerStep = 512;
  * at most one entry per object, regardless of the number of events.
  */
 export class Coalescer {
+  readonly #filter: Pick<Filter, "delivers">;
   readonly #after: number;
   /** In the order of their last events. */
   readonly #entries = new Map<string, Entry>();
   #bytes = 0;
 
-  /** Coalesces the events after the revision `after`. */
-  constructor(after: number) {
+  /** Coalesces the events of the filter after the revision `after`. */
+  constructor(filter: Pick<Filter, "delivers">, after: number) {
+    this.#filter = filter;
     this.#after = after;
   }
 
@@ -73,7 +76,8 @@ export class Coalescer {
       if (!cancelsOut(first, last.type)) {
         const type = coalescedType(first, last.type);
         const same = type === last.type && previous === last.previous;
-        to.push(same ? last : new WatchEvent(type, last.object, previous));
+        const event = same ? last : new WatchEvent(type, last.object, previous);
+        if (this.#filter.delivers(event)) to.push(event);
       }
       if (++steps % eventsPerStep === 0) yield;
     }

@@ -123,7 +123,7 @@ export class EventWindowCursor implements WatchSource {
       if (isFull && next.revision !== node.revision) break;
       if (filter.includes(next.event.object.key)) {
         const event = filter.select(next);
-        if (event !== undefined) {
+        if (event !== undefined && filter.delivers(event)) {
           events.push(event);
           bytes += event.estimatedBytes;
         }

@@ -29,7 +29,7 @@ export class WatcherGroup {
       if (!filter.includes(node.event?.object.key ?? "")) return false;
     }
     const event = filter.select(node);
-    if (event === undefined) return false;
+    if (event === undefined || !filter.delivers(event)) return false;
     return this.#pending.push(event) === 1;
   }
 
@@ -65,33 +65,41 @@ export class WatcherGroup {
  */
 export type Groups = Map<string, WatcherGroup>;
 
-/** Where the groups of a filter are: in `places`, under the key, field value, prefix or name of the interval `at`. */
+/** Groups by the name of what they are found by: a key, a field value, a prefix, an interval of keys or a shard. */
+interface Places {
+  readonly groups: Map<string, Groups>;
+  /** Finds the groups of intervals of keys, and those of shards, which are intervals of hashes. */
+  readonly index?: IntervalIndex<Groups>;
+}
+
+/** Where the groups of a filter are. */
 interface Place {
-  readonly places: Map<string, Groups>;
+  readonly places: Places;
   readonly at: string;
-  /** Only in the places of intervals. */
-  readonly interval?: KeyInterval;
+  /** What the index of the places finds them by. */
+  readonly intervals?: readonly KeyInterval[];
 }
 
 /**
  * Finds the live watchers that an event may concern: by exact key, by the value of an indexed field if the filter
- * requires one, and otherwise by key prefix or interval of keys. So the cost of an event does not grow with the number of other watchers.
+ * requires one, and otherwise by key prefix, shard of a prefix, or interval of keys. So the cost of an event does not grow
+ * with the number of other watchers.
  */
 export class WatcherIndex {
   readonly #read: FieldReader;
-  readonly #byKey = new Map<string, Groups>();
-  readonly #byField: ReadonlyMap<string, Map<string, Groups>>;
-  readonly #byPrefix = new Map<string, Groups>();
-  /** By the name of the interval. */
-  readonly #byInterval = new Map<string, Groups>();
-  readonly #intervals = new IntervalIndex<Groups>();
-  /** Number of prefixes by length. A key is looked up by its beginnings of these lengths. */
+  readonly #byKey = newPlaces();
+  readonly #byField: ReadonlyMap<string, Places>;
+  readonly #byPrefix = newPlaces();
+  /** The shards of each prefix. */
+  readonly #byShard = new Map<string, Required<Places>>();
+  readonly #byInterval = newIndexedPlaces();
+  /** Number of prefixes by length, with and without shards. A key is looked up by its beginnings of these lengths. */
   readonly #prefixLengths = new Map<number, number>();
   #size = 0;
 
   /** `fields` are the indexed fields; `read` returns the value of one for an object. */
   constructor(fields: readonly string[] = [], read: FieldReader = () => "") {
-    this.#byField = new Map(fields.map((field) => [field, new Map<string, Groups>()]));
+    this.#byField = new Map(fields.map((field) => [field, newPlaces()]));
     this.#read = read;
   }
 
@@ -103,17 +111,17 @@ export class WatcherIndex {
   /** Idempotent. */
   add(watcher: DispatchTarget): void {
     const { filter } = watcher;
-    const { places, at, interval } = this.#placeOf(filter);
-    let groups = places.get(at);
+    const { places, at, intervals = [] } = this.#placeOf(filter);
+    let groups = places.groups.get(at);
     if (groups === undefined) {
       groups = new Map();
-      places.set(at, groups);
-      if (places === this.#byPrefix) this.#countLength(at.length, 1);
-      else if (interval !== undefined) this.#intervals.add(interval, groups);
+      places.groups.set(at, groups);
+      for (const interval of intervals) places.index?.add(interval, groups);
+      if (this.#isByPrefix(filter)) this.#countLength(filter.prefix.length, 1);
     }
     let group = groups.get(filter.identity);
     if (group === undefined) {
-      group = new WatcherGroup(filter, this.#isIndex(places));
+      group = new WatcherGroup(filter, this.isIndexed(filter));
       groups.set(filter.identity, group);
     }
     if (group.watchers.has(watcher)) return;
@@ -124,62 +132,88 @@ export class WatcherIndex {
   /** Idempotent. */
   remove(watcher: DispatchTarget): void {
     const { filter } = watcher;
-    const { places, at, interval } = this.#placeOf(filter);
-    const groups = places.get(at);
+    const { places, at, intervals = [] } = this.#placeOf(filter);
+    const groups = places.groups.get(at);
     const group = groups?.get(filter.identity);
     if (groups === undefined || group?.watchers.delete(watcher) !== true) return;
     this.#size--;
     if (group.watchers.size > 0) return;
     groups.delete(filter.identity);
     if (groups.size > 0) return;
-    places.delete(at);
-    if (places === this.#byPrefix) this.#countLength(at.length, -1);
-    else if (interval !== undefined) this.#intervals.delete(interval, groups);
+    places.groups.delete(at);
+    for (const interval of intervals) places.index?.delete(interval, groups);
+    if (this.#isByPrefix(filter)) this.#countLength(filter.prefix.length, -1);
+    const isShard = this.#byShard.get(filter.prefix) === places;
+    if (isShard && places.groups.size === 0) this.#byShard.delete(filter.prefix);
   }
 
   /**
    * Appends the places whose groups the event may concern to `found`, each once. Returns the number of look-ups, which
    * counts against the bound of a round.
    */
-  find({ event, previous }: EventNode, found: Groups[]): number {
+  find(node: EventNode, found: Groups[]): number {
+    const { event, previous } = node;
     if (event === undefined) return 0;
     const { key } = event.object;
-    push(this.#byKey.get(key), found);
+    push(this.#byKey.groups.get(key), found);
+    let compared = 0;
     for (const length of this.#prefixLengths.keys()) {
-      if (length <= key.length) push(this.#byPrefix.get(key.slice(0, length)), found);
+      if (length > key.length) continue;
+      const prefix = key.slice(0, length);
+      push(this.#byPrefix.groups.get(prefix), found);
+      if (this.#byShard.size === 0) continue;
+      compared += this.#byShard.get(prefix)?.index.find(node.keyHash, found) ?? 0;
     }
-    for (const [field, byValue] of this.#byField) {
-      if (byValue.size === 0) continue;
+    for (const [field, { groups }] of this.#byField) {
+      if (groups.size === 0) continue;
       const before = previous === undefined ? undefined : this.#read(previous, field);
       // The object of a DELETED event has its last field values.
       const after = this.#read(event.object, field);
-      push(byValue.get(after), found);
-      if (before !== undefined && before !== after) push(byValue.get(before), found);
+      push(groups.get(after), found);
+      if (before !== undefined && before !== after) push(groups.get(before), found);
     }
-    const compared = this.#intervals.size === 0 ? 0 : this.#intervals.find(key, found);
+    const { index } = this.#byInterval;
+    if (index.size > 0) compared += index.find(key, found);
     return 1 + this.#prefixLengths.size + this.#byField.size + compared;
   }
 
   /** Whether watchers with this filter are found by key or field value, not by prefix or interval alone. */
   isIndexed(filter: Filter): boolean {
-    return this.#isIndex(this.#placeOf(filter).places);
+    return filter.key !== undefined || this.#fieldOf(filter) !== undefined;
   }
 
-  #isIndex(places: Map<string, Groups>): boolean {
-    return places !== this.#byPrefix && places !== this.#byInterval;
+  #isByPrefix(filter: Filter): boolean {
+    return filter.interval === undefined && !this.isIndexed(filter);
+  }
+
+  /** The indexed field that the filter requires one value of. */
+  #fieldOf({ selection }: Filter): string | undefined {
+    if (selection === undefined) return undefined;
+    for (const field of this.#byField.keys()) {
+      if (selection.exactField(field) !== undefined) return field;
+    }
+    return undefined;
   }
 
   /** The place of the watchers with this filter. */
   #placeOf(filter: Filter): Place {
-    if (filter.key !== undefined) return { places: this.#byKey, at: filter.key };
-    for (const [field, places] of this.#byField) {
-      const at = filter.selection?.exactField(field);
-      if (at !== undefined) return { places, at };
+    const { key, prefix, interval, shard, selection } = filter;
+    if (key !== undefined) return { places: this.#byKey, at: key };
+    const field = this.#fieldOf(filter);
+    const byValue = field === undefined ? undefined : this.#byField.get(field);
+    if (field !== undefined && byValue !== undefined)
+      return { places: byValue, at: selection?.exactField(field) ?? "" };
+    if (interval !== undefined) {
+      const at = shortName(interval.from, interval.to ?? null);
+      return { places: this.#byInterval, at, intervals: [interval] };
     }
-    const { interval } = filter;
-    if (interval === undefined) return { places: this.#byPrefix, at: filter.prefix };
-    const at = shortName(interval.from, interval.to ?? null);
-    return { places: this.#byInterval, at, interval };
+    if (shard === undefined) return { places: this.#byPrefix, at: prefix };
+    let places = this.#byShard.get(prefix);
+    if (places === undefined) {
+      places = newIndexedPlaces();
+      this.#byShard.set(prefix, places);
+    }
+    return { places, at: shard.canonical, intervals: shard.intervals };
   }
 
   #countLength(length: number, change: 1 | -1): void {
@@ -187,6 +221,14 @@ export class WatcherIndex {
     if (count === 0) this.#prefixLengths.delete(length);
     else this.#prefixLengths.set(length, count);
   }
+}
+
+function newPlaces(): Places {
+  return { groups: new Map() };
+}
+
+function newIndexedPlaces(): Required<Places> {
+  return { groups: new Map(), index: new IntervalIndex() };
 }
 
 function push(groups: Groups | undefined, found: Groups[]): void {

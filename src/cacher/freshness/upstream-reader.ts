@@ -141,32 +141,51 @@ export class LimitedUpstreamReader {
 
   /** `since`: see `get`. */
   list(call: CacheListRequest, since?: number): Promise<ListResult> {
-    const { owner = call, signal, selection, predicate, ...request } = call;
+    const { owner = call, signal, selection, predicate, shard, view, countOnly, ...request } = call;
     const { name, storage, limiter, check } = this.#deps;
-    const hasPredicate = selection !== undefined || predicate !== undefined;
+    const isWhole =
+      selection === undefined && predicate === undefined && shard === undefined && view !== "KEYS";
     const upstreamRequest = {
       name: pageName(name, call),
       isCacheable: isCacheable(request.at),
       since,
       ask: (shared: AbortSignal) =>
         check(
-          hasPredicate
-            ? this.#listMatching({ ...call, owner, signal: shared }, owner, shared)
-            : storage.list({ ...request, signal: shared }),
+          countOnly === true
+            ? this.#count(call, owner, shared)
+            : isWhole
+              ? storage.list({ ...request, signal: shared })
+              : this.#listMatching(call, owner, shared),
         ),
     };
     return limiter.run(owner, upstreamRequest, signal);
   }
 
-  /** A page of matching objects. */
+  /** The number of matching objects. */
+  async #count(request: CacheListRequest, owner: object, signal: AbortSignal): Promise<ListResult> {
+    const all = { ...request, limit: 0, maxBytes: 0, view: "KEYS" } as const;
+    let page = await this.#listMatching(all, owner, signal);
+    const { revision, historyId } = page;
+    let count = page.items.length;
+    while (page.next !== undefined) {
+      const at: RevisionRequirement = { match: "EXACT", revision };
+      page = await this.#listMatching({ ...all, at, startAfter: page.next }, owner, signal);
+      checkSameHistory(historyId, page.historyId);
+      count += page.items.length;
+    }
+    return { revision, historyId, items: [], next: undefined, remaining: count };
+  }
+
+  /** A page of matching objects, as the request shows them. */
   async #listMatching(
     request: CacheListRequest,
     owner: object,
     signal: AbortSignal,
   ): Promise<ListResult> {
     const { storage, scheduler } = this.#deps;
-    const { prefix, selection, predicate } = request;
-    const filter = new Filter({ scope: { prefix }, selection, predicate, withPrevious: false });
+    const { prefix, selection, predicate, view } = request;
+    const filter = new Filter({ ...request, scope: { prefix }, withPrevious: false });
+    const keysOnly = view === "KEYS" && selection === undefined && predicate === undefined;
     const page = new PageBuilder(request);
     const { limit, maxBytes = 0 } = request;
     const bytes = maxBytes === 0 ? Infinity : maxBytes;
@@ -180,6 +199,7 @@ export class LimitedUpstreamReader {
           limit: maxScanned,
           maxBytes: responseBytes,
           at,
+          keysOnly,
           signal,
         },
       };
@@ -202,10 +222,12 @@ export class LimitedUpstreamReader {
 /** The identity of the page that a list requests; undefined if the predicate has no identity. */
 function pageName(resource: string, request: CacheListRequest): string | undefined {
   const { prefix, startAfter, limit, maxBytes, at, predicate, selection, keysOnly } = request;
+  const { shard, view, countOnly } = request;
   if (selection === undefined && predicate !== undefined) return undefined;
   const selected = selection?.canonical ?? null;
   const bounds = [startAfter ?? null, limit, maxBytes ?? 0, keysOnly === true];
-  return JSON.stringify(["list", resource, at, prefix, selected, ...bounds]);
+  const shown = [shard?.canonical ?? null, view ?? "FULL", countOnly === true];
+  return JSON.stringify(["list", resource, at, prefix, selected, ...bounds, ...shown]);
 }
 
 /** Whether the response does not depend on when it is requested. */

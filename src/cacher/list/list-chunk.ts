@@ -90,11 +90,31 @@ export function* takeChunk(
     scanned++;
     last = object.key;
     if (!isMatching) continue;
-    items.push(object);
-    bytes += estimatedBytes(object);
+    const item = filter.shown(object);
+    items.push(item);
+    bytes += estimatedBytes(item);
   }
   // Objects added after `end` belong to the next chunk, even if no such object exists at present.
   return { items, estimatedBytes: bytes, scanned, last: end, batch: undefined };
+}
+
+/** Counts those of the objects that pass the filter. They must not change until it is done. */
+export function* countMatching(
+  objects: Iterable<StoredObject>,
+  filter: Filter,
+): TimeSlicedWork<number> {
+  const checksPerObject = 1 + costOf(filter);
+  let count = 0;
+  let checks = 0;
+  for (const object of objects) {
+    checks += checksPerObject;
+    if (checks > checksPerStep) {
+      checks = checksPerObject;
+      yield;
+    }
+    if (!filter.leavesOut(object.key) && filter.matches(object)) count++;
+  }
+  return count;
 }
 
 /** The part of the chunk that follows a key. */

@@ -9,6 +9,7 @@ import { markOf } from "../state/retained-snapshots.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
 import type { CachedList } from "./cached-list.ts";
 import type { ListCache } from "./list-cache.ts";
+import { countMatching, objectsOf } from "./list-chunk.ts";
 import { PageBuilder } from "./page-builder.ts";
 
 /** Maximum number of objects examined for a page with a predicate, which is short or empty if few of them match. */
@@ -62,19 +63,25 @@ export class PageReader {
     const state = yield* this.#stateFor(request);
     if (state === undefined) return undefined;
     const { revision } = state;
-    const list = this.#lists.open(
-      new Filter({ scope: { prefix }, selection, predicate, withPrevious: false }),
-    );
+    const filter = new Filter({ ...request, scope: { prefix }, withPrevious: false });
     const page = new PageBuilder(request);
-    const hasPredicate = selection !== undefined || predicate !== undefined;
-    yield* this.#fill(page, list, state, hasPredicate);
+    const isPartial =
+      selection !== undefined || predicate !== undefined || request.shard !== undefined;
+    if (request.countOnly === true) {
+      const counted = isPartial
+        ? yield* countMatching(objectsOf(state.frozen(), filter, undefined), filter)
+        : yield* state.count(prefix, undefined);
+      return epoch === this.#cache.epoch ? page.finish(revision, counted, historyId) : undefined;
+    }
+    const list = this.#lists.open(filter);
+    yield* this.#fill(page, list, state, isPartial);
     const { next } = page;
     // No snapshot of a replaced state may be retained. The caller reads again.
     if (epoch !== this.#cache.epoch) return undefined;
     if (next === undefined) return page.finish(revision, 0, historyId);
     // The client requests the next page at the same revision.
     this.#historicalSnapshots.keep(revision, state.whole());
-    if (hasPredicate) return page.finish(revision, undefined, historyId);
+    if (isPartial) return page.finish(revision, undefined, historyId);
     const known =
       startAfter === undefined
         ? undefined
@@ -90,7 +97,7 @@ export class PageReader {
     page: PageBuilder,
     list: CachedList,
     state: PageSource,
-    hasPredicate: boolean,
+    isPartial: boolean,
   ): TimeSlicedWork<void> {
     let nextStep = itemsPerStep;
     do {
@@ -102,7 +109,7 @@ export class PageReader {
       nextStep = page.size + itemsPerStep;
       state.frozen();
       yield;
-    } while (page.next !== undefined && !(hasPredicate && page.scanned >= maxScanned));
+    } while (page.next !== undefined && !(isPartial && page.scanned >= maxScanned));
   }
 
   *#stateFor({ at, selection }: CacheListRequest): TimeSlicedWork<PageSource | undefined> {

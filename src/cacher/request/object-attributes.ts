@@ -24,6 +24,11 @@ export class ObjectAttributes {
     return this.#reader?.undecodable ?? 0;
   }
 
+  /** The fields that selectors may name, in the order of their names. */
+  get declaredFields(): readonly string[] {
+    return [...(this.#reader?.codec.declaredFields ?? [])].sort();
+  }
+
   /** Returns the object's attributes. The first call reads them and stores them in the object. */
   of(object: StoredObject): Attributes {
     if (this.#reader?.codec.hasAttributes !== true) return noAttributes;

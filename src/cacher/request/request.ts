@@ -1,4 +1,5 @@
 import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
+import type { EventType } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type {
   GetRequest,
@@ -8,6 +9,7 @@ import type {
   WatchScope,
 } from "../../storage/storage.ts";
 import type { Predicate, Selection } from "./selection.ts";
+import type { Shard } from "./shard.ts";
 
 /**
  * What a stream delivers when its reader does not keep up.
@@ -17,6 +19,9 @@ import type { Predicate, Selection } from "./selection.ts";
  *   its reader takes nothing at all, and a relist is delivered as the changes that it found.
  */
 export type Delivery = "EVERY_EVENT" | "LATEST_STATE";
+
+/** What of each object is delivered: all of it, or all but its value. */
+export type View = "FULL" | "KEYS";
 
 /** A get of a Cacher, with options that other Storages do not have. */
 export interface CacheGetRequest extends GetRequest {
@@ -30,6 +35,15 @@ export interface CacheListRequest extends ListRequest {
   readonly predicate?: Predicate | undefined;
   /** Lists only objects of the selection. Replaces `predicate`. */
   readonly selection?: Selection | undefined;
+  /** Only keys of the shard. */
+  readonly shard?: Shard | undefined;
+  /** Default FULL. */
+  readonly view?: View | undefined;
+  /**
+   * Whether only the number of objects is asked for. The result has no items, and it has the number as `remaining`. Limits
+   * do not matter. Default false.
+   */
+  readonly countOnly?: boolean | undefined;
   /** See CacheGetRequest. */
   readonly owner?: object | undefined;
 }
@@ -89,6 +103,12 @@ export interface CacheWatchRequest extends WatchRequest {
   readonly predicate?: Predicate | undefined;
   /** Watches only objects of the selection. Replaces `predicate`; unlike it, `withPrevious` is not required. */
   readonly selection?: Selection | undefined;
+  /** Only keys of the shard. */
+  readonly shard?: Shard | undefined;
+  /** Default FULL. */
+  readonly view?: View | undefined;
+  /** Only events of these types. With `sendInitialEvents` ADDED must be one of them. Default: all types. */
+  readonly eventTypes?: readonly EventType[] | undefined;
   /** See CacheGetRequest. */
   readonly owner?: object | undefined;
   /** What a slow stream delivers. Default EVERY_EVENT. */

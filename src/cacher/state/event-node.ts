@@ -1,6 +1,7 @@
 import { WatchEvent } from "../../model/event.ts";
 import { isRawKey } from "../../model/key-bytes.ts";
 import type { StoredObject } from "../../model/object.ts";
+import { hashOf } from "../request/shard.ts";
 
 /**
  * One event of the event window, linked to the next one.
@@ -32,6 +33,7 @@ export class EventNode {
   readonly arrivedAt: number;
   next: EventNode | undefined;
   #withPrevious: WatchEvent | undefined;
+  #keyHash: string | undefined;
 
   constructor(
     event: WatchEvent | undefined,
@@ -50,6 +52,13 @@ export class EventNode {
     this.arrivedAt = arrivedAt;
     this.next = undefined;
     this.#withPrevious = undefined;
+    this.#keyHash = undefined;
+  }
+
+  /** The hash of the event's key, for shards; empty without an event. */
+  get keyHash(): string {
+    this.#keyHash ??= this.event === undefined ? "" : hashOf(this.event.object.key);
+    return this.#keyHash;
   }
 
   /** The event with its `previous`; the same object for all readers. */

@@ -1,9 +1,10 @@
-import { WatchEvent } from "../../model/event.ts";
+import { type EventType, WatchEvent } from "../../model/event.ts";
 import { isRawKey } from "../../model/key-bytes.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { isBetween, type KeyInterval } from "../../storage/storage.ts";
-import type { CacheWatchRequest } from "../request/request.ts";
+import type { CacheWatchRequest, View } from "../request/request.ts";
 import { type Predicate, type Selection, shortName } from "../request/selection.ts";
+import { hashOf, type Shard } from "../request/shard.ts";
 import type { EventNode } from "./event-node.ts";
 
 /** What a watch delivers: which keys, which objects, and whether events include the previous object. */
@@ -16,9 +17,14 @@ export class Filter {
   readonly prefix: string;
   /** Whether raw keys are delivered, too. */
   readonly rawKeys: boolean;
+  /** The part of the keys; undefined: all. */
+  readonly shard: Shard | undefined;
   readonly selection: Selection | undefined;
   readonly predicate: Predicate | undefined;
   readonly withPrevious: boolean;
+  readonly view: View;
+  /** The types of the delivered events; undefined: all. */
+  readonly eventTypes: readonly EventType[] | undefined;
   /** Cost of evaluating it on one event, in requirements: at least 1. */
   readonly cost: number;
   /** A short name, equal for filters that deliver the same in the same way, and for no others. */
@@ -27,7 +33,8 @@ export class Filter {
   constructor(
     request: Pick<
       CacheWatchRequest,
-      "scope" | "predicate" | "selection" | "withPrevious" | "rawKeys"
+      | ("scope" | "shard" | "rawKeys" | "predicate" | "selection")
+      | ("withPrevious" | "view" | "eventTypes")
     >,
   ) {
     const { scope, selection, rawKeys = false } = request;
@@ -35,14 +42,18 @@ export class Filter {
     this.interval = "from" in scope ? scope : undefined;
     this.prefix = "prefix" in scope ? scope.prefix : "";
     this.rawKeys = rawKeys;
+    this.shard = request.shard;
     this.selection = selection;
     this.predicate = selection?.predicate ?? request.predicate;
     this.withPrevious = request.withPrevious;
+    this.view = request.view ?? "FULL";
+    this.eventTypes = request.eventTypes && someOf(request.eventTypes);
     this.cost = 1 + (selection?.cost ?? 0);
     const selected = selection?.canonical ?? predicateIdentity(request.predicate);
     const { from = null, to = null } = this.interval ?? {};
     this.identity = shortName(
       ...[this.withPrevious, rawKeys, this.key ?? null, this.prefix, from, to, selected],
+      ...[this.shard?.canonical ?? null, this.view, this.eventTypes?.join() ?? null],
     );
   }
 
@@ -56,6 +67,7 @@ export class Filter {
 
   /** Whether the key is left out although it is in the scope. */
   leavesOut(key: string): boolean {
+    if (this.shard !== undefined && !this.shard.includes(hashOf(key))) return true;
     return !this.rawKeys && isRawKey(key);
   }
 
@@ -64,13 +76,31 @@ export class Filter {
     return this.predicate === undefined || this.predicate(object);
   }
 
+  /** The object as this filter delivers it. */
+  shown(object: StoredObject): StoredObject {
+    return this.view === "FULL" ? object : object.withoutValue();
+  }
+
+  /** Whether events of this type are delivered. Those of a backlog are coalesced first, which can change their type. */
+  delivers({ type }: WatchEvent): boolean {
+    return this.eventTypes === undefined || this.eventTypes.includes(type);
+  }
+
   /**
    * Returns the event of `node`, whose key is in the scope, as this filter delivers it: ADDED if the object begins to
    * match, MODIFIED if it continues to, DELETED if it no longer does. Undefined if it matches neither before nor after,
    * or if its key is left out.
    */
   select(node: EventNode): WatchEvent | undefined {
+    const event = this.#matching(node);
+    if (event === undefined || this.view === "FULL") return event;
+    const { type, object, previous } = event;
+    return new WatchEvent(type, object.withoutValue(), previous?.withoutValue());
+  }
+
+  #matching(node: EventNode): WatchEvent | undefined {
     if (node.isRaw && !this.rawKeys) return undefined;
+    if (this.shard !== undefined && !this.shard.includes(node.keyHash)) return undefined;
     if (this.predicate === undefined) {
       return this.withPrevious ? node.eventWithPrevious : node.event;
     }
@@ -80,6 +110,14 @@ export class Filter {
     if (seen.type === node.event?.type) return node.event;
     return new WatchEvent(seen.type, seen.object, undefined);
   }
+}
+
+const allTypes: readonly EventType[] = ["ADDED", "MODIFIED", "DELETED"];
+
+/** The types in one order, each once; undefined: all of them. */
+function someOf(types: readonly EventType[]): readonly EventType[] | undefined {
+  const some = allTypes.filter((type) => types.includes(type));
+  return some.length === allTypes.length ? undefined : some;
 }
 
 /**

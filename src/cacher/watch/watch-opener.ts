@@ -185,10 +185,12 @@ export class WatchOpener {
     const { watcher } = opening;
     const successor = new PendingSource();
     const resumption: Resumption = { watcher, source: successor, origin: "initial" };
-    const { key, prefix, selection, predicate } = watcher.filter;
+    const { key, prefix, selection, predicate, shard, view } = watcher.filter;
     if (key !== undefined) {
       const { revision, object } = await upstreamReader.get({ key, at, owner, signal }, since);
-      const items = object !== undefined && watcher.filter.matches(object) ? [object] : [];
+      const { filter } = watcher;
+      const isShown = object !== undefined && !filter.leavesOut(key) && filter.matches(object);
+      const items = isShown ? [filter.shown(object)] : [];
       const page = { revision, items, next: undefined, remaining: 0 };
       this.#start(opening, new PagedInitialState(page, noMorePages, () => {}, successor));
       this.#resumeAfter(revision, resumption);
@@ -197,7 +199,7 @@ export class WatchOpener {
     const list = (where: RevisionRequirement, startAfter?: string): Promise<ListResult> =>
       upstreamReader.list(
         {
-          ...{ prefix, startAfter, ...upstreamPage, at: where, owner, signal },
+          ...{ prefix, startAfter, ...upstreamPage, at: where, shard, view, owner, signal },
           ...(selection === undefined ? { predicate } : { selection }),
         },
         since,
@@ -239,8 +241,16 @@ function checkPredicate({ predicate, withPrevious }: CacheWatchRequest): void {
 }
 
 /** Throws INVALID_REQUEST for an initial state that lists can't be put together to. */
-function checkInitialEvents({ scope, rawKeys, sendInitialEvents }: CacheWatchRequest): void {
-  if (sendInitialEvents !== true || (rawKeys !== true && !("from" in scope))) return;
+function checkInitialEvents(request: CacheWatchRequest): void {
+  const { scope, rawKeys, eventTypes, sendInitialEvents } = request;
+  if (sendInitialEvents !== true) return;
+  if (eventTypes !== undefined && !eventTypes.includes("ADDED")) {
+    throw invalidRequest(
+      "event_types",
+      "The initial state consists of ADDED events, which event_types leaves out: add the type, or ask for no state.",
+    );
+  }
+  if (rawKeys !== true && !("from" in scope)) return;
   throw invalidRequest(
     "sendInitialEvents",
     "A watch of an interval, or with raw keys, has no initial state: read it, and watch after its revision.",

@@ -2,7 +2,10 @@ import { createReadStream } from "node:fs";
 import type { Readable } from "node:stream";
 import type { Command } from "commander";
 import { invalidRequest, messageOf, WatchFanoutError } from "../../base/errors.ts";
+import type { CountOptions } from "../../client/calls/options.ts";
+import type { Client } from "../../client/client.ts";
 import type { ResourceInfo } from "../../client/resource-info.ts";
+import type { Page } from "../../client/watch/client-calls.ts";
 import { type CommandIo, processIo, readAll, tableOptions } from "../output/command-io.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import { resourcesJson } from "../output/proto-json.ts";
@@ -12,6 +15,7 @@ import {
   addHistoryOption,
   addRevisionOptions,
   addSelectorOptions,
+  addViewOptions,
   type ClientOptions,
   type HistoryOptions,
   leaseId,
@@ -23,10 +27,12 @@ import {
   selectorsOf,
   timeToLive,
   usageError,
+  type ViewOptions,
+  viewOf,
   wholeNumber,
 } from "./client-options.ts";
 import { runSession } from "./client-session.ts";
-import { printObject, printPages } from "./object-output.ts";
+import { printCount, printObject, printPages } from "./object-output.ts";
 import { addWatch } from "./watch.ts";
 
 /** Adds the commands that talk to a running service: get, list, watch, put, delete, resources, health. */
@@ -60,9 +66,11 @@ function addGet(program: Command, io: CommandIo): void {
   );
 }
 
-interface ListOptions extends ClientOptions, RevisionOptions, SelectorOptions {
+interface ListOptions extends ClientOptions, RevisionOptions, SelectorOptions, ViewOptions {
   readonly prefix?: string;
   readonly pageSize?: number;
+  readonly limit?: number;
+  readonly count?: true;
 }
 
 /** Adds `list`. */
@@ -72,24 +80,54 @@ function addList(program: Command, io: CommandIo): void {
     .description("Read all objects of a resource, or those below a prefix, in key order.")
     .argument("[prefix]", prefixHelp)
     .option("--prefix <prefix>", "the same as the argument")
-    .option("--page-size <count>", "number of objects per request", wholeNumber);
-  addSelectorOptions(command);
+    .option("--page-size <count>", "number of objects per request", wholeNumber)
+    .option("--limit <count>", "at most this many objects", wholeNumber)
+    .option("--count", "only the number of objects");
+  addViewOptions(addSelectorOptions(command));
   const all = addRevisionOptions(addClientOptions(command));
   all.action(async (argument: string | undefined, options: ListOptions) => {
     const prefix = prefixOf(command, argument, options.prefix);
     const at = revisionRequirement(command, options);
+    if (options.count === true) {
+      const conflict = countConflict(options);
+      if (conflict !== undefined) usageError(command, `--count can't be used with ${conflict}.`);
+    }
     await runSession(io, options, async (session) => {
-      const { pageSize, historyId } = options;
-      const pages = session.client.list(options.resource, {
-        ...selectorsOf(options),
-        prefix,
-        pageSize,
-        at,
-        historyId,
-      });
-      await printPages(session, options.output, pages);
+      const { resource, output, historyId } = options;
+      const { shard } = options;
+      const selected = { ...selectorsOf(options), prefix, shard, at, historyId };
+      if (options.count === true)
+        return printCount(session, output, await session.client.count(resource, selected));
+      const pages = limited(session.client, options, { ...selected, ...viewOf(options) });
+      await printPages(session, output, pages);
     });
   });
+}
+
+/** The option that makes no sense with --count. */
+function countConflict({ output, keysOnly, limit, pageSize }: ListOptions): string | undefined {
+  if (output === "value") return "-o value";
+  if (keysOnly === true) return "--keys-only";
+  if (limit !== undefined) return "--limit";
+  return pageSize === undefined ? undefined : "--page-size";
+}
+
+/** The pages of a list, up to the limit. */
+async function* limited(
+  client: Client,
+  { resource, limit = 0, pageSize = 0 }: ListOptions,
+  selected: CountOptions,
+): AsyncGenerator<Page, void, void> {
+  if (limit === 0) return yield* client.list(resource, { ...selected, pageSize });
+  let pageToken = "";
+  let rest = limit;
+  do {
+    const size = pageSize === 0 ? rest : Math.min(rest, pageSize);
+    const page = await client.page(resource, { ...selected, pageSize: size, pageToken });
+    yield page;
+    rest -= page.items.length;
+    pageToken = page.nextPageToken;
+  } while (rest > 0 && pageToken !== "");
 }
 
 interface DeleteOptions extends ClientOptions, HistoryOptions {

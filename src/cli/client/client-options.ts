@@ -2,6 +2,8 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import type { z } from "zod";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { parseAddress } from "../../client/calls/address.ts";
+import type { ListOptions } from "../../client/calls/options.ts";
+import { type HashRange, shardOf } from "../../client/calls/shards.ts";
 import { count, duration } from "../../config/value-types.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 
@@ -148,6 +150,30 @@ export function addSelectorOptions(command: Command): Command {
       "--field-selector <selector>",
       "only objects with these fields: spec.node=n1,phase!=Failed",
     );
+}
+
+/** Which part of the objects is shown, and what of them. */
+export interface ViewOptions {
+  readonly keysOnly?: true;
+  readonly shard?: readonly HashRange[];
+}
+
+export function addViewOptions(command: Command): Command {
+  return command
+    .option("--keys-only", "without the values, which the service does not send then")
+    .option("--shard <i/n>", "only the i-th of n parts of the keys, such as 1/3", shard);
+}
+
+/** Parses a part of all keys, counted from 1. */
+function shard(text: string): readonly HashRange[] {
+  const [, index = 0, count = 0] = (/^(\d{1,6})\/(\d{1,6})$/.exec(text) ?? []).map(Number);
+  if (index >= 1 && index <= count) return shardOf(index - 1, count);
+  throw new InvalidArgumentError("A part is i/n with i from 1 to n, such as 1/3.");
+}
+
+/** What is shown, as the client's options. */
+export function viewOf({ keysOnly, shard }: ViewOptions): Pick<ListOptions, "shard" | "view"> {
+  return { view: keysOnly === true ? "KEYS" : "FULL", shard };
 }
 
 /** The selectors as the client's options. */

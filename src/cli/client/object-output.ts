@@ -1,4 +1,4 @@
-import type { ObjectResult, Page } from "../../client/watch/client-calls.ts";
+import type { CountResult, ObjectResult, Page } from "../../client/watch/client-calls.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { type CommandIo, tableOptions } from "../output/command-io.ts";
 import { printableBytes, printableText } from "../output/printable.ts";
@@ -52,6 +52,19 @@ export async function printPages(
     else if (format === "table") await output.write(table.format(page.items.map(objectRow)));
     else for (const item of page.items) await printValueLine(output, item);
   }
+}
+
+/** Prints the number of objects. As JSON: a ListResponse. */
+export async function printCount(
+  { output, say }: Session,
+  format: Format,
+  { count, ...page }: CountResult,
+): Promise<void> {
+  warnIfStale(say, page.staleForMs);
+  if (format !== "json") return output.write(`${count}\n`);
+  await output.write(
+    pageJson({ ...page, items: [], remainingItemCount: count, nextPageToken: "" }),
+  );
 }
 
 function warnIfStale(say: Session["say"], staleForMs: number | undefined): void {

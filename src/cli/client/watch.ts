@@ -1,4 +1,4 @@
-import { type Command, Option } from "commander";
+import { type Command, InvalidArgumentError, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { upstreamUnavailable, type WatchFanoutError } from "../../base/errors.ts";
 import type { AtomicBatch } from "../../client/watch/client-calls.ts";
@@ -12,6 +12,7 @@ import {
   addClientOptions,
   addHistoryOption,
   addSelectorOptions,
+  addViewOptions,
   type ClientOptions,
   type Format,
   type HistoryOptions,
@@ -20,12 +21,15 @@ import {
   type SelectorOptions,
   selectorsOf,
   usageError,
+  type ViewOptions,
+  viewOf,
   wholeNumber,
 } from "./client-options.ts";
 import { runSession, type Session } from "./client-session.ts";
 import { printValueLine } from "./object-output.ts";
 
-interface WatchOptions extends ClientOptions, SelectorOptions, HistoryOptions {
+interface WatchOptions extends ClientOptions, SelectorOptions, HistoryOptions, ViewOptions {
+  readonly eventTypes?: readonly EventType[];
   readonly key?: string;
   readonly prefix?: string;
   readonly afterRevision?: number;
@@ -55,7 +59,11 @@ export function addWatch(program: Command, io: CommandIo): void {
       "when the client falls behind, get the latest state of each object instead of an error",
     )
     .addOption(new Option("--previous", "print the previous object with each event; json only"));
-  addSelectorOptions(command);
+  addViewOptions(addSelectorOptions(command)).option(
+    "--event-types <type,...>",
+    "only these events: added, modified, deleted",
+    eventTypes,
+  );
   const all = addHistoryOption(addClientOptions(command));
   all.action(async (argument: string | undefined, given: WatchOptions) => {
     const prefix = prefixOf(command, argument, given.prefix);
@@ -85,6 +93,8 @@ async function watch(session: Session, options: WatchOptions): Promise<void> {
   try {
     const batches = client.watch(options.resource, {
       ...selectorsOf(options),
+      ...viewOf(options),
+      eventTypes: options.eventTypes,
       scope: scopeOf(options),
       afterRevision: options.afterRevision,
       sendInitialEvents: options.initial,
@@ -113,6 +123,14 @@ async function watch(session: Session, options: WatchOptions): Promise<void> {
     timer.cancel();
     stopListening();
   }
+}
+
+function eventTypes(text: string): readonly EventType[] {
+  return text.split(",").map((name) => {
+    const type = name.trim().toUpperCase();
+    if (type === "ADDED" || type === "MODIFIED" || type === "DELETED") return type;
+    throw new InvalidArgumentError("The types are added, modified and deleted.");
+  });
 }
 
 function scopeOf({ key, prefix }: WatchOptions): Scope | undefined {

@@ -42,6 +42,9 @@ export function resourcesJson(resources: readonly ResourceInfo[]): string {
       history_id: resource.historyId,
       readable_in_full: resource.isReadableInFull,
       ...staleness(resource),
+      fields: resource.fields,
+      indexed_fields: resource.indexedFields,
+      oldest_revision: String(resource.oldestRevision),
     })),
     has_more: false,
   });

@@ -1,8 +1,10 @@
 import type { Clock } from "../../base/clock.ts";
 import type { WatchFanoutError } from "../../base/errors.ts";
+import type { EventType } from "../../model/event.ts";
 import type { RevisionRequirement, Scope } from "../../storage/storage.ts";
 import type { ClientTls } from "./client-certificates.ts";
 import type { Endpoint } from "./endpoints.ts";
+import type { HashRange } from "./shards.ts";
 import type { Token } from "./token-source.ts";
 
 /** Options of `connect`. */
@@ -114,10 +116,21 @@ export interface SelectorOptions {
   readonly fieldSelector?: string | undefined;
 }
 
-/** Options of lists. */
-export interface ListOptions extends ReadOptions, SelectorOptions {
+/** What of each object is sent: all of it, or all but its value, which is then empty. */
+export type View = "FULL" | "KEYS";
+
+/** Options of counts. */
+export interface CountOptions extends ReadOptions, SelectorOptions {
   /** Only keys with this prefix. Default: all keys. */
   readonly prefix?: string | undefined;
+  /** Only keys with a hash in one of these ranges, such as those of `shardOf`. Default: all keys. */
+  readonly shard?: readonly HashRange[] | undefined;
+}
+
+/** Options of lists. */
+export interface ListOptions extends CountOptions {
+  /** Default FULL. */
+  readonly view?: View | undefined;
   /** Maximum number of objects per page. Default 0: as many as fit in one message. */
   readonly pageSize?: number | undefined;
 }
@@ -147,6 +160,12 @@ export interface WatchOptions extends CommonOptions, SelectorOptions {
    * has them. LATEST_STATE: the latest state of each object, without intermediate states. Default EVERY_EVENT.
    */
   readonly delivery?: "EVERY_EVENT" | "LATEST_STATE" | undefined;
+  /** Only keys with a hash in one of these ranges, such as those of `shardOf`. Default: all keys. */
+  readonly shard?: readonly HashRange[] | undefined;
+  /** What of each object events have. Default FULL. */
+  readonly view?: View | undefined;
+  /** Only events of these types. With `sendInitialEvents`, ADDED must be one of them. Default: all types. */
+  readonly eventTypes?: readonly EventType[] | undefined;
   /** Whether events include the state of the object before the change. Default false. */
   readonly includePrevious?: boolean | undefined;
   /**

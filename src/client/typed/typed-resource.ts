@@ -39,6 +39,9 @@ export interface TypedResourceOptions {
   readonly random?: (() => number) | undefined;
 }
 
+/** Options of watches whose values are decoded. */
+export type TypedWatchOptions = Omit<WatchOptions, "view">;
+
 /** The options of an informer, and the selectors of its objects. */
 export interface ResourceInformerOptions<T>
   extends Pick<RemoteStorageOptions, "labelSelector" | "fieldSelector" | "delivery">,
@@ -103,7 +106,7 @@ export class TypedResource<T> {
   }
 
   /** Lists objects, page by page. Each page is requested when the iteration reaches it, and all are of one revision. */
-  async *list(options: ListOptions = {}): AsyncGenerator<TypedPage<T>, void, void> {
+  async *list(options: Omit<ListOptions, "view"> = {}): AsyncGenerator<TypedPage<T>, void, void> {
     for await (const page of this.#client.list(this.name, options)) {
       const { revision, remainingItemCount, historyId } = page;
       const items: TypedObject<T>[] = [];
@@ -117,7 +120,9 @@ export class TypedResource<T> {
   }
 
   /** Lists objects one by one, in key order, without those that can't be decoded. */
-  async *objects(options: ListOptions = {}): AsyncGenerator<TypedObject<T>, void, void> {
+  async *objects(
+    options: Omit<ListOptions, "view"> = {},
+  ): AsyncGenerator<TypedObject<T>, void, void> {
     for await (const page of this.list(options)) yield* page.items;
   }
 
@@ -126,7 +131,7 @@ export class TypedResource<T> {
    * batch. Returns when the signal is aborted. Throws when the state must be listed again (see `requiresRelist`; an
    * informer and `follow` relist by themselves), and when the request is invalid or not permitted.
    */
-  async *watch(options: WatchOptions = {}): AsyncGenerator<TypedBatch<T>, void, void> {
+  async *watch(options: TypedWatchOptions = {}): AsyncGenerator<TypedBatch<T>, void, void> {
     for await (const batch of this.#client.watch(this.name, options)) yield this.#batch(batch);
   }
 
@@ -143,7 +148,7 @@ export class TypedResource<T> {
     key: string,
     options: FollowOptions = {},
   ): AsyncGenerator<TypedObject<T> | undefined, void, void> {
-    const watch = (settings: WatchOptions) => this.watch(settings);
+    const watch = (settings: TypedWatchOptions) => this.watch(settings);
     const { reachability } = this.#client;
     const site = { watch, clock: this.#clock, random: this.#random, reachability };
     return follow(site, key, options);
@@ -257,7 +262,7 @@ export interface FollowOptions {
 
 /** The watch and the clock of a followed object. */
 interface FollowSite<T> {
-  readonly watch: (options: WatchOptions) => AsyncIterable<TypedBatch<T>>;
+  readonly watch: (options: TypedWatchOptions) => AsyncIterable<TypedBatch<T>>;
   readonly clock: Clock;
   readonly random: () => number;
   readonly reachability?: Reachability | undefined;

@@ -25,6 +25,11 @@ export interface ObjectResult {
   readonly staleForMs?: number | undefined;
 }
 
+/** The number of objects. */
+export interface CountResult extends Pick<Page, "historyId" | "revision" | "staleForMs"> {
+  readonly count: number;
+}
+
 /** One page of a list. */
 export interface Page {
   /** The same on every page of one list. A watch with it as `afterRevision` continues the list without a gap. */

@@ -85,7 +85,7 @@ export function listWatchMethods(
         const page = { ...list, signal, owner };
         const read = async (): Promise<ListResult> => {
           const reached = await resource.reach?.(page);
-          const wait = call.admit(maxPageBytes);
+          const wait = call.admit(list.countOnly === true ? expectedObjectBytes : maxPageBytes);
           if (wait !== undefined) await wait;
           return resource.list(page, reached);
         };

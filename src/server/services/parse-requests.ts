@@ -4,9 +4,12 @@ import type {
   CacheListRequest,
   CacheWatchRequest,
   Delivery,
+  View,
 } from "../../cacher/request/request.ts";
 import type { Selection } from "../../cacher/request/selection.ts";
+import { Shard } from "../../cacher/request/shard.ts";
 import type { Identity } from "../../identity/identity.ts";
+import type { EventType } from "../../model/event.ts";
 import type { Access } from "../../policy/access.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
 import type {
@@ -19,10 +22,13 @@ import type {
 import type { Duration__Output } from "../../wire/generated/google/protobuf/Duration.ts";
 import type { DeleteRequest__Output } from "../../wire/generated/watchfanout/v1/DeleteRequest.ts";
 import type { Delivery__Output } from "../../wire/generated/watchfanout/v1/Delivery.ts";
+import type { EventType__Output } from "../../wire/generated/watchfanout/v1/EventType.ts";
 import type { GetRequest__Output } from "../../wire/generated/watchfanout/v1/GetRequest.ts";
 import type { ListRequest__Output } from "../../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { PutRequest__Output } from "../../wire/generated/watchfanout/v1/PutRequest.ts";
 import type { RevisionMatch__Output } from "../../wire/generated/watchfanout/v1/RevisionMatch.ts";
+import type { Shard__Output } from "../../wire/generated/watchfanout/v1/Shard.ts";
+import type { View__Output } from "../../wire/generated/watchfanout/v1/View.ts";
 import type { WatchRequest__Output } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import { decodePageToken } from "./page-token.ts";
 
@@ -107,7 +113,8 @@ export function parseList(
   if (limit < 0) {
     throw invalidRequest("page_size", `page_size is ${limit}. It must not be negative.`);
   }
-  const page = { prefix, limit, maxBytes, selection };
+  const shard = shardOf(request);
+  const page = { prefix, limit, maxBytes, selection, shard, ...viewOfList(request) };
   if (token === "") return { list: { ...page, at }, historyId: request.history_id };
   const { revision, startAfter, historyId } = decodePageToken(token, listIdentity(request));
   return { list: { ...page, startAfter, at: { match: "EXACT", revision } }, historyId };
@@ -120,6 +127,9 @@ export function listIdentity(request: ListRequest__Output): string {
   return JSON.stringify([
     ...[resource, prefix, label_selector, field_selector],
     ...[match, revision, history_id],
+    // Left out where it is not asked for, so that tokens of servers without views stay valid.
+    ...(views[request.view] === "FULL" ? [] : [request.view]),
+    ...(shardOf(request) === undefined ? [] : [shardOf(request)?.canonical]),
   ]);
 }
 
@@ -146,6 +156,8 @@ export function parseWatch(
     eagerBookmarks: request.eager_bookmarks,
     historyId: request.history_id,
     selection,
+    shard: shardOf(request),
+    ...viewOfWatch(request),
     ...ends,
   };
 }
@@ -207,6 +219,53 @@ function requirementOf(
     "revision",
     `revision is ${request.revision}, but revision_match ${match} allows none. Leave it out, or ask for EXACT ` +
       "or NOT_OLDER_THAN.",
+  );
+}
+
+const views = {
+  VIEW_UNSPECIFIED: "FULL",
+  VIEW_FULL: "FULL",
+  VIEW_KEYS: "KEYS",
+  VIEW_COUNT: "COUNT",
+} as const satisfies Record<View__Output, View | "COUNT">;
+
+function viewOfList({ view }: ListRequest__Output): Pick<CacheListRequest, "countOnly" | "view"> {
+  const asked = views[view];
+  return asked === "COUNT" ? { countOnly: true } : { view: asked };
+}
+
+function viewOfWatch(
+  request: WatchRequest__Output,
+): Pick<CacheWatchRequest, "eventTypes" | "view"> {
+  const view = views[request.view];
+  if (view === "COUNT")
+    throw invalidRequest(
+      "view",
+      "A watch has no VIEW_COUNT. Ask for VIEW_KEYS, and count, or for a List.",
+    );
+  const types = request.event_types.map(eventTypeOf);
+  return { view, eventTypes: types.length === 0 ? undefined : types };
+}
+
+const eventTypes = {
+  EVENT_TYPE_UNSPECIFIED: undefined,
+  EVENT_TYPE_ADDED: "ADDED",
+  EVENT_TYPE_MODIFIED: "MODIFIED",
+  EVENT_TYPE_DELETED: "DELETED",
+} as const satisfies Record<EventType__Output, EventType | undefined>;
+
+function eventTypeOf(name: EventType__Output): EventType {
+  const type = eventTypes[name];
+  if (type !== undefined) return type;
+  const names = Object.keys(eventTypes).slice(1).join(", ");
+  throw invalidRequest("event_types", `event_types has ${name}. The types of events are ${names}.`);
+}
+
+/** Throws INVALID_REQUEST for a shard that is no part of the keys. */
+function shardOf({ shard }: { readonly shard: Shard__Output | null }): Shard | undefined {
+  if (shard === null) return undefined;
+  return new Shard(
+    shard.ranges.map(({ first, last }) => ({ first: BigInt(first), last: BigInt(last) })),
   );
 }
 

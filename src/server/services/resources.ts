@@ -1,6 +1,7 @@
-import { WatchFanoutError } from "../../base/errors.ts";
+import { invalidRequest, WatchFanoutError } from "../../base/errors.ts";
 import type { Identity } from "../../identity/identity.ts";
 import { fullAccess } from "../../policy/access.ts";
+import type { Resource } from "../../wire/generated/watchfanout/v1/Resource.ts";
 import type { ResourcesRequest__Output } from "../../wire/generated/watchfanout/v1/ResourcesRequest.ts";
 import { listWatchService } from "../../wire/services.ts";
 import { isPathRefusal } from "../../wire/via.ts";
@@ -20,6 +21,8 @@ const resourceBytes = 256;
 /** Maximum number of paths that a relay has checked at once. Further ones are checked up to this relay only. */
 const maxPathChecks = 16;
 
+const views: NonNullable<Resource["views"]> = ["VIEW_FULL", "VIEW_KEYS", "VIEW_COUNT"];
+
 const codecKinds = {
   opaque: "CODEC_OPAQUE",
   json: "CODEC_JSON",
@@ -37,25 +40,54 @@ export function resourcesMethod(context: UnaryContext): UnaryMethod<ResourcesReq
   return {
     kind: "reads",
     access: "open",
-    perform: async (
-      { after_name: after, check_path: isChecked },
-      { via, identity, signal, admit },
-    ) => {
-      if (isChecked && via !== undefined) await checkPath?.(via, signal);
+    perform: async (request, { via, identity, signal, admit }) => {
+      const after = afterOf(request);
+      const limit = limitOf(request);
+      if (request.check_path && via !== undefined) await checkPath?.(via, signal);
       const names = sorted.filter((name) => name > after);
-      const wait = admit(Math.min(names.length, maxResources) * resourceBytes);
+      const wait = admit(Math.min(names.length, limit) * resourceBytes);
       if (wait !== undefined) await wait;
       return () => {
         const readable = names.filter((name) => authorizer.mayRead(identity, name));
-        const listed = readable.slice(0, maxResources);
+        const listed = readable.slice(0, limit);
+        const hasMore = listed.length < readable.length;
         const message = listWatchService.Resources.responseSerialize({
           resources: listed.map((name) => resourceMessage(context, identity, name)),
-          has_more: listed.length < readable.length,
+          has_more: hasMore,
+          next_page_token: hasMore ? tokenAfter(listed.at(-1) ?? after) : "",
         });
         return [message];
       };
     },
   };
+}
+
+/** The name that the page begins after. Throws INVALID_REQUEST for a token that no page had. */
+function afterOf({ after_name: after, page_token: token }: ResourcesRequest__Output): string {
+  if (token === "") return after;
+  if (after !== "") {
+    throw invalidRequest(
+      "page_token",
+      "page_token and after_name are both given. Give page_token alone.",
+    );
+  }
+  const name = Buffer.from(token, "base64url").toString();
+  if (tokenAfter(name) === token) return name;
+  throw invalidRequest(
+    "page_token",
+    "page_token is invalid. Send next_page_token of the previous page, unchanged.",
+  );
+}
+
+function tokenAfter(name: string): string {
+  return Buffer.from(name).toString("base64url");
+}
+
+function limitOf({ page_size: size }: ResourcesRequest__Output): number {
+  if (size < 0) {
+    throw invalidRequest("page_size", `page_size is ${size}. It must not be negative.`);
+  }
+  return size === 0 ? maxResources : Math.min(size, maxResources);
 }
 
 /** Rejects if the path is refused. What can't be found out does not matter to the response. */
@@ -81,7 +113,7 @@ function resourceMessage(
   name: string,
 ) {
   const resource = resources.get(name);
-  const { revision, staleForMs } = resource ?? {};
+  const { revision, oldestRevision = 0, staleForMs, fields } = resource ?? {};
   // etcd's API is for callers that may do everything.
   const keys =
     authorizer.firstDenied(identity, fullAccess) === undefined ? etcdKeys?.get(name) : undefined;
@@ -97,6 +129,10 @@ function resourceMessage(
     history_id: resource?.currentHistoryId ?? "",
     readable_in_full: mayReadAll,
     ...(staleForMs === undefined ? {} : { stale_for: durationOfMs(staleForMs) }),
+    fields: [...(fields?.declared ?? [])],
+    indexed_fields: [...(fields?.indexed ?? [])],
+    oldest_revision: Number.isFinite(oldestRevision) ? oldestRevision : 0,
+    views,
     ...(keys && { etcd_keys: { prefix: keys.prefix, history_key: keys.historyKey } }),
   };
 }

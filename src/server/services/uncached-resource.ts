@@ -53,6 +53,10 @@ export class UncachedResource implements ServedResource {
     return this.#attributes.select(labelSelector, fieldSelector);
   }
 
+  get fields(): NonNullable<ServedResource["fields"]> {
+    return { declared: this.#attributes.declaredFields, indexed: [] };
+  }
+
   async findHistory(signal?: AbortSignal): Promise<string> {
     const historyId = await this.#storage.historyId(signal);
     this.#historyId = historyId;

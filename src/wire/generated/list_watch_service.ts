@@ -6,12 +6,14 @@ import type { EtcdKeys as _watchfanout_v1_EtcdKeys, EtcdKeys__Output as _watchfa
 import type { Event as _watchfanout_v1_Event, Event__Output as _watchfanout_v1_Event__Output } from './watchfanout/v1/Event.ts';
 import type { GetRequest as _watchfanout_v1_GetRequest, GetRequest__Output as _watchfanout_v1_GetRequest__Output } from './watchfanout/v1/GetRequest.ts';
 import type { GetResponse as _watchfanout_v1_GetResponse, GetResponse__Output as _watchfanout_v1_GetResponse__Output } from './watchfanout/v1/GetResponse.ts';
+import type { HashRange as _watchfanout_v1_HashRange, HashRange__Output as _watchfanout_v1_HashRange__Output } from './watchfanout/v1/HashRange.ts';
 import type { ListRequest as _watchfanout_v1_ListRequest, ListRequest__Output as _watchfanout_v1_ListRequest__Output } from './watchfanout/v1/ListRequest.ts';
 import type { ListResponse as _watchfanout_v1_ListResponse, ListResponse__Output as _watchfanout_v1_ListResponse__Output } from './watchfanout/v1/ListResponse.ts';
 import type { ListWatchServiceClient as _watchfanout_v1_ListWatchServiceClient, ListWatchServiceDefinition as _watchfanout_v1_ListWatchServiceDefinition } from './watchfanout/v1/ListWatchService.ts';
 import type { Resource as _watchfanout_v1_Resource, Resource__Output as _watchfanout_v1_Resource__Output } from './watchfanout/v1/Resource.ts';
 import type { ResourcesRequest as _watchfanout_v1_ResourcesRequest, ResourcesRequest__Output as _watchfanout_v1_ResourcesRequest__Output } from './watchfanout/v1/ResourcesRequest.ts';
 import type { ResourcesResponse as _watchfanout_v1_ResourcesResponse, ResourcesResponse__Output as _watchfanout_v1_ResourcesResponse__Output } from './watchfanout/v1/ResourcesResponse.ts';
+import type { Shard as _watchfanout_v1_Shard, Shard__Output as _watchfanout_v1_Shard__Output } from './watchfanout/v1/Shard.ts';
 import type { StoredObject as _watchfanout_v1_StoredObject, StoredObject__Output as _watchfanout_v1_StoredObject__Output } from './watchfanout/v1/StoredObject.ts';
 import type { WatchRequest as _watchfanout_v1_WatchRequest, WatchRequest__Output as _watchfanout_v1_WatchRequest__Output } from './watchfanout/v1/WatchRequest.ts';
 import type { WatchResponse as _watchfanout_v1_WatchResponse, WatchResponse__Output as _watchfanout_v1_WatchResponse__Output } from './watchfanout/v1/WatchResponse.ts';
@@ -35,6 +37,7 @@ export interface ProtoGrpcType {
       EventType: EnumTypeDefinition
       GetRequest: MessageTypeDefinition<_watchfanout_v1_GetRequest, _watchfanout_v1_GetRequest__Output>
       GetResponse: MessageTypeDefinition<_watchfanout_v1_GetResponse, _watchfanout_v1_GetResponse__Output>
+      HashRange: MessageTypeDefinition<_watchfanout_v1_HashRange, _watchfanout_v1_HashRange__Output>
       ListRequest: MessageTypeDefinition<_watchfanout_v1_ListRequest, _watchfanout_v1_ListRequest__Output>
       ListResponse: MessageTypeDefinition<_watchfanout_v1_ListResponse, _watchfanout_v1_ListResponse__Output>
       /**
@@ -49,7 +52,9 @@ export interface ProtoGrpcType {
       ResourcesRequest: MessageTypeDefinition<_watchfanout_v1_ResourcesRequest, _watchfanout_v1_ResourcesRequest__Output>
       ResourcesResponse: MessageTypeDefinition<_watchfanout_v1_ResourcesResponse, _watchfanout_v1_ResourcesResponse__Output>
       RevisionMatch: EnumTypeDefinition
+      Shard: MessageTypeDefinition<_watchfanout_v1_Shard, _watchfanout_v1_Shard__Output>
       StoredObject: MessageTypeDefinition<_watchfanout_v1_StoredObject, _watchfanout_v1_StoredObject__Output>
+      View: EnumTypeDefinition
       WatchRequest: MessageTypeDefinition<_watchfanout_v1_WatchRequest, _watchfanout_v1_WatchRequest__Output>
       WatchResponse: MessageTypeDefinition<_watchfanout_v1_WatchResponse, _watchfanout_v1_WatchResponse__Output>
     }

@@ -564,6 +564,35 @@ export const protoJson: object = {
                 }
               }
             },
+            "View": {
+              "values": {
+                "VIEW_UNSPECIFIED": 0,
+                "VIEW_FULL": 1,
+                "VIEW_KEYS": 2,
+                "VIEW_COUNT": 3
+              }
+            },
+            "Shard": {
+              "fields": {
+                "ranges": {
+                  "rule": "repeated",
+                  "type": "HashRange",
+                  "id": 1
+                }
+              }
+            },
+            "HashRange": {
+              "fields": {
+                "first": {
+                  "type": "fixed64",
+                  "id": 1
+                },
+                "last": {
+                  "type": "fixed64",
+                  "id": 2
+                }
+              }
+            },
             "ListRequest": {
               "fields": {
                 "resource": {
@@ -601,6 +630,14 @@ export const protoJson: object = {
                 "history_id": {
                   "type": "string",
                   "id": 9
+                },
+                "view": {
+                  "type": "View",
+                  "id": 10
+                },
+                "shard": {
+                  "type": "Shard",
+                  "id": 11
                 }
               }
             },
@@ -715,6 +752,19 @@ export const protoJson: object = {
                 "eager_bookmarks": {
                   "type": "bool",
                   "id": 12
+                },
+                "view": {
+                  "type": "View",
+                  "id": 13
+                },
+                "event_types": {
+                  "rule": "repeated",
+                  "type": "EventType",
+                  "id": 14
+                },
+                "shard": {
+                  "type": "Shard",
+                  "id": 15
                 }
               }
             },
@@ -782,6 +832,14 @@ export const protoJson: object = {
                 "check_path": {
                   "type": "bool",
                   "id": 2
+                },
+                "page_size": {
+                  "type": "int32",
+                  "id": 3
+                },
+                "page_token": {
+                  "type": "string",
+                  "id": 4
                 }
               }
             },
@@ -795,6 +853,10 @@ export const protoJson: object = {
                 "has_more": {
                   "type": "bool",
                   "id": 2
+                },
+                "next_page_token": {
+                  "type": "string",
+                  "id": 3
                 }
               }
             },
@@ -839,6 +901,25 @@ export const protoJson: object = {
                 "etcd_keys": {
                   "type": "EtcdKeys",
                   "id": 8
+                },
+                "fields": {
+                  "rule": "repeated",
+                  "type": "string",
+                  "id": 9
+                },
+                "indexed_fields": {
+                  "rule": "repeated",
+                  "type": "string",
+                  "id": 10
+                },
+                "oldest_revision": {
+                  "type": "int64",
+                  "id": 11
+                },
+                "views": {
+                  "rule": "repeated",
+                  "type": "View",
+                  "id": 12
                 }
               }
             },

@@ -16,8 +16,10 @@ function emitted(coalescer: Coalescer): WatchEvent[] {
   return events;
 }
 
+const all = new Filter({ scope: { prefix: "" }, withPrevious: false });
+
 function coalescerOf(events: readonly WatchEvent[]): Coalescer {
-  const coalescer = new Coalescer(2);
+  const coalescer = new Coalescer(all, 2);
   for (const event of events) coalescer.add(event);
   return coalescer;
 }
@@ -95,7 +97,7 @@ describe("The coalesced events of several objects", () => {
   });
 
   it("take no memory for objects that are created and deleted", () => {
-    const coalescer = new Coalescer(2);
+    const coalescer = new Coalescer(all, 2);
     for (let i = 1; i <= 1_000; i++) {
       coalescer.add(changed("ADDED", 2 * i, undefined, `short-lived/${i}`));
       coalescer.add(changed("DELETED", 2 * i + 1, 2 * i, `short-lived/${i}`));
@@ -123,8 +125,33 @@ describe("The coalesced events of several objects", () => {
     coalescer.objectDeleted("unheard of");
   });
 
+  it("are of the types that the filter delivers, once they are coalesced", () => {
+    const eventTypes: readonly EventType[] = ["MODIFIED", "DELETED"];
+    const some = new Filter({ scope: { prefix: "" }, withPrevious: false, eventTypes });
+    const events = [
+      changed("ADDED", 3, undefined, "came"),
+      changed("MODIFIED", 4, 3, "came"),
+      changed("DELETED", 5, 1, "again"),
+      changed("ADDED", 6, undefined, "again"),
+      changed("MODIFIED", 7, 2, "left"),
+      changed("DELETED", 8, 7, "left"),
+    ];
+    const coalescer = new Coalescer(some, 2);
+    for (const event of events) coalescer.add(event);
+    expect(emitted(coalescerOf(events)).map(({ type }) => type)).toContain("ADDED");
+    expect(emitted(coalescer).map(short)).toEqual(
+      emitted(coalescerOf(events))
+        .filter(({ type }) => type !== "ADDED")
+        .map(short),
+    );
+    expect(emitted(coalescer).map(({ type, object }) => `${type} ${object.key}`)).toEqual([
+      "MODIFIED again",
+      "DELETED left",
+    ]);
+  });
+
   it("count the bytes of one event per object", () => {
-    const coalescer = new Coalescer(2);
+    const coalescer = new Coalescer(all, 2);
     coalescer.add(changed("MODIFIED", 2, 1));
     const { bytes } = coalescer;
     for (let revision = 3; revision < 9; revision++) {
@@ -179,7 +206,7 @@ describe("The coalesced events of any history", () => {
           Object.entries(existed).map(([key, value]) => [key, object(key, 2, `${value}2`)]),
         );
         const before = new Map(state);
-        const coalescer = new Coalescer(2);
+        const coalescer = new Coalescer(all, 2);
         const events: WatchEvent[] = [];
         for (const [i, [key, value]] of writes.entries()) {
           const previous = state.get(key);

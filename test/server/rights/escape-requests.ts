@@ -213,6 +213,8 @@ function listOf(given: GivenList, world: RequestWorld): ListRequest__Output {
     revision: String(revisionAt(world, given.state.offset)),
     page_size: given.pageSize,
     page_token: "",
+    view: "VIEW_UNSPECIFIED",
+    shard: null,
     history_id: historyOf(world, given.historyId),
   };
   return { ...request, page_token: tokenOf(given, request, world) };

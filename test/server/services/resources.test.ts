@@ -21,6 +21,24 @@ test("Resources are listed page by page, in the order of their names.", async ()
     ["r-1198", "r-1199"],
     false,
   ]);
+  const tokens = [];
+  const paged: string[] = [];
+  for (let page_token = ""; ; ) {
+    const page = await client.unary(Resources, { page_size: 500, page_token });
+    paged.push(...page.resources.map(({ name }) => name));
+    tokens.push(page.next_page_token);
+    page_token = page.next_page_token;
+    if (page_token === "") break;
+  }
+  expect([paged, tokens.length]).toEqual([names, 3]);
+  for (const [request, field] of [
+    [{ page_token: "not one" }, "page_token"],
+    [{ page_token: tokens[0] ?? "", after_name: "r-1" }, "page_token"],
+    [{ page_size: -1 }, "page_size"],
+  ] as const) {
+    const refusal = { reason: "INVALID_REQUEST", field };
+    await expect(client.unary(Resources, request)).rejects.toMatchObject(refusal);
+  }
   const library = connect({ address: `127.0.0.1:${server.port}` });
   onTestFinished(() => library.close());
   expect((await library.resources()).map(({ name }) => name)).toEqual(names);
@@ -35,6 +53,8 @@ test("A resource has no revision without a cache, and an age while its source is
   const { client } = await serve(resources, new ManualTimers());
   const common = {
     ...{ codec: "CODEC_OPAQUE", history_id: "", readable_in_full: true },
+    ...{ fields: [], indexed_fields: [], oldest_revision: "0" },
+    views: ["VIEW_FULL", "VIEW_KEYS", "VIEW_COUNT"],
     etcd_keys: null,
   };
   expect((await client.unary(Resources, {})).resources).toEqual([

@@ -1,6 +1,8 @@
 // Original file: proto/watchfanout/v1/list_watch_service.proto
 
 import type { RevisionMatch as _watchfanout_v1_RevisionMatch, RevisionMatch__Output as _watchfanout_v1_RevisionMatch__Output } from '../../watchfanout/v1/RevisionMatch.ts';
+import type { View as _watchfanout_v1_View, View__Output as _watchfanout_v1_View__Output } from '../../watchfanout/v1/View.ts';
+import type { Shard as _watchfanout_v1_Shard, Shard__Output as _watchfanout_v1_Shard__Output } from '../../watchfanout/v1/Shard.ts';
 import type { Long } from '@grpc/proto-loader';
 
 /**
@@ -45,6 +47,14 @@ export interface ListRequest {
    * HISTORY_CHANGED. Empty: not checked.
    */
   'history_id'?: (string);
+  /**
+   * What of each object the page has.
+   */
+  'view'?: (_watchfanout_v1_View);
+  /**
+   * Only keys of this part. Absent: all.
+   */
+  'shard'?: (_watchfanout_v1_Shard | null);
 }
 
 /**
@@ -89,4 +99,12 @@ export interface ListRequest__Output {
    * HISTORY_CHANGED. Empty: not checked.
    */
   'history_id': (string);
+  /**
+   * What of each object the page has.
+   */
+  'view': (_watchfanout_v1_View__Output);
+  /**
+   * Only keys of this part. Absent: all.
+   */
+  'shard': (_watchfanout_v1_Shard__Output | null);
 }

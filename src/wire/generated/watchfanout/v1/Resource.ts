@@ -3,6 +3,7 @@
 import type { Codec as _watchfanout_v1_Codec, Codec__Output as _watchfanout_v1_Codec__Output } from '../../watchfanout/v1/Codec.ts';
 import type { Duration as _google_protobuf_Duration, Duration__Output as _google_protobuf_Duration__Output } from '../../google/protobuf/Duration.ts';
 import type { EtcdKeys as _watchfanout_v1_EtcdKeys, EtcdKeys__Output as _watchfanout_v1_EtcdKeys__Output } from '../../watchfanout/v1/EtcdKeys.ts';
+import type { View as _watchfanout_v1_View, View__Output as _watchfanout_v1_View__Output } from '../../watchfanout/v1/View.ts';
 import type { Long } from '@grpc/proto-loader';
 
 /**
@@ -41,6 +42,22 @@ export interface Resource {
    * Its keys in etcd. Absent: this server does not serve them to the caller by etcd's own API.
    */
   'etcd_keys'?: (_watchfanout_v1_EtcdKeys | null);
+  /**
+   * The fields that field selectors may name, in the order of their names.
+   */
+  'fields'?: (string)[];
+  /**
+   * Those of them for which a selector that requires one value is fast.
+   */
+  'indexed_fields'?: (string)[];
+  /**
+   * A watch may resume after this revision, or a later one. 0: there is no cache, or it has not synced yet.
+   */
+  'oldest_revision'?: (number | string | Long);
+  /**
+   * The views that a List may ask for.
+   */
+  'views'?: (_watchfanout_v1_View)[];
 }
 
 /**
@@ -79,4 +96,20 @@ export interface Resource__Output {
    * Its keys in etcd. Absent: this server does not serve them to the caller by etcd's own API.
    */
   'etcd_keys': (_watchfanout_v1_EtcdKeys__Output | null);
+  /**
+   * The fields that field selectors may name, in the order of their names.
+   */
+  'fields': (string)[];
+  /**
+   * Those of them for which a selector that requires one value is fast.
+   */
+  'indexed_fields': (string)[];
+  /**
+   * A watch may resume after this revision, or a later one. 0: there is no cache, or it has not synced yet.
+   */
+  'oldest_revision': (string);
+  /**
+   * The views that a List may ask for.
+   */
+  'views': (_watchfanout_v1_View__Output)[];
 }

@@ -14,6 +14,14 @@ export interface ResourcesRequest {
    * may follow it, which it refuses if they form a loop or are too many.
    */
   'check_path'?: (boolean);
+  /**
+   * Maximum number of resources of a page, at most 1,000. 0: 1,000.
+   */
+  'page_size'?: (number);
+  /**
+   * next_page_token of the page before. Empty: the first page. Not together with after_name.
+   */
+  'page_token'?: (string);
 }
 
 /**
@@ -29,4 +37,12 @@ export interface ResourcesRequest__Output {
    * may follow it, which it refuses if they form a loop or are too many.
    */
   'check_path': (boolean);
+  /**
+   * Maximum number of resources of a page, at most 1,000. 0: 1,000.
+   */
+  'page_size': (number);
+  /**
+   * next_page_token of the page before. Empty: the first page. Not together with after_name.
+   */
+  'page_token': (string);
 }

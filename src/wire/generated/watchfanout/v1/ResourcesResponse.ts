@@ -3,7 +3,7 @@
 import type { Resource as _watchfanout_v1_Resource, Resource__Output as _watchfanout_v1_Resource__Output } from '../../watchfanout/v1/Resource.ts';
 
 /**
- * Resources of the server, at most 1,000.
+ * One page of the resources of the server.
  */
 export interface ResourcesResponse {
   /**
@@ -14,10 +14,14 @@ export interface ResourcesResponse {
    * Whether more resources follow.
    */
   'has_more'?: (boolean);
+  /**
+   * Requests the next page. Empty: this is the last one.
+   */
+  'next_page_token'?: (string);
 }
 
 /**
- * Resources of the server, at most 1,000.
+ * One page of the resources of the server.
  */
 export interface ResourcesResponse__Output {
   /**
@@ -28,4 +32,8 @@ export interface ResourcesResponse__Output {
    * Whether more resources follow.
    */
   'has_more': (boolean);
+  /**
+   * Requests the next page. Empty: this is the last one.
+   */
+  'next_page_token': (string);
 }

@@ -2,6 +2,9 @@
 
 import type { Delivery as _watchfanout_v1_Delivery, Delivery__Output as _watchfanout_v1_Delivery__Output } from '../../watchfanout/v1/Delivery.ts';
 import type { Duration as _google_protobuf_Duration, Duration__Output as _google_protobuf_Duration__Output } from '../../google/protobuf/Duration.ts';
+import type { View as _watchfanout_v1_View, View__Output as _watchfanout_v1_View__Output } from '../../watchfanout/v1/View.ts';
+import type { EventType as _watchfanout_v1_EventType, EventType__Output as _watchfanout_v1_EventType__Output } from '../../watchfanout/v1/EventType.ts';
+import type { Shard as _watchfanout_v1_Shard, Shard__Output as _watchfanout_v1_Shard__Output } from '../../watchfanout/v1/Shard.ts';
 import type { Long } from '@grpc/proto-loader';
 
 /**
@@ -60,6 +63,18 @@ export interface WatchRequest {
    * Sends a bookmark also whenever the cache learns of a newer revision. For downstream caches.
    */
   'eager_bookmarks'?: (boolean);
+  /**
+   * What of each object events have. Not VIEW_COUNT.
+   */
+  'view'?: (_watchfanout_v1_View);
+  /**
+   * Only events of these types. With send_initial_events, EVENT_TYPE_ADDED must be one of them. Empty: all types.
+   */
+  'event_types'?: (_watchfanout_v1_EventType)[];
+  /**
+   * Only keys of this part. Absent: all.
+   */
+  'shard'?: (_watchfanout_v1_Shard | null);
   /**
    * The keys to watch. Neither, or an empty prefix: all.
    */
@@ -123,6 +138,18 @@ export interface WatchRequest__Output {
    * Sends a bookmark also whenever the cache learns of a newer revision. For downstream caches.
    */
   'eager_bookmarks': (boolean);
+  /**
+   * What of each object events have. Not VIEW_COUNT.
+   */
+  'view': (_watchfanout_v1_View__Output);
+  /**
+   * Only events of these types. With send_initial_events, EVENT_TYPE_ADDED must be one of them. Empty: all types.
+   */
+  'event_types': (_watchfanout_v1_EventType__Output)[];
+  /**
+   * Only keys of this part. Absent: all.
+   */
+  'shard': (_watchfanout_v1_Shard__Output | null);
   /**
    * The keys to watch. Neither, or an empty prefix: all.
    */

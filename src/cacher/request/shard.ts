@@ -1,0 +1,79 @@
+import xxhash from "xxhash-wasm";
+import { invalidRequest } from "../../base/errors.ts";
+import { isBetween, type KeyInterval } from "../../storage/storage.ts";
+
+const { h64ToString } = await xxhash();
+
+/**
+ * The hash of a key: XXH64 with seed 0 of its bytes in UTF-8, as 16 hexadecimal digits, which makes the order of the texts
+ * that of the hashes.
+ */
+export function hashOf(key: string): string {
+  return h64ToString(key);
+}
+
+/** Hashes from `first` to `last`, both included. */
+export interface HashRange {
+  readonly first: bigint;
+  readonly last: bigint;
+}
+
+const largestHash = 2n ** 64n - 1n;
+
+/** A part of the keys: those whose hash is in one of its ranges. */
+export class Shard {
+  /** In order, apart from each other. */
+  readonly intervals: readonly KeyInterval[];
+  /** Equal for shards of the same keys, and for no others. */
+  readonly canonical: string;
+
+  /** Throws INVALID_REQUEST for no ranges, and for ranges that are empty or overlap. */
+  constructor(ranges: readonly HashRange[]) {
+    if (ranges.length === 0)
+      throw invalidRequest("shard", "shard has no ranges. Give at least one.");
+    const intervals: KeyInterval[] = [];
+    let open: HashRange | undefined;
+    for (const range of ranges.toSorted(byFirst)) {
+      if (range.last < range.first) {
+        throw invalidRequest(
+          "shard",
+          `A range of shard goes from ${range.first} to ${range.last}. The last hash must not be below the first.`,
+        );
+      }
+      if (open !== undefined && range.first <= open.last) {
+        throw invalidRequest(
+          "shard",
+          `Two ranges of shard have the hash ${range.first}. Give ranges that do not overlap.`,
+        );
+      }
+      // Adjacent ranges are one.
+      if (open !== undefined && range.first === open.last + 1n) {
+        open = { first: open.first, last: range.last };
+        continue;
+      }
+      if (open !== undefined) intervals.push(intervalOf(open));
+      open = range;
+    }
+    if (open !== undefined) intervals.push(intervalOf(open));
+    this.intervals = intervals;
+    this.canonical = intervals.map(({ from, to = "" }) => `${from}-${to}`).join();
+  }
+
+  /** Whether the shard has the keys with this hash, a result of `hashOf`. */
+  includes(hash: string): boolean {
+    return this.intervals.some((interval) => isBetween(hash, interval));
+  }
+}
+
+function byFirst(one: HashRange, other: HashRange): number {
+  if (one.first === other.first) return 0;
+  return one.first < other.first ? -1 : 1;
+}
+
+function intervalOf({ first, last }: HashRange): KeyInterval {
+  return { from: textOf(first), to: last === largestHash ? undefined : textOf(last + 1n) };
+}
+
+function textOf(hash: bigint): string {
+  return hash.toString(16).padStart(16, "0");
+}
