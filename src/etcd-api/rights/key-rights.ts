@@ -157,6 +157,18 @@ export class KeyRights {
     );
   }
 
+  /** The refusal of a grant whose caller chooses the id. It is audited. */
+  refuseChosenLease(lease: bigint): WatchFanoutError {
+    const name = leaseName(lease);
+    this.#recordDenied({ verb: "put", resource: everyResource, scope: { key: name } });
+    return new WatchFanoutError(
+      "PERMISSION_DENIED",
+      `${JSON.stringify(this.#call.identity.name)} may not choose the id of a lease (${name}), since others may be about to ` +
+        "use it. Leave ID out of the request, or 0: the response has a new one.",
+      { metadata: { verb: "put", key: name } },
+    );
+  }
+
   /** The refusal of a request that is not understood completely. It is audited. */
   refuseUnread(mayWrite: boolean): WatchFanoutError {
     const { identity } = this.#call;

@@ -60,7 +60,7 @@ export interface OpenStream {
   /** Ends it with the error: to make room, after it was removed from the count, or because of its identity or its right. */
   evict(error: WatchFanoutError): void;
   /**
-   * Its connection is to be closed: ends it if it might not end by itself, as its protocol has it. Absent: it is evicted with
+   * Its connection will be closed: ends it if it might not end by itself, as its protocol has it. Absent: it is evicted with
    * DRAINING.
    */
   drain?(): void;
