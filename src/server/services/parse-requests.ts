@@ -24,6 +24,7 @@ import type { ListRequest__Output } from "../../wire/generated/watchfanout/v1/Li
 import type { PutRequest__Output } from "../../wire/generated/watchfanout/v1/PutRequest.ts";
 import type { RevisionMatch__Output } from "../../wire/generated/watchfanout/v1/RevisionMatch.ts";
 import type { WatchRequest__Output } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
+import type { Asked } from "../calls/methods.ts";
 import { decodePageToken } from "./page-token.ts";
 
 /*
@@ -76,8 +77,10 @@ export function accessOfWatch(request: WatchRequest__Output): Access {
   return { verb: "watch", resource, scope: request.scope === "key" ? { key } : { prefix } };
 }
 
-export function accessOfPut({ resource, key }: PutRequest__Output): Access {
-  return { verb: "put", resource, scope: { key } };
+/** With a lease also to delete the key, as the end of the lease does. */
+export function accessOfPut({ resource, key, lease, ttl }: PutRequest__Output): Asked {
+  const put: Access = { verb: "put", resource, scope: { key } };
+  return ttl === null && lease === "0" ? put : [put, { ...put, verb: "delete" }];
 }
 
 export function accessOfDelete({ resource, key }: DeleteRequest__Output): Access {
