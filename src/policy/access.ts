@@ -54,6 +54,17 @@ export function permissionDenied({ name }: Identity, access: Access): WatchFanou
   );
 }
 
+/** The refusal of a put that attaches an object to a lease which may have objects of others. */
+export function leaseDenied({ name }: Identity, key: string, lease: bigint): WatchFanoutError {
+  return new WatchFanoutError(
+    "PERMISSION_DENIED",
+    `${JSON.stringify(name)} may not attach the key ${JSON.stringify(key)} to the lease ${lease}, which the object does not ` +
+      'have: that needs a rule with every verb on every key of every resource ("*"), since other keys may have the lease. ' +
+      "Put with a time to live instead, or use the etcd API.",
+    { metadata: { verb: "put", key, lease: String(lease) } },
+  );
+}
+
 /** The refusal of a method of etcd's API that is not for callers with fewer rights. */
 export function etcdMethodDenied({ name }: Identity): WatchFanoutError {
   return new WatchFanoutError(

@@ -323,7 +323,8 @@ function addressOf(listen: ServerOptions["listen"]): TcpListen | UnixListen {
 const drainAgainMs = 1_000;
 
 /**
- * Ends connections gracefully, in time slices: each with a GOAWAY, and its streams with DRAINING and their resume points.
+ * Ends connections gracefully, in time slices: each with a GOAWAY, and its streams with DRAINING and their resume points, or
+ * as their protocol has it.
  * The other calls on it finish, and then it is closed.
  */
 function drainConnections(
@@ -350,7 +351,8 @@ function* draining(
     if (!(session.closed || session.destroyed)) session.close();
     for (const stream of [...streams.of(session)]) {
       // It may have ended since the step before.
-      streams.end(stream, error);
+      if (stream.drain === undefined) streams.end(stream, error);
+      else stream.drain();
       yield;
     }
     yield;

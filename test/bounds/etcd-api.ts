@@ -243,11 +243,12 @@ export const etcdApiBounds: readonly Bound[] = [
     what: "requests that are answered by a question to etcd each: for a lease's time to live, and to keep it alive",
     owners: ["AnsweredCall"],
     bound:
-      "4 KiB, counted with incomplete requests; one at a time, and none is read until its response is accepted; 60 s to arrive",
+      "4 KiB, counted with incomplete requests; one, of a stream 16, and none is read until the response of the first is accepted; 60 s to arrive",
     per: "call, connection, process",
     atBound: "INTERNAL; the client waits; DEADLINE_EXCEEDED",
     shownBy: [
       "A request that does not arrive, or is cut, is not answered",
+      "Keepalives of a stream are several at etcd at once, and answered in their order",
       "Few passwords are checked by etcd at once, fewer of one caller, and a request is small",
     ],
   },
@@ -263,9 +264,19 @@ export const etcdApiBounds: readonly Bound[] = [
     ],
   },
   {
+    what: "leases whose refusal is in the audit",
+    owners: ["KeyRights"],
+    bound: "256",
+    per: "call",
+    atBound: "the first makes room, and its next refusal has a line again",
+    shownBy: [
+      "A stream that asks again and again for leases it may not use has a line of each in the audit, and is counted",
+    ],
+  },
+  {
     what: "questions for the keys of a lease",
     owners: ["Questions"],
-    bound: "16, of a caller 2; 3 s to wait, 3 s for an answer of at most 256 KiB",
+    bound: "16, of a caller 4; 3 s to wait, 3 s for an answer of at most 256 KiB",
     per: "process, caller",
     atBound: "they wait, callers in rotation; UNAVAILABLE; PERMISSION_DENIED for a larger answer",
     shownBy: [

@@ -200,6 +200,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "writes-11": "a failed Put revokes it",
   "writes-12": "attaches the object to its own lease of whole seconds, which deletes it on expiry",
   "writes-13": "and a lease",
+  "writes-14": "A put with a lease needs the right to delete the key, as the end of the lease does",
   "uncached-1": "Get, Put and Delete go to the store",
   "uncached-2": "List selects, with pages of one revision",
   "uncached-3": "Watch is INVALID_REQUEST with an explanation",

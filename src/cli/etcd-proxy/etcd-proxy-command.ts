@@ -66,7 +66,7 @@ export function addEtcdProxyCommand(program: Command): void {
     // Imported here, since the client commands start faster without the server.
     const { runService } = await import("../serve/run-service.ts");
     // The line that etcd's own tests and some supervisors wait for.
-    await runService(loaded, "started gRPC proxy\n");
+    await runService(loaded, "started gRPC proxy\n", withProxyNames);
   });
 }
 

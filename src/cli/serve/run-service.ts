@@ -23,11 +23,12 @@ const readyCheckMs = 10;
 /**
  * Runs the service until a signal ends the process. Exit codes: 0 after a graceful shutdown, 128 plus the signal's number
  * after a second signal, 1 if the service could not start or failed. `lastLine` is printed when it has started, after the
- * start-up text.
+ * start-up text. `present`: names the flags of `serve` in an error as the command calls them.
  */
 export async function runService(
   { config, snapshot }: LoadedConfig,
   lastLine: string = "",
+  present: (error: string) => string = (error) => error,
 ): Promise<void> {
   const logFormat = config.logFormat ?? (process.stderr.isTTY ? "text" : "json");
   const problems = new RecentProblems();
@@ -43,7 +44,7 @@ export async function runService(
   const shutDown = stopOnSignals(() => service, config, logger);
   const onFailure = (message: string): void => {
     logger.fatal({ problem: message }, "the workers can't be kept running; the service ends");
-    process.stderr.write(`error: ${printableText(message)}\n`);
+    process.stderr.write(`error: ${printableText(present(message))}\n`);
     shutDown(exitCodes.failed);
   };
   try {
@@ -51,7 +52,7 @@ export async function runService(
     service = await startService(config, systemClock, logger, options);
   } catch (error) {
     if (!(error instanceof StartError)) throw error;
-    process.stderr.write(`error: ${printableText(error.message)}\n`);
+    process.stderr.write(`error: ${printableText(present(error.message))}\n`);
     process.exit(exitCodes.failed);
   }
   await pauseUntilReady(service);

@@ -63,7 +63,7 @@ export abstract class EtcdCall
   /** Called about once a second while the call is open, with the clock's time in milliseconds. */
   abstract check(now: number): void;
 
-  /** The server shuts down: ends the call if it might not end by itself. Its client resumes elsewhere. */
+  /** The server or the connection ends: ends the call if it might not end by itself. Its client resumes elsewhere. */
   abstract drain(): void;
 
   /** For the bounds of open streams, and when a credential or right is lost. */

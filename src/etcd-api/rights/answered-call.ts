@@ -1,4 +1,5 @@
 import { status } from "@grpc/grpc-js";
+import { Fifo } from "../../base/fifo.ts";
 import { stopped } from "../../etcd/wire/error-texts.ts";
 import { nextMessage, UnreadableMessage } from "../../etcd/wire/messages.ts";
 import { clientGone } from "../../server/calls/call-admission.ts";
@@ -14,6 +15,18 @@ import type { Rounds } from "../calls/rounds.ts";
 /** Maximum size of a request, in bytes: an id, or a name and a password. */
 const maxRequestBytes = 4 * 1024;
 
+/**
+ * Maximum number of requests of a stream that are answered at once. A keepalive takes etcd some milliseconds, and a client may
+ * have a thousand leases.
+ */
+const maxAtOnce = 16;
+
+/** A request that is being answered, or whose response the client can't accept yet. */
+interface Answering {
+  /** Undefined: it is not known yet. */
+  outcome?: { readonly response: Buffer } | { readonly status: WireStatus } | { error: unknown };
+}
+
 /** What an answered call is made of. */
 export interface AnsweredCallDeps {
   readonly path: string;
@@ -27,17 +40,19 @@ export interface AnsweredCallDeps {
   readonly answer: (request: Buffer, signal: AbortSignal) => Promise<Buffer | WireStatus>;
 }
 
-/** A call whose requests are answered here one after another, each with a question to etcd. So exactly what was checked is asked. */
+/**
+ * A call whose requests are answered here, each with a question to etcd. So exactly what was checked is asked. Those of a stream
+ * are answered several at once, and their responses sent in the order of the requests, as etcd does.
+ */
 export class AnsweredCall extends EtcdCall {
   readonly #deps: AnsweredCallDeps;
   readonly #received = new MessageReader();
   readonly #gone = new AbortController();
-  /** Whether a request is being answered, until the client has accepted the response. */
-  #isAnswering = false;
+  /** In the order of the requests. */
+  readonly #answering = new Fifo<Answering>();
   #hasAnswered = false;
   /** The client has sent everything. */
   #hasEnded = false;
-  #response: Buffer | undefined;
 
   constructor(call: RawCall, context: ServiceContext, deps: AnsweredCallDeps) {
     super(call, context, deps.calls, "etcd call", deps.path.slice(1), []);
@@ -60,7 +75,7 @@ export class AnsweredCall extends EtcdCall {
   }
 
   check(now: number): void {
-    if (!this.#deps.isStream && !this.#isAnswering) this.endIfLate(now);
+    if (!this.#deps.isStream && this.#mayTake) this.endIfLate(now);
   }
 
   protected override get waitsFor(): "rate" {
@@ -68,15 +83,27 @@ export class AnsweredCall extends EtcdCall {
   }
 
   protected override next(): FrameParts | undefined {
-    const response = this.#response;
-    this.#response = undefined;
-    if (response !== undefined) return [response];
+    const answering = this.#answering;
+    const frames: Uint8Array[] = [];
+    for (let outcome = answering.at(0)?.outcome; outcome !== undefined; ) {
+      // Behind the responses before it.
+      if (!("response" in outcome) && frames.length > 0) break;
+      answering.shift();
+      if ("error" in outcome) throw outcome.error;
+      if ("status" in outcome) {
+        this.end(outcome.status);
+        return undefined;
+      }
+      this.#hasAnswered = true;
+      frames.push(...frameOf(outcome.response));
+      outcome = answering.at(0)?.outcome;
+    }
+    if (frames.length > 0) return [Buffer.concat(frames)];
     if (this.#hasAnswered && !this.#deps.isStream) this.#succeed();
     return undefined;
   }
 
   protected override onAccepted(): void {
-    this.#isAnswering = false;
     this.#handleNext();
   }
 
@@ -96,22 +123,26 @@ export class AnsweredCall extends EtcdCall {
     this.#handleNext();
   };
 
+  /** Whether a request that arrives is answered now. */
+  get #mayTake(): boolean {
+    const { length } = this.#answering;
+    return this.#deps.isStream ? length < maxAtOnce : length === 0 && !this.#hasAnswered;
+  }
+
   #handleNext(): void {
-    if (this.isOver || this.#isAnswering || (this.#hasAnswered && !this.#deps.isStream)) return;
     const { request } = this.call;
     try {
-      const message = nextMessage(this.#received, maxRequestBytes);
-      if (message !== undefined) {
-        this.#isAnswering = true;
-        request.pause();
-        void this.#answer(Buffer.from(message));
-      } else if (!this.#hasEnded) {
-        request.resume();
-      } else if (this.#deps.isStream && this.#received.bytes.length === 0) {
-        this.#succeed();
-      } else {
-        this.end(refused(status.INTERNAL, "the request ends before its message does"));
+      while (!this.isOver && this.#mayTake) {
+        const message = nextMessage(this.#received, maxRequestBytes);
+        if (message === undefined) {
+          this.#awaitMore();
+          return;
+        }
+        const answering: Answering = {};
+        this.#answering.push(answering);
+        void this.#answer(Buffer.from(message), answering);
       }
+      if (!this.isOver) request.pause();
     } catch (error) {
       if (!(error instanceof UnreadableMessage)) throw error;
       const details = `grpc: failed to unmarshal the received message: ${error.message}`;
@@ -119,20 +150,22 @@ export class AnsweredCall extends EtcdCall {
     }
   }
 
-  async #answer(request: Buffer): Promise<void> {
+  /** No further message has arrived completely. */
+  #awaitMore(): void {
+    if (!this.#hasEnded) this.call.request.resume();
+    else if (this.#answering.length > 0 || this.outstanding) return;
+    else if (this.#deps.isStream && this.#received.bytes.length === 0) this.#succeed();
+    else this.end(refused(status.INTERNAL, "the request ends before its message does"));
+  }
+
+  async #answer(request: Buffer, answering: Answering): Promise<void> {
     try {
       const answer = await this.#deps.answer(request, this.#gone.signal);
-      if (this.isOver) return;
-      if ("code" in answer) {
-        this.end(answer);
-        return;
-      }
-      this.#hasAnswered = true;
-      this.#response = Buffer.concat(frameOf(answer));
-      this.pump();
+      answering.outcome = "code" in answer ? { status: answer } : { response: answer };
     } catch (error) {
-      if (!this.isOver) this.onFailed(error);
+      answering.outcome = { error };
     }
+    if (!this.isOver) this.pump();
   }
 
   #succeed(): void {

@@ -133,11 +133,11 @@ export class CheckedCall extends EtcdCall {
       this.#refuse();
     } else if (path === "/etcdserverpb.Lease/LeaseRevoke") {
       void this.#proceedUnless(this.#revokeRefusal(request.lease));
+    } else if (request.lease !== 0n) {
+      this.end(statusOf(rights.refuseChosenLease(request.lease)));
     } else {
       rights.recordAllowed("put", { prefix: "" });
-      if (request.lease === 0n)
-        this.#proceed(Buffer.concat(frameOf(grantWithId(message, unguessableId()))));
-      else this.#proceed();
+      this.#proceed(Buffer.concat(frameOf(grantWithId(message, unguessableId()))));
     }
   }
 
@@ -191,7 +191,8 @@ export class CheckedCall extends EtcdCall {
 
 /**
  * An id for a lease. etcd's own are consecutive, and another caller that knows the id of a lease without keys could revoke it, or
- * attach a key that ends its use.
+ * attach a key that ends its use. Nor may a limited caller choose one: etcd refuses a grant whose next id is taken, also if
+ * it would choose that itself.
  */
 function unguessableId(): bigint {
   return BigInt.asUintN(63, randomBytes(8).readBigUInt64BE());

@@ -22,6 +22,9 @@ const none: Buffer = Buffer.alloc(0);
 /** Maximum size of the keys of a lease that a limited caller may use, by `leasedBytes`. */
 export const maxLeaseBytes = 256 * 1024;
 
+/** Maximum number of leases of a call whose refusal is known to be audited; the oldest make room. */
+const maxRefusedLeases = 256;
+
 /** What a key counts for `maxLeaseBytes`: its size, and what it costs to check it. */
 export function leasedBytes(key: Buffer): number {
   return key.length + 64;
@@ -58,6 +61,8 @@ export class KeyRights {
   readonly #call: ServerCall;
   readonly #method: string;
   readonly #resources: () => Iterable<NamedKeys>;
+  /** The leases that the call may not use, as the audit has. A stream of keepalives may ask for one again and again. */
+  readonly #refusedLeases = new Set<bigint>();
 
   /** `method`: its name in the audit. `resources`: those that are known now. */
   constructor(
@@ -129,11 +134,17 @@ export class KeyRights {
     audit.record({ ...auditEntry(this.#call, this.#method, access, decision), code: undefined });
   }
 
-  /** The refusal of the use of a lease. `isTooLarge`: its keys are too many to check. It is audited. */
+  /** The refusal of the use of a lease. `isTooLarge`: its keys are too many to check. The first of each lease is audited. */
   refuseLease(verb: Verb, lease: bigint, isTooLarge: boolean): WatchFanoutError {
     const { identity } = this.#call;
     const name = leaseName(lease);
-    this.#recordDenied({ verb, resource: everyResource, scope: { key: name } });
+    if (this.#refusedLeases.has(lease)) this.#authorizer.countDenied(verb);
+    else this.#recordDenied({ verb, resource: everyResource, scope: { key: name } });
+    this.#refusedLeases.add(lease);
+    if (this.#refusedLeases.size > maxRefusedLeases) {
+      const [oldest] = this.#refusedLeases;
+      if (oldest !== undefined) this.#refusedLeases.delete(oldest);
+    }
     const reason = isTooLarge
       ? `it has, or would have, more keys than are checked against a policy (${maxLeaseBytes} bytes of names, with 64 ` +
         "for each). Use several leases, with at most a thousand keys each."
@@ -143,6 +154,18 @@ export class KeyRights {
       "PERMISSION_DENIED",
       `${JSON.stringify(identity.name)} may not use the ${name} in etcd: ${reason}`,
       { metadata: { verb, key: name } },
+    );
+  }
+
+  /** The refusal of a grant whose caller chooses the id. It is audited. */
+  refuseChosenLease(lease: bigint): WatchFanoutError {
+    const name = leaseName(lease);
+    this.#recordDenied({ verb: "put", resource: everyResource, scope: { key: name } });
+    return new WatchFanoutError(
+      "PERMISSION_DENIED",
+      `${JSON.stringify(this.#call.identity.name)} may not choose the id of a lease (${name}), since others may be about to ` +
+        "use it. Leave ID out of the request, or 0: the response has a new one.",
+      { metadata: { verb: "put", key: name } },
     );
   }
 

@@ -33,7 +33,7 @@ const fullMs = 100;
 const maxWaitMs = 3_000;
 
 /** Number of questions at etcd at once: of all callers, and of one. */
-const atOnce = { concurrent: 16, concurrentPerGroup: 2 };
+const atOnce = { concurrent: 16, concurrentPerGroup: 4 };
 
 /** Maximum number of verdicts that are remembered; the oldest make room. */
 const maxVerdicts = 10_000;

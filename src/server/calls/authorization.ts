@@ -8,7 +8,7 @@ import {
 } from "../../policy/access.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { auditEntry, CallRecord, denied, isAudited, recordRefused } from "./audit.ts";
-import type { BidiMethod, RawMethod, SingleRequestMethod } from "./methods.ts";
+import type { Asked, BidiMethod, RawMethod, SingleRequestMethod } from "./methods.ts";
 import type { ServerCall } from "./server-call.ts";
 import type { ServiceContext } from "./service-context.ts";
 
@@ -27,7 +27,9 @@ export function authorize(
   call: ServerCall,
   request: unknown,
 ): boolean {
-  const access = method.access === "open" ? undefined : method.access(request);
+  const asked = method.access === "open" ? undefined : method.access(request);
+  const lacking = asked && authorizer.firstDenied(call.identity, asked);
+  const access = lacking ?? firstOf(asked);
   const decision = access === undefined ? openToAll : authorizer.decide(call.identity, access);
   const entry = () => auditEntry(call, method.name, access, decision);
   if (access !== undefined && !decision.allowed) {
@@ -90,18 +92,22 @@ export function refusalSince(
   { authorizer, credentials, audit }: ServiceContext,
   method: string,
   call: ServerCall,
-  access: Access | undefined,
+  asked: Asked | undefined,
   generation: number,
 ): WatchFanoutError | undefined {
   const { identity } = call;
   const isCurrent = authorizer.generation === generation;
-  const isDenied =
-    access !== undefined && !isCurrent && !authorizer.decide(identity, access).allowed;
-  const error =
-    credentials.lapsed(call) ?? (isDenied ? permissionDenied(identity, access) : undefined);
+  const lacking = isCurrent ? undefined : asked && authorizer.firstDenied(identity, asked);
+  const error = credentials.lapsed(call) ?? (lacking && permissionDenied(identity, lacking));
   if (error === undefined) return undefined;
-  if (isDenied && error.reason === "PERMISSION_DENIED") authorizer.countDenied(access.verb);
-  const entry = () => auditEntry(call, method, access, denied);
+  if (lacking !== undefined && error.reason === "PERMISSION_DENIED")
+    authorizer.countDenied(lacking.verb);
+  const entry = () => auditEntry(call, method, lacking ?? firstOf(asked), denied);
   recordRefused(audit, call, entry, statusOf(error).code);
   return error;
+}
+
+/** The access that names a request. */
+export function firstOf(asked: Asked | undefined): Access | undefined {
+  return asked === undefined || "verb" in asked ? asked : asked[0];
 }

@@ -12,6 +12,9 @@ import type { RefusedKind } from "../pressure/memory-pressure.ts";
 import type { NextRequest, ServerCall } from "./server-call.ts";
 import type { ServiceContext } from "./service-context.ts";
 
+/** What a request asks for: one access, or several. */
+export type Asked = Access | readonly [Access, ...Access[]];
+
 /** Handles the calls of a method with one request. */
 export interface MethodHandler<Request> {
   /**
@@ -20,10 +23,10 @@ export interface MethodHandler<Request> {
    */
   readonly handle: (call: ServerCall, request: Request) => WireStatus | undefined;
   /**
-   * What a request asks for, all of which its caller must have a right to. "open": the method needs no right, and shows
-   * each caller only what it may know.
+   * What a request asks for, all of which its caller must have a right to; the first names it in the audit. "open": the method
+   * needs no right, and shows each caller only what it may know.
    */
-  readonly access: ((request: Request) => Access) | "open";
+  readonly access: ((request: Request) => Asked) | "open";
   /**
    * Memory that a request takes while its call waits for a time slice, in bytes. Absent: calls of this method are
    * handled at once, since they take less time than to queue them.
@@ -60,6 +63,8 @@ export interface UnaryCall {
    * use it.
    */
   retain(bytes: number): void;
+  /** Audits and counts the call as denied, by more than what its request asks for. Throw the error of that next. */
+  deny(): void;
 }
 
 /** Encodes a response, in parts that follow one another. Is called once there is room for it. */

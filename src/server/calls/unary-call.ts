@@ -1,7 +1,9 @@
+import { status } from "@grpc/grpc-js";
 import { frameOf, sizeOf } from "../../wire/encode.ts";
 import { statusOf } from "../../wire/errors.ts";
 import type { Reservation } from "../kernel/ledger.ts";
-import { refusalSince } from "./authorization.ts";
+import { auditEntry, denied, recordRefused } from "./audit.ts";
+import { firstOf, refusalSince } from "./authorization.ts";
 import { CallAdmission, clientGone } from "./call-admission.ts";
 import type { Encode, MethodHandler, UnaryMethod } from "./methods.ts";
 import { toClientError, tooMuchRetained } from "./refusals.ts";
@@ -48,6 +50,12 @@ export function serveUnary<Request>(
           perform(request, {
             ...{ signal, owner, identity, via, requestBytes, retain },
             admit: (maxBytes) => admission.admit(maxBytes),
+            deny: () => {
+              const asked = access === "open" ? undefined : firstOf(access(request));
+              const entry = () => auditEntry(call, method, asked, denied);
+              recordRefused(context.audit, call, entry, status.PERMISSION_DENIED);
+              if (asked !== undefined) context.authorizer.countDenied(asked.verb);
+            },
             runInTimeSlices: (work) => context.parsingSelectors.run(owner, work, signal),
           }),
         respond: (encode) => {

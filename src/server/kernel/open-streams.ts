@@ -59,6 +59,11 @@ export interface OpenStream {
   readonly outstandingMs?: number;
   /** Ends it with the error: to make room, after it was removed from the count, or because of its identity or its right. */
   evict(error: WatchFanoutError): void;
+  /**
+   * Its connection will be closed: ends it if it might not end by itself, as its protocol has it. Absent: it is evicted with
+   * DRAINING.
+   */
+  drain?(): void;
 }
 
 /** What a server does at the begin and end of its streams. */

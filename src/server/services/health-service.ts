@@ -64,7 +64,7 @@ export class HealthService {
   /** Ends all watches with DRAINING, after their last status. */
   end(): void {
     this.#ended = true;
-    for (const watch of this.#watches) watch.drain();
+    for (const watch of this.#watches) watch.finish();
   }
 
   /** The handlers of the methods, by name. */
@@ -128,7 +128,7 @@ export class HealthService {
     streams.add(watch);
     this.#watches.add(watch);
     watch.report(this.#of(watch));
-    if (this.#ended) watch.drain();
+    if (this.#ended) watch.finish();
   }
 
   #of({ service, identity }: HealthWatch): ReportedStatus {
@@ -191,7 +191,7 @@ class HealthWatch extends MessageSender<ServerCall> implements OpenStream {
   }
 
   /** Ends it behind its last status. */
-  drain(): void {
+  finish(): void {
     this.#isEnding = true;
     this.pump();
   }

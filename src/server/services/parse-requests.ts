@@ -30,6 +30,7 @@ import type { RevisionMatch__Output } from "../../wire/generated/watchfanout/v1/
 import type { Shard__Output } from "../../wire/generated/watchfanout/v1/Shard.ts";
 import type { View__Output } from "../../wire/generated/watchfanout/v1/View.ts";
 import type { WatchRequest__Output } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
+import type { Asked } from "../calls/methods.ts";
 import { decodePageToken } from "./page-token.ts";
 
 /*
@@ -82,8 +83,10 @@ export function accessOfWatch(request: WatchRequest__Output): Access {
   return { verb: "watch", resource, scope: request.scope === "key" ? { key } : { prefix } };
 }
 
-export function accessOfPut({ resource, key }: PutRequest__Output): Access {
-  return { verb: "put", resource, scope: { key } };
+/** With a lease also to delete the key, as the end of the lease does. */
+export function accessOfPut({ resource, key, lease, ttl }: PutRequest__Output): Asked {
+  const put: Access = { verb: "put", resource, scope: { key } };
+  return ttl === null && lease === "0" ? put : [put, { ...put, verb: "delete" }];
 }
 
 export function accessOfDelete({ resource, key }: DeleteRequest__Output): Access {

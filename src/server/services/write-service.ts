@@ -1,9 +1,10 @@
-import type { WriteResult } from "../../storage/storage.ts";
+import { fullAccess, leaseDenied } from "../../policy/access.ts";
+import type { PutRequest, WriteResult } from "../../storage/storage.ts";
 import { encodeObjectResponse } from "../../wire/encode.ts";
 import type { DeleteRequest__Output } from "../../wire/generated/watchfanout/v1/DeleteRequest.ts";
 import type { PutRequest__Output } from "../../wire/generated/watchfanout/v1/PutRequest.ts";
 import { expectedObjectBytes } from "../calls/call-admission.ts";
-import type { Encode, ServiceMethods, UnaryMethod } from "../calls/methods.ts";
+import type { Encode, ServiceMethods, UnaryCall, UnaryMethod } from "../calls/methods.ts";
 import type { UnaryContext } from "../calls/service-context.ts";
 import type { ServedResource } from "../calls/service-options.ts";
 import {
@@ -26,9 +27,15 @@ export function writeMethods(context: UnaryContext): ServiceMethods {
       perform: async (request, call) => {
         const resource = resourceNamed(context, call, request.resource);
         const put = { ...parsePut(request), via: call.via, signal: call.signal };
+        const isOtherLease = await namesOtherLease(context, resource, put, call);
         // The response holds the object of the request.
         const wait = call.admit(call.requestBytes);
         if (wait !== undefined) await wait;
+        // The policy may have changed while it waited.
+        if (isOtherLease && isLimited(context, call)) {
+          call.deny();
+          throw leaseDenied(call.identity, put.key, put.lease ?? 0n);
+        }
         return written(resource, await resource.put(put));
       },
     } satisfies UnaryMethod<PutRequest__Output>,
@@ -44,6 +51,28 @@ export function writeMethods(context: UnaryContext): ServiceMethods {
       },
     } satisfies UnaryMethod<DeleteRequest__Output>,
   };
+}
+
+/**
+ * Whether a put names a lease that the object does not have, as far as that is not allowed to its caller anyway. Such a lease
+ * may have keys of others, which end with it, and callers of the etcd API that may not use all of its keys could not use it
+ * any more.
+ */
+async function namesOtherLease(
+  context: UnaryContext,
+  resource: ServedResource,
+  { key, lease = 0n, signal }: PutRequest,
+  call: UnaryCall,
+): Promise<boolean> {
+  if (lease === 0n || !isLimited(context, call)) return lease !== 0n;
+  const get = { key, at: { match: "LINEARIZABLE" }, signal, owner: call.owner } as const;
+  const { object } = await resource.get(get);
+  return object?.lease !== lease;
+}
+
+/** Whether the caller may not do everything. */
+function isLimited({ authorizer }: UnaryContext, { identity }: UnaryCall): boolean {
+  return authorizer.firstDenied(identity, fullAccess) !== undefined;
 }
 
 /** Encodes the response, with the history that the write belongs to, which may no longer be the current one. */

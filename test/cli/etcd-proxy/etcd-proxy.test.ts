@@ -299,6 +299,24 @@ test("problems name the flags of grpc-proxy", () => {
   );
 });
 
+test.each([
+  ["listen-addr", "metrics-addr"],
+  ["metrics-addr", "listen-addr"],
+])("a --%s in use is reported with that flag", async (flag, other) => {
+  const { port } = new URL((await etcdOf()).url);
+  await using proxy = new CommandProcess([
+    ...["etcd-proxy", `--${flag}`, `127.0.0.1:${port}`, `--${other}`, "127.0.0.1:0"],
+    ...["--endpoints", (await etcdOf()).url],
+  ]);
+  expect(await proxy.exit).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining(
+      `error: --${flag}: can't listen on 127.0.0.1:${port}: the address is in use. ` +
+        `Choose another with --${flag} HOST:PORT; port 0 selects a free port.\n`,
+    ),
+  });
+});
+
 test("etcd-proxy --namespace caches the namespace, also with workers", async () => {
   const { url } = await etcdOf();
   await using proxy = new CommandProcess([

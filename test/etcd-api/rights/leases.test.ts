@@ -93,7 +93,7 @@ test("A limited caller grants, attaches, keeps alive, reads and revokes a lease 
   expect(range.message.all(2)).toEqual([]);
 });
 
-test("The id of a lease does not follow from another one, unless its caller has chosen it", async () => {
+test("The id of a lease does not follow from another one", async () => {
   // etcd counts in the lower bits of its own ids.
   const ids = [await leaseOf("root"), await leaseOf("editor"), await leaseOf("editor")];
   const starts = ids.map((id) => id >> 40n);
@@ -102,12 +102,27 @@ test("The id of a lease does not follow from another one, unless its caller has 
   const unset = await call("editor", "Lease/LeaseGrant", { 1: 1_000, 2: 0 });
   expect([unset.code, unset.message.number(3)]).toEqual(["0", 1_000]);
   expect(starts).not.toContain(unset.message.integer(2) >> 40n);
-  const chosen = await call("editor", "Lease/LeaseGrant", { 1: 1_000, 2: 12_345 });
-  expect([chosen.code, chosen.message.integer(2)]).toEqual(["0", 12_345n]);
-  // etcd's own answer.
-  expect((await call("editor", "Lease/LeaseGrant", { 1: 1_000, 2: 12_345 })).text).toContain(
-    "lease already exists",
-  );
+});
+
+test("A limited caller can't take the id that etcd would choose next, or another may be about to use", async () => {
+  const etcd = new RawGrpc((await etcdOf()).url);
+  onTestFinished(() => etcd.close());
+  const grant = async (fields: Fields): Promise<Message> => {
+    const granted = await etcd.unary("/etcdserverpb.Lease/LeaseGrant", encode(fields));
+    return new Message(granted.body.subarray(5));
+  };
+  const last = (await grant({ 1: 1_000 })).integer(2);
+  for (let next = last + 60n; next < last + 80n; next++) {
+    const refused = await call("editor", "Lease/LeaseGrant", { 1: 1_000, 2: next });
+    expect([refused.code, refused.text]).toEqual(["7", expect.stringContaining("may not choose")]);
+  }
+  // etcd counts by two, and does not look for an id that is free: it would fail with "lease already exists".
+  for (let id = last; id < last + 100n; ) {
+    id = (await grant({ 1: 1_000 })).integer(2);
+    expect(id).toBeGreaterThan(last);
+  }
+  const unlimited = await call("root", "Lease/LeaseGrant", { 1: 1_000, 2: 12_345 });
+  expect([unlimited.code, unlimited.message.integer(2)]).toEqual(["0", 12_345n]);
 });
 
 test.each([

@@ -19,6 +19,8 @@ export interface RandomRequest {
   readonly encode: (world: RequestWorld) => Uint8Array;
   /** What it asks for; undefined: nothing that needs a right. */
   readonly access: Access | undefined;
+  /** What it asks for besides. Absent: nothing. */
+  readonly also?: Access | undefined;
   /** Whether the encoded message is exactly what `access` says. */
   readonly isExact: boolean;
 }
@@ -269,7 +271,7 @@ const watch = fc
 const expected = fc.constantFrom(undefined, 0, 1, 5, -1);
 
 const put = fc
-  .record({ target, expected, lease: fc.constantFrom(0, 7), historyId })
+  .record({ target, expected, lease: fc.constantFrom(0, 0, 7), ttl: fc.boolean(), historyId })
   .map(({ target: { caller, resource, text: key }, ...given }) => ({
     caller,
     path: writeService.Put.path,
@@ -277,10 +279,13 @@ const put = fc
       writeService.Put.requestSerialize({
         ...{ resource, key, value: Buffer.from("mine") },
         ...{ lease: given.lease, history_id: historyOf(world, given.historyId) },
+        ...(given.ttl ? { ttl: { seconds: 60, nanos: 0 } } : {}),
         ...(given.expected === undefined ? {} : { expected_mod_revision: given.expected }),
       }),
     access: accessTo("put", resource, { key }),
-    isExact: true,
+    also: given.ttl || given.lease > 0 ? accessTo("delete", resource, { key }) : undefined,
+    // No object has the lease, so what is allowed by its scope is refused as well, unless it is invalid.
+    isExact: given.lease === 0,
   }));
 
 const remove = fc

@@ -23,8 +23,11 @@ describeContract("No request of a limited caller", (open) => {
       await world.learn();
       const all = await world.call(batch);
       for (const [index, { text, code }] of all.entries()) {
-        const { caller, access, path, isExact } = batch[index] as RandomRequest;
-        const isAllowed = access !== undefined && mayDo(caller, access);
+        const { caller, access, also, path, isExact } = batch[index] as RandomRequest;
+        const isAllowed =
+          access !== undefined &&
+          mayDo(caller, access) &&
+          (also === undefined || mayDo(caller, also));
         const what = `${caller} ${path} ${JSON.stringify(access)} ended with ${code}`;
         expect(escaped(text, isAllowed ? access : undefined), what).toEqual([]);
         if (!guarded.test(path) || !isExact) continue;
