@@ -109,6 +109,8 @@ export class Http2Connection {
   #rest: Buffer | undefined;
   #nextId = 1;
   #received = 0;
+  /** Bytes received. */
+  receivedBytes = 0;
   #sendWindow = initialSendWindow;
   /** Calls that wait for the flow control window of the connection, or for the server to take more calls. */
   readonly #blocked: { readonly frames: Buffer; readonly bytes: number; readonly id: number }[] =
@@ -258,6 +260,7 @@ export class Http2Connection {
   }
 
   #read(chunk: Buffer): void {
+    this.receivedBytes += chunk.length;
     const bytes = this.#rest === undefined ? chunk : Buffer.concat([this.#rest, chunk]);
     let at = 0;
     while (bytes.length - at >= headBytes) {

@@ -14,6 +14,9 @@ export interface StreamsTask {
   /** Every second stream receives its flow control window and never extends it. */
   readonly halfShut?: boolean;
   readonly latestState?: boolean;
+  readonly keysOnly?: boolean;
+  /** Whether the streams share the keys, so that each event goes to one of them. */
+  readonly isSharded?: boolean;
   /** Each stream has so many watches, of a key each, by etcd's API. Default: one, of all keys. */
   readonly watchesPerStream?: number;
 }
@@ -58,6 +61,11 @@ export class LoadStreams {
     return this.#messages;
   }
 
+  /** Bytes received on all connections. */
+  get receivedBytes(): number {
+    return this.#connections.reduce((sum, { receivedBytes }) => sum + receivedBytes, 0);
+  }
+
   /** Number of non-reading streams that the server ended. */
   get shutEnded(): number {
     return this.#shutEnded;
@@ -98,13 +106,15 @@ export class LoadStreams {
 
   #openStream(index: number): Promise<void> {
     const { target, latestState = false, halfShut = false, watchesPerStream } = this.#task;
+    const { keysOnly = false, isSharded = false } = this.#task;
+    const shard = { index, of: this.#task.streams };
     const connection = this.#connections[index % this.#connections.length];
     if (connection === undefined) throw new Error("There is no connection.");
     // Reading and non-reading streams are on every connection, whatever their number.
     const isShut = halfShut && Math.floor(index / this.#connections.length) % 2 === 1;
     const request =
       watchesPerStream === undefined
-        ? watchRequest(target, { latestState })
+        ? watchRequest(target, { latestState, keysOnly, ...(isSharded && { shard }) })
         : keyWatchesRequest(watchesPerStream);
     let unopened = watchesPerStream ?? 1;
     return new Promise((resolve) => {

@@ -24,6 +24,8 @@ export interface LoadCounts {
   readonly messages: number;
   /** Events that all reading streams have received. */
   readonly completed: number;
+  /** On all connections. */
+  readonly receivedBytes: number;
   readonly written: number;
   readonly shutEnded: number;
   /** CPU of the load itself, in seconds. */
@@ -111,6 +113,7 @@ class LoadProcess {
       delivered: this.#streams?.delivered ?? 0,
       messages: this.#streams?.messages ?? 0,
       completed: this.#streams?.completed ?? 0,
+      receivedBytes: this.#streams?.receivedBytes ?? 0,
       written: this.#writer?.written ?? 0,
       shutEnded: this.#streams?.shutEnded ?? 0,
       cpu: (user + system) / 1e6,

@@ -23,6 +23,7 @@ import { manyStreams } from "./many-streams.ts";
 import { messages, messagesTls } from "./messages.ts";
 import { million } from "./million.ts";
 import { pages } from "./pages.ts";
+import { shards, views } from "./parts.ts";
 import { policyCost } from "./policy-cost.ts";
 import { portSharing } from "./port-sharing.ts";
 import { reconnect } from "./reconnect.ts";
@@ -49,7 +50,7 @@ const benchmarks: readonly Benchmark[] = [
     firstMinute,
   ],
   ...[policyCost, telemetry, flood, workers, portSharing, relays, relayFailover, million],
-  ...[etcdFanout, etcdRelay, etcdClients],
+  ...[etcdFanout, etcdRelay, etcdClients, views, shards],
 ];
 
 try {

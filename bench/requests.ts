@@ -1,3 +1,4 @@
+import { shardOf } from "../src/client/calls/shards.ts";
 import { frameOf } from "../src/wire/encode.ts";
 import { encode, Message } from "../test/foreign/protobuf.ts";
 import type { CallRequest, Http2Connection } from "./http2-connection.ts";
@@ -14,17 +15,23 @@ export interface WatchTerms {
   readonly initialState?: boolean;
   /** Supported by watch-fanout only. */
   readonly latestState?: boolean;
+  /** Without values. Supported by watch-fanout only. */
+  readonly keysOnly?: boolean;
+  /** One of several parts of the keys. Supported by watch-fanout only. */
+  readonly shard?: { readonly index: number; readonly of: number };
 }
 
 /** A watch over all keys of the resource, in etcd's API or in that of watch-fanout. */
 export function watchRequest(target: Target, terms: WatchTerms = {}): CallRequest {
-  const { afterRevision, initialState, latestState } = terms;
+  const { afterRevision, initialState, latestState, keysOnly, shard } = terms;
   if (target === "watch-fanout") {
     const message = encode({
       1: resource,
       6: afterRevision,
       7: initialState || undefined,
       8: latestState ? 2 : undefined,
+      13: keysOnly ? 2 : undefined,
+      15: shard && encode({ 1: hashRange(shard.index, shard.of) }),
     });
     return { path: "/watchfanout.v1.ListWatchService/Watch", message, ends: true, counted: 2 };
   }
@@ -36,6 +43,17 @@ export function watchRequest(target: Target, terms: WatchTerms = {}): CallReques
     ends: false,
     counted: 11,
   };
+}
+
+/** A HashRange: first = 1, last = 2, both of 64 bits. */
+function hashRange(index: number, count: number): Buffer {
+  const [range = { first: 0n, last: 0n }] = shardOf(index, count);
+  const bytes = Buffer.alloc(18);
+  bytes.writeUInt8(0x09, 0);
+  bytes.writeBigUInt64LE(range.first, 1);
+  bytes.writeUInt8(0x11, 9);
+  bytes.writeBigUInt64LE(range.last, 10);
+  return bytes;
 }
 
 /** A stream of etcd's API with watches of the first keys, one of each. */
