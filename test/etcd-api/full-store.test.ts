@@ -26,7 +26,11 @@ test("Writes that a full etcd refuses, of its own API and of WriteService, are c
   expect(await metricOf(front, "watch_fanout_full_store_writes_total")).toBe(2);
   const status = await fetch(`${front.admin}/status.json`);
   expect(await status.json()).toMatchObject({
-    verdict: { level: "failing", summary: `etcd at ${etcd.url} is full and refuses writes` },
+    verdict: {
+      level: "failing",
+      // A busy machine may have a further problem, which is counted after it.
+      summary: expect.stringContaining(`etcd at ${etcd.url} is full and refuses writes`),
+    },
   });
   expect(lines.filter(({ msg }) => msg === "the store is full and refuses writes")).toMatchObject([
     {

@@ -4,55 +4,81 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { type Served, startServe, untilStatus } from "../cli/serve/serve-process.ts";
-import { type Etcd, startEtcd } from "../etcd/etcd.ts";
-import { type Front, startFront, untilReady } from "../etcd-api/front.ts";
+import { startEtcd } from "../etcd/etcd.ts";
 import { Example } from "../examples/example.ts";
 import { Source } from "../storage/etcd/source.ts";
 import { buildTimeoutMs } from "./documented.ts";
+import { Tiers } from "./tiers.ts";
 
 const run = promisify(execFile);
 
-/** A program that uses etcd's API through the usual client of its language, in a folder of `etcd-clients`. */
+/** A program that uses etcd's API through the usual client of a language, or a part of other software. */
 interface ClientProgram {
-  readonly language: string;
+  /** Below `etcd-clients`. */
+  readonly folder: string;
   /** Commands that succeed if its toolchain is installed. */
   readonly probes: readonly string[];
   /** Run in its folder. $BUILD is a folder for what they make. */
   readonly build: string;
   /** Its command, without the arguments. */
   readonly start: string;
+  /** Prints the events below a prefix, and resumes its watch when it has lost it. */
+  readonly isFollower: boolean;
 }
 
 const programs: readonly ClientProgram[] = [
   {
-    language: "go",
+    folder: "go",
     probes: ["go version"],
     build: 'go build -o "$BUILD/client" .',
     start: '"$BUILD/client"',
+    isFollower: true,
   },
   {
-    language: "python",
+    folder: "python",
     probes: ["python3 -c 'import ensurepip, venv'"],
     build: 'python3 -m venv "$BUILD" && "$BUILD/bin/pip" install --quiet -r requirements.txt',
     start: '"$BUILD/bin/python" main.py',
+    isFollower: true,
   },
   {
-    language: "java",
+    folder: "java",
     probes: ["javac -version", "mvn --version"],
     build:
       'mvn --quiet dependency:copy-dependencies -DoutputDirectory="$BUILD" && ' +
       'javac -cp "$BUILD/*" -d "$BUILD" src/main/java/Main.java',
     start: 'java -cp "$BUILD:$BUILD/*" Main',
+    isFollower: true,
+  },
+  {
+    folder: "rust",
+    probes: ["cargo --version", "protoc --version"],
+    build: 'cargo build --quiet --locked --target-dir "$BUILD"',
+    start: '"$BUILD/debug/client"',
+    isFollower: true,
+  },
+  {
+    folder: "coredns",
+    probes: ["go version"],
+    build: 'go build -o "$BUILD/client" .',
+    start: '"$BUILD/client"',
+    isFollower: false,
+  },
+  {
+    folder: "patroni",
+    probes: ["python3 -c 'import ensurepip, venv'"],
+    build: 'python3 -m venv "$BUILD" && "$BUILD/bin/pip" install --quiet -r requirements.txt',
+    start: '"$BUILD/bin/python" main.py',
+    isFollower: false,
   },
 ];
 
-async function hasToolchain({ language, probes }: ClientProgram): Promise<boolean> {
+async function hasToolchain({ folder, probes }: ClientProgram): Promise<boolean> {
   for (const probe of probes) {
     try {
       await run("sh", ["-c", probe], { timeout: 20_000 });
     } catch {
-      process.stderr.write(`Skipped etcd's client in ${language}, since "${probe}" fails.\n`);
+      process.stderr.write(`Skipped etcd's client ${folder}, since "${probe}" fails.\n`);
       return false;
     }
   }
@@ -64,74 +90,12 @@ for (const program of programs) if (await hasToolchain(program)) installed.add(p
 
 const prefix = "/followed/";
 
-/** etcd, a root with all of its keys, and a relay of that with two workers. */
-class Tiers {
-  readonly etcd: Etcd;
-  readonly #root: Front;
-  readonly #folder: string;
-  #relay: Served;
-
-  private constructor(etcd: Etcd, root: Front, folder: string, relay: Served) {
-    this.etcd = etcd;
-    this.#root = root;
-    this.#folder = folder;
-    this.#relay = relay;
-  }
-
-  /** It is stopped after the test. */
-  static async start(): Promise<Tiers> {
-    const etcd = await startEtcd();
-    onTestFinished(() => etcd.stop());
-    const root = await startFront([etcd.url], { resource: ["all="] });
-    onTestFinished(() => root.stop());
-    await untilReady(root);
-    const folder = await mkdtemp(join(tmpdir(), "etcd-clients-"));
-    onTestFinished(() => rm(folder, { recursive: true }));
-    const tiers = new Tiers(etcd, root, folder, await relayOf(root, folder));
-    onTestFinished(() => tiers.#relay.process[Symbol.asyncDispose]());
-    return tiers;
-  }
-
-  /** The address of the relay, which it keeps. */
-  get address(): string {
-    return this.#relay.grpc;
-  }
-
-  killWorker(number: number): void {
-    const started = new RegExp(`"worker":${number},"pid":(\\d+),"msg":"a worker has started"`);
-    process.kill(Number(started.exec(this.#relay.process.stderr)?.[1]), "SIGKILL");
-  }
-
-  /** Kills the main process, whose workers end, and starts it again. */
-  async restart(): Promise<void> {
-    const { address } = this;
-    await this.#relay.process[Symbol.asyncDispose]();
-    this.#relay = await relayOf(this.#root, this.#folder, address);
-  }
-}
-
-async function relayOf(
-  root: Front,
-  folder: string,
-  address: string = "127.0.0.1:0",
-): Promise<Served> {
-  const relay = await startServe(
-    [
-      ...["--upstream", root.address, "--etcd-api", "--workers", "2", "--listen", address],
-      ...["--shutdown-timeout", "1s"],
-    ],
-    { XDG_RUNTIME_DIR: folder },
-  );
-  await untilStatus(`${relay.admin}/readyz`, 200);
-  return relay;
-}
-
-describe.each(programs)("etcd's client in $language", { timeout: 180_000 }, (program) => {
+describe.each(programs)("etcd's client $folder", { timeout: 180_000 }, (program) => {
   describe.skipIf(!installed.has(program))("with its toolchain", () => {
     let folder: string;
 
     beforeAll(async () => {
-      folder = await mkdtemp(join(tmpdir(), `etcd-client-${program.language}-`));
+      folder = await mkdtemp(join(tmpdir(), `etcd-client-${program.folder}-`));
       const built = inFolder(program.build);
       await run("sh", ["-e", "-c", built], { timeout: buildTimeoutMs });
     }, buildTimeoutMs);
@@ -139,7 +103,7 @@ describe.each(programs)("etcd's client in $language", { timeout: 180_000 }, (pro
     afterAll(() => rm(folder, { recursive: true, force: true }));
 
     function inFolder(command: string): string {
-      return `cd test/languages/etcd-clients/${program.language} && BUILD="${folder}" && ${command}`;
+      return `cd test/languages/etcd-clients/${program.folder} && BUILD="${folder}" && ${command}`;
     }
 
     /** The lines that it prints when it runs all of its steps. */
@@ -158,33 +122,72 @@ describe.each(programs)("etcd's client in $language", { timeout: 180_000 }, (pro
       expect(await steps(tiers.address)).toEqual(direct);
     });
 
-    it("gets each event once while workers and the relay are killed", async () => {
-      const tiers = await Tiers.start();
-      const source = new Source(tiers.etcd);
-      const expected: string[] = [];
-      const put = async (key: string, value: string): Promise<void> => {
-        const bytes = Buffer.from(value);
-        const revision = await source.write(prefix, [{ type: "put", key, value: bytes }]);
-        expected.push(`PUT ${prefix}${key}=${value} at ${revision}`);
-      };
-      await put("first", "0");
-      const command = inFolder(`exec ${program.start} ${tiers.address} ${prefix}`);
-      const followers = Array.from({ length: 3 }, () => new Example(["sh", "-c", command]));
-      for (const each of followers) await each.said(/^PUT \/followed\/first=0 at \d+$/m);
-      for (let i = 0; i < 400; i++) {
-        if (i === 100) tiers.killWorker(1);
-        if (i === 200) await tiers.restart();
-        if (i === 300) tiers.killWorker(2);
-        await put(String(i % 7), String(i));
-        if (i % 10 > 0) continue;
-        const revision = await source.write(prefix, [{ type: "delete", key: String(i % 7) }]);
-        expected.push(`DELETE ${prefix}${i % 7}= at ${revision}`);
-      }
-      await put("end", "");
-      for (const each of followers) {
-        await each.said(/^PUT \/followed\/end= at \d+$/m);
-        expect(each.lines.filter((line) => / at \d+$/.test(line))).toEqual(expected);
-      }
-    });
+    it.runIf(program.isFollower)(
+      "gets each event once while workers and the relay are killed",
+      async () => {
+        const tiers = await Tiers.start();
+        const source = new Source(tiers.etcd);
+        const expected: string[] = [];
+        const put = async (key: string, value: string): Promise<void> => {
+          const bytes = Buffer.from(value);
+          const revision = await source.write(prefix, [{ type: "put", key, value: bytes }]);
+          expected.push(`PUT ${prefix}${key}=${value} at ${revision}`);
+        };
+        await put("first", "0");
+        const command = inFolder(`exec ${program.start} ${tiers.address} ${prefix}`);
+        const followers = Array.from({ length: 3 }, () => new Example(["sh", "-c", command]));
+        for (const each of followers) await each.said(/^PUT \/followed\/first=0 at \d+$/m);
+        for (let i = 0; i < 400; i++) {
+          if (i === 100) tiers.killWorker(1);
+          if (i === 200) await tiers.restart();
+          if (i === 300) tiers.killWorker(2);
+          await put(String(i % 7), String(i));
+          if (i % 10 > 0) continue;
+          const revision = await source.write(prefix, [{ type: "delete", key: String(i % 7) }]);
+          expected.push(`DELETE ${prefix}${i % 7}= at ${revision}`);
+        }
+        await put("end", "");
+        for (const each of followers) {
+          await each.said(/^PUT \/followed\/end= at \d+$/m);
+          expect(each.lines.filter((line) => / at \d+$/.test(line))).toEqual(expected);
+        }
+      },
+    );
+
+    it.runIf(program.folder === "patroni")(
+      "keeps its leader while workers and the relay are killed, and has the next once its lease has ended",
+      async () => {
+        const tiers = await Tiers.start();
+        const part = (name: string): Example =>
+          new Example(["sh", "-c", inFolder(`exec ${program.start} ${tiers.address} ${name}`)]);
+        const leader = part("a");
+        await leader.said(/^leader$/m);
+        const others = [part("b"), part("c")];
+        for (const each of others) await each.said(/^replica of a$/m);
+        const renewedAfter = async (change: () => Promise<void> | void): Promise<void> => {
+          const before = leader.lines.filter((line) => line.startsWith("updated")).length;
+          await change();
+          await leader.said(new RegExp(`^updated ${before + 3}$`, "m"));
+        };
+        await renewedAfter(() => tiers.killWorker(1));
+        await renewedAfter(() => tiers.restart());
+        await renewedAfter(() => tiers.killWorker(2));
+        const roles = (each: Example): readonly string[] =>
+          each.lines.filter((line) => /^(leader|replica of|without a store)/.test(line));
+        expect(roles(leader)).toEqual(["leader"]);
+        for (const each of others) expect(roles(each)).toEqual(["replica of a"]);
+        await leader.kill();
+        const next = await Promise.race(
+          others.map((each) => each.said(/^leader$/m).then(() => each)),
+        );
+        const [last] = others.filter((each) => each !== next);
+        const name = next === others[0] ? "b" : "c";
+        await last?.said(new RegExp(`^replica of ${name}$`, "m"));
+        expect([roles(next), last && roles(last)]).toEqual([
+          ["replica of a", "leader"],
+          ["replica of a", `replica of ${name}`],
+        ]);
+      },
+    );
   });
 });

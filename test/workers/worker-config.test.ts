@@ -29,6 +29,20 @@ test("A worker follows the main process instead of etcd.", () => {
   expect(config.resources).toMatchObject([{ name: "things", upstreamName: "things" }]);
 });
 
+test("A worker gives the main process more time to answer a keepalive ping than it would give to etcd.", () => {
+  const withApi = loadConfig({
+    flags: { ...flags, "etcd-api": ["on"] },
+    env: {},
+    readFile: () => Buffer.alloc(0),
+  });
+  const terms = { workers: 3, logFormat: "json", socketPath: "/run/x/main.sock" } as const;
+  expect(withApi.etcdApi?.next.keepalive).toMatchObject({ timeMs: 7_000, timeoutMs: 3_000 });
+  expect(workerConfig(withApi, terms).etcdApi?.next).toMatchObject({
+    endpoints: ["unix:/run/x/main.sock"],
+    keepalive: { timeMs: 7_000, timeoutMs: 20_000 },
+  });
+});
+
 test("Workers together never exceed a limit.", () => {
   for (const [name, limit] of Object.entries(whole.limits)) {
     const ofWorker = config.limits[name as keyof typeof config.limits];

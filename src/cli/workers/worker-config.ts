@@ -25,10 +25,17 @@ export function workerConfig(config: Config, terms: WorkerTerms): Config {
   };
 }
 
+/**
+ * How long the main process may take to answer a keepalive ping, in milliseconds. Its socket is closed when it ends, and
+ * there is no other endpoint: a short timeout would only fail the calls of a process that is busy.
+ */
+const keepaliveTimeoutMs = 20_000;
+
 /** The next tier is the main process. */
 function ofWorker(api: EtcdApiConfig, address: string): EtcdApiConfig {
   const endpoints = [address];
-  const next = { ...api.next, endpoints, tls: undefined, tokenFile: undefined };
+  const keepalive = { ...api.next.keepalive, timeoutMs: keepaliveTimeoutMs };
+  const next = { ...api.next, endpoints, tls: undefined, tokenFile: undefined, keepalive };
   // The main process has the namespace.
   const namespace = undefined;
   return { ...api, namespace, next: { ...next, createsHistoryKey: false }, hasSiblings: true };
