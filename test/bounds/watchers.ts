@@ -39,7 +39,7 @@ export const watcherBounds: readonly Bound[] = [
     ],
   },
   {
-    what: "eager watchers, watchers ahead of the dispatcher, callbacks that wait for a round",
+    what: "eager watchers, watchers ahead of the dispatcher, readers and callbacks that wait for a round",
     owners: ["Dispatcher", "SettledWork"],
     bound: "by watchers; one progress request",
     per: "resource",

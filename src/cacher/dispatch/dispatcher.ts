@@ -1,9 +1,10 @@
 import type { Clock } from "../../base/clock.ts";
+import { runInTimeSlices } from "../../base/event-loop-turns.ts";
 import { WatchBatch } from "../../model/event.ts";
 import { type EventNode, lastOfRevision, lastUpTo } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
-import type { DispatchTarget } from "./dispatch-target.ts";
+import type { DispatchTarget, RoundReader } from "./dispatch-target.ts";
 import { RoundPacing } from "./round-pacing.ts";
 import { SettledWork } from "./settled-work.ts";
 import type { WatcherBounds } from "./watcher-bounds.ts";
@@ -48,6 +49,8 @@ export class Dispatcher {
   #roundRevisions = 0;
   /** Watchers that joined during the current round. They have had all of its events. Empty between rounds. */
   readonly #joinedInRound = new Set<DispatchTarget>();
+  /** Those that read when the current round has offered everything. */
+  readonly #readers = new Set<RoundReader>();
   #isScheduled = false;
   /** When the next round may begin, by the clock, if there is a dispatch interval. */
   #nextRoundAt = -Infinity;
@@ -158,6 +161,15 @@ export class Dispatcher {
     this.#settledWork.notifyNext(watcher);
   }
 
+  /**
+   * Calls the reader once, within the current round, when that has offered everything to all watchers; at once if there is
+   * no round. So a client of many watchers reads together what is new to all of them.
+   */
+  readAfterOffers(reader: RoundReader): void {
+    if (this.#round === undefined) reader.roundOffered();
+    else this.#readers.add(reader);
+  }
+
   /** Schedules a round, as the cache has new events or a new revision. */
   wake(): void {
     if (this.#isScheduled || this.#round !== undefined) return;
@@ -189,6 +201,7 @@ export class Dispatcher {
   /** Starts over at the newest event, after the cache was filled from a new list. No watcher is live. */
   reset(): void {
     this.#endRound();
+    if (this.#readers.size > 0) runInTimeSlices(this.#clock, this.#readAll());
     this.#index = newIndex(this.#cache);
     this.#settledWork.clear();
     this.#position = this.#cache.eventWindow.newest;
@@ -279,6 +292,15 @@ export class Dispatcher {
         this.#offerTo(watcher, batches, bounds, from);
         if (++offers % offersPerClockCheck === 0) yield;
       }
+    }
+    yield* this.#readAll();
+  }
+
+  *#readAll(): Generator<void, void, void> {
+    for (const reader of this.#readers) {
+      this.#readers.delete(reader);
+      reader.roundOffered();
+      yield;
     }
   }
 

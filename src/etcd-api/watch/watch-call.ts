@@ -224,6 +224,7 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
   }
 
   #handleRequests(): void {
+    this.holdAnswers();
     try {
       while (!this.isOver && !this.#mustWait) {
         const request = this.#nextRequest();
@@ -241,6 +242,7 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
     const nextBytes = this.#next?.kind === "create" ? this.#next.encoded.length : 0;
     this.requestCharge?.resize(this.#requests.heldBytes + nextBytes);
     this.#pauseRequests(this.#mustWait || this.#next !== undefined);
+    this.sendAnswers();
   }
 
   /** The next request; undefined: it has not arrived, or may not be handled yet. */
@@ -302,6 +304,7 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
     void confirmed.then((served) => {
       if (this.isOver) return;
       this.#isKnown = true;
+      this.holdAnswers();
       // What is not permitted, or is compacted, is etcd's to refuse, with its own reason.
       this.#create(request, served);
       this.#handleRequests();

@@ -32,6 +32,9 @@ export abstract class WatchResponses extends EtcdCall {
   abstract readonly upstream: UpstreamWatches;
   readonly #answers = new Fifo<AnswerSlot | ProgressSlot>();
   readonly #ready = new Fifo<ClientWatch>();
+  /** Whether answers are kept back, and whether there are such. */
+  #isHolding = false;
+  #hasHeld = false;
   #forwarded = new Fifo<ForwardedResponse>();
   #forwardedBytes = 0;
   /** The watch of etcd of which a fragment was sent last. The rest of the response follows at once. */
@@ -90,7 +93,7 @@ export abstract class WatchResponses extends EtcdCall {
   /** Adds an answer behind those before. */
   protected addAnswer(frame: Uint8Array): void {
     this.#answers.push({ frame, watch: undefined });
-    this.pump();
+    this.#pumpAnswers();
   }
 
   /** Adds the place of the answer to the create request of a watch, which `settle` makes known. */
@@ -103,7 +106,24 @@ export abstract class WatchResponses extends EtcdCall {
   settle(watch: ClientWatch, frame: Uint8Array): void {
     if (watch.answer !== undefined) watch.answer.frame = frame;
     watch.answer = undefined;
-    this.pump();
+    this.#pumpAnswers();
+  }
+
+  /** Keeps answers back until `sendAnswers`, so that they are written together. */
+  protected holdAnswers(): void {
+    this.#isHolding = true;
+  }
+
+  protected sendAnswers(): void {
+    const hasHeld = this.#hasHeld;
+    this.#isHolding = false;
+    this.#hasHeld = false;
+    if (hasHeld) this.pump();
+  }
+
+  #pumpAnswers(): void {
+    if (this.#isHolding) this.#hasHeld = true;
+    else this.pump();
   }
 
   /** The watch may have something to send. */
@@ -111,6 +131,14 @@ export abstract class WatchResponses extends EtcdCall {
     if (watch.isQueued || watch.isOver || !watch.isAnnounced) return;
     watch.isQueued = true;
     this.#ready.push(watch);
+    if (this.isBlocked) return;
+    // What is new to several watches is written together.
+    if (this.watches.size > 1 && watch.watcher !== undefined) watch.watcher.readAfterOffers(this);
+    else this.pump();
+  }
+
+  /** All watches have what a round of events has for them. */
+  roundOffered(): void {
     this.pump();
   }
 
@@ -145,6 +173,7 @@ export abstract class WatchResponses extends EtcdCall {
   protected override next(): FrameParts | undefined {
     const hadAnswer = this.#hasAnswer && !this.#mustFollow;
     const message = this.#nextMessage();
+    this.isFollowed = this.#ready.length > 0 || this.#answers.length > 0;
     if (message === undefined && hadAnswer) {
       // What is behind the answers may have to wait for room.
       this.pump();

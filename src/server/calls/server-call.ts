@@ -49,9 +49,10 @@ export interface ServerCall {
   onClosed(listener: () => void): void;
   /**
    * Sends the next response of a stream if the client's flow control and its connection take it at once, and nothing that
-   * was sent is outstanding. It is accepted then. Returns false, without effect, otherwise: use `send`.
+   * was sent is outstanding. It is accepted then. `isFollowed`: another one follows at once, and both are written together.
+   * Returns false, without effect, otherwise: use `send`.
    */
-  sendAtOnce(frame: Uint8Array): boolean;
+  sendAtOnce(frame: Uint8Array, isFollowed: boolean): boolean;
   /**
    * Sends the next response of a stream. Calls `onAccepted` when the client's flow control has accepted it, or with the
    * error that prevents that. Does nothing on a call that is over.

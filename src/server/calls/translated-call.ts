@@ -23,7 +23,7 @@ export abstract class TranslatedCall implements HttpCall {
   abstract readonly request: Readable;
   abstract isMidMessage: boolean;
   abstract readonly isOver: boolean;
-  abstract sendAtOnce(frame: Uint8Array): boolean;
+  abstract sendAtOnce(frame: Uint8Array, isFollowed: boolean): boolean;
   abstract send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void;
   abstract sendParts(parts: FrameParts, onAccepted: (error?: Error | null) => void): void;
   abstract withdraw(): boolean;

@@ -102,9 +102,9 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
     else this.#onClosed = listener;
   }
 
-  sendAtOnce(frame: Uint8Array): boolean {
+  sendAtOnce(frame: Uint8Array, isFollowed: boolean): boolean {
     // It knows whether the stream is open, and that the headers are sent.
-    return !this.lifecycle.hasEnded && this.#response.writeAtOnce(frame);
+    return !this.lifecycle.hasEnded && this.#response.writeAtOnce(frame, isFollowed);
   }
 
   send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void {

@@ -15,7 +15,7 @@ export interface OutgoingCall {
   readonly identity: Identity;
   readonly isOver: boolean;
   onClosed(listener: () => void): void;
-  sendAtOnce(frame: Uint8Array): boolean;
+  sendAtOnce(frame: Uint8Array, isFollowed: boolean): boolean;
   send(frame: Uint8Array, onAccepted: OnAccepted): void;
   sendParts(parts: FrameParts, onAccepted: OnAccepted): void;
   withdraw(): boolean;
@@ -131,6 +131,9 @@ export abstract class MessageSender<
 
   /** Whether what is sent counts in the send budget only once it is stuck, by `chargeIfStuck`. */
   protected readonly isCountedIfStuck: boolean = false;
+
+  /** Whether another message follows what the last `next` has returned at once, so that they are written together. */
+  protected isFollowed = false;
 
   /** Whether something else ends what stalls, and knows more about why. It gets an eighth of the timeout more for that. */
   readonly isEndedElsewhere: boolean = false;
@@ -336,7 +339,7 @@ export abstract class MessageSender<
     const isLast = isWhole || this.#next + 1 === frames.length;
     if (isLast) this.#frames = noFrames;
     this.#next = isLast ? 0 : this.#next + 1;
-    const isAccepted = !isWhole && call.sendAtOnce(frame);
+    const isAccepted = !isWhole && call.sendAtOnce(frame, this.isFollowed);
     if (!isAccepted && call.isOver) {
       this.close();
       return;

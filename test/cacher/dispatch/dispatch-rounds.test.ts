@@ -320,6 +320,72 @@ describe("A callback for a revision is called", () => {
   });
 });
 
+describe("A reader of several watchers", () => {
+  /** Two watchers of each of `readers`, in a world with time slices. */
+  function readersOf(readers: number) {
+    const clock = new WorkClock();
+    const world = new World(clock);
+    const read: string[] = [];
+    const all = Array.from({ length: readers }, (_, i) => ({
+      roundOffered: () => {
+        clock.spend(3);
+        read.push(`reader ${i}`);
+      },
+    }));
+    for (const [i, reader] of all.entries()) {
+      const onOffer = (): void => {
+        read.push(`offer ${i}`);
+        world.dispatcher.readAfterOffers(reader);
+      };
+      world.join({ onOffer });
+      world.join({ onOffer, scope: { key: "a" } });
+    }
+    return { world, dispatcher: world.dispatcher, read, all };
+  }
+
+  test("reads once in a round, when all watchers were offered its events", () => {
+    const { world, read, dispatcher } = readersOf(2);
+    world.apply("a");
+    dispatcher.flush();
+    expect(read.map((each) => each.split(" ")[0])).toEqual([
+      ...["offer", "offer", "offer", "offer", "reader", "reader"],
+    ]);
+    expect(new Set(read.slice(4)).size).toBe(2);
+  });
+
+  test("reads in the time slices of the round, which is settled after the last of them", () => {
+    const { world, read, dispatcher } = readersOf(5);
+    world.apply("a");
+    dispatcher.wake();
+    const turns: (readonly [read: number, settled: number])[] = [];
+    while (world.clock.pendingImmediates > 0) {
+      world.clock.runTurn();
+      turns.push([read.length - 10, dispatcher.settledRevision]);
+    }
+    expect(turns).toEqual([
+      [2, 1],
+      [4, 1],
+      [5, 2],
+    ]);
+  });
+
+  test("reads at once if there is no round", () => {
+    const { read, dispatcher, all } = readersOf(1);
+    for (const reader of all) dispatcher.readAfterOffers(reader);
+    expect(read).toEqual(["reader 0"]);
+  });
+
+  test("reads also if a list has ended the round", () => {
+    const { world, read, dispatcher } = readersOf(5);
+    world.apply("a");
+    dispatcher.wake();
+    world.clock.runTurn();
+    dispatcher.reset();
+    world.clock.runImmediates();
+    expect(new Set(read.slice(10)).size).toBe(5);
+  });
+});
+
 describe("A time slice of a round", () => {
   /** Watchers of which each takes `ms` for an offer, and how many had been offered an event after each turn. */
   function turnsOf(watchers: number, ms: number): number[] {

@@ -2,6 +2,7 @@ import { EventEmitter } from "node:events";
 import type { IncomingHttpHeaders } from "node:http2";
 import { pino } from "pino";
 import { type Reason, WatchFanoutError } from "../../../src/base/errors.ts";
+import type { RoundReader } from "../../../src/cacher/dispatch/dispatch-target.ts";
 import type { CacheWatchRequest } from "../../../src/cacher/request/request.ts";
 import { Upstream } from "../../../src/etcd/client/upstream.ts";
 import type { UpstreamConnection } from "../../../src/etcd/client/upstream-connection.ts";
@@ -70,6 +71,10 @@ export class FakeWatcher {
     return batch;
   }
 
+  readAfterOffers(reader: RoundReader): void {
+    this.#cache.readAfterOffers(reader);
+  }
+
   accepted(): void {
     this.acceptances++;
   }
@@ -115,6 +120,8 @@ export class FakeCache {
   /** Whether questions are answered at once, not by `reach`. */
   reachesAtOnce = true;
   #dispatched: number | undefined;
+  /** Those that read when all watchers were offered the events. */
+  #readers: Set<RoundReader> | undefined;
 
   constructor(name: string) {
     this.name = name;
@@ -139,6 +146,11 @@ export class FakeCache {
     return watcher;
   }
 
+  readAfterOffers(reader: RoundReader): void {
+    if (this.#readers === undefined) reader.roundOffered();
+    else this.#readers.add(reader);
+  }
+
   reachCurrentRevision(): Promise<number> {
     return this.#ask("current");
   }
@@ -160,10 +172,14 @@ export class FakeCache {
   }
 
   offer(revision: number, ...events: readonly WatchEvent[]): void {
+    const readers = new Set<RoundReader>();
+    this.#readers = readers;
     for (const watcher of this.open) {
       const wanted = events.filter(({ object }) => isIn(object.key, watcher.request.scope));
       if (wanted.length > 0) watcher.offer(new WatchBatch(revision, wanted));
     }
+    this.#readers = undefined;
+    for (const reader of readers) reader.roundOffered();
   }
 
   #ask(what: number | "current"): Promise<number> {
@@ -294,6 +310,8 @@ export class FakeStream {
   status: WireStatus | undefined;
   /** Whether messages are accepted when they are sent; otherwise by `accept`. */
   acceptsAtOnce = true;
+  /** Of the messages that were accepted at once, whether another one was to follow. */
+  readonly followed: boolean[] = [];
   isPaused = false;
   readonly #front: FakeFront;
   readonly #messages: Buffer[] = [];
@@ -327,8 +345,11 @@ export class FakeStream {
       },
       ...{ onOver: () => {}, onClosed: (listener: () => void) => listener() },
       ...{ withdraw: () => false, reset: () => {} },
-      sendAtOnce: (frame: Buffer) => {
-        if (this.acceptsAtOnce) this.#receive(frame);
+      sendAtOnce: (frame: Buffer, isFollowed: boolean) => {
+        if (this.acceptsAtOnce) {
+          this.followed.push(isFollowed);
+          this.#receive(frame);
+        }
         return this.acceptsAtOnce;
       },
       send,
@@ -352,6 +373,13 @@ export class FakeStream {
   /** Creates watches, and waits until what is asked for them is answered. */
   async create(...watches: readonly Fields[]): Promise<void> {
     for (const fields of watches) this.client.create(fields);
+    await this.#front.clock.settle();
+  }
+
+  /** As `create`, with all requests in one piece. */
+  async createTogether(...watches: readonly Fields[]): Promise<void> {
+    const requests = watches.map((fields) => framed(encode({ 1: encode(fields) })));
+    this.call["call"].request.emit("data", Buffer.concat(requests));
     await this.#front.clock.settle();
   }
 

@@ -77,13 +77,29 @@ describe("A create request", () => {
     expect(stream.status?.details).toContain("failed to unmarshal the received message");
   });
 
+  test("that has come with others is answered together with them", async () => {
+    const front = new FakeFront();
+    const stream = front.stream();
+    await stream.createTogether({ 1: "/a/x" }, { 1: "/a/y" }, { 1: "/a/z" });
+    expect(stream.take()).toEqual([
+      ...["0: created at 10", "1: created at 10", "2: created at 10"],
+    ]);
+    expect(stream.followed).toEqual([true, true, true]);
+  });
+
+  test("that comes alone is answered at once", async () => {
+    const stream = new FakeFront().stream();
+    await stream.create({ 1: "/a/x" });
+    await stream.create({ 1: "/a/y" });
+    expect(stream.followed).toEqual([false, false]);
+  });
+
   test("waits while 256 answers wait for the client, and is handled then", async () => {
     const front = new FakeFront();
     const stream = front.stream();
     stream.acceptsAtOnce = false;
     await stream.create(...Array.from({ length: 300 }, () => ({ 1: "/a/x" })));
-    // One is on its way.
-    expect([front.caches.a.watchers.length, stream.isPaused]).toEqual([257, true]);
+    expect([front.caches.a.watchers.length, stream.isPaused]).toEqual([256, true]);
     stream.accept();
     expect([front.caches.a.watchers.length, stream.isPaused]).toEqual([258, true]);
     for (let i = 0; i < 299; i++) stream.accept();
@@ -204,6 +220,20 @@ describe("The batches of several watches", () => {
       ...["0: PUT /a/x@12 at 12", "0: PUT /a/x@13 at 13"],
     ]);
     expect(front.caches.a.watchers.map(({ acceptances }) => acceptances)).toEqual([3, 1]);
+  });
+
+  test("of one round are written together, and one alone at once", async () => {
+    const front = new FakeFront();
+    const stream = front.stream();
+    await stream.create({ 1: "/a/x" }, { 1: "/a/y" }, { 1: "/a/z" });
+    stream.followed.length = 0;
+    front.caches.a.put("x", "y", "z");
+    front.caches.a.put("y");
+    expect(stream.take().slice(-4)).toEqual([
+      ...["0: PUT /a/x@11 at 11", "1: PUT /a/y@11 at 11", "2: PUT /a/z@11 at 11"],
+      "1: PUT /a/y@12 at 12",
+    ]);
+    expect(stream.followed).toEqual([true, true, true, false]);
   });
 
   test("take turns with the responses of etcd", async () => {

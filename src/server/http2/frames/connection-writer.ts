@@ -67,14 +67,14 @@ export class ConnectionWriter implements Flushable, FrameOutput {
 
   /**
    * A connection with one stream writes the frame within the dispatch round, while all that the message concerns is in the
-   * processor's caches. Those with several streams write all frames of a round together.
+   * processor's caches. Frames of several streams, and those that others follow, are written together.
    */
-  sendAtOnce(id: number, message: Uint8Array, isOnly: boolean): boolean {
+  sendAtOnce(id: number, message: Uint8Array, isAlone: boolean): boolean {
     if (this.#isWriting || this.#isClosed || this.#socket.writableLength > 0) return false;
     const bytesAtOnce = this.#bytesAtOnce + message.byteLength + bytesPerMessage;
     if (bytesAtOnce > writeBufferBytes) return false;
     this.#bytesAtOnce = bytesAtOnce;
-    if (isOnly && this.#accepted?.isEmpty !== false) {
+    if (isAlone && this.#accepted?.isEmpty !== false) {
       this.#socket.write(this.#context.sharedFrame.of(id, message));
       return true;
     }

@@ -23,10 +23,10 @@ export interface FrameOutput {
   /** There may be something to send that there was not before. */
   ready(): void;
   /**
-   * Sends a frame ahead of everything that is ready later, if nothing waits to be written. `isOnly`: the connection has no
-   * other stream. Returns whether the frame was accepted.
+   * Sends a frame ahead of everything that is ready later, if nothing waits to be written. `isAlone`: the connection has no
+   * other stream, and no frame follows at once. Returns whether the frame was accepted.
    */
-  sendAtOnce(id: number, message: Uint8Array, isOnly: boolean): boolean;
+  sendAtOnce(id: number, message: Uint8Array, isAlone: boolean): boolean;
 }
 
 /**
@@ -146,11 +146,12 @@ export class FrameSender implements StreamOwner {
   }
 
   /** For FramedStream. A message that other messages wait behind, or that a window does not permit, has to wait as well. */
-  sendAtOnce(stream: FramedStream, message: Uint8Array): boolean {
+  sendAtOnce(stream: FramedStream, message: Uint8Array, isFollowed: boolean): boolean {
     const bytes = message.byteLength;
     if (bytes > maxBytesAtOnce || this.#first !== undefined) return false;
     if (bytes > this.#window || bytes > this.#windowOf(stream)) return false;
-    if (!this.#output.sendAtOnce(stream.id, message, this.#streams.size === 1)) return false;
+    const isAlone = !isFollowed && this.#streams.size === 1;
+    if (!this.#output.sendAtOnce(stream.id, message, isAlone)) return false;
     this.#window -= bytes;
     stream.balance -= bytes;
     return true;

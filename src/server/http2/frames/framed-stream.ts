@@ -8,8 +8,11 @@ export type OnAccepted = (error?: Error | null) => void;
 export interface StreamOwner {
   /** The stream has a message to send, and its headers are sent. */
   ready(stream: FramedStream): void;
-  /** Sends a message of a stream without one, whose headers are sent, if that can be done at once. Returns whether it was. */
-  sendAtOnce(stream: FramedStream, message: Uint8Array): boolean;
+  /**
+   * Sends a message of a stream without one, whose headers are sent, if that can be done at once. `isFollowed`: another one
+   * follows at once. Returns whether it was.
+   */
+  sendAtOnce(stream: FramedStream, message: Uint8Array, isFollowed: boolean): boolean;
   /** The stream sends nothing more. */
   closed(stream: FramedStream): void;
 }
@@ -70,11 +73,11 @@ export class FramedStream {
 
   /**
    * Writes a small message that is accepted with that: the client's flow control permits it, and nothing on the connection
-   * waits to be written. Returns false, without effect, otherwise.
+   * waits to be written. If another one follows at once, they are written together. Returns false, without effect, otherwise.
    */
-  writeAtOnce(message: Uint8Array): boolean {
+  writeAtOnce(message: Uint8Array, isFollowed: boolean = false): boolean {
     if (!this.#hasHeaders || this.#isClosed || this.remaining > 0) return false;
-    return this.#owner.sendAtOnce(this, message);
+    return this.#owner.sendAtOnce(this, message, isFollowed);
   }
 
   /**

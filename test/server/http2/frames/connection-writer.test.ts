@@ -87,6 +87,18 @@ describe("Small messages", () => {
     expect(writes).toEqual([4 * (head + 1_024)]);
   });
 
+  test("of the only stream that others follow are written together, too", async () => {
+    const { open, writes } = bound(new World());
+    const stream = open(1);
+    stream.writeAtOnce(message);
+    stream.writeAtOnce(message, true);
+    stream.writeAtOnce(message);
+    expect(writes).toEqual([head + 1_024]);
+    await flushed();
+    stream.writeAtOnce(message);
+    expect(writes).toEqual([head + 1_024, 2 * (head + 1_024), head + 1_024]);
+  });
+
   test("of several streams are accepted up to 64 KiB until they are written", async () => {
     const { open, writes } = bound(new World());
     const [first, other] = [open(1), open(3)];

@@ -12,7 +12,7 @@ class World {
   readonly passed: Buffer[] = [];
   readonly batch = new FrameBatch();
   ready = 0;
-  /** What was sent at once: stream ids, and whether the stream was the only one. */
+  /** What was sent at once: stream ids, and whether it is alone. */
   readonly atOnce: [number, boolean][] = [];
   /** Whether the connection can send at once. */
   isFree = true;
@@ -20,8 +20,8 @@ class World {
     ready: () => {
       this.ready++;
     },
-    sendAtOnce: (id, _message, isOnly) => {
-      if (this.isFree) this.atOnce.push([id, isOnly]);
+    sendAtOnce: (id, _message, isAlone) => {
+      if (this.isFree) this.atOnce.push([id, isAlone]);
       return this.isFree;
     },
   });
@@ -249,6 +249,16 @@ describe("The messages of a connection", () => {
 
 describe("A small message", () => {
   const small = Buffer.alloc(2_048);
+
+  test("of the only stream is not alone if another one follows", () => {
+    const world = new World();
+    const stream = world.open(1);
+    for (const isFollowed of [true, false]) stream.writeAtOnce(small, isFollowed);
+    expect(world.atOnce).toEqual([
+      [1, false],
+      [1, true],
+    ]);
+  });
 
   test("is sent at once, from its stream's window and the connection's", () => {
     const world = new World();
