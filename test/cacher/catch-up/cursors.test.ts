@@ -259,8 +259,10 @@ class Reader implements SourceReader {
       return;
     }
     const upTo = lastUpTo(revision, this.#node);
+    const missed = this.#matching(upTo);
+    expect(missed).not.toEqual([]);
     const expected = new Map(this.#has);
-    for (const { type, object: changed } of this.#matching(upTo)) {
+    for (const { type, object: changed } of missed) {
       if (type === "DELETED") expected.delete(changed.key);
       else expected.set(changed.key, `${changed.modRevision}`);
     }

@@ -10,6 +10,7 @@ import { noAttributes } from "../../../src/selector/attributes.ts";
 import { parseFieldSelector } from "../../../src/selector/parse-field-selector.ts";
 import { parseLabelSelector } from "../../../src/selector/parse-label-selector.ts";
 import fc, { runs } from "../../property.ts";
+import { finish } from "../finish.ts";
 import { all, key, objectsOf, World } from "./list-world.ts";
 
 /** A state that readers list, now or later. */
@@ -42,11 +43,24 @@ function expectPart({ items, last }: ListChunk, state: OrderedStore, after?: str
   else if (next !== undefined) expect(compareKeys(last, next.key)).toBeLessThan(0);
 }
 
+/** Expects the list to be the state. */
+function expectWhole(
+  world: World,
+  filter: Filter,
+  state: OrderedStore = world.cache.state.snapshot(),
+  revision: number = world.cache.revision,
+): void {
+  const chunks = world.list(filter, state, revision);
+  expect(objectsOf(chunks).map(nameOf)).toEqual([...state.range("")].map(nameOf));
+}
+
 function nameOf({ key, modRevision }: StoredObject): string {
   return `${key}@${modRevision}`;
 }
 
-const names = fc.integer({ min: 0, max: 12 }).map(key);
+const sizes = { minLength: 20, maxLength: 60, size: "max" } as const;
+const names = fc.integer({ min: 0, max: 9 }).map(key);
+const after = fc.option(names, { nil: undefined });
 /** An older state, by its place among the kept ones, or the newest. */
 const which = fc.option(fc.nat(5), { nil: undefined, freq: 2 });
 
@@ -57,14 +71,22 @@ describe("The chunks of one list, read at several revisions", () => {
       fc.record({
         do: fc.constant("begin" as const),
         which,
-        after: fc.option(names, { nil: undefined }),
+        after,
       }),
-      fc.record({ do: fc.constant("step" as const), reader: fc.nat(5), steps: fc.nat(4) }),
-      fc.record({ do: fc.constantFrom("keep" as const, "evict" as const) }),
+      fc.record({ do: fc.constant("step" as const), reader: fc.nat(5), steps: fc.nat(6) }),
+      fc.record({ do: fc.constant("step" as const), reader: fc.nat(1), steps: fc.nat(9) }),
+      fc.record({ do: fc.constant("keep" as const) }),
+      // Once evicts only what was not read since the last time.
+      fc.record({ do: fc.constant("evict" as const), times: fc.integer({ min: 1, max: 2 }) }),
       fc.record({ do: fc.constant("list" as const), which }),
+      fc.record({
+        do: fc.constant("race" as const),
+        afters: fc.tuple(after, after),
+        turns: fc.array(fc.nat(1), { maxLength: 8 }),
+      }),
     );
     fc.assert(
-      fc.property(fc.array(steps, { maxLength: 60 }), (taken) => {
+      fc.property(fc.array(steps, sizes), (taken) => {
         const world = new World(8);
         const filter = slowFilter();
         const kept: Past[] = [now(world)];
@@ -76,7 +98,7 @@ describe("The chunks of one list, read at several revisions", () => {
           if (step.do === "write") world.write(step.name);
           else if (step.do === "delete") world.delete(step.name);
           else if (step.do === "keep") kept.push(now(world));
-          else if (step.do === "evict") world.kept.expire();
+          else if (step.do === "evict") for (let i = 0; i < step.times; i++) world.kept.expire();
           else if (step.do === "begin") {
             const { state, revision } = at(step.which);
             const { after } = step;
@@ -94,15 +116,24 @@ describe("The chunks of one list, read at several revisions", () => {
             }
           } else if (step.do === "list") {
             const { state, revision } = at(step.which);
-            const chunks = world.list(filter, state, revision);
-            expect(objectsOf(chunks).map(nameOf)).toEqual([...state.range("")].map(nameOf));
+            expectWhole(world, filter, state, revision);
+          } else if (step.do === "race") {
+            const { state, revision } = now(world);
+            const racing = step.afters.map((after) =>
+              world.lists.open(filter).chunk(after, revision, state),
+            );
+            for (const turn of step.turns) racing[turn]?.next();
+            for (const work of racing) finish(work);
           }
         }
         // Readers that give up leave nothing behind.
         for (const { work } of readers) work.return(undefined as never);
-        for (const { state, revision } of [...kept, now(world)]) {
-          const chunks = world.list(filter, state, revision);
-          expect(objectsOf(chunks).map(nameOf)).toEqual([...state.range("")].map(nameOf));
+        for (const { state, revision } of kept) expectWhole(world, filter, state, revision);
+        // A chunk that does not learn of a write, since another covers the same keys, is stale.
+        for (let i = 9; i >= 0; i--) {
+          expectWhole(world, filter);
+          world.write(key(i));
+          expectWhole(world, filter);
         }
         world.kept.expire();
         world.kept.expire();
@@ -123,7 +154,7 @@ describe("The chunks of one list, read at several revisions", () => {
       fc.record({ do: fc.constant("list" as const), which }),
     );
     fc.assert(
-      fc.property(fc.array(steps, { maxLength: 60 }), (taken) => {
+      fc.property(fc.array(steps, sizes), (taken) => {
         const world = new World(9);
         const kept: Past[] = [now(world)];
         const ranges = world.list().map(({ items }) => {
