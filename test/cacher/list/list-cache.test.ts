@@ -182,11 +182,13 @@ describe("The chunks of a list", () => {
   it("of an old history are not valid beyond the changes that their list has examined", () => {
     const world = new World(10);
     const list = world.lists.open(all);
-    finish(list.chunk(undefined, world.cache.revision, world.cache.state.snapshot()));
+    const [revision, state] = [world.cache.revision, world.cache.state.snapshot()];
+    const first = finish(list.chunk(undefined, revision, state));
     // The list examines this change only on the next request, which comes after the cached state is replaced.
     world.write("k001");
     const past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
-    world.cache.replace([object("k000", 1, "other")], 20);
+    world.cache.replace([object("k000", 1, "other")], revision);
+    expect(finish(list.chunk(undefined, revision, state))).toBe(first);
     const chunk = finish(list.chunk(undefined, past.revision, past.state));
     expect(chunk.items).toEqual([...past.state.range("")].slice(0, chunk.items.length));
   });
@@ -279,6 +281,55 @@ describe("The chunks of a list", () => {
     expect(rest.items.map((item) => item.key)).toEqual(["k005"]);
     expect(rest.last).toBe("k005");
     expect(anew(before, world.list()).length).toBe(1);
+  });
+
+  it("behind a key are a part of the whole one, which is made for it", () => {
+    const world = new World(10);
+    let looked = 0;
+    const counting = filterOf("", () => {
+      looked++;
+      return true;
+    });
+    const before = world.list(counting);
+    world.write("k004");
+    looked = 0;
+    expect(world.after("k004", counting).items.map((item) => item.key)).toEqual(["k005"]);
+    const seen = looked;
+    expect(anew(before, world.list(counting))).toHaveLength(1);
+    expect(looked).toBe(seen);
+  });
+
+  it("begin where they would without those that were evicted", () => {
+    const world = new World(10);
+    const list = world.lists.open(all);
+    const next = (after?: string) => {
+      const { revision, state } = world.cache;
+      return finish(list.chunk(after, revision, state.snapshot()));
+    };
+    next(next().last);
+    for (const letter of "ab") world.write(`k000${letter}`);
+    expect(next().items).toHaveLength(5);
+    for (let i = 0; i < 2; i++) world.kept.expire();
+    expect(next().items).toHaveLength(3);
+  });
+
+  it("of one older revision are evicted without those of another", () => {
+    const world = new World(10);
+    const [one, other] = [1, 2].map(() => {
+      const past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
+      world.list();
+      world.write("k004");
+      return past;
+    });
+    if (one === undefined || other === undefined) throw new Error("expected two states");
+    const list = ({ state, revision }: typeof one) => world.list(all, state, revision);
+    world.list();
+    const [ofOne, ofOther] = [list(one), list(other)];
+    world.kept.expire();
+    list(one);
+    world.kept.expire();
+    expect(anew(ofOne, list(one))).toEqual([]);
+    expect(anew(ofOther, list(other)).map(({ items }) => items[0]?.key)).toEqual(["k003"]);
   });
 
   it("behind a key that the one before no longer reaches begin there", () => {

@@ -38,6 +38,8 @@ function slowFilter(): Filter {
 function expectPart({ items, last }: ListChunk, state: OrderedStore, after?: string): void {
   const following = [...state.range("", after)];
   expect(items.map(nameOf)).toEqual(following.slice(0, items.length).map(nameOf));
+  if (last !== undefined && after !== undefined)
+    expect(compareKeys(last, after)).toBeGreaterThan(0);
   const next = following[items.length];
   if (last === undefined) expect(next).toBeUndefined();
   else if (next !== undefined) expect(compareKeys(last, next.key)).toBeLessThan(0);
@@ -76,6 +78,8 @@ describe("The chunks of one list, read at several revisions", () => {
       fc.record({ do: fc.constant("step" as const), reader: fc.nat(5), steps: fc.nat(6) }),
       fc.record({ do: fc.constant("step" as const), reader: fc.nat(1), steps: fc.nat(9) }),
       fc.record({ do: fc.constant("keep" as const) }),
+      // A reader that has begun before it continues with the state that it has.
+      fc.record({ do: fc.constant("relist" as const), back: fc.nat(2) }),
       // Once evicts only what was not read since the last time.
       fc.record({ do: fc.constant("evict" as const), times: fc.integer({ min: 1, max: 2 }) }),
       fc.record({ do: fc.constant("list" as const), which }),
@@ -98,7 +102,12 @@ describe("The chunks of one list, read at several revisions", () => {
           if (step.do === "write") world.write(step.name);
           else if (step.do === "delete") world.delete(step.name);
           else if (step.do === "keep") kept.push(now(world));
-          else if (step.do === "evict") for (let i = 0; i < step.times; i++) world.kept.expire();
+          else if (step.do === "relist") {
+            const { cache } = world;
+            const objects = [...cache.state.range("")].slice(step.back);
+            cache.replace(objects, cache.revision - step.back);
+            kept.splice(0, Infinity, now(world));
+          } else if (step.do === "evict") for (let i = 0; i < step.times; i++) world.kept.expire();
           else if (step.do === "begin") {
             const { state, revision } = at(step.which);
             const { after } = step;
