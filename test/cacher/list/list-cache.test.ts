@@ -294,9 +294,9 @@ describe("The chunks of a list", () => {
     world.write("k004");
     looked = 0;
     expect(world.after("k004", counting).items.map((item) => item.key)).toEqual(["k005"]);
-    const seen = looked;
+    expect(looked).toBe(3);
     expect(anew(before, world.list(counting))).toHaveLength(1);
-    expect(looked).toBe(seen);
+    expect(looked).toBe(3);
   });
 
   it("begin where they would without those that were evicted", () => {
@@ -330,6 +330,14 @@ describe("The chunks of a list", () => {
     world.kept.expire();
     expect(anew(ofOne, list(one))).toEqual([]);
     expect(anew(ofOther, list(other)).map(({ items }) => items[0]?.key)).toEqual(["k003"]);
+  });
+
+  it("behind the key that the one before now ends at begin there", () => {
+    const world = new World(10);
+    world.list();
+    for (const letter of "abcd") world.write(`k003${letter}`);
+    // Six objects fill twice the bounds: k003, the four, and k004.
+    expect(world.after("k004").items.map((item) => item.key)).toEqual(["k005"]);
   });
 
   it("behind a key that the one before no longer reaches begin there", () => {
