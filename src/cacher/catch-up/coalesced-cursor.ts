@@ -25,8 +25,9 @@ export class CoalescedCursor implements WatchSource {
   /** What follows the batch: the events after a node of the event window, or the backlog since one. */
   #cursor: EventNode | undefined;
   #backlog: CoalescedBacklog | undefined;
-  /** When the oldest event of the backlog, or of the batch that is made of it, arrived. */
-  #heldSince: number | undefined;
+  /** When the oldest event of the batch, and of the backlog after it, arrived. */
+  #batchSince: number | undefined;
+  #backlogSince: number | undefined;
 
   constructor(
     watcher: SourceReader,
@@ -45,7 +46,7 @@ export class CoalescedCursor implements WatchSource {
   }
 
   get unreadSince(): number | undefined {
-    return this.#heldSince ?? this.#cursor?.next?.arrivedAt;
+    return this.#batchSince ?? this.#backlogSince ?? this.#cursor?.next?.arrivedAt;
   }
 
   next(): SourceResult | undefined {
@@ -63,9 +64,9 @@ export class CoalescedCursor implements WatchSource {
       const finished = this.#hold().finish(this.#watcher);
       // Coalescing may exceed the bound on all backlogs, which ends the watchers of the largest one.
       if (finished === undefined || this.#watcher.state === "ended") return undefined;
+      const since = this.#backlogSince;
       this.#continueAfter(finished);
-      if (finished.batch.hasChanges) return this.#begin(finished.batch);
-      this.#heldSince = undefined;
+      if (finished.batch.hasChanges) return this.#begin(finished.batch, since);
     }
   }
 
@@ -93,7 +94,7 @@ export class CoalescedCursor implements WatchSource {
       if (this.#cursor === undefined)
         throw new Error("The cursor has no position to continue after.");
       const { coalescedBacklogs } = this.#context;
-      this.#heldSince = this.#cursor.next?.arrivedAt;
+      this.#backlogSince = this.#cursor.next?.arrivedAt;
       this.#backlog = coalescedBacklogs.hold(this.#watcher.filter, this.#cursor, this.#watcher);
       this.#cursor = undefined;
     }
@@ -103,6 +104,7 @@ export class CoalescedCursor implements WatchSource {
   #release(): void {
     this.#backlog?.removeHolder(this.#watcher);
     this.#backlog = undefined;
+    this.#backlogSince = undefined;
   }
 
   #continueAfter({ target }: FinishedBacklog): void {
@@ -110,9 +112,10 @@ export class CoalescedCursor implements WatchSource {
     this.#cursor = target;
   }
 
-  #begin(coalesced: CoalescedBatch): SourceResult {
+  #begin(coalesced: CoalescedBatch, since: number | undefined): SourceResult {
     this.#context.coalescedBacklogs.startDelivery(coalesced, this.#watcher);
     this.#batch = coalesced;
+    this.#batchSince = since;
     this.#chunk = 0;
     return this.#deliver(coalesced);
   }
@@ -122,7 +125,7 @@ export class CoalescedCursor implements WatchSource {
     if (batch.revision === undefined) return { batch, isDone: false };
     this.#context.coalescedBacklogs.endDelivery(coalesced, this.#watcher);
     this.#batch = undefined;
-    this.#heldSince = undefined;
+    this.#batchSince = undefined;
     return { batch, isDone: this.#isSynced };
   }
 }

@@ -210,7 +210,7 @@ export class CachedList {
 
   /** Whether the chunk is valid at `revision` already, which is before its `from`. */
   #reachesBack(chunk: CachedChunk, revision: number): boolean {
-    if (!this.isCurrent || chunk.until < revision || chunk.from <= revision) return false;
+    if (!this.isCurrent || chunk.from <= revision) return false;
     return this.#firstChange(chunk, revision, chunk.from) === undefined;
   }
 

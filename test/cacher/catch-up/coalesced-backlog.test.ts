@@ -182,6 +182,82 @@ describe("The coalesced backlog of a LATEST_STATE watcher", () => {
   });
 });
 
+describe("What a backlog delivers", () => {
+  it("is shared for exactly a second", () => {
+    const { clock, backlogs, begin, write } = worldWith(10);
+    const waiting = reader();
+    const backlog = backlogs.hold(everything, begin, waiting);
+    // The clock advances by a millisecond each time that it is read.
+    const madeAt = (): number | undefined => {
+      backlog.finish(waiting);
+      return backlog.finish(waiting)?.batch.revision;
+    };
+    expect(madeAt()).toBe(11);
+    write(1);
+    clock.advance(900);
+    expect(madeAt()).toBe(11);
+    clock.advance(101);
+    expect(madeAt()).toBe(12);
+  });
+
+  it("is made only when a watcher requests it: later events are part of it", () => {
+    const { clock, backlogs, begin, write } = worldWith(10);
+    const waiting = reader();
+    const backlog = backlogs.hold(everything, begin, waiting);
+    backlog.finish(waiting);
+    clock.advance(2_000);
+    write(1);
+    backlog.catchUp();
+    clock.runImmediates();
+    write(1);
+    backlog.finish(waiting);
+    clock.runImmediates();
+    expect(backlog.finish(waiting)?.batch.revision).toBe(13);
+  });
+
+  it("is announced to a reader once", () => {
+    const { clock, backlogs, begin, write } = worldWith(20_000);
+    const waiting = reader();
+    const backlog = backlogs.hold(everything, begin, waiting);
+    backlog.finish(waiting);
+    clock.runImmediates();
+    expect(waiting.notified).toBe(1);
+    write(1);
+    clock.advance(2_000);
+    backlog.catchUp();
+    clock.runImmediates();
+    expect(waiting.notified).toBe(1);
+  });
+
+  it("has no entry for an object that was created and deleted, and still moves the resume point", () => {
+    const { clock, backlogs, cache, dispatcher, begin } = worldWith(0);
+    const [waiting, other] = [reader(), reader()];
+    const backlog = backlogs.hold(everything, begin, waiting);
+    const elsewhere = new Filter({ scope: { key: "z" }, withPrevious: false });
+    const unconcerned = backlogs.hold(elsewhere, begin, other);
+    cache.apply(new WatchBatch(2, [event("ADDED", "a", 2), event("ADDED", "b", 2)]));
+    cache.apply(new WatchBatch(3, [event("DELETED", "a", 3)]));
+    dispatcher.flush();
+    const batch = backlog.finish(waiting)?.batch;
+    expect(backlog.objects).toBe(1);
+    expect(batch?.events.map(({ object }) => object.key)).toEqual(["b"]);
+    expect(batch).toMatchObject({ revision: 3, hasChanges: true });
+    unconcerned.finish(other);
+    clock.runImmediates();
+    expect(unconcerned.finish(other)?.batch).toMatchObject({ revision: 3, hasChanges: false });
+  });
+
+  it("has to be received after a relist, even if nothing has changed", () => {
+    const { backlogs, cache, dispatcher, begin } = worldWith(0);
+    const waiting = reader();
+    const backlog = backlogs.hold(everything, begin, waiting);
+    cache.replace([], 9, "", []);
+    dispatcher.reset();
+    expect(backlog.finish(waiting)?.batch).toMatchObject({ revision: 9, hasChanges: true });
+    expect(backlog.reached === cache.eventWindow.newest).toBe(true);
+  });
+});
+
 describe("All coalesced backlogs together", () => {
   /** Two readers with backlogs, one of all keys, the other of one key. */
   function two(maxBytes: number) {
@@ -244,5 +320,92 @@ describe("All coalesced backlogs together", () => {
     write(5);
     expect(backlogs.stats().bytes).toBe(cache.eventWindow.floor.bytes);
     expect(cache.eventWindow.floor.bytes).toBeGreaterThan(0);
+  });
+
+  it("count a batch once while it is being delivered to any of its watchers", () => {
+    const { backlogs, begin } = worldWith(3);
+    const [one, other] = [reader(), reader()];
+    const backlog = backlogs.hold(everything, begin, one);
+    const batch = backlog.finish(one)?.batch;
+    if (batch === undefined) throw new Error("expected a batch");
+    backlogs.endDelivery(batch, one);
+    backlogs.startDelivery(batch, one);
+    backlogs.startDelivery(batch, other);
+    const inBacklog = { held: 1, objects: 3, bytes: 3 * objectBytes };
+    const both = { held: 2, objects: 6, bytes: 6 * objectBytes, delivered: 2 };
+    expect(backlogs.stats()).toMatchObject(both);
+    backlogs.endDelivery(batch, one);
+    backlogs.endDelivery(batch, one);
+    expect(backlogs.stats()).toMatchObject(both);
+    backlogs.endDelivery(batch, other);
+    expect(backlogs.stats()).toMatchObject({ ...inBacklog, delivered: 2 });
+  });
+
+  it("end all watchers of the largest batch in delivery, if that is larger than any backlog", () => {
+    const { clock, backlogs, begin } = worldWith(3, undefined, 5 * objectBytes);
+    const [one, other, small] = [reader(), reader(), reader()];
+    const backlog = backlogs.hold(everything, begin, one);
+    const batch = backlog.finish(one)?.batch;
+    if (batch === undefined) throw new Error("expected a batch");
+    backlog.removeHolder(one);
+    for (const each of [one, other]) {
+      backlogs.startDelivery(batch, each);
+      each.onFail = () => backlogs.endDelivery(batch, each);
+    }
+    for (const key of ["k0", "k1", "k2"]) {
+      const filter = new Filter({ scope: { key }, withPrevious: false });
+      backlogs.hold(filter, begin, small).catchUp();
+      clock.runImmediates();
+    }
+    expect([one, other, small].map(({ error }) => error?.reason)).toEqual([
+      "SLOW_CONSUMER",
+      "SLOW_CONSUMER",
+      undefined,
+    ]);
+    expect(backlogs.stats()).toMatchObject({ held: 3, bytes: 3 * objectBytes, ended: 2 });
+  });
+
+  it("drop one that no watcher needs, before they end a watcher whose own is larger", () => {
+    const { clock, backlogs, begin } = worldWith(3, undefined, 3 * objectBytes);
+    const [former, one] = [reader(), reader()];
+    const k1 = new Filter({ scope: { key: "k1" }, withPrevious: false });
+    const unneeded = backlogs.hold(k1, begin, former);
+    unneeded.finish(former);
+    unneeded.removeHolder(former);
+    backlogs.hold(everything, begin, one).catchUp();
+    clock.runImmediates();
+    expect(one.error).toBeUndefined();
+    expect(backlogs.stats()).toMatchObject({ held: 1, bytes: 3 * objectBytes, ended: 0 });
+  });
+
+  it("end the watcher that keeps the most events beyond the event window, when they are tidied", () => {
+    const { backlogs, begin, cache, write } = worldWith(0, 4, 20 * objectBytes);
+    const [behind, late] = [reader(), reader()];
+    const first = backlogs.hold(
+      new Filter({ scope: { key: "x" }, withPrevious: false }),
+      begin,
+      behind,
+    );
+    behind.onFail = () => first.removeHolder(behind);
+    write(9);
+    const second = backlogs.hold(everything, cache.eventWindow.floor, late);
+    late.onFail = () => second.removeHolder(late);
+    backlogs.expire();
+    expect([behind.error, late.error]).toEqual([undefined, undefined]);
+    write(9);
+    backlogs.expire();
+    expect([behind.error?.reason, late.error?.reason]).toEqual(["SLOW_CONSUMER", undefined]);
+    late.onFail();
+    expect(backlogs.stats().bytes).toBe(0);
+  });
+
+  it("are dropped together, and no longer coalesced, at another history", () => {
+    const { clock, backlogs, begin } = worldWith(20_000);
+    const waiting = reader();
+    backlogs.hold(everything, begin, waiting).finish(waiting);
+    backlogs.clear();
+    expect(backlogs.stats()).toMatchObject({ held: 0, objects: 0, bytes: 0 });
+    clock.runImmediates();
+    expect(waiting.notified).toBe(0);
   });
 });

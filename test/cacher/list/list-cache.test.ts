@@ -2,98 +2,18 @@ import { describe, expect, it } from "vitest";
 import type { TimeSlicedWork } from "../../../src/base/event-loop-turns.ts";
 import { ListCache } from "../../../src/cacher/list/list-cache.ts";
 import type { ListChunk } from "../../../src/cacher/list/list-chunk.ts";
-import type { Predicate } from "../../../src/cacher/request/selection.ts";
 import { Selection } from "../../../src/cacher/request/selection.ts";
-import { ChunkCache } from "../../../src/cacher/state/chunk-cache.ts";
 import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
 import { Filter } from "../../../src/cacher/state/filter.ts";
-import type { OrderedStore } from "../../../src/cacher/state/ordered-store.ts";
-import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
-import { WatchBatch } from "../../../src/model/event.ts";
 import { compareKeys } from "../../../src/model/key-order.ts";
-import type { StoredObject } from "../../../src/model/object.ts";
 import { noAttributes } from "../../../src/selector/attributes.ts";
 import { parseFieldSelector } from "../../../src/selector/parse-field-selector.ts";
 import { parseLabelSelector } from "../../../src/selector/parse-label-selector.ts";
-import { FakeClock } from "../../fake-clock.ts";
 import fc, { runs } from "../../property.ts";
 import { finish } from "../finish.ts";
-import { event, object } from "../objects.ts";
+import { object } from "../objects.ts";
 
-const bounds = { bytes: 64 * 1024, scanned: 10_000 };
-
-function filterOf(prefix: string, predicate?: Predicate): Filter {
-  return new Filter({ scope: { prefix }, predicate, withPrevious: false });
-}
-
-const all = filterOf("");
-
-/** A chunk holds three of these objects, or a few more. */
-const value = "x".repeat(25_000);
-
-function key(i: number): string {
-  return `k${String(i).padStart(3, "0")}`;
-}
-
-class World {
-  readonly cache: WatchCache;
-  readonly kept = new ChunkCache();
-  readonly lists: ListCache;
-
-  constructor(count: number, window = defaultEventWindowBounds) {
-    this.cache = new WatchCache(window, new FakeClock());
-    this.lists = new ListCache(this.cache, this.kept, bounds);
-    const objects = Array.from({ length: count }, (_, i) => object(key(i), i + 1, value));
-    this.cache.replace(objects, count + 1);
-  }
-
-  write(name: string, written = value): void {
-    const revision = this.cache.revision + 1;
-    this.cache.apply(new WatchBatch(revision, [event("MODIFIED", name, revision, written)]));
-  }
-
-  delete(name: string): void {
-    if (this.cache.state.get(name) === undefined) return;
-    const revision = this.cache.revision + 1;
-    this.cache.apply(new WatchBatch(revision, [event("DELETED", name, revision)]));
-  }
-
-  /** All chunks of the state at `revision`. */
-  list(
-    filter: Filter = all,
-    state: OrderedStore = this.cache.state.snapshot(),
-    revision: number = this.cache.revision,
-  ): ListChunk[] {
-    const chunks: ListChunk[] = [];
-    let next: string | undefined;
-    do {
-      const chunk = this.after(next, filter, state, revision);
-      chunks.push(chunk);
-      next = chunk.last;
-    } while (next !== undefined);
-    return chunks;
-  }
-
-  /** The chunk that follows a key. */
-  after(
-    key: string | undefined,
-    filter: Filter = all,
-    state: OrderedStore = this.cache.state.snapshot(),
-    revision: number = this.cache.revision,
-  ): ListChunk {
-    return finish(this.lists.open(filter).chunk(key, revision, state));
-  }
-}
-
-function objectsOf(chunks: readonly ListChunk[]): StoredObject[] {
-  return chunks.flatMap(({ items }) => items);
-}
-
-/** The chunks of `after` that are not identical to chunks of `before`. */
-function anew(before: readonly ListChunk[], after: readonly ListChunk[]): ListChunk[] {
-  const known = new Set(before.map(({ items }) => items));
-  return after.filter(({ items }) => !known.has(items));
-}
+import { all, anew, filterOf, key, objectsOf, World } from "./list-world.ts";
 
 describe("The chunks of a list", () => {
   it("hold all objects in order, with their size and where the next chunk begins", () => {
@@ -262,11 +182,13 @@ describe("The chunks of a list", () => {
   it("of an old history are not valid beyond the changes that their list has examined", () => {
     const world = new World(10);
     const list = world.lists.open(all);
-    finish(list.chunk(undefined, world.cache.revision, world.cache.state.snapshot()));
+    const [revision, state] = [world.cache.revision, world.cache.state.snapshot()];
+    const first = finish(list.chunk(undefined, revision, state));
     // The list examines this change only on the next request, which comes after the cached state is replaced.
     world.write("k001");
     const past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
-    world.cache.replace([object("k000", 1, "other")], 20);
+    world.cache.replace([object("k000", 1, "other")], revision);
+    expect(finish(list.chunk(undefined, revision, state))).toBe(first);
     const chunk = finish(list.chunk(undefined, past.revision, past.state));
     expect(chunk.items).toEqual([...past.state.range("")].slice(0, chunk.items.length));
   });
@@ -359,6 +281,63 @@ describe("The chunks of a list", () => {
     expect(rest.items.map((item) => item.key)).toEqual(["k005"]);
     expect(rest.last).toBe("k005");
     expect(anew(before, world.list()).length).toBe(1);
+  });
+
+  it("behind a key are a part of the whole one, which is made for it", () => {
+    const world = new World(10);
+    let looked = 0;
+    const counting = filterOf("", () => {
+      looked++;
+      return true;
+    });
+    const before = world.list(counting);
+    world.write("k004");
+    looked = 0;
+    expect(world.after("k004", counting).items.map((item) => item.key)).toEqual(["k005"]);
+    expect(looked).toBe(3);
+    expect(anew(before, world.list(counting))).toHaveLength(1);
+    expect(looked).toBe(3);
+  });
+
+  it("begin where they would without those that were evicted", () => {
+    const world = new World(10);
+    const list = world.lists.open(all);
+    const next = (after?: string) => {
+      const { revision, state } = world.cache;
+      return finish(list.chunk(after, revision, state.snapshot()));
+    };
+    next(next().last);
+    for (const letter of "ab") world.write(`k000${letter}`);
+    expect(next().items).toHaveLength(5);
+    for (let i = 0; i < 2; i++) world.kept.expire();
+    expect(next().items).toHaveLength(3);
+  });
+
+  it("of one older revision are evicted without those of another", () => {
+    const world = new World(10);
+    const [one, other] = [1, 2].map(() => {
+      const past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
+      world.list();
+      world.write("k004");
+      return past;
+    });
+    if (one === undefined || other === undefined) throw new Error("expected two states");
+    const list = ({ state, revision }: typeof one) => world.list(all, state, revision);
+    world.list();
+    const [ofOne, ofOther] = [list(one), list(other)];
+    world.kept.expire();
+    list(one);
+    world.kept.expire();
+    expect(anew(ofOne, list(one))).toEqual([]);
+    expect(anew(ofOther, list(other)).map(({ items }) => items[0]?.key)).toEqual(["k003"]);
+  });
+
+  it("behind the key that the one before now ends at begin there", () => {
+    const world = new World(10);
+    world.list();
+    for (const letter of "abcd") world.write(`k003${letter}`);
+    // Six objects fill twice the bounds: k003, the four, and k004.
+    expect(world.after("k004").items.map((item) => item.key)).toEqual(["k005"]);
   });
 
   it("behind a key that the one before no longer reaches begin there", () => {
