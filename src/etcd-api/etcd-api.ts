@@ -1,4 +1,3 @@
-import { status } from "@grpc/grpc-js";
 import type { Logger } from "pino";
 import type { KeyPair } from "../base/certificate-store.ts";
 import type { Clock } from "../base/clock.ts";
@@ -11,8 +10,6 @@ import {
   memberCertificates,
 } from "../etcd/client/member.ts";
 import { Upstream, type UpstreamOutage } from "../etcd/client/upstream.ts";
-import { askUpstream } from "../etcd/client/upstream-question.ts";
-import { noUser } from "../etcd/wire/error-texts.ts";
 import { leftOutKeyHeader } from "../etcd/wire/left-out-key.ts";
 import { memberListPath, withClientUrls } from "../etcd/wire/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "../etcd/wire/methods.ts";
@@ -24,6 +21,7 @@ import { type CachedResource, CachedResources } from "./cached/cached-resources.
 import { NewestHeader } from "./cached/newest-header.ts";
 import type { EtcdCall } from "./calls/etcd-call.ts";
 import { ForwardedCall, type ForwardedCallDeps } from "./calls/forwarded-call.ts";
+import { MemberRouting } from "./calls/member-routing.ts";
 import { requestHeaders } from "./calls/metadata.ts";
 import { Rounds } from "./calls/rounds.ts";
 import { Gateway } from "./gateway/gateway.ts";
@@ -33,7 +31,6 @@ import {
   type RangeCounts,
   type RangePath,
   RangeService,
-  rangePaths,
 } from "./range/range-service.ts";
 import { isLimited, KeyRights } from "./rights/key-rights.ts";
 import { isCheckedMethod, LimitedCalls } from "./rights/limited-calls.ts";
@@ -79,9 +76,6 @@ export interface EtcdApiStats {
 /** Interval of the checks of each open call, in milliseconds. */
 const checkIntervalMs = 1_000;
 
-/** A RangeRequest of the smallest key. */
-const anyKey = Buffer.from("0a0100", "hex");
-
 const compactPath = "/etcdserverpb.KV/Compact";
 
 /** The beginning of the paths of methods that change the rights of users. */
@@ -98,6 +92,7 @@ export class EtcdApi implements RawServices {
   readonly #calls: Rounds<EtcdCall>;
   readonly #cached: CachedResources;
   readonly #newestHeader = new NewestHeader();
+  readonly #routing: MemberRouting;
   readonly #watches: WatchService;
   readonly #ranges: RangeService;
   readonly #limited: LimitedCalls;
@@ -115,6 +110,7 @@ export class EtcdApi implements RawServices {
     const namespace = options.namespace && new Namespace(options.namespace);
     const connections = { endpoints, certificates, keepalive, bearer };
     this.#upstream = new Upstream({ ...connections, namespace, clock, logger });
+    this.#routing = new MemberRouting(this.#upstream, this.#newestHeader, clock);
     this.#advertiseClientUrl = advertiseClientUrl;
     this.#calls = new Rounds(clock, {
       ...{ intervalMs: checkIntervalMs, visitsPerStep: 64 },
@@ -154,11 +150,8 @@ export class EtcdApi implements RawServices {
 
   /** Resolves if etcd answers a linearizable read, and opens watches. Rejects with an Error otherwise. */
   async confirmForwarding(): Promise<void> {
-    const headers = requestHeaders(rangePaths[0], { "content-type": "application/grpc" });
-    const { code, details } = await askUpstream(this.#upstream, headers, anyKey, this.#clock);
-    // With authentication etcd refuses a read without a user, as it should.
-    const isAnswer = code === status.OK || code === status.PERMISSION_DENIED;
-    if (!isAnswer && details !== noUser) throw new Error(`a read failed: ${details}`);
+    const failure = await this.#routing.confirmRead();
+    if (failure !== undefined) throw new Error(`a read failed: ${failure}`);
     await this.confirmLeader();
   }
 
@@ -246,7 +239,8 @@ export class EtcdApi implements RawServices {
         // It is the caller's name of a key, and leaves nothing out of what is not cached.
         if (namespace !== undefined) delete headers[leftOutKeyHeader];
         const shared = { upstream: this.#upstream, calls: this.#calls, context };
-        const deps = { ...shared, method: label, kind, observe, translation, received, access };
+        const etcd = { etcdMethod: method, routing: this.#routing, observe, translation };
+        const deps = { ...shared, ...etcd, method: label, received, access };
         new ForwardedCall(call, headers, deps).start();
       };
       const range = (rangePath: RangePath, access?: readonly Access[]): RangeCall => {
