@@ -14,9 +14,10 @@ import { leftOutKeyHeader } from "../etcd/wire/left-out-key.ts";
 import { memberListPath, withClientUrls } from "../etcd/wire/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "../etcd/wire/methods.ts";
 import { type MessageTranslation, Namespace } from "../etcd/wire/namespace.ts";
-import type { ResponseHeader } from "../etcd/wire/response-header.ts";
+import { headerField, type ResponseHeader, raisedTo } from "../etcd/wire/response-header.ts";
 import type { Access } from "../policy/access.ts";
-import type { HttpMethod, RawMethod, RawServices } from "../server/calls/methods.ts";
+import type { HttpMethod, RawCall, RawMethod, RawServices } from "../server/calls/methods.ts";
+import type { ServiceContext } from "../server/calls/service-context.ts";
 import { type CachedResource, CachedResources } from "./cached/cached-resources.ts";
 import { NewestHeader } from "./cached/newest-header.ts";
 import type { EtcdCall } from "./calls/etcd-call.ts";
@@ -32,6 +33,8 @@ import {
   type RangePath,
   RangeService,
 } from "./range/range-service.ts";
+import type { Registration } from "./registration.ts";
+import { AnsweredCall } from "./rights/answered-call.ts";
 import { isLimited, KeyRights } from "./rights/key-rights.ts";
 import { isCheckedMethod, LimitedCalls } from "./rights/limited-calls.ts";
 import { watchPath } from "./watch/member-monitor.ts";
@@ -39,10 +42,12 @@ import { WatchCall } from "./watch/watch-call.ts";
 import { type WatchCounts, WatchService } from "./watch/watch-service.ts";
 
 export interface EtcdApiOptions {
-  /** At least one, such as "http://127.0.0.1:2379", all with the same scheme. The first is used until it fails. */
+  /** At least one, such as "http://127.0.0.1:2379", all with the same scheme. */
   readonly endpoints: readonly string[];
   /** Present if the endpoints have the scheme https. */
   readonly tls: EtcdTls | undefined;
+  /** Whether `replaceMembers` may be called. Default: false. */
+  readonly syncs?: boolean | undefined;
   /** Default: after 7 s, for 3 s, on connections with calls. */
   readonly keepalive?: Keepalive | undefined;
   /** The token of this process, if the endpoints are those of another watch-fanout. Default: they are etcd's. */
@@ -78,6 +83,11 @@ const checkIntervalMs = 1_000;
 
 const compactPath = "/etcdserverpb.KV/Compact";
 
+/** Methods whose header has the revision of the member that was asked, while another one answers. */
+const ofLaggingMembers: ReadonlySet<string> = new Set(
+  ["LeaseKeepAlive", "LeaseTimeToLive"].map((name) => `/etcdserverpb.Lease/${name}`),
+);
+
 /** The beginning of the paths of methods that change the rights of users. */
 const authPrefix = "/etcdserverpb.Auth/";
 
@@ -88,10 +98,13 @@ export class EtcdApi implements RawServices {
   readonly certificates: MemberCertificates | undefined;
   readonly #upstream: Upstream;
   readonly #advertiseClientUrl: string | undefined;
+  /** Whether there may be several members. */
+  readonly #hasMembers: boolean;
   /** The open calls, which are checked from time to time. */
   readonly #calls: Rounds<EtcdCall>;
   readonly #cached: CachedResources;
   readonly #newestHeader = new NewestHeader();
+  #registration: Pick<Registration, "memberList"> | undefined;
   readonly #routing: MemberRouting;
   readonly #watches: WatchService;
   readonly #ranges: RangeService;
@@ -112,6 +125,7 @@ export class EtcdApi implements RawServices {
     this.#upstream = new Upstream({ ...connections, namespace, clock, logger });
     this.#routing = new MemberRouting(this.#upstream, this.#newestHeader, clock);
     this.#advertiseClientUrl = advertiseClientUrl;
+    this.#hasMembers = bearer === undefined && (endpoints.length > 1 || options.syncs === true);
     this.#calls = new Rounds(clock, {
       ...{ intervalMs: checkIntervalMs, visitsPerStep: 64 },
       visit: (call) => call.check(clock.now()),
@@ -179,6 +193,16 @@ export class EtcdApi implements RawServices {
     this.#cached.serve(resources, isOpen);
   }
 
+  /** Answers MemberList with what is registered. */
+  nameRegistered(registration: Pick<Registration, "memberList">): void {
+    this.#registration = registration;
+  }
+
+  /** Replaces the members that calls go to. At least one, with the scheme of those before. */
+  replaceMembers(endpoints: readonly string[]): void {
+    this.#upstream.replaceMembers(endpoints);
+  }
+
   methodAt(path: string): RawMethod | undefined {
     const known = this.#methods.get(path);
     if (known !== undefined) return known;
@@ -226,10 +250,10 @@ export class EtcdApi implements RawServices {
     const observe = this.#observerOf(path, method);
     const { namespace } = this.#upstream;
     const url = path === memberListPath ? this.#advertiseClientUrl : undefined;
-    const translation: MessageTranslation | undefined =
+    const translation =
       url === undefined
-        ? namespace?.translationOf(path)
-        : { response: (message) => withClientUrls(message, url) };
+        ? this.#translationOf(path)
+        : { response: (message: Buffer) => withClientUrls(message, url) };
     const serve: RawMethod["serve"] = (call, metadata, context) => {
       /** `received`: the beginning of the request, if that has been read. */
       const forward = (received?: Buffer, access?: readonly Access[]): void => {
@@ -267,6 +291,8 @@ export class EtcdApi implements RawServices {
           };
           this.#limited.start(call, metadata, context, { path, mayWrite, rights, proceed });
         }
+      } else if (path === memberListPath && this.#registration !== undefined) {
+        this.#nameMembers(call, context, this.#registration);
       } else if (path === watchPath && this.#watches.mayServe(metadata)) {
         new WatchCall(call, metadata, context, this.#watches).start();
       } else if (isRangePath(path) && this.#ranges.mayServe(metadata)) {
@@ -279,6 +305,31 @@ export class EtcdApi implements RawServices {
     const sheds = isStreaming ? "stream" : "call";
     const facts = { isStreaming, mayWrite, checksRequests, isRepeatable };
     return { name: path.slice(1), label, sheds, ...facts, serve };
+  }
+
+  #nameMembers(
+    call: RawCall,
+    context: ServiceContext,
+    registration: Pick<Registration, "memberList">,
+  ): void {
+    const answer = async (): Promise<Buffer> => {
+      const { header } = this.#newestHeader;
+      const members = await registration.memberList();
+      return header === undefined ? members : Buffer.concat([headerField(header, 0), members]);
+    };
+    const deps = { path: memberListPath, isStream: false, calls: this.#calls, answer };
+    new AnsweredCall(call, context, deps).start();
+  }
+
+  /** What changes the messages of a call. Undefined: they are passed on as they are. */
+  #translationOf(path: string): MessageTranslation | undefined {
+    const translation = this.#upstream.namespace?.translationOf(path);
+    if (!this.#hasMembers || !ofLaggingMembers.has(path)) return translation;
+    return {
+      request: translation?.request,
+      response: (message) =>
+        raisedTo(translation?.response(message) ?? message, this.#newestHeader.floor),
+    };
   }
 
   /** What reads the headers of the messages of a response. */

@@ -29,9 +29,13 @@ export function workerConfig(config: Config, terms: WorkerTerms): Config {
 function ofWorker(api: EtcdApiConfig, address: string): EtcdApiConfig {
   const endpoints = [address];
   const next = { ...api.next, endpoints, tls: undefined, tokenFile: undefined };
+  const ofMain = { syncIntervalMs: undefined, createsHistoryKey: false };
+  // The main process names all that are registered.
+  const advertiseClientUrl = api.registration === undefined ? api.advertiseClientUrl : undefined;
   // The main process has the namespace.
   const namespace = undefined;
-  return { ...api, namespace, next: { ...next, createsHistoryKey: false }, hasSiblings: true };
+  const own = { namespace, advertiseClientUrl, registration: undefined, hasSiblings: true };
+  return { ...api, ...own, next: { ...next, ...ofMain } };
 }
 
 /** The part of `--memory-ceiling` of each process: of the workers and of the main process. */

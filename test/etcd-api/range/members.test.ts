@@ -173,14 +173,13 @@ describe("With several members", () => {
     while (other.calls.length === before) await new Promise(setImmediate);
     other.calls.at(-1)?.refuse("etcdserver: no leader");
     // Without another one it is left to a member to wait for a leader.
-    let last = member.calls.at(-1);
-    while (last === received || last?.headers["hasleader"] !== undefined) {
+    const isLast = ({ headers }: ReceivedCall): boolean => headers["hasleader"] === undefined;
+    let last: ReceivedCall | undefined;
+    while (last === undefined) {
       await new Promise(setImmediate);
-      last = [...member.calls, ...other.calls].find(
-        ({ headers }) => headers["hasleader"] === undefined,
-      );
+      last = [...member.calls, ...other.calls].find(isLast);
     }
-    last?.answer(2);
+    last.answer(2);
     expect(statusOf(await response).code).toBe("0");
     // Both are used again after a while.
     all.clock.advance(1_000);
