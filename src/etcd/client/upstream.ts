@@ -146,7 +146,7 @@ export class Upstream {
     return connection;
   }
 
-  /** A connection that has room for a call, and that this is true for, of any member. Undefined: there is none. */
+  /** A connection that has room for a call, and that this is true for, of any member. Undefined: no connection suits. */
   find(suits: (connection: UpstreamConnection) => boolean): UpstreamConnection | undefined {
     for (const member of [this.#home, ...(this.isSpread ? this.#members : [])]) {
       const connection = member.available(suits);
