@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { EtcdCluster } from "../../faults/etcd-cluster.ts";
+import { untilSeen } from "../../faults/patience.ts";
 import { encode, Message } from "../../foreign/protobuf.ts";
-import { type Front, metricOf, startFront, until, untilReady } from "../front.ts";
+import { type Front, metricOf, startFront, untilReady } from "../front.ts";
 import { RawGrpc, type RawResponse, statusOf } from "../raw-grpc.ts";
 import { WatchClient } from "../watch-client.ts";
 
@@ -20,6 +21,11 @@ afterAll(() => cluster?.stop());
 function headerOf({ body }: RawResponse): { readonly member: string; readonly revision: number } {
   const header = new Message(body.subarray(5)).message(1);
   return { member: String(header?.integer(2)), revision: Number(header?.number(3) ?? 0) };
+}
+
+/** Resolves when the condition is true. Rejects after a minute. */
+async function until(condition: () => Promise<boolean> | boolean): Promise<void> {
+  await untilSeen(String(condition), async () => ((await condition()) ? true : undefined));
 }
 
 /** Makes calls, and checks each answer against those that clients have had before it was asked. */
