@@ -153,8 +153,7 @@ export const proxyFlags: Readonly<Record<string, ProxyFlag>> = {
   "resolver-ttl": {
     option: "resolver-ttl",
     value: "SECONDS",
-    help: "For how long it stays registered after the process has ended.",
-    default: "60",
+    help: "For how long it stays registered after the process has ended, 60 by default.",
     unset: "0",
   },
   "discovery-srv": {
