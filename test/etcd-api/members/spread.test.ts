@@ -20,7 +20,10 @@ afterAll(() => cluster?.stop());
 
 function headerOf({ body }: RawResponse): { readonly member: string; readonly revision: number } {
   const header = new Message(body.subarray(5)).message(1);
-  return { member: String(header?.integer(2)), revision: Number(header?.number(3) ?? 0) };
+  return {
+    member: String(BigInt.asUintN(64, header?.integer(2) ?? 0n)),
+    revision: Number(header?.number(3) ?? 0),
+  };
 }
 
 /** Resolves when the condition is true. Rejects after a minute. */
