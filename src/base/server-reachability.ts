@@ -15,7 +15,8 @@ export interface ObservedServer {
 }
 
 interface ServerReachabilityOptions {
-  readonly servers: readonly ObservedServer[];
+  /** Those of now. */
+  readonly servers: () => readonly ObservedServer[];
   /** As that of Reachability. Default: false. */
   readonly hasAlternative?: (() => boolean) | undefined;
   readonly clock: Clock;
@@ -42,7 +43,7 @@ export class ServerReachability implements Reachability {
 
   onReady(listener: () => void): () => void {
     this.#listeners.add(listener);
-    for (const server of this.#options.servers) {
+    for (const server of this.#options.servers()) {
       if (!this.#observed.has(server)) void this.#observe(server);
     }
     return () => this.#listeners.delete(listener);

@@ -139,6 +139,7 @@ function etcdConfig(values: OptionValues, checks: Checks): EtcdConfig | undefine
     auth: etcdAuth(values, checks),
     tls: secure.length === 0 ? undefined : tls,
     ...connectionsOf(values),
+    syncIntervalMs: values["etcd-endpoints-sync-interval"],
     createsHistoryKey: values["etcd-history-create"],
   };
 }
@@ -211,8 +212,10 @@ function etcdApiConfig(
     );
   }
   checkLentRights(values, checks);
+  const prefix = values["resolver-prefix"];
   return {
     next,
+    registration: prefix === undefined ? undefined : { prefix, ttlSeconds: values["resolver-ttl"] },
     namespace: values["etcd-api-namespace"],
     advertiseClientUrl: values["advertise-client-url"],
     progressIntervalMs: values["watch-progress-notify-interval"],
@@ -302,6 +305,8 @@ const needs: readonly (readonly [needed: readonly OptionName[], by: readonly Opt
   [["etcd"], ofConnections],
   [["etcd-username"], ["etcd-password", "etcd-password-file"]],
   [["etcd-api"], ofEtcdApi],
+  [["etcd", "advertise-client-url"], ["resolver-prefix"]],
+  [["resolver-prefix"], ["resolver-ttl"]],
   [
     ["upstream"],
     ["upstream-tls-ca", "upstream-tls-cert", "upstream-tls-key", "upstream-token-file"],

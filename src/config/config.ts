@@ -150,6 +150,8 @@ export interface EtcdConfig {
     /** Whether connections without open calls get pings, too. */
     readonly withoutCalls: boolean;
   };
+  /** Interval at which the endpoints are replaced by those of the members, in milliseconds. Undefined: they stay. */
+  readonly syncIntervalMs?: number | undefined;
   /** Key of the history marker. */
   readonly historyKey: string;
   /** Whether the history marker is created where it does not exist. */
@@ -168,6 +170,8 @@ export interface EtcdApiConfig {
   readonly namespace: string | undefined;
   /** The URL that MemberList names for each member. Undefined: those of the members. */
   readonly advertiseClientUrl: string | undefined;
+  /** How `advertiseClientUrl` is registered in etcd. Undefined: it is not. */
+  readonly registration: { readonly prefix: string; readonly ttlSeconds: number } | undefined;
   /** Interval of the progress notifications of watches, in milliseconds. */
   readonly progressIntervalMs: number;
 }

@@ -1,5 +1,5 @@
 import type { OptionDefinition } from "./option-definition.ts";
-import { duration, onOff, text } from "./value-types.ts";
+import { count, duration, onOff, text } from "./value-types.ts";
 
 /** The options of the connections to etcd, and of etcd's own API. */
 export const etcdOptions = {
@@ -66,6 +66,12 @@ export const etcdOptions = {
     help: "Send keepalive pings also on connections without open calls. etcd closes those as an attack, unless a proxy answers the pings.",
     default: "off",
   },
+  "etcd-endpoints-sync-interval": {
+    schema: duration("100ms"),
+    value: "DURATION",
+    help: "Interval at which etcd is asked for its members, whose client URLs then replace those of --etcd. With authentication it needs --etcd-username.",
+    defaultHelp: "never",
+  },
   "etcd-api": {
     schema: onOff,
     isSwitch: true,
@@ -93,6 +99,18 @@ export const etcdOptions = {
     value: "URL",
     help: "URL that MemberList of the etcd API names for every member, so that clients stay with this service.",
     defaultHelp: "the members' own",
+  },
+  "resolver-prefix": {
+    schema: text,
+    value: "PREFIX",
+    help: "Register --advertise-client-url below this key of etcd, in the format of etcd's naming. MemberList of the etcd API then names all that are registered there.",
+    defaultHelp: "not registered",
+  },
+  "resolver-ttl": {
+    schema: count(1),
+    value: "SECONDS",
+    help: "For how long this service stays registered after its process has ended.",
+    default: "60",
   },
   "watch-progress-notify-interval": {
     schema: duration("100ms"),

@@ -1,4 +1,3 @@
-import { status } from "@grpc/grpc-js";
 import type { Logger } from "pino";
 import type { KeyPair } from "../base/certificate-store.ts";
 import type { Clock } from "../base/clock.ts";
@@ -11,19 +10,19 @@ import {
   memberCertificates,
 } from "../etcd/client/member.ts";
 import { Upstream, type UpstreamOutage } from "../etcd/client/upstream.ts";
-import { askUpstream } from "../etcd/client/upstream-question.ts";
-import { noUser } from "../etcd/wire/error-texts.ts";
 import { leftOutKeyHeader } from "../etcd/wire/left-out-key.ts";
 import { memberListPath, withClientUrls } from "../etcd/wire/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "../etcd/wire/methods.ts";
 import { type MessageTranslation, Namespace } from "../etcd/wire/namespace.ts";
-import type { ResponseHeader } from "../etcd/wire/response-header.ts";
+import { headerField, type ResponseHeader, raisedTo } from "../etcd/wire/response-header.ts";
 import type { Access } from "../policy/access.ts";
-import type { HttpMethod, RawMethod, RawServices } from "../server/calls/methods.ts";
+import type { HttpMethod, RawCall, RawMethod, RawServices } from "../server/calls/methods.ts";
+import type { ServiceContext } from "../server/calls/service-context.ts";
 import { type CachedResource, CachedResources } from "./cached/cached-resources.ts";
 import { NewestHeader } from "./cached/newest-header.ts";
 import type { EtcdCall } from "./calls/etcd-call.ts";
 import { ForwardedCall, type ForwardedCallDeps } from "./calls/forwarded-call.ts";
+import { MemberRouting } from "./calls/member-routing.ts";
 import { requestHeaders } from "./calls/metadata.ts";
 import { Rounds } from "./calls/rounds.ts";
 import { Gateway } from "./gateway/gateway.ts";
@@ -33,8 +32,9 @@ import {
   type RangeCounts,
   type RangePath,
   RangeService,
-  rangePaths,
 } from "./range/range-service.ts";
+import type { Registration } from "./registration.ts";
+import { AnsweredCall } from "./rights/answered-call.ts";
 import { isLimited, KeyRights } from "./rights/key-rights.ts";
 import { isCheckedMethod, LimitedCalls } from "./rights/limited-calls.ts";
 import { watchPath } from "./watch/member-monitor.ts";
@@ -42,10 +42,12 @@ import { WatchCall } from "./watch/watch-call.ts";
 import { type WatchCounts, WatchService } from "./watch/watch-service.ts";
 
 export interface EtcdApiOptions {
-  /** At least one, such as "http://127.0.0.1:2379", all with the same scheme. The first is used until it fails. */
+  /** At least one, such as "http://127.0.0.1:2379", all with the same scheme. */
   readonly endpoints: readonly string[];
   /** Present if the endpoints have the scheme https. */
   readonly tls: EtcdTls | undefined;
+  /** Whether `replaceMembers` may be called. Default: false. */
+  readonly syncs?: boolean | undefined;
   /** Default: after 7 s, for 3 s, on connections with calls. */
   readonly keepalive?: Keepalive | undefined;
   /** The token of this process, if the endpoints are those of another watch-fanout. Default: they are etcd's. */
@@ -79,10 +81,12 @@ export interface EtcdApiStats {
 /** Interval of the checks of each open call, in milliseconds. */
 const checkIntervalMs = 1_000;
 
-/** A RangeRequest of the smallest key. */
-const anyKey = Buffer.from("0a0100", "hex");
-
 const compactPath = "/etcdserverpb.KV/Compact";
+
+/** Methods whose header has the revision of the member that was asked, while another one answers. */
+const ofLaggingMembers: ReadonlySet<string> = new Set(
+  ["LeaseKeepAlive", "LeaseTimeToLive"].map((name) => `/etcdserverpb.Lease/${name}`),
+);
 
 /** The beginning of the paths of methods that change the rights of users. */
 const authPrefix = "/etcdserverpb.Auth/";
@@ -94,10 +98,14 @@ export class EtcdApi implements RawServices {
   readonly certificates: MemberCertificates | undefined;
   readonly #upstream: Upstream;
   readonly #advertiseClientUrl: string | undefined;
+  /** Whether there may be several members. */
+  readonly #hasMembers: boolean;
   /** The open calls, which are checked from time to time. */
   readonly #calls: Rounds<EtcdCall>;
   readonly #cached: CachedResources;
   readonly #newestHeader = new NewestHeader();
+  #registration: Pick<Registration, "memberList"> | undefined;
+  readonly #routing: MemberRouting;
   readonly #watches: WatchService;
   readonly #ranges: RangeService;
   readonly #limited: LimitedCalls;
@@ -115,7 +123,9 @@ export class EtcdApi implements RawServices {
     const namespace = options.namespace && new Namespace(options.namespace);
     const connections = { endpoints, certificates, keepalive, bearer };
     this.#upstream = new Upstream({ ...connections, namespace, clock, logger });
+    this.#routing = new MemberRouting(this.#upstream, this.#newestHeader, clock);
     this.#advertiseClientUrl = advertiseClientUrl;
+    this.#hasMembers = bearer === undefined && (endpoints.length > 1 || options.syncs === true);
     this.#calls = new Rounds(clock, {
       ...{ intervalMs: checkIntervalMs, visitsPerStep: 64 },
       visit: (call) => call.check(clock.now()),
@@ -154,11 +164,8 @@ export class EtcdApi implements RawServices {
 
   /** Resolves if etcd answers a linearizable read, and opens watches. Rejects with an Error otherwise. */
   async confirmForwarding(): Promise<void> {
-    const headers = requestHeaders(rangePaths[0], { "content-type": "application/grpc" });
-    const { code, details } = await askUpstream(this.#upstream, headers, anyKey, this.#clock);
-    // With authentication etcd refuses a read without a user, as it should.
-    const isAnswer = code === status.OK || code === status.PERMISSION_DENIED;
-    if (!isAnswer && details !== noUser) throw new Error(`a read failed: ${details}`);
+    const failure = await this.#routing.confirmRead();
+    if (failure !== undefined) throw new Error(`a read failed: ${failure}`);
     await this.confirmLeader();
   }
 
@@ -184,6 +191,16 @@ export class EtcdApi implements RawServices {
    */
   serve(resources: readonly CachedResource[], isOpen: boolean = true): void {
     this.#cached.serve(resources, isOpen);
+  }
+
+  /** Answers MemberList with what is registered. */
+  nameRegistered(registration: Pick<Registration, "memberList">): void {
+    this.#registration = registration;
+  }
+
+  /** Replaces the members that calls go to. At least one, with the scheme of those before. */
+  replaceMembers(endpoints: readonly string[]): void {
+    this.#upstream.replaceMembers(endpoints);
   }
 
   methodAt(path: string): RawMethod | undefined {
@@ -233,10 +250,10 @@ export class EtcdApi implements RawServices {
     const observe = this.#observerOf(path, method);
     const { namespace } = this.#upstream;
     const url = path === memberListPath ? this.#advertiseClientUrl : undefined;
-    const translation: MessageTranslation | undefined =
+    const translation =
       url === undefined
-        ? namespace?.translationOf(path)
-        : { response: (message) => withClientUrls(message, url) };
+        ? this.#translationOf(path)
+        : { response: (message: Buffer) => withClientUrls(message, url) };
     const serve: RawMethod["serve"] = (call, metadata, context) => {
       /** `received`: the beginning of the request, if that has been read. */
       const forward = (received?: Buffer, access?: readonly Access[]): void => {
@@ -246,7 +263,8 @@ export class EtcdApi implements RawServices {
         // It is the caller's name of a key, and leaves nothing out of what is not cached.
         if (namespace !== undefined) delete headers[leftOutKeyHeader];
         const shared = { upstream: this.#upstream, calls: this.#calls, context };
-        const deps = { ...shared, method: label, kind, observe, translation, received, access };
+        const etcd = { etcdMethod: method, routing: this.#routing, observe, translation };
+        const deps = { ...shared, ...etcd, method: label, received, access };
         new ForwardedCall(call, headers, deps).start();
       };
       const range = (rangePath: RangePath, access?: readonly Access[]): RangeCall => {
@@ -273,6 +291,8 @@ export class EtcdApi implements RawServices {
           };
           this.#limited.start(call, metadata, context, { path, mayWrite, rights, proceed });
         }
+      } else if (path === memberListPath && this.#registration !== undefined) {
+        this.#nameMembers(call, context, this.#registration);
       } else if (path === watchPath && this.#watches.mayServe(metadata)) {
         new WatchCall(call, metadata, context, this.#watches).start();
       } else if (isRangePath(path) && this.#ranges.mayServe(metadata)) {
@@ -285,6 +305,31 @@ export class EtcdApi implements RawServices {
     const sheds = isStreaming ? "stream" : "call";
     const facts = { isStreaming, mayWrite, checksRequests, isRepeatable };
     return { name: path.slice(1), label, sheds, ...facts, serve };
+  }
+
+  #nameMembers(
+    call: RawCall,
+    context: ServiceContext,
+    registration: Pick<Registration, "memberList">,
+  ): void {
+    const answer = async (): Promise<Buffer> => {
+      const { header } = this.#newestHeader;
+      const members = await registration.memberList();
+      return header === undefined ? members : Buffer.concat([headerField(header, 0), members]);
+    };
+    const deps = { path: memberListPath, isStream: false, calls: this.#calls, answer };
+    new AnsweredCall(call, context, deps).start();
+  }
+
+  /** What changes the messages of a call. Undefined: they are passed on as they are. */
+  #translationOf(path: string): MessageTranslation | undefined {
+    const translation = this.#upstream.namespace?.translationOf(path);
+    if (!this.#hasMembers || !ofLaggingMembers.has(path)) return translation;
+    return {
+      request: translation?.request,
+      response: (message) =>
+        raisedTo(translation?.response(message) ?? message, this.#newestHeader.floor),
+    };
   }
 
   /** What reads the headers of the messages of a response. */

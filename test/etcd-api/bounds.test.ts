@@ -320,7 +320,10 @@ describe("A connection to etcd", () => {
     let lost = 0;
     const opened: Socket[] = [];
     const owner = {
+      endpoint: "",
       keepalive,
+      isLeftOut: () => false,
+      leaveOut: () => {},
       isInUse: () => true,
       open: () => {
         const socket = netConnect(port, "127.0.0.1");
@@ -330,8 +333,8 @@ describe("A connection to etcd", () => {
       onIdle: () => {},
       onLost: () => lost++,
     };
-    const url = `http://127.0.0.1:${port}`;
-    const connection = await UpstreamConnection.connect(clock, url, owner, maxCallsEver);
+    owner.endpoint = `http://127.0.0.1:${port}`;
+    const connection = await UpstreamConnection.connect(clock, owner, maxCallsEver);
     return { clock, connection, opened, sockets, lost: () => lost };
   };
 

@@ -1,5 +1,9 @@
 import { once } from "node:events";
-import { createServer as createHttp2Server, type ServerHttp2Stream } from "node:http2";
+import {
+  createServer as createHttp2Server,
+  type IncomingHttpHeaders,
+  type ServerHttp2Stream,
+} from "node:http2";
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 import { onTestFinished } from "vitest";
 import { encode } from "../foreign/protobuf.ts";
@@ -10,8 +14,11 @@ const clusterId = 7;
 export interface ReceivedCall {
   /** The request, with gRPC's framing. */
   readonly request: Buffer;
+  readonly headers: IncomingHttpHeaders;
   /** Answers with a header of this revision, and nothing else. */
   answer(revision: number): void;
+  /** Refuses it as UNAVAILABLE. */
+  refuse(details: string): void;
 }
 
 /** A member of etcd whose answers the test gives. It is closed with the test. */
@@ -31,7 +38,7 @@ export class FakeMember {
     const http2 = createHttp2Server({ settings: { maxConcurrentStreams: callsPerConnection } });
     http2.on("stream", (stream, headers) => {
       if (headers[":path"] === "/etcdserverpb.Watch/Watch") this.#watch(stream);
-      else this.#receive(stream);
+      else this.#receive(stream, headers);
     });
     server.on("connection", (socket: Socket) => {
       this.#sockets.add(socket);
@@ -78,14 +85,19 @@ export class FakeMember {
     stream.write(this.#response(1));
   }
 
-  #receive(stream: ServerHttp2Stream): void {
+  #receive(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
     const chunks: Buffer[] = [];
     stream.on("error", () => {});
     stream.on("data", (chunk: Buffer) => chunks.push(chunk));
     stream.on("end", () => {
       this.calls.push({
         request: Buffer.concat(chunks),
+        headers,
         answer: (revision) => this.#answer(stream, revision),
+        refuse: (details) => {
+          const status = { "grpc-status": "14", "grpc-message": details };
+          stream.respond({ "content-type": "application/grpc", ...status }, { endStream: true });
+        },
       });
     });
   }

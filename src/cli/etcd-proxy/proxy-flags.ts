@@ -27,8 +27,6 @@ export interface ProxyFlag {
 }
 
 const noLimit = "etcd's own limits of messages apply.";
-const noRegistration =
-  "replicas are not registered in etcd; name them in DNS, or use --advertise-client-url.";
 
 /** The flags of `etcd grpc-proxy start`, by name, and one of this command alone: cache. */
 export const proxyFlags: Readonly<Record<string, ProxyFlag>> = {
@@ -44,7 +42,7 @@ export const proxyFlags: Readonly<Record<string, ProxyFlag>> = {
   },
   endpoints: {
     value: "ENDPOINT[,ENDPOINT...]",
-    help: "Client addresses or URLs of the etcd members, also unix:PATH and unixs:PATH. The first is used until it fails.",
+    help: "Client addresses or URLs of the etcd members, also unix:PATH and unixs:PATH. Calls are spread over them.",
     default: "127.0.0.1:2379",
   },
   "advertise-client-url": {
@@ -147,8 +145,17 @@ export const proxyFlags: Readonly<Record<string, ProxyFlag>> = {
     value: "PREFIX",
     help: "Serve only the keys with this prefix, without it.",
   },
-  "resolver-prefix": { value: "PREFIX", refused: noRegistration },
-  "resolver-ttl": { value: "SECONDS", refused: noRegistration, unset: "0" },
+  "resolver-prefix": {
+    option: "resolver-prefix",
+    value: "PREFIX",
+    help: "Key of etcd below which --advertise-client-url is registered, with those of others. MemberList names all of them.",
+  },
+  "resolver-ttl": {
+    option: "resolver-ttl",
+    value: "SECONDS",
+    help: "For how long it stays registered after the process has ended, 60 by default.",
+    unset: "0",
+  },
   "discovery-srv": {
     value: "DOMAIN",
     help: "Domain whose SRV records name the members, in place of --endpoints. They are looked up once, at the start.",
@@ -167,12 +174,13 @@ export const proxyFlags: Readonly<Record<string, ProxyFlag>> = {
     refused: "there is no leasing; other users of that prefix would miss writes.",
   },
   "experimental-serializable-ordering": {
-    ignored: "all calls go to one member, so its responses are in order.",
+    ignored: "responses are always in order.",
   },
   "endpoints-auto-sync-interval": {
+    option: "etcd-endpoints-sync-interval",
+    duration: { leastMs: 100 },
     value: "DURATION",
-    ignored:
-      "the members are those of --endpoints; start again with others when the cluster changes.",
+    help: "Interval at which etcd is asked for its members, whose client URLs then replace --endpoints. 0: never.",
   },
   "experimental-enable-grpc-logging": {
     ignored: "calls are not logged; --audit-log records them.",

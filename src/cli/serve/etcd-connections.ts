@@ -29,12 +29,13 @@ export function openEtcdApi(
 ): EtcdApi | undefined {
   if (etcdApi === undefined) return undefined;
   const { clock, logger, files, meter } = context;
-  const { next, namespace: prefix, ...options } = etcdApi;
+  const { next, namespace: prefix, registration: _, ...options } = etcdApi;
   const namespace = prefix === undefined ? undefined : Buffer.from(prefix);
   const { endpoints, tls, keepalive } = next;
   const bearer = bearerOf(next, context) ?? (upstream && noToken);
   const api = new EtcdApi({
     endpoints,
+    syncs: next.syncIntervalMs !== undefined,
     tls,
     keepalive,
     bearer,

@@ -89,6 +89,7 @@ export async function startService(
     // Before everything else: an open page must not delay the shutdown.
     main.onStop(async () => status.close());
     main.watchExpiry();
+    main.followMembers();
     main.started();
     return {
       grpc: workers?.address ?? main.server.address,

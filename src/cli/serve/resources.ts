@@ -67,6 +67,11 @@ export class ProcessResources {
     }
   }
 
+  /** etcd, as the storages use it. Undefined: they do not. */
+  get etcd(): EtcdClient | undefined {
+    return this.#etcd;
+  }
+
   /** What the etcd API serves from the caches. */
   cachedResources(): CachedResource[] {
     const isNamespaced = this.#config.etcdApi?.namespace !== undefined;

@@ -8,8 +8,10 @@ import { WatchedFiles } from "../../base/watched-files.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
 import type { Config, UpstreamConfig } from "../../config/config.ts";
+import { MemberSync } from "../../etcd/client/member-sync.ts";
 import type { EtcdApi } from "../../etcd-api/etcd-api.ts";
 import { EtcdPages } from "../../etcd-api/etcd-pages.ts";
+import { Registration } from "../../etcd-api/registration.ts";
 import type { MetricsSource, ReadinessCheck } from "../../server/admin/admin.ts";
 import type { Http1Pages } from "../../server/listener/http1.ts";
 import { memoryGauges } from "../../server/pressure/memory-gauges.ts";
@@ -253,6 +255,35 @@ export class ServiceProcess {
     await this.resources.check();
     for (const cacher of this.caches.values()) cacher.start();
     void this.#relay?.follow(this.#given.resources.length > 0);
+  }
+
+  /**
+   * Follows the members of etcd, and registers this service there, if the configuration has it. Of a service with workers the
+   * main process does it.
+   */
+  followMembers(): void {
+    const { clock, logger } = this.context;
+    const { etcd: client } = this.resources;
+    const { etcd, etcdApi } = this.#config;
+    if (client === undefined) return;
+    const intervalMs = (etcd ?? etcdApi?.next)?.syncIntervalMs;
+    if (intervalMs !== undefined) {
+      const apply = (endpoints: readonly string[]): void => {
+        client.replaceMembers(endpoints);
+        this.#etcdApi?.replaceMembers(endpoints);
+      };
+      const sync = new MemberSync({ client, intervalMs, apply, clock, logger });
+      this.onStop(async () => sync.close());
+    }
+    const url = etcdApi?.advertiseClientUrl;
+    if (etcdApi?.registration === undefined || url === undefined) return;
+    const { prefix, ttlSeconds } = etcdApi.registration;
+    const inNamespace = `${etcdApi.namespace ?? ""}${prefix}`;
+    const options = { prefix: inNamespace, url, ttlSeconds };
+    const registration = new Registration(client, options, clock, logger);
+    this.#etcdApi?.nameRegistered(registration);
+    registration.start();
+    this.onStop(() => registration.close());
   }
 
   /** /readyz depends on the caches alone from now on. */

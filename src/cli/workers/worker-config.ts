@@ -36,9 +36,13 @@ function ofWorker(api: EtcdApiConfig, address: string): EtcdApiConfig {
   const endpoints = [address];
   const keepalive = { ...api.next.keepalive, timeoutMs: keepaliveTimeoutMs };
   const next = { ...api.next, endpoints, tls: undefined, tokenFile: undefined, keepalive };
+  const ofMain = { syncIntervalMs: undefined, createsHistoryKey: false };
+  // The main process names all that are registered.
+  const advertiseClientUrl = api.registration === undefined ? api.advertiseClientUrl : undefined;
   // The main process has the namespace.
   const namespace = undefined;
-  return { ...api, namespace, next: { ...next, createsHistoryKey: false }, hasSiblings: true };
+  const own = { namespace, advertiseClientUrl, registration: undefined, hasSiblings: true };
+  return { ...api, ...own, next: { ...next, ...ofMain } };
 }
 
 /** The part of `--memory-ceiling` of each process: of the workers and of the main process. */

@@ -186,7 +186,7 @@ export class Connection {
       onConnected: () => endpoint.connected(),
     }));
     return new ServerReachability({
-      ...{ servers, hasAlternative: () => endpoints.hasAlternative, clock },
+      ...{ servers: () => servers, hasAlternative: () => endpoints.hasAlternative, clock },
     });
   }
 

@@ -9,9 +9,9 @@ import { beginForwardedSpan, type ClientSpan } from "../../base/client-span.ts";
 import { ownBytes } from "../../base/growing-buffer.ts";
 import type { Upstream } from "../../etcd/client/upstream.ts";
 import type { UpstreamConnection } from "../../etcd/client/upstream-connection.ts";
-import { noConnection, stopped } from "../../etcd/wire/error-texts.ts";
+import { noConnection, noLeader, stopped, timedOut } from "../../etcd/wire/error-texts.ts";
 import { UnreadableMessage } from "../../etcd/wire/messages.ts";
-import type { MethodKind } from "../../etcd/wire/methods.ts";
+import type { EtcdMethod } from "../../etcd/wire/methods.ts";
 import type { MessageTranslation } from "../../etcd/wire/namespace.ts";
 import type { Access } from "../../policy/access.ts";
 import { WireFault } from "../../protobuf/message-cursor.ts";
@@ -21,8 +21,10 @@ import type { RawCall } from "../../server/calls/methods.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
 import type { FrameParts } from "../../wire/encode.ts";
+import { decodedDetails } from "../../wire/errors.ts";
 import { EtcdCall } from "./etcd-call.ts";
 import { ForwardedRequest } from "./forwarded-request.ts";
+import type { MemberRouting, Route } from "./member-routing.ts";
 import { MessageStarts } from "./message-starts.ts";
 import { MessageTranslator } from "./message-translator.ts";
 import { responseHeaders, responseTrailers } from "./metadata.ts";
@@ -41,7 +43,8 @@ export interface ForwardedCallDeps {
   readonly upstream: Upstream;
   readonly calls: Rounds<EtcdCall>;
   readonly context: ServiceContext;
-  readonly kind: MethodKind;
+  readonly etcdMethod: EtcdMethod;
+  readonly routing: MemberRouting;
   /** Gets the beginning of each message of the response (`MessageStarts`), and the connection that it comes from. */
   readonly observe: (start: Buffer, source: UpstreamConnection) => void;
   /** Absent: the messages are passed on as they come. */
@@ -54,8 +57,10 @@ export interface ForwardedCallDeps {
 
 /**
  * One call, passed to etcd on a stream of its own: what the client sends goes to etcd, what etcd sends goes to the
- * client, and when one of them ends or cancels the call, so does the other. Nothing is repeated, and without a translation
- * nothing is parsed.
+ * client, and when one of them ends or cancels the call, so does the other. Without a translation the response is not parsed.
+ *
+ * With several members a unary call that any of them may answer is sent to the next one if a member has refused it without
+ * having looked at it, or if it only reads and its member has failed before it answered. Nothing else is repeated.
  *
  * A response is passed on as it comes: headers, bytes, trailers. The next bytes are read when the client's flow control has
  * accepted those before, so a slow client slows only its own stream at etcd.
@@ -66,6 +71,11 @@ export class ForwardedCall extends EtcdCall {
   readonly #headers: OutgoingHttpHeaders;
   readonly #deps: ForwardedCallDeps;
   #request: ForwardedRequest | undefined;
+  #route: Route | undefined;
+  /** How often it may still be sent. */
+  #attemptsLeft = 0;
+  /** Whether its member was asked to refuse it without a leader. */
+  #needsLeader = false;
   #connection: UpstreamConnection | undefined;
   /** The stream to etcd. */
   #upstream: ClientHttp2Stream | undefined;
@@ -112,7 +122,7 @@ export class ForwardedCall extends EtcdCall {
 
   /** Starts the call at etcd, or ends it. */
   start(): void {
-    const { upstream } = this.#deps;
+    const { upstream, etcdMethod, received } = this.#deps;
     if (!this.open()) return;
     const translate = this.#deps.translation?.request;
     this.#request = new ForwardedRequest(
@@ -123,20 +133,75 @@ export class ForwardedCall extends EtcdCall {
         failed: (error) => this.#refuse(error),
       },
     );
-    this.#request.start(this.#deps.received);
-    upstream.whenAvailable({
+    const isSpread = upstream.isSpread && etcdMethod.member !== "home";
+    if (isSpread) this.#attemptsLeft = upstream.endpoints.length + 1;
+    // Other streams may never end their requests.
+    const isByRequest = etcdMethod.member === "byRequest";
+    const isRead = isSpread && (etcdMethod.kind !== "stream" || isByRequest);
+    if (isRead) this.#request.keep(() => this.#choose());
+    this.#request.begin(received);
+    if (isRead) return;
+    if (received !== undefined && isByRequest) this.#choose();
+    else this.#connect(isSpread);
+  }
+
+  /** The request has arrived, or is large. */
+  #choose(): void {
+    const { etcdMethod, routing } = this.#deps;
+    const path = String(this.#headers[":path"]);
+    const start = this.#request?.start ?? Buffer.alloc(0);
+    this.#route = routing.routeOf(path, etcdMethod.member, start);
+    const { connection, request } = this.#route;
+    if (request !== undefined) this.#request?.replace(request);
+    if (connection === undefined) this.#connect(true);
+    else this.#open(connection);
+  }
+
+  /**
+   * Sends the call again, to another member if there is one, and returns true; false: it must not be repeated. `isUnseen`: etcd
+   * has not looked at it.
+   */
+  #repeat(why: string, isUnseen: boolean): boolean {
+    const mayRepeat = isUnseen || this.#deps.etcdMethod.isRepeatable;
+    if (!mayRepeat || this.#hasBegun || this.#attemptsLeft === 0) return false;
+    if (this.#request?.isKept !== true) return false;
+    this.#attemptsLeft--;
+    this.#connection?.leaveOut(why);
+    this.#endSpan(status.UNAVAILABLE);
+    // Node.js closes a stream only when it has been read to its end.
+    this.#upstream?.resume();
+    this.#upstream = undefined;
+    this.#rstCode = undefined;
+    this.#choose();
+    return true;
+  }
+
+  #connect(isSpread: boolean): void {
+    this.#deps.upstream.whenAvailable({
+      isSpread,
       isOver: () => this.isOver || this.call.isOver,
-      open: (connection) => this.#open(connection),
+      open: (connection) => {
+        if (this.#route?.afterRead === true) void this.#openAfterRead(connection);
+        else this.#open(connection);
+      },
       fail: () => this.end(refused(status.UNAVAILABLE, noConnection)),
     });
   }
 
+  async #openAfterRead(connection: UpstreamConnection): Promise<void> {
+    const isUpToDate = await this.#deps.routing.bringUpToDate(connection);
+    if (this.isOver || this.call.isOver) return;
+    if (isUpToDate && connection.hasRoom) this.#open(connection);
+    else this.end(refused(status.UNAVAILABLE, timedOut));
+  }
+
   drain(): void {
-    if (this.#deps.kind !== "unary") this.end(refused(status.UNAVAILABLE, stopped));
+    if (this.#deps.etcdMethod.kind !== "unary") this.end(refused(status.UNAVAILABLE, stopped));
   }
 
   check(now: number): void {
-    if (this.#deps.kind === "unary" && this.#request?.hasEnded === false) this.endIfLate(now);
+    if (this.#deps.etcdMethod.kind === "unary" && this.#request?.hasEnded === false)
+      this.endIfLate(now);
     else this.chargeIfStuck(this.isCountedIfStuck ? this.heldBytes : this.#waitingBytes);
   }
 
@@ -149,20 +214,29 @@ export class ForwardedCall extends EtcdCall {
   }
 
   #open(connection: UpstreamConnection): void {
-    if (this.call.span !== undefined) this.#beginSpan();
-    const stream = connection.request(this.#headers);
+    if (this.call.span !== undefined) this.#beginSpan(connection);
+    // A member without a leader would let the call wait, and another one may have one.
+    const isAnywhere = this.#route !== undefined && this.#route.connection === undefined;
+    const isKept = this.#request?.isKept === true;
+    this.#needsLeader = isAnywhere && isKept && this.#attemptsLeft > 0 && !connection.isLeftOut;
+    const headers = this.#needsLeader ? { ...this.#headers, hasleader: "true" } : this.#headers;
+    const stream = connection.request(headers);
     this.#connection = connection;
     this.#upstream = stream;
-    stream.on("response", this.#onHeaders);
+    stream.on("response", (received: IncomingHttpHeaders, flags: number) => {
+      if (this.#upstream === stream) this.#onHeaders(received, flags);
+    });
     stream.on("trailers", (trailers: IncomingHttpHeaders) => {
       this.#trailers = responseTrailers(trailers);
     });
     stream.on("readable", () => this.pump());
     stream.on("end", () => {
+      if (this.#upstream !== stream) return;
       this.#hasEnded = true;
       this.pump();
     });
     stream.on("close", () => {
+      if (this.#upstream !== stream) return;
       // With trailers all of the response has arrived, and the rest may still have to be sent.
       if (this.#trailers !== undefined) this.#hasEnded = true;
       else this.#rstCode = stream.rstCode ?? constants.NGHTTP2_NO_ERROR;
@@ -172,13 +246,18 @@ export class ForwardedCall extends EtcdCall {
     this.#request?.attach(stream);
   }
 
-  readonly #onHeaders = (headers: IncomingHttpHeaders, flags: number): void => {
+  #onHeaders(headers: IncomingHttpHeaders, flags: number): void {
     if (this.isOver) return;
+    const isEnd = (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0;
+    if (isEnd && Number(headers["grpc-status"]) === status.UNAVAILABLE) {
+      const why = decodedDetails(String(headers["grpc-message"] ?? ""));
+      if (this.#repeat(why, this.#needsLeader && why === noLeader)) return;
+    }
     this.#hasBegun = true;
     const passed = responseHeaders(headers);
-    if ((flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0) this.#end(passed);
+    if (isEnd) this.#end(passed);
     else this.call.sendHeaders(passed);
-  };
+  }
 
   protected override get waitsFor(): "nothing" | "rate" {
     return (this.#upstream?.readableLength ?? 0) > 0 ? "rate" : "nothing";
@@ -260,11 +339,9 @@ export class ForwardedCall extends EtcdCall {
     this.call.resetWith(constants.NGHTTP2_INTERNAL_ERROR);
   }
 
-  #beginSpan(): void {
-    const { method, upstream } = this.#deps;
-    this.#span = inSpanOf(this.call, () =>
-      beginForwardedSpan(method, upstream.endpoint, this.#headers),
-    );
+  #beginSpan({ endpoint }: UpstreamConnection): void {
+    const { method } = this.#deps;
+    this.#span = inSpanOf(this.call, () => beginForwardedSpan(method, endpoint, this.#headers));
   }
 
   #endSpan(code: number): void {
@@ -282,8 +359,11 @@ export class ForwardedCall extends EtcdCall {
 
   /** etcd has ended its stream without a status, and the client has accepted what came before. */
   #cut(rstCode: number): void {
-    this.#endSpan(status.UNAVAILABLE);
     const lost = this.#connection?.lost;
+    const isUnseen = rstCode === constants.NGHTTP2_REFUSED_STREAM;
+    if ((isUnseen || lost !== undefined) && this.#repeat(lost ?? "it refuses streams", isUnseen))
+      return;
+    this.#endSpan(status.UNAVAILABLE);
     if (rstCode === constants.NGHTTP2_REFUSED_STREAM) {
       // Without a response etcd has not looked at it. Otherwise a write may have been done.
       const details = this.#hasBegun ? "etcd refused the stream within its response" : noConnection;

@@ -6,7 +6,7 @@ import type { MessageTranslator } from "./message-translator.ts";
 /** HTTP/2 flow control window of a client's stream: what it may send while it is not read from, in bytes. */
 const windowBytes = 64 * 1024;
 
-/** What is read of a request before there is a connection to etcd, in bytes. */
+/** What is read of a request before there is a connection to etcd, and kept of one that may be sent again, in bytes. */
 const maxEarlyBytes = 64 * 1024;
 
 /** What the messages of a request are translated by. */
@@ -28,6 +28,10 @@ export class ForwardedRequest {
   /** What arrived before there was a connection. */
   #early: Buffer[] = [];
   #held = 0;
+  /** What was passed on, to send it again. Undefined: it is not kept, or is too large. */
+  #kept: Buffer[] | undefined;
+  #keptBytes = 0;
+  #onRead: (() => void) | undefined;
   #isPaused = false;
   #hasEnded = false;
   #isStopped = false;
@@ -44,11 +48,12 @@ export class ForwardedRequest {
   }
 
   /** Begins with what has been read of the request, if anything, and reads on. */
-  start(received: Buffer | undefined): void {
+  begin(received: Buffer | undefined): void {
     const request = this.#request;
     const end = (): void => {
       this.#hasEnded = true;
       this.#upstream?.end();
+      this.#read();
     };
     if (received !== undefined) this.#take(received);
     request.on("data", (chunk: Buffer) => this.#take(chunk));
@@ -63,10 +68,36 @@ export class ForwardedRequest {
     return this.#hasEnded;
   }
 
-  /** There is a stream to etcd now. */
+  /**
+   * Keeps the request, so that it can be sent again, and calls `onRead` once it has arrived, or is too large for that. It is
+   * called before `begin`.
+   */
+  keep(onRead: () => void): void {
+    this.#kept = [];
+    this.#onRead = onRead;
+  }
+
+  /** Whether all of it is kept. */
+  get isKept(): boolean {
+    return this.#hasEnded && this.#kept !== undefined;
+  }
+
+  /** All of it, if it is kept; otherwise what has arrived before there was a stream to etcd. */
+  get start(): Buffer {
+    return Buffer.concat(this.#kept ?? this.#early);
+  }
+
+  /** Sends this instead of what has arrived. */
+  replace(request: Buffer): void {
+    this.#early = [request];
+    if (this.#kept !== undefined) this.#kept = [request];
+  }
+
+  /** There is a stream to etcd now, the first or, if it is kept, another one. */
   attach(upstream: ClientHttp2Stream): void {
+    const isAgain = this.#upstream !== undefined;
     this.#upstream = upstream;
-    const early = this.#early;
+    const early = isAgain ? (this.#kept ?? []) : this.#early;
     this.#early = [];
     upstream.on("drain", () => this.#resume());
     for (const chunk of early) this.#write(upstream, chunk);
@@ -79,6 +110,7 @@ export class ForwardedRequest {
     if (this.#isStopped) return;
     this.#isStopped = true;
     this.#early = [];
+    this.#kept = undefined;
     this.#charge(0);
     // What the client still sends is read and dropped.
     if (!this.#request.destroyed) this.#request.resume();
@@ -102,14 +134,34 @@ export class ForwardedRequest {
 
   /** May stop this. */
   #pass(bytes: Buffer): void {
+    this.#keep(bytes);
     this.#hold(bytes.length);
     if (this.#isStopped) return;
     if (this.#upstream !== undefined) {
       this.#write(this.#upstream, bytes);
     } else {
       this.#early.push(bytes);
-      if (this.#held >= maxEarlyBytes) this.#pause();
+      if (this.#held >= maxEarlyBytes) {
+        this.#pause();
+        this.#read();
+      }
     }
+  }
+
+  #keep(bytes: Buffer): void {
+    if (this.#kept === undefined) return;
+    this.#keptBytes += bytes.length;
+    if (this.#keptBytes <= maxEarlyBytes) this.#kept.push(bytes);
+    else {
+      this.#kept = undefined;
+      this.#keptBytes = 0;
+    }
+  }
+
+  #read(): void {
+    const onRead = this.#onRead;
+    this.#onRead = undefined;
+    if (!this.#isStopped) onRead?.();
   }
 
   #write(upstream: ClientHttp2Stream, bytes: Buffer): void {
@@ -134,6 +186,6 @@ export class ForwardedRequest {
   /** Charges what is held. May stop this. */
   #hold(by: number): void {
     this.#held += by;
-    if (!this.#isStopped) this.#charge(this.#held);
+    if (!this.#isStopped) this.#charge(this.#held + this.#keptBytes);
   }
 }

@@ -67,8 +67,6 @@ export class RangeCall extends EtcdCall implements Task {
   readonly #gone = new AbortController();
   readonly #received = new MessageReader();
   #isRead = false;
-  /** Undefined until it has been read, and if it is etcd's to read. */
-  #request: RangeRequest | undefined;
   /** The state of the response is no longer retained. */
   #releaseState: (() => void) | undefined;
   /** A response that is sent in pieces. */
@@ -164,7 +162,6 @@ export class RangeCall extends EtcdCall implements Task {
     const request = readRangeRequest(bytes.subarray(prefixSize));
     // etcd refuses a stream of objects that it would have to sort or to filter.
     if (request === undefined || (this.#isStream && !isInKeyOrder(request))) return undefined;
-    this.#request = request;
     const range = this.#service.cachedRange(request, this.#metadata);
     return range?.resource.cacher.ready === true ? { request, ...range } : undefined;
   }
@@ -349,7 +346,7 @@ export class RangeCall extends EtcdCall implements Task {
 
   /** Passes the call to etcd. `isLate`: it has waited for the cache. */
   #leaveToEtcd(isLate: boolean): void {
-    const request = this.#service.forwardedRequest(this.#received.bytes, this.#request);
+    const request = this.#received.bytes;
     this.close();
     if (this.#service.mayForward(this.call, isLate)) this.#forward(request);
     else this.call.end(refused(status.UNAVAILABLE, timedOut));

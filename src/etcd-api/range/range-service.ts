@@ -3,14 +3,14 @@ import type { Clock } from "../../base/clock.ts";
 import { Turns } from "../../base/turns.ts";
 import type { Askable } from "../../etcd/client/upstream-question.ts";
 import { leftOutKey } from "../../etcd/wire/left-out-key.ts";
-import { asLinearizable, type RangeRequest } from "../../etcd/wire/range-request.ts";
+import type { RangeRequest } from "../../etcd/wire/range-request.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
 import {
   type CachedRange,
   type CachedResources,
   hasCredential,
 } from "../cached/cached-resources.ts";
-import type { NewestHeader, ResponseSource } from "../cached/newest-header.ts";
+import type { NewestHeader } from "../cached/newest-header.ts";
 import type { EtcdCall } from "../calls/etcd-call.ts";
 import type { Rounds } from "../calls/rounds.ts";
 import { ReadPermissions } from "./read-permissions.ts";
@@ -34,8 +34,7 @@ export interface RangeServiceDeps {
   readonly calls: Rounds<EtcdCall>;
   readonly cached: CachedResources;
   readonly newestHeader: NewestHeader;
-  /** Calls are forwarded on its connections. */
-  readonly upstream: { available(): ResponseSource | undefined } & Askable;
+  readonly upstream: Askable;
   readonly clock: Clock;
 }
 
@@ -55,7 +54,6 @@ export class RangeService {
   readonly counts: RangeCounts = { cached: 0, relayed: 0 };
   /** Of clients with a token. */
   readonly permissions: ReadPermissions;
-  readonly #upstream: RangeServiceDeps["upstream"];
   #late = 0;
 
   constructor({ calls, cached, newestHeader, upstream, clock }: RangeServiceDeps) {
@@ -63,7 +61,6 @@ export class RangeService {
     this.cached = cached;
     this.newestHeader = newestHeader;
     this.turns = new Turns(clock, Infinity);
-    this.#upstream = upstream;
     this.permissions = new ReadPermissions(upstream, clock, () => cached.accessChanges);
   }
 
@@ -80,17 +77,6 @@ export class RangeService {
     // Only the member knows whether it has a leader; a linearizable read needs one in any case.
     if (request.serializable && metadata["hasleader"] !== undefined) return undefined;
     return this.cached.rangeOf(request.key, request.rangeEnd, leftOutKey(metadata));
-  }
-
-  /**
-   * What is passed to etcd of a request by a call that begins now. A member of etcd may be behind the one that a cache
-   * follows: a serializable read is passed on as a linearizable one if its client may have seen a newer state than the
-   * connection to the member has shown.
-   */
-  forwardedRequest(received: Buffer, request: RangeRequest | undefined): Buffer {
-    if (request?.serializable !== true) return received;
-    const isBehind = this.newestHeader.mayBeBehind(this.#upstream.available());
-    return isBehind ? asLinearizable(received) : received;
   }
 
   /**

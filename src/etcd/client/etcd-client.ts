@@ -1,5 +1,5 @@
 import type { Metadata } from "@grpc/grpc-js";
-import { KVClient, LeaseClient } from "etcd3";
+import { ClusterClient, KVClient, LeaseClient } from "etcd3";
 import type { Logger } from "pino";
 import type { KeyPair } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
@@ -100,7 +100,8 @@ export class EtcdClient {
    */
   readonly reachability: Reachability;
   readonly #tokens: AuthTokens;
-  readonly #members: readonly Member[];
+  readonly #memberOf: (endpoint: string) => Member;
+  #members: readonly Member[];
   readonly #certificates: MemberCertificates | undefined;
   readonly #closing = new AbortController();
   /** Index of the member that calls try first; advances when that member fails. */
@@ -119,10 +120,11 @@ export class EtcdClient {
     this.#tokens = new AuthTokens(options.auth, options.logger, this.#closing.signal);
     const certificates = tls && memberCertificates(tls);
     this.#certificates = certificates;
-    this.#members = endpoints.map(
-      (endpoint) => new Member(endpoint, certificates, pastResponseBytes, keepalive, bearer),
-    );
-    this.reachability = new ServerReachability({ servers: this.#members, clock: this.clock });
+    this.#memberOf = (endpoint) =>
+      new Member(endpoint, certificates, pastResponseBytes, keepalive, bearer);
+    this.#members = endpoints.map(this.#memberOf);
+    const servers = () => this.#members;
+    this.reachability = new ServerReachability({ servers, clock: this.clock });
     this.#preferred = Math.floor(random() * this.#members.length);
   }
 
@@ -254,6 +256,61 @@ export class EtcdClient {
         if (attempt >= attempts) throw readError(error, member.endpoint, range);
       }
     }
+  }
+
+  /**
+   * Renews a lease. Resolves to whether it is still there.
+   *
+   * @internal
+   */
+  async keepAlive(lease: bigint): Promise<boolean> {
+    const { TTL } = await this.onSomeMember(
+      (member, limits) =>
+        this.#tokens.call(member, limits, (metadata) => member.keepAlive(lease, metadata, limits)),
+      undefined,
+    );
+    return Number(TTL) > 0;
+  }
+
+  /** The endpoints of the members. */
+  get endpoints(): readonly string[] {
+    return this.#members.map(({ endpoint }) => endpoint);
+  }
+
+  /**
+   * Asks etcd for the client URLs of all members but learners and those that have not started. Rejects if it does not answer.
+   *
+   * @internal
+   */
+  async memberUrls(): Promise<readonly string[]> {
+    const { members } = await this.onSomeMember(
+      (member, limits) =>
+        this.#tokens.call(member, limits, (metadata) =>
+          new ClusterClient(member.callable(metadata, limits)).memberList({ linearizable: true }),
+        ),
+      undefined,
+    );
+    return members
+      .filter(({ name, isLearner }) => name !== "" && !isLearner)
+      .flatMap(({ clientURLs }) => clientURLs);
+  }
+
+  /**
+   * Replaces the members by those of these endpoints, at least one. Calls continue at a member that is gone, until they end or
+   * it closes them.
+   *
+   * @internal
+   */
+  replaceMembers(endpoints: readonly string[]): void {
+    const preferred = this.#member();
+    const before = this.#members;
+    this.#members = endpoints.map(
+      (endpoint) =>
+        before.find((member) => member.endpoint === endpoint) ?? this.#memberOf(endpoint),
+    );
+    this.#preferred = Math.max(0, this.#members.indexOf(preferred));
+    // What has begun on its connections continues.
+    for (const member of before) if (!this.#members.includes(member)) member.close();
   }
 
   /**

@@ -159,6 +159,17 @@ export class Member {
     return this.#send({ ...rangeMethod, decode: decodeRange }, request, metadata, limits);
   }
 
+  /** Renews a lease, by the only request of a stream. `TTL` is "0" if it does not exist. */
+  keepAlive(
+    lease: bigint,
+    metadata: Metadata,
+    limits: CallLimits,
+  ): Promise<{ readonly TTL: string }> {
+    const method = methodOf("Lease", "leaseKeepAlive");
+    const decode = method.responseDeserialize as (bytes: Buffer) => { readonly TTL: string };
+    return this.#send({ ...method, decode }, { ID: String(lease) }, metadata, limits);
+  }
+
   /**
    * Opens a watch stream, whose responses are decoded by hand. With `past` it is one of this many watches from the past,
    * whose events are decoded one by one when they are read.

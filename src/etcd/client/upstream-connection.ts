@@ -40,8 +40,14 @@ const ignore = (): void => {};
 export interface ConnectionOwner {
   readonly keepalive: Keepalive;
   readonly bearer?: Bearer | undefined;
-  /** Whether calls go to the member now. */
+  /** The member's. */
+  readonly endpoint: string;
+  /** Whether calls that need one member go to this one now. */
   readonly isInUse: () => boolean;
+  /** Whether it has refused a call lately. */
+  readonly isLeftOut: () => boolean;
+  /** Called when it has refused a call. */
+  readonly leaveOut: (why: string) => void;
   /** Starts the TCP or TLS connection. */
   readonly open: () => Socket;
   /** Called when the last call has ended. */
@@ -92,14 +98,13 @@ export class UpstreamConnection {
    */
   static connect(
     clock: Clock,
-    endpoint: string,
     owner: ConnectionOwner,
     maxCallsEver: number = defaultMaxCallsEver,
   ): Promise<UpstreamConnection> {
     return new Promise((resolve, reject) => {
       let socket: Socket | undefined;
       let failure: Error | undefined;
-      const session = connect(urlOf(endpoint), {
+      const session = connect(urlOf(owner.endpoint), {
         createConnection: () => {
           socket = owner.open();
           return socket;
@@ -140,9 +145,24 @@ export class UpstreamConnection {
     return this.#calls < Math.min(remoteSettings?.maxConcurrentStreams ?? maxCalls, maxCalls);
   }
 
-  /** Whether calls go to its member now. Those that it has may continue when they no longer do. */
+  /** The endpoint of its member. */
+  get endpoint(): string {
+    return this.#owner.endpoint;
+  }
+
+  /** Whether calls that need one member go to this one now. Those that it has may continue when they no longer do. */
   get isInUse(): boolean {
     return this.#owner.isInUse();
+  }
+
+  /** Whether its member has refused a call lately, so that others are preferred. */
+  get isLeftOut(): boolean {
+    return this.#owner.isLeftOut();
+  }
+
+  /** Its member has refused a call: others are preferred for a while. */
+  leaveOut(why: string): void {
+    this.#owner.leaveOut(why);
   }
 
   /** Whether it was closed without having answered keepalive pings. */

@@ -1,7 +1,7 @@
 import { isIP, connect as netConnect, type Socket } from "node:net";
 import { connect as tlsConnect } from "node:tls";
 import type { Clock } from "../../base/clock.ts";
-import { toError } from "../../base/errors.ts";
+import { messageOf, toError } from "../../base/errors.ts";
 import { addressOf, type Bearer } from "./endpoint.ts";
 import type { Keepalive, MemberCertificates } from "./member.ts";
 import { UpstreamConnection } from "./upstream-connection.ts";
@@ -11,6 +11,9 @@ const maxConnections = 256;
 
 /** How long calls fail at once after an attempt to connect has failed, in milliseconds. */
 const retryMs = 100;
+
+/** How long other members are preferred to one that can't be reached or has refused a call, in milliseconds. */
+const leftOutMs = 1_000;
 
 /**
  * One member of etcd, and the connections to it. Calls go to the first connection that has room; a further one is made
@@ -24,14 +27,19 @@ export class UpstreamMember {
   readonly #keepalive: Keepalive;
   readonly #bearer: Bearer | undefined;
   readonly #onUnresponsive: (member: UpstreamMember) => void;
+  readonly #onRefused: (member: UpstreamMember, why: string) => void;
   readonly #connections = new Set<UpstreamConnection>();
   #connecting: Promise<UpstreamConnection> | undefined;
   #failure: { readonly error: Error; readonly at: number } | undefined;
+  #leftOutUntil = -Infinity;
   #isClosed = false;
-  /** Whether calls go to it now. */
+  /** Whether calls that need one member go to this one now. */
   isInUse = false;
 
-  /** `onUnresponsive` is called when the member does not respond to keepalive pings. */
+  /**
+   * `onUnresponsive` is called when the member does not respond to keepalive pings, `onRefused` when it has refused a call
+   * that another member may do, or what \`prepare\` tried.
+   */
   constructor(
     endpoint: string,
     certificates: MemberCertificates | undefined,
@@ -39,6 +47,7 @@ export class UpstreamMember {
     keepalive: Keepalive,
     bearer: Bearer | undefined,
     onUnresponsive: (member: UpstreamMember) => void,
+    onRefused: (member: UpstreamMember, why: string) => void,
   ) {
     this.endpoint = endpoint;
     this.#certificates = certificates;
@@ -46,6 +55,7 @@ export class UpstreamMember {
     this.#keepalive = keepalive;
     this.#bearer = bearer;
     this.#onUnresponsive = onUnresponsive;
+    this.#onRefused = onRefused;
   }
 
   /** Number of connections. */
@@ -53,9 +63,20 @@ export class UpstreamMember {
     return this.#connections.size;
   }
 
-  /** A connection for one more call; undefined: no connection has room now. */
-  available(): UpstreamConnection | undefined {
-    for (const connection of this.#connections) if (connection.hasRoom) return connection;
+  /** Whether others are preferred for now. */
+  get isLeftOut(): boolean {
+    return this.#clock.now() < this.#leftOutUntil;
+  }
+
+  /** It can't be reached, or has refused a call: others are preferred for a while. */
+  leaveOut(): void {
+    this.#leftOutUntil = this.#clock.now() + leftOutMs;
+  }
+
+  /** A connection for one more call, of those that `suits` is true for; undefined: none has room now. */
+  available(suits?: (connection: UpstreamConnection) => boolean): UpstreamConnection | undefined {
+    for (const connection of this.#connections)
+      if (connection.hasRoom && suits?.(connection) !== false) return connection;
     return undefined;
   }
 
@@ -76,18 +97,32 @@ export class UpstreamMember {
     return this.#connecting;
   }
 
+  /** Makes a connection for later calls, unless one is being made. */
+  prepare(): void {
+    if (this.#connecting !== undefined) return;
+    this.connect().catch((error: unknown) => this.#onRefused(this, messageOf(error)));
+  }
+
   /** Closes all connections. */
   close(): void {
     this.#isClosed = true;
     for (const connection of this.#connections) connection.destroy();
   }
 
+  /** Gets no further calls, and closes its connections behind those that it has. */
+  retire(): void {
+    this.#isClosed = true;
+    for (const connection of this.#connections) connection.close();
+  }
+
   async #connect(): Promise<UpstreamConnection> {
     try {
       const { endpoint } = this;
-      const connection = await UpstreamConnection.connect(this.#clock, endpoint, {
-        ...{ keepalive: this.#keepalive, bearer: this.#bearer },
+      const connection = await UpstreamConnection.connect(this.#clock, {
+        ...{ endpoint, keepalive: this.#keepalive, bearer: this.#bearer },
         isInUse: () => this.isInUse,
+        isLeftOut: () => this.isLeftOut,
+        leaveOut: (why) => this.#onRefused(this, why),
         open: () => this.#open(),
         onIdle: (idle) => {
           if (this.#connections.size > 1) idle.close();
@@ -98,12 +133,14 @@ export class UpstreamMember {
         },
       });
       this.#failure = undefined;
+      this.#leftOutUntil = -Infinity;
       if (this.#isClosed) connection.destroy();
       else this.#connections.add(connection);
       return connection;
     } catch (thrown) {
       const error = toError(thrown);
       this.#failure = { error, at: this.#clock.now() };
+      this.leaveOut();
       throw error;
     }
   }

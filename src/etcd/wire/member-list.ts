@@ -5,6 +5,7 @@ export const memberListPath = "/etcdserverpb.Cluster/MemberList";
 
 /** Tags in MemberListResponse and Member. */
 const membersTag = 0x12;
+const nameTag = 0x12;
 const clientUrlsTag = 0x22;
 
 /**
@@ -18,6 +19,24 @@ export function withClientUrls(response: Buffer, url: string): Buffer {
     parts.push(tag === membersTag ? bytesField(membersTag, memberWith(content, url)) : bytes);
   }
   return Buffer.concat(parts);
+}
+
+/** A member as a MemberListResponse of this process names it. */
+export interface NamedMember {
+  readonly name: string;
+  readonly url: string;
+}
+
+/** Encodes the members of a MemberListResponse, to which its header is added. Their ids are 0. */
+export function memberListOf(members: readonly NamedMember[]): Buffer {
+  const encoded = members.map(({ name, url }) =>
+    bytesField(
+      membersTag,
+      bytesField(nameTag, Buffer.from(name)),
+      bytesField(clientUrlsTag, Buffer.from(url)),
+    ),
+  );
+  return Buffer.concat(encoded);
 }
 
 function memberWith(member: Buffer, url: string): Buffer {

@@ -13,6 +13,16 @@ export type MethodKind = "unary" | "waiting" | "stream";
  */
 export type HeaderPlace = "first" | "nested";
 
+/**
+ * Which member a call may go to, if there are several.
+ *
+ * - `home`: the one that answers what concerns a member, or shows the state that it has.
+ * - `any`: whichever member answers has everything that was said before.
+ * - `byRequest`: any, unless the request asks for the state that the member has.
+ * - `afterRead`: any, once a linearizable read has brought it up to date.
+ */
+export type MemberChoice = "home" | "any" | "byRequest" | "afterRead";
+
 /** What is known of a method of etcd. */
 export interface EtcdMethod {
   readonly kind: MethodKind;
@@ -22,6 +32,7 @@ export interface EtcdMethod {
   readonly isRepeatable: boolean;
   /** Where its responses contain a ResponseHeader. Undefined: nowhere, or it is not known. */
   readonly header: HeaderPlace | undefined;
+  readonly member: MemberChoice;
 }
 
 /** The packages of etcd's API. Their methods are relayed, also those that are newer than this table. */
@@ -34,10 +45,14 @@ const read: EtcdMethod = {
   mayWrite: false,
   isRepeatable: true,
   header: "first",
+  member: "home",
 };
 const write: EtcdMethod = { ...read, mayWrite: true, isRepeatable: false };
-const waiting: EtcdMethod = { ...write, kind: "waiting" };
 const stream: EtcdMethod = { ...read, kind: "stream" };
+// These go through the log of the cluster, or begin with a linearizable read.
+const spreadRead: EtcdMethod = { ...read, member: "any" };
+const spreadWrite: EtcdMethod = { ...write, member: "any" };
+const waiting: EtcdMethod = { ...spreadWrite, kind: "waiting" };
 
 /** A method that is newer than this table may do anything. */
 const unknown: EtcdMethod = { ...write, kind: "stream", header: undefined };
@@ -45,20 +60,21 @@ const unknown: EtcdMethod = { ...write, kind: "stream", header: undefined };
 /** The methods of etcd 3.7 and older, by service. Facts of etcd's rpc.proto, v3lock.proto and v3election.proto. */
 const services: Readonly<Record<string, Readonly<Record<string, EtcdMethod>>>> = {
   "etcdserverpb.KV": {
-    Range: read,
-    RangeStream: { ...stream, header: "nested" },
-    Put: write,
-    DeleteRange: write,
-    Txn: write,
+    Range: { ...read, member: "byRequest" },
+    RangeStream: { ...stream, header: "nested", member: "byRequest" },
+    Put: spreadWrite,
+    DeleteRange: spreadWrite,
+    Txn: { ...write, member: "byRequest" },
     Compact: write,
   },
   "etcdserverpb.Watch": { Watch: stream },
   "etcdserverpb.Lease": {
-    LeaseGrant: write,
-    LeaseRevoke: write,
-    LeaseKeepAlive: { ...stream, mayWrite: true },
-    LeaseTimeToLive: read,
-    LeaseLeases: read,
+    LeaseGrant: spreadWrite,
+    LeaseRevoke: spreadWrite,
+    // The leader answers these two, whichever member is asked.
+    LeaseKeepAlive: { ...stream, mayWrite: true, member: "any" },
+    LeaseTimeToLive: spreadRead,
+    LeaseLeases: { ...read, member: "afterRead" },
   },
   "etcdserverpb.Cluster": {
     MemberAdd: write,
@@ -96,13 +112,13 @@ const services: Readonly<Record<string, Readonly<Record<string, EtcdMethod>>>> =
     RoleGrantPermission: write,
     RoleRevokePermission: write,
   },
-  "v3lockpb.Lock": { Lock: waiting, Unlock: write },
+  "v3lockpb.Lock": { Lock: waiting, Unlock: spreadWrite },
   "v3electionpb.Election": {
     Campaign: waiting,
-    Proclaim: write,
-    Leader: read,
-    Observe: stream,
-    Resign: write,
+    Proclaim: spreadWrite,
+    Leader: spreadRead,
+    Observe: { ...stream, member: "any" },
+    Resign: spreadWrite,
   },
 };
 

@@ -68,6 +68,14 @@ export function headerOf(
   }
 }
 
+/** The same response, without gRPC's prefix, with a revision that is no lower than this one. */
+export function raisedTo(message: Buffer, revision: number): Buffer {
+  const header = headerOf(message);
+  if (header === undefined || header.revision >= revision) return message;
+  // The last of equal fields counts.
+  return Buffer.concat([message, headerField(header, revision)]);
+}
+
 /** Reads the header in this field, of which it returns the revision. */
 export function readRevision(cursor: MessageCursor): number {
   let revision = 0;

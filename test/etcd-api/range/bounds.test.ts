@@ -137,7 +137,7 @@ test("Calls that a cache was too late for are few at etcd at once", () => {
       clock,
     },
     cached: new CachedResources(clock, newestHeader),
-    upstream: { available: () => undefined, whenAvailable: () => {} },
+    upstream: { whenAvailable: () => {} },
   });
   const call = { onClosed: (listener: () => void) => closings.push(listener) };
   const late = (): boolean => service.mayForward(call as never, true);

@@ -9,6 +9,10 @@ import { FakeMember, type ReceivedCall } from "../fake-member.ts";
 import { RawGrpc, type RawResponse, statusOf } from "../raw-grpc.ts";
 
 const rangePath = "/etcdserverpb.KV/Range";
+const putPath = "/etcdserverpb.KV/Put";
+/** Concerns the member that calls go to which need one. */
+const statusPath = "/etcdserverpb.Maintenance/Status";
+const none = Buffer.alloc(0);
 const serializable = encode({ 1: "other", 7: true });
 const linearizable = encode({ 1: "other" });
 
@@ -16,14 +20,15 @@ interface Members {
   readonly api: EtcdApi;
   readonly clock: ManualTimers;
   readonly client: RawGrpc;
-  /** Takes one call per connection. */
+  /** Takes few calls per connection. */
   readonly first: FakeMember;
   readonly second: FakeMember;
-  /** Makes a call, and returns what the member has received. */
-  callAt(member: FakeMember, request: Buffer): Promise<RelayedRange>;
+  /** Makes a call, and returns what a member has received. */
+  call(path: string, request: Buffer): Promise<RelayedCall>;
 }
 
-interface RelayedRange {
+interface RelayedCall {
+  readonly member: FakeMember;
   readonly received: ReceivedCall;
   readonly response: Promise<RawResponse>;
 }
@@ -45,89 +50,141 @@ async function members(): Promise<Members> {
     client.close();
     api.close();
   });
-  const callAt = async (member: FakeMember, request: Buffer): Promise<RelayedRange> => {
-    const { length } = member.calls;
-    const response = client.unary(rangePath, request);
-    while (member.calls.length === length) await new Promise(setImmediate);
-    return { received: member.calls[length] as ReceivedCall, response };
+  const call = async (path: string, request: Buffer): Promise<RelayedCall> => {
+    const before = new Map([first, second].map((member) => [member, member.calls.length]));
+    const response = client.unary(path, request);
+    for (;;) {
+      for (const [member, length] of before) {
+        const received = member.calls[length];
+        if (received !== undefined) return { member, received, response };
+      }
+      await new Promise(setImmediate);
+    }
   };
-  return { api, clock, client, first, second, callAt };
+  return { api, clock, client, first, second, call };
 }
 
-/** Makes a call, which the member answers with this revision. Returns what it has received. */
+/** Makes a call, which the member answers with this revision. Returns the member, and what it has received. */
 async function answered(
-  { callAt }: Members,
-  member: FakeMember,
+  { call }: Members,
+  path: string,
   request: Buffer,
   revision: number,
-): Promise<Buffer> {
-  const { received, response } = await callAt(member, request);
+): Promise<{ readonly member: FakeMember; readonly request: Buffer }> {
+  const { member, received, response } = await call(path, request);
   received.answer(revision);
   expect(statusOf(await response).code).toBe("0");
-  return received.request;
+  return { member, request: received.request };
 }
 
 function isSerializable(request: Buffer): boolean | undefined {
   return readRangeRequest(request.subarray(5))?.serializable;
 }
 
-describe("A serializable Range that is relayed", () => {
-  test("stays one while its member has shown what clients know of", async () => {
+/** Makes calls until both members have got one. */
+async function connectBoth(all: Members): Promise<void> {
+  const { first, second } = all;
+  while (first.calls.length === 0 || second.calls.length === 0)
+    await answered(all, putPath, none, 1);
+}
+
+describe("With several members", () => {
+  test("writes and linearizable reads go to each in turn, and what concerns a member to the first", async () => {
     const all = await members();
-    await answered(all, all.first, linearizable, 100);
-    expect(isSerializable(await answered(all, all.first, serializable, 100))).toBe(true);
+    const { first, second } = all;
+    await connectBoth(all);
+    const reached = [];
+    for (const path of [putPath, putPath, rangePath, rangePath, putPath, putPath]) {
+      const request = path === rangePath ? linearizable : none;
+      reached.push((await answered(all, path, request, 2)).member);
+    }
+    const [one, other] = reached;
+    expect(new Set([one, other])).toEqual(new Set([first, second]));
+    expect(reached).toEqual([one, other, one, other, one, other]);
+    for (let i = 0; i < 3; i++) {
+      expect((await answered(all, statusPath, none, 2)).member).toBe(first);
+    }
   });
 
-  test("is linearizable at another member, whatever one that was left responds meanwhile", async () => {
+  test("a serializable Range goes to one that has shown what clients know of", async () => {
     const all = await members();
-    const { first, second, callAt } = all;
-    const late = await leave(all);
-    const waiting = await callAt(second, serializable);
-    expect(isSerializable(waiting.received.request)).toBe(false);
-    await late.answer();
-    expect(isSerializable(await answered(all, second, serializable, 100))).toBe(false);
-    expect(first.calls).toHaveLength(2);
+    await connectBoth(all);
+    for (let revision = 100; revision < 104; revision++) {
+      const { member } = await answered(all, putPath, none, revision);
+      const read = await answered(all, rangePath, serializable, revision);
+      expect(read.member).toBe(member);
+      expect(isSerializable(read.request)).toBe(true);
+    }
   });
 
-  test("is linearizable until that member has shown what clients know of, and headers are its own", async () => {
+  test("it is linearizable if no connection has shown that", async () => {
     const all = await members();
-    const { api, second } = all;
-    const late = await leave(all);
-    await answered(all, second, serializable, 90);
-    expect(api.newestHeader).toMatchObject({ memberId: 2n, revision: 90 });
-    await late.answer();
-    expect(api.newestHeader).toMatchObject({ memberId: 2n, revision: 90 });
-    // Clients have seen it nevertheless.
-    expect(api.stats().revision).toBe(101);
-    expect(isSerializable(await answered(all, second, serializable, 95))).toBe(false);
-    await answered(all, second, linearizable, 101);
-    expect(isSerializable(await answered(all, second, serializable, 101))).toBe(true);
+    await connectBoth(all);
+    const { member } = await answered(all, putPath, none, 100);
+    member.cut();
+    while (all.api.stats().connections > 1) await new Promise(setImmediate);
+    const read = await answered(all, rangePath, serializable, 100);
+    expect(isSerializable(read.request)).toBe(false);
+    expect(isSerializable((await answered(all, rangePath, serializable, 100)).request)).toBe(true);
   });
 
-  /** Leaves the first member, which has a call that it answers late. */
-  async function leave(all: Members): Promise<{ answer(): Promise<void> }> {
-    const { first, callAt } = all;
-    await answered(all, first, linearizable, 100);
-    const { received, response } = await callAt(first, linearizable);
-    // The next call needs another connection.
-    first.stopListening();
-    return {
-      answer: async () => {
-        received.answer(101);
-        expect(statusOf(await response).code).toBe("0");
-      },
-    };
-  }
-
-  test("is linearizable on a new connection, behind which may be another member, or one that was restarted", async () => {
+  test("a transaction of serializable reads goes to one that has answered a linearizable read", async () => {
     const all = await members();
-    const { first } = all;
-    await answered(all, first, linearizable, 100);
-    first.cut();
-    while (all.api.stats().connections > 0) await new Promise(setImmediate);
-    expect(isSerializable(await answered(all, first, serializable, 90))).toBe(false);
-    await answered(all, first, linearizable, 100);
-    expect(isSerializable(await answered(all, first, serializable, 100))).toBe(true);
+    await connectBoth(all);
+    const reads = encode({ 2: encode({ 1: serializable }) });
+    const { member, received, response } = await all.call("/etcdserverpb.KV/Txn", reads);
+    expect(isSerializable(received.request)).toBe(false);
+    received.answer(100);
+    while (member.calls.at(-1) === received) await new Promise(setImmediate);
+    expect(member.calls.at(-1)?.request.subarray(5)).toEqual(reads);
+    member.calls.at(-1)?.answer(100);
+    expect(statusOf(await response).code).toBe("0");
+    const writes = encode({ 2: encode({ 2: encode({ 1: "a" }) }) });
+    expect((await answered(all, "/etcdserverpb.KV/Txn", writes, 101)).request.subarray(5)).toEqual(
+      writes,
+    );
+  });
+
+  test("a read whose member is cut off is sent to another one, and a write is not", async () => {
+    const all = await members();
+    await connectBoth(all);
+    const { length } = all.second.calls;
+    const read = await all.call(rangePath, linearizable);
+    const other = read.member === all.first ? all.second : all.first;
+    const before = other === all.second ? length : other.calls.length;
+    read.member.cut();
+    while (other.calls.length === before) await new Promise(setImmediate);
+    other.calls.at(-1)?.answer(2);
+    expect(statusOf(await read.response).code).toBe("0");
+    const write = await all.call(putPath, none);
+    write.member.cut();
+    expect(statusOf(await write.response).code).toBe("14");
+    expect(write.member).toBe(other);
+  });
+
+  test("a write that a member without a leader has refused is sent to another one", async () => {
+    const all = await members();
+    await connectBoth(all);
+    const { member, received, response } = await all.call(putPath, none);
+    expect(received.headers["hasleader"]).toBe("true");
+    const other = member === all.first ? all.second : all.first;
+    const before = other.calls.length;
+    received.refuse("etcdserver: no leader");
+    while (other.calls.length === before) await new Promise(setImmediate);
+    other.calls.at(-1)?.refuse("etcdserver: no leader");
+    // Without another one it is left to a member to wait for a leader.
+    const isLast = ({ headers }: ReceivedCall): boolean => headers["hasleader"] === undefined;
+    let last: ReceivedCall | undefined;
+    while (last === undefined) {
+      await new Promise(setImmediate);
+      last = [...member.calls, ...other.calls].find(isLast);
+    }
+    last.answer(2);
+    expect(statusOf(await response).code).toBe("0");
+    // Both are used again after a while.
+    all.clock.advance(1_000);
+    const reached = [await answered(all, putPath, none, 3), await answered(all, putPath, none, 3)];
+    expect(new Set(reached.map((each) => each.member)).size).toBe(2);
   });
 });
 
@@ -140,7 +197,7 @@ describe("Whether there is a leader", () => {
     expect([first.watches.length, second.watches.length]).toEqual([1, 0]);
     // The next call needs another connection.
     first.stopListening();
-    await answered(all, second, linearizable, 1);
+    await answered(all, statusPath, none, 1);
     await api.confirmLeader();
     expect([first.watches.length, second.watches.length]).toEqual([1, 1]);
   });
@@ -151,16 +208,16 @@ describe("Whether there is a leader", () => {
     const stream = client.open("/etcdserverpb.Watch/Watch", { hasleader: "true" });
     while (api.newestHeader === undefined) await new Promise(setImmediate);
     first.stopListening();
-    await answered(all, second, linearizable, 1);
+    await answered(all, statusPath, none, 1);
     const [left] = first.watches;
     first.loseLeader();
     while (left?.closed !== true) await new Promise(setImmediate);
     // A call that is made later, and takes as many steps.
-    await answered(all, second, linearizable, 1);
+    await answered(all, statusPath, none, 1);
     // Streams are checked each second.
     clock.advance(1_000);
     while (second.watches.length === 0) await new Promise(setImmediate);
-    await answered(all, second, linearizable, 1);
+    await answered(all, statusPath, none, 1);
     expect(stream.stream.closed).toBe(false);
     second.loseLeader();
     const { message } = statusOf(await stream.response);

@@ -1,10 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { readRangeRequest } from "../../../src/etcd/wire/range-request.ts";
-import { CachedResources } from "../../../src/etcd-api/cached/cached-resources.ts";
-import { NewestHeader } from "../../../src/etcd-api/cached/newest-header.ts";
-import type { EtcdCall } from "../../../src/etcd-api/calls/etcd-call.ts";
-import { Rounds } from "../../../src/etcd-api/calls/rounds.ts";
-import { RangeService } from "../../../src/etcd-api/range/range-service.ts";
+import { NewestHeader, type ResponseSource } from "../../../src/etcd-api/cached/newest-header.ts";
+import { MemberRouting } from "../../../src/etcd-api/calls/member-routing.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { encode, type Fields } from "../../foreign/protobuf.ts";
 
@@ -22,17 +19,13 @@ describe("A serializable Range that is relayed", () => {
     const source = { isInUse: true };
     newestHeader.observe(source, framed(encode({ 1: encode({ 1: 7, 2: 8, 3: 5, 4: 2 }) })));
     newestHeader.raise(floor);
-    const calls = new Rounds<EtcdCall>(clock, {
-      intervalMs: 1_000,
-      visitsPerStep: 1,
-      visit: () => {},
-    });
-    const cached = new CachedResources(clock, newestHeader);
-    const upstream = { available: () => source, whenAvailable: () => {} };
-    const deps = { calls, cached, newestHeader, upstream, clock, relay: () => {} };
-    const service = new RangeService(deps);
-    const message = encode(fields);
-    return service.forwardedRequest(framed(message), readRangeRequest(message));
+    const upstream = {
+      isSpread: false,
+      find: (suits: (each: ResponseSource) => boolean) => (suits(source) ? source : undefined),
+    };
+    const routing = new MemberRouting(upstream as never, newestHeader, clock);
+    const sent = framed(encode(fields));
+    return routing.routeOf("/etcdserverpb.KV/Range", "byRequest", sent).request ?? sent;
   };
 
   test("is passed on as it is, if the member has what the client may have seen", () => {

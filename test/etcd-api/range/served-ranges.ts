@@ -65,7 +65,7 @@ export async function servedRanges(
       cached,
       newestHeader,
       clock,
-      upstream: { available: () => undefined, whenAvailable: () => {} },
+      upstream: { whenAvailable: () => {} },
     },
   });
   const read = {

@@ -1,0 +1,84 @@
+import { status } from "@grpc/grpc-js";
+import type { Clock } from "../../base/clock.ts";
+import type { Upstream } from "../../etcd/client/upstream.ts";
+import type { UpstreamConnection } from "../../etcd/client/upstream-connection.ts";
+import { type Askable, askUpstream } from "../../etcd/client/upstream-question.ts";
+import { noUser } from "../../etcd/wire/error-texts.ts";
+import type { MemberChoice } from "../../etcd/wire/methods.ts";
+import { asLinearizable, readRangeRequest } from "../../etcd/wire/range-request.ts";
+import { mayBeSerializableTxn } from "../../etcd/wire/serializable.ts";
+import { prefixSize } from "../../wire/encode.ts";
+import type { NewestHeader } from "../cached/newest-header.ts";
+import { requestHeaders } from "./metadata.ts";
+
+/** A RangeRequest of the smallest key. */
+const anyKey = Buffer.from("0a0100", "hex");
+
+const rangePath = "/etcdserverpb.KV/Range";
+const txnPath = "/etcdserverpb.KV/Txn";
+
+/** Where a call goes. */
+export interface Route {
+  /** The connection that it has to go to. Undefined: to any member. */
+  readonly connection?: UpstreamConnection | undefined;
+  /** The request that is sent instead, with gRPC's prefix. Undefined: the client's. */
+  readonly request?: Buffer | undefined;
+  /** Whether its member has to be brought up to date before. */
+  readonly afterRead?: boolean;
+}
+
+const anywhere: Route = {};
+const upToDate: Route = { afterRead: true };
+
+/** Chooses the members of calls, so that no answer is older than one that was given before. */
+export class MemberRouting {
+  readonly #upstream: Upstream;
+  readonly #newestHeader: NewestHeader;
+  readonly #clock: Clock;
+
+  constructor(upstream: Upstream, newestHeader: NewestHeader, clock: Clock) {
+    this.#upstream = upstream;
+    this.#newestHeader = newestHeader;
+    this.#clock = clock;
+  }
+
+  /** `start`: the request, with gRPC's prefix, or the beginning of a large one. */
+  routeOf(path: string, choice: MemberChoice, start: Buffer): Route {
+    if (choice === "any" || this.#newestHeader.floor === 0) return anywhere;
+    if (choice === "afterRead") return upToDate;
+    const message = start.subarray(prefixSize);
+    if (path === txnPath) {
+      const isBehind = this.#upstream.isSpread && mayBeSerializableTxn(message);
+      return isBehind ? upToDate : anywhere;
+    }
+    const request = readRangeRequest(message);
+    if (request?.serializable === false) return anywhere;
+    const connection = this.#upstream.find((each) => !this.#newestHeader.mayBeBehind(each));
+    if (connection !== undefined) return { connection };
+    // It may not be a valid one, or have fields that are not known.
+    if (request === undefined) return this.#upstream.isSpread ? upToDate : anywhere;
+    return { request: asLinearizable(start) };
+  }
+
+  /** Resolves to whether the member of this connection has everything that was said before. Never rejects. */
+  async bringUpToDate(connection: UpstreamConnection): Promise<boolean> {
+    const there: Askable = { whenAvailable: (call) => call.open(connection) };
+    return (await this.confirmRead(there)) === undefined;
+  }
+
+  /** Resolves to why etcd does not answer a linearizable read; undefined: it does. Never rejects. */
+  async confirmRead(upstream: Askable = this.#upstream): Promise<string | undefined> {
+    const headers = requestHeaders(rangePath, { "content-type": "application/grpc" });
+    const { code, details, message, source } = await askUpstream(
+      upstream,
+      headers,
+      anyKey,
+      this.#clock,
+    );
+    if (message !== undefined && source !== undefined)
+      this.#newestHeader.observeMessage(source, message);
+    // With authentication etcd refuses a read without a user, as it should.
+    const isAnswer = code === status.OK || code === status.PERMISSION_DENIED || details === noUser;
+    return isAnswer ? undefined : details;
+  }
+}

@@ -1,0 +1,205 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { EtcdCluster } from "../../faults/etcd-cluster.ts";
+import { untilSeen } from "../../faults/patience.ts";
+import { encode, Message } from "../../foreign/protobuf.ts";
+import { type Front, metricOf, startFront, untilReady } from "../front.ts";
+import { RawGrpc, type RawResponse, statusOf } from "../raw-grpc.ts";
+import { WatchClient } from "../watch-client.ts";
+
+const putPath = "/etcdserverpb.KV/Put";
+const rangePath = "/etcdserverpb.KV/Range";
+const all = { 1: Buffer.of(0), 2: Buffer.of(0) };
+
+let cluster: EtcdCluster;
+
+beforeAll(async () => {
+  cluster = await EtcdCluster.start({ size: 3 });
+});
+
+afterAll(() => cluster?.stop());
+
+function headerOf({ body }: RawResponse): { readonly member: string; readonly revision: number } {
+  const header = new Message(body.subarray(5)).message(1);
+  return {
+    member: String(BigInt.asUintN(64, header?.integer(2) ?? 0n)),
+    revision: Number(header?.number(3) ?? 0),
+  };
+}
+
+/** Resolves when the condition is true. Rejects after a minute. */
+async function until(condition: () => Promise<boolean> | boolean): Promise<void> {
+  await untilSeen(String(condition), async () => ((await condition()) ? true : undefined));
+}
+
+/** Makes calls, and checks each answer against those that clients have had before it was asked. */
+class Load {
+  readonly #client: RawGrpc;
+  readonly #failed: string[] = [];
+  readonly members = new Map<string, number>();
+  #floor = 0;
+  #isOver = false;
+  writes = 0;
+  #running: Promise<void>[] = [];
+
+  constructor(url: string) {
+    this.#client = new RawGrpc(url);
+  }
+
+  start(): void {
+    for (const key of ["/c/1", "/c/2"]) this.#run(() => this.#put(key));
+    // Outside of the cache.
+    for (const serializable of [false, true]) this.#run(() => this.#read("/u/1", serializable));
+    this.#run(() => this.#read("/c/1", true));
+  }
+
+  /** Ends it, and returns what has failed though it must not. */
+  async end(): Promise<readonly string[]> {
+    this.#isOver = true;
+    await Promise.all(this.#running);
+    this.#client.close();
+    return this.#failed;
+  }
+
+  #run(call: () => Promise<void>): void {
+    const repeat = async (): Promise<void> => {
+      while (!this.#isOver) await call();
+    };
+    this.#running.push(repeat());
+  }
+
+  async #put(key: string): Promise<void> {
+    const floor = this.#floor;
+    const response = await this.#client.unary(putPath, encode({ 1: key, 2: `${this.writes}` }));
+    // A write is not repeated by itself.
+    if (statusOf(response).code === "14") return;
+    this.writes++;
+    const { member } = this.#check("a put", response, floor);
+    this.members.set(member, (this.members.get(member) ?? 0) + 1);
+  }
+
+  async #read(key: string, serializable: boolean): Promise<void> {
+    const floor = this.#floor;
+    const response = await this.#client.unary(rangePath, encode({ 1: key, 7: serializable }));
+    this.#check(`a read of ${key}, serializable: ${serializable}`, response, floor);
+  }
+
+  #check(what: string, response: RawResponse, floor: number): ReturnType<typeof headerOf> {
+    const { code, message } = statusOf(response);
+    if (code !== "0") {
+      this.#failed.push(`${what}: ${code} ${message}`);
+      return { member: "", revision: 0 };
+    }
+    const header = headerOf(response);
+    if (header.revision < floor)
+      this.#failed.push(`${what}: revision ${header.revision} after ${floor}`);
+    this.#floor = Math.max(this.#floor, header.revision);
+    return header;
+  }
+}
+
+/** The revisions of the events of a watch of all keys below /c/. */
+function revisionsOf(watch: WatchClient): number[] {
+  return watch.eventsOf().map(({ kv }) => Number(kv.mod));
+}
+
+function watchFrom(client: RawGrpc, revision: number): WatchClient {
+  const watch = new WatchClient(client);
+  watch.create({ 1: "/c/", 2: "/c0", 3: revision });
+  return watch;
+}
+
+async function startedFront(
+  urls: readonly string[],
+  flags: Readonly<Record<string, readonly string[]>> = {},
+): Promise<Front> {
+  const front = await startFront(urls, { resource: ["c=/c/"], ...flags });
+  await untilReady(front);
+  return front;
+}
+
+test("Calls are spread over three members; each is killed and restarted, and no read fails, no event is lost or repeated, and no revision goes back", async ({
+  onTestFinished,
+}) => {
+  const front = await startedFront(cluster.members.map(({ url }) => url));
+  onTestFinished(() => front.stop());
+  const client = new RawGrpc(front.url);
+  onTestFinished(() => client.close());
+  const from = (await cluster.revision()) + 1;
+  const watch = watchFrom(client, from);
+  const load = new Load(front.url);
+  load.start();
+  await until(() => load.writes >= 60);
+  const shares = [...load.members.values()];
+  expect(shares).toHaveLength(3);
+  expect(Math.min(...shares)).toBeGreaterThan(load.writes / 6);
+  for (const member of cluster.members) {
+    await cluster.kill(member);
+    const killedAt = load.writes;
+    await until(() => load.writes >= killedAt + 30);
+    await cluster.heal();
+    const before = load.members.get(member.id) ?? 0;
+    // It is used again.
+    await until(() => (load.members.get(member.id) ?? 0) >= before + 5);
+  }
+  expect(await load.end()).toEqual([]);
+
+  const [member] = cluster.members;
+  const direct = new RawGrpc(member?.url ?? "");
+  onTestFinished(() => direct.close());
+  const last = headerOf(await client.unary(putPath, encode({ 1: "/c/last", 2: "" }))).revision;
+  const truth = watchFrom(direct, from);
+  await until(() => revisionsOf(truth).at(-1) === last && revisionsOf(watch).at(-1) === last);
+  expect(revisionsOf(watch)).toEqual(revisionsOf(truth));
+  expect(await metricOf(front, "watch_fanout_etcd_api_watches", "cache")).toBe(1);
+});
+
+test("A member without a leader is left out", async ({ onTestFinished }) => {
+  const front = await startedFront(cluster.members.map(({ url }) => url));
+  onTestFinished(() => front.stop());
+  const load = new Load(front.url);
+  load.start();
+  await until(() => load.members.size === 3);
+  const cutOff = await cluster.leader();
+  cluster.cutOff(cutOff);
+  await until(async () => (await cutOff.status()).leader === "0");
+  const before = load.members.get(cutOff.id);
+  const { writes } = load;
+  await until(() => load.writes >= writes + 30);
+  expect(load.members.get(cutOff.id)).toBe(before);
+  await cluster.heal();
+  await until(() => (load.members.get(cutOff.id) ?? 0) > (before ?? 0));
+  expect(await load.end()).toEqual([]);
+});
+
+test("The members are asked for at an interval: those that are added get calls, one that is removed gets none", async ({
+  onTestFinished,
+}) => {
+  const [one, , removed] = cluster.members;
+  if (one === undefined || removed === undefined) throw new Error("There are three members.");
+  const front = await startedFront([one.url], { "etcd-endpoints-sync-interval": ["200ms"] });
+  onTestFinished(() => front.stop());
+  const client = new RawGrpc(front.url);
+  onTestFinished(() => client.close());
+  const watch = watchFrom(client, (await cluster.revision()) + 1);
+  const load = new Load(front.url);
+  load.start();
+  await until(() => load.members.size === 3);
+  await one.call("cluster/member/remove", { ID: removed.id });
+  await until(async () => {
+    const { members } = await one.call("cluster/member/list", {});
+    return (members as readonly object[]).length === 2;
+  });
+  const writes = load.writes;
+  await until(() => load.writes >= writes + 60);
+  const of = load.members.get(removed.id);
+  const later = load.writes;
+  await until(() => load.writes >= later + 30);
+  expect(load.members.get(removed.id)).toBe(of);
+  expect(await load.end()).toEqual([]);
+  const counted = await client.unary(rangePath, encode({ ...all, 9: true }));
+  const { revision } = headerOf(counted);
+  const last = headerOf(await client.unary(putPath, encode({ 1: "/c/last", 2: "" }))).revision;
+  expect(last).toBe(revision + 1);
+  await until(() => revisionsOf(watch).at(-1) === last);
+  expect(new Set(revisionsOf(watch)).size).toBe(revisionsOf(watch).length);
+});
