@@ -19,6 +19,9 @@ afterAll(() => {
 
 /** The time of the machine. */
 const realTime: Agenda = {
+  get time() {
+    return performance.now();
+  },
   after: (delayMs, _what, run) => {
     const timeout = setTimeout(run, delayMs);
     return { cancel: () => clearTimeout(timeout) };

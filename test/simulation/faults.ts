@@ -256,6 +256,15 @@ const kinds = {
       };
     },
   },
+  // SIGTERM: as it is replaced, but its clients are not warned, and call it until the end.
+  "replica drained": {
+    weight: 0,
+    begin: async (world, { one }) => {
+      const replica = chosen(world.replicas, one);
+      await replica.stop();
+      return () => replica.start();
+    },
+  },
   "client away": {
     weight: 0,
     begin: async (world, { one }) => {
@@ -363,6 +372,24 @@ export function drawResumeFaults(
     })),
   );
   return [...drawn, ...absences];
+}
+
+/**
+ * Replicas that are drained, one after the other at times; and, while there are leases, clients that are away for longer than
+ * these live.
+ */
+export function drawServiceFaults(random: Seeded, durationMs: number, hasLeases: boolean): Fault[] {
+  const drawn = (kind: FaultKind, count: number, forMs: () => number): Fault[] =>
+    Array.from({ length: count }, () => ({
+      ...{ kind, atMs: random.next() * durationMs, forMs: forMs() },
+      ...{ one: random.next(), other: random.next() },
+    }));
+  const drains = drawn("replica drained", random.pick([0, 1, 1, 3]), () => random.between(5, 500));
+  const absences = random.pick([0, 1, 3]);
+  return [
+    ...drains,
+    ...(hasLeases ? drawn("client away", absences, () => random.between(2_500, 6_000)) : []),
+  ];
 }
 
 /** Begins a fault. Resolves to what ends it. */

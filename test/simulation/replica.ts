@@ -9,7 +9,7 @@ import { JsonCodec } from "../../src/codec/json-codec.ts";
 import { EtcdClient } from "../../src/etcd/client/etcd-client.ts";
 import { EtcdApi } from "../../src/etcd-api/etcd-api.ts";
 import { type RunningServer, startServer } from "../../src/server/server.ts";
-import { EtcdStorage } from "../../src/storage/etcd/etcd-storage.ts";
+import { EtcdStorage, type FollowedServer } from "../../src/storage/etcd/etcd-storage.ts";
 import { Disturbance, type Endpoint } from "../faults/endpoint.ts";
 import { fields } from "../faults/replica.ts";
 import { resource } from "../faults/wire.ts";
@@ -24,17 +24,14 @@ export const clientHost = 1;
 /** The host of the first root; the others follow. */
 export const firstRoot = 21;
 
-/** Where clients reach a root. */
-export function rootUrl(i: number): string {
-  return `http://${Network.address(clientHost, firstRoot + i)}:${port}`;
-}
-
 export interface ReplicaOptions {
   readonly name: string;
   readonly host: number;
   /** The hosts that it follows: etcd's members, or replicas. */
   readonly follows: readonly number[];
   readonly isRelay: boolean;
+  /** Of a relay: it serves etcd's API, and follows that of the others. Roots always do. */
+  readonly relaysEtcdApi: boolean;
   readonly windowEvents: number;
   readonly dispatchIntervalMs: number;
   /** The resource's prefix in etcd. */
@@ -76,6 +73,11 @@ export class SimulatedReplica implements Endpoint {
 
   get isRelay(): boolean {
     return this.#options.isRelay;
+  }
+
+  get hasEtcdApi(): boolean {
+    const { isRelay, relaysEtcdApi } = this.#options;
+    return !isRelay || relaysEtcdApi;
   }
 
   get isWell(): boolean {
@@ -159,7 +161,7 @@ export class SimulatedReplica implements Endpoint {
     const { recorder } = this.#options;
     const cacher = new Cacher({
       storage: recorder?.started(this.name, source.storage) ?? source.storage,
-      rawKeys: !isRelay,
+      rawKeys: this.hasEtcdApi,
       name: resource,
       attributes: new AttributeReader(new JsonCodec({ fields }), clock, logger),
       indexes: fields,
@@ -185,23 +187,14 @@ export class SimulatedReplica implements Endpoint {
   }
 
   #etcd() {
-    const { host, follows, prefix, logger } = this.#options;
-    const endpoints = follows.map((member) => `http://${Network.address(host, member)}:2379`);
-    const common = { endpoints, clock: systemClock, logger };
-    const client = new EtcdClient({ ...common, requestTimeoutMs: 3_000 });
-    const storage = new EtcdStorage(client, { prefix });
-    const api = new EtcdApi({ ...common, tls: undefined, progressIntervalMs: 2_000 });
-    const keys = { prefix: Buffer.from(prefix), marker: client.history.key };
-    const serve = (cacher: Cacher): void => api.serve([{ name: resource, keys, cacher, storage }]);
-    const close = async (): Promise<void> => {
-      api.close();
-      await client.close();
-    };
-    return { storage, relay: undefined, api, serve, close };
+    const { host, follows } = this.#options;
+    const members = follows.map((member) => `http://${Network.address(host, member)}:2379`);
+    return { ...this.#etcdOf(members), relay: undefined };
   }
 
+  /** With etcd's API a relay has one cache for both, filled by the etcd API of the next server. */
   #relay(instanceId: string) {
-    const { host, follows, logger } = this.#options;
+    const { host, follows, logger, relaysEtcdApi } = this.#options;
     const addresses = follows.map((other) => `${Network.address(host, other)}:${port}`);
     const relay = new Relay({
       upstream: { addresses, tls: undefined, tokenFile: undefined },
@@ -211,8 +204,38 @@ export class SimulatedReplica implements Endpoint {
       meter: createNoopMeter(),
     });
     void relay.follow(false);
-    const storage = relay.storageOf({ name: resource } as Parameters<Relay["storageOf"]>[0]);
-    const serve = (): void => {};
-    return { storage, relay, api: undefined, serve, close: () => relay.close() };
+    const named = { name: resource } as Parameters<Relay["storageOf"]>[0];
+    if (relaysEtcdApi) {
+      const endpoints = addresses.map((address) => `http://${address}`);
+      const source = this.#etcdOf(endpoints, relay.followedBy(named));
+      const close = async (): Promise<void> => {
+        await source.close();
+        await relay.close();
+      };
+      return { ...source, relay, close };
+    }
+    const storage = relay.storageOf(named);
+    return { storage, relay, api: undefined, serve: () => {}, close: () => relay.close() };
+  }
+
+  /** What follows, and serves, the etcd API at these endpoints. `followed`: they are those of another replica. */
+  #etcdOf(endpoints: readonly string[], followed?: FollowedServer) {
+    const { prefix, logger } = this.#options;
+    const bearer = followed && noToken;
+    const common = { endpoints, bearer, clock: systemClock, logger };
+    const createsHistoryKey = followed === undefined;
+    const client = new EtcdClient({ ...common, requestTimeoutMs: 3_000, createsHistoryKey });
+    const storage = new EtcdStorage(client, { prefix, followed });
+    const api = new EtcdApi({ ...common, tls: undefined, progressIntervalMs: 2_000 });
+    const keys = { prefix: Buffer.from(prefix), marker: client.history.key };
+    const serve = (cacher: Cacher): void => api.serve([{ name: resource, keys, cacher, storage }]);
+    const close = async (): Promise<void> => {
+      api.close();
+      await client.close();
+    };
+    return { storage, api, serve, close };
   }
 }
+
+/** As of a service that another one follows. */
+function noToken(): undefined {}

@@ -92,13 +92,14 @@ export class World implements Disturbed {
     );
     this.#account = new EtcdAccount(this.cluster, prefix);
     recorder?.follow(this.cluster, this.#account);
-    this.#apiClients = new EtcdApiClients(scenario, this.cluster, prefix);
     const logger = pino(
       // Reading the clock would let time pass.
       { level: logLevel, base: null, timestamp: false },
       { write: (line: string) => this.#logged(line) },
     );
     this.replicas = replicasOf(scenario, network, logger, recorder);
+    const apiUrls = this.replicas.flatMap(({ relay, hasEtcdApi }) => (hasEtcdApi ? relay.url : []));
+    this.#apiClients = new EtcdApiClients(scenario, this.cluster, prefix, apiUrls);
     const endpoints = this.replicas;
     this.#members = this.cluster.members.map(
       (member) => new JsonMember(member, scheduler, random.fork()),
@@ -140,7 +141,7 @@ export class World implements Disturbed {
     await this.#pause(1);
     await Promise.all(this.replicas.map((replica) => replica.start()));
     await this.#untilReady();
-    for (const writer of this.#writers) writer.start();
+    this.#startWrites();
     for (const watcher of this.watchers) watcher.start();
     if (hasReader) this.#reader.start();
     this.#apiClients.start();
@@ -222,7 +223,7 @@ export class World implements Disturbed {
     for (const server of this.servers) server.start();
     await this.#until("every replica to have found the other history", () => this.#haveFound());
     if (this.#isOver) return;
-    for (const writer of this.#writers) writer.start();
+    this.#startWrites();
     this.#apiClients.start();
   }
 
@@ -332,9 +333,16 @@ export class World implements Disturbed {
     }
   }
 
-  /** Resolves when no write is under way any more, and none begins. */
+  /** Resolves when no write is under way any more, and none begins. No lease ends meanwhile. */
   async #holdWrites(): Promise<void> {
-    await Promise.all(this.#writers.map((writer) => writer.stop()));
+    this.cluster.leases.isHeld = true;
+    await Promise.all([...this.#writers.map((writer) => writer.stop()), this.#apiClients.stopLeases()]);
+  }
+
+  #startWrites(): void {
+    this.cluster.leases.isHeld = false;
+    for (const writer of this.#writers) writer.start();
+    this.#apiClients.startLeases();
   }
 
   async #healReplicas(): Promise<void> {
@@ -406,6 +414,7 @@ export class World implements Disturbed {
     await Promise.all([...this.watchers, this.#reader].map((client) => client.stop()));
     await this.#library?.close();
     await Promise.all(this.replicas.map((replica) => replica.stop()));
+    this.cluster.leases.stop();
     for (const server of this.servers) server.stop();
   }
 
@@ -452,8 +461,11 @@ function replicasOf(
   logger: pino.Logger,
   recorder: TraceRecorder | undefined,
 ): SimulatedReplica[] {
-  const { roots, tiers, members, windowEvents, dispatchIntervalMs } = scenario;
-  const common = { prefix, network, logger, windowEvents, dispatchIntervalMs, recorder };
+  const { roots, tiers, members, windowEvents, dispatchIntervalMs, relaysEtcdApi } = scenario;
+  const common = {
+    ...{ prefix, network, logger, recorder },
+    ...{ windowEvents, dispatchIntervalMs, relaysEtcdApi },
+  };
   let host = firstRoot;
   let above = members.map((_, i) => memberHost(i));
   return [roots, ...tiers].flatMap((count, tier) => {
