@@ -118,6 +118,7 @@ export class World implements Disturbed {
         {
           ...{ name: `w${i}`, cluster: written, prefix, endpoints, ...options },
           ...{ random: random.fork(), era: newestEra },
+          trace: recorder && ((name, step) => recorder.written(name, step)),
         },
         { changed: () => this.#wrote() },
       );
@@ -131,6 +132,7 @@ export class World implements Disturbed {
     if (recorder !== undefined) recorder.watchers = this.watchers;
     this.#reader = new RecordedReader({
       ...{ endpoints, ...eras, random: random.fork(), pauseMs: 200 },
+      trace: recorder && ((step) => recorder.read(step)),
     });
   }
 
@@ -234,13 +236,18 @@ export class World implements Disturbed {
     while (this.cluster.state.revision < beyond + 3) this.#writeOther();
   }
 
+  /** In the marker key. */
+  get #historyId(): string | undefined {
+    return this.cluster.state.range({ key: markerKey }).kvs[0]?.value;
+  }
+
   /** Whether every replica is in the newest history. Those that are not connect again, and learn of it. */
   #haveFound(): boolean {
-    const [marker] = this.cluster.state.range({ key: markerKey }).kvs;
+    const historyId = this.#historyId;
     const { revision } = this.cluster.state;
     const missing = this.replicas.filter(({ cacher }) => {
       const isThere = (cacher?.stats().revision ?? Infinity) <= revision;
-      return !isThere || cacher?.currentHistoryId !== marker?.value;
+      return !isThere || cacher?.currentHistoryId !== historyId;
     });
     for (const { upstream } of missing) {
       for (const link of upstream) if (this.#random.chance(0.002)) this.network.cut(link);
@@ -369,7 +376,7 @@ export class World implements Disturbed {
 
   async #behind(level: number): Promise<string[]> {
     const isThere = (watcher: RecordedWatcher): boolean =>
-      watcher.isAt(level, this.#account.era.index);
+      watcher.isAt(level, this.#account.era.index, this.#historyId);
     try {
       await this.#until("", () => this.watchers.every(isThere));
       return [];
