@@ -265,6 +265,18 @@ const kinds = {
       return () => replica.start();
     },
   },
+  "worker killed": {
+    weight: 0,
+    begin: async (world, { one, other }) => {
+      chosen(world.replicas, one).killWorker(other);
+      return nothing;
+    },
+  },
+  // After 20 seconds its main process replaces it.
+  "worker cut off from its main process": {
+    weight: 0,
+    begin: async (world, { one, other }) => chosen(world.replicas, one).holdWorker(other),
+  },
   "client away": {
     weight: 0,
     begin: async (world, { one }) => {
@@ -375,20 +387,29 @@ export function drawResumeFaults(
 }
 
 /**
- * Replicas that are drained, one after the other at times; and, while there are leases, clients that are away for longer than
- * these live.
+ * Replicas that are drained, one after the other at times; workers that are killed, or get nothing; and, while there are
+ * leases, clients that are away for longer than these live.
  */
-export function drawServiceFaults(random: Seeded, durationMs: number, hasLeases: boolean): Fault[] {
+export function drawServiceFaults(
+  random: Seeded,
+  durationMs: number,
+  { hasLeases, hasWorkers }: { readonly hasLeases: boolean; readonly hasWorkers: boolean },
+): Fault[] {
   const drawn = (kind: FaultKind, count: number, forMs: () => number): Fault[] =>
     Array.from({ length: count }, () => ({
       ...{ kind, atMs: random.next() * durationMs, forMs: forMs() },
       ...{ one: random.next(), other: random.next() },
     }));
-  const drains = drawn("replica drained", random.pick([0, 1, 1, 3]), () => random.between(5, 500));
-  const absences = random.pick([0, 1, 3]);
+  const kills = hasWorkers ? random.pick([0, 1, 2]) : 0;
+  const holds = hasWorkers ? random.pick([0, 1, 2]) : 0;
+  const absences = hasLeases ? random.pick([0, 1, 3]) : 0;
   return [
-    ...drains,
-    ...(hasLeases ? drawn("client away", absences, () => random.between(2_500, 6_000)) : []),
+    ...drawn("replica drained", random.pick([0, 1, 1, 3]), () => random.between(5, 500)),
+    ...drawn("worker killed", kills, () => 0),
+    ...drawn("worker cut off from its main process", holds, () =>
+      random.pick([50, 500, 3_000, 25_000]),
+    ),
+    ...drawn("client away", absences, () => random.between(2_500, 6_000)),
   ];
 }
 

@@ -8,15 +8,24 @@ import { AttributeReader } from "../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../src/codec/json-codec.ts";
 import { EtcdClient } from "../../src/etcd/client/etcd-client.ts";
 import { EtcdApi } from "../../src/etcd-api/etcd-api.ts";
+import type { TcpListen } from "../../src/server/listener/bind.ts";
 import { type RunningServer, startServer } from "../../src/server/server.ts";
 import { EtcdStorage, type FollowedServer } from "../../src/storage/etcd/etcd-storage.ts";
 import { Disturbance, type Endpoint } from "../faults/endpoint.ts";
 import { fields } from "../faults/replica.ts";
 import { resource } from "../faults/wire.ts";
 import { type Link, Network } from "./network.ts";
+import type { Processes } from "./processes.ts";
 import type { TraceRecorder } from "./trace-recorder.ts";
+import { SimulatedWorkers, type WorkerReplica } from "./workers.ts";
 
 const port = 50_051;
+
+/** Where a main process serves its workers. */
+const mainPort = 50_052;
+
+/** Shortest time between two deliveries of a main process to its workers, in milliseconds, as in the service. */
+const toWorkersIntervalMs = 2;
 
 /** The host of all clients. */
 export const clientHost = 1;
@@ -34,6 +43,11 @@ export interface ReplicaOptions {
   readonly relaysEtcdApi: boolean;
   readonly windowEvents: number;
   readonly dispatchIntervalMs: number;
+  /** The hosts of its workers. None: a single process. */
+  readonly workers: readonly number[];
+  readonly processes: Processes;
+  /** Of a worker: the host of its main process, which it follows, and whose connections it serves. */
+  readonly worksFor?: number | undefined;
   /** The resource's prefix in etcd. */
   readonly prefix: string;
   readonly network: Network;
@@ -45,11 +59,15 @@ export interface ReplicaOptions {
 interface Running {
   readonly cacher: Cacher;
   readonly server: RunningServer;
+  readonly workers: SimulatedWorkers | undefined;
   readonly close: () => Promise<void>;
 }
 
-/** A process of the service on a simulated host: it follows etcd, whose API it serves as well, or other replicas. */
-export class SimulatedReplica implements Endpoint {
+/**
+ * A process of the service on a simulated host: it follows etcd, whose API it serves as well, or other replicas. Or the main
+ * process of several, with its workers.
+ */
+export class SimulatedReplica implements Endpoint, WorkerReplica {
   readonly name: string;
   readonly relay: { readonly url: string };
   /** Its links to what it follows. */
@@ -57,6 +75,8 @@ export class SimulatedReplica implements Endpoint {
   readonly downstream: Link;
   readonly #options: ReplicaOptions;
   readonly #disturbance = new Disturbance();
+  /** Its workers, which run while it does. */
+  readonly workers: readonly SimulatedReplica[];
   #running: Running | undefined;
   /** Starts and stops, one after the other. */
   #changes: Promise<void> = Promise.resolve();
@@ -69,6 +89,13 @@ export class SimulatedReplica implements Endpoint {
     this.relay = { url: `http://${Network.address(clientHost, host)}:${port}` };
     this.upstream = follows.map((followed) => network.link(host, followed));
     this.downstream = network.link(clientHost, host);
+    this.workers = options.workers.map(
+      (own, i) =>
+        new SimulatedReplica({
+          ...{ ...options, name: `${name}, worker ${i + 1}`, host: own, follows: [host] },
+          ...{ isRelay: true, relaysEtcdApi: true, workers: [], worksFor: host },
+        }),
+    );
   }
 
   get isRelay(): boolean {
@@ -97,6 +124,37 @@ export class SimulatedReplica implements Endpoint {
     return this.#running?.cacher;
   }
 
+  /** Those of its processes; undefined for one that does not run. */
+  get caches(): readonly (Cacher | undefined)[] {
+    return [this.cacher, ...this.workers.map(({ cacher }) => cacher)];
+  }
+
+  get server(): RunningServer | undefined {
+    return this.#running?.server;
+  }
+
+  get isReady(): boolean {
+    return this.cacher?.ready === true;
+  }
+
+  /** Kills a worker, if it has any. */
+  killWorker(by: number): void {
+    this.#running?.workers?.child(Math.floor(by * this.workers.length))?.kill();
+  }
+
+  /** Nothing passes between a worker and its main process. Returns what ends that. */
+  holdWorker(by: number): () => void {
+    const worker = Math.floor(by * this.workers.length);
+    const child = this.#running?.workers?.child(worker);
+    const links = this.workers[worker]?.upstream ?? [];
+    child?.hold();
+    for (const link of links) link.state.isHeld = true;
+    return () => {
+      child?.release();
+      for (const link of links) this.#options.network.release(link);
+    };
+  }
+
   /** Starts it. Resolves when it listens, which may be before it is ready. */
   start(): Promise<void> {
     return this.#change(async () => {
@@ -112,6 +170,7 @@ export class SimulatedReplica implements Endpoint {
       const running = this.#running;
       this.#running = undefined;
       if (running === undefined) return;
+      await running.workers?.stop();
       await running.server.drain(1_000);
       await running.close();
     });
@@ -129,6 +188,7 @@ export class SimulatedReplica implements Endpoint {
         link.state.isRefused = true;
         network.cut(link);
       }
+      await running.workers?.crash();
       await running.server.drain(0);
       await running.close();
       for (const link of links) {
@@ -144,6 +204,7 @@ export class SimulatedReplica implements Endpoint {
       link.state.isRefused = false;
       network.release(link);
     }
+    for (const { upstream } of this.workers) for (const link of upstream) network.release(link);
     this.#disturbance.isWell = true;
     return this.start();
   }
@@ -154,7 +215,8 @@ export class SimulatedReplica implements Endpoint {
   }
 
   async #start(): Promise<Running> {
-    const { host, isRelay, logger, windowEvents, dispatchIntervalMs } = this.#options;
+    const { host, isRelay, logger, windowEvents, dispatchIntervalMs, worksFor } = this.#options;
+    const hasWorkers = this.workers.length > 0;
     const clock = systemClock;
     const instanceId = `${this.name}, ${this.#starts++}`;
     const source = isRelay ? this.#relay(instanceId) : this.#etcd();
@@ -166,13 +228,15 @@ export class SimulatedReplica implements Endpoint {
       attributes: new AttributeReader(new JsonCodec({ fields }), clock, logger),
       indexes: fields,
       consistencyIntervalMs: 5_000,
-      watchers: { dispatchIntervalMs },
+      watchers: { dispatchIntervalMs: hasWorkers ? toWorkersIntervalMs : dispatchIntervalMs },
       eventWindow: { maxEvents: windowEvents, minEvents: 0 },
       ...{ clock, logger },
     });
+    const listen = { host: Network.address(0, host), port };
+    const own = hasWorkers ? { ...listen, port: mainPort } : listen;
     const server = await startServer({
       resources: new Map([[resource, cacher]]),
-      listen: { host: Network.address(0, host), port },
+      listen: worksFor === undefined ? own : { acceptedAt: listen },
       ...(source.relay && { instanceId, upstream: source.relay }),
       rawServices: source.api,
       ...{ clock, logger },
@@ -183,7 +247,18 @@ export class SimulatedReplica implements Endpoint {
       await cacher.close();
       await source.close();
     };
-    return { cacher, server, close };
+    const workers = hasWorkers ? await this.#startWorkers(listen) : undefined;
+    return { cacher, server, workers, close };
+  }
+
+  async #startWorkers(listen: TcpListen): Promise<SimulatedWorkers> {
+    const { processes, logger } = this.#options;
+    const replicas = this.workers;
+    const workers = new SimulatedWorkers({
+      ...{ replicas, listen, name: this.name, processes, logger },
+    });
+    await workers.start();
+    return workers;
   }
 
   #etcd() {
@@ -194,8 +269,9 @@ export class SimulatedReplica implements Endpoint {
 
   /** With etcd's API a relay has one cache for both, filled by the etcd API of the next server. */
   #relay(instanceId: string) {
-    const { host, follows, logger, relaysEtcdApi } = this.#options;
-    const addresses = follows.map((other) => `${Network.address(host, other)}:${port}`);
+    const { host, follows, logger, relaysEtcdApi, worksFor } = this.#options;
+    const followed = worksFor === undefined ? port : mainPort;
+    const addresses = follows.map((other) => `${Network.address(host, other)}:${followed}`);
     const relay = new Relay({
       upstream: { addresses, tls: undefined, tokenFile: undefined },
       ...{ instanceId, clock: systemClock, logger },
@@ -220,13 +296,14 @@ export class SimulatedReplica implements Endpoint {
 
   /** What follows, and serves, the etcd API at these endpoints. `followed`: they are those of another replica. */
   #etcdOf(endpoints: readonly string[], followed?: FollowedServer) {
-    const { prefix, logger } = this.#options;
+    const { prefix, logger, worksFor } = this.#options;
+    const hasSiblings = worksFor !== undefined;
     const bearer = followed && noToken;
     const common = { endpoints, bearer, clock: systemClock, logger };
     const createsHistoryKey = followed === undefined;
     const client = new EtcdClient({ ...common, requestTimeoutMs: 3_000, createsHistoryKey });
     const storage = new EtcdStorage(client, { prefix, followed });
-    const api = new EtcdApi({ ...common, tls: undefined, progressIntervalMs: 2_000 });
+    const api = new EtcdApi({ ...common, hasSiblings, tls: undefined, progressIntervalMs: 2_000 });
     const keys = { prefix: Buffer.from(prefix), marker: client.history.key };
     const serve = (cacher: Cacher): void => api.serve([{ name: resource, keys, cacher, storage }]);
     const close = async (): Promise<void> => {

@@ -21,6 +21,8 @@ export interface Scenario {
   readonly etcd: WatchBehaviour;
   /** Number of replicas that follow etcd. */
   readonly roots: number;
+  /** Number of workers of each root. 0: it is a single process. */
+  readonly workers: number;
   /** Number of relays of each tier, the first of which follows the roots. */
   readonly tiers: readonly number[];
   /** Maximum number of events in the window of each cache. */
@@ -54,16 +56,18 @@ export interface Scenario {
 const watcherKinds = 13;
 
 /**
- * What half of the simulations have besides all else: leases, etcd's API at relays, and replicas that are drained. The others
- * are as they would be without.
+ * What half of the simulations have besides all else: leases, etcd's API at relays, workers, and replicas that are drained. The
+ * others are as they would be without.
  */
 function drawAdditions(seed: number, durationMs: number) {
   const random = new Seeded(seed ^ 0x3e2f);
   const isLeft = random.chance(0.5);
   const leaseholders = isLeft ? 0 : random.pick([0, 1, 1, 2]);
   const relaysEtcdApi = !isLeft && random.chance(0.6);
-  const faults = isLeft ? [] : drawServiceFaults(random.fork(), durationMs, leaseholders > 0);
-  return { leaseholders, relaysEtcdApi, faults };
+  const workers = isLeft ? 0 : random.pick([0, 0, 2]);
+  const has = { hasLeases: leaseholders > 0, hasWorkers: workers > 0 };
+  const faults = isLeft ? [] : drawServiceFaults(random.fork(), durationMs, has);
+  return { leaseholders, relaysEtcdApi, workers, faults };
 }
 
 /** The scenario of a seed. */

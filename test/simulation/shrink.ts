@@ -80,6 +80,7 @@ const simplifications: readonly Simplification[] = [
   once(({ hasReader }) => (hasReader ? { hasReader: false } : undefined)),
   once(({ etcdCallers }) => (etcdCallers > 0 ? { etcdCallers: etcdCallers - 1 } : undefined)),
   once(({ leaseholders }) => (leaseholders > 0 ? { leaseholders: leaseholders - 1 } : undefined)),
+  once(({ workers }) => (workers > 0 ? { workers: 0 } : undefined)),
   once(({ relaysEtcdApi }) => (relaysEtcdApi ? { relaysEtcdApi: false } : undefined)),
   once(({ etcdWatchers }) => (etcdWatchers > 0 ? { etcdWatchers: etcdWatchers - 1 } : undefined)),
   (scenario, i) => {
