@@ -364,7 +364,7 @@ class Follower {
     if (isReady !== true || this.#cacheRevision(root) !== after) return false;
     if (step === "confirm" || step === "read") {
       if (!this.#act("breakWatch", root)) return false;
-    } else if (step !== "resume") return false;
+    } else if (step !== "resume" && step !== "open") return false;
     // etcd may refuse it.
     if (!this.#act("openWatch", root)) return false;
     if (this.#cache(root)["step"] === "confirm") this.#act("confirm", root);

@@ -94,8 +94,10 @@ async function run(scenario: Scenario, repeats: number): Promise<boolean> {
   }
   if (repeats > 1) say(`Seed ${scenario.seed}: all ${repeats} runs are equal, to the event`);
   if (first === undefined) return true;
-  // The model has no workers.
-  if (recorder !== undefined && scenario.workers === 0) write(recorder, scenario.seed, values.record ?? "");
+  // The model has no workers, and no relays that follow etcd's API.
+  const { workers, tiers, relaysEtcdApi } = scenario;
+  const isModelled = workers === 0 && (tiers.length === 0 || !relaysEtcdApi);
+  if (recorder !== undefined && isModelled) write(recorder, scenario.seed, values.record ?? "");
   if (values.print) say(`${scenario.seed} ${first.fingerprint}`);
   if (first.wrong.length === 0) return true;
   await explain({ scenario, outcome: first });
