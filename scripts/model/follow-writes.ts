@@ -70,7 +70,8 @@ export class FollowedWrites {
     if (isUnsent) return act("refuseWrite") ? undefined : "etcd has done it";
     if (!act("answerWrite")) return "etcd has not answered it";
     const known = this.#model.write();
-    const isRight = known["outcome"] === outcome && (revision ?? known["revision"]) === known["revision"];
+    const isRight =
+      known["outcome"] === outcome && (revision ?? known["revision"]) === known["revision"];
     return isRight ? undefined : `it was ${known["outcome"]} at ${known["revision"]}`;
   }
 

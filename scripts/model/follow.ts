@@ -76,7 +76,12 @@ class Follower {
       mod: (key) => this.#modOf(key),
     });
     this.#state = start(model, {
-      ...{ revisions: maxRevisions, faults: maxRevisions, restores: maxRevisions, writes: maxRevisions },
+      ...{
+        revisions: maxRevisions,
+        faults: maxRevisions,
+        restores: maxRevisions,
+        writes: maxRevisions,
+      },
       ...{ changes: [], matches: [], roots: trace.roots, relays: trace.relays },
       ...{ clients: [this.#client, ...readers], calls: [], hasBackfill: true },
     });

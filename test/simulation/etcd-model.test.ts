@@ -70,7 +70,13 @@ class Requests {
   any(revision: number): Request {
     const random = this.#random;
     const writes = { put: 5, delete: 2, txn: 3, compact: 0.3 };
-    const kind = random.pickWeighted({ range: 4, ...writes, grant: 1, revoke: 0.5, remaining: 0.5 });
+    const kind = random.pickWeighted({
+      range: 4,
+      ...writes,
+      grant: 1,
+      revoke: 0.5,
+      remaining: 0.5,
+    });
     const id = random.pick(leases);
     if (kind === "grant") return [`${lease}LeaseGrant`, { 1: leaseTtl, 2: id }];
     if (kind === "revoke") return [`${lease}LeaseRevoke`, { 1: id }];

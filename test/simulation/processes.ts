@@ -137,7 +137,9 @@ export class SimulatedChild extends EventEmitter {
     this.#held = undefined;
     for (const connection of [...this.#connections]) connection.reset();
     if (signal !== null) this.#program?.killed();
-    this.#scheduler.after(channelMs, `${this.pid} has ended`, () => this.emit("exit", code, signal));
+    this.#scheduler.after(channelMs, `${this.pid} has ended`, () =>
+      this.emit("exit", code, signal),
+    );
   }
 
   /** In their order. */

@@ -8,7 +8,12 @@ import { WorkerReports } from "../../src/cli/workers/worker-reports.ts";
 import { type Bound, bind, type TcpListen } from "../../src/server/listener/bind.ts";
 import type { RunningServer } from "../../src/server/server.ts";
 import type { SimulatedSocket } from "./network.ts";
-import { ConnectionHandle, type Processes, type Program, type SimulatedChild } from "./processes.ts";
+import {
+  ConnectionHandle,
+  type Processes,
+  type Program,
+  type SimulatedChild,
+} from "./processes.ts";
 
 /** What a worker runs. */
 export interface WorkerReplica {

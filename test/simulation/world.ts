@@ -352,7 +352,10 @@ export class World implements Disturbed {
   /** Resolves when no write is under way any more, and none begins. No lease ends meanwhile. */
   async #holdWrites(): Promise<void> {
     this.cluster.leases.isHeld = true;
-    await Promise.all([...this.#writers.map((writer) => writer.stop()), this.#apiClients.stopLeases()]);
+    await Promise.all([
+      ...this.#writers.map((writer) => writer.stop()),
+      this.#apiClients.stopLeases(),
+    ]);
   }
 
   #startWrites(): void {
