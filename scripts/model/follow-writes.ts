@@ -15,7 +15,7 @@ interface WrittenModel {
 }
 
 /**
- * Follows the writes of a trace, one after the other. In the model each has an expectation: a write that has none reads the
+ * Follows the writes of a trace, one after the other. In the model each has an expectation: a write without one reads the
  * object just before etcd does it.
  */
 export class FollowedWrites {
@@ -50,7 +50,7 @@ export class FollowedWrites {
     return isDone ? undefined : "etcd can't have done it";
   }
 
-  /** Lets etcd refuse it, if it does so and must: etcd's state may be another one later. */
+  /** Lets etcd refuse it, if that is how it ends: etcd's state may be another one later. */
   refuse(): void {
     const { phase } = this.#model.write();
     if (this.#step === undefined || !this.#isBegun || phase !== "sent") return;

@@ -275,7 +275,7 @@ class WriteSteps implements ClientSteps {
     this.#writer = writer;
   }
 
-  /** One that etcd does after the writer has given it up is one of anybody. */
+  /** One that etcd does after the writer has given it up is not this writer's. */
   isOwn(changes: readonly Change[]): boolean {
     const value = changes[0]?.after?.value;
     if (value === undefined || this.#id === undefined) return false;
