@@ -29,7 +29,7 @@ const maxAttempts = 500;
  */
 const rare: ReadonlySet<string> = new Set([
   ...["write", "remove", "writeElsewhere", "compact", "restore", "beginWrite"],
-  ...["breakWatch", "crash", "trim", "disconnect", "loseResponse"],
+  ...["breakWatch", "crash", "trim", "disconnect", "refuseWrite", "loseResponse"],
 ]);
 const rarity = 12;
 

@@ -1,4 +1,5 @@
 import { Model, type State } from "./compile.ts";
+import { FollowedWrites } from "./follow-writes.ts";
 import { modelFile, start } from "./list-watch.ts";
 import type { Step, Trace, TracedEvent, TracedResponse } from "./trace.ts";
 import { type Fields, isList, type QuintMap, QuintSet, type Value } from "./values.ts";
@@ -37,13 +38,19 @@ interface TracedStream {
   readonly end: (Step & { readonly step: "end" }) | undefined;
 }
 
+function isRead({ begins }: TracedStream["call"]): boolean {
+  return begins === "list" || begins === "any";
+}
+
 const mustRelist = new Set(["REVISION_TOO_OLD", "HISTORY_LOST", "HISTORY_CHANGED"]);
 
 class Follower {
   taken = 0;
   readonly #model: Model;
   readonly #trace: Trace;
-  readonly #client: string;
+  /** Each read is one of a client of its own. */
+  #client: string;
+  readonly #writes: FollowedWrites;
   readonly #streams: readonly TracedStream[];
   #state: State;
   #at = 0;
@@ -62,10 +69,21 @@ class Follower {
     this.#trace = trace;
     this.#client = trace.isLatestState ? "latest" : "selected";
     this.#streams = streamsOf(trace.steps);
+    const readers = this.#streams.flatMap(({ call }, i) => (isRead(call) ? [`read ${i}`] : []));
+    this.#writes = new FollowedWrites({
+      act: (action, ...args) => this.#act(action, ...args),
+      write: () => this.#world["write"] as Fields,
+      mod: (key) => this.#modOf(key),
+    });
     this.#state = start(model, {
-      ...{ revisions: maxRevisions, faults: maxRevisions, restores: maxRevisions, writes: 0 },
+      ...{
+        revisions: maxRevisions,
+        faults: maxRevisions,
+        restores: maxRevisions,
+        writes: maxRevisions,
+      },
       ...{ changes: [], matches: [], roots: trace.roots, relays: trace.relays },
-      ...{ clients: [this.#client], calls: ["list", "state", "now"], hasBackfill: true },
+      ...{ clients: [this.#client, ...readers], calls: [], hasBackfill: true },
     });
     // etcd begins with revision 1.
     this.#must("writeElsewhere");
@@ -90,22 +108,32 @@ class Follower {
       case "call":
         this.#called++;
         [this.#isCalled, this.#queued, this.#received] = [false, 0, 0];
+        if (isRead(step)) this.#client = `read ${this.#called - 1}`;
         this.#settle();
         return undefined;
       case "response":
         return this.#response(step.response);
       case "end":
         return this.#end(step);
+      case "write":
+        return this.#writes.begin(step, this.#nextWritten());
+      case "written":
+        return this.#writes.end(step);
     }
   }
 
   // ---- etcd
 
-  #commit({ revision, matching, others, removed }: Step & { step: "commit" }): string | undefined {
+  #commit(step: Step & { step: "commit" }): string | undefined {
+    const { revision, matching, others, removed, isOwn } = step;
     this.#settle();
     for (const server of this.#servers) this.#askInTime(server);
     const keys = [matching, others, removed].map((some) => QuintSet.of(some));
-    if (!this.#act("transact", ...keys)) return "etcd can't commit that";
+    if (isOwn === true) {
+      const why = this.#writes.commit(step);
+      if (why !== undefined) return why;
+    } else if (!this.#act("transact", ...keys)) return "etcd can't commit that";
+    this.#writes.refuse();
     if (this.#revision !== revision) return `etcd's revision is ${this.#revision}`;
     this.#settle();
     return undefined;
@@ -341,7 +369,7 @@ class Follower {
     if (isReady !== true || this.#cacheRevision(root) !== after) return false;
     if (step === "confirm" || step === "read") {
       if (!this.#act("breakWatch", root)) return false;
-    } else if (step !== "resume") return false;
+    } else if (step !== "resume" && step !== "open") return false;
     // etcd may refuse it.
     if (!this.#act("openWatch", root)) return false;
     if (this.#cache(root)["step"] === "confirm") this.#act("confirm", root);
@@ -402,7 +430,12 @@ class Follower {
     const { phase, required, server } = this.#served;
     const revision = this.#cacheRevisionOf(server);
     const first = stream.responses[0];
-    if (phase === "state" && revision === first?.revision) this.#act("begin", this.#client);
+    const isLost = phase === "ended" && this.#served["end"] !== "LISTED" && this.#received === 0;
+    if (isRead(stream.call) && isLost) {
+      // The service reads again, once its cache has been filled again.
+      this.#isCalled = !this.#act("disconnect", this.#client);
+    } else if ((phase === "state" || phase === "list") && revision === first?.revision)
+      this.#act("begin", this.#client);
     else if (phase === "starting" && (revision ?? 0) >= (required as number))
       this.#act("begin", this.#client);
   }
@@ -424,6 +457,13 @@ class Follower {
       return isExpected && (first === undefined || this.#isLast(first));
     }
     if (first === undefined) return false;
+    if (begins === "any") {
+      if (this.#cacheRevision(server) !== first.revision || first.revision < call.after)
+        return false;
+      if (this.#act("call", this.#client, server, begins)) return true;
+      this.#state = before;
+      return false;
+    }
     if (begins === "now" ? this.#revision !== first.revision : this.#revision > first.revision)
       return false;
     if (!this.#act("call", this.#client, server, begins)) return false;
@@ -468,8 +508,10 @@ class Follower {
     } else if (phase === "live") {
       const why = this.#offer(response, queued);
       if (why !== undefined) return why;
-    } else return `its stream is ${phase} ${this.#served["end"]}`;
-    const added = listOf(this.#served["queue"]).slice(queued) as Fields[];
+    } else if (this.#served["end"] !== "LISTED" || queued === 0)
+      return `its stream is ${phase} ${this.#served["end"]}`;
+    const isListed = this.#served["end"] === "LISTED";
+    const added = listOf(this.#served["queue"]).slice(isListed ? 0 : queued) as Fields[];
     const why = this.#differs(added, response);
     if (why === undefined) this.#queued++;
     return why;
@@ -586,6 +628,11 @@ class Follower {
 
   // ---- what the trace has later
 
+  #nextWritten(): (Step & { step: "written" }) | undefined {
+    const next = this.#trace.steps.slice(this.#at).find(({ step }) => step === "written");
+    return next as (Step & { step: "written" }) | undefined;
+  }
+
   #nextFollow(server: string): (Step & { step: "follow" }) | undefined {
     for (const step of this.#ahead(server)) if (step.step === "follow") return step;
     return undefined;
@@ -636,6 +683,13 @@ class Follower {
   get #revision(): number {
     const histories = listOf((this.#world["etcd"] as Fields)["histories"]);
     return listOf(histories.at(-1)).length - 1;
+  }
+
+  /** The revision of an object; 0: it does not exist. */
+  #modOf(key: number): number {
+    const histories = listOf((this.#world["etcd"] as Fields)["histories"]);
+    const state = listOf(histories.at(-1)).at(-1) as QuintMap;
+    return (state.get(key) as Fields)["mod"] as number;
   }
 
   #cache(server: string): Fields {

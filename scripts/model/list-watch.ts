@@ -11,7 +11,7 @@ export interface Bounds {
   readonly revisions: number;
   readonly faults: number;
   readonly restores: number;
-  /** Writes through the service, 0 or 1; other writes only have the revisions as a bound. */
+  /** Writes through the service; other writes only have the revisions as a bound. */
   readonly writes: number;
   /** The sets of keys, of 1 and 2, that one revision may change. */
   readonly changes: readonly (readonly number[])[];

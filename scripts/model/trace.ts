@@ -1,6 +1,7 @@
 /*
  * A trace: what one run of the service did as etcd, its replicas and one of its clients saw it. Keys are numbered in their
- * order, beginning with 1; an object matches if the client's request selects it.
+ * order, beginning with 1; an object matches if the client's request selects it. The client has one watch, which it resumes;
+ * or it reads, with one selection; or it writes.
  */
 
 export interface Trace {
@@ -41,6 +42,8 @@ export type Step =
       readonly matching: readonly number[];
       readonly others: readonly number[];
       readonly removed: readonly number[];
+      /** It is the write of the client that is under way. */
+      readonly isOwn?: true;
     }
   | { readonly step: "compact"; readonly revision: number }
   // Announced: another id is in the marker key.
@@ -58,9 +61,22 @@ export type Step =
   | {
       readonly step: "call";
       readonly server: string;
-      /** How the stream begins, `after` a resume point. */
-      readonly begins: "state" | "now" | "resume";
+      /**
+       * How the stream begins, `after` a resume point. Or a read: a List, or a Get, which is a List of one key; "any" may be of
+       * any revision, if that is not older than `after`.
+       */
+      readonly begins: "state" | "now" | "resume" | "list" | "any";
       readonly after: number;
+    }
+  // A Put through the service; one that creates expects that the object does not exist.
+  | { readonly step: "write"; readonly key: number; readonly creates: boolean }
+  | {
+      readonly step: "written";
+      readonly outcome: "acknowledged" | "refused" | "unknown";
+      /** Of one that is acknowledged. */
+      readonly revision: number | undefined;
+      /** Of one that is refused: the object is not as expected. */
+      readonly isConflict: boolean;
     }
   | { readonly step: "response"; readonly response: TracedResponse }
   | {

@@ -384,6 +384,7 @@ export const ownEntries: readonly CorpusEntry[] = [
         message: "start: first at 5",
       },
     ],
+    seed: { seed: 1395, message: "the cache differs from the store" },
     mutations: [
       {
         file: "src/reflector/reflector.ts",

@@ -31,4 +31,19 @@ export const plantedEntries: readonly CorpusEntry[] = [
       },
     ],
   },
+  {
+    id: "planted-history-check",
+    source: "Open and resume watches without a check of the store's history",
+    bug: "Whether the store still has the history of the cache is not checked before a watch delivers.",
+    shows:
+      "A replica that connects again after a restore delivers the new history under the old id.",
+    seed: { seed: 202, message: "the cache differs from the store" },
+    mutations: [
+      {
+        file: "src/reflector/history/history-tracker.ts",
+        find: "    await this.#fingerprint.check(this.#storage, signal);\n    await this.#checkId(signal);\n",
+        replace: "",
+      },
+    ],
+  },
 ];

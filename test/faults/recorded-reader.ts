@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { BareStatus } from "../foreign/bare-grpc.ts";
 import type { SeenRead } from "../guarantees/guarantees.ts";
+import type { SeenObject } from "../guarantees/recording.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { keys } from "./recorded-writer.ts";
 import type { Seeded } from "./seeded.ts";
@@ -15,6 +16,24 @@ export interface RecordedRead {
   readonly historyId: string;
   readonly what: string;
 }
+
+/** What a reader does and receives, in order. A Get is a List of one key. */
+export type ReaderStep = { readonly wish: Wish } & (
+  | {
+      readonly step: "call";
+      readonly server: string;
+      readonly isLinearizable: boolean;
+      /** 0: the response may be of any revision. */
+      readonly notOlderThan: number;
+    }
+  | {
+      readonly step: "response";
+      readonly revision: number;
+      readonly objects: readonly SeenObject[];
+      readonly historyId: string;
+    }
+  | { readonly step: "failed" }
+);
 
 /** A read that failed. */
 export interface FailedRead {
@@ -34,6 +53,8 @@ export interface ReaderOptions {
   readonly acknowledged: () => number;
   /** Pause after each read, in milliseconds at most. */
   readonly pauseMs: number;
+  /** Gets each step. */
+  readonly trace?: ((step: ReaderStep) => void) | undefined;
 }
 
 /** RevisionMatch, by number. */
@@ -93,7 +114,7 @@ export class RecordedReader {
   }
 
   async #readOnce(): Promise<void> {
-    const { random, endpoints, era, newestEra, acknowledged } = this.#options;
+    const { random, endpoints, era, newestEra, acknowledged, trace } = this.#options;
     const well = endpoints.filter(({ isWell }) => isWell);
     const endpoint = random.pick(well.length > 0 ? well : endpoints);
     const match = random.pickWeighted<Match>({ LINEARIZABLE: 6, ANY: 2, NOT_OLDER_THAN: 2 });
@@ -106,15 +127,19 @@ export class RecordedReader {
     const notBefore = match === "ANY" ? 0 : newest;
     // Nothing can be asked to be newer than nothing.
     const revision = match === "NOT_OLDER_THAN" ? Math.max(1, newest) : 0;
+    const isLinearizable = match === "LINEARIZABLE";
+    trace?.({ step: "call", wish, server: endpoint.name, isLinearizable, notOlderThan: revision });
     try {
       const { historyId, ...response } =
         wish.key === undefined
           ? await connection.list(wish, matches[match], revision)
           : await connection.get(wish.key, matches[match], revision);
+      trace?.({ step: "response", wish, historyId, ...response });
       const read = { view: viewOf(wish), notBefore, ...response };
       this.reads.push({ read, fromEra, toEra: newestEra(), historyId, what });
       this.#completed++;
     } catch (error) {
+      trace?.({ step: "failed", wish });
       if (!(error instanceof Error) || !("code" in error)) throw error;
       const known = error instanceof BareStatus ? error : new BareStatus(-1, error.message);
       const { code, reason, message } = known;

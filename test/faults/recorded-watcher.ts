@@ -136,9 +136,15 @@ export class RecordedWatcher {
     return this.wish.delivery ?? "EVERY_EVENT";
   }
 
-  /** Whether it has received everything up to a revision of this history. */
-  isAt(revision: number, era: number): boolean {
-    return this.level >= revision && this.sequences.at(-1)?.bornEra === era;
+  /**
+   * Whether it has received everything up to a revision of this history: the one in which its sequence began, or the one with
+   * this id, if etcd was restored while it called.
+   */
+  isAt(revision: number, era: number, historyId?: string): boolean {
+    const sequence = this.sequences.at(-1);
+    const isOfEra = sequence?.bornEra === era;
+    const isNamed = historyId !== undefined && sequence?.historyId === historyId;
+    return this.level >= revision && (isOfEra || isNamed);
   }
 
   start(): void {

@@ -27,6 +27,8 @@ export interface WriterOptions {
   readonly pauseMs: number;
   /** How often a write goes through the service, and not to etcd itself. */
   readonly throughService: number;
+  /** Gets each step of a write through the service, with the name of the writer. */
+  readonly trace?: ((name: string, step: WriterStep) => void) | undefined;
 }
 
 /** All keys that are written: few, so that each has a history. */
@@ -37,6 +39,17 @@ export const nodes = ["n1", "n2", "n3"];
 
 /** The outcome of a write: its revision, why it was not done, or unknown. */
 type Outcome = Pick<Write, "outcome" | "revision" | "historyId" | "reason">;
+
+/** A Put through the service, in order. One that creates expects that the object does not exist. */
+export type WriterStep =
+  | {
+      readonly step: "write";
+      /** That of the write, which its value has. */
+      readonly id: string;
+      readonly key: string;
+      readonly creates: boolean;
+    }
+  | { readonly step: "written"; readonly outcome: Outcome };
 
 /** Writes until it is stopped, and records the outcome of each write. */
 export class RecordedWriter {
@@ -88,7 +101,9 @@ export class RecordedWriter {
     if (random.chance(0.3)) return this.#writeRaw();
     if (random.chance(throughService)) {
       const write = this.#begin([random.pick(keys)], "service");
-      this.#end(write, await this.#throughService(write));
+      const outcome = await this.#throughService(write);
+      this.#options.trace?.(this.#options.name, { step: "written", outcome });
+      this.#end(write, outcome);
       return;
     }
     const touched = keys.filter(() => random.chance(0.2));
@@ -127,13 +142,14 @@ export class RecordedWriter {
 
   /** Put, and sometimes what only a certain state allows. */
   async #throughService(write: Write): Promise<Outcome> {
-    const { random, endpoints } = this.#options;
+    const { random, endpoints, trace, name } = this.#options;
     const endpoint = random.pick(endpoints.some(isWell) ? endpoints.filter(isWell) : endpoints);
     const connection = new Connection(endpoint.relay.url);
     const unsettle = endpoint.onDisturbed(() => connection.close());
     const [key = ""] = write.keys;
+    const expected = random.chance(0.2) ? 0 : undefined;
+    trace?.(name, { step: "write", id: write.id, key, creates: expected === 0 });
     try {
-      const expected = random.chance(0.2) ? 0 : undefined;
       const response = await connection.put(key, this.#value(write.id), expected);
       return { outcome: "acknowledged", ...response };
     } catch (error) {

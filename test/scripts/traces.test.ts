@@ -43,6 +43,26 @@ function inFirst(change: (event: TracedEvent) => Partial<TracedEvent>) {
     first === undefined ? {} : { events: [{ ...first, ...change(first) }, ...others] };
 }
 
+/** The first read with objects is changed. */
+function inRead(change: (response: TracedResponse) => Partial<TracedResponse>) {
+  return (step: Step, before: readonly Step[]): Step | undefined => {
+    const call = before.findLast(({ step: kind }) => kind === "call");
+    if (call?.step !== "call" || (call.begins !== "list" && call.begins !== "any"))
+      return undefined;
+    if (step.step !== "response" || step.response.events.length === 0) return undefined;
+    return { ...step, response: { ...step.response, ...change(step.response) } };
+  };
+}
+
+/** The first outcome of a kind is changed. */
+function inOutcome(
+  of: "acknowledged" | "refused",
+  change: Partial<Extract<Step, { step: "written" }>>,
+) {
+  return (step: Step): Step | undefined =>
+    step.step === "written" && step.outcome === of ? { ...step, ...change } : undefined;
+}
+
 const violations: Readonly<Record<string, Parameters<typeof planted>[1]>> = {
   "an event is missing": inResponse(1, ({ events }) => ({ events: events.slice(1) })),
   "events are in another order": inResponse(2, ({ events }) => ({ events: events.toReversed() })),
@@ -90,6 +110,33 @@ const violations: Readonly<Record<string, Parameters<typeof planted>[1]>> = {
   "a replica's watch omits a change": (step) =>
     step.step === "apply" && step.updates.length > 0
       ? { ...step, updates: step.updates.slice(1) }
+      : undefined,
+  "a read lacks an object": inRead(({ events }) => ({ events: events.slice(1) })),
+  "a read has an older object": inRead(inFirst(({ mod }) => ({ mod: mod - 1 }))),
+  "a read is of a later revision": inRead(({ revision }) => ({ revision: revision + 1_000 })),
+  "a linearizable read is older than what was written before": (step, before) => {
+    if (step.step !== "response" || before.at(-1)?.step !== "call") return undefined;
+    const call = before.at(-1);
+    const isLinearizable = call?.step === "call" && call.begins === "list";
+    const { revision } = step.response;
+    const isCurrent = before.some((one) => one.step === "commit" && one.revision === revision);
+    if (!isLinearizable || !isCurrent) return undefined;
+    return { ...step, response: { ...step.response, revision: revision - 1 } };
+  },
+  "a write is acknowledged at another revision": (step) =>
+    step.step === "written" && step.revision !== undefined
+      ? { ...step, revision: step.revision + 1 }
+      : undefined,
+  "a write that was done is refused": inOutcome("acknowledged", {
+    ...{ outcome: "refused", revision: undefined },
+  }),
+  "a write that was refused is acknowledged": inOutcome("refused", { outcome: "acknowledged" }),
+  "a write is refused for a conflict that there was not": inOutcome("acknowledged", {
+    ...{ outcome: "refused", revision: undefined, isConflict: true },
+  }),
+  "a write is done, and no write was under way": (step, before) =>
+    step.step === "commit" && before.some(({ step: kind }) => kind === "written")
+      ? { ...step, isOwn: true }
       : undefined,
 };
 

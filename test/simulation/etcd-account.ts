@@ -3,7 +3,7 @@ import type { Seeded } from "../faults/seeded.ts";
 import { Era } from "../faults/truth.ts";
 import type { EtcdCluster } from "./etcd-cluster.ts";
 import type { EtcdMember } from "./etcd-member.ts";
-import type { EtcdStore, Operation } from "./etcd-store.ts";
+import type { EtcdStore, KeyValue, Operation } from "./etcd-store.ts";
 import type { Agenda } from "./scheduler.ts";
 
 /** The true history of the simulated etcd, below the prefix of the resource. */
@@ -45,7 +45,9 @@ export class EtcdAccount {
     for (const { key, kv } of eventsOf.call(this.#cluster.state, range, revision, revision)) {
       const relative = this.#relative(key);
       if (relative === undefined) continue;
-      era.add(revision, relative, kv && { ...kv, key: relative, value: kv.value });
+      // Objects have no lease.
+      const { lease: _, ...object } = kv ?? { lease: 0 };
+      era.add(revision, relative, kv && { ...(object as Omit<KeyValue, "lease">), key: relative });
     }
     era.revision = revision;
   }

@@ -1,11 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { RawGrpc, statusOf } from "../etcd-api/raw-grpc.ts";
 import type { Seeded } from "../faults/seeded.ts";
-import { encode, Message } from "../foreign/protobuf.ts";
+import { encode } from "../foreign/protobuf.ts";
+import { EtcdCalls } from "./etcd-calls.ts";
 import type { EtcdHistory } from "./etcd-history.ts";
-
-/** How long a call may take, in milliseconds. */
-const callMs = 6_000;
 
 export interface EtcdCallerOptions {
   readonly name: string;
@@ -36,12 +33,13 @@ export class EtcdCaller {
   #count = 0;
   /** What every later linearizable read reflects. */
   #floor = 0;
-  #grpc: RawGrpc | undefined;
+  readonly #calls: EtcdCalls;
   #isOver = true;
   #done: Promise<void> = Promise.resolve();
 
   constructor(options: EtcdCallerOptions) {
     this.#options = options;
+    this.#calls = new EtcdCalls({ ...options, wrong: this.wrong });
   }
 
   start(): void {
@@ -53,8 +51,7 @@ export class EtcdCaller {
   async stop(): Promise<void> {
     this.#isOver = true;
     await this.#done;
-    this.#grpc?.close();
-    this.#grpc = undefined;
+    this.#calls.close();
     this.#floor = 0;
     for (const write of this.#writes.splice(0)) this.#compare(write);
   }
@@ -81,7 +78,7 @@ export class EtcdCaller {
       ...{ 3: limit || undefined, 7: isSerializable || undefined, 9: isCount || undefined },
     };
     const floor = this.#floor;
-    const response = await this.#call("/etcdserverpb.KV/Range", encode(request));
+    const response = await this.#calls.unary("/etcdserverpb.KV/Range", encode(request));
     if (response === undefined) return;
     const revision = response.message(1)?.number(3) ?? 0;
     const what = `${this.#options.name} read ${JSON.stringify({ key, end, limit })} at ${revision}`;
@@ -111,7 +108,7 @@ export class EtcdCaller {
     this.#writes.push(write);
     const put = encode({ 1: Buffer.from(write.key, "latin1"), 2: write.value });
     const path = kind === "put" ? "/etcdserverpb.KV/Put" : "/etcdserverpb.KV/Txn";
-    const response = await this.#call(
+    const response = await this.#calls.unary(
       path,
       kind === "put" ? put : encode({ 2: encode({ 2: put }) }),
     );
@@ -128,28 +125,5 @@ export class EtcdCaller {
     if (isRight) return;
     const was = `${applied.count} times, at ${applied.revision}`;
     this.wrong.push(`EtcdWrite: "${value}", acknowledged at ${revision}, was applied ${was}`);
-  }
-
-  /** Resolves to undefined if it failed. */
-  async #call(path: string, request: Buffer): Promise<Message | undefined> {
-    const { random, urls } = this.#options;
-    this.#grpc ??= new RawGrpc(random.pick(urls));
-    const grpc = this.#grpc;
-    const timeout = setTimeout(() => grpc.close(), callMs);
-    try {
-      const response = await grpc.unary(path, request);
-      const { code, message } = statusOf(response);
-      if (code === "0") return new Message(response.body.subarray(5));
-      if (["13", "2", "12", "3"].includes(code)) {
-        this.wrong.push(`EtcdCall: ${path} failed with ${code}: ${message}`);
-      }
-    } catch {
-      // The connection was lost.
-    } finally {
-      clearTimeout(timeout);
-    }
-    grpc.close();
-    this.#grpc = undefined;
-    return undefined;
   }
 }

@@ -1,5 +1,7 @@
 import type { Seeded } from "../faults/seeded.ts";
+import { EtcdLeases } from "./etcd-leases.ts";
 import {
+  applyEntry,
   type Committed,
   type Consensus,
   dropsTombstones,
@@ -28,6 +30,7 @@ export class EtcdCluster implements Consensus {
   /** Whether writes are refused, for lack of space. */
   isFull = false;
   onCommitted: (store: EtcdStore) => void = () => {};
+  readonly leases: EtcdLeases;
   #log: Entry[] = [];
 
   constructor(
@@ -37,6 +40,7 @@ export class EtcdCluster implements Consensus {
     behaviour: WatchBehaviour,
   ) {
     this.state = new EtcdStore(versions.some(dropsTombstones));
+    this.leases = new EtcdLeases(this, agenda);
     this.members = versions.map(
       (version, i) => new EtcdMember(i + 1, version, this, agenda, random.fork(), behaviour),
     );
@@ -62,17 +66,32 @@ export class EtcdCluster implements Consensus {
     let error: EtcdError | undefined;
     const before = this.state.revision;
     try {
-      if (entry.type === "compact") this.state.compact(entry.revision);
-      else if (this.isFull && hasPut(entry)) throw noSpace();
-      else result = this.state.txn(entry.txn);
+      if (this.isFull && takesSpace(entry)) throw noSpace();
+      result = applyEntry(this.state, entry);
     } catch (thrown) {
       if (!(thrown instanceof EtcdError)) throw thrown;
       error = thrown;
     }
-    if (error === undefined) this.#log.push(entry);
+    if (error === undefined) {
+      this.#log.push(entry);
+      this.leases.committed(entry);
+    }
     if (this.state.revision > before) this.onCommitted(this.state);
     for (const member of this.members) member.notify();
     return { index: this.#log.length, result, error };
+  }
+
+  /** Whether most members are connected. */
+  get hasLeader(): boolean {
+    return this.members.some((member) => this.hasQuorum(member));
+  }
+
+  keepAlive(id: number): number {
+    return this.leases.keepAlive(id);
+  }
+
+  remainingMs(id: number): number | undefined {
+    return this.leases.remainingMs(id);
   }
 
   snapshot(): Snapshot {
@@ -84,11 +103,12 @@ export class EtcdCluster implements Consensus {
     this.#log = [];
     this.state = store.copy();
     for (const member of this.members) member.reset(store.copy());
+    this.leases.restored();
   }
 }
 
-function hasPut(entry: Entry): boolean {
-  if (entry.type === "compact") return false;
+function takesSpace(entry: Entry): boolean {
+  if (entry.type !== "txn") return entry.type === "grant";
   const { success, failure } = entry.txn;
   return [...success, ...failure].some(({ type }) => type === "put");
 }

@@ -79,10 +79,10 @@ export class EtcdHistory {
 
 const everything = { key: "", end: "\0" };
 
-function kvOf({ key, value, createRevision, modRevision, version }: KeyValue): Kv {
+function kvOf({ key, value, createRevision, modRevision, version, lease }: KeyValue): Kv {
   return {
     ...{ key, value, create: String(createRevision), mod: String(modRevision) },
-    ...{ version: String(version), lease: "0" },
+    ...{ version: String(version), lease: String(lease) },
   };
 }
 

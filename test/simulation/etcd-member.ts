@@ -6,7 +6,21 @@ import type { Agenda } from "./scheduler.ts";
 /** What all members agree on, in this order: etcd's raft log. */
 export type Entry =
   | { readonly type: "txn"; readonly txn: Txn }
-  | { readonly type: "compact"; readonly revision: number };
+  | { readonly type: "compact"; readonly revision: number }
+  /** Of a lease, whose time to live is in seconds. */
+  | { readonly type: "grant"; readonly id: number; readonly ttl: number }
+  | { readonly type: "revoke"; readonly id: number };
+
+const noChange: TxnResult = { revision: 0, succeeded: true, results: [] };
+
+/** Applies an entry. Throws what etcd does for one that it refuses. */
+export function applyEntry(store: EtcdStore, entry: Entry): TxnResult {
+  if (entry.type === "txn") return store.txn(entry.txn);
+  if (entry.type === "compact") store.compact(entry.revision);
+  else if (entry.type === "grant") store.grant(entry.id, entry.ttl);
+  else store.revoke(entry.id);
+  return { ...noChange, revision: store.revision };
+}
 
 /** The outcome of an entry. */
 export interface Committed {
@@ -25,6 +39,10 @@ export interface Consensus {
   /** Whether this member reaches most of the others. */
   hasQuorum(member: EtcdMember): boolean;
   commit(entry: Entry): Committed;
+  /** The leader prolongs a lease. Returns its time to live in seconds; 0: it does not exist. */
+  keepAlive(id: number): number;
+  /** How long a lease lives without another call, in milliseconds; undefined: it does not exist. */
+  remainingMs(id: number): number | undefined;
 }
 
 /** How long a member's clients wait for the others, in milliseconds (etcd's request timeout). */
@@ -119,6 +137,26 @@ export class EtcdMember {
     return result.result;
   }
 
+  /** Asks the leader. */
+  async keepAlive(id: number): Promise<number> {
+    return this.#ofLeader(() => this.#cluster.keepAlive(id));
+  }
+
+  async remainingMs(id: number): Promise<number | undefined> {
+    return this.#ofLeader(() => this.#cluster.remainingMs(id));
+  }
+
+  async #ofLeader<T>(read: () => T): Promise<T> {
+    const life = this.#life;
+    await this.#delay(this.lagMs, "asks the leader");
+    this.#check(life);
+    if (!this.#cluster.hasQuorum(this)) {
+      await this.#delay(requestTimeoutMs, "timeout");
+      throw requestTimedOut();
+    }
+    return read();
+  }
+
   /** New entries are there. */
   notify(): void {
     if (this.#isApplying || !this.isUp || !this.#isConnected) return;
@@ -191,8 +229,7 @@ export class EtcdMember {
   #apply(entry: Entry): void {
     const before = this.store.revision;
     try {
-      if (entry.type === "compact") this.store.compact(entry.revision);
-      else this.store.txn(entry.txn);
+      applyEntry(this.store, entry);
     } catch {
       // Every member refuses it. The result for its client is that of the cluster.
     }

@@ -19,6 +19,9 @@ afterAll(() => {
 
 /** The time of the machine. */
 const realTime: Agenda = {
+  get time() {
+    return performance.now();
+  },
   after: (delayMs, _what, run) => {
     const timeout = setTimeout(run, delayMs);
     return { cancel: () => clearTimeout(timeout) };
@@ -43,6 +46,11 @@ const keys = ["/a", "/a/1", "/a/2", "/a/ÿ", "/b/1", "/c"];
 const ends = ["", "", "\0", "/a0", "/b", "/b0", "/"];
 
 const kv = "/etcdserverpb.KV/";
+const lease = "/etcdserverpb.Lease/";
+
+/** The ids of leases, and how long each lives in seconds: none ends by itself here. */
+const leases = [1, 2, 3];
+const leaseTtl = 9_000;
 
 /** A request: its method, and its fields. */
 type Request = readonly [method: string, fields: Fields];
@@ -51,7 +59,7 @@ function bytes(text: string): Buffer {
   return Buffer.from(text, "latin1");
 }
 
-/** Ranges, writes and compactions around the current revision. */
+/** Ranges, writes and compactions around the current revision, and leases. */
 class Requests {
   readonly #random: Seeded;
 
@@ -61,7 +69,18 @@ class Requests {
 
   any(revision: number): Request {
     const random = this.#random;
-    const kind = random.pickWeighted({ range: 4, put: 5, delete: 2, txn: 3, compact: 0.3 });
+    const writes = { put: 5, delete: 2, txn: 3, compact: 0.3 };
+    const kind = random.pickWeighted({
+      range: 4,
+      ...writes,
+      grant: 1,
+      revoke: 0.5,
+      remaining: 0.5,
+    });
+    const id = random.pick(leases);
+    if (kind === "grant") return [`${lease}LeaseGrant`, { 1: leaseTtl, 2: id }];
+    if (kind === "revoke") return [`${lease}LeaseRevoke`, { 1: id }];
+    if (kind === "remaining") return [`${lease}LeaseTimeToLive`, { 1: id, 2: true }];
     if (kind === "range") return [`${kv}Range`, this.#range(revision)];
     if (kind === "put") return [`${kv}Put`, this.#put()];
     if (kind === "delete") return [`${kv}DeleteRange`, this.#delete()];
@@ -97,7 +116,8 @@ class Requests {
 
   #put(): Fields {
     const random = this.#random;
-    return { 1: bytes(random.pick(keys)), 2: bytes(random.pick(["", "x", "ÿ"])) };
+    const attached = random.chance(0.3) ? random.pick(leases) : undefined;
+    return { 1: bytes(random.pick(keys)), 2: bytes(random.pick(["", "x", "ÿ"])), 3: attached };
   }
 
   #delete(): Fields {
@@ -170,9 +190,15 @@ async function outcomeOf({ grpc }: Side, [method, fields]: Request): Promise<unk
     if (method === `${kv}Txn`) return contentOfTxn(response);
     if (method === `${kv}Range`) return contentOf(response);
     if (method === `${kv}Compact`) return "compacted";
+    if (method === `${lease}LeaseTimeToLive`) {
+      // It has lived for a moment, or is unknown.
+      const isAlive = response.number(3) > leaseTtl - 300;
+      const keysOf = response.all(5).map(String).sort();
+      return { isAlive, unknown: response.number(3) === -1, ttl: response.number(4), keysOf };
+    }
     return {
       revision: response.message(1)?.number(3),
-      deleted: method === `${kv}Put` ? 0 : response.number(2),
+      deleted: method === `${kv}DeleteRange` ? response.number(2) : 0,
     };
   } catch (error) {
     if (!(error instanceof BareStatus)) throw error;

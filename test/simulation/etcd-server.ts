@@ -19,6 +19,9 @@ import type { SentEvent, WatchResponse, WatchStream } from "./etcd-watch.ts";
 const clusterId = 7;
 const raftTerm = 2;
 
+/** The shortest time to live of a lease, in seconds, with etcd's default election timeout. */
+const minTtl = 2;
+
 /** Fields of etcd's messages are absent where they are zero. The numbers are those of its rpc.proto and kv.proto. */
 function present(value: number): number | undefined {
   return value === 0 ? undefined : value;
@@ -57,6 +60,24 @@ const unaryMethods: Readonly<Record<string, Unary>> = {
   "/etcdserverpb.KV/Compact": async (member, request) => {
     await member.propose({ type: "compact", revision: request.number(1) });
     return encode({ 1: header(member, member.store.revision) });
+  },
+  "/etcdserverpb.Lease/LeaseGrant": async (member, request) => {
+    const [ttl, id] = [Math.max(minTtl, request.number(1)), request.number(2)];
+    const { revision } = await member.propose({ type: "grant", id, ttl });
+    return encode({ 1: header(member, revision), 2: id, 3: ttl });
+  },
+  "/etcdserverpb.Lease/LeaseRevoke": async (member, request) => {
+    const { revision } = await member.propose({ type: "revoke", id: request.number(1) });
+    return encode({ 1: header(member, revision) });
+  },
+  "/etcdserverpb.Lease/LeaseTimeToLive": async (member, request) => {
+    const id = request.number(1);
+    const remainingMs = await member.remainingMs(id);
+    const { revision, leases } = member.store;
+    const keys = request.number(2) === 1 ? member.store.keysOf(id).map(bytes) : [];
+    const ttl = remainingMs === undefined ? -1 : Math.floor(remainingMs / 1_000);
+    const own = { 2: id, 3: present(ttl), 4: present(leases.get(id) ?? 0), 5: keys };
+    return encode({ 1: header(member, revision), ...own });
   },
   "/etcdserverpb.Maintenance/Status": async (member) =>
     encode({ 1: header(member, member.store.revision), 2: member.version, 4: 1 }),
@@ -103,6 +124,7 @@ export class EtcdServer {
       const unary = unaryMethods[path];
       if (path === "/etcdserverpb.Watch/Watch")
         this.#watch(stream, headers["hasleader"] === "true");
+      else if (path === "/etcdserverpb.Lease/LeaseKeepAlive") this.#keepAlive(stream);
       else if (unary !== undefined) this.#answer(stream, unary);
       else fail(stream, new EtcdError(12, `unknown method ${path}`));
     });
@@ -121,6 +143,34 @@ export class EtcdServer {
       );
     });
     stream.on("data", (chunk: Buffer) => framer.add(chunk));
+  }
+
+  /** A response for each request, in their order. */
+  #keepAlive(stream: ServerHttp2Stream): void {
+    const member = this.#member;
+    stream.respond(responseHeaders, withTrailers);
+    let done = Promise.resolve();
+    const end = (error: EtcdError | undefined): void => {
+      if (stream.destroyed || stream.writableEnded) return;
+      const trailers = error === undefined ? { "grpc-status": "0" } : trailersOf(error);
+      stream.on("wantTrailers", () => stream.sendTrailers(trailers));
+      stream.end();
+    };
+    const framer = new Framer((request) => {
+      const id = request.number(1);
+      const answer = async (): Promise<void> => {
+        const ttl = await member.keepAlive(id);
+        const { revision } = member.store;
+        const response = encode({ 1: header(member, revision), 2: id, 3: present(ttl) });
+        if (!(stream.destroyed || stream.writableEnded)) stream.write(framed(response));
+      };
+      done = done.then(answer).catch((error: unknown) => {
+        if (!(error instanceof EtcdError)) throw error;
+        end(error);
+      });
+    });
+    stream.on("data", (chunk: Buffer) => framer.add(chunk));
+    stream.on("end", () => void done.then(() => end(undefined)));
   }
 
   #watch(stream: ServerHttp2Stream, requiresLeader: boolean): void {
@@ -223,10 +273,11 @@ function header({ id }: EtcdMember, revision: number): Buffer {
   return encode({ 1: clusterId, 2: id, 3: present(revision), 4: raftTerm });
 }
 
-function keyValue({ key, value, createRevision, modRevision, version }: KeyValue): Buffer {
+function keyValue(kv: KeyValue): Buffer {
+  const { key, value, createRevision, modRevision, version, lease } = kv;
   return encode({
     ...{ 1: bytes(key), 2: createRevision, 3: modRevision, 4: version },
-    5: value === "" ? undefined : bytes(value),
+    ...{ 5: value === "" ? undefined : bytes(value), 6: present(lease) },
   });
 }
 
@@ -289,7 +340,9 @@ function single(operation: Operation): { type: "txn"; txn: Txn } {
 function operationOf(kind: number, message: Message): Operation {
   const keys = keysOf(message);
   if (kind === 1) return { type: "range", ...rangeOf(message) };
-  if (kind === 2) return { type: "put", key: keys.key, value: keys.end };
+  if (kind === 2) {
+    return { type: "put", key: keys.key, value: keys.end, lease: message.number(3) };
+  }
   return { type: "delete", ...keys };
 }
 

@@ -5,6 +5,8 @@ export interface KeyValue {
   readonly createRevision: number;
   readonly modRevision: number;
   readonly version: number;
+  /** The lease that it is attached to; 0: none. */
+  readonly lease: number;
 }
 
 /** A change of one key: the new state; undefined: it was deleted. */
@@ -37,7 +39,13 @@ export interface RangeResult {
 
 export type Operation =
   | ({ readonly type: "range" } & RangeOptions)
-  | { readonly type: "put"; readonly key: string; readonly value: string }
+  | {
+      readonly type: "put";
+      readonly key: string;
+      readonly value: string;
+      /** Absent or 0: none. */
+      readonly lease?: number;
+    }
   | ({ readonly type: "delete" } & Keys);
 
 export type OperationResult =
@@ -80,6 +88,8 @@ export const compactedError = (): EtcdError =>
   new EtcdError(11, "etcdserver: mvcc: required revision has been compacted");
 const futureError = (): EtcdError =>
   new EtcdError(11, "etcdserver: mvcc: required revision is a future revision");
+export const leaseNotFound = (): EtcdError =>
+  new EtcdError(5, "etcdserver: requested lease not found");
 
 /** What one member of etcd has applied: the versions of each key since the last compaction (etcd's package mvcc). */
 export class EtcdStore {
@@ -91,6 +101,8 @@ export class EtcdStore {
   #versions = new Map<string, StoreEvent[]>();
   /** All changes after the last compaction and, of each key, the last one before, in order. */
   #log: StoreEvent[] = [];
+  /** The time to live of each lease, in seconds, by its id. */
+  readonly leases = new Map<number, number>();
 
   /** `dropsTombstones`: whether deletions at the revision itself are lost as well (etcd issue 18089). */
   constructor(dropsTombstones: boolean) {
@@ -103,7 +115,27 @@ export class EtcdStore {
     copy.compacted = this.compacted;
     copy.#log = [...this.#log];
     for (const [key, versions] of this.#versions) copy.#versions.set(key, [...versions]);
+    for (const [id, ttl] of this.leases) copy.leases.set(id, ttl);
     return copy;
+  }
+
+  /** Throws what etcd does for a lease that exists. */
+  grant(id: number, ttl: number): void {
+    if (this.leases.has(id)) throw new EtcdError(9, "etcdserver: lease already exists");
+    this.leases.set(id, ttl);
+  }
+
+  /** Deletes all keys of a lease, in one revision. Throws what etcd does for a lease that does not exist. */
+  revoke(id: number): void {
+    if (!this.leases.delete(id)) throw leaseNotFound();
+    const success = this.keysOf(id).map((key) => ({ type: "delete" as const, key }));
+    this.txn({ compare: [], success, failure: [] });
+  }
+
+  /** The keys that are attached to a lease. */
+  keysOf(lease: number): string[] {
+    const all = [...this.#versions.keys()];
+    return all.filter((key) => this.#current(key)?.lease === lease).sort(byBytes);
   }
 
   range(options: RangeOptions): RangeResult {
@@ -131,6 +163,10 @@ export class EtcdStore {
   txn({ compare, success, failure }: Txn): TxnResult {
     const succeeded = compare.every((one) => this.#holds(one));
     const operations = succeeded ? success : failure;
+    const isMissing = operations.some(
+      (one) => one.type === "put" && (one.lease ?? 0) !== 0 && !this.leases.has(one.lease ?? 0),
+    );
+    if (isMissing) throw leaseNotFound();
     const next = this.revision + 1;
     let hasChanged = false;
     const results = operations.map((operation): OperationResult => {
@@ -141,7 +177,7 @@ export class EtcdStore {
         this.#add(operation.key, next, {
           ...{ key: operation.key, value: operation.value, modRevision: next },
           createRevision: previous?.createRevision ?? next,
-          version: (previous?.version ?? 0) + 1,
+          ...{ version: (previous?.version ?? 0) + 1, lease: operation.lease ?? 0 },
         });
         return { type: "put", previous };
       }

@@ -256,6 +256,27 @@ const kinds = {
       };
     },
   },
+  // SIGTERM: as it is replaced, but its clients are not warned, and call it until the end.
+  "replica drained": {
+    weight: 0,
+    begin: async (world, { one }) => {
+      const replica = chosen(world.replicas, one);
+      await replica.stop();
+      return () => replica.start();
+    },
+  },
+  "worker killed": {
+    weight: 0,
+    begin: async (world, { one, other }) => {
+      chosen(world.replicas, one).killWorker(other);
+      return nothing;
+    },
+  },
+  // After 20 seconds its main process replaces it.
+  "worker cut off from its main process": {
+    weight: 0,
+    begin: async (world, { one, other }) => chosen(world.replicas, one).holdWorker(other),
+  },
   "client away": {
     weight: 0,
     begin: async (world, { one }) => {
@@ -363,6 +384,33 @@ export function drawResumeFaults(
     })),
   );
   return [...drawn, ...absences];
+}
+
+/**
+ * Replicas that are drained, one after the other at times; workers that are killed, or get nothing; and, while there are
+ * leases, clients that are away for longer than these live.
+ */
+export function drawServiceFaults(
+  random: Seeded,
+  durationMs: number,
+  { hasLeases, hasWorkers }: { readonly hasLeases: boolean; readonly hasWorkers: boolean },
+): Fault[] {
+  const drawn = (kind: FaultKind, count: number, forMs: () => number): Fault[] =>
+    Array.from({ length: count }, () => ({
+      ...{ kind, atMs: random.next() * durationMs, forMs: forMs() },
+      ...{ one: random.next(), other: random.next() },
+    }));
+  const kills = hasWorkers ? random.pick([0, 1, 2]) : 0;
+  const holds = hasWorkers ? random.pick([0, 1, 2]) : 0;
+  const absences = hasLeases ? random.pick([0, 1, 3]) : 0;
+  return [
+    ...drawn("replica drained", random.pick([0, 1, 1, 3]), () => random.between(5, 500)),
+    ...drawn("worker killed", kills, () => 0),
+    ...drawn("worker cut off from its main process", holds, () =>
+      random.pick([50, 500, 3_000, 25_000]),
+    ),
+    ...drawn("client away", absences, () => random.between(2_500, 6_000)),
+  ];
 }
 
 /** Begins a fault. Resolves to what ends it. */

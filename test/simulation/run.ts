@@ -94,7 +94,10 @@ async function run(scenario: Scenario, repeats: number): Promise<boolean> {
   }
   if (repeats > 1) say(`Seed ${scenario.seed}: all ${repeats} runs are equal, to the event`);
   if (first === undefined) return true;
-  if (recorder !== undefined) write(recorder, scenario.seed, values.record ?? "");
+  // The model has no workers, and no relays that follow etcd's API.
+  const { workers, tiers, relaysEtcdApi } = scenario;
+  const isModelled = workers === 0 && (tiers.length === 0 || !relaysEtcdApi);
+  if (recorder !== undefined && isModelled) write(recorder, scenario.seed, values.record ?? "");
   if (values.print) say(`${scenario.seed} ${first.fingerprint}`);
   if (first.wrong.length === 0) return true;
   await explain({ scenario, outcome: first });
@@ -121,9 +124,9 @@ async function explain(failure: Failure): Promise<void> {
   mkdirSync(folder, { recursive: true });
   const file = join(folder, `seed-${seed}.json`);
   writeFileSync(file, `${JSON.stringify(scenario, undefined, 2)}\n`);
-  const { members, roots, tiers, watchers, faults } = scenario;
+  const { members, roots, workers, tiers, watchers, faults } = scenario;
   say(
-    `The least that violates it: ${members.length} members, ${roots} roots, relays ${JSON.stringify(tiers)}, ` +
+    `The least that violates it: ${members.length} members, ${roots} roots with ${workers} workers each, relays ${JSON.stringify(tiers)}, ` +
       `watchers ${JSON.stringify(watchers)}, ${faults.length} faults, ${outcome.events} events`,
   );
   for (const { kind, atMs, forMs } of faults) {

@@ -1,3 +1,4 @@
+import childProcess from "node:child_process";
 import crypto from "node:crypto";
 import {
   connect,
@@ -13,12 +14,14 @@ import timers from "node:timers";
 import timersPromises from "node:timers/promises";
 import type { Seeded } from "../faults/seeded.ts";
 import type { Network } from "./network.ts";
+import type { Processes } from "./processes.ts";
 import type { ScheduledEvent, Scheduler } from "./scheduler.ts";
 
 /** What replaces the outside of the process. */
 interface Outside {
   readonly scheduler: Scheduler;
   readonly network: Network;
+  readonly processes: Processes;
   /** For what production code takes from the global source of random numbers. */
   readonly random: Seeded;
 }
@@ -44,7 +47,7 @@ export const realTime = {
 };
 
 /**
- * Connects this process to a simulation, in the place of the system's time, network and random numbers: for the code under test,
+ * Connects this process to a simulation, in the place of the system's time, network, processes and random numbers: for the code under test,
  * Node.js' own code and that of the libraries.
  *
  * What is left is deterministic: JavaScript in one thread, whose callbacks Node.js runs in the order in which they were
@@ -79,6 +82,7 @@ async function replace(): Promise<void> {
     createConnection: (...given: readonly unknown[]) => current().network.connect(...given),
     createServer: (...given: readonly unknown[]) => current().network.createServer(...given),
   });
+  Object.assign(childProcess, { fork: () => current().processes.fork() });
   module.syncBuiltinESMExports();
 }
 

@@ -4,6 +4,7 @@ import {
   drawFaults,
   drawRareFaults,
   drawResumeFaults,
+  drawServiceFaults,
   drawTimeFaults,
   type Fault,
 } from "./faults.ts";
@@ -20,6 +21,8 @@ export interface Scenario {
   readonly etcd: WatchBehaviour;
   /** Number of replicas that follow etcd. */
   readonly roots: number;
+  /** Number of workers of each root. 0: it is a single process. */
+  readonly workers: number;
   /** Number of relays of each tier, the first of which follows the roots. */
   readonly tiers: readonly number[];
   /** Maximum number of events in the window of each cache. */
@@ -34,6 +37,10 @@ export interface Scenario {
   /** Clients of etcd's API at the roots. */
   readonly etcdWatchers: number;
   readonly etcdCallers: number;
+  /** Those that hold leases of etcd. */
+  readonly leaseholders: number;
+  /** Whether relays serve etcd's API as well, and follow that of the replicas above. */
+  readonly relaysEtcdApi: boolean;
   /** Pause after each write, in milliseconds at most. */
   readonly writePauseMs: number;
   /** For how long faults happen and clients write, in milliseconds. */
@@ -47,6 +54,21 @@ export interface Scenario {
 
 /** Number of kinds of recorded watchers (test/faults/clients.ts). */
 const watcherKinds = 13;
+
+/**
+ * What half of the simulations have besides all else: leases, etcd's API at relays, workers, and replicas that are drained. The
+ * others are as they would be without.
+ */
+function drawAdditions(seed: number, durationMs: number) {
+  const random = new Seeded(seed ^ 0x3e2f);
+  const isLeft = random.chance(0.5);
+  const leaseholders = isLeft ? 0 : random.pick([0, 1, 1, 2]);
+  const relaysEtcdApi = !isLeft && random.chance(0.6);
+  const workers = isLeft ? 0 : random.pick([0, 0, 2]);
+  const has = { hasLeases: leaseholders > 0, hasWorkers: workers > 0 };
+  const faults = isLeft ? [] : drawServiceFaults(random.fork(), durationMs, has);
+  return { leaseholders, relaysEtcdApi, workers, faults };
+}
 
 /** The scenario of a seed. */
 export function scenarioOf(seed: number): Scenario {
@@ -87,9 +109,10 @@ export function scenarioOf(seed: number): Scenario {
   ];
   const resuming = drawResumeFaults(new Seeded(seed ^ 0xab5), durationMs, faults);
   const rare = drawRareFaults(new Seeded(seed ^ 0x4d2a), durationMs);
+  const { faults: later, ...additions } = drawAdditions(seed, durationMs);
   return {
-    ...scenario,
-    faults: [...faults, ...rare, ...resuming].sort((one, other) => one.atMs - other.atMs),
+    ...{ ...scenario, ...additions },
+    faults: [...faults, ...rare, ...resuming, ...later].sort((one, other) => one.atMs - other.atMs),
     dispatchIntervalMs: added.pick([0, 0, 0, 5, 500]),
   };
 }

@@ -9,6 +9,8 @@ export interface ScheduledEvent {
 
 /** What lets things happen later: in the simulated time, or in the real one. */
 export interface Agenda {
+  /** Milliseconds since some beginning. */
+  readonly time: number;
   /** `what` is for the trace. */
   after(delayMs: number, what: string, run: () => void): ScheduledEvent;
 }

@@ -1,5 +1,6 @@
 import { Seeded } from "../faults/seeded.ts";
 import { Network } from "./network.ts";
+import { Processes } from "./processes.ts";
 import { connectTo, realTime } from "./runtime.ts";
 import type { Scenario } from "./scenario.ts";
 import { Scheduler } from "./scheduler.ts";
@@ -41,14 +42,15 @@ export async function simulate(
   const random = new Seeded(seed ^ 0x2f6e2b1);
   const scheduler = new Scheduler(seed ^ Math.imul(salt, 0x9e3779b1), pace, log);
   const network = new Network(scheduler, random.fork(), chunking, latencyMs);
-  await connectTo({ scheduler, network, random: random.fork() });
+  const processes = new Processes(scheduler);
+  await connectTo({ scheduler, network, processes, random: random.fork() });
   const wrong: string[] = [];
   const crash = (error: unknown): void => {
     wrong.push(`Crash: ${error instanceof Error ? error.stack : String(error)}`);
   };
   process.on("uncaughtException", crash).on("unhandledRejection", crash);
   try {
-    const world = new World(scenario, scheduler, network, logLevel, recorder);
+    const world = new World(scenario, { scheduler, network, processes }, logLevel, recorder);
     wrong.push(...(await scheduler.until(world.live(), limitMs)));
     await scheduler.untilIdle(restMs);
     if (network.openSockets > 0) wrong.push(`Leak: ${network.openSockets} sockets are open.`);

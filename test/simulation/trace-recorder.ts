@@ -1,8 +1,10 @@
 import type { Step, Trace, TracedEvent, TracedResponse } from "../../scripts/model/trace.ts";
 import type { WatchBatch } from "../../src/model/event.ts";
 import type { Storage, WatchRequest, WatchStream } from "../../src/storage/storage.ts";
+import type { ReaderStep } from "../faults/recorded-reader.ts";
 import type { RecordedWatcher, WatcherStep } from "../faults/recorded-watcher.ts";
-import { keys as writtenKeys } from "../faults/recorded-writer.ts";
+import { type WriterStep, keys as writtenKeys } from "../faults/recorded-writer.ts";
+import { type Thing, viewOf, type Wish } from "../faults/wire.ts";
 import type { Change, SeenEvent, SeenObject, View } from "../guarantees/recording.ts";
 import type { EtcdAccount } from "./etcd-account.ts";
 import type { EtcdCluster } from "./etcd-cluster.ts";
@@ -11,13 +13,15 @@ import type { EtcdCluster } from "./etcd-cluster.ts";
 type Recorded =
   | { readonly step: "commit"; readonly revision: number; readonly changes: readonly Change[] }
   | { readonly step: "watcher"; readonly name: string; readonly of: WatcherStep }
+  | { readonly step: "reader"; readonly of: ReaderStep }
+  | { readonly step: "writer"; readonly name: string; readonly of: WriterStep }
   | {
       readonly step: "apply";
       readonly server: string;
       readonly revision: number;
       readonly updates: readonly { readonly key: string; readonly revision: number }[];
     }
-  | Exclude<Step, { readonly step: "commit" | "apply" | "call" | "response" | "end" }>;
+  | Extract<Step, { readonly step: "compact" | "restore" | "start" | "follow" }>;
 
 /** In the order of their bytes, as etcd's. */
 const keyOrder = [...writtenKeys].sort((one, other) =>
@@ -25,8 +29,8 @@ const keyOrder = [...writtenKeys].sort((one, other) =>
 );
 
 /**
- * Records what etcd commits, what the replicas' reflectors do with their storage, and what watchers receive. Changes
- * nothing in what happens: a run that is recorded has the fingerprint of one that is not.
+ * Records what etcd commits, what the replicas' reflectors do with their storage, and what watchers, readers and writers
+ * receive. Changes nothing in what happens: a run that is recorded has the fingerprint of one that is not.
  */
 export class TraceRecorder {
   readonly #steps: Recorded[] = [];
@@ -74,18 +78,50 @@ export class TraceRecorder {
     this.#steps.push({ step: "watcher", name, of });
   }
 
-  /** The trace of each watcher. */
+  read(of: ReaderStep): void {
+    this.#steps.push({ step: "reader", of });
+  }
+
+  written(name: string, of: WriterStep): void {
+    this.#steps.push({ step: "writer", name, of });
+  }
+
+  /** The trace of each watcher, of the reads with each selection, and of each writer. */
   traces(run: string): Trace[] {
     const servers = [...this.#servers];
-    return this.watchers.map((watcher) => ({
+    const common = {
+      ...{ isLatestState: false, hasPrevious: false, keys: keyOrder },
+      roots: servers.filter((server) => server.startsWith("root")),
+      relays: servers.filter((server) => server.startsWith("relay")),
+    };
+    const watches = this.watchers.map((watcher) => ({
+      ...common,
       name: `${run}, ${watcher.name}`,
       isLatestState: watcher.wish.delivery === "LATEST_STATE",
       hasPrevious: watcher.view.includePrevious,
-      keys: keyOrder,
-      roots: servers.filter((server) => server.startsWith("root")),
-      relays: servers.filter((server) => server.startsWith("relay")),
-      steps: stepsOf(this.#steps, watcher),
+      steps: stepsOf(this.#steps, watcher.view, new WatchSteps(watcher)),
     }));
+    const reads = this.#wishes().map((wish) => ({
+      ...{ ...common, name: `${run}, reads of ${JSON.stringify(wish)}` },
+      steps: stepsOf(this.#steps, viewOf(wish), new ReadSteps(wish)),
+    }));
+    const writes = this.#writers().map((writer) => ({
+      ...{ ...common, name: `${run}, ${writer}` },
+      steps: stepsOf(this.#steps, viewOf({}), new WriteSteps(writer)),
+    }));
+    return [...watches, ...reads, ...writes];
+  }
+
+  /** What was read, each once. */
+  #wishes(): Wish[] {
+    const wishes = this.#steps.flatMap((one) =>
+      one.step === "reader" && one.of.step === "response" ? JSON.stringify(one.of.wish) : [],
+    );
+    return [...new Set(wishes)].map((wish) => JSON.parse(wish) as Wish);
+  }
+
+  #writers(): string[] {
+    return [...new Set(this.#steps.flatMap((one) => (one.step === "writer" ? one.name : [])))];
   }
 
   #recorded(server: string, storage: Storage): Storage {
@@ -132,39 +168,132 @@ function overridden<T extends object>(of: T, members: Partial<T>): T {
   });
 }
 
-function stepsOf(recorded: readonly Recorded[], watcher: RecordedWatcher): Step[] {
-  const { view } = watcher;
-  const steps: Step[] = [];
-  const ids = new Map<string, number>();
-  // The events of an atomic batch that is not complete.
-  let open: SeenEvent[] = [];
-  const idOf = (historyId: string): number => {
-    if (historyId === "") return 0;
-    if (!ids.has(historyId)) ids.set(historyId, ids.size + 1);
-    return ids.get(historyId) ?? 0;
-  };
-  for (const one of recorded) {
-    if (one.step === "commit") steps.push(commitOf(one.revision, one.changes, view));
-    else if (one.step === "apply") steps.push({ ...one, updates: updatesOf(one.updates) });
-    else if (one.step !== "watcher") steps.push(one);
-    else if (one.name === watcher.name) {
-      if (one.of.step !== "response") {
-        open = [];
-        steps.push(...clientStep(one.of, watcher));
-        continue;
-      }
-      const { response } = one.of;
-      open.push(...response.events);
-      if (response.revision === undefined) continue;
-      const traced: TracedResponse = {
-        ...{ revision: response.revision, isInitial: response.initialEventsEnd },
-        ...{ events: inKeyOrder(open.map(tracedEvent)), id: idOf(response.historyId) },
-      };
-      steps.push({ step: "response", response: traced });
-      open = [];
+/** What one client did, of all that was recorded. */
+interface ClientSteps {
+  /** Of a step of any client. */
+  of(one: Recorded): readonly Step[];
+  /** Whether a commit is the write of this client that is under way. */
+  isOwn(changes: readonly Change[]): boolean;
+}
+
+function stepsOf(recorded: readonly Recorded[], view: View, client: ClientSteps): Step[] {
+  return recorded.flatMap((one): readonly Step[] => {
+    if (one.step === "commit") {
+      const isOwn = client.isOwn(one.changes) && { isOwn: true as const };
+      return [{ ...commitOf(one.revision, one.changes, view), ...isOwn }];
     }
+    if (one.step === "apply") return [{ ...one, updates: updatesOf(one.updates) }];
+    if (one.step === "watcher" || one.step === "reader" || one.step === "writer")
+      return client.of(one);
+    return [one];
+  });
+}
+
+/** Numbers the ids of histories, in the order in which they are named. */
+class HistoryIds {
+  readonly #ids = new Map<string, number>();
+
+  /** 0: none was named. */
+  of(historyId: string): number {
+    if (historyId === "") return 0;
+    if (!this.#ids.has(historyId)) this.#ids.set(historyId, this.#ids.size + 1);
+    return this.#ids.get(historyId) ?? 0;
   }
-  return steps;
+}
+
+class WatchSteps implements ClientSteps {
+  readonly #watcher: RecordedWatcher;
+  readonly #ids = new HistoryIds();
+  /** The events of an atomic batch that is not complete. */
+  #open: SeenEvent[] = [];
+
+  constructor(watcher: RecordedWatcher) {
+    this.#watcher = watcher;
+  }
+
+  isOwn(): boolean {
+    return false;
+  }
+
+  of(one: Recorded): readonly Step[] {
+    if (one.step !== "watcher" || one.name !== this.#watcher.name) return [];
+    if (one.of.step !== "response") {
+      this.#open = [];
+      return clientStep(one.of, this.#watcher);
+    }
+    const { response } = one.of;
+    this.#open.push(...response.events);
+    if (response.revision === undefined) return [];
+    const traced: TracedResponse = {
+      ...{ revision: response.revision, isInitial: response.initialEventsEnd },
+      ...{
+        events: inKeyOrder(this.#open.map(tracedEvent)),
+        id: this.#ids.of(response.historyId),
+      },
+    };
+    this.#open = [];
+    return [{ step: "response", response: traced }];
+  }
+}
+
+/** The reads with one selection: a List, or a Get of one key. */
+class ReadSteps implements ClientSteps {
+  readonly #wish: string;
+  readonly #ids = new HistoryIds();
+
+  constructor(wish: Wish) {
+    this.#wish = JSON.stringify(wish);
+  }
+
+  isOwn(): boolean {
+    return false;
+  }
+
+  of(one: Recorded): readonly Step[] {
+    if (one.step !== "reader" || JSON.stringify(one.of.wish) !== this.#wish) return [];
+    const { of } = one;
+    if (of.step === "call") {
+      const { server, isLinearizable, notOlderThan: after } = of;
+      return [{ step: "call", server, begins: isLinearizable ? "list" : "any", after }];
+    }
+    if (of.step === "failed") return [];
+    const events = of.objects.map((object) =>
+      tracedEvent({ type: "ADDED", object, previous: undefined }),
+    );
+    const { revision, historyId } = of;
+    const own = { revision, isInitial: true, id: this.#ids.of(historyId) };
+    return [{ step: "response", response: { ...own, events } }];
+  }
+}
+
+/** The Puts of one writer through the service. */
+class WriteSteps implements ClientSteps {
+  readonly #writer: string;
+  #id: string | undefined;
+
+  constructor(writer: string) {
+    this.#writer = writer;
+  }
+
+  /** One that etcd does after the writer has given it up is not this writer's. */
+  isOwn(changes: readonly Change[]): boolean {
+    const value = changes[0]?.after?.value;
+    if (value === undefined || this.#id === undefined) return false;
+    return (JSON.parse(value) as Thing).write === this.#id;
+  }
+
+  of(one: Recorded): readonly Step[] {
+    if (one.step !== "writer" || one.name !== this.#writer) return [];
+    const { of } = one;
+    if (of.step === "write") {
+      this.#id = of.id;
+      return [{ step: "write", key: numberOf(of.key), creates: of.creates }];
+    }
+    this.#id = undefined;
+    const { outcome, revision, reason } = of.outcome;
+    const isConflict = reason === "REVISION_CONFLICT";
+    return [{ step: "written", outcome, revision, isConflict }];
+  }
 }
 
 function clientStep(

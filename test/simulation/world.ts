@@ -1,5 +1,6 @@
 import { pino } from "pino";
 import { hasReason } from "../../src/base/errors.ts";
+import type { Cacher } from "../../src/cacher/cacher.ts";
 import { wrongInCaches } from "../faults/cached-states.ts";
 import { watchersIn } from "../faults/clients.ts";
 import { LibraryClient } from "../faults/library-client.ts";
@@ -20,7 +21,8 @@ import { EtcdServer } from "./etcd-server.ts";
 import type { Operation } from "./etcd-store.ts";
 import { beginFault, type Disturbed, type Fault } from "./faults.ts";
 import { Network } from "./network.ts";
-import { firstRoot, SimulatedReplica } from "./replica.ts";
+import type { Processes } from "./processes.ts";
+import { firstRoot, type ReplicaOptions, SimulatedReplica } from "./replica.ts";
 import type { Scenario } from "./scenario.ts";
 import type { Scheduler } from "./scheduler.ts";
 import type { TraceRecorder } from "./trace-recorder.ts";
@@ -41,7 +43,16 @@ const usualReasons = [
 /** Holds the id of etcd's history. */
 const markerKey = "/watchfanout/history";
 
+const firstWorker = 101;
+
 const memberHost = (i: number): number => 11 + i;
+
+/** What is outside of the processes. */
+interface Outside {
+  readonly scheduler: Scheduler;
+  readonly network: Network;
+  readonly processes: Processes;
+}
 
 /**
  * etcd, replicas in front of it, relays, and clients of all kinds, which record what they see: those of the tests with real
@@ -74,8 +85,7 @@ export class World implements Disturbed {
 
   constructor(
     scenario: Scenario,
-    scheduler: Scheduler,
-    network: Network,
+    { scheduler, network, processes }: Outside,
     logLevel: string,
     recorder?: TraceRecorder,
   ) {
@@ -92,13 +102,14 @@ export class World implements Disturbed {
     );
     this.#account = new EtcdAccount(this.cluster, prefix);
     recorder?.follow(this.cluster, this.#account);
-    this.#apiClients = new EtcdApiClients(scenario, this.cluster, prefix);
     const logger = pino(
       // Reading the clock would let time pass.
       { level: logLevel, base: null, timestamp: false },
       { write: (line: string) => this.#logged(line) },
     );
-    this.replicas = replicasOf(scenario, network, logger, recorder);
+    this.replicas = replicasOf(scenario, { network, processes, logger, recorder });
+    const apiUrls = this.replicas.flatMap(({ relay, hasEtcdApi }) => (hasEtcdApi ? relay.url : []));
+    this.#apiClients = new EtcdApiClients(scenario, this.cluster, prefix, apiUrls);
     const endpoints = this.replicas;
     this.#members = this.cluster.members.map(
       (member) => new JsonMember(member, scheduler, random.fork()),
@@ -117,6 +128,7 @@ export class World implements Disturbed {
         {
           ...{ name: `w${i}`, cluster: written, prefix, endpoints, ...options },
           ...{ random: random.fork(), era: newestEra },
+          trace: recorder && ((name, step) => recorder.written(name, step)),
         },
         { changed: () => this.#wrote() },
       );
@@ -130,6 +142,7 @@ export class World implements Disturbed {
     if (recorder !== undefined) recorder.watchers = this.watchers;
     this.#reader = new RecordedReader({
       ...{ endpoints, ...eras, random: random.fork(), pauseMs: 200 },
+      trace: recorder && ((step) => recorder.read(step)),
     });
   }
 
@@ -140,7 +153,7 @@ export class World implements Disturbed {
     await this.#pause(1);
     await Promise.all(this.replicas.map((replica) => replica.start()));
     await this.#untilReady();
-    for (const writer of this.#writers) writer.start();
+    this.#startWrites();
     for (const watcher of this.watchers) watcher.start();
     if (hasReader) this.#reader.start();
     this.#apiClients.start();
@@ -207,7 +220,7 @@ export class World implements Disturbed {
     if (!isMarked) {
       this.#isUnmarked = true;
       await this.#until("every replica to be beyond the snapshot", () =>
-        this.replicas.every(({ cacher }) => (cacher?.stats().revision ?? 0) > revision),
+        this.#caches.every((cacher) => (cacher?.stats().revision ?? 0) > revision),
       );
     }
     this.reasons.add("HISTORY_CHANGED");
@@ -222,7 +235,7 @@ export class World implements Disturbed {
     for (const server of this.servers) server.start();
     await this.#until("every replica to have found the other history", () => this.#haveFound());
     if (this.#isOver) return;
-    for (const writer of this.#writers) writer.start();
+    this.#startWrites();
     this.#apiClients.start();
   }
 
@@ -233,14 +246,18 @@ export class World implements Disturbed {
     while (this.cluster.state.revision < beyond + 3) this.#writeOther();
   }
 
+  /** In the marker key. */
+  get #historyId(): string | undefined {
+    return this.cluster.state.range({ key: markerKey }).kvs[0]?.value;
+  }
+
   /** Whether every replica is in the newest history. Those that are not connect again, and learn of it. */
   #haveFound(): boolean {
-    const [marker] = this.cluster.state.range({ key: markerKey }).kvs;
+    const historyId = this.#historyId;
     const { revision } = this.cluster.state;
-    const missing = this.replicas.filter(({ cacher }) => {
-      const isThere = (cacher?.stats().revision ?? Infinity) <= revision;
-      return !isThere || cacher?.currentHistoryId !== marker?.value;
-    });
+    const isMissing = (cacher: Cacher | undefined): boolean =>
+      (cacher?.stats().revision ?? Infinity) > revision || cacher?.currentHistoryId !== historyId;
+    const missing = this.replicas.filter(({ caches }) => caches.some(isMissing));
     for (const { upstream } of missing) {
       for (const link of upstream) if (this.#random.chance(0.002)) this.network.cut(link);
     }
@@ -304,7 +321,7 @@ export class World implements Disturbed {
   #logged(line: string): void {
     this.scheduler.note(`log ${line.trimEnd()}`);
     const { level, msg, err } = JSON.parse(line) as LogLine;
-    if (level < errorLevel || msg === "the store is full and refuses writes") return;
+    if (level < errorLevel || expectedErrors.has(msg)) return;
     this.#errors.push(`Logged: ${msg}: ${err?.message}`);
   }
 
@@ -332,9 +349,19 @@ export class World implements Disturbed {
     }
   }
 
-  /** Resolves when no write is under way any more, and none begins. */
+  /** Resolves when no write is under way any more, and none begins. No lease ends meanwhile. */
   async #holdWrites(): Promise<void> {
-    await Promise.all(this.#writers.map((writer) => writer.stop()));
+    this.cluster.leases.isHeld = true;
+    await Promise.all([
+      ...this.#writers.map((writer) => writer.stop()),
+      this.#apiClients.stopLeases(),
+    ]);
+  }
+
+  #startWrites(): void {
+    this.cluster.leases.isHeld = false;
+    for (const writer of this.#writers) writer.start();
+    this.#apiClients.startLeases();
   }
 
   async #healReplicas(): Promise<void> {
@@ -361,7 +388,7 @@ export class World implements Disturbed {
 
   async #behind(level: number): Promise<string[]> {
     const isThere = (watcher: RecordedWatcher): boolean =>
-      watcher.isAt(level, this.#account.era.index);
+      watcher.isAt(level, this.#account.era.index, this.#historyId);
     try {
       await this.#until("", () => this.watchers.every(isThere));
       return [];
@@ -406,6 +433,7 @@ export class World implements Disturbed {
     await Promise.all([...this.watchers, this.#reader].map((client) => client.stop()));
     await this.#library?.close();
     await Promise.all(this.replicas.map((replica) => replica.stop()));
+    this.cluster.leases.stop();
     for (const server of this.servers) server.stop();
   }
 
@@ -428,8 +456,13 @@ export class World implements Disturbed {
 
   #untilReady(): Promise<void> {
     return this.#until("every replica to be ready", () =>
-      this.replicas.every(({ cacher }) => cacher?.ready === true),
+      this.#caches.every((cacher) => cacher?.ready === true),
     );
+  }
+
+  /** Those of all processes; undefined for one that does not run. */
+  get #caches(): readonly (Cacher | undefined)[] {
+    return this.replicas.flatMap(({ caches }) => caches);
   }
 
   async #until(what: string, reached: () => boolean): Promise<void> {
@@ -448,12 +481,10 @@ function mayLoseHistory({ windowEvents, tiers, faults }: Scenario): boolean {
 
 function replicasOf(
   scenario: Scenario,
-  network: Network,
-  logger: pino.Logger,
-  recorder: TraceRecorder | undefined,
+  given: Pick<ReplicaOptions, "network" | "processes" | "logger" | "recorder">,
 ): SimulatedReplica[] {
-  const { roots, tiers, members, windowEvents, dispatchIntervalMs } = scenario;
-  const common = { prefix, network, logger, windowEvents, dispatchIntervalMs, recorder };
+  const { roots, tiers, members, windowEvents, dispatchIntervalMs, relaysEtcdApi } = scenario;
+  const common = { ...given, prefix, windowEvents, dispatchIntervalMs, relaysEtcdApi };
   let host = firstRoot;
   let above = members.map((_, i) => memberHost(i));
   return [roots, ...tiers].flatMap((count, tier) => {
@@ -461,11 +492,21 @@ function replicasOf(
     const hosts = Array.from({ length: count }, () => host++);
     above = hosts;
     return hosts.map((own, i) => {
-      const name = tier === 0 ? `root ${i}` : `relay ${tier}.${i}`;
-      return new SimulatedReplica({ ...common, name, host: own, follows, isRelay: tier > 0 });
+      const isRelay = tier > 0;
+      const name = isRelay ? `relay ${tier}.${i}` : `root ${i}`;
+      const count = isRelay ? 0 : scenario.workers;
+      const workers = Array.from({ length: count }, (_, j) => firstWorker + 10 * i + j);
+      return new SimulatedReplica({ ...common, name, host: own, follows, isRelay, workers });
     });
   });
 }
+
+/** What is logged as an error, and a fault explains. */
+const expectedErrors: ReadonlySet<string> = new Set([
+  "the store is full and refuses writes",
+  "a worker has ended",
+  "a worker does not respond; it is replaced",
+]);
 
 /** The level of pino's lines for errors. */
 const errorLevel = 50;

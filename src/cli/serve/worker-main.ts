@@ -10,6 +10,7 @@ import { RecentProblems } from "../status/recent-problems.ts";
 import type { FromWorker, StartWorker, ToWorker } from "../workers/messages.ts";
 import { removeFolder } from "../workers/private-folder.ts";
 import { dividedPools, workerConfig } from "../workers/worker-config.ts";
+import { WorkerReports } from "../workers/worker-reports.ts";
 import { ChangeableLevel, createLogger, exitOnFault, redirectGrpcLog } from "./logger.ts";
 import { flushMs, openOtlp } from "./otlp.ts";
 import { ServiceProcess } from "./service-process.ts";
@@ -19,10 +20,6 @@ import { StartError } from "./start-error.ts";
  * A worker of `serve --workers`: a relay of the main process, which serves the connections that it gets. It has no flags;
  * the main process starts it and sends what it needs.
  */
-
-/** Interval of the status, and the shortest one, in milliseconds. */
-const statusMs = 1_000;
-const changeMs = 100;
 
 /** Time that a shutdown may take in addition to the shutdown timeout, in milliseconds. */
 const closingMs = 1_000;
@@ -37,13 +34,9 @@ class Worker {
   /** Undefined before it starts. */
   #service: ServiceProcess | undefined;
   #status: ProcessStatus | undefined;
-  #taken = 0;
+  #reports: WorkerReports | undefined;
   #hasStarted = false;
   #isStopping = false;
-  #sentAt = 0;
-  #sentConnections = 0;
-  #sentTaken = 0;
-  #wasReady = false;
 
   constructor(given: StartWorker) {
     const { worker, workers, snapshot, logFormat, logLevel, socket } = given;
@@ -65,7 +58,12 @@ class Worker {
     const service = new ServiceProcess(this.#config, systemClock, this.#logger, otlp);
     this.#service = service;
     this.#status = new ProcessStatus(worker, systemClock, () => service.parts(), this.#problems);
-    this.#report(service);
+    this.#reports = new WorkerReports({
+      ...{ clock: systemClock, send },
+      readiness: () => service.readiness(),
+      server: () => (this.#hasStarted ? service.server : undefined),
+    });
+    this.#reports.run();
     // One worker's metrics would differ from request to request. The admin port has those of all.
     service.openEtcdApi(undefined);
     await service.openCaches();
@@ -83,10 +81,7 @@ class Worker {
   }
 
   take(socket: Socket | undefined): void {
-    send({ kind: "taken" });
-    this.#taken++;
-    // Undefined: the client has closed the connection meanwhile.
-    if (socket !== undefined) this.#service?.server.accept(socket);
+    this.#reports?.take(socket);
   }
 
   async sendMetrics(request: number): Promise<void> {
@@ -137,24 +132,6 @@ class Worker {
     this.#logger.error("the main process has ended; so does the worker");
     void this.stop(exitCodes.failed);
   }
-
-  /** Sends the status once a second, sooner when its connections have changed, and until it is ready. */
-  #report(service: ServiceProcess): void {
-    const { connections } = this.#hasStarted ? service.server : { connections: 0 };
-    const now = systemClock.now();
-    const isDue = now - this.#sentAt >= statusMs || !this.#wasReady;
-    // One that was taken may replace one that was closed.
-    const isChanged = connections !== this.#sentConnections || this.#taken !== this.#sentTaken;
-    if (isDue || isChanged) {
-      this.#sentAt = now;
-      this.#sentConnections = connections;
-      this.#sentTaken = this.#taken;
-      const readiness = service.readiness();
-      this.#wasReady = readiness.every(({ failure }) => failure === undefined);
-      send({ kind: "status", readiness, connections, taken: this.#taken });
-    }
-    systemClock.setTimeout(() => this.#report(service), changeMs);
-  }
 }
 
 let running: Worker | undefined;
@@ -191,7 +168,8 @@ async function start(message: StartWorker): Promise<void> {
   }
 }
 
-function send(message: FromWorker): void {
-  // Without a channel the main process has ended, which "disconnect" reports.
+/** Returns whether there is a channel. Without one the main process has ended, which "disconnect" reports. */
+function send(message: FromWorker): boolean {
   if (process.connected) process.send?.(message, undefined, undefined, () => {});
+  return process.connected;
 }
