@@ -6,7 +6,7 @@ import { mutatedModule, requestedMutations } from "./test/corpus/mutate.ts";
 /** The rows of the wire contract: they run once for the service's own server, and once added to a server of grpc-js. */
 const contractTests = [
   "test/contract/{errors,histories,reads,relist,slow-consumers}.test.ts",
-  "test/contract/{uncached,watch-opening,watching,writes}.test.ts",
+  "test/contract/{uncached,watch-opening,watching,writes,subscribing}.test.ts",
 ];
 
 /** The tests that measure the heap, or what is collected of it. */

@@ -20,12 +20,12 @@ import { type MessageTranslation, Namespace } from "../etcd/wire/namespace.ts";
 import type { ResponseHeader } from "../etcd/wire/response-header.ts";
 import type { Access } from "../policy/access.ts";
 import type { HttpMethod, RawMethod, RawServices } from "../server/calls/methods.ts";
+import { Rounds } from "../server/kernel/rounds.ts";
 import { type CachedResource, CachedResources } from "./cached/cached-resources.ts";
 import { NewestHeader } from "./cached/newest-header.ts";
 import type { EtcdCall } from "./calls/etcd-call.ts";
 import { ForwardedCall, type ForwardedCallDeps } from "./calls/forwarded-call.ts";
 import { requestHeaders } from "./calls/metadata.ts";
-import { Rounds } from "./calls/rounds.ts";
 import { Gateway } from "./gateway/gateway.ts";
 import { RangeCall } from "./range/range-call.ts";
 import {

@@ -3,8 +3,8 @@ import { readRangeRequest } from "../../../src/etcd/wire/range-request.ts";
 import { CachedResources } from "../../../src/etcd-api/cached/cached-resources.ts";
 import { NewestHeader } from "../../../src/etcd-api/cached/newest-header.ts";
 import type { EtcdCall } from "../../../src/etcd-api/calls/etcd-call.ts";
-import { Rounds } from "../../../src/etcd-api/calls/rounds.ts";
 import { RangeService } from "../../../src/etcd-api/range/range-service.ts";
+import { Rounds } from "../../../src/server/kernel/rounds.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { encode, type Fields } from "../../foreign/protobuf.ts";
 
