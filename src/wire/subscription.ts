@@ -1,4 +1,4 @@
-import { numberFieldSize, varintSize, WireWriter } from "../protobuf/wire-writer.ts";
+import { bigFieldSize, numberFieldSize, varintSize, WireWriter } from "../protobuf/wire-writer.ts";
 import { type FrameParts, prefixSize } from "./encode.ts";
 
 /*
@@ -14,6 +14,7 @@ const progressTag = 0x2a;
 /** Of the messages in it. */
 const revisionTag = 0x08;
 const historyTag = 0x22;
+const tagTag = 0x10;
 
 const noBytes = new Uint8Array(0);
 
@@ -55,9 +56,13 @@ export function refusedResponse(id: number, status: Uint8Array): FrameParts {
   return [headOf(id, refusedTag, status.byteLength), status];
 }
 
-/** The progress of all watches together. */
-export function progressResponse(revision: number): FrameParts {
-  return [headOf(0, progressTag, numberFieldSize(revision)), revisionField(revision)];
+/** The progress of all watches together, with the tag of the request. */
+export function progressResponse(revision: number, tag: bigint): FrameParts {
+  const size = numberFieldSize(revision) + bigFieldSize(tag);
+  const writer = new WireWriter(Buffer.allocUnsafe(size));
+  writer.numberField(revisionTag, revision);
+  writer.bigField(tagTag, tag);
+  return [headOf(0, progressTag, size), writer.bytes];
 }
 
 function revisionField(revision: number): Uint8Array {

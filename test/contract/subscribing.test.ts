@@ -167,7 +167,7 @@ describeContract("Subscribe", (open) => {
     await stream.watchOf(1);
     await stream.watchOf(2);
     const revision = await write(["a/1", ""], ["b/1", ""]);
-    stream.requestProgress();
+    stream.requestProgress(0, 77);
     expect(await stream.eventsOf(1, revision)).toEqual([`ADDED a/1@${revision}`]);
     // The second one has no credit.
     await write(["a/1", "2"]);

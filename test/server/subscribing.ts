@@ -51,8 +51,8 @@ export class Subscribing {
   }
 
   /** 0: of all. */
-  requestProgress(id: number = 0): void {
-    this.send({ progress: { id } });
+  requestProgress(id: number = 0, tag: number = 0): void {
+    this.send({ progress: { id, tag } });
   }
 
   send(request: SubscribeRequest): void {
@@ -133,7 +133,7 @@ export class Subscribing {
     return said((await this.nextOf(id)).refused, "refused");
   }
 
-  /** The progress of all watches, which is the next that is sent without an id. */
+  /** The revision of the progress of all watches, which is the next that is sent without an id. */
   async progress(): Promise<number> {
     const { progress, ...rest } = await this.nextOf(0);
     if (progress === null || progress === undefined) {

@@ -876,6 +876,10 @@ export const protoJson: object = {
                 "id": {
                   "type": "int64",
                   "id": 1
+                },
+                "tag": {
+                  "type": "int64",
+                  "id": 2
                 }
               }
             },
@@ -918,6 +922,10 @@ export const protoJson: object = {
                 "revision": {
                   "type": "int64",
                   "id": 1
+                },
+                "tag": {
+                  "type": "int64",
+                  "id": 2
                 }
               }
             },

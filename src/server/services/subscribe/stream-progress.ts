@@ -8,7 +8,7 @@ interface ProgressOwner {
   /** The open watches. */
   readonly watches: ReadonlyMap<number, Subscription>;
   /** Sends the progress of all watches together. */
-  progressed(revision: number): void;
+  progressed(revision: number, tag: bigint): void;
   /** The request can't be answered. */
   progressFailed(id: number, error: unknown): void;
   /** The watch may have something to send. */
@@ -28,7 +28,9 @@ export class StreamProgress {
   /** The watches that the answer for all is about. */
   #watches: readonly Subscription[] = [];
   #state: "none" | "asking" | "waiting" = "none";
-  #isRepeated = false;
+  /** The tag of the request that is being answered; and of the last one since, if there is one. */
+  #tag = 0n;
+  #nextTag: bigint | undefined;
   /** While waiting: the revision to be reached, and how many watches have not. */
   #target = 0;
   #missing = 0;
@@ -61,9 +63,12 @@ export class StreamProgress {
   }
 
   /** The client asks for the progress of all watches that it has. There is at least one. */
-  requestOfAll(): void {
-    this.#isRepeated = this.#state !== "none";
-    if (this.#isRepeated) return;
+  requestOfAll(tag: bigint): void {
+    if (this.#state !== "none") {
+      this.#nextTag = tag;
+      return;
+    }
+    this.#tag = tag;
     this.#state = "asking";
     this.#watches = [...this.#stream.watches.values()];
     const resources = new Set(this.#watches.map(({ served }) => served));
@@ -112,16 +117,16 @@ export class StreamProgress {
       if (!watch.isOver) least = Math.min(least, watch.deliveredRevision);
     }
     // Of watches that have all ended nothing more is said than that the store has this revision.
-    this.#stream.progressed(least === Infinity ? this.#target : least);
+    this.#stream.progressed(least === Infinity ? this.#target : least, this.#tag);
     this.#answered();
   }
 
   #answered(): void {
     this.#state = "none";
     this.#watches = [];
-    if (!this.#isRepeated || this.#stream.isOver) return;
-    this.#isRepeated = false;
-    this.requestOfAll();
+    const next = this.#nextTag;
+    this.#nextTag = undefined;
+    if (next !== undefined && !this.#stream.isOver) this.requestOfAll(next);
   }
 }
 

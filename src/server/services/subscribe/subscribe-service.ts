@@ -112,7 +112,7 @@ export class SubscribeService {
       }
       if (request.progress?.id === "0") {
         if (stream.watches.size === 0) throw unknownWatch(0);
-        stream.progress.requestOfAll();
+        stream.progress.requestOfAll(BigInt.asUintN(64, BigInt(request.progress.tag)));
         return;
       }
       if (request.request === undefined) {

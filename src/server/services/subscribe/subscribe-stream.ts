@@ -125,8 +125,8 @@ export class SubscribeStream
     this.#answer(refusedResponse(key, encodedStatus(statusOf(error))));
   }
 
-  progressed(revision: number): void {
-    this.#answer(progressResponse(revision));
+  progressed(revision: number, tag: bigint): void {
+    this.#answer(progressResponse(revision, tag));
   }
 
   progressFailed(key: number, error: unknown): void {

@@ -13,6 +13,11 @@ export interface Progress {
    * them. Some may have delivered more: events with higher revisions belong behind this point.
    */
   'revision'?: (number | string | Long);
+  /**
+   * The tag of the last request that this answers. The requests before it that have no Progress are answered by this
+   * one, too.
+   */
+  'tag'?: (number | string | Long);
 }
 
 /**
@@ -26,4 +31,9 @@ export interface Progress__Output {
    * them. Some may have delivered more: events with higher revisions belong behind this point.
    */
   'revision': (string);
+  /**
+   * The tag of the last request that this answers. The requests before it that have no Progress are answered by this
+   * one, too.
+   */
+  'tag': (string);
 }

@@ -12,6 +12,10 @@ export interface RequestProgress {
    * watches that were added before. The response is one Progress for all.
    */
   'id'?: (number | string | Long);
+  /**
+   * With id 0: any number, which the Progress has as well, such as one that increases with each request.
+   */
+  'tag'?: (number | string | Long);
 }
 
 /**
@@ -24,4 +28,8 @@ export interface RequestProgress__Output {
    * watches that were added before. The response is one Progress for all.
    */
   'id': (string);
+  /**
+   * With id 0: any number, which the Progress has as well, such as one that increases with each request.
+   */
+  'tag': (string);
 }
