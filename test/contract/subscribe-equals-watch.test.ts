@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, test } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import { Cacher } from "../../src/cacher/cacher.ts";
 import { AttributeReader } from "../../src/codec/attribute-reader.ts";
@@ -121,12 +121,12 @@ async function openWorld() {
       entries.map(([resource, key, app]): Operation => {
         const path = `${resource}/${key}`;
         if (app === null) return { type: "delete", key: path };
-        return { type: "put", key: path, value: Buffer.from(valueOf(app)) };
+        return { type: "put", key: path, value: Buffer.from(labelled(app)) };
       }),
     );
     for (const [name, model] of models) {
       const own = entries.filter(([resource]) => resource === name);
-      const toModel = own.map(([, key, app]): Entry => [key, app === null ? null : valueOf(app)]);
+      const toModel = own.map(([, key, app]): Entry => [key, app === null ? null : labelled(app)]);
       model.write(toModel, revision);
     }
     return revision;
@@ -142,7 +142,7 @@ async function openWorld() {
   return { cachers, client, clock, models, write, until, close };
 }
 
-function valueOf(app: string): string {
+function labelled(app: string): string {
   return JSON.stringify({ metadata: { labels: { app } } });
 }
 
@@ -157,7 +157,7 @@ function requestOf({ resource, scope, app, latest, initial }: Wish, after: numbe
 function viewOf({ scope, app }: Wish): View {
   return {
     includes: (key) => ("key" in scope ? key === scope.key : key.startsWith(scope.prefix)),
-    matches: ({ value }) => app === "" || value === valueOf(app),
+    matches: ({ value }) => app === "" || value === labelled(app),
     includePrevious: true,
   };
 }

@@ -31,6 +31,5 @@ test("A watch on a stream of 1,000 takes less than 1 KiB", async () => {
     await open();
     measured.push((heldBytes() - before) / watches);
   }
-  console.log(measured);
-  expect(Math.min(...measured)).toBeLessThan(1_024);
+  expect(measured.sort((a, b) => a - b)[1]).toBeLessThan(1_024);
 });
