@@ -3,6 +3,7 @@ import { status } from "@grpc/grpc-js";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { BareGrpc } from "../../foreign/bare-grpc.ts";
 import { encode, Message } from "../../foreign/protobuf.ts";
+import { framed, RawConnection } from "../http2/raw-connection.ts";
 import { clientAs } from "../rights/callers.ts";
 import { serveGuarded } from "../rights/guarded.ts";
 import { type Served, serveThings } from "../served.ts";
@@ -220,5 +221,49 @@ describe("A Subscribe stream", () => {
     }
     await expect.poll(() => served.server.openStreams).toBe(2);
     expect(served.cacher.stats().watchers.live).toBe(1);
+  });
+
+  test("reads no further requests while many answers are not accepted", async () => {
+    const served = await serveThings();
+    const silent = bareClient(served, 1_024).open(path);
+    // Each is refused, with some 300 bytes.
+    const refused = encode({ 2: encode({ 1: 5 }) });
+    let sent = 0;
+    for (; sent < 2_500; sent++) silent.send(refused);
+    const other = await subscribed(served, 1);
+    const revision = await write(served, "a");
+    expect(await other.eventsOf(1, revision)).toHaveLength(1);
+    for (let i = 0; i < 200; i++) await nextTurn();
+    expect(served.recorder.sentMessages).toBeLessThan(1_500);
+    let received = 0;
+    for await (const _ of silent) if (++received === sent) break;
+    expect(served.recorder.sentMessages).toBeGreaterThan(sent);
+  });
+
+  test("answers requests for progress that come together with one of their own", async () => {
+    const served = await serveThings();
+    const stream = await subscribed(served, 1);
+    // Without credit it keeps the first request from being answered.
+    stream.add(2, { resource }, { messages: 1 });
+    await stream.watchOf(2);
+    await stream.eventsOf(1, await write(served, "a"));
+    for (let tag = 1; tag <= 100; tag++) {
+      stream.requestProgress(0, tag);
+      stream.requestProgress(2);
+    }
+    stream.grant(2, { messages: 1_000 });
+    const tags = [1, 2].map(async () => Number((await stream.nextOf(0)).progress?.tag));
+    expect(await Promise.all(tags)).toEqual([1, 100]);
+    expect(stream.waitingOf(2)).toBeLessThan(5);
+  });
+
+  test("whose request is not complete in time ends", async () => {
+    const served = await serveThings();
+    const call = new RawConnection(served.server.port).open(path);
+    call.stream.write(framed(addRequest(1)).subarray(0, 9));
+    await expect.poll(() => served.server.openStreams).toBe(1);
+    for (let i = 0; i < 20; i++) await nextTurn();
+    served.clock.advance(60_001);
+    expect((await call.drain().ended).code).toBe(status.DEADLINE_EXCEEDED);
   });
 });
