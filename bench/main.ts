@@ -31,6 +31,7 @@ import { relays } from "./relays.ts";
 import { finalTable } from "./report.ts";
 import { slowConsumers } from "./slow-consumers.ts";
 import { start } from "./start.ts";
+import { subscribe } from "./subscribe.ts";
 import { telemetry } from "./telemetry.ts";
 import { upstreamCost } from "./upstream-cost.ts";
 import { workers } from "./workers.ts";
@@ -49,7 +50,7 @@ const benchmarks: readonly Benchmark[] = [
     firstMinute,
   ],
   ...[policyCost, telemetry, flood, workers, portSharing, relays, relayFailover, million],
-  ...[etcdFanout, etcdRelay, etcdClients],
+  ...[etcdFanout, etcdRelay, etcdClients, subscribe],
 ];
 
 try {

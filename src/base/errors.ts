@@ -112,7 +112,7 @@ export function unknownWatch(id: number): WatchFanoutError {
 export function watchIdTaken(id: number): WatchFanoutError {
   return new WatchFanoutError(
     "WATCH_ID_TAKEN",
-    `This stream has a watch ${id} already, which goes on. Use another id, or remove that watch and wait for its end.`,
+    `This stream has a watch ${id} already, which continues. Use another id, or remove that watch and wait for its end.`,
     { metadata: { id: String(id) } },
   );
 }

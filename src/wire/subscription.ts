@@ -81,3 +81,34 @@ function headOf(id: number, tag: number, size: number): Buffer {
   writer.varint(size);
   return writer.bytes;
 }
+
+/** A part of this size or more is sent from where it is, in bytes: to copy it would cost more than to pass it on. */
+const leastInPlace = 2 * 1024;
+
+/** The same bytes in fewer parts: small ones that follow one another are copied together. */
+export function withJoinedParts(parts: FrameParts): FrameParts {
+  const joined: Uint8Array[] = [];
+  for (let start = 0, end = 0; start < parts.length; start = end) {
+    let bytes = 0;
+    for (; end < parts.length; end++) {
+      const { byteLength } = parts[end] as Uint8Array;
+      if (byteLength >= leastInPlace) break;
+      bytes += byteLength;
+    }
+    if (end > start) joined.push(copied(parts, start, end, bytes));
+    else joined.push(parts[end++] as Uint8Array);
+  }
+  return joined;
+}
+
+function copied(parts: FrameParts, start: number, end: number, bytes: number): Uint8Array {
+  if (end === start + 1) return parts[start] as Uint8Array;
+  const copy = Buffer.allocUnsafe(bytes);
+  let at = 0;
+  for (let i = start; i < end; i++) {
+    const part = parts[i] as Uint8Array;
+    copy.set(part, at);
+    at += part.byteLength;
+  }
+  return copy;
+}

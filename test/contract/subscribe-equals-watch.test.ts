@@ -32,7 +32,7 @@ const resources = ["a", "b"] as const;
 const keys = ["x/1", "x/2", "y/1"];
 
 /** A watch, and how many responses its client grants at first; undefined: all. */
-interface Wish {
+interface Requested {
   readonly resource: (typeof resources)[number];
   readonly scope: { readonly key: string } | { readonly prefix: string };
   readonly app: string;
@@ -49,7 +49,7 @@ type Step =
   | { readonly do: "grant" | "move"; readonly watch: number; readonly messages: number }
   | { readonly do: "cut" | "rest" };
 
-const wishes: fc.Arbitrary<Wish[]> = fc.array(
+const arbitraryRequests: fc.Arbitrary<Requested[]> = fc.array(
   fc.record({
     resource: fc.constantFrom(...resources),
     scope: fc.constantFrom({ prefix: "" }, { prefix: "x/" }, { key: "x/1" }),
@@ -146,7 +146,10 @@ function labelled(app: string): string {
   return JSON.stringify({ metadata: { labels: { app } } });
 }
 
-function requestOf({ resource, scope, app, latest, initial }: Wish, after: number): WatchRequest {
+function requestOf(
+  { resource, scope, app, latest, initial }: Requested,
+  after: number,
+): WatchRequest {
   return {
     ...{ resource, ...scope, after_revision: after, include_previous: true },
     ...{ label_selector: app === "" ? "" : `app=${app}`, send_initial_events: initial },
@@ -154,7 +157,7 @@ function requestOf({ resource, scope, app, latest, initial }: Wish, after: numbe
   };
 }
 
-function viewOf({ scope, app }: Wish): View {
+function viewOf({ scope, app }: Requested): View {
   return {
     includes: (key) => ("key" in scope ? key === scope.key : key.startsWith(scope.prefix)),
     matches: ({ value }) => app === "" || value === labelled(app),
@@ -241,7 +244,7 @@ function wrongCuts(log: readonly SubscribeResponse__Output[], asked: readonly Se
 
 test("A Subscribe stream delivers what as many watches do, with credit, moves and common progress", async () => {
   await fc.assert(
-    fc.asyncProperty(wishes, steps, async (wished, stepped) => {
+    fc.asyncProperty(arbitraryRequests, steps, async (requested, stepped) => {
       const world = await openWorld();
       const { client, models, until, cachers } = world;
       const base = await world.write([
@@ -251,19 +254,20 @@ test("A Subscribe stream delivers what as many watches do, with credit, moves an
       await until(() => [...cachers.values()].every(({ revision }) => revision >= base));
       const recording = new Recording(client);
       const { stream } = recording;
-      /** The ids of each wish, the current one last. */
-      const ids = wished.map((_, i) => [i + 1]);
-      let nextId = wished.length + 1;
-      const creditOf = ({ credit }: Wish) => (credit === undefined ? {} : { messages: credit });
-      wished.forEach((wish, i) => {
-        stream.add(i + 1, requestOf(wish, base), creditOf(wish));
+      /** The ids of each one, the current one last. */
+      const ids = requested.map((_, i) => [i + 1]);
+      let nextId = requested.length + 1;
+      const creditOf = ({ credit }: Requested) =>
+        credit === undefined ? {} : { messages: credit };
+      requested.forEach((one, i) => {
+        stream.add(i + 1, requestOf(one, base), creditOf(one));
       });
-      const separate = wished.map((wish) => client.watch(requestOf(wish, base)));
+      const separate = requested.map((one) => client.watch(requestOf(one, base)));
       const asked: Set<number>[] = [];
       let last = base;
       for (const step of stepped) {
-        const at = "watch" in step ? step.watch % wished.length : 0;
-        const wish = wished[at] as Wish;
+        const at = "watch" in step ? step.watch % requested.length : 0;
+        const one = requested[at] as Requested;
         const own = ids[at] as number[];
         if (step.do === "write") {
           last = await world.write(
@@ -276,7 +280,7 @@ test("A Subscribe stream delivers what as many watches do, with credit, moves an
           stream.requestProgress(0, asked.length);
         } else if (step.do === "rest") {
           for (let i = 0; i < 20; i++) await nextTurn();
-        } else if (step.do === "grant" && wish.credit !== undefined) {
+        } else if (step.do === "grant" && one.credit !== undefined) {
           stream.grant(own.at(-1) as number, { messages: step.messages });
         } else if (step.do === "move") {
           const old = own.at(-1) as number;
@@ -286,13 +290,13 @@ test("A Subscribe stream delivers what as many watches do, with credit, moves an
           // Before its first resume point it begins again.
           if (point === undefined) own.length = 0;
           own.push(nextId);
-          const again = point === undefined ? wish : { ...wish, initial: false };
-          stream.add(nextId, requestOf(again, point ?? base), creditOf(wish));
+          const again = point === undefined ? one : { ...one, initial: false };
+          stream.add(nextId, requestOf(again, point ?? base), creditOf(one));
           nextId++;
         }
       }
-      for (const [i, wish] of wished.entries()) {
-        if (wish.credit !== undefined)
+      for (const [i, one] of requested.entries()) {
+        if (one.credit !== undefined)
           stream.grant(ids[i]?.at(-1) as number, { messages: 1_000_000 });
       }
       asked.push(new Set(ids.map((each) => each.at(-1) as number)));
@@ -301,11 +305,11 @@ test("A Subscribe stream delivers what as many watches do, with credit, moves an
       expect(recording.failure).toBeUndefined();
       expect(recording.log.filter(({ refused }) => refused)).toEqual([]);
       expect(wrongCuts(recording.log, asked)).toEqual([]);
-      for (const [i, wish] of wished.entries()) {
-        const { changes } = models.get(wish.resource) as Model;
+      for (const [i, one] of requested.entries()) {
+        const { changes } = models.get(one.resource) as Model;
         const streams = (ids[i] as number[]).map((id) => recording.of(id));
-        const delivery = wish.latest ? ("LATEST_STATE" as const) : ("EVERY_EVENT" as const);
-        expect(brokenBy({ view: viewOf(wish), delivery, streams }, changes)).toEqual([]);
+        const delivery = one.latest ? ("LATEST_STATE" as const) : ("EVERY_EVENT" as const);
+        expect(brokenBy({ view: viewOf(one), delivery, streams }, changes)).toEqual([]);
         const responses: SeenResponse[] = [];
         for (const cacher of cachers.values()) cacher.requestProgress();
         while ((resumePointOf(responses) ?? 0) < last) {
@@ -319,7 +323,7 @@ test("A Subscribe stream delivers what as many watches do, with credit, moves an
         }
         const events = (of: readonly SeenResponse[]) => of.flatMap((each) => each.events);
         expect(stateOf(events(streams.flat()))).toEqual(stateOf(events(responses)));
-        if (wish.latest || wish.initial) continue;
+        if (one.latest || one.initial) continue;
         expect(events(streams.flat())).toEqual(events(responses));
       }
       await world.close();

@@ -186,7 +186,7 @@ describeContract("Subscribe", (open) => {
     expect(await stream.refusalOf(0)).toMatchObject({ reason: "UNKNOWN_WATCH" });
   });
 
-  test("goes on after its client has closed its side, until the last watch has ended", async () => {
+  test("continues after its client has closed its side, until the last watch has ended", async () => {
     const { stream, write, clock } = await subscribed();
     stream.add(1, { resource });
     await stream.watchOf(1);

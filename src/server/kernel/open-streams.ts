@@ -51,7 +51,7 @@ export interface OpenStream {
   readonly access: Access | readonly Access[] | undefined;
   /** Whose limits it counts against: its caller, on its client's connection. */
   readonly owner: StreamOwner;
-  /** Whether its watches are streams of their own, which make room before it. Absent: it has none. */
+  /** Whether its watches are streams of their own, which make room before it. Absent: they are not. */
   readonly hasOwnStreams?: boolean;
   /** Number of messages sent. Absent if it is not counted. */
   readonly sent?: number;

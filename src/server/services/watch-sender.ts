@@ -24,7 +24,7 @@ const resumable: ReadonlySet<Reason> = new Set([
   ...(["UNAUTHENTICATED", "PERMISSION_DENIED"] as const),
 ]);
 
-/** The error that ends a watch, with its last resume point if a client may continue from it. Undefined: it has none. */
+/** The error that ends a watch, with its last resume point if a client may continue from it. `point` undefined: nothing was sent yet. */
 export function withResumePoint(
   error: WatchFanoutError,
   point: number | undefined,

@@ -6,7 +6,12 @@ import { Fifo } from "../../../base/fifo.ts";
 import { expired } from "../../../cacher/request/errors.ts";
 import { type FrameParts, prefixSize, sizeOf } from "../../../wire/encode.ts";
 import { encodedStatus, statusOf, type WireStatus } from "../../../wire/errors.ts";
-import { endedResponse, progressResponse, refusedResponse } from "../../../wire/subscription.ts";
+import {
+  endedResponse,
+  progressResponse,
+  refusedResponse,
+  withJoinedParts,
+} from "../../../wire/subscription.ts";
 import { refused, toClientError } from "../../calls/refusals.ts";
 import type { ServerCall } from "../../calls/server-call.ts";
 import type { ServiceContext } from "../../calls/service-context.ts";
@@ -55,7 +60,7 @@ export class SubscribeStream
   #sending: Subscription[] = [];
   /** Continues the reader of requests, once few answers wait. */
   #onRoom: (() => void) | undefined;
-  /** Why it ends once everything has been sent, and takes no further watches; undefined: it goes on. */
+  /** Why it ends once everything has been sent, and takes no further watches; undefined: it continues. */
   ending: WatchFanoutError | undefined;
   /** The client sends nothing more: it ends with its last watch. */
   #isHalfClosed = false;
@@ -271,7 +276,7 @@ export class SubscribeStream
       this.#count(answer);
     }
     if (this.#answers.length <= maxAnswers) this.#wakeReader();
-    return parts;
+    return withJoinedParts(parts);
   }
 
   #takeResponses(): FrameParts {
@@ -291,7 +296,7 @@ export class SubscribeStream
       watch.isQueued = true;
       this.#ready.push(watch);
     }
-    return parts;
+    return withJoinedParts(parts);
   }
 
   #count(message: FrameParts): void {

@@ -170,7 +170,7 @@ export class Subscription implements OpenStream {
     this.#stream.ready(this);
   }
 
-  /** Takes the next response; undefined: there is none now, or no credit for it, or it has ended. */
+  /** Takes the next response; undefined: nothing can be sent now, it has no credit, or it has ended. */
   take(): FrameParts | undefined {
     if (this.#isIdle) {
       const progress = this.#takeProgress();
