@@ -148,6 +148,29 @@ describe("A watch of a Subscribe stream", () => {
     expect(served.cacher.stats().watchers.live).toBe(2);
   });
 
+  test("that holds most of a stream whose client accepts nothing is ended for others", async () => {
+    const served = await serveThings({ server: { limits: { maxUnsentBytes: 200 * 1024 } } });
+    const silent = bareClient(served, 16 * 1024).open(path);
+    for (const [i, prefix] of ["large/", "small/"].entries()) {
+      silent.send(encode({ 1: encode({ 1: i + 1, 2: encode({ 1: resource, 3: prefix }) }) }));
+    }
+    await expect.poll(() => served.cacher.stats().watchers.live).toBe(2);
+    // It is sent in part.
+    await write(served, "large/a", "x".repeat(100 * 1024));
+    await expect.poll(() => served.server.stats().unsent.bytes).toBeGreaterThan(90 * 1024);
+    await write(served, "small/a");
+    for (let i = 0; i < 3; i++) {
+      await write(served, "large/a", "x".repeat(40 * 1024));
+      await expect.poll(() => served.cacher.stats().buffers.batches).toBe(2 + i);
+    }
+    for (let i = 0; i < 3; i++) {
+      served.clock.advance(1_000);
+      await nextTurn();
+    }
+    await expect.poll(() => served.server.openStreams).toBe(2);
+    expect(served.cacher.stats().buffers.batches).toBe(1);
+  });
+
   test("needs the right of its own, and ends alone when that is lost", async () => {
     const rules = (...resources: readonly string[]): string =>
       `roles: [{ name: read, rules: [{ resources: [${resources.join(", ")}], prefixes: ["*"], verbs: [watch] }] }]\n` +
