@@ -24,8 +24,8 @@ interface Subscribed extends Percentiles {
 const warmUp = { watches: 100, puts: 30 };
 const settleMs = 15_000;
 const widths = [24, 14, 14, 9, 9];
-/** The goals: memory of a watch, and the times beside a stream each, and beside no stalled watch. */
-const goals = { bytesPerWatch: 1_024, ratio: 1, stalledRatio: 1.2 };
+/** The goals: at most this many times what a stream each costs, and what it costs without a stalled watch. */
+const goals = { ratio: 1, stalledRatio: 1.2 };
 
 /** Watches on one stream, beside as many streams. */
 export const subscribe: Benchmark = {
@@ -99,18 +99,16 @@ function rowsOf([each, one, stalled]: readonly Subscribed[], watches: number): R
     };
     return { ...row, goal: `at most ${most} times ${name}`, met: value <= most };
   };
-  const bytes = one?.bytesPerWatch ?? Number.NaN;
   const streams = `${watches} streams`;
   return [
-    {
-      ...{ what: `memory of each of ${watches} watches on one stream`, unit: "bytes" },
-      ...{
-        watchFanout: bytes,
-        goal: `${goals.bytesPerWatch} bytes`,
-        met: bytes < goals.bytesPerWatch,
-      },
-      ratios: [{ of: streams, value: bytes / (each?.bytesPerWatch ?? Number.NaN) }],
-    },
+    // Mostly garbage of the opening: test/server/services/subscribe-memory.test.ts has the live heap, below 1 KiB.
+    beside(
+      "resident memory of each watch, on one stream",
+      "bytes",
+      [one, each],
+      (r) => r.bytesPerWatch,
+      [streams, goals.ratio],
+    ),
     beside("CPU of an event of a watch, on one stream", "µs", [one, each], (r) => r.cpuMicros, [
       streams,
       goals.ratio,
