@@ -249,8 +249,9 @@ export class Subscription implements OpenStream {
 
   /** The bookmark that its client has asked for, if it is due. It takes no credit. */
   #takeProgress(): FrameParts | undefined {
+    if (this.progressTarget === 0) return undefined;
     const revision = this.deliveredRevision;
-    if (this.progressTarget === 0 || revision < this.progressTarget) return undefined;
+    if (revision < this.progressTarget) return undefined;
     this.progressTarget = 0;
     this.#sentPoint = revision;
     this.sent++;
