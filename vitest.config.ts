@@ -9,7 +9,7 @@ import { mutatedModule, requestedMutations } from "./test/corpus/mutate.ts";
  */
 const contractTests = [
   "test/contract/{errors,histories,reads,relist,slow-consumers}.test.ts",
-  "test/contract/{uncached,watch-opening,watching,writes}.test.ts",
+  "test/contract/{uncached,watch-opening,watching,writes,subscribing}.test.ts",
 ];
 
 /** The tests that measure the heap, or what is collected of it. */

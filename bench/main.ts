@@ -32,6 +32,7 @@ import { relays } from "./relays.ts";
 import { finalTable } from "./report.ts";
 import { slowConsumers } from "./slow-consumers.ts";
 import { start } from "./start.ts";
+import { subscribe } from "./subscribe.ts";
 import { telemetry } from "./telemetry.ts";
 import { upstreamCost } from "./upstream-cost.ts";
 import { workers } from "./workers.ts";
@@ -50,7 +51,7 @@ const benchmarks: readonly Benchmark[] = [
     firstMinute,
   ],
   ...[policyCost, telemetry, flood, workers, portSharing, relays, relayFailover, million],
-  ...[etcdFanout, etcdRelay, etcdClients, views, shards],
+  ...[etcdFanout, etcdRelay, etcdClients, views, shards, subscribe],
 ];
 
 try {

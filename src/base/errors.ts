@@ -3,6 +3,8 @@ export const reasons = [
   "INVALID_REQUEST",
   "UNKNOWN_RESOURCE",
   "OBJECT_NOT_FOUND",
+  "UNKNOWN_WATCH",
+  "WATCH_ID_TAKEN",
   "REVISION_TOO_OLD",
   "REVISION_TOO_NEW",
   "HISTORY_CHANGED",
@@ -94,6 +96,24 @@ export function objectNotFound(key: string, revision: number): WatchFanoutError 
     "OBJECT_NOT_FOUND",
     `There is no object ${JSON.stringify(key)} at revision ${revision}.`,
     { metadata: { revision: String(revision) } },
+  );
+}
+
+/** `id` is what a request of a Subscribe stream names its watch. */
+export function unknownWatch(id: number): WatchFanoutError {
+  return new WatchFanoutError(
+    "UNKNOWN_WATCH",
+    `This stream has no watch ${id}: it was not added, or it has ended. Add it, or drop the request.`,
+    { metadata: { id: String(id) } },
+  );
+}
+
+/** As `unknownWatch`. */
+export function watchIdTaken(id: number): WatchFanoutError {
+  return new WatchFanoutError(
+    "WATCH_ID_TAKEN",
+    `This stream has a watch ${id} already, which continues. Use another id, or remove that watch and wait for its end.`,
+    { metadata: { id: String(id) } },
   );
 }
 

@@ -18,13 +18,13 @@ import { headerField, type ResponseHeader, raisedTo } from "../etcd/wire/respons
 import type { Access } from "../policy/access.ts";
 import type { HttpMethod, RawCall, RawMethod, RawServices } from "../server/calls/methods.ts";
 import type { ServiceContext } from "../server/calls/service-context.ts";
+import { Rounds } from "../server/kernel/rounds.ts";
 import { type CachedResource, CachedResources } from "./cached/cached-resources.ts";
 import { NewestHeader } from "./cached/newest-header.ts";
 import type { EtcdCall } from "./calls/etcd-call.ts";
 import { ForwardedCall, type ForwardedCallDeps } from "./calls/forwarded-call.ts";
 import { MemberRouting } from "./calls/member-routing.ts";
 import { requestHeaders } from "./calls/metadata.ts";
-import { Rounds } from "./calls/rounds.ts";
 import { Gateway } from "./gateway/gateway.ts";
 import { RangeCall } from "./range/range-call.ts";
 import {

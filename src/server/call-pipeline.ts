@@ -314,6 +314,7 @@ export class CallPipeline {
       encoding,
       inflater: this.#requests.inflater,
       maxBytes: method.maxRequestBytes,
+      mayIdle: method.mayIdle === true,
     });
     const serve = () => serveConversation(this.#context, method, call, () => requests.next());
     if (pending === undefined) serve();

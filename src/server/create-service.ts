@@ -26,6 +26,7 @@ import { HealthService } from "./services/health-service.ts";
 import { listWatchMethods } from "./services/list-watch-service.ts";
 import { ReflectionService } from "./services/reflection-service.ts";
 import { initialStatuses, mayKnowService, ServingStatuses } from "./services/serving-statuses.ts";
+import { SubscribeService } from "./services/subscribe/subscribe-service.ts";
 import { watchHandler } from "./services/watch-handler.ts";
 import { writeMethods } from "./services/write-service.ts";
 
@@ -47,17 +48,19 @@ export function createService(options: ServiceOptions, defences?: Http2Defences)
   const health = new HealthService(initialStatuses(resources), context, mayKnowService(context));
   const statuses = new ServingStatuses(resources, health);
   const reflection = new ReflectionService(descriptors, context);
+  const subscribe = new SubscribeService(context);
   revokeOnChange(authorizer, streams, clock);
   authorizer.onChange(() => health.recheck());
   return {
     context,
-    methods: methodsOf(context, health, reflection),
+    methods: methodsOf(context, health, reflection, subscribe),
     authentication: authenticators && new Authentication(authenticators, context),
     drain: () => {
       statuses.drain();
       health.end();
       reflection.end();
       for (const resource of resources.values()) resource.drain();
+      subscribe.drain();
     },
   };
 }
@@ -80,6 +83,7 @@ function methodsOf(
   context: ServiceContext,
   health: HealthService,
   reflection: ReflectionService,
+  subscribe: SubscribeService,
 ): Methods {
   const listWatch = listWatchMethods(context, watchHandler(context));
   const own = context.hasOwnServices
@@ -88,20 +92,25 @@ function methodsOf(
         ...servedMethods(context, writeService, writeMethods(context)),
       ]
     : [];
+  const streaming = new Map(
+    reflectionServices.flatMap((service) => [...reflection.serving(service)]),
+  );
+  if (context.hasOwnServices) streaming.set(listWatchService.Subscribe.path, subscribe.method);
   return {
     single: new Map([...own, ...servedMethods(context, healthService, health.handlers)]),
-    streaming: new Map(reflectionServices.flatMap((service) => [...reflection.serving(service)])),
+    streaming,
   };
 }
 
-/** The methods of a service by their path. Throws if one of them is missing. */
+/** The methods of a service with one request, by their path. Throws if one of them is missing. */
 function servedMethods(
   context: ServiceContext,
   service: ServiceDefinition,
   methods: ServiceMethods,
 ): Map<string, SingleRequestMethod> {
   const served = new Map<string, SingleRequestMethod>();
-  for (const [key, { path, responseStream }] of Object.entries(service)) {
+  for (const [key, { path, requestStream, responseStream }] of Object.entries(service)) {
+    if (requestStream) continue;
     const method = methods[key] as MethodHandler<unknown> | UnaryMethod<unknown> | undefined;
     if (method === undefined) throw new Error(`The method ${path} has no handler.`);
     const name = methodOf(path);

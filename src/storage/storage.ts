@@ -238,6 +238,12 @@ export interface WatchStream {
    */
   readonly hasPending?: boolean | undefined;
   /**
+   * The revision up to which everything has been read, whether or not there were events. Undefined or absent: it has not,
+   * or that is not known.
+   * @internal
+   */
+  readonly syncedRevision?: number | undefined;
+  /**
    * For operators. Absent if it is not known.
    * @internal
    */

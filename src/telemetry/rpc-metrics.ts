@@ -6,7 +6,7 @@ import { RecentCalls } from "./recent-calls.ts";
 import { LatencyBuckets } from "./stage-latency.ts";
 
 /** Methods whose calls last as long as their client wants: their duration is no latency. */
-const streaming = /\/(?:Watch|ServerReflectionInfo|LeaseKeepAlive|Observe|Snapshot)$/;
+const streaming = /\/(?:Watch|Subscribe|ServerReflectionInfo|LeaseKeepAlive|Observe|Snapshot)$/;
 
 /** What the server has done so far, of all methods. */
 export interface RpcTotals {

@@ -10,6 +10,8 @@ const wireForms: Readonly<Record<Reason, { readonly code: status; readonly retry
   INVALID_REQUEST: { code: status.INVALID_ARGUMENT },
   UNKNOWN_RESOURCE: { code: status.NOT_FOUND },
   OBJECT_NOT_FOUND: { code: status.NOT_FOUND },
+  UNKNOWN_WATCH: { code: status.NOT_FOUND },
+  WATCH_ID_TAKEN: { code: status.ALREADY_EXISTS },
   REVISION_TOO_OLD: { code: status.OUT_OF_RANGE },
   REVISION_TOO_NEW: { code: status.UNAVAILABLE, retryMs: 500 },
   HISTORY_CHANGED: { code: status.OUT_OF_RANGE },
@@ -69,6 +71,11 @@ export function statusOf(error: WatchFanoutError, random: () => number = Math.ra
     }),
   );
   return { code, details: message, metadata };
+}
+
+/** A status of `statusOf` as an encoded google.rpc.Status, for a message of a stream. */
+export function encodedStatus({ metadata }: WireStatus): Uint8Array {
+  return metadata.get(detailsKey)[0] as Buffer;
 }
 
 /**

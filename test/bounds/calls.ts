@@ -200,6 +200,46 @@ export const callBounds: readonly Bound[] = [
     ],
   },
   {
+    what: "watches of a Subscribe stream, and the queue of those that may have something to send",
+    owners: ["SubscribeStream", "SubscribeService"],
+    bound:
+      "10,000; each counts as an open stream, and is in the queue once; streams by open streams",
+    per: "stream",
+    atBound: "a further one is refused with TOO_MANY_STREAMS",
+    shownBy: [
+      "is one of 10,000 at most",
+      "counts as a stream of its caller, and one above the limit is refused alone",
+      "makes room before its stream does",
+    ],
+  },
+  {
+    what: "answers to the requests of a Subscribe stream that its client has not accepted",
+    owners: ["SubscribeStream"],
+    bound: "256, and one for each watch that has ended",
+    per: "stream",
+    atBound: "no further request is read",
+    shownBy: ["reads no further requests while many answers are not accepted"],
+  },
+  {
+    what: "what waits for credit on a Subscribe stream",
+    owners: ["Subscription"],
+    bound: "the buffer of each watch, one batch, and 16 MiB; the stall timeout",
+    per: "stream",
+    atBound: "the watch that holds most ends with SLOW_CONSUMER",
+    shownBy: [
+      "without credit is ended when it holds most of what waits on its stream",
+      "that gets no credit for the stall timeout is ended alone, with its resume point",
+    ],
+  },
+  {
+    what: "requests for the progress of watches of a Subscribe stream",
+    owners: ["StreamProgress"],
+    bound: "one question of each watch, and one of all; requests meanwhile share the next",
+    per: "stream",
+    atBound: "",
+    shownBy: ["answers requests for progress that come together with one of their own"],
+  },
+  {
     what: "streams that are checked for stalls: those with a message that the client has not accepted",
     owners: ["StallDetector"],
     bound: "by open streams; `--stall-timeout` and an eighth",
@@ -367,7 +407,7 @@ export const callBounds: readonly Bound[] = [
     what: "reflection streams",
     owners: ["ReflectionService"],
     bound:
-      "open streams; 1 request, 1 response of 32 KiB at most, within the room for responses; `--stall-timeout`",
+      "open streams; 1 request, 1 response of 64 KiB at most, within the room for responses; `--stall-timeout`",
     per: "stream",
     atBound: "the next request is not read; SLOW_CONSUMER, or a reset within a response",
     shownBy: [

@@ -88,6 +88,18 @@ export const connectionBounds: readonly Bound[] = [
     ],
   },
   {
+    what: "a request of a Subscribe stream",
+    owners: ["RequestStream"],
+    bound:
+      "1 of 2 MiB, 64 KiB in the stream; 60 s from its first byte; counts as incomplete requests do",
+    per: "stream",
+    atBound: "RESOURCE_EXHAUSTED; DEADLINE_EXCEEDED",
+    shownBy: [
+      "stays open while its client requests nothing",
+      "whose request is not complete in time ends",
+    ],
+  },
+  {
     what: "requests of a reflection stream",
     owners: ["RequestStream"],
     bound:

@@ -1,7 +1,11 @@
 import type { WatchResponse__Output } from "../../src/wire/generated/watchfanout/v1/WatchResponse.ts";
-import type { Watching } from "../server/test-client.ts";
 
-type Stream = Watching<WatchResponse__Output>;
+/** A stream of a `TestClient`. */
+interface Stream {
+  readonly ended: Promise<Error>;
+  next(): Promise<WatchResponse__Output>;
+  until(enough: (response: WatchResponse__Output) => boolean): Promise<WatchResponse__Output[]>;
+}
 
 /**
  * A response in a line: `ADDED a@5` for each event, `complete` at the end of the initial state, `=7` for

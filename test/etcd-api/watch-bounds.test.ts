@@ -9,9 +9,9 @@ import {
   CachedResources,
 } from "../../src/etcd-api/cached/cached-resources.ts";
 import { NewestHeader } from "../../src/etcd-api/cached/newest-header.ts";
-import { Rounds } from "../../src/etcd-api/calls/rounds.ts";
 import { WatchService } from "../../src/etcd-api/watch/watch-service.ts";
 import { Ledger } from "../../src/server/kernel/ledger.ts";
+import { Rounds } from "../../src/server/kernel/rounds.ts";
 import { MessageReader } from "../../src/wire/message-reader.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
 import { encode } from "../foreign/protobuf.ts";

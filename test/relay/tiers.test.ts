@@ -3,6 +3,7 @@ import type { WatchFanoutError } from "../../src/base/errors.ts";
 import type { AtomicBatch } from "../../src/client/watch/client-calls.ts";
 import { type Etcd, startEtcd } from "../etcd/etcd.ts";
 import { Relay as Network } from "../faults/relay.ts";
+import { TestClient } from "../server/test-client.ts";
 import { sumOf, Tier, until } from "./tiers.ts";
 
 /** Calls etcd through its HTTP gateway. */
@@ -67,6 +68,25 @@ describe("Root, relay and relay of the relay", () => {
   });
 
   const tiers = (): Tier[] => [root, relay, leaf];
+
+  test("serve watches that share a stream, and their common progress", async () => {
+    for (const tier of tiers()) {
+      const client = new TestClient(tier.port);
+      const stream = client.subscribe();
+      for (const id of [1, 2]) {
+        stream.add(id, { resource: "things", prefix: `shared-${id}/` });
+        await stream.watchOf(id);
+      }
+      const revision = await transaction(etcd, ["shared-1/a", "shared-2/a"], "v");
+      stream.requestProgress();
+      expect(await stream.progress()).toBeGreaterThanOrEqual(revision);
+      // Both came before.
+      expect([stream.waitingOf(1), stream.waitingOf(2)]).toEqual([1, 1]);
+      stream.cancel();
+      client.close();
+      await transaction(etcd, ["shared-1/a", "shared-2/a"], "v");
+    }
+  });
 
   test("serve the same objects, revisions, histories and leases", async () => {
     const put = await leaf.client().put("things", "same", value, { ttlMs: 60_000 });

@@ -14,12 +14,13 @@ import { errorOf } from "../../src/wire/errors.ts";
 import type { WatchRequest } from "../../src/wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { WatchResponse__Output } from "../../src/wire/generated/watchfanout/v1/WatchResponse.ts";
 import { listWatchService, writeService } from "../../src/wire/services.ts";
+import { Subscribing } from "./subscribing.ts";
 
 type Method<In, Out> = MethodDefinition<In, object, object, Out>;
 type Input<M> = M extends MethodDefinition<infer In, object, object, infer _> ? In : never;
 type Output<M> = M extends MethodDefinition<infer _, object, object, infer Out> ? Out : never;
 
-const { Get, List, Watch } = listWatchService;
+const { Get, List, Watch, Subscribe } = listWatchService;
 const { Put, Delete } = writeService;
 
 /** Options of a call, and the metadata that is sent with it. */
@@ -80,6 +81,19 @@ export class TestClient {
 
   watch(request: WatchRequest, options: TestOptions = {}): Watching<WatchResponse__Output> {
     return this.stream(Watch, request, options);
+  }
+
+  subscribe(options: TestOptions = {}): Subscribing {
+    const { path, requestSerialize, responseDeserialize } = Subscribe;
+    return new Subscribing(
+      this.#client.makeBidiStreamRequest(
+        path,
+        requestSerialize,
+        responseDeserialize,
+        options.metadata ?? this.#metadata,
+        options,
+      ),
+    );
   }
 
   stream<In, Out>(method: Method<In, Out>, request: In, options: TestOptions = {}): Watching<Out> {

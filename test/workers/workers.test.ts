@@ -12,6 +12,7 @@ import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { Metadata } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { type Client, connect } from "../../src/client/client.ts";
 import { tokenDigest } from "../../src/identity/token-file.ts";
@@ -24,6 +25,7 @@ import {
 } from "../cli/serve/serve-process.ts";
 import { type Etcd, startEtcd } from "../etcd/etcd.ts";
 import { sumOf, until } from "../relay/tiers.ts";
+import { TestClient } from "../server/test-client.ts";
 
 const value = Buffer.from("v");
 
@@ -100,6 +102,23 @@ bindings: [{ role: all, subjects: [admin] }, { role: reader, subjects: [reader] 
     const keepaliveIntervalMs = 30_000 + i;
     return connect({ address: served.grpc, token, keepaliveIntervalMs });
   }
+
+  test("serves the watches of a Subscribe stream, and their common progress", async () => {
+    const metadata = new Metadata();
+    metadata.set("authorization", "Bearer reader");
+    const port = Number(served.grpc.split(":").at(-1));
+    const client = new TestClient(port, undefined, metadata);
+    onTestFinished(() => client.close());
+    const stream = client.subscribe();
+    for (const id of [1, 2]) {
+      stream.add(id, { resource: "things", prefix: `shared-${id}/` });
+      await stream.watchOf(id);
+    }
+    const revision = await write("shared-2/a");
+    stream.requestProgress();
+    expect(await stream.progress()).toBeGreaterThanOrEqual(revision);
+    expect(stream.waitingOf(2)).toBe(1);
+  });
 
   const metrics = (): Promise<string> => untilStatus(`${served.admin}/metrics`, 200);
 

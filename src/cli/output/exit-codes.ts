@@ -28,6 +28,7 @@ const byReason: Partial<Record<Reason, number>> = {
   INVALID_REQUEST: exitCodes.usage,
   UNKNOWN_RESOURCE: exitCodes.notFound,
   OBJECT_NOT_FOUND: exitCodes.notFound,
+  UNKNOWN_WATCH: exitCodes.notFound,
   REVISION_CONFLICT: exitCodes.conflict,
   UPSTREAM_UNAVAILABLE: exitCodes.unavailable,
   NOT_READY: exitCodes.unavailable,

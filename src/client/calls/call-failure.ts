@@ -85,6 +85,8 @@ const afterFailure: Readonly<Record<Reason, Retry>> = {
   INVALID_REQUEST: "never",
   UNKNOWN_RESOURCE: "never",
   OBJECT_NOT_FOUND: "never",
+  UNKNOWN_WATCH: "never",
+  WATCH_ID_TAKEN: "never",
   REVISION_TOO_OLD: "never",
   HISTORY_CHANGED: "never",
   HISTORY_LOST: "never",

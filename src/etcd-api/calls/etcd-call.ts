@@ -17,8 +17,8 @@ import {
   type OpenStream,
   type StreamKind,
 } from "../../server/kernel/open-streams.ts";
+import type { Rounds } from "../../server/kernel/rounds.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
-import type { Rounds } from "./rounds.ts";
 
 /**
  * What all calls of etcd's API have in common. Until it has ended, a call counts as an open stream, and is checked once a

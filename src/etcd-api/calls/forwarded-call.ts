@@ -20,6 +20,7 @@ import { HeldResponse } from "../../server/calls/held-response.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
+import type { Rounds } from "../../server/kernel/rounds.ts";
 import type { FrameParts } from "../../wire/encode.ts";
 import { decodedDetails } from "../../wire/errors.ts";
 import { EtcdCall } from "./etcd-call.ts";
@@ -28,7 +29,6 @@ import type { MemberRouting, Route } from "./member-routing.ts";
 import { MessageStarts } from "./message-starts.ts";
 import { MessageTranslator } from "./message-translator.ts";
 import { responseHeaders, responseTrailers } from "./metadata.ts";
-import type { Rounds } from "./rounds.ts";
 
 /** Maximum size of a request that is translated, in bytes: far above etcd's default --max-request-bytes. */
 const maxRequestBytes = 16 * 1024 ** 2;

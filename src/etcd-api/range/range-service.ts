@@ -5,6 +5,7 @@ import type { Askable } from "../../etcd/client/upstream-question.ts";
 import { leftOutKey } from "../../etcd/wire/left-out-key.ts";
 import type { RangeRequest } from "../../etcd/wire/range-request.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
+import type { Rounds } from "../../server/kernel/rounds.ts";
 import {
   type CachedRange,
   type CachedResources,
@@ -12,7 +13,6 @@ import {
 } from "../cached/cached-resources.ts";
 import type { NewestHeader } from "../cached/newest-header.ts";
 import type { EtcdCall } from "../calls/etcd-call.ts";
-import type { Rounds } from "../calls/rounds.ts";
 import { ReadPermissions } from "./read-permissions.ts";
 
 /** The paths of etcd's Range, and of RangeStream of etcd 3.7, which has the same request. */

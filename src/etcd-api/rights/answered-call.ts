@@ -6,11 +6,11 @@ import { clientGone } from "../../server/calls/call-admission.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
+import type { Rounds } from "../../server/kernel/rounds.ts";
 import { type FrameParts, frameOf } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { EtcdCall } from "../calls/etcd-call.ts";
-import type { Rounds } from "../calls/rounds.ts";
 
 /** Maximum size of a request, in bytes: an id, or a name and a password. */
 const maxRequestBytes = 4 * 1024;

@@ -12,11 +12,11 @@ import type { Access } from "../../policy/access.ts";
 import { clientGone } from "../../server/calls/call-admission.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
+import type { Rounds } from "../../server/kernel/rounds.ts";
 import { type FrameParts, frameOf, prefixSize } from "../../wire/encode.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { EtcdCall } from "../calls/etcd-call.ts";
-import type { Rounds } from "../calls/rounds.ts";
 import { type KeyRights, leasedBytes, leaseName } from "./key-rights.ts";
 import { attaching, type LeaseRights, type LeaseUse, revoking } from "./lease-rights.ts";
 

@@ -4,6 +4,7 @@ import type { Upstream } from "../../etcd/client/upstream.ts";
 import { headerField } from "../../etcd/wire/response-header.ts";
 import type { CreateRequest } from "../../etcd/wire/watch-request.ts";
 import { Ledger } from "../../server/kernel/ledger.ts";
+import { Rounds } from "../../server/kernel/rounds.ts";
 import {
   type CachedRange,
   type CachedResource,
@@ -13,7 +14,6 @@ import {
 } from "../cached/cached-resources.ts";
 import type { NewestHeader } from "../cached/newest-header.ts";
 import type { EtcdCall } from "../calls/etcd-call.ts";
-import { Rounds } from "../calls/rounds.ts";
 import { type LeaderDependent, MemberMonitor } from "./member-monitor.ts";
 
 /** Maximum number of watches of one stream, and of all streams together. */

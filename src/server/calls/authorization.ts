@@ -56,6 +56,40 @@ export function auditConversation(
 }
 
 /**
+ * Like `authorize`, for one of the requests of such a call, which stays open. Returns the error, which is audited, if its
+ * caller may not do what the request asks for.
+ */
+export function refusalOfRequest(
+  { authorizer, audit }: ServiceContext,
+  method: string,
+  call: ServerCall,
+  access: Access,
+): WatchFanoutError | undefined {
+  const { identity } = call;
+  if (authorizer.decide(identity, access).allowed) return undefined;
+  authorizer.countDenied(access.verb);
+  audit?.record({
+    ...auditEntry(call, method, access, denied),
+    code: status[status.PERMISSION_DENIED],
+  });
+  return permissionDenied(identity, access);
+}
+
+/** Audits such a request that was allowed. `refused`: the code of its refusal; undefined: its stream was opened. */
+export function auditRequest(
+  { authorizer, audit }: ServiceContext,
+  method: string,
+  call: ServerCall,
+  access: Access,
+  refused: status | undefined,
+): void {
+  if (audit === undefined || !isAudited(audit, access)) return;
+  const decision = authorizer.decide(call.identity, access);
+  const code = refused === undefined ? undefined : status[refused];
+  audit.record({ ...auditEntry(call, method, access, decision), code });
+}
+
+/**
  * Like `authorize`, for a call whose request is not read: it may ask for anything, so its caller needs every right, unless
  * the method checks its requests itself. Returns whether the call may continue. Audited when it begins, without a status.
  */

@@ -100,6 +100,11 @@ export interface BidiMethod {
   readonly name: string;
   /** The largest request, in bytes. */
   readonly maxRequestBytes: number;
+  /**
+   * Whether a client may send its next request whenever it wants. The connection is then charged for what has arrived, and
+   * only a request that has begun to arrive has to be complete in time. Absent: the next one has to arrive in time.
+   */
+  readonly mayIdle?: boolean;
   /** Handles one call. Never throws. */
   readonly converse: (call: ServerCall, next: NextRequest) => void;
 }

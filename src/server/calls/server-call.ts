@@ -58,6 +58,8 @@ export interface ServerCall {
    * error that prevents that. Does nothing on a call that is over.
    */
   send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void;
+  /** Whether `sendParts` also takes several messages at once, one behind the other. Absent: it takes one. */
+  readonly sendsSeveral?: boolean;
   /** As `send`, for a message in consecutive parts. */
   sendParts(parts: FrameParts, onAccepted: (error?: Error | null) => void): void;
   /**

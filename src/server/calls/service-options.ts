@@ -50,11 +50,16 @@ export interface ServedResource extends Pick<Storage, "put" | "delete"> {
   get(request: CacheGetRequest, reached?: Reached): Promise<GetResult>;
   list(request: CacheListRequest, reached?: Reached): Promise<ListResult>;
   watch(request: CacheWatchRequest): WatchStream;
+  /**
+   * Waits until the resource has the store's current revision, for up to 3 s, and each of its watches that is live can read
+   * everything up to it. Resolves to the revision; undefined: it was not reached in time. Absent: it can't be watched.
+   */
+  reachCurrentRevision?(signal?: AbortSignal): Promise<number | undefined>;
   /** The revision of the cache; 0 before it is ready. Absent: there is no cache. */
   readonly revision?: number | undefined;
   /** A watch may resume from this revision or a later one; infinite before the cache is ready. Absent: there is no cache. */
   readonly oldestRevision?: number | undefined;
-  /** The fields that selectors may name. Absent: there are none. */
+  /** The fields that selectors may name. Absent: it has no fields. */
   readonly fields?: { readonly declared: readonly string[]; readonly indexed: readonly string[] };
   /** How old the cache may be, in milliseconds, while its source can't be reached; otherwise undefined or absent. */
   readonly staleForMs?: number | undefined;

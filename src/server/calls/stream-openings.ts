@@ -6,6 +6,9 @@ import { statusOf } from "../../wire/errors.ts";
 import type { Ledger, Reservation } from "../kernel/ledger.ts";
 import type { ServerCall } from "./server-call.ts";
 
+/** What waits to be opened: a call, or one watch of a call. */
+export type Opening = Pick<ServerCall, "connection" | "owner" | "isOver" | "onOver" | "end">;
+
 /** Maximum time that a stream waits, in milliseconds. */
 export const maxOpeningMs = 60_000;
 
@@ -38,7 +41,7 @@ export class StreamOpenings {
    * Calls `open`, which must not throw, in the next turn of its caller and connection, unless the call has ended by then.
    * `bytes` is its request's size.
    */
-  add(call: ServerCall, bytes: number, open: () => void): void {
+  add(call: Opening, bytes: number, open: () => void): void {
     const { connection, owner } = call;
     const since = this.#clock.now();
     let isWaiting = true;

@@ -45,6 +45,7 @@ const endAsTheyAre = { endStream: true, sendDate: false };
 export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implements HttpCall {
   readonly connection: object;
   readonly headerBytes: number;
+  readonly sendsSeveral = true;
   identity: Identity = anonymous;
   traceId: string | undefined;
   via: string | undefined;

@@ -7,6 +7,7 @@ import { MessageReader } from "../../wire/message-reader.ts";
 import { outOfRequestRoom, refused, tookTooLong, tooLarge } from "../calls/refusals.ts";
 import { RefusedRequest, type ServerCall } from "../calls/server-call.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
+import type { Reservation } from "../kernel/ledger.ts";
 import type { Inflater } from "./inflater.ts";
 
 /** HTTP/2 flow control window: what a client may send on a stream that is not read from, in bytes. */
@@ -17,11 +18,14 @@ export interface RequestStreamOptions {
   readonly inflater: Inflater;
   /** The largest request, in bytes. */
   readonly maxBytes: number;
+  /** See `BidiMethod`. */
+  readonly mayIdle: boolean;
 }
 
 /**
  * Reads the requests of a stream one at a time, on demand. What arrives meanwhile waits in the stream, up to its flow
- * control window. The connection is charged with the window and the largest request for as long as the stream is open.
+ * control window. The connection is charged with the window and the largest request for as long as the stream is open; if
+ * its client may idle, only for what has arrived, and with the window while it may fill.
  */
 export class RequestStream {
   readonly #stream: ServerHttp2Stream;
@@ -29,8 +33,11 @@ export class RequestStream {
   readonly #context: ServiceContext;
   readonly #options: RequestStreamOptions;
   readonly #messages = new MessageReader();
+  readonly #charge: Reservation;
   /** Continues a `next` that waits for its request. */
   #wake: (() => void) | undefined;
+  /** Whether `next` waits for the first byte of a request. */
+  #isIdle = false;
 
   constructor(
     stream: ServerHttp2Stream,
@@ -43,7 +50,7 @@ export class RequestStream {
     this.#context = context;
     this.#options = options;
     const { requestPool } = context;
-    const reservation = requestPool.reserve(
+    this.#charge = requestPool.reserve(
       call.connection,
       windowBytes + options.maxBytes,
       // Deferred, since the handler does not have the call yet.
@@ -52,13 +59,14 @@ export class RequestStream {
     stream.pause();
     stream.on("data", (chunk: Buffer) => {
       this.#messages.add(chunk);
-      if (!this.#isReady) return;
+      this.#chargeReceived(windowBytes);
+      if (!this.#isIdle && !this.#isReady) return;
       stream.pause();
       this.#wake?.();
     });
     stream.on("end", () => this.#wake?.());
     stream.on("close", () => {
-      reservation.release();
+      this.#charge.release();
       this.#wake?.();
     });
   }
@@ -69,7 +77,8 @@ export class RequestStream {
    */
   async next(): Promise<Buffer | undefined> {
     const messages = this.#messages;
-    const { maxBytes } = this.#options;
+    const { maxBytes, mayIdle } = this.#options;
+    if (mayIdle && messages.bytes.length === 0 && !this.#isReady) await this.#firstByte();
     if (!this.#isReady) await this.#arrival();
     const { size, isCompressed } = messages;
     if (size > maxBytes) throw new RefusedRequest(tooLarge(size, maxBytes));
@@ -84,6 +93,23 @@ export class RequestStream {
     const { isWhole, size } = this.#messages;
     const { readableEnded, destroyed } = this.#stream;
     return isWhole || size > this.#options.maxBytes || readableEnded || destroyed;
+  }
+
+  /** The charge of a client that may idle; `besideBytes` may arrive unread. */
+  #chargeReceived(besideBytes: number): void {
+    if (this.#options.mayIdle) this.#charge.resize(this.#messages.heldBytes + besideBytes);
+  }
+
+  /** Waits for as long as the stream is open: its end wakes it as well. */
+  async #firstByte(): Promise<void> {
+    this.#messages.own();
+    this.#chargeReceived(0);
+    this.#isIdle = true;
+    this.#stream.resume();
+    await new Promise<void>((resolve) => {
+      this.#wake = resolve;
+    });
+    this.#isIdle = false;
   }
 
   #arrival(): Promise<void> {
@@ -105,6 +131,7 @@ export class RequestStream {
 
   #inflate(message: Buffer): Promise<Buffer> {
     const { encoding, inflater, maxBytes } = this.#options;
+    this.#chargeReceived(message.length + maxBytes + windowBytes);
     return new Promise((resolve, reject) => {
       const onRefused = (why: WireStatus): void => reject(new RefusedRequest(why));
       inflater.add({

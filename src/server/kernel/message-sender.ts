@@ -154,6 +154,14 @@ export abstract class MessageSender<
     return undefined;
   }
 
+  /**
+   * More is held than all connections together may hold, and its connection holds most. `isOutstanding`: the message that is
+   * outstanding was evicted, otherwise what waits behind it. Either counts no more, so it must not be held any more.
+   */
+  protected onEvicted(_isOutstanding: boolean): void {
+    this.#endSlow("evicted");
+  }
+
   /** `next` has thrown this error: ends the call. */
   protected onFailed(error: unknown): void {
     throw error;
@@ -238,7 +246,7 @@ export abstract class MessageSender<
     this.#waiting = undefined;
     if (charged === 0) return;
     this.#waiting = this.context.sendBudget.force(this.call.connection);
-    this.#waiting.send(noFrames, this.#onEvicted, charged);
+    this.#waiting.send(noFrames, () => this.onEvicted(false), charged);
   }
 
   /**
@@ -269,6 +277,15 @@ export abstract class MessageSender<
     if (isHeld) this.call.onClosed(() => this.#release());
     else this.#release();
     this.onClosed();
+  }
+
+  /** Takes the outstanding message back. Returns whether nothing is outstanding now. */
+  protected withdraw(): boolean {
+    if (this.outstanding && this.call.withdraw()) {
+      this.outstanding = false;
+      this.#release();
+    }
+    return !this.outstanding;
   }
 
   #sendAll(): void {
@@ -327,10 +344,7 @@ export abstract class MessageSender<
     this.#reservation.send(held, this.#onEvicted);
   }
 
-  /** More is held than all connections together may hold, and its connection holds most. */
-  readonly #onEvicted = (): void => {
-    this.#endSlow("evicted");
-  };
+  readonly #onEvicted = (): void => this.onEvicted(true);
 
   #send(frame: Uint8Array): void {
     const call = this.call;
@@ -378,17 +392,11 @@ export abstract class MessageSender<
     const acceptedNothingMs = this.outstandingMs || undefined;
     slowClients?.ended(this.call, { ...this.slowStream, acceptedNothingMs });
     // What was evicted has to be released now, with the call if it can't be withdrawn.
-    const isReachable = this.#withdraw() || end === "stalled";
+    const isReachable = this.withdraw() || end === "stalled";
     const status = this.slowStatus(isReachable ? end : "unreachable");
     this.close();
     if (isReachable && status !== undefined) this.call.end(status);
     else this.call.reset();
-  }
-
-  /** Takes the outstanding message back. Returns whether nothing is outstanding now. */
-  #withdraw(): boolean {
-    if (this.outstanding && this.call.withdraw()) this.outstanding = false;
-    return !this.outstanding;
   }
 
   #release(): void {

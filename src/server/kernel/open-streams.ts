@@ -13,7 +13,13 @@ const checksPerStep = 64;
 const endWithinMs = 500;
 
 /** What a stream is. */
-export type StreamKind = "watch" | "health" | "reflection" | "etcd watch" | "etcd call";
+export type StreamKind =
+  | "watch"
+  | "subscribe"
+  | "health"
+  | "reflection"
+  | "etcd watch"
+  | "etcd call";
 
 let lastId = 0;
 
@@ -45,6 +51,8 @@ export interface OpenStream {
   readonly access: Access | readonly Access[] | undefined;
   /** Whose limits it counts against: its caller, on its client's connection. */
   readonly owner: StreamOwner;
+  /** Whether its watches are streams of their own, which make room before it. Absent: they are not. */
+  readonly hasOwnStreams?: boolean;
   /** Number of messages sent. Absent if it is not counted. */
   readonly sent?: number;
   /**
@@ -124,7 +132,7 @@ export class OpenStreams {
     if (refusal !== undefined || this.size < this.#maxStreams) return refusal;
     const error = tooManyStreams(this.#maxStreams);
     const crowding = this.#ledger.makesRoomFor(owner);
-    const [oldest] = (crowding && this.#ownedBy(crowding)?.streams) ?? [];
+    const oldest = oldestOf((crowding && this.#ownedBy(crowding)?.streams) ?? []);
     if (oldest === undefined) return error;
     this.end(oldest, error);
     return undefined;
@@ -201,4 +209,14 @@ export class OpenStreams {
       if (error !== undefined || ++checks % checksPerStep === 0) yield;
     }
   }
+}
+
+/** The first one that has no streams of its own; without such a one, the first. */
+function oldestOf(streams: Iterable<OpenStream>): OpenStream | undefined {
+  let oldest: OpenStream | undefined;
+  for (const stream of streams) {
+    if (stream.hasOwnStreams !== true) return stream;
+    oldest ??= stream;
+  }
+  return oldest;
 }

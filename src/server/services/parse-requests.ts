@@ -329,6 +329,11 @@ function optionalRevisionOf(field: string, text: string | undefined): number | u
   return text === undefined ? undefined : revisionOf(field, text);
 }
 
+/** Parses a number of something, which is not negative. One that no `number` holds exactly is reduced to the largest. */
+export function amountOf(field: string, text: string): number {
+  return revisionOf(field, text);
+}
+
 /** Parses a lease id; 0: no lease. */
 function leaseOf(field: string, text: string): bigint {
   const value = BigInt(text);

@@ -8,7 +8,8 @@ import type { MethodHandler } from "../calls/methods.ts";
 import { toClientError } from "../calls/refusals.ts";
 import type { ServerCall } from "../calls/server-call.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
-import { accessOfWatch, parseWatch, resourceNamed } from "./parse-requests.ts";
+import type { ServedResource } from "../calls/service-options.ts";
+import { accessOfWatch, parseWatch, resourceNamed, type WatchEnds } from "./parse-requests.ts";
 import { WatchSender, watchMethod } from "./watch-sender.ts";
 
 /** Handles the calls of Watch. They wait for a time slice: to parse a selector and register a watcher takes long. */
@@ -27,19 +28,14 @@ function open(
   request: WatchRequest__Output,
 ): WireStatus | undefined {
   try {
-    const resource = resourceNamed(context, call, request.resource);
-    const selection = resource.select(request.label_selector, request.field_selector);
-    const ends = { deadline: call.deadline, expiresAt: expiryOf(context) };
-    const watch = parseWatch(request, selection, ends);
-    const { owner } = call;
-    const refusal =
-      context.callerLimits.watchRefusal(owner.caller) ?? context.streams.makeRoom(owner);
-    if (refusal !== undefined) throw refusal;
-    const stream = tracedOpening(call, resource.watch({ ...watch, owner }), watch);
+    const { resource, watch, requested, retainedBytes } = openWatch(context, call, request, {
+      ...{ deadline: call.deadline, expiresAt: expiryOf(context) },
+    });
+    const stream = tracedOpening(call, watch, requested);
     const sender = new WatchSender(call, stream, resource, context);
     // Without a policy the right can't be lost, and the stream does not retain what it needs.
     if (context.authorizer.hasPolicy) sender.access = accessOfWatch(request);
-    sender.start(retainedBytesOf(watch) + call.headerBytes);
+    sender.start(retainedBytes + call.headerBytes);
     return undefined;
   } catch (cause) {
     const error = toClientError(cause, watchMethod, context.logger, call);
@@ -50,8 +46,35 @@ function open(
   }
 }
 
+/** A watch that has been opened. */
+interface OpenedWatch {
+  readonly resource: ServedResource;
+  readonly watch: WatchStream;
+  readonly requested: CacheWatchRequest;
+  /** Memory that its request takes for as long as it is open, in bytes. */
+  readonly retainedBytes: number;
+}
+
+/** Opens a watch of a caller that has the right to it, for which there is room then. Throws a WatchFanoutError. */
+export function openWatch(
+  context: ServiceContext,
+  call: ServerCall,
+  request: WatchRequest__Output,
+  ends: WatchEnds,
+): OpenedWatch {
+  const resource = resourceNamed(context, call, request.resource);
+  const selection = resource.select(request.label_selector, request.field_selector);
+  const requested = parseWatch(request, selection, ends);
+  const { owner } = call;
+  const refusal =
+    context.callerLimits.watchRefusal(owner.caller) ?? context.streams.makeRoom(owner);
+  if (refusal !== undefined) throw refusal;
+  const watch = resource.watch({ ...requested, owner });
+  return { resource, watch, requested, retainedBytes: retainedBytesOf(requested) };
+}
+
 /** Memory that a request takes before it has been parsed, in bytes. */
-function bytesOf(request: WatchRequest__Output): number {
+export function bytesOf(request: WatchRequest__Output): number {
   const { resource, key = "", prefix = "", label_selector, field_selector, history_id } = request;
   const texts = [resource, key, prefix, label_selector, field_selector, history_id];
   return texts.reduce((bytes, text) => bytes + textBytes(text), 0);
@@ -64,7 +87,7 @@ function retainedBytesOf({ scope, selection }: CacheWatchRequest): number {
 }
 
 /** When a new watch expires; undefined: never. Jitter spreads the expiry of watches that began together. */
-function expiryOf({ clock, limits, random }: ServiceContext): number | undefined {
+export function expiryOf({ clock, limits, random }: ServiceContext): number | undefined {
   const { maxStreamAgeMs } = limits;
   return maxStreamAgeMs === 0 ? undefined : clock.now() + maxStreamAgeMs * (0.8 + 0.2 * random());
 }

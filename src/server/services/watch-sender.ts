@@ -24,6 +24,15 @@ const resumable: ReadonlySet<Reason> = new Set([
   ...(["UNAUTHENTICATED", "PERMISSION_DENIED"] as const),
 ]);
 
+/** The error that ends a watch, with its last resume point if a client may continue from it. `point` undefined: nothing was sent yet. */
+export function withResumePoint(
+  error: WatchFanoutError,
+  point: number | undefined,
+): WatchFanoutError {
+  const isResumable = resumable.has(error.reason) && point !== undefined;
+  return isResumable ? error.with({ resume_revision: String(point) }) : error;
+}
+
 /** What a sender needs of the resource that is watched. */
 type SentResource = Pick<ServedResource, "currentHistoryId" | "name" | "revision">;
 
@@ -166,8 +175,7 @@ export class WatchSender extends MessageSender<ServerCall, ServiceContext> imple
     const reported = toClientError(error, watchMethod, this.context.logger, this.call);
     this.context.observer?.watchEnded?.(reported.reason);
     const point = this.outstanding ? this.#sentPoint : this.#acceptedPoint;
-    const isResumable = resumable.has(reported.reason) && point !== undefined;
-    return statusOf(isResumable ? reported.with({ resume_revision: String(point) }) : reported);
+    return statusOf(withResumePoint(reported, point));
   }
 
   protected override onClosed(): void {
@@ -177,7 +185,8 @@ export class WatchSender extends MessageSender<ServerCall, ServiceContext> imple
   }
 }
 
-function slowConsumer(accepted: string): WatchFanoutError {
+/** `accepted` says what the client has accepted. */
+export function slowConsumer(accepted: string): WatchFanoutError {
   return new WatchFanoutError(
     "SLOW_CONSUMER",
     `The client accepted ${accepted}. Resume from the last resume point, and read faster, or watch less.`,

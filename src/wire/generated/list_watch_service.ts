@@ -1,20 +1,29 @@
 import type * as grpc from '@grpc/grpc-js';
 import type { EnumTypeDefinition, MessageTypeDefinition } from '@grpc/proto-loader';
 
+import type { Any as _google_protobuf_Any, Any__Output as _google_protobuf_Any__Output } from './google/protobuf/Any.ts';
 import type { Duration as _google_protobuf_Duration, Duration__Output as _google_protobuf_Duration__Output } from './google/protobuf/Duration.ts';
+import type { Status as _google_rpc_Status, Status__Output as _google_rpc_Status__Output } from './google/rpc/Status.ts';
+import type { AddWatch as _watchfanout_v1_AddWatch, AddWatch__Output as _watchfanout_v1_AddWatch__Output } from './watchfanout/v1/AddWatch.ts';
 import type { EtcdKeys as _watchfanout_v1_EtcdKeys, EtcdKeys__Output as _watchfanout_v1_EtcdKeys__Output } from './watchfanout/v1/EtcdKeys.ts';
 import type { Event as _watchfanout_v1_Event, Event__Output as _watchfanout_v1_Event__Output } from './watchfanout/v1/Event.ts';
 import type { GetRequest as _watchfanout_v1_GetRequest, GetRequest__Output as _watchfanout_v1_GetRequest__Output } from './watchfanout/v1/GetRequest.ts';
 import type { GetResponse as _watchfanout_v1_GetResponse, GetResponse__Output as _watchfanout_v1_GetResponse__Output } from './watchfanout/v1/GetResponse.ts';
+import type { GrantCredit as _watchfanout_v1_GrantCredit, GrantCredit__Output as _watchfanout_v1_GrantCredit__Output } from './watchfanout/v1/GrantCredit.ts';
 import type { HashRange as _watchfanout_v1_HashRange, HashRange__Output as _watchfanout_v1_HashRange__Output } from './watchfanout/v1/HashRange.ts';
 import type { ListRequest as _watchfanout_v1_ListRequest, ListRequest__Output as _watchfanout_v1_ListRequest__Output } from './watchfanout/v1/ListRequest.ts';
 import type { ListResponse as _watchfanout_v1_ListResponse, ListResponse__Output as _watchfanout_v1_ListResponse__Output } from './watchfanout/v1/ListResponse.ts';
 import type { ListWatchServiceClient as _watchfanout_v1_ListWatchServiceClient, ListWatchServiceDefinition as _watchfanout_v1_ListWatchServiceDefinition } from './watchfanout/v1/ListWatchService.ts';
+import type { Progress as _watchfanout_v1_Progress, Progress__Output as _watchfanout_v1_Progress__Output } from './watchfanout/v1/Progress.ts';
+import type { RemoveWatch as _watchfanout_v1_RemoveWatch, RemoveWatch__Output as _watchfanout_v1_RemoveWatch__Output } from './watchfanout/v1/RemoveWatch.ts';
+import type { RequestProgress as _watchfanout_v1_RequestProgress, RequestProgress__Output as _watchfanout_v1_RequestProgress__Output } from './watchfanout/v1/RequestProgress.ts';
 import type { Resource as _watchfanout_v1_Resource, Resource__Output as _watchfanout_v1_Resource__Output } from './watchfanout/v1/Resource.ts';
 import type { ResourcesRequest as _watchfanout_v1_ResourcesRequest, ResourcesRequest__Output as _watchfanout_v1_ResourcesRequest__Output } from './watchfanout/v1/ResourcesRequest.ts';
 import type { ResourcesResponse as _watchfanout_v1_ResourcesResponse, ResourcesResponse__Output as _watchfanout_v1_ResourcesResponse__Output } from './watchfanout/v1/ResourcesResponse.ts';
 import type { Shard as _watchfanout_v1_Shard, Shard__Output as _watchfanout_v1_Shard__Output } from './watchfanout/v1/Shard.ts';
 import type { StoredObject as _watchfanout_v1_StoredObject, StoredObject__Output as _watchfanout_v1_StoredObject__Output } from './watchfanout/v1/StoredObject.ts';
+import type { SubscribeRequest as _watchfanout_v1_SubscribeRequest, SubscribeRequest__Output as _watchfanout_v1_SubscribeRequest__Output } from './watchfanout/v1/SubscribeRequest.ts';
+import type { SubscribeResponse as _watchfanout_v1_SubscribeResponse, SubscribeResponse__Output as _watchfanout_v1_SubscribeResponse__Output } from './watchfanout/v1/SubscribeResponse.ts';
 import type { WatchRequest as _watchfanout_v1_WatchRequest, WatchRequest__Output as _watchfanout_v1_WatchRequest__Output } from './watchfanout/v1/WatchRequest.ts';
 import type { WatchResponse as _watchfanout_v1_WatchResponse, WatchResponse__Output as _watchfanout_v1_WatchResponse__Output } from './watchfanout/v1/WatchResponse.ts';
 
@@ -25,11 +34,16 @@ type SubtypeConstructor<Constructor extends new (...args: any) => any, Subtype> 
 export interface ProtoGrpcType {
   google: {
     protobuf: {
+      Any: MessageTypeDefinition<_google_protobuf_Any, _google_protobuf_Any__Output>
       Duration: MessageTypeDefinition<_google_protobuf_Duration, _google_protobuf_Duration__Output>
+    }
+    rpc: {
+      Status: MessageTypeDefinition<_google_rpc_Status, _google_rpc_Status__Output>
     }
   }
   watchfanout: {
     v1: {
+      AddWatch: MessageTypeDefinition<_watchfanout_v1_AddWatch, _watchfanout_v1_AddWatch__Output>
       Codec: EnumTypeDefinition
       Delivery: EnumTypeDefinition
       EtcdKeys: MessageTypeDefinition<_watchfanout_v1_EtcdKeys, _watchfanout_v1_EtcdKeys__Output>
@@ -37,6 +51,7 @@ export interface ProtoGrpcType {
       EventType: EnumTypeDefinition
       GetRequest: MessageTypeDefinition<_watchfanout_v1_GetRequest, _watchfanout_v1_GetRequest__Output>
       GetResponse: MessageTypeDefinition<_watchfanout_v1_GetResponse, _watchfanout_v1_GetResponse__Output>
+      GrantCredit: MessageTypeDefinition<_watchfanout_v1_GrantCredit, _watchfanout_v1_GrantCredit__Output>
       HashRange: MessageTypeDefinition<_watchfanout_v1_HashRange, _watchfanout_v1_HashRange__Output>
       ListRequest: MessageTypeDefinition<_watchfanout_v1_ListRequest, _watchfanout_v1_ListRequest__Output>
       ListResponse: MessageTypeDefinition<_watchfanout_v1_ListResponse, _watchfanout_v1_ListResponse__Output>
@@ -48,12 +63,17 @@ export interface ProtoGrpcType {
        * "watchfanout". Clients decide by its reason.
        */
       ListWatchService: SubtypeConstructor<typeof grpc.Client, _watchfanout_v1_ListWatchServiceClient> & { service: _watchfanout_v1_ListWatchServiceDefinition }
+      Progress: MessageTypeDefinition<_watchfanout_v1_Progress, _watchfanout_v1_Progress__Output>
+      RemoveWatch: MessageTypeDefinition<_watchfanout_v1_RemoveWatch, _watchfanout_v1_RemoveWatch__Output>
+      RequestProgress: MessageTypeDefinition<_watchfanout_v1_RequestProgress, _watchfanout_v1_RequestProgress__Output>
       Resource: MessageTypeDefinition<_watchfanout_v1_Resource, _watchfanout_v1_Resource__Output>
       ResourcesRequest: MessageTypeDefinition<_watchfanout_v1_ResourcesRequest, _watchfanout_v1_ResourcesRequest__Output>
       ResourcesResponse: MessageTypeDefinition<_watchfanout_v1_ResourcesResponse, _watchfanout_v1_ResourcesResponse__Output>
       RevisionMatch: EnumTypeDefinition
       Shard: MessageTypeDefinition<_watchfanout_v1_Shard, _watchfanout_v1_Shard__Output>
       StoredObject: MessageTypeDefinition<_watchfanout_v1_StoredObject, _watchfanout_v1_StoredObject__Output>
+      SubscribeRequest: MessageTypeDefinition<_watchfanout_v1_SubscribeRequest, _watchfanout_v1_SubscribeRequest__Output>
+      SubscribeResponse: MessageTypeDefinition<_watchfanout_v1_SubscribeResponse, _watchfanout_v1_SubscribeResponse__Output>
       View: EnumTypeDefinition
       WatchRequest: MessageTypeDefinition<_watchfanout_v1_WatchRequest, _watchfanout_v1_WatchRequest__Output>
       WatchResponse: MessageTypeDefinition<_watchfanout_v1_WatchResponse, _watchfanout_v1_WatchResponse__Output>

@@ -505,6 +505,12 @@ export const protoJson: object = {
                   "responseType": "WatchResponse",
                   "responseStream": true
                 },
+                "Subscribe": {
+                  "requestType": "SubscribeRequest",
+                  "requestStream": true,
+                  "responseType": "SubscribeResponse",
+                  "responseStream": true
+                },
                 "Resources": {
                   "requestType": "ResourcesRequest",
                   "responseType": "ResourcesResponse"
@@ -820,6 +826,156 @@ export const protoJson: object = {
                 "history_id": {
                   "type": "string",
                   "id": 4
+                }
+              }
+            },
+            "SubscribeRequest": {
+              "oneofs": {
+                "request": {
+                  "oneof": [
+                    "add",
+                    "remove",
+                    "grant",
+                    "progress"
+                  ]
+                }
+              },
+              "fields": {
+                "add": {
+                  "type": "AddWatch",
+                  "id": 1
+                },
+                "remove": {
+                  "type": "RemoveWatch",
+                  "id": 2
+                },
+                "grant": {
+                  "type": "GrantCredit",
+                  "id": 3
+                },
+                "progress": {
+                  "type": "RequestProgress",
+                  "id": 4
+                }
+              }
+            },
+            "AddWatch": {
+              "oneofs": {
+                "_messages": {
+                  "oneof": [
+                    "messages"
+                  ]
+                },
+                "_bytes": {
+                  "oneof": [
+                    "bytes"
+                  ]
+                }
+              },
+              "fields": {
+                "id": {
+                  "type": "int64",
+                  "id": 1
+                },
+                "watch": {
+                  "type": "WatchRequest",
+                  "id": 2
+                },
+                "messages": {
+                  "type": "int64",
+                  "id": 3,
+                  "options": {
+                    "proto3_optional": true
+                  }
+                },
+                "bytes": {
+                  "type": "int64",
+                  "id": 4,
+                  "options": {
+                    "proto3_optional": true
+                  }
+                }
+              }
+            },
+            "RemoveWatch": {
+              "fields": {
+                "id": {
+                  "type": "int64",
+                  "id": 1
+                }
+              }
+            },
+            "GrantCredit": {
+              "fields": {
+                "id": {
+                  "type": "int64",
+                  "id": 1
+                },
+                "messages": {
+                  "type": "int64",
+                  "id": 2
+                },
+                "bytes": {
+                  "type": "int64",
+                  "id": 3
+                }
+              }
+            },
+            "RequestProgress": {
+              "fields": {
+                "id": {
+                  "type": "int64",
+                  "id": 1
+                },
+                "tag": {
+                  "type": "int64",
+                  "id": 2
+                }
+              }
+            },
+            "SubscribeResponse": {
+              "oneofs": {
+                "response": {
+                  "oneof": [
+                    "watch",
+                    "ended",
+                    "refused",
+                    "progress"
+                  ]
+                }
+              },
+              "fields": {
+                "id": {
+                  "type": "int64",
+                  "id": 1
+                },
+                "watch": {
+                  "type": "WatchResponse",
+                  "id": 2
+                },
+                "ended": {
+                  "type": "google.rpc.Status",
+                  "id": 3
+                },
+                "refused": {
+                  "type": "google.rpc.Status",
+                  "id": 4
+                },
+                "progress": {
+                  "type": "Progress",
+                  "id": 5
+                }
+              }
+            },
+            "Progress": {
+              "fields": {
+                "revision": {
+                  "type": "int64",
+                  "id": 1
+                },
+                "tag": {
+                  "type": "int64",
+                  "id": 2
                 }
               }
             },

@@ -60,6 +60,8 @@ describe("A call that always fails is tried, of at most 3 times", () => {
     INVALID_REQUEST: [1, 1],
     UNKNOWN_RESOURCE: [1, 1],
     OBJECT_NOT_FOUND: [1, 1],
+    UNKNOWN_WATCH: [1, 1],
+    WATCH_ID_TAKEN: [1, 1],
     REVISION_TOO_OLD: [1, 1],
     HISTORY_CHANGED: [1, 1],
     HISTORY_LOST: [1, 1],

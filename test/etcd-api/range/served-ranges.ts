@@ -6,7 +6,6 @@ import { Cacher } from "../../../src/cacher/cacher.ts";
 import { CachedResources } from "../../../src/etcd-api/cached/cached-resources.ts";
 import { NewestHeader } from "../../../src/etcd-api/cached/newest-header.ts";
 import type { EtcdCall } from "../../../src/etcd-api/calls/etcd-call.ts";
-import { Rounds } from "../../../src/etcd-api/calls/rounds.ts";
 import { RangeCall } from "../../../src/etcd-api/range/range-call.ts";
 import {
   isRangePath,
@@ -15,6 +14,7 @@ import {
 } from "../../../src/etcd-api/range/range-service.ts";
 import type { RawServices } from "../../../src/server/calls/methods.ts";
 import { refused } from "../../../src/server/calls/refusals.ts";
+import { Rounds } from "../../../src/server/kernel/rounds.ts";
 import type { RunningServer, ServerOptions } from "../../../src/server/server.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import { startReady } from "../../cacher/ready.ts";

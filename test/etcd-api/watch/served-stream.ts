@@ -12,7 +12,6 @@ import {
 } from "../../../src/etcd-api/cached/cached-resources.ts";
 import { NewestHeader } from "../../../src/etcd-api/cached/newest-header.ts";
 import type { EtcdCall } from "../../../src/etcd-api/calls/etcd-call.ts";
-import { Rounds } from "../../../src/etcd-api/calls/rounds.ts";
 import type { KeyRights } from "../../../src/etcd-api/rights/key-rights.ts";
 import { WatchCall } from "../../../src/etcd-api/watch/watch-call.ts";
 import { WatchService } from "../../../src/etcd-api/watch/watch-service.ts";
@@ -22,6 +21,7 @@ import { StoredObject } from "../../../src/model/object.ts";
 import type { RawCall as ServedCall } from "../../../src/server/calls/methods.ts";
 import { createServiceContext } from "../../../src/server/calls/service-context.ts";
 import type { ServiceOptions } from "../../../src/server/calls/service-options.ts";
+import { Rounds } from "../../../src/server/kernel/rounds.ts";
 import type { WireStatus } from "../../../src/wire/errors.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { encode, type Fields, type Message } from "../../foreign/protobuf.ts";

@@ -8,6 +8,8 @@ import type { ListRequest as _watchfanout_v1_ListRequest, ListRequest__Output as
 import type { ListResponse as _watchfanout_v1_ListResponse, ListResponse__Output as _watchfanout_v1_ListResponse__Output } from '../../watchfanout/v1/ListResponse.ts';
 import type { ResourcesRequest as _watchfanout_v1_ResourcesRequest, ResourcesRequest__Output as _watchfanout_v1_ResourcesRequest__Output } from '../../watchfanout/v1/ResourcesRequest.ts';
 import type { ResourcesResponse as _watchfanout_v1_ResourcesResponse, ResourcesResponse__Output as _watchfanout_v1_ResourcesResponse__Output } from '../../watchfanout/v1/ResourcesResponse.ts';
+import type { SubscribeRequest as _watchfanout_v1_SubscribeRequest, SubscribeRequest__Output as _watchfanout_v1_SubscribeRequest__Output } from '../../watchfanout/v1/SubscribeRequest.ts';
+import type { SubscribeResponse as _watchfanout_v1_SubscribeResponse, SubscribeResponse__Output as _watchfanout_v1_SubscribeResponse__Output } from '../../watchfanout/v1/SubscribeResponse.ts';
 import type { WatchRequest as _watchfanout_v1_WatchRequest, WatchRequest__Output as _watchfanout_v1_WatchRequest__Output } from '../../watchfanout/v1/WatchRequest.ts';
 import type { WatchResponse as _watchfanout_v1_WatchResponse, WatchResponse__Output as _watchfanout_v1_WatchResponse__Output } from '../../watchfanout/v1/WatchResponse.ts';
 
@@ -65,6 +67,21 @@ export interface ListWatchServiceClient extends grpc.Client {
   resources(argument: _watchfanout_v1_ResourcesRequest, callback: grpc.requestCallback<_watchfanout_v1_ResourcesResponse__Output>): grpc.ClientUnaryCall;
   
   /**
+   * Serves any number of watches, of any resources, on one stream. The client adds and removes them by ids of
+   * its own. Each watch is what a call of Watch would be: it has its own resume point, its own pace and its own
+   * end, and none delays another. A client that closes its side keeps the watches that it has.
+   */
+  Subscribe(metadata: grpc.Metadata, options?: grpc.CallOptions): grpc.ClientDuplexStream<_watchfanout_v1_SubscribeRequest, _watchfanout_v1_SubscribeResponse__Output>;
+  Subscribe(options?: grpc.CallOptions): grpc.ClientDuplexStream<_watchfanout_v1_SubscribeRequest, _watchfanout_v1_SubscribeResponse__Output>;
+  /**
+   * Serves any number of watches, of any resources, on one stream. The client adds and removes them by ids of
+   * its own. Each watch is what a call of Watch would be: it has its own resume point, its own pace and its own
+   * end, and none delays another. A client that closes its side keeps the watches that it has.
+   */
+  subscribe(metadata: grpc.Metadata, options?: grpc.CallOptions): grpc.ClientDuplexStream<_watchfanout_v1_SubscribeRequest, _watchfanout_v1_SubscribeResponse__Output>;
+  subscribe(options?: grpc.CallOptions): grpc.ClientDuplexStream<_watchfanout_v1_SubscribeRequest, _watchfanout_v1_SubscribeResponse__Output>;
+  
+  /**
    * Watches changes: from now on, from a past revision on, or after the current state.
    */
   Watch(argument: _watchfanout_v1_WatchRequest, metadata: grpc.Metadata, options?: grpc.CallOptions): grpc.ClientReadableStream<_watchfanout_v1_WatchResponse__Output>;
@@ -101,6 +118,13 @@ export interface ListWatchServiceHandlers extends grpc.UntypedServiceImplementat
   Resources: grpc.handleUnaryCall<_watchfanout_v1_ResourcesRequest__Output, _watchfanout_v1_ResourcesResponse>;
   
   /**
+   * Serves any number of watches, of any resources, on one stream. The client adds and removes them by ids of
+   * its own. Each watch is what a call of Watch would be: it has its own resume point, its own pace and its own
+   * end, and none delays another. A client that closes its side keeps the watches that it has.
+   */
+  Subscribe: grpc.handleBidiStreamingCall<_watchfanout_v1_SubscribeRequest__Output, _watchfanout_v1_SubscribeResponse>;
+  
+  /**
    * Watches changes: from now on, from a past revision on, or after the current state.
    */
   Watch: grpc.handleServerStreamingCall<_watchfanout_v1_WatchRequest__Output, _watchfanout_v1_WatchResponse>;
@@ -111,5 +135,6 @@ export interface ListWatchServiceDefinition extends grpc.ServiceDefinition {
   Get: MethodDefinition<_watchfanout_v1_GetRequest, _watchfanout_v1_GetResponse, _watchfanout_v1_GetRequest__Output, _watchfanout_v1_GetResponse__Output>
   List: MethodDefinition<_watchfanout_v1_ListRequest, _watchfanout_v1_ListResponse, _watchfanout_v1_ListRequest__Output, _watchfanout_v1_ListResponse__Output>
   Resources: MethodDefinition<_watchfanout_v1_ResourcesRequest, _watchfanout_v1_ResourcesResponse, _watchfanout_v1_ResourcesRequest__Output, _watchfanout_v1_ResourcesResponse__Output>
+  Subscribe: MethodDefinition<_watchfanout_v1_SubscribeRequest, _watchfanout_v1_SubscribeResponse, _watchfanout_v1_SubscribeRequest__Output, _watchfanout_v1_SubscribeResponse__Output>
   Watch: MethodDefinition<_watchfanout_v1_WatchRequest, _watchfanout_v1_WatchResponse, _watchfanout_v1_WatchRequest__Output, _watchfanout_v1_WatchResponse__Output>
 }

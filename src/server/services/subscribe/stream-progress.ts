@@ -1,0 +1,149 @@
+import { upstreamUnavailable } from "../../../base/errors.ts";
+import type { ServedResource } from "../../calls/service-options.ts";
+import type { Subscription } from "./subscription.ts";
+
+/** What a progress needs of its stream. */
+interface ProgressOwner {
+  readonly isOver: boolean;
+  /** The open watches. */
+  readonly watches: ReadonlyMap<number, Subscription>;
+  /** Sends the progress of all watches together. */
+  progressed(revision: number, tag: bigint): void;
+  /** The request can't be answered. */
+  progressFailed(id: number, error: unknown): void;
+  /** The watch may have something to send. */
+  ready(watch: Subscription): void;
+}
+
+/**
+ * Answers the requests for progress of one stream. A request asks the store for its revision, R. The answer for one watch is a
+ * bookmark of that watch, once it has delivered everything up to R. The answer for all is the lowest revision up to which all
+ * of them have, once that is R or above.
+ *
+ * Requests that come while one is being answered have one answer of their own, together: the revision that was asked for
+ * may be from before them. So there is at most one question for each watch, and one for all.
+ */
+export class StreamProgress {
+  readonly #stream: ProgressOwner;
+  /** The watches that the answer for all is about. */
+  #watches: readonly Subscription[] = [];
+  #state: "none" | "asking" | "waiting" = "none";
+  /** The tag of the request that is being answered; and of the last one since, if there is one. */
+  #tag = 0n;
+  #nextTag: bigint | undefined;
+  /** While waiting: the revision to be reached, and how many watches have not. */
+  #target = 0;
+  #missing = 0;
+  /** Watches whose own progress is asked for, and whether it was requested again since. */
+  readonly #asking = new Map<Subscription, boolean>();
+
+  constructor(stream: ProgressOwner) {
+    this.#stream = stream;
+  }
+
+  /** The client asks for the progress of one watch. */
+  requestOf(watch: Subscription): void {
+    const isAsking = this.#asking.has(watch);
+    this.#asking.set(watch, isAsking);
+    if (isAsking) return;
+    reached([watch.served]).then(
+      (revision) => {
+        const isRepeated = this.#asking.get(watch);
+        this.#asking.delete(watch);
+        if (watch.isOver) return;
+        watch.progressTarget = revision;
+        this.#stream.ready(watch);
+        if (isRepeated === true) this.requestOf(watch);
+      },
+      (error: unknown) => {
+        this.#asking.delete(watch);
+        if (!watch.isOver) this.#stream.progressFailed(watch.key, error);
+      },
+    );
+  }
+
+  /** The client asks for the progress of all watches that it has. There is at least one. */
+  requestOfAll(tag: bigint): void {
+    if (this.#state !== "none") {
+      this.#nextTag = tag;
+      return;
+    }
+    this.#tag = tag;
+    this.#state = "asking";
+    this.#watches = [...this.#stream.watches.values()];
+    const resources = new Set(this.#watches.map(({ served }) => served));
+    reached(resources).then(
+      (revision) => this.#await(revision),
+      (error: unknown) => {
+        if (!this.#stream.isOver) this.#stream.progressFailed(0, error);
+        this.#answered();
+      },
+    );
+  }
+
+  /** The watch has sent what it had. */
+  settled(watch: Subscription): void {
+    if (!watch.isAwaited || watch.deliveredRevision < this.#target) return;
+    this.#reached(watch);
+  }
+
+  /** The watch has ended: nothing is promised about it any more. */
+  ended(watch: Subscription): void {
+    if (watch.isAwaited) this.#reached(watch);
+  }
+
+  #await(revision: number): void {
+    if (this.#stream.isOver) return;
+    this.#target = revision;
+    this.#state = "waiting";
+    const behind = this.#watches.filter(
+      (watch) => !watch.isOver && watch.deliveredRevision < revision,
+    );
+    for (const watch of behind) watch.isAwaited = true;
+    this.#missing = behind.length;
+    // A watch with something to send is read anyway, and one without it is behind only until its source notifies it.
+    if (this.#missing === 0) this.#answer();
+  }
+
+  #reached(watch: Subscription): void {
+    watch.isAwaited = false;
+    this.#missing--;
+    if (this.#missing === 0) this.#answer();
+  }
+
+  #answer(): void {
+    let least = Infinity;
+    for (const watch of this.#watches) {
+      if (!watch.isOver) least = Math.min(least, watch.deliveredRevision);
+    }
+    // Of watches that have all ended nothing more is said than that the store has this revision.
+    this.#stream.progressed(least === Infinity ? this.#target : least, this.#tag);
+    this.#answered();
+  }
+
+  #answered(): void {
+    this.#state = "none";
+    this.#watches = [];
+    const next = this.#nextTag;
+    this.#nextTag = undefined;
+    if (next !== undefined && !this.#stream.isOver) this.requestOfAll(next);
+  }
+}
+
+/**
+ * Resolves to the lowest revision that the resources have reached, which is at least the store's at the time of the call.
+ * Rejects if one of them can't reach it now.
+ */
+async function reached(resources: Iterable<ServedResource>): Promise<number> {
+  const waits = [...resources].map((resource) => resource.reachCurrentRevision?.());
+  let least = Infinity;
+  for (const revision of await Promise.all(waits)) {
+    if (revision === undefined) {
+      throw upstreamUnavailable(
+        "This replica has not reached the store's current revision in time. Ask again.",
+      );
+    }
+    least = Math.min(least, revision);
+  }
+  return least;
+}

@@ -1,0 +1,287 @@
+import {
+  invalidRequest,
+  unknownWatch,
+  WatchFanoutError,
+  watchIdTaken,
+} from "../../../base/errors.ts";
+import { draining } from "../../../cacher/request/errors.ts";
+import type { Access } from "../../../policy/access.ts";
+import { statusOf } from "../../../wire/errors.ts";
+import type { AddWatch__Output } from "../../../wire/generated/watchfanout/v1/AddWatch.ts";
+import type { GrantCredit__Output } from "../../../wire/generated/watchfanout/v1/GrantCredit.ts";
+import type { SubscribeRequest__Output } from "../../../wire/generated/watchfanout/v1/SubscribeRequest.ts";
+import type { WatchRequest__Output } from "../../../wire/generated/watchfanout/v1/WatchRequest.ts";
+import { listWatchService } from "../../../wire/services.ts";
+import { auditRequest, refusalOfRequest } from "../../calls/authorization.ts";
+import { type BidiMethod, decoderOf } from "../../calls/methods.ts";
+import { toClientError, tooMuchRetained } from "../../calls/refusals.ts";
+import { type NextRequest, RefusedRequest, type ServerCall } from "../../calls/server-call.ts";
+import type { ServiceContext } from "../../calls/service-context.ts";
+import type { Opening } from "../../calls/stream-openings.ts";
+import { freeRetainedBytes } from "../../calls/unary-call.ts";
+import { Rounds } from "../../kernel/rounds.ts";
+import { accessOfWatch, amountOf } from "../parse-requests.ts";
+import { bytesOf, expiryOf, openWatch } from "../watch-handler.ts";
+import { SubscribeStream, subscribeMethod } from "./subscribe-stream.ts";
+import { type Credit, Subscription } from "./subscription.ts";
+
+/** Maximum number of watches of one stream, as many as a connection may have streams by default. */
+const maxWatchesPerStream = 10_000;
+
+/** Interval at which streams are checked, in milliseconds. */
+const checkIntervalMs = 1_000;
+
+const decode = decoderOf<SubscribeRequest__Output>(listWatchService.Subscribe.path);
+
+/**
+ * Serves Subscribe: reads the requests of each stream in their order, and adds watches to it that are opened as those of
+ * Watch. Each of them takes a turn of its caller to be opened, and later requests of its stream wait for that.
+ */
+export class SubscribeService {
+  readonly #context: ServiceContext;
+  readonly #streams: Rounds<SubscribeStream>;
+
+  constructor(context: ServiceContext) {
+    this.#context = context;
+    this.#streams = new Rounds(context.clock, {
+      intervalMs: checkIntervalMs,
+      // A stream may have thousands of watches.
+      visitsPerStep: 1,
+      visit: (stream) => stream.check(),
+    });
+  }
+
+  get method(): BidiMethod {
+    return {
+      name: subscribeMethod,
+      maxRequestBytes: this.#context.limits.maxRequestBytes,
+      mayIdle: true,
+      converse: (call, next) => void this.#converse(call, next),
+    };
+  }
+
+  /** The resources drain: ends the streams, with DRAINING, behind their watches. */
+  drain(): void {
+    for (const stream of this.#streams) stream.endAfterWatches(draining());
+  }
+
+  async #converse(call: ServerCall, next: NextRequest): Promise<void> {
+    if (call.isOver) return;
+    const context = this.#context;
+    // Before the span ends, which would last as long as the stream.
+    const refusal = context.streams.makeRoom(call.owner);
+    if (refusal !== undefined) {
+      call.end(statusOf(refusal));
+      return;
+    }
+    call.span?.end(undefined);
+    call.span = undefined;
+    const stream = new SubscribeStream(call, context, this.#streams, expiryOf(context));
+    stream.open();
+    try {
+      while (!stream.isOver) {
+        const message = await next();
+        if (message === undefined) {
+          stream.halfClosed();
+          return;
+        }
+        const { request, fault } = decode(message);
+        if (fault !== undefined) stream.refuse(0, fault);
+        else await this.#handle(call, stream, request);
+        await stream.room();
+      }
+    } catch (error) {
+      if (stream.isOver) return;
+      if (error instanceof RefusedRequest) stream.end(error.status);
+      else stream.end(statusOf(toClientError(error, subscribeMethod, context.logger, call)));
+    }
+  }
+
+  /** Handles one request. Resolves when the next one may be. */
+  async #handle(
+    call: ServerCall,
+    stream: SubscribeStream,
+    request: SubscribeRequest__Output,
+  ): Promise<void> {
+    const named = request[request.request ?? "add"];
+    const key = keyOf(named?.id);
+    try {
+      if (request.add !== undefined && request.add !== null) {
+        await this.#add(call, stream, key, request.add);
+        return;
+      }
+      if (request.progress?.id === "0") {
+        if (stream.watches.size === 0) throw unknownWatch(0);
+        stream.progress.requestOfAll(BigInt.asUintN(64, BigInt(request.progress.tag)));
+        return;
+      }
+      if (request.request === undefined) {
+        throw invalidRequest("request", "The request is empty. Set one of its fields.");
+      }
+      const watch = stream.watches.get(key);
+      if (watch === undefined) throw unknownWatch(key);
+      if (request.remove !== undefined) stream.remove(watch);
+      else if (request.progress !== undefined) stream.progress.requestOf(watch);
+      else watch.grant(grantOf(watch, request.grant as GrantCredit__Output));
+    } catch (error) {
+      if (!(error instanceof WatchFanoutError)) throw error;
+      stream.refuse(key, error);
+    }
+  }
+
+  /** Adds a watch in its turn. Throws if its id can't be used; any other refusal is its end. */
+  async #add(
+    call: ServerCall,
+    stream: SubscribeStream,
+    key: number,
+    { watch, messages, bytes }: AddWatch__Output,
+  ): Promise<void> {
+    if (key === 0) {
+      throw invalidRequest(
+        "add.id",
+        `add.id is not from 1 to ${Number.MAX_SAFE_INTEGER}. Choose another.`,
+      );
+    }
+    if (stream.watches.has(key)) throw watchIdTaken(key);
+    if (watch === null)
+      throw invalidRequest("add.watch", "add.watch is absent. Say what to watch.");
+    const credit = {
+      messages: messages === undefined ? Infinity : amountOf("add.messages", messages),
+      bytes: bytes === undefined ? Infinity : amountOf("add.bytes", bytes),
+    };
+    const access = accessOfWatch(watch);
+    const denied = refusalOfRequest(this.#context, subscribeMethod, call, access);
+    if (denied !== undefined) {
+      stream.refuseWatch(key, denied);
+      return;
+    }
+    const { authorizer } = this.#context;
+    const { generation } = authorizer;
+    if (!(await this.#turn(call, stream, key, watch))) return;
+    // The policy may have changed while it waited.
+    const isCurrent = authorizer.generation === generation;
+    const lost = isCurrent
+      ? undefined
+      : refusalOfRequest(this.#context, subscribeMethod, call, access);
+    if (lost === undefined) this.#open(call, stream, { key, request: watch, access, credit });
+    else stream.refuseWatch(key, lost);
+  }
+
+  /** Waits for its turn to be opened. Resolves to whether it may be. */
+  #turn(
+    call: ServerCall,
+    stream: SubscribeStream,
+    key: number,
+    request: WatchRequest__Output,
+  ): Promise<boolean> {
+    const { memoryPressure, streamOpenings } = this.#context;
+    const { connection, owner } = call;
+    return new Promise((resolve) => {
+      const resolveUnlessShed = (): void => {
+        const shed = memoryPressure.refusal("stream");
+        if (shed !== undefined) stream.refuseWatch(key, shed);
+        resolve(shed === undefined && !stream.isOver);
+      };
+      const opening: Opening = {
+        ...{ connection, owner },
+        get isOver() {
+          return stream.isOver;
+        },
+        onOver: (listener) => {
+          stream.onOver = () => {
+            listener();
+            resolve(false);
+          };
+        },
+        end: (ending) => {
+          stream.sendEnd(key, ending);
+          resolve(false);
+        },
+      };
+      streamOpenings.add(opening, bytesOf(request), resolveUnlessShed);
+    });
+  }
+
+  /** Opens a watch that its caller has the right to. */
+  #open(call: ServerCall, stream: SubscribeStream, { key, request, access, credit }: Added): void {
+    const context = this.#context;
+    try {
+      if (stream.ending !== undefined) throw stream.ending;
+      if (stream.watches.size >= maxWatchesPerStream) throw tooManyWatches();
+      const opened = openWatch(context, call, request, {
+        ...{ deadline: call.deadline, expiresAt: stream.expiresAt },
+      });
+      const watch = new Subscription(stream, {
+        ...{
+          key,
+          credit,
+          now: context.clock.now(),
+          watch: opened.watch,
+          resource: opened.resource,
+        },
+        // Without a policy the right can't be lost, and the watch does not retain what it needs.
+        access: context.authorizer.hasPolicy ? access : undefined,
+      });
+      auditRequest(context, subscribeMethod, call, access, undefined);
+      stream.add(watch);
+      this.#retain(watch, opened.retainedBytes);
+    } catch (cause) {
+      const error = toClientError(cause, subscribeMethod, context.logger, call);
+      auditRequest(context, subscribeMethod, call, access, statusOf(error).code);
+      stream.refuseWatch(key, error);
+    }
+  }
+
+  /** Charges what the watch retains of its request. */
+  #retain(watch: Subscription, bytes: number): void {
+    const { retainedRequests } = this.#context;
+    if (bytes <= freeRetainedBytes || watch.isOver) return;
+    const { connection } = watch.owner;
+    const charge = retainedRequests.reserve(connection, 0, () =>
+      watch.evict(tooMuchRetained(retainedRequests)),
+    );
+    watch.retainedRequest = charge;
+    charge.resize(bytes);
+  }
+}
+
+/** A watch to be added. */
+interface Added {
+  readonly key: number;
+  readonly request: WatchRequest__Output;
+  readonly access: Access;
+  readonly credit: Credit;
+}
+
+/** The id of a watch; 0 for one that no watch can have. */
+function keyOf(id: string | undefined): number {
+  const key = Number(id ?? "0");
+  return Number.isSafeInteger(key) && key > 0 ? key : 0;
+}
+
+/** What a request adds to the credit of a watch. Throws INVALID_REQUEST if the watch does not use it. */
+function grantOf(watch: Subscription, { messages, bytes }: GrantCredit__Output): Credit {
+  const credit = {
+    messages: amountOf("grant.messages", messages),
+    bytes: amountOf("grant.bytes", bytes),
+  };
+  for (const [name, isUsed] of [
+    ["messages", watch.usesMessages],
+    ["bytes", watch.usesBytes],
+  ] as const) {
+    if (isUsed || credit[name] === 0) continue;
+    throw invalidRequest(
+      `grant.${name}`,
+      `The watch ${watch.key} was added without a limit of ${name}, so none can be granted. Leave them out.`,
+    );
+  }
+  return credit;
+}
+
+function tooManyWatches(): WatchFanoutError {
+  return new WatchFanoutError(
+    "TOO_MANY_STREAMS",
+    `This stream has ${maxWatchesPerStream} watches, the maximum. Remove some, or open another stream.`,
+    { metadata: { limit: String(maxWatchesPerStream) } },
+  );
+}

@@ -1,0 +1,372 @@
+import { status } from "@grpc/grpc-js";
+import type { Timer } from "../../../base/clock.ts";
+import { hasReason, WatchFanoutError } from "../../../base/errors.ts";
+import { runInTimeSlices } from "../../../base/event-loop-turns.ts";
+import { Fifo } from "../../../base/fifo.ts";
+import { expired } from "../../../cacher/request/errors.ts";
+import { type FrameParts, prefixSize, sizeOf } from "../../../wire/encode.ts";
+import { encodedStatus, statusOf, type WireStatus } from "../../../wire/errors.ts";
+import {
+  endedResponse,
+  progressResponse,
+  refusedResponse,
+  withJoinedParts,
+} from "../../../wire/subscription.ts";
+import { refused, toClientError } from "../../calls/refusals.ts";
+import type { ServerCall } from "../../calls/server-call.ts";
+import type { ServiceContext } from "../../calls/service-context.ts";
+import { MessageSender, type SlowEnd } from "../../kernel/message-sender.ts";
+import { nextStreamId, type OpenStream } from "../../kernel/open-streams.ts";
+import type { Rounds } from "../../kernel/rounds.ts";
+import { slowConsumer, withResumePoint } from "../watch-sender.ts";
+import { StreamProgress } from "./stream-progress.ts";
+import type { Subscription, SubscriptionOwner } from "./subscription.ts";
+
+/** The name of Subscribe in logs and metrics. */
+export const subscribeMethod = "watchfanout.v1.ListWatchService/Subscribe";
+
+/** Size of the responses above which no further one is written at once with them, in bytes. */
+const bytesAtOnce = 64 * 1024;
+
+/** Number of answers that wait above which no request is read. */
+const maxAnswers = 256;
+
+/**
+ * A Subscribe stream: sends the answers to its requests, and then a response of each watch that has one, in turn. So the
+ * watches share what the client takes, and those without credit take no part. The buffers of the watches hold what the
+ * client has not taken, and these are bounded.
+ */
+export class SubscribeStream
+  extends MessageSender<ServerCall, ServiceContext>
+  implements OpenStream, SubscriptionOwner
+{
+  readonly id = nextStreamId();
+  readonly streamKind = "subscribe";
+  readonly hasOwnStreams = true;
+  readonly access = undefined;
+  readonly openedAt: number;
+  /** When it reaches the maximum age, in the clock's milliseconds; undefined: never. */
+  readonly expiresAt: number | undefined;
+  readonly progress = new StreamProgress(this);
+  protected override readonly isOneMessage = true;
+  /** `bytesAtOnce`; 1, which any response exceeds, where each has to be written by itself. */
+  readonly #bytesAtOnce: number;
+  readonly #rounds: Rounds<SubscribeStream>;
+  /** The open watches, by the client's id. */
+  readonly #watches = new Map<number, Subscription>();
+  readonly #answers = new Fifo<FrameParts>();
+  readonly #ready = new Fifo<Subscription>();
+  /** The watches whose responses were sent last and are not accepted, in any number each. */
+  #sending: Subscription[] = [];
+  /** Continues the reader of requests, once few answers wait. */
+  #onRoom: (() => void) | undefined;
+  /** Why it ends once everything has been sent, and takes no further watches; undefined: it continues. */
+  ending: WatchFanoutError | undefined;
+  /** The client sends nothing more: it ends with its last watch. */
+  #isHalfClosed = false;
+  /** Called when it ends. */
+  onOver: (() => void) | undefined;
+  #endTimer: Timer | undefined;
+
+  constructor(
+    call: ServerCall,
+    context: ServiceContext,
+    rounds: Rounds<SubscribeStream>,
+    expiresAt: number | undefined,
+  ) {
+    super(call, context);
+    this.#rounds = rounds;
+    this.#bytesAtOnce = call.sendsSeveral === true ? bytesAtOnce : 1;
+    this.expiresAt = expiresAt;
+    this.openedAt = context.clock.now();
+    call.onOver(() => this.close());
+  }
+
+  get watches(): ReadonlyMap<number, Subscription> {
+    return this.#watches;
+  }
+
+  /** Counts it until it has ended. */
+  open(): void {
+    this.context.streams.add(this);
+    this.#rounds.add(this);
+  }
+
+  /** Adds a watch, which begins to send. */
+  add(watch: Subscription): void {
+    this.#watches.set(watch.key, watch);
+    this.context.streams.add(watch);
+    watch.start();
+  }
+
+  /** The client removes a watch. */
+  remove(watch: Subscription): void {
+    this.#forget(watch);
+    this.#answer(endedResponse(watch.key));
+  }
+
+  endWatch(watch: Subscription, cause: unknown): void {
+    if (watch.isOver) return;
+    this.#forget(watch);
+    this.refuseWatch(watch.key, withResumePoint(this.#reported(cause), watch.resumePoint));
+    if (hasReason(cause, "SLOW_CONSUMER")) {
+      const { resource, watchStatus } = watch;
+      this.context.slowClients.ended(this.call, { resource, scope: watchStatus?.scope });
+    }
+  }
+
+  /** Sends the end of a watch that was not opened, or was open and has been closed. */
+  refuseWatch(key: number, error: WatchFanoutError): void {
+    this.context.observer?.watchEnded?.(error.reason);
+    this.sendEnd(key, statusOf(error));
+  }
+
+  sendEnd(key: number, why: WireStatus): void {
+    this.#answer(endedResponse(key, encodedStatus(why)));
+  }
+
+  /** A request is refused. `key`: the id that it names; 0: none that is valid. */
+  refuse(key: number, error: WatchFanoutError): void {
+    this.#answer(refusedResponse(key, encodedStatus(statusOf(error))));
+  }
+
+  progressed(revision: number, tag: bigint): void {
+    this.#answer(progressResponse(revision, tag));
+  }
+
+  progressFailed(key: number, error: unknown): void {
+    this.refuse(key, this.#reported(error));
+  }
+
+  ready(watch: Subscription): void {
+    if (watch.isQueued || watch.isOver || this.isOver) return;
+    watch.isQueued = true;
+    this.#ready.push(watch);
+    this.pump();
+  }
+
+  settled(watch: Subscription): void {
+    this.progress.settled(watch);
+  }
+
+  /** Resolves when so few answers wait that the next request may be read. */
+  async room(): Promise<void> {
+    if (this.#answers.length <= maxAnswers || this.isOver) return;
+    await new Promise<void>((resolve) => {
+      this.#onRoom = resolve;
+    });
+  }
+
+  /** The client sends no more requests: ends with its last watch. */
+  halfClosed(): void {
+    this.#isHalfClosed = true;
+    this.pump();
+  }
+
+  evict(error: WatchFanoutError): void {
+    this.#endSoon(error);
+    runInTimeSlices(this.context.clock, this.#endAll(error));
+  }
+
+  /** The resources drain: ends once its watches have ended, each behind its last bookmark. */
+  endAfterWatches(error: WatchFanoutError): void {
+    this.#endSoon(error);
+    for (const watch of this.#watches.values()) if (watch.isParked) watch.endIfWatchHas();
+    this.pump();
+  }
+
+  /** Called about once a second. */
+  check(): void {
+    const { limits, clock } = this.context;
+    const isExpired = this.expiresAt !== undefined && clock.now() >= this.expiresAt;
+    // Its watches have the same maximum age.
+    if (isExpired) this.ending ??= expired();
+    let pending = 0;
+    let largest: Subscription | undefined;
+    let parked = 0;
+    for (const watch of this.#watches.values()) {
+      const { isParked } = watch;
+      if (isParked) watch.endIfWatchHas();
+      if (watch.isOver || (!isParked && !this.outstanding)) continue;
+      const bytes = watch.pendingBytes;
+      pending += bytes;
+      if (!isParked) continue;
+      parked += bytes;
+      if (largest === undefined || bytes > largest.pendingBytes) largest = watch;
+    }
+    this.chargeIfStuck(this.outstanding ? pending : 0);
+    const maxPending = limits.maxUnsentBytesPerConnection;
+    if (parked > maxPending) largest?.evict(tooMuchPending(maxPending));
+    this.pump();
+  }
+
+  protected override get waitsFor(): "nothing" | "room" {
+    return this.#answers.length > 0 || this.#ready.length === 0 ? "nothing" : "room";
+  }
+
+  protected override next(): FrameParts | undefined {
+    if (this.#answers.length > 0) return this.#takeAnswers();
+    const parts = this.#takeResponses();
+    if (parts.length > 0) return parts;
+    // Watches have ended.
+    if (this.#answers.length > 0) return this.#takeAnswers();
+    if (this.#watches.size > 0) return undefined;
+    if (this.ending !== undefined) this.end(statusOf(this.ending));
+    else if (this.#isHalfClosed) this.end(refused(status.OK, ""));
+    return undefined;
+  }
+
+  protected override onAccepted(): void {
+    const accepted = this.#sending;
+    this.#sending = [];
+    for (const watch of accepted) watch.accepted();
+  }
+
+  /**
+   * The watches whose responses are outstanding lose them, and end. If the client has got a part of these already, the call
+   * is reset; also if answers wait, which may say that the responses were sent. Of what waits the largest watch loses its
+   * own.
+   */
+  protected override onEvicted(isOutstanding: boolean): void {
+    const lost = isOutstanding ? new Set(this.#sending) : this.#largest();
+    const mayLose = !isOutstanding || (this.#answers.length === 0 && this.withdraw());
+    if (lost.size === 0 || !mayLose) {
+      super.onEvicted(isOutstanding);
+      return;
+    }
+    if (isOutstanding) this.#sending = [];
+    for (const watch of lost) {
+      if (isOutstanding) watch.withdrawn();
+      watch.evict(slowConsumer("too little"));
+    }
+    this.pump();
+  }
+
+  protected override slowStatus(end: SlowEnd): WireStatus | undefined {
+    const { observer, limits } = this.context;
+    for (const _ of this.#watches) {
+      observer?.watchEnded?.(end === "unreachable" ? "RESET" : "SLOW_CONSUMER");
+    }
+    if (end === "unreachable") return undefined;
+    const accepted = `nothing from the stream for ${limits.responseFlushMs / 1_000} s`;
+    return statusOf(slowConsumer(end === "stalled" ? accepted : "too little"));
+  }
+
+  protected override onFailed(error: unknown): void {
+    if (!this.isOver) this.end(statusOf(this.#reported(error)));
+  }
+
+  protected override onClosed(): void {
+    this.context.streams.delete(this);
+    this.#rounds.delete(this);
+    this.#endTimer?.cancel();
+    this.#sending = [];
+    this.#wakeReader();
+    this.onOver?.();
+    runInTimeSlices(this.context.clock, this.#closeAll());
+  }
+
+  #takeAnswers(): FrameParts {
+    const parts: Uint8Array[] = [];
+    for (let bytes = 0; bytes < this.#bytesAtOnce; ) {
+      const answer = this.#answers.shift();
+      if (answer === undefined) break;
+      parts.push(...answer);
+      bytes += sizeOf(answer);
+      this.#count(answer);
+    }
+    if (this.#answers.length <= maxAnswers) this.#wakeReader();
+    return withJoinedParts(parts);
+  }
+
+  #takeResponses(): FrameParts {
+    const parts: Uint8Array[] = [];
+    for (let bytes = 0; bytes < this.#bytesAtOnce; ) {
+      const watch = this.#ready.shift();
+      if (watch === undefined) break;
+      watch.isQueued = false;
+      if (watch.isOver) continue;
+      const response = watch.take();
+      if (response === undefined) continue;
+      bytes += sizeOf(response);
+      parts.push(...response);
+      this.#count(response);
+      this.#sending.push(watch);
+      // Behind the others. It notifies of its next batch only once it was read to its end.
+      watch.isQueued = true;
+      this.#ready.push(watch);
+    }
+    return withJoinedParts(parts);
+  }
+
+  #count(message: FrameParts): void {
+    this.context.observer?.sent(subscribeMethod, 1, sizeOf(message) - prefixSize);
+  }
+
+  #answer(message: FrameParts): void {
+    if (this.isOver) return;
+    this.#answers.push(message);
+    this.pump();
+  }
+
+  #forget(watch: Subscription): void {
+    this.#watches.delete(watch.key);
+    this.#closeWatch(watch);
+    this.progress.ended(watch);
+  }
+
+  #closeWatch(watch: Subscription): void {
+    watch.close();
+    this.context.streams.delete(watch);
+  }
+
+  #largest(): ReadonlySet<Subscription> {
+    let largest: Subscription | undefined;
+    for (const watch of this.#watches.values()) {
+      if (watch.pendingBytes > (largest?.pendingBytes ?? 0)) largest = watch;
+    }
+    return new Set(largest === undefined ? [] : [largest]);
+  }
+
+  /** Ends once all is sent, but before long. It takes no further watches. */
+  #endSoon(error: WatchFanoutError): void {
+    if (this.isOver) return;
+    this.ending = error;
+    const { clock, limits } = this.context;
+    this.#endTimer ??= clock.setTimeout(() => this.end(statusOf(error)), limits.endFlushMs);
+  }
+
+  *#endAll(error: WatchFanoutError): Generator<void, void, void> {
+    for (const watch of this.#watches.values()) {
+      this.endWatch(watch, error);
+      yield;
+    }
+    this.pump();
+  }
+
+  *#closeAll(): Generator<void, void, void> {
+    for (const watch of this.#watches.values()) {
+      this.#closeWatch(watch);
+      yield;
+    }
+    this.#watches.clear();
+  }
+
+  #wakeReader(): void {
+    const onRoom = this.#onRoom;
+    this.#onRoom = undefined;
+    onRoom?.();
+  }
+
+  #reported(error: unknown): WatchFanoutError {
+    return toClientError(error, subscribeMethod, this.context.logger, this.call);
+  }
+}
+
+function tooMuchPending(maxBytes: number): WatchFanoutError {
+  return new WatchFanoutError(
+    "SLOW_CONSUMER",
+    `What waits for credit on this stream exceeds ${maxBytes} bytes, and this watch has most of it. Resume from the last ` +
+      "resume point, and grant credit sooner, or watch less.",
+  );
+}
