@@ -168,6 +168,34 @@ describe("A page with a predicate", () => {
   });
 });
 
+describe("A count from the storage", () => {
+  it.each([
+    [{}, 10],
+    [{ prefix: "k1" }, 1],
+    [{ predicate: ({ key }: { key: string }) => key > "k5" }, 4],
+    [{ limit: 1, maxBytes: 1 }, 10],
+  ])("of %j is %i, without objects", async (request, count) => {
+    const { reads } = await readerOf(tenKeys, 4);
+    const found = await reads.list({ prefix: "k", limit: 0, at: any, countOnly: true, ...request });
+    expect(found).toMatchObject({ items: [], next: undefined, remaining: count });
+  });
+
+  it("goes on at one revision after 50,000 objects", async () => {
+    const { reads, storage } = await readerOf([], 1);
+    const items = Array.from({ length: 25_000 }, () => object("k", 2));
+    const asked: unknown[] = [];
+    storage.list = async ({ at, startAfter }) => {
+      asked.push([at.match, startAfter]);
+      const next = asked.length < 5 ? `k${asked.length}` : undefined;
+      return { revision: 2, items, next, remaining: undefined };
+    };
+    const found = await reads.list({ prefix: "k", limit: 0, at: any, countOnly: true });
+    expect([found.remaining, found.revision]).toEqual([125_000, 2]);
+    const following = ["k1", "k2", "k3", "k4"].map((key) => ["EXACT", key]);
+    expect(asked).toEqual([["ANY", undefined], ...following]);
+  });
+});
+
 it("A page of all keys asks the storage for no more than it has, and for no values", async () => {
   const { reads, storage } = await readerOf(tenKeys, 10);
   const asked: ListRequest[] = [];
