@@ -164,7 +164,7 @@ export class LimitedUpstreamReader {
   /** A page of all objects, without their values. */
   async #listKeys(request: ListRequest): Promise<ListResult> {
     const page = await this.#deps.storage.list({ ...request, keysOnly: true });
-    // A storage may return values all the same.
+    // A storage may return values nevertheless.
     const items = page.items.map((object) => object.withoutValue());
     return { ...page, items, chunks: undefined };
   }

@@ -180,7 +180,7 @@ describe("A count from the storage", () => {
     expect(found).toMatchObject({ items: [], next: undefined, remaining: count });
   });
 
-  it("goes on at one revision after 50,000 objects", async () => {
+  it("continues at one revision after 50,000 objects", async () => {
     const { reads, storage } = await readerOf([], 1);
     const items = Array.from({ length: 25_000 }, () => object("k", 2));
     const asked: unknown[] = [];
