@@ -1,5 +1,7 @@
 import type { Resource__Output } from "../wire/generated/watchfanout/v1/Resource.ts";
+import type { View__Output } from "../wire/generated/watchfanout/v1/View.ts";
 import { decodeDuration, decodeRevision } from "./calls/decode.ts";
+import type { View } from "./calls/options.ts";
 
 /** A resource, as a server serves it. */
 export interface ResourceInfo {
@@ -22,6 +24,11 @@ export interface ResourceInfo {
   readonly indexedFields: readonly string[];
   /** A watch may resume after this revision or a later one; 0: there is no cache, or it has not synced yet. */
   readonly oldestRevision: number;
+  /**
+   * The views that lists may ask for. Empty: the server is of a version that ignores views, shards and types of events, and
+   * sends everything.
+   */
+  readonly views: readonly (View | "COUNT")[];
   /**
    * Its keys in etcd. Absent: the server does not serve them by etcd's own API.
    *
@@ -49,8 +56,16 @@ export function decodeResourceInfo(wire: Resource__Output): ResourceInfo {
     fields: wire.fields,
     indexedFields: wire.indexed_fields,
     oldestRevision: decodeRevision(wire.oldest_revision),
+    views: wire.views.flatMap((view) => views[view] ?? []),
     ...(wire.etcd_keys && {
       etcdKeys: { prefix: wire.etcd_keys.prefix, historyKey: wire.etcd_keys.history_key },
     }),
   };
 }
+
+/** The views that this client knows. A later server may have others. */
+const views: Readonly<Partial<Record<View__Output, View | "COUNT">>> = {
+  VIEW_FULL: "FULL",
+  VIEW_KEYS: "KEYS",
+  VIEW_COUNT: "COUNT",
+};

@@ -93,8 +93,9 @@ export class StoredObject {
     );
   }
 
-  /** Returns the same object at the same revision with an empty value. */
+  /** Returns the same object at the same revision with an empty value: itself if it has one. */
   withoutValue(): StoredObject {
+    if (this.valueBytes === 0) return this;
     const { key, createRevision, modRevision, version, lease } = this;
     return new StoredObject(key, noValue, createRevision, modRevision, version, lease);
   }

@@ -188,7 +188,7 @@ export const callBounds: readonly Bound[] = [
     ],
   },
   {
-    what: "retained requests of streams: keys, prefixes, selectors",
+    what: "retained requests of streams: keys, prefixes, selectors, shards",
     owners: ["WatchSender"],
     bound: "32 MiB a connection, 256 MiB in all; 1 KiB of each stream is free",
     per: "connection, process",
@@ -197,6 +197,7 @@ export const callBounds: readonly Bound[] = [
       "are bounded in bytes; above the bound the stream that retains most is ended",
       "count together with those of other connections; the one that retains most loses streams",
       "are not held after the streams have ended, nor those of streams that were refused",
+      "count the ranges of a shard, as they are retained",
     ],
   },
   {

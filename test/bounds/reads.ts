@@ -261,6 +261,17 @@ export const readBounds: readonly Bound[] = [
     shownBy: ["parse-label-selector.test.ts: may have requirements up to a limit"],
   },
   {
+    what: "the ranges of a shard",
+    owners: ["Shard"],
+    bound: "1,024; 128 KiB; counted as retained requests",
+    per: "request",
+    atBound: "INVALID_REQUEST",
+    shownBy: [
+      "count the ranges of a shard, as they are retained",
+      "finds watchers of shards with many ranges in few comparisons",
+    ],
+  },
+  {
     what: "cost of matching an object",
     owners: ["LabelMatcher", "FieldSelector"],
     bound:

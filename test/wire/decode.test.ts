@@ -180,3 +180,17 @@ test("No bytes whatever make a deserialiser throw", () => {
 function bytesOf(hex: string): Buffer {
   return Buffer.from(hex.replaceAll(" ", ""), "hex");
 }
+
+test("A repeated field takes no longer the more elements it has when it occurs again.", () => {
+  const types = Buffer.alloc(1_023 * 2, Buffer.of(0x70, 1));
+  const empty = Buffer.alloc(256 * 1024, Buffer.of(0x72, 0));
+  const timed = (bytes: Uint8Array): number => {
+    const begin = performance.now();
+    expect(decodeWatch(bytes).fault).toBeUndefined();
+    return performance.now() - begin;
+  };
+  const request = Buffer.concat([types, empty]);
+  const least = (bytes: Uint8Array) => Math.min(...[1, 2, 3].map(() => timed(bytes)));
+  expect(decodeWatch(request).request?.event_types).toHaveLength(1_023);
+  expect(least(request)).toBeLessThan(8 * least(empty));
+});

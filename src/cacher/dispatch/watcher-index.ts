@@ -91,7 +91,7 @@ export class WatcherIndex {
   readonly #byField: ReadonlyMap<string, Places>;
   readonly #byPrefix = newPlaces();
   /** The shards of each prefix. */
-  readonly #byShard = new Map<string, Required<Places>>();
+  readonly #byShard = new Map<string, Places>();
   readonly #byInterval = newIndexedPlaces();
   /** Number of prefixes by length, with and without shards. A key is looked up by its beginnings of these lengths. */
   readonly #prefixLengths = new Map<number, number>();
@@ -117,7 +117,10 @@ export class WatcherIndex {
       groups = new Map();
       places.groups.set(at, groups);
       for (const interval of intervals) places.index?.add(interval, groups);
-      if (this.#isByPrefix(filter)) this.#countLength(filter.prefix.length, 1);
+      if (this.#isByPrefix(filter)) {
+        this.#countLength(filter.prefix.length, 1);
+        if (filter.shard !== undefined) this.#byShard.set(filter.prefix, places);
+      }
     }
     let group = groups.get(filter.identity);
     if (group === undefined) {
@@ -162,7 +165,7 @@ export class WatcherIndex {
       const prefix = key.slice(0, length);
       push(this.#byPrefix.groups.get(prefix), found);
       if (this.#byShard.size === 0) continue;
-      compared += this.#byShard.get(prefix)?.index.find(node.keyHash, found) ?? 0;
+      compared += this.#byShard.get(prefix)?.index?.find(node.keyHash, found) ?? 0;
     }
     for (const [field, { groups }] of this.#byField) {
       if (groups.size === 0) continue;
@@ -195,7 +198,7 @@ export class WatcherIndex {
     return undefined;
   }
 
-  /** The place of the watchers with this filter. */
+  /** The place of the watchers with this filter. Not yet in the index if they are the first shard of their prefix. */
   #placeOf(filter: Filter): Place {
     const { key, prefix, interval, shard, selection } = filter;
     if (key !== undefined) return { places: this.#byKey, at: key };
@@ -208,12 +211,8 @@ export class WatcherIndex {
       return { places: this.#byInterval, at, intervals: [interval] };
     }
     if (shard === undefined) return { places: this.#byPrefix, at: prefix };
-    let places = this.#byShard.get(prefix);
-    if (places === undefined) {
-      places = newIndexedPlaces();
-      this.#byShard.set(prefix, places);
-    }
-    return { places, at: shard.canonical, intervals: shard.intervals };
+    const places = this.#byShard.get(prefix) ?? newIndexedPlaces();
+    return { places, at: shard.canonical, intervals: shard.covering };
   }
 
   #countLength(length: number, change: 1 | -1): void {

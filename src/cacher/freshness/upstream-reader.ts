@@ -141,24 +141,32 @@ export class LimitedUpstreamReader {
 
   /** `since`: see `get`. */
   list(call: CacheListRequest, since?: number): Promise<ListResult> {
-    const { owner = call, signal, selection, predicate, shard, view, countOnly, ...request } = call;
-    const { name, storage, limiter, check } = this.#deps;
-    const isWhole =
-      selection === undefined && predicate === undefined && shard === undefined && view !== "KEYS";
+    const { owner = call, signal } = call;
+    const { name, limiter, check } = this.#deps;
     const upstreamRequest = {
       name: pageName(name, call),
-      isCacheable: isCacheable(request.at),
+      isCacheable: isCacheable(call.at),
       since,
-      ask: (shared: AbortSignal) =>
-        check(
-          countOnly === true
-            ? this.#count(call, owner, shared)
-            : isWhole
-              ? storage.list({ ...request, signal: shared })
-              : this.#listMatching(call, owner, shared),
-        ),
+      ask: (shared: AbortSignal) => check(this.#ask(call, owner, shared)),
     };
     return limiter.run(owner, upstreamRequest, signal);
+  }
+
+  #ask(call: CacheListRequest, owner: object, signal: AbortSignal): Promise<ListResult> {
+    const { selection, predicate, shard, view, countOnly, owner: _, ...request } = call;
+    if (countOnly === true) return this.#count(call, owner, signal);
+    if (selection !== undefined || predicate !== undefined || shard !== undefined)
+      return this.#listMatching(call, owner, signal);
+    const page = { ...request, signal };
+    return view === "KEYS" ? this.#listKeys(page) : this.#deps.storage.list(page);
+  }
+
+  /** A page of all objects, without their values. */
+  async #listKeys(request: ListRequest): Promise<ListResult> {
+    const page = await this.#deps.storage.list({ ...request, keysOnly: true });
+    // A storage may return values nevertheless.
+    const items = page.items.map((object) => object.withoutValue());
+    return { ...page, items, chunks: undefined };
   }
 
   /** The number of matching objects. */

@@ -33,6 +33,8 @@ export interface ListChunk {
 const checksPerStep = 4_096;
 /** Assumed cost of a predicate without a selection, in requirements. */
 const unknownCost = 16;
+/** Cost of hashing a key and of searching its shard, in requirements. */
+const shardCost = 4;
 
 /** The objects of the state that are in the filter's scope and follow the key `startAfter`, in key order. */
 export function objectsOf(
@@ -131,8 +133,8 @@ export function restOf({ items, scanned, last }: ListChunk, key: string): ListCh
   return { items: rest, estimatedBytes: bytes, scanned: scanned - low, last, batch: undefined };
 }
 
-/** Maximum number of requirements to check for one object. */
-function costOf({ selection, predicate }: Filter): number {
-  if (selection !== undefined) return selection.cost;
-  return predicate === undefined ? 0 : unknownCost;
+/** Cost of checking one object, as a number of requirements. */
+function costOf({ shard, selection, predicate }: Filter): number {
+  const contentCost = selection?.cost ?? (predicate === undefined ? 0 : unknownCost);
+  return contentCost + (shard === undefined ? 0 : shardCost);
 }

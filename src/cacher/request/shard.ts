@@ -1,6 +1,7 @@
 import xxhash from "xxhash-wasm";
 import { invalidRequest } from "../../base/errors.ts";
-import { isBetween, type KeyInterval } from "../../storage/storage.ts";
+import type { KeyInterval } from "../../storage/storage.ts";
+import { shortName } from "./selection.ts";
 
 const { h64ToString } = await xxhash();
 
@@ -19,13 +20,22 @@ export interface HashRange {
 }
 
 const largestHash = 2n ** 64n - 1n;
+/** Estimated memory of a shard without ranges, and of one range, in bytes. */
+const shardBytes = 500;
+const rangeBytes = 128;
+/** Maximum number of intervals that an index finds one shard by. */
+const maxCovering = 4;
 
 /** A part of the keys: those whose hash is in one of its ranges. */
 export class Shard {
-  /** In order, apart from each other. */
-  readonly intervals: readonly KeyInterval[];
-  /** Equal for shards of the same keys, and for no others. */
+  /** What indexes find it by: few intervals that have all its hashes, and further ones if it has many ranges. */
+  readonly covering: readonly KeyInterval[];
+  /** A short name, equal for shards of the same keys, and for no others. */
   readonly canonical: string;
+  /** Estimated memory, in bytes. */
+  readonly bytes: number;
+  /** In order, apart from each other. */
+  readonly #intervals: readonly KeyInterval[];
 
   /** Throws INVALID_REQUEST for no ranges, and for ranges that are empty or overlap. */
   constructor(ranges: readonly HashRange[]) {
@@ -55,13 +65,25 @@ export class Shard {
       open = range;
     }
     if (open !== undefined) intervals.push(intervalOf(open));
-    this.intervals = intervals;
-    this.canonical = intervals.map(({ from, to = "" }) => `${from}-${to}`).join();
+    this.#intervals = intervals;
+    const whole = { from: intervals[0]?.from ?? "", to: intervals.at(-1)?.to };
+    this.covering = intervals.length <= maxCovering ? intervals : [whole];
+    this.canonical = shortName(...intervals.flatMap(({ from, to = null }) => [from, to]));
+    this.bytes = shardBytes + intervals.length * rangeBytes;
   }
 
   /** Whether the shard has the keys with this hash, a result of `hashOf`. */
   includes(hash: string): boolean {
-    return this.intervals.some((interval) => isBetween(hash, interval));
+    let low = 0;
+    let high = this.#intervals.length;
+    // Searches the first interval that begins after the hash. Hexadecimal digits are in the order of `<`.
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if ((this.#intervals[middle] as KeyInterval).from <= hash) low = middle + 1;
+      else high = middle;
+    }
+    const interval = this.#intervals[low - 1];
+    return interval !== undefined && (interval.to === undefined || hash < interval.to);
   }
 }
 

@@ -48,7 +48,7 @@ export class Filter {
     this.withPrevious = request.withPrevious;
     this.view = request.view ?? "FULL";
     this.eventTypes = request.eventTypes && someOf(request.eventTypes);
-    this.cost = 1 + (selection?.cost ?? 0);
+    this.cost = 1 + (selection?.cost ?? 0) + (this.shard === undefined ? 0 : 1);
     const selected = selection?.canonical ?? predicateIdentity(request.predicate);
     const { from = null, to = null } = this.interval ?? {};
     this.identity = shortName(
@@ -67,12 +67,12 @@ export class Filter {
 
   /** Whether the key is left out although it is in the scope. */
   leavesOut(key: string): boolean {
-    if (this.shard !== undefined && !this.shard.includes(hashOf(key))) return true;
     return !this.rawKeys && isRawKey(key);
   }
 
-  /** Whether an object whose key is in the scope, and not left out, matches. */
+  /** Whether an object whose key is in the scope, and not left out, is in the shard and matches. */
   matches(object: StoredObject): boolean {
+    if (this.shard !== undefined && !this.shard.includes(hashOf(object.key))) return false;
     return this.predicate === undefined || this.predicate(object);
   }
 

@@ -189,7 +189,7 @@ export class WatchOpener {
     if (key !== undefined) {
       const { revision, object } = await upstreamReader.get({ key, at, owner, signal }, since);
       const { filter } = watcher;
-      const isShown = object !== undefined && !filter.leavesOut(key) && filter.matches(object);
+      const isShown = object !== undefined && filter.matches(object);
       const items = isShown ? [filter.shown(object)] : [];
       const page = { revision, items, next: undefined, remaining: 0 };
       this.#start(opening, new PagedInitialState(page, noMorePages, () => {}, successor));

@@ -2,7 +2,7 @@ import { createReadStream } from "node:fs";
 import type { Readable } from "node:stream";
 import type { Command } from "commander";
 import { invalidRequest, messageOf, WatchFanoutError } from "../../base/errors.ts";
-import type { CountOptions } from "../../client/calls/options.ts";
+import type { PageOptions } from "../../client/calls/options.ts";
 import type { Client } from "../../client/client.ts";
 import type { ResourceInfo } from "../../client/resource-info.ts";
 import type { Page } from "../../client/watch/client-calls.ts";
@@ -116,7 +116,7 @@ function countConflict({ output, keysOnly, limit, pageSize }: ListOptions): stri
 async function* limited(
   client: Client,
   { resource, limit = 0, pageSize = 0 }: ListOptions,
-  selected: CountOptions,
+  selected: PageOptions,
 ): AsyncGenerator<Page, void, void> {
   if (limit === 0) return yield* client.list(resource, { ...selected, pageSize });
   let pageToken = "";

@@ -45,6 +45,7 @@ export function resourcesJson(resources: readonly ResourceInfo[]): string {
       fields: resource.fields,
       indexed_fields: resource.indexedFields,
       oldest_revision: String(resource.oldestRevision),
+      views: resource.views.map((view) => `VIEW_${view}`),
     })),
     has_more: false,
   });

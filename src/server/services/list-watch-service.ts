@@ -1,6 +1,5 @@
 import { objectNotFound, upstreamUnavailable } from "../../base/errors.ts";
 import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
-import type { Selection } from "../../cacher/request/selection.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { encodedSize } from "../../model/object-encoding.ts";
 import type { GetResult, ListResult, RevisionRequirement } from "../../storage/storage.ts";
@@ -25,6 +24,7 @@ import {
   accessOfList,
   checkHistory,
   listIdentity,
+  type ParsedList,
   parseGet,
   parseList,
   resourceNamed,
@@ -34,7 +34,7 @@ import { resourcesMethod } from "./resources.ts";
 /** Maximum size of a page, in bytes: below 4 MiB, the default maximum of gRPC clients. */
 const maxPageBytes = 4 * 1024 ** 2 - 1024;
 
-/** Selectors of requests up to this size, in bytes, are parsed at once, which takes less than to queue them. */
+/** Lists up to this size, in bytes, are parsed at once, which takes less than to queue them. */
 const leastSliced = 1024;
 
 /** The methods of watchfanout.v1.ListWatchService. `watch` handles the calls of Watch, which have a stream of responses. */
@@ -77,11 +77,11 @@ export function listWatchMethods(
         const { signal, owner } = call;
         call.retain(call.requestBytes);
         const large = call.requestBytes > leastSliced;
-        const selection = large
-          ? await call.runInTimeSlices(parsingSelectors(resource, request))
-          : resource.select(request.label_selector, request.field_selector);
-        call.retain(call.requestBytes + (selection?.bytes ?? 0));
-        const { list, historyId: known } = parseList(request, selection, maxPageBytes);
+        const { list, historyId: known } = large
+          ? await call.runInTimeSlices(parsing(resource, request))
+          : parsed(resource, request);
+        const { selection, shard } = list;
+        call.retain(call.requestBytes + (selection?.bytes ?? 0) + (shard?.bytes ?? 0));
         const page = { ...list, signal, owner };
         const read = async (): Promise<ListResult> => {
           const reached = await resource.reach?.(page);
@@ -98,13 +98,18 @@ export function listWatchMethods(
   };
 }
 
-/** Parses the selectors of a List. They may be so long that many of them at once would delay other calls. */
+/** Parses a List. Its selectors and shard may be so long that many of them at once would delay other calls. */
 // biome-ignore lint/correctness/useYield: it is one step.
-function* parsingSelectors(
+function* parsing(
   resource: ServedResource,
-  { label_selector, field_selector }: ListRequest__Output,
-): TimeSlicedWork<Selection | undefined> {
-  return resource.select(label_selector, field_selector);
+  request: ListRequest__Output,
+): TimeSlicedWork<ParsedList> {
+  return parsed(resource, request);
+}
+
+function parsed(resource: ServedResource, request: ListRequest__Output): ParsedList {
+  const { label_selector, field_selector } = request;
+  return parseList(request, resource.select(label_selector, field_selector), maxPageBytes);
 }
 
 /**

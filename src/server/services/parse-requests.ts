@@ -132,7 +132,7 @@ export function listIdentity(request: ListRequest__Output): string {
     ...[match, revision, history_id],
     // Left out where it is not asked for, so that tokens of servers without views stay valid.
     ...(views[request.view] === "FULL" ? [] : [request.view]),
-    ...(shardOf(request) === undefined ? [] : [shardOf(request)?.canonical]),
+    ...(request.shard === null ? [] : [request.shard]),
   ]);
 }
 

@@ -46,6 +46,9 @@ function open(
   }
 }
 
+/** Estimated memory of an element of a repeated field, in bytes: of a range of a shard, the largest one. */
+const elementBytes = 128;
+
 /** A watch that has been opened. */
 interface OpenedWatch {
   readonly resource: ServedResource;
@@ -77,13 +80,15 @@ export function openWatch(
 export function bytesOf(request: WatchRequest__Output): number {
   const { resource, key = "", prefix = "", label_selector, field_selector, history_id } = request;
   const texts = [resource, key, prefix, label_selector, field_selector, history_id];
-  return texts.reduce((bytes, text) => bytes + textBytes(text), 0);
+  const elements = request.event_types.length + (request.shard?.ranges.length ?? 0);
+  return texts.reduce((bytes, text) => bytes + textBytes(text), elements * elementBytes);
 }
 
 /** Memory that a request takes for as long as its stream is open, in bytes, even where watches share it. */
-function retainedBytesOf({ scope, selection }: CacheWatchRequest): number {
+function retainedBytesOf({ scope, selection, shard }: CacheWatchRequest): number {
   const texts: readonly (string | undefined)[] = Object.values(scope);
-  return texts.reduce((bytes, text = "") => bytes + textBytes(text), selection?.bytes ?? 0);
+  const parsed = (selection?.bytes ?? 0) + (shard?.bytes ?? 0);
+  return texts.reduce((bytes, text = "") => bytes + textBytes(text), parsed);
 }
 
 /** When a new watch expires; undefined: never. Jitter spreads the expiry of watches that began together. */

@@ -13,6 +13,7 @@ import {
   WatcherIndex,
 } from "../../../src/cacher/dispatch/watcher-index.ts";
 import type { Predicate } from "../../../src/cacher/request/selection.ts";
+import { Shard } from "../../../src/cacher/request/shard.ts";
 import { ChunkCache } from "../../../src/cacher/state/chunk-cache.ts";
 import { EventNode } from "../../../src/cacher/state/event-node.ts";
 import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
@@ -56,9 +57,14 @@ const context = makeContext();
 
 function watcher(
   scope: WatchScope,
-  options: { withPrevious?: boolean; rawKeys?: boolean; predicate?: Predicate | undefined } = {},
+  options: {
+    withPrevious?: boolean;
+    rawKeys?: boolean;
+    predicate?: Predicate | undefined;
+    shard?: Shard | undefined;
+  } = {},
 ): CacheWatcher {
-  const { withPrevious = false, rawKeys, predicate } = options;
+  const { withPrevious = false, rawKeys, predicate, shard } = options;
   const watcherOptions = {
     delivery: "EVERY_EVENT" as const,
     bookmarkIntervalMs: 60_000,
@@ -69,7 +75,7 @@ function watcher(
     owner: undefined,
   };
   return new CacheWatcher(
-    new Filter({ scope, withPrevious, rawKeys, predicate }),
+    new Filter({ scope, withPrevious, rawKeys, predicate, shard }),
     watcherOptions,
     context,
     new PendingSource(),
@@ -101,6 +107,17 @@ function watchersOf(groups: readonly WatcherGroup[]): Set<DispatchTarget> {
   const distinct = new Set(all);
   expect(distinct.size).toBe(all.length);
   return distinct;
+}
+
+/** A shard of so many ranges that together have every second part of the hashes. */
+function stripes(count: number): Shard {
+  const width = 2n ** 64n / BigInt(2 * count);
+  return new Shard(
+    Array.from({ length: count }, (_, i) => {
+      const first = BigInt(2 * i) * width;
+      return { first, last: first + width - 1n };
+    }),
+  );
 }
 
 const saysYes: Predicate = ({ value }) => text(value).includes("yes");
@@ -257,6 +274,39 @@ describe("The watcher index", () => {
     expect(batches.map(({ events }) => events.map(short))).toEqual([["ADDED a=@9"]]);
   });
 
+  it("holds nothing of a shard whose watchers never joined, or have left", () => {
+    const index = new WatcherIndex();
+    const [stays, left] = [
+      watcher({ prefix: "a" }),
+      watcher({ prefix: "a" }, { shard: stripes(1) }),
+    ];
+    index.add(stays);
+    index.add(left);
+    for (let i = 0; i < 3; i++) index.remove(left);
+    index.remove(watcher({ prefix: "a" }, { shard: stripes(2) }));
+    const node = change("ab");
+    Object.defineProperty(node, "keyHash", {
+      get: () => {
+        throw new Error("The key was hashed, which only shards need.");
+      },
+    });
+    expect(watchersOf(collect(index, node))).toEqual(new Set([stays]));
+  });
+
+  it("finds watchers of shards with many ranges in few comparisons", () => {
+    const index = new WatcherIndex();
+    const [first, second] = [stripes(1_000), stripes(1_024)];
+    for (const shard of [first, second]) index.add(watcher({ prefix: "" }, { shard }));
+    const nodes = Array.from({ length: 50 }, (_, i) => change(`k${i}`));
+    for (const node of nodes) {
+      expect(index.find(node, [])).toBeLessThan(10);
+      const included = [first, second].filter((shard) => shard.includes(node.keyHash));
+      const groups = collect(index, node);
+      expect(groups).toHaveLength(included.length);
+      for (const group of groups) group.takeBatches(9, 1_000);
+    }
+  });
+
   it("finds for any change exactly the watchers whose filter matches it", () => {
     const few = (minLength: number): fc.Arbitrary<string> =>
       fc.string({ unit: fc.constantFrom("a", "\u{1f600}"), minLength, maxLength: 3 });
@@ -270,6 +320,7 @@ describe("The watcher index", () => {
       rawKeys: fc.boolean(),
       withPrevious: fc.boolean(),
       predicate: fc.constantFrom(undefined, saysYes, saysNo),
+      shard: fc.constantFrom(undefined, stripes(1), stripes(2), stripes(20)),
     });
     const values = fc.constantFrom("yes", "no", "maybe");
     const step = fc.oneof(

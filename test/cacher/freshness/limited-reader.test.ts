@@ -4,9 +4,10 @@ import { UpstreamLimiter } from "../../../src/cacher/freshness/upstream-limiter.
 import { LimitedUpstreamReader } from "../../../src/cacher/freshness/upstream-reader.ts";
 import type { CacheListRequest } from "../../../src/cacher/request/request.ts";
 import type { Predicate, Selection } from "../../../src/cacher/request/selection.ts";
+import { Shard } from "../../../src/cacher/request/shard.ts";
 import { estimatedBytes } from "../../../src/model/object.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
-import type { ListResult, RevisionRequirement } from "../../../src/storage/storage.ts";
+import type { ListRequest, ListResult, RevisionRequirement } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import fc from "../../property.ts";
 import { object } from "../objects.ts";
@@ -167,6 +168,52 @@ describe("A page with a predicate", () => {
   });
 });
 
+describe("A count from the storage", () => {
+  it.each([
+    [{}, 10],
+    [{ prefix: "k1" }, 1],
+    [{ predicate: ({ key }: { key: string }) => key > "k5" }, 4],
+    [{ limit: 1, maxBytes: 1 }, 10],
+  ])("of %j is %i, without objects", async (request, count) => {
+    const { reads } = await readerOf(tenKeys, 4);
+    const found = await reads.list({ prefix: "k", limit: 0, at: any, countOnly: true, ...request });
+    expect(found).toMatchObject({ items: [], next: undefined, remaining: count });
+  });
+
+  it("continues at one revision after 50,000 objects", async () => {
+    const { reads, storage } = await readerOf([], 1);
+    const items = Array.from({ length: 25_000 }, () => object("k", 2));
+    const asked: unknown[] = [];
+    storage.list = async ({ at, startAfter }) => {
+      asked.push([at.match, startAfter]);
+      const next = asked.length < 5 ? `k${asked.length}` : undefined;
+      return { revision: 2, items, next, remaining: undefined };
+    };
+    const found = await reads.list({ prefix: "k", limit: 0, at: any, countOnly: true });
+    expect([found.remaining, found.revision]).toEqual([125_000, 2]);
+    const following = ["k1", "k2", "k3", "k4"].map((key) => ["EXACT", key]);
+    expect(asked).toEqual([["ANY", undefined], ...following]);
+  });
+});
+
+it("A page of all keys asks the storage for no more than it has, and for no values", async () => {
+  const { reads, storage } = await readerOf(tenKeys, 10);
+  const asked: ListRequest[] = [];
+  const list = storage.list.bind(storage);
+  storage.list = (request) => {
+    asked.push(request);
+    return list(request);
+  };
+  const page = await reads.list({ prefix: "k", limit: 3, maxBytes: 900, at: any, view: "KEYS" });
+  expect(asked).toMatchObject([{ limit: 3, maxBytes: 900, keysOnly: true }]);
+  expect(page.items.map(({ key, valueBytes }) => `${key} ${valueBytes}`)).toEqual([
+    "k0 0",
+    "k1 0",
+    "k2 0",
+  ]);
+  expect([page.next, page.remaining]).toEqual(["k2", 7]);
+});
+
 describe("Equal reads share a request, which others do not:", () => {
   const list = { prefix: "k", limit: 0, at: any };
   const lists: readonly CacheListRequest[] = [
@@ -176,6 +223,9 @@ describe("Equal reads share a request, which others do not:", () => {
     { ...list, maxBytes: 200 },
     { ...list, startAfter: "k1" },
     { ...list, keysOnly: true },
+    { ...list, view: "KEYS" },
+    { ...list, countOnly: true },
+    { ...list, shard: new Shard([{ first: 0n, last: 2n ** 63n }]) },
     { ...list, selection: selectionOf("one") },
     { ...list, selection: selectionOf("two") },
   ];

@@ -7,6 +7,7 @@ import {
   takeChunk,
 } from "../../../src/cacher/list/list-chunk.ts";
 import type { Predicate } from "../../../src/cacher/request/selection.ts";
+import { Shard } from "../../../src/cacher/request/shard.ts";
 import { Filter } from "../../../src/cacher/state/filter.ts";
 import { OrderedStore } from "../../../src/cacher/state/ordered-store.ts";
 import { estimatedBytes } from "../../../src/model/object.ts";
@@ -27,6 +28,26 @@ function chunkOf(bounds: Partial<ChunkBounds>, predicate?: Predicate, end?: stri
 const isOdd: Predicate = ({ key }) => Number(key.slice(1)) % 2 === 1;
 
 describe("A chunk", () => {
+  it("ends at the bound of what it examines also where the shard has no key", () => {
+    const shard = new Shard([{ first: 0n, last: 0n }]);
+    const filter = new Filter({ scope: { prefix: "" }, shard, withPrevious: false });
+    const bounds = { bytes: Infinity, scanned: 5 };
+    const { items, last, scanned } = finish(takeChunk(objects, filter, bounds, undefined));
+    expect([items, last, scanned]).toEqual([[], "k4", 5]);
+  });
+
+  it("of a shard yields as often as one that evaluates a few requirements", () => {
+    const ranges = Array.from({ length: 1_024 }, (_, i) => 2n ** 54n * BigInt(i));
+    const shard = new Shard(ranges.map((first) => ({ first, last: first })));
+    const filter = new Filter({ scope: { prefix: "" }, shard, withPrevious: false });
+    const many = Array.from({ length: 10_000 }, (_, i) => object(`k${i}`, 1));
+    const bounds = { bytes: Infinity, scanned: Infinity };
+    const work = takeChunk(many, filter, bounds, undefined);
+    let steps = 1;
+    while (work.next().done !== true) steps++;
+    expect(steps).toBeGreaterThan(10);
+  });
+
   it.each([
     ["no bound", {}, undefined, undefined, keys.join(" "), undefined, 8],
     ["the bytes of 3 objects", { bytes: 3 * size }, undefined, undefined, "k0 k1 k2", "k2", 3],

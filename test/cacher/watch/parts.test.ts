@@ -166,6 +166,27 @@ test("Shards with equal hashes are equal, however their ranges are written.", ()
   expect(canonical([9n, 2n * half - 1n])).not.toBe(canonical([9n, 2n * half - 2n]));
 });
 
+test("A shard has the hashes of its ranges, both ends included, and no others.", () => {
+  const bound = fc.bigInt(0n, 40n);
+  fc.assert(
+    fc.property(fc.uniqueArray(bound, { minLength: 2 }), fc.boolean(), (bounds, isHigh) => {
+      const at = (bound: bigint) => (isHigh ? 2n * half - 1n - 40n + bound : bound);
+      const ranges = bounds
+        .toSorted((a, b) => Number(a - b))
+        .flatMap((first, i, all) => {
+          const last = all[i + 1];
+          return i % 2 === 1 || last === undefined ? [] : [{ first: at(first), last: at(last) }];
+        });
+      const shard = new Shard(ranges.toReversed());
+      for (let hash = 0n; hash <= 40n; hash++) {
+        const isIn = ranges.some(({ first, last }) => first <= at(hash) && at(hash) <= last);
+        expect(shard.includes(at(hash).toString(16).padStart(16, "0"))).toBe(isIn);
+      }
+    }),
+    { numRuns: runs(200) },
+  );
+});
+
 test("A batch of keys is encoded once for all its watches.", async () => {
   const cached = await CachedStore.ready();
   const request: CacheWatchRequest = {

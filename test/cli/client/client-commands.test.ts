@@ -112,11 +112,15 @@ describe("get sends", () => {
 
 describe("resources", () => {
   const pods = { name: "pods", codec: "CODEC_JSON", cached: true, revision: "9", history_id: "h" };
+  const parts = {
+    ...{ fields: ["phase"], indexed_fields: ["phase"], oldest_revision: "7" },
+    views: ["VIEW_FULL", "VIEW_KEYS"],
+  };
   const raw = { name: "raw", codec: "CODEC_OPAQUE", stale_for: { seconds: 61, nanos: 5e8 } };
   const script: Script = {
     resources: ({ request: { after_name } }, callback) =>
       callback(null, {
-        resources: after_name === "" ? [{ ...pods, readable_in_full: true }] : [raw],
+        resources: after_name === "" ? [{ ...pods, ...parts, readable_in_full: true }] : [raw],
         has_more: after_name === "",
       } as ResourcesResponse),
   };
@@ -133,9 +137,10 @@ describe("resources", () => {
     const { stdout } = await against(script, ["resources", "-o", "json"]);
     expect(JSON.parse(stdout)).toEqual({
       resources: [
-        { ...pods, readable_in_full: true },
+        { ...pods, ...parts, readable_in_full: true },
         {
           ...{ ...raw, cached: false, revision: "0", history_id: "" },
+          ...{ fields: [], indexed_fields: [], oldest_revision: "0", views: [] },
           ...{ readable_in_full: false, stale_for: "61.500s" },
         },
       ],

@@ -28,6 +28,15 @@ function long(length: number, i: number): string {
   return `${i}/`.padEnd(length, "x");
 }
 
+/** A shard of 1,024 ranges that is unique to the number. */
+function manyRanges(i: number): { ranges: { first: string; last: string }[] } {
+  const ranges = Array.from({ length: 1_024 }, (_, j) => {
+    const first = (BigInt(j) << 54n) + BigInt(i);
+    return { first: `${first}`, last: `${first + 9n}` };
+  });
+  return { ranges };
+}
+
 const compressed = (message: Uint8Array): Buffer => {
   const frame = framed(gzipSync(message));
   frame[0] = 1;
@@ -134,6 +143,16 @@ describe("The requests that the streams of one connection retain", () => {
     }
     expect(served.server.openStreams).toBeLessThan(20);
     expect(served.cacher.stats().filters).toBe(served.server.openStreams);
+  });
+
+  test("count the ranges of a shard, as they are retained", async () => {
+    const served = await serveSelectable({ maxRetainedRequestBytesPerConnection: mebibyte });
+    const opener = new Opener(served);
+    const before = heldBytes();
+    for (let i = 0; i < 40; i++) await opener.open({ shard: manyRanges(i) });
+    expect(served.server.openStreams).toBeLessThan(10);
+    expect(served.server.openStreams).toBeGreaterThan(5);
+    expect(heldBytes() - before).toBeLessThan(2 * mebibyte);
   });
 
   test("are not counted after the streams have ended", async () => {
