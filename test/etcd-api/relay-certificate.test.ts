@@ -16,7 +16,7 @@ function replace(path: string, content: string | Buffer): void {
   renameSync(`${path}.new`, path);
 }
 
-test("A relay of etcd's API connects with a replaced certificate, of another authority, and its watches go on", async () => {
+test("A relay of etcd's API connects with a replaced certificate, of another authority, and its watches continue", async () => {
   const [old, next] = [await Authority.create(), await Authority.create("CN=Next")];
   const server = await old.issueForServer();
   const [first, second] = [await old.issue({ cn: "relay" }), await next.issue({ cn: "relay" })];
