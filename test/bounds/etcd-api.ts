@@ -243,12 +243,13 @@ export const etcdApiBounds: readonly Bound[] = [
     what: "requests that are answered by a question to etcd each: for a lease's time to live, and to keep it alive",
     owners: ["AnsweredCall"],
     bound:
-      "4 KiB, counted with incomplete requests; one, of a stream 16, and none is read until the response of the first is accepted; 60 s to arrive",
+      "4 KiB, counted with incomplete requests; one, of a stream 8, and none is read until the response of the first is accepted; 60 s to arrive",
     per: "call, connection, process",
     atBound: "INTERNAL; the client waits; DEADLINE_EXCEEDED",
     shownBy: [
       "A request that does not arrive, or is cut, is not answered",
       "Keepalives of a stream are several at etcd at once, and answered in their order",
+      "What ends a stream of keepalives comes behind the responses to those before it, here %s",
       "Few passwords are checked by etcd at once, fewer of one caller, and a request is small",
     ],
   },

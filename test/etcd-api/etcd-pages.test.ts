@@ -22,6 +22,7 @@ async function pagesOf(answer: string | undefined) {
   });
   const endpoint = `http://127.0.0.1:${await listening(member)}`;
   const leader = { confirmed: 0, failure: undefined as Error | undefined };
+  const forwarding = { failure: undefined as Error | undefined };
   const clock = new FakeClock();
   const logged: string[] = [];
   const logger = pino({ level: "info" }, { write: (line: string) => void logged.push(line) });
@@ -32,7 +33,7 @@ async function pagesOf(answer: string | undefined) {
       if (leader.failure !== undefined) throw leader.failure;
     },
     confirmForwarding: async () => {
-      if (leader.failure !== undefined) throw leader.failure;
+      if (forwarding.failure !== undefined) throw forwarding.failure;
     },
   };
   const byPath = new EtcdPages(source, { clock, logger }).ofClientPort(true);
@@ -41,7 +42,7 @@ async function pagesOf(answer: string | undefined) {
     if (make === undefined) throw new Error(`no page ${path}`);
     return await make(query);
   };
-  return { page, asked, leader, clock, logged };
+  return { page, asked, leader, forwarding, clock, logged };
 }
 
 async function listening(server: Server): Promise<number> {
@@ -98,6 +99,28 @@ describe("The pages of etcd", () => {
     clock.advance(1_000);
     await page("/health");
     expect(logged).toHaveLength(2);
+  });
+
+  test("are of this service at /proxy/health: whether reads can be passed on, whatever the member says", async () => {
+    const { page, asked, leader, forwarding, clock, logged } = await pagesOf(ok("as it is"));
+    expect(await page("/proxy/health")).toMatchObject({
+      ...{ status: 200, body: '{"health":"true","reason":""}\n' },
+      contentType: "application/json",
+    });
+    expect([asked.length, leader.confirmed]).toEqual([0, 0]);
+    forwarding.failure = new Error("127.0.0.1:1: a read failed");
+    clock.advance(500);
+    const failed = await page("/proxy/health");
+    expect([failed.status, failed.contentType]).toEqual([503, "application/json"]);
+    expect(JSON.parse(failed.body)).toMatchObject({ health: "false" });
+    expect(failed.body).not.toContain("a read failed");
+    expect(logged.at(-1)).toContain("127.0.0.1:1: a read failed");
+  });
+
+  test("may be larger if they are metrics, up to 4 MiB", async () => {
+    const metrics = "a".repeat(4 * 1024 ** 2);
+    expect((await (await pagesOf(ok(metrics))).page("/metrics")).body).toHaveLength(metrics.length);
+    expect((await (await pagesOf(ok(`${metrics}a`))).page("/metrics")).status).toBe(503);
   });
 
   test("fail in time if the member does not respond", async () => {

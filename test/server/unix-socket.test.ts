@@ -89,6 +89,20 @@ describe("A Unix socket", () => {
     expect(readdirSync(folder)).toEqual([]);
   });
 
+  test("is left where it is if another process has replaced it, and its path has at most 90 bytes", async () => {
+    const folder = newFolder();
+    const path = join(folder, "s".repeat(90 - Buffer.byteLength(folder) - 1));
+    const make = async (temporary: string) => writeFileSync(temporary, "");
+    const made = await makeUnixSocket({ path }, systemClock, make);
+    writeFileSync(join(folder, "other"), "another's");
+    renameSync(join(folder, "other"), path);
+    made.remove();
+    expect(statSync(path).size).toBe("another's".length);
+    await expect(makeUnixSocket({ path: `${path}s` }, systemClock, make)).rejects.toThrow(
+      "the path has 91 bytes, and the maximum is 90",
+    );
+  });
+
   test("is removed by a shutdown, but not if it is another process's by now", async () => {
     const { server, path, clock, connect } = await serveOnSocket();
     const drained = server.drain(0);

@@ -1,14 +1,16 @@
 import { nextMessage } from "../../etcd/wire/messages.ts";
-import { frameOf } from "../../wire/encode.ts";
+import type { Translate } from "../../etcd/wire/namespace.ts";
+import { WireWriter } from "../../protobuf/wire-writer.ts";
+import { prefixSize } from "../../wire/encode.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 
 /** Translates the messages of one direction of a call as its bytes pass. Holds a message until it has arrived completely. */
 export class MessageTranslator {
   readonly #messages = new MessageReader();
-  readonly #translate: (message: Buffer) => Buffer;
+  readonly #translate: Translate;
   readonly #maxBytes: number;
 
-  constructor(translate: (message: Buffer) => Buffer, maxBytes: number) {
+  constructor(translate: Translate, maxBytes: number) {
     this.#translate = translate;
     this.#maxBytes = maxBytes;
   }
@@ -34,7 +36,9 @@ export class MessageTranslator {
     for (;;) {
       const message = nextMessage(messages, this.#maxBytes);
       if (message === undefined) break;
-      frames.push(Buffer.concat(frameOf(this.#translate(message))));
+      const frame = this.#translate(message, prefixSize);
+      new WireWriter(frame).prefix(frame.length - prefixSize);
+      frames.push(frame);
     }
     messages.own();
     return frames;

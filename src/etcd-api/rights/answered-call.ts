@@ -17,9 +17,10 @@ const maxRequestBytes = 4 * 1024;
 
 /**
  * Maximum number of requests of a stream that are answered at once. A keepalive takes etcd some milliseconds, and a client may
- * have a thousand leases.
+ * have a thousand leases. With those of a caller that are asked about at once, as many are kept alive: more would only wait,
+ * and so delay the streams of others.
  */
-const maxAtOnce = 16;
+const maxAtOnce = 8;
 
 /** A request that is being answered, or whose response the client can't accept yet. */
 interface Answering {
@@ -53,6 +54,8 @@ export class AnsweredCall extends EtcdCall {
   #hasAnswered = false;
   /** The client has sent everything. */
   #hasEnded = false;
+  /** No more of what it sends is read. */
+  #isTaken = false;
 
   constructor(call: RawCall, context: ServiceContext, deps: AnsweredCallDeps) {
     super(call, context, deps.calls, "etcd call", deps.path.slice(1), []);
@@ -116,7 +119,7 @@ export class AnsweredCall extends EtcdCall {
   }
 
   readonly #take = (chunk: Buffer): void => {
-    if (this.isOver) return;
+    if (this.isOver || this.#isTaken) return;
     this.#received.add(chunk);
     this.#received.own();
     this.requestCharge?.resize(this.#received.heldBytes);
@@ -126,6 +129,7 @@ export class AnsweredCall extends EtcdCall {
   /** Whether a request that arrives is answered now. */
   get #mayTake(): boolean {
     const { length } = this.#answering;
+    if (this.#isTaken) return false;
     return this.#deps.isStream ? length < maxAtOnce : length === 0 && !this.#hasAnswered;
   }
 
@@ -146,16 +150,23 @@ export class AnsweredCall extends EtcdCall {
     } catch (error) {
       if (!(error instanceof UnreadableMessage)) throw error;
       const details = `grpc: failed to unmarshal the received message: ${error.message}`;
-      this.end(refused(status.INTERNAL, details));
+      this.#endBehind(refused(status.INTERNAL, details));
     }
   }
 
   /** No further message has arrived completely. */
   #awaitMore(): void {
     if (!this.#hasEnded) this.call.request.resume();
-    else if (this.#answering.length > 0 || this.outstanding) return;
-    else if (this.#deps.isStream && this.#received.bytes.length === 0) this.#succeed();
-    else this.end(refused(status.INTERNAL, "the request ends before its message does"));
+    else if (!this.#deps.isStream || this.#received.bytes.length > 0)
+      this.#endBehind(refused(status.INTERNAL, "the request ends before its message does"));
+    else if (this.#answering.length === 0 && !this.outstanding) this.#succeed();
+  }
+
+  /** Takes no more requests, and ends the call behind the responses to those before. */
+  #endBehind(why: WireStatus): void {
+    this.#isTaken = true;
+    this.#answering.push({ outcome: { status: why } });
+    this.pump();
   }
 
   async #answer(request: Buffer, answering: Answering): Promise<void> {

@@ -1,5 +1,6 @@
 import { prefixEnd } from "../../model/key-bytes.ts";
 import { MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
+import { varintSize, WireWriter } from "../../protobuf/wire-writer.ts";
 import { bytesField } from "./fields.ts";
 
 /*
@@ -73,10 +74,13 @@ const maxDepth = 16;
  */
 const maxRequestFields = 32_768;
 
-/** What the messages of a call are translated by. Throws a WireFault for one that can't be. */
+/** Translates a message, behind `room` bytes for its prefix; default: none. Throws a WireFault if it can't be. */
+export type Translate = (message: Buffer, room?: number) => Buffer;
+
+/** What the messages of a call are translated by. */
 export interface MessageTranslation {
-  readonly request?: ((message: Buffer) => Buffer) | undefined;
-  readonly response: (message: Buffer) => Buffer;
+  readonly request?: Translate | undefined;
+  readonly response: Translate;
 }
 
 /**
@@ -102,11 +106,17 @@ export class Namespace {
     const method = methods[path];
     if (method === undefined) return undefined;
     return {
-      request: (message) => {
+      request: (message, room = 0) => {
         this.#fieldsLeft = maxRequestFields;
-        return this.#add(message, method.request, 0);
+        return Buffer.concat([Buffer.alloc(room), this.#add(message, method.request, 0)]);
       },
-      response: (message) => this.#remove(message, method.response),
+      response: (message, room = 0) => {
+        const changes: Changes = [];
+        const size = this.#plan(new MessageCursor(message), method.response, changes);
+        const bytes = Buffer.allocUnsafe(room + size);
+        writeChanged(bytes, room, message, changes);
+        return bytes;
+      },
     };
   }
 
@@ -162,15 +172,16 @@ export class Namespace {
     return Buffer.concat(parts);
   }
 
-  /** The message is as deep as its request was, and one level more for the objects of a range. */
-  #remove(message: Buffer, shape: Shape): Buffer {
-    const { key, keys, nested } = shape;
-    const cursor = new MessageCursor(message);
-    const parts: Uint8Array[] = [];
-    /** Where the fields begin that are passed on as they are. */
-    let kept = 0;
+  /**
+   * Adds the changes of the message that the cursor is in, and returns its size with them. It is as deep as its request was, and one
+   * level more for the objects of a range.
+   */
+  #plan(cursor: MessageCursor, { key, keys, nested }: Shape, changes: Changes): number {
+    let size = 0;
+    /** Where the bytes begin that are passed on as they are. */
+    let kept = cursor.position;
     for (
-      let from = 0, tag = cursor.next();
+      let from = kept, tag = cursor.next();
       tag !== 0;
       from = cursor.position, tag = cursor.next()
     ) {
@@ -179,20 +190,46 @@ export class Namespace {
         cursor.skip(tag);
         continue;
       }
-      const content = cursor.view();
-      parts.push(message.subarray(kept, from));
-      kept = cursor.position;
+      const lengthAt = cursor.position;
+      let changedSize: number;
       if (inner !== undefined) {
-        parts.push(bytesField(tag, this.#remove(content, inner)));
-        continue;
+        const outer = cursor.enter();
+        const index = changes.push(lengthAt, 0, cursor.position) - 2;
+        changedSize = this.#plan(cursor, inner, changes);
+        changes[index] = changedSize;
+        cursor.leave(outer);
+      } else {
+        changedSize = this.inner(cursor.view())?.length ?? -1;
+        if (changedSize >= 0) changes.push(lengthAt, changedSize, cursor.end - changedSize);
+        else if (tag === key) throw new WireFault("has a key of another namespace");
+        else changes.push(from, -1, cursor.end);
       }
-      const name = this.inner(content);
-      if (name !== undefined) parts.push(bytesField(tag, name));
-      else if (tag === key) throw new WireFault("has a key of another namespace");
+      size +=
+        changedSize < 0 ? from - kept : lengthAt - kept + varintSize(changedSize) + changedSize;
+      kept = cursor.position;
     }
-    parts.push(message.subarray(kept));
-    return Buffer.concat(parts);
+    return size + cursor.position - kept;
   }
+}
+
+/**
+ * What differs from a message, in its order, in threes: up to where it is passed on as it is, the length that follows there (-1:
+ * none), and where it continues. Numbers in one array, since a response may have millions.
+ */
+type Changes = number[];
+
+/** Writes the message with the changes from a position on. It is copied once, however deep it is. */
+function writeChanged(bytes: Buffer, at: number, message: Buffer, changes: Changes): void {
+  const writer = new WireWriter(bytes);
+  writer.moveTo(bytes, at);
+  let from = 0;
+  for (let i = 0; i < changes.length; i += 3) {
+    writer.copy(message, from, changes[i] as number);
+    const length = changes[i + 1] as number;
+    if (length >= 0) writer.varint(length);
+    from = changes[i + 2] as number;
+  }
+  writer.copy(message, from, message.length);
 }
 
 function deeper(depth: number): number {

@@ -59,7 +59,7 @@ export interface ServedResource extends Pick<Storage, "put" | "delete"> {
   readonly revision?: number | undefined;
   /** A watch may resume from this revision or a later one; infinite before the cache is ready. Absent: there is no cache. */
   readonly oldestRevision?: number | undefined;
-  /** The fields that selectors may name. Absent: no field. */
+  /** The fields that selectors may name. Absent: it declares no fields. */
   readonly fields?: { readonly declared: readonly string[]; readonly indexed: readonly string[] };
   /** How old the cache may be, in milliseconds, while its source can't be reached; otherwise undefined or absent. */
   readonly staleForMs?: number | undefined;

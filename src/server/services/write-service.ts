@@ -65,6 +65,7 @@ async function namesOtherLease(
   call: UnaryCall,
 ): Promise<boolean> {
   if (lease === 0n || !isLimited(context, call)) return lease !== 0n;
+  call.retain(call.requestBytes);
   const get = { key, at: { match: "LINEARIZABLE" }, signal, owner: call.owner } as const;
   const { object } = await resource.get(get);
   return object?.lease !== lease;

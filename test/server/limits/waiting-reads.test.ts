@@ -3,8 +3,11 @@ import { expect, test } from "vitest";
 import type { Reached, ReadRequest } from "../../../src/cacher/request/request.ts";
 import { AttributeReader } from "../../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../../src/codec/json-codec.ts";
-import { listWatchService } from "../../../src/wire/services.ts";
+import { Authorizer } from "../../../src/policy/authorizer.ts";
+import type { Policy } from "../../../src/policy/policy.ts";
+import { listWatchService, writeService } from "../../../src/wire/services.ts";
 import { silent } from "../../cacher/cached-store.ts";
+import { policyOf } from "../../config/parsed-policy.ts";
 import { heldBytes } from "../../heap.ts";
 import { ClientThread } from "../http2/client-thread.ts";
 import { RawConnection } from "../http2/raw-connection.ts";
@@ -12,13 +15,15 @@ import { serveThings } from "../served.ts";
 import { ManualTimers } from "./manual-timers.ts";
 
 const { Get, List, Watch } = listWatchService;
+const { Put } = writeService;
 const resource = "things";
 const mebibyte = 1024 ** 2;
 
 /** Serves `things` from a store that does not return its revision, so linearizable reads wait. */
-async function serveWithSilentStore() {
+async function serveWithSilentStore(policy?: Policy) {
   const attributes = new AttributeReader(new JsonCodec(), new ManualTimers(), silent);
-  const served = await serveThings({ cacher: { attributes } });
+  const authorizer = new Authorizer(policy);
+  const served = await serveThings({ cacher: { attributes }, server: { authorizer } });
   await served.storage.put({ key: "a", value: Buffer.from("{}") });
   await served.client.list({ resource });
   const { cacher } = served;
@@ -60,6 +65,16 @@ test("Reads that wait for the store do not delay other calls of their connection
   for (const read of reads) expect((await read.ended).code).toBe(status.OK);
 });
 
+/** The caller reads all, and writes what is in `waiting/`. */
+const limiting = policyOf(`
+roles:
+  - { name: reader, rules: [{ resources: ["*"], prefixes: ["*"], verbs: [get, list, watch] }] }
+  - { name: writer, rules: [{ resources: ["*"], prefixes: [waiting/], verbs: [put, delete] }] }
+bindings:
+  - { role: reader, subjects: [anonymous] }
+  - { role: writer, subjects: [anonymous] }
+`);
+
 test.each([
   [
     "selectors",
@@ -76,10 +91,19 @@ test.each([
     Get.path,
     (i: number) => Get.requestSerialize({ resource, key: `${i}/`.padEnd(mebibyte, "x") }),
   ],
+  [
+    "values, to be written with the lease that an object has",
+    100,
+    Put.path,
+    (i: number) => {
+      const value = Buffer.alloc(mebibyte, i);
+      return Put.requestSerialize({ resource, key: `waiting/${i}`, value, lease: "7" });
+    },
+  ],
 ])(
   "Waiting reads retain at most 32 MiB of their requests per connection, here large %s",
   async (_name, count, path, message) => {
-    const { server, recorder } = await serveWithSilentStore();
+    const { server, recorder } = await serveWithSilentStore(limiting);
     const raw = new ClientThread(server.port);
     const before = heldBytes();
     for (let i = 0; i < count; i++) raw.call(path, message(i));

@@ -1,5 +1,8 @@
-import { expect, test } from "vitest";
-import { clientAs } from "./callers.ts";
+import { status } from "@grpc/grpc-js";
+import { expect, onTestFinished, test } from "vitest";
+import { listWatchService, writeService } from "../../../src/wire/services.ts";
+import { RawConnection } from "../http2/raw-connection.ts";
+import { clientAs, headersOf } from "./callers.ts";
 import { serveGuarded } from "./guarded.ts";
 
 const policy = `
@@ -13,6 +16,8 @@ bindings:
   - { role: root, subjects: [root] }
 `;
 
+const { List } = listWatchService;
+const { Put } = writeService;
 const resource = "pods";
 const ttl = { seconds: 60 };
 const denied = { reason: "PERMISSION_DENIED" };
@@ -66,4 +71,43 @@ test("A put of a limited caller may name the lease that the object has, and no o
   expect(authorizer.denied.put).toBe(3);
   // A caller that may do everything attaches any key to any lease.
   expect((await root.put({ resource, key: "a/2", lease: others })).object?.lease).toBe(others);
+});
+
+test("A caller that becomes limited while its put waits may no longer attach an object to another lease", async () => {
+  const root = "{ role: root, subjects: [app] }";
+  const { server, storages, audited, authorizer, change } = await serveGuarded(
+    policy.replace("{ role: root, subjects: [root] }", root),
+    [resource],
+  );
+  const storage = storages.get(resource);
+  const app = clientAs(server, "app");
+  const { object } = await app.put({ resource, key: "a/other", ttl });
+  const lease = object?.lease ?? "";
+  for (let i = 0; i < 8; i++) await storage?.put({ key: `k${i}`, value: Buffer.alloc(500_000, i) });
+  const before = await storage?.currentRevision();
+  // As many pages as its connection may hold, and then the put.
+  const raw = new RawConnection(server.port, 0);
+  onTestFinished(() => raw.session.destroy());
+  const list = List.requestSerialize({ resource });
+  const full = Array.from({ length: 4 }, () => raw.call(List.path, list, headersOf("app")));
+  const put = { resource, key: "a/1", value: Buffer.alloc(1_000_000), lease };
+  const call = raw.call(Put.path, Put.requestSerialize(put), headersOf("app"));
+  // Once it waits, its request is charged, for longer than while it is read.
+  for (let turns = 0; turns < 50; turns++) {
+    await new Promise((resolve) => setImmediate(resolve));
+    if (server.stats().requests.bytes === 0) turns = 0;
+  }
+  change(policy);
+  audited.length = 0;
+  raw.session.settings({ initialWindowSize: 2 ** 24 });
+  for (const page of full) page.drain();
+  const { code, message } = await call.drain().ended;
+  expect([code, message]).toEqual([
+    status.PERMISSION_DENIED,
+    expect.stringContaining(`attach the key "a/1" to the lease ${lease}`),
+  ]);
+  expect(await storage?.currentRevision()).toBe(before);
+  const puts = audited.filter(({ method }) => method.endsWith("Put"));
+  expect(puts.map(({ allowed, code }) => [allowed, code])).toEqual([[false, "PERMISSION_DENIED"]]);
+  expect(authorizer.denied.put).toBe(1);
 });
