@@ -72,8 +72,9 @@ class Load {
   async #put(key: string): Promise<void> {
     const floor = this.#floor;
     const response = await this.#client.unary(putPath, encode({ 1: key, 2: `${this.writes}` }));
-    // A write is not repeated by itself.
-    if (statusOf(response).code === "14") return;
+    // A write is not repeated by itself. The text is that of a member that is removed meanwhile.
+    const { code, message } = statusOf(response);
+    if (code === "14" || message === "raft: stopped") return;
     this.writes++;
     const { member } = this.#check("a put", response, floor);
     this.members.set(member, (this.members.get(member) ?? 0) + 1);
