@@ -206,6 +206,19 @@ describe("With several members", () => {
     }
   });
 
+  test("a request above 64 KiB is not kept to be sent again", async () => {
+    const all = await members();
+    await connectBoth(all);
+    for (const size of [60_000, 70_000]) {
+      const isKept = size < 65_536;
+      const { received, response } = await all.call(putPath, encode({ 2: "v".repeat(size) }));
+      expect(received.headers["hasleader"]).toBe(isKept ? "true" : undefined);
+      if (isKept) received.answer(2);
+      else received.refuse("etcdserver: no leader");
+      expect(statusOf(await response).code).toBe(isKept ? "0" : "14");
+    }
+  });
+
   test("a member that has refused a call gets none for a second, and takes no more connections for it", async () => {
     const all = await members();
     await connectBoth(all);
