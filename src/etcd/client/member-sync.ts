@@ -13,7 +13,7 @@ interface MemberSyncOptions {
   readonly logger: Logger;
 }
 
-/** Asks etcd for its members at an interval, and replaces the endpoints by theirs, as clientv3 can do it (AutoSync). */
+/** Asks etcd for its members at an interval, and replaces the endpoints by theirs, as clientv3 does on request. */
 export class MemberSync {
   readonly #options: MemberSyncOptions;
   readonly #failures: OutageLog;
