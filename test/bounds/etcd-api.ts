@@ -28,6 +28,22 @@ export const etcdApiBounds: readonly Bound[] = [
     shownBy: ["are held up to the bound of their connection, then the largest are refused"],
   },
   {
+    what: "a request that may be sent to another member of etcd",
+    owners: ["ForwardedRequest"],
+    bound: "64 KiB, counted with incomplete requests",
+    per: "call, connection, process",
+    atBound: "a larger one is sent once",
+    shownBy: ["a request above 64 KiB is not kept to be sent again"],
+  },
+  {
+    what: "services that are registered in etcd, as MemberList names them",
+    owners: ["Registration"],
+    bound: "1,000",
+    per: "process",
+    atBound: "further ones are not named",
+    shownBy: ["A thousand registered services are named, and no more"],
+  },
+  {
     what: "bytes of responses that the client has not accepted",
     owners: ["ForwardedCall", "UpstreamConnection"],
     bound:

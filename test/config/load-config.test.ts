@@ -425,6 +425,21 @@ const cases: readonly [
     "http://front",
   ],
   [
+    "etcd-endpoints-sync-interval",
+    "1m",
+    { env: { WATCH_FANOUT_ETCD: "http://a", WATCH_FANOUT_ETCD_API: "on" } },
+    ({ etcdApi }) => etcdApi?.next.syncIntervalMs,
+    60_000,
+  ],
+  ["resolver-prefix", "/p", registering({}), ({ etcdApi }) => etcdApi?.registration?.prefix, "/p"],
+  [
+    "resolver-ttl",
+    "5",
+    registering({ WATCH_FANOUT_RESOLVER_PREFIX: "/p" }),
+    ({ etcdApi }) => etcdApi?.registration?.ttlSeconds,
+    5,
+  ],
+  [
     "watch-progress-notify-interval",
     "100ms",
     { env: { WATCH_FANOUT_ETCD: "http://a", WATCH_FANOUT_ETCD_API: "on" } },
@@ -496,6 +511,11 @@ function jwtWith(env: Readonly<Record<string, string>>): Given {
 
 function upstreamWith(env: Readonly<Record<string, string>>): Given {
   return { files, env: { WATCH_FANOUT_UPSTREAM: "root:50051", ...env } };
+}
+
+function registering(env: Readonly<Record<string, string>>): Given {
+  const api = { WATCH_FANOUT_ETCD: "http://a", WATCH_FANOUT_ETCD_API: "on" };
+  return { env: { ...api, WATCH_FANOUT_ADVERTISE_CLIENT_URL: "http://front", ...env } };
 }
 
 function etcdWith(env: Readonly<Record<string, string>>): Given {

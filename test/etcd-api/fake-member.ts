@@ -42,6 +42,7 @@ export class FakeMember {
     });
     server.on("connection", (socket: Socket) => {
       this.#sockets.add(socket);
+      socket.on("close", () => this.#sockets.delete(socket));
       http2.emit("connection", socket);
     });
     onTestFinished(() => {
@@ -59,6 +60,11 @@ export class FakeMember {
   /** Refuses further connections, and keeps those that it has. */
   stopListening(): void {
     this.#server.close();
+  }
+
+  /** Whether it has a connection. */
+  get isConnected(): boolean {
+    return this.#sockets.size > 0;
   }
 
   /** Ends its streams of Watch. */

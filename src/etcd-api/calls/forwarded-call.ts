@@ -168,8 +168,6 @@ export class ForwardedCall extends EtcdCall {
     this.#attemptsLeft--;
     this.#connection?.leaveOut(why);
     this.#endSpan(status.UNAVAILABLE);
-    // Node.js closes a stream only when it has been read to its end.
-    this.#upstream?.resume();
     this.#upstream = undefined;
     this.#rstCode = undefined;
     this.#choose();
@@ -191,8 +189,13 @@ export class ForwardedCall extends EtcdCall {
   async #openAfterRead(connection: UpstreamConnection): Promise<void> {
     const isUpToDate = await this.#deps.routing.bringUpToDate(connection);
     if (this.isOver || this.call.isOver) return;
-    if (isUpToDate && connection.hasRoom) this.#open(connection);
-    else this.end(refused(status.UNAVAILABLE, timedOut));
+    if (isUpToDate && connection.hasRoom) {
+      this.#open(connection);
+      return;
+    }
+    this.#connection = connection;
+    if (!this.#repeat("it does not answer a read", true))
+      this.end(refused(status.UNAVAILABLE, timedOut));
   }
 
   drain(): void {

@@ -58,9 +58,9 @@ export class ForwardedRequest {
     if (received !== undefined) this.#take(received);
     request.on("data", (chunk: Buffer) => this.#take(chunk));
     request.on("end", end);
-    if (received === undefined || this.#isPaused) return;
+    if (received === undefined) return;
     if (request.readableEnded) end();
-    else request.resume();
+    else if (!this.#isPaused) request.resume();
   }
 
   /** Whether the client has half-closed the call. */

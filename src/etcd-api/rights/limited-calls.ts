@@ -13,7 +13,7 @@ import {
   notKeptAlive,
   readLeaseRequest,
 } from "../../etcd/wire/lease-messages.ts";
-import { headerField } from "../../etcd/wire/response-header.ts";
+import { headerField, raisedTo } from "../../etcd/wire/response-header.ts";
 import { type Access, etcdMethodDenied, verbs } from "../../policy/access.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
 import { RefusedRequest } from "../../server/calls/server-call.ts";
@@ -136,7 +136,9 @@ export class LimitedCalls {
     const refusal = await this.#leases.refusal(limited, lease, use).catch(refusalByEtcd);
     // The stream has other leases as well.
     if (refusal !== undefined) return isKeepAlive ? this.#notKeptAlive(lease) : refusal;
-    return answered(await this.#ask(path, metadata, request));
+    const answer = answered(await this.#ask(path, metadata, request));
+    // The leader answers, and the header is that of the member that was asked, which may be behind.
+    return Buffer.isBuffer(answer) ? raisedTo(answer, this.#deps.newestHeader.floor) : answer;
   }
 
   #notKeptAlive(lease: bigint): Buffer {

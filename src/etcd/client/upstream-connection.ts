@@ -34,6 +34,12 @@ const maxSessionMemory = 1_024;
  */
 const defaultMaxCallsEver = 2 ** 29;
 
+/**
+ * After how long without anything from its member since a call was made others are preferred, and until when, in milliseconds.
+ * Then it is tried again: the call may have been one that waits, and was cancelled.
+ */
+const silence = { fromMs: 1_000, untilMs: 10_000 };
+
 const ignore = (): void => {};
 
 /** What a connection needs of its member. */
@@ -70,6 +76,8 @@ export class UpstreamConnection {
   #failure: Error | undefined;
   #timer: Timer | undefined;
   #bytesRead = 0;
+  /** What had been read when the first call was made that is not answered, and when that was. */
+  readonly #unanswered = { bytesRead: -1, since: 0 };
 
   /** `session` has received etcd's settings. */
   private constructor(
@@ -160,6 +168,17 @@ export class UpstreamConnection {
     return this.#owner.isLeftOut();
   }
 
+  /**
+   * Whether nothing has arrived for a while since a call was made, so that others are preferred: a member that hangs closes
+   * nothing, and pings show it only later.
+   */
+  get isSilent(): boolean {
+    const { bytesRead, since } = this.#unanswered;
+    const forMs = this.#clock.now() - since;
+    if (forMs < silence.fromMs || forMs >= silence.untilMs) return false;
+    return this.#socket.bytesRead === bytesRead;
+  }
+
   /** Its member has refused a call: others are preferred for a while. */
   leaveOut(why: string): void {
     this.#owner.leaveOut(why);
@@ -181,6 +200,7 @@ export class UpstreamConnection {
     const { bearer } = this.#owner;
     const sent = bearer === undefined ? headers : identified(headers, bearer);
     const stream = this.#session.request(sent, { endStream: false });
+    this.#sent();
     this.#calls++;
     this.#callsLeft--;
     // It is closed behind its last call: at once, Node.js would refuse calls that it has not sent yet.
@@ -220,6 +240,16 @@ export class UpstreamConnection {
     this.#isOpen = false;
     if (!this.#isChecked) this.#endTimer();
     this.#owner.onLost(this);
+  }
+
+  /** A call is made. */
+  #sent(): void {
+    const { bytesRead } = this.#socket;
+    const last = this.#unanswered;
+    const now = this.#clock.now();
+    if (bytesRead === last.bytesRead && now - last.since < silence.untilMs) return;
+    last.bytesRead = bytesRead;
+    last.since = now;
   }
 
   /** Closes the connection if its member does not respond: a machine that is gone closes nothing. */

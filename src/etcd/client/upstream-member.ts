@@ -38,7 +38,7 @@ export class UpstreamMember {
 
   /**
    * `onUnresponsive` is called when the member does not respond to keepalive pings, `onRefused` when it has refused a call
-   * that another member may do, or what \`prepare\` tried.
+   * that another member may do, or has failed to connect for `prepare`.
    */
   constructor(
     endpoint: string,

@@ -51,7 +51,7 @@ interface WaitingCall {
 
 /**
  * The members of etcd that calls are relayed to. Calls that may be answered by any of them go to each in turn, except to
- * those that can't be reached or have refused a call within a second. All others go to one member, the first of the endpoints,
+ * those that can't be reached, have refused a call within a second, or have been silent for one. All others go to one member, the first of the endpoints,
  * until it fails: so responses that name a member, and calls that concern one, stay consistent. Only then they go to the next.
  */
 export class Upstream {
@@ -146,13 +146,20 @@ export class Upstream {
     return connection;
   }
 
-  /** A connection that has room for a call, and that this is true for, of any member. Undefined: no connection suits. */
+  /**
+   * A connection that has room for a call, and that this is true for, of any member; of one that is left out only if there is
+   * no other. Undefined: no connection suits.
+   */
   find(suits: (connection: UpstreamConnection) => boolean): UpstreamConnection | undefined {
-    for (const member of [this.#home, ...(this.isSpread ? this.#members : [])]) {
-      const connection = member.available(suits);
-      if (connection !== undefined) return connection;
+    if (!this.isSpread) return this.#home.available(suits);
+    const isHeard = (each: UpstreamConnection): boolean => !each.isSilent && suits(each);
+    let last: UpstreamConnection | undefined;
+    for (const member of [this.#home, ...this.#members]) {
+      const connection = member.available(isHeard);
+      if (!member.isLeftOut && connection !== undefined) return connection;
+      last ??= connection;
     }
-    return undefined;
+    return last;
   }
 
   /** Waits for a connection with room for a call, for as long as the call needs one. */
@@ -210,8 +217,8 @@ export class Upstream {
   }
 
   /**
-   * A connection to the next member in turn; to one that is left out only if there is no other. Members without one are
-   * connected for later calls. Undefined: none has room.
+   * A connection to the next member in turn; to one that is left out, or silent, only if there is no other. Members without
+   * one are connected for later calls. Undefined: none has room.
    */
   #next(): UpstreamConnection | undefined {
     const now = this.#clock.now();
@@ -223,7 +230,7 @@ export class Upstream {
     for (const _ of this.#members) {
       const member = this.#members[this.#turns++ % this.#members.length];
       const connection = member?.available();
-      if (member?.isLeftOut === true) last ??= connection;
+      if (member?.isLeftOut === true || connection?.isSilent === true) last ??= connection;
       else if (connection === undefined) member?.prepare();
       else return connection;
     }

@@ -85,3 +85,20 @@ test("A replica whose lease was lost is registered again", async ({ onTestFinish
   await until(async () => (await ofFront()) !== undefined);
   expect((await ofFront())?.lease).not.toBe(before?.lease);
 });
+
+test("A thousand registered services are named, and no more", async ({ onTestFinished }) => {
+  const etcd = await etcdOf();
+  const client = new RawGrpc(etcd.url);
+  onTestFinished(() => client.close());
+  const put = async (i: number): Promise<void> => {
+    const value = JSON.stringify({ Op: 0, Addr: `10.1.0.${i}`, Metadata: '{"name":"many"}' });
+    const request = encode({ 1: `/many/${i}`, 2: value });
+    expect(statusOf(await client.unary("/etcdserverpb.KV/Put", request)).code).toBe("0");
+  };
+  await Promise.all(Array.from({ length: 1_010 }, (_, i) => put(i)));
+  const own = { "advertise-client-url": ["http://10.0.0.4:2379"], "resolver-prefix": ["/many"] };
+  const front = await startFront([etcd.url], own);
+  onTestFinished(() => front.stop());
+  await until(async () => (await membersOf(front.url)).length > 1);
+  expect(await membersOf(front.url)).toHaveLength(1_000);
+});

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { EtcdCluster } from "../../faults/etcd-cluster.ts";
 import { untilSeen } from "../../faults/patience.ts";
 import { encode, Message } from "../../foreign/protobuf.ts";
@@ -43,6 +43,8 @@ class Load {
 
   constructor(url: string) {
     this.#client = new RawGrpc(url);
+    // Also if the test fails: calls of a connection that is closed end at once, and would leave no time for anything else.
+    onTestFinished(async () => void (await this.end()));
   }
 
   start(): void {
@@ -52,7 +54,7 @@ class Load {
     this.#run(() => this.#read("/c/1", true));
   }
 
-  /** Ends it, and returns what has failed though it must not. */
+  /** Ends it, and returns what has failed though it must not. Idempotent. */
   async end(): Promise<readonly string[]> {
     this.#isOver = true;
     await Promise.all(this.#running);
@@ -70,8 +72,9 @@ class Load {
   async #put(key: string): Promise<void> {
     const floor = this.#floor;
     const response = await this.#client.unary(putPath, encode({ 1: key, 2: `${this.writes}` }));
-    // A write is not repeated by itself.
-    if (statusOf(response).code === "14") return;
+    // A write is not repeated by itself. The text is that of a member that is removed meanwhile.
+    const { code, message } = statusOf(response);
+    if (code === "14" || message === "raft: stopped") return;
     this.writes++;
     const { member } = this.#check("a put", response, floor);
     this.members.set(member, (this.members.get(member) ?? 0) + 1);
@@ -128,10 +131,12 @@ test("Calls are spread over three members; each is killed and restarted, and no 
   const watch = watchFrom(client, from);
   const load = new Load(front.url);
   load.start();
-  await until(() => load.writes >= 60);
-  const shares = [...load.members.values()];
-  expect(shares).toHaveLength(3);
-  expect(Math.min(...shares)).toBeGreaterThan(load.writes / 6);
+  // Until all are connected, those that are get all calls.
+  await until(() => load.members.size === 3);
+  const [atFirst, total] = [new Map(load.members), load.writes];
+  await until(() => load.writes >= total + 60);
+  const shares = [...load.members].map(([id, writes]) => writes - (atFirst.get(id) ?? 0));
+  expect(Math.min(...shares)).toBeGreaterThan((load.writes - total) / 6);
   for (const member of cluster.members) {
     await cluster.kill(member);
     const killedAt = load.writes;
@@ -168,6 +173,36 @@ test("A member without a leader is left out", async ({ onTestFinished }) => {
   expect(load.members.get(cutOff.id)).toBe(before);
   await cluster.heal();
   await until(() => (load.members.get(cutOff.id) ?? 0) > (before ?? 0));
+  expect(await load.end()).toEqual([]);
+});
+
+test("A member that hangs delays the calls that it has, and gets no further ones", async ({
+  onTestFinished,
+}) => {
+  const front = await startedFront(cluster.members.map(({ url }) => url));
+  onTestFinished(() => front.stop());
+  const load = new Load(front.url);
+  load.start();
+  await until(() => load.members.size === 3);
+  const leader = await cluster.leader();
+  // The first is asked for what needs one member, and the leader for everything.
+  const hung = cluster.members.find((member, i) => i > 0 && member !== leader) ?? leader;
+  await cluster.pause(hung);
+  onTestFinished(() => cluster.heal());
+  // Calls that are made one after another, each of which would be at the hung one sooner or later.
+  const client = new RawGrpc(front.url);
+  onTestFinished(() => client.close());
+  let late = 0;
+  for (let i = 0; i < 60; i++) {
+    const startedAt = performance.now();
+    const response = await client.unary(rangePath, encode({ 1: "/u/1" }));
+    expect(statusOf(response).code).toBe("0");
+    if (performance.now() - startedAt > 5_000) late++;
+  }
+  expect(late).toBeLessThanOrEqual(1);
+  await cluster.heal();
+  const before = load.members.get(hung.id) ?? 0;
+  await until(() => (load.members.get(hung.id) ?? 0) > before);
   expect(await load.end()).toEqual([]);
 });
 

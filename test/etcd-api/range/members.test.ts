@@ -2,7 +2,7 @@ import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { readRangeRequest } from "../../../src/etcd/wire/range-request.ts";
 import { EtcdApi } from "../../../src/etcd-api/etcd-api.ts";
-import { encode } from "../../foreign/protobuf.ts";
+import { encode, Message } from "../../foreign/protobuf.ts";
 import { ManualTimers } from "../../server/limits/manual-timers.ts";
 import { serve } from "../../server/served.ts";
 import { FakeMember, type ReceivedCall } from "../fake-member.ts";
@@ -15,6 +15,7 @@ const statusPath = "/etcdserverpb.Maintenance/Status";
 const none = Buffer.alloc(0);
 const serializable = encode({ 1: "other", 7: true });
 const linearizable = encode({ 1: "other" });
+const readsTxn = encode({ 2: encode({ 1: serializable }) });
 
 interface Members {
   readonly api: EtcdApi;
@@ -81,6 +82,12 @@ function isSerializable(request: Buffer): boolean | undefined {
   return readRangeRequest(request.subarray(5))?.serializable;
 }
 
+/** Number of writes that the members have received. */
+function putsOf({ first, second }: Members): number {
+  const calls = [...first.calls, ...second.calls];
+  return calls.filter(({ headers }) => headers[":path"] === putPath).length;
+}
+
 /** Makes calls until both members have got one. */
 async function connectBoth(all: Members): Promise<void> {
   const { first, second } = all;
@@ -128,21 +135,42 @@ describe("With several members", () => {
     expect(isSerializable((await answered(all, rangePath, serializable, 100)).request)).toBe(true);
   });
 
-  test("a transaction of serializable reads goes to one that has answered a linearizable read", async () => {
+  test.each([
+    ["a transaction of serializable reads", "/etcdserverpb.KV/Txn", readsTxn],
+    ["LeaseLeases", "/etcdserverpb.Lease/LeaseLeases", none],
+  ])("%s goes to one that has answered a linearizable read", async (_, path, request) => {
     const all = await members();
     await connectBoth(all);
-    const reads = encode({ 2: encode({ 1: serializable }) });
-    const { member, received, response } = await all.call("/etcdserverpb.KV/Txn", reads);
+    const { member, received, response } = await all.call(path, request);
+    expect(received.headers[":path"]).toBe(rangePath);
     expect(isSerializable(received.request)).toBe(false);
     received.answer(100);
     while (member.calls.at(-1) === received) await new Promise(setImmediate);
-    expect(member.calls.at(-1)?.request.subarray(5)).toEqual(reads);
+    expect(member.calls.at(-1)?.headers[":path"]).toBe(path);
+    expect(member.calls.at(-1)?.request.subarray(5)).toEqual(request);
     member.calls.at(-1)?.answer(100);
     expect(statusOf(await response).code).toBe("0");
+  });
+
+  test("a transaction that writes goes to one at once", async () => {
+    const all = await members();
+    await connectBoth(all);
     const writes = encode({ 2: encode({ 2: encode({ 1: "a" }) }) });
     expect((await answered(all, "/etcdserverpb.KV/Txn", writes, 101)).request.subarray(5)).toEqual(
       writes,
     );
+  });
+
+  test("what the leader answers has no header below what was said before", async () => {
+    const all = await members();
+    await connectBoth(all);
+    await answered(all, putPath, none, 100);
+    const { received, response } = await all.call("/etcdserverpb.Lease/LeaseTimeToLive", none);
+    received.answer(90);
+    const message = new Message((await response).body.subarray(5));
+    // The last counts.
+    const header = new Message(message.all(1).at(-1) ?? none);
+    expect(header.number(3)).toBe(100);
   });
 
   test("a read whose member is cut off is sent to another one, and a write is not", async () => {
@@ -157,35 +185,168 @@ describe("With several members", () => {
     other.calls.at(-1)?.answer(2);
     expect(statusOf(await read.response).code).toBe("0");
     const write = await all.call(putPath, none);
+    const received = putsOf(all);
     write.member.cut();
     expect(statusOf(await write.response).code).toBe("14");
     expect(write.member).toBe(other);
+    await answered(all, statusPath, none, 2);
+    expect(putsOf(all)).toBe(received);
   });
 
-  test("a write that a member without a leader has refused is sent to another one", async () => {
+  test("a write that a member may have done is not sent again", async () => {
     const all = await members();
     await connectBoth(all);
-    const { member, received, response } = await all.call(putPath, none);
-    expect(received.headers["hasleader"]).toBe("true");
-    const other = member === all.first ? all.second : all.first;
-    const before = other.calls.length;
-    received.refuse("etcdserver: no leader");
-    while (other.calls.length === before) await new Promise(setImmediate);
-    other.calls.at(-1)?.refuse("etcdserver: no leader");
-    // Without another one it is left to a member to wait for a leader.
-    const isLast = ({ headers }: ReceivedCall): boolean => headers["hasleader"] === undefined;
-    let last: ReceivedCall | undefined;
-    while (last === undefined) {
-      await new Promise(setImmediate);
-      last = [...member.calls, ...other.calls].find(isLast);
+    for (const why of ["etcdserver: request timed out", "etcdserver: no leader, etcdserver"]) {
+      const { received, response } = await all.call(putPath, none);
+      const before = putsOf(all);
+      received.refuse(why);
+      expect(statusOf(await response)).toEqual({ code: "14", message: why });
+      await answered(all, statusPath, none, 2);
+      expect(putsOf(all)).toBe(before);
     }
-    last.answer(2);
-    expect(statusOf(await response).code).toBe("0");
-    // Both are used again after a while.
-    all.clock.advance(1_000);
+  });
+
+  test("a request above 64 KiB is not kept to be sent again", async () => {
+    const all = await members();
+    await connectBoth(all);
+    for (const size of [60_000, 70_000]) {
+      const isKept = size < 65_536;
+      const { received, response } = await all.call(putPath, encode({ 2: "v".repeat(size) }));
+      expect(received.headers["hasleader"]).toBe(isKept ? "true" : undefined);
+      if (isKept) received.answer(2);
+      else received.refuse("etcdserver: no leader");
+      expect(statusOf(await response).code).toBe(isKept ? "0" : "14");
+    }
+  });
+
+  test("a member that has refused a call gets none for a second, and takes no more connections for it", async () => {
+    const all = await members();
+    await connectBoth(all);
+    let refused = await all.call(putPath, none);
+    while (refused.member !== all.first) {
+      refused.received.answer(2);
+      await refused.response;
+      refused = await all.call(putPath, none);
+    }
+    const before = all.second.calls.length;
+    refused.received.refuse("etcdserver: no leader");
+    while (all.second.calls.length === before) await new Promise(setImmediate);
+    all.second.calls.at(-1)?.answer(2);
+    expect(statusOf(await refused.response).code).toBe("0");
+    for (const ms of [0, 500, 499]) {
+      all.clock.advance(ms);
+      for (let i = 0; i < 3; i++)
+        expect((await answered(all, putPath, none, 3)).member).toBe(all.second);
+    }
+    all.clock.advance(1);
     const reached = [await answered(all, putPath, none, 3), await answered(all, putPath, none, 3)];
     expect(new Set(reached.map((each) => each.member)).size).toBe(2);
+    // The first takes one call per connection.
+    expect(all.api.stats().connections).toBe(2);
   });
+
+  test("one that does not answer gets no further calls from a second later, until it answers", async () => {
+    const all = await members();
+    await connectBoth(all);
+    let hanging = await all.call(putPath, none);
+    while (hanging.member !== all.second) {
+      hanging.received.answer(2);
+      await hanging.response;
+      hanging = await all.call(putPath, none);
+    }
+    all.clock.advance(999);
+    const early = new Set<FakeMember>();
+    for (let i = 0; i < 2; i++) {
+      const { member, received, response } = await all.call(putPath, none);
+      early.add(member);
+      if (member !== all.first) continue;
+      received.answer(2);
+      expect(statusOf(await response).code).toBe("0");
+    }
+    expect(early.size).toBe(2);
+    all.clock.advance(1);
+    for (const path of [putPath, rangePath]) {
+      for (let i = 0; i < 4; i++) {
+        const request = path === rangePath ? linearizable : none;
+        expect((await answered(all, path, request, 2)).member).toBe(all.first);
+      }
+    }
+    hanging.received.answer(3);
+    expect(statusOf(await hanging.response).code).toBe("0");
+    const reached = [await answered(all, putPath, none, 4), await answered(all, putPath, none, 4)];
+    expect(new Set(reached.map((each) => each.member)).size).toBe(2);
+  });
+
+  test("a transaction of serializable reads goes to another one, if one does not answer the read before", async () => {
+    const all = await members();
+    await connectBoth(all);
+    const { member, response } = await all.call("/etcdserverpb.KV/Txn", readsTxn);
+    const other = member === all.first ? all.second : all.first;
+    const { length } = other.calls;
+    member.cut();
+    while (other.calls.length === length) await new Promise(setImmediate);
+    expect(isSerializable(other.calls.at(-1)?.request ?? none)).toBe(false);
+    other.calls.at(-1)?.answer(100);
+    while (other.calls.length === length + 1) await new Promise(setImmediate);
+    expect(other.calls.at(-1)?.request.subarray(5)).toEqual(readsTxn);
+    other.calls.at(-1)?.answer(100);
+    expect(statusOf(await response).code).toBe("0");
+  });
+
+  test.each([
+    ["done by the last", "0"],
+    ["refused by the last", "14"],
+  ])(
+    "a write that members without a leader have refused is sent to each, and %s",
+    async (_, code) => {
+      const all = await members();
+      await connectBoth(all);
+      const { member, received, response } = await all.call(putPath, none);
+      expect(received.headers["hasleader"]).toBe("true");
+      const other = member === all.first ? all.second : all.first;
+      const before = other.calls.length;
+      received.refuse("etcdserver: no leader");
+      while (other.calls.length === before) await new Promise(setImmediate);
+      other.calls.at(-1)?.refuse("etcdserver: no leader");
+      // Without another one it is left to a member to wait for a leader.
+      const isLast = ({ headers }: ReceivedCall): boolean => headers["hasleader"] === undefined;
+      let last: ReceivedCall | undefined;
+      while (last === undefined) {
+        await new Promise(setImmediate);
+        last = [...member.calls, ...other.calls].find(isLast);
+      }
+      const sent = putsOf(all);
+      if (code === "0") last.answer(2);
+      else last.refuse("etcdserver: no leader");
+      expect(statusOf(await response).code).toBe(code);
+      expect(putsOf(all)).toBe(sent);
+      // Both are used again after a while.
+      all.clock.advance(1_000);
+      const reached = [
+        await answered(all, putPath, none, 3),
+        await answered(all, putPath, none, 3),
+      ];
+      expect(new Set(reached.map((each) => each.member)).size).toBe(2);
+    },
+  );
+});
+
+test("A member that is no longer one gets no further calls, and answers those that it has", async () => {
+  const all = await members();
+  const { api, first, second } = all;
+  await connectBoth(all);
+  const open = await all.call(statusPath, none);
+  expect(open.member).toBe(first);
+  api.replaceMembers([second.url]);
+  for (const path of [putPath, statusPath, putPath])
+    expect((await answered(all, path, none, 2)).member).toBe(second);
+  open.received.answer(2);
+  expect(statusOf(await open.response).code).toBe("0");
+  while (first.isConnected) await new Promise(setImmediate);
+  api.replaceMembers([second.url, first.url]);
+  const { length } = first.calls;
+  while (first.calls.length === length) await answered(all, putPath, none, 3);
+  expect((await answered(all, statusPath, none, 3)).member).toBe(second);
 });
 
 describe("Whether there is a leader", () => {
