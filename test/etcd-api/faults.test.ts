@@ -85,20 +85,6 @@ describe("With several members", () => {
     expect(statusOf(await range(client)).code).toBe("0");
   });
 
-  test("calls stay with the first one while it can be reached", async () => {
-    const [first, second] = await Promise.all([started(), started()]);
-    const client = clientOf((await frontTo(first.url, second.url)).url);
-    const other = clientOf(second.url);
-    await put(client, "a", "1");
-    await first.kill();
-    await first.start();
-    while (statusOf(await range(client)).code !== "0") await delay(5);
-    const { body } = await range(other);
-    expect(new Message(body.subarray(5)).messages(2)).toEqual([]);
-    const own = await range(client);
-    expect(new Message(own.body.subarray(5)).messages(2)).toHaveLength(1);
-  });
-
   test("a connection that is cut in a response ends its calls, and later calls connect again", async () => {
     const etcd = await started();
     const proxy = await CuttingProxy.to(etcd.url);
