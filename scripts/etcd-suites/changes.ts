@@ -60,4 +60,10 @@ export const changes: readonly Change[] = [
     ["MinimalQPS:                     100", "MinimalQPS:                     1"],
   ],
   ["robustness/main_test.go", ["= time.Second\n", "= 10 * time.Second\n"]],
+  // In which they also start a cluster, and here its fronts.
+  ...["alarm", "auth", "compact", "defrag", "endpoint", "kv", "lease", "maintenance_auth"]
+    .concat("member", "role", "status", "txn", "user", "wait_leader")
+    .map(
+      (name): Change => [`common/${name}_test.go`, [", 10*time.Second)\n", ", 60*time.Second)\n"]],
+    ),
 ];

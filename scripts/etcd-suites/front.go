@@ -66,7 +66,7 @@ func (m *Member) startFront() (*front, error) {
 			clients["tls-client-ca"] = tls.TrustedCAFile
 		}
 	}
-	request, err := json.Marshal(map[string]any{"member": member, "clients": clients})
+	request, err := json.Marshal(map[string]any{"name": m.Name, "member": member, "clients": clients})
 	if err != nil {
 		return nil, err
 	}

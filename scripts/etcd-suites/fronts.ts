@@ -8,7 +8,10 @@ import { ChangeableLevel } from "../../src/cli/serve/logger.ts";
 import { type Service, startService } from "../../src/cli/serve/main-process.ts";
 import { loadWithSnapshot } from "../../src/config/load-config.ts";
 
-/** How a front is built: one process; with two workers; a relay of another service, which follows the member. */
+/**
+ * How a front is built: one process; with two workers, except before further members of a cluster, whose processes would
+ * take most of the time of a run; a relay of another service, which follows the member.
+ */
 export const forms = ["process", "workers", "relay"] as const;
 export type Form = (typeof forms)[number];
 
@@ -17,6 +20,8 @@ type Flags = Readonly<Record<string, string>>;
 
 /** What front.go asks for: the flags by which a service finds the member, and those of certificates for clients. */
 interface FrontRequest {
+  /** Of the member: m0 is the first of its cluster. */
+  readonly name: string;
   readonly member: Flags;
   readonly clients: Flags;
 }
@@ -65,12 +70,13 @@ export async function serveFronts(form: Form): Promise<Fronts> {
 
 /** The services of a front, that for clients first. */
 async function start(
-  { member, clients }: FrontRequest,
+  { name, member, clients }: FrontRequest,
   form: Form,
 ): Promise<readonly [Service, ...Service[]]> {
-  if (form === "process") return [await service({ ...ofRoot, ...member, ...clients })];
-  if (form === "workers")
-    return [await service({ ...ofRoot, ...member, ...clients, workers: "2" })];
+  if (form !== "relay") {
+    const workers = form === "workers" && name === "m0" ? "2" : "1";
+    return [await service({ ...ofRoot, ...member, ...clients, workers })];
+  }
   const root = await service({ ...ofRoot, ...member, "watch-fanout-api": "on" });
   if (!("port" in root.grpc)) throw new Error("the upstream of the relay has no port");
   return [await service({ upstream: `127.0.0.1:${root.grpc.port}`, ...clients }), root];
