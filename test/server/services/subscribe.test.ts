@@ -160,6 +160,27 @@ describe("A watch of a Subscribe stream", () => {
     expect(served.cacher.stats().watchers.live).toBe(2);
   });
 
+  test("without credit is ended with as many others as are needed to hold less", async () => {
+    const limits = { maxUnsentBytesPerConnection: 64 * 1024 };
+    const served = await serveThings({ server: { limits } });
+    const stream = await subscribed(served, 1);
+    const ids = [2, 3, 4, 5, 6];
+    for (const id of ids) {
+      stream.add(id, { resource, prefix: "a" }, { messages: 2 });
+      await stream.watchOf(id);
+    }
+    const first = await write(served, "a");
+    for (const id of ids) await stream.eventsOf(id, first);
+    await write(served, "a", "x".repeat(30 * 1024));
+    await expect.poll(() => served.cacher.stats().buffers.batches).toBe(ids.length);
+    served.clock.advance(1_000);
+    for (const id of [2, 3, 4]) {
+      expect(await stream.endOf(id)).toMatchObject({ reason: "SLOW_CONSUMER" });
+    }
+    stream.grant(5, { messages: 1 });
+    expect((await stream.watchOf(5)).events).toHaveLength(1);
+  });
+
   test("that holds most of a stream whose client accepts nothing is ended for others", async () => {
     const served = await serveThings({ server: { limits: { maxUnsentBytes: 200 * 1024 } } });
     const silent = bareClient(served, 16 * 1024).open(path);
@@ -328,6 +349,12 @@ describe("A Subscribe stream", () => {
     const tags = [1, 2].map(async () => Number((await stream.nextOf(0)).progress?.tag));
     expect(await Promise.all(tags)).toEqual([1, 100]);
     expect(stream.waitingOf(2)).toBeLessThan(5);
+  });
+
+  test("names the id that no watch can have", async () => {
+    const stream = (await serveThings()).client.subscribe();
+    stream.remove(-5);
+    expect(await stream.refusalOf(0)).toMatchObject({ metadata: { id: "-5" } });
   });
 
   test("whose request is not complete in time ends", async () => {

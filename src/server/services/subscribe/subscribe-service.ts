@@ -133,7 +133,7 @@ export class SubscribeService {
         throw invalidRequest("request", "The request is empty. Set one of its fields.");
       }
       const watch = stream.watches.get(key);
-      if (watch === undefined) throw unknownWatch(key);
+      if (watch === undefined) throw unknownWatch(named?.id ?? key);
       if (request.remove !== undefined) stream.remove(watch);
       else if (request.progress !== undefined) stream.progress.requestOf(watch);
       else watch.grant(grantOf(watch, request.grant as GrantCredit__Output));
@@ -148,12 +148,12 @@ export class SubscribeService {
     call: ServerCall,
     stream: SubscribeStream,
     key: number,
-    { watch, messages, bytes }: AddWatch__Output,
+    { id, watch, messages, bytes }: AddWatch__Output,
   ): Promise<void> {
     if (key === 0) {
       throw invalidRequest(
         "add.id",
-        `add.id is not from 1 to ${Number.MAX_SAFE_INTEGER}. Choose another.`,
+        `add.id is ${id}, not from 1 to ${Number.MAX_SAFE_INTEGER}. Choose another.`,
       );
     }
     if (stream.watches.has(key)) throw watchIdTaken(key);
