@@ -5,9 +5,9 @@ import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { BareGrpc } from "../../foreign/bare-grpc.ts";
 import { encode, Message } from "../../foreign/protobuf.ts";
 import { framed, RawConnection } from "../http2/raw-connection.ts";
+import { ManualTimers } from "../limits/manual-timers.ts";
 import { clientAs } from "../rights/callers.ts";
 import { serveGuarded } from "../rights/guarded.ts";
-import { ManualTimers } from "../limits/manual-timers.ts";
 import { type Served, serve, serveThings } from "../served.ts";
 import type { Subscribing } from "../subscribing.ts";
 
