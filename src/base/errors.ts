@@ -100,7 +100,7 @@ export function objectNotFound(key: string, revision: number): WatchFanoutError 
 }
 
 /** `id` is what a request of a Subscribe stream names its watch. */
-export function unknownWatch(id: number): WatchFanoutError {
+export function unknownWatch(id: number | string): WatchFanoutError {
   return new WatchFanoutError(
     "UNKNOWN_WATCH",
     `This stream has no watch ${id}: it was not added, or it has ended. Add it, or drop the request.`,

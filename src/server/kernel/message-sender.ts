@@ -279,13 +279,15 @@ export abstract class MessageSender<
     this.onClosed();
   }
 
-  /** Takes the outstanding message back. Returns whether nothing is outstanding now. */
+  /** Takes back what the last `next` has returned and is not passed on yet. Returns whether nothing of it is outstanding now. */
   protected withdraw(): boolean {
-    if (this.outstanding && this.call.withdraw()) {
-      this.outstanding = false;
-      this.#release();
-    }
-    return !this.outstanding;
+    if (this.outstanding && !this.call.withdraw()) return false;
+    this.outstanding = false;
+    // Room may have been refused to it before it was sent.
+    this.#frames = noFrames;
+    this.#next = 0;
+    this.#release();
+    return true;
   }
 
   #sendAll(): void {

@@ -1,12 +1,14 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { status } from "@grpc/grpc-js";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { BareGrpc } from "../../foreign/bare-grpc.ts";
 import { encode, Message } from "../../foreign/protobuf.ts";
 import { framed, RawConnection } from "../http2/raw-connection.ts";
+import { ManualTimers } from "../limits/manual-timers.ts";
 import { clientAs } from "../rights/callers.ts";
 import { serveGuarded } from "../rights/guarded.ts";
-import { type Served, serveThings } from "../served.ts";
+import { type Served, serve, serveThings } from "../served.ts";
 import type { Subscribing } from "../subscribing.ts";
 
 const resource = "things";
@@ -26,6 +28,16 @@ async function subscribed(served: Served, ...ids: readonly number[]): Promise<Su
     await stream.watchOf(id);
   }
   return stream;
+}
+
+/** A clock to read which takes a quarter of a time slice. */
+class BusyTimers extends ManualTimers {
+  #spent = 0;
+
+  override now(): number {
+    this.#spent += turnMs / 4;
+    return super.now() + this.#spent;
+  }
 }
 
 /** A client on a connection of its own, with this flow control window, in bytes. */
@@ -148,6 +160,27 @@ describe("A watch of a Subscribe stream", () => {
     expect(served.cacher.stats().watchers.live).toBe(2);
   });
 
+  test("without credit is ended with as many others as are needed to hold less", async () => {
+    const limits = { maxUnsentBytesPerConnection: 64 * 1024 };
+    const served = await serveThings({ server: { limits } });
+    const stream = await subscribed(served, 1);
+    const ids = [2, 3, 4, 5, 6];
+    for (const id of ids) {
+      stream.add(id, { resource, prefix: "a" }, { messages: 2 });
+      await stream.watchOf(id);
+    }
+    const first = await write(served, "a");
+    for (const id of ids) await stream.eventsOf(id, first);
+    await write(served, "a", "x".repeat(30 * 1024));
+    await expect.poll(() => served.cacher.stats().buffers.batches).toBe(ids.length);
+    served.clock.advance(1_000);
+    for (const id of [2, 3, 4]) {
+      expect(await stream.endOf(id)).toMatchObject({ reason: "SLOW_CONSUMER" });
+    }
+    stream.grant(5, { messages: 1 });
+    expect((await stream.watchOf(5)).events).toHaveLength(1);
+  });
+
   test("that holds most of a stream whose client accepts nothing is ended for others", async () => {
     const served = await serveThings({ server: { limits: { maxUnsentBytes: 200 * 1024 } } });
     const silent = bareClient(served, 16 * 1024).open(path);
@@ -169,6 +202,26 @@ describe("A watch of a Subscribe stream", () => {
     }
     await expect.poll(() => served.server.openStreams).toBe(2);
     expect(served.cacher.stats().buffers.batches).toBe(1);
+  });
+
+  test("whose response exceeds the memory for all is ended alone, and does not send it", async () => {
+    const served = await serveThings({ server: { limits: { maxUnsentBytes: 64 * 1024 } } });
+    const stream = served.client.subscribe();
+    for (const [id, prefix] of [
+      [1, "small/"],
+      [2, "large/"],
+    ] as const) {
+      stream.add(id, { resource, prefix });
+      await stream.watchOf(id);
+    }
+    const first = await write(served, "large/a");
+    expect(await stream.eventsOf(2, first)).toHaveLength(1);
+    await write(served, "large/a", "x".repeat(100 * 1024));
+    expect(await stream.endOf(2)).toMatchObject({
+      ...{ reason: "SLOW_CONSUMER", metadata: { resume_revision: String(first) } },
+    });
+    const revision = await write(served, "small/a");
+    expect(await stream.eventsOf(1, revision)).toHaveLength(1);
   });
 
   test("needs the right of its own, and ends alone when that is lost", async () => {
@@ -263,6 +316,24 @@ describe("A Subscribe stream", () => {
     expect(served.recorder.sentMessages).toBeGreaterThan(sent);
   });
 
+  test("handles many requests that arrive at once in several turns of the event loop", async () => {
+    const { cacher } = await serveThings();
+    const { server } = await serve(new Map([[resource, cacher]]), new BusyTimers());
+    const call = new RawConnection(server.port).open(path);
+    call.drain();
+    const ids = Array.from({ length: 200 }, (_, i) => i + 1);
+    call.stream.write(Buffer.concat(ids.map((id) => framed(addRequest(id)))));
+    await expect.poll(() => server.openStreams).toBe(1 + ids.length);
+    call.stream.write(Buffer.concat(ids.map((id) => framed(encode({ 2: encode({ 1: id }) })))));
+    let most = 0;
+    while (server.openStreams > 1) {
+      const before = server.openStreams;
+      await nextTurn();
+      most = Math.max(most, before - server.openStreams);
+    }
+    expect(most).toBeLessThan(16);
+  });
+
   test("answers requests for progress that come together with one of their own", async () => {
     const served = await serveThings();
     const stream = await subscribed(served, 1);
@@ -278,6 +349,12 @@ describe("A Subscribe stream", () => {
     const tags = [1, 2].map(async () => Number((await stream.nextOf(0)).progress?.tag));
     expect(await Promise.all(tags)).toEqual([1, 100]);
     expect(stream.waitingOf(2)).toBeLessThan(5);
+  });
+
+  test("names the id that no watch can have", async () => {
+    const stream = (await serveThings()).client.subscribe();
+    stream.remove(-5);
+    expect(await stream.refusalOf(0)).toMatchObject({ metadata: { id: "-5" } });
   });
 
   test("whose request is not complete in time ends", async () => {

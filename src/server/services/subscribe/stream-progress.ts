@@ -1,4 +1,4 @@
-import { upstreamUnavailable } from "../../../base/errors.ts";
+import { invalidRequest, upstreamUnavailable } from "../../../base/errors.ts";
 import type { ServedResource } from "../../calls/service-options.ts";
 import type { Subscription } from "./subscription.ts";
 
@@ -46,19 +46,20 @@ export class StreamProgress {
     const isAsking = this.#asking.has(watch);
     this.#asking.set(watch, isAsking);
     if (isAsking) return;
+    const answer = (send: () => void): void => {
+      const isRepeated = this.#asking.get(watch);
+      this.#asking.delete(watch);
+      if (watch.isOver) return;
+      send();
+      if (isRepeated === true) this.requestOf(watch);
+    };
     reached([watch.served]).then(
-      (revision) => {
-        const isRepeated = this.#asking.get(watch);
-        this.#asking.delete(watch);
-        if (watch.isOver) return;
-        watch.progressTarget = revision;
-        this.#stream.ready(watch);
-        if (isRepeated === true) this.requestOf(watch);
-      },
-      (error: unknown) => {
-        this.#asking.delete(watch);
-        if (!watch.isOver) this.#stream.progressFailed(watch.key, error);
-      },
+      (revision) =>
+        answer(() => {
+          watch.progressTarget = revision;
+          this.#stream.ready(watch);
+        }),
+      (error: unknown) => answer(() => this.#stream.progressFailed(watch.key, error)),
     );
   }
 
@@ -132,7 +133,7 @@ export class StreamProgress {
 
 /**
  * Resolves to the lowest revision that the resources have reached, which is at least the store's at the time of the call.
- * Rejects if one of them can't reach it now.
+ * Rejects if one of them can't reach it now, or if they have no common revision.
  */
 async function reached(resources: Iterable<ServedResource>): Promise<number> {
   const waits = [...resources].map((resource) => resource.reachCurrentRevision?.());
@@ -145,5 +146,22 @@ async function reached(resources: Iterable<ServedResource>): Promise<number> {
     }
     least = Math.min(least, revision);
   }
+  checkHistories(resources);
   return least;
+}
+
+/** Revisions of different histories, as of two stores, say nothing about one another. */
+function checkHistories(resources: Iterable<ServedResource>): void {
+  let first: ServedResource | undefined;
+  for (const resource of resources) {
+    // Not known yet.
+    if (resource.currentHistoryId === "") continue;
+    first ??= resource;
+    if (resource.currentHistoryId === first.currentHistoryId) continue;
+    throw invalidRequest(
+      "progress.id",
+      `The resources ${first.name} and ${resource.name} have different histories, and so no common revision. Watch them on ` +
+        "streams of their own, or ask for the progress of each watch.",
+    );
+  }
 }

@@ -4,6 +4,7 @@ import {
   WatchFanoutError,
   watchIdTaken,
 } from "../../../base/errors.ts";
+import { Turns } from "../../../base/turns.ts";
 import { draining } from "../../../cacher/request/errors.ts";
 import type { Access } from "../../../policy/access.ts";
 import { statusOf } from "../../../wire/errors.ts";
@@ -40,9 +41,12 @@ const decode = decoderOf<SubscribeRequest__Output>(listWatchService.Subscribe.pa
 export class SubscribeService {
   readonly #context: ServiceContext;
   readonly #streams: Rounds<SubscribeStream>;
+  /** The requests that have arrived: one at a time of each stream. */
+  readonly #requests: Turns;
 
   constructor(context: ServiceContext) {
     this.#context = context;
+    this.#requests = new Turns(context.clock, Infinity);
     this.#streams = new Rounds(context.clock, {
       intervalMs: checkIntervalMs,
       // A stream may have thousands of watches.
@@ -85,9 +89,7 @@ export class SubscribeService {
           stream.halfClosed();
           return;
         }
-        const { request, fault } = decode(message);
-        if (fault !== undefined) stream.refuse(0, fault);
-        else await this.#handle(call, stream, request);
+        await this.#inTurn(call, stream, message);
         await stream.room();
       }
     } catch (error) {
@@ -97,12 +99,24 @@ export class SubscribeService {
     }
   }
 
-  /** Handles one request. Resolves when the next one may be. */
-  async #handle(
-    call: ServerCall,
-    stream: SubscribeStream,
-    request: SubscribeRequest__Output,
-  ): Promise<void> {
+  /** Handles one request in a turn of its caller, as thousands may arrive at once. Resolves when the next one may be. */
+  #inTurn(call: ServerCall, stream: SubscribeStream, message: Buffer): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const step = (): boolean => {
+        if (stream.isOver) resolve();
+        else this.#handle(call, stream, message).then(resolve, reject);
+        return false;
+      };
+      this.#requests.start(call.owner, { step });
+    });
+  }
+
+  async #handle(call: ServerCall, stream: SubscribeStream, message: Buffer): Promise<void> {
+    const { request, fault } = decode(message);
+    if (fault !== undefined) {
+      stream.refuse(0, fault);
+      return;
+    }
     const named = request[request.request ?? "add"];
     const key = keyOf(named?.id);
     try {
@@ -119,7 +133,7 @@ export class SubscribeService {
         throw invalidRequest("request", "The request is empty. Set one of its fields.");
       }
       const watch = stream.watches.get(key);
-      if (watch === undefined) throw unknownWatch(key);
+      if (watch === undefined) throw unknownWatch(named?.id ?? key);
       if (request.remove !== undefined) stream.remove(watch);
       else if (request.progress !== undefined) stream.progress.requestOf(watch);
       else watch.grant(grantOf(watch, request.grant as GrantCredit__Output));
@@ -134,12 +148,12 @@ export class SubscribeService {
     call: ServerCall,
     stream: SubscribeStream,
     key: number,
-    { watch, messages, bytes }: AddWatch__Output,
+    { id, watch, messages, bytes }: AddWatch__Output,
   ): Promise<void> {
     if (key === 0) {
       throw invalidRequest(
         "add.id",
-        `add.id is not from 1 to ${Number.MAX_SAFE_INTEGER}. Choose another.`,
+        `add.id is ${id}, not from 1 to ${Number.MAX_SAFE_INTEGER}. Choose another.`,
       );
     }
     if (stream.watches.has(key)) throw watchIdTaken(key);

@@ -67,6 +67,7 @@ export class SubscribeStream
   /** Called when it ends. */
   onOver: (() => void) | undefined;
   #endTimer: Timer | undefined;
+  #isChecking = false;
 
   constructor(
     call: ServerCall,
@@ -171,33 +172,18 @@ export class SubscribeStream
   /** The resources drain: ends once its watches have ended, each behind its last bookmark. */
   endAfterWatches(error: WatchFanoutError): void {
     this.#endSoon(error);
-    for (const watch of this.#watches.values()) if (watch.isParked) watch.endIfWatchHas();
-    this.pump();
+    this.check();
   }
 
   /** Called about once a second. */
   check(): void {
-    const { limits, clock } = this.context;
+    const { clock } = this.context;
     const isExpired = this.expiresAt !== undefined && clock.now() >= this.expiresAt;
     // Its watches have the same maximum age.
     if (isExpired) this.ending ??= expired();
-    let pending = 0;
-    let largest: Subscription | undefined;
-    let parked = 0;
-    for (const watch of this.#watches.values()) {
-      const { isParked } = watch;
-      if (isParked) watch.endIfWatchHas();
-      if (watch.isOver || (!isParked && !this.outstanding)) continue;
-      const bytes = watch.pendingBytes;
-      pending += bytes;
-      if (!isParked) continue;
-      parked += bytes;
-      if (largest === undefined || bytes > largest.pendingBytes) largest = watch;
-    }
-    this.chargeIfStuck(this.outstanding ? pending : 0);
-    const maxPending = limits.maxUnsentBytesPerConnection;
-    if (parked > maxPending) largest?.evict(tooMuchPending(maxPending));
-    this.pump();
+    if (this.#isChecking) return;
+    this.#isChecking = true;
+    runInTimeSlices(clock, this.#checkWatches());
   }
 
   protected override get waitsFor(): "nothing" | "room" {
@@ -334,6 +320,38 @@ export class SubscribeStream
     this.ending = error;
     const { clock, limits } = this.context;
     this.#endTimer ??= clock.setTimeout(() => this.end(statusOf(error)), limits.endFlushMs);
+  }
+
+  /** Ends watches that can't notify it of their end, and the largest of those without credit that hold too much together. */
+  *#checkWatches(): Generator<void, void, void> {
+    const { maxUnsentBytesPerConnection: maxPending } = this.context.limits;
+    const withoutCredit: { readonly watch: Subscription; readonly bytes: number }[] = [];
+    let pending = 0;
+    let parked = 0;
+    for (const watch of this.#watches.values()) {
+      const { isParked } = watch;
+      if (isParked) watch.endIfWatchHas();
+      if (!watch.isOver && (isParked || this.outstanding)) {
+        const bytes = watch.pendingBytes;
+        pending += bytes;
+        if (isParked) {
+          parked += bytes;
+          withoutCredit.push({ watch, bytes });
+        }
+      }
+      yield;
+    }
+    this.chargeIfStuck(this.outstanding ? pending : 0);
+    if (parked > maxPending) withoutCredit.sort((a, b) => b.bytes - a.bytes);
+    for (const { watch, bytes } of withoutCredit) {
+      if (parked <= maxPending) break;
+      parked -= bytes;
+      // It may have got credit meanwhile.
+      if (watch.isParked) watch.evict(tooMuchPending(maxPending));
+      yield;
+    }
+    this.#isChecking = false;
+    this.pump();
   }
 
   *#endAll(error: WatchFanoutError): Generator<void, void, void> {
