@@ -13,7 +13,7 @@ import { Upstream, type UpstreamOutage } from "../etcd/client/upstream.ts";
 import { leftOutKeyHeader } from "../etcd/wire/left-out-key.ts";
 import { memberListPath, withClientUrls } from "../etcd/wire/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "../etcd/wire/methods.ts";
-import { type MessageTranslation, Namespace } from "../etcd/wire/namespace.ts";
+import { behindRoom, type MessageTranslation, Namespace } from "../etcd/wire/namespace.ts";
 import { headerField, type ResponseHeader, raisedTo } from "../etcd/wire/response-header.ts";
 import type { Access } from "../policy/access.ts";
 import type { HttpMethod, RawCall, RawMethod, RawServices } from "../server/calls/methods.ts";
@@ -253,7 +253,7 @@ export class EtcdApi implements RawServices {
     const translation =
       url === undefined
         ? this.#translationOf(path)
-        : { response: (message: Buffer) => withClientUrls(message, url) };
+        : { response: behindRoom((message) => withClientUrls(message, url)) };
     const serve: RawMethod["serve"] = (call, metadata, context) => {
       /** `received`: the beginning of the request, if that has been read. */
       const forward = (received?: Buffer, access?: readonly Access[]): void => {
@@ -327,8 +327,9 @@ export class EtcdApi implements RawServices {
     if (!this.#hasMembers || !ofLaggingMembers.has(path)) return translation;
     return {
       request: translation?.request,
-      response: (message) =>
+      response: behindRoom((message) =>
         raisedTo(translation?.response(message) ?? message, this.#newestHeader.floor),
+      ),
     };
   }
 

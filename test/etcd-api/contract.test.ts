@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { withClientUrls } from "../../src/etcd/wire/member-list.ts";
 import { UnreadableMessage } from "../../src/etcd/wire/messages.ts";
 import { etcdMethodAt, etcdMethodPaths } from "../../src/etcd/wire/methods.ts";
+import { behindRoom } from "../../src/etcd/wire/namespace.ts";
 import { readResponseHeader } from "../../src/etcd/wire/response-header.ts";
 import { NewestHeader } from "../../src/etcd-api/cached/newest-header.ts";
 import { MessageStarts } from "../../src/etcd-api/calls/message-starts.ts";
@@ -20,7 +21,10 @@ function framed(message: Buffer, flag = 0): Buffer {
 
 describe("A MemberListResponse", () => {
   const translator = (url: string): MessageTranslator =>
-    new MessageTranslator((message) => withClientUrls(message, url), 1_024);
+    new MessageTranslator(
+      behindRoom((message) => withClientUrls(message, url)),
+      1_024,
+    );
   const header = encode({ 1: 2n ** 63n, 2: 7n, 4: 3 });
   const member = encode({ 1: 2n ** 63n + 1n, 2: "a", 3: "http://peer", 9: "new" });
   const started = Buffer.concat([member, encode({ 4: ["http://a:2379", "http://b:2379"] })]);

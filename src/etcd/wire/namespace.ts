@@ -77,6 +77,11 @@ const maxRequestFields = 32_768;
 /** Translates a message, behind `room` bytes for its prefix; default: none. Throws a WireFault if it can't be. */
 export type Translate = (message: Buffer, room?: number) => Buffer;
 
+/** A Translate by a function that leaves no room. */
+export function behindRoom(translate: (message: Buffer) => Buffer): Translate {
+  return (message, room = 0) => Buffer.concat([Buffer.alloc(room), translate(message)]);
+}
+
 /** What the messages of a call are translated by. */
 export interface MessageTranslation {
   readonly request?: Translate | undefined;
