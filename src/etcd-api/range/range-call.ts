@@ -203,6 +203,9 @@ export class RangeCall extends EtcdCall implements Task {
       await cached.confirmAccess(resource);
     }
     const { floor } = newestHeader;
+    // A cache that has lost its source does not come to what was said before. A member that has it may answer alone.
+    const isBehind = cacher.revision < floor && cacher.staleForMs !== undefined;
+    if (request.serializable && isBehind) return undefined;
     const { signal } = this.#gone;
     let newest = Infinity;
     if (revision > 0) {

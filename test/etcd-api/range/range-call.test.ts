@@ -46,6 +46,33 @@ describe("A Range that its cache does not answer", () => {
   });
 });
 
+describe("While the cache has lost its source, and is behind what was said before,", () => {
+  const serializable = encode({ 1: "/s/", 2: "/s0", 7: true });
+
+  async function behind(): Promise<Awaited<ReturnType<typeof servedRanges>>> {
+    const served = await servedRanges(["value"]);
+    const header = encode({ 1: 7, 2: 8, 3: served.cacher.revision + 1, 4: 2 });
+    served.service.newestHeader.observeMessage({ isInUse: true }, encode({ 1: header }));
+    return served;
+  }
+
+  test("a serializable Range is etcd's to answer at once: a member without a leader can", async () => {
+    const { client, cacher, relayed } = await behind();
+    const asked = vi.spyOn(cacher, "reach");
+    vi.spyOn(cacher, "staleForMs", "get").mockReturnValue(3_000);
+    await client.unary(rangePath, serializable);
+    expect([relayed(), asked.mock.calls.length]).toEqual([1, 0]);
+  });
+
+  test("it waits for the cache if the source is there", async () => {
+    const { client, cacher, relayed } = await behind();
+    const reached = vi.spyOn(cacher, "reach");
+    await client.unary(rangePath, serializable);
+    expect(reached).toHaveBeenCalledTimes(1);
+    expect(relayed()).toBe(1);
+  });
+});
+
 test.each([
   ["linearizable", whole],
   ["serializable", encode({ 1: "/s/", 2: "/s0", 7: true })],
