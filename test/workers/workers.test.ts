@@ -103,23 +103,6 @@ bindings: [{ role: all, subjects: [admin] }, { role: reader, subjects: [reader] 
     return connect({ address: served.grpc, token, keepaliveIntervalMs });
   }
 
-  test("serves the watches of a Subscribe stream, and their common progress", async () => {
-    const metadata = new Metadata();
-    metadata.set("authorization", "Bearer reader");
-    const port = Number(served.grpc.split(":").at(-1));
-    const client = new TestClient(port, undefined, metadata);
-    onTestFinished(() => client.close());
-    const stream = client.subscribe();
-    for (const id of [1, 2]) {
-      stream.add(id, { resource: "things", prefix: `shared-${id}/` });
-      await stream.watchOf(id);
-    }
-    const revision = await write("shared-2/a");
-    stream.requestProgress();
-    expect(await stream.progress()).toBeGreaterThanOrEqual(revision);
-    expect(stream.waitingOf(2)).toBe(1);
-  });
-
   const metrics = (): Promise<string> => untilStatus(`${served.admin}/metrics`, 200);
 
   /** The revisions that a watch of each client delivers, up to that of the key `seq/end`. */
@@ -262,6 +245,27 @@ bindings: [{ role: all, subjects: [admin] }, { role: reader, subjects: [reader] 
     }
     const held = ofWorkers(await metrics(), "watch_fanout_connections");
     expect(held[1]).toBeGreaterThanOrEqual(4);
+  });
+
+  test("serves the watches of a Subscribe stream, and their common progress", async () => {
+    const metadata = new Metadata();
+    metadata.set("authorization", "Bearer admin");
+    const port = Number(served.grpc.split(":").at(-1));
+    const client = new TestClient(port, undefined, metadata);
+    const stream = client.subscribe();
+    onTestFinished(() => {
+      // The connection stays while the call is open.
+      stream.cancel();
+      client.close();
+    });
+    for (const id of [1, 2]) {
+      stream.add(id, { resource: "things", prefix: `shared-${id}/` });
+      await stream.watchOf(id);
+    }
+    const revision = await write("shared-2/a");
+    stream.requestProgress();
+    expect(await stream.progress()).toBeGreaterThanOrEqual(revision);
+    expect(stream.waitingOf(2)).toBe(1);
   });
 
   test("replaces a worker that is killed, and its clients resume without gap or repetition", async () => {
