@@ -171,7 +171,7 @@ export const etcdEntries: readonly CorpusEntry[] = [
     source: `${issues}20655`,
     bug: "A watch that reads the past in parts is taken for synced before it has all of them.",
     shows: "The rest of the past is missing from the cache.",
-    seed: { seed: 1, message: "violates Filter" },
+    seed: { seed: 1, message: "violates Typed" },
     isPassedOn:
       "the clients lack the events until a check of the history or the consistency check finds it",
     mutations: [
