@@ -41,11 +41,12 @@ describe.each(unsafe)("Revision %s", (revision) => {
     const { client, storage } = await serveThings();
     const stands = String(await put(storage, "a", "1"));
     const expected = { resource, expected_mod_revision: revision };
-    for (const refused of [
-      client.put({ ...expected, key: "a", value: Buffer.from("2") }),
-      client.delete({ ...expected, key: "a" }),
+    // One after the other: a rejection that nothing awaits yet would be an error of the whole run.
+    for (const write of [
+      () => client.put({ ...expected, key: "a", value: Buffer.from("2") }),
+      () => client.delete({ ...expected, key: "a" }),
     ]) {
-      await expect(refused).rejects.toMatchObject({
+      await expect(write()).rejects.toMatchObject({
         reason: "REVISION_CONFLICT",
         message: expect.stringContaining("9007199254740991 or above"),
         metadata: { mod_revision: stands },
