@@ -204,6 +204,12 @@ export interface WatchStatus {
   readonly unreadSince: number | undefined;
 }
 
+/** A client of several streams. */
+export interface RoundReader {
+  /** A round of events has been offered to all of them. Must not throw. */
+  roundOffered(): void;
+}
+
 /**
  * A stream of batches. The reader pulls them, so a reader that does not read exerts back-pressure.
  *
@@ -243,6 +249,12 @@ export interface WatchStream {
    * @internal
    */
   readonly syncedRevision?: number | undefined;
+  /**
+   * Calls the reader when every stream of the same source can read what has arrived with this one: for clients of several
+   * streams, which send together what is new to all of them. Absent: a stream has no others.
+   * @internal
+   */
+  readAfterOffers?(reader: RoundReader): void;
   /**
    * For operators. Absent if it is not known.
    * @internal

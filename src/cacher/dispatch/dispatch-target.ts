@@ -3,12 +3,6 @@ import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
 import type { BufferBounds } from "./watcher-buffer.ts";
 
-/** The client of several watchers. */
-export interface RoundReader {
-  /** The round has offered everything. Must not throw. */
-  roundOffered(): void;
-}
-
 /** A watcher as the dispatcher sees it. */
 export interface DispatchTarget {
   /** There may be something to read. */

@@ -1,10 +1,11 @@
 import type { Clock } from "../../base/clock.ts";
 import { runInTimeSlices } from "../../base/event-loop-turns.ts";
 import { WatchBatch } from "../../model/event.ts";
+import type { RoundReader } from "../../storage/storage.ts";
 import { type EventNode, lastOfRevision, lastUpTo } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
-import type { DispatchTarget, RoundReader } from "./dispatch-target.ts";
+import type { DispatchTarget } from "./dispatch-target.ts";
 import { RoundPacing } from "./round-pacing.ts";
 import { SettledWork } from "./settled-work.ts";
 import type { WatcherBounds } from "./watcher-bounds.ts";

@@ -1,10 +1,10 @@
 import type { WatchFanoutError } from "../../base/errors.ts";
 import type { LatencySampler } from "../../base/latency-sampler.ts";
 import { WatchBatch } from "../../model/event.ts";
-import type { WatchScope, WatchStatus, WatchStream } from "../../storage/storage.ts";
+import type { RoundReader, WatchScope, WatchStatus, WatchStream } from "../../storage/storage.ts";
 import { cursorAfter } from "../catch-up/cursor.ts";
 import type { SourceContext, SourceReader, WatchSource } from "../catch-up/watch-source.ts";
-import type { RoundReader, WatcherState } from "../dispatch/dispatch-target.ts";
+import type { WatcherState } from "../dispatch/dispatch-target.ts";
 import { type BufferBounds, WatcherBuffer } from "../dispatch/watcher-buffer.ts";
 import type { Delivery } from "../request/request.ts";
 import type { EventNode } from "../state/event-node.ts";
@@ -177,7 +177,6 @@ export class CacheWatcher implements WatchStream, WatchStatus, SourceReader {
     this.#listener = listener;
   }
 
-  /** Has the client of this watcher and others read when the current round is over, or now. */
   readAfterOffers(reader: RoundReader): void {
     this.#context.dispatcher.readAfterOffers(reader);
   }

@@ -2,7 +2,6 @@ import { EventEmitter } from "node:events";
 import type { IncomingHttpHeaders } from "node:http2";
 import { pino } from "pino";
 import { type Reason, WatchFanoutError } from "../../../src/base/errors.ts";
-import type { RoundReader } from "../../../src/cacher/dispatch/dispatch-target.ts";
 import type { CacheWatchRequest } from "../../../src/cacher/request/request.ts";
 import { Upstream } from "../../../src/etcd/client/upstream.ts";
 import type { UpstreamConnection } from "../../../src/etcd/client/upstream-connection.ts";
@@ -22,6 +21,7 @@ import type { RawCall as ServedCall } from "../../../src/server/calls/methods.ts
 import { createServiceContext } from "../../../src/server/calls/service-context.ts";
 import type { ServiceOptions } from "../../../src/server/calls/service-options.ts";
 import { Rounds } from "../../../src/server/kernel/rounds.ts";
+import type { RoundReader } from "../../../src/storage/storage.ts";
 import type { WireStatus } from "../../../src/wire/errors.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { encode, type Fields, type Message } from "../../foreign/protobuf.ts";

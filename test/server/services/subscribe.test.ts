@@ -1,7 +1,8 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { status } from "@grpc/grpc-js";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { turnMs } from "../../../src/base/event-loop-turns.ts";
+import { Http2Call } from "../../../src/server/http2/http2-call.ts";
 import { BareGrpc } from "../../foreign/bare-grpc.ts";
 import { encode, Message } from "../../foreign/protobuf.ts";
 import { framed, RawConnection } from "../http2/raw-connection.ts";
@@ -51,6 +52,20 @@ function bareClient({ server }: Served, window?: number): BareGrpc {
 function addRequest(id: number): Buffer {
   return encode({ 1: encode({ 1: id, 2: encode({ 1: resource }) }) });
 }
+
+test("What one event has for many watches of a stream is written together.", async () => {
+  const served = await serveThings();
+  const ids = Array.from({ length: 100 }, (_, i) => i + 1);
+  const stream = await subscribed(served, ...ids);
+  const sent = (["sendAtOnce", "send", "sendParts"] as const).map((name) =>
+    vi.spyOn(Http2Call.prototype, name),
+  );
+  onTestFinished(() => sent.forEach((spy) => void spy.mockRestore()));
+  const revision = await write(served, "a", "x");
+  for (const id of ids) expect(await stream.eventsOf(id, revision)).toHaveLength(1);
+  const taken = sent.flatMap(({ mock }) => mock.results.filter(({ value }) => value !== false));
+  expect(taken).toHaveLength(1);
+});
 
 describe("A watch of a Subscribe stream", () => {
   test("counts as a stream of its caller, and one above the limit is refused alone", async () => {

@@ -4,6 +4,7 @@ import { hasReason, WatchFanoutError } from "../../../base/errors.ts";
 import { runInTimeSlices } from "../../../base/event-loop-turns.ts";
 import { Fifo } from "../../../base/fifo.ts";
 import { expired } from "../../../cacher/request/errors.ts";
+import type { RoundReader } from "../../../storage/storage.ts";
 import { type FrameParts, prefixSize, sizeOf } from "../../../wire/encode.ts";
 import { encodedStatus, statusOf, type WireStatus } from "../../../wire/errors.ts";
 import {
@@ -38,7 +39,7 @@ const maxAnswers = 256;
  */
 export class SubscribeStream
   extends MessageSender<ServerCall, ServiceContext>
-  implements OpenStream, SubscriptionOwner
+  implements OpenStream, RoundReader, SubscriptionOwner
 {
   readonly id = nextStreamId();
   readonly streamKind = "subscribe";
@@ -143,6 +144,13 @@ export class SubscribeStream
     if (watch.isQueued || watch.isOver || this.isOver) return;
     watch.isQueued = true;
     this.#ready.push(watch);
+    if (this.isBlocked) return;
+    // What is new to several watches is written together.
+    if (this.#watches.size > 1) watch.readAfterOffers(this);
+    else this.pump();
+  }
+
+  roundOffered(): void {
     this.pump();
   }
 

@@ -1,7 +1,7 @@
 import type { WatchFanoutError } from "../../../base/errors.ts";
 import type { Identity } from "../../../identity/identity.ts";
 import type { Access } from "../../../policy/access.ts";
-import type { WatchStatus, WatchStream } from "../../../storage/storage.ts";
+import type { RoundReader, WatchStatus, WatchStream } from "../../../storage/storage.ts";
 import { type FrameParts, prefixSize, resumePointOf } from "../../../wire/encode.ts";
 import { framesOf } from "../../../wire/frames.ts";
 import { bookmarkResponse, historyField, watchResponse } from "../../../wire/subscription.ts";
@@ -161,6 +161,12 @@ export class Subscription implements OpenStream {
   start(): void {
     this.#watch.onReadable(() => this.#stream.ready(this));
     this.#stream.ready(this);
+  }
+
+  /** Has the stream read when its other watches have what has arrived with this one, or now. */
+  readAfterOffers(reader: RoundReader): void {
+    if (this.#watch.readAfterOffers === undefined) reader.roundOffered();
+    else this.#watch.readAfterOffers(reader);
   }
 
   /** Adds to the credit that it uses. */
