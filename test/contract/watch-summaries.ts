@@ -12,13 +12,13 @@ interface Stream {
  * the resume point, nothing where a response has nothing.
  */
 export function summaryOf({ events, revision, initial_events_end }: WatchResponse__Output): string {
-  const words = eventsTold(events);
+  const words = eventSummaries(events);
   if (initial_events_end) words.push("complete");
   if (revision !== undefined) words.push(`=${revision}`);
   return words.join(", ");
 }
 
-function eventsTold(events: WatchResponse__Output["events"]): string[] {
+function eventSummaries(events: WatchResponse__Output["events"]): string[] {
   return events.map(({ type, object }) => {
     return `${type.slice("EVENT_TYPE_".length)} ${object?.key}@${object?.mod_revision}`;
   });
@@ -54,5 +54,5 @@ export async function eventsOf(
 
 /** The same, each in words. */
 export async function eventsUntil(stream: Stream, revision: number): Promise<string[]> {
-  return eventsTold(await eventsOf(stream, revision));
+  return eventSummaries(await eventsOf(stream, revision));
 }

@@ -13,7 +13,7 @@ import fc, { runs } from "../../property.ts";
 import { finish } from "../finish.ts";
 import { object } from "../objects.ts";
 
-import { all, anew, filterOf, key, objectsOf, World } from "./list-world.ts";
+import { all, filterOf, key, objectsOf, rebuilt, World } from "./list-world.ts";
 
 describe("The chunks of a list", () => {
   it("hold all objects in order, with their size and where the next chunk begins", () => {
@@ -31,17 +31,17 @@ describe("The chunks of a list", () => {
 
   it("are the same for all readers of the same list", () => {
     const world = new World(10);
-    expect(anew(world.list(), world.list())).toEqual([]);
+    expect(rebuilt(world.list(), world.list())).toEqual([]);
     const narrow = filterOf("k00");
-    expect(anew(world.list(), world.list(narrow)).length).toBeGreaterThan(0);
-    expect(anew(world.list(narrow), world.list(narrow))).toEqual([]);
+    expect(rebuilt(world.list(), world.list(narrow)).length).toBeGreaterThan(0);
+    expect(rebuilt(world.list(narrow), world.list(narrow))).toEqual([]);
   });
 
   it("are not shared between lists with function predicates", () => {
     const world = new World(4);
     const odd = world.list(filterOf("", ({ key }) => key === "k001"));
     expect(objectsOf(odd).map(({ key }) => key)).toEqual(["k001"]);
-    expect(anew(odd, world.list()).length).toBe(2);
+    expect(rebuilt(odd, world.list()).length).toBe(2);
   });
 
   it.each([
@@ -56,7 +56,7 @@ describe("The chunks of a list", () => {
     change(world);
     const after = world.list();
     expect(objectsOf(after)).toEqual([...world.cache.state.range("")]);
-    expect(anew(before, after).length).toBe(count);
+    expect(rebuilt(before, after).length).toBe(count);
   });
 
   it("belong to the requested revision, also to an older one", () => {
@@ -68,7 +68,7 @@ describe("The chunks of a list", () => {
     const then = world.list(all, past.state, past.revision);
     expect(objectsOf(then)).toEqual(objectsOf(before));
     // They are cached like other chunks, also after newer ones have replaced them.
-    expect(anew(before, then)).toEqual([]);
+    expect(rebuilt(before, then)).toEqual([]);
     // The older one has not replaced the current one.
     expect(objectsOf(world.list())).toEqual([...world.cache.state.range("")]);
   });
@@ -114,12 +114,12 @@ describe("The chunks of a list", () => {
     world.write("k004");
     const now = world.list();
     const then = world.list(all, past.state, past.revision);
-    expect(anew(now, then).map(({ items }) => items.map((object) => object.key))).toEqual([
+    expect(rebuilt(now, then).map(({ items }) => items.map((object) => object.key))).toEqual([
       ["k003", "k004", "k005"],
     ]);
     expect(objectsOf(then)).toEqual([...past.state.range("")]);
     // A chunk made for an older revision is shared by all lists still at that revision.
-    expect(anew(then, world.list(all, past.state, past.revision))).toEqual([]);
+    expect(rebuilt(then, world.list(all, past.state, past.revision))).toEqual([]);
   });
 
   it("are made once by all their readers, which share the work", () => {
@@ -198,14 +198,14 @@ describe("The chunks of a list", () => {
     const before = world.list();
     world.kept.expire();
     world.kept.expire();
-    expect(anew(before, world.list()).length).toBe(4);
+    expect(rebuilt(before, world.list()).length).toBe(4);
   });
 
   it("keep their borders behind one that has grown, up to twice its normal size", () => {
     const world = new World(10);
     const before = world.list();
     for (const letter of "abc") world.write(`k001${letter}`);
-    expect(anew(before, world.list()).length).toBe(1);
+    expect(rebuilt(before, world.list()).length).toBe(1);
     for (const letter of "defgh") world.write(`k001${letter}`);
     const after = world.list();
     expect(Math.max(...after.map(({ estimatedBytes }) => estimatedBytes))).toBeLessThan(175_000);
@@ -228,7 +228,7 @@ describe("The chunks of a list", () => {
     const world = new World(10);
     const before = world.list();
     for (let i = 0; i < changes; i++) world.write("k000", "small");
-    expect(anew(before, world.list()).length).toBe(count);
+    expect(rebuilt(before, world.list()).length).toBe(count);
   });
 
   it.each([
@@ -240,7 +240,7 @@ describe("The chunks of a list", () => {
     for (let i = 0; i < changes; i++) world.write("k000");
     const now = world.list();
     const then = world.list(all, past.state, past.revision);
-    expect(anew(now, then).length).toBe(count);
+    expect(rebuilt(now, then).length).toBe(count);
     expect(objectsOf(then)).toEqual([...past.state.range("")]);
   });
 
@@ -252,10 +252,10 @@ describe("The chunks of a list", () => {
     world.write("k004");
     const then = world.list(all, past.state, past.revision);
     const later = world.list(all, between.state, between.revision);
-    expect(anew(then, later).map(({ items }) => items[0]?.key)).toEqual(["k003"]);
-    expect(anew(later, world.list()).map(({ items }) => items[0]?.key)).toEqual(["k003"]);
-    expect(anew(then, world.list(all, past.state, past.revision))).toEqual([]);
-    expect(anew(later, world.list(all, between.state, between.revision))).toEqual([]);
+    expect(rebuilt(then, later).map(({ items }) => items[0]?.key)).toEqual(["k003"]);
+    expect(rebuilt(later, world.list()).map(({ items }) => items[0]?.key)).toEqual(["k003"]);
+    expect(rebuilt(then, world.list(all, past.state, past.revision))).toEqual([]);
+    expect(rebuilt(later, world.list(all, between.state, between.revision))).toEqual([]);
   });
 
   it("are made again if the event window no longer has what has changed since", () => {
@@ -264,13 +264,13 @@ describe("The chunks of a list", () => {
     const past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
     for (let i = 0; i < 4; i++) world.write("k000");
     const after = world.list();
-    expect(anew(before, after).length).toBe(4);
+    expect(rebuilt(before, after).length).toBe(4);
     // Those of before are known to be valid then.
-    expect(anew(before, world.list(all, past.state, past.revision))).toEqual([]);
+    expect(rebuilt(before, world.list(all, past.state, past.revision))).toEqual([]);
     world.kept.expire();
     world.kept.expire();
     const now = world.list();
-    expect(anew(now, world.list(all, past.state, past.revision)).length).toBe(4);
+    expect(rebuilt(now, world.list(all, past.state, past.revision)).length).toBe(4);
   });
 
   it("behind a key within an outdated one are made from where that began", () => {
@@ -280,7 +280,7 @@ describe("The chunks of a list", () => {
     const rest = world.after("k004");
     expect(rest.items.map((item) => item.key)).toEqual(["k005"]);
     expect(rest.last).toBe("k005");
-    expect(anew(before, world.list()).length).toBe(1);
+    expect(rebuilt(before, world.list()).length).toBe(1);
   });
 
   it("behind a key are a part of the whole one, which is made for it", () => {
@@ -295,7 +295,7 @@ describe("The chunks of a list", () => {
     looked = 0;
     expect(world.after("k004", counting).items.map((item) => item.key)).toEqual(["k005"]);
     expect(looked).toBe(3);
-    expect(anew(before, world.list(counting))).toHaveLength(1);
+    expect(rebuilt(before, world.list(counting))).toHaveLength(1);
     expect(looked).toBe(3);
   });
 
@@ -328,8 +328,8 @@ describe("The chunks of a list", () => {
     world.kept.expire();
     list(one);
     world.kept.expire();
-    expect(anew(ofOne, list(one))).toEqual([]);
-    expect(anew(ofOther, list(other)).map(({ items }) => items[0]?.key)).toEqual(["k003"]);
+    expect(rebuilt(ofOne, list(one))).toEqual([]);
+    expect(rebuilt(ofOther, list(other)).map(({ items }) => items[0]?.key)).toEqual(["k003"]);
   });
 
   it("behind the key that the one before now ends at begin there", () => {
@@ -371,8 +371,8 @@ describe("The chunks of a list", () => {
     const then = world.list(all, past.state, past.revision);
     world.kept.expire();
     // The newest one of k004 was not used since, and is made again.
-    expect(anew(then, world.list(all, past.state, past.revision))).toEqual([]);
-    expect(anew(then, world.list()).map(({ items }) => items[0]?.key)).toEqual(["k003"]);
+    expect(rebuilt(then, world.list(all, past.state, past.revision))).toEqual([]);
+    expect(rebuilt(then, world.list()).map(({ items }) => items[0]?.key)).toEqual(["k003"]);
     expect(objectsOf(world.list())).toEqual([...world.cache.state.range("")]);
     world.kept.expire();
     world.kept.expire();
@@ -410,7 +410,7 @@ describe("The chunks of a list", () => {
             const chunks = world.list(undefined, state.snapshot(), revision);
             expect(objectsOf(chunks)).toEqual([...state.range("")]);
             // All of them are cached now.
-            expect(anew(chunks, world.list(undefined, state.snapshot(), revision))).toEqual([]);
+            expect(rebuilt(chunks, world.list(undefined, state.snapshot(), revision))).toEqual([]);
           }
         }
       }),

@@ -84,7 +84,7 @@ export function objectsOf(chunks: readonly ListChunk[]): StoredObject[] {
 }
 
 /** The chunks of `after` that are not identical to chunks of `before`. */
-export function anew(before: readonly ListChunk[], after: readonly ListChunk[]): ListChunk[] {
+export function rebuilt(before: readonly ListChunk[], after: readonly ListChunk[]): ListChunk[] {
   const known = new Set(before.map(({ items }) => items));
   return after.filter(({ items }) => !known.has(items));
 }

@@ -12,15 +12,15 @@ function setUp(...resources: readonly Asked[]) {
   const watches = resources.map(
     (served, i) => ({ key: i + 1, served, deliveredRevision: 100 }) as unknown as Subscription,
   );
-  const told: unknown[] = [];
+  const answers: unknown[] = [];
   const progress = new StreamProgress({
     isOver: false,
     watches: new Map(watches.map((watch) => [watch.key, watch])),
-    progressed: (revision, tag) => told.push([revision, tag]),
-    progressFailed: (id, error) => told.push([id, (error as { reason: string }).reason]),
-    ready: ({ key }) => told.push(key),
+    progressed: (revision, tag) => answers.push([revision, tag]),
+    progressFailed: (id, error) => answers.push([id, (error as { reason: string }).reason]),
+    ready: ({ key }) => answers.push(key),
   });
-  return { watches, progress, told };
+  return { watches, progress, answers };
 }
 
 function reaches(name: string, currentHistoryId: string, revision: number): Asked {
@@ -28,17 +28,17 @@ function reaches(name: string, currentHistoryId: string, revision: number): Aske
 }
 
 test("Resources of different histories have no common progress", async () => {
-  const { progress, told } = setUp(reaches("a", "one", 7), reaches("b", "two", 90));
+  const { progress, answers } = setUp(reaches("a", "one", 7), reaches("b", "two", 90));
   progress.requestOfAll(1n);
   await nextTurn();
-  expect(told).toEqual([[0, "INVALID_REQUEST"]]);
+  expect(answers).toEqual([[0, "INVALID_REQUEST"]]);
 });
 
 test("A resource whose history is not known yet prevents no common progress", async () => {
-  const { progress, told } = setUp(reaches("a", "one", 7), reaches("b", "", 7));
+  const { progress, answers } = setUp(reaches("a", "one", 7), reaches("b", "", 7));
   progress.requestOfAll(1n);
   await nextTurn();
-  expect(told).toEqual([[100, 1n]]);
+  expect(answers).toEqual([[100, 1n]]);
 });
 
 test("A request that came while one was refused gets an answer of its own", async () => {
@@ -47,11 +47,11 @@ test("A request that came while one was refused gets an answer of its own", asyn
     if (++asked === 1) throw upstreamUnavailable("The store is away.");
     return 8;
   };
-  const { watches, progress, told } = setUp({
+  const { watches, progress, answers } = setUp({
     ...{ name: "a", currentHistoryId: "one", reachCurrentRevision },
   });
   for (let i = 0; i < 3; i++) progress.requestOf(watches[0] as Subscription);
   await nextTurn();
-  expect(told).toEqual([[1, "UPSTREAM_UNAVAILABLE"], 1]);
+  expect(answers).toEqual([[1, "UPSTREAM_UNAVAILABLE"], 1]);
   expect(asked).toBe(2);
 });
