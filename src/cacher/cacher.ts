@@ -91,6 +91,7 @@ export class Cacher implements Storage {
     this.#upstreamWriter = new UpstreamWriter(context, ingest.reflector);
     this.#consistencyChecker = new ConsistencyChecker(
       context,
+      ingest.reflector,
       options.consistencyIntervalMs ?? defaultConsistencyIntervalMs,
       () => this.#rebuild(),
     );

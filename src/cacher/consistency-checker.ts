@@ -1,6 +1,7 @@
 import { maxTimerMs, type Timer } from "../base/clock.ts";
 import { hasReason } from "../base/errors.ts";
 import type { StoredObject } from "../model/object.ts";
+import type { Reflector } from "../reflector/reflector.ts";
 import type { ComponentContext } from "./state/component.ts";
 
 /**
@@ -26,6 +27,7 @@ interface Inconsistency {
  */
 export class ConsistencyChecker {
   readonly #context: ComponentContext;
+  readonly #history: Pick<Reflector, "confirmHistory">;
   readonly #intervalMs: number;
   readonly #onInconsistency: (inconsistency: Inconsistency) => void;
   readonly #stopping = new AbortController();
@@ -36,10 +38,12 @@ export class ConsistencyChecker {
   /** `intervalMs` is the average interval in milliseconds; 0: never. */
   constructor(
     context: ComponentContext,
+    history: Pick<Reflector, "confirmHistory">,
     intervalMs: number,
     onInconsistency: (inconsistency: Inconsistency) => void,
   ) {
     this.#context = context;
+    this.#history = history;
     this.#intervalMs = intervalMs;
     this.#onInconsistency = onInconsistency;
   }
@@ -102,6 +106,8 @@ export class ConsistencyChecker {
     if (cache.revision === 0) return this.#scheduleNext();
     try {
       const inconsistency = await this.compare();
+      // A store that was restored meanwhile has another state at the same revision.
+      if (inconsistency !== undefined) await this.#history.confirmHistory(this.#stopping.signal);
       this.#checks++;
       // A state that has been replaced meanwhile is no longer served.
       if (inconsistency !== undefined && cache.eventWindow === eventWindow) {
@@ -111,8 +117,9 @@ export class ConsistencyChecker {
       }
     } catch (error) {
       if (this.#stopping.signal.aborted) return;
-      // A store that is unavailable or was compacted meanwhile proves nothing about the cache.
-      const level = hasReason(error, "REVISION_TOO_OLD") ? "debug" : "warn";
+      // A store that is unavailable, was compacted meanwhile or has another history proves nothing about the cache.
+      const isKnown = hasReason(error, "REVISION_TOO_OLD") || hasReason(error, "HISTORY_CHANGED");
+      const level = isKnown ? "debug" : "warn";
       logger[level]({ resource: name, err: error }, "could not compare the cache with the store");
     }
     this.#scheduleNext();

@@ -88,7 +88,7 @@ describe("The consistency check", () => {
     },
   );
 
-  it("that finds a difference while the watch is being resumed relists as well", async () => {
+  it("that finds a difference while the watch is being resumed relists once the history is confirmed", async () => {
     const cached = await CachedStore.ready({ consistencyIntervalMs: 10 * minute });
     await cached.write(["a", "1"]);
     const { restore } = misreport(cached, () => []);
@@ -101,11 +101,32 @@ describe("The consistency check", () => {
     await cached.clock.elapse(9.9 * minute);
     cached.upstream.at(-1)?.end(new WatchFanoutError("UPSTREAM_UNAVAILABLE", "Away."));
     await cached.clock.elapse(0.2 * minute);
-    expect(cached.cacher.stats()).toMatchObject({ ready: false, inconsistencies: 1 });
+    expect(cached.cacher.stats()).toMatchObject({ ready: true, inconsistencies: 0 });
     restore();
     held.resolve();
     await cached.clock.elapse(minute);
-    expect(cached.cacher.stats()).toMatchObject({ ready: true, relists: 1 });
+    expect(cached.cacher.stats()).toMatchObject({ ready: true, inconsistencies: 1, relists: 1 });
+  });
+
+  it("across a restore of the store leaves the end of streams to the other history", async () => {
+    const cached = await CachedStore.ready({ consistencyIntervalMs: minute });
+    await cached.write(["a", "1"]);
+    const stream = cached.cacher.watch(everything);
+    await cached.clock.settle();
+    readAll(stream);
+    const { restore } = misreport(cached, () => []);
+    const { historyId } = cached.store;
+    // As a store that has been restored, and has grown past the revision of the cache again.
+    cached.store.historyId = async () => "another";
+    await cached.clock.elapse(0.9 * minute);
+    readAll(stream);
+    cached.upstream.at(-1)?.end(new WatchFanoutError("UPSTREAM_UNAVAILABLE", "Away."));
+    await cached.clock.elapse(0.2 * minute);
+    expect(cached.cacher.stats()).toMatchObject({ inconsistencies: 0 });
+    readAll(stream);
+    expect(stream.ended).toMatchObject({ reason: "HISTORY_CHANGED" });
+    restore();
+    cached.store.historyId = historyId;
   });
 
   it("that relists leaves no earlier coalesced backlog to later watches", async () => {
