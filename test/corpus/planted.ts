@@ -22,7 +22,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     bug: "The id with which a client resumes is not compared with that of the cache.",
     shows:
       "A client that was away during a restore continues in another history, and mixes the two.",
-    seed: { seed: 895, message: "required revision is a future revision" },
+    seed: { seed: 370, message: "violates Filter" },
     mutations: [
       {
         file: "src/cacher/watch/watch-opener.ts",

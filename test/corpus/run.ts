@@ -123,6 +123,8 @@ async function problemOfSeed(
   entry: CorpusEntry,
   { seed, message }: CatchingSeed,
 ): Promise<string | undefined> {
+  const sound = await simulate(seed, 1, "");
+  if (sound.code !== 0) return `the seed fails without the bug: ${sound.text.slice(0, 300)}`;
   const recorded = await simulate(seed, 1, entry.id);
   if (recorded.code !== 0 && recorded.text.includes(message)) return undefined;
   const { code, text } = await simulate(1, otherSeeds, entry.id);

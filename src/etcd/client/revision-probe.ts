@@ -1,6 +1,11 @@
-import { revisionTooOld, upstreamUnavailable, type WatchFanoutError } from "../../base/errors.ts";
+import {
+  historyChanged,
+  revisionTooOld,
+  upstreamUnavailable,
+  type WatchFanoutError,
+} from "../../base/errors.ts";
 import type { DecodedWatch } from "../wire/watch-response.ts";
-import { compacted, isServiceError, says } from "./errors.ts";
+import { compacted, futureRevision, isServiceError, says } from "./errors.ts";
 import type { EtcdClient } from "./etcd-client.ts";
 import type { CallLimits, Member } from "./member.ts";
 
@@ -32,12 +37,15 @@ export class RevisionProbe {
     return revision;
   }
 
-  /** Whether the state at this revision can still be read. */
+  /** Whether the state at this revision can still be read. Rejects as `currentWith`. */
   async isAvailable(revision: number, signal: AbortSignal | undefined): Promise<boolean> {
     return (await this.currentWith(revision, signal)) !== undefined;
   }
 
-  /** etcd's own revision, linearizable, when the state at this revision can be read; undefined: it is compacted. */
+  /**
+   * etcd's own revision, linearizable, when the state at this revision can be read; undefined: it is compacted. Rejects with
+   * HISTORY_CHANGED if etcd has not reached the revision.
+   */
   async currentWith(
     revision: number,
     signal: AbortSignal | undefined,
@@ -47,8 +55,18 @@ export class RevisionProbe {
       return (await this.#client.range(request, signal)).revision;
     } catch (error) {
       if (isServiceError(error) && says(error.details, compacted)) return undefined;
-      throw error;
+      throw await this.ofAnotherHistory(error, revision, signal);
     }
+  }
+
+  /** What an error of a read at this revision is: HISTORY_CHANGED if etcd has not reached it, otherwise the error itself. */
+  async ofAnotherHistory(
+    error: unknown,
+    revision: number,
+    signal: AbortSignal | undefined,
+  ): Promise<unknown> {
+    if (!isServiceError(error) || !says(error.details, futureRevision)) return error;
+    return historyChanged(revision, await this.current(signal));
   }
 
   /** The error for a compacted revision, with the oldest available one if it can be found out. */

@@ -1,5 +1,5 @@
 import { historyChanged } from "../../base/errors.ts";
-import { compacted, futureRevision, isServiceError, says } from "../../etcd/client/errors.ts";
+import { compacted, isServiceError, says } from "../../etcd/client/errors.ts";
 import type { EtcdClient } from "../../etcd/client/etcd-client.ts";
 import type { RangeRequest } from "../../etcd/client/requests.ts";
 import type { RevisionProbe } from "../../etcd/client/revision-probe.ts";
@@ -63,14 +63,10 @@ export class RangeReader {
       const response = await this.#client.range({ ...request, revision }, signal);
       return { revision, response };
     } catch (error) {
-      if (!isServiceError(error)) throw error;
-      if (says(error.details, compacted)) {
+      if (isServiceError(error) && says(error.details, compacted)) {
         throw await this.#probe.tooOld(revision);
       }
-      if (says(error.details, futureRevision)) {
-        throw historyChanged(revision, await this.#probe.current(signal));
-      }
-      throw error;
+      throw await this.#probe.ofAnotherHistory(error, revision, signal);
     }
   }
 }

@@ -232,6 +232,17 @@ describe("compacted history", () => {
     ]);
   });
 
+  test("differs from one that etcd has not reached, as after a restore", async () => {
+    const { storage, source, prefix } = await open();
+    const revision = await source.write(prefix, [put("a", "1")]);
+    expect(await storage.currentRevisionWith(revision)).toBeGreaterThanOrEqual(revision);
+    expect(await storage.isAvailable(revision)).toBe(true);
+    const ahead = revision + 1_000_000;
+    const refusal = { reason: "HISTORY_CHANGED" };
+    await expect(storage.currentRevisionWith(ahead)).rejects.toMatchObject(refusal);
+    await expect(storage.isAvailable(ahead)).rejects.toMatchObject(refusal);
+  });
+
   test("is reported the same way for a much older revision", async () => {
     const { storage, source, prefix } = await open();
     const first = await source.write(prefix, [put("a", "1")]);
