@@ -82,8 +82,8 @@ function headOf(id: number, tag: number, size: number): Buffer {
   return writer.bytes;
 }
 
-/** A part of this size or more is sent from where it is, in bytes: to copy it would cost more than to pass it on. */
-const leastInPlace = 2 * 1024;
+/** A part of this size or more is passed on by itself, in bytes: to copy it would cost more than one more part of a write. */
+const leastAlone = 2 * 1024;
 
 /** The same bytes in fewer parts: small ones that follow one another are copied together. */
 export function withJoinedParts(parts: FrameParts): FrameParts {
@@ -92,7 +92,7 @@ export function withJoinedParts(parts: FrameParts): FrameParts {
     let bytes = 0;
     for (; end < parts.length; end++) {
       const { byteLength } = parts[end] as Uint8Array;
-      if (byteLength >= leastInPlace) break;
+      if (byteLength >= leastAlone) break;
       bytes += byteLength;
     }
     if (end > start) joined.push(copied(parts, start, end, bytes));

@@ -113,12 +113,12 @@ export class Subscribing {
 
   /** The events of a watch, in a line each, until its resume point reaches `revision`. */
   async eventsOf(id: number, revision: number): Promise<string[]> {
-    const told: string[] = [];
+    const lines: string[] = [];
     for (;;) {
       const response = await this.watchOf(id);
-      told.push(...summaryOf({ ...response, revision: undefined } as never).split(", "));
+      lines.push(...summaryOf({ ...response, revision: undefined } as never).split(", "));
       if (Number(response.revision ?? 0) >= revision) {
-        return told.filter((line) => line !== "" && line !== "complete");
+        return lines.filter((line) => line !== "" && line !== "complete");
       }
     }
   }

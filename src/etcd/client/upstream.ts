@@ -51,8 +51,9 @@ interface WaitingCall {
 
 /**
  * The members of etcd that calls are relayed to. Calls that may be answered by any of them go to each in turn, except to
- * those that can't be reached, have refused a call within a second, or have been silent for one. All others go to one member, the first of the endpoints,
- * until it fails: so responses that name a member, and calls that concern one, stay consistent. Only then they go to the next.
+ * those that can't be reached, have refused a call within a second, or have been silent for one. All others go to one member,
+ * the first of the endpoints, until it fails: so responses that name a member, and calls that concern one, stay consistent.
+ * Only then they go to the next.
  */
 export class Upstream {
   /** The keys of etcd that its calls are about; undefined: all. The messages of a call are translated by its user. */
