@@ -88,45 +88,49 @@ describe("The consistency check", () => {
     },
   );
 
-  it("that finds a difference while the watch is being resumed relists once the history is confirmed", async () => {
-    const cached = await CachedStore.ready({ consistencyIntervalMs: 10 * minute });
-    await cached.write(["a", "1"]);
-    const { restore } = misreport(cached, () => []);
-    const historyId = cached.store.historyId.bind(cached.store);
-    const held = Promise.withResolvers<void>();
-    cached.store.historyId = async () => {
-      await held.promise;
-      return historyId();
-    };
-    await cached.clock.elapse(9.9 * minute);
-    cached.upstream.at(-1)?.end(new WatchFanoutError("UPSTREAM_UNAVAILABLE", "Away."));
-    await cached.clock.elapse(0.2 * minute);
-    expect(cached.cacher.stats()).toMatchObject({ ready: true, inconsistencies: 0 });
-    restore();
-    held.resolve();
-    await cached.clock.elapse(minute);
-    expect(cached.cacher.stats()).toMatchObject({ ready: true, inconsistencies: 1, relists: 1 });
-  });
+  describe("that finds a difference while the watch is being resumed", () => {
+    /** At the check, with the history id held until `answer`. */
+    async function differing() {
+      const cached = await CachedStore.ready({ consistencyIntervalMs: 10 * minute });
+      await cached.write(["a", "1"]);
+      const { restore } = misreport(cached, () => []);
+      const historyId = cached.store.historyId.bind(cached.store);
+      const held = Promise.withResolvers<void>();
+      await cached.clock.elapse(9.9 * minute);
+      const stream = cached.cacher.watch(everything);
+      await cached.clock.settle();
+      readAll(stream);
+      cached.store.historyId = async () => {
+        await held.promise;
+        return historyId();
+      };
+      cached.upstream.at(-1)?.end(new WatchFanoutError("UPSTREAM_UNAVAILABLE", "Away."));
+      await cached.clock.elapse(0.2 * minute);
+      expect(cached.cacher.stats()).toMatchObject({ ready: true, consistencyChecks: 0 });
+      const answer = async () => {
+        restore();
+        held.resolve();
+        await cached.clock.elapse(0.2 * minute);
+        readAll(stream);
+      };
+      return { cached, stream, historyId, answer };
+    }
 
-  it("across a restore of the store leaves the end of streams to the other history", async () => {
-    const cached = await CachedStore.ready({ consistencyIntervalMs: minute });
-    await cached.write(["a", "1"]);
-    const stream = cached.cacher.watch(everything);
-    await cached.clock.settle();
-    readAll(stream);
-    const { restore } = misreport(cached, () => []);
-    const { historyId } = cached.store;
-    // As a store that has been restored, and has grown past the revision of the cache again.
-    cached.store.historyId = async () => "another";
-    await cached.clock.elapse(0.9 * minute);
-    readAll(stream);
-    cached.upstream.at(-1)?.end(new WatchFanoutError("UPSTREAM_UNAVAILABLE", "Away."));
-    await cached.clock.elapse(0.2 * minute);
-    expect(cached.cacher.stats()).toMatchObject({ inconsistencies: 0 });
-    readAll(stream);
-    expect(stream.ended).toMatchObject({ reason: "HISTORY_CHANGED" });
-    restore();
-    cached.store.historyId = historyId;
+    it("relists once the history is confirmed", async () => {
+      const { cached, stream, answer } = await differing();
+      await answer();
+      expect(cached.cacher.stats()).toMatchObject({ ready: true, inconsistencies: 1, relists: 1 });
+      expect(stream.ended).toMatchObject({ reason: "HISTORY_LOST" });
+    });
+
+    it("leaves the end of streams to another history", async () => {
+      const { cached, stream, historyId, answer } = await differing();
+      // As a store that has been restored, and has grown past the revision of the cache again.
+      await cached.store.renewHistory(await historyId());
+      await answer();
+      expect(cached.cacher.stats()).toMatchObject({ ready: true, inconsistencies: 0, relists: 1 });
+      expect(stream.ended).toMatchObject({ reason: "HISTORY_CHANGED" });
+    });
   });
 
   it("that relists leaves no earlier coalesced backlog to later watches", async () => {

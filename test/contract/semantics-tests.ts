@@ -102,7 +102,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "deliver-35": "ends as DRAINING at a jittered maximum age, after a last bookmark: at %s of it",
   "deliver-36": "Connections get a GOAWAY at their maximum age, and their open streams continue.",
   "deliver-37": "the other streams get every event before the next is written; %s",
-  "deliver-38": "that finds a difference while the watch is being resumed relists as well",
+  "deliver-38": "relists once the history is confirmed",
   "deliver-39": "that relists leaves no earlier coalesced backlog to later watches",
   "deliver-40":
     "The oldest connections are drained alone: their streams end with DRAINING, the others continue.",
