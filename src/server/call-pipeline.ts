@@ -251,7 +251,7 @@ export class CallPipeline {
     else if (call.span !== undefined) call.traceId = call.span.traceId;
     if (!isTimeout) {
       const details = `Invalid grpc-timeout value "${headers["grpc-timeout"]}"`;
-      call.end(refused(status.INTERNAL, details));
+      call.end(refused(status.INTERNAL, details, "INVALID_REQUEST"));
     } else if (method !== undefined) {
       const pending = this.#authenticate(stream, headers, call, method.name);
       if (!call.isOver) this.#readRequest(stream, call, encodingOf(headers), method, pending);
@@ -265,7 +265,7 @@ export class CallPipeline {
       if (!call.isOver) this.#serveRaw(call, headers, raw, pending);
     } else {
       const details = `The server does not implement the method ${path}`;
-      call.end(refused(status.UNIMPLEMENTED, details));
+      call.end(refused(status.UNIMPLEMENTED, details, "UNIMPLEMENTED"));
     }
   }
 

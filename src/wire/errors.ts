@@ -1,12 +1,15 @@
 import { Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import { type Reason, WatchFanoutError } from "../base/errors.ts";
+import type { ErrorReason } from "./generated/watchfanout/v1/ErrorReason.ts";
 import { decodeRpcStatus, encodeRpcStatus, type RpcStatus } from "./rpc-status.ts";
 
 const domain = "watchfanout";
 const detailsKey = "grpc-status-details-bin";
 
 /** The gRPC code of each reason, and the delay in milliseconds after which a retry is useful, if it ever is. */
-const wireForms: Readonly<Record<Reason, { readonly code: status; readonly retryMs?: number }>> = {
+const wireForms: Readonly<
+  Record<Reason & WireReason, { readonly code: status; readonly retryMs?: number }>
+> = {
   INVALID_REQUEST: { code: status.INVALID_ARGUMENT },
   UNKNOWN_RESOURCE: { code: status.NOT_FOUND },
   OBJECT_NOT_FOUND: { code: status.NOT_FOUND },
@@ -32,6 +35,12 @@ const wireForms: Readonly<Record<Reason, { readonly code: status; readonly retry
   UNAUTHENTICATED: { code: status.UNAUTHENTICATED },
   PERMISSION_DENIED: { code: status.PERMISSION_DENIED },
 };
+
+/**
+ * The reasons that the contract has (proto/watchfanout/v1/error_reason.proto). Those that gRPC itself gives are for
+ * clients that go by the reason alone; the client library sees the closest one of its own, as from any other server.
+ */
+export type WireReason = Exclude<ErrorReason, "ERROR_REASON_UNSPECIFIED" | number>;
 
 /** The end of a call as grpc-js takes it. */
 export interface WireStatus {
@@ -71,6 +80,15 @@ export function statusOf(error: WatchFanoutError, random: () => number = Math.ra
     }),
   );
   return { code, details: message, metadata };
+}
+
+/** The metadata of a status that has a code of gRPC's own for this reason. */
+export function reasonMetadata(code: status, reason: WireReason, text: string): Metadata {
+  const metadata = new Metadata();
+  const message = presentable(text, maxMessageBytes);
+  const rest = { domain, metadata: {}, retryDelayMs: undefined, field: undefined };
+  metadata.set(detailsKey, encodeRpcStatus({ code, message, reason, ...rest }));
+  return metadata;
 }
 
 /** A status of `statusOf` as an encoded google.rpc.Status, for a message of a stream. */

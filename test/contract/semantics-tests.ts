@@ -258,6 +258,9 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "errors-28": "fail after waiting for five seconds, without an effect",
   "errors-29":
     "A client that accepts nothing of the next message gets SLOW_CONSUMER, with the last resume point that it has accepted",
+  "errors-30": "The enum of the contract has every reason, and those of gRPC itself",
+  "errors-31": "$what: $reason",
+  "errors-32": "a deadline that has passed: DEADLINE_EXCEEDED",
   "bounds-1": "unfinished-requests.test.ts: is refused after a minute",
   "bounds-2": "is bounded in bytes together with those of its connection",
   "bounds-3": "loses its own requests, and leaves room for those of others",

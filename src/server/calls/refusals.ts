@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { Metadata, status } from "@grpc/grpc-js";
 import type { Logger } from "pino";
 import { type Reason, tooManyRequestBytes, WatchFanoutError } from "../../base/errors.ts";
-import { statusOf, type WireStatus } from "../../wire/errors.ts";
+import { reasonMetadata, statusOf, type WireReason, type WireStatus } from "../../wire/errors.ts";
 import type { LedgerBounds, ReachedBound } from "../kernel/ledger.ts";
 import type { Caller } from "../limits/callers.ts";
 import { type TracedCall, traceFields } from "./call-span.ts";
@@ -12,15 +12,19 @@ interface Evicting {
   readonly bounds: LedgerBounds;
 }
 
-/** A status as gRPC libraries send it, without an error reason of this service. */
-export function refused(code: status, details: string): WireStatus {
-  return { code, details, metadata: new Metadata() };
+/**
+ * A status of the code and text that gRPC libraries use. Without a reason it is as etcd's server sends it; the calls of
+ * this service's own API have one.
+ */
+export function refused(code: status, details: string, reason?: WireReason): WireStatus {
+  const metadata = reason === undefined ? new Metadata() : reasonMetadata(code, reason, details);
+  return { code, details, metadata };
 }
 
 /** With the text that gRPC libraries use, since clients recognise it. */
 export function tooLarge(size: number | "more", maxBytes: number): WireStatus {
   const details = `Received message larger than max (${size} vs ${maxBytes})`;
-  return refused(status.RESOURCE_EXHAUSTED, details);
+  return refused(status.RESOURCE_EXHAUSTED, details, "VALUE_TOO_LARGE");
 }
 
 /** The status of a call that ends for a reason. `limit` is the bound that was reached, for programs. */
@@ -89,7 +93,8 @@ export function drainingUnread(): WireStatus {
 
 /** A request, or the next request of a stream, that does not arrive in time. */
 export function tookTooLong(ms: number): WireStatus {
-  return refused(status.DEADLINE_EXCEEDED, `The request did not arrive within ${ms / 1_000} s`);
+  const details = `The request did not arrive within ${ms / 1_000} s`;
+  return refused(status.DEADLINE_EXCEEDED, details, "DEADLINE_EXCEEDED");
 }
 
 /**

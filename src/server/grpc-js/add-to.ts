@@ -102,7 +102,7 @@ async function singleRequest(call: GrpcJsCall, next: NextRequest): Promise<Buffe
   if (call.isOver) return undefined;
   if (request !== undefined && second === undefined) return request;
   const problem = `Received ${request === undefined ? "no" : "a second"} request message`;
-  call.end(refused(status.UNIMPLEMENTED, problem));
+  call.end(refused(status.UNIMPLEMENTED, problem, "INVALID_REQUEST"));
   return undefined;
 }
 
@@ -218,7 +218,8 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
   }
 
   reset(): void {
-    this.end(refused(status.RESOURCE_EXHAUSTED, "The client accepts too little of its responses."));
+    const details = "The client accepts too little of its responses.";
+    this.end(refused(status.RESOURCE_EXHAUSTED, details, "SLOW_CONSUMER"));
   }
 
   /** Of several headers the later ones follow, as if they were one. */

@@ -1,11 +1,12 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
-import { Metadata, status } from "@grpc/grpc-js";
+import { status } from "@grpc/grpc-js";
 import { anonymous, type Identity } from "../../identity/identity.ts";
 import type { FrameParts } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { CallRecord } from "../calls/audit.ts";
 import type { CallSpan } from "../calls/call-span.ts";
 import type { HttpCall } from "../calls/methods.ts";
+import { refused } from "../calls/refusals.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
 import { CallLifecycle, CallWithLifecycle } from "../kernel/call-lifecycle.ts";
 import type { CallOwner } from "../limits/callers.ts";
@@ -242,7 +243,7 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
       resetUnlessClosed(this.#stream, limits.endFlushMs, clock, undefined, resetCode);
     } else {
       // The text of gRPC for Go, thus of etcd, whose clients may get it a moment before their own deadline passes.
-      this.end({ code, details: "context deadline exceeded", metadata: new Metadata() });
+      this.end(refused(code, "context deadline exceeded", "DEADLINE_EXCEEDED"));
     }
     this.lifecycle.over();
   }

@@ -232,12 +232,15 @@ function faultOf({
   received,
   isWhole,
 }: MessageReader): WireStatus | undefined {
-  if (length === 0) return refused(status.UNIMPLEMENTED, "Received no request message");
+  if (length === 0) return notOne("Received no request message");
   if (!isWhole) {
     const parts = `${length} of ${prefixSize + size} bytes`;
-    return refused(status.UNIMPLEMENTED, `Received no whole request message: ${parts}`);
+    return notOne(`Received no whole request message: ${parts}`);
   }
-  return received === size
-    ? undefined
-    : refused(status.UNIMPLEMENTED, "Received a second request message");
+  return received === size ? undefined : notOne("Received a second request message");
+}
+
+/** With the code that gRPC has for it. */
+function notOne(details: string): WireStatus {
+  return refused(status.UNIMPLEMENTED, details, "INVALID_REQUEST");
 }

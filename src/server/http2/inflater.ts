@@ -55,13 +55,13 @@ export class Inflater {
     const { encoding, owner } = inflation;
     if (encoding === "identity") {
       const details = "Received a compressed request without a grpc-encoding";
-      inflation.onRefused(refused(status.INTERNAL, details));
+      inflation.onRefused(refused(status.INTERNAL, details, "INVALID_REQUEST"));
       return () => {};
     }
     const decompress = encodings.get(encoding);
     if (decompress === undefined) {
       const details = `Received message compressed with unsupported encoding "${encoding}"`;
-      inflation.onRefused(refused(status.UNIMPLEMENTED, details));
+      inflation.onRefused(refused(status.UNIMPLEMENTED, details, "UNIMPLEMENTED"));
       return () => {};
     }
     const enter = (): void => this.#inflate(inflation, decompress);
@@ -93,5 +93,5 @@ function stepBytesOf({ length }: Buffer): number {
 
 function refusalOf(error: Error, maxBytes: number): WireStatus {
   if ("code" in error && error.code === "ERR_BUFFER_TOO_LARGE") return tooLarge("more", maxBytes);
-  return refused(status.INTERNAL, "Failed to decompress message");
+  return refused(status.INTERNAL, "Failed to decompress message", "INVALID_REQUEST");
 }

@@ -85,7 +85,8 @@ export class RequestStream {
     const message = messages.next();
     if (message !== undefined) return isCompressed ? this.#inflate(message) : message;
     if (messages.bytes.length === 0) return undefined;
-    throw new RefusedRequest(refused(status.UNIMPLEMENTED, "Received no whole request message"));
+    const details = "Received no whole request message";
+    throw new RefusedRequest(refused(status.UNIMPLEMENTED, details, "INVALID_REQUEST"));
   }
 
   /** Whether `next` need not wait. */

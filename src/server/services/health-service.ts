@@ -96,7 +96,7 @@ export class HealthService {
       return;
     }
     const details = "There is no service of that name. List returns the names of all services.";
-    call.end(refused(status.NOT_FOUND, details));
+    call.end(refused(status.NOT_FOUND, details, "UNKNOWN_RESOURCE"));
   }
 
   #list(call: ServerCall): void {

@@ -489,7 +489,42 @@ export const protoJson: object = {
     "watchfanout": {
       "nested": {
         "v1": {
+          "options": {
+            "go_package": "watchfanout/v1;watchfanoutv1",
+            "java_package": "watchfanout.v1"
+          },
           "nested": {
+            "ErrorReason": {
+              "values": {
+                "ERROR_REASON_UNSPECIFIED": 0,
+                "INVALID_REQUEST": 1,
+                "UNKNOWN_RESOURCE": 2,
+                "OBJECT_NOT_FOUND": 3,
+                "UNKNOWN_WATCH": 4,
+                "WATCH_ID_TAKEN": 5,
+                "REVISION_TOO_OLD": 6,
+                "REVISION_TOO_NEW": 7,
+                "HISTORY_CHANGED": 8,
+                "HISTORY_LOST": 9,
+                "SLOW_CONSUMER": 10,
+                "REVISION_CONFLICT": 11,
+                "OUTCOME_UNKNOWN": 12,
+                "LEASE_NOT_FOUND": 13,
+                "VALUE_TOO_LARGE": 14,
+                "STORAGE_FULL": 15,
+                "UPSTREAM_DENIED": 16,
+                "UPSTREAM_UNAVAILABLE": 17,
+                "INTERNAL": 18,
+                "NOT_READY": 19,
+                "DRAINING": 20,
+                "TOO_MANY_STREAMS": 21,
+                "OVERLOADED": 22,
+                "UNAUTHENTICATED": 23,
+                "PERMISSION_DENIED": 24,
+                "UNIMPLEMENTED": 25,
+                "DEADLINE_EXCEEDED": 26
+              }
+            },
             "ListWatchService": {
               "methods": {
                 "Get": {

@@ -8,6 +8,7 @@ import {
 import { connect as connectSocket, type Socket } from "node:net";
 import { type ConnectionOptions, connect as connectTls } from "node:tls";
 import { onTestFinished } from "vitest";
+import { decodeRpcStatus } from "../../../src/wire/rpc-status.ts";
 
 /** HTTP/2 without a gRPC library: sends data that no library would send, and reads on request. */
 export class RawConnection {
@@ -68,6 +69,8 @@ export interface RawEnd {
   /** undefined: the stream ended without one. */
   readonly code: number | undefined;
   readonly message: string;
+  /** Of google.rpc.ErrorInfo. */
+  readonly reason: string | undefined;
   /** The HTTP/2 error code of a reset. */
   readonly reset: number;
 }
@@ -98,6 +101,9 @@ export class RawCall {
         resolve({
           code: code === undefined ? undefined : Number(code),
           message: decodeURIComponent(String(headers["grpc-message"] ?? "")),
+          reason: decodeRpcStatus(
+            Buffer.from(String(headers["grpc-status-details-bin"] ?? ""), "base64"),
+          )?.reason,
           reset: stream.rstCode,
         });
       });
