@@ -151,8 +151,7 @@ export class ForwardedCall extends EtcdCall {
     const path = String(this.#headers[":path"]);
     const start = this.#request?.start ?? Buffer.alloc(0);
     this.#route = routing.routeOf(path, etcdMethod.member, start);
-    const { connection, request } = this.#route;
-    if (request !== undefined) this.#request?.replace(request);
+    const { connection } = this.#route;
     if (connection === undefined) this.#connect(true);
     else this.#open(connection);
   }
@@ -179,15 +178,15 @@ export class ForwardedCall extends EtcdCall {
       isSpread,
       isOver: () => this.isOver || this.call.isOver,
       open: (connection) => {
-        if (this.#route?.afterRead === true) void this.#openAfterRead(connection);
-        else this.#open(connection);
+        if (this.#route?.after === undefined) this.#open(connection);
+        else void this.#openAfterRead(connection);
       },
       fail: () => this.end(refused(status.UNAVAILABLE, noConnection)),
     });
   }
 
   async #openAfterRead(connection: UpstreamConnection): Promise<void> {
-    const isUpToDate = await this.#deps.routing.bringUpToDate(connection);
+    const isUpToDate = await this.#deps.routing.bringUpToDate(connection, this.#route?.after);
     if (this.isOver || this.call.isOver) return;
     if (isUpToDate && connection.hasRoom) {
       this.#open(connection);

@@ -87,12 +87,6 @@ export class ForwardedRequest {
     return Buffer.concat(this.#kept ?? this.#early);
   }
 
-  /** Sends this instead of what has arrived. */
-  replace(request: Buffer): void {
-    this.#early = [request];
-    if (this.#kept !== undefined) this.#kept = [request];
-  }
-
   /** There is a stream to etcd now, the first or, if it is kept, another one. */
   attach(upstream: ClientHttp2Stream): void {
     const isAgain = this.#upstream !== undefined;

@@ -5,14 +5,15 @@ import type { UpstreamConnection } from "../../etcd/client/upstream-connection.t
 import { type Askable, askUpstream } from "../../etcd/client/upstream-question.ts";
 import { noUser } from "../../etcd/wire/error-texts.ts";
 import type { MemberChoice } from "../../etcd/wire/methods.ts";
-import { asLinearizable, readRangeRequest } from "../../etcd/wire/range-request.ts";
+import { readRangeRequest } from "../../etcd/wire/range-request.ts";
 import { mayBeSerializableTxn } from "../../etcd/wire/serializable.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import type { NewestHeader } from "../cached/newest-header.ts";
 import { requestHeaders } from "./metadata.ts";
 
-/** A RangeRequest of the smallest key. */
+/** A RangeRequest of the smallest key, and one that a member answers from its own state. */
 const anyKey = Buffer.from("0a0100", "hex");
+const ownKey = Buffer.from("0a01003801", "hex");
 
 const rangePath = "/etcdserverpb.KV/Range";
 const txnPath = "/etcdserverpb.KV/Txn";
@@ -21,14 +22,13 @@ const txnPath = "/etcdserverpb.KV/Txn";
 export interface Route {
   /** The connection that it has to go to. Undefined: to any member. */
   readonly connection?: UpstreamConnection | undefined;
-  /** The request that is sent instead, with gRPC's prefix. Undefined: the client's. */
-  readonly request?: Buffer | undefined;
-  /** Whether its member has to be brought up to date before. */
-  readonly afterRead?: boolean;
+  /** What has to show before that its member has what clients know of. */
+  readonly after?: "a linearizable read" | "its revision";
 }
 
 const anywhere: Route = {};
-const upToDate: Route = { afterRead: true };
+const upToDate: Route = { after: "a linearizable read" };
+const notBehind: Route = { after: "its revision" };
 
 /** Chooses the members of calls, so that no answer is older than one that was given before. */
 export class MemberRouting {
@@ -49,30 +49,38 @@ export class MemberRouting {
     const message = start.subarray(prefixSize);
     if (path === txnPath) {
       const isBehind = this.#upstream.isSpread && mayBeSerializableTxn(message);
-      return isBehind ? upToDate : anywhere;
+      return isBehind ? notBehind : anywhere;
     }
     const request = readRangeRequest(message);
     if (request?.serializable === false) return anywhere;
     const connection = this.#upstream.find((each) => !this.#newestHeader.mayBeBehind(each));
     if (connection !== undefined) return { connection };
     // It may not be a valid one, or have fields that are not known.
-    if (request === undefined) return this.#upstream.isSpread ? upToDate : anywhere;
-    return { request: asLinearizable(start) };
+    return request === undefined && !this.#upstream.isSpread ? anywhere : notBehind;
   }
 
   /** Resolves to whether the member of this connection has everything that was said before. Never rejects. */
-  async bringUpToDate(connection: UpstreamConnection): Promise<boolean> {
+  async bringUpToDate(connection: UpstreamConnection, after: Route["after"]): Promise<boolean> {
     const there: Askable = { whenAvailable: (call) => call.open(connection) };
+    if (after === "its revision") {
+      // Without a quorum a member has no answer to a linearizable read, and may have all of it.
+      await this.#read(there, ownKey);
+      if (!this.#newestHeader.mayBeBehind(connection)) return true;
+    }
     return (await this.confirmRead(there)) === undefined;
   }
 
   /** Resolves to why etcd does not answer a linearizable read; undefined: it does. Never rejects. */
-  async confirmRead(upstream: Askable = this.#upstream): Promise<string | undefined> {
+  confirmRead(upstream: Askable = this.#upstream): Promise<string | undefined> {
+    return this.#read(upstream, anyKey);
+  }
+
+  async #read(upstream: Askable, request: Buffer): Promise<string | undefined> {
     const headers = requestHeaders(rangePath, { "content-type": "application/grpc" });
     const { code, details, message, source } = await askUpstream(
       upstream,
       headers,
-      anyKey,
+      request,
       this.#clock,
     );
     if (message !== undefined && source !== undefined)

@@ -1,6 +1,5 @@
 import { MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
 import { bytesFieldSize, WireWriter } from "../../protobuf/wire-writer.ts";
-import { prefixSize } from "../../wire/encode.ts";
 
 /*
  * etcd's RangeRequest. Field numbers are those of its rpc.proto.
@@ -42,16 +41,6 @@ export interface RangeRequest {
 }
 
 const none: Buffer = Buffer.alloc(0);
-
-/** The field `serializable`, as false. The last of equal fields counts. */
-const notSerializable = Buffer.of(0x38, 0);
-
-/** The same request, with gRPC's prefix, as a linearizable one. */
-export function asLinearizable(framed: Buffer): Buffer {
-  const request = Buffer.concat([framed, notSerializable]);
-  request.writeUInt32BE(request.length - prefixSize, 1);
-  return request;
-}
 
 /** Revision 2^63 - 1, which no store reaches, and the answer from the member's own state. */
 const ofNoRevision = Buffer.from("20ffffffffffffffff7f3801", "hex");

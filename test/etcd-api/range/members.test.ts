@@ -78,6 +78,16 @@ async function answered(
   return { member, request: received.request };
 }
 
+/** The call that the member receives next. */
+async function nextCall({ calls }: FakeMember): Promise<ReceivedCall> {
+  const { length } = calls;
+  for (;;) {
+    const received = calls[length];
+    if (received !== undefined) return received;
+    await new Promise(setImmediate);
+  }
+}
+
 function isSerializable(request: Buffer): boolean | undefined {
   return readRangeRequest(request.subarray(5))?.serializable;
 }
@@ -124,31 +134,52 @@ describe("With several members", () => {
     }
   });
 
-  test("it is linearizable if no connection has shown that", async () => {
-    const all = await members();
-    await connectBoth(all);
-    const { member } = await answered(all, putPath, none, 100);
-    member.cut();
-    while (all.api.stats().connections > 1) await new Promise(setImmediate);
-    const read = await answered(all, rangePath, serializable, 100);
-    expect(isSerializable(read.request)).toBe(false);
-    expect(isSerializable((await answered(all, rangePath, serializable, 100)).request)).toBe(true);
-  });
-
   test.each([
+    ["a serializable Range", rangePath, serializable],
     ["a transaction of serializable reads", "/etcdserverpb.KV/Txn", readsTxn],
-    ["LeaseLeases", "/etcdserverpb.Lease/LeaseLeases", none],
-  ])("%s goes to one that has answered a linearizable read", async (_, path, request) => {
+  ])(
+    "if none has, %s follows a read that shows it, or a linearizable one",
+    async (_, path, request) => {
+      const all = await members();
+      await connectBoth(all);
+      const { member: lost } = await answered(all, putPath, none, 100);
+      lost.cut();
+      while (all.api.stats().connections > 1) await new Promise(setImmediate);
+      for (const revision of [99, 100]) {
+        const { member, received, response } = await all.call(path, request);
+        expect(received.headers[":path"]).toBe(rangePath);
+        expect(isSerializable(received.request)).toBe(true);
+        expect(received.request.subarray(5)).not.toEqual(request);
+        received.answer(revision);
+        if (revision === 99) {
+          const read = await nextCall(member);
+          expect(isSerializable(read.request)).toBe(false);
+          read.answer(99);
+        }
+        const sent = await nextCall(member);
+        expect(sent.headers[":path"]).toBe(path);
+        expect(sent.request.subarray(5)).toEqual(request);
+        sent.answer(revision);
+        expect(statusOf(await response).code).toBe("0");
+      }
+      // It is known from now on.
+      if (path === rangePath)
+        expect((await answered(all, path, request, 100)).request.subarray(5)).toEqual(request);
+    },
+  );
+
+  test("LeaseLeases goes to one that has answered a linearizable read", async () => {
     const all = await members();
     await connectBoth(all);
-    const { member, received, response } = await all.call(path, request);
+    const path = "/etcdserverpb.Lease/LeaseLeases";
+    const { member, received, response } = await all.call(path, none);
     expect(received.headers[":path"]).toBe(rangePath);
     expect(isSerializable(received.request)).toBe(false);
     received.answer(100);
-    while (member.calls.at(-1) === received) await new Promise(setImmediate);
-    expect(member.calls.at(-1)?.headers[":path"]).toBe(path);
-    expect(member.calls.at(-1)?.request.subarray(5)).toEqual(request);
-    member.calls.at(-1)?.answer(100);
+    const sent = await nextCall(member);
+    expect(sent.headers[":path"]).toBe(path);
+    expect(sent.request.subarray(5)).toEqual(none);
+    sent.answer(100);
     expect(statusOf(await response).code).toBe("0");
   });
 
@@ -285,7 +316,7 @@ describe("With several members", () => {
     const { length } = other.calls;
     member.cut();
     while (other.calls.length === length) await new Promise(setImmediate);
-    expect(isSerializable(other.calls.at(-1)?.request ?? none)).toBe(false);
+    expect(isSerializable(other.calls.at(-1)?.request ?? none)).toBe(true);
     other.calls.at(-1)?.answer(100);
     while (other.calls.length === length + 1) await new Promise(setImmediate);
     expect(other.calls.at(-1)?.request.subarray(5)).toEqual(readsTxn);

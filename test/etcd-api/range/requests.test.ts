@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { readRangeRequest } from "../../../src/etcd/wire/range-request.ts";
 import { NewestHeader, type ResponseSource } from "../../../src/etcd-api/cached/newest-header.ts";
-import { MemberRouting } from "../../../src/etcd-api/calls/member-routing.ts";
+import { MemberRouting, type Route } from "../../../src/etcd-api/calls/member-routing.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { encode, type Fields } from "../../foreign/protobuf.ts";
 
@@ -13,10 +12,10 @@ const framed = (message: Buffer): Buffer => {
 
 describe("A serializable Range that is relayed", () => {
   const clock = new FakeClock();
-  /** What etcd gets of a request, when it has sent revision 5 and clients here have seen `floor`. */
-  const relayed = (fields: Fields, floor: number): Buffer => {
+  const source = { isInUse: true };
+  /** Where a request goes, when etcd has sent revision 5 and clients here have seen `floor`. */
+  const routed = (fields: Fields, floor: number): Route => {
     const newestHeader = new NewestHeader();
-    const source = { isInUse: true };
     newestHeader.observe(source, framed(encode({ 1: encode({ 1: 7, 2: 8, 3: 5, 4: 2 }) })));
     newestHeader.raise(floor);
     const upstream = {
@@ -24,28 +23,20 @@ describe("A serializable Range that is relayed", () => {
       find: (suits: (each: ResponseSource) => boolean) => (suits(source) ? source : undefined),
     };
     const routing = new MemberRouting(upstream as never, newestHeader, clock);
-    const sent = framed(encode(fields));
-    return routing.routeOf("/etcdserverpb.KV/Range", "byRequest", sent).request ?? sent;
+    return routing.routeOf("/etcdserverpb.KV/Range", "byRequest", framed(encode(fields)));
   };
 
-  test("is passed on as it is, if the member has what the client may have seen", () => {
-    expect(relayed({ 1: "a", 7: true }, 5)).toEqual(framed(encode({ 1: "a", 7: true })));
+  test("goes to a member that has what the client may have seen", () => {
+    expect(routed({ 1: "a", 7: true }, 5)).toEqual({ connection: source });
   });
 
-  test("becomes linearizable, if the client may have seen more than the member has", () => {
+  test("waits for a member to show that, if the client may have seen more than it has", () => {
     const fields = { 1: "a", 2: "b", 3: 4, 7: true, 8: true };
-    const request = relayed(fields, 6);
-    expect(request.readUInt32BE(1)).toBe(request.length - 5);
-    const { serializable, ...others } = readRangeRequest(request.subarray(5)) ?? {};
-    const { serializable: _, ...asked } = readRangeRequest(encode(fields)) ?? {};
-    expect(serializable).toBe(false);
-    expect(others).toEqual(asked);
+    expect(routed(fields, 6)).toEqual({ after: "its revision" });
   });
 
-  test("is not changed if it is linearizable, or only etcd can read it", () => {
-    expect(relayed({ 1: "a" }, 6)).toEqual(framed(encode({ 1: "a" })));
-    expect(relayed({ 1: "a", 7: true, 99: 1 }, 6)).toEqual(
-      framed(encode({ 1: "a", 7: true, 99: 1 })),
-    );
+  test("goes anywhere if it is linearizable, or only etcd can read it", () => {
+    expect(routed({ 1: "a" }, 6)).toEqual({});
+    expect(routed({ 1: "a", 7: true, 99: 1 }, 6)).toEqual({});
   });
 });
