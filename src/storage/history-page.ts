@@ -23,12 +23,12 @@ export class HistoryPage {
 
   /** Adds the put that wrote the object. Returns whether it fits. */
   addPut(object: StoredObject): boolean {
-    return this.#add(new WatchEvent(isCreation(object) ? "ADDED" : "MODIFIED", object, undefined));
+    return this.add(new WatchEvent(isCreation(object) ? "ADDED" : "MODIFIED", object, undefined));
   }
 
   /** Adds the deletion of the object at `revision`. Returns whether it fits. */
   addDeletion(object: StoredObject, revision: number): boolean {
-    return this.#add(new WatchEvent("DELETED", object.deletedAt(revision), undefined));
+    return this.add(new WatchEvent("DELETED", object.deletedAt(revision), undefined));
   }
 
   /** The page; the next one begins with changes at `next`. */
@@ -42,7 +42,8 @@ export class HistoryPage {
     return { revision, events: this.#events, next: undefined, oldestRevision, isLimited };
   }
 
-  #add(event: WatchEvent): boolean {
+  /** Adds the change before those so far. Returns whether it fits. */
+  add(event: WatchEvent): boolean {
     const { maxBytes } = this.#request;
     const bytes = estimatedBytes(event.object);
     const isTooMuch = this.isFull || this.#bytes + bytes > maxBytes;

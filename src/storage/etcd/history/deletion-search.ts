@@ -120,9 +120,10 @@ export class DeletionSearch {
         const take = (): void => {
           for (let batch = watch.read(); batch !== undefined; batch = watch.read()) {
             for (const { revision } of batch.events) if (revision <= upTo) found.push(revision);
-            if (batch.revision !== undefined && batch.revision >= upTo) return resolve(found);
+            if (batch.revision !== undefined && batch.revision >= upTo) resolve(found);
           }
-          if (watch.ended !== undefined) reject(watch.ended ?? upstreamUnavailable("The storage closed a watch."));
+          if (watch.ended !== undefined)
+            reject(watch.ended ?? upstreamUnavailable("The storage closed a watch."));
         };
         watch.onReadable(take);
         // Without deletions, only progress shows that all was searched.
