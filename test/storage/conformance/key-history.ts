@@ -95,7 +95,7 @@ export function describeKeyHistory(open: () => Promise<Opened>): void {
 
   test("equals what a watch saw, with writes and compactions at random while it is read", async () => {
     await fc.assert(
-      fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 40 }), async (steps) => {
+      fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 30 }), async (steps) => {
         const opened = await open();
         try {
           await compare(opened, steps);
@@ -103,7 +103,7 @@ export function describeKeyHistory(open: () => Promise<Opened>): void {
           await opened.close();
         }
       }),
-      { numRuns: runs(60) },
+      { numRuns: runs(32) },
     );
   }, 120_000);
 }

@@ -9,14 +9,14 @@ const firstDistance = 20_000;
 /** How much further the next one begins. */
 const growth = 8;
 
-/** The furthest one, in revisions: it delays etcd's writes by about 1.4 s. */
-const maxDistance = 1_000_000;
+/** The furthest one, in revisions: it delays etcd's writes by about 0.7 s. */
+const maxDistance = 500_000;
 
 /**
- * Pause after a search for each revision that etcd has read, in milliseconds: three times of what that takes, so that
- * searches delay etcd's writes for at most a quarter of the time.
+ * Pause after a search for each revision that etcd has read, in milliseconds: ten times of what that takes, so that
+ * searches delay etcd's writes for at most a tenth of the time.
  */
-const pauseMs = 0.0042;
+const pauseMs = 0.014;
 
 /** Maximum time to wait for the searches of others, and maximum time of one, in milliseconds. */
 const queueTimeoutMs = 5_000;

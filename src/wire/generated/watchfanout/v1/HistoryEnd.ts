@@ -18,7 +18,7 @@ export const HistoryEnd = {
    */
   HISTORY_END_COMPACTION: 'HISTORY_END_COMPACTION',
   /**
-   * To find an earlier object with this key, the store would have to read more than a million revisions.
+   * To find an earlier object with this key, the store would have to read more than 500,000 revisions.
    */
   HISTORY_END_LIMIT: 'HISTORY_END_LIMIT',
 } as const;
@@ -44,7 +44,7 @@ export type HistoryEnd =
   | 'HISTORY_END_COMPACTION'
   | 2
   /**
-   * To find an earlier object with this key, the store would have to read more than a million revisions.
+   * To find an earlier object with this key, the store would have to read more than 500,000 revisions.
    */
   | 'HISTORY_END_LIMIT'
   | 3
