@@ -62,7 +62,7 @@ export class MvccStore {
     const page = new HistoryPage(request);
     const next = this.#keys.get(request.key)?.addTo(page, revision);
     return next === undefined
-      ? page.finished(revision, this.log.oldest)
+      ? page.finished(revision, Math.max(1, this.log.oldest))
       : page.continued(revision, next);
   }
 
