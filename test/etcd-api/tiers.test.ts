@@ -1,9 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { connect } from "../../src/client/client.ts";
 import { type Etcd, startEtcd } from "../etcd/etcd.ts";
 import { inTime } from "../faults/patience.ts";
 import { Relay as Network } from "../faults/relay.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
 import fc, { runs } from "../property.ts";
+import { compareHistories } from "../relay/random-histories.ts";
 import { revisionOf, watchesOf } from "./beside-etcd.ts";
 import { type Front, metricOf, startFront, startRelay, until, untilReady } from "./front.ts";
 import { watchByHttp1 } from "./gateway/http.ts";
@@ -95,6 +97,15 @@ describe("etcd's API at a root, a relay, and a relay of that", () => {
   });
 
   afterAll(() => tiers?.stop());
+
+  test("reads the history of a key through each tier as etcd has it", async () => {
+    const clients = tiers.fronts.map(({ address }) => connect({ address }));
+    try {
+      await compareHistories(tiers.etcd, "/a/", "a", clients);
+    } finally {
+      for (const client of clients) client.close();
+    }
+  });
 
   test("gives each client at once what was written through another one, with etcd's header", async () => {
     const { clients } = tiers;
