@@ -47,11 +47,11 @@ export class KeyHistory {
   async read(request: HistoryRequest): Promise<HistoryResult> {
     const { client, keys } = this.#deps;
     const { key, upTo, signal } = request;
+    const endsAt = client.clock.now() + pageMs;
     const first = await this.#stateAt(request, upTo);
     const revision = upTo ?? first.current;
     const page = new HistoryPage(request);
     if (keys.isMarker(keys.absolute(key))) return page.finished(revision, revision);
-    const endsAt = client.clock.now() + pageMs;
     const open: DeletionSearchDeps["open"] = (after, end) =>
       this.#deps.openDeletions(key, after, end);
     const deletions = new DeletionSearch({ client, open, signal });
