@@ -29,7 +29,7 @@ export const readBounds: readonly Bound[] = [
     shownBy: [
       "has pages below 4 MiB, of at least one change",
       "Pages of a history have at most 1,000 changes.",
-      "is short if etcd is slow",
+      "A page of a history is short if etcd is slow, and is continued.",
     ],
   },
   {

@@ -32,7 +32,7 @@ import type {
   WrittenAfterRequest,
   WrittenObjects,
 } from "../storage.ts";
-import { KeyHistory } from "./history/key-history.ts";
+import { KeyHistory } from "./key-history.ts";
 import { Lister } from "./lister.ts";
 import { storedObject, valuelessObject } from "./objects/decode.ts";
 import { ResourceKeys, SkippedKeys } from "./objects/resource-keys.ts";

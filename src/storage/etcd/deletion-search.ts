@@ -1,7 +1,7 @@
-import { hasReason, upstreamUnavailable } from "../../../base/errors.ts";
-import { waitFor } from "../../../base/wait.ts";
-import type { EtcdClient } from "../../../etcd/client/etcd-client.ts";
-import type { WatchStream } from "../../storage.ts";
+import { hasReason, upstreamUnavailable } from "../../base/errors.ts";
+import { waitFor } from "../../base/wait.ts";
+import type { EtcdClient } from "../../etcd/client/etcd-client.ts";
+import type { WatchStream } from "../storage.ts";
 
 /** How far from etcd's current revision the first search begins, in revisions: it delays etcd's writes by about 30 ms. */
 const firstDistance = 20_000;

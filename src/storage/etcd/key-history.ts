@@ -1,13 +1,13 @@
-import { hasReason, WatchFanoutError } from "../../../base/errors.ts";
-import type { EtcdClient } from "../../../etcd/client/etcd-client.ts";
-import type { StoredObject } from "../../../model/object.ts";
-import { Slabs } from "../../../model/slabs.ts";
-import { HistoryPage, isCreation } from "../../history-page.ts";
-import type { HistoryRequest, HistoryResult } from "../../storage.ts";
-import { storedObject } from "../objects/decode.ts";
-import type { ResourceKeys } from "../objects/resource-keys.ts";
-import type { RangeReader } from "../range-reader.ts";
+import { hasReason, WatchFanoutError } from "../../base/errors.ts";
+import type { EtcdClient } from "../../etcd/client/etcd-client.ts";
+import type { StoredObject } from "../../model/object.ts";
+import { Slabs } from "../../model/slabs.ts";
+import { HistoryPage, isCreation } from "../history-page.ts";
+import type { HistoryRequest, HistoryResult } from "../storage.ts";
 import { DeletionSearch, type DeletionSearchDeps } from "./deletion-search.ts";
+import { storedObject } from "./objects/decode.ts";
+import type { ResourceKeys } from "./objects/resource-keys.ts";
+import type { RangeReader } from "./range-reader.ts";
 
 /** Time after which a page is not continued, in milliseconds: a slow etcd makes pages short. */
 const pageMs = 2_000;
