@@ -170,7 +170,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "changes-14": "have the same histories of objects, which are what a watch has seen",
   "changes-15": "has the same histories of objects in each worker, which are what a watch has seen",
   "changes-16": "History has the changes of a key, in pages of one history",
-  "changes-17": "The end of a history goes by its oldest change, also if the last page has none.",
+  "changes-17": "The end of a history goes by its oldest change, also if the last page is empty.",
   "changes-18": "that may use some keys gets for %s %j: %s",
   "changes-19": "equals what a watch saw, with writes and compactions at random while it is read",
   "subscribe-1": "sends each watch what a call of Watch would send, with the watch's id",

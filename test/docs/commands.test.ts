@@ -106,7 +106,7 @@ describe("The commands of", () => {
     await shell.run(block(started, "$ buf curl"));
   });
 
-  test("docs/getting-started.md: who changed it", async () => {
+  test("docs/getting-started.md: what has changed", async () => {
     const shell = await PageShell.open();
     await shell.run(block(started, "$ npm start\n"));
     await shell.run(block(started, "$ bin/watch-fanout put web/config"));

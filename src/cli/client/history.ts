@@ -163,7 +163,7 @@ function revision(text: string): number {
 interface ReadSide extends DiffSide {
   /** Undefined if the object does not exist. */
   readonly historyId: string | undefined;
-  /** The error that says so. */
+  /** The error for its absence. */
   readonly absence: unknown;
 }
 

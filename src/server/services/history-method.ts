@@ -25,7 +25,7 @@ interface ParsedHistory {
   readonly historyId: string;
   /** The revision of the first page; undefined: this is the first. */
   readonly revision: number | undefined;
-  /** The type of the last change of the pages before; undefined: there is none. */
+  /** The type of the last change of the pages before; undefined: they have no change. */
   readonly last: EventType | undefined;
 }
 

@@ -63,7 +63,7 @@ export class DeletionSearch {
   }
 
   /**
-   * The revision of the latest deletion up to `upTo`; undefined: there is none that can be found. `current` is etcd's
+   * The revision of the latest deletion up to `upTo`; undefined: no further one can be found. `current` is etcd's
    * revision, or an earlier one that is at least `upTo`.
    */
   async latest(upTo: number, current: number): Promise<number | undefined> {

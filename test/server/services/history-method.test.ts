@@ -27,7 +27,7 @@ test("A history that would cost etcd too much ends with LIMIT, and says how far 
   });
 });
 
-test("The end of a history goes by its oldest change, also if the last page has none.", async () => {
+test("The end of a history goes by its oldest change, also if the last page is empty.", async () => {
   for (const [type, end] of [
     ["ADDED", "HISTORY_END_CREATION"],
     ["MODIFIED", "HISTORY_END_COMPACTION"],

@@ -217,7 +217,7 @@ async function compare(opened: Opened, steps: readonly Step[]): Promise<void> {
       .map(withoutPrevious)
       .reverse();
     expect(changes, `the history of ${key}`).toEqual(all.slice(0, changes.length));
-    // What is missing was compacted, and the store says so.
+    // What is missing was compacted, as far as the page goes back.
     const missing = all.slice(changes.length);
     for (const change of missing) expect(change.revision).toBeLessThanOrEqual(oldestRevision);
     if (missing.length > 0) expect(oldestRevision).toBeLessThanOrEqual(compacted);
