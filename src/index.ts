@@ -66,6 +66,8 @@ export type {
   DeleteRequest,
   GetRequest,
   GetResult,
+  HistoryRequest,
+  HistoryResult,
   ListRequest,
   ListResult,
   PutRequest,

@@ -46,13 +46,15 @@ export function commandsPage(): string {
   ].join("\n\n");
 }
 
-/** The options that most commands have, as the first of them has them. */
+/** The options of all commands that call a service, as the first of them has them. */
 function commonOptions(commands: readonly Command[]): readonly Option[] {
   const [get] = commands;
-  return (get?.options ?? []).filter(({ flags }) => {
-    const having = commands.filter(({ options }) => options.some((other) => other.flags === flags));
-    return having.length > 5;
-  });
+  const calling = commands.filter(({ options }) =>
+    options.some(({ long }) => long === "--timeout"),
+  );
+  return (get?.options ?? []).filter(({ flags }) =>
+    calling.every(({ options }) => options.some((other) => other.flags === flags)),
+  );
 }
 
 /** The options of more than one command, described alike, without the common ones. */

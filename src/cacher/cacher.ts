@@ -5,6 +5,7 @@ import { BackfillQueue } from "../reflector/backfill/window-backfill.ts";
 import type {
   DeleteRequest,
   GetResult,
+  HistoryResult,
   ListResult,
   PutRequest,
   Storage,
@@ -23,6 +24,7 @@ import { ObjectAttributes } from "./request/object-attributes.ts";
 import type {
   CachedState,
   CacheGetRequest,
+  CacheHistoryRequest,
   CacheListRequest,
   CacheStateRequest,
   CacheWatchRequest,
@@ -166,6 +168,18 @@ export class Cacher implements Storage {
     const result = await this.#reads.list(request, reached ?? (await this.reach(request)));
     // The cache may have been found inconsistent during the read: then its result must not be returned.
     this.#readiness.check(request.at.match === "ANY");
+    return result;
+  }
+
+  /**
+   * Reads a page of the history of one key from the store, which has more of it than the cache. Rejects with INVALID_REQUEST
+   * if the storage has no histories.
+   */
+  async history(request: CacheHistoryRequest): Promise<HistoryResult> {
+    request.signal?.throwIfAborted();
+    this.#readiness.check();
+    const result = await this.#freshness.upstreamReader.history(request);
+    this.#readiness.check();
     return result;
   }
 

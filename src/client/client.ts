@@ -15,6 +15,8 @@ import type {
   ConnectOptions,
   CountOptions,
   DeleteOptions,
+  HistoryOptions,
+  HistoryPageOptions,
   ListOptions,
   PageOptions,
   PutOptions,
@@ -31,9 +33,11 @@ import type {
   AtomicBatch,
   ClientCalls,
   CountResult,
+  HistoryPage,
   ObjectResult,
   Page,
 } from "./watch/client-calls.ts";
+import { decodeHistoryPage, JoinedHistory } from "./watch/history-pages.ts";
 import { checkObject, checkPage, checkReadAt, JoinedPages } from "./watch/response-checks.ts";
 import { type OpenStream, resumingWatch } from "./watch/resuming-watch.ts";
 
@@ -157,6 +161,44 @@ export class Client implements ClientCalls {
     checkReadAt(options.at, revision);
     const staleForMs = decodeDuration(response.stale_for);
     return { count: decodeRevision(count), revision, historyId, staleForMs };
+  }
+
+  /**
+   * Reads the changes of an object, the newest first, page by page, as far back as the store has them: deletions and
+   * re-creations are part of it. Each page is requested when the iteration reaches it. The last one says why none follows.
+   *
+   * Throws HISTORY_CHANGED if the store was restored since the first page, REVISION_TOO_OLD if `revision` is compacted, and
+   * INVALID_REQUEST if the server is of a version that does not have this call.
+   */
+  async *history(
+    resource: string,
+    key: string,
+    options: HistoryOptions = {},
+  ): AsyncGenerator<HistoryPage, void, void> {
+    let pageToken = "";
+    const pages = new JoinedHistory();
+    do {
+      const page = await this.historyPage(resource, key, { ...options, pageToken });
+      pages.check(page);
+      yield page;
+      pageToken = page.nextPageToken;
+    } while (pageToken !== "");
+  }
+
+  /** Requests a single page of `history`, for callers that handle page tokens themselves. */
+  async historyPage(
+    resource: string,
+    key: string,
+    options: HistoryPageOptions = {},
+  ): Promise<HistoryPage> {
+    const request = {
+      ...{ resource, key, revision: options.revision ?? 0, page_size: options.pageSize ?? 0 },
+      page_token: options.pageToken ?? "",
+      history_id: options.historyId ?? "",
+      view: `VIEW_${options.view ?? "UNSPECIFIED"}` as const,
+    };
+    const response = await this.#connection.read(listWatchService.History, request, options);
+    return decodeHistoryPage(key, response, options.revision);
   }
 
   /**

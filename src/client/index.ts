@@ -31,6 +31,8 @@ export type {
   ConnectOptions,
   CountOptions,
   DeleteOptions,
+  HistoryOptions,
+  HistoryPageOptions,
   Interruption,
   ListOptions,
   PageOptions,
@@ -117,6 +119,7 @@ export type {
   AtomicBatch,
   ClientCalls,
   CountResult,
+  HistoryPage,
   ObjectResult,
   Page,
 } from "./watch/client-calls.ts";

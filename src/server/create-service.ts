@@ -73,6 +73,7 @@ const refusedKinds: ReadonlyMap<string, RefusedKind> = new Map([
   [listWatchService.Watch.path, "stream"],
   [listWatchService.List.path, "list"],
   [listWatchService.Get.path, "call"],
+  [listWatchService.History.path, "list"],
   [listWatchService.Resources.path, "call"],
   [writeService.Put.path, "call"],
   [writeService.Delete.path, "call"],

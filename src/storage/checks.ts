@@ -2,6 +2,7 @@ import { invalidRequest, otherHistory, toError } from "../base/errors.ts";
 import type {
   DeleteRequest,
   GetRequest,
+  HistoryRequest,
   ListRequest,
   PutRequest,
   RevisionRequirement,
@@ -58,6 +59,14 @@ export function checkList(request: ListRequest, rawKeys: boolean = false): void 
   checkInteger("limit", request.limit, 0);
   checkInteger("maxBytes", request.maxBytes ?? 0, 0);
   checkRequirement(request.at);
+}
+
+/** Throws INVALID_REQUEST for a history that no Storage can serve. */
+export function checkHistoryRequest({ key, upTo, limit, maxBytes }: HistoryRequest): void {
+  checkKey(key);
+  if (upTo !== undefined) checkInteger("upTo", upTo, 1);
+  checkInteger("limit", limit, 1);
+  checkInteger("maxBytes", maxBytes, 1);
 }
 
 /** Throws INVALID_REQUEST for a put that no Storage can execute. */

@@ -1,5 +1,5 @@
 import type { Reachability } from "../base/stream-backoff.ts";
-import type { WatchBatch } from "../model/event.ts";
+import type { WatchBatch, WatchEvent } from "../model/event.ts";
 import { compareKeys } from "../model/key-order.ts";
 import type { StoredObject } from "../model/object.ts";
 
@@ -12,6 +12,13 @@ import type { StoredObject } from "../model/object.ts";
 export interface Storage {
   get(request: GetRequest): Promise<GetResult>;
   list(request: ListRequest): Promise<ListResult>;
+  /**
+   * Reads a page of the history of one key. Absent: the storage has only the current state.
+   *
+   * Rejects with REVISION_TOO_OLD if the state at the request's revision is compacted. If it is compacted during the call,
+   * the page ends before what is missing.
+   */
+  history?(request: HistoryRequest): Promise<HistoryResult>;
   /** Never throws: an invalid request ends the stream. */
   watch(request: WatchRequest): WatchStream;
   /**
@@ -125,6 +132,37 @@ export interface ListResult {
   readonly next: string | undefined;
   /** Number of objects after this page; undefined if unknown. */
   readonly remaining: number | undefined;
+}
+
+export interface HistoryRequest {
+  readonly key: string;
+  /** Only changes up to this revision; undefined: up to the current one, which is linearizable. */
+  readonly upTo: number | undefined;
+  /** Maximum number of changes, at least 1. */
+  readonly limit: number;
+  /** Maximum size of all objects in bytes (`estimatedBytes`), but always at least one change. */
+  readonly maxBytes: number;
+  /** Whether values may be left empty. */
+  readonly keysOnly?: boolean | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface HistoryResult {
+  /** The page has no later changes: the request's `upTo`, or the revision of the store at some time during the call. */
+  readonly revision: number;
+  /** As that of a GetResult. */
+  readonly historyId?: string | undefined;
+  /**
+   * The newest first, as a watch with `withPrevious` would deliver them, but without `previous`. None is missing between
+   * two of them.
+   */
+  readonly events: readonly WatchEvent[];
+  /** `upTo` of the next page; undefined if this is the last one. A page may be short or empty and yet be followed by another. */
+  readonly next: number | undefined;
+  /** Of the last page: all changes after this revision are known. */
+  readonly oldestRevision: number | undefined;
+  /** Whether the storage has gone back no further since that would cost too much, and there may be older changes. */
+  readonly isLimited: boolean;
 }
 
 export interface WrittenAfterRequest {

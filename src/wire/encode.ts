@@ -210,6 +210,41 @@ export function encodeObjectResponse(
   return [writer.bytes];
 }
 
+/** Why a history has no older changes: the names in the proto without their prefix. */
+export type HistoryEnd = "CREATION" | "COMPACTION" | "LIMIT";
+
+const historyEnds: Readonly<Record<HistoryEnd, number>> = { CREATION: 1, COMPACTION: 2, LIMIT: 3 };
+
+/** A page of a history. */
+export interface HistoryResponse {
+  readonly revision: number;
+  /** The newest first. */
+  readonly events: readonly WatchEvent[];
+  /** The sum of the events' `eventSize`. */
+  readonly eventsSize: number;
+  readonly nextPageToken: string;
+  readonly historyId: string;
+  /** Undefined: older changes follow. */
+  readonly end: HistoryEnd | undefined;
+  readonly oldestRevision: number;
+}
+
+/** Encodes a watchfanout.v1.HistoryResponse. Its events have the field number of those of a WatchResponse. */
+export function encodeHistoryResponse(page: HistoryResponse): Uint8Array {
+  const { revision, events, eventsSize, nextPageToken, historyId, end, oldestRevision } = page;
+  const texts = writeTexts([0x1a, nextPageToken], [0x22, historyId]);
+  const endNumber = end === undefined ? 0 : historyEnds[end];
+  const numbers =
+    numberFieldSize(revision) + numberFieldSize(endNumber) + numberFieldSize(oldestRevision);
+  const writer = new WireWriter(Buffer.allocUnsafe(numbers + eventsSize + texts.byteLength));
+  writer.numberField(0x08, revision);
+  for (const event of events) writeEvent(writer, event);
+  writer.raw(texts);
+  writer.numberField(0x28, endNumber);
+  writer.numberField(0x30, oldestRevision);
+  return writer.bytes;
+}
+
 /** Adds to the response of a Get how old it may be, in milliseconds. */
 export function withStaleness(
   response: readonly Uint8Array[],

@@ -13,6 +13,48 @@ export const readBounds: readonly Bound[] = [
     ],
   },
   {
+    what: "pages of histories that are read",
+    owners: ["UpstreamLimiter"],
+    bound: "8, 4 of a caller, 2 of a connection; 200 waiting; 5 s",
+    per: "process",
+    atBound: "UPSTREAM_UNAVAILABLE",
+    shownBy: ["are bounded apart from other reads, and more strictly"],
+  },
+  {
+    what: "a page of a history",
+    owners: ["HistoryPage"],
+    bound: "1,000 changes; 4 MiB, or one object; 2 s",
+    per: "call",
+    atBound: "the page ends",
+    shownBy: [
+      "has pages below 4 MiB, of at least one change",
+      "Pages of a history have at most 1,000 changes.",
+      "A page of a history is short if etcd is slow, and is continued.",
+    ],
+  },
+  {
+    what: "deletions of a key that a search has found",
+    owners: ["DeletionSearch"],
+    bound: "1,000; 500,000 revisions of etcd; 15 s",
+    per: "call",
+    atBound: "the search is repeated; the history ends with LIMIT",
+    shownBy: [
+      "knows 1,000 deletions at once, and searches again for older ones",
+      "goes back 500,000 revisions at most, and says that there may be more",
+    ],
+  },
+  {
+    what: "searches of etcd for deletions",
+    owners: ["EtcdClient"],
+    bound: "1, by histories that are read; 5 s; pauses of ten times what etcd does for it",
+    per: "process",
+    atBound: "UPSTREAM_UNAVAILABLE, or a short page",
+    shownBy: [
+      "waits for the one before, and a pause of ten times what that takes etcd",
+      "is UPSTREAM_UNAVAILABLE if others take more than 5 s, or etcd does not deliver in 15 s",
+    ],
+  },
+  {
     what: "cached lists",
     owners: ["ListCache"],
     bound: "those with chunks",

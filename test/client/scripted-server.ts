@@ -11,6 +11,8 @@ import type { DeleteRequest__Output } from "../../src/wire/generated/watchfanout
 import type { DeleteResponse } from "../../src/wire/generated/watchfanout/v1/DeleteResponse.ts";
 import type { GetRequest__Output } from "../../src/wire/generated/watchfanout/v1/GetRequest.ts";
 import type { GetResponse } from "../../src/wire/generated/watchfanout/v1/GetResponse.ts";
+import type { HistoryRequest__Output } from "../../src/wire/generated/watchfanout/v1/HistoryRequest.ts";
+import type { HistoryResponse } from "../../src/wire/generated/watchfanout/v1/HistoryResponse.ts";
 import type { ListRequest__Output } from "../../src/wire/generated/watchfanout/v1/ListRequest.ts";
 import type { ListResponse } from "../../src/wire/generated/watchfanout/v1/ListResponse.ts";
 import type { PutRequest__Output } from "../../src/wire/generated/watchfanout/v1/PutRequest.ts";
@@ -25,6 +27,7 @@ import { listWatchService, writeService } from "../../src/wire/services.ts";
 export interface Script {
   readonly get?: handleUnaryCall<GetRequest__Output, GetResponse>;
   readonly list?: handleUnaryCall<ListRequest__Output, ListResponse>;
+  readonly history?: handleUnaryCall<HistoryRequest__Output, HistoryResponse>;
   readonly resources?: handleUnaryCall<ResourcesRequest__Output, ResourcesResponse>;
   readonly watch?: handleServerStreamingCall<WatchRequest__Output, WatchResponse>;
   readonly put?: handleUnaryCall<PutRequest__Output, PutResponse>;
@@ -50,6 +53,7 @@ export async function startScriptedServer(
     Get: script.get ?? refuse,
     List: script.list ?? refuse,
     Watch: script.watch ?? refuseStream,
+    History: script.history ?? refuse,
     Resources: script.resources ?? refuse,
   });
   server.addService(writeService, { Put: script.put ?? refuse, Delete: script.delete ?? refuse });

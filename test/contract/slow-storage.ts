@@ -4,6 +4,8 @@ import type {
   DeleteRequest,
   GetRequest,
   GetResult,
+  HistoryRequest,
+  HistoryResult,
   ListRequest,
   ListResult,
   PutRequest,
@@ -67,6 +69,11 @@ export class SlowStorage implements Storage {
 
   list(request: ListRequest): Promise<ListResult> {
     return this.#inner.list(request);
+  }
+
+  history(request: HistoryRequest): Promise<HistoryResult> {
+    if (this.#inner.history === undefined) throw new Error("The storage has no histories.");
+    return this.#inner.history(request);
   }
 
   put(request: PutRequest): Promise<WriteResult> {

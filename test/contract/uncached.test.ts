@@ -70,6 +70,22 @@ describeContract("A resource with cache: off", (open) => {
     expect((await client.get({ resource, key: "a", ...where })).object?.value.toString()).toBe("1");
   });
 
+  test("History has the changes of a key, in pages of one history", async () => {
+    const { backend, client, write } = await openUncached(open);
+    for (const value of ["1", null, "2"]) await write("a", value);
+    const first = await client.history({ resource, key: "a", page_size: 2 });
+    const { next_page_token: page_token, history_id } = first;
+    expect(first.events.map(({ type }) => type)).toEqual([
+      ...["EVENT_TYPE_ADDED", "EVENT_TYPE_DELETED"],
+    ]);
+    const next = { resource, key: "a", page_token };
+    expect((await client.history(next)).events.map(({ type }) => type)).toEqual([
+      "EVENT_TYPE_ADDED",
+    ]);
+    await backend.storage().renewHistory(history_id);
+    await expect(client.history(next)).rejects.toMatchObject({ reason: "HISTORY_CHANGED" });
+  });
+
   test("List selects, with pages of one revision", async () => {
     const { client, write } = await openUncached(open);
     for (const key of ["a", "b", "c", "d"]) await write(key, thing(key === "c" ? "db" : "web"));

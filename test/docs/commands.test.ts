@@ -106,6 +106,12 @@ describe("The commands of", () => {
     await shell.run(block(started, "$ buf curl"));
   });
 
+  test("docs/getting-started.md: what has changed", async () => {
+    const shell = await PageShell.open();
+    await shell.run(block(started, "$ npm start\n"));
+    await shell.run(block(started, "$ bin/watch-fanout put web/config"));
+  });
+
   test.skipIf(grpcurl === undefined)(
     "docs/getting-started.md: grpcurl (needs it: npm run test:grpcurl)",
     async () => {

@@ -1,9 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { connect } from "../../src/client/client.ts";
 import { type Etcd, startEtcd } from "../etcd/etcd.ts";
 import { inTime } from "../faults/patience.ts";
 import { Relay as Network } from "../faults/relay.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
 import fc, { runs } from "../property.ts";
+import { compareHistories } from "../relay/random-histories.ts";
 import { revisionOf, watchesOf } from "./beside-etcd.ts";
 import { type Front, metricOf, startFront, startRelay, until, untilReady } from "./front.ts";
 import { watchByHttp1 } from "./gateway/http.ts";
@@ -86,6 +88,17 @@ async function read(client: RawGrpc, request: Buffer) {
   const revision = new Message(response.body.subarray(5)).message(1)?.number(3) ?? 0;
   return { revision, hex: response.body.toString("hex") };
 }
+
+test("Each tier reads the history of a key as etcd has it.", async () => {
+  const tiers = await Tiers.start(["a=/a/"]);
+  const clients = tiers.fronts.map(({ address }) => connect({ address }));
+  try {
+    await compareHistories(tiers.etcd, "/a/", "a", clients);
+  } finally {
+    for (const client of clients) client.close();
+    await tiers.stop();
+  }
+});
 
 describe("etcd's API at a root, a relay, and a relay of that", () => {
   let tiers: Tiers;

@@ -4,6 +4,7 @@ import type { AtomicBatch } from "../../src/client/watch/client-calls.ts";
 import { type Etcd, startEtcd } from "../etcd/etcd.ts";
 import { Relay as Network } from "../faults/relay.ts";
 import { TestClient } from "../server/test-client.ts";
+import { compareHistories } from "./random-histories.ts";
 import { sumOf, Tier, until } from "./tiers.ts";
 
 /** Calls etcd through its HTTP gateway. */
@@ -114,6 +115,11 @@ describe("Root, relay and relay of the relay", () => {
       await transaction(etcd, ["pages/3"], "later");
     }
     expect([found, revisions.size]).toEqual([keys, 1]);
+  });
+
+  test("have the same histories of objects, which are what a watch has seen", async () => {
+    const clients = tiers().map((tier) => tier.client());
+    await compareHistories(etcd, "/things/", "things", clients);
   });
 
   test("list their resources", async () => {

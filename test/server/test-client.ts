@@ -20,7 +20,7 @@ type Method<In, Out> = MethodDefinition<In, object, object, Out>;
 type Input<M> = M extends MethodDefinition<infer In, object, object, infer _> ? In : never;
 type Output<M> = M extends MethodDefinition<infer _, object, object, infer Out> ? Out : never;
 
-const { Get, List, Watch, Subscribe } = listWatchService;
+const { Get, List, Watch, Subscribe, History } = listWatchService;
 const { Put, Delete } = writeService;
 
 /** Options of a call, and the metadata that is sent with it. */
@@ -54,6 +54,10 @@ export class TestClient {
     request: Input<typeof List>,
     options?: TestOptions,
   ): Promise<Output<typeof List>> => this.unary(List, request, options);
+  readonly history = (
+    request: Input<typeof History>,
+    options?: TestOptions,
+  ): Promise<Output<typeof History>> => this.unary(History, request, options);
   readonly put = (request: Input<typeof Put>, options?: TestOptions): Promise<Output<typeof Put>> =>
     this.unary(Put, request, options);
   readonly delete = (

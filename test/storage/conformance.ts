@@ -1,6 +1,7 @@
 import { describe } from "vitest";
 import { describeHistories } from "./conformance/histories.ts";
 import { describeHistoryIds } from "./conformance/history-ids.ts";
+import { describeKeyHistory } from "./conformance/key-history.ts";
 import { describeLeases } from "./conformance/leases.ts";
 import { describeLists } from "./conformance/lists.ts";
 import type { Opened, Traits } from "./conformance/opened.ts";
@@ -29,5 +30,6 @@ export function describeStorage(
     describeWatches(open, traits);
     describeWatchLife(open);
     describeHistories(open, traits);
+    describeKeyHistory(open);
   });
 }

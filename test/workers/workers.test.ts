@@ -24,6 +24,7 @@ import {
   untilStatus,
 } from "../cli/serve/serve-process.ts";
 import { type Etcd, startEtcd } from "../etcd/etcd.ts";
+import { compareHistories } from "../relay/random-histories.ts";
 import { sumOf, until } from "../relay/tiers.ts";
 import { TestClient } from "../server/test-client.ts";
 
@@ -266,6 +267,10 @@ bindings: [{ role: all, subjects: [admin] }, { role: reader, subjects: [reader] 
     stream.requestProgress();
     expect(await stream.progress()).toBeGreaterThanOrEqual(revision);
     expect(stream.waitingOf(2)).toBe(1);
+  });
+
+  test("has the same histories of objects in each worker, which are what a watch has seen", async () => {
+    await compareHistories(etcd, "/things/", "things", clients);
   });
 
   test("replaces a worker that is killed, and its clients resume without gap or repetition", async () => {

@@ -24,6 +24,15 @@ const defaultUpstreamBounds: UpstreamBounds = {
   maxWaitMs: 5_000,
 };
 
+/** A page of a history takes hundreds of small reads of the store, one after the other. */
+const historyBounds: UpstreamBounds = {
+  concurrent: 8,
+  concurrentPerGroup: 4,
+  concurrentPerOwner: 2,
+  queued: 200,
+  maxWaitMs: 5_000,
+};
+
 /** One read of the store, which several calls may share. */
 export interface UpstreamRequest<T> {
   /** Equal for requests with the same response; undefined: never shared. */
@@ -59,6 +68,7 @@ export class UpstreamLimiter {
   readonly #gate: Gate;
   /** The reads that a new call may share, by name. */
   readonly #shared = new Map<string, Pending>();
+  #histories: UpstreamLimiter | undefined;
   #refused = 0;
 
   constructor(clock: Clock, bounds: Partial<UpstreamBounds> = {}) {
@@ -67,8 +77,19 @@ export class UpstreamLimiter {
     this.#gate = new Gate(this.#bounds);
   }
 
+  /** Bounds what is read of histories, apart from other reads, which are much shorter. */
+  get histories(): UpstreamLimiter {
+    this.#histories ??= new UpstreamLimiter(this.#clock, historyBounds);
+    return this.#histories;
+  }
+
   stats(): UpstreamStats {
-    return { inFlight: this.#gate.size, queued: this.#gate.queued, refused: this.#refused };
+    const { inFlight = 0, queued = 0, refused = 0 } = this.#histories?.stats() ?? {};
+    return {
+      inFlight: this.#gate.size + inFlight,
+      queued: this.#gate.queued + queued,
+      refused: this.#refused + refused,
+    };
   }
 
   /**

@@ -1,9 +1,11 @@
-import { hasReason } from "../../base/errors.ts";
+import { hasReason, invalidRequest } from "../../base/errors.ts";
 import type { Turns } from "../../base/turns.ts";
 import type { Reflector } from "../../reflector/reflector.ts";
 import { checkSameHistory } from "../../storage/checks.ts";
 import type {
   GetResult,
+  HistoryRequest,
+  HistoryResult,
   ListRequest,
   ListResult,
   RevisionRequirement,
@@ -12,7 +14,7 @@ import type {
 import { takeChunk } from "../list/list-chunk.ts";
 import { PageBuilder } from "../list/page-builder.ts";
 import { historyChangePending } from "../request/errors.ts";
-import type { CacheGetRequest, CacheListRequest } from "../request/request.ts";
+import type { CacheGetRequest, CacheHistoryRequest, CacheListRequest } from "../request/request.ts";
 import type { ComponentContext } from "../state/component.ts";
 import { Filter } from "../state/filter.ts";
 import type { UpstreamLimiter } from "./upstream-limiter.ts";
@@ -50,6 +52,10 @@ export class UpstreamReader implements Pick<Storage, "get" | "list" | "currentRe
   /** `since`: see `get`. */
   list(request: CacheListRequest, since?: number): Promise<ListResult> {
     return this.#reads.list(request, since);
+  }
+
+  history(request: CacheHistoryRequest): Promise<HistoryResult> {
+    return this.#reads.history(request);
   }
 
   async currentRevision(signal?: AbortSignal): Promise<number> {
@@ -108,7 +114,7 @@ const responseBytes = 8 * 1024 * 1024;
 export interface LimitedUpstreamReaderDeps {
   /** The resource's name. */
   readonly name: string;
-  readonly storage: Pick<Storage, "get" | "list">;
+  readonly storage: Pick<Storage, "get" | "list" | "history">;
   readonly limiter: UpstreamLimiter;
   readonly scheduler: Turns;
   /** Checks a response before it is returned: resolves to it, or rejects. */
@@ -150,6 +156,34 @@ export class LimitedUpstreamReader {
       ask: (shared: AbortSignal) => check(this.#ask(call, owner, shared)),
     };
     return limiter.run(owner, upstreamRequest, signal);
+  }
+
+  /** Rejects with INVALID_REQUEST if the storage has no histories. */
+  history(call: CacheHistoryRequest): Promise<HistoryResult> {
+    const { owner = call, signal, ...request } = call;
+    const { name, limiter, check } = this.#deps;
+    const { key, upTo, limit, maxBytes, keysOnly } = request;
+    const upstreamRequest = {
+      name: JSON.stringify([
+        "history",
+        name,
+        key,
+        upTo ?? null,
+        limit,
+        maxBytes,
+        keysOnly === true,
+      ]),
+      isCacheable: false,
+      ask: (shared: AbortSignal) => check(this.#readHistory({ ...request, signal: shared })),
+    };
+    return limiter.histories.run(owner, upstreamRequest, signal);
+  }
+
+  async #readHistory(request: HistoryRequest): Promise<HistoryResult> {
+    const { storage, name } = this.#deps;
+    const result = await storage.history?.(request);
+    if (result !== undefined) return result;
+    throw invalidRequest("resource", `The storage of ${JSON.stringify(name)} has no histories.`);
   }
 
   #ask(call: CacheListRequest, owner: object, signal: AbortSignal): Promise<ListResult> {

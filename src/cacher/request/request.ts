@@ -3,6 +3,7 @@ import type { EventType } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type {
   GetRequest,
+  HistoryRequest,
   ListRequest,
   RevisionRequirement,
   WatchRequest,
@@ -26,6 +27,12 @@ export type View = "FULL" | "KEYS";
 /** A get of a Cacher, with options that other Storages do not have. */
 export interface CacheGetRequest extends GetRequest {
   /** The caller, such as a connection: owners share time slices and upstream reads fairly. Default: the request. */
+  readonly owner?: object | undefined;
+}
+
+/** A page of the history of one key, of a Cacher. */
+export interface CacheHistoryRequest extends HistoryRequest {
+  /** See CacheGetRequest. */
   readonly owner?: object | undefined;
 }
 

@@ -32,14 +32,17 @@ import {
   wholeNumber,
 } from "./client-options.ts";
 import { runSession } from "./client-session.ts";
+import { addDiff, addHistory } from "./history.ts";
 import { printCount, printObject, printPages } from "./object-output.ts";
 import { addWatch } from "./watch.ts";
 
-/** Adds the commands that talk to a running service: get, list, watch, put, delete, resources, health. */
+/** Adds the commands that talk to a running service: get, list, watch, history, diff, put, delete, ... */
 export function addClientCommands(program: Command, io: CommandIo = processIo): void {
   addGet(program, io);
   addList(program, io);
   addWatch(program, io);
+  addHistory(program, io);
+  addDiff(program, io);
   addPut(program, io);
   addDelete(program, io);
   addResources(program, io);

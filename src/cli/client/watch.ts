@@ -163,7 +163,7 @@ function batchPrinter(
   }
 }
 
-const colours: Readonly<Record<EventType, Colour>> = {
+export const eventColours: Readonly<Record<EventType, Colour>> = {
   ADDED: "green",
   MODIFIED: "yellow",
   DELETED: "red",
@@ -172,7 +172,7 @@ const colours: Readonly<Record<EventType, Colour>> = {
 function eventRow({ type, object }: WatchEvent): Cell[] {
   return [
     String(object.modRevision),
-    { text: type, colour: colours[type] },
+    { text: type, colour: eventColours[type] },
     printableText(object.key),
     printableBytes(object.value),
   ];

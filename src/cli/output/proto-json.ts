@@ -1,5 +1,10 @@
 import type { ResourceInfo } from "../../client/resource-info.ts";
-import type { AtomicBatch, ObjectResult, Page } from "../../client/watch/client-calls.ts";
+import type {
+  AtomicBatch,
+  HistoryPage,
+  ObjectResult,
+  Page,
+} from "../../client/watch/client-calls.ts";
 import type { WatchEvent } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 
@@ -28,6 +33,18 @@ export function pageJson(page: Page): string {
       : { remaining_item_count: String(page.remainingItemCount) }),
     history_id: page.historyId,
     ...staleness(page),
+  });
+}
+
+/** A page of a history as a HistoryResponse. */
+export function historyPageJson(page: HistoryPage): string {
+  return line({
+    revision: String(page.revision),
+    events: page.events.map(eventMessage),
+    next_page_token: page.nextPageToken,
+    history_id: page.historyId,
+    end: `HISTORY_END_${page.end ?? "UNSPECIFIED"}`,
+    oldest_revision: String(page.oldestRevision ?? 0),
   });
 }
 

@@ -144,6 +144,22 @@ export interface PageOptions extends ListOptions {
   readonly pageToken?: string | undefined;
 }
 
+/** Options of the history of an object. */
+export interface HistoryOptions extends Pick<ReadOptions, "historyId" | "signal" | "timeoutMs"> {
+  /** Only changes up to this revision. Default: up to the current one, as a linearizable read has it. */
+  readonly revision?: number | undefined;
+  /** Maximum number of changes per page, at most 1,000. Default 0: 1,000, or as many as fit in one message. */
+  readonly pageSize?: number | undefined;
+  /** What of each object changes have. Default FULL. */
+  readonly view?: View | undefined;
+}
+
+/** Options of a single page of a history. */
+export interface HistoryPageOptions extends HistoryOptions {
+  /** As in PageOptions. */
+  readonly pageToken?: string | undefined;
+}
+
 /** Options of watches. */
 export interface WatchOptions extends CommonOptions, SelectorOptions {
   /** The keys to watch. Default: all. */

@@ -34,6 +34,9 @@ export class RelayedCalls implements ClientCalls {
   readonly get: ClientCalls["get"] = (...call) => relayed(this.#calls.get(...call));
   readonly list: ClientCalls["list"] = (...call) => relayedEach(this.#calls.list(...call));
   readonly page: ClientCalls["page"] = (...call) => relayed(this.#calls.page(...call));
+  readonly history: ClientCalls["history"] = (...call) => relayedEach(this.#calls.history(...call));
+  readonly historyPage: ClientCalls["historyPage"] = (...call) =>
+    relayed(this.#calls.historyPage(...call));
   readonly watch: ClientCalls["watch"] = (...call) => relayedEach(this.#calls.watch(...call));
   readonly put: ClientCalls["put"] = (...call) => relayed(this.#calls.put(...call));
   readonly delete: ClientCalls["delete"] = (...call) => relayed(this.#calls.delete(...call));

@@ -5,6 +5,7 @@ import type { Reachability } from "../../base/stream-backoff.ts";
 import {
   checkDelete,
   checkGet,
+  checkHistoryRequest,
   checkList,
   checkPut,
   checkSameHistory,
@@ -15,6 +16,8 @@ import type {
   DeleteRequest,
   GetRequest,
   GetResult,
+  HistoryRequest,
+  HistoryResult,
   ListRequest,
   ListResult,
   PutRequest,
@@ -29,6 +32,7 @@ import { decodeRevision } from "../calls/decode.ts";
 import type { Endpoint } from "../calls/endpoints.ts";
 import type { PageOptions, SelectorOptions, WatchOptions } from "../calls/options.ts";
 import type { AtomicBatch, ClientCalls, Page } from "../watch/client-calls.ts";
+import { readHistory } from "./remote-history.ts";
 import { type FetchPage, RemoteLister } from "./remote-lister.ts";
 import { RemoteWatch, ServerRevisionProbe } from "./remote-watch.ts";
 
@@ -129,6 +133,20 @@ export class RemoteStorage implements Storage {
     this.#enter(request.signal);
     checkList(request);
     return this.#notBehind(request.at, (at) => this.#lister.list({ ...request, at }));
+  }
+
+  async history(request: HistoryRequest): Promise<HistoryResult> {
+    this.#enter(request.signal);
+    checkHistoryRequest(request);
+    if (this.#isSelective) {
+      throw invalidRequest("labelSelector", "A storage with selectors has no histories.");
+    }
+    try {
+      const page = await readHistory(this.#client, this.#resource, request);
+      return { ...page, historyId: this.#history.observe(page.historyId) };
+    } catch (error) {
+      throw this.#history.named(error);
+    }
   }
 
   watch(request: WatchRequest): WatchStream {

@@ -4,6 +4,7 @@ import type { WatchEvent } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type {
   DeleteOptions,
+  HistoryOptions,
   Interruption,
   ListOptions,
   PutOptions,
@@ -124,6 +125,22 @@ export class TypedResource<T> {
     options: Omit<ListOptions, "view"> = {},
   ): AsyncGenerator<TypedObject<T>, void, void> {
     for await (const page of this.list(options)) yield* page.items;
+  }
+
+  /**
+   * Reads the changes of an object one by one, the newest first, as far back as the store has them, without those whose
+   * value can't be decoded. A deletion has the last value. `Client.history` also says why the history ends.
+   */
+  async *history(
+    key: string,
+    options: Omit<HistoryOptions, "view"> = {},
+  ): AsyncGenerator<TypedEvent<T>, void, void> {
+    for await (const { events } of this.#client.history(this.name, key, options)) {
+      for (const event of events) {
+        const decoded = this.#event(event, []);
+        if (decoded !== undefined) yield decoded;
+      }
+    }
   }
 
   /**

@@ -3,6 +3,8 @@ import type { WatchEvent } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type {
   DeleteOptions,
+  HistoryOptions,
+  HistoryPageOptions,
   ListOptions,
   PageOptions,
   PutOptions,
@@ -46,6 +48,29 @@ export interface Page {
   readonly staleForMs?: number | undefined;
 }
 
+/** One page of the history of an object. */
+export interface HistoryPage {
+  /**
+   * The history has no later changes; the same on every page. A watch of the key with it as `afterRevision` continues the
+   * history without a gap.
+   */
+  readonly revision: number;
+  /** The newest first. A deletion has the object's last content, with the revision of the deletion. */
+  readonly events: readonly WatchEvent[];
+  /** Empty on the last page. */
+  readonly nextPageToken: string;
+  /** The history of the store that the revisions belong to; empty if the server does not know it. */
+  readonly historyId: string;
+  /**
+   * Why no older changes follow; undefined if some do. CREATION: before the oldest change the object did not exist, at
+   * least from `oldestRevision` on. COMPACTION: the store no longer has the changes before. LIMIT: to find an earlier object
+   * with this key would cost the store too much.
+   */
+  readonly end: "CREATION" | "COMPACTION" | "LIMIT" | undefined;
+  /** Of the last page: all changes after this revision are known. Otherwise undefined. */
+  readonly oldestRevision: number | undefined;
+}
+
 /** Events that belong together, complete, and the resume point after them. */
 export interface AtomicBatch {
   /** Everything that the watch asks for has been delivered, up to and including this revision: the resume point. */
@@ -71,6 +96,14 @@ export interface ClientCalls {
   list(resource: string, options?: ListOptions): AsyncGenerator<Page, void, void>;
   /** See `Client.page`. */
   page(resource: string, options?: PageOptions): Promise<Page>;
+  /** See `Client.history`. */
+  history(
+    resource: string,
+    key: string,
+    options?: HistoryOptions,
+  ): AsyncGenerator<HistoryPage, void, void>;
+  /** See `Client.historyPage`. */
+  historyPage(resource: string, key: string, options?: HistoryPageOptions): Promise<HistoryPage>;
   /** See `Client.watch`. */
   watch(resource: string, options?: WatchOptions): AsyncGenerator<AtomicBatch, void, void>;
   /** See `Client.put`. */

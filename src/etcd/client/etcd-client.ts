@@ -4,6 +4,7 @@ import type { Logger } from "pino";
 import type { KeyPair } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
 import { upstreamUnavailable } from "../../base/errors.ts";
+import { Gate } from "../../base/gate.ts";
 import { ServerReachability } from "../../base/server-reachability.ts";
 import type { Reachability } from "../../base/stream-backoff.ts";
 import { Turns } from "../../base/turns.ts";
@@ -87,6 +88,12 @@ export class EtcdClient {
    * @internal
    */
   readonly timeSlices: Turns;
+  /**
+   * Searches of the past for which etcd reads everything: one at a time.
+   *
+   * @internal
+   */
+  readonly pastSearches: Gate = new Gate({ concurrent: 1 });
   /**
    * The id of the history, shared by all storages of this etcd.
    *

@@ -69,6 +69,8 @@ interface WatchCreateRequest {
   readonly progress_notify?: boolean;
   readonly prev_kv?: boolean;
   readonly fragment?: boolean;
+  /** NOPUT: only deletions are sent. */
+  readonly filters?: readonly "NOPUT"[];
 }
 
 export type WatchRequest =

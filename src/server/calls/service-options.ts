@@ -3,6 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { Reason } from "../../base/errors.ts";
 import type {
   CacheGetRequest,
+  CacheHistoryRequest,
   CacheListRequest,
   CacheWatchRequest,
   Reached,
@@ -10,7 +11,13 @@ import type {
 import type { Selection } from "../../cacher/request/selection.ts";
 import type { Authenticators } from "../../identity/authenticators.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
-import type { GetResult, ListResult, Storage, WatchStream } from "../../storage/storage.ts";
+import type {
+  GetResult,
+  HistoryResult,
+  ListResult,
+  Storage,
+  WatchStream,
+} from "../../storage/storage.ts";
 import type { ServerLimits } from "../limits/server-limits.ts";
 import type { MemoryGauge } from "../pressure/memory-gauge.ts";
 import type { AuditLog } from "./audit.ts";
@@ -49,6 +56,8 @@ export interface ServedResource extends Pick<Storage, "put" | "delete"> {
   valueBytes?(key: string): number | undefined;
   get(request: CacheGetRequest, reached?: Reached): Promise<GetResult>;
   list(request: CacheListRequest, reached?: Reached): Promise<ListResult>;
+  /** Absent: it has no histories. */
+  history?(request: CacheHistoryRequest): Promise<HistoryResult>;
   watch(request: CacheWatchRequest): WatchStream;
   /**
    * Waits until the resource has the store's current revision, for up to 3 s, and each of its watches that is live can read

@@ -1,4 +1,4 @@
-import { objectNotFound, upstreamUnavailable } from "../../base/errors.ts";
+import { objectNotFound } from "../../base/errors.ts";
 import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { encodedSize } from "../../model/object-encoding.ts";
@@ -18,11 +18,12 @@ import { expectedObjectBytes } from "../calls/call-admission.ts";
 import type { MethodHandler, ServiceMethods, UnaryMethod } from "../calls/methods.ts";
 import type { UnaryContext } from "../calls/service-context.ts";
 import type { ServedResource } from "../calls/service-options.ts";
+import { historyMethod } from "./history-method.ts";
+import { inHistory } from "./in-history.ts";
 import { encodePageToken, pageTokenSize } from "./page-token.ts";
 import {
   accessOfGet,
   accessOfList,
-  checkHistory,
   listIdentity,
   type ParsedList,
   parseGet,
@@ -94,6 +95,7 @@ export function listWatchMethods(
       },
     } satisfies UnaryMethod<ListRequest__Output>,
     Watch: watch,
+    History: historyMethod(context),
     Resources: resourcesMethod(context),
   };
 }
@@ -110,31 +112,6 @@ function* parsing(
 function parsed(resource: ServedResource, request: ListRequest__Output): ParsedList {
   const { label_selector, field_selector } = request;
   return parseList(request, resource.select(label_selector, field_selector), maxPageBytes);
-}
-
-/**
- * Returns the result of `read` and its history. Throws HISTORY_CHANGED if that is not `known`; empty: any history. The
- * history may change during the read, so it is checked before and after. It may change again before the response is encoded.
- */
-async function inHistory<T extends Pick<GetResult, "historyId">>(
-  resource: ServedResource,
-  known: string,
-  signal: AbortSignal,
-  read: () => Promise<T>,
-): Promise<{ readonly result: T; readonly historyId: string }> {
-  const before = await historyOf(resource, signal);
-  if (resource.ready) checkHistory(known, before);
-  const result = await read();
-  const historyId = result.historyId ?? (await historyOf(resource, signal));
-  checkHistory(known, historyId);
-  const isSame = before === "" || historyId === "" || historyId === before;
-  if (isSame || result.historyId !== undefined) return { result, historyId };
-  throw upstreamUnavailable("The store's history has changed during the read. Try again.");
-}
-
-/** The history that the resource has now. */
-async function historyOf(resource: ServedResource, signal: AbortSignal): Promise<string> {
-  return (await resource.findHistory?.(signal)) ?? resource.currentHistoryId;
 }
 
 /**

@@ -232,6 +232,16 @@ const views = {
   VIEW_COUNT: "COUNT",
 } as const satisfies Record<View__Output, View | "COUNT">;
 
+/** The view of a request that has objects, which a count has not. `what`: the subject of the error's sentence. */
+export function viewOfObjects(view: View__Output, what: string): View {
+  const asked = views[view];
+  if (asked !== "COUNT") return asked;
+  throw invalidRequest(
+    "view",
+    `${what} has no VIEW_COUNT. Ask for VIEW_KEYS, and count, or for a List.`,
+  );
+}
+
 function viewOfList({ view }: ListRequest__Output): Pick<CacheListRequest, "countOnly" | "view"> {
   const asked = views[view];
   return asked === "COUNT" ? { countOnly: true } : { view: asked };
@@ -240,12 +250,7 @@ function viewOfList({ view }: ListRequest__Output): Pick<CacheListRequest, "coun
 function viewOfWatch(
   request: WatchRequest__Output,
 ): Pick<CacheWatchRequest, "eventTypes" | "view"> {
-  const view = views[request.view];
-  if (view === "COUNT")
-    throw invalidRequest(
-      "view",
-      "A watch has no VIEW_COUNT. Ask for VIEW_KEYS, and count, or for a List.",
-    );
+  const view = viewOfObjects(request.view, "A watch");
   const types = request.event_types.map(eventTypeOf);
   return { view, eventTypes: types.length === 0 ? undefined : types };
 }
@@ -316,7 +321,7 @@ function bookmarkIntervalOf(request: WatchRequest__Output): number | undefined {
  * Parses a revision: an int64 that is not negative. No store reaches the largest integer that a `number` holds exactly,
  * so larger revisions become that integer: it is above the store's revision, and no object has it.
  */
-function revisionOf(field: string, text: string): number {
+export function revisionOf(field: string, text: string): number {
   const value = BigInt(text);
   if (value < 0n) throw invalidRequest(field, `${field} is ${text}. It must not be negative.`);
   return value > maxRevision ? Number.MAX_SAFE_INTEGER : Number(value);
@@ -358,7 +363,7 @@ function durationOf(field: string, { seconds, nanos }: Duration__Output): number
 }
 
 /** Checks that a key is not empty. */
-function keyOf(key: string): string {
+export function keyOf(key: string): string {
   if (key === "") throw invalidRequest("key", "key is empty. Give the key of an object.");
   return key;
 }

@@ -4,11 +4,16 @@ import {
   type LimitedUpstreamReaderDeps,
 } from "../../cacher/freshness/upstream-reader.ts";
 import type { ObjectAttributes } from "../../cacher/request/object-attributes.ts";
-import type { CacheGetRequest, CacheListRequest } from "../../cacher/request/request.ts";
+import type {
+  CacheGetRequest,
+  CacheHistoryRequest,
+  CacheListRequest,
+} from "../../cacher/request/request.ts";
 import type { Selection } from "../../cacher/request/selection.ts";
 import type {
   DeleteRequest,
   GetResult,
+  HistoryResult,
   ListResult,
   PutRequest,
   Storage,
@@ -69,6 +74,10 @@ export class UncachedResource implements ServedResource {
 
   list(request: CacheListRequest): Promise<ListResult> {
     return this.#reads.list(request);
+  }
+
+  history(request: CacheHistoryRequest): Promise<HistoryResult> {
+    return this.#reads.history(request);
   }
 
   async put(request: PutRequest): Promise<WriteResult> {

@@ -9,6 +9,7 @@ import { Slabs } from "../../model/slabs.ts";
 import {
   checkDelete,
   checkGet,
+  checkHistoryRequest,
   checkList,
   checkPut,
   checkText,
@@ -19,6 +20,8 @@ import type {
   DeleteRequest,
   GetRequest,
   GetResult,
+  HistoryRequest,
+  HistoryResult,
   ListRequest,
   ListResult,
   PutRequest,
@@ -29,6 +32,7 @@ import type {
   WrittenAfterRequest,
   WrittenObjects,
 } from "../storage.ts";
+import { KeyHistory } from "./key-history.ts";
 import { Lister } from "./lister.ts";
 import { storedObject, valuelessObject } from "./objects/decode.ts";
 import { ResourceKeys, SkippedKeys } from "./objects/resource-keys.ts";
@@ -95,6 +99,7 @@ export class EtcdStorage implements Storage {
   readonly #probe: RevisionProbe;
   readonly #reader: RangeReader;
   readonly #lister: Lister;
+  readonly #keyHistory: KeyHistory;
   readonly #writer: Writer;
   readonly #maxRevisionBytes: number;
   readonly #watches = new Set<EtcdWatch>();
@@ -116,6 +121,13 @@ export class EtcdStorage implements Storage {
     this.#reader = new RangeReader(client, this.#probe);
     this.#writer = new Writer(client);
     this.#lister = new Lister(this.#reader, this.#keys);
+    this.#keyHistory = new KeyHistory({
+      ...{ client, keys: this.#keys, reader: this.#reader },
+      openDeletions: (key, afterRevision, upTo) => {
+        const request = { scope: { key }, afterRevision, upTo, withPrevious: false };
+        return this.#openWatch(request, true);
+      },
+    });
   }
 
   /**
@@ -160,6 +172,12 @@ export class EtcdStorage implements Storage {
     return this.#lister.list(request);
   }
 
+  async history(request: HistoryRequest): Promise<HistoryResult> {
+    this.#enter(request.signal);
+    checkHistoryRequest(request);
+    return this.#keyHistory.read(request);
+  }
+
   async count(prefix: string, revision: number, signal?: AbortSignal): Promise<number> {
     this.#enter(signal);
     const request = { ...this.#keys.prefixRange(prefix), count_only: true };
@@ -188,12 +206,17 @@ export class EtcdStorage implements Storage {
   }
 
   watch(request: WatchRequest): WatchStream {
+    return this.#openWatch(request, false);
+  }
+
+  #openWatch(request: WatchRequest, onlyDeletions: boolean): EtcdWatch {
     const watch = new EtcdWatch(
       {
         client: this.#client,
         probe: this.#probe,
         keys: this.#keys,
         maxRevisionBytes: this.#maxRevisionBytes,
+        onlyDeletions,
         onOpen: (endpoint) => this.#options.followed?.opens(endpoint),
         onEnd: (ended) => this.#watches.delete(ended),
       },

@@ -13,6 +13,7 @@ import type { WatchEvent } from "../../model/event.ts";
 import {
   checkDelete,
   checkGet,
+  checkHistoryRequest,
   checkInteger,
   checkList,
   checkPut,
@@ -23,6 +24,8 @@ import type {
   DeleteRequest,
   GetRequest,
   GetResult,
+  HistoryRequest,
+  HistoryResult,
   ListRequest,
   ListResult,
   PutRequest,
@@ -36,6 +39,8 @@ import { defaultStateBytes } from "./memory-estimates.ts";
 import { MemoryWatch } from "./memory-watch.ts";
 import { type Bounds, MvccStore } from "./mvcc-store.ts";
 import { checkOperations, type Operation } from "./operation.ts";
+
+const linearizable = { match: "LINEARIZABLE" } as const;
 
 /** Default maximum memory of the history, in bytes. */
 const defaultLogBytes = 64 * 1024 ** 2;
@@ -106,6 +111,15 @@ export class MemoryStorage implements Storage {
     this.#enter(request.signal);
     checkList(request);
     return this.#store.page(request, this.#store.resolve(request.at));
+  }
+
+  /** Returns values also with `keysOnly`, as they are not copied. */
+  async history(request: HistoryRequest): Promise<HistoryResult> {
+    this.#enter(request.signal);
+    checkHistoryRequest(request);
+    const { upTo } = request;
+    const at = upTo === undefined ? linearizable : ({ match: "EXACT", revision: upTo } as const);
+    return this.#store.history(request, this.#store.resolve(at));
   }
 
   watch(request: WatchRequest): WatchStream {

@@ -5,7 +5,14 @@ import { WatchEvent } from "../../model/event.ts";
 import { compareKeys } from "../../model/key-order.ts";
 import { estimatedBytes, StoredObject } from "../../model/object.ts";
 import { Slabs, smallestSlab } from "../../model/slabs.ts";
-import type { ListRequest, ListResult, RevisionRequirement } from "../storage.ts";
+import { HistoryPage } from "../history-page.ts";
+import type {
+  HistoryRequest,
+  HistoryResult,
+  ListRequest,
+  ListResult,
+  RevisionRequirement,
+} from "../storage.ts";
 import { stateBytes } from "./memory-estimates.ts";
 import type { Operation } from "./operation.ts";
 import { Transaction, TransactionLog } from "./transaction-log.ts";
@@ -48,6 +55,15 @@ export class MvccStore {
   /** One page of the objects at a kept revision. */
   page(request: ListRequest, revision: number): ListResult {
     return page(this.#keys, request, revision);
+  }
+
+  /** One page of the history of a key, up to a kept revision. */
+  history(request: HistoryRequest, revision: number): HistoryResult {
+    const page = new HistoryPage(request);
+    const next = this.#keys.get(request.key)?.addTo(page, revision);
+    return next === undefined
+      ? page.finished(revision, Math.max(1, this.log.oldest))
+      : page.continued(revision, next);
   }
 
   /** Returns the revision to read at; throws if it can't be read. */
@@ -237,6 +253,27 @@ export class KeyVersions {
 
   /** The object at `revision`; undefined if the key did not exist. */
   at(revision: number): StoredObject | undefined {
+    return objectOf(this.#versions.at(this.#countUpTo(revision) - 1));
+  }
+
+  /** Adds the changes up to `revision` to the page. Returns the revision of the first that does not fit; undefined: all do. */
+  addTo(page: HistoryPage, revision: number): number | undefined {
+    for (let i = this.#countUpTo(revision) - 1; i >= 0; i--) {
+      const version = this.#versions.at(i);
+      const object = objectOf(version);
+      const deleted = objectOf(this.#versions.at(i - 1));
+      if (version === undefined || (object ?? deleted) === undefined) return undefined;
+      const fits =
+        object === undefined
+          ? page.addDeletion((deleted as StoredObject).withoutAttributes(), version.modRevision)
+          : page.addPut(object.withoutAttributes());
+      if (!fits) return version.modRevision;
+    }
+    return undefined;
+  }
+
+  /** Number of versions up to `revision`. */
+  #countUpTo(revision: number): number {
     let low = 0;
     let high = this.#versions.length;
     while (low < high) {
@@ -244,7 +281,7 @@ export class KeyVersions {
       if ((this.#versions.at(middle)?.modRevision ?? 0) <= revision) low = middle + 1;
       else high = middle;
     }
-    return objectOf(this.#versions.at(low - 1));
+    return low;
   }
 
   /** Drops the versions that no read at `revision` or later can see. Returns whether no version is left. */

@@ -11,6 +11,8 @@ import type { GetRequest as _watchfanout_v1_GetRequest, GetRequest__Output as _w
 import type { GetResponse as _watchfanout_v1_GetResponse, GetResponse__Output as _watchfanout_v1_GetResponse__Output } from './watchfanout/v1/GetResponse.ts';
 import type { GrantCredit as _watchfanout_v1_GrantCredit, GrantCredit__Output as _watchfanout_v1_GrantCredit__Output } from './watchfanout/v1/GrantCredit.ts';
 import type { HashRange as _watchfanout_v1_HashRange, HashRange__Output as _watchfanout_v1_HashRange__Output } from './watchfanout/v1/HashRange.ts';
+import type { HistoryRequest as _watchfanout_v1_HistoryRequest, HistoryRequest__Output as _watchfanout_v1_HistoryRequest__Output } from './watchfanout/v1/HistoryRequest.ts';
+import type { HistoryResponse as _watchfanout_v1_HistoryResponse, HistoryResponse__Output as _watchfanout_v1_HistoryResponse__Output } from './watchfanout/v1/HistoryResponse.ts';
 import type { ListRequest as _watchfanout_v1_ListRequest, ListRequest__Output as _watchfanout_v1_ListRequest__Output } from './watchfanout/v1/ListRequest.ts';
 import type { ListResponse as _watchfanout_v1_ListResponse, ListResponse__Output as _watchfanout_v1_ListResponse__Output } from './watchfanout/v1/ListResponse.ts';
 import type { ListWatchServiceClient as _watchfanout_v1_ListWatchServiceClient, ListWatchServiceDefinition as _watchfanout_v1_ListWatchServiceDefinition } from './watchfanout/v1/ListWatchService.ts';
@@ -53,6 +55,9 @@ export interface ProtoGrpcType {
       GetResponse: MessageTypeDefinition<_watchfanout_v1_GetResponse, _watchfanout_v1_GetResponse__Output>
       GrantCredit: MessageTypeDefinition<_watchfanout_v1_GrantCredit, _watchfanout_v1_GrantCredit__Output>
       HashRange: MessageTypeDefinition<_watchfanout_v1_HashRange, _watchfanout_v1_HashRange__Output>
+      HistoryEnd: EnumTypeDefinition
+      HistoryRequest: MessageTypeDefinition<_watchfanout_v1_HistoryRequest, _watchfanout_v1_HistoryRequest__Output>
+      HistoryResponse: MessageTypeDefinition<_watchfanout_v1_HistoryResponse, _watchfanout_v1_HistoryResponse__Output>
       ListRequest: MessageTypeDefinition<_watchfanout_v1_ListRequest, _watchfanout_v1_ListRequest__Output>
       ListResponse: MessageTypeDefinition<_watchfanout_v1_ListResponse, _watchfanout_v1_ListResponse__Output>
       /**

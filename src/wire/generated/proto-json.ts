@@ -546,6 +546,10 @@ export const protoJson: object = {
                   "responseType": "SubscribeResponse",
                   "responseStream": true
                 },
+                "History": {
+                  "requestType": "HistoryRequest",
+                  "responseType": "HistoryResponse"
+                },
                 "Resources": {
                   "requestType": "ResourcesRequest",
                   "responseType": "ResourcesResponse"
@@ -1012,6 +1016,75 @@ export const protoJson: object = {
                   "type": "int64",
                   "id": 2
                 }
+              }
+            },
+            "HistoryRequest": {
+              "fields": {
+                "resource": {
+                  "type": "string",
+                  "id": 1
+                },
+                "key": {
+                  "type": "string",
+                  "id": 2
+                },
+                "revision": {
+                  "type": "int64",
+                  "id": 3
+                },
+                "page_size": {
+                  "type": "int32",
+                  "id": 4
+                },
+                "page_token": {
+                  "type": "string",
+                  "id": 5
+                },
+                "history_id": {
+                  "type": "string",
+                  "id": 6
+                },
+                "view": {
+                  "type": "View",
+                  "id": 7
+                }
+              }
+            },
+            "HistoryResponse": {
+              "fields": {
+                "revision": {
+                  "type": "int64",
+                  "id": 1
+                },
+                "events": {
+                  "rule": "repeated",
+                  "type": "Event",
+                  "id": 2
+                },
+                "next_page_token": {
+                  "type": "string",
+                  "id": 3
+                },
+                "history_id": {
+                  "type": "string",
+                  "id": 4
+                },
+                "end": {
+                  "type": "HistoryEnd",
+                  "id": 5
+                },
+                "oldest_revision": {
+                  "type": "int64",
+                  "id": 6
+                }
+              }
+            },
+            "HistoryEnd": {
+              "values": {
+                "HISTORY_END_UNSPECIFIED": 0,
+                "HISTORY_END_CREATION": 1,
+                "HISTORY_END_COMPACTION": 2,
+                "HISTORY_END_LIMIT": 3
               }
             },
             "ResourcesRequest": {

@@ -214,4 +214,33 @@ describe("Reads that only the store can serve", () => {
     await store.respond("current", "joined");
     expect(await Promise.all([old, current, joined])).toEqual(["old", "current", "current"]);
   });
+
+  it("are bounded apart from other reads, and more strictly", async () => {
+    const clock = new FakeClock();
+    const limiter = new UpstreamLimiter(clock);
+    const counts = { reads: 0, histories: 0 };
+    const connectionsOf = (caller: object) => Array.from({ length: 4 }, () => new Member(caller));
+    const read = (of: UpstreamLimiter, owner: object, kind: "histories" | "reads"): void => {
+      const ask = (): Promise<void> => {
+        counts[kind]++;
+        return new Promise(() => {});
+      };
+      of.run(owner, { name: undefined, isCacheable: false, ask }).catch(() => {});
+    };
+    const readAll = (caller: object): void => {
+      for (const connection of connectionsOf(caller)) {
+        for (let i = 0; i < 3; i++) read(limiter.histories, connection, "histories");
+      }
+    };
+    const [first, second, third] = [{}, {}, {}];
+    for (let i = 0; i < 3; i++) read(limiter.histories, new Member(first), "histories");
+    expect(counts.histories).toBe(3);
+    readAll(first);
+    expect(counts.histories).toBe(4);
+    for (const caller of [second, third]) readAll(caller);
+    expect(counts.histories).toBe(8);
+    read(limiter, first, "reads");
+    expect(counts.reads).toBe(1);
+    expect(limiter.stats().inFlight).toBe(9);
+  });
 });

@@ -75,6 +75,58 @@ describe("A result is refused if the server returns", () => {
   });
 });
 
+describe("A history is refused if the server returns", () => {
+  const change = (revision: number, key = "k") => wireEvent("MODIFIED", key, revision);
+  const page = {
+    ...{ revision: "9", events: [change(8), change(6)], next_page_token: "t", history_id: "h" },
+  };
+
+  test.each([
+    ["a change of another key", { events: [change(8, "other")] }, /the key "other" for "k"/],
+    ["a change from after its revision", { events: [change(10)] }, /revision 10 at 9/],
+    ["changes out of order", { events: [change(6), change(8)] }, /revision 8 after that of 6/],
+    ["a last page without an end", { next_page_token: "" }, /a history that ends for HISTORY_END_/],
+  ])("%s", async (_, difference, message) => {
+    const db = client(
+      await server({ history: (_call, callback) => callback(null, { ...page, ...difference }) }),
+    );
+    await expect(db.historyPage("r", "k")).rejects.toEqual(internal(message));
+  });
+
+  test("another revision than the given one", async () => {
+    const db = client(await server({ history: (_, callback) => callback(null, page) }));
+    const history = db.historyPage("r", "k", { revision: 20 });
+    await expect(history).rejects.toEqual(internal(/up to 9 for one up to 20/));
+  });
+
+  test.each([
+    ["of different revisions", { revision: "10" }, internal(/revision 10 in a history up to 9/)],
+    ["that repeat a change", { events: [change(6)] }, internal(/revision 6 after that of 6/)],
+    [
+      "of different histories of the store",
+      { history_id: "h2" },
+      expect.objectContaining({ reason: "HISTORY_CHANGED" }),
+    ],
+    [
+      "without changes and without end",
+      { next_page_token: "t", events: [] },
+      internal(/more than 1000 pages in a row without a change/),
+    ],
+  ])("joined pages %s", async (_, difference, error) => {
+    const last = { ...page, events: [change(5)], next_page_token: "", end: 1, ...difference };
+    const history = client(
+      await server({
+        history: ({ request }, callback) => callback(null, request.page_token === "" ? page : last),
+      }),
+    ).history("r", "k");
+    expect((await history.next()).value?.events).toHaveLength(2);
+    const rest = async (): Promise<void> => {
+      for await (const _page of history);
+    };
+    await expect(rest()).rejects.toEqual(error);
+  });
+});
+
 describe("A watch whose server sends what it must not", () => {
   /** Goes back after its first response, or serves. */
   const goingBack: Script["watch"] = (call) => {

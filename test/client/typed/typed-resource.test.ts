@@ -47,6 +47,27 @@ describe("A typed resource", () => {
     expect(objects.map(({ key }) => key)).toEqual(["a/1", "a/2", "a/3", "b/1"]);
   });
 
+  test("yields the history of an object, the newest change first, without values that can't be decoded.", async () => {
+    const { store, things, failures } = await serveCounters();
+    const { modRevision } = await things.put("a", { n: 1 });
+    await store.put({ key: "a", value: utf8("{}") });
+    await things.put("a", { n: 3 });
+    await things.delete("a");
+    await things.put("a", { n: 5 });
+    const changes = await all(things.history("a", { pageSize: 2 }));
+    expect(changes.map(({ type, object }) => [type, object?.value.n])).toEqual([
+      ...[
+        ["ADDED", 5],
+        ["DELETED", 3],
+        ["MODIFIED", 3],
+        ["ADDED", 1],
+      ],
+    ]);
+    expect(failures.map(({ key }) => key)).toEqual(["a"]);
+    const [first] = await all(things.history("a", { revision: modRevision }));
+    expect(first).toMatchObject({ type: "ADDED", revision: modRevision });
+  });
+
   test("watches the current state and its changes, and ends with its signal.", async () => {
     const { things } = await serveCounters();
     await things.put("a", { n: 1 });

@@ -50,6 +50,17 @@ const reads = [
 const watches = ["app watch a/ by app[0]: open", "app watch a/ by app[0]: INVALID_ARGUMENT"];
 const deletion = "app delete a/1 by app[0]: OK";
 
+test("A History is audited as a Get of its key.", async () => {
+  const guarded = await serveGuarded(policy, [resource], "reads");
+  const app = clientAs(guarded.server, "app");
+  await app.history({ resource, key: "a/1" });
+  await app.history({ resource, key: "b/1" }).catch(() => {});
+  expect(guarded.audited.map(said)).toEqual([
+    "app get a/1 by app[0]: OK",
+    "app get b/1 denied: PERMISSION_DENIED",
+  ]);
+});
+
 describe("The audit", () => {
   test.each<readonly [AuditLevel, readonly string[]]>([
     ["writes", [...puts, ...denied, deniedWatch, deletion]],

@@ -181,6 +181,24 @@ const get = fc
     isExact: true,
   }));
 
+const history = fc
+  .record({
+    ...{ target, offset: revisionOffset, historyId, pageSize: fc.constantFrom(0, 1, -1) },
+    junk: fc.constantFrom("", "", "", "", "junk"),
+  })
+  .map(({ target: { caller, resource, text: key }, offset, pageSize, ...given }) => ({
+    caller,
+    path: listWatchService.History.path,
+    encode: (world: RequestWorld) =>
+      listWatchService.History.requestSerialize({
+        ...{ resource, key, revision: revisionAt(world, offset), page_size: pageSize },
+        history_id: historyOf(world, given.historyId),
+        page_token: given.junk,
+      }),
+    access: accessTo("get", resource, { key }),
+    isExact: true,
+  }));
+
 const list = fc
   .record({
     ...{ target, state, historyId, token },
@@ -380,6 +398,7 @@ const junk = fc
 /** A request with any fields, of any limited caller. */
 export const randomRequest: fc.Arbitrary<RandomRequest> = fc.oneof(
   { weight: 2, arbitrary: get },
+  { weight: 2, arbitrary: history },
   { weight: 5, arbitrary: list },
   { weight: 5, arbitrary: watch },
   { weight: 2, arbitrary: put },

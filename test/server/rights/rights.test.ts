@@ -45,6 +45,12 @@ describe("A caller", () => {
     ["get", "b/1", "PERMISSION_DENIED"],
     ["get", "a", "PERMISSION_DENIED"],
     ["get", "", "PERMISSION_DENIED"],
+    ["history", "a/1", "OK"],
+    ["history", "a/absent", "OK"],
+    ["history", "motd", "OK"],
+    ["history", "b/1", "PERMISSION_DENIED"],
+    ["history", "b/absent", "PERMISSION_DENIED"],
+    ["history", "", "PERMISSION_DENIED"],
     ["list", "a/", "OK"],
     ["list", "a/1", "OK"],
     ["list", "a", "PERMISSION_DENIED"],
@@ -66,6 +72,7 @@ describe("A caller", () => {
     const resource = "pods";
     const calls: Record<string, () => Promise<string>> = {
       get: () => outcome(client.get({ resource, key: text })),
+      history: () => outcome(client.history({ resource, key: text })),
       list: () => outcome(client.list({ resource, prefix: text })),
       put: () => outcome(client.put({ resource, key: text })),
       delete: () => outcome(client.delete({ resource, key: text })),

@@ -45,6 +45,8 @@ interface EtcdWatchSource {
   readonly keys: ResourceKeys;
   /** Maximum size of one revision that is held until it is complete, in bytes. */
   readonly maxRevisionBytes: number;
+  /** Whether etcd sends only deletions. Default false. */
+  readonly onlyDeletions?: boolean | undefined;
   /** Called with the endpoint that a stream is opened to. */
   readonly onOpen: (endpoint: string) => void;
   /** Called once, when the watch no longer needs the storage. */
@@ -86,7 +88,7 @@ export class EtcdWatch implements WatchStream {
   #end: Error | null | undefined;
 
   constructor(source: EtcdWatchSource, request: WatchRequest) {
-    const { client, probe, keys, maxRevisionBytes } = source;
+    const { client, probe, keys, maxRevisionBytes, onlyDeletions = false } = source;
     const range = keys.rangeOf(request.scope);
     this.#source = source;
     this.#request = request;
@@ -103,7 +105,7 @@ export class EtcdWatch implements WatchStream {
       onError: (error) => this.#fail(error),
     });
     this.#connection = new WatchConnection({
-      ...{ client, range, withPrevious: request.withPrevious },
+      ...{ client, range, withPrevious: request.withPrevious, onlyDeletions },
       past: request.upTo === undefined ? undefined : (request.concurrent ?? 1),
       onCreated: (revision) => {
         this.#syncedRevision = revision;

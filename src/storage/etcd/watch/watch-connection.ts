@@ -15,6 +15,7 @@ interface WatchConnectionDeps {
   /** The range in etcd of the watch's scope. */
   readonly range: KeyRange;
   readonly withPrevious: boolean;
+  readonly onlyDeletions: boolean;
   /**
    * The number of watches of past events that are read at the same time, if this is one of them: their responses are large
    * and decoded when they are taken. Undefined for other watches.
@@ -75,7 +76,7 @@ export class WatchConnection {
 
   /** Opens a stream on the member and creates the watch, which begins at this revision. */
   async open(member: Member, limits: CallLimits, startRevision: number): Promise<void> {
-    const { client, range, withPrevious, past, onError } = this.#deps;
+    const { client, range, withPrevious, onlyDeletions, past, onError } = this.#deps;
     const call = await client.openWatch(member, limits, past);
     this.#call = call;
     this.#listen(call);
@@ -86,6 +87,7 @@ export class WatchConnection {
         start_revision: startRevision,
         progress_notify: true,
         prev_kv: withPrevious,
+        filters: onlyDeletions ? ["NOPUT"] : [],
         // To split a response, etcd sums up all events of the part so far for each event: quadratic for a large response.
         fragment: past === undefined,
       },

@@ -4,6 +4,8 @@ import type * as grpc from '@grpc/grpc-js'
 import type { MethodDefinition } from '@grpc/proto-loader'
 import type { GetRequest as _watchfanout_v1_GetRequest, GetRequest__Output as _watchfanout_v1_GetRequest__Output } from '../../watchfanout/v1/GetRequest.ts';
 import type { GetResponse as _watchfanout_v1_GetResponse, GetResponse__Output as _watchfanout_v1_GetResponse__Output } from '../../watchfanout/v1/GetResponse.ts';
+import type { HistoryRequest as _watchfanout_v1_HistoryRequest, HistoryRequest__Output as _watchfanout_v1_HistoryRequest__Output } from '../../watchfanout/v1/HistoryRequest.ts';
+import type { HistoryResponse as _watchfanout_v1_HistoryResponse, HistoryResponse__Output as _watchfanout_v1_HistoryResponse__Output } from '../../watchfanout/v1/HistoryResponse.ts';
 import type { ListRequest as _watchfanout_v1_ListRequest, ListRequest__Output as _watchfanout_v1_ListRequest__Output } from '../../watchfanout/v1/ListRequest.ts';
 import type { ListResponse as _watchfanout_v1_ListResponse, ListResponse__Output as _watchfanout_v1_ListResponse__Output } from '../../watchfanout/v1/ListResponse.ts';
 import type { ResourcesRequest as _watchfanout_v1_ResourcesRequest, ResourcesRequest__Output as _watchfanout_v1_ResourcesRequest__Output } from '../../watchfanout/v1/ResourcesRequest.ts';
@@ -35,6 +37,23 @@ export interface ListWatchServiceClient extends grpc.Client {
   get(argument: _watchfanout_v1_GetRequest, metadata: grpc.Metadata, callback: grpc.requestCallback<_watchfanout_v1_GetResponse__Output>): grpc.ClientUnaryCall;
   get(argument: _watchfanout_v1_GetRequest, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_GetResponse__Output>): grpc.ClientUnaryCall;
   get(argument: _watchfanout_v1_GetRequest, callback: grpc.requestCallback<_watchfanout_v1_GetResponse__Output>): grpc.ClientUnaryCall;
+  
+  /**
+   * Reads the changes of one object, the newest first, page by page, as far back as the store has them. Deletions and
+   * re-creations are part of it. Needs the right to get the object.
+   */
+  History(argument: _watchfanout_v1_HistoryRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_HistoryResponse__Output>): grpc.ClientUnaryCall;
+  History(argument: _watchfanout_v1_HistoryRequest, metadata: grpc.Metadata, callback: grpc.requestCallback<_watchfanout_v1_HistoryResponse__Output>): grpc.ClientUnaryCall;
+  History(argument: _watchfanout_v1_HistoryRequest, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_HistoryResponse__Output>): grpc.ClientUnaryCall;
+  History(argument: _watchfanout_v1_HistoryRequest, callback: grpc.requestCallback<_watchfanout_v1_HistoryResponse__Output>): grpc.ClientUnaryCall;
+  /**
+   * Reads the changes of one object, the newest first, page by page, as far back as the store has them. Deletions and
+   * re-creations are part of it. Needs the right to get the object.
+   */
+  history(argument: _watchfanout_v1_HistoryRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_HistoryResponse__Output>): grpc.ClientUnaryCall;
+  history(argument: _watchfanout_v1_HistoryRequest, metadata: grpc.Metadata, callback: grpc.requestCallback<_watchfanout_v1_HistoryResponse__Output>): grpc.ClientUnaryCall;
+  history(argument: _watchfanout_v1_HistoryRequest, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_HistoryResponse__Output>): grpc.ClientUnaryCall;
+  history(argument: _watchfanout_v1_HistoryRequest, callback: grpc.requestCallback<_watchfanout_v1_HistoryResponse__Output>): grpc.ClientUnaryCall;
   
   /**
    * Reads the objects of a resource in key order, page by page, all pages at one revision.
@@ -108,6 +127,12 @@ export interface ListWatchServiceHandlers extends grpc.UntypedServiceImplementat
   Get: grpc.handleUnaryCall<_watchfanout_v1_GetRequest__Output, _watchfanout_v1_GetResponse>;
   
   /**
+   * Reads the changes of one object, the newest first, page by page, as far back as the store has them. Deletions and
+   * re-creations are part of it. Needs the right to get the object.
+   */
+  History: grpc.handleUnaryCall<_watchfanout_v1_HistoryRequest__Output, _watchfanout_v1_HistoryResponse>;
+  
+  /**
    * Reads the objects of a resource in key order, page by page, all pages at one revision.
    */
   List: grpc.handleUnaryCall<_watchfanout_v1_ListRequest__Output, _watchfanout_v1_ListResponse>;
@@ -133,6 +158,7 @@ export interface ListWatchServiceHandlers extends grpc.UntypedServiceImplementat
 
 export interface ListWatchServiceDefinition extends grpc.ServiceDefinition {
   Get: MethodDefinition<_watchfanout_v1_GetRequest, _watchfanout_v1_GetResponse, _watchfanout_v1_GetRequest__Output, _watchfanout_v1_GetResponse__Output>
+  History: MethodDefinition<_watchfanout_v1_HistoryRequest, _watchfanout_v1_HistoryResponse, _watchfanout_v1_HistoryRequest__Output, _watchfanout_v1_HistoryResponse__Output>
   List: MethodDefinition<_watchfanout_v1_ListRequest, _watchfanout_v1_ListResponse, _watchfanout_v1_ListRequest__Output, _watchfanout_v1_ListResponse__Output>
   Resources: MethodDefinition<_watchfanout_v1_ResourcesRequest, _watchfanout_v1_ResourcesResponse, _watchfanout_v1_ResourcesRequest__Output, _watchfanout_v1_ResourcesResponse__Output>
   Subscribe: MethodDefinition<_watchfanout_v1_SubscribeRequest, _watchfanout_v1_SubscribeResponse, _watchfanout_v1_SubscribeRequest__Output, _watchfanout_v1_SubscribeResponse__Output>
