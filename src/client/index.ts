@@ -20,6 +20,7 @@ export { type EventType, WatchBatch, WatchEvent } from "../model/event.ts";
 export { StoredObject } from "../model/object.ts";
 export type { ReflectorFailure } from "../reflector/reflector.ts";
 export type {
+  ListOrder,
   RevisionRequirement,
   Scope,
   Storage,
@@ -32,6 +33,7 @@ export type {
   CountOptions,
   DeleteOptions,
   Interruption,
+  KeyRange,
   ListOptions,
   PageOptions,
   PutOptions,

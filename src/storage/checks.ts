@@ -2,6 +2,7 @@ import { invalidRequest, otherHistory, toError } from "../base/errors.ts";
 import type {
   DeleteRequest,
   GetRequest,
+  KeyInterval,
   ListRequest,
   PutRequest,
   RevisionRequirement,
@@ -54,10 +55,17 @@ export function checkGet(request: GetRequest, rawKeys: boolean = false): void {
 /** Throws INVALID_REQUEST for a list that no Storage can serve. `rawKeys`: whether this one has raw keys. */
 export function checkList(request: ListRequest, rawKeys: boolean = false): void {
   checkText("prefix", request.prefix);
+  checkInterval(request.interval);
   if (!rawKeys) checkText("startAfter", request.startAfter ?? "");
   checkInteger("limit", request.limit, 0);
   checkInteger("maxBytes", request.maxBytes ?? 0, 0);
   checkRequirement(request.at);
+}
+
+function checkInterval(interval: KeyInterval | undefined): void {
+  if (interval === undefined) return;
+  checkText("interval.from", interval.from);
+  checkText("interval.to", interval.to ?? "");
 }
 
 /** Throws INVALID_REQUEST for a put that no Storage can execute. */

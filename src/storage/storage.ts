@@ -97,6 +97,8 @@ export interface GetResult {
 export interface ListRequest {
   /** Only keys with this prefix; empty: all. */
   readonly prefix: string;
+  /** Only keys of this interval. It may be empty. */
+  readonly interval?: KeyInterval | undefined;
   /** Only keys that sort after this one: the last key of the page before. */
   readonly startAfter?: string | undefined;
   /** Maximum number of objects; 0: no limit. */
@@ -126,6 +128,12 @@ export interface ListResult {
   /** Number of objects after this page; undefined if unknown. */
   readonly remaining: number | undefined;
 }
+
+/** The order of a list. Objects with the same revision are in key order. */
+export type ListOrder =
+  | ("KEY_ASCENDING" | "KEY_DESCENDING")
+  | ("MOD_REVISION_ASCENDING" | "MOD_REVISION_DESCENDING")
+  | ("CREATE_REVISION_ASCENDING" | "CREATE_REVISION_DESCENDING");
 
 export interface WrittenAfterRequest {
   readonly scope: Scope;

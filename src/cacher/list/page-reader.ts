@@ -1,4 +1,5 @@
 import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
+import { intervalOf, type ListScope, scopeOfList } from "../../storage/key-scopes.ts";
 import type { GetResult, ListResult } from "../../storage/storage.ts";
 import type { CacheGetRequest, CacheListRequest } from "../request/request.ts";
 import type { Selection } from "../request/selection.ts";
@@ -9,7 +10,8 @@ import { markOf } from "../state/retained-snapshots.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
 import type { CachedList } from "./cached-list.ts";
 import type { ListCache } from "./list-cache.ts";
-import { countMatching, objectsOf } from "./list-chunk.ts";
+import { countMatching, takeChunk } from "./list-chunk.ts";
+import { canHave, isInKeyOrder, notInList, OrderedPage } from "./ordered-page.ts";
 import { PageBuilder } from "./page-builder.ts";
 
 /** Maximum number of objects examined for a page with a predicate, which is short or empty if few of them match. */
@@ -28,7 +30,7 @@ interface PageSource {
   /** An immutable snapshot of all objects. */
   whole(): HistoricalSnapshot;
   /** Without raw keys, which lists leave out. */
-  count(prefix: string, startAfter: string | undefined): TimeSlicedWork<number>;
+  count(scope: ListScope, startAfter?: string): TimeSlicedWork<number>;
 }
 
 /** Serves reads from the cache, in time slices: pages of its lists, and single objects at older revisions. */
@@ -58,20 +60,27 @@ export class PageReader {
    * replaced meanwhile.
    */
   *list(request: CacheListRequest): TimeSlicedWork<ListResult | undefined> {
-    const { prefix, startAfter, selection, predicate } = request;
+    const { startAfter, selection, predicate } = request;
+    const scope = scopeOfList(request);
     const { epoch, historyId } = this.#cache;
     const state = yield* this.#stateFor(request);
     if (state === undefined) return undefined;
     const { revision } = state;
-    const filter = new Filter({ ...request, scope: { prefix }, withPrevious: false });
+    const filter = new Filter({ ...request, scope, withPrevious: false });
     const page = new PageBuilder(request);
     const isPartial =
       selection !== undefined || predicate !== undefined || request.shard !== undefined;
     if (request.countOnly === true) {
       const counted = isPartial
-        ? yield* countMatching(objectsOf(state.frozen(), filter, undefined), filter)
-        : yield* state.count(prefix, undefined);
+        ? yield* countMatching(state.frozen().objectsIn(filter.scope), filter)
+        : yield* state.count(scope);
       return epoch === this.#cache.epoch ? page.finish(revision, counted, historyId) : undefined;
+    }
+    if (!isInKeyOrder(request)) {
+      const ordered = yield* this.#ordered(request, filter, state, isPartial);
+      if (epoch !== this.#cache.epoch) return undefined;
+      if (ordered.next !== undefined) this.#historicalSnapshots.keep(revision, state.whole());
+      return Object.assign(ordered, { historyId });
     }
     const list = this.#lists.open(filter);
     yield* this.#fill(page, list, state, isPartial);
@@ -85,12 +94,43 @@ export class PageReader {
     const known =
       startAfter === undefined
         ? undefined
-        : this.#historicalSnapshots.following(revision, prefix, startAfter);
-    const following = known ?? (yield* state.count(prefix, startAfter));
+        : this.#historicalSnapshots.following(revision, scope, startAfter);
+    const following = known ?? (yield* state.count(scope, startAfter));
     if (epoch !== this.#cache.epoch) return undefined;
     const remaining = following - page.size;
-    this.#historicalSnapshots.expectPage(revision, prefix, next, remaining);
+    this.#historicalSnapshots.expectPage(revision, scope, next, remaining);
     return page.finish(revision, remaining, historyId);
+  }
+
+  /** A page in another order than that of the keys. */
+  *#ordered(
+    request: CacheListRequest,
+    filter: Filter,
+    state: PageSource,
+    isPartial: boolean,
+  ): TimeSlicedWork<ListResult> {
+    const { revision } = state;
+    const { startAfter, limit, maxBytes = 0 } = request;
+    if (request.order !== "KEY_DESCENDING") {
+      const after = startAfter === undefined ? undefined : state.whole().state.get(startAfter);
+      if (startAfter !== undefined && (after === undefined || !canHave(filter, startAfter)))
+        throw notInList(startAfter);
+      const ordered = new OrderedPage(request, filter, after);
+      yield* ordered.add(state.frozen().objectsIn(filter.scope));
+      return yield* ordered.finish(revision, undefined);
+    }
+    const objects = state.frozen().objectsIn(filter.scope, startAfter, true);
+    const bounds = {
+      ...{ bytes: maxBytes === 0 ? Infinity : maxBytes, scanned: maxScanned },
+      items: limit === 0 ? Infinity : limit,
+    };
+    const page = new PageBuilder(request);
+    page.add(yield* takeChunk(objects, filter, bounds, undefined));
+    const { next } = page;
+    if (next === undefined) return page.finish(revision, 0);
+    if (isPartial) return page.finish(revision, undefined);
+    const { from } = intervalOf(scopeOfList(request));
+    return page.finish(revision, yield* state.count({ from, to: next }));
   }
 
   *#fill(
@@ -123,7 +163,7 @@ export class PageReader {
       revision: at.revision,
       frozen: () => past.state,
       whole: () => past,
-      count: (prefix, startAfter) => past.state.countNamed(prefix, startAfter),
+      count: (scope, startAfter) => past.state.countNamed(scope, startAfter),
     };
   }
 
@@ -145,7 +185,7 @@ export class PageReader {
         part = superset === cache.state ? state : superset.snapshot();
         return part;
       },
-      count: (prefix, startAfter) => whole().state.countNamed(prefix, startAfter),
+      count: (scope, startAfter) => whole().state.countNamed(scope, startAfter),
     };
   }
 }

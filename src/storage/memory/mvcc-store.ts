@@ -5,7 +5,13 @@ import { WatchEvent } from "../../model/event.ts";
 import { compareKeys } from "../../model/key-order.ts";
 import { estimatedBytes, StoredObject } from "../../model/object.ts";
 import { Slabs, smallestSlab } from "../../model/slabs.ts";
-import type { ListRequest, ListResult, RevisionRequirement } from "../storage.ts";
+import { scopeOfList } from "../key-scopes.ts";
+import {
+  includesKey,
+  type ListRequest,
+  type ListResult,
+  type RevisionRequirement,
+} from "../storage.ts";
 import { stateBytes } from "./memory-estimates.ts";
 import type { Operation } from "./operation.ts";
 import { Transaction, TransactionLog } from "./transaction-log.ts";
@@ -202,11 +208,13 @@ function* range(
   request: ListRequest,
   revision: number,
 ): Generator<StoredObject, void, void> {
-  const { prefix, startAfter } = request;
-  const continues = startAfter !== undefined && compareKeys(startAfter, prefix) >= 0;
-  for (const [key, versions] of keys.entries(continues ? startAfter : prefix)) {
+  const { startAfter } = request;
+  const scope = scopeOfList(request);
+  const first = "prefix" in scope ? scope.prefix : scope.from;
+  const continues = startAfter !== undefined && compareKeys(startAfter, first) >= 0;
+  for (const [key, versions] of keys.entries(continues ? startAfter : first)) {
     if (continues && key === startAfter) continue;
-    if (!key.startsWith(prefix)) return;
+    if (!includesKey(scope, key)) return;
     const object = versions.at(revision);
     if (object !== undefined) yield object;
   }
