@@ -68,7 +68,8 @@ export class OrderedPage {
   *add(objects: Iterable<StoredObject>): TimeSlicedWork<void> {
     const first = this.#first;
     const filter = this.#filter;
-    const checksPerObject = 1 + costOf(filter);
+    // One for its revision.
+    const checksPerObject = 2 + costOf(filter);
     let checks = 0;
     for (const object of objects) {
       checks += checksPerObject;

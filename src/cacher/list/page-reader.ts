@@ -77,9 +77,17 @@ export class PageReader {
       return epoch === this.#cache.epoch ? page.finish(revision, counted, historyId) : undefined;
     }
     if (!isInKeyOrder(request)) {
-      const ordered = yield* this.#ordered(request, filter, state, isPartial);
+      const isDescending = request.order === "KEY_DESCENDING";
+      const ordered = isDescending
+        ? yield* this.#descending(request, filter, state, isPartial)
+        : yield* this.#byRevision(request, filter, state);
+      const { next, remaining } = ordered;
       if (epoch !== this.#cache.epoch) return undefined;
-      if (ordered.next !== undefined) this.#historicalSnapshots.keep(revision, state.whole());
+      if (next !== undefined) {
+        this.#historicalSnapshots.keep(revision, state.whole());
+        if (isDescending && remaining !== undefined)
+          this.#historicalSnapshots.expectPage(revision, below(scope, next), "", remaining);
+      }
       return Object.assign(ordered, { historyId });
     }
     const list = this.#lists.open(filter);
@@ -102,8 +110,23 @@ export class PageReader {
     return page.finish(revision, remaining, historyId);
   }
 
-  /** A page in another order than that of the keys. */
-  *#ordered(
+  /** A page in an order of revisions. */
+  *#byRevision(
+    request: CacheListRequest,
+    filter: Filter,
+    state: PageSource,
+  ): TimeSlicedWork<ListResult> {
+    const { startAfter } = request;
+    const after = startAfter === undefined ? undefined : state.whole().state.get(startAfter);
+    if (startAfter !== undefined && (after === undefined || !canHave(filter, startAfter)))
+      throw notInList(startAfter);
+    const page = new OrderedPage(request, filter, after);
+    yield* page.add(state.frozen().objectsIn(filter.scope));
+    return yield* page.finish(state.revision, undefined);
+  }
+
+  /** A page from the last key down. */
+  *#descending(
     request: CacheListRequest,
     filter: Filter,
     state: PageSource,
@@ -111,14 +134,6 @@ export class PageReader {
   ): TimeSlicedWork<ListResult> {
     const { revision } = state;
     const { startAfter, limit, maxBytes = 0 } = request;
-    if (request.order !== "KEY_DESCENDING") {
-      const after = startAfter === undefined ? undefined : state.whole().state.get(startAfter);
-      if (startAfter !== undefined && (after === undefined || !canHave(filter, startAfter)))
-        throw notInList(startAfter);
-      const ordered = new OrderedPage(request, filter, after);
-      yield* ordered.add(state.frozen().objectsIn(filter.scope));
-      return yield* ordered.finish(revision, undefined);
-    }
     const objects = state.frozen().objectsIn(filter.scope, startAfter, true);
     const bounds = {
       ...{ bytes: maxBytes === 0 ? Infinity : maxBytes, scanned: maxScanned },
@@ -129,8 +144,15 @@ export class PageReader {
     const { next } = page;
     if (next === undefined) return page.finish(revision, 0);
     if (isPartial) return page.finish(revision, undefined);
-    const { from } = intervalOf(scopeOfList(request));
-    return page.finish(revision, yield* state.count({ from, to: next }));
+    const scope = scopeOfList(request);
+    // The page before may be one that a client has made up, of a wider range whose objects it may not count.
+    const isKnown = startAfter !== undefined && filter.includes(startAfter);
+    const known = isKnown
+      ? this.#historicalSnapshots.following(revision, below(scope, startAfter), "")
+      : undefined;
+    const remaining =
+      known === undefined ? yield* state.count(below(scope, next)) : known - page.size;
+    return page.finish(revision, remaining);
   }
 
   *#fill(
@@ -188,4 +210,9 @@ export class PageReader {
       count: (scope, startAfter) => whole().state.countNamed(scope, startAfter),
     };
   }
+}
+
+/** The part of a scope that follows a key from the last key down. */
+function below(scope: ListScope, to: string): ListScope {
+  return { from: intervalOf(scope).from, to };
 }
