@@ -15,7 +15,7 @@ import type { Authorizer } from "../../policy/authorizer.ts";
 import { auditEntry, denied, isAudited } from "../../server/calls/audit.ts";
 import type { ServerCall } from "../../server/calls/server-call.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
-import { scopeIn } from "../../storage/key-scopes.ts";
+import { scopeIn } from "../../storage/etcd/covering-scope.ts";
 import type { CachedKeys } from "../cached/cached-scope.ts";
 
 const none: Buffer = Buffer.alloc(0);
