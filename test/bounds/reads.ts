@@ -50,7 +50,7 @@ export const readBounds: readonly Bound[] = [
       "twice those of the page, at least 1,024; of a page at most 100,000, and those of its bytes",
     per: "read",
     atBound: "sorted, and those behind the page dropped",
-    shownBy: ["take the place of twice as many, or of 1,024, of any number of objects"],
+    shownBy: ["are all that is held, up to twice as many, or 1,024, of any number of objects"],
   },
   {
     what: "what the store is read for such a list",

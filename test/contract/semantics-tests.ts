@@ -135,7 +135,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "ranges-8": "has the same from the store, if the cache does not reach the revision in 3 s",
   "ranges-9": "begins with the state of the store, if the cache does not reach the revision in 3 s",
   "ranges-10": "has a page token of its own range and order",
-  "ranges-11": "take the place of twice as many, or of 1,024, of any number of objects",
+  "ranges-11": "are all that is held, up to twice as many, or 1,024, of any number of objects",
   "ranges-12": "without a cache is LIST_TOO_LARGE above 100,000 objects, but not in key order",
   "ranges-13":
     "A list in another order that only the store has is LIST_TOO_LARGE above 64 MiB, whatever is selected",

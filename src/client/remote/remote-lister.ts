@@ -45,7 +45,7 @@ export class RemoteLister {
 
   async list(request: ListRequest): Promise<ListResult> {
     const { prefix, interval, startAfter, limit, maxBytes = 0, at, signal } = request;
-    // On the wire an end that is empty means that there is none.
+    // On the wire an empty end is no bound.
     if (interval?.to === "") return this.list({ ...request, interval: nothing });
     const range = { startKey: interval?.from, endKey: interval?.to };
     const known = this.#continuationOf(request);

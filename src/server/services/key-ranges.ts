@@ -19,7 +19,7 @@ const noBytes: Buffer = Buffer.alloc(0);
 /** In etcd's notation: up to the last key. */
 const noEnd: Buffer = Buffer.of(0);
 
-/** The range of a list; undefined: it has none. */
+/** The range of a list; undefined: all keys. */
 export function intervalOfList({
   start_key: from,
   end_key: end,
@@ -56,7 +56,7 @@ export function accessScopeOfRange({
   return coveringScope({ from, to: end === "" ? undefined : end }) ?? { prefix: "" };
 }
 
-/** The narrowest key or prefix that has all keys of the scope; undefined: it has none. */
+/** The narrowest key or prefix that has all keys of the scope; undefined: the scope is empty. */
 function coveringScope(scope: ListScope): AccessScope | undefined {
   if ("prefix" in scope) return scope;
   const { from, to } = scope;

@@ -49,7 +49,7 @@ describe("The first objects in an order", () => {
     );
   });
 
-  it("take the place of twice as many, or of 1,024, of any number of objects", () => {
+  it("are all that is held, up to twice as many, or 1,024, of any number of objects", () => {
     for (const [most, held] of [
       [10, 1_024],
       [5_000, 10_000],
@@ -77,7 +77,7 @@ describe("The first objects in an order", () => {
     for (let i = 0; i < 50_000; i++) first.offer(object(i, 1, (i * 7_919) % 50_021));
     const work = first.finish();
     for (let before = 0; work.next().done !== true; before = compared) {
-      // A run of 256 objects takes up to 256 × 8 comparisons.
+      // A run of 256 objects needs at most 256 × 8 comparisons.
       expect(compared - before).toBeLessThanOrEqual(2_048);
     }
     expect(compared).toBeGreaterThan(500_000);

@@ -79,7 +79,7 @@ export class ResourceKeys {
   rangeOfList(scope: ListScope): Required<KeyRange> | undefined {
     const { key, range_end = zero } = this.rangeOf(scope);
     const hasEnd = "from" in scope && scope.to !== undefined;
-    // In a resource of all keys, the end "\0" would mean that there is none.
+    // In a resource of all keys, the end "\0" would mean the last key.
     const isEmpty = hasEnd && (isEndless(range_end) || Buffer.compare(range_end, key) <= 0);
     return isEmpty ? undefined : { key, range_end };
   }
