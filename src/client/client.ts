@@ -17,6 +17,7 @@ import type {
   DeleteOptions,
   HistoryOptions,
   HistoryPageOptions,
+  KeyRange,
   ListOptions,
   PageOptions,
   PutOptions,
@@ -102,7 +103,7 @@ export class Client implements ClientCalls {
   /** Lists objects, page by page. Each page is requested when the iteration reaches it, and all are of one revision. */
   async *list(resource: string, options: ListOptions = {}): AsyncGenerator<Page, void, void> {
     let pageToken = "";
-    const pages = new JoinedPages("", undefined);
+    const pages = new JoinedPages("", undefined, "", options.order);
     do {
       const page = await this.page(resource, { ...options, pageToken });
       pages.check(page);
@@ -118,6 +119,8 @@ export class Client implements ClientCalls {
       ...{ resource, prefix },
       page_size: options.pageSize ?? 0,
       page_token: options.pageToken ?? "",
+      ...rangeOf(options),
+      order: `ORDER_${options.order ?? "UNSPECIFIED"}`,
       view: `VIEW_${options.view ?? "UNSPECIFIED"}`,
       shard: wireShard(options.shard),
       ...selectors(options),
@@ -135,7 +138,7 @@ export class Client implements ClientCalls {
       staleForMs: decodeDuration(response.stale_for),
     };
     checkReadAt(options.at, page.revision);
-    checkPage(prefix, page);
+    checkPage(prefix, page, options);
     return page;
   }
 
@@ -145,6 +148,7 @@ export class Client implements ClientCalls {
   async count(resource: string, options: CountOptions = {}): Promise<CountResult> {
     const request: WireListRequest = {
       ...{ resource, prefix: options.prefix ?? "", view: "VIEW_COUNT", page_size: 1 },
+      ...rangeOf(options),
       shard: wireShard(options.shard),
       ...selectors(options),
       ...position(options),
@@ -206,12 +210,20 @@ export class Client implements ClientCalls {
    * batch, without a gap or a repetition.
    *
    * Returns when the signal is aborted. Throws REVISION_TOO_OLD, HISTORY_CHANGED or HISTORY_LOST when the state must
-   * be listed again (see `requiresRelist`), and any other reason when the request is invalid or not permitted.
+   * be listed again (see `requiresRelist`), and any other reason when the request is invalid or not permitted: at once, with
+   * INVALID_REQUEST, for a scope and a range together.
    */
   watch(resource: string, options: WatchOptions = {}): AsyncGenerator<AtomicBatch, void, void> {
+    const { scope, range } = options;
+    if (scope !== undefined && range !== undefined) {
+      throw invalidRequest(
+        "range",
+        "A watch has a scope or a range of keys, not both. Leave one out.",
+      );
+    }
     const request: WireWatchRequest = {
       resource,
-      ...options.scope,
+      ...(range === undefined ? scope : { range: rangeOf(range) }),
       ...(options.afterRevision === undefined ? {} : { after_revision: options.afterRevision }),
       send_initial_events: options.sendInitialEvents ?? false,
       delivery: `DELIVERY_${options.delivery ?? "UNSPECIFIED"}`,
@@ -356,6 +368,11 @@ function position(options: ReadOptions) {
     revision: "revision" in at ? at.revision : 0,
     history_id: options.historyId ?? "",
   };
+}
+
+/** A range of keys, in wire form. */
+function rangeOf({ startKey = "", endKey = "" }: KeyRange): { start_key: string; end_key: string } {
+  return { start_key: startKey, end_key: endKey };
 }
 
 function selectors({ labelSelector = "", fieldSelector = "" }: SelectorOptions) {

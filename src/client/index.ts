@@ -20,6 +20,7 @@ export { type EventType, WatchBatch, WatchEvent } from "../model/event.ts";
 export { StoredObject } from "../model/object.ts";
 export type { ReflectorFailure } from "../reflector/reflector.ts";
 export type {
+  ListOrder,
   RevisionRequirement,
   Scope,
   Storage,
@@ -34,6 +35,7 @@ export type {
   HistoryOptions,
   HistoryPageOptions,
   Interruption,
+  KeyRange,
   ListOptions,
   PageOptions,
   PutOptions,

@@ -3,6 +3,7 @@ import type {
   DeleteRequest,
   GetRequest,
   HistoryRequest,
+  KeyInterval,
   ListRequest,
   PutRequest,
   RevisionRequirement,
@@ -55,6 +56,7 @@ export function checkGet(request: GetRequest, rawKeys: boolean = false): void {
 /** Throws INVALID_REQUEST for a list that no Storage can serve. `rawKeys`: whether this one has raw keys. */
 export function checkList(request: ListRequest, rawKeys: boolean = false): void {
   checkText("prefix", request.prefix);
+  checkInterval(request.interval);
   if (!rawKeys) checkText("startAfter", request.startAfter ?? "");
   checkInteger("limit", request.limit, 0);
   checkInteger("maxBytes", request.maxBytes ?? 0, 0);
@@ -67,6 +69,12 @@ export function checkHistoryRequest({ key, upTo, limit, maxBytes }: HistoryReque
   if (upTo !== undefined) checkInteger("upTo", upTo, 1);
   checkInteger("limit", limit, 1);
   checkInteger("maxBytes", maxBytes, 1);
+}
+
+function checkInterval(interval: KeyInterval | undefined): void {
+  if (interval === undefined) return;
+  checkText("interval.from", interval.from);
+  checkText("interval.to", interval.to ?? "");
 }
 
 /** Throws INVALID_REQUEST for a put that no Storage can execute. */

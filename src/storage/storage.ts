@@ -104,6 +104,8 @@ export interface GetResult {
 export interface ListRequest {
   /** Only keys with this prefix; empty: all. */
   readonly prefix: string;
+  /** Only keys of this interval. It may be empty. */
+  readonly interval?: KeyInterval | undefined;
   /** Only keys that sort after this one: the last key of the page before. */
   readonly startAfter?: string | undefined;
   /** Maximum number of objects; 0: no limit. */
@@ -164,6 +166,12 @@ export interface HistoryResult {
   /** Whether the storage has gone back no further since that would cost too much, and there may be older changes. */
   readonly isLimited: boolean;
 }
+
+/** The order of a list. Objects with the same revision are in key order. */
+export type ListOrder =
+  | ("KEY_ASCENDING" | "KEY_DESCENDING")
+  | ("MOD_REVISION_ASCENDING" | "MOD_REVISION_DESCENDING")
+  | ("CREATE_REVISION_ASCENDING" | "CREATE_REVISION_DESCENDING");
 
 export interface WrittenAfterRequest {
   readonly scope: Scope;

@@ -24,6 +24,7 @@ const wireForms: Readonly<
   OUTCOME_UNKNOWN: { code: status.UNKNOWN },
   LEASE_NOT_FOUND: { code: status.FAILED_PRECONDITION },
   VALUE_TOO_LARGE: { code: status.INVALID_ARGUMENT },
+  LIST_TOO_LARGE: { code: status.RESOURCE_EXHAUSTED },
   STORAGE_FULL: { code: status.UNAVAILABLE, retryMs: 10_000 },
   UPSTREAM_DENIED: { code: status.INTERNAL },
   UPSTREAM_UNAVAILABLE: { code: status.UNAVAILABLE, retryMs: 1_000 },

@@ -199,7 +199,7 @@ export const etcdApiBounds: readonly Bound[] = [
     atBound: "etcd answers; refused as UNAVAILABLE",
     shownBy: [
       "since the list of what it sorts takes too much",
-      "A Range of more than 100,000 objects is not sorted here",
+      "A Range is not sorted here if more than 100,000 objects have to be held",
       "counts the list of what it sorts until it is sent, and lists nothing else",
     ],
   },

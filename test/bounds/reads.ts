@@ -86,6 +86,26 @@ export const readBounds: readonly Bound[] = [
     ],
   },
   {
+    what: "the first objects of a list that is not in key order",
+    owners: ["FirstInOrder", "OrderedPage"],
+    bound:
+      "twice those of the page, at least 1,024; of a page at most 100,000, and those of its bytes",
+    per: "read",
+    atBound: "sorted, and those behind the page dropped",
+    shownBy: ["are all that is held, up to twice as many, or 1,024, of any number of objects"],
+  },
+  {
+    what: "what the store is read for such a list",
+    owners: ["LimitedUpstreamReader"],
+    bound: "100,000 objects; 64 MiB",
+    per: "read",
+    atBound: "LIST_TOO_LARGE",
+    shownBy: [
+      "without a cache is LIST_TOO_LARGE above 100,000 objects, but not in key order",
+      "A list in another order that only the store has is LIST_TOO_LARGE above 64 MiB, whatever is selected",
+    ],
+  },
+  {
     what: "snapshots for initial states",
     owners: ["Snapshots"],
     bound: "16 filters; 1 s",

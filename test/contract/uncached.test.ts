@@ -1,15 +1,7 @@
-import { pino } from "pino";
 import { describe, expect, test } from "vitest";
-import { Turns } from "../../src/base/turns.ts";
-import { UpstreamLimiter } from "../../src/cacher/freshness/upstream-limiter.ts";
-import { ObjectAttributes } from "../../src/cacher/request/object-attributes.ts";
-import { AttributeReader } from "../../src/codec/attribute-reader.ts";
-import { JsonCodec } from "../../src/codec/json-codec.ts";
-import { UncachedResource } from "../../src/server/services/uncached-resource.ts";
-import type { Storage } from "../../src/storage/storage.ts";
-import { serve } from "../server/served.ts";
 import type { TestClient } from "../server/test-client.ts";
 import { type Backend, describeContract, type OpenBackend } from "./backends.ts";
+import { startUncached } from "./fronts.ts";
 import { keysOf, pagesOf } from "./paging.ts";
 import { resource, thing } from "./replica.ts";
 
@@ -30,20 +22,6 @@ async function openUncached(open: OpenBackend): Promise<Uncached> {
         value === null ? { type: "delete", key } : { type: "put", key, value: Buffer.from(value) },
       ]),
   };
-}
-
-async function startUncached(
-  backend: Backend,
-  storage: Storage = backend.storage(),
-): Promise<TestClient> {
-  const { clock } = backend;
-  const codec = new JsonCodec({ fields: ["spec.node"] });
-  const attributes = new AttributeReader(codec, clock, pino({ level: "silent" }));
-  const uncached = new UncachedResource(resource, storage, new ObjectAttributes(attributes), {
-    limiter: new UpstreamLimiter(clock),
-    scheduler: new Turns(clock),
-  });
-  return (await serve(new Map([[resource, uncached]]), clock)).client;
 }
 
 describeContract("A resource with cache: off", (open) => {

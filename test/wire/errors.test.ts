@@ -27,6 +27,7 @@ describe("A reason on the wire", () => {
     ["OUTCOME_UNKNOWN", "UNKNOWN", false],
     ["LEASE_NOT_FOUND", "FAILED_PRECONDITION", false],
     ["VALUE_TOO_LARGE", "INVALID_ARGUMENT", false],
+    ["LIST_TOO_LARGE", "RESOURCE_EXHAUSTED", false],
     ["STORAGE_FULL", "UNAVAILABLE", true],
     ["UPSTREAM_DENIED", "INTERNAL", false],
     ["UPSTREAM_UNAVAILABLE", "UNAVAILABLE", true],

@@ -1,7 +1,9 @@
-import { hasReason, invalidRequest } from "../../base/errors.ts";
+import { hasReason, invalidRequest, WatchFanoutError } from "../../base/errors.ts";
 import type { Turns } from "../../base/turns.ts";
+import type { StoredObject } from "../../model/object.ts";
 import type { Reflector } from "../../reflector/reflector.ts";
 import { checkSameHistory } from "../../storage/checks.ts";
+import { scopeOfList } from "../../storage/key-scopes.ts";
 import type {
   GetResult,
   HistoryRequest,
@@ -12,6 +14,7 @@ import type {
   Storage,
 } from "../../storage/storage.ts";
 import { takeChunk } from "../list/list-chunk.ts";
+import { canHave, isInKeyOrder, notInList, OrderedPage } from "../list/ordered-page.ts";
 import { PageBuilder } from "../list/page-builder.ts";
 import { historyChangePending } from "../request/errors.ts";
 import type { CacheGetRequest, CacheHistoryRequest, CacheListRequest } from "../request/request.ts";
@@ -108,6 +111,9 @@ function pendingIfChanged(error: unknown): unknown {
 
 /** Maximum number of objects examined for a page with a predicate, which is short or empty if few of them match. */
 const maxScanned = 50_000;
+/** Maximum number of objects, and their estimated bytes, of a list that is sorted: each page of it reads all of them. */
+const maxSorted = 100_000;
+const maxSortedBytes = 64 * 1024 * 1024;
 /** Maximum size of one response of the storage to a list with a predicate, in bytes. */
 const responseBytes = 8 * 1024 * 1024;
 
@@ -187,8 +193,9 @@ export class LimitedUpstreamReader {
   }
 
   #ask(call: CacheListRequest, owner: object, signal: AbortSignal): Promise<ListResult> {
-    const { selection, predicate, shard, view, countOnly, owner: _, ...request } = call;
+    const { selection, predicate, shard, view, countOnly, order: _o, owner: _, ...request } = call;
     if (countOnly === true) return this.#count(call, owner, signal);
+    if (!isInKeyOrder(call)) return this.#listInOrder(call, owner, signal);
     if (selection !== undefined || predicate !== undefined || shard !== undefined)
       return this.#listMatching(call, owner, signal);
     const page = { ...request, signal };
@@ -218,6 +225,51 @@ export class LimitedUpstreamReader {
     return { revision, historyId, items: [], next: undefined, remaining: count };
   }
 
+  /** A page in another order than that of the keys: reads the whole list, of which it holds about a page. */
+  async #listInOrder(
+    request: CacheListRequest,
+    owner: object,
+    signal: AbortSignal,
+  ): Promise<ListResult> {
+    const { name, storage, scheduler } = this.#deps;
+    const { prefix, interval, startAfter } = request;
+    const filter = filterOf(request);
+    const keysOnly = needsOnlyKeys(request);
+    let { at } = request;
+    let historyId: string | undefined;
+    let after: StoredObject | undefined;
+    if (startAfter !== undefined) {
+      if (!canHave(filter, startAfter)) throw notInList(startAfter);
+      const {
+        revision,
+        object,
+        historyId: found,
+      } = await storage.get({ key: startAfter, at, signal });
+      if (object === undefined) throw notInList(startAfter);
+      historyId = found;
+      after = object;
+      at = { match: "EXACT", revision };
+    }
+    const page = new OrderedPage(request, filter, after);
+    for (let last: string | undefined; ; ) {
+      const part = await storage.list({
+        ...{ prefix, interval, startAfter: last, limit: maxScanned, maxBytes: responseBytes },
+        ...{ at, keysOnly, signal },
+      });
+      const { revision, items, next, remaining = 0, historyId: found } = part;
+      checkSameHistory(historyId, found);
+      historyId ||= found;
+      at = { match: "EXACT", revision };
+      // Known before it is read, for most lists that are too large.
+      if (page.examined + items.length + remaining > maxSorted) throw listTooLarge(name);
+      await scheduler.run(owner, page.add(items), signal);
+      if (page.examinedBytes > maxSortedBytes) throw listTooLarge(name);
+      last = next;
+      if (next === undefined) break;
+    }
+    return scheduler.run(owner, page.finish(at.revision, historyId), signal);
+  }
+
   /** A page of matching objects, as the request shows them. */
   async #listMatching(
     request: CacheListRequest,
@@ -225,9 +277,9 @@ export class LimitedUpstreamReader {
     signal: AbortSignal,
   ): Promise<ListResult> {
     const { storage, scheduler } = this.#deps;
-    const { prefix, selection, predicate, view } = request;
-    const filter = new Filter({ ...request, scope: { prefix }, withPrevious: false });
-    const keysOnly = view === "KEYS" && selection === undefined && predicate === undefined;
+    const { prefix, interval } = request;
+    const filter = filterOf(request);
+    const keysOnly = needsOnlyKeys(request);
     const page = new PageBuilder(request);
     const { limit, maxBytes = 0 } = request;
     const bytes = maxBytes === 0 ? Infinity : maxBytes;
@@ -237,6 +289,7 @@ export class LimitedUpstreamReader {
       const part: ListRequest = {
         ...{
           prefix,
+          interval,
           startAfter: page.next,
           limit: maxScanned,
           maxBytes: responseBytes,
@@ -261,15 +314,46 @@ export class LimitedUpstreamReader {
   }
 }
 
+/** What a list selects. */
+function filterOf(request: CacheListRequest): Filter {
+  return new Filter({ ...request, scope: scopeOfList(request), withPrevious: false });
+}
+
+/** Whether values are neither shown nor selected by. */
+function needsOnlyKeys({ view, selection, predicate }: CacheListRequest): boolean {
+  return view === "KEYS" && selection === undefined && predicate === undefined;
+}
+
+/** Refuses a list that would have to be read whole, in key order, before its first page is known. */
+function listTooLarge(resource: string): WatchFanoutError {
+  return new WatchFanoutError(
+    "LIST_TOO_LARGE",
+    `A list of ${JSON.stringify(resource)} that the cache can't answer is in another order than that of its keys only if it has ` +
+      `at most ${maxSorted} objects before selectors, and ${maxSortedBytes} bytes. Narrow the range of keys, ask for key order, ` +
+      "or, if the resource has a cache, for a newer revision.",
+  );
+}
+
 /** The identity of the page that a list requests; undefined if the predicate has no identity. */
 function pageName(resource: string, request: CacheListRequest): string | undefined {
   const { prefix, startAfter, limit, maxBytes, at, predicate, selection, keysOnly } = request;
-  const { shard, view, countOnly } = request;
+  const { shard, view, countOnly, interval, order } = request;
   if (selection === undefined && predicate !== undefined) return undefined;
   const selected = selection?.canonical ?? null;
   const bounds = [startAfter ?? null, limit, maxBytes ?? 0, keysOnly === true];
   const shown = [shard?.canonical ?? null, view ?? "FULL", countOnly === true];
-  return JSON.stringify(["list", resource, at, prefix, selected, ...bounds, ...shown]);
+  const range = interval === undefined ? null : [interval.from, interval.to ?? null];
+  return JSON.stringify([
+    "list",
+    resource,
+    at,
+    prefix,
+    selected,
+    ...bounds,
+    ...shown,
+    range,
+    order,
+  ]);
 }
 
 /** Whether the response does not depend on when it is requested. */

@@ -6,7 +6,7 @@ import type { EventNode } from "../state/event-node.ts";
 import type { Filter } from "../state/filter.ts";
 import type { OrderedStore } from "../state/ordered-store.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
-import { type ChunkBounds, type ListChunk, objectsOf, restOf, takeChunk } from "./list-chunk.ts";
+import { type ChunkBounds, type ListChunk, restOf, takeChunk } from "./list-chunk.ts";
 
 /** Estimated memory of a list with a single chunk, without the chunk, in bytes. */
 const listBytes = 2_000;
@@ -159,7 +159,7 @@ export class CachedList {
     let making = this.#making.get(name);
     if (making === undefined) {
       const end = this.#starts[this.#indexOf(start) + 1];
-      const objects = objectsOf(state, this.filter, start === "" ? undefined : start);
+      const objects = state.objectsIn(this.filter.scope, start === "" ? undefined : start);
       const work = this.#cacheMade(
         start,
         revision,

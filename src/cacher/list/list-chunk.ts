@@ -3,7 +3,6 @@ import type { WatchBatch } from "../../model/event.ts";
 import { compareKeys } from "../../model/key-order.ts";
 import { estimatedBytes, type StoredObject } from "../../model/object.ts";
 import type { Filter } from "../state/filter.ts";
-import type { OrderedStore } from "../state/ordered-store.ts";
 
 /** Bounds of a chunk. A chunk that has to end where another begins may be twice as large. */
 export interface ChunkBounds {
@@ -30,23 +29,11 @@ export interface ListChunk {
 }
 
 /** Number of objects or requirements examined between two yields: well below a millisecond. */
-const checksPerStep = 4_096;
+export const checksPerStep = 4_096;
 /** Assumed cost of a predicate without a selection, in requirements. */
 const unknownCost = 16;
 /** Cost of hashing a key and of searching its shard, in requirements. */
 const shardCost = 4;
-
-/** The objects of the state that are in the filter's scope and follow the key `startAfter`, in key order. */
-export function objectsOf(
-  state: OrderedStore,
-  { key, prefix }: Filter,
-  startAfter: string | undefined,
-): Iterable<StoredObject> {
-  if (key === undefined) return state.range(prefix, startAfter);
-  const object = state.get(key);
-  const isAfter = startAfter === undefined || compareKeys(key, startAfter) > 0;
-  return object !== undefined && isAfter ? [object] : [];
-}
 
 /**
  * Makes a chunk of those objects that pass the filter. With `end`, it ends at that key, included, unless it reaches
@@ -134,7 +121,7 @@ export function restOf({ items, scanned, last }: ListChunk, key: string): ListCh
 }
 
 /** Cost of checking one object, as a number of requirements. */
-function costOf({ shard, selection, predicate }: Filter): number {
+export function costOf({ shard, selection, predicate }: Filter): number {
   const contentCost = selection?.cost ?? (predicate === undefined ? 0 : unknownCost);
   return contentCost + (shard === undefined ? 0 : shardCost);
 }

@@ -1,4 +1,5 @@
 import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
+import { intervalOf, type ListScope, scopeOfList } from "../../storage/key-scopes.ts";
 import type { GetResult, ListResult } from "../../storage/storage.ts";
 import type { CacheGetRequest, CacheListRequest } from "../request/request.ts";
 import type { Selection } from "../request/selection.ts";
@@ -9,7 +10,8 @@ import { markOf } from "../state/retained-snapshots.ts";
 import type { WatchCache } from "../state/watch-cache.ts";
 import type { CachedList } from "./cached-list.ts";
 import type { ListCache } from "./list-cache.ts";
-import { countMatching, objectsOf } from "./list-chunk.ts";
+import { countMatching, takeChunk } from "./list-chunk.ts";
+import { canHave, isInKeyOrder, notInList, OrderedPage } from "./ordered-page.ts";
 import { PageBuilder } from "./page-builder.ts";
 
 /** Maximum number of objects examined for a page with a predicate, which is short or empty if few of them match. */
@@ -28,7 +30,7 @@ interface PageSource {
   /** An immutable snapshot of all objects. */
   whole(): HistoricalSnapshot;
   /** Without raw keys, which lists leave out. */
-  count(prefix: string, startAfter: string | undefined): TimeSlicedWork<number>;
+  count(scope: ListScope, startAfter?: string): TimeSlicedWork<number>;
 }
 
 /** Serves reads from the cache, in time slices: pages of its lists, and single objects at older revisions. */
@@ -58,20 +60,35 @@ export class PageReader {
    * replaced meanwhile.
    */
   *list(request: CacheListRequest): TimeSlicedWork<ListResult | undefined> {
-    const { prefix, startAfter, selection, predicate } = request;
+    const { startAfter, selection, predicate } = request;
+    const scope = scopeOfList(request);
     const { epoch, historyId } = this.#cache;
     const state = yield* this.#stateFor(request);
     if (state === undefined) return undefined;
     const { revision } = state;
-    const filter = new Filter({ ...request, scope: { prefix }, withPrevious: false });
+    const filter = new Filter({ ...request, scope, withPrevious: false });
     const page = new PageBuilder(request);
     const isPartial =
       selection !== undefined || predicate !== undefined || request.shard !== undefined;
     if (request.countOnly === true) {
       const counted = isPartial
-        ? yield* countMatching(objectsOf(state.frozen(), filter, undefined), filter)
-        : yield* state.count(prefix, undefined);
+        ? yield* countMatching(state.frozen().objectsIn(filter.scope), filter)
+        : yield* state.count(scope);
       return epoch === this.#cache.epoch ? page.finish(revision, counted, historyId) : undefined;
+    }
+    if (!isInKeyOrder(request)) {
+      const isDescending = request.order === "KEY_DESCENDING";
+      const ordered = isDescending
+        ? yield* this.#descending(request, filter, state, isPartial)
+        : yield* this.#byRevision(request, filter, state);
+      const { next, remaining } = ordered;
+      if (epoch !== this.#cache.epoch) return undefined;
+      if (next !== undefined) {
+        this.#historicalSnapshots.keep(revision, state.whole());
+        if (isDescending && remaining !== undefined)
+          this.#historicalSnapshots.expectPage(revision, below(scope, next), "", remaining);
+      }
+      return Object.assign(ordered, { historyId });
     }
     const list = this.#lists.open(filter);
     yield* this.#fill(page, list, state, isPartial);
@@ -85,12 +102,57 @@ export class PageReader {
     const known =
       startAfter === undefined
         ? undefined
-        : this.#historicalSnapshots.following(revision, prefix, startAfter);
-    const following = known ?? (yield* state.count(prefix, startAfter));
+        : this.#historicalSnapshots.following(revision, scope, startAfter);
+    const following = known ?? (yield* state.count(scope, startAfter));
     if (epoch !== this.#cache.epoch) return undefined;
     const remaining = following - page.size;
-    this.#historicalSnapshots.expectPage(revision, prefix, next, remaining);
+    this.#historicalSnapshots.expectPage(revision, scope, next, remaining);
     return page.finish(revision, remaining, historyId);
+  }
+
+  /** A page in an order of revisions. */
+  *#byRevision(
+    request: CacheListRequest,
+    filter: Filter,
+    state: PageSource,
+  ): TimeSlicedWork<ListResult> {
+    const { startAfter } = request;
+    const after = startAfter === undefined ? undefined : state.whole().state.get(startAfter);
+    if (startAfter !== undefined && (after === undefined || !canHave(filter, startAfter)))
+      throw notInList(startAfter);
+    const page = new OrderedPage(request, filter, after);
+    yield* page.add(state.frozen().objectsIn(filter.scope));
+    return yield* page.finish(state.revision, undefined);
+  }
+
+  /** A page from the last key down. */
+  *#descending(
+    request: CacheListRequest,
+    filter: Filter,
+    state: PageSource,
+    isPartial: boolean,
+  ): TimeSlicedWork<ListResult> {
+    const { revision } = state;
+    const { startAfter, limit, maxBytes = 0 } = request;
+    const objects = state.frozen().objectsIn(filter.scope, startAfter, true);
+    const bounds = {
+      ...{ bytes: maxBytes === 0 ? Infinity : maxBytes, scanned: maxScanned },
+      items: limit === 0 ? Infinity : limit,
+    };
+    const page = new PageBuilder(request);
+    page.add(yield* takeChunk(objects, filter, bounds, undefined));
+    const { next } = page;
+    if (next === undefined) return page.finish(revision, 0);
+    if (isPartial) return page.finish(revision, undefined);
+    const scope = scopeOfList(request);
+    // The page before may be one that a client has made up, of a wider range whose objects it may not count.
+    const isKnown = startAfter !== undefined && filter.includes(startAfter);
+    const known = isKnown
+      ? this.#historicalSnapshots.following(revision, below(scope, startAfter), "")
+      : undefined;
+    const remaining =
+      known === undefined ? yield* state.count(below(scope, next)) : known - page.size;
+    return page.finish(revision, remaining);
   }
 
   *#fill(
@@ -123,7 +185,7 @@ export class PageReader {
       revision: at.revision,
       frozen: () => past.state,
       whole: () => past,
-      count: (prefix, startAfter) => past.state.countNamed(prefix, startAfter),
+      count: (scope, startAfter) => past.state.countNamed(scope, startAfter),
     };
   }
 
@@ -145,7 +207,12 @@ export class PageReader {
         part = superset === cache.state ? state : superset.snapshot();
         return part;
       },
-      count: (prefix, startAfter) => whole().state.countNamed(prefix, startAfter),
+      count: (scope, startAfter) => whole().state.countNamed(scope, startAfter),
     };
   }
+}
+
+/** The part of a scope that follows a key from the last key down. */
+function below(scope: ListScope, to: string): ListScope {
+  return { from: intervalOf(scope).from, to };
 }

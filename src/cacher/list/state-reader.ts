@@ -55,7 +55,7 @@ export class StateReader {
   #ofObject(revision: number, object: StoredObject | undefined): CachedState {
     const objects = object === undefined ? [] : [object];
     return {
-      ...{ revision, newest: this.#cache.revision, objects },
+      ...{ revision, newest: this.#cache.revision, objects, reversed: objects },
       // biome-ignore lint/correctness/useYield: it is one step.
       *count() {
         return objects.length;
@@ -73,6 +73,9 @@ export class StateReader {
     return {
       ...{ revision, newest: this.#cache.revision },
       objects: { [Symbol.iterator]: () => state.objectsIn(scope)[Symbol.iterator]() },
+      reversed: {
+        [Symbol.iterator]: () => state.objectsIn(scope, undefined, true)[Symbol.iterator](),
+      },
       count: () => state.countIn(scope),
       retain: (onEvict) => {
         const retained: RetainedSnapshot = {

@@ -4,6 +4,7 @@ import type { StoredObject } from "../../model/object.ts";
 import type {
   GetRequest,
   HistoryRequest,
+  ListOrder,
   ListRequest,
   RevisionRequirement,
   WatchRequest,
@@ -46,6 +47,11 @@ export interface CacheListRequest extends ListRequest {
   readonly shard?: Shard | undefined;
   /** Default FULL. */
   readonly view?: View | undefined;
+  /**
+   * Default KEY_ASCENDING. `startAfter` is the last key of the page before in this order. Rejects with LIST_TOO_LARGE in
+   * another one if only the storage can answer, and has too many objects to sort.
+   */
+  readonly order?: ListOrder | undefined;
   /**
    * Whether only the number of objects is asked for. The result has no items, and it has the number as `remaining`. Limits
    * do not matter. Default false.
@@ -92,6 +98,8 @@ export interface CachedState {
   readonly newest: number;
   /** In key order. It can be iterated any number of times. */
   readonly objects: Iterable<StoredObject>;
+  /** The same, the last key first. */
+  readonly reversed: Iterable<StoredObject>;
   /** Number of objects, counted faster than by iterating. */
   count(): TimeSlicedWork<number>;
   /**
@@ -130,7 +138,7 @@ export interface CacheWatchRequest extends WatchRequest {
   /**
    * Begins the stream with the current state as ADDED events, in batches without a revision. The last of these
    * batches has `initialEventsEnd` and the state's revision. `afterRevision` is then the revision that the state has
-   * to have at least; undefined: linearizable; 0: any. Not with an interval.
+   * to have at least; undefined: linearizable; 0: any.
    */
   readonly sendInitialEvents?: boolean | undefined;
   /** Time without progress after which a bookmark moves the resume point, in milliseconds. Default 60,000. */

@@ -1,7 +1,7 @@
 import { type EventType, WatchEvent } from "../../model/event.ts";
 import { isRawKey } from "../../model/key-bytes.ts";
 import type { StoredObject } from "../../model/object.ts";
-import { isBetween, type KeyInterval } from "../../storage/storage.ts";
+import { isBetween, type KeyInterval, type WatchScope } from "../../storage/storage.ts";
 import type { CacheWatchRequest, View } from "../request/request.ts";
 import { type Predicate, type Selection, shortName } from "../request/selection.ts";
 import { hashOf, type Shard } from "../request/shard.ts";
@@ -55,6 +55,11 @@ export class Filter {
       ...[this.withPrevious, rawKeys, this.key ?? null, this.prefix, from, to, selected],
       ...[this.shard?.canonical ?? null, this.view, this.eventTypes?.join() ?? null],
     );
+  }
+
+  get scope(): WatchScope {
+    const { key, interval, prefix } = this;
+    return key === undefined ? (interval ?? { prefix }) : { key };
   }
 
   /** Whether the key is in the filter's scope. */

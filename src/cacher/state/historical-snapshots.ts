@@ -2,6 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import { SharedWork } from "../../base/turns.ts";
 import type { StoredObject } from "../../model/object.ts";
+import type { ListScope } from "../../storage/key-scopes.ts";
 import type { EventNode } from "./event-node.ts";
 import type { OrderedStore } from "./ordered-store.ts";
 import {
@@ -36,7 +37,7 @@ export interface HistoricalSnapshot {
 interface CachedSnapshot extends HistoricalSnapshot, RetainedSnapshot {
   readonly madeAt: number;
   usedAt: number;
-  /** Number of objects with a prefix that follow a key, by both: the remaining objects of the next page. */
+  /** Number of objects of a scope that follow a key, by both: the remaining objects of the next page. */
   readonly following: Map<string, number>;
 }
 
@@ -110,14 +111,14 @@ export class HistoricalSnapshots {
   }
 
   /** Returns the number of remaining objects given to `expectPage`; undefined if it is not cached. */
-  following(revision: number, prefix: string, startAfter: string): number | undefined {
-    return this.#snapshots.get(revision)?.following.get(pageAt(prefix, startAfter));
+  following(revision: number, scope: ListScope, startAfter: string): number | undefined {
+    return this.#snapshots.get(revision)?.following.get(pageAt(scope, startAfter));
   }
 
   /** Caches the number of remaining objects of a page that a client will request. */
-  expectPage(revision: number, prefix: string, startAfter: string, following: number): void {
+  expectPage(revision: number, scope: ListScope, startAfter: string, following: number): void {
     const known = this.#snapshots.get(revision)?.following;
-    const page = pageAt(prefix, startAfter);
+    const page = pageAt(scope, startAfter);
     if (known === undefined || page.length > maxPageName) return;
     known.set(page, following);
     for (const oldest of known.keys()) {
@@ -178,8 +179,8 @@ export class HistoricalSnapshots {
   }
 }
 
-function pageAt(prefix: string, startAfter: string): string {
-  return JSON.stringify([prefix, startAfter]);
+function pageAt(scope: ListScope, startAfter: string): string {
+  return JSON.stringify([scope, startAfter]);
 }
 
 /** Returns the state after `node`, given the current state, which is the one after `newest`. */

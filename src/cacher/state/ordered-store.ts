@@ -2,10 +2,11 @@ import sortedBTree from "sorted-btree";
 import { bulkLoad } from "sorted-btree/extended/bulkLoad.js";
 import sortedUnion from "sorted-btree/extended/union.js";
 import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
-import { isRawKey, keyBytes, keyText, prefixEnd } from "../../model/key-bytes.ts";
+import { isRawKey } from "../../model/key-bytes.ts";
 import { compareKeys } from "../../model/key-order.ts";
 import type { StoredObject } from "../../model/object.ts";
-import type { KeyInterval, WatchScope } from "../../storage/storage.ts";
+import { intervalOf, type ListScope } from "../../storage/key-scopes.ts";
+import { isBetween, type KeyInterval, type WatchScope } from "../../storage/storage.ts";
 
 // The package is CommonJS: in Node, its default export is nested one level deeper.
 const BTree = sortedBTree.default;
@@ -124,35 +125,42 @@ export class OrderedStore {
   }
 
   /** The number of objects that `range` yields. The store must not change meanwhile. */
-  *count(prefix: string, startAfter?: string): TimeSlicedWork<number> {
-    if (prefix === "" && startAfter === undefined) return this.#tree.size;
-    const after = startAfter !== undefined && compareKeys(startAfter, prefix) >= 0;
-    const low = after ? startAfter : prefix;
-    const end = prefixEnd(keyBytes(prefix));
-    const counted = yield* this.#countBetween(low, end === undefined ? undefined : keyText(end));
-    return after && low.startsWith(prefix) && this.#tree.has(low) ? counted - 1 : counted;
+  count(prefix: string, startAfter?: string): TimeSlicedWork<number> {
+    return this.countIn({ prefix }, startAfter);
   }
 
-  /** As `count`, without objects with raw keys. */
-  *countNamed(prefix: string, startAfter?: string): TimeSlicedWork<number> {
-    const counted = yield* this.count(prefix, startAfter);
+  /** As `countIn`, without objects with raw keys. */
+  *countNamed(scope: ListScope, after?: string): TimeSlicedWork<number> {
+    const counted = yield* this.countIn(scope, after);
     if (this.#raw === undefined) return counted;
-    return counted - (yield* new OrderedStore(this.#raw).count(prefix, startAfter));
+    return counted - (yield* new OrderedStore(this.#raw).countIn(scope, after));
   }
 
-  /** The objects in the scope, in key order. The store must not change meanwhile. */
-  objectsIn(scope: WatchScope): Iterable<StoredObject> {
-    if ("prefix" in scope) return this.range(scope.prefix);
-    if ("from" in scope) return this.#between(scope);
-    const object = this.get(scope.key);
-    return object === undefined ? [] : [object];
+  /**
+   * The objects in the scope, in key order, or in the opposite one if it is descending: those that follow the key `after` in
+   * that order. The store must not change meanwhile.
+   */
+  objectsIn(scope: WatchScope, after?: string, isDescending = false): Iterable<StoredObject> {
+    if ("key" in scope) {
+      const object = this.get(scope.key);
+      const order = after === undefined ? 0 : compareKeys(scope.key, after);
+      const follows = after === undefined || (isDescending ? order < 0 : order > 0);
+      return object !== undefined && follows ? [object] : [];
+    }
+    if (isDescending) return this.#descending(intervalOf(scope), after);
+    return "prefix" in scope ? this.range(scope.prefix, after) : this.#between(scope, after);
   }
 
-  /** Number of objects in the scope. The store must not change meanwhile. */
-  *countIn(scope: WatchScope): TimeSlicedWork<number> {
-    if ("prefix" in scope) return yield* this.count(scope.prefix);
-    if ("key" in scope) return this.#tree.has(scope.key) ? 1 : 0;
-    return yield* this.#countBetween(scope.from, scope.to);
+  /** Number of objects in the scope that follow the key `after`. The store must not change meanwhile. */
+  *countIn(scope: WatchScope, after?: string): TimeSlicedWork<number> {
+    if ("key" in scope) return [...this.objectsIn(scope, after)].length;
+    const { from, to } = intervalOf(scope);
+    if (from === "" && to === undefined && after === undefined) return this.#tree.size;
+    const isAfter = after !== undefined && compareKeys(after, from) >= 0;
+    const low = isAfter ? after : from;
+    const counted = yield* this.#countBetween(low, to);
+    const hasLow = isAfter && this.#tree.has(low) && isBetween(low, { from, to });
+    return hasLow ? counted - 1 : counted;
   }
 
   /** Number of objects from one key on, up to another, which is excluded; undefined: up to the last. */
@@ -170,9 +178,22 @@ export class OrderedStore {
     return counted;
   }
 
-  *#between({ from, to }: KeyInterval): Generator<StoredObject, void, void> {
-    for (const object of this.#tree.values(from)) {
+  *#between({ from, to }: KeyInterval, after?: string): Generator<StoredObject, void, void> {
+    const isAfter = after !== undefined && compareKeys(after, from) >= 0;
+    for (const object of this.#tree.values(isAfter ? after : from)) {
+      if (isAfter && object.key === after) continue;
       if (to !== undefined && compareKeys(object.key, to) >= 0) return;
+      yield object;
+    }
+  }
+
+  /** Those below the key `before`, the last one first. */
+  *#descending({ from, to }: KeyInterval, before?: string): Generator<StoredObject, void, void> {
+    if (this.#tree.size === 0) return;
+    const isBefore = before !== undefined && (to === undefined || compareKeys(before, to) < 0);
+    const entry: (string | StoredObject)[] = [];
+    for (const [key, object] of this.#tree.entriesReversed(isBefore ? before : to, entry, true)) {
+      if (compareKeys(key, from) < 0) return;
       yield object;
     }
   }

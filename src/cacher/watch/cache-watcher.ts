@@ -131,8 +131,7 @@ export class CacheWatcher implements WatchStream, WatchStatus, SourceReader {
   }
 
   get scope(): WatchScope {
-    const { key, interval, prefix } = this.filter;
-    return key === undefined ? (interval ?? { prefix }) : { key };
+    return this.filter.scope;
   }
 
   get selectors(): WatchStatus["selectors"] {

@@ -185,7 +185,7 @@ export class WatchOpener {
     const { watcher } = opening;
     const successor = new PendingSource();
     const resumption: Resumption = { watcher, source: successor, origin: "initial" };
-    const { key, prefix, selection, predicate, shard, view } = watcher.filter;
+    const { key, prefix, interval, selection, predicate, shard, view } = watcher.filter;
     if (key !== undefined) {
       const { revision, object } = await upstreamReader.get({ key, at, owner, signal }, since);
       const { filter } = watcher;
@@ -199,7 +199,8 @@ export class WatchOpener {
     const list = (where: RevisionRequirement, startAfter?: string): Promise<ListResult> =>
       upstreamReader.list(
         {
-          ...{ prefix, startAfter, ...upstreamPage, at: where, shard, view, owner, signal },
+          ...{ prefix, interval, startAfter, ...upstreamPage, at: where, shard, view },
+          ...{ owner, signal },
           ...(selection === undefined ? { predicate } : { selection }),
         },
         since,
@@ -242,7 +243,7 @@ function checkPredicate({ predicate, withPrevious }: CacheWatchRequest): void {
 
 /** Throws INVALID_REQUEST for an initial state that lists can't be put together to. */
 function checkInitialEvents(request: CacheWatchRequest): void {
-  const { scope, rawKeys, eventTypes, sendInitialEvents } = request;
+  const { rawKeys, eventTypes, sendInitialEvents } = request;
   if (sendInitialEvents !== true) return;
   if (eventTypes !== undefined && !eventTypes.includes("ADDED")) {
     throw invalidRequest(
@@ -250,10 +251,10 @@ function checkInitialEvents(request: CacheWatchRequest): void {
       "The initial state consists of ADDED events, which event_types leaves out: add the type, or ask for no state.",
     );
   }
-  if (rawKeys !== true && !("from" in scope)) return;
+  if (rawKeys !== true) return;
   throw invalidRequest(
     "sendInitialEvents",
-    "A watch of an interval, or with raw keys, has no initial state: read it, and watch after its revision.",
+    "A watch with raw keys has no initial state: read it, and watch after its revision.",
   );
 }
 

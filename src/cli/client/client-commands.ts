@@ -13,15 +13,20 @@ import { Table } from "../output/table.ts";
 import {
   addClientOptions,
   addHistoryOption,
+  addRangeOptions,
   addRevisionOptions,
   addSelectorOptions,
   addViewOptions,
   type ClientOptions,
   type HistoryOptions,
   leaseId,
+  orderOf,
+  orderOption,
   prefixHelp,
   prefixOf,
+  type RangeOptions,
   type RevisionOptions,
+  rangeOf,
   revisionRequirement,
   type SelectorOptions,
   selectorsOf,
@@ -69,7 +74,13 @@ function addGet(program: Command, io: CommandIo): void {
   );
 }
 
-interface ListOptions extends ClientOptions, RevisionOptions, SelectorOptions, ViewOptions {
+interface ListOptions
+  extends ClientOptions,
+    RevisionOptions,
+    SelectorOptions,
+    ViewOptions,
+    RangeOptions {
+  readonly order: string;
   readonly prefix?: string;
   readonly pageSize?: number;
   readonly limit?: number;
@@ -80,12 +91,13 @@ interface ListOptions extends ClientOptions, RevisionOptions, SelectorOptions, V
 function addList(program: Command, io: CommandIo): void {
   const command = program
     .command("list")
-    .description("Read all objects of a resource, or those below a prefix, in key order.")
+    .description("Read all objects of a resource, or those below a prefix or in a range of keys.")
     .argument("[prefix]", prefixHelp)
     .option("--prefix <prefix>", "the same as the argument")
     .option("--page-size <count>", "number of objects per request", wholeNumber)
     .option("--limit <count>", "at most this many objects", wholeNumber)
     .option("--count", "only the number of objects");
+  addRangeOptions(command).addOption(orderOption());
   addViewOptions(addSelectorOptions(command));
   const all = addRevisionOptions(addClientOptions(command));
   all.action(async (argument: string | undefined, options: ListOptions) => {
@@ -97,11 +109,16 @@ function addList(program: Command, io: CommandIo): void {
     }
     await runSession(io, options, async (session) => {
       const { resource, output, historyId } = options;
-      const { shard } = options;
-      const selected = { ...selectorsOf(options), prefix, shard, at, historyId };
+      const { shard, order } = options;
+      const selected = {
+        ...{ ...selectorsOf(options), ...rangeOf(options) },
+        ...{ prefix, shard, at, historyId },
+      };
       if (options.count === true)
         return printCount(session, output, await session.client.count(resource, selected));
-      const pages = limited(session.client, options, { ...selected, ...viewOf(options) });
+      const pages = limited(session.client, options, {
+        ...{ ...selected, ...viewOf(options), order: orderOf(order) },
+      });
       await printPages(session, output, pages);
     });
   });

@@ -2,10 +2,10 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import type { z } from "zod";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { parseAddress } from "../../client/calls/address.ts";
-import type { ListOptions } from "../../client/calls/options.ts";
+import type { KeyRange, ListOptions } from "../../client/calls/options.ts";
 import { type HashRange, shardOf } from "../../client/calls/shards.ts";
 import { count, duration } from "../../config/value-types.ts";
-import type { RevisionRequirement } from "../../storage/storage.ts";
+import type { ListOrder, RevisionRequirement } from "../../storage/storage.ts";
 
 export type Format = "json" | "table" | "value";
 
@@ -132,6 +132,43 @@ export function prefixOf(
     usageError(command, `--prefix can't be used with another prefix, ${JSON.stringify(argument)}.`);
   }
   return argument ?? option;
+}
+
+/** A range of keys. */
+export interface RangeOptions {
+  readonly from?: string;
+  readonly to?: string;
+}
+
+export function addRangeOptions(command: Command): Command {
+  return command
+    .option("--from <key>", "only this key and those above it, by their bytes")
+    .option("--to <key>", "only keys below this one, which is not included");
+}
+
+/** The range as the client's options; undefined: all keys. */
+export function rangeOf({ from, to }: RangeOptions): KeyRange | undefined {
+  return from === undefined && to === undefined ? undefined : { startKey: from, endKey: to };
+}
+
+/** The orders of a list, by their names on the command line. */
+const orders: Readonly<Record<string, ListOrder>> = {
+  "key-ascending": "KEY_ASCENDING",
+  "key-descending": "KEY_DESCENDING",
+  "mod-revision-ascending": "MOD_REVISION_ASCENDING",
+  "mod-revision-descending": "MOD_REVISION_DESCENDING",
+  "create-revision-ascending": "CREATE_REVISION_ASCENDING",
+  "create-revision-descending": "CREATE_REVISION_DESCENDING",
+};
+
+export function orderOption(): Option {
+  return new Option("--order <order>", "order of the objects")
+    .choices(Object.keys(orders))
+    .default("key-ascending");
+}
+
+export function orderOf(name: string): ListOrder {
+  return orders[name] ?? "KEY_ASCENDING";
 }
 
 /** The selectors of objects. */

@@ -11,6 +11,7 @@ import { type Cell, type Colour, Table } from "../output/table.ts";
 import {
   addClientOptions,
   addHistoryOption,
+  addRangeOptions,
   addSelectorOptions,
   addViewOptions,
   type ClientOptions,
@@ -18,6 +19,8 @@ import {
   type HistoryOptions,
   prefixHelp,
   prefixOf,
+  type RangeOptions,
+  rangeOf,
   type SelectorOptions,
   selectorsOf,
   usageError,
@@ -28,7 +31,12 @@ import {
 import { runSession, type Session } from "./client-session.ts";
 import { printValueLine } from "./object-output.ts";
 
-interface WatchOptions extends ClientOptions, SelectorOptions, HistoryOptions, ViewOptions {
+interface WatchOptions
+  extends ClientOptions,
+    SelectorOptions,
+    HistoryOptions,
+    ViewOptions,
+    RangeOptions {
   readonly eventTypes?: readonly EventType[];
   readonly key?: string;
   readonly prefix?: string;
@@ -59,6 +67,7 @@ export function addWatch(program: Command, io: CommandIo): void {
       "when the client falls behind, get the latest state of each object instead of an error",
     )
     .addOption(new Option("--previous", "print the previous object with each event; json only"));
+  addRangeOptions(command);
   addViewOptions(addSelectorOptions(command)).option(
     "--event-types <type,...>",
     "only these events: added, modified, deleted",
@@ -70,6 +79,9 @@ export function addWatch(program: Command, io: CommandIo): void {
     const options = { ...given, ...(prefix !== undefined && { prefix }) };
     if (options.key !== undefined && prefix !== undefined) {
       usageError(command, "--key and --prefix can't be used together.");
+    }
+    if (rangeOf(options) !== undefined && scopeOf(options) !== undefined) {
+      usageError(command, "--from and --to can't be used with --key or --prefix.");
     }
     if (options.previous === true && options.output !== "json") {
       usageError(command, "--previous needs -o json.");
@@ -96,6 +108,7 @@ async function watch(session: Session, options: WatchOptions): Promise<void> {
       ...viewOf(options),
       eventTypes: options.eventTypes,
       scope: scopeOf(options),
+      range: rangeOf(options),
       afterRevision: options.afterRevision,
       sendInitialEvents: options.initial,
       delivery: options.latest === true ? "LATEST_STATE" : undefined,

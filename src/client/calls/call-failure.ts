@@ -92,6 +92,7 @@ const afterFailure: Readonly<Record<Reason, Retry>> = {
   HISTORY_LOST: "never",
   LEASE_NOT_FOUND: "never",
   VALUE_TOO_LARGE: "never",
+  LIST_TOO_LARGE: "never",
   UPSTREAM_DENIED: "never",
   UNAUTHENTICATED: "never",
   PERMISSION_DENIED: "never",

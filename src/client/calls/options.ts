@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { WatchFanoutError } from "../../base/errors.ts";
 import type { EventType } from "../../model/event.ts";
-import type { RevisionRequirement, Scope } from "../../storage/storage.ts";
+import type { ListOrder, RevisionRequirement, Scope } from "../../storage/storage.ts";
 import type { ClientTls } from "./client-certificates.ts";
 import type { Endpoint } from "./endpoints.ts";
 import type { HashRange } from "./shards.ts";
@@ -119,8 +119,16 @@ export interface SelectorOptions {
 /** What of each object is sent: all of it, or all but its value, which is then empty. */
 export type View = "FULL" | "KEYS";
 
+/** The keys from one key up to another, by their UTF-8 bytes. Neither need be the key of an object. */
+export interface KeyRange {
+  /** The first key. Default: from the first one on. */
+  readonly startKey?: string | undefined;
+  /** The key behind the last one. Default: up to the last one. */
+  readonly endKey?: string | undefined;
+}
+
 /** Options of counts. */
-export interface CountOptions extends ReadOptions, SelectorOptions {
+export interface CountOptions extends ReadOptions, SelectorOptions, KeyRange {
   /** Only keys with this prefix. Default: all keys. */
   readonly prefix?: string | undefined;
   /** Only keys with a hash in one of these ranges, such as those of `shardOf`. Default: all keys. */
@@ -131,6 +139,11 @@ export interface CountOptions extends ReadOptions, SelectorOptions {
 export interface ListOptions extends CountOptions {
   /** Default FULL. */
   readonly view?: View | undefined;
+  /**
+   * The order of the objects, over all pages. Default KEY_ASCENDING. Another one rejects with LIST_TOO_LARGE if the service
+   * has to read the list from the store, and that has too many objects.
+   */
+  readonly order?: ListOrder | undefined;
   /** Maximum number of objects per page. Default 0: as many as fit in one message. */
   readonly pageSize?: number | undefined;
 }
@@ -164,6 +177,8 @@ export interface HistoryPageOptions extends HistoryOptions {
 export interface WatchOptions extends CommonOptions, SelectorOptions {
   /** The keys to watch. Default: all. */
   readonly scope?: Scope | undefined;
+  /** The range of keys to watch, which must have keys. Not together with `scope`. Default: all. */
+  readonly range?: KeyRange | undefined;
   /** Delivers the changes after this revision. Default: the changes after the watch begins. */
   readonly afterRevision?: number | undefined;
   /**

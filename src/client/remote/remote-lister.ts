@@ -1,13 +1,20 @@
 import { type Clock, systemClock, type Timer } from "../../base/clock.ts";
 import { compareKeys } from "../../model/key-order.ts";
 import { estimatedBytes, type StoredObject } from "../../model/object.ts";
-import type { ListRequest, ListResult, RevisionRequirement } from "../../storage/storage.ts";
+import type {
+  KeyInterval,
+  ListRequest,
+  ListResult,
+  RevisionRequirement,
+} from "../../storage/storage.ts";
 import type { Page } from "../watch/client-calls.ts";
 import { JoinedPages } from "../watch/response-checks.ts";
 
 /** Requests one page. */
 export type FetchPage = (request: {
   readonly prefix: string;
+  readonly startKey: string | undefined;
+  readonly endKey: string | undefined;
   readonly pageSize: number;
   readonly pageToken: string;
   readonly at: RevisionRequirement;
@@ -37,7 +44,10 @@ export class RemoteLister {
   }
 
   async list(request: ListRequest): Promise<ListResult> {
-    const { prefix, startAfter, limit, maxBytes = 0, at, signal } = request;
+    const { prefix, interval, startAfter, limit, maxBytes = 0, at, signal } = request;
+    // On the wire an empty end is no bound.
+    if (interval?.to === "") return this.list({ ...request, interval: nothing });
+    const range = { startKey: interval?.from, endKey: interval?.to };
     const known = this.#continuationOf(request);
     const skipTo = known === undefined ? startAfter : undefined;
     const first = known?.at ?? at;
@@ -69,7 +79,10 @@ export class RemoteLister {
       if (isDone || isEnough) break;
       const all = limit === 0 || skipTo !== undefined;
       const pageSize = all ? 0 : Math.min(limit - items.length, maxPageSize);
-      const page = await this.#ask({ prefix, pageSize, pageToken: token, at: first, signal });
+      const page = await this.#ask({
+        ...{ prefix, ...range, pageSize, pageToken: token },
+        ...{ at: first, signal },
+      });
       pages.check(page);
       isBegun = true;
       revision = page.revision;
@@ -92,10 +105,13 @@ export class RemoteLister {
   }
 }
 
+/** An interval without keys of objects. */
+const nothing: KeyInterval = { from: "\0", to: "\0" };
+
 const unread = { rest: [], token: "", following: undefined } as const;
 
-function continuationName({ prefix, startAfter }: ListRequest, revision: number): string {
-  return JSON.stringify([revision, prefix, startAfter]);
+function continuationName({ prefix, interval, startAfter }: ListRequest, revision: number): string {
+  return JSON.stringify([revision, prefix, startAfter, interval]);
 }
 
 /** Maximum number of continuations, and their maximum size in bytes. */

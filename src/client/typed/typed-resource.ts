@@ -52,7 +52,7 @@ export interface ResourceInformerOptions<T>
 export interface TypedPage<T> {
   /** The same on every page of one list. A watch with it as `afterRevision` continues the list without a gap. */
   readonly revision: number;
-  /** In key order, without the objects that can't be decoded. */
+  /** In the order of the list, without the objects that can't be decoded. */
   readonly items: readonly TypedObject<T>[];
   /** The other objects of the page, with the reason. */
   readonly undecodable: readonly DecodeFailure[];
@@ -120,7 +120,7 @@ export class TypedResource<T> {
     }
   }
 
-  /** Lists objects one by one, in key order, without those that can't be decoded. */
+  /** Lists objects one by one, in the order of the list, without those that can't be decoded. */
   async *objects(
     options: Omit<ListOptions, "view"> = {},
   ): AsyncGenerator<TypedObject<T>, void, void> {

@@ -36,7 +36,7 @@ export interface CountResult extends Pick<Page, "historyId" | "revision" | "stal
 export interface Page {
   /** The same on every page of one list. A watch with it as `afterRevision` continues the list without a gap. */
   readonly revision: number;
-  /** In key order. */
+  /** In the order of the list. */
   readonly items: readonly StoredObject[];
   /** Number of objects after this page; undefined if the server does not know it. */
   readonly remainingItemCount: number | undefined;

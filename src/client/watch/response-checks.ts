@@ -1,10 +1,11 @@
-import { otherHistory } from "../../base/errors.ts";
+import { invalidRequest, otherHistory } from "../../base/errors.ts";
 import { compareKeys } from "../../model/key-order.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { checkSameHistory } from "../../storage/checks.ts";
-import type { RevisionRequirement } from "../../storage/storage.ts";
+import type { ListOrder, RevisionRequirement } from "../../storage/storage.ts";
 import type { WatchRequest as WireRequest } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import { broken } from "../calls/decode.ts";
+import type { KeyRange } from "../calls/options.ts";
 import type { AtomicBatch, Page } from "./client-calls.ts";
 
 /** Maximum number of consecutive pages without an object. A server examines tens of thousands of objects per page. */
@@ -28,9 +29,13 @@ export function checkObject(
   if (modRevision > revision) throw broken(`an object of revision ${modRevision} at ${revision}`);
 }
 
-/** Throws INTERNAL for objects outside of the prefix, and for those from after the page's revision. */
-export function checkPage(prefix: string, { items, revision }: Page): void {
+/**
+ * Throws INTERNAL for objects outside of the prefix, and for those from after the page's revision; INVALID_REQUEST for those
+ * outside of the range.
+ */
+export function checkPage(prefix: string, { items, revision }: Page, range: KeyRange): void {
   for (const { key, modRevision } of items) {
+    checkInRange(key, range.startKey, range.endKey);
     if (!key.startsWith(prefix)) {
       throw broken(`the key ${JSON.stringify(key)} for the prefix ${JSON.stringify(prefix)}`);
     }
@@ -38,21 +43,52 @@ export function checkPage(prefix: string, { items, revision }: Page): void {
   }
 }
 
+/** Throws INVALID_REQUEST for a key outside of the range: it is ignored by servers of older versions. Empty: no bound. */
+function checkInRange(key: string, start = "", end = ""): void {
+  const isBelow = start !== "" && compareKeys(key, start) < 0;
+  if (!isBelow && (end === "" || compareKeys(key, end) < 0)) return;
+  const range = `from ${JSON.stringify(start)} up to ${JSON.stringify(end)}`;
+  throw invalidRequest(
+    "range",
+    `The server sent the key ${JSON.stringify(key)} for the keys ${range}: it is of a version that has no ranges of keys. ` +
+      "Use a prefix.",
+  );
+}
+
+/** Where an object is in a list of this order, apart from its key: the smallest number comes first. */
+const places: Readonly<Record<ListOrder, (object: StoredObject) => number>> = {
+  KEY_ASCENDING: () => 0,
+  KEY_DESCENDING: () => 0,
+  MOD_REVISION_ASCENDING: ({ modRevision }) => modRevision,
+  MOD_REVISION_DESCENDING: ({ modRevision }) => -modRevision,
+  CREATE_REVISION_ASCENDING: ({ createRevision }) => createRevision,
+  CREATE_REVISION_DESCENDING: ({ createRevision }) => -createRevision,
+};
+
 /**
  * Checks that the pages of a list are of one state and make progress: a server that repeats a page, or sends only empty
  * ones, would otherwise be listed without end and its objects kept.
  */
 export class JoinedPages {
+  readonly #order: ListOrder;
   #revision: number | undefined;
   #last: string;
+  /** Of the last object, by `places`. */
+  #place = -Infinity;
   #historyId: string;
   #emptyPages = 0;
 
   /**
-   * All keys must sort after `last`, and all pages must be at `revision`; undefined: at that of the first page. `historyId`: the
-   * history of the pages before; empty if no page had one.
+   * In key order all keys must sort after `last`. All pages must be at `revision`; undefined: at that of the first page.
+   * `historyId`: the history of the pages before; empty if no page had one.
    */
-  constructor(last: string, revision: number | undefined, historyId: string = "") {
+  constructor(
+    last: string,
+    revision: number | undefined,
+    historyId: string = "",
+    order: ListOrder = "KEY_ASCENDING",
+  ) {
+    this.#order = order;
     this.#last = last;
     this.#revision = revision;
     this.#historyId = historyId;
@@ -75,14 +111,24 @@ export class JoinedPages {
     else if (++this.#emptyPages > maxEmptyPages) {
       throw broken(`more than ${maxEmptyPages} pages in a row without an object`);
     }
-    for (const { key } of items) {
-      if (compareKeys(key, this.#last) <= 0) {
+    for (const object of items) {
+      const { key } = object;
+      if (!this.#follows(object)) {
+        const order = this.#order === "KEY_ASCENDING" ? "key order" : this.#order;
         throw broken(
-          `${JSON.stringify(key)} after ${JSON.stringify(this.#last)}, which is not in key order`,
+          `${JSON.stringify(key)} after ${JSON.stringify(this.#last)}, which is not in ${order}`,
         );
       }
       this.#last = key;
+      this.#place = places[this.#order](object);
     }
+  }
+
+  #follows(object: StoredObject): boolean {
+    const place = places[this.#order](object);
+    if (place !== this.#place && this.#order !== "KEY_ASCENDING") return place > this.#place;
+    const order = compareKeys(object.key, this.#last);
+    return this.#order === "KEY_DESCENDING" ? order < 0 : order > 0;
   }
 }
 
@@ -109,9 +155,10 @@ export class StreamContract {
   /**
    * Throws HISTORY_CHANGED for another history than the requested one, and INTERNAL for: a resume point below the one
    * before; events that are not between the two, or not in order; other keys; an initial state that was not requested.
+   * INVALID_REQUEST for keys outside of the range.
    */
   check({ revision, events, initial, historyId }: AtomicBatch): void {
-    const { key, prefix } = this.#request;
+    const { key, prefix, range } = this.#request;
     const known = this.#historyId;
     if (known !== "" && historyId !== known) throw otherHistory(known, historyId);
     if (initial && !this.#awaitsInitial) throw broken("an initial state that was not requested");
@@ -128,6 +175,7 @@ export class StreamContract {
       if (key === undefined ? !object.key.startsWith(prefix ?? "") : object.key !== key) {
         throw broken(`an event of ${JSON.stringify(object.key)}, which was not requested`);
       }
+      if (range) checkInRange(object.key, range.start_key, range.end_key);
     }
     this.#revision = revision;
     this.#historyId = historyId;

@@ -1,5 +1,6 @@
 import { isEndless, isInRange, isOneKey } from "../../etcd/client/key-range.ts";
 import { hasPrefix, keyText, prefixEnd } from "../../model/key-bytes.ts";
+import { scopeBetween } from "../../storage/key-scopes.ts";
 import type { WatchScope } from "../../storage/storage.ts";
 
 /** The keys in etcd that a cached resource has: all below a prefix, except one. */
@@ -39,21 +40,9 @@ export function cachedScope(
   const hasMarker = marker !== undefined && isInRange(marker, key, rangeEnd);
   if (hasMarker && leftOut?.equals(marker) !== true) return undefined;
   const reachesEnd = end === undefined || (lastEnd !== undefined && end.equals(lastEnd));
-  return scopeOf(
-    key.subarray(prefix.length),
-    reachesEnd ? undefined : end.subarray(prefix.length),
-    prefix.length === 0 && !isNamespaced,
-  );
-}
-
-/** The scope of the relative keys from `first` up to `end`. `isAll`: the resource has all keys of etcd. */
-function scopeOf(first: Buffer, end: Buffer | undefined, isAll: boolean): WatchScope {
+  const first = key.subarray(prefix.length);
   // No key of etcd is empty, and 0 is the smallest one.
-  const isFirst = first.length === 0 || (isAll && first.length === 1 && first[0] === 0);
-  if (isFirst && end === undefined) return { prefix: "" };
-  const from = keyText(first);
-  const to = end === undefined ? undefined : keyText(end);
-  const isPrefix = end !== undefined && prefixEnd(first)?.equals(end) === true;
-  // The text of a key begins with that of a prefix only if the prefix does not end within a character.
-  return isPrefix && from.isWellFormed() ? { prefix: from } : { from, to };
+  const isFirst = prefix.length === 0 && !isNamespaced && first.length === 1 && first[0] === 0;
+  if (isFirst && reachesEnd) return { prefix: "" };
+  return scopeBetween(first, reachesEnd ? undefined : end.subarray(prefix.length));
 }

@@ -17,7 +17,7 @@ import type {
   GetRequest,
   PutRequest,
   RevisionRequirement,
-  Scope,
+  WatchScope,
 } from "../../storage/storage.ts";
 import type { Duration__Output } from "../../wire/generated/google/protobuf/Duration.ts";
 import type { DeleteRequest__Output } from "../../wire/generated/watchfanout/v1/DeleteRequest.ts";
@@ -31,6 +31,14 @@ import type { Shard__Output } from "../../wire/generated/watchfanout/v1/Shard.ts
 import type { View__Output } from "../../wire/generated/watchfanout/v1/View.ts";
 import type { WatchRequest__Output } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { Asked } from "../calls/methods.ts";
+import {
+  accessScopeOfList,
+  accessScopeOfRange,
+  intervalOfList,
+  orderOf,
+  rangeIdentity,
+  scopeOfRange,
+} from "./key-ranges.ts";
 import { decodePageToken } from "./page-token.ts";
 
 /*
@@ -74,12 +82,13 @@ export function accessOfGet({ resource, key }: GetRequest__Output): Access {
   return { verb: "get", resource, scope: { key } };
 }
 
-export function accessOfList({ resource, prefix }: ListRequest__Output): Access {
-  return { verb: "list", resource, scope: { prefix } };
+export function accessOfList(request: ListRequest__Output): Access {
+  return { verb: "list", resource: request.resource, scope: accessScopeOfList(request) };
 }
 
 export function accessOfWatch(request: WatchRequest__Output): Access {
-  const { resource, key = "", prefix = "" } = request;
+  const { resource, key = "", prefix = "", range } = request;
+  if (range) return { verb: "watch", resource, scope: accessScopeOfRange(range) };
   return { verb: "watch", resource, scope: request.scope === "key" ? { key } : { prefix } };
 }
 
@@ -117,7 +126,8 @@ export function parseList(
     throw invalidRequest("page_size", `page_size is ${limit}. It must not be negative.`);
   }
   const shard = shardOf(request);
-  const page = { prefix, limit, maxBytes, selection, shard, ...viewOfList(request) };
+  const range = { interval: intervalOfList(request), order: orderOf(request) };
+  const page = { prefix, ...range, limit, maxBytes, selection, shard, ...viewOfList(request) };
   if (token === "") return { list: { ...page, at }, historyId: request.history_id };
   const { revision, startAfter, historyId } = decodePageToken(token, listIdentity(request));
   return { list: { ...page, startAfter, at: { match: "EXACT", revision } }, historyId };
@@ -133,6 +143,7 @@ export function listIdentity(request: ListRequest__Output): string {
     // Left out where it is not asked for, so that tokens of servers without views stay valid.
     ...(views[request.view] === "FULL" ? [] : [request.view]),
     ...(request.shard === null ? [] : [request.shard]),
+    ...rangeIdentity(request),
   ]);
 }
 
@@ -283,7 +294,8 @@ const deliveries = {
   DELIVERY_LATEST_STATE: "LATEST_STATE",
 } as const satisfies Record<Delivery__Output, Delivery>;
 
-function scopeOf(request: WatchRequest__Output): Scope {
+function scopeOf(request: WatchRequest__Output): WatchScope {
+  if (request.range) return scopeOfRange(request.range);
   if (request.scope === "key") return { key: keyOf(request.key ?? "") };
   return { prefix: request.prefix ?? "" };
 }

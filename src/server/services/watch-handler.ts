@@ -79,7 +79,9 @@ export function openWatch(
 /** Memory that a request takes before it has been parsed, in bytes. */
 export function bytesOf(request: WatchRequest__Output): number {
   const { resource, key = "", prefix = "", label_selector, field_selector, history_id } = request;
-  const texts = [resource, key, prefix, label_selector, field_selector, history_id];
+  const { start_key = "", end_key = "" } = request.range ?? {};
+  const texts = [resource, key, prefix, start_key, end_key];
+  texts.push(label_selector, field_selector, history_id);
   const elements = request.event_types.length + (request.shard?.ranges.length ?? 0);
   return texts.reduce((bytes, text) => bytes + textBytes(text), elements * elementBytes);
 }

@@ -1,8 +1,9 @@
-import { type KeyRange, rangeAfter } from "../../etcd/client/key-range.ts";
+import { rangeAfter } from "../../etcd/client/key-range.ts";
 import type { DecodedKeyValue, DecodedKeyValues } from "../../etcd/wire/key-value.ts";
 import type { DecodedRange } from "../../etcd/wire/range-response.ts";
 import { estimatedBytes, type StoredObject } from "../../model/object.ts";
 import { Slabs } from "../../model/slabs.ts";
+import { scopeOfList } from "../key-scopes.ts";
 import type { ListRequest, ListResult, RevisionRequirement } from "../storage.ts";
 import { storedObject, valuelessObject } from "./objects/decode.ts";
 import type { ResourceKeys } from "./objects/resource-keys.ts";
@@ -57,13 +58,15 @@ export class Lister {
   }
 
   async list(request: ListRequest): Promise<ListResult> {
-    const { prefix, startAfter } = request;
-    const range = this.#keys.prefixRange(prefix);
+    const { startAfter } = request;
+    const range = this.#keys.rangeOfList(scopeOfList(request));
     const page = new Page(request);
     const slabs = new Slabs(largestSlab);
     const whole =
-      startAfter === undefined ? range : rangeAfter(range, this.#keys.absolute(startAfter));
-    if (whole === undefined) return this.#empty(request, range);
+      range === undefined || startAfter === undefined
+        ? range
+        : rangeAfter(range, this.#keys.absolute(startAfter));
+    if (whole === undefined) return this.#empty(request);
     const parts = new RangeParts(whole);
     let reading = this.#read(page, parts, request.at);
     for (;;) {
@@ -91,7 +94,8 @@ export class Lister {
   }
 
   /** The range is empty, so only the revision is read. */
-  async #empty(request: ListRequest, { key }: KeyRange): Promise<ListResult> {
+  async #empty(request: ListRequest): Promise<ListResult> {
+    const { key } = this.#keys.prefixRange("");
     const read = { key, count_only: true };
     const { revision } = await this.#reader.read(read, request.at, request.signal);
     return { revision, items: [], next: undefined, remaining: 0 };

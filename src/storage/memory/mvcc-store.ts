@@ -6,12 +6,14 @@ import { compareKeys } from "../../model/key-order.ts";
 import { estimatedBytes, StoredObject } from "../../model/object.ts";
 import { Slabs, smallestSlab } from "../../model/slabs.ts";
 import { HistoryPage } from "../history-page.ts";
-import type {
-  HistoryRequest,
-  HistoryResult,
-  ListRequest,
-  ListResult,
-  RevisionRequirement,
+import { scopeOfList } from "../key-scopes.ts";
+import {
+  type HistoryRequest,
+  type HistoryResult,
+  includesKey,
+  type ListRequest,
+  type ListResult,
+  type RevisionRequirement,
 } from "../storage.ts";
 import { stateBytes } from "./memory-estimates.ts";
 import type { Operation } from "./operation.ts";
@@ -218,11 +220,13 @@ function* range(
   request: ListRequest,
   revision: number,
 ): Generator<StoredObject, void, void> {
-  const { prefix, startAfter } = request;
-  const continues = startAfter !== undefined && compareKeys(startAfter, prefix) >= 0;
-  for (const [key, versions] of keys.entries(continues ? startAfter : prefix)) {
+  const { startAfter } = request;
+  const scope = scopeOfList(request);
+  const first = "prefix" in scope ? scope.prefix : scope.from;
+  const continues = startAfter !== undefined && compareKeys(startAfter, first) >= 0;
+  for (const [key, versions] of keys.entries(continues ? startAfter : first)) {
     if (continues && key === startAfter) continue;
-    if (!key.startsWith(prefix)) return;
+    if (!includesKey(scope, key)) return;
     const object = versions.at(revision);
     if (object !== undefined) yield object;
   }

@@ -13,6 +13,7 @@ import type { GrantCredit as _watchfanout_v1_GrantCredit, GrantCredit__Output as
 import type { HashRange as _watchfanout_v1_HashRange, HashRange__Output as _watchfanout_v1_HashRange__Output } from './watchfanout/v1/HashRange.ts';
 import type { HistoryRequest as _watchfanout_v1_HistoryRequest, HistoryRequest__Output as _watchfanout_v1_HistoryRequest__Output } from './watchfanout/v1/HistoryRequest.ts';
 import type { HistoryResponse as _watchfanout_v1_HistoryResponse, HistoryResponse__Output as _watchfanout_v1_HistoryResponse__Output } from './watchfanout/v1/HistoryResponse.ts';
+import type { KeyRange as _watchfanout_v1_KeyRange, KeyRange__Output as _watchfanout_v1_KeyRange__Output } from './watchfanout/v1/KeyRange.ts';
 import type { ListRequest as _watchfanout_v1_ListRequest, ListRequest__Output as _watchfanout_v1_ListRequest__Output } from './watchfanout/v1/ListRequest.ts';
 import type { ListResponse as _watchfanout_v1_ListResponse, ListResponse__Output as _watchfanout_v1_ListResponse__Output } from './watchfanout/v1/ListResponse.ts';
 import type { ListWatchServiceClient as _watchfanout_v1_ListWatchServiceClient, ListWatchServiceDefinition as _watchfanout_v1_ListWatchServiceDefinition } from './watchfanout/v1/ListWatchService.ts';
@@ -58,6 +59,7 @@ export interface ProtoGrpcType {
       HistoryEnd: EnumTypeDefinition
       HistoryRequest: MessageTypeDefinition<_watchfanout_v1_HistoryRequest, _watchfanout_v1_HistoryRequest__Output>
       HistoryResponse: MessageTypeDefinition<_watchfanout_v1_HistoryResponse, _watchfanout_v1_HistoryResponse__Output>
+      KeyRange: MessageTypeDefinition<_watchfanout_v1_KeyRange, _watchfanout_v1_KeyRange__Output>
       ListRequest: MessageTypeDefinition<_watchfanout_v1_ListRequest, _watchfanout_v1_ListRequest__Output>
       ListResponse: MessageTypeDefinition<_watchfanout_v1_ListResponse, _watchfanout_v1_ListResponse__Output>
       /**
@@ -68,6 +70,7 @@ export interface ProtoGrpcType {
        * "watchfanout". Clients decide by its reason.
        */
       ListWatchService: SubtypeConstructor<typeof grpc.Client, _watchfanout_v1_ListWatchServiceClient> & { service: _watchfanout_v1_ListWatchServiceDefinition }
+      Order: EnumTypeDefinition
       Progress: MessageTypeDefinition<_watchfanout_v1_Progress, _watchfanout_v1_Progress__Output>
       RemoveWatch: MessageTypeDefinition<_watchfanout_v1_RemoveWatch, _watchfanout_v1_RemoveWatch__Output>
       RequestProgress: MessageTypeDefinition<_watchfanout_v1_RequestProgress, _watchfanout_v1_RequestProgress__Output>

@@ -522,7 +522,8 @@ export const protoJson: object = {
                 "UNAUTHENTICATED": 23,
                 "PERMISSION_DENIED": 24,
                 "UNIMPLEMENTED": 25,
-                "DEADLINE_EXCEEDED": 26
+                "DEADLINE_EXCEEDED": 26,
+                "LIST_TOO_LARGE": 27
               }
             },
             "ListWatchService": {
@@ -638,6 +639,17 @@ export const protoJson: object = {
                 }
               }
             },
+            "Order": {
+              "values": {
+                "ORDER_UNSPECIFIED": 0,
+                "ORDER_KEY_ASCENDING": 1,
+                "ORDER_KEY_DESCENDING": 2,
+                "ORDER_MOD_REVISION_ASCENDING": 3,
+                "ORDER_MOD_REVISION_DESCENDING": 4,
+                "ORDER_CREATE_REVISION_ASCENDING": 5,
+                "ORDER_CREATE_REVISION_DESCENDING": 6
+              }
+            },
             "ListRequest": {
               "fields": {
                 "resource": {
@@ -683,6 +695,18 @@ export const protoJson: object = {
                 "shard": {
                   "type": "Shard",
                   "id": 11
+                },
+                "start_key": {
+                  "type": "string",
+                  "id": 13
+                },
+                "end_key": {
+                  "type": "string",
+                  "id": 14
+                },
+                "order": {
+                  "type": "Order",
+                  "id": 15
                 }
               }
             },
@@ -732,12 +756,25 @@ export const protoJson: object = {
                 "DELIVERY_LATEST_STATE": 2
               }
             },
+            "KeyRange": {
+              "fields": {
+                "start_key": {
+                  "type": "string",
+                  "id": 1
+                },
+                "end_key": {
+                  "type": "string",
+                  "id": 2
+                }
+              }
+            },
             "WatchRequest": {
               "oneofs": {
                 "scope": {
                   "oneof": [
                     "key",
-                    "prefix"
+                    "prefix",
+                    "range"
                   ]
                 },
                 "_after_revision": {
@@ -758,6 +795,10 @@ export const protoJson: object = {
                 "prefix": {
                   "type": "string",
                   "id": 3
+                },
+                "range": {
+                  "type": "KeyRange",
+                  "id": 17
                 },
                 "label_selector": {
                   "type": "string",

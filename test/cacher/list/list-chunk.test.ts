@@ -2,7 +2,6 @@ import { describe, expect, it } from "vitest";
 import {
   type ChunkBounds,
   type ListChunk,
-  objectsOf,
   restOf,
   takeChunk,
 } from "../../../src/cacher/list/list-chunk.ts";
@@ -119,7 +118,7 @@ describe("The objects of a filter", () => {
   const state = OrderedStore.of(objects);
   const keysOf = (scope: { key: string } | { prefix: string }, startAfter?: string): string[] => {
     const filter = new Filter({ scope, withPrevious: false });
-    return [...objectsOf(state, filter, startAfter)].map(({ key }) => key);
+    return [...state.objectsIn(filter.scope, startAfter)].map(({ key }) => key);
   };
 
   it.each([

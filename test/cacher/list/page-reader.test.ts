@@ -149,6 +149,34 @@ describe("A page of the cache", () => {
     }
   });
 
+  it("from the last key down has the number of objects that follow from the page before, of its own range only", () => {
+    const world = new World();
+    let counted = 0;
+    const { countNamed } = OrderedStore.prototype;
+    OrderedStore.prototype.countNamed = function (...args) {
+      counted++;
+      return countNamed.apply(this, args);
+    };
+    try {
+      const page = { limit: 1, prefix: "k", order: "KEY_DESCENDING" } as const;
+      expect(world.list(page)).toMatchObject({ next: "k5", remaining: 4 });
+      for (const [key, remaining] of [
+        ["k5", 3],
+        ["k4", 2],
+      ] as const) {
+        const next = world.list({ ...page, startAfter: key, at: exact(5) });
+        expect(next).toMatchObject({ remaining });
+      }
+      expect(counted).toBe(1);
+      // The page before is one of the other list.
+      const interval = { from: "k", to: "k3" };
+      const other = world.list({ ...page, interval, startAfter: "k4", at: exact(5) });
+      expect([keysOf(other), other?.remaining]).toEqual(["k2=old", 1]);
+    } finally {
+      OrderedStore.prototype.countNamed = countNamed;
+    }
+  });
+
   it("with a predicate does not say how many follow, but whether any does", () => {
     const world = new World();
     const request = { limit: 2, predicate: ({ key }: { key: string }) => key !== "k2" };

@@ -125,11 +125,11 @@ describe("Historical snapshots", () => {
   it("cache the number of remaining objects for the 64 most recently expected pages, with names up to 1 Ki", () => {
     const { past, at } = written(1);
     at(1);
-    past.expectPage(1, "p".repeat(1_024), "a", 7);
-    expect(past.following(1, "p".repeat(1_024), "a")).toBeUndefined();
-    for (let i = 0; i < 65; i++) past.expectPage(1, "", `k${i}`, i);
-    expect(past.following(1, "", "k0")).toBeUndefined();
-    for (let i = 1; i < 65; i++) expect(past.following(1, "", `k${i}`)).toBe(i);
+    past.expectPage(1, { prefix: "p".repeat(1_024) }, "a", 7);
+    expect(past.following(1, { prefix: "p".repeat(1_024) }, "a")).toBeUndefined();
+    for (let i = 0; i < 65; i++) past.expectPage(1, { prefix: "" }, `k${i}`, i);
+    expect(past.following(1, { prefix: "" }, "k0")).toBeUndefined();
+    for (let i = 1; i < 65; i++) expect(past.following(1, { prefix: "" }, `k${i}`)).toBe(i);
   });
 });
 
@@ -234,19 +234,24 @@ describe("A historical snapshot that is kept", () => {
 
   it("knows how many objects follow a page, of 64 pages with short names", () => {
     const { snapshots, state } = withEvents(5);
-    snapshots.expectPage(3, "", "a", 1);
-    expect(snapshots.following(3, "", "a")).toBeUndefined();
+    snapshots.expectPage(3, { prefix: "" }, "a", 1);
+    expect(snapshots.following(3, { prefix: "" }, "a")).toBeUndefined();
     state(3);
-    for (let i = 0; i < 65; i++) snapshots.expectPage(3, "", `a${i}`, i);
-    expect([0, 1, 64].map((i) => snapshots.following(3, "", `a${i}`))).toEqual([undefined, 1, 64]);
-    // The name has nine more characters.
-    const name = (length: number) => "k".repeat(length - JSON.stringify(["", ""]).length);
-    for (const length of [1_024, 1_025]) snapshots.expectPage(3, "", name(length), length);
-    expect([1_024, 1_025].map((length) => snapshots.following(3, "", name(length)))).toEqual([
-      1_024,
+    for (let i = 0; i < 65; i++) snapshots.expectPage(3, { prefix: "" }, `a${i}`, i);
+    expect([0, 1, 64].map((i) => snapshots.following(3, { prefix: "" }, `a${i}`))).toEqual([
       undefined,
+      1,
+      64,
     ]);
-    expect(snapshots.following(4, "", "a1")).toBeUndefined();
+    // The name has more characters than the key.
+    const name = (length: number) =>
+      "k".repeat(length - JSON.stringify([{ prefix: "" }, ""]).length);
+    for (const length of [1_024, 1_025])
+      snapshots.expectPage(3, { prefix: "" }, name(length), length);
+    expect(
+      [1_024, 1_025].map((length) => snapshots.following(3, { prefix: "" }, name(length))),
+    ).toEqual([1_024, undefined]);
+    expect(snapshots.following(4, { prefix: "" }, "a1")).toBeUndefined();
   });
 
   it("is not kept if the state was replaced while it was made", () => {

@@ -144,9 +144,11 @@ describe("The ordered store", () => {
       .array(part, { maxLength: 4 })
       .map((parts) => keyText(Buffer.from(parts.join(""), "latin1")));
     const step = fc.record({ key: anyBytes, isDelete: fc.boolean() });
-    const input = [fc.array(step, { maxLength: 60, size: "max" }), anyBytes, anyBytes] as const;
+    const steps60 = fc.array(step, { maxLength: 60, size: "max" });
+    const input = [steps60, anyBytes, anyBytes, anyBytes] as const;
+    const prefixes = fc.constantFrom("", "a", "é", "a☃");
     fc.assert(
-      fc.property(...input, fc.constantFrom("", "a", "é", "a☃"), (steps, from, to, prefix) => {
+      fc.property(...input, prefixes, (steps, from, to, after, prefix) => {
         const state = new OrderedStore();
         const keys = new Set<string>();
         for (const { key: one, isDelete } of steps) {
@@ -159,12 +161,23 @@ describe("The ordered store", () => {
         for (const store of [state, state.snapshot(), OrderedStore.of([...state.range("")])]) {
           for (const scope of [{ key: from }, { prefix }, { from, to }, { from, to: undefined }]) {
             const inScope = sorted.filter((one) => includesKey(scope, one));
-            expect(Array.from(store.objectsIn(scope), (one) => one.key)).toEqual(inScope);
+            const reversed = inScope.toReversed();
+            const listed = (...[after, isDescending]: [string?, boolean?]) =>
+              Array.from(store.objectsIn(scope, after, isDescending), (one) => one.key);
+            expect(listed()).toEqual(inScope);
+            expect(listed(undefined, true)).toEqual(reversed);
+            const isAbove = (one: string) => Buffer.compare(keyBytes(one), keyBytes(after)) > 0;
+            const above = inScope.filter(isAbove);
+            expect(listed(after)).toEqual(above);
+            expect(listed(after, true)).toEqual(
+              reversed.filter((one) => one !== after && !isAbove(one)),
+            );
             expect(finish(store.countIn(scope))).toBe(inScope.length);
+            expect(finish(store.countIn(scope, after))).toBe(above.length);
           }
           const below = sorted.filter((one) => keyBytes(one).indexOf(prefix) === 0);
           expect(finish(store.count(prefix))).toBe(below.length);
-          expect(finish(store.countNamed(prefix))).toBe(
+          expect(finish(store.countNamed({ prefix }))).toBe(
             below.filter((one) => !isRawKey(one)).length,
           );
         }

@@ -177,7 +177,6 @@ describe("A watch is refused", () => {
   const interval = { from: "a", to: "b" };
 
   test.each<[string, Partial<CacheWatchRequest>]>([
-    ["with an initial state of an interval", { scope: interval, sendInitialEvents: true }],
     ["with an initial state with raw keys", { rawKeys: true, sendInitialEvents: true }],
   ])("%s", async (_, request) => {
     expect(reasonOf(await open(request))).toBe("INVALID_REQUEST");

@@ -67,6 +67,7 @@ describe("A call that always fails is tried, of at most 3 times", () => {
     HISTORY_LOST: [1, 1],
     LEASE_NOT_FOUND: [1, 1],
     VALUE_TOO_LARGE: [1, 1],
+    LIST_TOO_LARGE: [1, 1],
     UPSTREAM_DENIED: [1, 1],
     UNAUTHENTICATED: [1, 1],
     PERMISSION_DENIED: [1, 1],

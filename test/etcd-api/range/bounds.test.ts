@@ -148,12 +148,12 @@ test("Calls that a cache was too late for are few at etcd at once", () => {
   expect([late(), late()]).toEqual([true, false]);
 });
 
-test("A Range of more than 100,000 objects is not sorted here", () => {
+test("A Range is not sorted here if more than 100,000 objects have to be held", () => {
   const stateOf = (count: number): CachedState => {
     const objects = Array.from({ length: count }, (_, i) => object(String(i), count - i));
     const state = { objects, revision: count, newest: count, retain: () => () => {} };
     return {
-      ...state,
+      ...{ ...state, reversed: objects.toReversed() },
       // biome-ignore lint/correctness/useYield: it is one step.
       *count() {
         return count;
@@ -164,8 +164,13 @@ test("A Range of more than 100,000 objects is not sorted here", () => {
     const request = readRangeRequest(encode({ 1: "a", 2: "b", ...fields }));
     return request && finish(selectRange(stateOf(count), request, () => 1));
   };
-  const byRevision = { 5: 1, 6: 3, 3: 1 };
-  expect(select(100_000, byRevision)).toMatchObject({ objects: [{ modRevision: 1 }], more: true });
+  const byRevision = { 5: 1, 6: 3 };
+  expect(select(100_000, byRevision)).toMatchObject({ length: 100_000, more: false });
   expect(select(100_001, byRevision)).toBeUndefined();
+  const first = { ...byRevision, 3: 1 };
+  const found = { objects: [{ modRevision: 1 }], count: 100_001, more: true };
+  expect(select(100_001, first)).toMatchObject(found);
+  const lastKeys = { 5: 2, 6: 0, 3: 2 };
+  expect(select(100_001, lastKeys)).toMatchObject({ length: 2, count: 100_001, more: true });
   expect(select(100_001, { 3: 1 })).toMatchObject({ count: 100_001, more: true });
 });

@@ -199,16 +199,45 @@ const history = fc
     isExact: true,
   }));
 
+const noRange = { weight: 4, arbitrary: fc.constant(["", ""] as const) };
+/** The first key of a range, and the one behind its last; empty: none. */
+const range = fc.oneof(noRange, { weight: 3, arbitrary: fc.tuple(anyText, anyText) });
+const order = fc.constantFrom(
+  ...(["ORDER_UNSPECIFIED", "ORDER_KEY_DESCENDING"] as const),
+  ...(["ORDER_MOD_REVISION_ASCENDING", "ORDER_CREATE_REVISION_DESCENDING"] as const),
+);
+
+/** The longest text that all keys with the prefix and in the range begin with; the prefix if there is no such key. */
+function covering(prefix: string, [start, end]: readonly [string, string]): AccessScope {
+  const from = Buffer.compare(Buffer.from(start), Buffer.from(prefix)) > 0 ? start : prefix;
+  const isBelow = (key: string, other: Buffer) => Buffer.compare(Buffer.from(key), other) < 0;
+  const isBeyond = from !== prefix && !isBelow(from, endOf(prefix));
+  if (isBeyond || (end !== "" && !isBelow(from, Buffer.from(end)))) return { prefix };
+  if (end === `${from}\0`) return { key: from };
+  const isWithin = (text: string) =>
+    prefix.startsWith(text) || (end !== "" && isBelow(end, endOf(text)));
+  for (let length = from.length; length > 0; length--) {
+    const text = from.slice(0, length);
+    if (text.isWellFormed() && isWithin(text)) return { prefix: text };
+  }
+  return { prefix: "" };
+}
+
+/** What is above all keys that begin with the text, and no other. */
+function endOf(text: string): Buffer {
+  return Buffer.concat([Buffer.from(text), Buffer.alloc(64, 0xff)]);
+}
+
 const list = fc
   .record({
-    ...{ target, state, historyId, token },
+    ...{ target, state, historyId, token, range, order },
     ...{ labelSelector, fieldSelector, pageSize: fc.constantFrom(0, 1, 2, 3, 1_000, -1) },
   })
   .map((given) => ({
     caller: given.target.caller,
     path: listWatchService.List.path,
     encode: (world: RequestWorld) => listWatchService.List.requestSerialize(listOf(given, world)),
-    access: accessTo("list", given.target.resource, { prefix: given.target.text }),
+    access: accessTo("list", given.target.resource, covering(given.target.text, given.range)),
     isExact: true,
   }));
 
@@ -219,6 +248,8 @@ interface GivenList {
     readonly offset: number | undefined;
   };
   readonly historyId: string;
+  readonly range: readonly [string, string];
+  readonly order: ListRequest__Output["order"];
   readonly token: typeof token extends fc.Arbitrary<infer T> ? T : never;
   readonly labelSelector: string;
   readonly fieldSelector: string;
@@ -235,6 +266,7 @@ function listOf(given: GivenList, world: RequestWorld): ListRequest__Output {
     page_token: "",
     view: "VIEW_UNSPECIFIED",
     shard: null,
+    ...{ start_key: given.range[0], end_key: given.range[1], order: given.order },
     history_id: historyOf(world, given.historyId),
   };
   return { ...request, page_token: tokenOf(given, request, world) };
@@ -253,7 +285,8 @@ function tokenOf({ token: which }: GivenList, request: ListRequest__Output, worl
 const watch = fc
   .record({
     ...{ target, historyId, labelSelector, fieldSelector },
-    scope: fc.constantFrom("key", "prefix", "prefix", "prefix", "neither"),
+    scope: fc.constantFrom("key", "prefix", "prefix", "prefix", "neither", "range"),
+    end: anyText,
     after: revisionOffset,
     initial: fc.boolean(),
     delivery: fc.constantFrom("DELIVERY_EVERY_EVENT" as const, "DELIVERY_LATEST_STATE" as const),
@@ -266,12 +299,16 @@ const watch = fc
       given.scope === "key"
         ? { key: given.target.text }
         : { prefix: given.scope === "prefix" ? given.target.text : "" };
+    const isRange = given.scope === "range";
+    const range = { start_key: given.target.text, end_key: given.end };
+    const access = isRange ? covering("", [range.start_key, range.end_key]) : scope;
+    const asked = isRange ? { range } : scope;
     return {
       caller: given.target.caller,
       path: listWatchService.Watch.path,
       encode: (world: RequestWorld) =>
         listWatchService.Watch.requestSerialize({
-          ...{ resource: given.target.resource, ...(given.scope === "neither" ? {} : scope) },
+          ...{ resource: given.target.resource, ...(given.scope === "neither" ? {} : asked) },
           ...{ label_selector: given.labelSelector, field_selector: given.fieldSelector },
           ...(given.after === undefined ? {} : { after_revision: revisionAt(world, given.after) }),
           ...{ send_initial_events: given.initial, delivery: given.delivery },
@@ -281,7 +318,7 @@ const watch = fc
             : { bookmark_interval: { seconds: given.interval, nanos: 0 } }),
           history_id: historyOf(world, given.historyId),
         }),
-      access: accessTo("watch", given.target.resource, scope),
+      access: accessTo("watch", given.target.resource, access),
       isExact: true,
     };
   });

@@ -1,5 +1,8 @@
 import { describe, expect, test } from "vitest";
 import type { WatchFanoutError } from "../../../src/base/errors.ts";
+import { encodePageToken } from "../../../src/server/services/page-token.ts";
+import { listIdentity } from "../../../src/server/services/parse-requests.ts";
+import type { ListRequest__Output } from "../../../src/wire/generated/watchfanout/v1/ListRequest.ts";
 import { healthService } from "../../../src/wire/services.ts";
 import type { TestClient } from "../test-client.ts";
 import { clientAs } from "./callers.ts";
@@ -80,6 +83,70 @@ describe("A caller", () => {
       "watch a key": () => watchOutcome(client, { key: text }),
     };
     expect(await calls[verb]?.()).toBe(expected);
+  });
+
+  test.each<readonly [string, string, string, string]>([
+    ["", "a/", "a0", "OK"],
+    ["", "a/1", "a/3", "OK"],
+    ["a/", "", "a/2", "OK"],
+    ["a/", "a/1", "", "OK"],
+    ["a/", "0", "z", "OK"],
+    ["", "a/", "", "PERMISSION_DENIED"],
+    ["", "a/", "a0\0", "PERMISSION_DENIED"],
+    ["", "a", "a0", "PERMISSION_DENIED"],
+    ["", "", "a0", "PERMISSION_DENIED"],
+    ["", "a/2", "b/1", "PERMISSION_DENIED"],
+    ["", "b/", "b0", "PERMISSION_DENIED"],
+    ["", "motd", "motd\0", "PERMISSION_DENIED"],
+  ])(
+    "that may use some keys lists the prefix %j from %j up to %j: %s",
+    async (prefix, start_key, end_key, expected) => {
+      const { server, put } = await serveGuarded(policy);
+      for (const key of ["a", "a/1", "a/2", "a0", "motd", "b/1"]) await put("pods", key);
+      const client = clientAs(server, "app");
+      const range = { start_key, end_key };
+      for (const given of [
+        ...[{}, { view: "VIEW_COUNT" }, { page_size: 1 }],
+        { order: "ORDER_MOD_REVISION_DESCENDING" },
+      ] as const) {
+        const request = { resource: "pods", prefix, ...range, ...given };
+        expect(await outcome(client.list(request))).toBe(expected);
+      }
+      if (prefix !== "") return;
+      const mayWatch = start_key === "motd" ? "OK" : expected;
+      expect(await watchOutcome(client, { range })).toBe(mayWatch);
+    },
+  );
+
+  test("that makes a page token learns nothing of the place of objects that it may not read", async () => {
+    const { server, put } = await serveGuarded(policy);
+    for (const key of ["a/1", "b/1", "a/2"]) await put("pods", key);
+    const client = clientAs(server, "app");
+    const order = "ORDER_MOD_REVISION_ASCENDING";
+    const request = { resource: "pods", prefix: "a/", page_size: 1, order } as const;
+    const { revision, history_id: historyId } = await client.list(request);
+    const complete: ListRequest__Output = {
+      ...{ ...request, label_selector: "", field_selector: "", history_id: "" },
+      ...{ revision_match: "REVISION_MATCH_UNSPECIFIED", revision: "0", page_token: "" },
+      ...{ view: "VIEW_UNSPECIFIED", shard: null, start_key: "", end_key: "" },
+    };
+    const pageAfter = (startAfter: string) => {
+      const position = { revision: Number(revision), historyId, startAfter };
+      return client.list({
+        ...request,
+        page_token: encodePageToken(position, listIdentity(complete)),
+      });
+    };
+    expect((await pageAfter("a/1")).items.map(({ key }) => key)).toEqual(["a/2"]);
+    // One that exists, and one that does not.
+    const refusals = [];
+    for (const key of ["b/1", "b/2"])
+      refusals.push(await pageAfter(key).catch((error: Error) => error));
+    const [one, other] = refusals.map((error) =>
+      error instanceof Error ? error.message.replace(/b\/\d/, "") : "",
+    );
+    expect(one).toMatch(/^The list has no object/);
+    expect(other).toBe(one);
   });
 
   test("without a credential, or without a binding, is denied everything", async () => {

@@ -88,6 +88,36 @@ export function describeLists(open: () => Promise<Opened>): void {
       );
     }
 
+    storageTest(
+      open,
+      "of an interval has its keys with the prefix, in pages",
+      async ({ storage, write }) => {
+        await write(oddKeys.map((key) => put(key)));
+        const ends = ["", "\0", "a", "a/", "\u{10000}", "\u{10ffff}x"];
+        let lists = 0;
+        for (const from of ends) {
+          for (const to of [...ends, "a\0", undefined]) {
+            for (const prefix of ["", "a", "\x7f", "\u{1f600}"]) {
+              const isIn = (key: string) =>
+                key.startsWith(prefix) &&
+                isAtLeast(key, from) &&
+                !(to !== undefined && isAtLeast(key, to));
+              const limit = (lists++ % 3) * 2;
+              const request = { prefix, interval: { from, to }, limit, at: linearizable };
+              const pages = await readAll(storage, request);
+              expect([from, to, prefix, keysOf(pages)]).toEqual([
+                from,
+                to,
+                prefix,
+                oddKeys.filter(isIn),
+              ]);
+              expect([0, undefined]).toContain(pages.at(-1)?.remaining);
+            }
+          }
+        }
+      },
+    );
+
     const starts: [string, string, string, string[]][] = [
       ["a key that is there", "", "b", ["c", "d/1", "d/2"]],
       ["a key that is not", "", "bb", ["c", "d/1", "d/2"]],
@@ -217,6 +247,7 @@ export function describeLists(open: () => Promise<Opened>): void {
       ["a negative limit", { limit: -1 }],
       ["a limit that is no integer", { limit: 1.5 }],
       ["half a surrogate pair in the prefix", { prefix: "a\ud83d" }],
+      ["half a surrogate pair in the interval", { interval: { from: "a", to: "b\ude00" } }],
       ["half a surrogate pair in the key to start after", { startAfter: "\ude00" }],
     ];
     for (const [name, part] of invalid) {
@@ -226,6 +257,10 @@ export function describeLists(open: () => Promise<Opened>): void {
       });
     }
   });
+}
+
+function isAtLeast(key: string, other: string): boolean {
+  return Buffer.compare(Buffer.from(key), Buffer.from(other)) >= 0;
 }
 
 /** All pages of a list, the later ones at the revision of the first. */

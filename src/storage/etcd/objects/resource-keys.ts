@@ -1,9 +1,10 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../../base/clock.ts";
 import { LineLimit } from "../../../base/logger.ts";
-import { type KeyRange, prefixRange, zero } from "../../../etcd/client/key-range.ts";
+import { isEndless, type KeyRange, prefixRange, zero } from "../../../etcd/client/key-range.ts";
 import type { DecodedKeyValue } from "../../../etcd/wire/key-value.ts";
 import { isRawKey, keyBytes, keyText } from "../../../model/key-bytes.ts";
+import type { ListScope } from "../../key-scopes.ts";
 import type { WatchScope } from "../../storage.ts";
 
 export interface ResourceKeysOptions {
@@ -72,6 +73,15 @@ export class ResourceKeys {
     const key = this.absolute(from);
     const range_end = to === undefined ? this.prefixRange("").range_end : this.absolute(to);
     return { key: key.length === 0 ? zero : key, range_end };
+  }
+
+  /** The range in etcd of the keys that a list reads; undefined: it has no keys. */
+  rangeOfList(scope: ListScope): Required<KeyRange> | undefined {
+    const { key, range_end = zero } = this.rangeOf(scope);
+    const hasEnd = "from" in scope && scope.to !== undefined;
+    // In a resource of all keys, the end "\0" would mean the last key.
+    const isEmpty = hasEnd && (isEndless(range_end) || Buffer.compare(range_end, key) <= 0);
+    return isEmpty ? undefined : { key, range_end };
   }
 
   /** Whether this is the key of the history's id, in etcd. */

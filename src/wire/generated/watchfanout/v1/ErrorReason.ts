@@ -115,6 +115,10 @@ export const ErrorReason = {
    * The call's own deadline passed, or its request did not arrive in time.
    */
   DEADLINE_EXCEEDED: 'DEADLINE_EXCEEDED',
+  /**
+   * A list in another order than that of keys, which only the store can answer, has too many objects. List less.
+   */
+  LIST_TOO_LARGE: 'LIST_TOO_LARGE',
 } as const;
 
 /**
@@ -259,6 +263,11 @@ export type ErrorReason =
    */
   | 'DEADLINE_EXCEEDED'
   | 26
+  /**
+   * A list in another order than that of keys, which only the store can answer, has too many objects. List less.
+   */
+  | 'LIST_TOO_LARGE'
+  | 27
 
 /**
  * Why a call or a stream failed: the `reason` of the google.rpc.ErrorInfo of every error, whose domain is "watchfanout".

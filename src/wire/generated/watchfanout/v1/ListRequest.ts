@@ -3,6 +3,7 @@
 import type { RevisionMatch as _watchfanout_v1_RevisionMatch, RevisionMatch__Output as _watchfanout_v1_RevisionMatch__Output } from '../../watchfanout/v1/RevisionMatch.ts';
 import type { View as _watchfanout_v1_View, View__Output as _watchfanout_v1_View__Output } from '../../watchfanout/v1/View.ts';
 import type { Shard as _watchfanout_v1_Shard, Shard__Output as _watchfanout_v1_Shard__Output } from '../../watchfanout/v1/Shard.ts';
+import type { Order as _watchfanout_v1_Order, Order__Output as _watchfanout_v1_Order__Output } from '../../watchfanout/v1/Order.ts';
 import type { Long } from '@grpc/proto-loader';
 
 /**
@@ -55,6 +56,20 @@ export interface ListRequest {
    * Only keys of this part. Absent: all.
    */
   'shard'?: (_watchfanout_v1_Shard | null);
+  /**
+   * Only this key and those above it, by their UTF-8 bytes. Empty: from the first one on. It need not be the key of an
+   * object, nor have the prefix.
+   */
+  'start_key'?: (string);
+  /**
+   * Only keys below this one, which is not included. Empty: up to the last one.
+   */
+  'end_key'?: (string);
+  /**
+   * The order of the objects, over all pages. A list of many objects takes least in key order; one that only the store
+   * can answer, as without a cache, fails with LIST_TOO_LARGE in any other if there are too many.
+   */
+  'order'?: (_watchfanout_v1_Order);
 }
 
 /**
@@ -107,4 +122,18 @@ export interface ListRequest__Output {
    * Only keys of this part. Absent: all.
    */
   'shard': (_watchfanout_v1_Shard__Output | null);
+  /**
+   * Only this key and those above it, by their UTF-8 bytes. Empty: from the first one on. It need not be the key of an
+   * object, nor have the prefix.
+   */
+  'start_key': (string);
+  /**
+   * Only keys below this one, which is not included. Empty: up to the last one.
+   */
+  'end_key': (string);
+  /**
+   * The order of the objects, over all pages. A list of many objects takes least in key order; one that only the store
+   * can answer, as without a cache, fails with LIST_TOO_LARGE in any other if there are too many.
+   */
+  'order': (_watchfanout_v1_Order__Output);
 }

@@ -14,7 +14,7 @@ export interface ListResponse {
    */
   'revision'?: (number | string | Long);
   /**
-   * The objects, in the order of their keys' UTF-8 bytes.
+   * The objects, in the order of the request.
    */
   'items'?: (_watchfanout_v1_StoredObject)[];
   /**
@@ -49,7 +49,7 @@ export interface ListResponse__Output {
    */
   'revision': (string);
   /**
-   * The objects, in the order of their keys' UTF-8 bytes.
+   * The objects, in the order of the request.
    */
   'items': (_watchfanout_v1_StoredObject__Output)[];
   /**

@@ -56,14 +56,14 @@ export interface ListWatchServiceClient extends grpc.Client {
   history(argument: _watchfanout_v1_HistoryRequest, callback: grpc.requestCallback<_watchfanout_v1_HistoryResponse__Output>): grpc.ClientUnaryCall;
   
   /**
-   * Reads the objects of a resource in key order, page by page, all pages at one revision.
+   * Reads the objects of a resource in order, page by page, all pages at one revision.
    */
   List(argument: _watchfanout_v1_ListRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_ListResponse__Output>): grpc.ClientUnaryCall;
   List(argument: _watchfanout_v1_ListRequest, metadata: grpc.Metadata, callback: grpc.requestCallback<_watchfanout_v1_ListResponse__Output>): grpc.ClientUnaryCall;
   List(argument: _watchfanout_v1_ListRequest, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_ListResponse__Output>): grpc.ClientUnaryCall;
   List(argument: _watchfanout_v1_ListRequest, callback: grpc.requestCallback<_watchfanout_v1_ListResponse__Output>): grpc.ClientUnaryCall;
   /**
-   * Reads the objects of a resource in key order, page by page, all pages at one revision.
+   * Reads the objects of a resource in order, page by page, all pages at one revision.
    */
   list(argument: _watchfanout_v1_ListRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_ListResponse__Output>): grpc.ClientUnaryCall;
   list(argument: _watchfanout_v1_ListRequest, metadata: grpc.Metadata, callback: grpc.requestCallback<_watchfanout_v1_ListResponse__Output>): grpc.ClientUnaryCall;
@@ -133,7 +133,7 @@ export interface ListWatchServiceHandlers extends grpc.UntypedServiceImplementat
   History: grpc.handleUnaryCall<_watchfanout_v1_HistoryRequest__Output, _watchfanout_v1_HistoryResponse>;
   
   /**
-   * Reads the objects of a resource in key order, page by page, all pages at one revision.
+   * Reads the objects of a resource in order, page by page, all pages at one revision.
    */
   List: grpc.handleUnaryCall<_watchfanout_v1_ListRequest__Output, _watchfanout_v1_ListResponse>;
   

@@ -5,6 +5,7 @@ import type { Duration as _google_protobuf_Duration, Duration__Output as _google
 import type { View as _watchfanout_v1_View, View__Output as _watchfanout_v1_View__Output } from '../../watchfanout/v1/View.ts';
 import type { EventType as _watchfanout_v1_EventType, EventType__Output as _watchfanout_v1_EventType__Output } from '../../watchfanout/v1/EventType.ts';
 import type { Shard as _watchfanout_v1_Shard, Shard__Output as _watchfanout_v1_Shard__Output } from '../../watchfanout/v1/Shard.ts';
+import type { KeyRange as _watchfanout_v1_KeyRange, KeyRange__Output as _watchfanout_v1_KeyRange__Output } from '../../watchfanout/v1/KeyRange.ts';
 import type { Long } from '@grpc/proto-loader';
 
 /**
@@ -76,9 +77,13 @@ export interface WatchRequest {
    */
   'shard'?: (_watchfanout_v1_Shard | null);
   /**
+   * All keys of this range.
+   */
+  'range'?: (_watchfanout_v1_KeyRange | null);
+  /**
    * The keys to watch. Neither, or an empty prefix: all.
    */
-  'scope'?: "key"|"prefix";
+  'scope'?: "key"|"prefix"|"range";
   '_after_revision'?: "after_revision";
 }
 
@@ -151,8 +156,12 @@ export interface WatchRequest__Output {
    */
   'shard': (_watchfanout_v1_Shard__Output | null);
   /**
+   * All keys of this range.
+   */
+  'range'?: (_watchfanout_v1_KeyRange__Output | null);
+  /**
    * The keys to watch. Neither, or an empty prefix: all.
    */
-  'scope'?: "key"|"prefix";
+  'scope'?: "key"|"prefix"|"range";
   '_after_revision'?: "after_revision";
 }

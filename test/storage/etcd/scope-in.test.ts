@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { scopeIn } from "../../../src/etcd-api/rights/key-rights.ts";
 import { keyText } from "../../../src/model/key-bytes.ts";
+import { scopeIn } from "../../../src/storage/etcd/covering-scope.ts";
 import fc from "../../property.ts";
 
 const byte = fc.constantFrom(0, 0x2f, 0x61, 0x62, 0xc3, 0xa9, 0xff);

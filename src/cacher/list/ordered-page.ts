@@ -1,0 +1,126 @@
+import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
+import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
+import { compareKeys } from "../../model/key-order.ts";
+import { estimatedBytes, type StoredObject } from "../../model/object.ts";
+import type { ListOrder, ListResult } from "../../storage/storage.ts";
+import type { CacheListRequest } from "../request/request.ts";
+import type { Filter } from "../state/filter.ts";
+import { checksPerStep, costOf } from "./list-chunk.ts";
+import {
+  byCreateRevision,
+  byKey,
+  byModRevision,
+  type Compare,
+  descending,
+  FirstInOrder,
+  objectsPerStep,
+} from "./object-order.ts";
+import { PageBuilder } from "./page-builder.ts";
+
+/** Maximum number of objects of a page, whatever its request allows. */
+const maxPageObjects = 100_000;
+/** Estimated bytes of the smallest object: one with a key of one character. */
+const smallestBytes = 65;
+
+const comparisons: Readonly<Record<ListOrder, Compare>> = {
+  KEY_ASCENDING: byKey,
+  KEY_DESCENDING: descending(byKey),
+  MOD_REVISION_ASCENDING: byModRevision,
+  MOD_REVISION_DESCENDING: descending(byModRevision),
+  CREATE_REVISION_ASCENDING: byCreateRevision,
+  CREATE_REVISION_DESCENDING: descending(byCreateRevision),
+};
+
+/** Whether a list is in key order, which needs no page to be sorted. */
+export function isInKeyOrder({ order = "KEY_ASCENDING" }: CacheListRequest): boolean {
+  return order === "KEY_ASCENDING";
+}
+
+/**
+ * One page of a list in another order than that of the keys: the objects that come first after the page before, of all objects
+ * that are added. Each page looks at all of them, and holds about as many as it has.
+ */
+export class OrderedPage {
+  /** Number of objects that were added, and their estimated bytes. */
+  examined = 0;
+  examinedBytes = 0;
+  readonly #request: CacheListRequest;
+  readonly #filter: Filter;
+  readonly #compare: Compare;
+  readonly #after: StoredObject | undefined;
+  readonly #first: FirstInOrder;
+  /** Number of objects that follow the page before. */
+  #following = 0;
+
+  /** `after`: the last object of the page before; undefined: this is the first one. */
+  constructor(request: CacheListRequest, filter: Filter, after: StoredObject | undefined) {
+    const { order = "KEY_ASCENDING", limit, maxBytes = 0 } = request;
+    this.#request = request;
+    this.#filter = filter;
+    this.#compare = comparisons[order];
+    this.#after = after;
+    const byBytes = maxBytes === 0 ? Infinity : Math.ceil(maxBytes / smallestBytes);
+    const most = Math.min(limit === 0 ? Infinity : limit, byBytes, maxPageObjects);
+    this.#first = new FirstInOrder(this.#compare, most);
+  }
+
+  /** Takes objects in key order, all of which have keys above those before. */
+  *add(objects: Iterable<StoredObject>): TimeSlicedWork<void> {
+    const first = this.#first;
+    const filter = this.#filter;
+    // One for its revision.
+    const checksPerObject = 2 + costOf(filter);
+    let checks = 0;
+    for (const object of objects) {
+      checks += checksPerObject;
+      if (checks > checksPerStep) {
+        checks = checksPerObject;
+        yield;
+      }
+      this.examined++;
+      this.examinedBytes += estimatedBytes(object);
+      if (filter.leavesOut(object.key) || !filter.matches(object) || !this.#follows(object))
+        continue;
+      this.#following++;
+      first.offer(object);
+      if (first.isFull) yield* first.trim();
+    }
+  }
+
+  /** Makes the page of what was added. */
+  *finish(revision: number, historyId: string | undefined): TimeSlicedWork<ListResult> {
+    const objects = yield* this.#first.finish();
+    const items: StoredObject[] = [];
+    let bytes = 0;
+    for (const object of objects) {
+      const item = this.#filter.shown(object);
+      items.push(item);
+      bytes += estimatedBytes(item);
+      if (items.length % objectsPerStep === 0) yield;
+    }
+    const page = new PageBuilder(this.#request);
+    const last = items.length < this.#following ? items.at(-1)?.key : undefined;
+    page.add({ items, estimatedBytes: bytes, scanned: this.examined, last, batch: undefined });
+    return page.finish(revision, this.#following - page.size, historyId);
+  }
+
+  #follows(object: StoredObject): boolean {
+    const after = this.#after;
+    if (after === undefined) return true;
+    const order = this.#compare(object, after);
+    return order > 0 || (order === 0 && compareKeys(object.key, after.key) > 0);
+  }
+}
+
+/** Whether a list can have an object with this key: a client can make any page token, and must learn nothing of other keys. */
+export function canHave(filter: Filter, key: string): boolean {
+  return filter.includes(key) && !filter.leavesOut(key);
+}
+
+/** Refuses a page after an object that the list does not have. */
+export function notInList(key: string): WatchFanoutError {
+  return invalidRequest(
+    "page_token",
+    `The list has no object ${JSON.stringify(key)} at this revision that a page could follow. Begin with the first page.`,
+  );
+}
