@@ -12,7 +12,7 @@ import type {
 import { takeChunk } from "../list/list-chunk.ts";
 import { PageBuilder } from "../list/page-builder.ts";
 import { historyChangePending } from "../request/errors.ts";
-import type { CacheGetRequest, CacheListRequest } from "../request/request.ts";
+import { type CacheGetRequest, type CacheListRequest, viewName } from "../request/request.ts";
 import type { ComponentContext } from "../state/component.ts";
 import { Filter } from "../state/filter.ts";
 import type { UpstreamLimiter } from "./upstream-limiter.ts";
@@ -155,7 +155,8 @@ export class LimitedUpstreamReader {
   #ask(call: CacheListRequest, owner: object, signal: AbortSignal): Promise<ListResult> {
     const { selection, predicate, shard, view, countOnly, owner: _, ...request } = call;
     if (countOnly === true) return this.#count(call, owner, signal);
-    if (selection !== undefined || predicate !== undefined || shard !== undefined)
+    const isProjected = view !== undefined && typeof view !== "string";
+    if (selection !== undefined || predicate !== undefined || shard !== undefined || isProjected)
       return this.#listMatching(call, owner, signal);
     const page = { ...request, signal };
     return view === "KEYS" ? this.#listKeys(page) : this.#deps.storage.list(page);
@@ -234,7 +235,7 @@ function pageName(resource: string, request: CacheListRequest): string | undefin
   if (selection === undefined && predicate !== undefined) return undefined;
   const selected = selection?.canonical ?? null;
   const bounds = [startAfter ?? null, limit, maxBytes ?? 0, keysOnly === true];
-  const shown = [shard?.canonical ?? null, view ?? "FULL", countOnly === true];
+  const shown = [shard?.canonical ?? null, viewName(view), countOnly === true];
   return JSON.stringify(["list", resource, at, prefix, selected, ...bounds, ...shown]);
 }
 

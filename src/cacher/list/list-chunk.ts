@@ -93,6 +93,7 @@ export function* takeChunk(
     last = object.key;
     if (!isMatching) continue;
     const item = filter.shown(object);
+    if (typeof filter.view !== "string") checks += filter.view.costOf(object);
     items.push(item);
     bytes += estimatedBytes(item);
   }

@@ -15,6 +15,7 @@ import {
   addHistoryOption,
   addRevisionOptions,
   addSelectorOptions,
+  addShardOption,
   addViewOptions,
   type ClientOptions,
   type HistoryOptions,
@@ -24,6 +25,7 @@ import {
   type RevisionOptions,
   revisionRequirement,
   type SelectorOptions,
+  type ShardOptions,
   selectorsOf,
   timeToLive,
   usageError,
@@ -52,11 +54,12 @@ function addGet(program: Command, io: CommandIo): void {
     .command("get")
     .description("Read one object.")
     .argument("<key>", "the object's key, relative to the resource's prefix");
-  addRevisionOptions(addClientOptions(command)).action(
-    async (key: string, options: ClientOptions & RevisionOptions) => {
+  addRevisionOptions(addClientOptions(addViewOptions(command))).action(
+    async (key: string, options: ClientOptions & RevisionOptions & ViewOptions) => {
       const at = revisionRequirement(command, options);
       await runSession(io, options, async (session) => {
         const result = await session.client.get(options.resource, key, {
+          ...viewOf(options),
           at,
           historyId: options.historyId,
         });
@@ -66,7 +69,12 @@ function addGet(program: Command, io: CommandIo): void {
   );
 }
 
-interface ListOptions extends ClientOptions, RevisionOptions, SelectorOptions, ViewOptions {
+interface ListOptions
+  extends ClientOptions,
+    RevisionOptions,
+    SelectorOptions,
+    ShardOptions,
+    ViewOptions {
   readonly prefix?: string;
   readonly pageSize?: number;
   readonly limit?: number;
@@ -83,7 +91,7 @@ function addList(program: Command, io: CommandIo): void {
     .option("--page-size <count>", "number of objects per request", wholeNumber)
     .option("--limit <count>", "at most this many objects", wholeNumber)
     .option("--count", "only the number of objects");
-  addViewOptions(addSelectorOptions(command));
+  addShardOption(addViewOptions(addSelectorOptions(command)));
   const all = addRevisionOptions(addClientOptions(command));
   all.action(async (argument: string | undefined, options: ListOptions) => {
     const prefix = prefixOf(command, argument, options.prefix);
@@ -105,9 +113,12 @@ function addList(program: Command, io: CommandIo): void {
 }
 
 /** The option that makes no sense with --count. */
-function countConflict({ output, keysOnly, limit, pageSize }: ListOptions): string | undefined {
+function countConflict(options: ListOptions): string | undefined {
+  const { output, keysOnly, attributes, readMask, limit, pageSize } = options;
   if (output === "value") return "-o value";
   if (keysOnly === true) return "--keys-only";
+  if (attributes === true) return "--attributes";
+  if (readMask !== undefined) return "--read-mask";
   if (limit !== undefined) return "--limit";
   return pageSize === undefined ? undefined : "--page-size";
 }

@@ -12,6 +12,7 @@ import {
   addClientOptions,
   addHistoryOption,
   addSelectorOptions,
+  addShardOption,
   addViewOptions,
   type ClientOptions,
   type Format,
@@ -19,6 +20,7 @@ import {
   prefixHelp,
   prefixOf,
   type SelectorOptions,
+  type ShardOptions,
   selectorsOf,
   usageError,
   type ViewOptions,
@@ -26,9 +28,14 @@ import {
   wholeNumber,
 } from "./client-options.ts";
 import { runSession, type Session } from "./client-session.ts";
-import { printValueLine } from "./object-output.ts";
+import { printValueLine, shownBytes } from "./object-output.ts";
 
-interface WatchOptions extends ClientOptions, SelectorOptions, HistoryOptions, ViewOptions {
+interface WatchOptions
+  extends ClientOptions,
+    SelectorOptions,
+    HistoryOptions,
+    ShardOptions,
+    ViewOptions {
   readonly eventTypes?: readonly EventType[];
   readonly key?: string;
   readonly prefix?: string;
@@ -59,7 +66,7 @@ export function addWatch(program: Command, io: CommandIo): void {
       "when the client falls behind, get the latest state of each object instead of an error",
     )
     .addOption(new Option("--previous", "print the previous object with each event; json only"));
-  addViewOptions(addSelectorOptions(command)).option(
+  addShardOption(addViewOptions(addSelectorOptions(command))).option(
     "--event-types <type,...>",
     "only these events: added, modified, deleted",
     eventTypes,
@@ -94,6 +101,7 @@ async function watch(session: Session, options: WatchOptions): Promise<void> {
     const batches = client.watch(options.resource, {
       ...selectorsOf(options),
       ...viewOf(options),
+      shard: options.shard,
       eventTypes: options.eventTypes,
       scope: scopeOf(options),
       afterRevision: options.afterRevision,
@@ -174,6 +182,6 @@ function eventRow({ type, object }: WatchEvent): Cell[] {
     String(object.modRevision),
     { text: type, colour: colours[type] },
     printableText(object.key),
-    printableBytes(object.value),
+    printableBytes(shownBytes(object)),
   ];
 }

@@ -3,10 +3,10 @@ import type { WatchEvent } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type {
   DeleteOptions,
+  GetOptions,
   ListOptions,
   PageOptions,
   PutOptions,
-  ReadOptions,
   WatchOptions,
 } from "../calls/options.ts";
 
@@ -66,7 +66,7 @@ export interface ClientCalls {
    */
   readonly reachability?: Reachability | undefined;
   /** See `Client.get`. */
-  get(resource: string, key: string, options?: ReadOptions): Promise<ObjectResult>;
+  get(resource: string, key: string, options?: GetOptions): Promise<ObjectResult>;
   /** See `Client.list`. */
   list(resource: string, options?: ListOptions): AsyncGenerator<Page, void, void>;
   /** See `Client.page`. */

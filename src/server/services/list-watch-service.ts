@@ -1,5 +1,6 @@
 import { objectNotFound, upstreamUnavailable } from "../../base/errors.ts";
 import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
+import { objectShown, viewBytes } from "../../cacher/request/request.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { encodedSize } from "../../model/object-encoding.ts";
 import type { GetResult, ListResult, RevisionRequirement } from "../../storage/storage.ts";
@@ -29,6 +30,7 @@ import {
   parseList,
   resourceNamed,
 } from "./parse-requests.ts";
+import { viewOf, viewOfList } from "./parse-view.ts";
 import { resourcesMethod } from "./resources.ts";
 
 /** Maximum size of a page, in bytes: below 4 MiB, the default maximum of gRPC clients. */
@@ -50,7 +52,8 @@ export function listWatchMethods(
         const resource = resourceNamed(context, call, request.resource);
         const { signal, owner } = call;
         const get = { ...parseGet(request), signal, owner };
-        call.retain(call.requestBytes);
+        const view = viewOf(resource, request);
+        call.retain(call.requestBytes + viewBytes(view));
         const read = async (): Promise<GetResult> => {
           const reached = await resource.reach?.(get);
           const valueBytes = resource.valueBytes?.(get.key) ?? 0;
@@ -62,8 +65,9 @@ export function listWatchMethods(
         const { historyId, result } = found;
         const { revision, object } = result;
         if (object === undefined) throw objectNotFound(request.key, revision);
+        const shown = objectShown(object, view);
         return () => {
-          const response = encodeObjectResponse(revision, object, historyId);
+          const response = encodeObjectResponse(revision, shown, historyId);
           const staleForMs = stalenessOf(resource, get.at);
           return staleForMs === undefined ? response : withStaleness(response, staleForMs);
         };
@@ -80,8 +84,9 @@ export function listWatchMethods(
         const { list, historyId: known } = large
           ? await call.runInTimeSlices(parsing(resource, request))
           : parsed(resource, request);
-        const { selection, shard } = list;
-        call.retain(call.requestBytes + (selection?.bytes ?? 0) + (shard?.bytes ?? 0));
+        const { selection, shard, view } = list;
+        const parsedBytes = (selection?.bytes ?? 0) + (shard?.bytes ?? 0) + viewBytes(view);
+        call.retain(call.requestBytes + parsedBytes);
         const page = { ...list, signal, owner };
         const read = async (): Promise<ListResult> => {
           const reached = await resource.reach?.(page);
@@ -109,7 +114,8 @@ function* parsing(
 
 function parsed(resource: ServedResource, request: ListRequest__Output): ParsedList {
   const { label_selector, field_selector } = request;
-  return parseList(request, resource.select(label_selector, field_selector), maxPageBytes);
+  const selection = resource.select(label_selector, field_selector);
+  return parseList(request, selection, viewOfList(resource, request), maxPageBytes);
 }
 
 /**

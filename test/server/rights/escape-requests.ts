@@ -216,6 +216,7 @@ function listOf(given: GivenList, world: RequestWorld): ListRequest__Output {
     page_size: given.pageSize,
     page_token: "",
     view: "VIEW_UNSPECIFIED",
+    read_mask: null,
     shard: null,
     history_id: historyOf(world, given.historyId),
   };
