@@ -56,17 +56,18 @@ interface FieldPlan {
 function planOf(descriptors: Descriptors, message: string, tree: MaskTree): Plan {
   const declared = descriptors.messages.get(message) ?? [];
   const plan = new Map<number, FieldPlan>();
+  const kept = declared.filter(({ name }) => tree.has(name));
+  const oneofs = new Set(kept.flatMap(({ oneof = [] }) => oneof));
   for (const field of declared) {
-    const isKept = tree.has(field.name);
-    const unsets = declared
-      .filter((other) => other !== field && field.oneof !== undefined && tree.has(other.name))
-      .filter((other) => other.oneof === field.oneof)
-      .map((other) => other.number);
-    if (!isKept && unsets.length === 0) continue;
-    const below = tree.get(field.name);
-    plan.set(field.number, {
+    const { name, number, oneof, typeName } = field;
+    const isKept = tree.has(name);
+    if (!isKept && (oneof === undefined || !oneofs.has(oneof))) continue;
+    const rivals = kept.filter((other) => oneof !== undefined && other.oneof === oneof);
+    const unsets = rivals.map((other) => other.number).filter((other) => other !== number);
+    const below = tree.get(name);
+    plan.set(number, {
       ...{ isKept, unsets },
-      below: below && planOf(descriptors, field.typeName, below),
+      below: below && planOf(descriptors, typeName, below),
     });
   }
   return plan;

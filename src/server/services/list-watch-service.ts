@@ -1,6 +1,6 @@
 import { objectNotFound, upstreamUnavailable } from "../../base/errors.ts";
 import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
-import { objectShown, viewBytes } from "../../cacher/request/request.ts";
+import { objectShown, type View, viewBytes } from "../../cacher/request/request.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { encodedSize } from "../../model/object-encoding.ts";
 import type { GetResult, ListResult, RevisionRequirement } from "../../storage/storage.ts";
@@ -36,7 +36,7 @@ import { resourcesMethod } from "./resources.ts";
 /** Maximum size of a page, in bytes: below 4 MiB, the default maximum of gRPC clients. */
 const maxPageBytes = 4 * 1024 ** 2 - 1024;
 
-/** Lists up to this size, in bytes, are parsed at once, which takes less than to queue them. */
+/** Lists, and values of a view, up to this size, in bytes, are read at once, which takes less than to queue them. */
 const leastSliced = 1024;
 
 /** The methods of watchfanout.v1.ListWatchService. `watch` handles the calls of Watch, which have a stream of responses. */
@@ -65,7 +65,9 @@ export function listWatchMethods(
         const { historyId, result } = found;
         const { revision, object } = result;
         if (object === undefined) throw objectNotFound(request.key, revision);
-        const shown = objectShown(object, view);
+        const showing = showingSliced(object, view);
+        const shown =
+          showing === undefined ? objectShown(object, view) : await call.runInTimeSlices(showing);
         return () => {
           const response = encodeObjectResponse(revision, shown, historyId);
           const staleForMs = stalenessOf(resource, get.at);
@@ -101,6 +103,20 @@ export function listWatchMethods(
     Watch: watch,
     Resources: resourcesMethod(context),
   };
+}
+
+/**
+ * The work of showing an object as a view that is made of its value, which takes up to 10 ms for a value of 1 MiB, so that
+ * callers take turns; undefined if it takes less than to queue it.
+ */
+function showingSliced(object: StoredObject, view: View): TimeSlicedWork<StoredObject> | undefined {
+  const isLarge = typeof view !== "string" && object.valueBytes > leastSliced;
+  return isLarge ? showing(object, view) : undefined;
+}
+
+// biome-ignore lint/correctness/useYield: it is one step.
+function* showing(object: StoredObject, view: View): TimeSlicedWork<StoredObject> {
+  return objectShown(object, view);
 }
 
 /** Parses a List. Its selectors and shard may be so long that many of them at once would delay other calls. */
