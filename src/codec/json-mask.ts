@@ -1,5 +1,5 @@
 import { isUtf8 } from "node:buffer";
-import { afterSpace, afterString, afterValue, keyOf, openBrace } from "./json-text.ts";
+import { afterSpace, afterString, afterValue, keyOf } from "./json-text.ts";
 import { canonicalTree, type MaskTree, maskTree, type ValueMask } from "./value-mask.ts";
 
 /**
@@ -54,48 +54,36 @@ function jsonText(value: Uint8Array): string | undefined {
 
 function masked(json: string, tree: MaskTree): string {
   const root = afterSpace(json, 0);
-  if (json.charCodeAt(root) !== openBrace) return "{}";
-  const parts: string[] = [];
-  writeObject(json, root, tree, parts);
-  return parts.join("");
+  return json[root] === "{" ? cutObject(json, root, tree).text : "{}";
 }
 
-/** Appends the object at `start`, which is valid JSON, with the members of the tree. As deep as a path may be. */
-function writeObject(json: string, start: number, tree: MaskTree, parts: string[]): void {
-  parts.push("{");
-  let separator = "";
-  for (const [name, { key, from, to }] of membersOf(json, start, tree)) {
-    const below = tree.get(name);
-    if (below !== undefined && json.charCodeAt(from) !== openBrace) continue;
-    parts.push(separator, key, ":");
-    separator = ",";
-    if (below === undefined) parts.push(json.slice(from, to));
-    else writeObject(json, from, below, parts);
-  }
-  parts.push("}");
+/** What is left of an object, and the position behind it. */
+interface Cut {
+  readonly text: string;
+  readonly end: number;
 }
 
-/** A member as it is written: its key, and the positions of its value. */
-interface Member {
-  readonly key: string;
-  readonly from: number;
-  readonly to: number;
-}
-
-/** The members that the tree names, of the object at `start`. */
-function membersOf(json: string, start: number, tree: MaskTree): ReadonlyMap<string, Member> {
-  const members = new Map<string, Member>();
+/**
+ * Cuts the members of the tree out of the object at `start`, of a text that is JSON. It reads each character once, and nests
+ * as deep as a path may.
+ */
+function cutObject(json: string, start: number, tree: MaskTree): Cut {
+  const members = new Map<string, string>();
   let at = afterSpace(json, start + 1);
   while (json[at] === '"') {
     const keyEnd = afterString(json, at);
     const key = json.slice(at, keyEnd);
-    const from = afterSpace(json, afterSpace(json, keyEnd) + 1);
-    const to = afterValue(json, from);
     const name = keyOf(key);
-    if (tree.has(name)) members.set(name, { key, from, to });
-    const next = afterSpace(json, to);
-    if (json[next] !== ",") break;
-    at = afterSpace(json, next + 1);
+    const from = afterSpace(json, afterSpace(json, keyEnd) + 1);
+    const below = tree.get(name);
+    const cut =
+      below !== undefined && json[from] === "{" ? cutObject(json, from, below) : undefined;
+    const end = cut?.end ?? afterValue(json, from);
+    if (cut !== undefined) members.set(name, `${key}:${cut.text}`);
+    else if (below !== undefined) members.delete(name);
+    else if (tree.has(name)) members.set(name, `${key}:${json.slice(from, end)}`);
+    at = afterSpace(json, end);
+    if (json[at] === ",") at = afterSpace(json, at + 1);
   }
-  return members;
+  return { text: `{${[...members.values()].join()}}`, end: at + 1 };
 }

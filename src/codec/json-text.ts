@@ -12,8 +12,7 @@ const comma = 0x2c;
 const openBracket = 0x5b;
 const backslash = 0x5c;
 const closeBracket = 0x5d;
-/** The characters around the members of an object. */
-export const openBrace = 0x7b;
+const openBrace = 0x7b;
 const closeBrace = 0x7d;
 
 /** The key that is written as `quoted`. */

@@ -83,6 +83,8 @@ interface Span {
 class MaskedMessage {
   /** The occurrences of a field, or the message in it. */
   readonly #fields = new Map<number, Span[] | MaskedMessage>();
+  /** Undefined until it has been read. */
+  #knownSize: number | undefined;
 
   read(cursor: MessageCursor, plan: Plan): void {
     let from = cursor.position;
@@ -132,11 +134,13 @@ class MaskedMessage {
   }
 
   #size(): number {
+    if (this.#knownSize !== undefined) return this.#knownSize;
     let size = 0;
     for (const [number, field] of this.#fields) {
       if (Array.isArray(field)) for (const { from, to } of field) size += to - from;
       else size += varintSize(number * 8) - 1 + bytesFieldSize(field.#size());
     }
+    this.#knownSize = size;
     return size;
   }
 

@@ -202,11 +202,12 @@ describe("A mask of protobuf", () => {
 
 describe("A path of a mask is refused", () => {
   const json = new JsonCodec();
+  const longPath = `${"a.".repeat(64)}a`;
   test.each([
     ["without a name", json, ["a", "a..b"], "a..b", "is not a path"],
     ["that is empty", json, [""], "", "is not a path"],
     ["with a backslash before a letter", json, ["a\\b"], "a\\b", "backslash"],
-    ["of too many names", json, ["a.".repeat(64) + "a"], "a.".repeat(64) + "a", "65 names"],
+    ["of too many names", json, [longPath], longPath, "65 names"],
     [
       "that the message does not have",
       leases,

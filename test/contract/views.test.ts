@@ -69,6 +69,11 @@ describeContract("A view of values", (open) => {
       b,
       "broken  undecodable",
     ]);
+    const large = JSON.stringify({ spec: { node: "n1" }, metadata: {}, data: "x".repeat(5_000) });
+    await untilCached(world, await world.write(["large", large]));
+    expect(shown((await world.client.get({ ...request, key: "large" })).object)).toBe(
+      'large {"spec":{"node":"n1"},"metadata":{}}',
+    );
     const selected = await world.client.list({ ...request, label_selector: "app=web" });
     expect(selected.items.map(shown)).toEqual([a]);
     const watched = { ...request, send_initial_events: true, include_previous: true };

@@ -1,11 +1,15 @@
 import { expect, test } from "vitest";
 import { WatchFanoutError } from "../../../src/base/errors.ts";
+import { takeChunk } from "../../../src/cacher/list/list-chunk.ts";
 import type { Projected } from "../../../src/cacher/request/object-attributes.ts";
 import type { CacheWatchRequest, Delivery, View } from "../../../src/cacher/request/request.ts";
+import { EventNode } from "../../../src/cacher/state/event-node.ts";
+import { Filter } from "../../../src/cacher/state/filter.ts";
 import { AttributeReader } from "../../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../../src/codec/json-codec.ts";
 import { ProtobufCodec } from "../../../src/codec/protobuf-codec.ts";
-import type { StoredObject } from "../../../src/model/object.ts";
+import { WatchEvent } from "../../../src/model/event.ts";
+import { StoredObject } from "../../../src/model/object.ts";
 import type { WatchStream } from "../../../src/storage/storage.ts";
 import { encodeItems, frameOf, prefixSize } from "../../../src/wire/encode.ts";
 import { framesOf } from "../../../src/wire/frames.ts";
@@ -326,5 +330,45 @@ test("Watches with one mask and different selectors share the parts of an object
   const objects = streams.map((stream) => stream.read()?.events[0]?.object);
   expect(objects[0]).toBeDefined();
   expect(objects[1]).toBe(objects[0] as StoredObject);
+  await cached.cacher.close();
+});
+
+test("A page of attributes is bounded by what is sent of it, not by the empty values.", async () => {
+  const cached = await open(formats["json"] as Format);
+  const labels = { app: "x".repeat(2_000) };
+  const entries = Array.from({ length: 40 }, (_, i): [string, string] => [
+    `k${i}`,
+    JSON.stringify({ metadata: { labels } }),
+  ]);
+  await cached.write(...entries);
+  const { items, next } = await cached.cacher.list({
+    ...{ prefix: "", limit: 0, maxBytes: 10_000, at: { match: "ANY" } },
+    view: cached.cacher.project("ATTRIBUTES"),
+  });
+  expect(items.length).toBe(4);
+  expect(next).toBeDefined();
+  await cached.cacher.close();
+});
+
+test("Values are read for a list in several steps, and each counts for the time slice of a round.", async () => {
+  const cached = await open(formats["json"] as Format);
+  const object = (key: string, bytes: number) =>
+    new StoredObject(key, Buffer.from(JSON.stringify("x".repeat(bytes))), 1, 1, 1, 0n);
+  const objects = Array.from({ length: 100 }, (_, i) => object(`k${i}`, 1_024));
+  const stepsOf = (view: View): number => {
+    const filter = new Filter({ ...request, scope: { prefix: "" }, view });
+    const chunk = takeChunk(objects, filter, { bytes: Infinity, scanned: Infinity }, undefined);
+    let steps = 1;
+    while (chunk.next().done !== true) steps++;
+    return steps;
+  };
+  const mask = cached.cacher.project(["a"]);
+  expect([stepsOf("KEYS"), stepsOf(mask)]).toEqual([1, 4]);
+  const event = new WatchEvent("ADDED", object("large", 100_000), undefined);
+  const node = new EventNode(event, undefined, 1, 1, 1, 0);
+  const costOf = (view: View) => new Filter({ ...request, view }).costOf(node);
+  expect(costOf("KEYS")).toBe(1);
+  // More than there may be between two reads of the clock.
+  expect(costOf(mask)).toBeGreaterThan(512);
   await cached.cacher.close();
 });
