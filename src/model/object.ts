@@ -3,7 +3,7 @@ export interface ShownAttributes {
   readonly labels: ReadonlyMap<string, string>;
   /** Those that the resource declares, by name. An absent one is not in it. */
   readonly fields: ReadonlyMap<string, string>;
-  /** Whether there are none because the value can't be decoded. */
+  /** Whether both are empty because the value can't be decoded. */
   readonly isUndecodable: boolean;
   /** What they take in memory, in bytes. */
   readonly bytes: number;

@@ -21,7 +21,7 @@ export class Attributes {
     this.bytes = bytes;
   }
 
-  /** Whether it has none because the value can't be decoded. */
+  /** Whether both are empty because the value can't be decoded. */
   get isUndecodable(): boolean {
     return this === undecodableAttributes;
   }

@@ -20,7 +20,7 @@ export class Projection {
   ) {
     this.canonical = canonical;
     this.isMask = isMask;
-    // A name of a path takes up to an entry of a map of its own.
+    // Each name of a path may be an entry in a map of its own.
     this.bytes = projectionBytes + (isMask ? memoryPerUnit * canonical.length : 0);
     this.#show = show;
     this.#recent = recent;

@@ -65,9 +65,10 @@ export function listWatchMethods(
         const { historyId, result } = found;
         const { revision, object } = result;
         if (object === undefined) throw objectNotFound(request.key, revision);
-        const showing = showingSliced(object, view);
-        const shown =
-          showing === undefined ? objectShown(object, view) : await call.runInTimeSlices(showing);
+        const isLarge = typeof view !== "string" && object.valueBytes > leastSliced;
+        const shown = isLarge
+          ? await call.runInTimeSlices(showing(object, view))
+          : objectShown(object, view);
         return () => {
           const response = encodeObjectResponse(revision, shown, historyId);
           const staleForMs = stalenessOf(resource, get.at);
@@ -105,15 +106,7 @@ export function listWatchMethods(
   };
 }
 
-/**
- * The work of showing an object as a view that is made of its value, which takes up to 10 ms for a value of 1 MiB, so that
- * callers take turns; undefined if it takes less than to queue it.
- */
-function showingSliced(object: StoredObject, view: View): TimeSlicedWork<StoredObject> | undefined {
-  const isLarge = typeof view !== "string" && object.valueBytes > leastSliced;
-  return isLarge ? showing(object, view) : undefined;
-}
-
+/** Shows a large object as a view that is made of its value, which takes 10 ms for 1 MiB: so callers take turns. */
 // biome-ignore lint/correctness/useYield: it is one step.
 function* showing(object: StoredObject, view: View): TimeSlicedWork<StoredObject> {
   return objectShown(object, view);
