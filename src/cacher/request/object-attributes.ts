@@ -10,7 +10,7 @@ import { parseLabelSelector } from "../../selector/parse-label-selector.ts";
 import { SelectorError } from "../../selector/selector-error.ts";
 import { Projection } from "./projection.ts";
 import { RecentlyShown } from "./recently-shown.ts";
-import { Selection } from "./selection.ts";
+import { Selection, shortName } from "./selection.ts";
 
 /** Reads and indexes the attributes of a resource's objects. The attributes of an object are read once. */
 export class ObjectAttributes {
@@ -20,7 +20,7 @@ export class ObjectAttributes {
   readonly #recentlyShown = new RecentlyShown();
   readonly #attributesShown = new Projection(
     "ATTRIBUTES",
-    false,
+    0,
     (object) => {
       const attributes = this.of(object);
       return attributes.isUndecodable
@@ -103,7 +103,9 @@ export class ObjectAttributes {
       const value = mask.apply(object.value);
       return value === undefined ? withoutUndecodable(object) : withValue(object, value);
     };
-    return new Projection(`MASK ${mask.canonical}`, true, show, this.#recentlyShown);
+    const { canonical } = mask;
+    const name = shortName("MASK", canonical);
+    return new Projection(name, canonical.length, show, this.#recentlyShown);
   }
 
   /** Drops what is kept of recent events. */

@@ -3,7 +3,7 @@ import type { RecentlyShown } from "./recently-shown.ts";
 
 /** What of each object is sent, where that is made of its value: its attributes, or parts of the value. */
 export class Projection {
-  /** Equal for projections of a resource that show the same, and for no others. */
+  /** A short name, equal for projections of a resource that show the same, and for no others. */
   readonly canonical: string;
   /** Whether it is one of any number that callers can ask for. */
   readonly isMask: boolean;
@@ -12,16 +12,17 @@ export class Projection {
   readonly #show: (object: StoredObject) => StoredObject;
   readonly #recent: RecentlyShown;
 
+  /** `pathsLength`: the length of all paths of a mask, in UTF-16 units; 0: it is none. */
   constructor(
     canonical: string,
-    isMask: boolean,
+    pathsLength: number,
     show: (object: StoredObject) => StoredObject,
     recent: RecentlyShown,
   ) {
     this.canonical = canonical;
-    this.isMask = isMask;
+    this.isMask = pathsLength > 0;
     // Each name of a path may be an entry in a map of its own.
-    this.bytes = projectionBytes + (isMask ? memoryPerUnit * canonical.length : 0);
+    this.bytes = projectionBytes + memoryPerUnit * pathsLength;
     this.#show = show;
     this.#recent = recent;
   }

@@ -3,11 +3,11 @@ import type { ViewOptions } from "./options.ts";
 
 /** What of each object is sent, as fields of a request. */
 export function wireView({
-  view = "FULL",
+  view,
   readMask,
 }: ViewOptions): Required<Pick<GetRequest, "read_mask" | "view">> {
   return {
-    view: `VIEW_${view}`,
+    view: `VIEW_${view ?? "UNSPECIFIED"}`,
     read_mask: readMask === undefined ? null : { paths: [...readMask] },
   };
 }
