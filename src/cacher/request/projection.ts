@@ -12,7 +12,7 @@ export class Projection {
   readonly #show: (object: StoredObject) => StoredObject;
   readonly #recent: RecentlyShown;
 
-  /** `pathsLength`: the length of all paths of a mask, in UTF-16 units; 0: it is none. */
+  /** `pathsLength`: the length of all paths of a mask, in UTF-16 units; 0: it is not a mask. */
   constructor(
     canonical: string,
     pathsLength: number,
