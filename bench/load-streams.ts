@@ -1,7 +1,7 @@
 import { defaultWindows, Http2Connection, openWindows, type Windows } from "./http2-connection.ts";
 import type { MessageScanner } from "./message-scanner.ts";
 import { monotonicMs } from "./monotonic-clock.ts";
-import { isOpening, keyWatchesRequest, watchRequest } from "./requests.ts";
+import { type BenchView, isOpening, keyWatchesRequest, watchRequest } from "./requests.ts";
 import type { Target } from "./servers.ts";
 
 /** The streams to open. */
@@ -14,7 +14,7 @@ export interface StreamsTask {
   /** Every second stream receives its flow control window and never extends it. */
   readonly halfShut?: boolean;
   readonly latestState?: boolean;
-  readonly keysOnly?: boolean;
+  readonly view?: BenchView;
   /** Whether the streams share the keys, so that each event goes to one of them. */
   readonly isSharded?: boolean;
   /** Each stream has so many watches, of a key each, by etcd's API. Default: one, of all keys. */
@@ -106,7 +106,7 @@ export class LoadStreams {
 
   #openStream(index: number): Promise<void> {
     const { target, latestState = false, halfShut = false, watchesPerStream } = this.#task;
-    const { keysOnly = false, isSharded = false } = this.#task;
+    const { view, isSharded = false } = this.#task;
     const shard = { index, of: this.#task.streams };
     const connection = this.#connections[index % this.#connections.length];
     if (connection === undefined) throw new Error("There is no connection.");
@@ -114,7 +114,7 @@ export class LoadStreams {
     const isShut = halfShut && Math.floor(index / this.#connections.length) % 2 === 1;
     const request =
       watchesPerStream === undefined
-        ? watchRequest(target, { latestState, keysOnly, ...(isSharded && { shard }) })
+        ? watchRequest(target, { latestState, view, ...(isSharded && { shard }) })
         : keyWatchesRequest(watchesPerStream);
     let unopened = watchesPerStream ?? 1;
     return new Promise((resolve) => {

@@ -27,14 +27,16 @@ export class LoadWriter {
   #written = 0;
   #isWriting = false;
 
-  private constructor(connection: Http2Connection, valueBytes: number) {
+  private constructor(connection: Http2Connection, valueBytes: number, isJson: boolean) {
     this.#connection = connection;
-    this.#values = Array.from({ length: 16 }, () => randomBytes(valueBytes));
+    this.#values = Array.from({ length: 16 }, () =>
+      isJson ? jsonValue(valueBytes) : randomBytes(valueBytes),
+    );
   }
 
-  static async to(etcdUrl: string, valueBytes: number): Promise<LoadWriter> {
+  static async to(etcdUrl: string, valueBytes: number, isJson = false): Promise<LoadWriter> {
     const lost = (error: Error): void => void Promise.reject(error);
-    return new LoadWriter(await Http2Connection.to(etcdUrl, lost), valueBytes);
+    return new LoadWriter(await Http2Connection.to(etcdUrl, lost), valueBytes, isJson);
   }
 
   get written(): number {
@@ -87,4 +89,14 @@ export class LoadWriter {
     await this.#connection.unary(putRequest(keyOf(i % keyCount), value));
     this.#written++;
   }
+}
+
+/** A value with two labels and a field, which is as long as a value of random bytes. */
+function jsonValue(bytes: number): Buffer {
+  const metadata = { labels: { app: "web", tier: "front" } };
+  const without = JSON.stringify({ metadata, spec: { node: "n1" }, data: "" });
+  const data = randomBytes(bytes)
+    .toString("base64")
+    .slice(0, Math.max(0, bytes - without.length));
+  return Buffer.from(JSON.stringify({ metadata, spec: { node: "n1" }, data }));
 }

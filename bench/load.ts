@@ -9,7 +9,12 @@ import { LoadWriter, type PacedWrites } from "./load-writer.ts";
 /** The messages of the parent. */
 type LoadQuestion =
   | { readonly do: "open"; readonly task: StreamsTask }
-  | { readonly do: "connect writer"; readonly etcdUrl: string; readonly valueBytes: number }
+  | {
+      readonly do: "connect writer";
+      readonly etcdUrl: string;
+      readonly valueBytes: number;
+      readonly isJson: boolean;
+    }
   | { readonly do: "write saturated" }
   | { readonly do: "stop writing" }
   | { readonly do: "write paced"; readonly perSecond: number; readonly count: number }
@@ -41,8 +46,8 @@ export class Load {
     await this.#child.ask({ do: "open", task }, deadlineMs);
   }
 
-  async connectWriter(etcdUrl: string, valueBytes: number): Promise<void> {
-    await this.#child.ask({ do: "connect writer", etcdUrl, valueBytes });
+  async connectWriter(etcdUrl: string, valueBytes: number, isJson = false): Promise<void> {
+    await this.#child.ask({ do: "connect writer", etcdUrl, valueBytes, isJson });
   }
 
   async writeSaturated(): Promise<void> {
@@ -92,7 +97,7 @@ class LoadProcess {
         this.#streams = new LoadStreams(question.task);
         return this.#streams.open();
       case "connect writer":
-        this.#writer = await LoadWriter.to(question.etcdUrl, question.valueBytes);
+        this.#writer = await LoadWriter.to(question.etcdUrl, question.valueBytes, question.isJson);
         return undefined;
       case "write saturated":
         return this.#writer?.writeSaturated(() => this.#streams?.completed ?? 0);

@@ -7,6 +7,12 @@ import { keyPrefix, resource, type Target } from "./servers.ts";
 
 const keyPrefixEnd = "/bench0";
 
+/** What of each object a watch receives; a mask leaves a field. */
+export type BenchView = "keys" | "attributes" | "mask";
+
+/** As in the proto. A mask is of whole objects. */
+const viewNumbers: Readonly<Record<BenchView, number>> = { keys: 2, attributes: 4, mask: 1 };
+
 /** How a watch begins, and its kind. */
 export interface WatchTerms {
   /** Deliver everything after this revision; undefined for the current one. */
@@ -15,23 +21,24 @@ export interface WatchTerms {
   readonly initialState?: boolean;
   /** Supported by watch-fanout only. */
   readonly latestState?: boolean;
-  /** Without values. Supported by watch-fanout only. */
-  readonly keysOnly?: boolean;
+  /** Default: whole objects. Supported by watch-fanout only. */
+  readonly view?: BenchView | undefined;
   /** One of several parts of the keys. Supported by watch-fanout only. */
   readonly shard?: { readonly index: number; readonly of: number };
 }
 
 /** A watch over all keys of the resource, in etcd's API or in that of watch-fanout. */
 export function watchRequest(target: Target, terms: WatchTerms = {}): CallRequest {
-  const { afterRevision, initialState, latestState, keysOnly, shard } = terms;
+  const { afterRevision, initialState, latestState, view, shard } = terms;
   if (target === "watch-fanout") {
     const message = encode({
       1: resource,
       6: afterRevision,
       7: initialState || undefined,
       8: latestState ? 2 : undefined,
-      13: keysOnly ? 2 : undefined,
+      13: view && viewNumbers[view],
       15: shard && encode({ 1: hashRange(shard.index, shard.of) }),
+      16: view === "mask" ? encode({ 1: "spec.node" }) : undefined,
     });
     return { path: "/watchfanout.v1.ListWatchService/Watch", message, ends: true, counted: 2 };
   }

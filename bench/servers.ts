@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -46,6 +46,8 @@ export const tlsFiles = {
 export interface ServerTerms {
   /** Whether clients reach the target over TLS. Not supported for grpc-proxy. */
   readonly isTls?: boolean;
+  /** Whether watch-fanout reads labels and a field from the values, which are JSON then. */
+  readonly isJson?: boolean;
   /** Further arguments of watch-fanout. */
   readonly serviceArgs?: readonly string[];
 }
@@ -91,11 +93,11 @@ export class Servers {
   /** Resolves when the server is ready. */
   async startFront(): Promise<void> {
     if (this.target === "watch-fanout") {
-      const { isTls = false, serviceArgs = [] } = this.#terms;
-      this.#front = await startService(
-        ["--etcd", this.etcd.url, "--resource", `${resource}=${keyPrefix}`, ...serviceArgs],
-        isTls,
-      );
+      const { isTls = false, isJson = false, serviceArgs = [] } = this.#terms;
+      const served = isJson
+        ? ["--config", jsonConfig()]
+        : ["--resource", `${resource}=${keyPrefix}`];
+      this.#front = await startService(["--etcd", this.etcd.url, ...served, ...serviceArgs], isTls);
     }
     if (this.target === "grpc-proxy") this.#front = await startProxy(this.etcd);
   }
@@ -226,6 +228,16 @@ process.on("exit", () => {
   if (runtimeFolder !== undefined) rmSync(runtimeFolder, { recursive: true, force: true });
 });
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(1));
+
+/** The file that says how the values of `jsonValue` are read. */
+function jsonConfig(): string {
+  runtimeFolder ??= mkdtempSync(join(tmpdir(), "bench-"));
+  const file = join(runtimeFolder, "json.yaml");
+  const settings = { name: resource, prefix: keyPrefix, codec: "json", fields: ["spec.node"] };
+  // YAML contains JSON.
+  writeFileSync(file, JSON.stringify({ resources: [settings] }));
+  return file;
+}
 
 function started(command: string, args: readonly string[]): ChildProcess {
   const isOurs = command === process.execPath;

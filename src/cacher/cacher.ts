@@ -20,7 +20,8 @@ import { EventIngest } from "./ingest.ts";
 import type { CacherOptions } from "./options.ts";
 import { Reads } from "./reads.ts";
 import { cacheInconsistent } from "./request/errors.ts";
-import { ObjectAttributes } from "./request/object-attributes.ts";
+import { ObjectAttributes, type Projected } from "./request/object-attributes.ts";
+import type { Projection } from "./request/projection.ts";
 import type {
   CachedState,
   CacheGetRequest,
@@ -246,6 +247,19 @@ export class Cacher implements Storage {
    */
   select(labelSelector: string, fieldSelector: string): Selection | undefined {
     return this.#cache.objectAttributes.select(labelSelector, fieldSelector);
+  }
+
+  /**
+   * Returns what of this resource's objects is delivered with a view of the values. Throws INVALID_REQUEST if its codec has
+   * no such view.
+   */
+  project(projected: Projected): Projection {
+    return this.#cache.objectAttributes.project(projected);
+  }
+
+  /** Whether objects have labels and fields, and views of their values. */
+  get hasAttributes(): boolean {
+    return this.#cache.objectAttributes.hasAttributes;
   }
 
   /** The fields that selectors may name, and those of them that objects are indexed by. */

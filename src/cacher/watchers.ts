@@ -16,6 +16,7 @@ import type { CacheObserver, ComponentContext, Replacement } from "./state/compo
 import type { EventWindowBackfill } from "./state/event-window-backfill.ts";
 import type { CacherStats, CacheSummary } from "./stats.ts";
 import { CacheWatcher, type WatcherContext } from "./watch/cache-watcher.ts";
+import { MaskLimits } from "./watch/mask-limits.ts";
 import { SharedFilters } from "./watch/shared-filters.ts";
 import { WatchOpener } from "./watch/watch-opener.ts";
 import { WatcherMaintenance } from "./watch/watcher-maintenance.ts";
@@ -42,6 +43,7 @@ export class Watchers implements CacheObserver {
   /** Those that have not ended. */
   readonly #watchers = new Set<CacheWatcher>();
   readonly #filters = new SharedFilters();
+  readonly #masks = new MaskLimits();
   #isDraining = false;
   /** Number of watchers that ended with SLOW_CONSUMER. */
   #slowConsumers = 0;
@@ -71,7 +73,7 @@ export class Watchers implements CacheObserver {
     const turns = new Turns(clock, Infinity);
     const sources: SourceContext = { bounds, cache, dispatcher, coalescedBacklogs, turns };
     const snapshots = new Snapshots(cache, clock, initialLists, retainedSnapshots);
-    const expiring = [snapshots, coalescedBacklogs, reads];
+    const expiring = [snapshots, coalescedBacklogs, reads, cache.objectAttributes];
     this.#context = context;
     this.#dispatcher = dispatcher;
     this.#coalescedBacklogs = coalescedBacklogs;
@@ -117,13 +119,14 @@ export class Watchers implements CacheObserver {
     try {
       if (this.#isDraining) throw draining();
       this.#context.readiness.check();
+      this.#masks.acquire(request);
     } catch (error) {
       watcher.fail(error);
       return watcher;
     }
     this.#watchers.add(watcher);
-    // With the shared selection, so that the request does not keep another copy of it.
-    const shared = { ...request, selection: filter.selection };
+    // With the shared selection and view, so that the request does not keep another copy of them.
+    const shared = { ...request, selection: filter.selection, view: filter.view };
     this.#opener.begin({ watcher, request: shared, source });
     return watcher;
   }
@@ -225,9 +228,13 @@ export class Watchers implements CacheObserver {
   }
 
   #forget(watcher: CacheWatcher, end: Error | null): void {
-    this.#watchers.delete(watcher);
+    const { filter, options } = watcher;
+    // Only those that were opened are counted.
+    if (this.#watchers.delete(watcher)) {
+      this.#masks.release({ view: filter.view, owner: options.owner });
+    }
     this.#dispatcher.leave(watcher);
-    this.#filters.release(watcher.filter);
+    this.#filters.release(filter);
     if (hasReason(end, "SLOW_CONSUMER")) this.#slowConsumers++;
   }
 

@@ -15,6 +15,7 @@ import type {
   ConnectOptions,
   CountOptions,
   DeleteOptions,
+  GetOptions,
   HistoryOptions,
   HistoryPageOptions,
   KeyRange,
@@ -27,6 +28,7 @@ import type {
   WatchOptions,
 } from "./calls/options.ts";
 import { wireShard } from "./calls/shards.ts";
+import { wireView } from "./calls/views.ts";
 import { decodeResourceInfo, type ResourceInfo } from "./resource-info.ts";
 import { TypedResource, type TypedResourceOptions } from "./typed/typed-resource.ts";
 import type { ValueCodec } from "./values/value-codec.ts";
@@ -92,8 +94,8 @@ export class Client implements ClientCalls {
   }
 
   /** Reads one object. Rejects with OBJECT_NOT_FOUND if the key does not exist. */
-  async get(resource: string, key: string, options: ReadOptions = {}): Promise<ObjectResult> {
-    const request = { resource, key, ...position(options) };
+  async get(resource: string, key: string, options: GetOptions = {}): Promise<ObjectResult> {
+    const request = { resource, key, ...wireView(options), ...position(options) };
     const response = await this.#connection.read(listWatchService.Get, request, options);
     const result = objectResult(key, response);
     checkReadAt(options.at, result.revision);
@@ -121,7 +123,7 @@ export class Client implements ClientCalls {
       page_token: options.pageToken ?? "",
       ...rangeOf(options),
       order: `ORDER_${options.order ?? "UNSPECIFIED"}`,
-      view: `VIEW_${options.view ?? "UNSPECIFIED"}`,
+      ...wireView(options),
       shard: wireShard(options.shard),
       ...selectors(options),
       ...position(options),
@@ -228,7 +230,7 @@ export class Client implements ClientCalls {
       send_initial_events: options.sendInitialEvents ?? false,
       delivery: `DELIVERY_${options.delivery ?? "UNSPECIFIED"}`,
       include_previous: options.includePrevious ?? false,
-      view: `VIEW_${options.view ?? "UNSPECIFIED"}`,
+      ...wireView(options),
       shard: wireShard(options.shard),
       event_types: (options.eventTypes ?? []).map((type) => `EVENT_TYPE_${type}` as const),
       eager_bookmarks: options.eagerBookmarks ?? false,

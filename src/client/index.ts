@@ -17,7 +17,7 @@ export { hasReason, type Reason, WatchFanoutError } from "../base/errors.ts";
 export type { Logger } from "../base/logger.ts";
 export type { Reachability } from "../base/stream-backoff.ts";
 export { type EventType, WatchBatch, WatchEvent } from "../model/event.ts";
-export { StoredObject } from "../model/object.ts";
+export { type ShownAttributes, StoredObject } from "../model/object.ts";
 export type { ReflectorFailure } from "../reflector/reflector.ts";
 export type {
   ListOrder,
@@ -32,6 +32,7 @@ export type {
   ConnectOptions,
   CountOptions,
   DeleteOptions,
+  GetOptions,
   HistoryOptions,
   HistoryPageOptions,
   Interruption,
@@ -43,6 +44,7 @@ export type {
   ResourcesOptions,
   SelectorOptions,
   View,
+  ViewOptions,
   WatchOptions,
 } from "./calls/options.ts";
 export { type HashRange, shardOf } from "./calls/shards.ts";
@@ -96,6 +98,7 @@ export type {
   Deleted,
   FollowOptions,
   ResourceInformerOptions,
+  TypedListOptions,
   TypedPage,
   TypedResource,
   TypedResourceOptions,

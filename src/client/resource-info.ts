@@ -26,7 +26,7 @@ export interface ResourceInfo {
   readonly oldestRevision: number;
   /**
    * The views that lists may ask for. Empty: the server is of a version that ignores views, shards and types of events, and
-   * sends everything.
+   * sends everything. With ATTRIBUTES it has `readMask`, too.
    */
   readonly views: readonly (View | "COUNT")[];
   /**
@@ -68,4 +68,5 @@ const views: Readonly<Partial<Record<View__Output, View | "COUNT">>> = {
   VIEW_FULL: "FULL",
   VIEW_KEYS: "KEYS",
   VIEW_COUNT: "COUNT",
+  VIEW_ATTRIBUTES: "ATTRIBUTES",
 };

@@ -1,6 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import { LineLimit, type Logger } from "../base/logger.ts";
-import { type Attributes, noAttributes } from "../selector/attributes.ts";
+import { type Attributes, undecodableAttributes } from "../selector/attributes.ts";
 import type { Codec } from "./codec.ts";
 
 /** Minimum interval between log lines, in milliseconds. */
@@ -32,7 +32,7 @@ export class AttributeReader {
     if (attributes !== undefined) return attributes;
     this.#undecodable++;
     this.#log(object.key);
-    return noAttributes;
+    return undecodableAttributes;
   }
 
   #log(key: string): void {

@@ -1,4 +1,5 @@
 import { type Attributes, noAttributes } from "../selector/attributes.ts";
+import type { ValueMask } from "./value-mask.ts";
 
 /** Reads what selectors can select by from an object's value alone: equal values have equal attributes. */
 export interface Codec {
@@ -12,6 +13,8 @@ export interface Codec {
    * keeps no reference to `value`.
    */
   attributesOf(value: Uint8Array): Attributes | undefined;
+  /** The mask of these paths. Throws a MaskPathError. Absent: it can't reduce values to parts of them. */
+  maskOf?(paths: readonly string[]): ValueMask;
 }
 
 export const codecNames = ["opaque", "json", "protobuf"] as const;

@@ -1,7 +1,10 @@
 import { isUtf8 } from "node:buffer";
 import { Attributes, noAttributes } from "../selector/attributes.ts";
 import { type Codec, CodecError, type CodecProblem, defaultLabelsPath } from "./codec.ts";
+import { JsonMasks } from "./json-mask.ts";
+import { afterScalar, afterSpace, afterString, afterValue, keyOf } from "./json-text.ts";
 import { parseFieldPath, parsePath } from "./path.ts";
+import type { ValueMask } from "./value-mask.ts";
 
 export interface JsonCodecOptions {
   /** The path of the object whose members are the labels. Default: `metadata.labels`. */
@@ -31,6 +34,7 @@ export class JsonCodec implements Codec {
   readonly declaredFields: ReadonlySet<string>;
   readonly #labels: readonly string[];
   readonly #fields: readonly Field[];
+  readonly #masks = new JsonMasks();
 
   /** Throws a CodecError for an invalid path. */
   constructor({ labels = defaultLabelsPath, fields = [] }: JsonCodecOptions = {}) {
@@ -49,6 +53,10 @@ export class JsonCodec implements Codec {
     this.declaredFields = new Set(parsed.keys());
     this.#labels = labelsPath.steps;
     this.#fields = [...parsed.values()];
+  }
+
+  maskOf(paths: readonly string[]): ValueMask {
+    return this.#masks.of(paths);
   }
 
   attributesOf(value: Uint8Array): Attributes | undefined {
@@ -152,45 +160,4 @@ function memberStart(json: string, at: number, wanted: string): number {
     position = afterSpace(json, afterValue(json, value));
   } while (json[position] === ",");
   return found;
-}
-
-function keyOf(quoted: string): unknown {
-  return quoted.includes("\\") ? JSON.parse(quoted) : quoted.slice(1, -1);
-}
-
-function afterValue(json: string, start: number): number {
-  const first = json[start];
-  if (first === '"') return afterString(json, start);
-  if (first !== "{" && first !== "[") return afterScalar(json, start);
-  let depth = 0;
-  let at = start;
-  do {
-    const character = json[at];
-    if (character === '"') {
-      at = afterString(json, at);
-      continue;
-    }
-    if (character === "{" || character === "[") depth++;
-    else if (character === "}" || character === "]") depth--;
-    at++;
-  } while (depth > 0 && at < json.length);
-  return at;
-}
-
-function afterString(json: string, start: number): number {
-  let at = start + 1;
-  while (at < json.length && json[at] !== '"') at += json[at] === "\\" ? 2 : 1;
-  return at + 1;
-}
-
-function afterScalar(json: string, start: number): number {
-  let at = start;
-  while (at < json.length && !/[\s,\]}]/.test(json.charAt(at))) at++;
-  return at;
-}
-
-function afterSpace(json: string, start: number): number {
-  let at = start;
-  while (/\s/.test(json.charAt(at))) at++;
-  return at;
 }

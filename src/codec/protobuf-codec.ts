@@ -3,6 +3,7 @@ import { LENGTH_DELIMITED, MessageCursor, WireFault } from "../protobuf/message-
 import { Attributes, noAttributes } from "../selector/attributes.ts";
 import { type Codec, CodecError, type CodecProblem, defaultLabelsPath } from "./codec.ts";
 import { parseFieldPath } from "./path.ts";
+import { protobufMask } from "./protobuf-mask.ts";
 import {
   listing,
   type PathStep,
@@ -12,6 +13,7 @@ import {
   type ScalarRule,
   scalarRuleOf,
 } from "./protobuf-path.ts";
+import type { ValueMask } from "./value-mask.ts";
 
 export interface ProtobufCodecOptions {
   /** A google.protobuf.FileDescriptorSet with all imports. */
@@ -39,6 +41,8 @@ export class ProtobufCodec implements Codec {
   readonly name = "protobuf";
   readonly hasAttributes = true;
   readonly declaredFields: ReadonlySet<string>;
+  readonly #descriptors: Descriptors;
+  readonly #message: string;
   readonly #fields: readonly string[];
   readonly #plan: MessagePlan;
 
@@ -48,6 +52,12 @@ export class ProtobufCodec implements Codec {
     this.#fields = [...new Set(options.fields)];
     this.declaredFields = new Set(this.#fields);
     this.#plan = planMessage(descriptors, options.message, pathsOf(options, descriptors));
+    this.#descriptors = descriptors;
+    this.#message = options.message;
+  }
+
+  maskOf(paths: readonly string[]): ValueMask {
+    return protobufMask(this.#descriptors, this.#message, paths);
   }
 
   attributesOf(value: Uint8Array): Attributes | undefined {

@@ -74,6 +74,15 @@ export function resolveLabels(
   return { problem: `${JSON.stringify(path)} is not a map<string, string>, as labels are.` };
 }
 
+/** Resolves a path of a mask: from a message through single messages to anything. */
+export function resolveMasked(
+  descriptors: Descriptors,
+  typeName: string,
+  path: string,
+): ResolvedPath {
+  return resolve(descriptors, typeName, path, path.split(".").length - 1);
+}
+
 /** `mayRepeat`: the index of the only step that may be repeated, as a map is; undefined: none may. */
 function resolve(
   descriptors: Descriptors,

@@ -2,15 +2,17 @@ import {
   bigVarintSize,
   bytesFieldSize,
   numberFieldSize,
-  type WireWriter,
+  WireWriter,
 } from "../protobuf/wire-writer.ts";
-import type { StoredObject } from "./object.ts";
+import { StoredObject } from "./object.ts";
 
 /*
  * The encoded form of an object: a length-delimited field of a message, whose content is a watchfanout.v1.StoredObject.
  * This file alone knows its fields and their order:
  *
  *     tag, length, create_revision, mod_revision, version, lease, key, value
+ *
+ * An object of which something else is shown than its value has that before the value, which is empty.
  *
  * The fields of a protobuf message may have any order. The value is the last one, so that an object needs only one more
  * number, `encodedStart`, to find its encoded form in the buffer that holds its value.
@@ -83,6 +85,38 @@ export function writeObjectFields(
   const valuePosition = writer.position;
   writer.copy(source, valueStart, valueEnd);
   return valuePosition;
+}
+
+/**
+ * The same object with an empty value, and `fields`, which are encoded fields of a StoredObject. They stand before the empty
+ * value, as part of the encoded form, so that it is sent as any other object.
+ */
+export function withFieldsForValue(object: StoredObject, fields: Uint8Array): StoredObject {
+  const { key, createRevision, modRevision, version, lease } = object;
+  const keyBytes = Buffer.byteLength(key);
+  const size =
+    objectFieldsSize(keyBytes, 0, createRevision, modRevision, version, lease) + fields.byteLength;
+  const end = bytesFieldSize(size);
+  const writer = new WireWriter(Buffer.allocUnsafe(end));
+  writeObjectFields(
+    writer,
+    objectTag,
+    size,
+    key,
+    keyBytes,
+    createRevision,
+    modRevision,
+    version,
+    lease,
+    fields,
+    0,
+    0,
+  );
+  writer.raw(fields);
+  return new StoredObject(
+    ...([key, writer.bytes, createRevision, modRevision, version, lease] as const),
+    ...([end, end, 0] as const),
+  );
 }
 
 /** Size of an object as a field of another message, in bytes, with tag and length. */

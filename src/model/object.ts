@@ -1,5 +1,10 @@
-/** The attributes that a codec read from an object's value. Only their size matters here. */
-interface CachedAttributes {
+/** The labels and fields of an object's value, as a codec read them. */
+export interface ShownAttributes {
+  readonly labels: ReadonlyMap<string, string>;
+  /** Those that the resource declares, by name. An absent one is not in it. */
+  readonly fields: ReadonlyMap<string, string>;
+  /** Whether both are empty because the value can't be decoded. */
+  readonly isUndecodable: boolean;
   /** What they take in memory, in bytes. */
   readonly bytes: number;
 }
@@ -24,11 +29,11 @@ export class StoredObject {
   /** 0n: no lease. Has up to 63 bits, more than a `number` holds. */
   readonly lease: bigint;
   /**
-   * The attributes of the value, cached by their first reader. Not part of the object's identity.
-   *
-   * @internal
+   * Of an object that a client received: what the service sent in place of the value, with view ATTRIBUTES, or since the
+   * value can't be reduced to the parts that were asked for; otherwise undefined. In the service: the attributes of the
+   * value, cached by their first reader. Not part of the object's identity.
    */
-  attributes: CachedAttributes | undefined;
+  attributes: ShownAttributes | undefined;
   /** Contains the value, from `valueStart` up to `valueEnd`. */
   readonly content: Uint8Array;
   readonly valueStart: number;
@@ -119,10 +124,12 @@ export class StoredObject {
 
 /**
  * Estimated size of an object as it is sent or stored, in bytes: key, value, and 64 bytes for the numbers and the
- * framing. Sizes of pages and stores count this.
+ * framing; at least its encoded form, if it has one. Sizes of pages and stores count this.
  */
 export function estimatedBytes(object: StoredObject): number {
-  return object.key.length + object.valueBytes + 64;
+  const estimated = object.key.length + object.valueBytes + 64;
+  const { encodedStart } = object;
+  return encodedStart < 0 ? estimated : Math.max(estimated, object.valueEnd - encodedStart);
 }
 
 /**

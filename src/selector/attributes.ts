@@ -20,6 +20,11 @@ export class Attributes {
     for (const value of fields.values()) bytes += textBytes(value);
     this.bytes = bytes;
   }
+
+  /** Whether both are empty because the value can't be decoded. */
+  get isUndecodable(): boolean {
+    return this === undecodableAttributes;
+  }
 }
 
 /** Shared: an empty map per object would take more memory than many objects. */
@@ -37,5 +42,8 @@ function mapBytes(size: number): number {
   return 72 + 28 * Math.max(4, 2 ** Math.ceil(Math.log2(size)));
 }
 
-/** The attributes of an object without any, such as one whose value can't be decoded. */
+/** The attributes of an object without any. */
 export const noAttributes = new Attributes(empty, empty);
+
+/** Those of an object whose value can't be decoded: none. */
+export const undecodableAttributes = new Attributes(empty, empty);

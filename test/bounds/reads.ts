@@ -381,6 +381,22 @@ export const readBounds: readonly Bound[] = [
     shownBy: ["what comes out keeps nothing of the value"],
   },
   {
+    what: "the kept fields of a protobuf message that a mask reduces",
+    owners: ["MaskedMessage"],
+    bound: "by the value: a span for each kept field",
+    per: "call",
+    atBound: "",
+    shownBy: ["of any paths keeps exactly these fields of any message"],
+  },
+  {
+    what: "the last JSON value that a mask has read, and its text",
+    owners: ["JsonMasks"],
+    bound: "one",
+    per: "resource",
+    atBound: "replaced",
+    shownBy: ["reads the value that it is given, also when another mask has just read another"],
+  },
+  {
     what: "the same of protobuf",
     owners: ["Found"],
     bound: "by its value; declared fields are fixed",

@@ -21,6 +21,28 @@ export const watcherBounds: readonly Bound[] = [
     ],
   },
   {
+    what: "different masks of watches",
+    owners: ["MaskLimits"],
+    bound: "16 of a caller, 256 of all",
+    per: "resource",
+    atBound: "TOO_MANY_STREAMS",
+    shownBy: [
+      "are 16 for a caller, on all of its connections, and other callers have their own",
+      "are 256 for all callers together, and a mask that one has is open to all",
+    ],
+  },
+  {
+    what: "objects of events as masks and attributes show them",
+    owners: ["RecentlyShown"],
+    bound: "4 MiB, two passes of the maintenance (1 s)",
+    per: "resource",
+    atBound: "the oldest are made again",
+    shownBy: [
+      "takes 4 MiB, with the objects, however many masks there are, and the oldest go first",
+      "is found by object and projection, until the second expiry",
+    ],
+  },
+  {
     what: "groups of watchers",
     owners: ["WatcherGroup", "WatcherIndex", "IntervalIndex"],
     bound: "by watchers",

@@ -11,6 +11,8 @@ export function wireObject(key: string, modRevision: number, value = "v"): Store
     mod_revision: String(modRevision),
     version: "1",
     lease: "0",
+    attributes: null,
+    undecodable: false,
   };
 }
 

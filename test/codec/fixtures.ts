@@ -15,7 +15,13 @@ export function convert(type: string, json: unknown): Buffer {
   return buf(["convert", folder, "--type", type, ...formats], JSON.stringify(json));
 }
 
-function buf(args: readonly string[], input: string = ""): Buffer {
+/** Decodes a message to protobuf's JSON form in the same way. */
+export function convertBack(type: string, message: Uint8Array): unknown {
+  const formats = ["--from", "-#format=binpb", "--to", "-#format=json"];
+  return JSON.parse(buf(["convert", folder, "--type", type, ...formats], message).toString());
+}
+
+function buf(args: readonly string[], input: string | Uint8Array = ""): Buffer {
   const { status, stdout, stderr, error } = spawnSync("node_modules/.bin/buf", args, { input });
   if (error !== undefined) throw error;
   if (status !== 0) throw new Error(`buf ${args.join(" ")} failed: ${stderr.toString()}`);
@@ -24,8 +30,17 @@ function buf(args: readonly string[], input: string = ""): Buffer {
 
 /** Encodes quickly, for property tests: names as in the proto, longs as decimal strings. */
 export function encoder(type: string): (message: object) => Buffer {
-  const options = { keepCase: true, longs: String, enums: String, defaults: true };
+  return definitionOf(type).serialize;
+}
+
+/** Decodes quickly what an encoder has written: only the fields that are set. */
+export function decoder(type: string): (message: Buffer) => object {
+  return definitionOf(type, { defaults: false }).deserialize;
+}
+
+function definitionOf(type: string, others: object = {}): MessageTypeDefinition<object, object> {
+  const options = { keepCase: true, longs: String, enums: String, defaults: true, ...others };
   const definition: AnyDefinition | undefined = loadSync(`${folder}/lease.proto`, options)[type];
   if (definition?.format !== "Protocol Buffer 3 DescriptorProto") throw new Error(`no ${type}`);
-  return (definition as MessageTypeDefinition<object, object>).serialize;
+  return definition as MessageTypeDefinition<object, object>;
 }

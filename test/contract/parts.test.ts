@@ -276,7 +276,7 @@ describeContract("Resources", (open) => {
         fields: ["phase", "spec.node"],
         indexed_fields: ["phase"],
         oldest_revision: String(world.cacher.oldestRevision),
-        views: ["VIEW_FULL", "VIEW_KEYS", "VIEW_COUNT"],
+        views: ["VIEW_FULL", "VIEW_KEYS", "VIEW_COUNT", "VIEW_ATTRIBUTES"],
       },
     ]);
     expect(world.cacher.oldestRevision).toBeGreaterThan(0);

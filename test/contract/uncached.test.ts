@@ -76,6 +76,21 @@ describeContract("A resource with cache: off", (open) => {
     expect(new Set(pages.map((page) => page.revision))).toEqual(new Set([`${revision}`]));
   });
 
+  test("Get and List with a view of the values", async () => {
+    const { client, write } = await openUncached(open);
+    await write("a", thing("web", "n1"));
+    await write("b", thing("db", "n2"));
+    const mask = { resource, read_mask: { paths: ["spec"] } };
+    const shown = { value: Buffer.from('{"spec":{"node":"n1"}}'), attributes: null };
+    expect((await client.get({ ...mask, key: "a" })).object).toMatchObject(shown);
+    const { items } = await client.list({ ...mask, label_selector: "app=web" });
+    expect(items).toMatchObject([{ key: "a", ...shown }]);
+    const attributes = { labels: { app: "db" }, fields: { "spec.node": "n2" } };
+    const request = { resource, prefix: "b", view: "VIEW_ATTRIBUTES" } as const;
+    const listed = await client.list(request);
+    expect(listed.items).toMatchObject([{ key: "b", value: Buffer.of(), attributes }]);
+  });
+
   test("Watch is INVALID_REQUEST with an explanation", async () => {
     const { client } = await openUncached(open);
     expect(await client.watch({ resource }).ended).toMatchObject({

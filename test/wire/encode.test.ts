@@ -27,6 +27,8 @@ function meant(object: StoredObject): StoredObject__Output {
     mod_revision: String(object.modRevision),
     version: String(object.version),
     lease: String(object.lease),
+    attributes: null,
+    undecodable: false,
   };
 }
 

@@ -166,7 +166,7 @@ export class CoalescedBacklog {
       if (next === undefined) throw new Error("The events end before the dispatcher's position.");
       this.#take(next);
       this.#reached = next;
-      sinceYield += this.filter.cost;
+      sinceYield += this.filter.costOf(next);
       if (sinceYield < costPerStep) continue;
       sinceYield = 0;
       yield;

@@ -115,7 +115,7 @@ export class EventWindowCursor implements WatchSource {
       if (next?.event === undefined) break;
       isFull ||= bytes >= batchBytes || this.#scanned >= scanEvents;
       // Reading the clock costs more than scanning most events.
-      sinceClockCheck += filter.cost;
+      sinceClockCheck += filter.costOf(next);
       if (!isFull && sinceClockCheck >= costPerClockCheck) {
         isFull = turns.isOver;
         sinceClockCheck = 0;

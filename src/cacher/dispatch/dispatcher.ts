@@ -329,7 +329,7 @@ export class Dispatcher {
       evaluations += this.#index.find(next, places);
       for (const groups of places) {
         for (const group of groups.values()) {
-          evaluations += group.filter.cost;
+          evaluations += group.filter.costOf(next);
           if (group.add(next)) touched.push(group);
           if (evaluations < nextClockCheck) continue;
           nextClockCheck = evaluations + evaluationsPerClockCheck;

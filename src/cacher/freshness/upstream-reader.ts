@@ -17,7 +17,12 @@ import { takeChunk } from "../list/list-chunk.ts";
 import { canHave, isInKeyOrder, notInList, OrderedPage } from "../list/ordered-page.ts";
 import { PageBuilder } from "../list/page-builder.ts";
 import { historyChangePending } from "../request/errors.ts";
-import type { CacheGetRequest, CacheHistoryRequest, CacheListRequest } from "../request/request.ts";
+import {
+  type CacheGetRequest,
+  type CacheHistoryRequest,
+  type CacheListRequest,
+  viewName,
+} from "../request/request.ts";
 import type { ComponentContext } from "../state/component.ts";
 import { Filter } from "../state/filter.ts";
 import type { UpstreamLimiter } from "./upstream-limiter.ts";
@@ -196,7 +201,8 @@ export class LimitedUpstreamReader {
     const { selection, predicate, shard, view, countOnly, order: _o, owner: _, ...request } = call;
     if (countOnly === true) return this.#count(call, owner, signal);
     if (!isInKeyOrder(call)) return this.#listInOrder(call, owner, signal);
-    if (selection !== undefined || predicate !== undefined || shard !== undefined)
+    const isProjected = view !== undefined && typeof view !== "string";
+    if (selection !== undefined || predicate !== undefined || shard !== undefined || isProjected)
       return this.#listMatching(call, owner, signal);
     const page = { ...request, signal };
     return view === "KEYS" ? this.#listKeys(page) : this.#deps.storage.list(page);
@@ -341,7 +347,7 @@ function pageName(resource: string, request: CacheListRequest): string | undefin
   if (selection === undefined && predicate !== undefined) return undefined;
   const selected = selection?.canonical ?? null;
   const bounds = [startAfter ?? null, limit, maxBytes ?? 0, keysOnly === true];
-  const shown = [shard?.canonical ?? null, view ?? "FULL", countOnly === true];
+  const shown = [shard?.canonical ?? null, viewName(view), countOnly === true];
   const range = interval === undefined ? null : [interval.from, interval.to ?? null];
   return JSON.stringify([
     "list",

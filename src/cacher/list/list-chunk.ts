@@ -80,6 +80,7 @@ export function* takeChunk(
     last = object.key;
     if (!isMatching) continue;
     const item = filter.shown(object);
+    if (typeof filter.view !== "string") checks += filter.view.costOf(object);
     items.push(item);
     bytes += estimatedBytes(item);
   }

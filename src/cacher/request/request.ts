@@ -10,6 +10,7 @@ import type {
   WatchRequest,
   WatchScope,
 } from "../../storage/storage.ts";
+import type { Projection } from "./projection.ts";
 import type { Predicate, Selection } from "./selection.ts";
 import type { Shard } from "./shard.ts";
 
@@ -22,8 +23,24 @@ import type { Shard } from "./shard.ts";
  */
 export type Delivery = "EVERY_EVENT" | "LATEST_STATE";
 
-/** What of each object is delivered: all of it, or all but its value. */
-export type View = "FULL" | "KEYS";
+/** What of each object is delivered: all of it, all but its value, or what is made of its value. */
+export type View = "FULL" | "KEYS" | Projection;
+
+/** A name that is equal for views of a resource that deliver the same, and for no others. */
+export function viewName(view: View = "FULL"): string {
+  return typeof view === "string" ? view : view.canonical;
+}
+
+/** Estimated memory of a view, in bytes; 0 for one that all requests share. */
+export function viewBytes(view: View = "FULL"): number {
+  return typeof view === "string" ? 0 : view.bytes;
+}
+
+/** The object as a view delivers it. */
+export function objectShown(object: StoredObject, view: View): StoredObject {
+  if (view === "FULL") return object;
+  return view === "KEYS" ? object.withoutValue() : view.shown(object);
+}
 
 /** A get of a Cacher, with options that other Storages do not have. */
 export interface CacheGetRequest extends GetRequest {

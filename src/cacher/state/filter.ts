@@ -2,7 +2,7 @@ import { type EventType, WatchEvent } from "../../model/event.ts";
 import { isRawKey } from "../../model/key-bytes.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { isBetween, type KeyInterval, type WatchScope } from "../../storage/storage.ts";
-import type { CacheWatchRequest, View } from "../request/request.ts";
+import { type CacheWatchRequest, objectShown, type View, viewName } from "../request/request.ts";
 import { type Predicate, type Selection, shortName } from "../request/selection.ts";
 import { hashOf, type Shard } from "../request/shard.ts";
 import type { EventNode } from "./event-node.ts";
@@ -25,7 +25,7 @@ export class Filter {
   readonly view: View;
   /** The types of the delivered events; undefined: all. */
   readonly eventTypes: readonly EventType[] | undefined;
-  /** Cost of evaluating it on one event, in requirements: at least 1. */
+  /** Cost of evaluating it on one event, without what its view makes of the value, in requirements: at least 1. */
   readonly cost: number;
   /** A short name, equal for filters that deliver the same in the same way, and for no others. */
   readonly identity: string;
@@ -53,7 +53,7 @@ export class Filter {
     const { from = null, to = null } = this.interval ?? {};
     this.identity = shortName(
       ...[this.withPrevious, rawKeys, this.key ?? null, this.prefix, from, to, selected],
-      ...[this.shard?.canonical ?? null, this.view, this.eventTypes?.join() ?? null],
+      ...[this.shard?.canonical ?? null, viewName(this.view), this.eventTypes?.join() ?? null],
     );
   }
 
@@ -83,7 +83,14 @@ export class Filter {
 
   /** The object as this filter delivers it. */
   shown(object: StoredObject): StoredObject {
-    return this.view === "FULL" ? object : object.withoutValue();
+    return objectShown(object, this.view);
+  }
+
+  /** Cost of evaluating it on the event of `node`, in requirements: at least 1. */
+  costOf({ event }: EventNode): number {
+    const { view } = this;
+    if (typeof view === "string" || event === undefined) return this.cost;
+    return this.cost + view.costOf(event.object);
   }
 
   /** Whether events of this type are delivered. Those of a backlog are coalesced first, which can change their type. */
@@ -100,7 +107,16 @@ export class Filter {
     const event = this.#matching(node);
     if (event === undefined || this.view === "FULL") return event;
     const { type, object, previous } = event;
-    return new WatchEvent(type, object.withoutValue(), previous?.withoutValue());
+    return new WatchEvent(
+      type,
+      this.#shownInEvent(object),
+      previous && this.#shownInEvent(previous),
+    );
+  }
+
+  #shownInEvent(object: StoredObject): StoredObject {
+    const { view } = this;
+    return typeof view === "string" ? object.withoutValue() : view.shownInEvent(object);
   }
 
   #matching(node: EventNode): WatchEvent | undefined {

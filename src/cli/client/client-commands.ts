@@ -16,6 +16,7 @@ import {
   addRangeOptions,
   addRevisionOptions,
   addSelectorOptions,
+  addShardOption,
   addViewOptions,
   type ClientOptions,
   type HistoryOptions,
@@ -29,6 +30,7 @@ import {
   rangeOf,
   revisionRequirement,
   type SelectorOptions,
+  type ShardOptions,
   selectorsOf,
   timeToLive,
   usageError,
@@ -60,11 +62,12 @@ function addGet(program: Command, io: CommandIo): void {
     .command("get")
     .description("Read one object.")
     .argument("<key>", "the object's key, relative to the resource's prefix");
-  addRevisionOptions(addClientOptions(command)).action(
-    async (key: string, options: ClientOptions & RevisionOptions) => {
+  addRevisionOptions(addClientOptions(addViewOptions(command))).action(
+    async (key: string, options: ClientOptions & RevisionOptions & ViewOptions) => {
       const at = revisionRequirement(command, options);
       await runSession(io, options, async (session) => {
         const result = await session.client.get(options.resource, key, {
+          ...viewOf(options),
           at,
           historyId: options.historyId,
         });
@@ -78,6 +81,7 @@ interface ListOptions
   extends ClientOptions,
     RevisionOptions,
     SelectorOptions,
+    ShardOptions,
     ViewOptions,
     RangeOptions {
   readonly order: string;
@@ -98,7 +102,7 @@ function addList(program: Command, io: CommandIo): void {
     .option("--limit <count>", "at most this many objects", wholeNumber)
     .option("--count", "only the number of objects");
   addRangeOptions(command).addOption(orderOption());
-  addViewOptions(addSelectorOptions(command));
+  addShardOption(addViewOptions(addSelectorOptions(command)));
   const all = addRevisionOptions(addClientOptions(command));
   all.action(async (argument: string | undefined, options: ListOptions) => {
     const prefix = prefixOf(command, argument, options.prefix);
@@ -125,9 +129,12 @@ function addList(program: Command, io: CommandIo): void {
 }
 
 /** The option that makes no sense with --count. */
-function countConflict({ output, keysOnly, limit, pageSize }: ListOptions): string | undefined {
+function countConflict(options: ListOptions): string | undefined {
+  const { output, keysOnly, attributes, readMask, limit, pageSize } = options;
   if (output === "value") return "-o value";
   if (keysOnly === true) return "--keys-only";
+  if (attributes === true) return "--attributes";
+  if (readMask !== undefined) return "--read-mask";
   if (limit !== undefined) return "--limit";
   return pageSize === undefined ? undefined : "--page-size";
 }

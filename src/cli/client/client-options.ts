@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import type { z } from "zod";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { parseAddress } from "../../client/calls/address.ts";
-import type { KeyRange, ListOptions } from "../../client/calls/options.ts";
+import type { ViewOptions as GivenView, KeyRange } from "../../client/calls/options.ts";
 import { type HashRange, shardOf } from "../../client/calls/shards.ts";
 import { count, duration } from "../../config/value-types.ts";
 import type { ListOrder, RevisionRequirement } from "../../storage/storage.ts";
@@ -189,16 +189,44 @@ export function addSelectorOptions(command: Command): Command {
     );
 }
 
-/** Which part of the objects is shown, and what of them. */
+/** What of each object is shown. */
 export interface ViewOptions {
   readonly keysOnly?: true;
-  readonly shard?: readonly HashRange[];
+  readonly attributes?: true;
+  readonly readMask?: readonly string[];
 }
 
 export function addViewOptions(command: Command): Command {
   return command
-    .option("--keys-only", "without the values, which the service does not send then")
-    .option("--shard <i/n>", "only the i-th of n parts of the keys, such as 1/3", shard);
+    .addOption(
+      new Option(
+        "--keys-only",
+        "without the values, which the service does not send then",
+      ).conflicts(["attributes", "readMask"]),
+    )
+    .addOption(
+      new Option("--attributes", "labels and declared fields in place of the values").conflicts(
+        "readMask",
+      ),
+    )
+    .option(
+      "--read-mask <path,...>",
+      "only these parts of the values: spec.node,metadata.labels",
+      (text) => text.split(","),
+    );
+}
+
+/** Which part of the keys is shown. */
+export interface ShardOptions {
+  readonly shard?: readonly HashRange[];
+}
+
+export function addShardOption(command: Command): Command {
+  return command.option(
+    "--shard <i/n>",
+    "only the i-th of n parts of the keys, such as 1/3",
+    shard,
+  );
 }
 
 /** Parses a part of all keys, counted from 1. */
@@ -209,8 +237,9 @@ function shard(text: string): readonly HashRange[] {
 }
 
 /** What is shown, as the client's options. */
-export function viewOf({ keysOnly, shard }: ViewOptions): Pick<ListOptions, "shard" | "view"> {
-  return { view: keysOnly === true ? "KEYS" : "FULL", shard };
+export function viewOf({ keysOnly, attributes, readMask }: ViewOptions): GivenView {
+  if (keysOnly === true) return { view: "KEYS" };
+  return attributes === true ? { view: "ATTRIBUTES" } : { readMask };
 }
 
 /** The selectors as the client's options. */

@@ -2,7 +2,7 @@ import type { CountResult, ObjectResult, Page } from "../../client/watch/client-
 import type { StoredObject } from "../../model/object.ts";
 import { type CommandIo, tableOptions } from "../output/command-io.ts";
 import { printableBytes, printableText } from "../output/printable.ts";
-import { objectResultJson, pageJson } from "../output/proto-json.ts";
+import { attributesJson, objectResultJson, pageJson } from "../output/proto-json.ts";
 import { Table } from "../output/table.ts";
 import type { Format } from "./client-options.ts";
 import type { Session } from "./client-session.ts";
@@ -11,12 +11,17 @@ function objectTable(io: CommandIo): Table {
   return new Table(["KEY", "REVISION", "VERSION", "VALUE"], tableOptions(io));
 }
 
+/** The value, or what the service sent in place of it, as JSON. */
+export function shownBytes({ attributes, value }: StoredObject): Uint8Array {
+  return attributes === undefined ? value : Buffer.from(JSON.stringify(attributesJson(attributes)));
+}
+
 function objectRow(object: StoredObject): string[] {
   return [
     printableText(object.key),
     String(object.modRevision),
     String(object.version),
-    printableBytes(object.value),
+    printableBytes(shownBytes(object)),
   ];
 }
 
@@ -33,7 +38,7 @@ export async function printObject(
     case "table":
       return output.write(objectTable(io).format([objectRow(result.object)]));
     case "value":
-      await output.write(result.object.value);
+      await output.write(shownBytes(result.object));
       // So that the prompt begins on a new line.
       if (io.stdout.isTTY === true) await output.write("\n");
   }
@@ -77,6 +82,6 @@ export async function printValueLine(
   output: Session["output"],
   object: StoredObject,
 ): Promise<void> {
-  await output.write(object.value);
+  await output.write(shownBytes(object));
   await output.write("\n");
 }

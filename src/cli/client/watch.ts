@@ -13,6 +13,7 @@ import {
   addHistoryOption,
   addRangeOptions,
   addSelectorOptions,
+  addShardOption,
   addViewOptions,
   type ClientOptions,
   type Format,
@@ -22,6 +23,7 @@ import {
   type RangeOptions,
   rangeOf,
   type SelectorOptions,
+  type ShardOptions,
   selectorsOf,
   usageError,
   type ViewOptions,
@@ -29,12 +31,13 @@ import {
   wholeNumber,
 } from "./client-options.ts";
 import { runSession, type Session } from "./client-session.ts";
-import { printValueLine } from "./object-output.ts";
+import { printValueLine, shownBytes } from "./object-output.ts";
 
 interface WatchOptions
   extends ClientOptions,
     SelectorOptions,
     HistoryOptions,
+    ShardOptions,
     ViewOptions,
     RangeOptions {
   readonly eventTypes?: readonly EventType[];
@@ -68,7 +71,7 @@ export function addWatch(program: Command, io: CommandIo): void {
     )
     .addOption(new Option("--previous", "print the previous object with each event; json only"));
   addRangeOptions(command);
-  addViewOptions(addSelectorOptions(command)).option(
+  addShardOption(addViewOptions(addSelectorOptions(command))).option(
     "--event-types <type,...>",
     "only these events: added, modified, deleted",
     eventTypes,
@@ -106,6 +109,7 @@ async function watch(session: Session, options: WatchOptions): Promise<void> {
     const batches = client.watch(options.resource, {
       ...selectorsOf(options),
       ...viewOf(options),
+      shard: options.shard,
       eventTypes: options.eventTypes,
       scope: scopeOf(options),
       range: rangeOf(options),
@@ -187,6 +191,6 @@ function eventRow({ type, object }: WatchEvent): Cell[] {
     String(object.modRevision),
     { text: type, colour: eventColours[type] },
     printableText(object.key),
-    printableBytes(object.value),
+    printableBytes(shownBytes(object)),
   ];
 }

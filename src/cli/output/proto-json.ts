@@ -6,7 +6,7 @@ import type {
   Page,
 } from "../../client/watch/client-calls.ts";
 import type { WatchEvent } from "../../model/event.ts";
-import type { StoredObject } from "../../model/object.ts";
+import type { ShownAttributes, StoredObject } from "../../model/object.ts";
 
 /**
  * Messages of the wire contract as proto3 JSON: the proto's field names, 64-bit numbers as strings,
@@ -123,7 +123,14 @@ function objectMessage(object: StoredObject): object {
     mod_revision: String(object.modRevision),
     version: String(object.version),
     lease: String(object.lease),
+    ...(object.attributes && attributesJson(object.attributes)),
   };
+}
+
+/** What a view shows in place of a value, as the fields of a StoredObject that only such an object has. */
+export function attributesJson({ labels, fields, isUndecodable }: ShownAttributes): object {
+  if (isUndecodable) return { undecodable: true };
+  return { attributes: { labels: Object.fromEntries(labels), fields: Object.fromEntries(fields) } };
 }
 
 function line(message: object): string {

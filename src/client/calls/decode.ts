@@ -2,6 +2,7 @@ import { WatchFanoutError } from "../../base/errors.ts";
 import { type EventType, WatchEvent } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type { Slabs } from "../../model/slabs.ts";
+import { Attributes, undecodableAttributes } from "../../selector/attributes.ts";
 import type { Duration__Output } from "../../wire/generated/google/protobuf/Duration.ts";
 import type { Event__Output as WireEvent } from "../../wire/generated/watchfanout/v1/Event.ts";
 import type { StoredObject__Output as WireObject } from "../../wire/generated/watchfanout/v1/StoredObject.ts";
@@ -17,7 +18,7 @@ export function decodeObject(wire: WireObject | null, slabs: Slabs): StoredObjec
   if (wire === null) throw broken("a response without its object");
   const { key, value } = wire;
   if (key === "") throw broken("an object without a key");
-  return slabs.store(
+  const object = slabs.store(
     key,
     Buffer.byteLength(key),
     value,
@@ -28,6 +29,15 @@ export function decodeObject(wire: WireObject | null, slabs: Slabs): StoredObjec
     decodeRevision(wire.version),
     decodeLease(wire.lease),
   );
+  object.attributes = decodeAttributes(wire);
+  return object;
+}
+
+function decodeAttributes({ attributes, undecodable }: WireObject): Attributes | undefined {
+  if (undecodable) return undecodableAttributes;
+  if (attributes === null) return undefined;
+  const { labels, fields } = attributes;
+  return new Attributes(new Map(Object.entries(labels)), new Map(Object.entries(fields)));
 }
 
 const eventTypes: Readonly<Record<string, EventType>> = {

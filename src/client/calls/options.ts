@@ -116,8 +116,26 @@ export interface SelectorOptions {
   readonly fieldSelector?: string | undefined;
 }
 
-/** What of each object is sent: all of it, or all but its value, which is then empty. */
-export type View = "FULL" | "KEYS";
+/**
+ * What of each object is sent: all of it; all but its value, which is then empty; or its labels and the fields that the
+ * resource declares, as `attributes`, in place of its value.
+ */
+export type View = "FULL" | "KEYS" | "ATTRIBUTES";
+
+/** What of each object is sent. */
+export interface ViewOptions {
+  /** Default FULL. */
+  readonly view?: View | undefined;
+  /**
+   * The parts of each value that are sent: paths such as `spec.node`, through JSON objects or protobuf messages. The value
+   * is then of its own format with nothing but these; if it can't be decoded, it is empty, and `attributes.isUndecodable`.
+   * Only with view FULL. A server whose `ResourceInfo.views` lacks ATTRIBUTES sends whole values. Default, and without a path: all of it.
+   */
+  readonly readMask?: readonly string[] | undefined;
+}
+
+/** Options of gets. */
+export interface GetOptions extends ReadOptions, ViewOptions {}
 
 /** The keys from one key up to another, by their UTF-8 bytes. Neither need be the key of an object. */
 export interface KeyRange {
@@ -136,9 +154,7 @@ export interface CountOptions extends ReadOptions, SelectorOptions, KeyRange {
 }
 
 /** Options of lists. */
-export interface ListOptions extends CountOptions {
-  /** Default FULL. */
-  readonly view?: View | undefined;
+export interface ListOptions extends CountOptions, ViewOptions {
   /**
    * The order of the objects, over all pages. Default KEY_ASCENDING. Another one rejects with LIST_TOO_LARGE if the service
    * has to read the list from the store, and that has too many objects.
@@ -174,7 +190,7 @@ export interface HistoryPageOptions extends HistoryOptions {
 }
 
 /** Options of watches. */
-export interface WatchOptions extends CommonOptions, SelectorOptions {
+export interface WatchOptions extends CommonOptions, SelectorOptions, ViewOptions {
   /** The keys to watch. Default: all. */
   readonly scope?: Scope | undefined;
   /** The range of keys to watch, which must have keys. Not together with `scope`. Default: all. */
@@ -193,8 +209,6 @@ export interface WatchOptions extends CommonOptions, SelectorOptions {
   readonly delivery?: "EVERY_EVENT" | "LATEST_STATE" | undefined;
   /** Only keys with a hash in one of these ranges, such as those of `shardOf`. Default: all keys. */
   readonly shard?: readonly HashRange[] | undefined;
-  /** What of each object events have. Default FULL. */
-  readonly view?: View | undefined;
   /** Only events of these types. With `sendInitialEvents`, ADDED must be one of them. Default: all types. */
   readonly eventTypes?: readonly EventType[] | undefined;
   /** Whether events include the state of the object before the change. Default false. */

@@ -9,6 +9,7 @@ import type {
   ListOptions,
   PutOptions,
   ReadOptions,
+  ViewOptions,
   WatchOptions,
 } from "../calls/options.ts";
 import type { SharedInformerOptions } from "../informer/informer-options.ts";
@@ -41,7 +42,10 @@ export interface TypedResourceOptions {
 }
 
 /** Options of watches whose values are decoded. */
-export type TypedWatchOptions = Omit<WatchOptions, "view">;
+export type TypedWatchOptions = Omit<WatchOptions, keyof ViewOptions>;
+
+/** Options of lists whose values are decoded. */
+export type TypedListOptions = Omit<ListOptions, keyof ViewOptions>;
 
 /** The options of an informer, and the selectors of its objects. */
 export interface ResourceInformerOptions<T>
@@ -107,7 +111,7 @@ export class TypedResource<T> {
   }
 
   /** Lists objects, page by page. Each page is requested when the iteration reaches it, and all are of one revision. */
-  async *list(options: Omit<ListOptions, "view"> = {}): AsyncGenerator<TypedPage<T>, void, void> {
+  async *list(options: TypedListOptions = {}): AsyncGenerator<TypedPage<T>, void, void> {
     for await (const page of this.#client.list(this.name, options)) {
       const { revision, remainingItemCount, historyId } = page;
       const items: TypedObject<T>[] = [];
@@ -121,9 +125,7 @@ export class TypedResource<T> {
   }
 
   /** Lists objects one by one, in the order of the list, without those that can't be decoded. */
-  async *objects(
-    options: Omit<ListOptions, "view"> = {},
-  ): AsyncGenerator<TypedObject<T>, void, void> {
+  async *objects(options: TypedListOptions = {}): AsyncGenerator<TypedObject<T>, void, void> {
     for await (const page of this.list(options)) yield* page.items;
   }
 

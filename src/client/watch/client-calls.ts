@@ -3,12 +3,12 @@ import type { WatchEvent } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type {
   DeleteOptions,
+  GetOptions,
   HistoryOptions,
   HistoryPageOptions,
   ListOptions,
   PageOptions,
   PutOptions,
-  ReadOptions,
   WatchOptions,
 } from "../calls/options.ts";
 
@@ -91,7 +91,7 @@ export interface ClientCalls {
    */
   readonly reachability?: Reachability | undefined;
   /** See `Client.get`. */
-  get(resource: string, key: string, options?: ReadOptions): Promise<ObjectResult>;
+  get(resource: string, key: string, options?: GetOptions): Promise<ObjectResult>;
   /** See `Client.list`. */
   list(resource: string, options?: ListOptions): AsyncGenerator<Page, void, void>;
   /** See `Client.page`. */

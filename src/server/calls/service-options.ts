@@ -1,6 +1,8 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import type { Reason } from "../../base/errors.ts";
+import type { Projected } from "../../cacher/request/object-attributes.ts";
+import type { Projection } from "../../cacher/request/projection.ts";
 import type {
   CacheGetRequest,
   CacheHistoryRequest,
@@ -47,6 +49,10 @@ export interface ServedResource extends Pick<Storage, "put" | "delete"> {
   findHistory?(signal: AbortSignal): Promise<string>;
   /** Parses the selectors; undefined if both are empty. Throws INVALID_REQUEST. */
   select(labelSelector: string, fieldSelector: string): Selection | undefined;
+  /** The view of the objects' attributes, or of parts of their values. Throws INVALID_REQUEST. Absent: it has neither. */
+  project?(projected: Projected): Projection;
+  /** Whether it has these views, since a codec reads its values. */
+  readonly hasAttributes?: boolean;
   /**
    * Waits until the resource is as new as a read requires. Pass the result to the read. Absent: a read waits for nothing
    * that the service has to know of.

@@ -10,7 +10,8 @@ import type { UnaryContext } from "../calls/service-context.ts";
 import type { ServedResource } from "../calls/service-options.ts";
 import { inHistory } from "./in-history.ts";
 import { decodePageToken, encodePageToken } from "./page-token.ts";
-import { keyOf, resourceNamed, revisionOf, viewOfObjects } from "./parse-requests.ts";
+import { keyOf, resourceNamed, revisionOf } from "./parse-requests.ts";
+import { isOfKeys } from "./parse-view.ts";
 
 /** Maximum number of changes of a page, each of which may be a read of the store. */
 const maxPageSize = 1_000;
@@ -65,7 +66,7 @@ function parseHistory(request: HistoryRequest__Output): ParsedHistory {
     upTo: revision === 0 ? undefined : revision,
     limit: size === 0 ? maxPageSize : Math.min(size, maxPageSize),
     maxBytes: maxPageBytes,
-    keysOnly: viewOfObjects(request.view, "A history") === "KEYS",
+    keysOnly: isOfKeys(request.view),
   };
   if (token === "") return { page, historyId: history_id, revision: undefined, last: undefined };
   const position = decodePageToken(token, identityOf(request));

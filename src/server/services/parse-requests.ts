@@ -28,7 +28,6 @@ import type { ListRequest__Output } from "../../wire/generated/watchfanout/v1/Li
 import type { PutRequest__Output } from "../../wire/generated/watchfanout/v1/PutRequest.ts";
 import type { RevisionMatch__Output } from "../../wire/generated/watchfanout/v1/RevisionMatch.ts";
 import type { Shard__Output } from "../../wire/generated/watchfanout/v1/Shard.ts";
-import type { View__Output } from "../../wire/generated/watchfanout/v1/View.ts";
 import type { WatchRequest__Output } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { Asked } from "../calls/methods.ts";
 import {
@@ -40,6 +39,7 @@ import {
   scopeOfRange,
 } from "./key-ranges.ts";
 import { decodePageToken } from "./page-token.ts";
+import { viewIdentity } from "./parse-view.ts";
 
 /*
  * Converts requests of the wire to those of a Storage. An invalid field throws INVALID_REQUEST with the field's name.
@@ -118,6 +118,7 @@ export interface ParsedList {
 export function parseList(
   request: ListRequest__Output,
   selection: Selection | undefined,
+  asked: View | "COUNT",
   maxBytes: number,
 ): ParsedList {
   const { prefix, page_size: limit, page_token: token } = request;
@@ -126,8 +127,9 @@ export function parseList(
     throw invalidRequest("page_size", `page_size is ${limit}. It must not be negative.`);
   }
   const shard = shardOf(request);
+  const view = asked === "COUNT" ? { countOnly: true } : { view: asked };
   const range = { interval: intervalOfList(request), order: orderOf(request) };
-  const page = { prefix, ...range, limit, maxBytes, selection, shard, ...viewOfList(request) };
+  const page = { prefix, ...range, limit, maxBytes, selection, shard, ...view };
   if (token === "") return { list: { ...page, at }, historyId: request.history_id };
   const { revision, startAfter, historyId } = decodePageToken(token, listIdentity(request));
   return { list: { ...page, startAfter, at: { match: "EXACT", revision } }, historyId };
@@ -141,7 +143,7 @@ export function listIdentity(request: ListRequest__Output): string {
     ...[resource, prefix, label_selector, field_selector],
     ...[match, revision, history_id],
     // Left out where it is not asked for, so that tokens of servers without views stay valid.
-    ...(views[request.view] === "FULL" ? [] : [request.view]),
+    ...viewIdentity(request),
     ...(request.shard === null ? [] : [request.shard]),
     ...rangeIdentity(request),
   ]);
@@ -158,6 +160,7 @@ export interface WatchEnds {
 export function parseWatch(
   request: WatchRequest__Output,
   selection: Selection | undefined,
+  view: View,
   ends: WatchEnds,
 ): CacheWatchRequest {
   return {
@@ -171,7 +174,8 @@ export function parseWatch(
     historyId: request.history_id,
     selection,
     shard: shardOf(request),
-    ...viewOfWatch(request),
+    eventTypes: eventTypesOf(request),
+    view,
     ...ends,
   };
 }
@@ -236,34 +240,11 @@ function requirementOf(
   );
 }
 
-const views = {
-  VIEW_UNSPECIFIED: "FULL",
-  VIEW_FULL: "FULL",
-  VIEW_KEYS: "KEYS",
-  VIEW_COUNT: "COUNT",
-} as const satisfies Record<View__Output, View | "COUNT">;
-
-/** The view of a request that has objects, which a count has not. `what`: the subject of the error's sentence. */
-export function viewOfObjects(view: View__Output, what: string): View {
-  const asked = views[view];
-  if (asked !== "COUNT") return asked;
-  throw invalidRequest(
-    "view",
-    `${what} has no VIEW_COUNT. Ask for VIEW_KEYS, and count, or for a List.`,
-  );
-}
-
-function viewOfList({ view }: ListRequest__Output): Pick<CacheListRequest, "countOnly" | "view"> {
-  const asked = views[view];
-  return asked === "COUNT" ? { countOnly: true } : { view: asked };
-}
-
-function viewOfWatch(
-  request: WatchRequest__Output,
-): Pick<CacheWatchRequest, "eventTypes" | "view"> {
-  const view = viewOfObjects(request.view, "A watch");
-  const types = request.event_types.map(eventTypeOf);
-  return { view, eventTypes: types.length === 0 ? undefined : types };
+/** Undefined: all types. */
+function eventTypesOf({
+  event_types: names,
+}: WatchRequest__Output): CacheWatchRequest["eventTypes"] {
+  return names.length === 0 ? undefined : names.map(eventTypeOf);
 }
 
 const eventTypes = {

@@ -132,7 +132,7 @@ function resourceMessage(
     fields: [...(fields?.declared ?? [])],
     indexed_fields: [...(fields?.indexed ?? [])],
     oldest_revision: Number.isFinite(oldestRevision) ? oldestRevision : 0,
-    views,
+    views: resource?.hasAttributes === true ? [...views, "VIEW_ATTRIBUTES" as const] : views,
     ...(keys && { etcd_keys: { prefix: keys.prefix, history_key: keys.historyKey } }),
   };
 }

@@ -3,7 +3,8 @@ import {
   LimitedUpstreamReader,
   type LimitedUpstreamReaderDeps,
 } from "../../cacher/freshness/upstream-reader.ts";
-import type { ObjectAttributes } from "../../cacher/request/object-attributes.ts";
+import type { ObjectAttributes, Projected } from "../../cacher/request/object-attributes.ts";
+import type { Projection } from "../../cacher/request/projection.ts";
 import type {
   CacheGetRequest,
   CacheHistoryRequest,
@@ -56,6 +57,14 @@ export class UncachedResource implements ServedResource {
 
   select(labelSelector: string, fieldSelector: string): Selection | undefined {
     return this.#attributes.select(labelSelector, fieldSelector);
+  }
+
+  project(projected: Projected): Projection {
+    return this.#attributes.project(projected);
+  }
+
+  get hasAttributes(): boolean {
+    return this.#attributes.hasAttributes;
   }
 
   get fields(): NonNullable<ServedResource["fields"]> {

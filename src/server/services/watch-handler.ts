@@ -1,5 +1,5 @@
 import { textBytes } from "../../base/text-memory.ts";
-import type { CacheWatchRequest } from "../../cacher/request/request.ts";
+import { type CacheWatchRequest, viewBytes } from "../../cacher/request/request.ts";
 import type { WatchBatch } from "../../model/event.ts";
 import type { WatchStatus, WatchStream } from "../../storage/storage.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
@@ -10,6 +10,7 @@ import type { ServerCall } from "../calls/server-call.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
 import type { ServedResource } from "../calls/service-options.ts";
 import { accessOfWatch, parseWatch, resourceNamed, type WatchEnds } from "./parse-requests.ts";
+import { viewOf } from "./parse-view.ts";
 import { WatchSender, watchMethod } from "./watch-sender.ts";
 
 /** Handles the calls of Watch. They wait for a time slice: to parse a selector and register a watcher takes long. */
@@ -67,7 +68,7 @@ export function openWatch(
 ): OpenedWatch {
   const resource = resourceNamed(context, call, request.resource);
   const selection = resource.select(request.label_selector, request.field_selector);
-  const requested = parseWatch(request, selection, ends);
+  const requested = parseWatch(request, selection, viewOf(resource, request), ends);
   const { owner } = call;
   const refusal =
     context.callerLimits.watchRefusal(owner.caller) ?? context.streams.makeRoom(owner);
@@ -80,16 +81,17 @@ export function openWatch(
 export function bytesOf(request: WatchRequest__Output): number {
   const { resource, key = "", prefix = "", label_selector, field_selector, history_id } = request;
   const { start_key = "", end_key = "" } = request.range ?? {};
-  const texts = [resource, key, prefix, start_key, end_key];
+  const paths = request.read_mask?.paths ?? [];
+  const texts = [resource, key, prefix, start_key, end_key, ...paths];
   texts.push(label_selector, field_selector, history_id);
-  const elements = request.event_types.length + (request.shard?.ranges.length ?? 0);
+  const elements = request.event_types.length + (request.shard?.ranges.length ?? 0) + paths.length;
   return texts.reduce((bytes, text) => bytes + textBytes(text), elements * elementBytes);
 }
 
 /** Memory that a request takes for as long as its stream is open, in bytes, even where watches share it. */
-function retainedBytesOf({ scope, selection, shard }: CacheWatchRequest): number {
+function retainedBytesOf({ scope, selection, shard, view }: CacheWatchRequest): number {
   const texts: readonly (string | undefined)[] = Object.values(scope);
-  const parsed = (selection?.bytes ?? 0) + (shard?.bytes ?? 0);
+  const parsed = (selection?.bytes ?? 0) + (shard?.bytes ?? 0) + viewBytes(view);
   return texts.reduce((bytes, text = "") => bytes + textBytes(text), parsed);
 }
 

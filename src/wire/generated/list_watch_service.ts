@@ -3,8 +3,10 @@ import type { EnumTypeDefinition, MessageTypeDefinition } from '@grpc/proto-load
 
 import type { Any as _google_protobuf_Any, Any__Output as _google_protobuf_Any__Output } from './google/protobuf/Any.ts';
 import type { Duration as _google_protobuf_Duration, Duration__Output as _google_protobuf_Duration__Output } from './google/protobuf/Duration.ts';
+import type { FieldMask as _google_protobuf_FieldMask, FieldMask__Output as _google_protobuf_FieldMask__Output } from './google/protobuf/FieldMask.ts';
 import type { Status as _google_rpc_Status, Status__Output as _google_rpc_Status__Output } from './google/rpc/Status.ts';
 import type { AddWatch as _watchfanout_v1_AddWatch, AddWatch__Output as _watchfanout_v1_AddWatch__Output } from './watchfanout/v1/AddWatch.ts';
+import type { Attributes as _watchfanout_v1_Attributes, Attributes__Output as _watchfanout_v1_Attributes__Output } from './watchfanout/v1/Attributes.ts';
 import type { EtcdKeys as _watchfanout_v1_EtcdKeys, EtcdKeys__Output as _watchfanout_v1_EtcdKeys__Output } from './watchfanout/v1/EtcdKeys.ts';
 import type { Event as _watchfanout_v1_Event, Event__Output as _watchfanout_v1_Event__Output } from './watchfanout/v1/Event.ts';
 import type { GetRequest as _watchfanout_v1_GetRequest, GetRequest__Output as _watchfanout_v1_GetRequest__Output } from './watchfanout/v1/GetRequest.ts';
@@ -39,6 +41,7 @@ export interface ProtoGrpcType {
     protobuf: {
       Any: MessageTypeDefinition<_google_protobuf_Any, _google_protobuf_Any__Output>
       Duration: MessageTypeDefinition<_google_protobuf_Duration, _google_protobuf_Duration__Output>
+      FieldMask: MessageTypeDefinition<_google_protobuf_FieldMask, _google_protobuf_FieldMask__Output>
     }
     rpc: {
       Status: MessageTypeDefinition<_google_rpc_Status, _google_rpc_Status__Output>
@@ -47,6 +50,7 @@ export interface ProtoGrpcType {
   watchfanout: {
     v1: {
       AddWatch: MessageTypeDefinition<_watchfanout_v1_AddWatch, _watchfanout_v1_AddWatch__Output>
+      Attributes: MessageTypeDefinition<_watchfanout_v1_Attributes, _watchfanout_v1_Attributes__Output>
       Codec: EnumTypeDefinition
       Delivery: EnumTypeDefinition
       EtcdKeys: MessageTypeDefinition<_watchfanout_v1_EtcdKeys, _watchfanout_v1_EtcdKeys__Output>

@@ -1,112 +1,6 @@
 /** All protos, as protobufjs writes them in JSON: nothing is read or parsed at import. */
 export const protoJson: object = {
   "nested": {
-    "google": {
-      "nested": {
-        "protobuf": {
-          "nested": {
-            "Duration": {
-              "fields": {
-                "seconds": {
-                  "type": "int64",
-                  "id": 1
-                },
-                "nanos": {
-                  "type": "int32",
-                  "id": 2
-                }
-              }
-            },
-            "Any": {
-              "fields": {
-                "type_url": {
-                  "type": "string",
-                  "id": 1
-                },
-                "value": {
-                  "type": "bytes",
-                  "id": 2
-                }
-              }
-            }
-          }
-        },
-        "rpc": {
-          "options": {
-            "go_package": "google.golang.org/genproto/googleapis/rpc/status;status",
-            "java_multiple_files": true,
-            "java_package": "com.google.rpc"
-          },
-          "nested": {
-            "ErrorInfo": {
-              "fields": {
-                "reason": {
-                  "type": "string",
-                  "id": 1
-                },
-                "domain": {
-                  "type": "string",
-                  "id": 2
-                },
-                "metadata": {
-                  "keyType": "string",
-                  "type": "string",
-                  "id": 3
-                }
-              }
-            },
-            "RetryInfo": {
-              "fields": {
-                "retry_delay": {
-                  "type": "google.protobuf.Duration",
-                  "id": 1
-                }
-              }
-            },
-            "BadRequest": {
-              "fields": {
-                "field_violations": {
-                  "rule": "repeated",
-                  "type": "FieldViolation",
-                  "id": 1
-                }
-              },
-              "nested": {
-                "FieldViolation": {
-                  "fields": {
-                    "field": {
-                      "type": "string",
-                      "id": 1
-                    },
-                    "description": {
-                      "type": "string",
-                      "id": 2
-                    }
-                  }
-                }
-              }
-            },
-            "Status": {
-              "fields": {
-                "code": {
-                  "type": "int32",
-                  "id": 1
-                },
-                "message": {
-                  "type": "string",
-                  "id": 2
-                },
-                "details": {
-                  "rule": "repeated",
-                  "type": "google.protobuf.Any",
-                  "id": 3
-                }
-              }
-            }
-          }
-        }
-      }
-    },
     "grpc": {
       "nested": {
         "health": {
@@ -587,6 +481,14 @@ export const protoJson: object = {
                 "history_id": {
                   "type": "string",
                   "id": 5
+                },
+                "read_mask": {
+                  "type": "google.protobuf.FieldMask",
+                  "id": 6
+                },
+                "view": {
+                  "type": "View",
+                  "id": 7
                 }
               }
             },
@@ -615,7 +517,8 @@ export const protoJson: object = {
                 "VIEW_UNSPECIFIED": 0,
                 "VIEW_FULL": 1,
                 "VIEW_KEYS": 2,
-                "VIEW_COUNT": 3
+                "VIEW_COUNT": 3,
+                "VIEW_ATTRIBUTES": 4
               }
             },
             "Shard": {
@@ -695,6 +598,10 @@ export const protoJson: object = {
                 "shard": {
                   "type": "Shard",
                   "id": 11
+                },
+                "read_mask": {
+                  "type": "google.protobuf.FieldMask",
+                  "id": 12
                 },
                 "start_key": {
                   "type": "string",
@@ -851,6 +758,10 @@ export const protoJson: object = {
                 "shard": {
                   "type": "Shard",
                   "id": 15
+                },
+                "read_mask": {
+                  "type": "google.protobuf.FieldMask",
+                  "id": 16
                 }
               }
             },
@@ -1265,6 +1176,28 @@ export const protoJson: object = {
                 "lease": {
                   "type": "int64",
                   "id": 6
+                },
+                "attributes": {
+                  "type": "Attributes",
+                  "id": 7
+                },
+                "undecodable": {
+                  "type": "bool",
+                  "id": 8
+                }
+              }
+            },
+            "Attributes": {
+              "fields": {
+                "labels": {
+                  "keyType": "string",
+                  "type": "string",
+                  "id": 1
+                },
+                "fields": {
+                  "keyType": "string",
+                  "type": "string",
+                  "id": 2
                 }
               }
             },
@@ -1380,6 +1313,121 @@ export const protoJson: object = {
                 },
                 "history_id": {
                   "type": "string",
+                  "id": 3
+                }
+              }
+            }
+          }
+        }
+      }
+    },
+    "google": {
+      "nested": {
+        "protobuf": {
+          "nested": {
+            "Duration": {
+              "fields": {
+                "seconds": {
+                  "type": "int64",
+                  "id": 1
+                },
+                "nanos": {
+                  "type": "int32",
+                  "id": 2
+                }
+              }
+            },
+            "Any": {
+              "fields": {
+                "type_url": {
+                  "type": "string",
+                  "id": 1
+                },
+                "value": {
+                  "type": "bytes",
+                  "id": 2
+                }
+              }
+            },
+            "FieldMask": {
+              "fields": {
+                "paths": {
+                  "rule": "repeated",
+                  "type": "string",
+                  "id": 1
+                }
+              }
+            }
+          }
+        },
+        "rpc": {
+          "options": {
+            "go_package": "google.golang.org/genproto/googleapis/rpc/status;status",
+            "java_multiple_files": true,
+            "java_package": "com.google.rpc"
+          },
+          "nested": {
+            "ErrorInfo": {
+              "fields": {
+                "reason": {
+                  "type": "string",
+                  "id": 1
+                },
+                "domain": {
+                  "type": "string",
+                  "id": 2
+                },
+                "metadata": {
+                  "keyType": "string",
+                  "type": "string",
+                  "id": 3
+                }
+              }
+            },
+            "RetryInfo": {
+              "fields": {
+                "retry_delay": {
+                  "type": "google.protobuf.Duration",
+                  "id": 1
+                }
+              }
+            },
+            "BadRequest": {
+              "fields": {
+                "field_violations": {
+                  "rule": "repeated",
+                  "type": "FieldViolation",
+                  "id": 1
+                }
+              },
+              "nested": {
+                "FieldViolation": {
+                  "fields": {
+                    "field": {
+                      "type": "string",
+                      "id": 1
+                    },
+                    "description": {
+                      "type": "string",
+                      "id": 2
+                    }
+                  }
+                }
+              }
+            },
+            "Status": {
+              "fields": {
+                "code": {
+                  "type": "int32",
+                  "id": 1
+                },
+                "message": {
+                  "type": "string",
+                  "id": 2
+                },
+                "details": {
+                  "rule": "repeated",
+                  "type": "google.protobuf.Any",
                   "id": 3
                 }
               }

@@ -2,6 +2,7 @@ import type * as grpc from '@grpc/grpc-js';
 import type { MessageTypeDefinition } from '@grpc/proto-loader';
 
 import type { Duration as _google_protobuf_Duration, Duration__Output as _google_protobuf_Duration__Output } from './google/protobuf/Duration.ts';
+import type { Attributes as _watchfanout_v1_Attributes, Attributes__Output as _watchfanout_v1_Attributes__Output } from './watchfanout/v1/Attributes.ts';
 import type { DeleteRequest as _watchfanout_v1_DeleteRequest, DeleteRequest__Output as _watchfanout_v1_DeleteRequest__Output } from './watchfanout/v1/DeleteRequest.ts';
 import type { DeleteResponse as _watchfanout_v1_DeleteResponse, DeleteResponse__Output as _watchfanout_v1_DeleteResponse__Output } from './watchfanout/v1/DeleteResponse.ts';
 import type { PutRequest as _watchfanout_v1_PutRequest, PutRequest__Output as _watchfanout_v1_PutRequest__Output } from './watchfanout/v1/PutRequest.ts';
@@ -21,6 +22,7 @@ export interface ProtoGrpcType {
   }
   watchfanout: {
     v1: {
+      Attributes: MessageTypeDefinition<_watchfanout_v1_Attributes, _watchfanout_v1_Attributes__Output>
       DeleteRequest: MessageTypeDefinition<_watchfanout_v1_DeleteRequest, _watchfanout_v1_DeleteRequest__Output>
       DeleteResponse: MessageTypeDefinition<_watchfanout_v1_DeleteResponse, _watchfanout_v1_DeleteResponse__Output>
       PutRequest: MessageTypeDefinition<_watchfanout_v1_PutRequest, _watchfanout_v1_PutRequest__Output>

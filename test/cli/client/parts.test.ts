@@ -1,4 +1,9 @@
+import { pino } from "pino";
 import { expect, test } from "vitest";
+import { systemClock } from "../../../src/base/clock.ts";
+import { AttributeReader } from "../../../src/codec/attribute-reader.ts";
+import { JsonCodec } from "../../../src/codec/json-codec.ts";
+import { thing } from "../../contract/replica.ts";
 import { put } from "../../server/putting.ts";
 import { type Served, serveThings } from "../../server/served.ts";
 import { run, Terminal } from "./client-terminal.ts";
@@ -30,6 +35,8 @@ test("list --count prints the number of objects, and with -o json the response."
 test.each([
   [["-o", "value"], "-o value"],
   [["--keys-only"], "--keys-only"],
+  [["--attributes"], "--attributes"],
+  [["--read-mask", "spec"], "--read-mask"],
   [["--limit", "3"], "--limit"],
   [["--page-size", "3"], "--page-size"],
 ])("list --count refuses %j.", async (option, name) => {
@@ -83,4 +90,65 @@ test("watch --event-types and --keys-only print what is asked for.", async () =>
 test("--event-types of no type is a usage error.", async () => {
   const { code, stderr } = await run(["watch", "--event-types", "added,moved"]);
   expect([code, stderr]).toEqual([2, expect.stringContaining("added, modified and deleted")]);
+});
+
+/** Two things with labels and fields, and one that no codec can read. */
+async function labelledThings() {
+  const codec = new JsonCodec({ fields: ["spec.node"] });
+  const attributes = new AttributeReader(codec, systemClock, pino({ level: "silent" }));
+  const served = await serveThings({ cacher: { attributes } });
+  await put(served.storage, "t-1", thing("web", "n1"));
+  await put(served.storage, "t-2", thing("db", "n2"));
+  await put(served.storage, "t-3", "no JSON");
+  return { served, at: ["-r", "things", "--address", `127.0.0.1:${served.server.port}`] };
+}
+
+const attributes = { labels: { app: "web" }, fields: { "spec.node": "n1" } };
+
+test("get and list --attributes print labels and fields in place of the values.", async () => {
+  const { at } = await labelledThings();
+  const got = await run(["get", "t-1", "--attributes", "-o", "json", ...at]);
+  expect(JSON.parse(got.stdout).object).toMatchObject({ key: "t-1", value: "", attributes });
+  const listed = await run(["list", "--attributes", "-o", "json", ...at]);
+  expect(JSON.parse(listed.stdout).items).toMatchObject([
+    { key: "t-1", value: "", attributes },
+    { key: "t-2", attributes: { labels: { app: "db" } } },
+    { key: "t-3", value: "", undecodable: true },
+  ]);
+  const { stdout } = await run(["list", "--attributes", ...at]);
+  expect(stdout).toContain(JSON.stringify({ attributes }));
+  expect(stdout).toMatch(/t-3 .*\{"undecodable":true\}/);
+  const value = await run(["get", "t-1", "--attributes", "-o", "value", ...at]);
+  expect(JSON.parse(value.stdout)).toEqual({ attributes });
+});
+
+test("get, list and watch --read-mask print these parts of the values.", async () => {
+  const { at, served } = await labelledThings();
+  const mask = ["--read-mask", "spec.node,metadata.none", "-o", "value"];
+  const shown = '{"metadata":{},"spec":{"node":"n1"}}';
+  expect((await run(["get", "t-1", ...mask, ...at])).stdout).toBe(shown);
+  const listed = await run(["list", ...mask, ...at]);
+  expect(listed.stdout).toBe(`${shown}\n${shown.replace("n1", "n2")}\n{"undecodable":true}\n`);
+  const terminal = new Terminal();
+  const done = terminal.run("watch", ...mask, ...at);
+  while (served.cacher.stats().watchers.live === 0) await new Promise(setImmediate);
+  await put(served.storage, "t-1", thing("db", "n9"));
+  await terminal.until("stdout", "n9");
+  terminal.interrupt();
+  expect((await done).stdout).toBe(`${shown.replace("n1", "n9")}\n`);
+});
+
+test("list --read-mask says which path the service refuses.", async () => {
+  const { at } = await labelledThings();
+  const { code, stderr } = await run(["list", "--read-mask", "spec,a..b", ...at]);
+  expect([code, stderr]).toEqual([2, expect.stringContaining('"a..b" is not a path')]);
+});
+
+test.each([
+  [["--keys-only", "--attributes"]],
+  [["--attributes", "--read-mask", "spec"]],
+  [["--keys-only", "--read-mask", "spec"]],
+])("list refuses %j together.", async (options) => {
+  const { code, stderr } = await run(["list", ...options]);
+  expect([code, stderr]).toEqual([2, expect.stringContaining("cannot be used with")]);
 });

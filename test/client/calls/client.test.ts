@@ -56,7 +56,10 @@ describe("get", () => {
       },
     });
     await db.get("r", "k", { at, historyId: "h" });
-    expect(asked).toEqual([{ resource: "r", key: "k", revision_match, revision, history_id: "h" }]);
+    const whole = { view: "VIEW_UNSPECIFIED", read_mask: null };
+    expect(asked).toEqual([
+      { resource: "r", key: "k", revision_match, revision, history_id: "h", ...whole },
+    ]);
   });
 });
 

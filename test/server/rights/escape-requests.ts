@@ -167,8 +167,16 @@ function accessTo(verb: Verb, of: string, scope: AccessScope): Access {
   return { verb, resource: of, scope };
 }
 
+/** What of each object is asked for. */
+const shows: fc.Arbitrary<Pick<ListRequest__Output, "read_mask" | "view">> = fc.record({
+  view: fc.constantFrom(
+    ...(["VIEW_UNSPECIFIED", "VIEW_UNSPECIFIED", "VIEW_KEYS", "VIEW_ATTRIBUTES"] as const),
+  ),
+  read_mask: fc.constantFrom(null, null, null, { paths: ["data", "metadata.labels"] }),
+});
+
 const get = fc
-  .record({ target, state, historyId })
+  .record({ target, state, historyId, shows })
   .map(({ target: { caller, resource, text: key }, state: { match, offset }, ...given }) => ({
     caller,
     path: listWatchService.Get.path,
@@ -176,6 +184,7 @@ const get = fc
       listWatchService.Get.requestSerialize({
         ...{ resource, key, revision_match: match, revision: revisionAt(world, offset) },
         history_id: historyOf(world, given.historyId),
+        ...given.shows,
       }),
     access: accessTo("get", resource, { key }),
     isExact: true,
@@ -230,7 +239,7 @@ function endOf(text: string): Buffer {
 
 const list = fc
   .record({
-    ...{ target, state, historyId, token, range, order },
+    ...{ target, state, historyId, token, range, order, shows },
     ...{ labelSelector, fieldSelector, pageSize: fc.constantFrom(0, 1, 2, 3, 1_000, -1) },
   })
   .map((given) => ({
@@ -254,6 +263,7 @@ interface GivenList {
   readonly labelSelector: string;
   readonly fieldSelector: string;
   readonly pageSize: number;
+  readonly shows: typeof shows extends fc.Arbitrary<infer T> ? T : never;
 }
 
 function listOf(given: GivenList, world: RequestWorld): ListRequest__Output {
@@ -264,7 +274,7 @@ function listOf(given: GivenList, world: RequestWorld): ListRequest__Output {
     revision: String(revisionAt(world, given.state.offset)),
     page_size: given.pageSize,
     page_token: "",
-    view: "VIEW_UNSPECIFIED",
+    ...given.shows,
     shard: null,
     ...{ start_key: given.range[0], end_key: given.range[1], order: given.order },
     history_id: historyOf(world, given.historyId),
@@ -284,7 +294,7 @@ function tokenOf({ token: which }: GivenList, request: ListRequest__Output, worl
 
 const watch = fc
   .record({
-    ...{ target, historyId, labelSelector, fieldSelector },
+    ...{ target, historyId, labelSelector, fieldSelector, shows },
     scope: fc.constantFrom("key", "prefix", "prefix", "prefix", "neither", "range"),
     end: anyText,
     after: revisionOffset,
@@ -317,6 +327,7 @@ const watch = fc
             ? {}
             : { bookmark_interval: { seconds: given.interval, nanos: 0 } }),
           history_id: historyOf(world, given.historyId),
+          ...given.shows,
         }),
       access: accessTo("watch", given.target.resource, access),
       isExact: true,

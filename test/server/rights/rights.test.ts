@@ -127,7 +127,12 @@ describe("A caller", () => {
     const { revision, history_id: historyId } = await client.list(request);
     const complete: ListRequest__Output = {
       ...{ ...request, label_selector: "", field_selector: "", history_id: "" },
-      ...{ revision_match: "REVISION_MATCH_UNSPECIFIED", revision: "0", page_token: "" },
+      ...{
+        revision_match: "REVISION_MATCH_UNSPECIFIED",
+        revision: "0",
+        page_token: "",
+        read_mask: null,
+      },
       ...{ view: "VIEW_UNSPECIFIED", shard: null, start_key: "", end_key: "" },
     };
     const pageAfter = (startAfter: string) => {

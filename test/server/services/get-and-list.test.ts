@@ -40,6 +40,8 @@ describe("Get", () => {
         mod_revision: String(changed),
         version: "2",
         lease: "0",
+        attributes: null,
+        undecodable: false,
       },
       history_id: historyId,
       stale_for: null,

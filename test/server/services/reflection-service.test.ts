@@ -76,6 +76,7 @@ describe.each([
     expect([...found.files.keys()]).toEqual([
       "watchfanout/v1/list_watch_service.proto",
       "google/protobuf/duration.proto",
+      "google/protobuf/field_mask.proto",
       "google/rpc/status.proto",
       "watchfanout/v1/object.proto",
       "google/protobuf/any.proto",

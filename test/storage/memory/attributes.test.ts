@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { AttributeReader } from "../../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../../src/codec/json-codec.ts";
 import type { StoredObject } from "../../../src/model/object.ts";
+import { noAttributes } from "../../../src/selector/attributes.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import { CachedStore, silent } from "../../cacher/cached-store.ts";
 import { FakeClock } from "../../fake-clock.ts";
@@ -38,7 +39,7 @@ describe("What a reader caches with an object of the embedded store", () => {
     written.push((await storage.delete({ key: "b" })).object);
     const given = [...written, ...(await handedOut(storage))];
     expect(given.length).toBeGreaterThan(10);
-    for (const object of given) object.attributes = { bytes: 1 };
+    for (const object of given) object.attributes = noAttributes;
     const later = await handedOut(storage);
     expect(later.filter(({ attributes }) => attributes !== undefined)).toEqual([]);
   });

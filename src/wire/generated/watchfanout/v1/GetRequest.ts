@@ -1,6 +1,8 @@
 // Original file: proto/watchfanout/v1/list_watch_service.proto
 
 import type { RevisionMatch as _watchfanout_v1_RevisionMatch, RevisionMatch__Output as _watchfanout_v1_RevisionMatch__Output } from '../../watchfanout/v1/RevisionMatch.ts';
+import type { FieldMask as _google_protobuf_FieldMask, FieldMask__Output as _google_protobuf_FieldMask__Output } from '../../google/protobuf/FieldMask.ts';
+import type { View as _watchfanout_v1_View, View__Output as _watchfanout_v1_View__Output } from '../../watchfanout/v1/View.ts';
 import type { Long } from '@grpc/proto-loader';
 
 /**
@@ -28,6 +30,14 @@ export interface GetRequest {
    * HISTORY_CHANGED. Empty: not checked.
    */
   'history_id'?: (string);
+  /**
+   * The parts of the value that the response has, as in a List.
+   */
+  'read_mask'?: (_google_protobuf_FieldMask | null);
+  /**
+   * What of the object the response has. Not VIEW_COUNT.
+   */
+  'view'?: (_watchfanout_v1_View);
 }
 
 /**
@@ -55,4 +65,12 @@ export interface GetRequest__Output {
    * HISTORY_CHANGED. Empty: not checked.
    */
   'history_id': (string);
+  /**
+   * The parts of the value that the response has, as in a List.
+   */
+  'read_mask': (_google_protobuf_FieldMask__Output | null);
+  /**
+   * What of the object the response has. Not VIEW_COUNT.
+   */
+  'view': (_watchfanout_v1_View__Output);
 }

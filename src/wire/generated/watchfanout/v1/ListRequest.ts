@@ -3,6 +3,7 @@
 import type { RevisionMatch as _watchfanout_v1_RevisionMatch, RevisionMatch__Output as _watchfanout_v1_RevisionMatch__Output } from '../../watchfanout/v1/RevisionMatch.ts';
 import type { View as _watchfanout_v1_View, View__Output as _watchfanout_v1_View__Output } from '../../watchfanout/v1/View.ts';
 import type { Shard as _watchfanout_v1_Shard, Shard__Output as _watchfanout_v1_Shard__Output } from '../../watchfanout/v1/Shard.ts';
+import type { FieldMask as _google_protobuf_FieldMask, FieldMask__Output as _google_protobuf_FieldMask__Output } from '../../google/protobuf/FieldMask.ts';
 import type { Order as _watchfanout_v1_Order, Order__Output as _watchfanout_v1_Order__Output } from '../../watchfanout/v1/Order.ts';
 import type { Long } from '@grpc/proto-loader';
 
@@ -56,6 +57,12 @@ export interface ListRequest {
    * Only keys of this part. Absent: all.
    */
   'shard'?: (_watchfanout_v1_Shard | null);
+  /**
+   * The parts of each value that the page has, of a resource with a codec, with VIEW_FULL. The value is sent in its own
+   * format with nothing but these. Paths are those of the codec: names with a dot between, which lead through JSON objects
+   * or protobuf messages, to anything. At most 128 paths. Absent, without paths, or with the path "*": the whole value.
+   */
+  'read_mask'?: (_google_protobuf_FieldMask | null);
   /**
    * Only this key and those above it, by their UTF-8 bytes. Empty: from the first one on. It need not be the key of an
    * object, nor have the prefix.
@@ -122,6 +129,12 @@ export interface ListRequest__Output {
    * Only keys of this part. Absent: all.
    */
   'shard': (_watchfanout_v1_Shard__Output | null);
+  /**
+   * The parts of each value that the page has, of a resource with a codec, with VIEW_FULL. The value is sent in its own
+   * format with nothing but these. Paths are those of the codec: names with a dot between, which lead through JSON objects
+   * or protobuf messages, to anything. At most 128 paths. Absent, without paths, or with the path "*": the whole value.
+   */
+  'read_mask': (_google_protobuf_FieldMask__Output | null);
   /**
    * Only this key and those above it, by their UTF-8 bytes. Empty: from the first one on. It need not be the key of an
    * object, nor have the prefix.

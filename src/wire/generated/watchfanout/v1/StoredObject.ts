@@ -1,5 +1,6 @@
 // Original file: proto/watchfanout/v1/object.proto
 
+import type { Attributes as _watchfanout_v1_Attributes, Attributes__Output as _watchfanout_v1_Attributes__Output } from '../../watchfanout/v1/Attributes.ts';
 import type { Long } from '@grpc/proto-loader';
 
 /**
@@ -14,7 +15,7 @@ export interface StoredObject {
    */
   'key'?: (string);
   /**
-   * The value, exactly as it was written.
+   * The value, exactly as it was written. With a read_mask: the parts of it that the mask names.
    */
   'value'?: (Buffer | Uint8Array | string);
   /**
@@ -33,6 +34,14 @@ export interface StoredObject {
    * The lease that the key is attached to; 0: no lease. Has up to 63 bits.
    */
   'lease'?: (number | string | Long);
+  /**
+   * Only with VIEW_ATTRIBUTES: the labels and fields of the value.
+   */
+  'attributes'?: (_watchfanout_v1_Attributes | null);
+  /**
+   * Only with VIEW_ATTRIBUTES or a read_mask: the value can't be decoded, so that nothing of it is sent.
+   */
+  'undecodable'?: (boolean);
 }
 
 /**
@@ -47,7 +56,7 @@ export interface StoredObject__Output {
    */
   'key': (string);
   /**
-   * The value, exactly as it was written.
+   * The value, exactly as it was written. With a read_mask: the parts of it that the mask names.
    */
   'value': (Buffer);
   /**
@@ -66,4 +75,12 @@ export interface StoredObject__Output {
    * The lease that the key is attached to; 0: no lease. Has up to 63 bits.
    */
   'lease': (string);
+  /**
+   * Only with VIEW_ATTRIBUTES: the labels and fields of the value.
+   */
+  'attributes': (_watchfanout_v1_Attributes__Output | null);
+  /**
+   * Only with VIEW_ATTRIBUTES or a read_mask: the value can't be decoded, so that nothing of it is sent.
+   */
+  'undecodable': (boolean);
 }

@@ -21,6 +21,11 @@ export const View = {
    * set. page_size does not matter.
    */
   VIEW_COUNT: 'VIEW_COUNT',
+  /**
+   * Its labels and the fields that the resource declares, as `attributes`, in place of the value, which is empty. Only of
+   * a resource with a codec. A server that has this view in a Resource has read_mask for it, too.
+   */
+  VIEW_ATTRIBUTES: 'VIEW_ATTRIBUTES',
 } as const;
 
 /**
@@ -48,6 +53,12 @@ export type View =
    */
   | 'VIEW_COUNT'
   | 3
+  /**
+   * Its labels and the fields that the resource declares, as `attributes`, in place of the value, which is empty. Only of
+   * a resource with a codec. A server that has this view in a Resource has read_mask for it, too.
+   */
+  | 'VIEW_ATTRIBUTES'
+  | 4
 
 /**
  * What of each object a response has.

@@ -5,6 +5,7 @@ import type { Duration as _google_protobuf_Duration, Duration__Output as _google
 import type { View as _watchfanout_v1_View, View__Output as _watchfanout_v1_View__Output } from '../../watchfanout/v1/View.ts';
 import type { EventType as _watchfanout_v1_EventType, EventType__Output as _watchfanout_v1_EventType__Output } from '../../watchfanout/v1/EventType.ts';
 import type { Shard as _watchfanout_v1_Shard, Shard__Output as _watchfanout_v1_Shard__Output } from '../../watchfanout/v1/Shard.ts';
+import type { FieldMask as _google_protobuf_FieldMask, FieldMask__Output as _google_protobuf_FieldMask__Output } from '../../google/protobuf/FieldMask.ts';
 import type { KeyRange as _watchfanout_v1_KeyRange, KeyRange__Output as _watchfanout_v1_KeyRange__Output } from '../../watchfanout/v1/KeyRange.ts';
 import type { Long } from '@grpc/proto-loader';
 
@@ -76,6 +77,10 @@ export interface WatchRequest {
    * Only keys of this part. Absent: all.
    */
   'shard'?: (_watchfanout_v1_Shard | null);
+  /**
+   * The parts of each value that events have, as in a List. An object whose other parts change is sent as well.
+   */
+  'read_mask'?: (_google_protobuf_FieldMask | null);
   /**
    * All keys of this range.
    */
@@ -155,6 +160,10 @@ export interface WatchRequest__Output {
    * Only keys of this part. Absent: all.
    */
   'shard': (_watchfanout_v1_Shard__Output | null);
+  /**
+   * The parts of each value that events have, as in a List. An object whose other parts change is sent as well.
+   */
+  'read_mask': (_google_protobuf_FieldMask__Output | null);
   /**
    * All keys of this range.
    */
