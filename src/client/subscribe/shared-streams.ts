@@ -100,8 +100,17 @@ export class SharedStreams {
     onServer: (server: Endpoint) => void,
     subscribed: SubscribedWatch,
   ): AsyncGenerator<WireResponse, void, void> {
-    const stream = await this.#stream(signal);
-    if (stream === undefined) return;
+    // Nothing may come between the choice of a stream and its new watch.
+    let stream = this.#withRoom;
+    while (stream === undefined && this.#pause !== undefined) {
+      await abortable(this.#pause, signal).catch(() => {});
+      if (signal.aborted) return;
+      stream = this.#withRoom;
+    }
+    if (this.#options.closing.aborted) {
+      throw new ClosedError("INVALID_REQUEST", "This subscription or its client is closed.");
+    }
+    stream ??= this.#begin();
     const watch = stream.add(request);
     subscribed.attached(watch);
     const leave = (): void => watch.close();
@@ -119,17 +128,12 @@ export class SharedStreams {
     }
   }
 
-  /** A stream with room for a watch, after the pause if there is none; undefined: the signal was aborted. */
-  async #stream(signal: AbortSignal): Promise<SharedStream | undefined> {
-    for (;;) {
-      if (this.#options.closing.aborted) {
-        throw new ClosedError("INVALID_REQUEST", "This subscription or its client is closed.");
-      }
-      for (const stream of this.#streams) if (this.#hasRoom(stream)) return stream;
-      if (this.#pause === undefined) break;
-      await abortable(this.#pause, signal).catch(() => {});
-      if (signal.aborted) return undefined;
-    }
+  get #withRoom(): SharedStream | undefined {
+    for (const stream of this.#streams) if (this.#hasRoom(stream)) return stream;
+    return undefined;
+  }
+
+  #begin(): SharedStream {
     const { connection, credit, closing } = this.#options;
     const stream = new SharedStream({
       ...{ connection, credit, closing },
