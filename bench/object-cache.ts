@@ -87,7 +87,11 @@ function rowsOf([each, one]: readonly Cached[]): Row[] {
     return { what, unit, watchFanout, ratios, goal: "at most a stream each", met: value <= 1 };
   };
   return [
-    beside("memory of the service for each object of a cache", "bytes", (r) => r.serviceBytesPerKey),
+    beside(
+      "memory of the service for each object of a cache",
+      "bytes",
+      (r) => r.serviceBytesPerKey,
+    ),
     beside("memory of the client for each object of a cache", "bytes", (r) => r.clientBytesPerKey),
     beside("time until all objects of a cache are known", "ms", (r) => r.openMs),
     beside("CPU of the service for an event of one object", "µs", (r) => r.serviceMicros),

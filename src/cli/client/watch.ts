@@ -121,7 +121,8 @@ async function watchAll(
         waiting.delete(watched);
         if (waiting.size > 0) return;
         timer.cancel();
-        if (failure !== undefined) say(`The watch${scopes.length > 1 ? "es have" : " has"} resumed.`);
+        if (failure !== undefined)
+          say(`The watch${scopes.length > 1 ? "es have" : " has"} resumed.`);
         failure = undefined;
       },
       onInterruption: ({ error, resumeRevision }) => {
@@ -144,7 +145,8 @@ async function watchAll(
         try {
           await watch(watched);
         } catch (error) {
-          if (!ended.signal.aborted && scopes.length > 1) say(`Can't watch${watchedName(watched)}.`);
+          if (!ended.signal.aborted && scopes.length > 1)
+            say(`Can't watch${watchedName(watched)}.`);
           ended.abort();
           throw error;
         }
@@ -191,7 +193,9 @@ function batchPrinter(
       return async ({ events }, { name }) => {
         if (events.length === 0) return;
         const rows = events.map(eventRow);
-        await output.write(table.format(name === undefined ? rows : rows.map((row) => [name, ...row])));
+        await output.write(
+          table.format(name === undefined ? rows : rows.map((row) => [name, ...row])),
+        );
       };
     }
     case "value":

@@ -59,7 +59,8 @@ export function scopesOf(command: Command, options: ScopeOptions): readonly Watc
 function scopeReader(scopeOf: (text: string) => Scope) {
   return (text: string, before: readonly WatchedScope[] = []): readonly WatchedScope[] => {
     const end = text.indexOf("=");
-    if (end <= 0) throw new InvalidArgumentError("Write it as RESOURCE=PREFIX, such as pods=ns-1/.");
+    if (end <= 0)
+      throw new InvalidArgumentError("Write it as RESOURCE=PREFIX, such as pods=ns-1/.");
     const scope = scopeOf(text.slice(end + 1));
     return [...before, { resource: text.slice(0, end), scope, name: printableText(text) }];
   };

@@ -107,10 +107,7 @@ export function withRequest<Request, Response>(
 
 /** Begins a call with a stream of requests, which `onBegun` gets. Nothing is sent before the first one. */
 export function withRequests<Request, Response>(
-  method: Pick<
-    Method<Request, Response>,
-    "path" | "requestSerialize" | "responseDeserialize"
-  >,
+  method: Pick<Method<Request, Response>, "path" | "requestSerialize" | "responseDeserialize">,
   onBegun: (requests: ClientWritableStream<Request>) => void,
 ): BeginCall<Response> {
   return (client, metadata) => {

@@ -62,7 +62,10 @@ describe("watch with several scopes", () => {
       await until("here");
     });
     expect(code).toBe(0);
-    const rows = stdout.trimEnd().split("\n").map((line) => line.split(/ {2,}/));
+    const rows = stdout
+      .trimEnd()
+      .split("\n")
+      .map((line) => line.split(/ {2,}/));
     expect(rows[0]).toEqual(["SCOPE", "REVISION", "EVENT", "KEY", "VALUE"]);
     expect(rows.slice(1).sort()).toEqual([
       ["nodes=", "2", "ADDED", "n1", "here"],
@@ -82,7 +85,10 @@ describe("watch with several scopes", () => {
         await until("n1");
       },
     );
-    const lines = stdout.trimEnd().split("\n").map((line) => JSON.parse(line));
+    const lines = stdout
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line));
     expect(lines.at(-1)).toMatchObject({
       watch: { resource: "nodes", prefix: "" },
       revision: "2",

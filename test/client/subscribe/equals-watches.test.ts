@@ -20,7 +20,7 @@ import { Reader } from "./reader.ts";
 const resources = ["a", "b"] as const;
 const keys = ["x/1", "x/2", "y/1"];
 /** More than the window has, so that a client that is away meanwhile must relist. */
-const burst = 40;
+const burst = 24;
 
 interface Requested {
   readonly resource: (typeof resources)[number];
@@ -72,11 +72,14 @@ const steps: fc.Arbitrary<Step[]> = fc.array(
         watch: fc.nat(7),
       }),
     },
-    { weight: 2, arbitrary: fc.record({ do: fc.constantFrom("progress" as const, "rest" as const) }) },
+    {
+      weight: 2,
+      arbitrary: fc.record({ do: fc.constantFrom("progress" as const, "rest" as const) }),
+    },
     { weight: 2, arbitrary: fc.record({ do: fc.constant("cut" as const), bytes: fc.nat(2_000) }) },
     { weight: 1, arbitrary: fc.record({ do: fc.constant("away" as const) }) },
   ),
-  { minLength: 10, maxLength: 40 },
+  { minLength: 10, maxLength: 30 },
 );
 
 const etcdOf = etcdOfFile();
@@ -167,9 +170,7 @@ test("A subscription delivers what as many watches do, when it is cut, slow or m
       const stop = new AbortController();
       const subscription = world.faulty.subscribe({ maxUnreadResponses: 3 });
       const readersOf = (calls: Pick<typeof subscription, "watch">) =>
-        requested.map(
-          (one) => new Reader(calls, one.resource, optionsOf(one, base, stop.signal)),
-        );
+        requested.map((one) => new Reader(calls, one.resource, optionsOf(one, base, stop.signal)));
       const separate = readersOf(world.direct);
       const shared = readersOf(subscription);
       let last = base;
@@ -236,6 +237,6 @@ test("A subscription delivers what as many watches do, when it is cut, slow or m
       await world.close();
     }),
     // What is cut depends on the time, so that a case can't be made smaller.
-    { numRuns: runs(40), endOnFailure: true },
+    { numRuns: runs(20), endOnFailure: true },
   );
 });

@@ -85,7 +85,9 @@ describe("The watches of a subscription", () => {
     const large = reader(parts, { scope: { prefix: "x".repeat(70_000) }, sendInitialEvents: true });
     await until(() => good.batches.length === 1 && large.batches.length === 1);
     expect(parts.recorder.open).toBe(2);
-    await expect(parts.subscription.progress()).rejects.toMatchObject({ reason: "INVALID_REQUEST" });
+    await expect(parts.subscription.progress()).rejects.toMatchObject({
+      reason: "INVALID_REQUEST",
+    });
   });
 
   test("do not delay each other: the server sends a slow one its credit, and the others everything", async () => {
@@ -184,7 +186,10 @@ describe("When its stream is lost, a subscription", () => {
     const subscription = opened.subscribe({ maxUnreadResponses: 4 });
     const onInterruption = (interruption: Interruption) => interruptions.push(interruption);
     const readers = Array.from({ length: 100 }, (_, i) =>
-      reader({ subscription }, { scope: { key: `k${i % 10}` }, sendInitialEvents: true, onInterruption }),
+      reader(
+        { subscription },
+        { scope: { key: `k${i % 10}` }, sendInitialEvents: true, onInterruption },
+      ),
     );
     await until(() => readers.every(({ batches }) => batches.length === 1));
     const put = (key: string, value: string) => store.put({ key, value: Buffer.from(value) });
@@ -237,7 +242,9 @@ describe("The progress of a subscription", () => {
 
   test("is refused without watches, and ends with its signal", async () => {
     const parts = await subscribed();
-    await expect(parts.subscription.progress()).rejects.toMatchObject({ reason: "INVALID_REQUEST" });
+    await expect(parts.subscription.progress()).rejects.toMatchObject({
+      reason: "INVALID_REQUEST",
+    });
     const slow = reader(parts, { sendInitialEvents: true });
     slow.pause();
     await until(() => slow.batches.length === 1);
@@ -377,12 +384,11 @@ test("A message that is too large for the client ends only its own watch.", asyn
   expect(small.failure).toBeUndefined();
 });
 
-test.each([
-  { maxUnreadBytes: 0 },
-  { maxUnreadResponses: 0.5 },
-  { maxWatchesPerStream: -1 },
-])("A bound of %o is refused", (options) => {
-  expect(() => client("127.0.0.1:1").subscribe(options)).toThrow(
-    expect.objectContaining({ reason: "INVALID_REQUEST" }),
-  );
-});
+test.each([{ maxUnreadBytes: 0 }, { maxUnreadResponses: 0.5 }, { maxWatchesPerStream: -1 }])(
+  "A bound of %o is refused",
+  (options) => {
+    expect(() => client("127.0.0.1:1").subscribe(options)).toThrow(
+      expect.objectContaining({ reason: "INVALID_REQUEST" }),
+    );
+  },
+);
