@@ -328,7 +328,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
     "A subscription delivers what as many watches do, when it is cut, slow or must relist, and its progress is a cut",
   "subscriptions-3": "resumes each watch after its own last batch, on one new stream",
   "subscriptions-4": "end by themselves: one that is refused ends no other",
-  "subscriptions-5": "tells a watch of it that must be relisted, and no other",
+  "subscriptions-5": "ends a watch that must be relisted, and no other",
   "subscriptions-6":
     "do not delay each other: the server sends a slow one its credit, and the others everything",
   "subscriptions-7": "hold no more than their bytes for a consumer, and one response",

@@ -86,7 +86,7 @@ export class SharedStream {
 
   /**
    * Resolves to a revision up to which all watches have delivered everything, once their consumers are done with it; undefined:
-   * the stream has ended before, or its watches have. Rejects with why the server can't tell. Not before the call before has
+   * the stream has ended before, or its watches have. Rejects with why the server does not know it. Not before the call before has
    * settled.
    */
   progress(): Promise<number | undefined> {

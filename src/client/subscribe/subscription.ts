@@ -121,7 +121,7 @@ export class Subscription implements ClientCalls {
    * A watch that has lost its stream is waited for until it has resumed, and one whose consumer is slow until that is done: a
    * consumer that awaits this within its own loop waits forever. Rejects with INVALID_REQUEST if there are no watches, if they
    * are of different histories, as those of two stores, or if they have streams of their own; with UPSTREAM_UNAVAILABLE if the
-   * server can't tell now; and with the signal's reason.
+   * server does not know it now; and with the signal's reason.
    */
   progress(options: { readonly signal?: AbortSignal | undefined } = {}): Promise<number> {
     return abortable(this.#progress.request(), options.signal);

@@ -97,7 +97,7 @@ describe("watch with several scopes", () => {
     expect(lines.map(({ watch }) => watch)).toContainEqual({ resource: "pods", key: "ns-2/x=y" });
   });
 
-  test("resumes all of them when the stream is lost, and says so once", async () => {
+  test("resumes all of them when the stream is lost, and reports it once", async () => {
     const parts = await service();
     const { put, relay } = parts;
     const { stdout, stderr } = await watching(parts, [...scopes, "--initial"], async (until) => {

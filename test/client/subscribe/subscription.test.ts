@@ -207,7 +207,7 @@ describe("When its stream is lost, a subscription", () => {
     expect(interruptions.every(({ resumeRevision }) => resumeRevision !== undefined)).toBe(true);
   });
 
-  test("tells a watch of it that must be relisted, and no other", async () => {
+  test("ends a watch that must be relisted, and no other", async () => {
     const parts = await subscribed();
     const old = parts.subscription.watch("things", { afterRevision: 1, historyId: "another" });
     const good = reader(parts, { sendInitialEvents: true });
@@ -238,6 +238,27 @@ describe("The progress of a subscription", () => {
     await progress;
     expect(answer).toBeGreaterThanOrEqual(revision);
     expect([slow.revision, fast.revision]).toEqual([revision, revision]);
+  });
+
+  test("of requests that come together is one answer, from after the last of them", async () => {
+    const parts = await subscribed();
+    const one = reader(parts, { sendInitialEvents: true });
+    await until(() => one.batches.length === 1);
+    one.pause();
+    await parts.put("a");
+    await until(() => one.batches.length === 2);
+    const first = parts.subscription.progress();
+    await parts.client.page("things");
+    const revision = await parts.put("b");
+    const others = Array.from({ length: 20 }, () => parts.subscription.progress());
+    const sent = parts.recorder.sentMessages;
+    one.resume();
+    await first;
+    const answers = await Promise.all(others);
+    expect(new Set(answers).size).toBe(1);
+    expect(answers[0]).toBeGreaterThanOrEqual(revision);
+    // The event of "b", and one more answer.
+    expect(parts.recorder.sentMessages - sent).toBeLessThanOrEqual(3);
   });
 
   test("is refused without watches, and ends with its signal", async () => {

@@ -267,7 +267,7 @@ interface Added {
   readonly credit: Credit;
 }
 
-/** The id in a request that can't be read; undefined if it has none that can. */
+/** The id in a request that can't be read; undefined: that can't be read either. */
 function idIn(message: Buffer): string | undefined {
   try {
     const request = listWatchService.Subscribe.requestDeserialize(message);
