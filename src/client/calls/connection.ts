@@ -168,6 +168,11 @@ export class Connection {
     return this.#endpoints.other(endpoint) === undefined ? failure : failure.withoutDelay();
   }
 
+  /** Whether there are several servers. */
+  get hasSeveral(): boolean {
+    return this.#endpoints.count > 1;
+  }
+
   /** What is known of the connections, for the pauses of streams. */
   get reachability(): Reachability {
     return this.#reachability;

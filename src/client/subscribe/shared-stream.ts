@@ -51,8 +51,8 @@ export class SharedStream {
   #lastId = 0;
   #lastTag = 0;
   #asked: Asked | undefined;
-  /** Whether the server takes no further watches on it. */
-  #isDraining = false;
+  /** Whether further watches get another stream. */
+  #isRetired = false;
 
   constructor(options: SharedStreamOptions) {
     this.#options = options;
@@ -71,7 +71,7 @@ export class SharedStream {
 
   /** Whether it has not ended, and takes further watches. */
   get isUsable(): boolean {
-    return !this.#isDraining && !this.#stopping.signal.aborted;
+    return !this.#isRetired && !this.#stopping.signal.aborted;
   }
 
   /** Adds a watch. The first one opens the stream. */
@@ -178,7 +178,7 @@ export class SharedStream {
       status.byteLength === 0
         ? new CallFailure(broken("the end of a watch that was not removed"))
         : this.#failureOf(status);
-    this.#isDraining ||= hasReason(failure.error, "DRAINING");
+    this.#isRetired ||= this.#isRetiredBy(failure);
     watch.end(failure);
   }
 
@@ -204,6 +204,15 @@ export class SharedStream {
     // Its watches have ended meanwhile.
     if (hasReason(error, "UNKNOWN_WATCH")) asked.answer.resolve(undefined);
     else asked.answer.reject(error);
+  }
+
+  /** A stream that drains takes no watch, one has the credential that it was opened with, and others may be at other servers. */
+  #isRetiredBy({ error, elsewhere }: CallFailure): boolean {
+    return (
+      hasReason(error, "DRAINING") ||
+      hasReason(error, "UNAUTHENTICATED") ||
+      (elsewhere && this.#options.connection.hasSeveral)
+    );
   }
 
   #failureOf(status: Buffer): CallFailure {

@@ -110,6 +110,7 @@ export class SharedStreams {
     if (this.#options.closing.aborted) {
       throw new ClosedError("INVALID_REQUEST", "This subscription or its client is closed.");
     }
+    if (signal.aborted) return;
     stream ??= this.#begin();
     const watch = stream.add(request);
     subscribed.attached(watch);
@@ -129,7 +130,9 @@ export class SharedStreams {
   }
 
   get #withRoom(): SharedStream | undefined {
-    for (const stream of this.#streams) if (this.#hasRoom(stream)) return stream;
+    for (const stream of this.#streams) {
+      if (stream.isUsable && stream.size < this.#options.maxWatches) return stream;
+    }
     return undefined;
   }
 
@@ -142,13 +145,6 @@ export class SharedStreams {
     });
     this.#streams.add(stream);
     return stream;
-  }
-
-  #hasRoom({ isUsable, size, endpoint }: SharedStream): boolean {
-    if (!isUsable || size >= this.#options.maxWatches) return false;
-    // A watch that was refused goes to another server.
-    const { hasAlternative } = this.#options.connection.reachability;
-    return !(hasAlternative && endpoint !== undefined && endpoint.ejectedForMs > 0);
   }
 
   #ended(stream: SharedStream, failure: unknown): void {

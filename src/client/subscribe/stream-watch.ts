@@ -10,6 +10,12 @@ export interface Credit {
   readonly bytes: number;
 }
 
+/**
+ * By how much the two sides may count a watch differently, in bytes: the first response has the id of the history, which takes no
+ * credit.
+ */
+const creditSlackBytes = 1_024;
+
 /** What a watch needs of its stream. */
 interface StreamWatchOwner {
   readonly credit: Credit;
@@ -32,6 +38,9 @@ export class StreamWatch {
   /** What was taken and not granted yet. */
   #messages = 0;
   #bytes = 0;
+  /** What waits to be taken. */
+  #waitingMessages = 0;
+  #waitingBytes = 0;
   /** Why it has ended; undefined: it has not, or its consumer has left. */
   #failure: unknown;
   #isOver = false;
@@ -49,9 +58,15 @@ export class StreamWatch {
     return this.#isOver;
   }
 
-  /** A response has arrived. */
+  /** A response has arrived. Throws INTERNAL if the watch has no credit for it: the server must not fill the memory. */
   push(response: Buffer): void {
     if (this.#isOver) return;
+    const { messages, bytes } = this.#stream.credit;
+    if (this.#waitingMessages >= messages || this.#waitingBytes >= bytes + creditSlackBytes) {
+      throw broken("a response of a watch without credit");
+    }
+    this.#waitingMessages++;
+    this.#waitingBytes += response.byteLength;
     this.#arrived.push(response);
     this.#continue();
   }
@@ -99,6 +114,8 @@ export class StreamWatch {
 
   #take(response: Buffer): WireResponse {
     const { credit } = this.#stream;
+    this.#waitingMessages--;
+    this.#waitingBytes -= response.byteLength;
     this.#messages++;
     this.#bytes += response.byteLength;
     if (this.#messages * 2 >= credit.messages || this.#bytes * 2 >= credit.bytes) {

@@ -30,6 +30,13 @@ export class SubscribedWatch {
   }
 }
 
+/** The answers of all streams, each once it is there. Throws the first refusal after that: a stream has one question at a time. */
+async function answersOf(streams: ReadonlySet<SharedStream>): Promise<(number | undefined)[]> {
+  const answers = [...streams].map((stream) => stream.progress());
+  await Promise.allSettled(answers);
+  return Promise.all(answers);
+}
+
 /**
  * Finds out how far the watches of a Subscription are together. Each of their streams is asked, and the lowest answer holds
  * for all of them, if none has changed its stream meanwhile; otherwise they are asked again once each has a stream.
@@ -89,7 +96,7 @@ export class SubscriptionProgress {
       }
       this.#check();
       const asked = [...this.#watches].map((watch) => ({ watch, current: watch.current }));
-      const answers = await Promise.all([...this.#streams].map((stream) => stream.progress()));
+      const answers = await answersOf(this.#streams);
       const isSame = asked.every(
         ({ watch, current }) =>
           !this.#watches.has(watch) || (watch.current === current && current?.isOver === false),

@@ -1,13 +1,17 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
+import { WatchFanoutError } from "../../../src/base/errors.ts";
 import { Cacher } from "../../../src/cacher/cacher.ts";
 import type { Interruption, WatchOptions } from "../../../src/client/calls/options.ts";
 import { connect } from "../../../src/client/client.ts";
 import type { SubscriptionOptions } from "../../../src/client/subscribe/subscription.ts";
 import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
+import { encodedStatus, statusOf } from "../../../src/wire/errors.ts";
+import type { Status__Output } from "../../../src/wire/generated/google/rpc/Status.ts";
 import type { SubscribeRequest__Output } from "../../../src/wire/generated/watchfanout/v1/SubscribeRequest.ts";
+import { definitions } from "../../../src/wire/services.ts";
 import { startReady } from "../../cacher/ready.ts";
 import { Relay } from "../../faults/relay.ts";
 import { serve, serveThings } from "../../server/served.ts";
@@ -16,6 +20,10 @@ import { CachedServer } from "../cached-server.ts";
 import { client, server as scripted } from "../opened.ts";
 import { endWith } from "../scripted-server.ts";
 import { Reader } from "./reader.ts";
+
+const statusType = definitions["google.rpc.Status"] as unknown as {
+  deserialize(bytes: Buffer): Status__Output;
+};
 
 /** The resource `things`, and a subscription of a client of it. */
 async function subscribed(options: SubscriptionOptions = {}) {
@@ -355,16 +363,45 @@ describe("A service without Subscribe", () => {
   });
 });
 
+test("A watch whose credential has expired resumes on another stream, with the current one.", async () => {
+  const expired = (metadata: Record<string, string>) => {
+    const error = new WatchFanoutError("UNAUTHENTICATED", "The token has expired.", { metadata });
+    return statusType.deserialize(Buffer.from(encodedStatus(statusOf(error))));
+  };
+  let streams = 0;
+  const address = await scripted({
+    subscribe: (call) => {
+      const isFirst = streams++ === 0;
+      let adds = 0;
+      call.on("error", () => {});
+      call.on("data", ({ add }: SubscribeRequest__Output) => {
+        if (!add) return;
+        const revision = Number(add.watch?.after_revision ?? 0) + 1;
+        if (++adds === 1 || !isFirst) call.write({ id: add.id, watch: { revision } });
+        if (!isFirst) return;
+        call.write({ id: add.id, ended: expired(adds === 1 ? { resume_revision: "1" } : {}) });
+      });
+    },
+  });
+  const subscription = client(address).subscribe();
+  const one = reader({ subscription }, { afterRevision: 0 });
+  const other = reader({ subscription }, { afterRevision: 0 });
+  await until(() => one.revision === 2);
+  expect([streams, one.failure]).toEqual([2, undefined]);
+  // The second one on the stream was refused for good, as its call of Watch would be.
+  await other.ended;
+  expect(other.failure).toMatchObject({ reason: "UNAUTHENTICATED" });
+});
+
 describe("A server that violates the contract of Subscribe", () => {
   /** Answers each request of a stream by this. */
   async function answering(
-    answer: (request: SubscribeRequest__Output) => object | undefined,
+    answer: (request: SubscribeRequest__Output, send: (response: object) => void) => unknown,
   ): Promise<Interruption> {
     const address = await scripted({
       subscribe: (call) => {
         call.on("data", (request: SubscribeRequest__Output) => {
-          const response = answer(request);
-          if (response !== undefined) call.write(response);
+          answer(request, (response) => call.write(response));
         });
         call.on("error", () => {});
       },
@@ -380,12 +417,44 @@ describe("A server that violates the contract of Subscribe", () => {
     ["ends a watch that was not removed", { ended: {} }],
     ["sends a response that can't be read", { watch: { events: [{ type: 77 }] } }],
   ])("%s: the watch reports INTERNAL, and is resumed", async (_, response) => {
-    const { error } = await answering(({ add }) => (add ? { id: add.id, ...response } : undefined));
+    const { error } = await answering(({ add }, send) => add && send({ id: add.id, ...response }));
     expect(error).toMatchObject({ reason: "INTERNAL" });
   });
 
+  test("ignores the credit of a watch: the stream ends, so that its memory is bounded", async () => {
+    const cancelled = Promise.withResolvers<void>();
+    let sent = 0;
+    const address = await scripted({
+      subscribe: (call) => {
+        call.on("cancelled", () => cancelled.resolve());
+        call.on("error", () => {});
+        call.on("data", ({ add }: SubscribeRequest__Output) => {
+          if (!add) return;
+          for (let i = 0; i < 1_000; i++) call.write({ id: add.id, watch: { revision: ++sent } });
+        });
+      },
+    });
+    const interruptions: Interruption[] = [];
+    const subscription = client(address).subscribe();
+    const slow = reader(
+      { subscription },
+      { onInterruption: (interruption) => interruptions.push(interruption) },
+    );
+    slow.pause();
+    await cancelled.promise;
+    slow.resume();
+    await until(() => interruptions.length > 0);
+    expect(interruptions[0]?.error).toMatchObject({
+      reason: "INTERNAL",
+      message: expect.stringContaining("without credit"),
+    });
+    expect(slow.batches.length).toBeLessThanOrEqual(1 + 128);
+  });
+
   test("refuses what was not asked for: its watches report INTERNAL, and are resumed", async () => {
-    const { error } = await answering(() => ({ id: 0, refused: { code: 3, message: "no" } }));
+    const { error } = await answering((_, send) =>
+      send({ id: 0, refused: { code: 3, message: "no" } }),
+    );
     expect(error).toMatchObject({ reason: "INTERNAL" });
   });
 });
