@@ -338,6 +338,10 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "subscriptions-11": "gets a stream for each watch, which is logged once",
   "subscriptions-12": "is asked for it again after a while",
   "subscriptions-13": "A message that is too large for the client ends only its own watch.",
+  "subscriptions-14":
+    "tries one stream after the other, with the pauses of one watch, however many watches wait",
+  "subscriptions-15":
+    "A watch whose credential has expired resumes on another stream, with the current one.",
   "queue-1": "is handed out once however often it was added, at its first position",
   "queue-2": "is with one worker at a time, and is handed out again if it was added meanwhile",
   "queue-3": "is handed out at the earlier of two times, be it given %s, and not at the other",

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
-import { WatchFanoutError } from "../../../src/base/errors.ts";
+import { upstreamUnavailable, WatchFanoutError } from "../../../src/base/errors.ts";
 import { Cacher } from "../../../src/cacher/cacher.ts";
 import type { Interruption, WatchOptions } from "../../../src/client/calls/options.ts";
 import { connect } from "../../../src/client/client.ts";
@@ -13,7 +13,10 @@ import type { Status__Output } from "../../../src/wire/generated/google/rpc/Stat
 import type { SubscribeRequest__Output } from "../../../src/wire/generated/watchfanout/v1/SubscribeRequest.ts";
 import { definitions } from "../../../src/wire/services.ts";
 import { startReady } from "../../cacher/ready.ts";
+import { FakeClock } from "../../fake-clock.ts";
 import { Relay } from "../../faults/relay.ts";
+import fc from "../../property.ts";
+import { ManualTimers } from "../../server/limits/manual-timers.ts";
 import { serve, serveThings } from "../../server/served.ts";
 import { silent } from "../../storage/etcd/source.ts";
 import { CachedServer } from "../cached-server.ts";
@@ -215,6 +218,32 @@ describe("When its stream is lost, a subscription", () => {
     expect(interruptions.every(({ resumeRevision }) => resumeRevision !== undefined)).toBe(true);
   });
 
+  test("tries one stream after the other, with the pauses of one watch, however many watches wait", async () => {
+    let streams = 0;
+    const address = await scripted({
+      subscribe: (call) => {
+        streams++;
+        call.emit("error", statusOf(upstreamUnavailable("The store is away.")));
+      },
+    });
+    const clock = new FakeClock();
+    const random = fc.sample(fc.double({ min: 0, max: 0.99, noNaN: true }), 1_000);
+    let drawn = 0;
+    const opened = client(address, { clock, random: () => random[drawn++ % 1_000] ?? 0 });
+    const subscription = opened.subscribe();
+    let failures = 0;
+    const onInterruption = (): void => void failures++;
+    for (let i = 0; i < 100; i++) reader({ subscription }, { onInterruption });
+    await until(() => failures >= 100);
+    for (let ms = 0; ms < 5_000; ms += 20) {
+      clock.advance(20);
+      await delay(1);
+    }
+    expect(failures).toBeGreaterThanOrEqual(300);
+    // The pauses grow from 0.1 s, and the server asks for at least half a second.
+    expect(streams).toBeLessThanOrEqual(8);
+  });
+
   test("ends a watch that must be relisted, and no other", async () => {
     const parts = await subscribed();
     const old = parts.subscription.watch("things", { afterRevision: 1, historyId: "another" });
@@ -293,7 +322,6 @@ describe("The progress of a subscription", () => {
       cachers.set(name, cacher);
       onTestFinished(() => cacher.close());
     }
-    const { ManualTimers } = await import("../../server/limits/manual-timers.ts");
     const { server } = await serve(cachers, new ManualTimers());
     for (const maxWatchesPerStream of [1, 2]) {
       const opened = client(`127.0.0.1:${server.port}`);
@@ -335,7 +363,6 @@ describe("A service without Subscribe", () => {
 
   test("is asked for it again after a while", async () => {
     const store = await serveThings();
-    const { FakeClock } = await import("../../fake-clock.ts");
     const clock = new FakeClock();
     let isOld = true;
     const old = await scripted({
@@ -463,7 +490,14 @@ test("A message that is too large for the client ends only its own watch.", asyn
   const served = await serveThings();
   const opened = client(`127.0.0.1:${served.server.port}`, { maxMessageBytes: 100_000 });
   const subscription = opened.subscribe({ logger: { warn: () => {} } });
-  const small = reader({ subscription }, { scope: { key: "small" }, sendInitialEvents: true });
+  const interruptions: string[] = [];
+  const small = reader(
+    { subscription },
+    {
+      ...{ scope: { key: "small" }, sendInitialEvents: true },
+      onInterruption: ({ error }) => interruptions.push(error.reason),
+    },
+  );
   const large = reader({ subscription }, { scope: { key: "large" }, sendInitialEvents: true });
   await until(() => small.batches.length === 1 && large.batches.length === 1);
   await served.storage.put({ key: "large", value: Buffer.alloc(200_000) });
@@ -471,7 +505,7 @@ test("A message that is too large for the client ends only its own watch.", asyn
   expect(large.failure).toMatchObject({ reason: "VALUE_TOO_LARGE" });
   const { revision } = await served.storage.put({ key: "small", value: Buffer.from("1") });
   await until(() => small.revision === revision);
-  expect(small.failure).toBeUndefined();
+  expect([small.failure, interruptions]).toEqual([undefined, ["UPSTREAM_UNAVAILABLE"]]);
 });
 
 test.each([{ maxUnreadBytes: 0 }, { maxUnreadResponses: 0.5 }, { maxWatchesPerStream: -1 }])(
