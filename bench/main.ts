@@ -22,6 +22,7 @@ import { listCost } from "./list-cost.ts";
 import { manyStreams } from "./many-streams.ts";
 import { messages, messagesTls } from "./messages.ts";
 import { million } from "./million.ts";
+import { objectCache } from "./object-cache.ts";
 import { pages } from "./pages.ts";
 import { shards, views } from "./parts.ts";
 import { policyCost } from "./policy-cost.ts";
@@ -51,7 +52,7 @@ const benchmarks: readonly Benchmark[] = [
     firstMinute,
   ],
   ...[policyCost, telemetry, flood, workers, portSharing, relays, relayFailover, million],
-  ...[etcdFanout, etcdRelay, etcdClients, views, shards, subscribe],
+  ...[etcdFanout, etcdRelay, etcdClients, views, shards, subscribe, objectCache],
 ];
 
 try {

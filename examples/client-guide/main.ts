@@ -76,6 +76,20 @@ for await (const pod of pods.follow("ns-1/pod-1", { signal: stopping.signal })) 
   if (pod?.value.node === "n1") break;
 }
 
+const subscription = client.subscribe();
+const printing = new AbortController();
+for (const prefix of ["ns-1/", "raw/"]) void printKeys(prefix);
+
+async function printKeys(prefix: string): Promise<void> {
+  const { signal } = printing;
+  const options = { scope: { prefix }, sendInitialEvents: true, signal };
+  for await (const { events } of subscription.watch("default", options)) {
+    for (const { object } of events) console.log(`${prefix} has ${object.key}`);
+  }
+}
+await subscription.progress();
+printing.abort();
+
 const { codec } = pods;
 const cache = new ObjectCache({ client, resource: "default", codec, syncTimeoutMs: 10_000 });
 cache.addReference("ns-1/pod-1");

@@ -7,6 +7,7 @@ import type { ListRequest as WireListRequest } from "../wire/generated/watchfano
 import type { StoredObject__Output as WireObject } from "../wire/generated/watchfanout/v1/StoredObject.ts";
 import type { WatchRequest as WireWatchRequest } from "../wire/generated/watchfanout/v1/WatchRequest.ts";
 import { healthService, listWatchService, writeService } from "../wire/services.ts";
+import { withRequest } from "./calls/call.ts";
 import { isNotFound } from "./calls/call-failure.ts";
 import { Connection } from "./calls/connection.ts";
 import { broken, decodeDuration, decodeObject, decodeRevision } from "./calls/decode.ts";
@@ -30,6 +31,7 @@ import type {
 import { wireShard } from "./calls/shards.ts";
 import { wireView } from "./calls/views.ts";
 import { decodeResourceInfo, type ResourceInfo } from "./resource-info.ts";
+import { Subscription, type SubscriptionOptions } from "./subscribe/subscription.ts";
 import { TypedResource, type TypedResourceOptions } from "./typed/typed-resource.ts";
 import type { ValueCodec } from "./values/value-codec.ts";
 import type {
@@ -42,7 +44,7 @@ import type {
 } from "./watch/client-calls.ts";
 import { decodeHistoryPage, JoinedHistory } from "./watch/history-pages.ts";
 import { checkObject, checkPage, checkReadAt, JoinedPages } from "./watch/response-checks.ts";
-import { type OpenStream, resumingWatch } from "./watch/resuming-watch.ts";
+import { type OpenStream, resumingWatch, type WatchStreams } from "./watch/resuming-watch.ts";
 
 const defaultMaxBatchBytes = 1024 ** 3;
 
@@ -70,12 +72,18 @@ export class Client implements ClientCalls {
   readonly #connection: Connection;
   readonly #clock: Clock;
   readonly #random: () => number;
+  readonly #separateStreams: WatchStreams;
 
   /** The same as `connect`. */
   constructor(options: ConnectOptions) {
     this.#clock = options.clock ?? keepAliveClock;
     this.#random = options.random ?? Math.random;
     this.#connection = new Connection(options, this.#clock, this.#random);
+    this.#separateStreams = {
+      open: (request, signal, onServer) =>
+        this.#connection.stream(withRequest(listWatchService.Watch, request), signal, onServer),
+      closing: this.#connection.closing,
+    };
   }
 
   /** What is known of the connections to the servers. */
@@ -216,6 +224,26 @@ export class Client implements ClientCalls {
    * INVALID_REQUEST, for a scope and a range together.
    */
   watch(resource: string, options: WatchOptions = {}): AsyncGenerator<AtomicBatch, void, void> {
+    return this.#watchOver(this.#separateStreams, resource, options);
+  }
+
+  /**
+   * Returns the same calls, with watches that share one stream instead of having one each. Sends nothing before the first
+   * watch. Throws INVALID_REQUEST for a bound below 1.
+   */
+  subscribe(options: SubscriptionOptions = {}): Subscription {
+    const deps = {
+      ...{ calls: this, connection: this.#connection, clock: this.#clock, random: this.#random },
+      watch: this.#watchOver.bind(this),
+    };
+    return new Subscription(deps, options);
+  }
+
+  #watchOver(
+    streams: WatchStreams,
+    resource: string,
+    options: WatchOptions,
+  ): AsyncGenerator<AtomicBatch, void, void> {
     const { scope, range } = options;
     if (scope !== undefined && range !== undefined) {
       throw invalidRequest(
@@ -240,7 +268,7 @@ export class Client implements ClientCalls {
     };
     let server: Endpoint | undefined;
     const open: OpenStream = (wire, signal) =>
-      this.#connection.stream(listWatchService.Watch, wire, signal, (endpoint) => {
+      streams.open(wire, signal, (endpoint) => {
         server = endpoint;
       });
     return resumingWatch(open, request, {
@@ -248,7 +276,7 @@ export class Client implements ClientCalls {
       random: this.#random,
       reachability: this.reachability,
       signal: options.signal,
-      closing: this.#connection.closing,
+      closing: streams.closing,
       resume: options.resume,
       maxBatchBytes: options.maxBatchBytes ?? defaultMaxBatchBytes,
       onOpened: () => {

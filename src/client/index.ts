@@ -94,6 +94,7 @@ export { ObjectCache, type ObjectCacheOptions } from "./object-cache/object-cach
 export { ObjectManager, type ObjectManagerOptions } from "./object-cache/object-manager.ts";
 export { RemoteStorage, type RemoteStorageOptions } from "./remote/remote-storage.ts";
 export type { ResourceInfo } from "./resource-info.ts";
+export type { Subscription, SubscriptionOptions } from "./subscribe/subscription.ts";
 export type {
   Deleted,
   FollowOptions,

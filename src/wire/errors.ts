@@ -97,6 +97,17 @@ export function encodedStatus({ metadata }: WireStatus): Uint8Array {
   return metadata.get(detailsKey)[0] as Buffer;
 }
 
+/** The encoded google.rpc.Status of a message of a stream as the error of a call that ends with it. */
+export function serviceErrorOf(encoded: Buffer): ServiceError {
+  const said = decodeRpcStatus(encoded);
+  const details = said?.message ?? "It sent a status without details.";
+  const metadata = new Metadata();
+  metadata.set(detailsKey, encoded);
+  return Object.assign(new Error(details), {
+    ...{ code: said?.code ?? status.INTERNAL, details, metadata },
+  });
+}
+
 /**
  * Returns text that can be sent: a lone surrogate throws inside grpc-js, where no handler catches it, and clients
  * refuse a trailer that is too long. Truncates between characters.

@@ -1,8 +1,10 @@
+import { MessageCursor } from "../protobuf/message-cursor.ts";
 import { bigFieldSize, numberFieldSize, varintSize, WireWriter } from "../protobuf/wire-writer.ts";
 import { type FrameParts, prefixSize } from "./encode.ts";
 
 /*
- * Encodes watchfanout.v1.SubscribeResponse by hand. Each returns one message with gRPC's prefix, in consecutive parts.
+ * Encodes watchfanout.v1.SubscribeResponse by hand. Each returns one message with gRPC's prefix, in consecutive parts. A
+ * client takes it apart with `receivedOf`.
  */
 
 const idTag = 0x08;
@@ -111,4 +113,53 @@ function copied(parts: FrameParts, start: number, end: number, bytes: number): U
     at += part.byteLength;
   }
   return copy;
+}
+
+/** A SubscribeResponse whose content is not decoded: its reader may be slow, and counts it as the server does, in bytes. */
+export interface Received {
+  /** The watch that it belongs to. 0: the whole stream, or a request without a valid id. */
+  readonly id: number;
+  /** The tag of the field that is set; 0: none that is known. */
+  readonly kind: number;
+  /** A WatchResponse, a google.rpc.Status or a Progress, encoded. */
+  readonly content: Buffer;
+  /** Of a Progress: its revision, and the tag of the request that it answers. */
+  readonly progress: { readonly revision: number; readonly tag: number } | undefined;
+}
+
+/** What is sent in a SubscribeResponse. */
+export const received = {
+  watch: watchTag,
+  ended: endedTag,
+  refused: refusedTag,
+  progress: progressTag,
+} as const;
+
+/** Takes one message apart. Throws a WireFault if it can't be read. */
+export function receivedOf(message: Buffer): Received {
+  const cursor = new MessageCursor(message);
+  let id = 0;
+  let kind = 0;
+  let content = message.subarray(0, 0);
+  for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+    if (tag === idTag) id = cursor.natural();
+    else if (tag === watchTag || tag === endedTag || tag === refusedTag || tag === progressTag) {
+      kind = tag;
+      content = cursor.view();
+    } else cursor.skip(tag);
+  }
+  const progress = kind === progressTag ? progressOf(content) : undefined;
+  return { id, kind, content, progress };
+}
+
+function progressOf(content: Buffer): NonNullable<Received["progress"]> {
+  const cursor = new MessageCursor(content);
+  let revision = 0;
+  let tag = 0;
+  for (let field = cursor.next(); field !== 0; field = cursor.next()) {
+    if (field === revisionTag) revision = cursor.natural();
+    else if (field === tagTag) tag = cursor.natural();
+    else cursor.skip(field);
+  }
+  return { revision, tag };
 }

@@ -1,4 +1,5 @@
 import {
+  type handleBidiStreamingCall,
   type handleServerStreamingCall,
   type handleUnaryCall,
   Server,
@@ -19,17 +20,20 @@ import type { PutRequest__Output } from "../../src/wire/generated/watchfanout/v1
 import type { PutResponse } from "../../src/wire/generated/watchfanout/v1/PutResponse.ts";
 import type { ResourcesRequest__Output } from "../../src/wire/generated/watchfanout/v1/ResourcesRequest.ts";
 import type { ResourcesResponse } from "../../src/wire/generated/watchfanout/v1/ResourcesResponse.ts";
+import type { SubscribeRequest__Output } from "../../src/wire/generated/watchfanout/v1/SubscribeRequest.ts";
+import type { SubscribeResponse } from "../../src/wire/generated/watchfanout/v1/SubscribeResponse.ts";
 import type { WatchRequest__Output } from "../../src/wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { WatchResponse } from "../../src/wire/generated/watchfanout/v1/WatchResponse.ts";
 import { listWatchService, writeService } from "../../src/wire/services.ts";
 
-/** A server with scripted responses. An unscripted call is INVALID_REQUEST. */
+/** A server with scripted responses. An unscripted call is INVALID_REQUEST, and of Subscribe UNIMPLEMENTED. */
 export interface Script {
   readonly get?: handleUnaryCall<GetRequest__Output, GetResponse>;
   readonly list?: handleUnaryCall<ListRequest__Output, ListResponse>;
   readonly history?: handleUnaryCall<HistoryRequest__Output, HistoryResponse>;
   readonly resources?: handleUnaryCall<ResourcesRequest__Output, ResourcesResponse>;
   readonly watch?: handleServerStreamingCall<WatchRequest__Output, WatchResponse>;
+  readonly subscribe?: handleBidiStreamingCall<SubscribeRequest__Output, SubscribeResponse>;
   readonly put?: handleUnaryCall<PutRequest__Output, PutResponse>;
   readonly delete?: handleUnaryCall<DeleteRequest__Output, DeleteResponse>;
 }
@@ -54,6 +58,7 @@ export async function startScriptedServer(
     List: script.list ?? refuse,
     Watch: script.watch ?? refuseStream,
     History: script.history ?? refuse,
+    ...(script.subscribe && { Subscribe: script.subscribe }),
     Resources: script.resources ?? refuse,
   });
   server.addService(writeService, { Put: script.put ?? refuse, Delete: script.delete ?? refuse });

@@ -226,6 +226,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "subscribe-17":
     "whose client does not read delays no other, and is ended after the stall timeout",
   "subscribe-18": "answers requests for progress that come together with one of their own",
+  "subscribe-19": "Resources of different histories have no common progress",
   "relay-1": "Resources are listed page by page, in the order of their names.",
   "relay-2": "decide which resources it serves",
   "relay-3": "list their resources",
@@ -381,6 +382,25 @@ export const semanticsTests: Readonly<Record<string, string>> = {
     "yields the history of an object, the newest change first, without values that can't be decoded.",
   "calls-48": "joined pages %s",
   "calls-46": "is also sent to a third one if the second fails.",
+  "subscriptions-1": "share one stream, which ends with the last of them",
+  "subscriptions-2":
+    "A subscription delivers what as many watches do, when it is cut, slow or must relist, and its progress is a cut",
+  "subscriptions-3": "resumes each watch after its own last batch, on one new stream",
+  "subscriptions-4": "end by themselves: one that is refused ends no other",
+  "subscriptions-5": "ends a watch that must be relisted, and no other",
+  "subscriptions-6":
+    "do not delay each other: the server sends a slow one its credit, and the others everything",
+  "subscriptions-7": "hold no more than their bytes for a consumer, and one response",
+  "subscriptions-8": "get further streams beyond the maximum of one",
+  "subscriptions-9": "waits until the consumer of each watch is done with what was before",
+  "subscriptions-10": "of watches of different stores is refused",
+  "subscriptions-11": "gets a stream for each watch, which is logged once",
+  "subscriptions-12": "is asked for it again after a while",
+  "subscriptions-13": "A message that is too large for the client ends only its own watch.",
+  "subscriptions-14":
+    "tries one stream after the other, with the pauses of one watch, however many watches wait",
+  "subscriptions-15":
+    "A watch whose credential has expired resumes on another stream, with the current one.",
   "queue-1": "is handed out once however often it was added, at its first position",
   "queue-2": "is with one worker at a time, and is handed out again if it was added meanwhile",
   "queue-3": "is handed out at the earlier of two times, be it given %s, and not at the other",
@@ -434,8 +454,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "objects-6": "is counted and reported, and the old object stays",
   "objects-7": "is NOT_READY immediately if no earlier value could be decoded",
   "objects-8": "ends its watch and is served until its last reference is deleted",
-  "objects-9":
-    "A thousand objects are watched on a thousand streams of one connection, which all end.",
+  "objects-9": "A thousand objects are watched on one stream, which ends with the last of them.",
   "objects-10": "that changes keeps the watches of what it still needs",
   "objects-11": "Exactly the keys with references that are not immutable are watched, once each.",
   "objects-12": "ends its watches, reports that once, and serves what was known",

@@ -3,7 +3,6 @@ import { systemClock } from "../../base/clock.ts";
 import { upstreamUnavailable, type WatchFanoutError } from "../../base/errors.ts";
 import type { AtomicBatch } from "../../client/watch/client-calls.ts";
 import type { EventType, WatchEvent } from "../../model/event.ts";
-import type { Scope } from "../../storage/storage.ts";
 import { type CommandIo, tableOptions } from "../output/command-io.ts";
 import { printableBytes, printableText } from "../output/printable.ts";
 import { batchJson } from "../output/proto-json.ts";
@@ -32,6 +31,7 @@ import {
 } from "./client-options.ts";
 import { runSession, type Session } from "./client-session.ts";
 import { printValueLine, shownBytes } from "./object-output.ts";
+import { addScopeOptions, scopesOf, type WatchedScope } from "./watched-scopes.ts";
 
 interface WatchOptions
   extends ClientOptions,
@@ -43,6 +43,8 @@ interface WatchOptions
   readonly eventTypes?: readonly EventType[];
   readonly key?: string;
   readonly prefix?: string;
+  readonly scope?: readonly WatchedScope[];
+  readonly scopeKey?: readonly WatchedScope[];
   readonly afterRevision?: number;
   readonly initial?: true;
   readonly latest?: true;
@@ -71,7 +73,7 @@ export function addWatch(program: Command, io: CommandIo): void {
     )
     .addOption(new Option("--previous", "print the previous object with each event; json only"));
   addRangeOptions(command);
-  addShardOption(addViewOptions(addSelectorOptions(command))).option(
+  addShardOption(addViewOptions(addSelectorOptions(addScopeOptions(command)))).option(
     "--event-types <type,...>",
     "only these events: added, modified, deleted",
     eventTypes,
@@ -83,63 +85,100 @@ export function addWatch(program: Command, io: CommandIo): void {
     if (options.key !== undefined && prefix !== undefined) {
       usageError(command, "--key and --prefix can't be used together.");
     }
-    if (rangeOf(options) !== undefined && scopeOf(options) !== undefined) {
-      usageError(command, "--from and --to can't be used with --key or --prefix.");
-    }
     if (options.previous === true && options.output !== "json") {
       usageError(command, "--previous needs -o json.");
     }
-    await runSession(io, options, (session) => watch(session, options));
+    const scopes = scopesOf(command, options);
+    if (rangeOf(options) !== undefined && scopes.some(({ scope }) => scope !== undefined)) {
+      usageError(command, "--from and --to can't be used with --key, --prefix or --scope.");
+    }
+    await runSession(io, options, (session) => watchAll(session, options, scopes));
   });
 }
 
-async function watch(session: Session, options: WatchOptions): Promise<void> {
+/** Watches the scopes until interrupted, on one stream. The first watch that ends with an error ends all of them. */
+async function watchAll(
+  session: Session,
+  options: WatchOptions,
+  scopes: readonly WatchedScope[],
+): Promise<void> {
   const { client, output, io, say } = session;
-  const interrupted = new AbortController();
-  const stopListening = io.onInterrupt(() => interrupted.abort());
+  const ended = new AbortController();
+  const stopListening = io.onInterrupt(() => ended.abort());
   /** The last failure; undefined while there is a stream. */
   let failure: WatchFanoutError | undefined;
-  // Only the first response has a time limit.
+  // Only the first responses have a time limit.
   const missing = new AbortController();
+  const waiting = new Set(scopes);
   const timer = systemClock.setTimeout(() => {
     const text = `No response arrived within ${options.timeout / 1000} s.`;
     missing.abort(failure ?? upstreamUnavailable(text));
   }, options.timeout);
-  try {
-    const batches = client.watch(options.resource, {
+  const signal = AbortSignal.any([ended.signal, output.failed, missing.signal]);
+  const logger = { warn: (_: object, text: string) => say(`${text}.`) };
+  const calls = scopes.length > 1 ? client.subscribe({ logger }) : client;
+  const print = batchPrinter(session, options.output, scopes[0]?.name !== undefined);
+  // The events of one batch are printed together.
+  let printed = Promise.resolve();
+  const watch = async (watched: WatchedScope): Promise<void> => {
+    const batches = calls.watch(watched.resource, {
       ...selectorsOf(options),
       ...viewOf(options),
       shard: options.shard,
       eventTypes: options.eventTypes,
-      scope: scopeOf(options),
+      scope: watched.scope,
       range: rangeOf(options),
       afterRevision: options.afterRevision,
       sendInitialEvents: options.initial,
       delivery: options.latest === true ? "LATEST_STATE" : undefined,
       includePrevious: options.previous,
       historyId: options.historyId,
-      signal: AbortSignal.any([interrupted.signal, output.failed, missing.signal]),
+      signal,
       onOpened: () => {
+        waiting.delete(watched);
+        if (waiting.size > 0) return;
         timer.cancel();
-        if (failure !== undefined) say("The watch has resumed.");
+        if (failure !== undefined)
+          say(`The watch${scopes.length > 1 ? "es have" : " has"} resumed.`);
         failure = undefined;
       },
       onInterruption: ({ error, resumeRevision }) => {
+        waiting.add(watched);
         // An attempt to resume that fails for the same reason is not reported.
         const isNew = error.reason !== failure?.reason;
         failure = error;
         const from = resumeRevision === undefined ? "" : ` after revision ${resumeRevision}`;
-        if (isNew) say(`${error.message} Retrying to resume${from}.`);
+        if (isNew) say(`${error.message} Retrying to resume${watchedName(watched)}${from}.`);
       },
     });
-    const print = batchPrinter(session, options.output);
-    for await (const batch of batches) await print(batch);
-    if (interrupted.signal.aborted) return;
+    for await (const batch of batches) {
+      printed = printed.then(() => print(batch, watched));
+      await printed;
+    }
+  };
+  try {
+    await Promise.all(
+      scopes.map(async (watched) => {
+        try {
+          await watch(watched);
+        } catch (error) {
+          if (!ended.signal.aborted && scopes.length > 1)
+            say(`Can't watch${watchedName(watched)}.`);
+          ended.abort();
+          throw error;
+        }
+      }),
+    );
+    if (ended.signal.aborted) return;
     missing.signal.throwIfAborted();
   } finally {
     timer.cancel();
     stopListening();
   }
+}
+
+function watchedName({ name }: WatchedScope): string {
+  return name === undefined ? "" : ` ${name}`;
 }
 
 function eventTypes(text: string): readonly EventType[] {
@@ -150,25 +189,30 @@ function eventTypes(text: string): readonly EventType[] {
   });
 }
 
-function scopeOf({ key, prefix }: WatchOptions): Scope | undefined {
-  if (key !== undefined) return { key };
-  return prefix === undefined ? undefined : { prefix };
-}
-
 function batchPrinter(
   { output, io }: Session,
   format: Format,
-): (batch: AtomicBatch) => Promise<void> {
+  hasName: boolean,
+): (batch: AtomicBatch, watched: WatchedScope) => Promise<void> {
   switch (format) {
     case "json":
-      return async (batch) => {
-        for (const line of batchJson(batch)) await output.write(line);
+      return async (batch, { resource, scope, name }) => {
+        const watch = name === undefined ? {} : { watch: { resource, ...scope } };
+        for (const line of batchJson(batch, undefined, watch)) await output.write(line);
       };
     case "table": {
-      const options = { ...tableOptions(io), widths: [0, "MODIFIED".length] };
-      const table = new Table(["REVISION", "EVENT", "KEY", "VALUE"], options);
-      return async ({ events }) => {
-        if (events.length > 0) await output.write(table.format(events.map(eventRow)));
+      const headings = ["REVISION", "EVENT", "KEY", "VALUE"];
+      const widths = [0, "MODIFIED".length];
+      const table = new Table(hasName ? ["SCOPE", ...headings] : headings, {
+        ...tableOptions(io),
+        widths: hasName ? [0, ...widths] : widths,
+      });
+      return async ({ events }, { name }) => {
+        if (events.length === 0) return;
+        const rows = events.map(eventRow);
+        await output.write(
+          table.format(name === undefined ? rows : rows.map((row) => [name, ...row])),
+        );
       };
     }
     case "value":

@@ -74,24 +74,25 @@ function staleness({ staleForMs }: { readonly staleForMs?: number | undefined })
 
 /**
  * A batch as WatchResponses: one, or several if it is larger than `maxBytes`. Only the last has the revision, as on the
- * wire.
+ * wire. Each begins with `source`, which says what it is of if that may be several.
  */
 export function* batchJson(
   batch: AtomicBatch,
   maxBytes: number = 4 * 1024 * 1024,
+  source: object = {},
 ): Generator<string> {
   let events: WatchEvent[] = [];
   let bytes = 0;
   for (const event of batch.events) {
     if (events.length > 0 && bytes + event.estimatedBytes > maxBytes) {
-      yield line(responseMessage(batch, events, false));
+      yield line({ ...source, ...responseMessage(batch, events, false) });
       events = [];
       bytes = 0;
     }
     events.push(event);
     bytes += event.estimatedBytes;
   }
-  yield line(responseMessage(batch, events, true));
+  yield line({ ...source, ...responseMessage(batch, events, true) });
 }
 
 function responseMessage(

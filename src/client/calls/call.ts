@@ -1,5 +1,7 @@
 import {
   type CallOptions,
+  type ClientReadableStream,
+  type ClientWritableStream,
   connectivityState,
   type Client as GrpcClient,
   type Metadata,
@@ -82,26 +84,57 @@ export function callUnary<Request, Response>(
   });
 }
 
+/** Begins a call with a stream of responses, which are read by the caller's loop. */
+export type BeginCall<Response> = (
+  client: GrpcClient,
+  metadata: Metadata,
+) => ClientReadableStream<Response>;
+
+/** Begins a call with one request. */
+export function withRequest<Request, Response>(
+  method: Method<Request, Response>,
+  request: Request,
+): BeginCall<Response> {
+  return (client, metadata) =>
+    client.makeServerStreamRequest(
+      method.path,
+      method.requestSerialize,
+      method.responseDeserialize,
+      request,
+      metadata,
+    );
+}
+
+/** Begins a call with a stream of requests, which `onBegun` gets. Nothing is sent before the first one. */
+export function withRequests<Request, Response>(
+  method: Pick<Method<Request, Response>, "path" | "requestSerialize" | "responseDeserialize">,
+  onBegun: (requests: ClientWritableStream<Request>) => void,
+): BeginCall<Response> {
+  return (client, metadata) => {
+    const call = client.makeBidiStreamRequest(
+      method.path,
+      method.requestSerialize,
+      method.responseDeserialize,
+      metadata,
+    );
+    onBegun(call);
+    return call;
+  };
+}
+
 /**
  * Makes one call with a stream of responses. They are read as fast as the loop consumes them: unread responses block
  * the server by flow control. Throws a ServiceError of gRPC. Leaving the loop or aborting the signal cancels the
  * call; it then ends without an error.
  */
-export async function* callStreaming<Request, Response>(
+export async function* callStreaming<Response>(
   client: GrpcClient,
-  method: Method<Request, Response>,
-  request: Request,
+  begin: BeginCall<Response>,
   metadata: Metadata,
   signal: AbortSignal,
 ): AsyncGenerator<Response, void, void> {
   if (signal.aborted) return;
-  const call = client.makeServerStreamRequest(
-    method.path,
-    method.requestSerialize,
-    method.responseDeserialize,
-    request,
-    metadata,
-  );
+  const call = begin(client, metadata);
   const cancel = (): void => call.cancel();
   signal.addEventListener("abort", cancel);
   // Cancelling emits an error, even after the loop was left and no listener remains.

@@ -6,7 +6,7 @@ import type { Reachability } from "../../base/stream-backoff.ts";
 import { abortable } from "../../base/wait.ts";
 import { listWatchService } from "../../wire/services.ts";
 import { isPathRefusal } from "../../wire/via.ts";
-import { callStreaming, callUnary, isDecided, type Method } from "./call.ts";
+import { type BeginCall, callStreaming, callUnary, isDecided, type Method } from "./call.ts";
 import {
   CallFailure,
   cancelled,
@@ -125,12 +125,11 @@ export class Connection {
   }
 
   /**
-   * Opens one stream, at the server with the fewest watches. Throws a CallFailure when it ends, unless the signal is
-   * aborted. `onServer` is called before the first response.
+   * Opens one stream of responses, at the server with the fewest watches. Throws a CallFailure when it ends, unless the
+   * signal is aborted. `onServer` is called before the call begins.
    */
-  async *stream<Request, Response>(
-    method: Method<Request, Response>,
-    request: Request,
+  async *stream<Response>(
+    begin: BeginCall<Response>,
     signal: AbortSignal,
     onServer: (server: Endpoint) => void,
   ): AsyncGenerator<Response, void, void> {
@@ -141,29 +140,37 @@ export class Connection {
     open.watches++;
     try {
       await this.#connect(endpoint, this.#connectTimeoutMs, signal);
-      await this.#verify(endpoint, method, signal);
+      await this.#verify(endpoint, signal);
       onServer(endpoint);
       const metadata = await this.#token.metadata(this.#timeoutMs, signal);
-      for await (const response of callStreaming(
-        endpoint.grpc,
-        method,
-        request,
-        metadata,
-        signal,
-      )) {
+      for await (const response of callStreaming(endpoint.grpc, begin, metadata, signal)) {
         endpoint.responded();
         yield response;
       }
       if (!signal.aborted) throw streamEndedEarly(address);
     } catch (error) {
       if (signal.aborted) return;
-      failure = failureOf(error, this.#callAt(address, false));
-      if (failure.elsewhere) endpoint.failed(incidents, failure.retryDelayMs);
-      throw this.#endpoints.other(endpoint) === undefined ? failure : failure.withoutDelay();
+      failure = this.streamFailure(endpoint, incidents, error);
+      throw failure;
     } finally {
       open.watches--;
       ended(failure);
     }
+  }
+
+  /**
+   * Maps why a stream, or one watch of it, has ended. It began after `incidents` failures of its server, which is ejected
+   * if another one may serve.
+   */
+  streamFailure(endpoint: Endpoint, incidents: number, error: unknown): CallFailure {
+    const failure = failureOf(error, this.#callAt(endpoint.address, false));
+    if (failure.elsewhere) endpoint.failed(incidents, failure.retryDelayMs);
+    return this.#endpoints.other(endpoint) === undefined ? failure : failure.withoutDelay();
+  }
+
+  /** Whether there are several servers. */
+  get hasSeveral(): boolean {
+    return this.#endpoints.count > 1;
   }
 
   /** What is known of the connections, for the pauses of streams. */
@@ -279,7 +286,9 @@ export class Connection {
       const others = this.#endpoints.count > 1;
       const connectMs = others ? Math.min(timeoutMs, this.#connectTimeoutMs) : timeoutMs;
       await this.#connect(endpoint, connectMs, stop.signal);
-      await this.#verify(endpoint, method, stop.signal);
+      if (method.path !== listWatchService.Resources.path) {
+        await this.#verify(endpoint, stop.signal);
+      }
       const metadata = await this.#token.metadata(end - this.#clock.now(), stop.signal, via);
       const left = end - this.#clock.now();
       isSent = true;
@@ -305,13 +314,8 @@ export class Connection {
    * For a relay: rejects with a CallFailure unless the server reports that the relay may follow it. A server is asked at its
    * first use, and again once it has failed.
    */
-  async #verify(
-    endpoint: Endpoint,
-    { path }: { readonly path: string },
-    signal: AbortSignal,
-  ): Promise<void> {
-    const { Resources } = listWatchService;
-    if (!this.#isOfRelay || path === Resources.path) return;
+  async #verify(endpoint: Endpoint, signal: AbortSignal): Promise<void> {
+    if (!this.#isOfRelay) return;
     if (endpoint.verified === undefined) {
       const asked = this.#askToFollow(endpoint);
       endpoint.verified = asked;

@@ -12,8 +12,11 @@ import { WatchedObject, type WatchedObjectOptions } from "./watched-object.ts";
 
 /** Options of an ObjectCache. */
 export interface ObjectCacheOptions<T> {
-  /** The client whose connections the watches share. Close the cache before it. */
-  readonly client: Pick<ClientCalls, "watch" | "reachability">;
+  /**
+   * The client, or a subscription of it. The watches share one stream: a subscription of this cache, or the given one. Close
+   * the cache before it.
+   */
+  readonly client: Pick<ClientCalls, "watch" | "reachability" | "subscribe">;
   /** The name of the resource in the service. */
   readonly resource: string;
   /** Decodes the values. */
@@ -46,7 +49,7 @@ export interface ObjectCacheOptions<T> {
 /**
  * Caches single objects of a resource. Each object has a watch of its own while it has references, as in the
  * kubelet's watch-based object cache. It suits a consumer that needs a few objects of very many; use a SharedInformer
- * for most objects of a resource, or to be called on changes. All watches share the client's connections.
+ * for most objects of a resource, or to be called on changes. All watches share one stream, as those of a Subscription.
  *
  *     await using cache = new ObjectCache({ client, resource: "configs", codec: jsonValues<Config>() });
  *     cache.addReference("ns-1/web");
@@ -78,8 +81,9 @@ export class ObjectCache<T> {
         `syncTimeoutMs is ${syncTimeoutMs}: it must be from 0 to ${maxTimerMs}.`,
       );
     }
+    const { client } = options;
     this.#options = {
-      client: options.client,
+      client: client.subscribe?.() ?? client,
       resource: options.resource,
       codec: options.codec,
       isImmutable: options.isImmutable ?? (() => false),

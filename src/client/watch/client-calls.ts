@@ -106,6 +106,8 @@ export interface ClientCalls {
   historyPage(resource: string, key: string, options?: HistoryPageOptions): Promise<HistoryPage>;
   /** See `Client.watch`. */
   watch(resource: string, options?: WatchOptions): AsyncGenerator<AtomicBatch, void, void>;
+  /** See `Client.subscribe`. An ObjectCache uses it. Default: each of its watches has a stream of its own. */
+  subscribe?(): Pick<ClientCalls, "watch" | "reachability">;
   /** See `Client.put`. */
   put(
     resource: string,

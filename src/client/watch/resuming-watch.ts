@@ -7,6 +7,7 @@ import type { WatchRequest as WireRequest } from "../../wire/generated/watchfano
 import type { WatchResponse__Output as WireResponse } from "../../wire/generated/watchfanout/v1/WatchResponse.ts";
 import { batchStalled, CallFailure } from "../calls/call-failure.ts";
 import { decodeEvent, decodeRevision } from "../calls/decode.ts";
+import type { Endpoint } from "../calls/endpoints.ts";
 import type { Interruption } from "../calls/options.ts";
 import type { AtomicBatch } from "./client-calls.ts";
 import { StreamContract } from "./response-checks.ts";
@@ -28,6 +29,18 @@ interface ResumingWatchOptions {
   /** Called when the server of the current stream has violated the contract. */
   readonly onViolation?: (() => void) | undefined;
   readonly onInterruption?: ((interruption: Interruption) => void) | undefined;
+}
+
+/** Where the streams of watches come from. */
+export interface WatchStreams {
+  /** Opens one stream, as OpenStream. `onServer` is called before its first response. */
+  readonly open: (
+    request: WireRequest,
+    signal: AbortSignal,
+    onServer: (server: Endpoint) => void,
+  ) => AsyncIterable<WireResponse>;
+  /** Ends the watches when it is aborted. The next `open` then throws the reason. */
+  readonly closing: AbortSignal;
 }
 
 /** Opens one stream. It ends only with a CallFailure, or when the signal is aborted. */

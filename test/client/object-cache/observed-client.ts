@@ -1,10 +1,12 @@
 import type { WatchOptions } from "../../../src/client/calls/options.ts";
 import type { Client } from "../../../src/client/client.ts";
-import type { AtomicBatch } from "../../../src/client/watch/client-calls.ts";
+import type { AtomicBatch, ClientCalls } from "../../../src/client/watch/client-calls.ts";
 
 /** A client that records which batches the readers of its watches have processed. */
 export class ObservedClient {
   readonly #client: Client;
+  /** What opens the watches. */
+  #calls: Pick<ClientCalls, "watch">;
   /** The revision up to which each key's watch was processed. */
   readonly #taken = new Map<string, number>();
   /** How many initial states of each key were processed. */
@@ -13,6 +15,12 @@ export class ObservedClient {
 
   constructor(client: Client) {
     this.#client = client;
+    this.#calls = client;
+  }
+
+  subscribe(): this {
+    this.#calls = this.#client.subscribe();
+    return this;
   }
 
   readonly watch = (
@@ -33,7 +41,7 @@ export class ObservedClient {
   async *#watch(resource: string, options: WatchOptions): AsyncGenerator<AtomicBatch, void, void> {
     const { scope = { prefix: "" } } = options;
     const key = "key" in scope ? scope.key : "";
-    for await (const unit of this.#client.watch(resource, options)) {
+    for await (const unit of this.#calls.watch(resource, options)) {
       yield unit;
       // A reader that requests the next batch has processed this one.
       this.#taken.set(key, unit.revision);

@@ -114,7 +114,7 @@ export class SubscribeService {
   async #handle(call: ServerCall, stream: SubscribeStream, message: Buffer): Promise<void> {
     const { request, fault } = decode(message);
     if (fault !== undefined) {
-      stream.refuse(0, fault);
+      stream.refuse(keyOf(idIn(message)), fault);
       return;
     }
     const named = request[request.request ?? "add"];
@@ -265,6 +265,16 @@ interface Added {
   readonly request: WatchRequest__Output;
   readonly access: Access;
   readonly credit: Credit;
+}
+
+/** The id in a request that can't be read; undefined: that can't be read either. */
+function idIn(message: Buffer): string | undefined {
+  try {
+    const request = listWatchService.Subscribe.requestDeserialize(message);
+    return request[request.request ?? "add"]?.id;
+  } catch {
+    return undefined;
+  }
 }
 
 /** The id of a watch; 0 for one that no watch can have. */

@@ -1,0 +1,229 @@
+import type { ClientWritableStream } from "@grpc/grpc-js";
+import { hasReason, type WatchFanoutError } from "../../base/errors.ts";
+import { serviceErrorOf } from "../../wire/errors.ts";
+import type { SubscribeRequest } from "../../wire/generated/watchfanout/v1/SubscribeRequest.ts";
+import type { WatchRequest as WireRequest } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
+import { listWatchService } from "../../wire/services.ts";
+import { type Received, received, receivedOf } from "../../wire/subscription.ts";
+import { withRequests } from "../calls/call.ts";
+import { CallFailure } from "../calls/call-failure.ts";
+import type { Connection } from "../calls/connection.ts";
+import { broken } from "../calls/decode.ts";
+import type { Endpoint } from "../calls/endpoints.ts";
+import { type Credit, StreamWatch } from "./stream-watch.ts";
+
+/** Subscribe, whose responses are decoded when they are taken. */
+const { path, requestSerialize } = listWatchService.Subscribe;
+const method = { path, requestSerialize, responseDeserialize: receivedOf };
+
+interface SharedStreamOptions {
+  readonly connection: Connection;
+  readonly credit: Credit;
+  /** Ends the stream when it is aborted. */
+  readonly closing: AbortSignal;
+  /** Called when something has arrived. */
+  readonly onResponse: () => void;
+  /** Called once, when it has ended, before its watches are; undefined: no watch was left. */
+  readonly onEnd: (stream: SharedStream, failure: unknown) => void;
+}
+
+/** The request for progress that is in flight. */
+interface Asked {
+  readonly tag: number;
+  isSent: boolean;
+  readonly answer: PromiseWithResolvers<number | undefined>;
+}
+
+/**
+ * One Subscribe stream, which ends with its last watch. Requests to add watches wait here until the stream takes them: at
+ * most one for each watch. What the server says of one watch goes to that one.
+ */
+export class SharedStream {
+  readonly credit: Credit;
+  readonly #options: SharedStreamOptions;
+  readonly #watches = new Map<number, StreamWatch>();
+  /** The watches that the server was not asked for yet, in their order. */
+  readonly #unsent = new Set<StreamWatch>();
+  readonly #stopping = new AbortController();
+  #requests: ClientWritableStream<SubscribeRequest> | undefined;
+  #endpoint: Endpoint | undefined;
+  #incidents = 0;
+  #lastId = 0;
+  #lastTag = 0;
+  #asked: Asked | undefined;
+  /** Whether further watches get another stream. */
+  #isRetired = false;
+
+  constructor(options: SharedStreamOptions) {
+    this.#options = options;
+    this.credit = options.credit;
+  }
+
+  /** The server; undefined before the call has begun. */
+  get endpoint(): Endpoint | undefined {
+    return this.#endpoint;
+  }
+
+  /** Number of watches. */
+  get size(): number {
+    return this.#watches.size;
+  }
+
+  /** Whether it has not ended, and takes further watches. */
+  get isUsable(): boolean {
+    return !this.#isRetired && !this.#stopping.signal.aborted;
+  }
+
+  /** Adds a watch. The first one opens the stream. */
+  add(request: WireRequest): StreamWatch {
+    const watch = new StreamWatch(++this.#lastId, request, this);
+    this.#watches.set(watch.id, watch);
+    this.#unsent.add(watch);
+    if (watch.id === 1) void this.#run();
+    this.#flush();
+    return watch;
+  }
+
+  /**
+   * Resolves to a revision up to which all watches have delivered everything, once their consumers are done with it; undefined:
+   * the stream has ended before, or its watches have. Rejects with why the server does not know it. Not before the call before has
+   * settled.
+   */
+  progress(): Promise<number | undefined> {
+    const answer = Promise.withResolvers<number | undefined>();
+    if (this.#stopping.signal.aborted) return Promise.resolve(undefined);
+    this.#asked = { tag: ++this.#lastTag, isSent: false, answer };
+    this.#flush();
+    return answer.promise;
+  }
+
+  grant({ id }: StreamWatch, { messages, bytes }: Credit): void {
+    this.#requests?.write({ grant: { id, messages, bytes } });
+  }
+
+  over(watch: StreamWatch): void {
+    // Otherwise the server has ended it.
+    if (this.#watches.delete(watch.id) && !this.#unsent.delete(watch)) {
+      this.#requests?.write({ remove: { id: watch.id } });
+    }
+    if (this.#watches.size === 0) this.#stopping.abort();
+  }
+
+  async #run(): Promise<void> {
+    const { connection, closing, onResponse } = this.#options;
+    const stop = (): void => this.#stopping.abort();
+    closing.addEventListener("abort", stop);
+    let failure: unknown;
+    try {
+      const responses = connection.stream(
+        withRequests(method, (requests) => this.#begin(requests)),
+        this.#stopping.signal,
+        (endpoint) => {
+          this.#endpoint = endpoint;
+          this.#incidents = endpoint.incidents;
+        },
+      );
+      for await (const response of responses) {
+        onResponse();
+        this.#dispatch(response);
+      }
+    } catch (error) {
+      failure = hasReason(error, "INTERNAL") ? this.#violated(error) : error;
+    }
+    closing.removeEventListener("abort", stop);
+    this.#stopping.abort();
+    this.#requests = undefined;
+    this.#options.onEnd(this, failure);
+    this.#unsent.clear();
+    const watches = [...this.#watches.values()];
+    this.#watches.clear();
+    for (const watch of watches) watch.end(failure);
+    this.#asked?.answer.resolve(undefined);
+  }
+
+  #begin(requests: ClientWritableStream<SubscribeRequest>): void {
+    this.#requests = requests;
+    requests.on("drain", () => this.#flush());
+    this.#flush();
+  }
+
+  /** Sends what waits, as far as the stream takes it. */
+  #flush(): void {
+    const requests = this.#requests;
+    if (requests === undefined) return;
+    const { messages, bytes } = this.credit;
+    for (const watch of this.#unsent) {
+      if (requests.writableNeedDrain) return;
+      this.#unsent.delete(watch);
+      requests.write({ add: { id: watch.id, watch: watch.request, messages, bytes } });
+    }
+    if (this.#asked === undefined || this.#asked.isSent) return;
+    this.#asked.isSent = true;
+    requests.write({ progress: { id: 0, tag: this.#asked.tag } });
+  }
+
+  #dispatch({ id, kind, content, progress }: Received): void {
+    const watch = this.#watches.get(id);
+    if (kind === received.watch) watch?.push(content);
+    else if (progress !== undefined) this.#progressed(progress);
+    else if (kind === received.ended || (kind === received.refused && id !== 0)) {
+      // A watch that has left the stream may still be named.
+      if (watch !== undefined) this.#ended(watch, content);
+    } else if (kind === received.refused) this.#notProgressed(content);
+  }
+
+  #ended(watch: StreamWatch, status: Buffer): void {
+    this.#watches.delete(watch.id);
+    const failure =
+      status.byteLength === 0
+        ? new CallFailure(broken("the end of a watch that was not removed"))
+        : this.#failureOf(status);
+    this.#isRetired ||= this.#isRetiredBy(failure);
+    watch.end(failure);
+  }
+
+  #progressed({ revision, tag }: NonNullable<Received["progress"]>): void {
+    const asked = this.#asked;
+    if (asked === undefined || tag !== asked.tag) return;
+    this.#asked = undefined;
+    let left = this.#watches.size;
+    const taken = (): void => {
+      left--;
+      if (left === 0) asked.answer.resolve(revision);
+    };
+    if (left === 0) asked.answer.resolve(revision);
+    for (const watch of this.#watches.values()) watch.whenTaken(taken);
+  }
+
+  /** A request without an id was refused. That is the one for progress, as all others have ids. */
+  #notProgressed(status: Buffer): void {
+    const { error } = this.#failureOf(status);
+    const asked = this.#asked;
+    if (asked === undefined) throw broken(`the refusal of no request: ${error.message}`);
+    this.#asked = undefined;
+    // Its watches have ended meanwhile.
+    if (hasReason(error, "UNKNOWN_WATCH")) asked.answer.resolve(undefined);
+    else asked.answer.reject(error);
+  }
+
+  /** A stream that drains takes no watch, one has the credential that it was opened with, and others may be at other servers. */
+  #isRetiredBy({ error, elsewhere }: CallFailure): boolean {
+    return (
+      hasReason(error, "DRAINING") ||
+      hasReason(error, "UNAUTHENTICATED") ||
+      (elsewhere && this.#options.connection.hasSeveral)
+    );
+  }
+
+  #failureOf(status: Buffer): CallFailure {
+    const endpoint = this.#endpoint as Endpoint;
+    const error = serviceErrorOf(status);
+    return this.#options.connection.streamFailure(endpoint, this.#incidents, error);
+  }
+
+  /** The server violates the contract. Counted once, and not for each watch. */
+  #violated(error: WatchFanoutError): CallFailure {
+    this.#endpoint?.failed(this.#incidents, 0);
+    return new CallFailure(error);
+  }
+}
