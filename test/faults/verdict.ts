@@ -9,16 +9,16 @@ import {
 } from "../guarantees/histories.ts";
 import { faithful, WritesDone } from "../guarantees/writes.ts";
 import type { RecordedReader } from "./recorded-reader.ts";
-import type { RecordedWatcher } from "./recorded-watcher.ts";
 import type { RecordedWriter } from "./recorded-writer.ts";
 import type { Truth } from "./truth.ts";
+import type { WatchRecord } from "./watch-record.ts";
 
 /** What happened in a world, as its clients and etcd have recorded it. */
 export interface Observations {
   readonly truth: Pick<Truth, "era" | "eras">;
-  readonly watchers: readonly RecordedWatcher[];
+  readonly watchers: readonly WatchRecord[];
   readonly writers: readonly RecordedWriter[];
-  readonly reader: RecordedReader;
+  readonly reader: Pick<RecordedReader, "reads" | "failed">;
   /** Why streams may end. */
   readonly reasons: ReadonlySet<string>;
   /** Every watcher has received everything up to this revision. */
