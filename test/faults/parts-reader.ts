@@ -72,7 +72,7 @@ export class PartsReader {
       if (part === undefined) return;
       parts.push(part);
     }
-    // A revision stands for one state, but for a restore.
+    // A revision stands for one state, except after a restore.
     if (parts.some(({ historyId }) => historyId !== whole.historyId)) return;
     if (parts.some(({ toEra }) => toEra !== whole.fromEra)) return;
     const held = [whole, ...parts].map(({ read: { objects } }) =>

@@ -177,7 +177,8 @@ export class RecordedSubscriber {
       if (this.#isHurried || random.chance(0.3)) this.#add({ call, ...stream }, watch);
     } else if (watch.isRemoving) {
       // Its end is under way.
-    } else if (watch.isParked && (this.#isHurried || random.chance(0.4))) {
+    } else if (random.chance(watch.isParked ? 0.4 : this.#isHurried ? 0.1 : 0.02)) {
+      // Which of its bookmarks is an answer, and takes no credit, is not known: it may be parked although it seems not to be.
       const request = watch.grant(this.#isHurried);
       if (request !== undefined) call.send(request);
     } else if (!this.#isHurried && random.chance(0.02)) {
@@ -230,7 +231,7 @@ export class RecordedSubscriber {
   }
 
   /**
-   * A request for a watch that had ended, or for progress that can't be had now. Which request for all that was is not said; it
+   * A request for a watch that had ended, or for progress while etcd can't be asked. Which request for all that was is not said; it
    * stays among those that the next progress answers.
    */
   #refused(id: number, { reason, message }: Status): void {

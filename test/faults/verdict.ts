@@ -23,6 +23,8 @@ export interface Observations {
   readonly reasons: ReadonlySet<string>;
   /** Every watcher has received everything up to this revision. */
   readonly level: number;
+  /** By history of etcd. Default: not known. */
+  readonly lastRevisions?: readonly number[];
   /** Whether an operator has put another id into the marker key at each restore. Default: not. */
   readonly areRestoresMarked?: boolean;
 }
@@ -49,7 +51,7 @@ function wrongInWatches(world: Observations, eras: Eras, named: Named[]): string
       const { fromEra, toEra, begins, historyId } = recorded;
       const sequence = watcher.sequenceOf(recorded);
       const observed = { sequence, fromEra, toEra, notBefore: begins?.notBefore };
-      const explained = explainSequence(observed, eras);
+      const explained = explainSequence(observed, eras, world.lastRevisions);
       wrong.push(...explained.wrong.map((what) => `${watcher.name}: ${what}`));
       named.push({ historyId, eras: explained.eras, what: watcher.name });
     }
@@ -72,7 +74,7 @@ function wrongInWatches(world: Observations, eras: Eras, named: Named[]): string
 function wrongInReads(world: Observations, eras: Eras, named: Named[]): string[] {
   const wrong: string[] = [];
   for (const { historyId, what, ...observed } of world.reader.reads) {
-    const explained = explainRead(observed, eras);
+    const explained = explainRead(observed, eras, world.lastRevisions);
     wrong.push(...explained.wrong.map((broken) => `${what}: ${broken}`));
     // A replica that had not come to the snapshot follows the new history under the old id, until a replica that had
     // come further has detected it and replaced the id.

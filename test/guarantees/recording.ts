@@ -101,7 +101,7 @@ export function inView(change: Change, view: View): { before: boolean; after: bo
   return { before: sees(change.before), after: sees(change.after) };
 }
 
-/** The type of the event of a change; undefined: there is none, or it is not requested. */
+/** The type of the event of a change; undefined: it has no event, or one that is not requested. */
 export function typeInView(change: Change, view: View): SeenEvent["type"] | undefined {
   const { before, after } = inView(change, view);
   if (!before && !after) return undefined;

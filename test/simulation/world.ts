@@ -304,6 +304,7 @@ export class World implements Disturbed {
       ...{ truth: this.#account, watchers: this.#records, writers: this.#writers },
       ...{ reader: this.#reads, reasons: this.reasons, level },
       areRestoresMarked: !this.#isUnmarked,
+      lastRevisions: this.#account.eras.map(({ revision }) => revision),
     };
     return [
       ...[...quiet, ...wrongIn(observed), ...inLibrary, ...(await this.#wrongInCaches())],
