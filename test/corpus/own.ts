@@ -437,4 +437,25 @@ export const ownEntries: readonly CorpusEntry[] = [
       },
     ],
   },
+  {
+    id: "own-progress-back",
+    source: "Send no progress of all watches below the revision that it was requested for",
+    bug: "The progress of a Subscribe stream was the last resume point of a watch that had more, and had something to send again. The simulation found it.",
+    shows: "The cut does not have a write that was acknowledged before the request.",
+    tests: [
+      {
+        file: "test/server/services/stream-progress.test.ts",
+        name: "Progress is not below the store's revision, though a watch that had it has something to send again.",
+        message: "to deeply equal",
+      },
+    ],
+    seed: { seed: 10037, message: "violates Cut" },
+    mutations: [
+      {
+        file: "src/server/services/subscribe/stream-progress.ts",
+        find: "this.#target : Math.max(least, this.#target);",
+        replace: "this.#target : least;",
+      },
+    ],
+  },
 ];

@@ -57,8 +57,8 @@ export const plantedEntries: readonly CorpusEntry[] = [
     id: "planted-progress-waits",
     source: "Answer a request for progress without waiting for the watches",
     bug: "The progress of a Subscribe stream does not wait until its watches are at the store's revision.",
-    shows: "The cut does not have a write that was acknowledged before the request.",
-    seed: { seed: 10004, message: "violates Cut" },
+    shows: "A watch sends events that are before the cut behind it.",
+    seed: { seed: 10004, message: "violates Ordered" },
     mutations: [
       {
         file: "src/server/services/subscribe/stream-progress.ts",
