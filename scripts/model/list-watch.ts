@@ -25,6 +25,8 @@ export interface Bounds {
   readonly calls: readonly string[];
   /** Whether caches read the revisions before their list. */
   readonly hasBackfill: boolean;
+  /** Whether clients ask for the progress of all their watches. */
+  readonly hasProgress: boolean;
 }
 
 /** For random runs. */
@@ -32,14 +34,14 @@ export const standard: Bounds = {
   ...{ revisions: 8, faults: 6, restores: 1, writes: 1 },
   ...{ changes: [[1], [2], [1, 2]], matches: [true, false] },
   ...{ roots: ["a", "b"], relays: ["relay"], clients: ["every", "selected", "latest"] },
-  ...{ calls: ["list", "any", "state", "now"], hasBackfill: true },
+  ...{ calls: ["list", "any", "state", "now"], hasBackfill: true, hasProgress: true },
 };
 
 /** A single key, root and client, to which the others add. */
 const smallest: Bounds = {
   ...{ revisions: 2, faults: 1, restores: 0, writes: 0, changes: [[1]], matches: [true] },
   ...{ roots: ["a"], relays: [], clients: ["every"] },
-  ...{ calls: ["list", "state"], hasBackfill: false },
+  ...{ calls: ["list", "state"], hasBackfill: false, hasProgress: false },
 };
 
 /** Small enough to visit every state: some 50,000 to 500,000 each. */
@@ -52,6 +54,10 @@ export const exhaustible: Readonly<Record<string, Bounds>> = {
   "a root and a relay": { ...smallest, relays: ["relay"], faults: 0 },
   "a restore": { ...smallest, restores: 1 },
   "watches from now on, and a backfill": { ...smallest, calls: ["now"], hasBackfill: true },
+  "two watches on one stream": {
+    ...{ ...smallest, clients: ["every", "latest"], changes: [[1], [1, 2]] },
+    ...{ calls: ["now"], faults: 0, revisions: 1, hasProgress: true },
+  },
 };
 
 /** A rule of the design that the model can leave out, and a guarantee that falls without it. */
@@ -115,6 +121,9 @@ export const rules: Readonly<Record<string, Rule>> = {
     bounds: { roots: ["a"], clients: ["every"], writes: 0, revisions: 6 },
   },
   "a write is sent once": { guarantee: "Faithful" },
+  "a progress waits for every watch": { guarantee: "Cut" },
+  "a progress asks etcd for its revision": { guarantee: "Cut" },
+  "a progress follows the ends of watches": { guarantee: "Cut" },
 };
 
 /** Every guarantee of docs/guarantees.md. */

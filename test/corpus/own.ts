@@ -384,7 +384,7 @@ export const ownEntries: readonly CorpusEntry[] = [
         message: "start: first at 5",
       },
     ],
-    seed: { seed: 1395, message: "the cache differs from the store" },
+    seed: { seed: 241, message: "violates Reliable" },
     mutations: [
       {
         file: "src/reflector/reflector.ts",
@@ -411,6 +411,50 @@ export const ownEntries: readonly CorpusEntry[] = [
         file: "src/client/remote/remote-storage.ts",
         find: "this.#history.atServer(options.historyId || undefined) ?? this.#history.server,",
         replace: "this.#history.server,",
+      },
+    ],
+  },
+  {
+    id: "own-progress-end",
+    source: "Send progress of all watches behind the end of a watch that it is not about",
+    bug: "The progress of a Subscribe stream came before the end of a watch that had kept it waiting. The simulation found it.",
+    shows:
+      "A client takes the progress for one of that watch as well, and misses what it has not sent.",
+    tests: [
+      {
+        file: "test/server/services/subscribe.test.ts",
+        name: "sends progress that has waited for a watch behind the end of that watch",
+        message: "to match object",
+      },
+    ],
+    seed: { seed: 10014, message: "violates Reliable" },
+    mutations: [
+      {
+        file: "src/server/services/subscribe/subscribe-stream.ts",
+        find: "    this.#forget(watch);\n    this.#answer(endedResponse(watch.key));\n    this.progress.ended(watch);\n",
+        replace:
+          "    this.#forget(watch);\n    this.progress.ended(watch);\n    this.#answer(endedResponse(watch.key));\n",
+      },
+    ],
+  },
+  {
+    id: "own-progress-back",
+    source: "Send no progress of all watches below the revision that it was requested for",
+    bug: "The progress of a Subscribe stream was the last resume point of a watch that had more, and had something to send again. The simulation found it.",
+    shows: "The cut does not have a write that was acknowledged before the request.",
+    tests: [
+      {
+        file: "test/server/services/stream-progress.test.ts",
+        name: "Progress is not below the store's revision, though a watch that had it has something to send again.",
+        message: "to deeply equal",
+      },
+    ],
+    seed: { seed: 10037, message: "violates Cut" },
+    mutations: [
+      {
+        file: "src/server/services/subscribe/stream-progress.ts",
+        find: "this.#target : Math.max(least, this.#target);",
+        replace: "this.#target : least;",
       },
     ],
   },

@@ -37,12 +37,163 @@ export const plantedEntries: readonly CorpusEntry[] = [
     bug: "Whether the store still has the history of the cache is not checked before a watch delivers.",
     shows:
       "A replica that connects again after a restore delivers the new history under the old id.",
-    seed: { seed: 202, message: "the cache differs from the store" },
+    tests: [
+      {
+        file: "test/reflector/history/store-fingerprint.test.ts",
+        name: "finds another history if its last change was never made",
+        message: "to match /^history changed",
+      },
+    ],
+    seed: { seed: 68, message: "violates OneHistory" },
     mutations: [
       {
         file: "src/reflector/history/history-tracker.ts",
         find: "    await this.#fingerprint.check(this.#storage, signal);\n    await this.#checkId(signal);\n",
         replace: "",
+      },
+    ],
+  },
+  {
+    id: "planted-progress-waits",
+    source: "Answer a request for progress without waiting for the watches",
+    bug: "The progress of a Subscribe stream does not wait until its watches are at the store's revision.",
+    shows: "A watch sends events that are before the cut behind it.",
+    seed: { seed: 10004, message: "violates Ordered" },
+    mutations: [
+      {
+        file: "src/server/services/subscribe/stream-progress.ts",
+        find: "(watch) => !watch.isOver && watch.deliveredRevision < revision,",
+        replace: "() => false,",
+      },
+    ],
+  },
+  {
+    id: "planted-progress-highest",
+    source: "Report the watch that is furthest ahead as the progress of all",
+    bug: "The progress of a Subscribe stream is the highest revision of its watches, not the lowest.",
+    shows:
+      "A transaction over several watches has arrived in part, and the client takes it for whole.",
+    seed: { seed: 10003, message: "violates Reliable" },
+    mutations: [
+      {
+        file: "src/server/services/subscribe/stream-progress.ts",
+        find: "if (!watch.isOver) least = Math.min(least, watch.deliveredRevision);",
+        replace:
+          "if (!watch.isOver) least = Math.max(least === Infinity ? 0 : least, watch.deliveredRevision);",
+      },
+    ],
+  },
+  {
+    id: "planted-progress-unread",
+    source: "Take a watch that has something to send for one that has sent it",
+    bug: "What waits for the reader of a watch counts as delivered.",
+    shows: "As planted-progress-highest, for a watch without credit.",
+    seed: { seed: 10003, message: "violates Reliable" },
+    mutations: [
+      {
+        file: "src/cacher/watch/cache-watcher.ts",
+        find: "if (!this.#isLive || this.#buffer.length > 0) return undefined;",
+        replace: "if (!this.#isLive) return undefined;",
+      },
+    ],
+  },
+  {
+    id: "planted-credit",
+    source: "Do not count the responses that a watch sends",
+    bug: "A watch of a Subscribe stream sends more responses than its client has granted.",
+    shows: "The same.",
+    seed: { seed: 10003, message: "violates Credit" },
+    mutations: [
+      {
+        file: "src/server/services/subscribe/subscription.ts",
+        find: "    this.#messagesLeft--;\n",
+        replace: "",
+      },
+    ],
+  },
+  {
+    id: "planted-removed-watch",
+    source: "Send what a removed watch still has",
+    bug: "A watch of a Subscribe stream is not closed when its client removes it.",
+    shows: "A client receives responses with an id that it does not use any more.",
+    seed: { seed: 10002, message: "violates Subscribe" },
+    mutations: [
+      {
+        file: "src/server/services/subscribe/subscribe-stream.ts",
+        find: "    this.#watches.delete(watch.key);\n    this.#closeWatch(watch);\n",
+        replace: "    this.#watches.delete(watch.key);\n",
+      },
+    ],
+  },
+  {
+    id: "planted-shard-bound",
+    source: "Leave the last hash out of a range",
+    bug: "A shard does not have the key whose hash is the last one of its range.",
+    shows: "The shards are together less than the whole.",
+    seed: { seed: 10001, message: "violates Reliable" },
+    mutations: [
+      {
+        file: "src/cacher/request/shard.ts",
+        find: "to: last === largestHash ? undefined : textOf(last + 1n) };",
+        replace: "to: last === largestHash ? undefined : textOf(last) };",
+      },
+    ],
+  },
+  {
+    id: "planted-shard-of-live",
+    source: "Do not limit events to the shard",
+    bug: "The initial state is that of the shard, and later events are those of all keys.",
+    shows: "An object is in several shards.",
+    seed: { seed: 10001, message: "violates Filter" },
+    mutations: [
+      {
+        file: "src/cacher/state/filter.ts",
+        find: "    if (this.shard !== undefined && !this.shard.includes(node.keyHash)) return undefined;\n",
+        replace: "",
+      },
+    ],
+  },
+  {
+    id: "planted-view-deleted",
+    source: "Do not leave the value out of a deletion",
+    bug: "A deletion in the view of keys has the value of the object.",
+    shows: "The view is not the stream without values.",
+    seed: { seed: 10001, message: "violates Filter" },
+    mutations: [
+      {
+        file: "src/cacher/state/filter.ts",
+        find: "return new WatchEvent(type, object.withoutValue(), previous?.withoutValue());",
+        replace:
+          'return new WatchEvent(type, type === "DELETED" ? object : object.withoutValue(), previous?.withoutValue());',
+      },
+    ],
+  },
+  {
+    id: "planted-count",
+    source: "Count objects without looking at selectors",
+    bug: "The count of objects has those that selectors do not select.",
+    shows: "A List has fewer objects than its count.",
+    seed: { seed: 10001, message: "violates Linearizable" },
+    mutations: [
+      {
+        file: "src/cacher/list/list-chunk.ts",
+        find: "if (!filter.leavesOut(object.key) && filter.matches(object)) count++;",
+        replace: "if (!filter.leavesOut(object.key)) count++;",
+      },
+    ],
+  },
+  {
+    id: "planted-event-types",
+    source: "Filter events by the type that etcd's event has",
+    bug: "Events are filtered by their type before selectors are applied.",
+    shows: "An object that comes into view, or leaves it, is missing.",
+    seed: { seed: 10001, message: "violates Reliable" },
+    mutations: [
+      {
+        file: "src/cacher/state/filter.ts",
+        find: "    if (node.isRaw && !this.rawKeys) return undefined;\n    if (this.shard",
+        replace:
+          "    if (node.isRaw && !this.rawKeys) return undefined;\n    if (node.event !== undefined && !this.delivers(node.event)) return undefined;\n    if (this.shard",
       },
     ],
   },

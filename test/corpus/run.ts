@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { firstSeedLike } from "../simulation/scenario.ts";
 import { type CatchingSeed, type CatchingTest, type CorpusEntry, modelFolder } from "./entry.ts";
 
 const run = promisify(execFile);
@@ -127,9 +128,10 @@ async function problemOfSeed(
   if (sound.code !== 0) return `the seed fails without the bug: ${sound.text.slice(0, 300)}`;
   const recorded = await simulate(seed, 1, entry.id);
   if (recorded.code !== 0 && recorded.text.includes(message)) return undefined;
-  const { code, text } = await simulate(1, otherSeeds, entry.id);
+  const first = firstSeedLike(seed);
+  const { code, text } = await simulate(first, otherSeeds, entry.id);
   const [, found, guarantee] = /^Seed (\d+) violates (\w+)/m.exec(text) ?? [];
-  if (code === 0) return `seeds 1 to ${otherSeeds} violate nothing`;
+  if (code === 0) return `${otherSeeds} seeds from ${first} on violate nothing`;
   if (found === undefined) return `no seed violates anything within ${timeoutMs} ms`;
   return `the recorded seed shows nothing; seed ${found} violates ${guarantee}: record it`;
 }

@@ -1,11 +1,16 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type { Delivery } from "../../src/cacher/request/request.ts";
 import { BareStatus } from "../foreign/bare-grpc.ts";
-import { resumePointOf, type Sequence, type View } from "../guarantees/recording.ts";
+import { resumePointOf } from "../guarantees/recording.ts";
 import type { Endpoint } from "./endpoint.ts";
 import type { Changing } from "./patience.ts";
 import type { Seeded } from "./seeded.ts";
-import { Connection, type Delivered, deliveredBy, viewOf, type Wish } from "./wire.ts";
+import {
+  type RecordedSequence,
+  type RecordedTime,
+  type StreamEnd,
+  WatchRecord,
+} from "./watch-record.ts";
+import { Connection, type Delivered, deliveredBy, type Wish } from "./wire.ts";
 
 /** How a client behaves, besides resuming whenever its stream ends. */
 export interface Manner {
@@ -25,67 +30,20 @@ export type WatcherStep =
   | { readonly step: "response"; readonly response: Delivered }
   | { readonly step: "end"; readonly end: StreamEnd | undefined };
 
-/** Streams that were resumed from one another, and what is known of them besides their deliveries. */
-export interface RecordedSequence {
-  /** Those of etcd's histories that it may be of: from when it began to when it ended. */
-  fromEra: number;
-  toEra: number;
-  /** The newest when it began. */
-  readonly bornEra: number;
-  readonly streams: Delivered[][];
-  /** The id of the history that its streams named; empty: none has. */
-  historyId: string;
-  /** The newest revision that a write was acknowledged with before it began; undefined: forgotten. */
-  begins: { readonly notBefore: number } | undefined;
-}
-
-/** How one stream ended by itself. */
-export interface StreamEnd {
-  readonly endpoint: string;
-  readonly code: number;
-  /** Empty where the connection was lost. */
-  readonly reason: string;
-  readonly message: string;
-  readonly metadata: Readonly<Record<string, string>>;
-  /** The last resume point that the stream had delivered. */
-  readonly resumePoint: number | undefined;
-  /** Whether the client may have dropped messages that it had received. */
-  readonly isCutOff: boolean;
-}
-
-export interface WatcherOptions {
+export interface WatcherOptions extends RecordedTime {
   readonly name: string;
   readonly wish: Wish;
   readonly manner: Manner;
   readonly endpoints: readonly Endpoint[];
   readonly random: Seeded;
-  /** The index of the oldest of etcd's histories that may still be delivered, and of the newest. */
-  readonly era: () => number;
-  readonly newestEra: () => number;
-  /** The newest revision that a write was acknowledged with. */
-  readonly acknowledged: () => number;
   /** How many writes there have been, and a wait for more. */
   readonly writes: { readonly count: number; readonly changing: Changing };
   /** Gets each step, with the name of the watcher. */
   readonly trace?: ((name: string, step: WatcherStep) => void) | undefined;
 }
 
-/** Whether a stream of this mode continues where its replica has missed events and has listed the state again. */
-const continuesAfterLoss: Readonly<Record<Delivery, boolean>> = {
-  EVERY_EVENT: false,
-  LATEST_STATE: true,
-};
-
-/** After these the client must relist. */
-const fresh: ReadonlySet<string> = new Set(["REVISION_TOO_OLD", "HISTORY_CHANGED", "HISTORY_LOST"]);
-
 /** A client of watches that records everything it receives, and continues after every failure. */
-export class RecordedWatcher {
-  readonly name: string;
-  readonly wish: Wish;
-  readonly view: View;
-  readonly sequences: RecordedSequence[] = [];
-  readonly ends: StreamEnd[] = [];
+export class RecordedWatcher extends WatchRecord {
   readonly #options: WatcherOptions;
   readonly #changing: Changing;
   #endpoint: Endpoint;
@@ -98,9 +56,7 @@ export class RecordedWatcher {
   #resumed = 0;
 
   constructor(options: WatcherOptions, changing: Changing) {
-    this.name = options.name;
-    this.wish = options.wish;
-    this.view = viewOf(options.wish);
+    super(options.name, options.wish, options);
     this.#options = options;
     this.#changing = changing;
     this.#endpoint = options.random.pick(options.endpoints);
@@ -119,32 +75,6 @@ export class RecordedWatcher {
   /** Number of streams that resumed another one. */
   get resumed(): number {
     return this.#resumed;
-  }
-
-  /** Everything up to this revision has been delivered; 0: nothing yet. */
-  get level(): number {
-    const streams = this.sequences.at(-1)?.streams ?? [];
-    return resumePointOf(streams.flat()) ?? 0;
-  }
-
-  /** Whether its streams continue where a replica has missed events and has listed the state again. */
-  get continuesAfterLoss(): boolean {
-    return continuesAfterLoss[this.#delivery];
-  }
-
-  get #delivery(): Delivery {
-    return this.wish.delivery ?? "EVERY_EVENT";
-  }
-
-  /**
-   * Whether it has received everything up to a revision of this history: the one in which its sequence began, or the one with
-   * this id, if etcd was restored while it called.
-   */
-  isAt(revision: number, era: number, historyId?: string): boolean {
-    const sequence = this.sequences.at(-1);
-    const isOfEra = sequence?.bornEra === era;
-    const isNamed = historyId !== undefined && sequence?.historyId === historyId;
-    return this.level >= revision && (isOfEra || isNamed);
   }
 
   start(): void {
@@ -181,10 +111,6 @@ export class RecordedWatcher {
     this.#options.writes.changing.changed();
   }
 
-  sequenceOf({ streams }: RecordedSequence): Sequence {
-    return { view: this.view, delivery: this.#delivery, streams };
-  }
-
   /** Forgets what has been checked: everything except its resume point and what came since. */
   forget(): void {
     this.ends.splice(0);
@@ -208,44 +134,17 @@ export class RecordedWatcher {
   async #run(): Promise<void> {
     const { random, endpoints, writes } = this.#options;
     while (!this.#isStopped) {
-      const sequence = this.#sequence();
+      const sequence = this.current();
       const end = await this.#stream(sequence);
       this.#options.trace?.(this.name, { step: "end", end });
       if (this.#isStopped) return;
-      sequence.toEra = this.#options.newestEra();
-      if (end !== undefined) this.ends.push(end);
+      this.recordEnd(end);
       this.#changing.changed();
-      if (end !== undefined && fresh.has(end.reason)) {
-        this.#begin();
-      } else if (resumePointOf(sequence.streams.flat()) === undefined) {
-        // It has no resume point.
-        this.sequences.pop();
-        this.#begin();
-      }
       this.#endpoint = random.pick(endpoints);
       // As clients do, so that a replica that is away is not asked all the time.
       await delay(random.between(5, 60));
       if (this.#isAway) await writes.changing.until(() => !this.#isAway || this.#isStopped);
     }
-  }
-
-  /** The sequence that is continued, or the first. */
-  #sequence(): RecordedSequence {
-    return this.sequences.at(-1) ?? this.#begin();
-  }
-
-  #begin(): RecordedSequence {
-    const { era, newestEra, acknowledged } = this.#options;
-    const sequence = {
-      fromEra: era(),
-      bornEra: newestEra(),
-      toEra: newestEra(),
-      streams: [],
-      historyId: "",
-      begins: { notBefore: acknowledged() },
-    };
-    this.sequences.push(sequence);
-    return sequence;
   }
 
   /** Reads one stream to its end. Undefined if this client ended it. */
@@ -285,8 +184,7 @@ export class RecordedWatcher {
   #take(sequence: RecordedSequence, delivered: Delivered[], response: Delivered): void {
     delivered.push(response);
     this.#options.trace?.(this.name, { step: "response", response });
-    sequence.toEra = this.#options.newestEra();
-    if (response.historyId !== "") sequence.historyId = response.historyId;
+    this.record(sequence, response);
     this.#events += response.events.length;
     this.#changing.changed();
   }

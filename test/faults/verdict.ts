@@ -9,20 +9,22 @@ import {
 } from "../guarantees/histories.ts";
 import { faithful, WritesDone } from "../guarantees/writes.ts";
 import type { RecordedReader } from "./recorded-reader.ts";
-import type { RecordedWatcher } from "./recorded-watcher.ts";
 import type { RecordedWriter } from "./recorded-writer.ts";
 import type { Truth } from "./truth.ts";
+import type { WatchRecord } from "./watch-record.ts";
 
 /** What happened in a world, as its clients and etcd have recorded it. */
 export interface Observations {
   readonly truth: Pick<Truth, "era" | "eras">;
-  readonly watchers: readonly RecordedWatcher[];
+  readonly watchers: readonly WatchRecord[];
   readonly writers: readonly RecordedWriter[];
-  readonly reader: RecordedReader;
+  readonly reader: Pick<RecordedReader, "reads" | "failed">;
   /** Why streams may end. */
   readonly reasons: ReadonlySet<string>;
   /** Every watcher has received everything up to this revision. */
   readonly level: number;
+  /** By history of etcd. Default: not known. */
+  readonly lastRevisions?: readonly number[];
   /** Whether an operator has put another id into the marker key at each restore. Default: not. */
   readonly areRestoresMarked?: boolean;
 }
@@ -49,7 +51,7 @@ function wrongInWatches(world: Observations, eras: Eras, named: Named[]): string
       const { fromEra, toEra, begins, historyId } = recorded;
       const sequence = watcher.sequenceOf(recorded);
       const observed = { sequence, fromEra, toEra, notBefore: begins?.notBefore };
-      const explained = explainSequence(observed, eras);
+      const explained = explainSequence(observed, eras, world.lastRevisions);
       wrong.push(...explained.wrong.map((what) => `${watcher.name}: ${what}`));
       named.push({ historyId, eras: explained.eras, what: watcher.name });
     }
@@ -72,7 +74,7 @@ function wrongInWatches(world: Observations, eras: Eras, named: Named[]): string
 function wrongInReads(world: Observations, eras: Eras, named: Named[]): string[] {
   const wrong: string[] = [];
   for (const { historyId, what, ...observed } of world.reader.reads) {
-    const explained = explainRead(observed, eras);
+    const explained = explainRead(observed, eras, world.lastRevisions);
     wrong.push(...explained.wrong.map((broken) => `${what}: ${broken}`));
     // A replica that had not come to the snapshot follows the new history under the old id, until a replica that had
     // come further has detected it and replaced the id.

@@ -1,8 +1,9 @@
 import type { Delivery } from "../../src/cacher/request/request.ts";
 import { type BareCall, BareGrpc, BareStatus } from "../foreign/bare-grpc.ts";
 import { deliveries } from "../foreign/deliveries.ts";
-import { encode, Message } from "../foreign/protobuf.ts";
-import type { SeenObject, SeenResponse, View } from "../guarantees/recording.ts";
+import { encode, type Fields, Message } from "../foreign/protobuf.ts";
+import { keyHash } from "../guarantees/key-hash.ts";
+import type { SeenEvent, SeenObject, SeenResponse, View } from "../guarantees/recording.ts";
 import { seenEvent, seenObject } from "../guarantees/wire-objects.ts";
 
 /** The name of the resource. */
@@ -17,6 +18,16 @@ export interface Wish {
   readonly includePrevious?: boolean;
   readonly sendInitialEvents?: boolean;
   readonly delivery?: Delivery;
+  /** Whether values are left out: VIEW_KEYS. */
+  readonly isKeysOnly?: boolean;
+  readonly types?: readonly SeenEvent["type"][];
+  readonly shard?: readonly HashRange[];
+}
+
+/** Hashes from the first to the last, both included. */
+export interface HashRange {
+  readonly first: bigint;
+  readonly last: bigint;
 }
 
 /** Where a stream begins. */
@@ -29,6 +40,10 @@ export interface From {
 export interface Delivered extends SeenResponse {
   readonly historyId: string;
 }
+
+/** View and EventType, by number. */
+const views = { KEYS: 2, COUNT: 3 } as const;
+const eventTypes = ["ADDED", "MODIFIED", "DELETED"] as const;
 
 const listWatch = "/watchfanout.v1.ListWatchService";
 const write = "/watchfanout.v1.WriteService";
@@ -46,22 +61,31 @@ export class Connection {
     this.#grpc = new BareGrpc(url, window);
   }
 
-  watch(wish: Wish, { afterRevision, historyId }: From): BareCall {
-    const request = encode({
-      1: resource,
-      2: wish.key,
-      3: wish.prefix,
-      4: wish.labelSelector,
-      5: wish.fieldSelector,
-      6: afterRevision,
-      7: wish.sendInitialEvents === true ? true : undefined,
-      8: wish.delivery && deliveries[wish.delivery],
-      9: wish.includePrevious === true ? true : undefined,
-      // One second, the shortest.
-      10: encode({ 1: 1 }),
-      11: historyId,
+  watch(wish: Wish, from: From): BareCall {
+    return this.#grpc.call(`${listWatch}/Watch`, watchRequest(wish, from));
+  }
+
+  /** Opens a stream of many watches. */
+  subscribe(): BareCall {
+    return this.#grpc.open(`${listWatch}/Subscribe`);
+  }
+
+  /** Without an object: how many a List would have. */
+  async count(
+    wish: Wish,
+    match: number,
+    revision: number,
+  ): Promise<{ revision: number; objects: number; historyId: string }> {
+    const response = await this.#unary(`${listWatch}/List`, {
+      ...listFields(wish, match, revision),
+      10: views.COUNT,
     });
-    return this.#grpc.call(`${listWatch}/Watch`, request);
+    const items = response.messages(2).length;
+    if (items > 0 || !response.has(4) || response.text(3) !== "") {
+      throw new RangeError(`A count came with ${items} objects, or without a number.`);
+    }
+    const [at, objects] = [response.number(1), response.number(4)];
+    return { revision: at, objects, historyId: response.text(5) };
   }
 
   /** `match` and `revision` are those of RevisionMatch. All pages. */
@@ -73,12 +97,7 @@ export class Connection {
     const objects: SeenObject[] = [];
     for (let token = ""; ; ) {
       const response = await this.#unary(`${listWatch}/List`, {
-        1: resource,
-        2: wish.prefix,
-        3: wish.labelSelector,
-        4: wish.fieldSelector,
-        5: match,
-        6: revision === 0 ? undefined : revision,
+        ...listFields(wish, match, revision),
         8: token === "" ? undefined : token,
       });
       objects.push(...response.messages(2).map(seenObject));
@@ -151,8 +170,58 @@ export class Connection {
   }
 }
 
+/** The request of a watch. */
+export function watchRequest(wish: Wish, { afterRevision, historyId }: From): Buffer {
+  return encode({
+    1: resource,
+    2: wish.key,
+    3: wish.prefix,
+    4: wish.labelSelector,
+    5: wish.fieldSelector,
+    6: afterRevision,
+    7: wish.sendInitialEvents === true ? true : undefined,
+    8: wish.delivery && deliveries[wish.delivery],
+    9: wish.includePrevious === true ? true : undefined,
+    // One second, the shortest.
+    10: encode({ 1: 1 }),
+    11: historyId,
+    13: wish.isKeysOnly === true ? views.KEYS : undefined,
+    14: wish.types?.map((type) => eventTypes.indexOf(type) + 1),
+    15: wish.shard && encodedShard(wish.shard),
+  });
+}
+
+function listFields(wish: Wish, match: number, revision: number): Fields {
+  return {
+    1: resource,
+    2: wish.prefix,
+    3: wish.labelSelector,
+    4: wish.fieldSelector,
+    5: match,
+    6: revision === 0 ? undefined : revision,
+    10: wish.isKeysOnly === true ? views.KEYS : undefined,
+    11: wish.shard && encodedShard(wish.shard),
+  };
+}
+
+/** `encode` has no fixed64. */
+function encodedShard(ranges: readonly HashRange[]): Buffer {
+  const encoded = ranges.map(({ first, last }) => {
+    const range = Buffer.alloc(18);
+    range.writeUInt8((1 << 3) | 1, 0);
+    range.writeBigUInt64LE(first, 1);
+    range.writeUInt8((2 << 3) | 1, 9);
+    range.writeBigUInt64LE(last, 10);
+    return range;
+  });
+  return encode({ 1: encoded });
+}
+
 export function deliveredBy(bytes: Buffer): Delivered {
-  const response = new Message(bytes);
+  return deliveredIn(new Message(bytes));
+}
+
+export function deliveredIn(response: Message): Delivered {
   return {
     revision: response.has(1) ? response.number(1) : undefined,
     events: response.messages(2).map(seenEvent),
@@ -163,11 +232,14 @@ export function deliveredBy(bytes: Buffer): Delivered {
 
 /** The selection of a request, for selectors of the forms `app=VALUE` and `spec.node=VALUE`. */
 export function viewOf(wish: Wish): View {
-  const { key, prefix = "", labelSelector, fieldSelector } = wish;
+  const { key, prefix = "", labelSelector, fieldSelector, isKeysOnly = false, types, shard } = wish;
   const app = labelSelector?.split("=")[1];
   const node = fieldSelector?.split("=")[1];
   return {
-    includes: (other) => (key === undefined ? other.startsWith(prefix) : other === key),
+    includes: (other) => {
+      if (key === undefined ? !other.startsWith(prefix) : other !== key) return false;
+      return shard === undefined || isInShard(other, shard);
+    },
     matches: ({ value }) => {
       if (app === undefined && node === undefined) return true;
       const thing = JSON.parse(value) as Thing;
@@ -175,7 +247,14 @@ export function viewOf(wish: Wish): View {
       return isApp && (node === undefined || thing.spec.node === node);
     },
     includePrevious: wish.includePrevious ?? false,
+    isKeysOnly,
+    ...(types && { types: new Set(types) }),
   };
+}
+
+function isInShard(key: string, ranges: readonly HashRange[]): boolean {
+  const hash = keyHash(key);
+  return ranges.some(({ first, last }) => first <= hash && hash <= last);
 }
 
 /** The values of objects, in JSON. */

@@ -172,7 +172,12 @@ export class BareCall implements AsyncIterable<Buffer> {
 /** google.rpc.Status: details = 3; Any: type_url = 1, value = 2; ErrorInfo: reason = 1, metadata = 3. */
 export function errorInfoOf(headers: IncomingHttpHeaders): Message | undefined {
   const encoded = String(headers["grpc-status-details-bin"] ?? "");
-  return new Message(Buffer.from(encoded, "base64"))
+  return errorInfoIn(new Message(Buffer.from(encoded, "base64")));
+}
+
+/** Of a google.rpc.Status. */
+export function errorInfoIn(status: Message): Message | undefined {
+  return status
     .messages(3)
     .find((any) => any.text(1) === "type.googleapis.com/google.rpc.ErrorInfo")
     ?.message(2);

@@ -15,6 +15,8 @@ export const guaranteesTests: Readonly<Record<string, string>> = {
   "guarantee-12": "two histories as if they were one",
   "guarantee-12b": "belongs to one history only, if it has an id",
   "guarantee-13": "unknown, and applied twice",
+  "guarantee-14":
+    "faults/subscribed-watch.test.ts: a resume point, which the next stream begins with",
   "fault-1": "loses nothing, each time it is killed",
   "fault-2": "of three, one after the other",
   "fault-3": "faults/members.test.ts: loses nothing",

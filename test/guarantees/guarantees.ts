@@ -10,7 +10,9 @@ import {
   type Sequence,
   shortEvent,
   shortObject,
+  shown,
   stateAt,
+  typeInView,
   unitsOf,
   type View,
 } from "./recording.ts";
@@ -29,7 +31,10 @@ export const filter: Checker = (sequence, changes) =>
     if (change === undefined) return [`${shortEvent(event)} never happened`];
     const { before, after } = inView(change, sequence.view);
     if (!before && !after) return [`${shortEvent(event)} matches neither before nor after`];
-    const delivered = after ? change.after : removed(change);
+    const { types } = sequence.view;
+    if (types?.has(event.type) === false)
+      return [`${shortEvent(event)} is of a type not requested`];
+    const delivered = shown(after ? change.after : removed(change), sequence.view);
     return isDeepStrictEqual(event.object, delivered)
       ? []
       : [`${shortEvent(event)} has other content`];
@@ -122,7 +127,7 @@ export const previous: Checker = (sequence, changes) =>
   sequence.streams.flatMap(unitsOf).flatMap(({ events, initial }) =>
     events.flatMap((event) => {
       const wanted = sequence.view.includePrevious && !initial;
-      const before = wanted ? changeOf(event, changes)?.before : undefined;
+      const before = wanted ? shown(changeOf(event, changes)?.before, sequence.view) : undefined;
       const right = isDeepStrictEqual(event.previous, before);
       return right
         ? []
@@ -173,7 +178,8 @@ export interface SeenRead {
   /** The store's revision when the call began, or another that the response must not be older than. */
   readonly notBefore: number;
   readonly revision: number;
-  readonly objects: readonly SeenObject[];
+  /** Those of the response; of one that only counts them, their number. */
+  readonly objects: readonly SeenObject[] | number;
 }
 
 /**
@@ -185,7 +191,13 @@ export function linearizable(read: SeenRead, changes: readonly Change[]): string
   const late = revision < notBefore ? [`revision ${revision} is older than ${notBefore}`] : [];
   const state = [...stateAt(changes, revision).values()]
     .filter((object) => view.includes(object.key) && view.matches(object))
+    .map((object) => shown(object, view))
     .sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)));
+  if (typeof objects === "number") {
+    const isRight = objects === state.length;
+    const wrong = `the ${state.length} objects at ${revision} are counted as ${objects}`;
+    return isRight ? late : [...late, wrong];
+  }
   if (isDeepStrictEqual(objects, state)) return late;
   const [delivered, was] = [objects, state].map((all) => JSON.stringify(all.map(shortObject)));
   return [...late, `the state at ${revision} is delivered as ${delivered} and was ${was}`];
@@ -233,8 +245,8 @@ function missing(
   return changes.flatMap((change) => {
     const { key, revision } = change;
     if (revision <= from || revision > upTo) return [];
-    const { before, after } = inView(change, sequence.view);
-    if ((!before && !after) || delivered.has(JSON.stringify([key, revision]))) return [];
+    const isDelivered = delivered.has(JSON.stringify([key, revision]));
+    if (typeInView(change, sequence.view) === undefined || isDelivered) return [];
     return [`${JSON.stringify(key)}@${revision} is missing between ${from} and ${upTo}`];
   });
 }

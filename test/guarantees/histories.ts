@@ -28,31 +28,54 @@ interface Explained {
 /** By history: what happened in it. */
 export type Eras = readonly (readonly Change[])[];
 
+/** By history: its last revision, also of keys of no resource. A response above it is of another one. None: not known. */
+export type LastRevisions = readonly number[];
+
 /** Every promise about a stream, and that it begins with what was so when it was asked for. */
-export function explainSequence(delivered: SequenceInTime, eras: Eras): Explained {
-  return explain(delivered, eras, (changes, isFirst) => [
+export function explainSequence(
+  delivered: SequenceInTime,
+  eras: Eras,
+  lasts: LastRevisions = [],
+): Explained {
+  const reached = Math.max(0, ...delivered.sequence.streams.flatMap(unitsOf).map(revisionOf));
+  return explain(delivered, eras, (changes, isFirst, era) => [
+    ...beyond(reached, lasts[era]),
     ...brokenBy(delivered.sequence, changes),
     ...beginning(delivered.sequence, changes, isFirst ? (delivered.notBefore ?? 0) : 0),
   ]);
 }
 
-export function explainRead(delivered: ReadInTime, eras: Eras): Explained {
-  return explain(delivered, eras, (changes, isFirst) => {
-    const { read } = delivered;
+export function explainRead(
+  delivered: ReadInTime,
+  eras: Eras,
+  lasts: LastRevisions = [],
+): Explained {
+  const { read } = delivered;
+  return explain(delivered, eras, (changes, isFirst, era) => {
     const notBefore = isFirst ? read.notBefore : 0;
-    return linearizable({ ...read, notBefore }, changes).map((wrong) => `Linearizable: ${wrong}`);
+    const wrong = linearizable({ ...read, notBefore }, changes);
+    return [...beyond(read.revision, lasts[era]), ...wrong.map((what) => `Linearizable: ${what}`)];
   });
+}
+
+function revisionOf({ revision }: { readonly revision: number }): number {
+  return revision;
+}
+
+/** A history that has not reached the revision does not explain it. */
+function beyond(revision: number, last: number = Infinity): string[] {
+  return revision > last ? [`OneHistory: ${revision} is above its last revision, ${last}`] : [];
 }
 
 function explain(
   { fromEra, toEra }: { readonly fromEra: number; readonly toEra: number },
   eras: Eras,
-  check: (changes: readonly Change[], isFirst: boolean) => readonly string[],
+  check: (changes: readonly Change[], isFirst: boolean, era: number) => readonly string[],
 ): Explained {
   const found: number[] = [];
   let best: readonly string[] | undefined;
   for (let era = fromEra; era <= toEra; era++) {
-    const wrong = check(eras[era] ?? [], era === fromEra);
+    const wrong = check(eras[era] ?? [], era === fromEra, era);
     if (wrong.length === 0) found.push(era);
     if (best === undefined || wrong.length < best.length) best = wrong;
   }

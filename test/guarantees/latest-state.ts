@@ -5,6 +5,7 @@ import {
   type SeenEvent,
   type Sequence,
   shortEvent,
+  shown,
   stateAt,
   unitsOf,
   type View,
@@ -56,7 +57,7 @@ export function filter(sequence: Sequence, changes: readonly Change[]): string[]
     if (last?.revision !== event.object.modRevision) {
       return [`${shortEvent(event)} is no change that matches`];
     }
-    const delivered = deliveredOf(last, sequence.view);
+    const delivered = shown(deliveredOf(last, sequence.view), sequence.view);
     return isDeepStrictEqual(event.object, delivered)
       ? []
       : [`${shortEvent(event)} has other content`];
@@ -82,7 +83,8 @@ export function typed(sequence: Sequence, changes: readonly Change[]): string[] 
  */
 export function previous(sequence: Sequence, changes: readonly Change[]): string[] {
   const live = folded(sequence, changes).flatMap(({ event, changes: [first], began }) => {
-    const before = sequence.view.includePrevious ? first?.before : undefined;
+    const { view } = sequence;
+    const before = view.includePrevious ? shown(first?.before, view) : undefined;
     const madeSince = before !== undefined && before.createRevision > began;
     const right =
       isDeepStrictEqual(event.previous, before) || (madeSince && event.previous === undefined);

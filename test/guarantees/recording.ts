@@ -43,6 +43,10 @@ export interface View {
   /** Whether the selectors pick it. */
   readonly matches: (object: SeenObject) => boolean;
   readonly includePrevious: boolean;
+  /** Whether objects are delivered without their values. */
+  readonly isKeysOnly?: boolean;
+  /** The types of events that are delivered. Default: all. */
+  readonly types?: ReadonlySet<SeenEvent["type"]>;
 }
 
 /** Streams that were resumed from one another, each after the last resume point of the one before. */
@@ -95,6 +99,19 @@ export function inView(change: Change, view: View): { before: boolean; after: bo
   const sees = (object: SeenObject | undefined): boolean =>
     object !== undefined && view.includes(object.key) && view.matches(object);
   return { before: sees(change.before), after: sees(change.after) };
+}
+
+/** The type of the event of a change; undefined: it has no event, or one that is not requested. */
+export function typeInView(change: Change, view: View): SeenEvent["type"] | undefined {
+  const { before, after } = inView(change, view);
+  if (!before && !after) return undefined;
+  const type = !after ? "DELETED" : before ? "MODIFIED" : "ADDED";
+  return view.types?.has(type) === false ? undefined : type;
+}
+
+/** What is delivered of an object: the full one, with bytes left out. */
+export function shown<T extends SeenObject | undefined>(object: T, view: View): T {
+  return view.isKeysOnly === true && object !== undefined ? { ...object, value: "" } : object;
 }
 
 export function shortEvent({ type, object }: SeenEvent): string {

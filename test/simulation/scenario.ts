@@ -9,6 +9,7 @@ import {
   type Fault,
 } from "./faults.ts";
 import type { Chunking } from "./network.ts";
+import type { Parts } from "./parts-clients.ts";
 import type { Pace } from "./scheduler.ts";
 
 /** All that a simulation is, besides what its seed decides event by event. */
@@ -41,6 +42,8 @@ export interface Scenario {
   readonly leaseholders: number;
   /** Whether relays serve etcd's API as well, and follow that of the replicas above. */
   readonly relaysEtcdApi: boolean;
+  /** Clients of many watches on one stream, and of parts of a resource. */
+  readonly parts: Parts;
   /** Pause after each write, in milliseconds at most. */
   readonly writePauseMs: number;
   /** For how long faults happen and clients write, in milliseconds. */
@@ -68,6 +71,27 @@ function drawAdditions(seed: number, durationMs: number) {
   const has = { hasLeases: leaseholders > 0, hasWorkers: workers > 0 };
   const faults = isLeft ? [] : drawServiceFaults(random.fork(), durationMs, has);
   return { leaseholders, relaysEtcdApi, workers, faults };
+}
+
+/**
+ * From which seed on simulations may have what was added to them later. A seed below one of these means what it did before, to
+ * the byte: the seeds of the corpus stay valid. Whatever is added next is drawn from a source of random numbers of its own, as
+ * all below, and only for seeds from the next number on.
+ */
+const since = { parts: 10_000 } as const;
+
+/** The first seed of those that have the same additions as this one. */
+export function firstSeedLike(seed: number): number {
+  return Math.max(1, ...Object.values(since).filter((first) => first <= seed));
+}
+
+function drawParts(seed: number): Parts {
+  const random = new Seeded(seed ^ 0x5b5c);
+  const isAdded = seed >= since.parts && random.chance(0.8);
+  const subscribers = random.pick([0, 1, 1, 2]);
+  const [hasWatchers, hasReader] = [random.chance(0.5), random.chance(0.5)];
+  if (!isAdded) return { subscribers: 0, hasWatchers: false, hasReader: false };
+  return { subscribers, hasWatchers, hasReader };
 }
 
 /** The scenario of a seed. */
@@ -114,5 +138,6 @@ export function scenarioOf(seed: number): Scenario {
     ...{ ...scenario, ...additions },
     faults: [...faults, ...rare, ...resuming, ...later].sort((one, other) => one.atMs - other.atMs),
     dispatchIntervalMs: added.pick([0, 0, 0, 5, 500]),
+    parts: drawParts(seed),
   };
 }

@@ -77,6 +77,14 @@ const simplifications: readonly Simplification[] = [
     return i < faults.length ? { ...scenario, faults: without(faults, i) } : undefined;
   },
   once(({ hasLibrary }) => (hasLibrary ? { hasLibrary: false } : undefined)),
+  once(({ parts }) => (parts.hasReader ? { parts: { ...parts, hasReader: false } } : undefined)),
+  once(({ parts }) =>
+    parts.hasWatchers ? { parts: { ...parts, hasWatchers: false } } : undefined,
+  ),
+  once(({ parts }) => {
+    const { subscribers } = parts;
+    return subscribers > 0 ? { parts: { ...parts, subscribers: subscribers - 1 } } : undefined;
+  }),
   once(({ hasReader }) => (hasReader ? { hasReader: false } : undefined)),
   once(({ etcdCallers }) => (etcdCallers > 0 ? { etcdCallers: etcdCallers - 1 } : undefined)),
   once(({ leaseholders }) => (leaseholders > 0 ? { leaseholders: leaseholders - 1 } : undefined)),

@@ -12,6 +12,7 @@ import { RecordedWriter } from "../faults/recorded-writer.ts";
 import { Seeded } from "../faults/seeded.ts";
 import type { Era } from "../faults/truth.ts";
 import { wrongIn } from "../faults/verdict.ts";
+import type { WatchRecord } from "../faults/watch-record.ts";
 import { reliable } from "../guarantees/latest-state.ts";
 import { EtcdAccount, JsonMember } from "./etcd-account.ts";
 import { EtcdApiClients } from "./etcd-api-clients.ts";
@@ -21,6 +22,7 @@ import { EtcdServer } from "./etcd-server.ts";
 import type { Operation } from "./etcd-store.ts";
 import { beginFault, type Disturbed, type Fault } from "./faults.ts";
 import { Network } from "./network.ts";
+import { PartsClients } from "./parts-clients.ts";
 import type { Processes } from "./processes.ts";
 import { firstRoot, type ReplicaOptions, SimulatedReplica } from "./replica.ts";
 import type { Scenario } from "./scenario.ts";
@@ -63,14 +65,17 @@ export class World implements Disturbed {
   readonly cluster: EtcdCluster;
   readonly servers: readonly EtcdServer[];
   readonly replicas: readonly SimulatedReplica[];
-  readonly watchers: readonly RecordedWatcher[];
+  /** Those that faults are done to. */
+  readonly watchers: Disturbed["watchers"];
   readonly reasons = new Set(usualReasons);
   readonly #scenario: Scenario;
   readonly scheduler: Scheduler;
   readonly #random: Seeded;
   readonly #account: EtcdAccount;
   readonly #writers: readonly RecordedWriter[];
+  readonly #watchers: readonly RecordedWatcher[];
   readonly #reader: RecordedReader;
+  readonly #parts: PartsClients;
   readonly #delivered = new Changing();
   readonly #writes = { count: 0, changing: new Changing() };
   readonly #members: readonly JsonMember[];
@@ -138,8 +143,12 @@ export class World implements Disturbed {
       ...{ writes: this.#writes, delivered: this.#delivered },
       trace: recorder && ((name, step) => recorder.watched(name, step)),
     });
-    this.watchers = all.filter((_, i) => scenario.watchers.includes(i));
-    if (recorder !== undefined) recorder.watchers = this.watchers;
+    this.#watchers = all.filter((_, i) => scenario.watchers.includes(i));
+    if (recorder !== undefined) recorder.watchers = this.#watchers;
+    this.#parts = new PartsClients(scenario.seed, scenario.parts, {
+      ...{ endpoints, ...eras, writes: this.#writes, delivered: this.#delivered },
+    });
+    this.watchers = [...this.#watchers, ...this.#parts.disturbed];
     this.#reader = new RecordedReader({
       ...{ endpoints, ...eras, random: random.fork(), pauseMs: 200 },
       trace: recorder && ((step) => recorder.read(step)),
@@ -154,7 +163,8 @@ export class World implements Disturbed {
     await Promise.all(this.replicas.map((replica) => replica.start()));
     await this.#untilReady();
     this.#startWrites();
-    for (const watcher of this.watchers) watcher.start();
+    for (const watcher of this.#watchers) watcher.start();
+    this.#parts.start();
     if (hasReader) this.#reader.start();
     this.#apiClients.start();
     if (hasLibrary) this.#library = new LibraryClient(this.replicas, this.#random.fork());
@@ -277,7 +287,7 @@ export class World implements Disturbed {
   /** Ends all faults, writes to every key, and waits until every watcher has that. */
   async #verdict(): Promise<string[]> {
     await this.#holdWrites();
-    for (const watcher of this.watchers) watcher.hurry(true);
+    for (const watcher of [...this.#watchers, ...this.#parts.disturbed]) watcher.hurry(true);
     this.cluster.isFull = false;
     await this.#healReplicas();
     await this.#untilReady();
@@ -285,27 +295,42 @@ export class World implements Disturbed {
     for (const watcher of this.watchers) watcher.comeBack();
     const quiet = await this.#behind(level);
     await this.#reader.stop();
+    await this.#parts.reader.stop();
     const late = await this.#apiBehind();
     await this.#apiClients.stop();
     const stored = this.#account.stored();
     const inLibrary = (await this.#library?.wrong(stored)) ?? [];
     const observed = {
-      ...{ truth: this.#account, watchers: this.watchers, writers: this.#writers },
-      ...{ reader: this.#reader, reasons: this.reasons, level },
+      ...{ truth: this.#account, watchers: this.#records, writers: this.#writers },
+      ...{ reader: this.#reads, reasons: this.reasons, level },
       areRestoresMarked: !this.#isUnmarked,
+      lastRevisions: this.#account.eras.map(({ revision }) => revision),
     };
     return [
       ...[...quiet, ...wrongIn(observed), ...inLibrary, ...(await this.#wrongInCaches())],
       ...this.#wrongInStates(),
       ...this.#internalErrors(),
-      ...[...late, ...this.#apiClients.wrong],
+      ...[...late, ...this.#apiClients.wrong, ...this.#parts.wrong(this.#account.eras)],
       ...this.#errors,
     ];
   }
 
+  /** What the clients of watches have received, each of its own. */
+  get #records(): readonly WatchRecord[] {
+    return [...this.#watchers, ...this.#parts.records];
+  }
+
+  get #reads() {
+    const readers = [this.#reader, this.#parts.reader];
+    return {
+      reads: readers.flatMap(({ reads }) => reads),
+      failed: readers.flatMap(({ failed }) => failed),
+    };
+  }
+
   /** LATEST_STATE: what a client has at each resume point, also behind changes that its replica has missed. */
   #wrongInStates(): string[] {
-    return this.watchers.flatMap((watcher) => {
+    return this.#records.flatMap((watcher) => {
       if (!watcher.continuesAfterLoss) return [];
       return watcher.sequences.flatMap((recorded) => {
         const { fromEra, toEra } = recorded;
@@ -387,19 +412,28 @@ export class World implements Disturbed {
   }
 
   async #behind(level: number): Promise<string[]> {
+    const watchers = [...this.#watchers, ...this.#parts.watchers];
     const isThere = (watcher: RecordedWatcher): boolean =>
       watcher.isAt(level, this.#account.era.index, this.#historyId);
+    const subscribers = (): string[] =>
+      this.#parts.subscribers.flatMap((subscriber) =>
+        subscriber.behind(level, this.#account.era.index, this.#historyId),
+      );
     try {
-      await this.#until("", () => this.watchers.every(isThere));
+      await this.#until("", () => watchers.every(isThere) && subscribers().length === 0);
       return [];
     } catch {
-      return this.watchers
+      const behind = watchers
         .filter((watcher) => !isThere(watcher))
         .map((watcher) => {
           const last = JSON.stringify(watcher.ends.at(-1) ?? null);
           const is = `${watcher.place} is at ${watcher.level}`;
           return `Honest: ${is} and did not receive ${level} within ${patienceMs} ms; its last stream ended with ${last}`;
         });
+      return [
+        ...behind,
+        ...subscribers().map((what) => `Honest: ${what}, within ${patienceMs} ms`),
+      ];
     }
   }
 
@@ -430,7 +464,8 @@ export class World implements Disturbed {
   }
 
   async #close(): Promise<void> {
-    await Promise.all([...this.watchers, this.#reader].map((client) => client.stop()));
+    await Promise.all([...this.#watchers, this.#reader].map((client) => client.stop()));
+    await this.#parts.stop();
     await this.#library?.close();
     await Promise.all(this.replicas.map((replica) => replica.stop()));
     this.cluster.leases.stop();

@@ -1,57 +1,35 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { upstreamUnavailable } from "../../../src/base/errors.ts";
-import type { ServedResource } from "../../../src/server/calls/service-options.ts";
 import { StreamProgress } from "../../../src/server/services/subscribe/stream-progress.ts";
 import type { Subscription } from "../../../src/server/services/subscribe/subscription.ts";
 
-type Asked = Pick<ServedResource, "name" | "currentHistoryId" | "reachCurrentRevision">;
+/** A watch of a store at revision 5, that has delivered everything up to here. */
+function watchAt(key: number, deliveredRevision: number) {
+  const served = { name: "things", currentHistoryId: "", reachCurrentRevision: async () => 5 };
+  return { key, served, deliveredRevision, isOver: false, isAwaited: false };
+}
 
-/** A stream with a watch of each resource, all of which have delivered everything up to revision 100. */
-function setUp(...resources: readonly Asked[]) {
-  const watches = resources.map(
-    (served, i) => ({ key: i + 1, served, deliveredRevision: 100 }) as unknown as Subscription,
+test("Progress is not below the store's revision, though a watch that had it has something to send again.", async () => {
+  const [one, other] = [watchAt(1, 5), watchAt(2, 3)];
+  const watches = new Map(
+    [one, other].map((watch) => [watch.key, watch as unknown as Subscription]),
   );
-  const answers: unknown[] = [];
+  const answers: number[] = [];
   const progress = new StreamProgress({
     isOver: false,
-    watches: new Map(watches.map((watch) => [watch.key, watch])),
-    progressed: (revision, tag) => answers.push([revision, tag]),
-    progressFailed: (id, error) => answers.push([id, (error as { reason: string }).reason]),
-    ready: ({ key }) => answers.push(key),
+    watches,
+    progressed: (revision) => answers.push(revision),
+    progressFailed: (_id, error) => {
+      throw error;
+    },
+    ready: () => {},
   });
-  return { watches, progress, answers };
-}
-
-function reaches(name: string, currentHistoryId: string, revision: number): Asked {
-  return { name, currentHistoryId, reachCurrentRevision: () => Promise.resolve(revision) };
-}
-
-test("Resources of different histories have no common progress", async () => {
-  const { progress, answers } = setUp(reaches("a", "one", 7), reaches("b", "two", 90));
   progress.requestOfAll(1n);
   await nextTurn();
-  expect(answers).toEqual([[0, "INVALID_REQUEST"]]);
-});
-
-test("A resource whose history is not known yet prevents no common progress", async () => {
-  const { progress, answers } = setUp(reaches("a", "one", 7), reaches("b", "", 7));
-  progress.requestOfAll(1n);
-  await nextTurn();
-  expect(answers).toEqual([[100, 1n]]);
-});
-
-test("A request that came while one was refused gets an answer of its own", async () => {
-  let asked = 0;
-  const reachCurrentRevision = async (): Promise<number> => {
-    if (++asked === 1) throw upstreamUnavailable("The store is away.");
-    return 8;
-  };
-  const { watches, progress, answers } = setUp({
-    ...{ name: "a", currentHistoryId: "one", reachCurrentRevision },
-  });
-  for (let i = 0; i < 3; i++) progress.requestOf(watches[0] as Subscription);
-  await nextTurn();
-  expect(answers).toEqual([[1, "UPSTREAM_UNAVAILABLE"], 1]);
-  expect(asked).toBe(2);
+  expect(answers).toEqual([]);
+  // Of a watch that waits for credit only the last resume point is known.
+  one.deliveredRevision = 2;
+  other.deliveredRevision = 6;
+  progress.settled(other as unknown as Subscription);
+  expect(answers).toEqual([5]);
 });

@@ -366,6 +366,24 @@ describe("A Subscribe stream", () => {
     expect(stream.waitingOf(2)).toBeLessThan(5);
   });
 
+  test("sends progress that has waited for a watch behind the end of that watch", async () => {
+    const served = await serveThings();
+    const stream = await subscribed(served, 1);
+    stream.add(2, { resource }, { messages: 1 });
+    await stream.watchOf(2);
+    const revision = await write(served, "a");
+    stream.requestProgress(0, 7);
+    expect(await stream.eventsOf(1, revision)).toHaveLength(1);
+    // Answered once the watch 1 is at a revision that it was asked about after the request of all.
+    stream.requestProgress(1);
+    await stream.watchOf(1);
+    stream.remove(2);
+    expect(await stream.next()).toMatchObject({ id: "2", response: "ended" });
+    expect(await stream.next()).toMatchObject({
+      progress: { revision: String(revision), tag: "7" },
+    });
+  });
+
   test("names the id that no watch can have", async () => {
     const stream = (await serveThings()).client.subscribe();
     stream.remove(-5);

@@ -117,8 +117,10 @@ export class StreamProgress {
     for (const watch of this.#watches) {
       if (!watch.isOver) least = Math.min(least, watch.deliveredRevision);
     }
-    // Of watches that have all ended nothing more is said than that the store has this revision.
-    this.#stream.progressed(least === Infinity ? this.#target : least, this.#tag);
+    // Each has reached the target, though one that has something to send again may know only of its last resume point. Of
+    // watches that have all ended nothing more is said than that the store has this revision.
+    const revision = least === Infinity ? this.#target : Math.max(least, this.#target);
+    this.#stream.progressed(revision, this.#tag);
     this.#answered();
   }
 

@@ -105,12 +105,14 @@ export class SubscribeStream
   remove(watch: Subscription): void {
     this.#forget(watch);
     this.#answer(endedResponse(watch.key));
+    this.progress.ended(watch);
   }
 
   endWatch(watch: Subscription, cause: unknown): void {
     if (watch.isOver) return;
     this.#forget(watch);
     this.refuseWatch(watch.key, withResumePoint(this.#reported(cause), watch.resumePoint));
+    this.progress.ended(watch);
     if (hasReason(cause, "SLOW_CONSUMER")) {
       const { resource, watchStatus } = watch;
       this.context.slowClients.ended(this.call, { resource, scope: watchStatus?.scope });
@@ -303,10 +305,10 @@ export class SubscribeStream
     this.pump();
   }
 
+  /** To be followed by its end, and only then by the progress that it delays, which is not about it any more. */
   #forget(watch: Subscription): void {
     this.#watches.delete(watch.key);
     this.#closeWatch(watch);
-    this.progress.ended(watch);
   }
 
   #closeWatch(watch: Subscription): void {
