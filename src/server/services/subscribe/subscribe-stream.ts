@@ -5,14 +5,10 @@ import { runInTimeSlices } from "../../../base/event-loop-turns.ts";
 import { Fifo } from "../../../base/fifo.ts";
 import { expired } from "../../../cacher/request/errors.ts";
 import type { RoundReader } from "../../../storage/storage.ts";
-import { type FrameParts, prefixSize, sizeOf } from "../../../wire/encode.ts";
+import { type FrameParts, prefixSize } from "../../../wire/encode.ts";
 import { encodedStatus, statusOf, type WireStatus } from "../../../wire/errors.ts";
-import {
-  endedResponse,
-  progressResponse,
-  refusedResponse,
-  withJoinedParts,
-} from "../../../wire/subscription.ts";
+import { PartsWriter } from "../../../wire/parts-writer.ts";
+import { endedResponse, progressResponse, refusedResponse } from "../../../wire/subscription.ts";
 import { refused, toClientError } from "../../calls/refusals.ts";
 import type { ServerCall } from "../../calls/server-call.ts";
 import type { ServiceContext } from "../../calls/service-context.ts";
@@ -55,7 +51,7 @@ export class SubscribeStream
   readonly #rounds: Rounds<SubscribeStream>;
   /** The open watches, by the client's id. */
   readonly #watches = new Map<number, Subscription>();
-  readonly #answers = new Fifo<FrameParts>();
+  readonly #answers = new Fifo<Uint8Array>();
   readonly #ready = new Fifo<Subscription>();
   /** The watches whose responses were sent last and are not accepted, in any number each. */
   #sending: Subscription[] = [];
@@ -261,43 +257,48 @@ export class SubscribeStream
   }
 
   #takeAnswers(): FrameParts {
-    const parts: Uint8Array[] = [];
-    for (let bytes = 0; bytes < this.#bytesAtOnce; ) {
+    const parts = new PartsWriter();
+    let [bytes, count] = [0, 0];
+    while (bytes < this.#bytesAtOnce) {
       const answer = this.#answers.shift();
       if (answer === undefined) break;
-      parts.push(...answer);
-      bytes += sizeOf(answer);
-      this.#count(answer);
+      parts.add(answer, 0, answer.byteLength);
+      bytes += answer.byteLength;
+      count++;
     }
+    this.#count(count, bytes);
     if (this.#answers.length <= maxAnswers) this.#wakeReader();
-    return withJoinedParts(parts);
+    return parts.finish();
   }
 
   #takeResponses(): FrameParts {
-    const parts: Uint8Array[] = [];
-    for (let bytes = 0; bytes < this.#bytesAtOnce; ) {
+    const parts = new PartsWriter();
+    let [bytes, count] = [0, 0];
+    while (bytes < this.#bytesAtOnce) {
       const watch = this.#ready.shift();
       if (watch === undefined) break;
       watch.isQueued = false;
       if (watch.isOver) continue;
-      const response = watch.take();
-      if (response === undefined) continue;
-      bytes += sizeOf(response);
-      parts.push(...response);
-      this.#count(response);
+      const taken = watch.take(parts);
+      if (taken === 0) continue;
+      bytes += taken;
+      count++;
       this.#sending.push(watch);
-      // Behind the others. It notifies of its next batch only once it was read to its end.
+      if (!watch.hasMore()) continue;
+      // Behind the others.
       watch.isQueued = true;
       this.#ready.push(watch);
     }
-    return withJoinedParts(parts);
+    this.#count(count, bytes);
+    return parts.finish();
   }
 
-  #count(message: FrameParts): void {
-    this.context.observer?.sent(subscribeMethod, 1, sizeOf(message) - prefixSize);
+  #count(messages: number, bytes: number): void {
+    if (messages === 0) return;
+    this.context.observer?.sent(subscribeMethod, messages, bytes - messages * prefixSize);
   }
 
-  #answer(message: FrameParts): void {
+  #answer(message: Uint8Array): void {
     if (this.isOver) return;
     this.#answers.push(message);
     this.pump();
