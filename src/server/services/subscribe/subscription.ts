@@ -39,7 +39,6 @@ export interface SubscriptionOwner {
  */
 export class Subscription implements OpenStream {
   readonly id = nextStreamId();
-  readonly streamKind = "watch";
   readonly openedAt: number;
   /** The client's id for it. */
   readonly key: number;
@@ -55,8 +54,8 @@ export class Subscription implements OpenStream {
   #batchRevision: number | undefined;
   #sentPoint: number | undefined;
   #acceptedPoint: number | undefined;
-  #messagesLeft: number;
-  #bytesLeft: number;
+  /** What it may still send; undefined: as much as it has. */
+  #credit: { messages: number; bytes: number } | undefined;
   /** Number of responses that were sent. */
   sent = 0;
   /** For the stream: whether it waits for its turn, and whether a common progress waits for it. */
@@ -91,8 +90,12 @@ export class Subscription implements OpenStream {
     this.#stream = stream;
     this.#watch = watch;
     this.#resource = resource;
-    this.#messagesLeft = credit.messages;
-    this.#bytesLeft = credit.bytes;
+    const { messages, bytes } = credit;
+    if (messages < Infinity || bytes < Infinity) this.#credit = { messages, bytes };
+  }
+
+  get streamKind(): "watch" {
+    return "watch";
   }
 
   get owner(): StreamOwner {
@@ -132,15 +135,16 @@ export class Subscription implements OpenStream {
 
   /** Whether its credit is used up. */
   get isParked(): boolean {
-    return this.#messagesLeft <= 0 || this.#bytesLeft <= 0;
+    const credit = this.#credit;
+    return credit !== undefined && (credit.messages <= 0 || credit.bytes <= 0);
   }
 
   get usesMessages(): boolean {
-    return this.#messagesLeft < Infinity;
+    return this.#credit !== undefined && this.#credit.messages < Infinity;
   }
 
   get usesBytes(): boolean {
-    return this.#bytesLeft < Infinity;
+    return this.#credit !== undefined && this.#credit.bytes < Infinity;
   }
 
   /** The revision up to which everything has been sent; 0: none yet. */
@@ -172,8 +176,11 @@ export class Subscription implements OpenStream {
 
   /** Adds to the credit that it uses. */
   grant({ messages, bytes }: Credit): void {
-    this.#messagesLeft = added(this.#messagesLeft, messages);
-    this.#bytesLeft = added(this.#bytesLeft, bytes);
+    const credit = this.#credit;
+    if (credit !== undefined) {
+      credit.messages = added(credit.messages, messages);
+      credit.bytes = added(credit.bytes, bytes);
+    }
     this.#stream.ready(this);
   }
 
@@ -259,8 +266,11 @@ export class Subscription implements OpenStream {
       this.#next = 0;
     }
     if (revision !== undefined) this.#sentPoint = revision;
-    this.#messagesLeft--;
-    this.#bytesLeft -= frame.byteLength - prefixSize;
+    const credit = this.#credit;
+    if (credit !== undefined) {
+      credit.messages--;
+      credit.bytes -= frame.byteLength - prefixSize;
+    }
     const { currentHistoryId } = this.#resource;
     const extra = this.sent++ === 0 ? historyField(currentHistoryId) : undefined;
     return writeWatchResponse(into, this.key, frame, extra);
