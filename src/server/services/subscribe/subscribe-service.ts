@@ -80,7 +80,8 @@ export class SubscribeService {
     }
     call.span?.end(undefined);
     call.span = undefined;
-    const stream = new SubscribeStream(call, context, this.#streams, expiryOf(context));
+    const [rounds, turns] = [this.#streams, this.#requests];
+    const stream = new SubscribeStream(call, context, rounds, turns, expiryOf(context));
     stream.open();
     try {
       while (!stream.isOver) {

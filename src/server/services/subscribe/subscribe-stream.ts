@@ -1,8 +1,9 @@
 import { status } from "@grpc/grpc-js";
 import type { Timer } from "../../../base/clock.ts";
 import { hasReason, WatchFanoutError } from "../../../base/errors.ts";
-import { runInTimeSlices } from "../../../base/event-loop-turns.ts";
+import { runInTimeSlices, type TimeSlicedWork } from "../../../base/event-loop-turns.ts";
 import { Fifo } from "../../../base/fifo.ts";
+import type { Turns } from "../../../base/turns.ts";
 import { expired } from "../../../cacher/request/errors.ts";
 import type { RoundReader } from "../../../storage/storage.ts";
 import { type FrameParts, prefixSize } from "../../../wire/encode.ts";
@@ -12,6 +13,7 @@ import { endedResponse, progressResponse, refusedResponse } from "../../../wire/
 import { refused, toClientError } from "../../calls/refusals.ts";
 import type { ServerCall } from "../../calls/server-call.ts";
 import type { ServiceContext } from "../../calls/service-context.ts";
+import type { ServedResource } from "../../calls/service-options.ts";
 import { MessageSender, type SlowEnd } from "../../kernel/message-sender.ts";
 import { nextStreamId, type OpenStream } from "../../kernel/open-streams.ts";
 import type { Rounds } from "../../kernel/rounds.ts";
@@ -49,8 +51,12 @@ export class SubscribeStream
   /** `bytesAtOnce`; 1, which any response exceeds, where each has to be written by itself. */
   readonly #bytesAtOnce: number;
   readonly #rounds: Rounds<SubscribeStream>;
+  /** For work whose time grows with the watches, by caller. */
+  readonly #turns: Turns;
   /** The open watches, by the client's id. */
   readonly #watches = new Map<number, Subscription>();
+  /** How many of them are of each resource. */
+  readonly #resources = new Map<ServedResource, number>();
   readonly #answers = new Fifo<Uint8Array>();
   readonly #ready = new Fifo<Subscription>();
   /** The watches whose responses were sent last and are not accepted, in any number each. */
@@ -70,10 +76,12 @@ export class SubscribeStream
     call: ServerCall,
     context: ServiceContext,
     rounds: Rounds<SubscribeStream>,
+    turns: Turns,
     expiresAt: number | undefined,
   ) {
     super(call, context);
     this.#rounds = rounds;
+    this.#turns = turns;
     this.#bytesAtOnce = call.sendsSeveral === true ? bytesAtOnce : 1;
     this.expiresAt = expiresAt;
     this.openedAt = context.clock.now();
@@ -82,6 +90,14 @@ export class SubscribeStream
 
   get watches(): ReadonlyMap<number, Subscription> {
     return this.#watches;
+  }
+
+  get resources(): Iterable<ServedResource> {
+    return this.#resources.keys();
+  }
+
+  run(work: TimeSlicedWork<void>): Promise<void> {
+    return this.#turns.run(this.owner, work);
   }
 
   /** Counts it until it has ended. */
@@ -93,6 +109,7 @@ export class SubscribeStream
   /** Adds a watch, which begins to send. */
   add(watch: Subscription): void {
     this.#watches.set(watch.key, watch);
+    this.#countResource(watch.served, 1);
     this.context.streams.add(watch);
     watch.start();
   }
@@ -306,8 +323,15 @@ export class SubscribeStream
 
   #forget(watch: Subscription): void {
     this.#watches.delete(watch.key);
+    this.#countResource(watch.served, -1);
     this.#closeWatch(watch);
     this.progress.ended(watch);
+  }
+
+  #countResource(resource: ServedResource, change: 1 | -1): void {
+    const count = (this.#resources.get(resource) ?? 0) + change;
+    if (count === 0) this.#resources.delete(resource);
+    else this.#resources.set(resource, count);
   }
 
   #closeWatch(watch: Subscription): void {
