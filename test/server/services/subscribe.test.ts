@@ -366,6 +366,20 @@ describe("A Subscribe stream", () => {
     expect(stream.waitingOf(2)).toBeLessThan(5);
   });
 
+  test("refuses a request for progress that waited until all watches had ended", async () => {
+    const served = await serveThings();
+    const stream = served.client.subscribe();
+    // Without credit it keeps the first request from being answered.
+    stream.add(1, { resource }, { messages: 1 });
+    await stream.watchOf(1);
+    await write(served, "a");
+    stream.requestProgress(0, 1);
+    stream.requestProgress(0, 2);
+    stream.remove(1);
+    expect((await stream.nextOf(0)).progress).toMatchObject({ tag: "1" });
+    expect(await stream.refusalOf(0)).toMatchObject({ reason: "UNKNOWN_WATCH" });
+  });
+
   test("names the id that no watch can have", async () => {
     const stream = (await serveThings()).client.subscribe();
     stream.remove(-5);

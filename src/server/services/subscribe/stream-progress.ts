@@ -1,4 +1,4 @@
-import { invalidRequest, upstreamUnavailable } from "../../../base/errors.ts";
+import { invalidRequest, unknownWatch, upstreamUnavailable } from "../../../base/errors.ts";
 import type { TimeSlicedWork } from "../../../base/event-loop-turns.ts";
 import type { ServedResource } from "../../calls/service-options.ts";
 import { nextStreamId } from "../../kernel/open-streams.ts";
@@ -71,8 +71,13 @@ export class StreamProgress {
     );
   }
 
-  /** The client asks for the progress of all watches that it has. There is at least one. */
+  /** The client asks for the progress of all watches that it has. Refused without one. */
   requestOfAll(tag: bigint): void {
+    // Also those that a request which waited was about may have ended meanwhile.
+    if (this.#stream.watches.size === 0) {
+      this.#stream.progressFailed(0, unknownWatch(0));
+      return;
+    }
     if (this.#state !== "none") {
       this.#nextTag = tag;
       return;

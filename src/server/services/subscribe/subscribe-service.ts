@@ -126,7 +126,6 @@ export class SubscribeService {
         return;
       }
       if (request.progress?.id === "0") {
-        if (stream.watches.size === 0) throw unknownWatch(0);
         stream.progress.requestOfAll(BigInt.asUintN(64, BigInt(request.progress.tag)));
         return;
       }
