@@ -111,6 +111,17 @@ describe("A watch of a Subscribe stream", () => {
     expect(served.server.openStreams).toBe(10_001);
   });
 
+  test("is one of as many as the operator allows on a stream", async () => {
+    const served = await serveThings({ server: { limits: { maxSubscribeWatches: 2 } } });
+    const stream = await subscribed(served, 1, 2);
+    stream.add(3, { resource });
+    expect(await stream.endOf(3)).toMatchObject({
+      reason: "TOO_MANY_STREAMS",
+      metadata: { limit_name: "max-subscribe-watches", limit: "2" },
+    });
+    await subscribed(served, 1, 2);
+  });
+
   test("whose selector takes too much memory is ended alone", async () => {
     const limits = { maxRetainedRequestBytesPerConnection: 8 * 1024 };
     const served = await serveThings({ server: { limits } });

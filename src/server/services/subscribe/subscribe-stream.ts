@@ -1,6 +1,6 @@
 import { status } from "@grpc/grpc-js";
 import type { Timer } from "../../../base/clock.ts";
-import { hasReason, WatchFanoutError } from "../../../base/errors.ts";
+import { hasReason, type Reason, type WatchFanoutError } from "../../../base/errors.ts";
 import { runInTimeSlices, type TimeSlicedWork } from "../../../base/event-loop-turns.ts";
 import { Fifo } from "../../../base/fifo.ts";
 import type { Turns } from "../../../base/turns.ts";
@@ -18,6 +18,7 @@ import { MessageSender, type SlowEnd } from "../../kernel/message-sender.ts";
 import { nextStreamId, type OpenStream } from "../../kernel/open-streams.ts";
 import type { Rounds } from "../../kernel/rounds.ts";
 import { slowConsumer, withResumePoint } from "../watch-sender.ts";
+import { endLargest, largestOf, pendingIn } from "./pending-bytes.ts";
 import { StreamProgress } from "./stream-progress.ts";
 import type { Subscription, SubscriptionOwner } from "./subscription.ts";
 
@@ -121,7 +122,8 @@ export class SubscribeStream
   }
 
   endWatch(watch: Subscription, cause: unknown): void {
-    if (watch.isOver) return;
+    // With its stream it was counted.
+    if (watch.isOver || this.isOver) return;
     this.#forget(watch);
     this.refuseWatch(watch.key, withResumePoint(this.#reported(cause), watch.resumePoint));
     if (hasReason(cause, "SLOW_CONSUMER")) {
@@ -151,6 +153,19 @@ export class SubscribeStream
 
   progressFailed(key: number, error: unknown): void {
     this.refuse(key, this.#reported(error));
+  }
+
+  /** Ends it, and its watches with it. */
+  endBecause(cause: unknown): void {
+    const error = this.#reported(cause);
+    this.endWith(statusOf(error), error.reason);
+  }
+
+  /** As `endBecause`. `reason`: what its watches are counted as. */
+  endWith(why: WireStatus, reason: Reason): void {
+    if (this.isOver) return;
+    this.#countWatches(reason);
+    this.end(why);
   }
 
   ready(watch: Subscription): void {
@@ -235,7 +250,7 @@ export class SubscribeStream
    * own.
    */
   protected override onEvicted(isOutstanding: boolean): void {
-    const lost = isOutstanding ? new Set(this.#sending) : this.#largest();
+    const lost = isOutstanding ? new Set(this.#sending) : largestOf(this.#watches.values());
     const mayLose = !isOutstanding || (this.#answers.length === 0 && this.withdraw());
     if (lost.size === 0 || !mayLose) {
       super.onEvicted(isOutstanding);
@@ -250,17 +265,14 @@ export class SubscribeStream
   }
 
   protected override slowStatus(end: SlowEnd): WireStatus | undefined {
-    const { observer, limits } = this.context;
-    for (const _ of this.#watches) {
-      observer?.watchEnded?.(end === "unreachable" ? "RESET" : "SLOW_CONSUMER");
-    }
+    this.#countWatches(end === "unreachable" ? "RESET" : "SLOW_CONSUMER");
     if (end === "unreachable") return undefined;
-    const accepted = `nothing from the stream for ${limits.responseFlushMs / 1_000} s`;
+    const accepted = `nothing from the stream for ${this.context.limits.responseFlushMs / 1_000} s`;
     return statusOf(slowConsumer(end === "stalled" ? accepted : "too little"));
   }
 
   protected override onFailed(error: unknown): void {
-    if (!this.isOver) this.end(statusOf(this.#reported(error)));
+    if (!this.isOver) this.endBecause(error);
   }
 
   protected override onClosed(): void {
@@ -310,6 +322,12 @@ export class SubscribeStream
     return parts.finish();
   }
 
+  /** Counts its open watches as ended. */
+  #countWatches(reason: Reason | "RESET"): void {
+    const { size } = this.#watches;
+    if (size > 0) this.context.observer?.watchEnded?.(reason, size);
+  }
+
   #count(messages: number, bytes: number): void {
     if (messages === 0) return;
     this.context.observer?.sent(subscribeMethod, messages, bytes - messages * prefixSize);
@@ -339,55 +357,24 @@ export class SubscribeStream
     this.context.streams.delete(watch);
   }
 
-  #largest(): ReadonlySet<Subscription> {
-    let largest: Subscription | undefined;
-    for (const watch of this.#watches.values()) {
-      if (watch.pendingBytes > (largest?.pendingBytes ?? 0)) largest = watch;
-    }
-    return new Set(largest === undefined ? [] : [largest]);
-  }
-
   /** Ends once all is sent, but before long. It takes no further watches. */
   #endSoon(error: WatchFanoutError): void {
     if (this.isOver) return;
     this.ending = error;
     const { clock, limits } = this.context;
-    this.#endTimer ??= clock.setTimeout(() => this.end(statusOf(error)), limits.endFlushMs);
+    this.#endTimer ??= clock.setTimeout(() => this.endBecause(error), limits.endFlushMs);
   }
 
   /** Ends watches that can't notify it of their end, and the largest of those without credit that hold too much together. */
-  *#checkWatches(): Generator<void, void, void> {
-    const { maxUnsentBytesPerConnection: maxPending } = this.context.limits;
-    const withoutCredit: { readonly watch: Subscription; readonly bytes: number }[] = [];
-    let pending = 0;
-    let parked = 0;
-    for (const watch of this.#watches.values()) {
-      const { isParked } = watch;
-      if (isParked) watch.endIfWatchHas();
-      if (!watch.isOver && (isParked || this.outstanding)) {
-        const bytes = watch.pendingBytes;
-        pending += bytes;
-        if (isParked) {
-          parked += bytes;
-          withoutCredit.push({ watch, bytes });
-        }
-      }
-      yield;
-    }
-    this.chargeIfStuck(this.outstanding ? pending : 0);
-    if (parked > maxPending) withoutCredit.sort((a, b) => b.bytes - a.bytes);
-    for (const { watch, bytes } of withoutCredit) {
-      if (parked <= maxPending) break;
-      parked -= bytes;
-      // It may have got credit meanwhile.
-      if (watch.isParked) watch.evict(tooMuchPending(maxPending));
-      yield;
-    }
+  *#checkWatches(): TimeSlicedWork<void> {
+    const pending = yield* pendingIn(this.#watches.values(), this);
+    this.chargeIfStuck(this.outstanding ? pending.bytes : 0);
+    yield* endLargest(pending, this.context.limits.maxUnsentBytesPerConnection);
     this.#isChecking = false;
     this.pump();
   }
 
-  *#endAll(error: WatchFanoutError): Generator<void, void, void> {
+  *#endAll(error: WatchFanoutError): TimeSlicedWork<void> {
     for (const watch of this.#watches.values()) {
       this.endWatch(watch, error);
       yield;
@@ -395,7 +382,7 @@ export class SubscribeStream
     this.pump();
   }
 
-  *#closeAll(): Generator<void, void, void> {
+  *#closeAll(): TimeSlicedWork<void> {
     for (const watch of this.#watches.values()) {
       this.#closeWatch(watch);
       yield;
@@ -412,12 +399,4 @@ export class SubscribeStream
   #reported(error: unknown): WatchFanoutError {
     return toClientError(error, subscribeMethod, this.context.logger, this.call);
   }
-}
-
-function tooMuchPending(maxBytes: number): WatchFanoutError {
-  return new WatchFanoutError(
-    "SLOW_CONSUMER",
-    `What waits for credit on this stream exceeds ${maxBytes} bytes, and this watch has most of it. Resume from the last ` +
-      "resume point, and grant credit sooner, or watch less.",
-  );
 }
