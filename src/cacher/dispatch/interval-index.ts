@@ -4,7 +4,8 @@ import type { KeyInterval } from "../../storage/storage.ts";
 /** One interval, and the part of the tree below it. */
 interface Node<T> {
   readonly interval: KeyInterval;
-  readonly values: Set<T>;
+  /** In any order. Mostly one, for which a Set would take four times the memory. */
+  readonly values: T[];
   /** At least that of each node below it. */
   readonly priority: number;
   /** The largest end of its part. Undefined: up to the last key. */
@@ -44,12 +45,12 @@ export class IntervalIndex<T> {
     this.#size++;
     const values = this.#valuesOf(interval);
     if (values !== undefined) {
-      values.add(value);
+      values.push(value);
       return;
     }
     const [before, behind] = split(this.#root, interval);
     const added: Node<T> = {
-      ...{ interval, values: new Set([value]), priority: this.#random() },
+      ...{ interval, values: [value], priority: this.#random() },
       ...{ end: interval.to, left: undefined, right: undefined },
     };
     this.#root = merge(merge(before, added), behind);
@@ -58,9 +59,11 @@ export class IntervalIndex<T> {
   /** Idempotent. */
   delete(interval: KeyInterval, value: T): void {
     const values = this.#valuesOf(interval);
-    if (values?.delete(value) !== true) return;
+    const at = values?.indexOf(value) ?? -1;
+    if (values === undefined || at < 0) return;
     this.#size--;
-    if (values.size === 0) this.#root = without(this.#root, interval);
+    values.splice(at, 1);
+    if (values.length === 0) this.#root = without(this.#root, interval);
   }
 
   /** Appends the values of the intervals that `key` is in to `found`. Returns the number of comparisons. */
@@ -68,7 +71,7 @@ export class IntervalIndex<T> {
     return search(this.#root, key, found);
   }
 
-  #valuesOf(interval: KeyInterval): Set<T> | undefined {
+  #valuesOf(interval: KeyInterval): T[] | undefined {
     let node = this.#root;
     while (node !== undefined) {
       const order = compare(interval, node.interval);
