@@ -15,7 +15,7 @@ import type { CacheWatchRequest, Delivery } from "./request/request.ts";
 import type { CacheObserver, ComponentContext, Replacement } from "./state/component.ts";
 import type { EventWindowBackfill } from "./state/event-window-backfill.ts";
 import type { CacherStats, CacheSummary } from "./stats.ts";
-import { CacheWatcher, type WatcherContext } from "./watch/cache-watcher.ts";
+import { CacheWatcher, type WatcherContext, type WatcherOptions } from "./watch/cache-watcher.ts";
 import { MaskLimits } from "./watch/mask-limits.ts";
 import { SharedFilters } from "./watch/shared-filters.ts";
 import { WatchOpener } from "./watch/watch-opener.ts";
@@ -44,6 +44,8 @@ export class Watchers implements CacheObserver {
   readonly #watchers = new Set<CacheWatcher>();
   readonly #filters = new SharedFilters();
   readonly #masks = new MaskLimits();
+  /** Of the watch that was opened last, until it ends: those of one Subscribe stream mostly have the same, and share them. */
+  #lastOptions: WatcherOptions | undefined;
   #isDraining = false;
   /** Number of watchers that ended with SLOW_CONSUMER. */
   #slowConsumers = 0;
@@ -102,20 +104,9 @@ export class Watchers implements CacheObserver {
   open(request: CacheWatchRequest): CacheWatcher {
     const filter = this.#filters.acquire(request);
     const source = new PendingSource();
-    const watcher = new CacheWatcher(
-      filter,
-      {
-        delivery: request.delivery ?? "EVERY_EVENT",
-        bookmarkIntervalMs: request.bookmarkIntervalMs ?? 60_000,
-        deadline: request.deadline,
-        expiresAt: request.expiresAt,
-        eagerBookmarks: request.eagerBookmarks ?? false,
-        openedAt: this.#context.clock.now(),
-        owner: request.owner,
-      },
-      this.#watcherContext,
-      source,
-    );
+    const options = this.#optionsOf(request);
+    const openedAt = this.#context.clock.now();
+    const watcher = new CacheWatcher(filter, options, this.#watcherContext, source, openedAt);
     try {
       if (this.#isDraining) throw draining();
       this.#context.readiness.check();
@@ -227,7 +218,23 @@ export class Watchers implements CacheObserver {
     runInTimeSlices(this.#context.clock, notifyEach(watchers));
   }
 
+  #optionsOf(request: CacheWatchRequest): WatcherOptions {
+    const options: WatcherOptions = {
+      delivery: request.delivery ?? "EVERY_EVENT",
+      bookmarkIntervalMs: request.bookmarkIntervalMs ?? 60_000,
+      deadline: request.deadline,
+      expiresAt: request.expiresAt,
+      eagerBookmarks: request.eagerBookmarks ?? false,
+      owner: request.owner,
+    };
+    const last = this.#lastOptions;
+    if (last !== undefined && areEqual(last, options)) return last;
+    this.#lastOptions = options;
+    return options;
+  }
+
   #forget(watcher: CacheWatcher, end: Error | null): void {
+    if (this.#lastOptions === watcher.options) this.#lastOptions = undefined;
     const { filter, options } = watcher;
     // Only those that were opened are counted.
     if (this.#watchers.delete(watcher)) {
@@ -249,6 +256,10 @@ export class Watchers implements CacheObserver {
       { metadata: { id }, cause: error },
     );
   }
+}
+
+function areEqual(one: WatcherOptions, other: WatcherOptions): boolean {
+  return (Object.keys(one) as (keyof WatcherOptions)[]).every((name) => one[name] === other[name]);
 }
 
 function* notifyEach(watchers: readonly CacheWatcher[]): Generator<void, void, void> {

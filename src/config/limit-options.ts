@@ -15,6 +15,12 @@ export const limitOptions = {
     help: "The same of one identity. Here and below, anonymous callers count by host: IPv4 address, or first 64 bits of the IPv6 address. 0: no limit.",
     default: "0",
   },
+  "max-subscribe-watches": {
+    schema: count(1),
+    value: "COUNT",
+    help: "Maximum number of watches on one Subscribe stream. Each of them also counts as a stream, in all and of its identity.",
+    default: "10000",
+  },
   "max-connections": {
     schema: count(1),
     value: "COUNT",

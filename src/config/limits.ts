@@ -9,6 +9,7 @@ export function limitsOf(values: OptionValues) {
   return {
     maxStreams: values["max-streams"],
     maxStreamsPerIdentity: values["max-streams-per-identity"],
+    maxSubscribeWatches: values["max-subscribe-watches"],
     maxConnections: values["max-connections"],
     maxConnectionsPerIdentity: values["max-connections-per-identity"],
     maxReadsInFlight: values["max-reads-in-flight"],
@@ -24,7 +25,10 @@ export function limitsOf(values: OptionValues) {
   };
 }
 
-/** The limits that are divided between workers: each counts what it has itself. A time is the same for all. */
+/**
+ * The limits that are divided between workers: each counts what it has itself. A time is the same for all, and a stream has all
+ * of its watches at one.
+ */
 export const dividedLimitNames = (
   Object.keys(limitOptions) as (keyof typeof limitOptions)[]
-).filter((name) => name !== "max-queue-time");
+).filter((name) => name !== "max-queue-time" && name !== "max-subscribe-watches");

@@ -117,8 +117,8 @@ export class RpcMetrics {
     counts.sentBytes += bytes;
   }
 
-  watchEnded(reason: Reason | "RESET"): void {
-    this.#endedWatches.add(1, { reason });
+  watchEnded(reason: Reason | "RESET", count: number = 1): void {
+    this.#endedWatches.add(count, { reason });
   }
 
   #counts(method: string): MethodCounts {

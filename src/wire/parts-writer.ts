@@ -16,11 +16,14 @@ export class PartsWriter {
   #chunk = new WireWriter(Buffer.allocUnsafe(0));
   /** The chunk's bytes from here on are not in a part yet. */
   #start = 0;
-  /** Number of bytes still to be copied, or more. */
+  /** Number of bytes still to be copied, or more; 0 or less: it is not known. */
   #rest: number;
 
-  /** `size`: size of what will be copied, in bytes. More, as for instance the size of the whole message, wastes memory. */
-  constructor(size: number) {
+  /**
+   * `size`: size of what will be copied, in bytes. More, as for instance the size of the whole message, wastes memory. 0: it is
+   * not known, and each chunk is twice as large as the one before, up to 64 KiB.
+   */
+  constructor(size: number = 0) {
     this.#rest = size;
   }
 
@@ -29,7 +32,8 @@ export class PartsWriter {
     const chunk = this.#chunk;
     if (chunk.position + size > chunk.bytes.byteLength) {
       this.#endPart();
-      const chunkSize = Math.max(size, Math.min(this.#rest, chunkBytes));
+      const wanted = this.#rest > 0 ? this.#rest : 2 * chunk.bytes.byteLength;
+      const chunkSize = Math.max(size, Math.min(wanted, chunkBytes));
       this.#chunk = new WireWriter(Buffer.allocUnsafe(chunkSize));
       this.#start = 0;
     }

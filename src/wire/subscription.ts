@@ -1,10 +1,12 @@
 import { MessageCursor } from "../protobuf/message-cursor.ts";
 import { bigFieldSize, numberFieldSize, varintSize, WireWriter } from "../protobuf/wire-writer.ts";
-import { type FrameParts, prefixSize } from "./encode.ts";
+import { prefixSize } from "./encode.ts";
+import type { PartsWriter } from "./parts-writer.ts";
 
 /*
- * Encodes watchfanout.v1.SubscribeResponse by hand. Each returns one message with gRPC's prefix, in consecutive parts. A
- * client takes it apart with `receivedOf`.
+ * Encodes watchfanout.v1.SubscribeResponse by hand, each message with gRPC's prefix. Those of watches are written behind one
+ * another, as there may be thousands at once; the answers to requests are returned. A client
+ * takes a message apart with `receivedOf`.
  */
 
 const idTag = 0x08;
@@ -21,17 +23,28 @@ const tagTag = 0x10;
 const noBytes = new Uint8Array(0);
 
 /**
- * A response of a watch: `frame`, which many streams share, behind a few bytes of this stream. It is not copied. `extra`:
- * further fields of the WatchResponse, from `historyField`.
+ * Writes a response of a watch: `frame`, which many streams share, behind a few bytes of this stream. A large one is not
+ * copied. `extra`: further fields of the WatchResponse, from `historyField`. Returns its size, in bytes.
  */
-export function watchResponse(
+export function writeWatchResponse(
+  parts: PartsWriter,
   id: number,
   frame: Uint8Array,
   extra: Uint8Array = noBytes,
-): FrameParts {
-  const head = headOf(id, watchTag, frame.byteLength - prefixSize + extra.byteLength);
-  const message = frame.subarray(prefixSize);
-  return extra.byteLength === 0 ? [head, message] : [head, message, extra];
+): number {
+  const { byteLength } = frame;
+  const head = writeHead(parts, id, byteLength - prefixSize + extra.byteLength);
+  parts.add(frame, prefixSize, byteLength);
+  if (extra.byteLength > 0) parts.add(extra, 0, extra.byteLength);
+  return head + byteLength - prefixSize + extra.byteLength;
+}
+
+/** Writes a bookmark of a watch. Returns its size, in bytes. */
+export function writeBookmark(parts: PartsWriter, id: number, revision: number): number {
+  const size = numberFieldSize(revision);
+  const head = writeHead(parts, id, size);
+  parts.room(size).numberField(revisionTag, revision);
+  return head + size;
 }
 
 /** The field of a WatchResponse with the id of its history; empty for an empty id. */
@@ -43,76 +56,58 @@ export function historyField(historyId: string): Uint8Array {
   return writer.bytes;
 }
 
-/** A bookmark of a watch. */
-export function bookmarkResponse(id: number, revision: number): FrameParts {
-  return [headOf(id, watchTag, numberFieldSize(revision)), revisionField(revision)];
-}
-
 /** The end of a watch. `status` is an encoded google.rpc.Status; empty: OK. */
-export function endedResponse(id: number, status: Uint8Array = noBytes): FrameParts {
-  return [headOf(id, endedTag, status.byteLength), status];
-}
-
-/** A request was refused. `status` is an encoded google.rpc.Status. */
-export function refusedResponse(id: number, status: Uint8Array): FrameParts {
-  return [headOf(id, refusedTag, status.byteLength), status];
-}
-
-/** The progress of all watches together, with the tag of the request. */
-export function progressResponse(revision: number, tag: bigint): FrameParts {
-  const size = numberFieldSize(revision) + bigFieldSize(tag);
-  const writer = new WireWriter(Buffer.allocUnsafe(size));
-  writer.numberField(revisionTag, revision);
-  writer.bigField(tagTag, tag);
-  return [headOf(0, progressTag, size), writer.bytes];
-}
-
-function revisionField(revision: number): Uint8Array {
-  const writer = new WireWriter(Buffer.allocUnsafe(numberFieldSize(revision)));
-  writer.numberField(revisionTag, revision);
+export function endedResponse(id: number, status: Uint8Array = noBytes): Uint8Array {
+  const writer = answerWriter(id, endedTag, status.byteLength);
+  writer.raw(status);
   return writer.bytes;
 }
 
-/** What precedes a message of `size` bytes that is the field `tag`. */
-function headOf(id: number, tag: number, size: number): Buffer {
-  const fields = numberFieldSize(id) + 1 + varintSize(size);
-  const writer = new WireWriter(Buffer.allocUnsafe(prefixSize + fields));
+/** A request was refused. `status` is an encoded google.rpc.Status. */
+export function refusedResponse(id: number, status: Uint8Array): Uint8Array {
+  const writer = answerWriter(id, refusedTag, status.byteLength);
+  writer.raw(status);
+  return writer.bytes;
+}
+
+/** The progress of all watches together, with the tag of the request. */
+export function progressResponse(revision: number, tag: bigint): Uint8Array {
+  const writer = answerWriter(0, progressTag, numberFieldSize(revision) + bigFieldSize(tag));
+  writer.numberField(revisionTag, revision);
+  writer.bigField(tagTag, tag);
+  return writer.bytes;
+}
+
+/** Writes what precedes a WatchResponse of `size` bytes. Returns its size, in bytes. */
+function writeHead(parts: PartsWriter, id: number, size: number): number {
+  const fields = fieldsSize(id, size);
+  writeFields(parts.room(prefixSize + fields), id, watchTag, fields, size);
+  return prefixSize + fields;
+}
+
+/** A writer of a message whose field `tag` has `size` bytes, which are still to be written. */
+function answerWriter(id: number, tag: number, size: number): WireWriter {
+  const fields = fieldsSize(id, size);
+  const writer = new WireWriter(Buffer.allocUnsafe(prefixSize + fields + size));
+  writeFields(writer, id, tag, fields, size);
+  return writer;
+}
+
+function fieldsSize(id: number, size: number): number {
+  return numberFieldSize(id) + 1 + varintSize(size);
+}
+
+function writeFields(
+  writer: WireWriter,
+  id: number,
+  tag: number,
+  fields: number,
+  size: number,
+): void {
   writer.prefix(fields + size);
   writer.numberField(idTag, id);
   writer.byte(tag);
   writer.varint(size);
-  return writer.bytes;
-}
-
-/** A part of this size or more is passed on by itself, in bytes: to copy it would cost more than one more part of a write. */
-const leastAlone = 2 * 1024;
-
-/** The same bytes in fewer parts: small ones that follow one another are copied together. */
-export function withJoinedParts(parts: FrameParts): FrameParts {
-  const joined: Uint8Array[] = [];
-  for (let start = 0, end = 0; start < parts.length; start = end) {
-    let bytes = 0;
-    for (; end < parts.length; end++) {
-      const { byteLength } = parts[end] as Uint8Array;
-      if (byteLength >= leastAlone) break;
-      bytes += byteLength;
-    }
-    if (end > start) joined.push(copied(parts, start, end, bytes));
-    else joined.push(parts[end++] as Uint8Array);
-  }
-  return joined;
-}
-
-function copied(parts: FrameParts, start: number, end: number, bytes: number): Uint8Array {
-  if (end === start + 1) return parts[start] as Uint8Array;
-  const copy = Buffer.allocUnsafe(bytes);
-  let at = 0;
-  for (let i = start; i < end; i++) {
-    const part = parts[i] as Uint8Array;
-    copy.set(part, at);
-    at += part.byteLength;
-  }
-  return copy;
 }
 
 /** A SubscribeResponse whose content is not decoded: its reader may be slow, and counts it as the server does, in bytes. */

@@ -204,11 +204,12 @@ export const callBounds: readonly Bound[] = [
     what: "watches of a Subscribe stream, and the queue of those that may have something to send",
     owners: ["SubscribeStream", "SubscribeService"],
     bound:
-      "10,000; each counts as an open stream, and is in the queue once; streams by open streams",
+      "`--max-subscribe-watches`, 10,000; each counts as an open stream, and is in the queue once; streams by open streams",
     per: "stream",
     atBound: "a further one is refused with TOO_MANY_STREAMS",
     shownBy: [
       "is one of 10,000 at most",
+      "is one of as many as the operator allows on a stream",
       "counts as a stream of its caller, and one above the limit is refused alone",
       "makes room before its stream does",
     ],

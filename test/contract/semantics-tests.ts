@@ -221,6 +221,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "subscribe-12": "needs the right of its own, and ends alone when that is lost",
   "subscribe-13": "counts as a stream of its caller, and one above the limit is refused alone",
   "subscribe-14": "is one of 10,000 at most",
+  "subscribe-20": "is one of as many as the operator allows on a stream",
   "subscribe-15": "continues after its client has closed its side, until the last watch has ended",
   "subscribe-16": "ends with DRAINING behind its watches, which have their resume points",
   "subscribe-17":

@@ -453,8 +453,9 @@ export const ownEntries: readonly CorpusEntry[] = [
     mutations: [
       {
         file: "src/server/services/subscribe/stream-progress.ts",
-        find: "this.#target : Math.max(least, this.#target);",
-        replace: "this.#target : least;",
+        find: "this.#stream.progressed(this.#target, this.#tag);",
+        replace:
+          "this.#stream.progressed([...this.#stream.watches.values()].reduce((least, { deliveredRevision }) => Math.min(least, deliveredRevision), Infinity), this.#tag);",
       },
     ],
   },

@@ -62,8 +62,8 @@ export const plantedEntries: readonly CorpusEntry[] = [
     mutations: [
       {
         file: "src/server/services/subscribe/stream-progress.ts",
-        find: "(watch) => !watch.isOver && watch.deliveredRevision < revision,",
-        replace: "() => false,",
+        find: "if (watch.deliveredRevision < revision) {",
+        replace: "if (watch.deliveredRevision < 0) {",
       },
     ],
   },
@@ -77,9 +77,9 @@ export const plantedEntries: readonly CorpusEntry[] = [
     mutations: [
       {
         file: "src/server/services/subscribe/stream-progress.ts",
-        find: "if (!watch.isOver) least = Math.min(least, watch.deliveredRevision);",
+        find: "this.#stream.progressed(this.#target, this.#tag);",
         replace:
-          "if (!watch.isOver) least = Math.max(least === Infinity ? 0 : least, watch.deliveredRevision);",
+          "this.#stream.progressed([...this.#stream.watches.values()].reduce((most, { deliveredRevision }) => Math.max(most, deliveredRevision), this.#target), this.#tag);",
       },
     ],
   },

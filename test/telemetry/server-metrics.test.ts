@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
-import { reasons } from "../../src/base/errors.ts";
+import { type Reason, reasons } from "../../src/base/errors.ts";
 import {
   observeCollections,
   registerEventLoopMetrics,
@@ -11,7 +11,8 @@ import { registerServerMetrics } from "../../src/telemetry/server-metrics.ts";
 import { registerStageLatency } from "../../src/telemetry/stage-latency.ts";
 import { listWatchService } from "../../src/wire/services.ts";
 import { FakeClock } from "../fake-clock.ts";
-import { RawConnection } from "../server/http2/raw-connection.ts";
+import { encode } from "../foreign/protobuf.ts";
+import { framed, RawConnection } from "../server/http2/raw-connection.ts";
 import { SetGauge } from "../server/pressure/set-gauge.ts";
 import { serveThings } from "../server/served.ts";
 
@@ -62,6 +63,33 @@ test("Watches that the service refuses or ends are counted by reason, and those 
     'watch_fanout_ended_watches_total{reason="DRAINING"} 1',
   ]);
 });
+
+test("Watches that end with their Subscribe stream are counted, each once", async () => {
+  const metrics = new PrometheusMetrics("1.2.3");
+  onTestFinished(() => metrics.close());
+  const observer = new RpcMetrics(metrics.meter, new FakeClock());
+  const { server, clock, storage } = await serveThings({ server: { observer } });
+  const call = new RawConnection(server.port, 1_000).open(
+    "/watchfanout.v1.ListWatchService/Subscribe",
+  );
+  const watches = 20;
+  for (let id = 1; id <= watches; id++) {
+    call.stream.write(framed(encode({ 1: encode({ 1: id, 2: encode({ 1: "things" }) }) })));
+  }
+  await expect.poll(() => server.openStreams).toBe(1 + watches);
+  // Their ends would follow what the client does not accept.
+  await storage.put({ key: "a", value: Buffer.alloc(10_000) });
+  await expect.poll(() => server.stats().unsent.bytes).toBeGreaterThan(10_000);
+  void server.drain(60_000);
+  await clock.elapse(1_000);
+  await expect.poll(() => server.openStreams, { timeout: 5_000 }).toBe(0);
+  expect(await metrics.render()).toContain(ended("DRAINING", watches));
+});
+
+/** The line of the metric. */
+function ended(reason: Reason, count: number): string {
+  return `\nwatch_fanout_ended_watches_total{reason="${reason}"} ${count}\n`;
+}
 
 test("A watch that is reset to make room for others is counted as RESET", async () => {
   const metrics = new PrometheusMetrics("1.2.3");

@@ -1,91 +1,144 @@
 import { compareKeys } from "../../model/key-order.ts";
 import type { KeyInterval } from "../../storage/storage.ts";
 
-interface Entry<T> {
+/** One interval, and the part of the tree below it. */
+interface Node<T> {
   readonly interval: KeyInterval;
-  readonly value: T;
+  /** In any order. Mostly one, for which a Set would take four times the memory. */
+  readonly values: T[];
+  /** At least that of each node below it. */
+  readonly priority: number;
+  /** The largest end of its part. Undefined: up to the last key. */
+  end: string | undefined;
+  left: Node<T> | undefined;
+  right: Node<T> | undefined;
 }
 
+type Part<T> = Node<T> | undefined;
+
 /**
- * Finds the intervals that a key is in, in logarithmic time and in time for each that is found.
+ * Finds the intervals that a key is in, in logarithmic time and in time for each that is found. Adding and deleting one take
+ * logarithmic time.
  *
- * The intervals are sorted by their beginning. The middle of each part of this order is the root of a binary tree of the
- * part, and knows the largest end in it. The first search after a change computes these ends again.
+ * It is a treap: a binary tree of the intervals in order, by beginning and then by end, in which a node's random priority is
+ * at least those of the nodes below it. So the tree is as deep as one that was built in random order, whatever the order is
+ * in which clients open their watches. Each node knows the largest end of its part: a part that ends before the key is left
+ * out.
  */
 export class IntervalIndex<T> {
-  readonly #entries: Entry<T>[] = [];
-  /** By the index of the root of each part: its largest end. Undefined as an end: up to the last key. */
-  #ends: (string | undefined)[] | undefined;
+  readonly #random: () => number;
+  #root: Part<T>;
+  #size = 0;
 
-  get size(): number {
-    return this.#entries.length;
+  /** `random` returns numbers from 0 up to 1. */
+  constructor(random: () => number = Math.random) {
+    this.#random = random;
   }
 
-  /** Adds an interval that is not there yet. */
+  /** Number of values, each of which is counted for each of its intervals. */
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Adds a value to an interval that does not have it yet. */
   add(interval: KeyInterval, value: T): void {
-    this.#entries.splice(this.#firstFrom(interval.from), 0, { interval, value });
-    this.#ends = undefined;
+    this.#size++;
+    const values = this.#valuesOf(interval);
+    if (values !== undefined) {
+      values.push(value);
+      return;
+    }
+    const [before, behind] = split(this.#root, interval);
+    const added: Node<T> = {
+      ...{ interval, values: [value], priority: this.#random() },
+      ...{ end: interval.to, left: undefined, right: undefined },
+    };
+    this.#root = merge(merge(before, added), behind);
   }
 
   /** Idempotent. */
-  delete({ from }: KeyInterval, value: T): void {
-    for (let i = this.#firstFrom(from); this.#entries[i]?.interval.from === from; i++) {
-      if (this.#entries[i]?.value !== value) continue;
-      this.#entries.splice(i, 1);
-      this.#ends = undefined;
-      return;
-    }
+  delete(interval: KeyInterval, value: T): void {
+    const values = this.#valuesOf(interval);
+    const at = values?.indexOf(value) ?? -1;
+    if (values === undefined || at < 0) return;
+    this.#size--;
+    values.splice(at, 1);
+    if (values.length === 0) this.#root = without(this.#root, interval);
   }
 
   /** Appends the values of the intervals that `key` is in to `found`. Returns the number of comparisons. */
   find(key: string, found: T[]): number {
-    this.#ends ??= this.#largestEnds();
-    return this.#search(key, 0, this.#entries.length, this.#ends, found);
+    return search(this.#root, key, found);
   }
 
-  #search(
-    key: string,
-    low: number,
-    high: number,
-    ends: readonly (string | undefined)[],
-    found: T[],
-  ): number {
-    if (low >= high) return 0;
-    const root = (low + high) >>> 1;
-    if (!isBefore(key, ends[root])) return 1;
-    const { interval, value } = this.#entries[root] as Entry<T>;
-    const compared = 1 + this.#search(key, low, root, ends, found);
-    if (compareKeys(key, interval.from) < 0) return compared;
-    if (isBefore(key, interval.to)) found.push(value);
-    return compared + this.#search(key, root + 1, high, ends, found);
-  }
-
-  #largestEnds(): (string | undefined)[] {
-    const ends: (string | undefined)[] = [];
-    const largest = (low: number, high: number): string | undefined => {
-      const root = (low + high) >>> 1;
-      let end = this.#entries[root]?.interval.to;
-      if (low < root) end = later(end, largest(low, root));
-      if (root + 1 < high) end = later(end, largest(root + 1, high));
-      ends[root] = end;
-      return end;
-    };
-    largest(0, this.#entries.length);
-    return ends;
-  }
-
-  /** The index of the first interval that begins at `from` or after it. */
-  #firstFrom(from: string): number {
-    let low = 0;
-    let high = this.#entries.length;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      const { interval } = this.#entries[middle] as Entry<T>;
-      if (compareKeys(interval.from, from) < 0) low = middle + 1;
-      else high = middle;
+  #valuesOf(interval: KeyInterval): T[] | undefined {
+    let node = this.#root;
+    while (node !== undefined) {
+      const order = compare(interval, node.interval);
+      if (order === 0) return node.values;
+      node = order < 0 ? node.left : node.right;
     }
-    return low;
+    return undefined;
   }
+}
+
+function search<T>(node: Part<T>, key: string, found: T[]): number {
+  if (node === undefined) return 0;
+  if (!isBefore(key, node.end)) return 1;
+  const { interval, values } = node;
+  const compared = 1 + search(node.left, key, found);
+  if (compareKeys(key, interval.from) < 0) return compared;
+  if (isBefore(key, interval.to)) for (const value of values) found.push(value);
+  return compared + search(node.right, key, found);
+}
+
+/** The part with the intervals before this one, and the part with the others. */
+function split<T>(node: Part<T>, interval: KeyInterval): readonly [Part<T>, Part<T>] {
+  if (node === undefined) return [undefined, undefined];
+  if (compare(node.interval, interval) < 0) {
+    const [before, behind] = split(node.right, interval);
+    node.right = before;
+    return [withEnd(node), behind];
+  }
+  const [before, behind] = split(node.left, interval);
+  node.left = behind;
+  return [before, withEnd(node)];
+}
+
+/** One part of two, the intervals of the first of which are before those of the other. */
+function merge<T>(one: Part<T>, other: Part<T>): Part<T> {
+  if (one === undefined || other === undefined) return one ?? other;
+  if (one.priority >= other.priority) {
+    one.right = merge(one.right, other);
+    return withEnd(one);
+  }
+  other.left = merge(one, other.left);
+  return withEnd(other);
+}
+
+function without<T>(node: Part<T>, interval: KeyInterval): Part<T> {
+  if (node === undefined) return undefined;
+  const order = compare(interval, node.interval);
+  if (order === 0) return merge(node.left, node.right);
+  if (order < 0) node.left = without(node.left, interval);
+  else node.right = without(node.right, interval);
+  return withEnd(node);
+}
+
+/** Computes the largest end again, after a change of what is below the node. */
+function withEnd<T>(node: Node<T>): Node<T> {
+  let end = node.interval.to;
+  if (node.left !== undefined) end = later(end, node.left.end);
+  if (node.right !== undefined) end = later(end, node.right.end);
+  node.end = end;
+  return node;
+}
+
+function compare(one: KeyInterval, other: KeyInterval): number {
+  const order = compareKeys(one.from, other.from);
+  if (order !== 0 || one.to === other.to) return order;
+  if (one.to === undefined) return 1;
+  return other.to === undefined ? -1 : compareKeys(one.to, other.to);
 }
 
 function isBefore(key: string, end: string | undefined): boolean {

@@ -27,8 +27,6 @@ export interface WatcherOptions {
   readonly deadline: number | undefined;
   readonly expiresAt: number | undefined;
   readonly eagerBookmarks: boolean;
-  /** When it was requested, in the clock's milliseconds. */
-  readonly openedAt: number;
   /** Whose time it catches up in; undefined: its own. */
   readonly owner: object | undefined;
 }
@@ -79,16 +77,17 @@ export class CacheWatcher implements WatchStream, WatchStatus, SourceReader {
   /** Whether the listener is called for the next batch: the client has read everything, or nothing yet. */
   #needsNotify = true;
 
-  /** It is "starting" for as long as `source` is. */
+  /** It is "starting" for as long as `source` is. `openedAt`: when it was requested, in the clock's milliseconds. */
   constructor(
     filter: Filter,
     options: WatcherOptions,
     context: WatcherContext,
     source: WatchSource,
+    openedAt: number,
   ) {
     this.filter = filter;
     this.options = options;
-    this.maintenance = new MaintenanceRecord(options.openedAt);
+    this.maintenance = new MaintenanceRecord(openedAt);
     this.#context = context;
     this.#source = source;
   }

@@ -33,7 +33,7 @@ export interface RpcObserver {
   /** Responses of ListWatchService and WriteService, and their size in bytes without gRPC's framing. */
   sent(method: string, messages: number, bytes: number): void;
   /** The service has refused or ended a watch. `RESET`: without a status, as its client accepted too little. */
-  watchEnded?(reason: Reason | "RESET"): void;
+  watchEnded?(reason: Reason | "RESET", count?: number): void;
 }
 
 /** How labels and fields are read. */

@@ -15,6 +15,8 @@ export interface ServerLimits {
   readonly maxStreams: number;
   /** Maximum number of open streams of one caller. Default 0: no limit but `maxStreams`. */
   readonly maxStreamsPerIdentity: number;
+  /** Maximum number of watches of one Subscribe stream, each of which also counts as a stream. Default 10,000. */
+  readonly maxSubscribeWatches: number;
   /**
    * Maximum number of reads (Get, List) that are handled at once, of all callers; further ones wait. A caller may exceed it
    * with a few, so that others can't make it wait. Default 512.
@@ -116,6 +118,7 @@ export const defaultServerLimits: ServerLimits = {
   maxStreamsPerConnection: 10_000,
   maxStreams: 200_000,
   maxStreamsPerIdentity: 0,
+  maxSubscribeWatches: 10_000,
   maxReadsInFlight: 512,
   maxWritesInFlight: 256,
   maxQueuedRequestsPerIdentity: 10_000,

@@ -71,7 +71,6 @@ function watcher(
     deadline: undefined,
     expiresAt: undefined,
     eagerBookmarks: false,
-    openedAt: 0,
     owner: undefined,
   };
   return new CacheWatcher(
@@ -79,6 +78,7 @@ function watcher(
     watcherOptions,
     context,
     new PendingSource(),
+    0,
   );
 }
 

@@ -74,8 +74,8 @@ class World {
       toStreamError: (error: Error) => new WatchFanoutError("INTERNAL", error.message),
     } as unknown as WatcherContext;
     const filter = new Filter({ scope, withPrevious: false });
-    const all = { eagerBookmarks: false, openedAt: 0, ...options } as WatcherOptions;
-    this.watcher = new CacheWatcher(filter, all, context, source);
+    const all = { eagerBookmarks: false, ...options } as WatcherOptions;
+    this.watcher = new CacheWatcher(filter, all, context, source, 0);
     this.watcher.onReadable(() => this.log.push("notified"));
   }
 

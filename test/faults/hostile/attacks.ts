@@ -9,6 +9,7 @@ import { keptPast } from "./kept-past.ts";
 import { largeFilters } from "./large-filters.ts";
 import { pages } from "./pages.ts";
 import { shutWindows } from "./shut-windows.ts";
+import { subscribeStreams } from "./subscribe-streams.ts";
 import { unfinishedRequests } from "./unfinished-requests.ts";
 import { writes } from "./writes.ts";
 
@@ -23,6 +24,7 @@ export const attacks: Attacks = {
   ...pages,
   ...floods,
   ...etcdWatches,
+  ...subscribeStreams,
   ...bareSockets,
   // These write so much that what the others read is no longer kept.
   ...keptPast,

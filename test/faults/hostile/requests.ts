@@ -12,6 +12,7 @@ export const paths = {
   etcdWatch: "/etcdserverpb.Watch/Watch",
   list: "/watchfanout.v1.ListWatchService/List",
   watch: "/watchfanout.v1.ListWatchService/Watch",
+  subscribe: "/watchfanout.v1.ListWatchService/Subscribe",
   put: "/watchfanout.v1.WriteService/Put",
   putToEtcd: "/etcdserverpb.KV/Put",
   healthWatch: "/grpc.health.v1.Health/Watch",

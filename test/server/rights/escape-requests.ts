@@ -8,6 +8,7 @@ import {
   reflectionServices,
   writeService,
 } from "../../../src/wire/services.ts";
+import { encode } from "../../foreign/protobuf.ts";
 import fc from "../../property.ts";
 import { callers } from "./escape-rights.ts";
 
@@ -23,6 +24,10 @@ export interface RandomRequest {
   readonly also?: Access | undefined;
   /** Whether the encoded message is exactly what `access` says. */
   readonly isExact: boolean;
+  /** Of a stream of requests: those behind the first. */
+  readonly further?: (world: RequestWorld) => readonly Uint8Array[];
+  /** What each watch of a Subscribe stream asks for. Their ids are 1, 2 and so on. */
+  readonly watches?: readonly Access[];
 }
 
 /** What requests refer to. */
@@ -334,6 +339,29 @@ const watch = fc
     };
   });
 
+/** Watches of one caller, requests for their progress, credit, and removals, some of which name none of them. */
+const subscribe = fc
+  .record({
+    watches: fc.array(watch, { minLength: 1, maxLength: 5 }),
+    others: fc.array(
+      fc.record({ field: fc.constantFrom(2, 3, 4, 4, 4), id: fc.integer({ min: -1, max: 6 }) }),
+      { maxLength: 4 },
+    ),
+  })
+  .map(({ watches, others }) => {
+    const requestsOf = (world: RequestWorld): Uint8Array[] => [
+      ...watches.map((asked, i) => encode({ 1: encode({ 1: i + 1, 2: asked.encode(world) }) })),
+      ...others.map(({ field, id }) => encode({ [field]: encode({ 1: id }) })),
+    ];
+    return {
+      caller: watches[0]?.caller ?? "",
+      path: listWatchService.Subscribe.path,
+      encode: (world: RequestWorld) => requestsOf(world)[0] ?? Buffer.of(),
+      further: (world: RequestWorld) => requestsOf(world).slice(1),
+      ...{ access: undefined, watches: watches.map(({ access }) => access), isExact: false },
+    };
+  });
+
 const expected = fc.constantFrom(undefined, 0, 1, 5, -1);
 
 const put = fc
@@ -449,6 +477,7 @@ export const randomRequest: fc.Arbitrary<RandomRequest> = fc.oneof(
   { weight: 2, arbitrary: history },
   { weight: 5, arbitrary: list },
   { weight: 5, arbitrary: watch },
+  { weight: 4, arbitrary: subscribe },
   { weight: 2, arbitrary: put },
   { weight: 2, arbitrary: remove },
   { weight: 1, arbitrary: resources },

@@ -13,7 +13,7 @@ import type { ServedResource } from "../../../src/server/server.ts";
 import { UncachedResource } from "../../../src/server/services/uncached-resource.ts";
 import { policyOf } from "../../config/parsed-policy.ts";
 import type { Backend, OpenBackend } from "../../contract/backends.ts";
-import { RawConnection } from "../http2/raw-connection.ts";
+import { framed, RawConnection } from "../http2/raw-connection.ts";
 import type { ManualTimers } from "../limits/manual-timers.ts";
 import { serve } from "../served.ts";
 import type { TestClient } from "../test-client.ts";
@@ -31,6 +31,8 @@ const streamTurns = 20;
 export interface Received {
   /** All bytes, headers and trailers; those that are encoded also decoded. */
   readonly text: string;
+  /** The messages, as they came. */
+  readonly messages: Buffer;
   /** The gRPC status code; undefined: the call was cancelled by the test. */
   readonly code: number | undefined;
 }
@@ -142,14 +144,20 @@ export class EscapeWorld implements RequestWorld {
     return Promise.all(calls.map(({ finish }) => finish()));
   }
 
-  #send({ caller, path, encode }: RandomRequest): {
+  #send({ caller, path, encode, further }: RandomRequest): {
     responded: Promise<unknown>;
     finish: () => Promise<Received>;
   } {
     const connection = this.#connections.get(caller);
     if (connection === undefined) throw new Error(`${caller} has no connection.`);
-    const { stream, ended } = connection.call(path, encode(this), headersOf(caller));
+    const { stream, ended } = further
+      ? connection.open(path, headersOf(caller))
+      : connection.call(path, encode(this), headersOf(caller));
+    if (further) {
+      for (const message of [encode(this), ...further(this)]) stream.write(framed(message));
+    }
     const received: string[] = [];
+    const chunks: Buffer[] = [];
     const responded = Promise.withResolvers<void>();
     const keep = (headers: IncomingHttpHeaders): void => {
       received.push(decodedHeaders(headers));
@@ -157,6 +165,7 @@ export class EscapeWorld implements RequestWorld {
     stream.on("response", keep).on("trailers", keep);
     stream.on("data", (chunk: Buffer) => {
       received.push(chunk.toString("latin1"));
+      chunks.push(chunk);
       responded.resolve();
     });
     void ended.then(() => responded.resolve());
@@ -165,7 +174,7 @@ export class EscapeWorld implements RequestWorld {
       if (!stream.closed) stream.close(8);
       const { code } = await ended;
       const text = received.join("");
-      return { text: `${text}\n${decodedTokens(text)}`, code };
+      return { text: `${text}\n${decodedTokens(text)}`, messages: Buffer.concat(chunks), code };
     };
     return { responded: responded.promise, finish };
   }

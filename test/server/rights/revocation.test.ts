@@ -75,6 +75,33 @@ describe("A changed policy", () => {
     expect(server.openStreams).toBe(600);
   });
 
+  test("ends exactly those of 1,000 watches of a Subscribe stream that lose their right", async () => {
+    const guarded = await serveGuarded(policyWith({ a: "ann", b: "ann" }));
+    const stream = clientAs(guarded.server, "ann").subscribe();
+    const ids = Array.from({ length: 1_000 }, (_, i) => i + 1);
+    const prefixOf = (id: number): string => (id % 2 === 0 ? "a/" : "b/");
+    for (const id of ids) stream.add(id, { resource: "pods", prefix: prefixOf(id) });
+    const opened = await Promise.all(ids.map((id) => stream.watchOf(id)));
+    const [point] = opened.map(({ revision }) => revision);
+    guarded.change(policyWith({ b: "ann" }));
+    const [lost, kept] = [0, 1].map((rest) => ids.filter((id) => id % 2 === rest));
+    for (const id of lost ?? []) {
+      expect(await stream.endOf(id)).toMatchObject({
+        reason: "PERMISSION_DENIED",
+        metadata: { prefix: "a/", resume_revision: point },
+      });
+    }
+    expect(guarded.authorizer.revoked).toBe(500);
+    expect(guarded.server.openStreams).toBe(1 + 500);
+    await guarded.put("pods", "a/1");
+    await guarded.put("pods", "b/1");
+    for (const id of kept ?? []) {
+      const { events } = await stream.watchOf(id);
+      expect(events.map(({ object }) => object?.key)).toEqual(["b/1"]);
+    }
+    for (const id of lost ?? []) expect(stream.waitingOf(id)).toBe(0);
+  });
+
   test("that allows what another rule allowed before ends no stream", async () => {
     const guarded = await serveGuarded(policyWith({ a: "ann" }));
     const [watch] = await opened(guarded, "ann", "a/", 1);

@@ -111,6 +111,17 @@ describe("A watch of a Subscribe stream", () => {
     expect(served.server.openStreams).toBe(10_001);
   });
 
+  test("is one of as many as the operator allows on a stream", async () => {
+    const served = await serveThings({ server: { limits: { maxSubscribeWatches: 2 } } });
+    const stream = await subscribed(served, 1, 2);
+    stream.add(3, { resource });
+    expect(await stream.endOf(3)).toMatchObject({
+      reason: "TOO_MANY_STREAMS",
+      metadata: { limit_name: "max-subscribe-watches", limit: "2" },
+    });
+    await subscribed(served, 1, 2);
+  });
+
   test("whose selector takes too much memory is ended alone", async () => {
     const limits = { maxRetainedRequestBytesPerConnection: 8 * 1024 };
     const served = await serveThings({ server: { limits } });
@@ -382,6 +393,20 @@ describe("A Subscribe stream", () => {
     expect(await stream.next()).toMatchObject({
       progress: { revision: String(revision), tag: "7" },
     });
+  });
+
+  test("refuses a request for progress that waited until all watches had ended", async () => {
+    const served = await serveThings();
+    const stream = served.client.subscribe();
+    // Without credit it keeps the first request from being answered.
+    stream.add(1, { resource }, { messages: 1 });
+    await stream.watchOf(1);
+    await write(served, "a");
+    stream.requestProgress(0, 1);
+    stream.requestProgress(0, 2);
+    stream.remove(1);
+    expect((await stream.nextOf(0)).progress).toMatchObject({ tag: "1" });
+    expect(await stream.refusalOf(0)).toMatchObject({ reason: "UNKNOWN_WATCH" });
   });
 
   test("names the id that no watch can have", async () => {

@@ -1,12 +1,21 @@
-import { invalidRequest, upstreamUnavailable } from "../../../base/errors.ts";
+import { invalidRequest, unknownWatch, upstreamUnavailable } from "../../../base/errors.ts";
+import type { TimeSlicedWork } from "../../../base/event-loop-turns.ts";
 import type { ServedResource } from "../../calls/service-options.ts";
+import { nextStreamId } from "../../kernel/open-streams.ts";
 import type { Subscription } from "./subscription.ts";
+
+/** Number of watches that are looked at between two yields. */
+const watchesPerStep = 64;
 
 /** What a progress needs of its stream. */
 interface ProgressOwner {
   readonly isOver: boolean;
-  /** The open watches. */
+  /** The open watches, the oldest first. */
   readonly watches: ReadonlyMap<number, Subscription>;
+  /** The resources that they are of. */
+  readonly resources: Iterable<ServedResource>;
+  /** Does the work in the time of the stream's caller. */
+  run(work: TimeSlicedWork<void>): Promise<void>;
   /** Sends the progress of all watches together. */
   progressed(revision: number, tag: bigint): void;
   /** The request can't be answered. */
@@ -17,21 +26,20 @@ interface ProgressOwner {
 
 /**
  * Answers the requests for progress of one stream. A request asks the store for its revision, R. The answer for one watch is a
- * bookmark of that watch, once it has delivered everything up to R. The answer for all is the lowest revision up to which all
- * of them have, once that is R or above.
+ * bookmark of that watch, once it has delivered everything up to R. The answer for all is R,
+ * once all of them have.
  *
  * Requests that come while one is being answered have one answer of their own, together: the revision that was asked for
  * may be from before them. So there is at most one question for each watch, and one for all.
  */
 export class StreamProgress {
   readonly #stream: ProgressOwner;
-  /** The watches that the answer for all is about. */
-  #watches: readonly Subscription[] = [];
-  #state: "none" | "asking" | "waiting" = "none";
+  /** Of the answer for all. */
+  #state: "none" | "asking" | "looking" | "waiting" = "none";
   /** The tag of the request that is being answered; and of the last one since, if there is one. */
   #tag = 0n;
   #nextTag: bigint | undefined;
-  /** While waiting: the revision to be reached, and how many watches have not. */
+  /** The revision to be reached, and how many of the watches that were looked at have not. */
   #target = 0;
   #missing = 0;
   /** Watches whose own progress is asked for, and whether it was requested again since. */
@@ -63,23 +71,27 @@ export class StreamProgress {
     );
   }
 
-  /** The client asks for the progress of all watches that it has. There is at least one. */
+  /** The client asks for the progress of all watches that it has. Refused without one. */
   requestOfAll(tag: bigint): void {
+    // Also those that a request which waited was about may have ended meanwhile.
+    if (this.#stream.watches.size === 0) {
+      this.#stream.progressFailed(0, unknownWatch(0));
+      return;
+    }
     if (this.#state !== "none") {
       this.#nextTag = tag;
       return;
     }
     this.#tag = tag;
     this.#state = "asking";
-    this.#watches = [...this.#stream.watches.values()];
-    const resources = new Set(this.#watches.map(({ served }) => served));
-    reached(resources).then(
-      (revision) => this.#await(revision),
-      (error: unknown) => {
+    // Watches that are opened later have higher ids.
+    const lastId = nextStreamId();
+    reached([...this.#stream.resources])
+      .then((revision) => this.#lookFor(revision, lastId))
+      .catch((error: unknown) => {
         if (!this.#stream.isOver) this.#stream.progressFailed(0, error);
         this.#answered();
-      },
-    );
+      });
   }
 
   /** The watch has sent what it had. */
@@ -93,40 +105,43 @@ export class StreamProgress {
     if (watch.isAwaited) this.#reached(watch);
   }
 
-  #await(revision: number): void {
+  async #lookFor(revision: number, lastId: number): Promise<void> {
     if (this.#stream.isOver) return;
     this.#target = revision;
+    this.#missing = 0;
+    this.#state = "looking";
+    await this.#stream.run(this.#look(revision, lastId));
     this.#state = "waiting";
-    const behind = this.#watches.filter(
-      (watch) => !watch.isOver && watch.deliveredRevision < revision,
-    );
-    for (const watch of behind) watch.isAwaited = true;
-    this.#missing = behind.length;
-    // A watch with something to send is read anyway, and one without it is behind only until its source notifies it.
     if (this.#missing === 0) this.#answer();
+  }
+
+  /** Finds the watches that have not delivered everything up to the revision. One that has stays so. */
+  *#look(revision: number, lastId: number): TimeSlicedWork<void> {
+    let looked = 0;
+    for (const watch of this.#stream.watches.values()) {
+      if (watch.id > lastId) return;
+      // A watch with something to send is read anyway, and one without it is behind only until its source notifies it.
+      if (watch.deliveredRevision < revision) {
+        watch.isAwaited = true;
+        this.#missing++;
+      }
+      if (++looked % watchesPerStep === 0) yield;
+    }
   }
 
   #reached(watch: Subscription): void {
     watch.isAwaited = false;
     this.#missing--;
-    if (this.#missing === 0) this.#answer();
+    if (this.#missing === 0 && this.#state === "waiting") this.#answer();
   }
 
   #answer(): void {
-    let least = Infinity;
-    for (const watch of this.#watches) {
-      if (!watch.isOver) least = Math.min(least, watch.deliveredRevision);
-    }
-    // Each has reached the target, though one that has something to send again may know only of its last resume point. Of
-    // watches that have all ended nothing more is said than that the store has this revision.
-    const revision = least === Infinity ? this.#target : Math.max(least, this.#target);
-    this.#stream.progressed(revision, this.#tag);
+    if (!this.#stream.isOver) this.#stream.progressed(this.#target, this.#tag);
     this.#answered();
   }
 
   #answered(): void {
     this.#state = "none";
-    this.#watches = [];
     const next = this.#nextTag;
     this.#nextTag = undefined;
     if (next !== undefined && !this.#stream.isOver) this.requestOfAll(next);
@@ -137,8 +152,8 @@ export class StreamProgress {
  * Resolves to the lowest revision that the resources have reached, which is at least the store's at the time of the call.
  * Rejects if one of them can't reach it now, or if they have no common revision.
  */
-async function reached(resources: Iterable<ServedResource>): Promise<number> {
-  const waits = [...resources].map((resource) => resource.reachCurrentRevision?.());
+async function reached(resources: readonly ServedResource[]): Promise<number> {
+  const waits = resources.map((resource) => resource.reachCurrentRevision?.());
   let least = Infinity;
   for (const revision of await Promise.all(waits)) {
     if (revision === undefined) {

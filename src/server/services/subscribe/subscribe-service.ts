@@ -26,9 +26,6 @@ import { bytesOf, expiryOf, openWatch } from "../watch-handler.ts";
 import { SubscribeStream, subscribeMethod } from "./subscribe-stream.ts";
 import { type Credit, Subscription } from "./subscription.ts";
 
-/** Maximum number of watches of one stream, as many as a connection may have streams by default. */
-const maxWatchesPerStream = 10_000;
-
 /** Interval at which streams are checked, in milliseconds. */
 const checkIntervalMs = 1_000;
 
@@ -80,7 +77,8 @@ export class SubscribeService {
     }
     call.span?.end(undefined);
     call.span = undefined;
-    const stream = new SubscribeStream(call, context, this.#streams, expiryOf(context));
+    const [rounds, turns] = [this.#streams, this.#requests];
+    const stream = new SubscribeStream(call, context, rounds, turns, expiryOf(context));
     stream.open();
     try {
       while (!stream.isOver) {
@@ -93,9 +91,9 @@ export class SubscribeService {
         await stream.room();
       }
     } catch (error) {
-      if (stream.isOver) return;
-      if (error instanceof RefusedRequest) stream.end(error.status);
-      else stream.end(statusOf(toClientError(error, subscribeMethod, context.logger, call)));
+      // Its request can't be read, or not in time.
+      if (error instanceof RefusedRequest) stream.endWith(error.status, "INVALID_REQUEST");
+      else if (!stream.isOver) stream.endBecause(error);
     }
   }
 
@@ -125,7 +123,6 @@ export class SubscribeService {
         return;
       }
       if (request.progress?.id === "0") {
-        if (stream.watches.size === 0) throw unknownWatch(0);
         stream.progress.requestOfAll(BigInt.asUintN(64, BigInt(request.progress.tag)));
         return;
       }
@@ -221,7 +218,8 @@ export class SubscribeService {
     const context = this.#context;
     try {
       if (stream.ending !== undefined) throw stream.ending;
-      if (stream.watches.size >= maxWatchesPerStream) throw tooManyWatches();
+      const { maxSubscribeWatches: limit } = context.limits;
+      if (stream.watches.size >= limit) throw tooManyWatches(limit);
       const opened = openWatch(context, call, request, {
         ...{ deadline: call.deadline, expiresAt: stream.expiresAt },
       });
@@ -302,10 +300,11 @@ function grantOf(watch: Subscription, { messages, bytes }: GrantCredit__Output):
   return credit;
 }
 
-function tooManyWatches(): WatchFanoutError {
+function tooManyWatches(limit: number): WatchFanoutError {
+  const metadata = { limit_name: "max-subscribe-watches", limit: String(limit) };
   return new WatchFanoutError(
     "TOO_MANY_STREAMS",
-    `This stream has ${maxWatchesPerStream} watches, the maximum. Remove some, or open another stream.`,
-    { metadata: { limit: String(maxWatchesPerStream) } },
+    `This stream has ${limit} watches, the maximum. Remove some, or open another stream.`,
+    { metadata },
   );
 }

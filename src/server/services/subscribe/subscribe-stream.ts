@@ -1,25 +1,24 @@
 import { status } from "@grpc/grpc-js";
 import type { Timer } from "../../../base/clock.ts";
-import { hasReason, WatchFanoutError } from "../../../base/errors.ts";
-import { runInTimeSlices } from "../../../base/event-loop-turns.ts";
+import { hasReason, type Reason, type WatchFanoutError } from "../../../base/errors.ts";
+import { runInTimeSlices, type TimeSlicedWork } from "../../../base/event-loop-turns.ts";
 import { Fifo } from "../../../base/fifo.ts";
+import type { Turns } from "../../../base/turns.ts";
 import { expired } from "../../../cacher/request/errors.ts";
 import type { RoundReader } from "../../../storage/storage.ts";
-import { type FrameParts, prefixSize, sizeOf } from "../../../wire/encode.ts";
+import { type FrameParts, prefixSize } from "../../../wire/encode.ts";
 import { encodedStatus, statusOf, type WireStatus } from "../../../wire/errors.ts";
-import {
-  endedResponse,
-  progressResponse,
-  refusedResponse,
-  withJoinedParts,
-} from "../../../wire/subscription.ts";
+import { PartsWriter } from "../../../wire/parts-writer.ts";
+import { endedResponse, progressResponse, refusedResponse } from "../../../wire/subscription.ts";
 import { refused, toClientError } from "../../calls/refusals.ts";
 import type { ServerCall } from "../../calls/server-call.ts";
 import type { ServiceContext } from "../../calls/service-context.ts";
+import type { ServedResource } from "../../calls/service-options.ts";
 import { MessageSender, type SlowEnd } from "../../kernel/message-sender.ts";
 import { nextStreamId, type OpenStream } from "../../kernel/open-streams.ts";
 import type { Rounds } from "../../kernel/rounds.ts";
 import { slowConsumer, withResumePoint } from "../watch-sender.ts";
+import { endLargest, largestOf, pendingIn } from "./pending-bytes.ts";
 import { StreamProgress } from "./stream-progress.ts";
 import type { Subscription, SubscriptionOwner } from "./subscription.ts";
 
@@ -53,9 +52,13 @@ export class SubscribeStream
   /** `bytesAtOnce`; 1, which any response exceeds, where each has to be written by itself. */
   readonly #bytesAtOnce: number;
   readonly #rounds: Rounds<SubscribeStream>;
+  /** For work whose time grows with the watches, by caller. */
+  readonly #turns: Turns;
   /** The open watches, by the client's id. */
   readonly #watches = new Map<number, Subscription>();
-  readonly #answers = new Fifo<FrameParts>();
+  /** How many of them are of each resource. */
+  readonly #resources = new Map<ServedResource, number>();
+  readonly #answers = new Fifo<Uint8Array>();
   readonly #ready = new Fifo<Subscription>();
   /** The watches whose responses were sent last and are not accepted, in any number each. */
   #sending: Subscription[] = [];
@@ -74,10 +77,12 @@ export class SubscribeStream
     call: ServerCall,
     context: ServiceContext,
     rounds: Rounds<SubscribeStream>,
+    turns: Turns,
     expiresAt: number | undefined,
   ) {
     super(call, context);
     this.#rounds = rounds;
+    this.#turns = turns;
     this.#bytesAtOnce = call.sendsSeveral === true ? bytesAtOnce : 1;
     this.expiresAt = expiresAt;
     this.openedAt = context.clock.now();
@@ -86,6 +91,14 @@ export class SubscribeStream
 
   get watches(): ReadonlyMap<number, Subscription> {
     return this.#watches;
+  }
+
+  get resources(): Iterable<ServedResource> {
+    return this.#resources.keys();
+  }
+
+  run(work: TimeSlicedWork<void>): Promise<void> {
+    return this.#turns.run(this.owner, work);
   }
 
   /** Counts it until it has ended. */
@@ -97,6 +110,7 @@ export class SubscribeStream
   /** Adds a watch, which begins to send. */
   add(watch: Subscription): void {
     this.#watches.set(watch.key, watch);
+    this.#countResource(watch.served, 1);
     this.context.streams.add(watch);
     watch.start();
   }
@@ -109,7 +123,8 @@ export class SubscribeStream
   }
 
   endWatch(watch: Subscription, cause: unknown): void {
-    if (watch.isOver) return;
+    // With its stream it was counted.
+    if (watch.isOver || this.isOver) return;
     this.#forget(watch);
     this.refuseWatch(watch.key, withResumePoint(this.#reported(cause), watch.resumePoint));
     this.progress.ended(watch);
@@ -140,6 +155,19 @@ export class SubscribeStream
 
   progressFailed(key: number, error: unknown): void {
     this.refuse(key, this.#reported(error));
+  }
+
+  /** Ends it, and its watches with it. */
+  endBecause(cause: unknown): void {
+    const error = this.#reported(cause);
+    this.endWith(statusOf(error), error.reason);
+  }
+
+  /** As `endBecause`. `reason`: what its watches are counted as. */
+  endWith(why: WireStatus, reason: Reason): void {
+    if (this.isOver) return;
+    this.#countWatches(reason);
+    this.end(why);
   }
 
   ready(watch: Subscription): void {
@@ -224,7 +252,7 @@ export class SubscribeStream
    * own.
    */
   protected override onEvicted(isOutstanding: boolean): void {
-    const lost = isOutstanding ? new Set(this.#sending) : this.#largest();
+    const lost = isOutstanding ? new Set(this.#sending) : largestOf(this.#watches.values());
     const mayLose = !isOutstanding || (this.#answers.length === 0 && this.withdraw());
     if (lost.size === 0 || !mayLose) {
       super.onEvicted(isOutstanding);
@@ -239,17 +267,14 @@ export class SubscribeStream
   }
 
   protected override slowStatus(end: SlowEnd): WireStatus | undefined {
-    const { observer, limits } = this.context;
-    for (const _ of this.#watches) {
-      observer?.watchEnded?.(end === "unreachable" ? "RESET" : "SLOW_CONSUMER");
-    }
+    this.#countWatches(end === "unreachable" ? "RESET" : "SLOW_CONSUMER");
     if (end === "unreachable") return undefined;
-    const accepted = `nothing from the stream for ${limits.responseFlushMs / 1_000} s`;
+    const accepted = `nothing from the stream for ${this.context.limits.responseFlushMs / 1_000} s`;
     return statusOf(slowConsumer(end === "stalled" ? accepted : "too little"));
   }
 
   protected override onFailed(error: unknown): void {
-    if (!this.isOver) this.end(statusOf(this.#reported(error)));
+    if (!this.isOver) this.endBecause(error);
   }
 
   protected override onClosed(): void {
@@ -263,43 +288,54 @@ export class SubscribeStream
   }
 
   #takeAnswers(): FrameParts {
-    const parts: Uint8Array[] = [];
-    for (let bytes = 0; bytes < this.#bytesAtOnce; ) {
+    const parts = new PartsWriter();
+    let [bytes, count] = [0, 0];
+    while (bytes < this.#bytesAtOnce) {
       const answer = this.#answers.shift();
       if (answer === undefined) break;
-      parts.push(...answer);
-      bytes += sizeOf(answer);
-      this.#count(answer);
+      parts.add(answer, 0, answer.byteLength);
+      bytes += answer.byteLength;
+      count++;
     }
+    this.#count(count, bytes);
     if (this.#answers.length <= maxAnswers) this.#wakeReader();
-    return withJoinedParts(parts);
+    return parts.finish();
   }
 
   #takeResponses(): FrameParts {
-    const parts: Uint8Array[] = [];
-    for (let bytes = 0; bytes < this.#bytesAtOnce; ) {
+    const parts = new PartsWriter();
+    let [bytes, count] = [0, 0];
+    while (bytes < this.#bytesAtOnce) {
       const watch = this.#ready.shift();
       if (watch === undefined) break;
       watch.isQueued = false;
       if (watch.isOver) continue;
-      const response = watch.take();
-      if (response === undefined) continue;
-      bytes += sizeOf(response);
-      parts.push(...response);
-      this.#count(response);
+      const taken = watch.take(parts);
+      if (taken === 0) continue;
+      bytes += taken;
+      count++;
       this.#sending.push(watch);
-      // Behind the others. It notifies of its next batch only once it was read to its end.
+      if (!watch.hasMore()) continue;
+      // Behind the others.
       watch.isQueued = true;
       this.#ready.push(watch);
     }
-    return withJoinedParts(parts);
+    this.#count(count, bytes);
+    return parts.finish();
   }
 
-  #count(message: FrameParts): void {
-    this.context.observer?.sent(subscribeMethod, 1, sizeOf(message) - prefixSize);
+  /** Counts its open watches as ended. */
+  #countWatches(reason: Reason | "RESET"): void {
+    const { size } = this.#watches;
+    if (size > 0) this.context.observer?.watchEnded?.(reason, size);
   }
 
-  #answer(message: FrameParts): void {
+  #count(messages: number, bytes: number): void {
+    if (messages === 0) return;
+    this.context.observer?.sent(subscribeMethod, messages, bytes - messages * prefixSize);
+  }
+
+  #answer(message: Uint8Array): void {
     if (this.isOver) return;
     this.#answers.push(message);
     this.pump();
@@ -308,7 +344,14 @@ export class SubscribeStream
   /** To be followed by its end, and only then by the progress that it delays, which is not about it any more. */
   #forget(watch: Subscription): void {
     this.#watches.delete(watch.key);
+    this.#countResource(watch.served, -1);
     this.#closeWatch(watch);
+  }
+
+  #countResource(resource: ServedResource, change: 1 | -1): void {
+    const count = (this.#resources.get(resource) ?? 0) + change;
+    if (count === 0) this.#resources.delete(resource);
+    else this.#resources.set(resource, count);
   }
 
   #closeWatch(watch: Subscription): void {
@@ -316,55 +359,24 @@ export class SubscribeStream
     this.context.streams.delete(watch);
   }
 
-  #largest(): ReadonlySet<Subscription> {
-    let largest: Subscription | undefined;
-    for (const watch of this.#watches.values()) {
-      if (watch.pendingBytes > (largest?.pendingBytes ?? 0)) largest = watch;
-    }
-    return new Set(largest === undefined ? [] : [largest]);
-  }
-
   /** Ends once all is sent, but before long. It takes no further watches. */
   #endSoon(error: WatchFanoutError): void {
     if (this.isOver) return;
     this.ending = error;
     const { clock, limits } = this.context;
-    this.#endTimer ??= clock.setTimeout(() => this.end(statusOf(error)), limits.endFlushMs);
+    this.#endTimer ??= clock.setTimeout(() => this.endBecause(error), limits.endFlushMs);
   }
 
   /** Ends watches that can't notify it of their end, and the largest of those without credit that hold too much together. */
-  *#checkWatches(): Generator<void, void, void> {
-    const { maxUnsentBytesPerConnection: maxPending } = this.context.limits;
-    const withoutCredit: { readonly watch: Subscription; readonly bytes: number }[] = [];
-    let pending = 0;
-    let parked = 0;
-    for (const watch of this.#watches.values()) {
-      const { isParked } = watch;
-      if (isParked) watch.endIfWatchHas();
-      if (!watch.isOver && (isParked || this.outstanding)) {
-        const bytes = watch.pendingBytes;
-        pending += bytes;
-        if (isParked) {
-          parked += bytes;
-          withoutCredit.push({ watch, bytes });
-        }
-      }
-      yield;
-    }
-    this.chargeIfStuck(this.outstanding ? pending : 0);
-    if (parked > maxPending) withoutCredit.sort((a, b) => b.bytes - a.bytes);
-    for (const { watch, bytes } of withoutCredit) {
-      if (parked <= maxPending) break;
-      parked -= bytes;
-      // It may have got credit meanwhile.
-      if (watch.isParked) watch.evict(tooMuchPending(maxPending));
-      yield;
-    }
+  *#checkWatches(): TimeSlicedWork<void> {
+    const pending = yield* pendingIn(this.#watches.values(), this);
+    this.chargeIfStuck(this.outstanding ? pending.bytes : 0);
+    yield* endLargest(pending, this.context.limits.maxUnsentBytesPerConnection);
     this.#isChecking = false;
     this.pump();
   }
 
-  *#endAll(error: WatchFanoutError): Generator<void, void, void> {
+  *#endAll(error: WatchFanoutError): TimeSlicedWork<void> {
     for (const watch of this.#watches.values()) {
       this.endWatch(watch, error);
       yield;
@@ -372,7 +384,7 @@ export class SubscribeStream
     this.pump();
   }
 
-  *#closeAll(): Generator<void, void, void> {
+  *#closeAll(): TimeSlicedWork<void> {
     for (const watch of this.#watches.values()) {
       this.#closeWatch(watch);
       yield;
@@ -389,12 +401,4 @@ export class SubscribeStream
   #reported(error: unknown): WatchFanoutError {
     return toClientError(error, subscribeMethod, this.context.logger, this.call);
   }
-}
-
-function tooMuchPending(maxBytes: number): WatchFanoutError {
-  return new WatchFanoutError(
-    "SLOW_CONSUMER",
-    `What waits for credit on this stream exceeds ${maxBytes} bytes, and this watch has most of it. Resume from the last ` +
-      "resume point, and grant credit sooner, or watch less.",
-  );
 }

@@ -2,9 +2,10 @@ import type { WatchFanoutError } from "../../../base/errors.ts";
 import type { Identity } from "../../../identity/identity.ts";
 import type { Access } from "../../../policy/access.ts";
 import type { RoundReader, WatchStatus, WatchStream } from "../../../storage/storage.ts";
-import { type FrameParts, prefixSize, resumePointOf } from "../../../wire/encode.ts";
+import { prefixSize, resumePointOf } from "../../../wire/encode.ts";
 import { framesOf } from "../../../wire/frames.ts";
-import { bookmarkResponse, historyField, watchResponse } from "../../../wire/subscription.ts";
+import type { PartsWriter } from "../../../wire/parts-writer.ts";
+import { historyField, writeBookmark, writeWatchResponse } from "../../../wire/subscription.ts";
 import type { ServedResource } from "../../calls/service-options.ts";
 import type { Reservation } from "../../kernel/ledger.ts";
 import { nextStreamId, type OpenStream, type StreamOwner } from "../../kernel/open-streams.ts";
@@ -38,7 +39,6 @@ export interface SubscriptionOwner {
  */
 export class Subscription implements OpenStream {
   readonly id = nextStreamId();
-  readonly streamKind = "watch";
   readonly openedAt: number;
   /** The client's id for it. */
   readonly key: number;
@@ -54,8 +54,8 @@ export class Subscription implements OpenStream {
   #batchRevision: number | undefined;
   #sentPoint: number | undefined;
   #acceptedPoint: number | undefined;
-  #messagesLeft: number;
-  #bytesLeft: number;
+  /** What it may still send; undefined: as much as it has. */
+  #credit: { messages: number; bytes: number } | undefined;
   /** Number of responses that were sent. */
   sent = 0;
   /** For the stream: whether it waits for its turn, and whether a common progress waits for it. */
@@ -90,8 +90,12 @@ export class Subscription implements OpenStream {
     this.#stream = stream;
     this.#watch = watch;
     this.#resource = resource;
-    this.#messagesLeft = credit.messages;
-    this.#bytesLeft = credit.bytes;
+    const { messages, bytes } = credit;
+    if (messages < Infinity || bytes < Infinity) this.#credit = { messages, bytes };
+  }
+
+  get streamKind(): "watch" {
+    return "watch";
   }
 
   get owner(): StreamOwner {
@@ -131,15 +135,16 @@ export class Subscription implements OpenStream {
 
   /** Whether its credit is used up. */
   get isParked(): boolean {
-    return this.#messagesLeft <= 0 || this.#bytesLeft <= 0;
+    const credit = this.#credit;
+    return credit !== undefined && (credit.messages <= 0 || credit.bytes <= 0);
   }
 
   get usesMessages(): boolean {
-    return this.#messagesLeft < Infinity;
+    return this.#credit !== undefined && this.#credit.messages < Infinity;
   }
 
   get usesBytes(): boolean {
-    return this.#bytesLeft < Infinity;
+    return this.#credit !== undefined && this.#credit.bytes < Infinity;
   }
 
   /** The revision up to which everything has been sent; 0: none yet. */
@@ -171,23 +176,38 @@ export class Subscription implements OpenStream {
 
   /** Adds to the credit that it uses. */
   grant({ messages, bytes }: Credit): void {
-    this.#messagesLeft = added(this.#messagesLeft, messages);
-    this.#bytesLeft = added(this.#bytesLeft, bytes);
+    const credit = this.#credit;
+    if (credit !== undefined) {
+      credit.messages = added(credit.messages, messages);
+      credit.bytes = added(credit.bytes, bytes);
+    }
     this.#stream.ready(this);
   }
 
-  /** Takes the next response; undefined: nothing can be sent now, it has no credit, or it has ended. */
-  take(): FrameParts | undefined {
+  /**
+   * Takes the next response: writes it. Returns its size in bytes; 0: nothing can be sent now, it has no credit, or it has
+   * ended.
+   */
+  take(into: PartsWriter): number {
     if (this.#isIdle) {
-      const progress = this.#takeProgress();
-      if (progress !== undefined) return progress;
+      const bytes = this.#takeProgress(into);
+      if (bytes > 0) return bytes;
     }
     if (this.isParked) {
       this.#stream.settled(this);
-      return undefined;
+      return 0;
     }
-    if (!this.#isIdle || this.#read()) return this.#takeFrame();
-    return this.isOver ? undefined : this.#takeProgress();
+    if (!this.#isIdle || this.#read()) return this.#takeFrame(into);
+    return this.isOver ? 0 : this.#takeProgress(into);
+  }
+
+  /**
+   * Whether there is more to take, as far as it knows: otherwise it has settled, and says when it is ready. Ask it behind a
+   * response that was taken, while what it consists of is in the processor's caches.
+   */
+  hasMore(): boolean {
+    if (!this.#isIdle || this.isParked || this.#watch.hasPending !== false) return true;
+    return this.#read() || (!this.isOver && this.progressTarget > 0);
   }
 
   /** Its client has accepted all that was sent. */
@@ -236,7 +256,7 @@ export class Subscription implements OpenStream {
     return true;
   }
 
-  #takeFrame(): FrameParts {
+  #takeFrame(into: PartsWriter): number {
     const frame = this.#frames[this.#next] as Uint8Array;
     this.#next++;
     let revision = resumePointOf(frame);
@@ -246,22 +266,25 @@ export class Subscription implements OpenStream {
       this.#next = 0;
     }
     if (revision !== undefined) this.#sentPoint = revision;
-    this.#messagesLeft--;
-    this.#bytesLeft -= frame.byteLength - prefixSize;
+    const credit = this.#credit;
+    if (credit !== undefined) {
+      credit.messages--;
+      credit.bytes -= frame.byteLength - prefixSize;
+    }
     const { currentHistoryId } = this.#resource;
     const extra = this.sent++ === 0 ? historyField(currentHistoryId) : undefined;
-    return watchResponse(this.key, frame, extra);
+    return writeWatchResponse(into, this.key, frame, extra);
   }
 
   /** The bookmark that its client has asked for, if it is due. It takes no credit. */
-  #takeProgress(): FrameParts | undefined {
-    if (this.progressTarget === 0) return undefined;
+  #takeProgress(into: PartsWriter): number {
+    if (this.progressTarget === 0) return 0;
     const revision = this.deliveredRevision;
-    if (revision < this.progressTarget) return undefined;
+    if (revision < this.progressTarget) return 0;
     this.progressTarget = 0;
     this.#sentPoint = revision;
     this.sent++;
-    return bookmarkResponse(this.key, revision);
+    return writeBookmark(into, this.key, revision);
   }
 }
 
