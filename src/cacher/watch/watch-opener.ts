@@ -4,10 +4,14 @@ import {
   revisionTooOld,
   type WatchFanoutError,
 } from "../../base/errors.ts";
+import { abortable } from "../../base/wait.ts";
 import { WatchBatch } from "../../model/event.ts";
+import type { Reflector } from "../../reflector/reflector.ts";
 import { checkWatch } from "../../storage/checks.ts";
 import type { ListResult, RevisionRequirement } from "../../storage/storage.ts";
 import { cursorAfter } from "../catch-up/cursor.ts";
+import { DeepRead } from "../catch-up/deep-read.ts";
+import type { DeepReads } from "../catch-up/deep-reads.ts";
 import { PagedInitialState, SnapshotInitialState } from "../catch-up/initial-state.ts";
 import type { Snapshots } from "../catch-up/snapshots.ts";
 import {
@@ -53,26 +57,34 @@ interface UpstreamStateOptions {
   readonly since: number;
 }
 
+/** What a watch needs that resumes from before the event window. */
+export interface DeepResume {
+  readonly deepReads: DeepReads;
+  /** Confirms that the store still has the history that the cache holds. */
+  readonly history: Pick<Reflector, "confirmHistory">;
+  /** A watch that resumes from a part of the event window still missing waits for it. */
+  readonly backfill: EventWindowBackfill;
+}
+
 /** Opens watches: from now, from a revision, or with the current state. Sets up the sources of a watcher. */
 export class WatchOpener {
   readonly #context: ComponentContext;
   readonly #freshness: Freshness;
   readonly #snapshots: Snapshots;
-  readonly #backfill: EventWindowBackfill;
+  readonly #deepResume: DeepResume;
   readonly #sources: SourceContext;
 
-  /** A watch that resumes from a part of the event window still missing waits for `backfill`. */
   constructor(
     context: ComponentContext,
     freshness: Freshness,
     snapshots: Snapshots,
-    backfill: EventWindowBackfill,
+    deepResume: DeepResume,
     sources: SourceContext,
   ) {
     this.#context = context;
     this.#freshness = freshness;
     this.#snapshots = snapshots;
-    this.#backfill = backfill;
+    this.#deepResume = deepResume;
     this.#sources = sources;
   }
 
@@ -101,21 +113,46 @@ export class WatchOpener {
     }
   }
 
-  /** Begins after a revision, or the current one: sends a bookmark when the event window reaches back to it. */
-  async #after({ watcher, request, source }: Opening): Promise<void> {
+  /** Begins after a revision, or the current one: sends a bookmark when it is certain that nothing is missing after it. */
+  async #after(opening: Opening): Promise<void> {
+    const { watcher, request, source } = opening;
     const { cache } = this.#context;
-    const backfill = this.#backfill;
+    const { backfill, deepReads } = this.#deepResume;
     const { afterRevision: after } = request;
     if (after !== undefined) await this.#freshness.checkExists(after);
-    if (after !== undefined && backfill.isMissing(after)) {
-      const ended = new AbortController();
-      watcher.whenEnded(() => ended.abort(watchEnded));
-      await backfill.waitFor(after, ended.signal);
-    }
+    if (after !== undefined && backfill.isMissing(after))
+      await backfill.waitFor(after, signalOf(watcher));
     const revision = after ?? (await this.#now());
-    if (revision < cache.eventWindow.floor.revision) throw this.#tooOld(revision);
+    if (revision < cache.eventWindow.floor.revision) {
+      if (!deepReads.isEnabled) throw this.#tooOld(revision);
+      await this.#fromStore(opening, revision);
+      return;
+    }
     watcher.open(new WatchBatch(revision, []));
     this.#resumeAfter(revision, { watcher, source, origin: "resumed" });
+  }
+
+  /** Begins before the event window: reads the store up to it. Nothing is sent before the store has what comes next. */
+  async #fromStore(opening: Opening, after: number): Promise<void> {
+    const { watcher, request } = opening;
+    const { deepReads, history } = this.#deepResume;
+    const { scope, owner = watcher } = request;
+    const signal = signalOf(watcher);
+    const fail = (error: unknown): void => watcher.fail(error);
+    const release = await deepReads.enter(owner, signal, fail);
+    const read = new DeepRead(watcher, {
+      ...{ component: this.#context, sources: this.#sources, scope, after, fail, release },
+      confirmHistory: (stopping) => history.confirmHistory(stopping),
+    });
+    try {
+      signal.throwIfAborted();
+      await abortable(read.begin(), signal);
+    } catch (error) {
+      read.drop();
+      throw error;
+    }
+    watcher.open(new WatchBatch(after, []));
+    this.#start(opening, read);
   }
 
   /** The store's revision. Repeated if a relist moved the event window past it meanwhile. */
@@ -138,9 +175,7 @@ export class WatchOpener {
     const since = clock.now();
     // The state is at least this new, whatever the request: the client may have seen all of the cache before.
     const cachedRevision = cache.lastChangeRevision;
-    const ended = new AbortController();
-    const { signal } = ended;
-    watcher.whenEnded(() => ended.abort(watchEnded));
+    const signal = signalOf(watcher);
     if (newerThan !== undefined) await freshness.checkExists(newerThan, signal);
     watcher.open(new WatchBatch(undefined, []));
     const at = revisionRequirement(newerThan);
@@ -229,6 +264,13 @@ export class WatchOpener {
   #tooOld(revision: number): WatchFanoutError {
     return revisionTooOld(revision, this.#context.cache.eventWindow.floor.revision);
   }
+}
+
+/** Aborted when the watcher has ended. */
+function signalOf(watcher: CacheWatcher): AbortSignal {
+  const ended = new AbortController();
+  watcher.whenEnded(() => ended.abort(watchEnded));
+  return ended.signal;
 }
 
 /** Throws INVALID_REQUEST for a predicate without the previous objects that it needs. */

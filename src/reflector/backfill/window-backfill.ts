@@ -276,6 +276,8 @@ export class WindowBackfill {
         oldest > this.#startRevision ? Math.min(oldest, backfilledTo) : backfilledTo;
       return;
     }
+    // Of a relay: its upstream reads older events of the store for a few of its clients at once.
+    if (hasReason(failure, "RESUME_LIMITED")) return this.#end("costly");
     if (past === undefined) this.#failed(failure);
   }
 
