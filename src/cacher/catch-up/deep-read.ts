@@ -125,11 +125,11 @@ export class DeepRead implements WatchSource {
     const stream = this.#stream;
     if (stream === undefined || this.#batch !== undefined || this.#isConfirming) return;
     const batch = stream.read();
-    if (batch !== undefined) void this.#confirm(batch);
+    if (batch !== undefined) void this.#confirm(stream, batch);
     else if (stream.ended instanceof Error) this.#deps.fail(stream.ended);
   }
 
-  async #confirm(batch: WatchBatch): Promise<void> {
+  async #confirm(stream: WatchStream, batch: WatchBatch): Promise<void> {
     this.#isConfirming = true;
     const { signal } = this.#stopping;
     try {
@@ -138,7 +138,7 @@ export class DeepRead implements WatchSource {
       if (!signal.aborted) this.#deps.fail(error);
       return;
     }
-    if (signal.aborted) return;
+    if (stream !== this.#stream) return;
     this.#isConfirming = false;
     this.#batch = batch;
     this.#next = 0;
@@ -181,7 +181,7 @@ export class DeepRead implements WatchSource {
     }
     this.#batch = undefined;
     this.#position = Math.max(this.#position, Math.min(revision ?? reached, this.#upTo));
-    this.#take();
+    if (this.#position < this.#upTo) this.#take();
   }
 
   /** The event as the watcher's filter delivers it. */

@@ -277,8 +277,8 @@ export class WindowBackfill {
       return;
     }
     // Of a relay: its upstream reads older events of the store for a few of its clients at once.
-    if (hasReason(failure, "RESUME_LIMITED")) return this.#end("costly");
-    if (past === undefined) this.#failed(failure);
+    if (hasReason(failure, "RESUME_LIMITED")) this.#end("costly");
+    else if (past === undefined) this.#failed(failure);
   }
 
   #failed(failure: WatchFanoutError): void {
