@@ -63,6 +63,7 @@ export function assembleConfig(
       max: values["deep-reads"],
       maxPerIdentity: values["deep-reads-per-identity"],
       timeoutMs: values["deep-read-timeout"],
+      maxRevisions: values["deep-read-revisions"],
     },
     workers: workersConfig(values, checks),
     stallTimeoutMs: values["stall-timeout"],

@@ -68,6 +68,8 @@ export interface DeepReadsConfig {
   /** The same of one identity. */
   readonly maxPerIdentity: number;
   readonly timeoutMs: number;
+  /** Maximum number of revisions up to the current one; 0: no limit. */
+  readonly maxRevisions: number;
 }
 
 /** What is exported to an OpenTelemetry collector. */

@@ -196,6 +196,12 @@ const options = {
     help: "The same of one identity, in each worker.",
     default: "4",
   },
+  "deep-read-revisions": {
+    schema: count(0),
+    value: "COUNT",
+    help: "Maximum number of revisions from a resume point before the event window to the current one. A watch from further back has to list. etcd accepts no writes while it looks through them, which it does for each 1,000: 0.2 s for 100,000. 0: no limit.",
+    default: "100000",
+  },
   "deep-read-timeout": {
     schema: duration("1s"),
     value: "DURATION",

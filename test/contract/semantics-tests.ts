@@ -44,7 +44,20 @@ export const semanticsTests: Readonly<Record<string, string>> = {
     "C is the store's revision also if the cache is behind, and no event at or below C is delivered",
   "begin-3": "at once a bookmark with exactly N; then everything after N, from the event window",
   "begin-4":
-    "N older than the event window: REVISION_TOO_OLD, with the smallest N that is accepted",
+    "N older than the event window: a bookmark with exactly N; then everything after N, from the store until the window begins",
+  "begin-17":
+    "is REVISION_TOO_OLD once the store is compacted, with the smallest N that is accepted",
+  "begin-18": "is refused with RESUME_LIMITED if too many read the store, before anything is sent",
+  "begin-19": "are refused after 10 s, with the option that bounds them",
+  "begin-20": "end after their maximum time, and can be resumed from where they have come to",
+  "begin-21": "pauses the read while its client takes nothing",
+  "begin-22": "shows a limited caller what its rights allow, and nothing else",
+  "begin-23":
+    "without deep reads refuses a revision before the event window, and reports the oldest accepted one",
+  "begin-24":
+    "gets nothing of an etcd that was restored, before the replica has found that out, %s",
+  "begin-25":
+    "equals one that was never away, or ends with REVISION_TOO_OLD where the store is compacted",
   "begin-5":
     "delays watches that resume from a missing part, then delivers every event of the cache's history to them",
   "begin-6": "delays no watch for longer than 10 s",
@@ -140,7 +153,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "latest-13": "is ended as SLOW_CONSUMER, also if it is of %s",
   "latest-14": "ends if all backlogs together exceed their bound and its own is the largest",
   "latest-15": "is ended when its snapshot keeps more alive than the bound",
-  "latest-16": "is refused if the event window no longer has the next events, as for any watch",
+  "latest-16": "gets each event from before the window, and the others as one atomic batch",
   "latest-17":
     "a LATEST_STATE stream gets the difference as one atomic batch: changes by mod_revision, then deletions, with R",
   "latest-18": "it gets the difference as its selector sees it",

@@ -12,13 +12,20 @@ export function slowConsumer(reason: string): WatchFanoutError {
 
 /**
  * Refuses or ends a watch that reads events from before the event window. `why` is a full sentence with the limit, which
- * `option` sets, without dashes.
+ * `option` sets, without dashes. `retryMs`: when it may be resumed, in milliseconds; undefined: it never can be.
  */
-export function resumeLimited(why: string, option: string, limit: number): WatchFanoutError {
+export function resumeLimited(
+  why: string,
+  option: string,
+  limit: number,
+  retryMs?: number,
+): WatchFanoutError {
+  const resume =
+    retryMs === undefined ? "List" : "Resume later from the last resume point, or list";
   return new WatchFanoutError(
     "RESUME_LIMITED",
-    `${why} Resume later from the last resume point, or list, and watch after the revision of the list.`,
-    { metadata: { limit_name: option, limit: String(limit) } },
+    `${why} ${resume}, and watch after the revision of the list.`,
+    { metadata: { limit_name: option, limit: String(limit) }, retryMs },
   );
 }
 

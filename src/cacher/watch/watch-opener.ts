@@ -44,9 +44,7 @@ interface Opening {
 }
 
 /** A pending source that is resolved when the cache reaches the revision that it begins after. */
-interface Resumption {
-  readonly watcher: CacheWatcher;
-  readonly source: PendingSource;
+interface Resumption extends Opening {
   readonly origin: CursorOrigin;
 }
 
@@ -115,27 +113,30 @@ export class WatchOpener {
 
   /** Begins after a revision, or the current one: sends a bookmark when it is certain that nothing is missing after it. */
   async #after(opening: Opening): Promise<void> {
-    const { watcher, request, source } = opening;
+    const { watcher, request } = opening;
     const { cache } = this.#context;
-    const { backfill, deepReads } = this.#deepResume;
+    const { backfill } = this.#deepResume;
     const { afterRevision: after } = request;
     if (after !== undefined) await this.#freshness.checkExists(after);
     if (after !== undefined && backfill.isMissing(after))
       await backfill.waitFor(after, signalOf(watcher));
     const revision = after ?? (await this.#now());
-    if (revision < cache.eventWindow.floor.revision) {
-      if (!deepReads.isEnabled) throw this.#tooOld(revision);
-      await this.#fromStore(opening, revision);
-      return;
-    }
-    watcher.open(new WatchBatch(revision, []));
-    this.#resumeAfter(revision, { watcher, source, origin: "resumed" });
+    const bookmark = new WatchBatch(revision, []);
+    if (revision < cache.eventWindow.floor.revision)
+      return this.#fromStore(opening, revision, bookmark);
+    watcher.open(bookmark);
+    this.#resumeAfter(revision, { ...opening, origin: "resumed" });
   }
 
-  /** Begins before the event window: reads the store up to it. Nothing is sent before the store has what comes next. */
-  async #fromStore(opening: Opening, after: number): Promise<void> {
+  /**
+   * Resolves the source to the events after `after`, which is before the event window: the store is read up to that.
+   * `bookmark` is sent when the store has what comes next.
+   */
+  async #fromStore(opening: Opening, after: number, bookmark?: WatchBatch): Promise<void> {
     const { watcher, request } = opening;
     const { deepReads, history } = this.#deepResume;
+    if (!deepReads.isEnabled) throw this.#tooOld(after);
+    deepReads.checkDistance(this.#context.cache.revision - after);
     const { scope, owner = watcher } = request;
     const signal = signalOf(watcher);
     const fail = (error: unknown): void => watcher.fail(error);
@@ -151,7 +152,7 @@ export class WatchOpener {
       read.drop();
       throw error;
     }
-    watcher.open(new WatchBatch(after, []));
+    if (bookmark !== undefined) watcher.open(bookmark);
     this.#start(opening, read);
   }
 
@@ -219,7 +220,7 @@ export class WatchOpener {
     const { upstreamReader } = this.#freshness;
     const { watcher } = opening;
     const successor = new PendingSource();
-    const resumption: Resumption = { watcher, source: successor, origin: "initial" };
+    const resumption: Resumption = { ...opening, source: successor, origin: "initial" };
     const { key, prefix, selection, predicate, shard, view } = watcher.filter;
     if (key !== undefined) {
       const { revision, object } = await upstreamReader.get({ key, at, owner, signal }, since);
@@ -247,14 +248,15 @@ export class WatchOpener {
     this.#resumeAfter(first.revision, resumption);
   }
 
-  /** Resolves the source to the events after `revision`, when the cache has reached it. */
+  /** Resolves the source to the events after `revision`, when the cache has reached it, or is beyond it. */
   #resumeAfter(revision: number, resumption: Resumption): void {
     const { cache } = this.#context;
     const { watcher, origin } = resumption;
     const resume = (): void => {
       const node = cache.eventWindow.find(revision);
-      if (node === undefined) watcher.fail(this.#tooOld(revision));
-      else this.#start(resumption, cursorAfter(node, watcher, this.#sources, origin));
+      if (node !== undefined)
+        this.#start(resumption, cursorAfter(node, watcher, this.#sources, origin));
+      else this.#fromStore(resumption, revision).catch((error: unknown) => watcher.fail(error));
     };
     if (cache.revision >= revision) resume();
     else if (watcher.state !== "ended")

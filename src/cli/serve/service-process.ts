@@ -372,9 +372,9 @@ async function withResources(
 
 /** What bounds the deep reads of this process. To a main process each worker is one caller, and bounds its own callers. */
 function deepReadsOf({ deepReads, workers }: Config, clock: Clock): DeepReads {
-  const { max, maxPerIdentity, timeoutMs } = deepReads;
+  const { max, maxPerIdentity, timeoutMs: maxMs, maxRevisions } = deepReads;
   const concurrentPerGroup = workers > 1 ? max : maxPerIdentity;
-  return new DeepReads(clock, { concurrent: max, concurrentPerGroup, maxMs: timeoutMs });
+  return new DeepReads(clock, { concurrent: max, concurrentPerGroup, maxMs, maxRevisions });
 }
 
 /** Maximum number of characters of the host's name in an id: error texts have the ids of several relays. */

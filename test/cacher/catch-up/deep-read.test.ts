@@ -244,6 +244,20 @@ describe("Deep reads beyond their bounds", () => {
     ]);
   });
 
+  it("are refused for good beyond a number of revisions, without a turn", async () => {
+    const { deepReads, watch, clock } = await bounded({ concurrent: 1, maxRevisions: 1_000 });
+    watch({ afterRevision: 2_500 });
+    const [near, far] = [2_001, 2_000].map((afterRevision) => watch({ afterRevision }));
+    await clock.settle();
+    expect(near?.ended).toBeUndefined();
+    expect(far?.ended).toMatchObject({
+      reason: "RESUME_LIMITED",
+      metadata: { limit_name: "deep-read-revisions", limit: "1000" },
+      retryMs: undefined,
+    });
+    expect(deepReads.stats()).toMatchObject({ active: 1, waiting: 1 });
+  });
+
   it("leave the queue when their client closes them", async () => {
     const { deepReads, watch, clock } = await bounded({ concurrent: 1 });
     watch({ afterRevision: 2 });

@@ -298,13 +298,13 @@ describe("The opening of a LATEST_STATE watch", () => {
   });
 
   it("gets each event from before the window, and the others as one atomic batch", async () => {
-    const cached = await CachedStore.ready({ eventWindow: { maxEvents: 4 } });
+    const cached = await CachedStore.ready({ eventWindow: { maxEvents: 6 } });
     await writeA(cached, 9);
-    const stream = cached.cacher.watch({ ...latest, afterRevision: 5 });
+    const stream = cached.cacher.watch({ ...latest, afterRevision: 3 });
     await cached.clock.settle();
     expect(readAll(stream)).toEqual([
-      "→5",
-      "MODIFIED:a=5@6 MODIFIED:a=6@7 MODIFIED:a=7@8 →8",
+      "→3",
+      "MODIFIED:a=3@4 MODIFIED:a=4@5 MODIFIED:a=5@6 MODIFIED:a=6@7 MODIFIED:a=7@8 →8",
       "MODIFIED:a=9@10 →10",
     ]);
   });
