@@ -87,7 +87,7 @@ export function registerDeepReads(meter: Meter, deepReads: { stats(): DeepReadSt
     ),
     watch_fanout_deep_reads_refused: counter(
       "{watch}",
-      "Watches refused or ended with RESUME_LIMITED, by limit: concurrent (--deep-reads), per_identity (--deep-reads-per-identity), time (--deep-read-timeout), revisions (--deep-read-revisions).",
+      "Watches refused or ended with RESUME_LIMITED, by limit: concurrent (--deep-reads), per_identity (--deep-reads-per-identity), time (--deep-read-timeout).",
       ({ refused }) => byEach("limit", deepReadLimits, (limit) => [limit, refused.get(limit) ?? 0]),
     ),
   });

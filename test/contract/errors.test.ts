@@ -134,7 +134,7 @@ const rows: readonly Row[] = [
   },
   {
     reason: "RESUME_LIMITED",
-    ...{ code: "RESOURCE_EXHAUSTED", retry: true, when: "too many read before the window" },
+    ...{ code: "RESOURCE_EXHAUSTED", retry: true, when: "Watch: too many read before the window" },
     metadata: ["limit", "limit_name"],
     options: { cacher: { eventWindow: oneEvent, deepReads: oneDeepRead } },
     call: async (world) => {

@@ -58,6 +58,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
     "gets nothing of an etcd that was restored, before the replica has found that out, %s",
   "begin-25":
     "equals one that was never away, or ends with REVISION_TOO_OLD where the store is compacted",
+  "begin-26": "are REVISION_TOO_OLD beyond a number of revisions, with the smallest one that is accepted",
   "begin-5":
     "delays watches that resume from a missing part, then delivers every event of the cache's history to them",
   "begin-6": "delays no watch for longer than 10 s",
@@ -196,6 +197,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "relay-7": "resume watches from before a relay's restart, with every event",
   "relay-8": "continue when the root is replaced by another replica, without a relist",
   "relay-9": "ask etcd once for linearizable reads that begin together, however many and deep",
+  "relay-18": "gets every event at each tier",
   "relay-10": "events that the root no longer has when its relay comes back",
   "relay-11":
     "Another history in the place of the root is reported at each tier, with the same id.",
@@ -240,7 +242,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "errors-1": "an unparsable selector",
   "errors-2": "no such resource",
   "errors-3": "Get of an absent key",
-  "errors-4": "Watch: before the history kept here",
+  "errors-4": "Watch: compacted in the store",
   "errors-5": "history_id is another",
   "errors-6": "loses history only, if the store reports only compaction",
   "errors-7": "this replica has not got there within 3 s",
@@ -269,6 +271,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "errors-26": "ends its streams and refuses its calls when it expires",
   "errors-27": "open streams, until one has ended",
   "errors-28": "fail after waiting for five seconds, without an effect",
+  "errors-30": "Watch: too many read before the window",
   "errors-29":
     "A client that accepts nothing of the next message gets SLOW_CONSUMER, with the last resume point that it has accepted",
   "bounds-1": "unfinished-requests.test.ts: is refused after a minute",
@@ -378,6 +381,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "informers-25": "is reported by %s, which changes nothing",
   "informers-26": "a namespace has exactly the objects whose keys begin with it and a slash",
   "informers-27": "gives a key to one consumer at a time",
+  "informers-29": "for %s is followed by a relist, with the cause %s",
   "informers-28": "a DeltaFIFO with little capacity leads to the same state, within its bound",
   "objects-1": "begins with the first reference and ends with the last",
   "objects-2": "is NOT_READY after a second without one, and succeeds when it arrives",

@@ -18,7 +18,8 @@ export interface DeepReadBounds {
   /** Maximum time of one read, in milliseconds. */
   readonly maxMs: number;
   /**
-   * Maximum number of revisions from the first one of a read to the current one; 0: no limit. For each 1,000 revisions with
+   * Maximum number of revisions from the first one of a read to the current one; 0: no limit. A watch from further back is
+   * REVISION_TOO_OLD. For each 1,000 revisions with
    * events etcd reads all of them in one pass, in which it accepts no write: 100,000 take it 0.2 s.
    */
   readonly maxRevisions: number;
@@ -34,7 +35,7 @@ export const defaultDeepReadBounds: DeepReadBounds = {
 };
 
 /** What has refused or ended a watch, as metrics name it. */
-export const deepReadLimits = ["concurrent", "per_identity", "time", "revisions"] as const;
+export const deepReadLimits = ["concurrent", "per_identity", "time"] as const;
 
 type DeepReadLimit = (typeof deepReadLimits)[number];
 
@@ -66,24 +67,16 @@ export class DeepReads {
     this.#gate = new Gate({ concurrent, concurrentPerGroup, queued });
   }
 
-  /** Whether there are any. */
-  get isEnabled(): boolean {
-    return this.#bounds.concurrent > 0;
-  }
-
   stats(): DeepReadStats {
     const { size: active, queued: waiting } = this.#gate;
     return { active, waiting, begun: this.#begun, refused: this.#refused };
   }
 
-  /** Throws RESUME_LIMITED, which a retry does not help, for a read of too many revisions. */
-  checkDistance(revisions: number): void {
-    const { maxRevisions } = this.#bounds;
-    if (maxRevisions === 0 || revisions <= maxRevisions) return;
-    this.#count("revisions");
-    const option = "deep-read-revisions";
-    const why = `The store is ${revisions} revisions ahead of the resume point, and at most ${maxRevisions} are read (--${option}).`;
-    throw resumeLimited(why, option, maxRevisions);
+  /** The smallest revision that one may begin after while the store is at `current`; infinite: there are none. */
+  oldest(current: number): number {
+    const { concurrent, maxRevisions } = this.#bounds;
+    if (concurrent === 0) return Infinity;
+    return maxRevisions === 0 ? 0 : current - maxRevisions;
   }
 
   /**
@@ -131,14 +124,14 @@ export class DeepReads {
     const option = isOwn ? "deep-reads-per-identity" : "deep-reads";
     this.#count(isOwn ? "per_identity" : "concurrent");
     const why = `${whose} ${limit} watches that read events from before the event window, the maximum (--${option}).`;
-    return resumeLimited(why, option, limit, 5_000);
+    return resumeLimited(why, option, limit);
   }
 
   #tookTooLong(): WatchFanoutError {
     const { maxMs } = this.#bounds;
     this.#count("time");
     const why = `This watch has read events from before the event window for ${maxMs / 1_000} s, the maximum (--deep-read-timeout).`;
-    return resumeLimited(why, "deep-read-timeout", maxMs, 1_000);
+    return resumeLimited(why, "deep-read-timeout", maxMs);
   }
 
   #count(limit: DeepReadLimit): void {

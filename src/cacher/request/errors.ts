@@ -12,20 +12,13 @@ export function slowConsumer(reason: string): WatchFanoutError {
 
 /**
  * Refuses or ends a watch that reads events from before the event window. `why` is a full sentence with the limit, which
- * `option` sets, without dashes. `retryMs`: when it may be resumed, in milliseconds; undefined: it never can be.
+ * `option` sets, without dashes.
  */
-export function resumeLimited(
-  why: string,
-  option: string,
-  limit: number,
-  retryMs?: number,
-): WatchFanoutError {
-  const resume =
-    retryMs === undefined ? "List" : "Resume later from the last resume point, or list";
+export function resumeLimited(why: string, option: string, limit: number): WatchFanoutError {
   return new WatchFanoutError(
     "RESUME_LIMITED",
-    `${why} ${resume}, and watch after the revision of the list.`,
-    { metadata: { limit_name: option, limit: String(limit) }, retryMs },
+    `${why} Resume later from the last resume point, or list, and watch after the revision of the list.`,
+    { metadata: { limit_name: option, limit: String(limit) } },
   );
 }
 

@@ -135,8 +135,7 @@ export class WatchOpener {
   async #fromStore(opening: Opening, after: number, bookmark?: WatchBatch): Promise<void> {
     const { watcher, request } = opening;
     const { deepReads, history } = this.#deepResume;
-    if (!deepReads.isEnabled) throw this.#tooOld(after);
-    deepReads.checkDistance(this.#context.cache.revision - after);
+    if (after < this.#oldest) throw this.#tooOld(after);
     const { scope, owner = watcher } = request;
     const signal = signalOf(watcher);
     const fail = (error: unknown): void => watcher.fail(error);
@@ -263,8 +262,14 @@ export class WatchOpener {
       watcher.whenEnded(this.#freshness.waiters.add(revision, resume));
   }
 
+  /** The smallest revision that a watch may begin after, if the store is not compacted. */
+  get #oldest(): number {
+    const { revision, eventWindow } = this.#context.cache;
+    return Math.min(eventWindow.floor.revision, this.#deepResume.deepReads.oldest(revision));
+  }
+
   #tooOld(revision: number): WatchFanoutError {
-    return revisionTooOld(revision, this.#context.cache.eventWindow.floor.revision);
+    return revisionTooOld(revision, this.#oldest);
   }
 }
 

@@ -31,8 +31,6 @@ export class CallFailure extends Error {
     const { reason, metadata } = this.error;
     // The credential of a stream that was open has expired. Another stream is opened with the current one.
     if (reason === "UNAUTHENTICATED") return metadata["resume_revision"] !== undefined;
-    // Without a delay, it would be refused again.
-    if (reason === "RESUME_LIMITED") return this.retryDelayMs > 0;
     return afterFailure[reason] !== "never";
   }
 

@@ -244,18 +244,16 @@ describe("Deep reads beyond their bounds", () => {
     ]);
   });
 
-  it("are refused for good beyond a number of revisions, without a turn", async () => {
-    const { deepReads, watch, clock } = await bounded({ concurrent: 1, maxRevisions: 1_000 });
-    watch({ afterRevision: 2_500 });
+  it("are REVISION_TOO_OLD beyond a number of revisions, with the smallest one that is accepted", async () => {
+    const { deepReads, watch, clock } = await bounded({ maxRevisions: 1_000 });
     const [near, far] = [2_001, 2_000].map((afterRevision) => watch({ afterRevision }));
     await clock.settle();
-    expect(near?.ended).toBeUndefined();
+    expect(near && read(near)).toBe("→2001");
     expect(far?.ended).toMatchObject({
-      reason: "RESUME_LIMITED",
-      metadata: { limit_name: "deep-read-revisions", limit: "1000" },
-      retryMs: undefined,
+      reason: "REVISION_TOO_OLD",
+      metadata: { requested_revision: "2000", oldest_revision: "2001" },
     });
-    expect(deepReads.stats()).toMatchObject({ active: 1, waiting: 1 });
+    expect(deepReads.stats().begun).toBe(1);
   });
 
   it("leave the queue when their client closes them", async () => {
