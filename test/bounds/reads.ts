@@ -199,7 +199,8 @@ export const readBounds: readonly Bound[] = [
   {
     what: "watches that read events from before the event window, and those that wait for their turn",
     owners: ["DeepReads"],
-    bound: "`--deep-reads`, `--deep-reads-per-identity`, `--deep-read-timeout`; 1,000 wait, for 10 s",
+    bound:
+      "`--deep-reads`, `--deep-reads-per-identity`, `--deep-read-timeout`; 1,000 wait, for 10 s",
     per: "process",
     atBound: "RESUME_LIMITED",
     shownBy: [
