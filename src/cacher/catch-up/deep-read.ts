@@ -28,7 +28,7 @@ interface DeepReadDeps {
  * continues from the window.
  *
  * It reads at the client's pace, up to the middle of the window, so that a client which takes as much as is written does not
- * find that the window has dropped its next event. If it has nevertheless, the read goes on from there, up to the middle of
+ * find that the window has dropped its next event. If it has nevertheless, the store is read from there up to the middle of
  * the window of that time.
  *
  * It gets what the window would have given: both have the store's events with the object before each, and the same filter.
@@ -120,7 +120,7 @@ export class DeepRead implements WatchSource {
     this.#take();
   }
 
-  /** Takes the next batch of the store, if there is one, and there was none. */
+  /** Takes the next batch of the store, unless one is being delivered. */
   #take(): void {
     const stream = this.#stream;
     if (stream === undefined || this.#batch !== undefined || this.#isConfirming) return;

@@ -7,7 +7,7 @@ import { resumeLimited } from "../request/errors.ts";
 
 /** Bounds of the deep reads of a process. */
 export interface DeepReadBounds {
-  /** Maximum number at once, of all owners together; 0: there are none, and such a watch is REVISION_TOO_OLD. */
+  /** Maximum number at once, of all owners together; 0: such a watch is REVISION_TOO_OLD. */
   readonly concurrent: number;
   /** The same of one group of owners, which is a caller. */
   readonly concurrentPerGroup: number;
@@ -72,7 +72,7 @@ export class DeepReads {
     return { active, waiting, begun: this.#begun, refused: this.#refused };
   }
 
-  /** The smallest revision that one may begin after while the store is at `current`; infinite: there are none. */
+  /** The smallest revision that one may begin after while the store is at `current`; infinite: at none. */
   oldest(current: number): number {
     const { concurrent, maxRevisions } = this.#bounds;
     if (concurrent === 0) return Infinity;
@@ -117,7 +117,7 @@ export class DeepReads {
 
   #noTurn(owner: object): WatchFanoutError {
     const { concurrent, concurrentPerGroup } = this.#bounds;
-    // A bound of callers that is that of all is none.
+    // The bound of all may be reached by one caller.
     const isBounded = concurrentPerGroup < concurrent;
     const isOwn = isBounded && this.#gate.sizeOf(groupOf(owner)) >= concurrentPerGroup;
     const [whose, limit] = isOwn
