@@ -60,6 +60,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
     "equals one that was never away, or ends with REVISION_TOO_OLD where the store is compacted",
   "begin-26":
     "are REVISION_TOO_OLD beyond a number of revisions, with the smallest one that is accepted",
+  "begin-27": "is ended with UPSTREAM_UNAVAILABLE if the store fails while it is read",
   "begin-5":
     "delays watches that resume from a missing part, then delivers every event of the cache's history to them",
   "begin-6": "delays no watch for longer than 10 s",

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { WatchFanoutError } from "../../../src/base/errors.ts";
+import { upstreamUnavailable, WatchFanoutError } from "../../../src/base/errors.ts";
 import { DeepReads } from "../../../src/cacher/catch-up/deep-reads.ts";
 import type { CacherOptions } from "../../../src/cacher/options.ts";
 import type { CacheWatchRequest } from "../../../src/cacher/request/request.ts";
@@ -123,6 +123,19 @@ describe("A watch that resumes from before the event window", () => {
     expect(
       Array.from(revisions, ([, revision]) => Number(revision)).every((r, i) => r === i + 3),
     ).toBe(true);
+  });
+
+  it("is ended with UPSTREAM_UNAVAILABLE if the store fails while it is read", async () => {
+    const { cached, cacher, watch, clock } = await written(3_000);
+    const stream = watch({ afterRevision: 2 });
+    await clock.settle();
+    cached.upstream.at(-1)?.end(upstreamUnavailable("The store went away."));
+    for (let i = 0; i < 5; i++) {
+      readAll(stream);
+      await clock.settle();
+    }
+    expect(reasonOf(stream)).toBe("UPSTREAM_UNAVAILABLE");
+    expect(cacher.stats().watchers.live).toBe(0);
   });
 
   it("gets a resume point for what its filter leaves out", async () => {
