@@ -76,7 +76,8 @@ export class DeepReads {
   oldest(current: number): number {
     const { concurrent, maxRevisions } = this.#bounds;
     if (concurrent === 0) return Infinity;
-    return maxRevisions === 0 ? 0 : current - maxRevisions;
+    // Revision 1 is that of an empty store.
+    return maxRevisions === 0 ? 1 : Math.max(1, current - maxRevisions);
   }
 
   /**
