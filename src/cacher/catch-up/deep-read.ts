@@ -1,3 +1,4 @@
+import { hasReason, revisionTooOld } from "../../base/errors.ts";
 import { WatchBatch, WatchEvent } from "../../model/event.ts";
 import type { WatchScope, WatchStream } from "../../storage/storage.ts";
 import type { ComponentContext } from "../state/component.ts";
@@ -126,7 +127,15 @@ export class DeepRead implements WatchSource {
     if (stream === undefined || this.#batch !== undefined || this.#isConfirming) return;
     const batch = stream.read();
     if (batch !== undefined) void this.#confirm(stream, batch);
-    else if (stream.ended instanceof Error) this.#deps.fail(stream.ended);
+    else if (stream.ended instanceof Error) this.#deps.fail(this.#reported(stream.ended));
+  }
+
+  /** What the store has compacted may still be in the window, which counts for the smallest revision that is accepted. */
+  #reported(error: Error): Error {
+    if (!hasReason(error, "REVISION_TOO_OLD")) return error;
+    const { floor } = this.#deps.component.cache.eventWindow;
+    const oldest = Number(error.metadata["oldest_revision"] ?? Infinity);
+    return revisionTooOld(this.#position, Math.min(oldest, floor.revision));
   }
 
   async #confirm(stream: WatchStream, batch: WatchBatch): Promise<void> {
