@@ -5,6 +5,7 @@ import { pino } from "pino";
 import { systemClock } from "../../src/base/clock.ts";
 import { WatchFanoutError } from "../../src/base/errors.ts";
 import { Cacher } from "../../src/cacher/cacher.ts";
+import { DeepReads } from "../../src/cacher/catch-up/deep-reads.ts";
 import { CallFailure } from "../../src/client/calls/call-failure.ts";
 import { CallTelemetry, watchOpened } from "../../src/client/calls/call-telemetry.ts";
 import { InformerMetrics } from "../../src/client/informer/informer-metrics.ts";
@@ -38,6 +39,7 @@ import {
 import { registerSpanMetrics } from "../../src/telemetry/span-export.ts";
 import { registerStageLatency } from "../../src/telemetry/stage-latency.ts";
 import {
+  registerDeepReads,
   registerReadMetrics,
   registerSkippedKeys,
   registerUndecodableValues,
@@ -111,6 +113,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
   const reads = (meter: Meter): void => {
     const upstream = { stats: () => ({ inFlight: 0, queued: 0, refused: 0 }) };
     registerReadMetrics(meter, { size: 0, refused: 0 }, upstream);
+    registerDeepReads(meter, new DeepReads(systemClock));
   };
   const held = (meter: Meter): void => {
     const pool = { bytes: 0, evictions: 0 };

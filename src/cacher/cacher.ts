@@ -11,6 +11,7 @@ import type {
   Storage,
   WriteResult,
 } from "../storage/storage.ts";
+import { DeepReads } from "./catch-up/deep-reads.ts";
 import { ConsistencyChecker } from "./consistency-checker.ts";
 import { defaultWatcherBounds } from "./dispatch/watcher-bounds.ts";
 import { Freshness } from "./freshness/freshness.ts";
@@ -90,7 +91,10 @@ export class Cacher implements Storage {
       initialChunkBytes: watcherBounds.batchBytes,
       retainedSnapshotBytes: watcherBounds.retainedSnapshotBytes,
     });
-    this.#watchers = new Watchers(context, freshness, reads, ingest.backfill, watcherBounds);
+    const deepReads = options.deepReads ?? new DeepReads(clock);
+    const { backfill, reflector: history } = ingest;
+    const deepResume = { deepReads, history, backfill };
+    this.#watchers = new Watchers(context, freshness, reads, deepResume, watcherBounds);
     this.#upstreamWriter = new UpstreamWriter(context, ingest.reflector);
     this.#consistencyChecker = new ConsistencyChecker(
       context,

@@ -5,6 +5,7 @@ import type { Turns } from "../base/turns.ts";
 import type { AttributeReader } from "../codec/attribute-reader.ts";
 import { BackfillQueue } from "../reflector/backfill/window-backfill.ts";
 import type { Storage } from "../storage/storage.ts";
+import type { DeepReads } from "./catch-up/deep-reads.ts";
 import type { WatcherBounds } from "./dispatch/watcher-bounds.ts";
 import type { UpstreamLimiter } from "./freshness/upstream-limiter.ts";
 import type { StageObserver } from "./state/component.ts";
@@ -67,6 +68,13 @@ export interface CacherOptions {
    * @internal
    */
   readonly upstreamLimiter?: UpstreamLimiter | undefined;
+  /**
+   * Bounds the watches that read the storage because they resume from before the event window; shared by all caches of a
+   * process. Default: one for this Cacher.
+   *
+   * @internal
+   */
+  readonly deepReads?: DeepReads | undefined;
   /** Returns numbers from 0 up to 1, for jitter. Default: Math.random. */
   readonly random?: (() => number) | undefined;
 }

@@ -13,12 +13,11 @@ import type { Reads } from "./reads.ts";
 import { draining, lost } from "./request/errors.ts";
 import type { CacheWatchRequest, Delivery } from "./request/request.ts";
 import type { CacheObserver, ComponentContext, Replacement } from "./state/component.ts";
-import type { EventWindowBackfill } from "./state/event-window-backfill.ts";
 import type { CacherStats, CacheSummary } from "./stats.ts";
 import { CacheWatcher, type WatcherContext, type WatcherOptions } from "./watch/cache-watcher.ts";
 import { MaskLimits } from "./watch/mask-limits.ts";
 import { SharedFilters } from "./watch/shared-filters.ts";
-import { WatchOpener } from "./watch/watch-opener.ts";
+import { type DeepResume, WatchOpener } from "./watch/watch-opener.ts";
 import { WatcherMaintenance } from "./watch/watcher-maintenance.ts";
 
 /** Whether the watchers of a mode remain after a replacement whose changes are known. */
@@ -54,12 +53,11 @@ export class Watchers implements CacheObserver {
   /** Waits for a revision to be settled. */
   readonly #settling = new Set<() => void>();
 
-  /** A watch that resumes from a part of the event window still missing waits for `backfill`. */
   constructor(
     context: ComponentContext,
     freshness: Freshness,
     reads: Reads,
-    backfill: EventWindowBackfill,
+    deepResume: DeepResume,
     bounds: WatcherBounds,
   ) {
     const { cache, clock, stages } = context;
@@ -81,7 +79,7 @@ export class Watchers implements CacheObserver {
     this.#coalescedBacklogs = coalescedBacklogs;
     this.#snapshots = snapshots;
     this.#maintenance = new WatcherMaintenance(context, sources, expiring, this.#watchers);
-    this.#opener = new WatchOpener(context, freshness, snapshots, backfill, sources);
+    this.#opener = new WatchOpener(context, freshness, snapshots, deepResume, sources);
     this.#watcherContext = {
       ...sources,
       deliveryLatency: new LatencySampler(clock, (latencyMs) => stages.delivered?.(latencyMs)),

@@ -59,6 +59,12 @@ export function assembleConfig(
     audit: auditConfig(values),
     identity: assembleIdentity(values, checks),
     eventWindow,
+    deepReads: {
+      max: values["deep-reads"],
+      maxPerIdentity: values["deep-reads-per-identity"],
+      timeoutMs: values["deep-read-timeout"],
+      maxRevisions: values["deep-read-revisions"],
+    },
     workers: workersConfig(values, checks),
     stallTimeoutMs: values["stall-timeout"],
     maxStreamAgeMs: values["max-stream-age"],

@@ -36,6 +36,8 @@ export interface Config {
   readonly identity: IdentityConfig;
   /** The bounds of resources without an event window of their own. */
   readonly eventWindow: EventWindowBounds;
+  /** The watches that read events from before the event window. */
+  readonly deepReads: DeepReadsConfig;
   /** Number of processes that serve clients. 1: this process alone. */
   readonly workers: number;
   readonly stallTimeoutMs: number;
@@ -57,6 +59,17 @@ export interface Config {
   readonly logLevel: LogLevel;
   /** Undefined: text on a terminal, otherwise JSON. */
   readonly logFormat: LogFormat | undefined;
+}
+
+/** Bounds of the watches that read events from before the event window. */
+export interface DeepReadsConfig {
+  /** Maximum number at once; 0: none. */
+  readonly max: number;
+  /** The same of one identity. */
+  readonly maxPerIdentity: number;
+  readonly timeoutMs: number;
+  /** Maximum number of revisions up to the current one; 0: no limit. */
+  readonly maxRevisions: number;
 }
 
 /** What is exported to an OpenTelemetry collector. */

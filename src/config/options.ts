@@ -184,6 +184,30 @@ const options = {
     help: "Maximum estimated size of a resource's event window.",
     default: "64MiB",
   },
+  "deep-reads": {
+    schema: count(0),
+    value: "COUNT",
+    help: "Maximum number of watches that read events from before the event window from the store at once. Further ones wait for 10 s, then are refused. 0: none, and such a watch has to list.",
+    default: "16",
+  },
+  "deep-reads-per-identity": {
+    schema: count(1),
+    value: "COUNT",
+    help: "The same of one identity, in each worker.",
+    default: "4",
+  },
+  "deep-read-revisions": {
+    schema: count(0),
+    value: "COUNT",
+    help: "Maximum number of revisions from a resume point before the event window to the current one. A watch from further back has to list. etcd accepts no writes while it looks through them, which it does for each 1,000: 0.2 s for 100,000. 0: no limit.",
+    default: "100000",
+  },
+  "deep-read-timeout": {
+    schema: duration("1s"),
+    value: "DURATION",
+    help: "How long a watch may read events from before the event window. Then it ends, and its client can resume it from where it has come to.",
+    default: "5m",
+  },
   workers: {
     schema: workerCount,
     value: "COUNT|auto",
@@ -286,7 +310,12 @@ const named: readonly (readonly [heading: string, names: readonly string[]])[] =
   ["Ports and TLS", Object.keys(listenerOptions)],
   ["Callers and their rights", Object.keys(callerOptions)],
   ["etcd and its API", Object.keys(etcdOptions).filter((name) => name !== "etcd")],
-  ["Caches", optionNames.filter((name) => /^(?:event-window|dispatch|consistency)-/.test(name))],
+  [
+    "Caches",
+    optionNames.filter((name) =>
+      /^(?:event-window|deep-reads?|dispatch|consistency)(?:-|$)/.test(name),
+    ),
+  ],
   ["Limits", Object.keys(limitOptions)],
   ["Log, metrics and traces", Object.keys(telemetryOptions)],
   [

@@ -151,6 +151,8 @@ export class ReflectorState {
     const isLost =
       hasReason(error, "REVISION_TOO_OLD") ||
       hasReason(error, "HISTORY_LOST") ||
+      // A list costs a server that keeps the state in memory less than the events since the resume point.
+      hasReason(error, "RESUME_LIMITED") ||
       this.#refusals >= maxRefusals;
     const isChanged = hasReason(error, "HISTORY_CHANGED");
     // Also if the resume point was given up meanwhile.

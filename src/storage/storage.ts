@@ -220,10 +220,16 @@ export interface WatchRequest {
    */
   readonly upTo?: number | undefined;
   /**
-   * With `upTo`: the number of such watches that are read at the same time, up to 16; undefined: 1. A storage that holds
-   * responses whole may divide its memory for them: a quarter for each of up to 4 watches, a sixteenth for more.
+   * With `upTo`: the number of such watches that are read at the same time, up to 16. A storage may hold their responses
+   * whole then, and divide its memory for them: a quarter for each of up to 4 watches, a sixteenth for more. Undefined: it
+   * receives responses in parts.
    */
   readonly concurrent?: number | undefined;
+  /**
+   * Maximum size of the batches that wait to be read, in bytes; above it nothing more is received until half of it was read.
+   * A batch of any size is received. Default 16 MiB.
+   */
+  readonly maxHeldBytes?: number | undefined;
   /**
    * Whether the reader needs complete events: DELETED with the last content, and `previous`. Without it (for readers
    * that keep the state themselves) a DELETED event may have only the object's key and the revision of the deletion,

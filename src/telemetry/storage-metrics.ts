@@ -1,5 +1,6 @@
 import type { Meter } from "@opentelemetry/api";
-import { counter, gauge, registerMetrics } from "../base/metric-table.ts";
+import { by, byEach, counter, gauge, registerMetrics } from "../base/metric-table.ts";
+import { type DeepReadStats, deepReadLimits } from "../cacher/catch-up/deep-reads.ts";
 import type { UpstreamStats } from "../cacher/freshness/upstream-limiter.ts";
 
 /** Registers how often storages have skipped a key that can't be an object, by resource. */
@@ -67,6 +68,27 @@ export function registerReadMetrics(
       "{read}",
       "Gets and pages of lists refused because too many waited for the store.",
       ({ refused }) => refused,
+    ),
+  });
+}
+
+/** Registers the watches of all resources that read events from before the event window. */
+export function registerDeepReads(meter: Meter, deepReads: { stats(): DeepReadStats }): void {
+  registerMetrics(meter, () => [[deepReads.stats()]], {
+    watch_fanout_deep_reads: gauge(
+      "{watch}",
+      "Watches that read events from before the event window, and those that wait for their turn.",
+      ({ active, waiting }) => by("state", { active, waiting }),
+    ),
+    watch_fanout_deep_reads_begun: counter(
+      "{watch}",
+      "Watches that began to read events from before the event window.",
+      ({ begun }) => begun,
+    ),
+    watch_fanout_deep_reads_refused: counter(
+      "{watch}",
+      "Watches refused or ended with RESUME_LIMITED, by limit: concurrent (--deep-reads), per_identity (--deep-reads-per-identity), time (--deep-read-timeout).",
+      ({ refused }) => byEach("limit", deepReadLimits, (limit) => [limit, refused.get(limit) ?? 0]),
     ),
   });
 }

@@ -20,6 +20,7 @@ const wireForms: Readonly<
   HISTORY_CHANGED: { code: status.OUT_OF_RANGE },
   HISTORY_LOST: { code: status.OUT_OF_RANGE },
   SLOW_CONSUMER: { code: status.RESOURCE_EXHAUSTED },
+  RESUME_LIMITED: { code: status.RESOURCE_EXHAUSTED, retryMs: 5_000 },
   REVISION_CONFLICT: { code: status.ABORTED },
   OUTCOME_UNKNOWN: { code: status.UNKNOWN },
   LEASE_NOT_FOUND: { code: status.FAILED_PRECONDITION },

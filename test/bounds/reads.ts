@@ -259,6 +259,27 @@ export const readBounds: readonly Bound[] = [
     shownBy: ["delays no watch for longer than 10 s", "releases waiting watches that are closed"],
   },
   {
+    what: "watches that read events from before the event window, and those that wait for their turn",
+    owners: ["DeepReads"],
+    bound:
+      "`--deep-reads`, `--deep-reads-per-identity`, `--deep-read-timeout`; 1,000 wait, for 10 s",
+    per: "process",
+    atBound: "RESUME_LIMITED",
+    shownBy: [
+      "are refused after 10 s, with the option that bounds them",
+      "are refused at once if too many wait: of the caller with the most",
+      "end after their maximum time, and can be resumed from where they have come to",
+    ],
+  },
+  {
+    what: "events from the store that such a watch holds",
+    owners: ["DeepRead"],
+    bound: "one batch, and 2 MiB that wait in the watch of the store",
+    per: "stream",
+    atBound: "the store is not read",
+    shownBy: ["pauses the read while its client takes nothing"],
+  },
+  {
     what: "objects before the oldest event, during a backfill",
     owners: ["EventLinker"],
     bound: "one entry for each event of the window; until the backfill pauses or ends",

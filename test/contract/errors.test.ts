@@ -1,7 +1,9 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
 import { expect, test } from "vitest";
 import { type Reason, WatchFanoutError } from "../../src/base/errors.ts";
+import { DeepReads } from "../../src/cacher/catch-up/deep-reads.ts";
 import { retryDelayMs } from "../../src/wire/errors.ts";
+import { ManualTimers } from "../server/limits/manual-timers.ts";
 import { describeContract } from "./backends.ts";
 import {
   openWorld,
@@ -30,6 +32,9 @@ interface Row {
 }
 
 const oneEvent = { ageMs: 0, minEvents: 1, maxEvents: 1, maxBytes: 1 };
+
+/** Of which none waits for its turn. */
+const oneDeepRead = new DeepReads(new ManualTimers(), { concurrent: 1, queued: 0 });
 
 const rows: readonly Row[] = [
   {
@@ -116,14 +121,30 @@ const rows: readonly Row[] = [
   },
   {
     reason: "REVISION_TOO_OLD",
-    ...{ code: "OUT_OF_RANGE", when: "Watch: before the history kept here" },
+    ...{ code: "OUT_OF_RANGE", when: "Watch: compacted in the store" },
     metadata: ["oldest_revision", "requested_revision"],
     options: { cacher: { eventWindow: oneEvent } },
     call: async (world) => {
       const after_revision = await world.write(["a", "1"]);
+      const compacted = await world.write(["a", "2"]);
+      await untilCached(world, await world.write(["a", "3"]));
+      await world.backend.compact(compacted);
+      return world.client.watch({ resource, after_revision }).ended;
+    },
+  },
+  {
+    reason: "RESUME_LIMITED",
+    ...{ code: "RESOURCE_EXHAUSTED", retry: true, when: "Watch: too many read before the window" },
+    metadata: ["limit", "limit_name"],
+    options: { cacher: { eventWindow: oneEvent, deepReads: oneDeepRead } },
+    call: async (world) => {
+      const after_revision = await world.write(["a", "1"]);
       await world.write(["a", "2"]);
       await untilCached(world, await world.write(["a", "3"]));
-      return world.client.watch({ resource, after_revision }).ended;
+      const release = await oneDeepRead.enter({}, new AbortController().signal, () => {});
+      const end = await world.client.watch({ resource, after_revision }).ended;
+      release();
+      return end;
     },
   },
   {

@@ -44,7 +44,23 @@ export const semanticsTests: Readonly<Record<string, string>> = {
     "C is the store's revision also if the cache is behind, and no event at or below C is delivered",
   "begin-3": "at once a bookmark with exactly N; then everything after N, from the event window",
   "begin-4":
-    "N older than the event window: REVISION_TOO_OLD, with the smallest N that is accepted",
+    "N older than the event window: a bookmark with exactly N; then everything after N, from the store until the window begins",
+  "begin-17":
+    "is REVISION_TOO_OLD once the store is compacted, with the smallest N that is accepted",
+  "begin-18": "is refused with RESUME_LIMITED if too many read the store, before anything is sent",
+  "begin-19": "are refused after 10 s, with the option that bounds them",
+  "begin-20": "end after their maximum time, and can be resumed from where they have come to",
+  "begin-21": "pauses the read while its client takes nothing",
+  "begin-22": "shows a limited caller what its rights allow, and nothing else",
+  "begin-23":
+    "without deep reads refuses a revision before the event window, and reports the oldest accepted one",
+  "begin-24":
+    "gets nothing of an etcd that was restored, before the replica has found that out, %s",
+  "begin-25":
+    "equals one that was never away, or ends with REVISION_TOO_OLD where the store is compacted",
+  "begin-26":
+    "are REVISION_TOO_OLD beyond a number of revisions, with the smallest one that is accepted",
+  "begin-27": "is ended with UPSTREAM_UNAVAILABLE if the store fails while it is read",
   "begin-5":
     "delays watches that resume from a missing part, then delivers every event of the cache's history to them",
   "begin-6": "delays no watch for longer than 10 s",
@@ -173,7 +189,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "latest-13": "is ended as SLOW_CONSUMER, also if it is of %s",
   "latest-14": "ends if all backlogs together exceed their bound and its own is the largest",
   "latest-15": "is ended when its snapshot keeps more alive than the bound",
-  "latest-16": "is refused if the event window no longer has the next events, as for any watch",
+  "latest-16": "gets each event from before the window, and the others as one atomic batch",
   "latest-17":
     "a LATEST_STATE stream gets the difference as one atomic batch: changes by mod_revision, then deletions, with R",
   "latest-18": "it gets the difference as its selector sees it",
@@ -238,6 +254,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "relay-7": "resume watches from before a relay's restart, with every event",
   "relay-8": "continue when the root is replaced by another replica, without a relist",
   "relay-9": "ask etcd once for linearizable reads that begin together, however many and deep",
+  "relay-18": "gets every event at each tier",
   "relay-10": "events that the root no longer has when its relay comes back",
   "relay-11":
     "Another history in the place of the root is reported at each tier, with the same id.",
@@ -282,7 +299,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "errors-1": "an unparsable selector",
   "errors-2": "no such resource",
   "errors-3": "Get of an absent key",
-  "errors-4": "Watch: before the history kept here",
+  "errors-4": "Watch: compacted in the store",
   "errors-5": "history_id is another",
   "errors-6": "loses history only, if the store reports only compaction",
   "errors-7": "this replica has not got there within 3 s",
@@ -311,6 +328,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "errors-26": "ends its streams and refuses its calls when it expires",
   "errors-27": "open streams, until one has ended",
   "errors-28": "fail after waiting for five seconds, without an effect",
+  "errors-33": "Watch: too many read before the window",
   "errors-29":
     "A client that accepts nothing of the next message gets SLOW_CONSUMER, with the last resume point that it has accepted",
   "errors-30": "The enum of the contract has every reason, and those of gRPC itself",
@@ -445,6 +463,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "informers-25": "is reported by %s, which changes nothing",
   "informers-26": "a namespace has exactly the objects whose keys begin with it and a slash",
   "informers-27": "gives a key to one consumer at a time",
+  "informers-29": "for %s is followed by a relist, with the cause %s",
   "informers-28": "a DeltaFIFO with little capacity leads to the same state, within its bound",
   "objects-1": "begins with the first reference and ends with the last",
   "objects-2": "is NOT_READY after a second without one, and succeeds when it arrives",

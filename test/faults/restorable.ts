@@ -2,6 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { onTestFinished } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import { Cacher } from "../../src/cacher/cacher.ts";
+import type { CacherOptions } from "../../src/cacher/options.ts";
 import { EtcdStorage } from "../../src/storage/etcd/etcd-storage.ts";
 import type { WatchResponse__Output } from "../../src/wire/generated/watchfanout/v1/WatchResponse.ts";
 import { ManualTimers } from "../server/limits/manual-timers.ts";
@@ -20,6 +21,8 @@ export type Marker = "with the marker key" | "without the marker key";
 export interface RestorableOptions {
   readonly cluster: EtcdCluster;
   readonly marker: Marker;
+  /** Default: the Cacher's. */
+  readonly eventWindow?: CacherOptions["eventWindow"];
 }
 
 let opened = 0;
@@ -38,7 +41,7 @@ export class Restorable {
   readonly #relay: Relay;
   #client: TestClient | undefined;
 
-  private constructor({ cluster }: RestorableOptions, relay: Relay, url: string) {
+  private constructor({ cluster, eventWindow }: RestorableOptions, relay: Relay, url: string) {
     opened++;
     this.prefix = `/restored-${opened}/`;
     this.historyKey = `/history-${opened}`;
@@ -55,6 +58,7 @@ export class Restorable {
       logger: silent,
       name: resource,
       consistencyIntervalMs: 0,
+      eventWindow,
     });
     onTestFinished(async () => {
       await this.cacher.close();

@@ -1,5 +1,7 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { hasReason } from "../../src/base/errors.ts";
+import { hasReason, WatchFanoutError } from "../../src/base/errors.ts";
+import type { WatchStream } from "../../src/storage/storage.ts";
 import { EtcdCluster } from "./etcd-cluster.ts";
 import { type Marker, Restorable, resource } from "./restorable.ts";
 
@@ -106,6 +108,69 @@ describe("A watch that is resumed", () => {
     world.back();
     await world.connected();
     expect(await stream.ended).toMatchObject({ reason: "HISTORY_CHANGED" });
+  });
+});
+
+describe("A watch that resumes from before the event window", () => {
+  /** A replica whose window has two events, of an etcd that then has others, and the revision after which they differ. */
+  async function open(marker: Marker, writes: number) {
+    const eventWindow = { minEvents: 2, maxEvents: 2 };
+    const world = await Restorable.open({ cluster, marker, eventWindow });
+    const first = await world.write(["a", "both"]);
+    const snapshot = await world.snapshot();
+    for (let i = 0; i < writes; i++) await world.write(["a", "old".padEnd(64 * 1024)]);
+    const before = await world.level();
+    const { cacher } = world;
+    const resume = () =>
+      cacher.watch({ scope: { prefix: "" }, afterRevision: first - 1, withPrevious: true });
+    const restore = async (): Promise<void> => {
+      await world.away();
+      await world.restore(snapshot);
+      for (let i = 0; i < 10; i++) await world.write(["a", `new ${i}`]);
+      await world.growTo(before + 5);
+      world.back();
+    };
+    return { world, resume, restore };
+  }
+
+  /** The values that it delivers until it ends, and the reason of that. */
+  async function readAll(stream: WatchStream): Promise<readonly [string[], string]> {
+    const values: string[] = [];
+    for (;;) {
+      for (let batch = stream.read(); batch !== undefined; batch = stream.read())
+        values.push(...batch.events.map(({ object }) => Buffer.from(object.value).toString()));
+      const { ended } = stream;
+      if (ended instanceof WatchFanoutError) return [values, ended.reason];
+      await delay(2);
+    }
+  }
+
+  test.each<Marker>(["with the marker key", "without the marker key"])(
+    "gets nothing of an etcd that was restored, before the replica has found that out, %s",
+    { timeout: 60_000 },
+    async (marker) => {
+      const { resume, restore } = await open(marker, 10);
+      await restore();
+      // The replica's next attempt is due when its clock advances, which it does not. gRPC connects in real time.
+      let [values, reason] = await readAll(resume());
+      while (reason === "UPSTREAM_UNAVAILABLE" && values.length === 0)
+        [values, reason] = await readAll(resume());
+      expect([values, reason]).toEqual([[], "HISTORY_CHANGED"]);
+    },
+  );
+
+  test("gets nothing of it while it reads, and ends", {
+    timeout: 60_000,
+  }, async () => {
+    const { world, resume, restore } = await open("with the marker key", 80);
+    const stream = resume();
+    while (stream.read() === undefined) await delay(2);
+    await restore();
+    const read = readAll(stream);
+    await world.goOn(() => stream.ended !== undefined);
+    const [values, reason] = await read;
+    expect(values.filter((value) => value.startsWith("new"))).toEqual([]);
+    expect(["HISTORY_CHANGED", "UPSTREAM_UNAVAILABLE"]).toContain(reason);
   });
 });
 

@@ -70,7 +70,7 @@ export class CachedWorld {
     await this.#startReplica();
     for (const step of steps) await this.#take(step);
     await this.#settle();
-    this.#drainStreams();
+    await this.#drainStreams();
     for (const { watched } of this.#streams) {
       watched.check();
       watched.checkHonest(this.#settledAt);
@@ -83,7 +83,7 @@ export class CachedWorld {
   async #comeToRest(): Promise<void> {
     for (let waited = 0; waited < 4_000; waited += 500) {
       await this.#elapse(500);
-      this.#drainStreams();
+      await this.#drainStreams();
     }
     for (const { watched, expiresAt } of this.#streams) {
       watched.check();
@@ -95,7 +95,7 @@ export class CachedWorld {
     expect(this.#current.cacher.stats().waitingRequests).toBe(0);
     const lived = this.#streams.filter(({ watched }) => watched.live);
     this.#drain();
-    this.#drainStreams();
+    await this.#drainStreams();
     for (const { watched } of lived) {
       watched.check();
       expect(watched.endReason).toBe("DRAINING");
@@ -109,7 +109,7 @@ export class CachedWorld {
     for (let i = 0; i < before; i++) this.#resume(i, 0);
     await this.#write([["a", "the end"]]);
     await this.#settle();
-    this.#drainStreams();
+    await this.#drainStreams();
     for (const { watched } of this.#streams.slice(before)) {
       watched.check();
       watched.checkHonest(this.#settledAt);
@@ -181,7 +181,7 @@ export class CachedWorld {
     expect(revision).toBe(this.#settledAt);
     expect(eventWindow.oldestRevision).toBe(oldest);
     for (const { watched, replica } of this.#streams) {
-      watched.settled(this.#settledAt, this.#oldestOf(replica));
+      watched.settled(this.#settledAt, this.#resumableOf(replica));
     }
     for (const { listing, replica } of this.#listings) listing.settled(this.#oldestOf(replica));
   }
@@ -250,7 +250,7 @@ export class CachedWorld {
       model: this.#model,
       calledAt: this.#model.revision,
       cachedAt: this.#settledAt,
-      oldestThen: this.#oldestOf(replica),
+      oldestThen: this.#resumableOf(replica),
     };
     const watched = new WatchedStream(
       wish,
@@ -314,22 +314,23 @@ export class CachedWorld {
   async #askForProgress(): Promise<void> {
     this.#current.cacher.requestProgress();
     await this.#settle();
-    for (const [i, { watched, replica }] of this.#streams.entries()) {
+    await this.#drainStreams();
+    for (const { watched, replica } of this.#streams) {
       if (replica !== this.#current) continue;
-      this.#takeAll(i);
       if (watched.live) expect(watched.resumePoint).toBe(this.#settledAt);
     }
   }
 
-  #takeFrom(i: number, batches: number): void {
+  #takeFrom(i: number, batches: number): number {
     const stream = this.#streams[i];
-    if (stream === undefined) return;
+    if (stream === undefined) return 0;
     const { watched, replica, expiresAt } = stream;
     const toDrain = replica.draining || expiresAt <= this.#clock.now();
     // The cache may have received all writes, since this may run while it receives them.
     const oldest = this.#oldestOf(replica, this.#model.revision);
-    const taken = watched.take(batches, { oldest, toDrain });
+    const taken = watched.take(batches, { oldest, compacted: this.#compacted, toDrain });
     expect(taken, "batches without an end").toBeLessThan(everything);
+    return taken;
   }
 
   /** Takes all batches available now, from all streams. */
@@ -338,17 +339,23 @@ export class CachedWorld {
   }
 
   /** Takes all batches from all streams, also those that become available in later time slices. */
-  #drainStreams(): void {
-    for (const i of this.#streams.keys()) this.#takeAll(i);
+  async #drainStreams(): Promise<void> {
+    // A watch from before the event window reads the store on when its client has read.
+    for (let taken = Infinity; taken > 0; ) {
+      taken = 0;
+      for (const i of this.#streams.keys()) taken += this.#takeAll(i);
+      await this.#clock.settle();
+    }
   }
 
-  /** Takes all batches of a stream, also those that become available in later time slices. */
-  #takeAll(i: number): void {
-    this.#takeFrom(i, everything);
+  /** Takes all batches of a stream, also those that become available in later time slices. Returns their number. */
+  #takeAll(i: number): number {
+    let taken = this.#takeFrom(i, everything);
     while (this.#clock.pendingImmediates > 0) {
       this.#clock.runImmediates();
-      this.#takeFrom(i, everything);
+      taken += this.#takeFrom(i, everything);
     }
+    return taken;
   }
 
   #streamAt(number: number, act: (i: number) => void): void {
@@ -369,7 +376,12 @@ export class CachedWorld {
     };
   }
 
-  /** The smallest revision that can be resumed from when the cache is at `revision`. */
+  /** The smallest revision that can be resumed from, in the cache or in the store. */
+  #resumableOf(replica: Replica): number {
+    return Math.min(this.#oldestOf(replica), this.#compacted);
+  }
+
+  /** The smallest revision that the cache can resume from when it is at `revision`. */
   #oldestOf({ start }: Replica, revision: number = this.#settledAt): number {
     return this.#model.oldestResumable(start, this.#setup.historyEvents, revision);
   }

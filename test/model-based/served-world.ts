@@ -217,7 +217,7 @@ export class ServedWorld {
   }
 
   #takeFrom(watched: WatchedStream): void {
-    watched.take(1_000, { oldest: 1, toDrain: false });
+    watched.take(1_000, { oldest: 1, compacted: 1, toDrain: false });
   }
 
   #replica(number: number): Replica {

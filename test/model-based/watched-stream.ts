@@ -37,7 +37,7 @@ export interface Circumstances {
   readonly model: Model;
   /** The store's revision. */
   readonly calledAt: number;
-  /** The cache's revision, and the smallest one that it can resume from. */
+  /** The cache's revision, and the smallest one that it, or the store, can resume from. */
   readonly cachedAt: number;
   readonly oldestThen: number;
 }
@@ -45,8 +45,10 @@ export interface Circumstances {
 /** How a stream ended, and the circumstances at that time. */
 export interface StreamEnd {
   readonly error: StreamError;
-  /** The smallest revision that can be resumed from. */
+  /** The smallest revision that the cache can resume from. */
   readonly oldest: number;
+  /** The store's compacted revision. */
+  readonly compacted: number;
   /** Whether its replica drains, or its lifetime has passed. */
   readonly toDrain: boolean;
 }
@@ -231,7 +233,7 @@ export class WatchedStream {
     expect(linearizable(read, model.changes)).toEqual([]);
   }
 
-  #checkEnd({ error, oldest, toDrain }: StreamEnd): void {
+  #checkEnd({ error, oldest, compacted, toDrain }: StreamEnd): void {
     const { after, resumePoint } = this;
     const everyEvent = deliversEvery[this.wish.delivery];
     const refusal = this.#refusal();
@@ -250,6 +252,8 @@ export class WatchedStream {
       ...(begin < (this.#first?.oldest ?? 0) && this.responses.length < 2
         ? ["REVISION_TOO_OLD"]
         : []),
+      // The store was compacted while it was read.
+      ...((resumePoint ?? begin) < compacted ? ["REVISION_TOO_OLD"] : []),
     ];
     expect(permitted, JSON.stringify(error)).toContain(error.reason);
   }

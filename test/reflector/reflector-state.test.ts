@@ -70,7 +70,7 @@ describe("A Reflector's state", () => {
     expect(state.failure).toBeUndefined();
   });
 
-  test.each<Reason>(["REVISION_TOO_OLD", "HISTORY_LOST"])(
+  test.each<Reason>(["REVISION_TOO_OLD", "HISTORY_LOST", "RESUME_LIMITED"])(
     "relists after %s, as history was lost",
     (reason) => {
       const state = resuming(5);

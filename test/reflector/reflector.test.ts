@@ -200,6 +200,7 @@ describe("A watch that breaks", () => {
   it.each([
     ["REVISION_TOO_OLD", "history lost"],
     ["HISTORY_LOST", "history lost"],
+    ["RESUME_LIMITED", "history lost"],
     ["HISTORY_CHANGED", "history changed"],
   ] as const)("for %s is followed by a relist, with the cause %s", async (reason, cause) => {
     const storage = new ScriptedStorage();

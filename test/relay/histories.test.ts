@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { type Etcd, startEtcd } from "../etcd/etcd.ts";
 import { Relay as Network } from "../faults/relay.ts";
-import { Tier, until } from "./tiers.ts";
+import { type Options, Tier, until } from "./tiers.ts";
 
 const value = Buffer.from("v");
 
@@ -24,11 +24,11 @@ describe("What the source has lost is reported at each tier:", () => {
 
   afterAll(() => etcd?.stop());
 
-  async function chain(events: string): Promise<Chain> {
+  async function chain(events: string, options: Options = {}): Promise<Chain> {
     const toSource = await Network.to(Number(new URL(etcd.url).port));
     const root = await Tier.start({
       ...{ etcd: toSource.url, resource: "things=/things/" },
-      ...{ "event-window-max-events": events, "event-window-min-events": "0" },
+      ...{ "event-window-max-events": events, "event-window-min-events": "0", ...options },
     });
     const toRoot = await Network.to(root.port);
     const relay = await Tier.relay(`127.0.0.1:${toRoot.port}`);
@@ -93,7 +93,7 @@ describe("What the source has lost is reported at each tier:", () => {
   });
 
   test("events that the root no longer has when its relay comes back", async () => {
-    const { root, toRoot, relay, leaf, stop } = await chain("10");
+    const { root, toRoot, relay, leaf, stop } = await chain("10", { "deep-reads": "0" });
     onTestFinished(stop);
     await write(5);
     await leaf.client().get("things", "0");

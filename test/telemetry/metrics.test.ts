@@ -1,9 +1,11 @@
 import { describe, expect, test } from "vitest";
+import { DeepReads } from "../../src/cacher/catch-up/deep-reads.ts";
 import { backfillStates, type CacherStats } from "../../src/cacher/stats.ts";
 import { registerCacheMetrics } from "../../src/telemetry/cache-metrics.ts";
 import { PrometheusMetrics } from "../../src/telemetry/prometheus.ts";
 import { RpcMetrics } from "../../src/telemetry/rpc-metrics.ts";
 import {
+  registerDeepReads,
   registerReadMetrics,
   registerSkippedKeys,
   registerUndecodableValues,
@@ -193,6 +195,38 @@ test("waiting reads are counted for all resources together", async () => {
     watch_fanout_upstream_reads: "3",
     watch_fanout_upstream_reads_queued: "4",
     watch_fanout_upstream_reads_refused_total: "5",
+  });
+});
+
+test("watches that read from before the event window are counted, and those refused by limit", async () => {
+  const metrics = new PrometheusMetrics("1.2.3");
+  const clock = new FakeClock();
+  const deepReads = new DeepReads(clock, { concurrent: 2, concurrentPerGroup: 1 });
+  registerDeepReads(metrics.meter, deepReads);
+  const { signal } = new AbortController();
+  const ended: string[] = [];
+  const [first, second] = [{}, {}];
+  const enter = (owner: object) =>
+    deepReads.enter(owner, signal, ({ reason }) => ended.push(reason));
+  await enter(first);
+  const refused = expect(enter(first)).rejects.toMatchObject({ reason: "RESUME_LIMITED" });
+  expect(await values(metrics)).toMatchObject({
+    'watch_fanout_deep_reads{state="active"}': "1",
+    'watch_fanout_deep_reads{state="waiting"}': "1",
+    watch_fanout_deep_reads_begun_total: "1",
+  });
+  await clock.elapse(10_000);
+  await refused;
+  await enter(second);
+  const none = expect(enter({})).rejects.toMatchObject({ reason: "RESUME_LIMITED" });
+  await clock.elapse(5 * 60_000);
+  await none;
+  expect(ended).toEqual(["RESUME_LIMITED", "RESUME_LIMITED"]);
+  expect(await values(metrics)).toMatchObject({
+    'watch_fanout_deep_reads_refused_total{limit="concurrent"}': "1",
+    'watch_fanout_deep_reads_refused_total{limit="per_identity"}': "1",
+    'watch_fanout_deep_reads_refused_total{limit="time"}': "2",
+    watch_fanout_deep_reads_begun_total: "2",
   });
 });
 

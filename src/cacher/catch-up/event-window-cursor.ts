@@ -10,7 +10,7 @@ import type {
 } from "./watch-source.ts";
 
 /** Number of requirements evaluated between two reads of the clock. An event without a selector counts as one. */
-const costPerClockCheck = 256;
+export const costPerClockCheck = 256;
 
 /**
  * Catches up an EVERY_EVENT watcher: holds the last event node that it has processed, and reads on from there at the

@@ -10,6 +10,18 @@ export function slowConsumer(reason: string): WatchFanoutError {
   );
 }
 
+/**
+ * Refuses or ends a watch that reads events from before the event window. `why` is a full sentence with the limit, which
+ * `option` sets, without dashes.
+ */
+export function resumeLimited(why: string, option: string, limit: number): WatchFanoutError {
+  return new WatchFanoutError(
+    "RESUME_LIMITED",
+    `${why} Resume later from the last resume point, or list, and watch after the revision of the list.`,
+    { metadata: { limit_name: option, limit: String(limit) } },
+  );
+}
+
 /** Ends the streams of a replica that shuts down, and refuses new requests. */
 export function draining(): WatchFanoutError {
   return new WatchFanoutError(

@@ -70,6 +70,14 @@ export class EventWindow {
     return this.#newest;
   }
 
+  /**
+   * The node in the middle of the window; that before it, if it is empty. A reader that continues after it has half of the
+   * window left before its next events are dropped.
+   */
+  get middle(): EventNode {
+    return this.#length === 0 ? this.#floor : this.#at(this.#length >>> 1);
+  }
+
   /** Number of events in the window. */
   get length(): number {
     return this.#length;

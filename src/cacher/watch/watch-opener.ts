@@ -4,10 +4,14 @@ import {
   revisionTooOld,
   type WatchFanoutError,
 } from "../../base/errors.ts";
+import { abortable } from "../../base/wait.ts";
 import { WatchBatch } from "../../model/event.ts";
+import type { Reflector } from "../../reflector/reflector.ts";
 import { checkWatch } from "../../storage/checks.ts";
 import type { ListResult, RevisionRequirement } from "../../storage/storage.ts";
 import { cursorAfter } from "../catch-up/cursor.ts";
+import { DeepRead } from "../catch-up/deep-read.ts";
+import type { DeepReads } from "../catch-up/deep-reads.ts";
 import { PagedInitialState, SnapshotInitialState } from "../catch-up/initial-state.ts";
 import type { Snapshots } from "../catch-up/snapshots.ts";
 import {
@@ -40,9 +44,7 @@ interface Opening {
 }
 
 /** A pending source that is resolved when the cache reaches the revision that it begins after. */
-interface Resumption {
-  readonly watcher: CacheWatcher;
-  readonly source: PendingSource;
+interface Resumption extends Opening {
   readonly origin: CursorOrigin;
 }
 
@@ -53,26 +55,34 @@ interface UpstreamStateOptions {
   readonly since: number;
 }
 
+/** What a watch needs that resumes from before the event window. */
+export interface DeepResume {
+  readonly deepReads: DeepReads;
+  /** Confirms that the store still has the history that the cache holds. */
+  readonly history: Pick<Reflector, "confirmHistory">;
+  /** A watch that resumes from a part of the event window still missing waits for it. */
+  readonly backfill: EventWindowBackfill;
+}
+
 /** Opens watches: from now, from a revision, or with the current state. Sets up the sources of a watcher. */
 export class WatchOpener {
   readonly #context: ComponentContext;
   readonly #freshness: Freshness;
   readonly #snapshots: Snapshots;
-  readonly #backfill: EventWindowBackfill;
+  readonly #deepResume: DeepResume;
   readonly #sources: SourceContext;
 
-  /** A watch that resumes from a part of the event window still missing waits for `backfill`. */
   constructor(
     context: ComponentContext,
     freshness: Freshness,
     snapshots: Snapshots,
-    backfill: EventWindowBackfill,
+    deepResume: DeepResume,
     sources: SourceContext,
   ) {
     this.#context = context;
     this.#freshness = freshness;
     this.#snapshots = snapshots;
-    this.#backfill = backfill;
+    this.#deepResume = deepResume;
     this.#sources = sources;
   }
 
@@ -101,21 +111,48 @@ export class WatchOpener {
     }
   }
 
-  /** Begins after a revision, or the current one: sends a bookmark when the event window reaches back to it. */
-  async #after({ watcher, request, source }: Opening): Promise<void> {
+  /** Begins after a revision, or the current one: sends a bookmark when it is certain that nothing is missing after it. */
+  async #after(opening: Opening): Promise<void> {
+    const { watcher, request } = opening;
     const { cache } = this.#context;
-    const backfill = this.#backfill;
+    const { backfill } = this.#deepResume;
     const { afterRevision: after } = request;
     if (after !== undefined) await this.#freshness.checkExists(after);
-    if (after !== undefined && backfill.isMissing(after)) {
-      const ended = new AbortController();
-      watcher.whenEnded(() => ended.abort(watchEnded));
-      await backfill.waitFor(after, ended.signal);
-    }
+    if (after !== undefined && backfill.isMissing(after))
+      await backfill.waitFor(after, signalOf(watcher));
     const revision = after ?? (await this.#now());
-    if (revision < cache.eventWindow.floor.revision) throw this.#tooOld(revision);
-    watcher.open(new WatchBatch(revision, []));
-    this.#resumeAfter(revision, { watcher, source, origin: "resumed" });
+    const bookmark = new WatchBatch(revision, []);
+    if (revision < cache.eventWindow.floor.revision)
+      return this.#fromStore(opening, revision, bookmark);
+    watcher.open(bookmark);
+    this.#resumeAfter(revision, { ...opening, origin: "resumed" });
+  }
+
+  /**
+   * Resolves the source to the events after `after`, which is before the event window: the store is read up to that.
+   * `bookmark` is sent when the store has what comes next.
+   */
+  async #fromStore(opening: Opening, after: number, bookmark?: WatchBatch): Promise<void> {
+    const { watcher, request } = opening;
+    const { deepReads, history } = this.#deepResume;
+    if (after < this.#oldest) throw this.#tooOld(after);
+    const { scope, owner = watcher } = request;
+    const signal = signalOf(watcher);
+    const fail = (error: unknown): void => watcher.fail(error);
+    const release = await deepReads.enter(owner, signal, fail);
+    const read = new DeepRead(watcher, {
+      ...{ component: this.#context, sources: this.#sources, scope, after, fail, release },
+      confirmHistory: (stopping) => history.confirmHistory(stopping),
+    });
+    try {
+      signal.throwIfAborted();
+      await abortable(read.begin(), signal);
+    } catch (error) {
+      read.drop();
+      throw error;
+    }
+    if (bookmark !== undefined) watcher.open(bookmark);
+    this.#start(opening, read);
   }
 
   /** The store's revision. Repeated if a relist moved the event window past it meanwhile. */
@@ -138,9 +175,7 @@ export class WatchOpener {
     const since = clock.now();
     // The state is at least this new, whatever the request: the client may have seen all of the cache before.
     const cachedRevision = cache.lastChangeRevision;
-    const ended = new AbortController();
-    const { signal } = ended;
-    watcher.whenEnded(() => ended.abort(watchEnded));
+    const signal = signalOf(watcher);
     if (newerThan !== undefined) await freshness.checkExists(newerThan, signal);
     watcher.open(new WatchBatch(undefined, []));
     const at = revisionRequirement(newerThan);
@@ -184,7 +219,7 @@ export class WatchOpener {
     const { upstreamReader } = this.#freshness;
     const { watcher } = opening;
     const successor = new PendingSource();
-    const resumption: Resumption = { watcher, source: successor, origin: "initial" };
+    const resumption: Resumption = { ...opening, source: successor, origin: "initial" };
     const { key, prefix, interval, selection, predicate, shard, view } = watcher.filter;
     if (key !== undefined) {
       const { revision, object } = await upstreamReader.get({ key, at, owner, signal }, since);
@@ -213,23 +248,37 @@ export class WatchOpener {
     this.#resumeAfter(first.revision, resumption);
   }
 
-  /** Resolves the source to the events after `revision`, when the cache has reached it. */
+  /** Resolves the source to the events after `revision`, when the cache has reached it, or is beyond it. */
   #resumeAfter(revision: number, resumption: Resumption): void {
     const { cache } = this.#context;
     const { watcher, origin } = resumption;
     const resume = (): void => {
       const node = cache.eventWindow.find(revision);
-      if (node === undefined) watcher.fail(this.#tooOld(revision));
-      else this.#start(resumption, cursorAfter(node, watcher, this.#sources, origin));
+      if (node !== undefined)
+        this.#start(resumption, cursorAfter(node, watcher, this.#sources, origin));
+      else this.#fromStore(resumption, revision).catch((error: unknown) => watcher.fail(error));
     };
     if (cache.revision >= revision) resume();
     else if (watcher.state !== "ended")
       watcher.whenEnded(this.#freshness.waiters.add(revision, resume));
   }
 
-  #tooOld(revision: number): WatchFanoutError {
-    return revisionTooOld(revision, this.#context.cache.eventWindow.floor.revision);
+  /** The smallest revision that a watch may begin after, if the store is not compacted. */
+  get #oldest(): number {
+    const { revision, eventWindow } = this.#context.cache;
+    return Math.min(eventWindow.floor.revision, this.#deepResume.deepReads.oldest(revision));
   }
+
+  #tooOld(revision: number): WatchFanoutError {
+    return revisionTooOld(revision, this.#oldest);
+  }
+}
+
+/** Aborted when the watcher has ended. */
+function signalOf(watcher: CacheWatcher): AbortSignal {
+  const ended = new AbortController();
+  watcher.whenEnded(() => ended.abort(watchEnded));
+  return ended.signal;
 }
 
 /** Throws INVALID_REQUEST for a predicate without the previous objects that it needs. */

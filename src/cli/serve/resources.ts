@@ -1,5 +1,6 @@
 import type { Turns } from "../../base/turns.ts";
 import { Cacher } from "../../cacher/cacher.ts";
+import type { DeepReads } from "../../cacher/catch-up/deep-reads.ts";
 import type { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
 import { BackfillQueue, type StageObserver } from "../../cacher/options.ts";
 import { ObjectAttributes } from "../../cacher/request/object-attributes.ts";
@@ -34,6 +35,7 @@ interface ResourcesDeps {
   readonly context: ProcessContext;
   readonly scheduler: Turns;
   readonly upstreamLimiter: UpstreamLimiter;
+  readonly deepReads: DeepReads;
   /** Returns what observes the latencies of a resource. */
   readonly stagesOf: (resource: string) => StageObserver;
   /** The connection of a relay to its upstream; undefined: the service is not a relay. */
@@ -146,7 +148,7 @@ export class ProcessResources {
     { name, codec, indexes, eventWindow, cache }: ResourceConfig,
     storage: Storage,
     backfillQueue: BackfillQueue,
-    { context, scheduler, upstreamLimiter, stagesOf }: ResourcesDeps,
+    { context, scheduler, upstreamLimiter, deepReads, stagesOf }: ResourcesDeps,
   ): void {
     const { clock, logger } = context;
     const { workers, dispatchIntervalMs, stallTimeoutMs, consistencyIntervalMs, etcdApi } =
@@ -170,7 +172,7 @@ export class ProcessResources {
       },
       stages: stagesOf(name),
       mayNotServeAfter: isRightLost,
-      ...{ consistencyIntervalMs, scheduler, upstreamLimiter },
+      ...{ consistencyIntervalMs, scheduler, upstreamLimiter, deepReads },
     });
     this.caches.set(name, cacher);
     this.served.set(name, cacher);

@@ -6,6 +6,7 @@ import { connectionsWithin, ownOpenFileLimit } from "../../base/process-limits.t
 import { Turns } from "../../base/turns.ts";
 import { WatchedFiles } from "../../base/watched-files.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
+import { DeepReads } from "../../cacher/catch-up/deep-reads.ts";
 import { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
 import type { Config, UpstreamConfig } from "../../config/config.ts";
 import { MemberSync } from "../../etcd/client/member-sync.ts";
@@ -34,6 +35,7 @@ import { registerServerMetrics } from "../../telemetry/server-metrics.ts";
 import type { LatencyBuckets } from "../../telemetry/stage-latency.ts";
 import { registerStageLatency } from "../../telemetry/stage-latency.ts";
 import {
+  registerDeepReads,
   registerReadMetrics,
   registerSkippedKeys,
   registerUndecodableValues,
@@ -68,6 +70,7 @@ export class ServiceProcess {
   // Shared by all resources.
   readonly #scheduler: Turns;
   readonly #upstreamLimiter: UpstreamLimiter;
+  readonly #deepReads: DeepReads;
   #config: Config;
   #resources: ProcessResources | undefined;
   #relay: Relay | undefined;
@@ -100,6 +103,7 @@ export class ServiceProcess {
     this.#config = given;
     this.#scheduler = new Turns(clock);
     this.#upstreamLimiter = new UpstreamLimiter(clock);
+    this.#deepReads = deepReadsOf(given, clock);
     this.onStop(() => {
       const close = () => this.metrics.close();
       return otlp === undefined ? close() : otlp.close(close);
@@ -112,6 +116,7 @@ export class ServiceProcess {
     const stopObserving = observeCollections(registerGcMetrics(meter));
     this.onStop(async () => stopObserving());
     registerReadMetrics(meter, this.#scheduler, this.#upstreamLimiter);
+    registerDeepReads(meter, this.#deepReads);
     registerFileReloads(meter, files);
     registerCertificateExpiry(meter, files);
   }
@@ -218,6 +223,7 @@ export class ServiceProcess {
     const resources = new ProcessResources(this.#config, {
       ...{ context, relay, stagesOf },
       ...{ scheduler: this.#scheduler, upstreamLimiter: this.#upstreamLimiter },
+      deepReads: this.#deepReads,
     });
     this.onStop(() => resources.close());
     this.#resources = resources;
@@ -362,6 +368,13 @@ async function withResources(
   const historyKey = served.find(({ etcdKeys }) => etcdKeys !== undefined)?.etcdKeys?.historyKey;
   if (etcdApi === undefined || historyKey === undefined) return { ...config, resources };
   return { ...config, resources, etcdApi: { ...etcdApi, next: { ...etcdApi.next, historyKey } } };
+}
+
+/** What bounds the deep reads of this process. To a main process each worker is one caller, and bounds its own callers. */
+function deepReadsOf({ deepReads, workers }: Config, clock: Clock): DeepReads {
+  const { max, maxPerIdentity, timeoutMs: maxMs, maxRevisions } = deepReads;
+  const concurrentPerGroup = workers > 1 ? max : maxPerIdentity;
+  return new DeepReads(clock, { concurrent: max, concurrentPerGroup, maxMs, maxRevisions });
 }
 
 /** Maximum number of characters of the host's name in an id: error texts have the ids of several relays. */

@@ -75,6 +75,8 @@ const afterFailure: Readonly<Record<Reason, Retry>> = {
   OVERLOADED: "any call",
   REVISION_TOO_NEW: "reads",
   SLOW_CONSUMER: "streams",
+  // Another stream may find room, or continues from where this one came to.
+  RESUME_LIMITED: "streams",
   // A bug in the server may not affect a new stream, and is reported each time.
   INTERNAL: "streams",
   // The write may have been applied. On a stream, the error comes from a proxy in between.

@@ -34,7 +34,7 @@ import type { PageOptions, SelectorOptions, WatchOptions } from "../calls/option
 import type { AtomicBatch, ClientCalls, Page } from "../watch/client-calls.ts";
 import { readHistory } from "./remote-history.ts";
 import { type FetchPage, RemoteLister } from "./remote-lister.ts";
-import { RemoteWatch, ServerRevisionProbe } from "./remote-watch.ts";
+import { RemoteWatch, type RemoteWatchSource, ServerRevisionProbe } from "./remote-watch.ts";
 
 /** Options of a RemoteStorage. With selectors, it contains only the matching objects. */
 export interface RemoteStorageOptions extends SelectorOptions {
@@ -152,7 +152,7 @@ export class RemoteStorage implements Storage {
   watch(request: WatchRequest): WatchStream {
     const { afterRevision, historyId, withPrevious } = request;
     const scope = "from" in request.scope ? undefined : request.scope;
-    const watch = new RemoteWatch({
+    const source: RemoteWatchSource = {
       open: (signal, onOpened) =>
         this.#batches({
           ...{ scope, afterRevision, historyId, signal, onOpened },
@@ -161,7 +161,8 @@ export class RemoteStorage implements Storage {
       coalesces: coalesces[this.#delivery],
       requestServerProgress: (server) => this.#serverRevisionProbe.request(server),
       onEnd: (ended) => this.#watches.delete(ended),
-    });
+    };
+    const watch = new RemoteWatch(source, request.maxHeldBytes);
     this.#watches.add(watch);
     endIfRefused(watch, () => {
       this.#enter(undefined);

@@ -28,7 +28,7 @@ export interface RemoteWatchSource {
  */
 export class RemoteWatch implements WatchStream {
   readonly #source: RemoteWatchSource;
-  readonly #queue = new BatchQueue();
+  readonly #queue: BatchQueue;
   readonly #stopping = new AbortController();
   #server: Endpoint | undefined;
   #isProgressWanted = false;
@@ -43,8 +43,10 @@ export class RemoteWatch implements WatchStream {
   /** Continues to read the stream. */
   #resume: (() => void) | undefined;
 
-  constructor(source: RemoteWatchSource) {
+  /** `maxHeldBytes`: see WatchRequest. */
+  constructor(source: RemoteWatchSource, maxHeldBytes?: number) {
     this.#source = source;
+    this.#queue = new BatchQueue(maxHeldBytes);
   }
 
   /** Opens the stream, unless the watch has already ended. */

@@ -276,7 +276,9 @@ export class WindowBackfill {
         oldest > this.#startRevision ? Math.min(oldest, backfilledTo) : backfilledTo;
       return;
     }
-    if (past === undefined) this.#failed(failure);
+    // Of a relay: its upstream reads older events of the store for a few of its clients at once.
+    if (hasReason(failure, "RESUME_LIMITED")) this.#end("costly");
+    else if (past === undefined) this.#failed(failure);
   }
 
   #failed(failure: WatchFanoutError): void {

@@ -19,7 +19,7 @@ export const watchMethod = "watchfanout.v1.ListWatchService/Watch";
 
 /** The reasons whose errors have the resume point: a client may continue from it, with this replica or another. */
 const resumable: ReadonlySet<Reason> = new Set([
-  ...(["SLOW_CONSUMER", "DRAINING", "OVERLOADED"] as const),
+  ...(["SLOW_CONSUMER", "RESUME_LIMITED", "DRAINING", "OVERLOADED"] as const),
   // With another credential, or once the right is granted again.
   ...(["UNAUTHENTICATED", "PERMISSION_DENIED"] as const),
 ]);

@@ -417,7 +417,8 @@ export const protoJson: object = {
                 "PERMISSION_DENIED": 24,
                 "UNIMPLEMENTED": 25,
                 "DEADLINE_EXCEEDED": 26,
-                "LIST_TOO_LARGE": 27
+                "LIST_TOO_LARGE": 27,
+                "RESUME_LIMITED": 28
               }
             },
             "ListWatchService": {

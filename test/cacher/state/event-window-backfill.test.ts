@@ -3,6 +3,7 @@ import { pino } from "pino";
 import { describe, expect, it } from "vitest";
 import { hasReason } from "../../../src/base/errors.ts";
 import { Cacher } from "../../../src/cacher/cacher.ts";
+import { DeepReads } from "../../../src/cacher/catch-up/deep-reads.ts";
 import type { CacherOptions } from "../../../src/cacher/options.ts";
 import type { CacheWatcher } from "../../../src/cacher/watch/cache-watcher.ts";
 import { AttributeReader } from "../../../src/codec/attribute-reader.ts";
@@ -37,8 +38,12 @@ function cacherOver(
   clock: FakeClock,
   options: Partial<CacherOptions> = {},
 ): Cacher {
-  const random = () => 0.5;
-  const cacher = new Cacher({ storage, clock, logger: silent, name: "things", random, ...options });
+  const cacher = new Cacher({
+    ...{ storage, clock, logger: silent, name: "things", random: () => 0.5 },
+    // So that a watch ends with REVISION_TOO_OLD where the backfill has not come to.
+    deepReads: new DeepReads(clock, { concurrent: 0 }),
+    ...options,
+  });
   cacher.start();
   return cacher;
 }

@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { WatchFanoutError } from "../../../src/base/errors.ts";
+import { DeepReads } from "../../../src/cacher/catch-up/deep-reads.ts";
 import type { CacheWatcher } from "../../../src/cacher/watch/cache-watcher.ts";
 import type { WatchStream } from "../../../src/storage/storage.ts";
+import { FakeClock } from "../../fake-clock.ts";
 import { CachedStore, read, readAll } from "../cached-store.ts";
 
 const everything = {
@@ -135,8 +137,10 @@ describe("The opening of a watch", () => {
     expect(readAll(stream)).toEqual(["…", [...events, "complete", "→2"].join(" ")]);
   });
 
-  it("refuses a revision before the event window, and reports the oldest accepted one", async () => {
-    const cached = await CachedStore.ready({ eventWindow: { maxEvents: 2 } });
+  it("without deep reads refuses a revision before the event window, and reports the oldest accepted one", async () => {
+    const clock = new FakeClock();
+    const deepReads = new DeepReads(clock, { concurrent: 0 });
+    const cached = await CachedStore.ready({ eventWindow: { maxEvents: 2 }, deepReads }, clock);
     for (const value of ["1", "2", "3", "4"]) await cached.write(["a", value]);
     const stream = cached.cacher.watch({ ...everything, afterRevision: 2 });
     await cached.clock.settle();

@@ -56,6 +56,7 @@ describe("A call that always fails is tried, of at most 3 times", () => {
     OUTCOME_UNKNOWN: [1, 1],
     INTERNAL: [1, 1],
     SLOW_CONSUMER: [1, 1],
+    RESUME_LIMITED: [1, 1],
     REVISION_CONFLICT: [1, 1],
     INVALID_REQUEST: [1, 1],
     UNKNOWN_RESOURCE: [1, 1],

@@ -20,7 +20,7 @@ interface CompactionGuardDeps {
  */
 export class CompactionGuard {
   readonly #deps: CompactionGuardDeps;
-  readonly #queue = new BatchQueue();
+  readonly #queue: BatchQueue;
   /** Number of batches, from the front, that may be read. */
   #readable = 0;
   /** Number of batches after those. */
@@ -30,8 +30,10 @@ export class CompactionGuard {
   #isChecking = false;
   #isClosed = false;
 
-  constructor(deps: CompactionGuardDeps) {
+  /** `maxBytes`: see `WatchRequest.maxHeldBytes`. */
+  constructor(deps: CompactionGuardDeps, maxBytes?: number) {
     this.#deps = deps;
+    this.#queue = new BatchQueue(maxBytes);
   }
 
   /** Whether there is nothing to read. */

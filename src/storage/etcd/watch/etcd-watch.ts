@@ -96,17 +96,21 @@ export class EtcdWatch implements WatchStream {
     this.#decoder = new EventDecoder(request, keys);
     this.#revisions = new WholeRevisions(maxRevisionBytes, revisionTooLarge);
     this.#notifier = new ReadableNotifier(() => !this.#queue.isEmpty || this.ended !== undefined);
-    this.#queue = new CompactionGuard({
-      isAvailable: (revision) => probe.isAvailable(revision, this.#stopping.signal),
-      onReadable: () => this.#notifier.notify(),
-      onLost: (after) => {
-        this.#endTooOld(after).catch((error: unknown) => this.#fail(error));
+    this.#queue = new CompactionGuard(
+      {
+        isAvailable: (revision) => probe.isAvailable(revision, this.#stopping.signal),
+        onReadable: () => this.#notifier.notify(),
+        onLost: (after) => {
+          this.#endTooOld(after).catch((error: unknown) => this.#fail(error));
+        },
+        onError: (error) => this.#fail(error),
       },
-      onError: (error) => this.#fail(error),
-    });
+      request.maxHeldBytes,
+    );
     this.#connection = new WatchConnection({
       ...{ client, range, withPrevious: request.withPrevious, onlyDeletions },
       past: request.upTo === undefined ? undefined : (request.concurrent ?? 1),
+      fragment: request.concurrent === undefined,
       onCreated: (revision) => {
         this.#syncedRevision = revision;
       },

@@ -21,6 +21,11 @@ interface WatchConnectionDeps {
    * and decoded when they are taken. Undefined for other watches.
    */
   readonly past: number | undefined;
+  /**
+   * Whether etcd splits large responses. For each event it sums up all events of the part so far, so that is quadratic, and
+   * watches that are read at the same time do without.
+   */
+  readonly fragment: boolean;
   /** Called when etcd has created the watch, with etcd's revision at that moment. */
   readonly onCreated: (revision: number) => void;
   /** Called with each later response: events, progress or a cancellation. */
@@ -76,7 +81,7 @@ export class WatchConnection {
 
   /** Opens a stream on the member and creates the watch, which begins at this revision. */
   async open(member: Member, limits: CallLimits, startRevision: number): Promise<void> {
-    const { client, range, withPrevious, onlyDeletions, past, onError } = this.#deps;
+    const { client, range, withPrevious, onlyDeletions, past, fragment, onError } = this.#deps;
     const call = await client.openWatch(member, limits, past);
     this.#call = call;
     this.#listen(call);
@@ -88,8 +93,7 @@ export class WatchConnection {
         progress_notify: true,
         prev_kv: withPrevious,
         filters: onlyDeletions ? ["NOPUT"] : [],
-        // To split a response, etcd sums up all events of the part so far for each event: quadratic for a large response.
-        fragment: past === undefined,
+        fragment,
       },
     });
     this.#creating = client.clock.setTimeout(

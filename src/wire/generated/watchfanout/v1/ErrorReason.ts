@@ -119,6 +119,10 @@ export const ErrorReason = {
    * A list in another order than that of keys, which only the store can answer, has too many objects. List less.
    */
   LIST_TOO_LARGE: 'LIST_TOO_LARGE',
+  /**
+   * A watch from before the events that the replica keeps can't be read from the store now. Retry later, or list again.
+   */
+  RESUME_LIMITED: 'RESUME_LIMITED',
 } as const;
 
 /**
@@ -268,6 +272,11 @@ export type ErrorReason =
    */
   | 'LIST_TOO_LARGE'
   | 27
+  /**
+   * A watch from before the events that the replica keeps can't be read from the store now. Retry later, or list again.
+   */
+  | 'RESUME_LIMITED'
+  | 28
 
 /**
  * Why a call or a stream failed: the `reason` of the google.rpc.ErrorInfo of every error, whose domain is "watchfanout".

@@ -51,7 +51,8 @@ export interface Resource {
    */
   'indexed_fields'?: (string)[];
   /**
-   * A watch may resume after this revision, or a later one. 0: there is no cache, or it has not synced yet.
+   * A watch after this revision, or a later one, resumes from the cache; one after an older one from the store, unless that
+   * is compacted. 0: there is no cache, or it has not synced yet.
    */
   'oldest_revision'?: (number | string | Long);
   /**
@@ -105,7 +106,8 @@ export interface Resource__Output {
    */
   'indexed_fields': (string)[];
   /**
-   * A watch may resume after this revision, or a later one. 0: there is no cache, or it has not synced yet.
+   * A watch after this revision, or a later one, resumes from the cache; one after an older one from the store, unless that
+   * is compacted. 0: there is no cache, or it has not synced yet.
    */
   'oldest_revision': (string);
   /**
