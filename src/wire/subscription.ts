@@ -1,4 +1,5 @@
 import { bigFieldSize, numberFieldSize, varintSize, WireWriter } from "../protobuf/wire-writer.ts";
+import type { CompressedPart, Encoding } from "./compression/encoding.ts";
 import { type FrameParts, prefixSize } from "./encode.ts";
 
 /*
@@ -30,6 +31,17 @@ export function watchResponse(
   const head = headOf(id, watchTag, frame.byteLength - prefixSize + extra.byteLength);
   const message = frame.subarray(prefixSize);
   return extra.byteLength === 0 ? [head, message] : [head, message, extra];
+}
+
+/** The same, of a frame whose message is compressed. */
+export function compressedWatchResponse(
+  id: number,
+  part: CompressedPart,
+  encoding: Encoding,
+  extra: Uint8Array = noBytes,
+): FrameParts {
+  const head = headOf(id, watchTag, part.plainBytes + extra.byteLength).subarray(prefixSize);
+  return encoding.message(extra.byteLength === 0 ? [head, part] : [head, part, extra]);
 }
 
 /** The field of a WatchResponse with the id of its history; empty for an empty id. */

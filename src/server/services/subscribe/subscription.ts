@@ -4,10 +4,16 @@ import type { Access } from "../../../policy/access.ts";
 import type { RoundReader, WatchStatus, WatchStream } from "../../../storage/storage.ts";
 import { type FrameParts, prefixSize, resumePointOf } from "../../../wire/encode.ts";
 import { framesOf } from "../../../wire/frames.ts";
-import { bookmarkResponse, historyField, watchResponse } from "../../../wire/subscription.ts";
+import {
+  bookmarkResponse,
+  compressedWatchResponse,
+  historyField,
+  watchResponse,
+} from "../../../wire/subscription.ts";
 import type { ServedResource } from "../../calls/service-options.ts";
 import type { Reservation } from "../../kernel/ledger.ts";
 import { nextStreamId, type OpenStream, type StreamOwner } from "../../kernel/open-streams.ts";
+import type { CompressedFrames } from "../compressed-frames.ts";
 
 const noFrames: readonly Uint8Array[] = [];
 
@@ -51,6 +57,8 @@ export class Subscription implements OpenStream {
   /** The frames of the batch that was read last, the index of the next one, and the batch's revision. */
   #frames = noFrames;
   #next = 0;
+  /** Undefined: nothing is compressed. */
+  readonly #compressed: CompressedFrames | undefined;
   #batchRevision: number | undefined;
   #sentPoint: number | undefined;
   #acceptedPoint: number | undefined;
@@ -73,6 +81,7 @@ export class Subscription implements OpenStream {
       watch,
       resource,
       credit,
+      compressed,
       now,
     }: {
       readonly key: number;
@@ -80,6 +89,7 @@ export class Subscription implements OpenStream {
       readonly watch: WatchStream;
       readonly resource: ServedResource;
       readonly credit: Credit;
+      readonly compressed: CompressedFrames | undefined;
       /** The clock's time, in milliseconds. */
       readonly now: number;
     },
@@ -90,6 +100,7 @@ export class Subscription implements OpenStream {
     this.#stream = stream;
     this.#watch = watch;
     this.#resource = resource;
+    this.#compressed = compressed;
     this.#messagesLeft = credit.messages;
     this.#bytesLeft = credit.bytes;
   }
@@ -178,6 +189,7 @@ export class Subscription implements OpenStream {
 
   /** Takes the next response; undefined: nothing can be sent now, it has no credit, or it has ended. */
   take(): FrameParts | undefined {
+    if (this.#isCompressing()) return undefined;
     if (this.#isIdle) {
       const progress = this.#takeProgress();
       if (progress !== undefined) return progress;
@@ -186,7 +198,9 @@ export class Subscription implements OpenStream {
       this.#stream.settled(this);
       return undefined;
     }
-    if (!this.#isIdle || this.#read()) return this.#takeFrame();
+    if (!this.#isIdle || this.#read()) {
+      return this.#isCompressing() ? undefined : this.#takeFrame();
+    }
     return this.isOver ? undefined : this.#takeProgress();
   }
 
@@ -223,6 +237,10 @@ export class Subscription implements OpenStream {
     this.#watch.close();
   }
 
+  #isCompressing(): boolean {
+    return this.#compressed?.isBusy === true;
+  }
+
   #read(): boolean {
     const batch = this.#watch.read();
     if (batch === undefined) {
@@ -233,6 +251,7 @@ export class Subscription implements OpenStream {
     this.#batchRevision = batch.revision;
     this.#frames = framesOf(batch);
     this.#next = 0;
+    this.#compressed?.begin(this.#frames, () => this.#stream.ready(this));
     return true;
   }
 
@@ -250,7 +269,12 @@ export class Subscription implements OpenStream {
     this.#bytesLeft -= frame.byteLength - prefixSize;
     const { currentHistoryId } = this.#resource;
     const extra = this.sent++ === 0 ? historyField(currentHistoryId) : undefined;
-    return watchResponse(this.key, frame, extra);
+    const part = this.#compressed?.part();
+    this.#compressed?.take();
+    if (this.#compressed === undefined || part === undefined) {
+      return watchResponse(this.key, frame, extra);
+    }
+    return compressedWatchResponse(this.key, part, this.#compressed.encoding, extra);
   }
 
   /** The bookmark that its client has asked for, if it is due. It takes no credit. */
