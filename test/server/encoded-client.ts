@@ -24,25 +24,25 @@ export class EncodedClient {
   }
 
   open<In, Out>(
-    { path, requestSerialize, responseDeserialize }: MethodDefinition<In, object, object, Out>,
+    method: MethodDefinition<In, object, object, Out>,
     ...requests: readonly In[]
   ): EncodedCall<In, Out> {
+    const { path, requestSerialize, responseDeserialize, requestStream } = method;
     const headers: Record<string, string> =
       this.#accepted === undefined ? {} : { "grpc-accept-encoding": this.#accepted };
     const call = this.#raw.open(path, headers);
     const encoded = new EncodedCall<In, Out>(call, requestSerialize, responseDeserialize);
     for (const request of requests) encoded.send(request);
+    if (!requestStream) call.stream.end();
     return encoded;
   }
 
   /** The only response of a call. */
-  async unary<In, Out>(
+  unary<In, Out>(
     method: MethodDefinition<In, object, object, Out>,
     request: In,
   ): Promise<Sent<Out>> {
-    const call = this.open(method, request);
-    call.end();
-    return call.next();
+    return this.open(method, request).next();
   }
 
   close(): void {
@@ -74,10 +74,6 @@ export class EncodedCall<In, Out> {
 
   send(request: In): void {
     this.#call.stream.write(framed(this.#serialize(request)));
-  }
-
-  end(): void {
-    this.#call.stream.end();
   }
 
   cancel(): void {

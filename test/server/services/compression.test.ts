@@ -26,7 +26,8 @@ async function servePods(compression: CompressionOptions | undefined): Promise<v
       ...{ type: "put", key: `pods/${String(i).padStart(5, "0")}`, value: podValue(i) },
     })),
   );
-  await served.client.list({ resource });
+  // By a client that accepts nothing, so that nothing is compressed for it.
+  await clientOf(undefined).unary(List, { resource, limit: 1 });
 }
 
 function clientOf(accepted: string | undefined): EncodedClient {
