@@ -10,6 +10,7 @@ import { type Benchmark, type Row, Settings, UsageError } from "./benchmark.ts";
 import { cacheMemory } from "./cache-memory.ts";
 import { etcdClients } from "./etcd-clients.ts";
 import { etcdFanout, etcdRelay } from "./etcd-fanout.ts";
+import { compress } from "./compress.ts";
 import { eventCost } from "./event-cost.ts";
 import { fanout } from "./fanout.ts";
 import { firstMinute } from "./first-minute.ts";
@@ -51,7 +52,7 @@ const benchmarks: readonly Benchmark[] = [
     firstMinute,
   ],
   ...[policyCost, telemetry, flood, workers, portSharing, relays, relayFailover, million],
-  ...[etcdFanout, etcdRelay, etcdClients, views, shards, subscribe],
+  ...[etcdFanout, etcdRelay, etcdClients, views, shards, subscribe, compress],
 ];
 
 try {
