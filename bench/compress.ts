@@ -13,7 +13,7 @@ import { median } from "./statistics.ts";
 
 /** What an initial state costs for each of the clients that get it at the same time, after a first one. */
 interface StateCost {
-  readonly encoding: string;
+  readonly encoding: (typeof encodings)[number];
   /** CPU of the service for each client, in milliseconds. */
   readonly cpuMillis: number;
   /** Bytes of messages that each client receives. */
@@ -24,7 +24,7 @@ interface StateCost {
 
 const watch = "/watchfanout.v1.ListWatchService/Watch";
 /** Those of the service, by the encoding that clients accept. */
-const encodings = ["identity", "gzip", "zstd"];
+const encodings = ["identity", "gzip", "zstd"] as const;
 const rounds = 3;
 const connections = 20;
 const jsClients = 40;
@@ -37,61 +37,76 @@ export const compress: Benchmark = {
   name: "compress",
   options: { clients: "1000", objects: "1000" },
   async run(settings, say) {
-    const served = (args: readonly string[], of: readonly string[]): Promise<StateCost[]> =>
-      withServers("watch-fanout", (servers) => measure(servers, of, settings), [], {
-        serviceArgs: args,
-      });
-    // grpc-js accepts gzip, so that what it costs without is measured with a service that does not compress.
-    const [off] = await served(["--compression", "off"], ["identity"]);
-    const costs = await served(["--compression", "gzip,zstd"], encodings);
-    const all = [off as StateCost, ...costs.slice(1)];
-    sayCosts(all, say);
-    return outcomeOf(all, settings);
+    // grpc-js always accepts gzip, so what it costs without is measured with a service that does not compress.
+    const identity = await served("off", settings, (servers) => jsClientMillis(servers));
+    const costs = await served("gzip,zstd", settings, async (servers) => {
+      const states = await measure(servers, settings);
+      const clients = { identity, gzip: await jsClientMillis(servers), zstd: undefined };
+      return states.map((state) => ({ ...state, clientMillis: clients[state.encoding] }));
+    });
+    sayCosts(costs, say);
+    return outcomeOf(costs, settings);
   },
 };
 
+function served<T>(
+  compression: string,
+  settings: Settings,
+  use: (servers: Servers) => Promise<T>,
+): Promise<T> {
+  const filled = async (servers: Servers): Promise<T> => {
+    await fillPods(servers, settings.number("objects"));
+    return use(servers);
+  };
+  return withServers("watch-fanout", filled, [], { serviceArgs: ["--compression", compression] });
+}
+
+/** What states cost with each encoding, which are measured in turn. */
 async function measure(
   servers: Servers,
-  of: readonly string[],
   settings: Settings,
-): Promise<StateCost[]> {
-  await fillPods(servers, settings.number("objects"));
+): Promise<Omit<StateCost, "clientMillis">[]> {
   const clients = settings.number("clients");
-  const found = new Map(of.map((encoding) => [encoding, [] as Omit<StateCost, "encoding">[]]));
+  const found = encodings.map((encoding) => ({
+    encoding,
+    cpuMillis: [] as number[],
+    bytes: [] as number[],
+  }));
   const messages = await withConnections(portOf(servers), 1, ([connection]) =>
     messagesUntilEnd(connection as BareGrpc),
   );
-  const jsClient = new Child<CompressQuestion>("compress-client.ts");
-  try {
-    for (let round = 0; round <= rounds; round++) {
-      for (const encoding of of) {
-        const read = (count: number): Promise<number> =>
-          withConnections(portOf(servers), Math.min(count, connections), (all) =>
-            readAll(all, count, encoding, messages),
-          );
-        await read(1);
-        const before = servers.cpu().front;
-        const bytes = (await read(clients)) / clients;
-        const cpuMillis = ((servers.cpu().front - before) * 1_000) / clients;
-        const isOfJs = encoding === (of.length > 1 ? "gzip" : "identity");
-        const task = { url: servers.url, resource, clients: jsClients };
-        const clientMillis = isOfJs ? ((await jsClient.ask(task)) as number) : undefined;
-        // The first round warms up the compiler.
-        if (round > 0) found.get(encoding)?.push({ cpuMillis, bytes, clientMillis });
-      }
+  for (let round = 0; round <= rounds; round++) {
+    for (const { encoding, cpuMillis, bytes } of found) {
+      const read = (count: number): Promise<number> =>
+        withConnections(portOf(servers), Math.min(count, connections), (all) =>
+          readAll(all, count, encoding, messages),
+        );
+      await read(1);
+      const before = servers.cpu().front;
+      const received = await read(clients);
+      const cpu = servers.cpu().front - before;
+      // The first round warms up the compiler.
+      if (round === 0) continue;
+      bytes.push(received / clients);
+      cpuMillis.push((cpu * 1_000) / clients);
     }
-  } finally {
-    await jsClient.stop();
   }
-  return Array.from(found, ([encoding, costs]) => {
-    const js = costs.flatMap(({ clientMillis }) => clientMillis ?? []);
-    return {
-      encoding,
-      cpuMillis: median(costs.map(({ cpuMillis }) => cpuMillis)),
-      bytes: median(costs.map(({ bytes }) => bytes)),
-      clientMillis: js.length === 0 ? undefined : median(js),
-    };
-  });
+  return found.map(({ encoding, cpuMillis, bytes }) => ({
+    encoding,
+    cpuMillis: median(cpuMillis),
+    bytes: median(bytes),
+  }));
+}
+
+/** CPU of a grpc-js client that reads the state, in milliseconds, once its code is warm. */
+async function jsClientMillis({ url }: Servers): Promise<number> {
+  const child = new Child<CompressQuestion>("compress-client.ts");
+  try {
+    await child.ask({ url, resource, clients: jsClients });
+    return (await child.ask({ url, resource, clients: jsClients })) as number;
+  } finally {
+    await child.stop();
+  }
 }
 
 async function fillPods({ etcd }: Servers, objects: number): Promise<void> {
@@ -181,7 +196,12 @@ function outcomeOf(costs: readonly StateCost[], settings: Settings): Outcome {
   return {
     rows: [
       rowOf(`CPU of an initial state with gzip, ${at}`, "ms", goals.cpu, (cost) => cost.cpuMillis),
-      rowOf(`bytes of an initial state with gzip, ${at}`, "bytes", goals.bytes, (cost) => cost.bytes),
+      rowOf(
+        `bytes of an initial state with gzip, ${at}`,
+        "bytes",
+        goals.bytes,
+        (cost) => cost.bytes,
+      ),
     ],
     results: costs,
   };

@@ -13,7 +13,8 @@ function numbersFrom(seed: number): () => number {
 /** A Pod of Kubernetes in JSON, about 1 KiB, with names, ids, addresses and times of its own. */
 export function podValue(i: number): Buffer {
   const next = numbersFrom(i + 1);
-  const pick = (from: readonly string[]): string => from[Math.floor(next() * from.length)] as string;
+  const pick = (from: readonly string[]): string =>
+    from[Math.floor(next() * from.length)] as string;
   const hex = (digits: number): string =>
     Array.from({ length: digits }, () => Math.floor(next() * 16).toString(16)).join("");
   const [app, namespace, hash] = [pick(names), pick(namespaces), hex(10)];

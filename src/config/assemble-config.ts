@@ -118,7 +118,10 @@ function compressionConfig(values: OptionValues, checks: Checks): CompressionCon
   const encodings = values.compression.filter((name) => name !== "off");
   if (encodings.length === 0) return undefined;
   if (encodings.length < values.compression.length) {
-    checks.refuse("compression", `is off and ${encodings.join(", ")}. Give off alone, or leave it out.`);
+    checks.refuse(
+      "compression",
+      `is off and ${encodings.join(", ")}. Give off alone, or leave it out.`,
+    );
   }
   return { encodings, minBytes: values["compression-min-size"] };
 }

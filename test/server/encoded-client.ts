@@ -124,7 +124,9 @@ export function decompressed(encoding: string, bytes: Buffer): Buffer {
   const parts: Buffer[] = [];
   // Node.js reads one frame of Zstandard.
   for (let at = 0; at < bytes.length; ) {
-    const { buffer, engine } = zstdDecompressSync(bytes.subarray(at), { info: true }) as unknown as {
+    const { buffer, engine } = zstdDecompressSync(bytes.subarray(at), {
+      info: true,
+    }) as unknown as {
       buffer: Buffer;
       engine: { bytesWritten: number };
     };

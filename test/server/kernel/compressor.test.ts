@@ -1,7 +1,11 @@
 import { randomBytes } from "node:crypto";
 import { gunzipSync } from "node:zlib";
 import { beforeEach, describe, expect, it } from "vitest";
-import { type CompressedParts, Compressor, type SourceKind } from "../../../src/server/kernel/compressor.ts";
+import {
+  type CompressedParts,
+  Compressor,
+  type SourceKind,
+} from "../../../src/server/kernel/compressor.ts";
 import type { Encoding } from "../../../src/wire/compression/encoding.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
@@ -20,7 +24,9 @@ beforeEach(() => {
 });
 
 /** The parts, and whether the response had to wait for them. */
-function partsOf(...sources: readonly Buffer[]): Promise<{ parts: CompressedParts; waited: boolean }> {
+function partsOf(
+  ...sources: readonly Buffer[]
+): Promise<{ parts: CompressedParts; waited: boolean }> {
   return new Promise((resolve) => {
     const done = (waited: boolean) => (parts: CompressedParts) => resolve({ parts, waited });
     const parts = compressor.parts(gzip, sources, kind, owner, done(true));

@@ -56,7 +56,11 @@ type Write = readonly (readonly [key: string, value: Buffer | undefined])[];
 
 /** The revision of the write. */
 async function write({ storage }: Served, entries: Write): Promise<number> {
-  const known = new Set((await storage.list({ prefix: "", limit: 0, at: { match: "ANY" } } as never)).items.map(({ key }) => key));
+  const known = new Set(
+    (await storage.list({ prefix: "", limit: 0, at: { match: "ANY" } } as never)).items.map(
+      ({ key }) => key,
+    ),
+  );
   const operations = entries.flatMap(([key, value]): Operation[] => {
     if (value !== undefined) return [{ type: "put", key, value }];
     return known.has(key) ? [{ type: "delete", key }] : [];
@@ -106,7 +110,9 @@ function contentOf({ responses }: Got, { delivery }: WatchRequest): unknown {
 
 const encodings = [undefined, "gzip", "zstd"] as const;
 
-test("A client gets the same with each encoding as without, of each watch and list", { timeout: 120_000 }, async () => {
+test("A client gets the same with each encoding as without, of each watch and list", {
+  timeout: 120_000,
+}, async () => {
   let compressed = 0;
   await fc.assert(
     fc.asyncProperty(
@@ -114,11 +120,13 @@ test("A client gets the same with each encoding as without, of each watch and li
       arbitraryWrites,
       arbitraryWrites,
       fc.nat(20),
-      async (watches, before, after, limit) => {
+      async (watches, before, after, pageSize) => {
         const served = await serveThings({
           server: { compression: { encodings: ["zstd", "gzip"], minBytes: 64 } },
         });
-        const clients = encodings.map((accepted) => new EncodedClient(served.server.port, accepted));
+        const clients = encodings.map(
+          (accepted) => new EncodedClient(served.server.port, accepted),
+        );
         try {
           for (const entries of before) await write(served, entries);
           const all = watches.map((watch) => ({
@@ -136,11 +144,13 @@ test("A client gets the same with each encoding as without, of each watch and li
             const [plain, ...others] = await Promise.all(followed.map(({ until }) => until(last)));
             expect(plain?.compressed).toBe(0);
             for (const other of others) {
-              expect(contentOf(other, watch.request)).toEqual(contentOf(plain as Got, watch.request));
+              expect(contentOf(other, watch.request)).toEqual(
+                contentOf(plain as Got, watch.request),
+              );
               compressed += other.compressed;
             }
           }
-          const lists = await Promise.all(clients.map((client) => allPages(client, limit)));
+          const lists = await Promise.all(clients.map((client) => allPages(client, pageSize)));
           expect(lists[1]).toEqual(lists[0]);
           expect(lists[2]).toEqual(lists[0]);
         } finally {
@@ -153,11 +163,11 @@ test("A client gets the same with each encoding as without, of each watch and li
   expect(compressed).toBeGreaterThan(10);
 });
 
-async function allPages(client: EncodedClient, limit: number): Promise<ListResponse__Output[]> {
+async function allPages(client: EncodedClient, page_size: number): Promise<ListResponse__Output[]> {
   const pages: ListResponse__Output[] = [];
   let page_token = "";
   do {
-    const { message } = await client.unary(List, { resource, limit, page_token });
+    const { message } = await client.unary(List, { resource, page_size, page_token });
     pages.push(message);
     page_token = message.next_page_token;
   } while (page_token !== "");

@@ -27,7 +27,7 @@ async function servePods(compression: CompressionOptions | undefined): Promise<v
     })),
   );
   // By a client that accepts nothing, so that nothing is compressed for it.
-  await clientOf(undefined).unary(List, { resource, limit: 1 });
+  await clientOf(undefined).unary(List, { resource, page_size: 1 });
 }
 
 function clientOf(accepted: string | undefined): EncodedClient {
@@ -72,9 +72,11 @@ describe.each(["gzip", "zstd"] as const)("With %s, for a client that accepts it"
   });
 
   it("a List is the same, at a fifth of the bytes, also a page of it", async () => {
-    for (const limit of [0, 700]) {
+    for (const page_size of [0, 700]) {
       const [plain, compressed] = await Promise.all(
-        [undefined, encoding].map((accepted) => clientOf(accepted).unary(List, { resource, limit })),
+        [undefined, encoding].map((accepted) =>
+          clientOf(accepted).unary(List, { resource, page_size }),
+        ),
       );
       expect(compressed?.message).toEqual(plain?.message);
       expect([plain?.isCompressed, compressed?.isCompressed]).toEqual([false, true]);
@@ -114,7 +116,9 @@ describe.each(["gzip", "zstd"] as const)("With %s, for a client that accepts it"
     expect(once?.results.compressed).toBeLessThan(10);
     expect(once?.sentPlainBytes).toBeGreaterThan(20 * objects * 900);
     const keys = { view: "VIEW_KEYS" } as const;
-    const views = await Promise.all(Array.from({ length: 20 }, () => initialStateOf(encoding, keys)));
+    const views = await Promise.all(
+      Array.from({ length: 20 }, () => initialStateOf(encoding, keys)),
+    );
     const both = served.server.stats().compression;
     expect(both?.results.compressed).toBe((once?.results.compressed ?? 0) + 1);
     const plain = await initialStateOf(undefined, keys);
