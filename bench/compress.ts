@@ -35,6 +35,7 @@ const goals = { cpu: 1.05, bytes: 0.2 };
 /** Compressed initial states of JSON values of about 1 KiB, beside the same without compression. */
 export const compress: Benchmark = {
   name: "compress",
+  onlyByName: true,
   options: { clients: "1000", objects: "1000" },
   async run(settings, say) {
     // grpc-js always accepts gzip, so what it costs without is measured with a service that does not compress.

@@ -1,6 +1,6 @@
 import { bigFieldSize, numberFieldSize, varintSize, WireWriter } from "../protobuf/wire-writer.ts";
-import type { CompressedPart, Encoding } from "./compression/encoding.ts";
 import { type FrameParts, prefixSize } from "./encode.ts";
+import type { CompressedPart, Encoding } from "./encoding.ts";
 
 /*
  * Encodes watchfanout.v1.SubscribeResponse by hand. Each returns one message with gRPC's prefix, in consecutive parts.

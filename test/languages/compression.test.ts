@@ -60,7 +60,11 @@ for (const program of programs) if (await isInstalled(program)) installed.add(pr
 
 const resource = "things";
 const calls = [
-  ["an initial state", Watch.path, Watch.requestSerialize({ resource, send_initial_events: true })],
+  [
+    "the state that a Watch begins with",
+    Watch.path,
+    Watch.requestSerialize({ resource, send_initial_events: true }),
+  ],
   ["a List", List.path, List.requestSerialize({ resource })],
   ["a page of a List", List.path, List.requestSerialize({ resource, page_size: 700 })],
 ] as const;

@@ -1,6 +1,6 @@
 import type { Identity } from "../../identity/identity.ts";
-import type { Encoding } from "../../wire/compression/encoding.ts";
 import type { FrameParts } from "../../wire/encode.ts";
+import type { Encoding } from "../../wire/encoding.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { CallOwner } from "../limits/callers.ts";
 import type { CallRecord } from "./audit.ts";

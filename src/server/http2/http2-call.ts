@@ -1,8 +1,8 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { Metadata, status } from "@grpc/grpc-js";
 import { anonymous, type Identity } from "../../identity/identity.ts";
-import type { Encoding } from "../../wire/compression/encoding.ts";
 import type { FrameParts } from "../../wire/encode.ts";
+import type { Encoding } from "../../wire/encoding.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { CallRecord } from "../calls/audit.ts";
 import type { CallSpan } from "../calls/call-span.ts";

@@ -1,9 +1,9 @@
 import type { Clock, Timer } from "../../base/clock.ts";
 import { runInTimeSlices, type TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import { Gate } from "../../base/gate.ts";
-import type { CompressedPart, Encoding, EncodingName } from "../../wire/compression/encoding.ts";
-import { gzipEncoding } from "../../wire/compression/gzip.ts";
-import { zstdEncoding } from "../../wire/compression/zstd.ts";
+import type { CompressedPart, Encoding, EncodingName } from "../../wire/encoding.ts";
+import { gzipEncoding } from "../../wire/gzip.ts";
+import { zstdEncoding } from "../../wire/zstd.ts";
 
 /** Which responses are compressed. */
 export interface CompressionOptions {

@@ -1,5 +1,5 @@
-import type { CompressedPart, Encoding } from "../../wire/compression/encoding.ts";
 import { prefixSize } from "../../wire/encode.ts";
+import type { CompressedPart, Encoding } from "../../wire/encoding.ts";
 import type { ServerCall } from "../calls/server-call.ts";
 import type { CompressedParts, Compressor, SourceKind } from "../kernel/compressor.ts";
 

@@ -6,7 +6,7 @@ import {
   Compressor,
   type SourceKind,
 } from "../../../src/server/kernel/compressor.ts";
-import type { Encoding } from "../../../src/wire/compression/encoding.ts";
+import type { Encoding } from "../../../src/wire/encoding.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
 const kind: SourceKind<Buffer> = { sizeOf: ({ length }) => length, bytesOf: (bytes) => bytes };

@@ -1,4 +1,4 @@
-import type { FrameParts } from "../encode.ts";
+import type { FrameParts } from "./encode.ts";
 
 /** The encodings that responses may have, by their names in gRPC. */
 export const encodingNames = ["gzip", "zstd"] as const;

@@ -1,6 +1,6 @@
 import { constants, crc32, deflateRaw } from "node:zlib";
-import { type FrameParts, prefixSize, sizeOf } from "../encode.ts";
 import { crc32Shift, joinedCrc32 } from "./crc32.ts";
+import { type FrameParts, prefixSize, sizeOf } from "./encode.ts";
 import { type CompressedPart, compressedPrefix, type Encoding } from "./encoding.ts";
 
 /*

@@ -1,5 +1,5 @@
 import { constants, zstdCompress } from "node:zlib";
-import { type FrameParts, prefixSize, sizeOf } from "../encode.ts";
+import { type FrameParts, prefixSize, sizeOf } from "./encode.ts";
 import { type CompressedPart, compressedPrefix, type Encoding } from "./encoding.ts";
 
 /*
