@@ -54,6 +54,8 @@ const maxCachedBytes = 16 * 1024 ** 2;
 const partOverheadBytes = 256;
 /** Interval at which parts are dropped that no response has used since the last time, in milliseconds. */
 const expireMs = 5_000;
+/** Maximum length of a list of encodings that is read, in characters. */
+const maxAccepted = 256;
 /** What is larger than this part of its size is sent as it is. */
 const worthwhile = 7 / 8;
 
@@ -112,7 +114,7 @@ export class Compressor {
 
   /** The encoding for a client that accepts these, in a list with commas; undefined: it accepts none of ours. */
   encodingFor(accepted: string | undefined): Encoding | undefined {
-    if (accepted === undefined || accepted === "identity") return undefined;
+    if (accepted === undefined || accepted.length > maxAccepted) return undefined;
     const names = accepted.split(",").map((name) => name.trim());
     return this.#accepted.find(({ name }) => names.includes(name));
   }
@@ -184,7 +186,7 @@ export class Compressor {
     };
     entries.set(source, entry);
     this.#waitingBytes += size;
-    entry.timer = this.#clock.setTimeout(() => this.#giveUp(entry, "late"), maxWaitMs);
+    entry.timer = this.#clock.setTimeout(() => this.#late(entry), maxWaitMs);
     this.#gate.queue(owner, {
       bytes: 0,
       enter: () =>
@@ -198,7 +200,10 @@ export class Compressor {
         }),
       refuse: () => {
         this.#waitingBytes -= size;
-        this.#giveUp(entry, "pressure");
+        this.#results.pressure++;
+        entry.state = "dropped";
+        // Another response is being put together now.
+        this.#clock.setImmediate(() => this.#settle(entry, undefined));
       },
     });
     return entry;
@@ -218,9 +223,10 @@ export class Compressor {
     this.#settle(entry, entry.part);
   }
 
-  #giveUp(entry: Entry, why: "late" | "pressure"): void {
-    this.#results[why]++;
-    entry.state = why === "late" ? "late" : "dropped";
+  #late(entry: Entry): void {
+    if (entry.state !== "waiting") return;
+    this.#results.late++;
+    entry.state = "late";
     this.#settle(entry, undefined);
   }
 

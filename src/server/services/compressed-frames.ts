@@ -40,6 +40,14 @@ export class CompressedFrames {
     return new CompressedFrames(encoding, compressor, owner);
   }
 
+  /** Whether a batch has a frame that is large enough. Otherwise it need not be begun. */
+  concerns(frames: readonly Uint8Array[]): boolean {
+    for (const frame of frames) {
+      if (messages.sizeOf(frame) >= this.#compressor.minBytes) return true;
+    }
+    return false;
+  }
+
   /** Begins a batch, when all frames of the one before are taken. Calls `onDone` in a later step if it is busy until then. */
   begin(frames: readonly Uint8Array[], onDone: () => void): void {
     const done = (parts: CompressedParts): void => {

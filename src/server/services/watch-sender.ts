@@ -132,7 +132,7 @@ export class WatchSender extends MessageSender<ServerCall, ServiceContext> imple
     }
     this.#batchRevision = batch.revision;
     const frames = framesOf(batch);
-    if (compressed !== undefined) {
+    if (compressed?.concerns(frames) === true) {
       compressed.begin(frames, () => this.pump());
       return this.#compressedRest(compressed);
     }

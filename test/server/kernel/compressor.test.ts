@@ -45,6 +45,7 @@ describe("The encoding for a client", () => {
     ["identity", ["gzip"], undefined],
     ["deflate,snappy,gzip-9", ["gzip"], undefined],
     ["", ["gzip"], undefined],
+    [`gzip${",".repeat(300)}`, ["gzip"], undefined],
     [undefined, ["gzip"], undefined],
   ] as const)("that accepts %j of a server with %j is %s", (accepted, encodings, name) => {
     const { name: chosen } = new Compressor(clock, { encodings }).encodingFor(accepted) ?? {};

@@ -251,7 +251,9 @@ export class Subscription implements OpenStream {
     this.#batchRevision = batch.revision;
     this.#frames = framesOf(batch);
     this.#next = 0;
-    this.#compressed?.begin(this.#frames, () => this.#stream.ready(this));
+    if (this.#compressed?.concerns(this.#frames) === true) {
+      this.#compressed.begin(this.#frames, () => this.#stream.ready(this));
+    }
     return true;
   }
 
