@@ -38,10 +38,8 @@ export function compressedWatchResponse(
   id: number,
   part: CompressedPart,
   encoding: Encoding,
-  extra: Uint8Array = noBytes,
 ): FrameParts {
-  const head = headOf(id, watchTag, part.plainBytes + extra.byteLength).subarray(prefixSize);
-  return encoding.message(extra.byteLength === 0 ? [head, part] : [head, part, extra]);
+  return encoding.message([headOf(id, watchTag, part.plainBytes).subarray(prefixSize), part]);
 }
 
 /** The field of a WatchResponse with the id of its history; empty for an empty id. */

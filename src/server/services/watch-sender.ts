@@ -4,7 +4,6 @@ import type { WatchStatus, WatchStream } from "../../storage/storage.ts";
 import { prefixSize, resumePointOf, withHistoryId } from "../../wire/encode.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import { framesOf } from "../../wire/frames.ts";
-import { historyField } from "../../wire/subscription.ts";
 import { toClientError, tooMuchRetained } from "../calls/refusals.ts";
 import type { ServerCall } from "../calls/server-call.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
@@ -144,11 +143,9 @@ export class WatchSender extends MessageSender<ServerCall, ServiceContext> imple
     if (compressed.isBusy) return undefined;
     const frames = this.sent === 0 ? this.#withHistoryId(compressed.rest) : compressed.rest;
     return frames.map((frame, i) => {
-      const part = compressed.part(i);
-      if (part === undefined) return frame;
-      if (i > 0 || this.sent > 0) return part.frame;
-      const field = historyField(this.#resource.currentHistoryId);
-      return Buffer.concat(compressed.encoding.message([part, field]));
+      // The first response has a field of its own. It is small: only a position, or nothing.
+      const isFirst = i === 0 && this.sent === 0;
+      return isFirst ? frame : (compressed.part(i)?.frame ?? frame);
     });
   }
 

@@ -273,10 +273,11 @@ export class Subscription implements OpenStream {
     const extra = this.sent++ === 0 ? historyField(currentHistoryId) : undefined;
     const part = this.#compressed?.part();
     this.#compressed?.take();
-    if (this.#compressed === undefined || part === undefined) {
+    // The first response, with the history, is small.
+    if (this.#compressed === undefined || part === undefined || extra !== undefined) {
       return watchResponse(this.key, frame, extra);
     }
-    return compressedWatchResponse(this.key, part, this.#compressed.encoding, extra);
+    return compressedWatchResponse(this.key, part, this.#compressed.encoding);
   }
 
   /** The bookmark that its client has asked for, if it is due. It takes no credit. */
