@@ -8,6 +8,7 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { type Benchmark, type Row, Settings, UsageError } from "./benchmark.ts";
 import { cacheMemory } from "./cache-memory.ts";
+import { compress } from "./compress.ts";
 import { etcdClients } from "./etcd-clients.ts";
 import { etcdFanout, etcdRelay } from "./etcd-fanout.ts";
 import { eventCost } from "./event-cost.ts";
@@ -52,7 +53,7 @@ const benchmarks: readonly Benchmark[] = [
     firstMinute,
   ],
   ...[policyCost, telemetry, flood, workers, portSharing, relays, relayFailover, million],
-  ...[etcdFanout, etcdRelay, etcdClients, views, shards, subscribe, objectCache],
+  ...[etcdFanout, etcdRelay, etcdClients, views, shards, subscribe, objectCache, compress],
 ];
 
 try {

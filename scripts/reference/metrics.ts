@@ -137,6 +137,10 @@ async function serviceGroups(): Promise<readonly Group[]> {
     const stats = {
       ...{ connections: 0, streams: 0, ...pools, pressure, attacks, callers, inFlight },
       ...{ handshakeFailures: handshakes, slowCalls: 0, fullStoreWrites: 0, isStoreFull: false },
+      compression: {
+        results: { compressed: 0, incompressible: 0, pressure: 0, late: 0 },
+        ...{ cachedBytes: 0, sentBytes: 0, sentPlainBytes: 0 },
+      },
     };
     registerServerMetrics(meter, { stats: () => stats });
   };

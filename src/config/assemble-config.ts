@@ -12,6 +12,7 @@ import { assembleResources, upstreamConfig } from "./assemble-resources.ts";
 import { Checks } from "./checks.ts";
 import type {
   AuditConfig,
+  CompressionConfig,
   Config,
   EtcdApiConfig,
   EtcdConfig,
@@ -69,6 +70,7 @@ export function assembleConfig(
     stallTimeoutMs: values["stall-timeout"],
     maxStreamAgeMs: values["max-stream-age"],
     limits: limitsOf(values),
+    compression: compressionConfig(values, checks),
     memoryCeilingBytes: values["memory-ceiling"],
     dispatchIntervalMs: values["dispatch-interval"],
     framing: values.framing,
@@ -116,6 +118,18 @@ function auditConfig(values: OptionValues): AuditConfig | undefined {
   const path = values["audit-log"];
   if (path === undefined) return undefined;
   return { path: path === "-" ? undefined : path, level: values["audit-level"] };
+}
+
+function compressionConfig(values: OptionValues, checks: Checks): CompressionConfig | undefined {
+  const encodings = values.compression.filter((name) => name !== "off");
+  if (encodings.length === 0) return undefined;
+  if (encodings.length < values.compression.length) {
+    checks.refuse(
+      "compression",
+      `is off and ${encodings.join(", ")}. Give off alone, or leave it out.`,
+    );
+  }
+  return { encodings, minBytes: values["compression-min-size"] };
 }
 
 function otlpConfig(values: OptionValues): OtlpConfig | undefined {
@@ -324,6 +338,7 @@ const needs: readonly (readonly [needed: readonly OptionName[], by: readonly Opt
   ],
   [["jwt-issuer"], ["jwt-audience", "jwt-jwks", "jwt-groups-claim"]],
   [["audit-log"], ["audit-level"]],
+  [["compression"], ["compression-min-size"]],
   [["otlp-endpoint"], ["trace-ratio", "otlp-metrics-interval"]],
 ];
 

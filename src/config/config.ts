@@ -49,6 +49,8 @@ export interface Config {
   readonly maxStreamAgeMs: number;
   /** What clients may have. */
   readonly limits: LimitsConfig;
+  /** Which responses are compressed. Undefined: none. */
+  readonly compression: CompressionConfig | undefined;
   /** Memory in use above which load is shed, in bytes. Undefined: by the limit of the control group. */
   readonly memoryCeilingBytes: number | undefined;
   /** Interval of the comparison of each cache with its storage; 0: never. */
@@ -135,6 +137,14 @@ export interface ResourceConfig {
   readonly eventWindow: EventWindowBounds;
   /** Whether there is a cache. Without one reads and writes go to the storage, and Watch is refused. */
   readonly cache: boolean;
+}
+
+/** How responses are compressed. */
+export interface CompressionConfig {
+  /** The one that is preferred first. At least one. */
+  readonly encodings: readonly ("gzip" | "zstd")[];
+  /** What is smaller is not compressed, in bytes. */
+  readonly minBytes: number;
 }
 
 export type LogLevel = "trace" | "debug" | "info" | "warn" | "error" | "fatal" | "silent";

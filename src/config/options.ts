@@ -109,6 +109,25 @@ const telemetryOptions = {
   },
 } as const satisfies Readonly<Record<string, OptionDefinition>>;
 
+/** The options of the compression of responses. */
+const compressionOptions = {
+  compression: {
+    schema: choice(["gzip", "zstd", "off"]),
+    list: "commas",
+    value: "off|ENCODING[,ENCODING...]",
+    help:
+      "Compress Lists and the messages of watches with gzip or zstd, the first of these that a client accepts by " +
+      "grpc-accept-encoding. Each part is compressed once for all clients.",
+    defaultHelp: "off",
+  },
+  "compression-min-size": {
+    schema: size,
+    value: "SIZE",
+    help: "Size of a message, or of a chunk of a List, below which it is not compressed.",
+    default: "4KiB",
+  },
+} as const satisfies Readonly<Record<string, OptionDefinition>>;
+
 /**
  * Every option of `serve`, by its name: `--NAME` as a flag, `WATCH_FANOUT_NAME` (upper case, `_` for
  * `-`) in the environment and `NAME` in the file.
@@ -229,6 +248,7 @@ const options = {
     default: "1h",
   },
   ...limitOptions,
+  ...compressionOptions,
   "memory-ceiling": {
     schema: size,
     value: "SIZE",
@@ -317,6 +337,7 @@ const named: readonly (readonly [heading: string, names: readonly string[]])[] =
     ),
   ],
   ["Limits", Object.keys(limitOptions)],
+  ["Compression", Object.keys(compressionOptions)],
   ["Log, metrics and traces", Object.keys(telemetryOptions)],
   [
     "Process",

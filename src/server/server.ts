@@ -16,6 +16,7 @@ import { OpenCalls } from "./http2/open-calls.ts";
 import { peerNameOf } from "./http2/peer.ts";
 import { VerifiedPeers } from "./http2/verified-peers.ts";
 import type { ClientConnection } from "./kernel/client-connection.ts";
+import type { CompressionStats } from "./kernel/compressor.ts";
 import type { OpenStream, OpenStreams } from "./kernel/open-streams.ts";
 import type { CallerStats } from "./limits/caller-limits.ts";
 import { type HandshakeFailure, HandshakeFailures } from "./limits/handshake-failures.ts";
@@ -36,6 +37,7 @@ export type {
   ServedResource,
   ServiceOptions,
 } from "./calls/service-options.ts";
+export type { CompressionOptions, CompressionStats } from "./kernel/compressor.ts";
 export type { HandshakeFailure } from "./limits/handshake-failures.ts";
 export type { AttackKind } from "./limits/http2-defences.ts";
 export type { TcpListen } from "./listener/bind.ts";
@@ -82,6 +84,8 @@ export interface ServerStats {
   readonly inFlight: Readonly<
     Record<"reads" | "writes", { readonly size: number; readonly queued: number }>
   >;
+  /** What responses are compressed; undefined: none are. */
+  readonly compression: CompressionStats | undefined;
   /** Number of times that clients were stopped at the level of HTTP/2, by kind. */
   readonly attacks: ReadonlyMap<AttackKind, number>;
   /** Number of connections whose handshake has failed, by cause. */
@@ -207,6 +211,7 @@ export class RunningServer {
       retained: { bytes: retainedRequests.total, evictions: retainedRequests.evictions },
       unsent: { bytes: sendBudget.bytes, evictions: sendBudget.evictions },
       pressure: context.memoryPressure.stats(),
+      compression: context.compressor?.stats(),
       attacks: this.#defences.counts,
       handshakeFailures: this.#handshakes.counts,
       slowCalls: context.slowClients.count,

@@ -26,6 +26,25 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
     watch_fanout_pool_evictions: counter("{call}", "Calls ended to make room in a pool.", (stats) =>
       byEach("pool", pools, (pool) => [pool, stats[pool].evictions]),
     ),
+    watch_fanout_compressions: counter(
+      "{part}",
+      "Parts of responses to compress, once for all that share them, with --compression. compressed; incompressible; pressure, late: sent as they are, since too much was being compressed, or it took over 100 ms.",
+      ({ compression }) => by("result", compression?.results ?? {}),
+    ),
+    watch_fanout_compression_sent_bytes: counter(
+      "By",
+      "Size of the compressed parts of responses. sent: as they were sent; plain: before compression.",
+      ({ compression }) =>
+        by("size", {
+          sent: compression?.sentBytes ?? 0,
+          plain: compression?.sentPlainBytes ?? 0,
+        }),
+    ),
+    watch_fanout_compression_cache_bytes: gauge(
+      "By",
+      "Memory of compressed parts that are held for later responses.",
+      ({ compression }) => compression?.cachedBytes ?? 0,
+    ),
     watch_fanout_memory_pressure_level: gauge(
       "1",
       "1 for the current level of memory pressure, 0 for the others. normal; elevated: new streams are refused; high: Lists as well; critical: streams that are not accepted are ended; exhausted: all calls but those of health are refused.",

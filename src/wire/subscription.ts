@@ -1,6 +1,7 @@
 import { MessageCursor } from "../protobuf/message-cursor.ts";
 import { bigFieldSize, numberFieldSize, varintSize, WireWriter } from "../protobuf/wire-writer.ts";
 import { prefixSize } from "./encode.ts";
+import type { CompressedPart, Encoding } from "./encoding.ts";
 import type { PartsWriter } from "./parts-writer.ts";
 
 /*
@@ -45,6 +46,24 @@ export function writeBookmark(parts: PartsWriter, id: number, revision: number):
   const head = writeHead(parts, id, size);
   parts.room(size).numberField(revisionTag, revision);
   return head + size;
+}
+
+/** As `writeWatchResponse`, of a frame whose message is compressed. Returns its size, in bytes. */
+export function writeCompressedResponse(
+  parts: PartsWriter,
+  id: number,
+  part: CompressedPart,
+  encoding: Encoding,
+): number {
+  const fields = fieldsSize(id, part.plainBytes);
+  const head = new WireWriter(Buffer.allocUnsafe(prefixSize + fields));
+  writeFields(head, id, watchTag, fields, part.plainBytes);
+  let bytes = 0;
+  for (const piece of encoding.message([head.bytes.subarray(prefixSize), part])) {
+    parts.add(piece, 0, piece.byteLength);
+    bytes += piece.byteLength;
+  }
+  return bytes;
 }
 
 /** The field of a WatchResponse with the id of its history; empty for an empty id. */

@@ -2,6 +2,37 @@ import type { Bound } from "./bound.ts";
 
 export const callBounds: readonly Bound[] = [
   {
+    what: "parts of responses that wait to be compressed",
+    owners: ["Compressor"],
+    bound: "2 at once; 256 and 16 MiB waiting; 100 ms",
+    per: "process",
+    atBound: "sent as they are; of the caller that has most",
+    shownBy: [
+      "is bounded in bytes: more is sent as it is, at once, until some of it is done",
+      "is bounded in number: of the caller that has most",
+      "that takes more than 100 ms is sent as it is, and compressed for later responses",
+    ],
+  },
+  {
+    what: "compressed parts that are held for later responses",
+    owners: ["Compressor"],
+    bound: "16 MiB; 5 to 10 s unused",
+    per: "process",
+    atBound: "the least recently used go",
+    shownBy: [
+      "are bounded in bytes: the least recently used go first",
+      "are dropped when no response has used them for 5 to 10 s",
+    ],
+  },
+  {
+    what: "responses that wait for a part",
+    owners: ["Waiter", "CompressedFrames"],
+    bound: "one batch of each watch, one page of each List; 100 ms",
+    per: "stream",
+    atBound: "sent as they are",
+    shownBy: ["that takes more than 100 ms is sent as it is, and compressed for later responses"],
+  },
+  {
     what: "the number of calls with an incomplete request",
     owners: ["IncomingRequests"],
     bound: "10,000",
@@ -33,7 +64,7 @@ export const callBounds: readonly Bound[] = [
   {
     what: "what waits until less is done at once",
     owners: ["Gate"],
-    bound: "by its users: RequestsInFlight, UpstreamLimiter, Authentication, Inflater",
+    bound: "by its users: RequestsInFlight, UpstreamLimiter, Authentication, Inflater, Compressor",
     per: "caller, connection",
     atBound: "owners take turns",
     shownBy: [

@@ -278,6 +278,15 @@ describe("an unusable file is named", () => {
     ],
     [{ flags: ["--policy", "gone"] }, /^--policy: "gone" can't be read: .*no such file/],
     [{ flags: ["--audit-level", "all"] }, "--audit-level: needs --audit-log as well."],
+    [{ flags: ["--compression", "br"] }, '--compression: "br" is not gzip, zstd or off.'],
+    [
+      { flags: ["--compression", "off,gzip"] },
+      "--compression: is off and gzip. Give off alone, or leave it out.",
+    ],
+    [
+      { flags: ["--compression-min-size", "1KiB"] },
+      "--compression-min-size: needs --compression as well.",
+    ],
     [
       { flags: ["--audit-log", "-", "--audit-level", "none"] },
       '--audit-level: "none" is not writes, reads or all.',

@@ -3,6 +3,13 @@
  * is preceded by the name of the file, as in test/bounds/.
  */
 export const semanticsTests: Readonly<Record<string, string>> = {
+  "compress-1": "A client gets the same with each encoding as without, of each watch and list",
+  "compress-2": "gets nothing compressed: %s",
+  "compress-3": "a batch of events of 4 KiB or more is compressed, a smaller one is not",
+  "compress-4": "what many clients share is compressed once; each view is compressed for itself",
+  "compress-5":
+    "A response is sent as it is if compression takes too long, and nothing is lost or repeated",
+  "compress-6": "is bounded in bytes: more is sent as it is, at once, until some of it is done",
   "words-1": "of one revision stay together, in the store's order",
   "words-2": "are relative to the prefix, and keys outside it are not part of the resource",
   "words-3": "key order: the same from the cache and from the store",

@@ -241,7 +241,7 @@ export class ServiceProcess {
    */
   async serveClients({ listen, limits }: Omit<ServerTerms, "hasOwnServices">): Promise<void> {
     const { logger, files } = this.context;
-    const { stallTimeoutMs, maxStreamAgeMs, tls, limits: configured } = this.#config;
+    const { stallTimeoutMs, maxStreamAgeMs, tls, limits: configured, compression } = this.#config;
     const facing = openClientFacing(this.#config, this.context, (identity) =>
       this.#server?.revoke(identity),
     );
@@ -251,7 +251,7 @@ export class ServiceProcess {
       ...{ responseFlushMs: stallTimeoutMs, maxStreamAgeMs, ...configured, ...limits },
       maxConnections,
     };
-    await this.serve({ ...facing.options, listen, limits: all });
+    await this.serve({ ...facing.options, listen, limits: all, compression });
     warnOfFewConnections(configured.maxConnections, logger);
     if (tls !== undefined) watchServerCertificates(files, tls, this.server);
   }

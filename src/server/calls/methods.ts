@@ -6,6 +6,7 @@ import type { Access } from "../../policy/access.ts";
 import { type Decoded, strictDeserializer } from "../../wire/decode.ts";
 import { descriptors } from "../../wire/descriptors.ts";
 import type { FrameParts } from "../../wire/encode.ts";
+import type { Encoding } from "../../wire/encoding.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { CallOwner } from "../limits/callers.ts";
 import type { RefusedKind } from "../pressure/memory-pressure.ts";
@@ -49,6 +50,8 @@ export interface UnaryCall {
   readonly via: string | undefined;
   /** The size of the request, in bytes. */
   readonly requestBytes: number;
+  /** How the response may be compressed; undefined: it may not. */
+  readonly encoding: Encoding | undefined;
   /**
    * Waits until the connection has room for a response of at most `maxBytes`, then for the caller's turn
    * (`CallAdmission`). Await it once, before anything is read or written, and as late as possible: both are held from
@@ -67,8 +70,13 @@ export interface UnaryCall {
   deny(): void;
 }
 
+/** A compressed message with gRPC's prefix. */
+export interface CompressedMessage {
+  readonly frame: FrameParts;
+}
+
 /** Encodes a response, in parts that follow one another. Is called once there is room for it. */
-export type Encode = () => FrameParts;
+export type Encode = () => FrameParts | CompressedMessage;
 
 /** A method with one request and one response. Of the server it sees no more than its call. */
 export interface UnaryMethod<Request> {

@@ -1,5 +1,6 @@
 import type { Identity } from "../../identity/identity.ts";
 import type { FrameParts } from "../../wire/encode.ts";
+import type { Encoding } from "../../wire/encoding.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { CallOwner } from "../limits/callers.ts";
 import type { CallRecord } from "./audit.ts";
@@ -29,6 +30,8 @@ export interface ServerCall {
    * retain it once it has been checked.
    */
   via: string | undefined;
+  /** How its responses may be compressed, which their headers say. Undefined: they may not. */
+  readonly encoding?: Encoding | undefined;
   /** Size of its request, in bytes; an upper bound where the exact size is not known. */
   readonly requestBytes: number;
   /** Memory of the headers that are retained while the call is open, in bytes. */

@@ -1,6 +1,7 @@
 import { groupOf } from "../../base/fair-queue.ts";
 import { Turns } from "../../base/turns.ts";
 import { Authorizer } from "../../policy/authorizer.ts";
+import { Compressor } from "../kernel/compressor.ts";
 import { byteLowWaterMark, Ledger } from "../kernel/ledger.ts";
 import { OpenStreams } from "../kernel/open-streams.ts";
 import { StallDetector } from "../kernel/stall-detector.ts";
@@ -45,7 +46,7 @@ export interface ServiceContext extends ServiceOptions, Kernel {
  */
 export type UnaryContext = Pick<
   ServiceContext,
-  "resources" | "codecs" | "etcdKeys" | "upstream" | "authorizer"
+  "resources" | "codecs" | "etcdKeys" | "upstream" | "authorizer" | "compressor"
 >;
 
 /** Makes what a service has for its calls, empty. */
@@ -61,7 +62,7 @@ export function createServiceContext(
 
 /** Makes what bounds a server's calls together. `Authentication` and `Connections` bound credentials and connections. */
 function createKernel(
-  { clock, logger, now = Date.now, memoryGauges: gauges = [] }: ServiceOptions,
+  { clock, logger, now = Date.now, memoryGauges: gauges = [], compression }: ServiceOptions,
   limits: ServerLimits,
 ) {
   const callerLimits = new CallerLimits(clock, new Callers(clock, limits), limits, logger);
@@ -133,6 +134,8 @@ function createKernel(
     retainedRequests,
     /** Responses that clients have not accepted, by connection. */
     sendBudget,
+    /** Compresses what responses share. Undefined: nothing is compressed. */
+    compressor: compression && new Compressor(clock, compression),
     /** Ends the streams whose client does not accept the message that is outstanding. */
     stallDetector: new StallDetector(clock, limits.responseFlushMs),
     /** Bounds the requests that are handled at once. */

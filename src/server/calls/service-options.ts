@@ -20,6 +20,7 @@ import type {
   Storage,
   WatchStream,
 } from "../../storage/storage.ts";
+import type { CompressionOptions } from "../kernel/compressor.ts";
 import type { ServerLimits } from "../limits/server-limits.ts";
 import type { MemoryGauge } from "../pressure/memory-gauge.ts";
 import type { AuditLog } from "./audit.ts";
@@ -119,6 +120,11 @@ export interface ServiceOptions {
   readonly audit?: AuditLog | undefined;
   /** Default: `defaultServerLimits`. */
   readonly limits?: Partial<ServerLimits> | undefined;
+  /**
+   * Compresses Lists and the messages of watches for clients that accept it (`grpc-accept-encoding`). Not on a grpc-js server.
+   * Default: nothing is compressed.
+   */
+  readonly compression?: CompressionOptions | undefined;
   /** What measures memory, to shed load before it is used up. Default: nothing is shed. */
   readonly memoryGauges?: readonly MemoryGauge[] | undefined;
   /**

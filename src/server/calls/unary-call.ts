@@ -1,5 +1,5 @@
 import { status } from "@grpc/grpc-js";
-import { frameOf, sizeOf } from "../../wire/encode.ts";
+import { frameOf, prefixSize, sizeOf } from "../../wire/encode.ts";
 import { statusOf } from "../../wire/errors.ts";
 import type { Reservation } from "../kernel/ledger.ts";
 import { auditEntry, denied, recordRefused } from "./audit.ts";
@@ -26,7 +26,7 @@ export function serveUnary<Request>(
     gone: AbortController,
   ): Promise<void> => {
     const { signal } = gone;
-    const { connection, owner, identity, requestBytes, via } = call;
+    const { connection, owner, identity, requestBytes, via, encoding } = call;
     // The right may be lost while the call waits, for room or for what it reads.
     const { generation } = context.authorizer;
     const recheck = (): void => {
@@ -48,7 +48,7 @@ export function serveUnary<Request>(
       await admission.handle<Encode>({
         perform: () =>
           perform(request, {
-            ...{ signal, owner, identity, via, requestBytes, retain },
+            ...{ signal, owner, identity, via, requestBytes, retain, encoding },
             admit: (maxBytes) => admission.admit(maxBytes),
             deny: () => {
               const asked = access === "open" ? undefined : firstOf(access(request));
@@ -60,8 +60,9 @@ export function serveUnary<Request>(
           }),
         respond: (encode) => {
           const message = encode();
-          admission.respond(frameOf(...message));
-          const bytes = sizeOf(message);
+          const frame = "frame" in message ? message.frame : frameOf(...message);
+          admission.respond(frame);
+          const bytes = sizeOf(frame) - prefixSize;
           callerLimits.sendPacing.charge(owner, bytes);
           context.observer?.sent(method, 1, bytes);
         },

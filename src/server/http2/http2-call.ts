@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from
 import { status } from "@grpc/grpc-js";
 import { anonymous, type Identity } from "../../identity/identity.ts";
 import type { FrameParts } from "../../wire/encode.ts";
+import type { Encoding } from "../../wire/encoding.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { CallRecord } from "../calls/audit.ts";
 import type { CallSpan } from "../calls/call-span.ts";
@@ -46,6 +47,7 @@ const endAsTheyAre = { endStream: true, sendDate: false };
 export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implements HttpCall {
   readonly connection: object;
   readonly headerBytes: number;
+  readonly encoding: Encoding | undefined;
   readonly sendsSeveral = true;
   identity: Identity = anonymous;
   traceId: string | undefined;
@@ -73,6 +75,7 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
     super();
     this.#stream = stream;
     this.headerBytes = retainedHeaderBytes(headers);
+    this.encoding = context.compressor?.encodingFor(headers["grpc-accept-encoding"]?.toString());
     this.#response = responseOf(stream);
     // A closed stream has no session, so it counts as a connection of its own.
     this.connection = stream.session ?? stream;
@@ -227,7 +230,13 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
   }
 
   #respond(): void {
-    if (!this.#stream.headersSent) this.#stream.respond(responseHeaders, withTrailers);
+    if (this.#stream.headersSent) return;
+    const { encoding } = this;
+    const headers =
+      encoding === undefined
+        ? responseHeaders
+        : { ...responseHeaders, "grpc-encoding": encoding.name };
+    this.#stream.respond(headers, withTrailers);
   }
 
   #deadlinePassed(): void {

@@ -16,9 +16,10 @@ import type { GetRequest__Output } from "../../wire/generated/watchfanout/v1/Get
 import type { ListRequest__Output } from "../../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { WatchRequest__Output } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import { expectedObjectBytes } from "../calls/call-admission.ts";
-import type { MethodHandler, ServiceMethods, UnaryMethod } from "../calls/methods.ts";
+import type { Encode, MethodHandler, ServiceMethods, UnaryMethod } from "../calls/methods.ts";
 import type { UnaryContext } from "../calls/service-context.ts";
 import type { ServedResource } from "../calls/service-options.ts";
+import { type CompressPage, pageCompression } from "./compressed-page.ts";
 import { historyMethod } from "./history-method.ts";
 import { inHistory } from "./in-history.ts";
 import { encodePageToken, pageTokenSize } from "./page-token.ts";
@@ -99,7 +100,10 @@ export function listWatchMethods(
           return resource.list(page, reached);
         };
         const { historyId, result } = await inHistory(resource, known, signal, read);
-        return () => encodePage(result, historyId, request, stalenessOf(resource, list.at));
+        const compressing = pageCompression(result, call, context.compressor);
+        const compress = compressing && (await compressing);
+        const staleFor = () => stalenessOf(resource, list.at);
+        return () => encodePage(result, historyId, request, staleFor(), compress);
       },
     } satisfies UnaryMethod<ListRequest__Output>,
     Watch: watch,
@@ -138,7 +142,8 @@ function encodePage(
   historyId: string,
   request: ListRequest__Output,
   staleForMs: number | undefined,
-): readonly Uint8Array[] {
+  compress: CompressPage | undefined,
+): ReturnType<Encode> {
   const { revision, chunks = [result.items], remaining, next } = result;
   const head = (startAfter: string | undefined, cut: number): PageHead => ({
     revision,
@@ -151,7 +156,7 @@ function encodePage(
     staleForMs,
   });
   const whole = encodeListResponse(head(next, 0), chunks.flatMap(encodeItems));
-  if (sizeOf(whole) <= maxPageBytes) return whole;
+  if (sizeOf(whole) <= maxPageBytes) return compress?.(whole) ?? whole;
   // Not before: a page makes the array only when it is read.
   const { items } = result;
   if (items.length <= 1) return whole;

@@ -13,6 +13,7 @@ import { freeRetainedBytes } from "../calls/unary-call.ts";
 import type { Reservation } from "../kernel/ledger.ts";
 import { MessageSender, type SlowEnd } from "../kernel/message-sender.ts";
 import { nextStreamId, type OpenStream } from "../kernel/open-streams.ts";
+import { CompressedFrames } from "./compressed-frames.ts";
 
 /** The name of Watch in logs and metrics. */
 export const watchMethod = "watchfanout.v1.ListWatchService/Watch";
@@ -48,6 +49,8 @@ export class WatchSender extends MessageSender<ServerCall, ServiceContext> imple
   readonly openedAt: number;
   readonly #watch: WatchStream;
   readonly #resource: SentResource;
+  /** Undefined: nothing is compressed. */
+  readonly #compressed: CompressedFrames | undefined;
   access: Access | undefined;
   /** The charge for the request, if it exceeds the free allowance of each stream. */
   #retainedRequest: Reservation | undefined;
@@ -67,6 +70,7 @@ export class WatchSender extends MessageSender<ServerCall, ServiceContext> imple
     this.openedAt = context.clock.now();
     this.#watch = watch;
     this.#resource = resource;
+    this.#compressed = CompressedFrames.of(call, context.compressor);
   }
 
   get resource(): string | undefined {
@@ -116,6 +120,10 @@ export class WatchSender extends MessageSender<ServerCall, ServiceContext> imple
   }
 
   protected override next(): readonly Uint8Array[] | undefined {
+    const compressed = this.#compressed;
+    if (compressed !== undefined && (compressed.isBusy || compressed.rest.length > 0)) {
+      return this.#compressedRest(compressed);
+    }
     const batch = this.#watch.read();
     if (batch === undefined) {
       if (this.#watch.ended instanceof Error) this.onFailed(this.#watch.ended);
@@ -123,7 +131,22 @@ export class WatchSender extends MessageSender<ServerCall, ServiceContext> imple
     }
     this.#batchRevision = batch.revision;
     const frames = framesOf(batch);
+    if (compressed?.concerns(frames) === true) {
+      compressed.begin(frames, () => this.pump());
+      return this.#compressedRest(compressed);
+    }
     return this.sent === 0 ? this.#withHistoryId(frames) : frames;
+  }
+
+  /** Undefined: they are being compressed. */
+  #compressedRest(compressed: CompressedFrames): readonly Uint8Array[] | undefined {
+    if (compressed.isBusy) return undefined;
+    const frames = this.sent === 0 ? this.#withHistoryId(compressed.rest) : compressed.rest;
+    return frames.map((frame, i) => {
+      // The first response has a field of its own. It is small: only a position, or nothing.
+      const isFirst = i === 0 && this.sent === 0;
+      return isFirst ? frame : (compressed.part(i)?.frame ?? frame);
+    });
   }
 
   /** The first response names the history. */
@@ -134,7 +157,8 @@ export class WatchSender extends MessageSender<ServerCall, ServiceContext> imple
   }
 
   protected override onSent(frame: Uint8Array, isLast: boolean): void {
-    const revision = isLast ? this.#batchRevision : resumePointOf(frame);
+    const plain = this.#compressed?.take() ?? frame;
+    const revision = isLast ? this.#batchRevision : resumePointOf(plain);
     if (revision !== undefined) this.#sentPoint = revision;
     this.context.observer?.sent(watchMethod, 1, frame.byteLength - prefixSize);
   }

@@ -8,7 +8,7 @@ import { serve, serveThings } from "../served.ts";
 import { framed, RawConnection } from "./raw-connection.ts";
 
 const resource = "things";
-const { Get } = listWatchService;
+const { Get, Subscribe } = listWatchService;
 const { Put } = writeService;
 
 function compressed(message: Uint8Array, compress: (bytes: Uint8Array) => Buffer): Buffer {
@@ -57,6 +57,13 @@ describe("Compressed requests", () => {
     frame[0] = 1;
     call.stream.end(frame);
     expect((await call.drain().ended).code).toBe(code);
+  });
+
+  test("on a stream of requests are refused as well if they inflate to more than the largest", async () => {
+    const { server } = await serveThings();
+    const call = new RawConnection(server.port).open(Subscribe.path, { "grpc-encoding": "gzip" });
+    call.stream.write(compressed(Buffer.alloc(3_000_000), gzipSync));
+    expect((await call.drain().ended).code).toBe(status.RESOURCE_EXHAUSTED);
   });
 
   test("of a few bytes do not all inflate at once: the bytes in progress are bounded per connection", async () => {

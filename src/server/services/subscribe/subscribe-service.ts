@@ -21,6 +21,7 @@ import type { ServiceContext } from "../../calls/service-context.ts";
 import type { Opening } from "../../calls/stream-openings.ts";
 import { freeRetainedBytes } from "../../calls/unary-call.ts";
 import { Rounds } from "../../kernel/rounds.ts";
+import { CompressedFrames } from "../compressed-frames.ts";
 import { accessOfWatch, amountOf } from "../parse-requests.ts";
 import { bytesOf, expiryOf, openWatch } from "../watch-handler.ts";
 import { SubscribeStream, subscribeMethod } from "./subscribe-stream.ts";
@@ -231,6 +232,7 @@ export class SubscribeService {
           watch: opened.watch,
           resource: opened.resource,
         },
+        compressed: CompressedFrames.of(call, context.compressor),
         // Without a policy the right can't be lost, and the watch does not retain what it needs.
         access: context.authorizer.hasPolicy ? access : undefined,
       });

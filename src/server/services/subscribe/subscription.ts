@@ -5,10 +5,16 @@ import type { RoundReader, WatchStatus, WatchStream } from "../../../storage/sto
 import { prefixSize, resumePointOf } from "../../../wire/encode.ts";
 import { framesOf } from "../../../wire/frames.ts";
 import type { PartsWriter } from "../../../wire/parts-writer.ts";
-import { historyField, writeBookmark, writeWatchResponse } from "../../../wire/subscription.ts";
+import {
+  historyField,
+  writeBookmark,
+  writeCompressedResponse,
+  writeWatchResponse,
+} from "../../../wire/subscription.ts";
 import type { ServedResource } from "../../calls/service-options.ts";
 import type { Reservation } from "../../kernel/ledger.ts";
 import { nextStreamId, type OpenStream, type StreamOwner } from "../../kernel/open-streams.ts";
+import type { CompressedFrames } from "../compressed-frames.ts";
 
 const noFrames: readonly Uint8Array[] = [];
 
@@ -51,6 +57,8 @@ export class Subscription implements OpenStream {
   /** The frames of the batch that was read last, the index of the next one, and the batch's revision. */
   #frames = noFrames;
   #next = 0;
+  /** Undefined: nothing is compressed. */
+  readonly #compressed: CompressedFrames | undefined;
   #batchRevision: number | undefined;
   #sentPoint: number | undefined;
   #acceptedPoint: number | undefined;
@@ -73,6 +81,7 @@ export class Subscription implements OpenStream {
       watch,
       resource,
       credit,
+      compressed,
       now,
     }: {
       readonly key: number;
@@ -80,6 +89,7 @@ export class Subscription implements OpenStream {
       readonly watch: WatchStream;
       readonly resource: ServedResource;
       readonly credit: Credit;
+      readonly compressed: CompressedFrames | undefined;
       /** The clock's time, in milliseconds. */
       readonly now: number;
     },
@@ -90,6 +100,7 @@ export class Subscription implements OpenStream {
     this.#stream = stream;
     this.#watch = watch;
     this.#resource = resource;
+    this.#compressed = compressed;
     const { messages, bytes } = credit;
     if (messages < Infinity || bytes < Infinity) this.#credit = { messages, bytes };
   }
@@ -189,6 +200,7 @@ export class Subscription implements OpenStream {
    * ended.
    */
   take(into: PartsWriter): number {
+    if (this.#isCompressing()) return 0;
     if (this.#isIdle) {
       const bytes = this.#takeProgress(into);
       if (bytes > 0) return bytes;
@@ -197,7 +209,9 @@ export class Subscription implements OpenStream {
       this.#stream.settled(this);
       return 0;
     }
-    if (!this.#isIdle || this.#read()) return this.#takeFrame(into);
+    if (!this.#isIdle || this.#read()) {
+      return this.#isCompressing() ? 0 : this.#takeFrame(into);
+    }
     return this.isOver ? 0 : this.#takeProgress(into);
   }
 
@@ -243,6 +257,10 @@ export class Subscription implements OpenStream {
     this.#watch.close();
   }
 
+  #isCompressing(): boolean {
+    return this.#compressed?.isBusy === true;
+  }
+
   #read(): boolean {
     const batch = this.#watch.read();
     if (batch === undefined) {
@@ -253,6 +271,9 @@ export class Subscription implements OpenStream {
     this.#batchRevision = batch.revision;
     this.#frames = framesOf(batch);
     this.#next = 0;
+    if (this.#compressed?.concerns(this.#frames) === true) {
+      this.#compressed.begin(this.#frames, () => this.#stream.ready(this));
+    }
     return true;
   }
 
@@ -273,7 +294,13 @@ export class Subscription implements OpenStream {
     }
     const { currentHistoryId } = this.#resource;
     const extra = this.sent++ === 0 ? historyField(currentHistoryId) : undefined;
-    return writeWatchResponse(into, this.key, frame, extra);
+    const part = this.#compressed?.part();
+    this.#compressed?.take();
+    // The first response, with the history, is small.
+    if (this.#compressed === undefined || part === undefined || extra !== undefined) {
+      return writeWatchResponse(into, this.key, frame, extra);
+    }
+    return writeCompressedResponse(into, this.key, part, this.#compressed.encoding);
   }
 
   /** The bookmark that its client has asked for, if it is due. It takes no credit. */
