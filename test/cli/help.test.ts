@@ -40,7 +40,8 @@ test("the help of serve has each option once, under a heading", async () => {
   const headings = [...help.matchAll(/^(\S.*):$/gm)].map(([, heading]) => heading);
   expect(headings).toEqual([
     ...["Options", "What is served", "Ports and TLS", "Callers and their rights"],
-    ...["etcd and its API", "Caches", "Limits", "Log, metrics and traces", "Process", "Examples"],
+    ...["etcd and its API", "Caches", "Limits", "Compression", "Log, metrics and traces"],
+    ...["Process", "Examples"],
   ]);
   const flags = [...help.matchAll(/^ {2}--([a-z-]+)/gm)].map(([, flag]) => flag);
   const expected = optionNames.filter((name) => definition(name).secret !== true);

@@ -259,9 +259,9 @@ export const etcdEntries: readonly CorpusEntry[] = [
     mutations: [
       {
         file: "src/cacher/watch/watch-opener.ts",
-        find: "if (revision < cache.eventWindow.floor.revision) throw this.#tooOld(revision);",
+        find: "if (revision < cache.eventWindow.floor.revision)\n",
         replace:
-          "if (revision < cache.eventWindow.floor.revision && cache.eventWindow.length > 0) throw this.#tooOld(revision);",
+          "if (revision < cache.eventWindow.floor.revision && cache.eventWindow.length > 0)\n",
       },
       {
         file: "src/cacher/state/event-window.ts",

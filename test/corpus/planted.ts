@@ -106,7 +106,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     mutations: [
       {
         file: "src/server/services/subscribe/subscription.ts",
-        find: "    this.#messagesLeft--;\n",
+        find: "      credit.messages--;\n",
         replace: "",
       },
     ],
@@ -120,8 +120,8 @@ export const plantedEntries: readonly CorpusEntry[] = [
     mutations: [
       {
         file: "src/server/services/subscribe/subscribe-stream.ts",
-        find: "    this.#watches.delete(watch.key);\n    this.#closeWatch(watch);\n",
-        replace: "    this.#watches.delete(watch.key);\n",
+        find: "    this.#countResource(watch.served, -1);\n    this.#closeWatch(watch);\n",
+        replace: "    this.#countResource(watch.served, -1);\n",
       },
     ],
   },
@@ -162,9 +162,8 @@ export const plantedEntries: readonly CorpusEntry[] = [
     mutations: [
       {
         file: "src/cacher/state/filter.ts",
-        find: "return new WatchEvent(type, object.withoutValue(), previous?.withoutValue());",
-        replace:
-          'return new WatchEvent(type, type === "DELETED" ? object : object.withoutValue(), previous?.withoutValue());',
+        find: "      this.#shownInEvent(object),\n",
+        replace: '      type === "DELETED" ? object : this.#shownInEvent(object),\n',
       },
     ],
   },

@@ -1,6 +1,7 @@
 import { pino } from "pino";
 import { systemClock } from "../../src/base/clock.ts";
 import { Cacher } from "../../src/cacher/cacher.ts";
+import { DeepReads } from "../../src/cacher/catch-up/deep-reads.ts";
 import { AttributeReader } from "../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../src/codec/json-codec.ts";
 import { EtcdClient } from "../../src/etcd/client/etcd-client.ts";
@@ -64,6 +65,7 @@ export class InProcessReplica implements Replica {
     if (this.#running !== undefined) return;
     const { auth, historyKey, historyEvents, prefix } = this.#options;
     const clock = systemClock;
+    const deepReads = this.#options.hasDeepReads === false ? { concurrent: 0 } : {};
     const client = new EtcdClient({
       endpoints: this.upstream.map(({ url }) => url),
       requestTimeoutMs: 3_000,
@@ -78,6 +80,7 @@ export class InProcessReplica implements Replica {
       indexes: fields,
       consistencyIntervalMs: 0,
       eventWindow: historyEvents === undefined ? {} : { maxEvents: historyEvents, minEvents: 0 },
+      deepReads: new DeepReads(clock, deepReads),
       ...{ clock, logger },
     });
     const server = await startServer({

@@ -27,6 +27,8 @@ export interface ReplicaOptions {
   readonly historyKey?: string | undefined;
   /** Maximum number of events in the event window. Default 100,000. */
   readonly historyEvents?: number | undefined;
+  /** Whether watches from before the window are read from etcd, of a replica in this process. Default true. */
+  readonly hasDeepReads?: boolean | undefined;
   /** The number of its workers. Of child replicas only. Default 1: it serves clients itself. */
   readonly workers?: number | undefined;
   /**

@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import { systemClock } from "../../src/base/clock.ts";
 import type { WatchedFiles } from "../../src/base/watched-files.ts";
 import { Cacher } from "../../src/cacher/cacher.ts";
+import { DeepReads } from "../../src/cacher/catch-up/deep-reads.ts";
 import { Relay } from "../../src/cli/serve/relay.ts";
 import { AttributeReader } from "../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../src/codec/json-codec.ts";
@@ -42,6 +43,7 @@ export interface ReplicaOptions {
   /** Of a relay: it serves etcd's API, and follows that of the others. Roots always do. */
   readonly relaysEtcdApi: boolean;
   readonly windowEvents: number;
+  readonly hasDeepReads: boolean;
   readonly dispatchIntervalMs: number;
   /** The hosts of its workers. None: a single process. */
   readonly workers: readonly number[];
@@ -216,6 +218,7 @@ export class SimulatedReplica implements Endpoint, WorkerReplica {
 
   async #start(): Promise<Running> {
     const { host, isRelay, logger, windowEvents, dispatchIntervalMs, worksFor } = this.#options;
+    const deepReads = this.#options.hasDeepReads ? {} : { concurrent: 0 };
     const hasWorkers = this.workers.length > 0;
     const clock = systemClock;
     const instanceId = `${this.name}, ${this.#starts++}`;
@@ -230,6 +233,7 @@ export class SimulatedReplica implements Endpoint, WorkerReplica {
       consistencyIntervalMs: 5_000,
       watchers: { dispatchIntervalMs: hasWorkers ? toWorkersIntervalMs : dispatchIntervalMs },
       eventWindow: { maxEvents: windowEvents, minEvents: 0 },
+      deepReads: new DeepReads(clock, deepReads),
       ...{ clock, logger },
     });
     const listen = { host: Network.address(0, host), port };

@@ -28,6 +28,8 @@ export interface Scenario {
   readonly tiers: readonly number[];
   /** Maximum number of events in the window of each cache. */
   readonly windowEvents: number;
+  /** Whether watches from before the window are read from the store. */
+  readonly hasDeepReads: boolean;
   /** The shortest time between two dispatch rounds of a cache, in milliseconds. */
   readonly dispatchIntervalMs: number;
   /** Of the recorded watchers, those with these numbers. */
@@ -78,7 +80,7 @@ function drawAdditions(seed: number, durationMs: number) {
  * the byte: the seeds of the corpus stay valid. Whatever is added next is drawn from a source of random numbers of its own, as
  * all below, and only for seeds from the next number on.
  */
-const since = { parts: 10_000 } as const;
+const since = { parts: 10_000, deepReads: 20_000 } as const;
 
 /** The first seed of those that have the same additions as this one. */
 export function firstSeedLike(seed: number): number {
@@ -105,7 +107,7 @@ export function scenarioOf(seed: number): Scenario {
   const added = new Seeded(seed ^ 0xa91);
   const topology = { members, roots: random.between(1, 2), tiers };
   const scenario = {
-    ...{ seed, salt: 0, durationMs, ...topology },
+    ...{ seed, salt: 0, durationMs, ...topology, hasDeepReads: seed >= since.deepReads },
     etcd: {
       maxBatchRevisions: random.pick([1, 2, 5, 1_000]),
       maxFragmentEvents: random.pick([1, 2, 3, 1_000]),

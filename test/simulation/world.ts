@@ -518,8 +518,10 @@ function replicasOf(
   scenario: Scenario,
   given: Pick<ReplicaOptions, "network" | "processes" | "logger" | "recorder">,
 ): SimulatedReplica[] {
-  const { roots, tiers, members, windowEvents, dispatchIntervalMs, relaysEtcdApi } = scenario;
-  const common = { ...given, prefix, windowEvents, dispatchIntervalMs, relaysEtcdApi };
+  const { roots, tiers, members, windowEvents, hasDeepReads } = scenario;
+  const { dispatchIntervalMs, relaysEtcdApi } = scenario;
+  const of = { prefix, windowEvents, hasDeepReads, dispatchIntervalMs, relaysEtcdApi };
+  const common = { ...given, ...of };
   let host = firstRoot;
   let above = members.map((_, i) => memberHost(i));
   return [roots, ...tiers].flatMap((count, tier) => {

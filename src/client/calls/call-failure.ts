@@ -169,7 +169,8 @@ export function isUnimplemented({ cause }: WatchFanoutError): boolean {
 
 /** Whether the server answered with NOT_FOUND and no reason: that of a standard service. */
 export function isNotFound({ cause, reason }: WatchFanoutError): boolean {
-  return reason === "INTERNAL" && isServiceError(cause) && cause.code === status.NOT_FOUND;
+  const isKnown = reason === "INTERNAL" || reason === "UNKNOWN_RESOURCE";
+  return isKnown && isServiceError(cause) && cause.code === status.NOT_FOUND;
 }
 
 /** A stream that left a batch open and then sent nothing for `silentMs` milliseconds. */

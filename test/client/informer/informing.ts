@@ -45,6 +45,8 @@ interface Options {
   readonly seed: number;
   /** The size of the service's event window, in events. */
   readonly historyEvents?: number;
+  /** Whether the service reads what is older from etcd. Default true. */
+  readonly hasDeepReads?: boolean;
   readonly delivery?: ResourceInformerOptions<string>["delivery"];
 }
 
@@ -98,6 +100,7 @@ export class Informing {
       prefix,
       etcd: [Number(new URL(etcd.url).port)],
       historyEvents: options.historyEvents,
+      hasDeepReads: options.hasDeepReads,
     });
     await replica.start();
     const informing = new Informing(etcd, prefix, replica, options);

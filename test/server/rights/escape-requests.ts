@@ -225,11 +225,12 @@ const order = fc.constantFrom(
 function covering(prefix: string, [start, end]: readonly [string, string]): AccessScope {
   const from = Buffer.compare(Buffer.from(start), Buffer.from(prefix)) > 0 ? start : prefix;
   const isBelow = (key: string, other: Buffer) => Buffer.compare(Buffer.from(key), other) < 0;
+  const isAbove = (key: string, other: Buffer) => Buffer.compare(Buffer.from(key), other) > 0;
   const isBeyond = from !== prefix && !isBelow(from, endOf(prefix));
   if (isBeyond || (end !== "" && !isBelow(from, Buffer.from(end)))) return { prefix };
   if (end === `${from}\0`) return { key: from };
   const isWithin = (text: string) =>
-    prefix.startsWith(text) || (end !== "" && isBelow(end, endOf(text)));
+    prefix.startsWith(text) || (end !== "" && !isAbove(end, endOf(text)));
   for (let length = from.length; length > 0; length--) {
     const text = from.slice(0, length);
     if (text.isWellFormed() && isWithin(text)) return { prefix: text };
@@ -237,9 +238,12 @@ function covering(prefix: string, [start, end]: readonly [string, string]): Acce
   return { prefix: "" };
 }
 
-/** What is above all keys that begin with the text, and no other. */
+/** The first key that is above all keys that begin with the text. */
 function endOf(text: string): Buffer {
-  return Buffer.concat([Buffer.from(text), Buffer.alloc(64, 0xff)]);
+  const end = Buffer.from(text);
+  const last = end.length - 1;
+  if (last >= 0) end[last] = (end[last] ?? 0) + 1;
+  return last >= 0 ? end : Buffer.of(0xff);
 }
 
 const list = fc

@@ -185,7 +185,7 @@ describe("A reflection stream", () => {
   });
 
   test("waits for the rate of its caller only while it has a response to send", async () => {
-    const { server, clock } = await serveThings({ server: { limits: { maxSendRate: 1024 } } });
+    const { server, clock } = await serveThings({ server: { limits: { maxSendRate: 2048 } } });
     const call = new RawConnection(server.port).open(path);
     const messages = call.messages();
     const question = framed(

@@ -158,7 +158,7 @@ describe("Invalid request bytes", () => {
     const served = await serveThings();
     const raw = new RawConnection(served.server.port);
     const paths = [...descriptors.inputs.keys()];
-    expect(paths).toHaveLength(12);
+    expect(paths).toHaveLength(13);
     const allowed = [
       ...[status.OK, status.INVALID_ARGUMENT, status.NOT_FOUND, status.OUT_OF_RANGE],
       ...[status.ABORTED, status.FAILED_PRECONDITION],
