@@ -51,7 +51,7 @@ export const readBounds: readonly Bound[] = [
     atBound: "UPSTREAM_UNAVAILABLE, or a short page",
     shownBy: [
       "waits for the one before, and a pause of ten times what that takes etcd",
-      "is UPSTREAM_UNAVAILABLE if others take more than 5 s, or etcd does not deliver in 15 s",
+      "is UPSTREAM_UNAVAILABLE if others take more than 9 s, or etcd does not deliver in 15 s",
     ],
   },
   {
