@@ -46,7 +46,8 @@ export const readBounds: readonly Bound[] = [
   {
     what: "searches of etcd for deletions",
     owners: ["EtcdClient"],
-    bound: "1, by histories that are read; callers take turns; 9 s; pauses of ten times what etcd does for it",
+    bound:
+      "1, by histories that are read; callers take turns; 9 s; pauses of ten times what etcd does for it",
     per: "process",
     atBound: "UPSTREAM_UNAVAILABLE, or a short page",
     shownBy: [
