@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { upstreamUnavailable, WatchFanoutError } from "../../../src/base/errors.ts";
+import { revisionTooOld, upstreamUnavailable, WatchFanoutError } from "../../../src/base/errors.ts";
 import { DeepReads } from "../../../src/cacher/catch-up/deep-reads.ts";
 import type { CacherOptions } from "../../../src/cacher/options.ts";
 import { Projection } from "../../../src/cacher/request/projection.ts";
@@ -193,6 +193,28 @@ describe("A watch that resumes from before the event window", () => {
     });
     expect(cached.upstream.length).toBe(2);
     expect(deepReads.stats().active).toBe(0);
+  });
+
+  it("remains over a relist, if it may leave out intermediate states, and has what came with that", async () => {
+    const { cached, watch, clock } = await written(3_000);
+    const latest = watch({ afterRevision: 2, delivery: "LATEST_STATE" });
+    const every = watch({ afterRevision: 2 });
+    await clock.settle();
+    expect([read(latest), read(every)]).toEqual(["→2", "→2"]);
+    const [reflected] = cached.upstream;
+    reflected?.end(revisionTooOld(3_001, 3_002));
+    for (const key of ["b", "c"]) await cached.write([key, "1"]);
+    await clock.elapse(5_000);
+    const batches: string[] = [];
+    for (let i = 0; i < 20; i++) {
+      batches.push(...readAll(latest));
+      await clock.settle();
+    }
+    await cached.write(["d", "1"]);
+    batches.push(...readAll(latest));
+    const revisions = Array.from(batches.join(" ").matchAll(/@(\d+)/g), ([, at]) => Number(at));
+    expect(revisions).toEqual(Array.from({ length: 3_002 }, (_, i) => i + 3));
+    expect([reasonOf(every), latest.state]).toEqual(["HISTORY_LOST", "live"]);
   });
 
   it("releases the store when it is closed, drained, or has joined the cache", async () => {
