@@ -5,6 +5,7 @@ import { BackfillQueue } from "../reflector/backfill/window-backfill.ts";
 import type {
   DeleteRequest,
   GetResult,
+  HistoryRequest,
   HistoryResult,
   ListResult,
   PutRequest,
@@ -26,7 +27,6 @@ import type { Projection } from "./request/projection.ts";
 import type {
   CachedState,
   CacheGetRequest,
-  CacheHistoryRequest,
   CacheListRequest,
   CacheStateRequest,
   CacheWatchRequest,
@@ -180,7 +180,7 @@ export class Cacher implements Storage {
    * Reads a page of the history of one key from the store, which has more of it than the cache. Rejects with INVALID_REQUEST
    * if the storage has no histories.
    */
-  async history(request: CacheHistoryRequest): Promise<HistoryResult> {
+  async history(request: HistoryRequest): Promise<HistoryResult> {
     request.signal?.throwIfAborted();
     this.#readiness.check();
     const result = await this.#freshness.upstreamReader.history(request);

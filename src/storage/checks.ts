@@ -56,7 +56,7 @@ export function checkGet(request: GetRequest, rawKeys: boolean = false): void {
 /** Throws INVALID_REQUEST for a list that no Storage can serve. `rawKeys`: whether this one has raw keys. */
 export function checkList(request: ListRequest, rawKeys: boolean = false): void {
   checkText("prefix", request.prefix);
-  checkInterval(request.interval);
+  if (request.interval !== undefined) checkInterval(request.interval);
   if (!rawKeys) checkText("startAfter", request.startAfter ?? "");
   checkInteger("limit", request.limit, 0);
   checkInteger("maxBytes", request.maxBytes ?? 0, 0);
@@ -71,8 +71,8 @@ export function checkHistoryRequest({ key, upTo, limit, maxBytes }: HistoryReque
   checkInteger("maxBytes", maxBytes, 1);
 }
 
-function checkInterval(interval: KeyInterval | undefined): void {
-  if (interval === undefined) return;
+/** Throws INVALID_REQUEST for an interval with a bound that UTF-8 can't encode. */
+export function checkInterval(interval: KeyInterval): void {
   checkText("interval.from", interval.from);
   checkText("interval.to", interval.to ?? "");
 }

@@ -146,6 +146,8 @@ export interface HistoryRequest {
   readonly maxBytes: number;
   /** Whether values may be left empty. */
   readonly keysOnly?: boolean | undefined;
+  /** The caller: callers take turns. Default: the request. */
+  readonly owner?: object | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -205,7 +207,6 @@ export type Scope = { readonly key: string } | { readonly prefix: string };
 export type WatchScope = Scope | KeyInterval;
 
 export interface WatchRequest {
-  /** Not every storage has intervals: one that does not ends the stream with INVALID_REQUEST. */
   readonly scope: WatchScope;
   /** Delivers events after this revision; undefined: after the current one. */
   readonly afterRevision: number | undefined;

@@ -46,12 +46,14 @@ export const readBounds: readonly Bound[] = [
   {
     what: "searches of etcd for deletions",
     owners: ["EtcdClient"],
-    bound: "1, by histories that are read; 5 s; pauses of ten times what etcd does for it",
+    bound:
+      "1, by histories that are read; callers take turns; 9 s; pauses of ten times what etcd does for it",
     per: "process",
     atBound: "UPSTREAM_UNAVAILABLE, or a short page",
     shownBy: [
       "waits for the one before, and a pause of ten times what that takes etcd",
-      "is UPSTREAM_UNAVAILABLE if others take more than 5 s, or etcd does not deliver in 15 s",
+      "waits for the longest one of another caller, and callers take turns",
+      "is UPSTREAM_UNAVAILABLE if others take more than 9 s, or etcd does not deliver in 15 s",
     ],
   },
   {

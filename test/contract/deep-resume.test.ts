@@ -10,7 +10,7 @@ import { AttributeReader } from "../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../src/codec/json-codec.ts";
 import type { EventType, WatchEvent } from "../../src/model/event.ts";
 import type { Operation } from "../../src/storage/memory/operation.ts";
-import type { Scope, WatchStream } from "../../src/storage/storage.ts";
+import type { WatchScope, WatchStream } from "../../src/storage/storage.ts";
 import fc, { runs } from "../property.ts";
 import { type Backend, describeContract } from "./backends.ts";
 import { openWorld, resource, thing, untilCached } from "./replica.ts";
@@ -25,7 +25,7 @@ const shards = {
 
 /** What a watch asks for. */
 interface Asked {
-  readonly scope: Scope;
+  readonly scope: WatchScope;
   readonly label: string;
   readonly shard: keyof typeof shards;
   readonly view: View;
@@ -35,7 +35,13 @@ interface Asked {
 }
 
 const asked: fc.Arbitrary<Asked> = fc.record({
-  scope: fc.constantFrom<Scope[]>({ prefix: "" }, { prefix: "k1" }, { key: "k2" }),
+  scope: fc.constantFrom<WatchScope[]>(
+    ...[{ prefix: "" }, { prefix: "k1" }, { key: "k2" }],
+    ...[
+      { from: "k10", to: "k2" },
+      { from: "k11", to: undefined },
+    ],
+  ),
   label: fc.constantFrom("", "app=in", "app!=in"),
   shard: fc.constantFrom(...(["all", "low", "high"] as const)),
   view: fc.constantFrom<View[]>("FULL", "KEYS"),
@@ -240,6 +246,44 @@ describeContract("A watch that resumes from before the event window", (open) => 
     const watch = world.client.watch({ resource, after_revision: oldest });
     expect(await nextSummary(watch)).toBe(`=${second}`);
     expect((await eventsUntil(watch, last))[0]).toBe(`MODIFIED a@${third}`);
+  });
+
+  test("reads the store on a stream for several watches too, beside the others, whose progress waits for it", async () => {
+    const eventWindow = { ageMs: 0, minEvents: 2, maxEvents: 2, maxBytes: 1_000_000 };
+    const world = await openWorld(open, { cacher: { eventWindow } });
+    const revisions: number[] = [];
+    for (let i = 0; i < 8; i++)
+      revisions.push(await world.write([i % 2 === 0 ? "a" : "b", `${i}`]));
+    const [after = 0, last = 0] = [revisions[1], revisions.at(-1)];
+    await untilCached(world, last);
+    const stream = world.client.subscribe();
+    stream.add(1, { resource });
+    await stream.watchOf(1);
+    // Its first response is all that it may send.
+    stream.add(2, { resource, after_revision: after }, { messages: 1 });
+    expect(await stream.summaryOf(2)).toBe(`=${after}`);
+    stream.requestProgress(0, 5);
+    // In the middle of the window, and beyond it.
+    const written: number[] = [];
+    for (let i = 0; i < 4; i++) written.push(await world.write(["a", `new ${i}`]));
+    const newest = written.at(-1) ?? 0;
+    expect(await stream.eventsOf(1, newest)).toEqual(
+      written.map((revision) => `MODIFIED a@${revision}`),
+    );
+    expect([stream.waitingOf(0), stream.waitingOf(2)]).toEqual([0, 0]);
+    stream.grant(2, { messages: 100 });
+    expect(await stream.eventsOf(2, newest)).toEqual([
+      ...revisions.slice(2).map((revision, i) => `MODIFIED ${i % 2 === 0 ? "a" : "b"}@${revision}`),
+      ...written.map((revision) => `MODIFIED a@${revision}`),
+    ]);
+    expect(await stream.progress()).toBeGreaterThanOrEqual(last);
+    // Another one that is refused ends alone.
+    await world.backend.compact(last);
+    stream.add(3, { resource, after_revision: after });
+    expect(await stream.endOf(3)).toMatchObject({ reason: "REVISION_TOO_OLD" });
+    const next = await world.write(["b", "next"]);
+    for (const id of [1, 2])
+      expect(await stream.eventsOf(id, next)).toEqual([`MODIFIED b@${next}`]);
   });
 
   test("is refused with RESUME_LIMITED if too many read the store, before anything is sent", async () => {

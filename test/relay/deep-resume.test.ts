@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import type { KeyRange } from "../../src/client/calls/options.ts";
 import { type Client, connect } from "../../src/client/client.ts";
 import { tokenDigest } from "../../src/identity/token-file.ts";
 import { startServe, untilStatus } from "../cli/serve/serve-process.ts";
@@ -41,10 +42,15 @@ describe("A watch that resumes from before every event window", () => {
   const newPrefix = (): string => `/deep-${prefixes++}/`;
 
   /** The revisions after `after` that a client gets, up to `last`, with the value before each. */
-  async function follow(client: Client, after: number, last: number): Promise<string[]> {
+  async function follow(
+    client: Pick<Client, "watch">,
+    after: number,
+    last: number,
+    range?: KeyRange,
+  ): Promise<string[]> {
     const seen: string[] = [];
     const watch = client.watch(resource, {
-      afterRevision: after,
+      ...{ range, afterRevision: after },
       includePrevious: true,
       resume: false,
     });
@@ -94,6 +100,32 @@ describe("A watch that resumes from before every event window", () => {
       expect(await follow(tier.client(), after, last)).toEqual(expected(revisions));
       expect(await tier.metric("watch_fanout_deep_reads_begun_total")).toBeGreaterThan(0);
       await until(async () => (await tier.metric("watch_fanout_deep_reads")) === 0);
+    }
+  });
+
+  test("gets the events of a range of keys at each tier, also over one stream for several watches", async () => {
+    const prefix = newPrefix();
+    const tiers = await chain(prefix);
+    const revisions = await write(prefix, 40);
+    const [after = 0, last = 0] = [revisions[1], revisions.at(-1)];
+    await untilCached(tiers, last);
+    const all = expected(revisions);
+    const lower = all.filter((event) => event.startsWith("a"));
+    const upper = all.filter((event) => event.startsWith("b"));
+    for (const tier of tiers) {
+      const client = tier.client();
+      expect(await follow(client, after, last, { endKey: "b" })).toEqual(lower);
+      expect(await follow(client, after, last, { startKey: "aa" })).toEqual(upper);
+      const begun = await tier.metric("watch_fanout_deep_reads_begun_total");
+      const subscription = client.subscribe();
+      const seen = await Promise.all([
+        follow(subscription, after, last),
+        follow(subscription, after, last, { startKey: "a", endKey: "aa" }),
+        follow(subscription, after, last, { startKey: "b" }),
+      ]);
+      subscription.close();
+      expect(seen).toEqual([all, lower, upper]);
+      expect(await tier.metric("watch_fanout_deep_reads_begun_total")).toBe(begun + 3);
     }
   });
 

@@ -16,6 +16,8 @@ interface DeepReadDeps {
   readonly scope: WatchScope;
   /** The watch has everything up to this revision. */
   readonly after: number;
+  /** Throws REVISION_TOO_OLD if a read may not begin after this revision. */
+  readonly checkAge: (after: number) => void;
   /** Rejects if the store's history is, or may be, another one than the cache's. */
   readonly confirmHistory: (signal: AbortSignal) => Promise<void>;
   /** Ends the watcher with an error. */
@@ -104,9 +106,15 @@ export class DeepRead implements WatchSource {
 
   /** Reads the store from the position up to the middle of the window. */
   #open(): void {
-    const { component, scope } = this.#deps;
+    const { component, scope, checkAge, fail } = this.#deps;
     const { source, cache } = component;
     this.#stream?.close();
+    try {
+      checkAge(this.#position);
+    } catch (error) {
+      fail(error);
+      return;
+    }
     this.#upTo = cache.eventWindow.middle.revision;
     const stream = source.watch({
       ...{ scope, afterRevision: this.#position, historyId: cache.historyId },
@@ -162,6 +170,7 @@ export class DeepRead implements WatchSource {
   #collect({ events: all, revision }: WatchBatch, events: WatchEvent[]): void {
     const { turns, bounds } = this.#deps.sources;
     const { batchBytes, scanEvents } = bounds;
+    const { filter } = this.#watcher;
     let reached = this.#position;
     let bytes = 0;
     let sinceClockCheck = 0;
@@ -171,7 +180,7 @@ export class DeepRead implements WatchSource {
       const event = all[next];
       if (event === undefined || event.revision > this.#upTo) break;
       isFull ||= bytes >= batchBytes || this.#scanned >= scanEvents;
-      sinceClockCheck += this.#watcher.filter.cost;
+      sinceClockCheck += filter.costOf({ event });
       if (!isFull && sinceClockCheck >= costPerClockCheck) {
         isFull = turns.isOver;
         sinceClockCheck = 0;

@@ -64,6 +64,7 @@ export interface UpstreamStats {
 export class UpstreamLimiter {
   readonly #clock: Clock;
   readonly #bounds: UpstreamBounds;
+  readonly #historyBounds: Partial<UpstreamBounds>;
   /** Reads in flight are inside, and those that are queued wait, once for each owner that shares them. */
   readonly #gate: Gate;
   /** The reads that a new call may share, by name. */
@@ -71,15 +72,23 @@ export class UpstreamLimiter {
   #histories: UpstreamLimiter | undefined;
   #refused = 0;
 
-  constructor(clock: Clock, bounds: Partial<UpstreamBounds> = {}) {
+  constructor(
+    clock: Clock,
+    bounds: Partial<UpstreamBounds> = {},
+    histories: Partial<UpstreamBounds> = {},
+  ) {
     this.#clock = clock;
+    this.#historyBounds = histories;
     this.#bounds = { ...defaultUpstreamBounds, ...bounds };
     this.#gate = new Gate(this.#bounds);
   }
 
   /** Bounds what is read of histories, apart from other reads, which are much shorter. */
   get histories(): UpstreamLimiter {
-    this.#histories ??= new UpstreamLimiter(this.#clock, historyBounds);
+    this.#histories ??= new UpstreamLimiter(this.#clock, {
+      ...historyBounds,
+      ...this.#historyBounds,
+    });
     return this.#histories;
   }
 

@@ -17,12 +17,7 @@ import { takeChunk } from "../list/list-chunk.ts";
 import { canHave, isInKeyOrder, notInList, OrderedPage } from "../list/ordered-page.ts";
 import { PageBuilder } from "../list/page-builder.ts";
 import { historyChangePending } from "../request/errors.ts";
-import {
-  type CacheGetRequest,
-  type CacheHistoryRequest,
-  type CacheListRequest,
-  viewName,
-} from "../request/request.ts";
+import { type CacheGetRequest, type CacheListRequest, viewName } from "../request/request.ts";
 import type { ComponentContext } from "../state/component.ts";
 import { Filter } from "../state/filter.ts";
 import type { UpstreamLimiter } from "./upstream-limiter.ts";
@@ -62,7 +57,7 @@ export class UpstreamReader implements Pick<Storage, "get" | "list" | "currentRe
     return this.#reads.list(request, since);
   }
 
-  history(request: CacheHistoryRequest): Promise<HistoryResult> {
+  history(request: HistoryRequest): Promise<HistoryResult> {
     return this.#reads.history(request);
   }
 
@@ -170,7 +165,7 @@ export class LimitedUpstreamReader {
   }
 
   /** Rejects with INVALID_REQUEST if the storage has no histories. */
-  history(call: CacheHistoryRequest): Promise<HistoryResult> {
+  history(call: HistoryRequest): Promise<HistoryResult> {
     const { owner = call, signal, ...request } = call;
     const { name, limiter, check } = this.#deps;
     const { key, upTo, limit, maxBytes, keysOnly } = request;
@@ -185,7 +180,7 @@ export class LimitedUpstreamReader {
         keysOnly === true,
       ]),
       isCacheable: false,
-      ask: (shared: AbortSignal) => check(this.#readHistory({ ...request, signal: shared })),
+      ask: (shared: AbortSignal) => check(this.#readHistory({ ...request, owner, signal: shared })),
     };
     return limiter.histories.run(owner, upstreamRequest, signal);
   }

@@ -3,7 +3,6 @@ import type { EventType } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type {
   GetRequest,
-  HistoryRequest,
   ListOrder,
   ListRequest,
   RevisionRequirement,
@@ -45,12 +44,6 @@ export function objectShown(object: StoredObject, view: View): StoredObject {
 /** A get of a Cacher, with options that other Storages do not have. */
 export interface CacheGetRequest extends GetRequest {
   /** The caller, such as a connection: owners share time slices and upstream reads fairly. Default: the request. */
-  readonly owner?: object | undefined;
-}
-
-/** A page of the history of one key, of a Cacher. */
-export interface CacheHistoryRequest extends HistoryRequest {
-  /** See CacheGetRequest. */
   readonly owner?: object | undefined;
 }
 

@@ -87,7 +87,7 @@ export class Filter {
   }
 
   /** Cost of evaluating it on the event of `node`, in requirements: at least 1. */
-  costOf({ event }: EventNode): number {
+  costOf({ event }: Pick<EventNode, "event">): number {
     const { view } = this;
     if (typeof view === "string" || event === undefined) return this.cost;
     return this.cost + view.costOf(event.object);

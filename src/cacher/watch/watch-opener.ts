@@ -1,9 +1,4 @@
-import {
-  invalidRequest,
-  otherHistory,
-  revisionTooOld,
-  type WatchFanoutError,
-} from "../../base/errors.ts";
+import { invalidRequest, otherHistory, revisionTooOld } from "../../base/errors.ts";
 import { abortable } from "../../base/wait.ts";
 import { WatchBatch } from "../../model/event.ts";
 import type { Reflector } from "../../reflector/reflector.ts";
@@ -135,13 +130,14 @@ export class WatchOpener {
   async #fromStore(opening: Opening, after: number, bookmark?: WatchBatch): Promise<void> {
     const { watcher, request } = opening;
     const { deepReads, history } = this.#deepResume;
-    if (after < this.#oldest) throw this.#tooOld(after);
+    this.#checkAge(after);
     const { scope, owner = watcher } = request;
     const signal = signalOf(watcher);
     const fail = (error: unknown): void => watcher.fail(error);
     const release = await deepReads.enter(owner, signal, fail);
     const read = new DeepRead(watcher, {
       ...{ component: this.#context, sources: this.#sources, scope, after, fail, release },
+      checkAge: (at) => this.#checkAge(at),
       confirmHistory: (stopping) => history.confirmHistory(stopping),
     });
     try {
@@ -269,8 +265,8 @@ export class WatchOpener {
     return Math.min(eventWindow.floor.revision, this.#deepResume.deepReads.oldest(revision));
   }
 
-  #tooOld(revision: number): WatchFanoutError {
-    return revisionTooOld(revision, this.#oldest);
+  #checkAge(after: number): void {
+    if (after < this.#oldest) throw revisionTooOld(after, this.#oldest);
   }
 }
 

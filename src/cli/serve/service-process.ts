@@ -102,7 +102,7 @@ export class ServiceProcess {
     this.#given = given;
     this.#config = given;
     this.#scheduler = new Turns(clock);
-    this.#upstreamLimiter = new UpstreamLimiter(clock);
+    this.#upstreamLimiter = upstreamLimiterOf(given, clock);
     this.#deepReads = deepReadsOf(given, clock);
     this.onStop(() => {
       const close = () => this.metrics.close();
@@ -375,6 +375,12 @@ function deepReadsOf({ deepReads, workers }: Config, clock: Clock): DeepReads {
   const { max, maxPerIdentity, timeoutMs: maxMs, maxRevisions } = deepReads;
   const concurrentPerGroup = workers > 1 ? max : maxPerIdentity;
   return new DeepReads(clock, { concurrent: max, concurrentPerGroup, maxMs, maxRevisions });
+}
+
+/** What bounds the reads of etcd. Each worker bounds the histories of its callers; here it has one connection for all. */
+function upstreamLimiterOf({ workers }: Config, clock: Clock): UpstreamLimiter {
+  const unbounded = { concurrentPerGroup: Infinity, concurrentPerOwner: Infinity };
+  return new UpstreamLimiter(clock, {}, workers > 1 ? unbounded : {});
 }
 
 /** Maximum number of characters of the host's name in an id: error texts have the ids of several relays. */

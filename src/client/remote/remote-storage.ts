@@ -6,6 +6,7 @@ import {
   checkDelete,
   checkGet,
   checkHistoryRequest,
+  checkInterval,
   checkList,
   checkPut,
   checkSameHistory,
@@ -24,6 +25,7 @@ import type {
   RevisionRequirement,
   Storage,
   WatchRequest,
+  WatchScope,
   WatchStream,
   WriteResult,
 } from "../../storage/storage.ts";
@@ -150,12 +152,11 @@ export class RemoteStorage implements Storage {
   }
 
   watch(request: WatchRequest): WatchStream {
-    const { afterRevision, historyId, withPrevious } = request;
-    const scope = "from" in request.scope ? undefined : request.scope;
+    const { scope, afterRevision, historyId, withPrevious } = request;
     const source: RemoteWatchSource = {
       open: (signal, onOpened) =>
         this.#batches({
-          ...{ scope, afterRevision, historyId, signal, onOpened },
+          ...{ ...keysOf(scope), afterRevision, historyId, signal, onOpened },
           includePrevious: withPrevious,
         }),
       coalesces: coalesces[this.#delivery],
@@ -167,8 +168,7 @@ export class RemoteStorage implements Storage {
     endIfRefused(watch, () => {
       this.#enter(undefined);
       checkWatch(request);
-      if (scope === undefined)
-        throw invalidRequest("scope", "This storage has no intervals of keys.");
+      if ("from" in scope) checkInterval(scope);
     });
     watch.start();
     return watch;
@@ -344,6 +344,11 @@ export class RemoteStorage implements Storage {
       throw this.#history.named(error);
     }
   }
+}
+
+/** The scope, as options of a watch name it. */
+function keysOf(scope: WatchScope): Pick<WatchOptions, "range" | "scope"> {
+  return "from" in scope ? { range: { startKey: scope.from, endKey: scope.to } } : { scope };
 }
 
 function closed(): ClosedError {

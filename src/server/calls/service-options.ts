@@ -5,7 +5,6 @@ import type { Projected } from "../../cacher/request/object-attributes.ts";
 import type { Projection } from "../../cacher/request/projection.ts";
 import type {
   CacheGetRequest,
-  CacheHistoryRequest,
   CacheListRequest,
   CacheWatchRequest,
   Reached,
@@ -15,6 +14,7 @@ import type { Authenticators } from "../../identity/authenticators.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
 import type {
   GetResult,
+  HistoryRequest,
   HistoryResult,
   ListResult,
   Storage,
@@ -64,7 +64,7 @@ export interface ServedResource extends Pick<Storage, "put" | "delete"> {
   get(request: CacheGetRequest, reached?: Reached): Promise<GetResult>;
   list(request: CacheListRequest, reached?: Reached): Promise<ListResult>;
   /** Absent: it has no histories. */
-  history?(request: CacheHistoryRequest): Promise<HistoryResult>;
+  history?(request: HistoryRequest): Promise<HistoryResult>;
   watch(request: CacheWatchRequest): WatchStream;
   /**
    * Waits until the resource has the store's current revision, for up to 3 s, and each of its watches that is live can read

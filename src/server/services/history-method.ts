@@ -1,5 +1,4 @@
 import { hasReason, invalidRequest } from "../../base/errors.ts";
-import type { CacheHistoryRequest } from "../../cacher/request/request.ts";
 import { type EventType, WatchEvent } from "../../model/event.ts";
 import type { Access } from "../../policy/access.ts";
 import type { HistoryRequest, HistoryResult } from "../../storage/storage.ts";
@@ -92,7 +91,7 @@ function identityOf({ resource, key, revision, history_id, view }: HistoryReques
 async function readPage(
   resource: ServedResource,
   { revision }: ParsedHistory,
-  page: CacheHistoryRequest,
+  page: HistoryRequest,
 ): Promise<HistoryResult> {
   if (resource.history === undefined) {
     throw invalidRequest("resource", "This resource has no histories.");

@@ -5,15 +5,12 @@ import {
 } from "../../cacher/freshness/upstream-reader.ts";
 import type { ObjectAttributes, Projected } from "../../cacher/request/object-attributes.ts";
 import type { Projection } from "../../cacher/request/projection.ts";
-import type {
-  CacheGetRequest,
-  CacheHistoryRequest,
-  CacheListRequest,
-} from "../../cacher/request/request.ts";
+import type { CacheGetRequest, CacheListRequest } from "../../cacher/request/request.ts";
 import type { Selection } from "../../cacher/request/selection.ts";
 import type {
   DeleteRequest,
   GetResult,
+  HistoryRequest,
   HistoryResult,
   ListResult,
   PutRequest,
@@ -85,7 +82,7 @@ export class UncachedResource implements ServedResource {
     return this.#reads.list(request);
   }
 
-  history(request: CacheHistoryRequest): Promise<HistoryResult> {
+  history(request: HistoryRequest): Promise<HistoryResult> {
     return this.#reads.history(request);
   }
 

@@ -18,8 +18,13 @@ const maxDistance = 500_000;
  */
 const pauseMs = 0.014;
 
-/** Maximum time to wait for the searches of others, and maximum time of one, in milliseconds. */
-const queueTimeoutMs = 5_000;
+/**
+ * Maximum time to wait for the searches of others, in milliseconds: longer than the longest one takes with its pause, since
+ * otherwise one caller could keep all others from searching.
+ */
+const queueTimeoutMs = 9_000;
+
+/** Maximum time of one search, in milliseconds. */
 const searchTimeoutMs = 15_000;
 
 /** Maximum number of deletions that are known at once. */
@@ -30,6 +35,8 @@ export interface DeletionSearchDeps {
   readonly client: EtcdClient;
   /** Opens a watch of the key's deletions after one revision, up to another. */
   readonly open: (after: number, upTo: number) => WatchStream & { requestProgress(): void };
+  /** The caller: callers take turns. */
+  readonly owner: object;
   readonly signal: AbortSignal | undefined;
 }
 
@@ -92,8 +99,8 @@ export class DeletionSearch {
       throw upstreamUnavailable("Too many histories are read, of objects that were deleted.");
     };
     const deadline = { clock, ms: queueTimeoutMs, expire };
-    const { signal } = this.#deps;
-    await pastSearches.wait(this, 0, { signal, deadline });
+    const { owner, signal } = this.#deps;
+    await pastSearches.wait(owner, 0, { signal, deadline });
     try {
       const found = await this.#read(after, upTo);
       this.#known = found.slice(-maxKnown);
@@ -103,7 +110,7 @@ export class DeletionSearch {
       if (!oldest) throw error;
       this.#oldest = Number(oldest);
     } finally {
-      clock.setTimeout(() => pastSearches.leave(this), (current - after) * pauseMs);
+      clock.setTimeout(() => pastSearches.leave(owner), (current - after) * pauseMs);
     }
   }
 

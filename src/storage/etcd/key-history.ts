@@ -46,7 +46,7 @@ export class KeyHistory {
   /** See Storage. Rejects with UPSTREAM_UNAVAILABLE only if it has found nothing; otherwise the page is short. */
   async read(request: HistoryRequest): Promise<HistoryResult> {
     const { client, keys } = this.#deps;
-    const { key, upTo, signal } = request;
+    const { key, upTo, owner = request, signal } = request;
     const endsAt = client.clock.now() + pageMs;
     const first = await this.#stateAt(request, upTo);
     const revision = upTo ?? first.current;
@@ -54,7 +54,7 @@ export class KeyHistory {
     if (keys.isMarker(keys.absolute(key))) return page.finished(revision, revision);
     const open: DeletionSearchDeps["open"] = (after, end) =>
       this.#deps.openDeletions(key, after, end);
-    const deletions = new DeletionSearch({ client, open, signal });
+    const deletions = new DeletionSearch({ client, open, owner, signal });
     let { object, current } = first;
     /** The page has all changes after this revision. */
     let at = revision;

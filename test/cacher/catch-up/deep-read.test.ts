@@ -1,9 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { upstreamUnavailable, WatchFanoutError } from "../../../src/base/errors.ts";
+import { revisionTooOld, upstreamUnavailable, WatchFanoutError } from "../../../src/base/errors.ts";
 import { DeepReads } from "../../../src/cacher/catch-up/deep-reads.ts";
 import type { CacherOptions } from "../../../src/cacher/options.ts";
+import { Projection } from "../../../src/cacher/request/projection.ts";
+import { RecentlyShown } from "../../../src/cacher/request/recently-shown.ts";
 import type { CacheWatchRequest } from "../../../src/cacher/request/request.ts";
 import type { CacheWatcher } from "../../../src/cacher/watch/cache-watcher.ts";
+import type { StoredObject } from "../../../src/model/object.ts";
 import type { WatchStream } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { CachedStore, read, readAll } from "../cached-store.ts";
@@ -150,6 +153,68 @@ describe("A watch that resumes from before the event window", () => {
     expect(points.length).toBeGreaterThan(5);
     expect(points[0]).toBe("→2");
     expect(points.at(-1)).toBe("→3001");
+  });
+
+  it("makes no more of a view in one turn than fits its time slice", async () => {
+    const { watch, clock } = await written(100);
+    const now = clock.now.bind(clock);
+    let shown = 0;
+    // Each takes 1 ms.
+    clock.now = () => now() + shown;
+    const show = (object: StoredObject): StoredObject => {
+      shown++;
+      return object.withoutValue();
+    };
+    const view = new Projection("slow", 1, show, new RecentlyShown());
+    const stream = watch({ afterRevision: 2, withPrevious: false, view });
+    await clock.settle();
+    expect(read(stream)).toBe("→2");
+    read(stream);
+    expect(shown).toBeGreaterThan(0);
+    expect(shown).toBeLessThan(20);
+  });
+
+  it("reads on from the store no further back than a watch may begin", async () => {
+    const clock = new FakeClock();
+    const deepReads = new DeepReads(clock, { maxRevisions: 1_000 });
+    const { cached, watch } = await written(900, { deepReads }, clock);
+    const stream = watch({ afterRevision: 2 });
+    await clock.settle();
+    expect(read(stream)).toBe("→2");
+    // While it takes what it has, the store moves on.
+    for (let i = 0; i < 1_100; i++) await cached.write(["b", `${i}`]);
+    for (let i = 0; i < 100; i++) {
+      readAll(stream);
+      await clock.settle();
+    }
+    expect(stream.ended).toMatchObject({
+      reason: "REVISION_TOO_OLD",
+      metadata: { requested_revision: "901", oldest_revision: "1001" },
+    });
+    expect(cached.upstream.length).toBe(2);
+    expect(deepReads.stats().active).toBe(0);
+  });
+
+  it("remains over a relist, if it may leave out intermediate states, and has what came with that", async () => {
+    const { cached, watch, clock } = await written(3_000);
+    const latest = watch({ afterRevision: 2, delivery: "LATEST_STATE" });
+    const every = watch({ afterRevision: 2 });
+    await clock.settle();
+    expect([read(latest), read(every)]).toEqual(["→2", "→2"]);
+    const [reflected] = cached.upstream;
+    reflected?.end(revisionTooOld(3_001, 3_002));
+    for (const key of ["b", "c"]) await cached.write([key, "1"]);
+    await clock.elapse(5_000);
+    const batches: string[] = [];
+    for (let i = 0; i < 20; i++) {
+      batches.push(...readAll(latest));
+      await clock.settle();
+    }
+    await cached.write(["d", "1"]);
+    batches.push(...readAll(latest));
+    const revisions = Array.from(batches.join(" ").matchAll(/@(\d+)/g), ([, at]) => Number(at));
+    expect(revisions).toEqual(Array.from({ length: 3_002 }, (_, i) => i + 3));
+    expect([reasonOf(every), latest.state]).toEqual(["HISTORY_LOST", "live"]);
   });
 
   it("releases the store when it is closed, drained, or has joined the cache", async () => {

@@ -23,5 +23,5 @@ describeStorage(
       },
     };
   },
-  { hasIntervals: false, keepsOwnHistory: true },
+  { keepsOwnHistory: true },
 );

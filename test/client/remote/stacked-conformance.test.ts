@@ -29,5 +29,5 @@ describeStorage(
       },
     };
   },
-  { hasIntervals: false, keepsOwnHistory: true, histories: 10 },
+  { keepsOwnHistory: true, histories: 10 },
 );

@@ -24,8 +24,6 @@ export interface Traits {
    * watched from.
    */
   readonly keepsOwnHistory?: boolean;
-  /** Whether watches may be of an interval of keys. Default true. */
-  readonly hasIntervals?: boolean;
   /** Number of random histories. Default 25. */
   readonly histories?: number;
 }

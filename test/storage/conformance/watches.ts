@@ -18,10 +18,6 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
       [put("a/1", "red"), remove("\u{1f600}")],
       [remove("a"), remove("a/2")],
     ];
-    const intervals: [string, WatchScope][] = [
-      ["an interval", { from: "a/1", to: "b" }],
-      ["an interval up to the last key", { from: "b", to: undefined }],
-    ];
     const scopes: [string, WatchScope][] = [
       ["everything", all],
       ["a prefix", { prefix: "a/" }],
@@ -30,7 +26,8 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
       ["one key", { key: "a/1" }],
       ["one key that is also a prefix", { key: "a" }],
       ["a key that is never there", { key: "a/" }],
-      ...(traits.hasIntervals === false ? [] : intervals),
+      ["an interval", { from: "a/1", to: "b" }],
+      ["an interval up to the last key", { from: "b", to: undefined }],
     ];
     const contents: [string, boolean][] = [
       ["", false],
@@ -55,14 +52,6 @@ export function describeWatches(open: () => Promise<Opened>, traits: Traits): vo
           }
         });
       }
-    }
-
-    if (traits.hasIntervals === false) {
-      storageTest(open, "of an interval is refused", async ({ storage }) => {
-        const request = { scope: { from: "a", to: "b" }, withPrevious: false, afterRevision: 0 };
-        const ended = await new StreamReader(storage, request).end();
-        expect(ended).toMatchObject({ reason: "INVALID_REQUEST" });
-      });
     }
 
     storageTest(open, "delivers a transaction in its order, in one batch", async (opened) => {

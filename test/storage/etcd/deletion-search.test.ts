@@ -14,8 +14,10 @@ interface Searching {
   readonly clock: FakeClock;
   /** Where each search has begun. */
   readonly starts: number[];
+  /** Where it ends. */
+  readonly ends: number[];
   /** Another one of the same etcd. */
-  search(): DeletionSearch;
+  search(owner?: object): DeletionSearch;
 }
 
 /** An etcd in which the key was deleted at these revisions. `hangs`: its watches deliver nothing. */
@@ -23,8 +25,10 @@ function etcdWith(deletions: readonly number[], compacted: number = 0, hangs = f
   const clock = new FakeClock();
   const client = { clock, pastSearches: new Gate({ concurrent: 1 }) } as unknown as EtcdClient;
   const starts: number[] = [];
+  const ends: number[] = [];
   const open = (after: number, upTo: number) => {
     starts.push(after);
+    ends.push(upTo);
     const isTooOld = after < compacted;
     const events = deletions
       .filter((revision) => revision > after && revision <= upTo)
@@ -38,8 +42,8 @@ function etcdWith(deletions: readonly number[], compacted: number = 0, hangs = f
       close: () => {},
     };
   };
-  const search = () => new DeletionSearch({ client, open, signal: undefined });
-  return { clock, starts, search };
+  const search = (owner = {}) => new DeletionSearch({ client, open, owner, signal: undefined });
+  return { clock, starts, ends, search };
 }
 
 /** Settles as `promise` does, while time passes. */
@@ -113,14 +117,34 @@ describe("A search for deletions", () => {
     expect(etcd.clock.now() - begun).toBeGreaterThanOrEqual(200);
   });
 
-  test("is UPSTREAM_UNAVAILABLE if others take more than 5 s, or etcd does not deliver in 15 s", async () => {
+  test("waits for the longest one of another caller, and callers take turns", async () => {
+    const etcd = etcdWith([]);
+    const greedy = {};
+    const all = Array.from({ length: 4 }, () => etcd.search(greedy).latest(current, current));
+    const ended = Promise.allSettled(all);
+    while (!etcd.starts.includes(current - 500_000)) {
+      etcd.clock.advance(100);
+      await nextTurn();
+    }
+    const before = etcd.starts.length;
+    const other = etcd.search().latest(current - 5_000, current);
+    while (etcd.starts.length === before) {
+      etcd.clock.advance(100);
+      await nextTurn();
+    }
+    // Only the other caller has asked for this revision.
+    expect(etcd.ends.at(-1)).toBe(current - 5_000);
+    await passing(etcd.clock, Promise.allSettled([ended, other]));
+  });
+
+  test("is UPSTREAM_UNAVAILABLE if others take more than 9 s, or etcd does not deliver in 15 s", async () => {
     const etcd = etcdWith([], 0, true);
     const hanging = etcd.search().latest(current, current);
     const waiting = etcd.search().latest(current, current);
     await expect(passing(etcd.clock, waiting)).rejects.toMatchObject({
       reason: "UPSTREAM_UNAVAILABLE",
     });
-    expect(etcd.clock.now()).toBeLessThan(6_000);
+    expect(etcd.clock.now()).toBeLessThan(10_000);
     await expect(passing(etcd.clock, hanging)).rejects.toMatchObject({
       reason: "UPSTREAM_UNAVAILABLE",
     });
