@@ -171,7 +171,7 @@ export class DeepRead implements WatchSource {
       const event = all[next];
       if (event === undefined || event.revision > this.#upTo) break;
       isFull ||= bytes >= batchBytes || this.#scanned >= scanEvents;
-      sinceClockCheck += this.#watcher.filter.cost;
+      sinceClockCheck += this.#watcher.filter.costOf({ event });
       if (!isFull && sinceClockCheck >= costPerClockCheck) {
         isFull = turns.isOver;
         sinceClockCheck = 0;
