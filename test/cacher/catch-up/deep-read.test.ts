@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { upstreamUnavailable, WatchFanoutError } from "../../../src/base/errors.ts";
+import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { DeepReads } from "../../../src/cacher/catch-up/deep-reads.ts";
 import type { CacherOptions } from "../../../src/cacher/options.ts";
 import { Projection } from "../../../src/cacher/request/projection.ts";

@@ -19,12 +19,14 @@ const clock = new FakeClock();
 
 /** A batch of about 200 KB, as none of another watch is. */
 function batch(revision: number): WatchBatch {
-  const value = Buffer.concat(Array.from({ length: 200 }, (_, i) => podValue(revision * 1_000 + i)));
+  const value = Buffer.concat(
+    Array.from({ length: 200 }, (_, i) => podValue(revision * 1_000 + i)),
+  );
   const object = new StoredObject("a", value.subarray(0, batchBytes), 1, revision, 1, 0n);
   return new WatchBatch(revision, [new WatchEvent("MODIFIED", object, undefined)]);
 }
 
-/** A watch whose client accepts gzip, and nothing before the test says so. */
+/** A watch whose client accepts gzip, and takes a message only when the test accepts it. */
 class Watched {
   readonly sent: Uint8Array[] = [];
   readonly batches: WatchBatch[];
