@@ -147,9 +147,28 @@ export async function withServers<T>(
   const servers = await Servers.start(target, etcdArgs, terms);
   try {
     return await use(servers);
+  } catch (error) {
+    // A load sees that a stream has ended, but does not decode why.
+    if (error instanceof Error) error.message += await endedWatches(servers);
+    throw error;
   } finally {
     await servers.stop();
   }
+}
+
+/** How the service has ended or refused watches, by reason; empty: none, or it does not answer. */
+async function endedWatches({ admin }: Servers): Promise<string> {
+  if (admin === "") return "";
+  const metrics = await fetch(`${admin}/metrics`).then(
+    (response) => response.text(),
+    () => "",
+  );
+  const counts = metrics.matchAll(
+    /^watch_fanout_ended_watches_total\{.*reason="(\w+)".*\} ([1-9]\d*)/gm,
+  );
+  return Array.from(counts, ([, reason, count]) => ` It ended ${count} watches: ${reason}.`).join(
+    "",
+  );
 }
 
 /** Number of attempts to measure servers other than watch-fanout. */

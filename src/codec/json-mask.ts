@@ -54,21 +54,25 @@ function jsonText(value: Uint8Array): string | undefined {
 
 function masked(json: string, tree: MaskTree): string {
   const root = afterSpace(json, 0);
-  return json[root] === "{" ? cutObject(json, root, tree).text : "{}";
+  if (json[root] !== "{") return "{}";
+  const texts: string[] = [];
+  addTexts(cutObject(json, root, tree).members, texts);
+  return texts.join("");
 }
 
-/** What is left of an object, and the position behind it. */
-interface Cut {
-  readonly text: string;
-  readonly end: number;
-}
+/** What is left of an object: by its name, how each key is written, and its value, or what is left of that. */
+type Members = Map<string, readonly [key: string, value: string | Members]>;
 
 /**
  * Cuts the members of the tree out of the object at `start`, of a text that is JSON. It reads each character once, and nests
- * as deep as a path may.
+ * as deep as a path may. `end`: the position behind the object.
  */
-function cutObject(json: string, start: number, tree: MaskTree): Cut {
-  const members = new Map<string, string>();
+function cutObject(
+  json: string,
+  start: number,
+  tree: MaskTree,
+): { readonly members: Members; readonly end: number } {
+  const members: Members = new Map();
   let at = afterSpace(json, start + 1);
   while (json[at] === '"') {
     const keyEnd = afterString(json, at);
@@ -79,11 +83,23 @@ function cutObject(json: string, start: number, tree: MaskTree): Cut {
     const cut =
       below !== undefined && json[from] === "{" ? cutObject(json, from, below) : undefined;
     const end = cut?.end ?? afterValue(json, from);
-    if (cut !== undefined) members.set(name, `${key}:${cut.text}`);
+    if (cut !== undefined) members.set(name, [key, cut.members]);
     else if (below !== undefined) members.delete(name);
-    else if (tree.has(name)) members.set(name, `${key}:${json.slice(from, end)}`);
+    else if (tree.has(name)) members.set(name, [key, json.slice(from, end)]);
     at = afterSpace(json, end);
     if (json[at] === ",") at = afterSpace(json, at + 1);
   }
-  return { text: `{${[...members.values()].join()}}`, end: at + 1 };
+  return { members, end: at + 1 };
+}
+
+/** Adds the texts of an object, to be joined once: at each level they would be copied as often as the object nests. */
+function addTexts(members: Members, texts: string[]): void {
+  let before = "{";
+  for (const [key, value] of members.values()) {
+    texts.push(before, key, ":");
+    if (typeof value === "string") texts.push(value);
+    else addTexts(value, texts);
+    before = ",";
+  }
+  texts.push(members.size === 0 ? "{}" : "}");
 }

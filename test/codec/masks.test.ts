@@ -66,6 +66,25 @@ describe("A mask of JSON", () => {
     expect(seen.map(String)).toEqual(['{"a":1}', '{"b":2}', '{"a":3}', '{"b":4}']);
   });
 
+  test("copies a value once, however deep it nests", () => {
+    const deepest = "a.".repeat(63);
+    const besides = Array.from({ length: 63 }, (_, i) => `${"a.".repeat(i)}b`);
+    let json = JSON.stringify("x".repeat(1_000_000));
+    for (let i = 0; i < 63; i++) json = `{"a":${json},"b":1}`;
+    const value = Buffer.from(json);
+    const leastMs = (paths: readonly string[]): number => {
+      const times = Array.from({ length: 5 }, () => {
+        const mask = new JsonCodec().maskOf(paths);
+        const began = performance.now();
+        expect(value.equals(mask.apply(value) ?? Buffer.of())).toBe(true);
+        return performance.now() - began;
+      });
+      return Math.min(...times);
+    };
+    const nested = leastMs([...besides, deepest.slice(0, -1)]);
+    expect(nested).toBeLessThan(5 * leastMs(["a", "b"]));
+  });
+
   test("leaves of any value exactly what its paths name", () => {
     const key = fc.constantFrom("a", "b", "c.d", "__proto__", "");
     const { value } = fc.letrec<{ value: string }>((tie) => ({

@@ -81,7 +81,13 @@ const list = fc.record({
   page_size: fc.constantFrom(0, 1, 2, 3, 5),
   label_selector: fc.constantFrom("", "", "app=web"),
   shard: fc.constantFrom(null, null, half),
-  view: fc.constantFrom("VIEW_FULL" as const, "VIEW_FULL" as const, "VIEW_KEYS" as const),
+  shown: fc.constantFrom(
+    {},
+    {},
+    { view: "VIEW_KEYS" as const },
+    { view: "VIEW_ATTRIBUTES" as const },
+    { read_mask: { paths: ["spec"] } },
+  ),
   at: fc.constantFrom("LINEARIZABLE", "ANY", "NOT_OLDER_THAN", "EXACT"),
   back: fc.nat(12),
 });
@@ -98,11 +104,11 @@ describeContract("A List of a range, in an order", (open) => {
     await untilCached(world, last);
     let lists = 0;
     await fc.assert(
-      fc.asyncProperty(list, async ({ at, back, ...given }) => {
+      fc.asyncProperty(list, async ({ at, back, shown, ...given }) => {
         const isPast = at === "EXACT" || at === "NOT_OLDER_THAN";
         const revision_match = `REVISION_MATCH_${at}` as ListRequest["revision_match"];
         const request: ListRequest = {
-          ...{ ...given, resource, revision_match },
+          ...{ ...given, ...shown, resource, revision_match },
           ...(isPast ? { revision: last - (at === "EXACT" ? back : 0) } : {}),
         } as ListRequest;
         const pages = await pagesOf(client, request, async () => {
@@ -125,7 +131,8 @@ describeContract("A List of a range, in an order", (open) => {
           if (given.page_size > 0) expect(some.length).toBeLessThanOrEqual(given.page_size);
           if (rest !== undefined) expect(Number(rest)).toBe(expected.length - seen);
         }
-        const count = await client.list({ ...request, ...exact, view: "VIEW_COUNT" });
+        const counted = { view: "VIEW_COUNT", read_mask: null } as const;
+        const count = await client.list({ ...request, ...exact, ...counted });
         expect([count.items, count.remaining_item_count]).toEqual([[], `${expected.length}`]);
         if (isPast && at === "EXACT") expect(Number(revision)).toBe(Number(request.revision));
       }),

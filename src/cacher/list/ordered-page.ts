@@ -13,7 +13,6 @@ import {
   type Compare,
   descending,
   FirstInOrder,
-  objectsPerStep,
 } from "./object-order.ts";
 import { PageBuilder } from "./page-builder.ts";
 
@@ -21,6 +20,8 @@ import { PageBuilder } from "./page-builder.ts";
 const maxPageObjects = 100_000;
 /** Estimated bytes of the smallest object: one with a key of one character. */
 const smallestBytes = 65;
+/** Cost of putting an object on the page, in requirements. */
+const itemCost = 8;
 
 const comparisons: Readonly<Record<ListOrder, Compare>> = {
   KEY_ASCENDING: byKey,
@@ -90,13 +91,22 @@ export class OrderedPage {
   /** Makes the page of what was added. */
   *finish(revision: number, historyId: string | undefined): TimeSlicedWork<ListResult> {
     const objects = yield* this.#first.finish();
+    const { maxBytes = 0 } = this.#request;
+    const { view } = this.#filter;
     const items: StoredObject[] = [];
     let bytes = 0;
+    let checks = 0;
     for (const object of objects) {
+      // What is shown of an object may be a copy of it, and most of the objects may not fit.
+      if (maxBytes > 0 && bytes > maxBytes) break;
+      checks += typeof view === "string" ? itemCost : itemCost + view.costOf(object);
+      if (checks > checksPerStep) {
+        checks = 0;
+        yield;
+      }
       const item = this.#filter.shown(object);
       items.push(item);
       bytes += estimatedBytes(item);
-      if (items.length % objectsPerStep === 0) yield;
     }
     const page = new PageBuilder(this.#request);
     const last = items.length < this.#following ? items.at(-1)?.key : undefined;

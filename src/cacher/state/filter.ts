@@ -86,7 +86,7 @@ export class Filter {
     return objectShown(object, this.view);
   }
 
-  /** Cost of evaluating it on the event of `node`, in requirements: at least 1. */
+  /** Cost of evaluating it on the event of a node, in requirements: at least 1. */
   costOf({ event }: Pick<EventNode, "event">): number {
     const { view } = this;
     if (typeof view === "string" || event === undefined) return this.cost;

@@ -62,6 +62,11 @@ export class CompressedFrames {
     this.#parts = parts ?? noParts;
   }
 
+  /** Whether frames of a batch are not taken yet. */
+  get isBegun(): boolean {
+    return this.#frames.length > 0;
+  }
+
   /** The frames of the batch that are not taken. */
   get rest(): readonly Uint8Array[] {
     return this.#next === 0 ? this.#frames : this.#frames.slice(this.#next);

@@ -1,7 +1,7 @@
 import { hasReason, type Reason, WatchFanoutError } from "../../base/errors.ts";
 import type { Access } from "../../policy/access.ts";
 import type { WatchStatus, WatchStream } from "../../storage/storage.ts";
-import { prefixSize, resumePointOf, withHistoryId } from "../../wire/encode.ts";
+import { prefixSize, resumePointOf, sizeOf, withHistoryId } from "../../wire/encode.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import { framesOf } from "../../wire/frames.ts";
 import { toClientError, tooMuchRetained } from "../calls/refusals.ts";
@@ -114,16 +114,15 @@ export class WatchSender extends MessageSender<ServerCall, ServiceContext> imple
     this.onFailed(error);
   }
 
-  /** An idle watch waits for nothing: the next read has the watch notify of events. */
+  /** An idle watch waits for nothing: the next read has the watch notify of events. What is being compressed has its room. */
   protected override get waitsFor(): "nothing" | "room" {
-    return this.#watch.hasPending === false ? "nothing" : "room";
+    const isBegun = this.#compressed?.isBegun === true;
+    return isBegun || this.#watch.hasPending === false ? "nothing" : "room";
   }
 
   protected override next(): readonly Uint8Array[] | undefined {
     const compressed = this.#compressed;
-    if (compressed !== undefined && (compressed.isBusy || compressed.rest.length > 0)) {
-      return this.#compressedRest(compressed);
-    }
+    if (compressed?.isBegun === true) return this.#compressedRest(compressed);
     const batch = this.#watch.read();
     if (batch === undefined) {
       if (this.#watch.ended instanceof Error) this.onFailed(this.#watch.ended);
@@ -133,6 +132,7 @@ export class WatchSender extends MessageSender<ServerCall, ServiceContext> imple
     const frames = framesOf(batch);
     if (compressed?.concerns(frames) === true) {
       compressed.begin(frames, () => this.pump());
+      if (compressed.isBusy) this.claim(sizeOf(frames));
       return this.#compressedRest(compressed);
     }
     return this.sent === 0 ? this.#withHistoryId(frames) : frames;

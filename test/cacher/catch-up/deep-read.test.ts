@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { revisionTooOld, upstreamUnavailable, WatchFanoutError } from "../../../src/base/errors.ts";
+import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { DeepReads } from "../../../src/cacher/catch-up/deep-reads.ts";
 import type { CacherOptions } from "../../../src/cacher/options.ts";
 import { Projection } from "../../../src/cacher/request/projection.ts";
@@ -9,6 +10,7 @@ import type { CacheWatcher } from "../../../src/cacher/watch/cache-watcher.ts";
 import type { StoredObject } from "../../../src/model/object.ts";
 import type { WatchStream } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
+import { BusyClock } from "../busy-clock.ts";
 import { CachedStore, read, readAll } from "../cached-store.ts";
 
 const all = { scope: { prefix: "" }, withPrevious: true } as const;
@@ -79,6 +81,29 @@ describe("A watch that resumes from before the event window", () => {
     const revisions = events.filter((event) => !event.startsWith("→")).map((e) => e.split("@")[1]);
     expect(revisions).toEqual(Array.from({ length: 3_009 }, (_, i) => String(i + 3)));
     expect(stream.state).toBe("live");
+  });
+
+  it("shows few large values in a turn of the event loop", async () => {
+    const options = { eventWindow: { maxEvents: 2 }, consistencyIntervalMs: 0 };
+    const cached = await CachedStore.ready(options, new BusyClock());
+    const { cacher, clock } = cached;
+    for (let i = 1; i <= 200; i++) await cached.write(["a", "x".repeat(20_000)]);
+    let shown = 0;
+    const show = (object: StoredObject): StoredObject => {
+      shown++;
+      return object;
+    };
+    const view = new Projection("counted", 1, show, new RecentlyShown());
+    const stream = cacher.watch({ ...all, withPrevious: false, afterRevision: 2, view });
+    let most = 0;
+    for (let i = 0; i < 1_000 && shown < 199; i++) {
+      const before = shown;
+      stream.read();
+      most = Math.max(most, shown - before);
+      await clock.settle();
+    }
+    expect(shown).toBe(199);
+    expect(most).toBeLessThanOrEqual(turnMs + 2);
   });
 
   it("pauses the read while its client takes nothing", async () => {

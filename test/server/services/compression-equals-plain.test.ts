@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
 import type { Operation } from "../../../src/storage/memory/operation.ts";
+import type { ListRequest } from "../../../src/wire/generated/watchfanout/v1/ListRequest.ts";
 import type { ListResponse__Output } from "../../../src/wire/generated/watchfanout/v1/ListResponse.ts";
 import type { WatchRequest } from "../../../src/wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { WatchResponse__Output } from "../../../src/wire/generated/watchfanout/v1/WatchResponse.ts";
@@ -31,10 +32,20 @@ const arbitraryWatch: fc.Arbitrary<Requested> = fc.record({
     resource: fc.constant(resource),
     prefix: fc.constantFrom("", "x/"),
     send_initial_events: fc.boolean(),
-    with_previous: fc.boolean(),
+    include_previous: fc.boolean(),
     view: fc.constantFrom("VIEW_FULL" as const, "VIEW_KEYS" as const),
     delivery: fc.constantFrom("DELIVERY_EVERY_EVENT" as const, "DELIVERY_LATEST_STATE" as const),
   }),
+});
+
+const arbitraryList: fc.Arbitrary<ListRequest> = fc.record({
+  page_size: fc.nat(20),
+  start_key: fc.constantFrom("", "x/3"),
+  view: fc.constantFrom("VIEW_FULL" as const, "VIEW_KEYS" as const),
+  order: fc.constantFrom(
+    ...(["ORDER_KEY_ASCENDING", "ORDER_KEY_DESCENDING"] as const),
+    "ORDER_MOD_REVISION_DESCENDING" as const,
+  ),
 });
 
 /** A value that compresses well or not at all, from nothing to more than a message of 1 MiB holds of them. */
@@ -119,8 +130,8 @@ test("A client gets the same with each encoding as without, of each watch and li
       fc.array(arbitraryWatch, { minLength: 1, maxLength: 4 }),
       arbitraryWrites,
       arbitraryWrites,
-      fc.nat(20),
-      async (watches, before, after, pageSize) => {
+      arbitraryList,
+      async (watches, before, after, list) => {
         const served = await serveThings({
           server: { compression: { encodings: ["zstd", "gzip"], minBytes: 64 } },
         });
@@ -150,7 +161,7 @@ test("A client gets the same with each encoding as without, of each watch and li
               compressed += other.compressed;
             }
           }
-          const lists = await Promise.all(clients.map((client) => allPages(client, pageSize)));
+          const lists = await Promise.all(clients.map((client) => allPages(client, list)));
           expect(lists[1]).toEqual(lists[0]);
           expect(lists[2]).toEqual(lists[0]);
         } finally {
@@ -163,11 +174,14 @@ test("A client gets the same with each encoding as without, of each watch and li
   expect(compressed).toBeGreaterThan(10);
 });
 
-async function allPages(client: EncodedClient, page_size: number): Promise<ListResponse__Output[]> {
+async function allPages(
+  client: EncodedClient,
+  request: ListRequest,
+): Promise<ListResponse__Output[]> {
   const pages: ListResponse__Output[] = [];
   let page_token = "";
   do {
-    const { message } = await client.unary(List, { resource, page_size, page_token });
+    const { message } = await client.unary(List, { ...request, resource, page_token });
     pages.push(message);
     page_token = message.next_page_token;
   } while (page_token !== "");
