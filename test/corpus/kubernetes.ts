@@ -125,7 +125,7 @@ export const kubernetesEntries: readonly CorpusEntry[] = [
         message: "to deeply equal",
       },
     ],
-    seed: { seed: 1, message: "violates Honest" },
+    seed: { seed: 1, message: "violates Typed" },
     mutations: [
       {
         file: "src/cacher/state/watch-cache.ts",
