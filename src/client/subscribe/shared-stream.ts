@@ -1,6 +1,6 @@
 import type { ClientWritableStream } from "@grpc/grpc-js";
 import { hasReason, type WatchFanoutError } from "../../base/errors.ts";
-import { serviceErrorOf } from "../../wire/errors.ts";
+import { errorOf, serviceErrorOf } from "../../wire/errors.ts";
 import type { SubscribeRequest } from "../../wire/generated/watchfanout/v1/SubscribeRequest.ts";
 import type { WatchRequest as WireRequest } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import { listWatchService } from "../../wire/services.ts";
@@ -23,6 +23,8 @@ interface SharedStreamOptions {
   readonly closing: AbortSignal;
   /** Called when something has arrived. */
   readonly onResponse: () => void;
+  /** Called when the server has refused a watch because a stream may have no more of them than this. */
+  readonly onFull: (maxWatches: number) => void;
   /** Called once, when it has ended, before its watches are; undefined: no watch was left. */
   readonly onEnd: (stream: SharedStream, failure: unknown) => void;
 }
@@ -174,12 +176,27 @@ export class SharedStream {
 
   #ended(watch: StreamWatch, status: Buffer): void {
     this.#watches.delete(watch.id);
+    const refusal = this.#aboveMaximum(status);
+    if (refusal !== undefined) {
+      watch.end(refusal);
+      return;
+    }
     const failure =
       status.byteLength === 0
         ? new CallFailure(broken("the end of a watch that was not removed"))
         : this.#failureOf(status);
     this.#isRetired ||= this.#isRetiredBy(failure);
     watch.end(failure);
+  }
+
+  /** The refusal of a watch above the maximum of a stream: no failure of the server, which takes it on another one. */
+  #aboveMaximum(status: Buffer): CallFailure | undefined {
+    const error = errorOf(serviceErrorOf(status));
+    const { limit_name: name, limit } = error.metadata;
+    const maxWatches = Number(limit);
+    if (name !== "max-subscribe-watches" || !(maxWatches >= 1)) return undefined;
+    this.#options.onFull(maxWatches);
+    return new CallFailure(error);
   }
 
   #progressed({ revision, tag }: NonNullable<Received["progress"]>): void {
