@@ -135,7 +135,7 @@ describe("A watch of a Subscribe stream", () => {
       original.call(this, call, bytes, () => {
         open();
         // As for the memory of another stream that was opened in the same turn.
-        opened.mock.contexts[0]?.endBecause(draining());
+        (opened.mock.contexts[0] as SubscribeStream).endBecause(draining());
       });
     });
     const stream = served.client.subscribe();
