@@ -37,8 +37,8 @@ interface Asked {
 }
 
 /**
- * One Subscribe stream, which ends with its last watch. Requests to add watches wait here until the stream takes them: at
- * most one for each watch. What the server says of one watch goes to that one.
+ * One Subscribe stream, which ends with its last watch. Requests to add watches and to grant them credit wait here until the stream takes
+ * them: at most one for each watch. What the server says of one watch goes to that one.
  */
 export class SharedStream {
   readonly credit: Credit;
@@ -46,6 +46,8 @@ export class SharedStream {
   readonly #watches = new Map<number, StreamWatch>();
   /** The watches that the server was not asked for yet, in their order. */
   readonly #unsent = new Set<StreamWatch>();
+  /** The credit that the server was not told of yet, which does not take it now. */
+  readonly #grants = new Map<StreamWatch, Credit>();
   readonly #stopping = new AbortController();
   #requests: ClientWritableStream<SubscribeRequest> | undefined;
   #endpoint: Endpoint | undefined;
@@ -99,11 +101,15 @@ export class SharedStream {
     return answer.promise;
   }
 
-  grant({ id }: StreamWatch, { messages, bytes }: Credit): void {
-    this.#requests?.write({ grant: { id, messages, bytes } });
+  grant(watch: StreamWatch, { messages, bytes }: Credit): void {
+    const before = this.#grants.get(watch) ?? { messages: 0, bytes: 0 };
+    const sum = { messages: before.messages + messages, bytes: before.bytes + bytes };
+    this.#grants.set(watch, sum);
+    this.#flush();
   }
 
   over(watch: StreamWatch): void {
+    this.#grants.delete(watch);
     // Otherwise the server has ended it.
     if (this.#watches.delete(watch.id) && !this.#unsent.delete(watch)) {
       this.#requests?.write({ remove: { id: watch.id } });
@@ -153,6 +159,11 @@ export class SharedStream {
   #flush(): void {
     const requests = this.#requests;
     if (requests === undefined) return;
+    for (const [watch, grant] of this.#grants) {
+      if (requests.writableNeedDrain) return;
+      this.#grants.delete(watch);
+      requests.write({ grant: { id: watch.id, ...grant } });
+    }
     const { messages, bytes } = this.credit;
     for (const watch of this.#unsent) {
       if (requests.writableNeedDrain) return;

@@ -169,7 +169,7 @@ describe("With several members", () => {
     },
   );
 
-  test("serializable Ranges that come at once ask a member for its revision once, and those behind a question once more", async () => {
+  test("serializable Ranges that come at once ask a member for its revision once, and those behind a question another time", async () => {
     const all = await members();
     await connectBoth(all);
     const { member: lost } = await answered(all, putPath, none, 100);
