@@ -46,7 +46,7 @@ export class SharedStream {
   readonly #watches = new Map<number, StreamWatch>();
   /** The watches that the server was not asked for yet, in their order. */
   readonly #unsent = new Set<StreamWatch>();
-  /** The credit that the server was not told of yet, which does not take it now. */
+  /** The credit that was not granted yet, as the server does not take it now. */
   readonly #grants = new Map<StreamWatch, Credit>();
   readonly #stopping = new AbortController();
   #requests: ClientWritableStream<SubscribeRequest> | undefined;
