@@ -120,12 +120,16 @@ export const clientBounds: readonly Bound[] = [
     ],
   },
   {
-    what: "watches of one stream of a subscription, and requests to add them that are not sent yet",
+    what: "watches of one stream of a subscription, and requests to add them or grant them credit that are not sent yet",
     owners: ["SharedStream"],
-    bound: "`maxWatchesPerStream`, 10,000; one request for each, and 16 in flight",
+    bound:
+      "`maxWatchesPerStream`, 10,000, and the server's own; one request of each kind for each, and 16 in flight",
     per: "stream",
     atBound: "another stream; requests wait",
-    shownBy: ["get further streams beyond the maximum of one"],
+    shownBy: [
+      "get further streams beyond the maximum of one",
+      "Credit that a server does not take waits as one request for each watch, and not for one that is over.",
+    ],
   },
   {
     what: "streams of a subscription",

@@ -144,6 +144,16 @@ export const etcdApiBounds: readonly Bound[] = [
     shownBy: ["show of each connection alone that its member is not behind what clients know of"],
   },
   {
+    what: "questions for the revision of a member, before serializable reads",
+    owners: ["MemberRouting"],
+    bound: "1 in flight, 3 s",
+    per: "connection to etcd",
+    atBound: "reads share it",
+    shownBy: [
+      "serializable Ranges that come at once ask a member for its revision once, and those behind a question another time",
+    ],
+  },
+  {
     what: "an attempt to connect",
     owners: ["UpstreamConnection", "UpstreamMember"],
     bound: "1 for all that wait; 3 s; for 100 ms after a failure calls fail at once",

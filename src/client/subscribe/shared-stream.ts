@@ -1,6 +1,6 @@
 import type { ClientWritableStream } from "@grpc/grpc-js";
 import { hasReason, type WatchFanoutError } from "../../base/errors.ts";
-import { serviceErrorOf } from "../../wire/errors.ts";
+import { errorOf, serviceErrorOf } from "../../wire/errors.ts";
 import type { SubscribeRequest } from "../../wire/generated/watchfanout/v1/SubscribeRequest.ts";
 import type { WatchRequest as WireRequest } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import { listWatchService } from "../../wire/services.ts";
@@ -23,6 +23,8 @@ interface SharedStreamOptions {
   readonly closing: AbortSignal;
   /** Called when something has arrived. */
   readonly onResponse: () => void;
+  /** Called when the server has refused a watch because a stream may have no more of them than this. */
+  readonly onFull: (maxWatches: number) => void;
   /** Called once, when it has ended, before its watches are; undefined: no watch was left. */
   readonly onEnd: (stream: SharedStream, failure: unknown) => void;
 }
@@ -35,8 +37,8 @@ interface Asked {
 }
 
 /**
- * One Subscribe stream, which ends with its last watch. Requests to add watches wait here until the stream takes them: at
- * most one for each watch. What the server says of one watch goes to that one.
+ * One Subscribe stream, which ends with its last watch. Requests to add watches and to grant them credit wait here until the stream takes
+ * them: at most one for each watch. What the server says of one watch goes to that one.
  */
 export class SharedStream {
   readonly credit: Credit;
@@ -44,6 +46,8 @@ export class SharedStream {
   readonly #watches = new Map<number, StreamWatch>();
   /** The watches that the server was not asked for yet, in their order. */
   readonly #unsent = new Set<StreamWatch>();
+  /** The credit that was not granted yet, as the server does not take it now. */
+  readonly #grants = new Map<StreamWatch, Credit>();
   readonly #stopping = new AbortController();
   #requests: ClientWritableStream<SubscribeRequest> | undefined;
   #endpoint: Endpoint | undefined;
@@ -97,11 +101,15 @@ export class SharedStream {
     return answer.promise;
   }
 
-  grant({ id }: StreamWatch, { messages, bytes }: Credit): void {
-    this.#requests?.write({ grant: { id, messages, bytes } });
+  grant(watch: StreamWatch, { messages, bytes }: Credit): void {
+    const before = this.#grants.get(watch) ?? { messages: 0, bytes: 0 };
+    const sum = { messages: before.messages + messages, bytes: before.bytes + bytes };
+    this.#grants.set(watch, sum);
+    this.#flush();
   }
 
   over(watch: StreamWatch): void {
+    this.#grants.delete(watch);
     // Otherwise the server has ended it.
     if (this.#watches.delete(watch.id) && !this.#unsent.delete(watch)) {
       this.#requests?.write({ remove: { id: watch.id } });
@@ -151,6 +159,11 @@ export class SharedStream {
   #flush(): void {
     const requests = this.#requests;
     if (requests === undefined) return;
+    for (const [watch, grant] of this.#grants) {
+      if (requests.writableNeedDrain) return;
+      this.#grants.delete(watch);
+      requests.write({ grant: { id: watch.id, ...grant } });
+    }
     const { messages, bytes } = this.credit;
     for (const watch of this.#unsent) {
       if (requests.writableNeedDrain) return;
@@ -174,12 +187,27 @@ export class SharedStream {
 
   #ended(watch: StreamWatch, status: Buffer): void {
     this.#watches.delete(watch.id);
+    const refusal = this.#aboveMaximum(status);
+    if (refusal !== undefined) {
+      watch.end(refusal);
+      return;
+    }
     const failure =
       status.byteLength === 0
         ? new CallFailure(broken("the end of a watch that was not removed"))
         : this.#failureOf(status);
     this.#isRetired ||= this.#isRetiredBy(failure);
     watch.end(failure);
+  }
+
+  /** The refusal of a watch above the maximum of a stream: no failure of the server, which takes it on another one. */
+  #aboveMaximum(status: Buffer): CallFailure | undefined {
+    const error = errorOf(serviceErrorOf(status));
+    const { limit_name: name, limit } = error.metadata;
+    const maxWatches = Number(limit);
+    if (name !== "max-subscribe-watches" || !(maxWatches >= 1)) return undefined;
+    this.#options.onFull(maxWatches);
+    return new CallFailure(error);
   }
 
   #progressed({ revision, tag }: NonNullable<Received["progress"]>): void {

@@ -44,11 +44,14 @@ export class SharedStreams {
   readonly #backoff: StreamBackoff;
   /** Resolves when the next stream may be opened. */
   #pause: Promise<void> | undefined;
+  /** Of one stream, as far as the servers allow it. */
+  #maxWatches: number;
   #separateUntil = Number.NEGATIVE_INFINITY;
   #hasWarned = false;
 
   constructor(options: SharedStreamsOptions) {
     this.#options = options;
+    this.#maxWatches = options.maxWatches;
     const { clock, random, connection } = options;
     const { reachability } = connection;
     this.#backoff = new StreamBackoff({ bounds: watchBackoff, clock, random, reachability });
@@ -108,7 +111,7 @@ export class SharedStreams {
       stream = this.#withRoom;
     }
     if (this.#options.closing.aborted) {
-      throw new ClosedError("INVALID_REQUEST", "This subscription or its client is closed.");
+      throw subscriptionClosed();
     }
     if (signal.aborted) return;
     stream ??= this.#begin();
@@ -131,7 +134,7 @@ export class SharedStreams {
 
   get #withRoom(): SharedStream | undefined {
     for (const stream of this.#streams) {
-      if (stream.isUsable && stream.size < this.#options.maxWatches) return stream;
+      if (stream.isUsable && stream.size < this.#maxWatches) return stream;
     }
     return undefined;
   }
@@ -141,6 +144,9 @@ export class SharedStreams {
     const stream = new SharedStream({
       ...{ connection, credit, closing },
       onResponse: () => this.#backoff.responded(),
+      onFull: (maxWatches) => {
+        this.#maxWatches = Math.min(this.#maxWatches, maxWatches);
+      },
       onEnd: (ended, failure) => this.#ended(ended, failure),
     });
     this.#streams.add(stream);
@@ -182,4 +188,9 @@ export class SharedStreams {
     const text = "The watch continues on a stream of its own.";
     return new CallFailure(upstreamUnavailable(`${error.message} ${text}`, error.error));
   }
+}
+
+/** The failure of what a closed subscription is asked for. */
+export function subscriptionClosed(): ClosedError {
+  return new ClosedError("INVALID_REQUEST", "This subscription or its client is closed.");
 }

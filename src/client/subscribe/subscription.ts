@@ -9,7 +9,7 @@ import { TypedResource, type TypedResourceOptions } from "../typed/typed-resourc
 import type { ValueCodec } from "../values/value-codec.ts";
 import type { AtomicBatch, ClientCalls } from "../watch/client-calls.ts";
 import type { WatchStreams } from "../watch/resuming-watch.ts";
-import { SharedStreams } from "./shared-streams.ts";
+import { SharedStreams, subscriptionClosed } from "./shared-streams.ts";
 import { SubscriptionProgress } from "./subscription-progress.ts";
 
 /** Maximum number of watches of one stream, that of the service. */
@@ -120,11 +120,17 @@ export class Subscription implements ClientCalls {
    *
    * A watch that has lost its stream is waited for until it has resumed, and one whose consumer is slow until that is done: a
    * consumer that awaits this within its own loop waits forever. Rejects with INVALID_REQUEST if there are no watches, if they
-   * are of different histories, as those of two stores, or if they have streams of their own; with UPSTREAM_UNAVAILABLE if the
-   * server does not know it now; and with the signal's reason.
+   * are of different histories, as those of two stores, if they have streams of their own, or once this is closed; with
+   * UPSTREAM_UNAVAILABLE if the server does not know it now; and with the signal's reason.
    */
-  progress(options: { readonly signal?: AbortSignal | undefined } = {}): Promise<number> {
-    return abortable(this.#progress.request(), options.signal);
+  async progress({ signal }: { readonly signal?: AbortSignal | undefined } = {}): Promise<number> {
+    const closed = this.#closed;
+    const end = signal === undefined ? closed : AbortSignal.any([signal, closed]);
+    try {
+      return await abortable(this.#progress.request(), end);
+    } catch (error) {
+      throw closed.aborted && error === closed.reason ? subscriptionClosed() : error;
+    }
   }
 
   /** See `Client.resource`. Its watches and informers share the stream. */

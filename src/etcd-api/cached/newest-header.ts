@@ -41,12 +41,12 @@ export class NewestHeader {
   }
 
   /**
-   * Whether the member of a connection may be behind what clients know of. Only what came on that connection shows that it is
+   * Whether the member of a connection may be behind this revision, by default what clients know of. Only what came on that connection shows that it is
    * not: another one may be to another member, or to one that was restarted since. Undefined: there is no connection yet.
    */
-  mayBeBehind(source: ResponseSource | undefined): boolean {
+  mayBeBehind(source: ResponseSource | undefined, revision: number = this.#floor): boolean {
     const shown = source && this.#shown.get(source);
-    return this.#floor > (shown ?? 0);
+    return revision > (shown ?? 0);
   }
 
   /** This revision was reported to a client. */

@@ -35,6 +35,10 @@ export class MemberRouting {
   readonly #upstream: Upstream;
   readonly #newestHeader: NewestHeader;
   readonly #clock: Clock;
+  /** The questions for the revision of a member that are in flight: thousands of reads may need it at once. */
+  readonly #asking = new Map<UpstreamConnection, Promise<unknown>>();
+  /** Whether etcd last answered a read without a user by a refusal, which shows no revision: then it is not asked. */
+  #showsNothing = false;
 
   constructor(upstream: Upstream, newestHeader: NewestHeader, clock: Clock) {
     this.#upstream = upstream;
@@ -61,13 +65,32 @@ export class MemberRouting {
 
   /** Resolves to whether the member of this connection has everything that was said before. Never rejects. */
   async bringUpToDate(connection: UpstreamConnection, after: Route["after"]): Promise<boolean> {
-    const there: Askable = { whenAvailable: (call) => call.open(connection) };
-    if (after === "its revision") {
-      // Without a quorum a member has no answer to a linearizable read, and may have all of it.
-      await this.#read(there, ownKey);
-      if (!this.#newestHeader.mayBeBehind(connection)) return true;
+    // Without a quorum a member has no answer to a linearizable read, and may have all of it.
+    if (after === "its revision" && (await this.#hasShown(connection))) return true;
+    return (await this.confirmRead(only(connection))) === undefined;
+  }
+
+  /** Asks a member for its revision. Resolves to whether that is at least what clients know of now. */
+  async #hasShown(connection: UpstreamConnection): Promise<boolean> {
+    // What becomes known meanwhile may be newer than the answer, and the call was made before.
+    const { floor } = this.#newestHeader;
+    const before = this.#asking.get(connection);
+    if (before !== undefined) {
+      await before;
+      if (!this.#newestHeader.mayBeBehind(connection, floor)) return true;
     }
-    return (await this.confirmRead(there)) === undefined;
+    if (this.#showsNothing) return false;
+    // One that is in flight now has begun after this call.
+    await (this.#asking.get(connection) ?? this.#ask(connection));
+    return !this.#newestHeader.mayBeBehind(connection, floor);
+  }
+
+  #ask(connection: UpstreamConnection): Promise<unknown> {
+    const asked = this.#read(only(connection), ownKey).finally(() =>
+      this.#asking.delete(connection),
+    );
+    this.#asking.set(connection, asked);
+    return asked;
   }
 
   /** Resolves to why etcd does not answer a linearizable read; undefined: it does. Never rejects. */
@@ -87,6 +110,11 @@ export class MemberRouting {
       this.#newestHeader.observeMessage(source, message);
     // With authentication etcd refuses a read without a user, as it should.
     const isAnswer = code === status.OK || code === status.PERMISSION_DENIED || details === noUser;
+    if (isAnswer) this.#showsNothing = message === undefined;
     return isAnswer ? undefined : details;
   }
+}
+
+function only(connection: UpstreamConnection): Askable {
+  return { whenAvailable: (call) => call.open(connection) };
 }

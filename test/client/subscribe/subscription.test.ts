@@ -151,6 +151,29 @@ describe("The watches of a subscription", () => {
     expect(readers.map(({ events }) => events.length)).toEqual([1, 1, 1, 1, 1]);
   });
 
+  test("get further streams beyond what the server allows on one, without a pause of the server's", async () => {
+    const served = await serveThings({ server: { limits: { maxSubscribeWatches: 2 } } });
+    const opened = client(`127.0.0.1:${served.server.port}`);
+    const subscription = opened.subscribe();
+    const delays: number[] = [];
+    const readers = Array.from({ length: 5 }, () =>
+      reader(
+        { subscription },
+        { sendInitialEvents: true, onInterruption: ({ delayMs }) => delays.push(delayMs) },
+      ),
+    );
+    await until(() => readers.every(({ batches }) => batches.length === 1));
+    expect(served.recorder.open).toBe(3);
+    // The server asks for seconds where another stream has no room either.
+    expect(Math.max(...delays)).toBeLessThan(1_000);
+    // It is known from now on.
+    const later = reader({ subscription }, { sendInitialEvents: true });
+    const last = reader({ subscription }, { sendInitialEvents: true });
+    const interruptions = delays.length;
+    await until(() => later.batches.length === 1 && last.batches.length === 1);
+    expect([served.recorder.open, delays.length]).toEqual([4, interruptions]);
+  });
+
   test("fail when the subscription is closed, and the client continues", async () => {
     const parts = await subscribed();
     const one = reader(parts, { sendInitialEvents: true });
@@ -311,6 +334,21 @@ describe("The progress of a subscription", () => {
     stop.abort(new Error("enough"));
     await expect(progress).rejects.toThrow("enough");
   });
+
+  test.each(["subscription", "client"] as const)(
+    "ends when the %s is closed, though a consumer never comes back",
+    async (closed) => {
+      const parts = await subscribed();
+      const slow = reader(parts, { sendInitialEvents: true });
+      slow.pause();
+      await until(() => slow.batches.length === 1);
+      const progress = parts.subscription.progress();
+      parts[closed].close();
+      const why = { reason: "INVALID_REQUEST", message: expect.stringContaining("is closed") };
+      await expect(progress).rejects.toMatchObject(why);
+      await expect(parts.subscription.progress()).rejects.toMatchObject(why);
+    },
+  );
 
   test("of watches of different stores is refused", async () => {
     const clock = systemClock;

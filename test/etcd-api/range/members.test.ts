@@ -1,5 +1,6 @@
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { noUser } from "../../../src/etcd/wire/error-texts.ts";
 import { readRangeRequest } from "../../../src/etcd/wire/range-request.ts";
 import { EtcdApi } from "../../../src/etcd-api/etcd-api.ts";
 import { encode, Message } from "../../foreign/protobuf.ts";
@@ -167,6 +168,51 @@ describe("With several members", () => {
         expect((await answered(all, path, request, 100)).request.subarray(5)).toEqual(request);
     },
   );
+
+  test("serializable Ranges that come at once ask a member for its revision once, and those behind a question another time", async () => {
+    const all = await members();
+    await connectBoth(all);
+    const { member: lost } = await answered(all, putPath, none, 100);
+    lost.cut();
+    while (all.api.stats().connections > 1) await new Promise(setImmediate);
+    const first = await all.call(rangePath, serializable);
+    const { member } = first;
+    const others = Array.from({ length: 5 }, () => all.client.unary(rangePath, serializable));
+    // It is on the same connection, behind them.
+    await answered(all, statusPath, none, 0);
+    const { length } = member.calls;
+    first.received.answer(99);
+    while (member.calls.length < length + 2) await new Promise(setImmediate);
+    const asked = member.calls.slice(length, length + 2);
+    expect(asked.map(({ request }) => isSerializable(request)).sort()).toEqual([false, true]);
+    for (const { answer } of asked) answer(100);
+    const isRead = ({ request }: ReceivedCall) => request.subarray(5).equals(serializable);
+    while (member.calls.filter(isRead).length < 6) await new Promise(setImmediate);
+    for (const { answer } of member.calls.filter(isRead)) answer(100);
+    for (const response of [first.response, ...others])
+      expect(statusOf(await response).code).toBe("0");
+    expect(member.calls).toHaveLength(length + 2 + 6);
+  });
+
+  test("with authentication, which shows no revision, a serializable Range follows a linearizable one alone", async () => {
+    const all = await members();
+    await connectBoth(all);
+    const { member: lost } = await answered(all, putPath, none, 100);
+    lost.cut();
+    while (all.api.stats().connections > 1) await new Promise(setImmediate);
+    for (const questions of [[true, false], [false]]) {
+      const { member, received, response } = await all.call(rangePath, serializable);
+      let asked = received;
+      for (const expected of questions) {
+        expect(isSerializable(asked.request)).toBe(expected);
+        asked.refuse(noUser);
+        asked = await nextCall(member);
+      }
+      expect(asked.request.subarray(5)).toEqual(serializable);
+      asked.answer(99);
+      expect(statusOf(await response).code).toBe("0");
+    }
+  });
 
   test("LeaseLeases goes to one that has answered a linearizable read", async () => {
     const all = await members();

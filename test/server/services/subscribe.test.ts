@@ -2,7 +2,10 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { status } from "@grpc/grpc-js";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { turnMs } from "../../../src/base/event-loop-turns.ts";
+import { draining } from "../../../src/cacher/request/errors.ts";
+import { StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
 import { Http2Call } from "../../../src/server/http2/http2-call.ts";
+import { SubscribeStream } from "../../../src/server/services/subscribe/subscribe-stream.ts";
 import { BareGrpc } from "../../foreign/bare-grpc.ts";
 import { encode, Message } from "../../foreign/protobuf.ts";
 import { framed, RawConnection } from "../http2/raw-connection.ts";
@@ -120,6 +123,28 @@ describe("A watch of a Subscribe stream", () => {
       metadata: { limit_name: "max-subscribe-watches", limit: "2" },
     });
     await subscribed(served, 1, 2);
+  });
+
+  test("is not opened when its stream has ended since its turn began", async () => {
+    const served = await serveThings();
+    const opened = vi.spyOn(SubscribeStream.prototype, "open");
+    const { add: original } = StreamOpenings.prototype;
+    const added = vi.spyOn(StreamOpenings.prototype, "add");
+    onTestFinished(() => [opened, added].forEach((spy) => void spy.mockRestore()));
+    added.mockImplementation(function (this: StreamOpenings, call, bytes, open) {
+      original.call(this, call, bytes, () => {
+        open();
+        // As for the memory of another stream that was opened in the same turn.
+        (opened.mock.contexts[0] as SubscribeStream).endBecause(draining());
+      });
+    });
+    const stream = served.client.subscribe();
+    stream.add(1, { resource });
+    expect((await stream.status).code).toBe(status.UNAVAILABLE);
+    expect([served.server.openStreams, served.cacher.stats().watchers]).toMatchObject([
+      0,
+      { live: 0, starting: 0 },
+    ]);
   });
 
   test("whose selector takes too much memory is ended alone", async () => {

@@ -169,7 +169,8 @@ export class SubscribeService {
     }
     const { authorizer } = this.#context;
     const { generation } = authorizer;
-    if (!(await this.#turn(call, stream, key, watch))) return;
+    // Since its turn, its stream may have ended for what another one needs.
+    if (!(await this.#turn(call, stream, key, watch)) || stream.isOver) return;
     // The policy may have changed while it waited.
     const isCurrent = authorizer.generation === generation;
     const lost = isCurrent
@@ -192,7 +193,7 @@ export class SubscribeService {
       const resolveUnlessShed = (): void => {
         const shed = memoryPressure.refusal("stream");
         if (shed !== undefined) stream.refuseWatch(key, shed);
-        resolve(shed === undefined && !stream.isOver);
+        resolve(shed === undefined);
       };
       const opening: Opening = {
         ...{ connection, owner },
