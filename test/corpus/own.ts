@@ -384,7 +384,6 @@ export const ownEntries: readonly CorpusEntry[] = [
         message: "start: first at 5",
       },
     ],
-    seed: { seed: 293, message: "violates OneHistory" },
     mutations: [
       {
         file: "src/reflector/reflector.ts",
