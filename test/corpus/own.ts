@@ -454,7 +454,7 @@ export const ownEntries: readonly CorpusEntry[] = [
         file: "src/server/services/subscribe/stream-progress.ts",
         find: "this.#stream.progressed(this.#target, this.#tag);",
         replace:
-          "this.#stream.progressed([...this.#stream.watches.values()].reduce((least, { deliveredRevision }) => Math.min(least, deliveredRevision), Infinity), this.#tag);",
+          "this.#stream.progressed([...this.#stream.watches.values()].reduce((least, { deliveredRevision }) => Math.min(least, deliveredRevision), this.#target), this.#tag);",
       },
     ],
   },
