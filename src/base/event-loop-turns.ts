@@ -12,6 +12,12 @@ export const quantumMs = 0.5;
  */
 export type TimeSlicedWork<T> = Generator<void, T, void>;
 
+/** Work of one step, for what waits for its turn and can't be split. */
+// biome-ignore lint/correctness/useYield: it is one step.
+export function* oneStep<T>(work: () => T): TimeSlicedWork<T> {
+  return work();
+}
+
 /** A consumer of time slices. */
 export interface TurnWorker {
   /**

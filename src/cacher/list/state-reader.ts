@@ -1,4 +1,4 @@
-import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
+import { oneStep, type TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type { WatchScope } from "../../storage/storage.ts";
 import type { CachedState, CacheStateRequest } from "../request/request.ts";
@@ -56,10 +56,7 @@ export class StateReader {
     const objects = object === undefined ? [] : [object];
     return {
       ...{ revision, newest: this.#cache.revision, objects, reversed: objects },
-      // biome-ignore lint/correctness/useYield: it is one step.
-      *count() {
-        return objects.length;
-      },
+      count: () => oneStep(() => objects.length),
       // A single object keeps no other alive.
       retain: () => () => {},
     };

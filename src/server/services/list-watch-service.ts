@@ -1,6 +1,6 @@
 import { objectNotFound } from "../../base/errors.ts";
-import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
-import { objectShown, type View, viewBytes } from "../../cacher/request/request.ts";
+import { oneStep } from "../../base/event-loop-turns.ts";
+import { objectShown, viewBytes } from "../../cacher/request/request.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { encodedSize } from "../../model/object-encoding.ts";
 import type { GetResult, ListResult, RevisionRequirement } from "../../storage/storage.ts";
@@ -67,9 +67,10 @@ export function listWatchMethods(
         const { historyId, result } = found;
         const { revision, object } = result;
         if (object === undefined) throw objectNotFound(request.key, revision);
+        // It takes 10 ms for 1 MiB, so callers take turns.
         const isLarge = typeof view !== "string" && object.valueBytes > leastSliced;
         const shown = isLarge
-          ? await call.runInTimeSlices(showing(object, view))
+          ? await call.runInTimeSlices(oneStep(() => objectShown(object, view)))
           : objectShown(object, view);
         return () => {
           const response = encodeObjectResponse(revision, shown, historyId);
@@ -85,10 +86,12 @@ export function listWatchMethods(
         const resource = resourceNamed(context, call, request.resource);
         const { signal, owner } = call;
         call.retain(call.requestBytes);
+        const parse = (): ParsedList => parsed(resource, request);
+        // Selectors and a shard may be so long that many of them at once would delay other calls.
         const large = call.requestBytes > leastSliced;
         const { list, historyId: known } = large
-          ? await call.runInTimeSlices(parsing(resource, request))
-          : parsed(resource, request);
+          ? await call.runInTimeSlices(oneStep(parse))
+          : parse();
         const { selection, shard, view } = list;
         const parsedBytes = (selection?.bytes ?? 0) + (shard?.bytes ?? 0) + viewBytes(view);
         call.retain(call.requestBytes + parsedBytes);
@@ -110,21 +113,6 @@ export function listWatchMethods(
     History: historyMethod(context),
     Resources: resourcesMethod(context),
   };
-}
-
-/** Shows a large object as a view that is made of its value, which takes 10 ms for 1 MiB: so callers take turns. */
-// biome-ignore lint/correctness/useYield: it is one step.
-function* showing(object: StoredObject, view: View): TimeSlicedWork<StoredObject> {
-  return objectShown(object, view);
-}
-
-/** Parses a List. Its selectors and shard may be so long that many of them at once would delay other calls. */
-// biome-ignore lint/correctness/useYield: it is one step.
-function* parsing(
-  resource: ServedResource,
-  request: ListRequest__Output,
-): TimeSlicedWork<ParsedList> {
-  return parsed(resource, request);
 }
 
 function parsed(resource: ServedResource, request: ListRequest__Output): ParsedList {
