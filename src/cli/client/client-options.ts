@@ -252,6 +252,7 @@ export function selectorsOf({ selector, fieldSelector }: SelectorOptions): {
 
 /** The revision requirement of a read. */
 export interface RevisionOptions extends HistoryOptions {
+  readonly at?: number;
   readonly revision?: number;
   readonly revisionMatch?: "linearizable" | "any" | "not-older-than" | "exact";
 }
@@ -265,6 +266,11 @@ export function addRevisionOptions(command: Command): Command {
       ).argParser(wholeNumber),
     )
     .addOption(
+      new Option("--at <revision>", "read the state of this revision, and no other")
+        .argParser(wholeNumber)
+        .conflicts(["revision", "revisionMatch"]),
+    )
+    .addOption(
       new Option(
         "--revision-match <match>",
         "how recent the response must be; any: the cache's current state (default: exact with --revision, otherwise linearizable)",
@@ -275,8 +281,12 @@ export function addRevisionOptions(command: Command): Command {
 /** The revision requirement. Ends the command with a usage error if the two options are inconsistent. */
 export function revisionRequirement(
   command: Command,
-  { revision, revisionMatch }: RevisionOptions,
+  { at, revision, revisionMatch }: RevisionOptions,
 ): RevisionRequirement {
+  if (at !== undefined) {
+    if (at < 1) usageError(command, "--at must be at least 1.");
+    return { match: "EXACT", revision: at };
+  }
   const match = revisionMatch ?? (revision === undefined ? "linearizable" : "exact");
   if (match === "not-older-than" || match === "exact") {
     if (revision === undefined) usageError(command, `--revision-match ${match} needs --revision.`);

@@ -94,6 +94,7 @@ describe("get sends", () => {
     [[], "LINEARIZABLE", "0"],
     [["--revision-match", "linearizable"], "LINEARIZABLE", "0"],
     [["--revision-match", "any"], "ANY", "0"],
+    [["--at", "7"], "EXACT", "7"],
     [["--revision", "7"], "EXACT", "7"],
     [["--revision", "7", "--revision-match", "exact"], "EXACT", "7"],
     [["--revision", "7", "--revision-match", "not-older-than"], "NOT_OLDER_THAN", "7"],
@@ -399,6 +400,8 @@ describe("An invalid command line exits with 2, sends nothing, and names the opt
   test.each([
     [["get"], "key"],
     [["get", "k", "--revision", "-1"], "--revision"],
+    [["get", "k", "--at", "0"], "--at must be at least 1"],
+    [["get", "k", "--at", "7", "--revision", "7"], "--at"],
     [["get", "k", "--revision", "1.5"], "--revision"],
     [["get", "k", "--revision", "99999999999999999999"], "--revision"],
     [["get", "k", "--revision", "0"], "--revision must be at least 1"],
