@@ -1,9 +1,8 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { BareStatus } from "../foreign/bare-grpc.ts";
 import { heldBy, partition } from "../guarantees/shards.ts";
 import type { Endpoint } from "./endpoint.ts";
-import type { FailedRead, ReaderOptions, RecordedRead } from "./recorded-reader.ts";
-import { Connection, type HashRange, viewOf, type Wish } from "./wire.ts";
+import { type ReaderOptions, type RecordedRead, RepeatedReads } from "./recorded-reader.ts";
+import { type HashRange, viewOf, type Wish } from "./wire.ts";
 
 /** RevisionMatch, by number. */
 const matches = { LINEARIZABLE: 1, EXACT: 4 } as const;
@@ -20,41 +19,16 @@ const wishes: readonly Wish[] = [
  * Reads the parts of a resource until it is stopped: a List without values, then at its revision the number of its objects and
  * each of the shards, which together must have what the List has.
  */
-export class PartsReader {
-  readonly reads: RecordedRead[] = [];
-  readonly failed: FailedRead[] = [];
+export class PartsReader extends RepeatedReads {
   readonly wrong: string[] = [];
   readonly #options: Omit<ReaderOptions, "trace"> & { readonly shards: readonly HashRange[] };
-  #running: Promise<void> | undefined;
-  #isStopped = true;
-  #connection: Connection | undefined;
 
   constructor(options: Omit<ReaderOptions, "trace"> & { readonly shards: readonly HashRange[] }) {
+    super(options);
     this.#options = options;
   }
 
-  start(): void {
-    if (!this.#isStopped) return;
-    this.#isStopped = false;
-    this.#running = this.#run();
-  }
-
-  /** Cancels the call in progress. */
-  async stop(): Promise<void> {
-    this.#isStopped = true;
-    this.#connection?.close();
-    await this.#running;
-  }
-
-  async #run(): Promise<void> {
-    const { random, pauseMs } = this.#options;
-    while (!this.#isStopped) {
-      await this.#readParts();
-      await delay(random.between(0, pauseMs));
-    }
-  }
-
-  async #readParts(): Promise<void> {
+  protected async readOnce(): Promise<void> {
     const { random, shards } = this.#options;
     const wish = random.pick(wishes);
     if (random.chance(0.2)) {
@@ -91,8 +65,7 @@ export class PartsReader {
   }: PartRead): Promise<RecordedRead | undefined> {
     const { era, newestEra, acknowledged } = this.#options;
     const endpoint = this.#endpoint();
-    const connection = new Connection(endpoint.relay.url);
-    this.#connection = connection;
+    const connection = this.connect(endpoint);
     const unsettle = endpoint.onDisturbed(() => connection.close());
     const fromEra = era();
     const notBefore = match === "EXACT" ? revision : acknowledged();

@@ -68,17 +68,56 @@ const wishes: readonly Wish[] = [
   { fieldSelector: "spec.node=n1" },
 ];
 
-/** Reads until it is stopped, in every way, and writes down the responses. */
-export class RecordedReader {
+/** Reads again and again until it is stopped, with a pause after each time, and writes down what it gets. */
+export abstract class RepeatedReads {
   readonly reads: RecordedRead[] = [];
   readonly failed: FailedRead[] = [];
-  readonly #options: ReaderOptions;
+  readonly #pauses: Pick<ReaderOptions, "pauseMs" | "random">;
   #running: Promise<void> | undefined;
   #isStopped = true;
   #connection: Connection | undefined;
+
+  constructor(pauses: Pick<ReaderOptions, "pauseMs" | "random">) {
+    this.#pauses = pauses;
+  }
+
+  protected abstract readOnce(): Promise<void>;
+
+  start(): void {
+    if (!this.#isStopped) return;
+    this.#isStopped = false;
+    this.#running = this.#run();
+  }
+
+  /** Cancels the call in progress. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    this.#connection?.close();
+    await this.#running;
+  }
+
+  /** The connection of the next call. */
+  protected connect(endpoint: Endpoint): Connection {
+    this.#connection = new Connection(endpoint.relay.url);
+    return this.#connection;
+  }
+
+  async #run(): Promise<void> {
+    const { random, pauseMs } = this.#pauses;
+    while (!this.#isStopped) {
+      await this.readOnce();
+      await delay(random.between(0, pauseMs));
+    }
+  }
+}
+
+/** Reads until it is stopped, in every way, and writes down the responses. */
+export class RecordedReader extends RepeatedReads {
+  readonly #options: ReaderOptions;
   #completed = 0;
 
   constructor(options: ReaderOptions) {
+    super(options);
     this.#options = options;
   }
 
@@ -87,41 +126,19 @@ export class RecordedReader {
     return this.#completed;
   }
 
-  start(): void {
-    if (!this.#isStopped) return;
-    this.#isStopped = false;
-    this.#running = this.#run();
-  }
-
-  /** Cancels calls in progress. */
-  async stop(): Promise<void> {
-    this.#isStopped = true;
-    this.#connection?.close();
-    await this.#running;
-  }
-
   forget(): void {
     this.reads.splice(0);
     this.failed.splice(0);
   }
 
-  async #run(): Promise<void> {
-    const { random, pauseMs } = this.#options;
-    while (!this.#isStopped) {
-      await this.#readOnce();
-      await delay(random.between(0, pauseMs));
-    }
-  }
-
-  async #readOnce(): Promise<void> {
+  protected async readOnce(): Promise<void> {
     const { random, endpoints, era, newestEra, acknowledged, trace } = this.#options;
     const well = endpoints.filter(({ isWell }) => isWell);
     const endpoint = random.pick(well.length > 0 ? well : endpoints);
     const match = random.pickWeighted<Match>({ LINEARIZABLE: 6, ANY: 2, NOT_OLDER_THAN: 2 });
     const wish = random.chance(0.5) ? { key: random.pick(keys) } : random.pick(wishes);
     const what = `${match} of ${JSON.stringify(wish)} by ${endpoint.name}`;
-    const connection = new Connection(endpoint.relay.url);
-    this.#connection = connection;
+    const connection = this.connect(endpoint);
     const unsettle = endpoint.onDisturbed(() => connection.close());
     const [fromEra, newest] = [era(), acknowledged()];
     const notBefore = match === "ANY" ? 0 : newest;
