@@ -26,8 +26,8 @@ export function limitsOf(values: OptionValues) {
 }
 
 /**
- * The limits that are divided between workers: each counts what it has itself. A time is the same for all, and a stream has all
- * of its watches at one.
+ * The limits that are divided between workers: each counts what it has itself. A time is the same for all, and a stream has
+ * all of its watches at one.
  */
 export const dividedLimitNames = (
   Object.keys(limitOptions) as (keyof typeof limitOptions)[]

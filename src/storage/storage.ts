@@ -161,7 +161,10 @@ export interface HistoryResult {
    * two of them.
    */
   readonly events: readonly WatchEvent[];
-  /** `upTo` of the next page; undefined if this is the last one. A page may be short or empty and yet be followed by another. */
+  /**
+   * `upTo` of the next page; undefined if this is the last one. A page may be short or empty and yet be followed by
+   * another.
+   */
   readonly next: number | undefined;
   /** Of the last page: all changes after this revision are known. */
   readonly oldestRevision: number | undefined;

@@ -20,8 +20,8 @@ export class PartsWriter {
   #rest: number;
 
   /**
-   * `size`: size of what will be copied, in bytes. More, as for instance the size of the whole message, wastes memory. 0: it is
-   * not known, and each chunk is twice as large as the one before, up to 64 KiB.
+   * `size`: size of what will be copied, in bytes. More, as for instance the size of the whole message, wastes memory. 0:
+   * it is not known, and each chunk is twice as large as the one before, up to 64 KiB.
    */
   constructor(size: number = 0) {
     this.#rest = size;

@@ -6,8 +6,8 @@ import type { PartsWriter } from "./parts-writer.ts";
 
 /*
  * Encodes watchfanout.v1.SubscribeResponse by hand, each message with gRPC's prefix. Those of watches are written behind one
- * another, as there may be thousands at once; the answers to requests are returned. A client
- * takes a message apart with `receivedOf`.
+ * another, as there may be thousands at once; the answers to requests are returned. A client takes a message apart with
+ * `receivedOf`.
  */
 
 const idTag = 0x08;

@@ -39,9 +39,10 @@ interface Stream {
 }
 
 /**
- * A client of Subscribe: has all its watches on one stream, grants them credit, removes and resumes them, and asks how far they
- * are. Each watch records what it receives as a stream of its own would. Progress is recorded as a resume point of each of them,
- * so the checkers of the guarantees find what it has left out, and what comes behind it although it is before.
+ * A client of Subscribe: has all its watches on one stream, grants them credit, removes and resumes them, and asks how far
+ * they are. Each watch records what it receives as a stream of its own would. Progress is recorded as a resume point of
+ * each of them, so the checkers of the guarantees find what it has left out, and what comes behind it although it is
+ * before.
  */
 export class RecordedSubscriber {
   readonly name: string;
@@ -231,8 +232,8 @@ export class RecordedSubscriber {
   }
 
   /**
-   * A request for a watch that had ended, or for progress while etcd can't be asked. Which request for all that was is not said; it
-   * stays among those that the next progress answers.
+   * A request for a watch that had ended, or for progress while etcd can't be asked. Which request for all that was is not
+   * said; it stays among those that the next progress answers.
    */
   #refused(id: number, { reason, message }: Status): void {
     const isOpen = this.watches.some((watch) => watch.id === id && watch.isOpen);

@@ -86,7 +86,10 @@ export class FirstInOrder {
   }
 }
 
-/** Sorts in time slices: runs of objects at once, then pairs of runs are merged. With `comparedBytes` each run is one object. */
+/**
+ * Sorts in time slices: runs of objects at once, then pairs of runs are merged. With `comparedBytes` each run is one
+ * object.
+ */
 function* sorted(
   objects: StoredObject[],
   compare: Compare,

@@ -88,8 +88,8 @@ const maxDepth = 100;
 const tokens = /"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s"{}[\],:]+/g;
 
 /**
- * JSON with one member or element in a line; undefined if it is no JSON, or too deep. Numbers, texts and members that are there twice stay
- * as they are written.
+ * JSON with one member or element in a line; undefined if it is no JSON, or too deep. Numbers, texts and members that are
+ * there twice stay as they are written.
  */
 export function formattedJson(text: string): string | undefined {
   try {

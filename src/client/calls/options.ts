@@ -129,7 +129,8 @@ export interface ViewOptions {
   /**
    * The parts of each value that are sent: paths such as `spec.node`, through JSON objects or protobuf messages. The value
    * is then of its own format with nothing but these; if it can't be decoded, it is empty, and `attributes.isUndecodable`.
-   * Only with view FULL. A server whose `ResourceInfo.views` lacks ATTRIBUTES sends whole values. Default, and without a path: all of it.
+   * Only with view FULL. A server whose `ResourceInfo.views` lacks ATTRIBUTES sends whole values. Default, and without a
+   * path: all of it.
    */
   readonly readMask?: readonly string[] | undefined;
 }

@@ -37,8 +37,8 @@ interface Asked {
 }
 
 /**
- * One Subscribe stream, which ends with its last watch. Requests to add watches and to grant them credit wait here until the stream takes
- * them: at most one for each watch. What the server says of one watch goes to that one.
+ * One Subscribe stream, which ends with its last watch. Requests to add watches and to grant them credit wait here until
+ * the stream takes them: at most one for each watch. What the server says of one watch goes to that one.
  */
 export class SharedStream {
   readonly credit: Credit;
@@ -89,9 +89,9 @@ export class SharedStream {
   }
 
   /**
-   * Resolves to a revision up to which all watches have delivered everything, once their consumers are done with it; undefined:
-   * the stream has ended before, or its watches have. Rejects with why the server does not know it. Not before the call before has
-   * settled.
+   * Resolves to a revision up to which all watches have delivered everything, once their consumers are done with it;
+   * undefined: the stream has ended before, or its watches have. Rejects with why the server does not know it. Not before
+   * the call before has settled.
    */
   progress(): Promise<number | undefined> {
     const answer = Promise.withResolvers<number | undefined>();
@@ -234,7 +234,10 @@ export class SharedStream {
     else asked.answer.reject(error);
   }
 
-  /** A stream that drains takes no watch, one has the credential that it was opened with, and others may be at other servers. */
+  /**
+   * A stream that drains takes no watch, one has the credential that it was opened with, and others may be at other
+   * servers.
+   */
   #isRetiredBy({ error, elsewhere }: CallFailure): boolean {
     return (
       hasReason(error, "DRAINING") ||

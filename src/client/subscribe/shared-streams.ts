@@ -18,7 +18,10 @@ import type { SubscribedWatch } from "./subscription-progress.ts";
 /** How long watches have streams of their own once they can't share one, in milliseconds. */
 const separateMs = 600_000;
 
-/** Size of a request above which its watch gets a stream of its own: a server ends the whole stream for one that is too large. */
+/**
+ * Size of a request above which its watch gets a stream of its own: a server ends the whole stream for one that is too
+ * large.
+ */
 const maxSharedRequestBytes = 64 * 1024;
 
 interface SharedStreamsOptions {

@@ -11,8 +11,8 @@ export interface Credit {
 }
 
 /**
- * By how much the two sides may count a watch differently, in bytes: the first response has the id of the history, which takes no
- * credit.
+ * By how much the two sides may count a watch differently, in bytes: the first response has the id of the history, which
+ * takes no credit.
  */
 const creditSlackBytes = 1_024;
 

@@ -30,7 +30,10 @@ export class SubscribedWatch {
   }
 }
 
-/** The answers of all streams, each once it is there. Throws the first refusal after that: a stream has one question at a time. */
+/**
+ * The answers of all streams, each once it is there. Throws the first refusal after that: a stream has one question at a
+ * time.
+ */
 async function answersOf(streams: ReadonlySet<SharedStream>): Promise<(number | undefined)[]> {
   const answers = [...streams].map((stream) => stream.progress());
   await Promise.allSettled(answers);

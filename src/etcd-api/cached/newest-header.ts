@@ -41,8 +41,9 @@ export class NewestHeader {
   }
 
   /**
-   * Whether the member of a connection may be behind this revision, by default what clients know of. Only what came on that connection shows that it is
-   * not: another one may be to another member, or to one that was restarted since. Undefined: there is no connection yet.
+   * Whether the member of a connection may be behind this revision, by default what clients know of. Only what came on that
+   * connection shows that it is not: another one may be to another member, or to one that was restarted since. Undefined:
+   * there is no connection yet.
    */
   mayBeBehind(source: ResponseSource | undefined, revision: number = this.#floor): boolean {
     const shown = source && this.#shown.get(source);

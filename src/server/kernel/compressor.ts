@@ -15,7 +15,10 @@ export interface CompressionOptions {
 
 /** What was compressed so far, and what is held of it. */
 export interface CompressionStats {
-  /** How often something was compressed; was not smaller then; or was sent as it is, since too much waited or it took too long. */
+  /**
+   * How often something was compressed; was not smaller then; or was sent as it is, since too much waited or it took too
+   * long.
+   */
   readonly results: Readonly<Record<CompressionResult, number>>;
   /** Memory of what is held for later responses, in bytes. */
   readonly cachedBytes: number;

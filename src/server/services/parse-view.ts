@@ -50,7 +50,10 @@ export function viewOf(resource: Pick<ServedResource, "project">, request: ViewF
   );
 }
 
-/** Whether a History that asks for this view has no values. Throws INVALID_REQUEST for another one than keys and whole objects. */
+/**
+ * Whether a History that asks for this view has no values. Throws INVALID_REQUEST for another one than keys and whole
+ * objects.
+ */
 export function isOfKeys(view: View__Output): boolean {
   const asked = views[view];
   if (asked === "KEYS" || asked === "FULL") return asked === "KEYS";

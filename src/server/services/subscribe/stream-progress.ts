@@ -26,8 +26,7 @@ interface ProgressOwner {
 
 /**
  * Answers the requests for progress of one stream. A request asks the store for its revision, R. The answer for one watch is a
- * bookmark of that watch, once it has delivered everything up to R. The answer for all is R,
- * once all of them have.
+ * bookmark of that watch, once it has delivered everything up to R. The answer for all is R, once all of them have.
  *
  * Requests that come while one is being answered have one answer of their own, together: the revision that was asked for
  * may be from before them. So there is at most one question for each watch, and one for all.
