@@ -1,7 +1,8 @@
+import type { Clock } from "../../base/clock.ts";
 import type { Turns } from "../../base/turns.ts";
 import { Cacher } from "../../cacher/cacher.ts";
-import type { DeepReads } from "../../cacher/catch-up/deep-reads.ts";
-import type { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
+import { DeepReads } from "../../cacher/catch-up/deep-reads.ts";
+import { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
 import { BackfillQueue, type StageObserver } from "../../cacher/options.ts";
 import { ObjectAttributes } from "../../cacher/request/object-attributes.ts";
 import { isRightLost } from "../../client/remote/relayed-calls.ts";
@@ -178,4 +179,17 @@ export class ProcessResources {
     this.served.set(name, cacher);
     this.#closing.push(() => cacher.close());
   }
+}
+
+/** What bounds the deep reads of this process. To a main process each worker is one caller, and bounds its own callers. */
+export function deepReadsOf({ deepReads, workers }: Config, clock: Clock): DeepReads {
+  const { max, maxPerIdentity, timeoutMs: maxMs, maxRevisions } = deepReads;
+  const concurrentPerGroup = workers > 1 ? max : maxPerIdentity;
+  return new DeepReads(clock, { concurrent: max, concurrentPerGroup, maxMs, maxRevisions });
+}
+
+/** What bounds the reads of etcd. Each worker bounds the histories of its callers; here it has one connection for all. */
+export function upstreamLimiterOf({ workers }: Config, clock: Clock): UpstreamLimiter {
+  const unbounded = { concurrentPerGroup: Infinity, concurrentPerOwner: Infinity };
+  return new UpstreamLimiter(clock, {}, workers > 1 ? unbounded : {});
 }

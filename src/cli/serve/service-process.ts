@@ -6,8 +6,8 @@ import { connectionsWithin, ownOpenFileLimit } from "../../base/process-limits.t
 import { Turns } from "../../base/turns.ts";
 import { WatchedFiles } from "../../base/watched-files.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
-import { DeepReads } from "../../cacher/catch-up/deep-reads.ts";
-import { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
+import type { DeepReads } from "../../cacher/catch-up/deep-reads.ts";
+import type { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
 import type { Config, UpstreamConfig } from "../../config/config.ts";
 import { MemberSync } from "../../etcd/client/member-sync.ts";
 import type { EtcdApi } from "../../etcd-api/etcd-api.ts";
@@ -49,7 +49,7 @@ import type { ProcessContext } from "./process-context.ts";
 import { type Pending, readiness } from "./readiness.ts";
 import type { Relay } from "./relay.ts";
 import { relayedResources } from "./relayed-resources.ts";
-import { ProcessResources } from "./resources.ts";
+import { deepReadsOf, ProcessResources, upstreamLimiterOf } from "./resources.ts";
 
 /** How a server listens, and what differs from the configuration. */
 export type ServerTerms = Pick<ServerOptions, "listen" | "limits" | "hasOwnServices">;
@@ -368,19 +368,6 @@ async function withResources(
   const historyKey = served.find(({ etcdKeys }) => etcdKeys !== undefined)?.etcdKeys?.historyKey;
   if (etcdApi === undefined || historyKey === undefined) return { ...config, resources };
   return { ...config, resources, etcdApi: { ...etcdApi, next: { ...etcdApi.next, historyKey } } };
-}
-
-/** What bounds the deep reads of this process. To a main process each worker is one caller, and bounds its own callers. */
-function deepReadsOf({ deepReads, workers }: Config, clock: Clock): DeepReads {
-  const { max, maxPerIdentity, timeoutMs: maxMs, maxRevisions } = deepReads;
-  const concurrentPerGroup = workers > 1 ? max : maxPerIdentity;
-  return new DeepReads(clock, { concurrent: max, concurrentPerGroup, maxMs, maxRevisions });
-}
-
-/** What bounds the reads of etcd. Each worker bounds the histories of its callers; here it has one connection for all. */
-function upstreamLimiterOf({ workers }: Config, clock: Clock): UpstreamLimiter {
-  const unbounded = { concurrentPerGroup: Infinity, concurrentPerOwner: Infinity };
-  return new UpstreamLimiter(clock, {}, workers > 1 ? unbounded : {});
 }
 
 /** Maximum number of characters of the host's name in an id: error texts have the ids of several relays. */
