@@ -133,10 +133,11 @@ test("Calls are spread over three members; each is killed and restarted, and no 
   load.start();
   // Until all are connected, those that are get all calls.
   await until(() => load.members.size === 3);
-  const [atFirst, total] = [new Map(load.members), load.writes];
-  await until(() => load.writes >= total + 60);
-  const shares = [...load.members].map(([id, writes]) => writes - (atFirst.get(id) ?? 0));
-  expect(Math.min(...shares)).toBeGreaterThan((load.writes - total) / 6);
+  // That they go to each in turn is tested without other calls in between, which take turns too.
+  const atFirst = new Map(load.members);
+  await until(() =>
+    [...load.members].every(([id, writes]) => writes >= (atFirst.get(id) ?? 0) + 20),
+  );
   for (const member of cluster.members) {
     await cluster.kill(member);
     const killedAt = load.writes;
