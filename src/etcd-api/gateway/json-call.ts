@@ -38,7 +38,7 @@ const jsonHeaders = {
  * A call of etcd's JSON gateway, as one of gRPC: its request is the message that the JSON of the client's is, and what is
  * sent as gRPC's messages and status goes to the client as JSON. `outer` is the call by HTTP, which carries the bytes.
  */
-export class JsonCall extends TranslatedCall {
+export class JsonCall extends TranslatedCall implements HttpCall {
   readonly request: JsonRequest;
   isMidMessage = false;
   readonly #route: Route;
@@ -68,7 +68,7 @@ export class JsonCall extends TranslatedCall {
     });
   }
 
-  override get isOver(): boolean {
+  get isOver(): boolean {
     return this.#hasEnded || this.outer.isOver;
   }
 
