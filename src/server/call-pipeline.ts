@@ -53,7 +53,7 @@ import type { CallOwner } from "./limits/callers.ts";
  *     admit          decides whether and when the call is handled      calls/serve-call
  *     handle         calls the resource                                services/
  *     encode         builds the response once it may be held           calls/unary-call, services/watch-sender
- *     send           sends it, of a stream one message at a time       calls/call-admission, kernel/message-sender
+ *     send           sends it, of a stream one message at a time       calls/call-admission, calls/message-sender
  *     end            sends the status, resets a client that is stuck   http2/http2-call, calls/served-call
  *     audit          records refused calls, writes, and others         calls/audit
  *     release        gives back what the call held, in time slices     calls/call-closings

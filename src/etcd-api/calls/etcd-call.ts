@@ -1,6 +1,7 @@
 import { status } from "@grpc/grpc-js";
 import type { WatchFanoutError } from "../../base/errors.ts";
 import { type Access, fullAccess } from "../../policy/access.ts";
+import { MessageSender } from "../../server/calls/message-sender.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
 import {
   outOfRequestRoom,
@@ -11,7 +12,6 @@ import {
 import { RefusedRequest } from "../../server/calls/server-call.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
-import { MessageSender } from "../../server/kernel/message-sender.ts";
 import {
   nextStreamId,
   type OpenStream,
@@ -25,10 +25,7 @@ import { statusOf, type WireStatus } from "../../wire/errors.ts";
  * second. A client that accepts too little is reset as the call says: after UNAVAILABLE etcd's clients resume a watch, while
  * any other end is final for them.
  */
-export abstract class EtcdCall
-  extends MessageSender<RawCall, ServiceContext>
-  implements OpenStream
-{
+export abstract class EtcdCall extends MessageSender<RawCall> implements OpenStream {
   readonly id = nextStreamId();
   readonly streamKind: StreamKind;
   protected override readonly isOneMessage = true;

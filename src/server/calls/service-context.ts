@@ -4,7 +4,6 @@ import { Authorizer } from "../../policy/authorizer.ts";
 import { Compressor } from "../kernel/compressor.ts";
 import { byteLowWaterMark, Ledger } from "../kernel/ledger.ts";
 import { OpenStreams } from "../kernel/open-streams.ts";
-import { StallDetector } from "../kernel/stall-detector.ts";
 import { CallerLimits } from "../limits/caller-limits.ts";
 import { type Caller, Callers, CallOwner, callerOf } from "../limits/callers.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
@@ -19,6 +18,7 @@ import { tooMuchRetained } from "./refusals.ts";
 import { RequestsInFlight } from "./requests-in-flight.ts";
 import type { ServiceOptions } from "./service-options.ts";
 import { SlowClients } from "./slow-clients.ts";
+import { StallDetector } from "./stall-detector.ts";
 import { StreamOpenings } from "./stream-openings.ts";
 
 /** Maximum size of the writes that the store is processing, in bytes. */

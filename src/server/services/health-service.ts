@@ -6,11 +6,11 @@ import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import type { HealthCheckRequest__Output } from "../../wire/generated/grpc/health/v1/HealthCheckRequest.ts";
 import { healthService } from "../../wire/services.ts";
 import { sendResponse } from "../calls/call-admission.ts";
+import { MessageSender } from "../calls/message-sender.ts";
 import type { ServiceHandlers } from "../calls/methods.ts";
 import { refused } from "../calls/refusals.ts";
 import type { ServerCall } from "../calls/server-call.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
-import { MessageSender } from "../kernel/message-sender.ts";
 import { nextStreamId, type OpenStream } from "../kernel/open-streams.ts";
 
 export type ServingStatus = "SERVING" | "NOT_SERVING";
@@ -160,7 +160,7 @@ function listResponse(known: readonly (readonly [string, ServingStatus])[]): Fra
   return frameOf(healthService.List.responseSerialize(response));
 }
 
-class HealthWatch extends MessageSender<ServerCall> implements OpenStream {
+class HealthWatch extends MessageSender implements OpenStream {
   readonly id = nextStreamId();
   readonly streamKind = "health";
   /** Without the right its status becomes unknown, as if the service were. */

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { Turns } from "../../../src/base/turns.ts";
 import { type Pieces, RangeCall } from "../../../src/etcd-api/range/range-call.ts";
-import { StallDetector } from "../../../src/server/kernel/stall-detector.ts";
+import { StallDetector } from "../../../src/server/calls/stall-detector.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
 import { SendPacing } from "../../../src/server/limits/send-pacing.ts";
 import { ownerOf } from "../../server/limits/test-callers.ts";

@@ -1,6 +1,12 @@
 import type { Identity } from "../../identity/identity.ts";
 import { type FrameParts, sizeOf } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
+import type { CallerLimits } from "../limits/caller-limits.ts";
+import type { CallOwner } from "../limits/callers.ts";
+import type { SendBudget, SendReservation } from "../limits/send-budget.ts";
+import type { ServerCall } from "./server-call.ts";
+import type { ServiceContext } from "./service-context.ts";
+import type { SlowClients, SlowStream } from "./slow-clients.ts";
 import type { Sender, StallDetector } from "./stall-detector.ts";
 
 /** Messages that are smaller than this, in bytes, are not counted: the stream itself takes more memory. */
@@ -8,55 +14,22 @@ const leastCounted = 4 * 1024;
 
 const noFrames: FrameParts = [];
 
-/** The call that messages are sent on. `ServerCall` says what its members do. */
-export interface OutgoingCall {
-  readonly connection: object;
-  readonly owner: { readonly caller: object };
-  readonly identity: Identity;
-  readonly isOver: boolean;
-  onClosed(listener: () => void): void;
-  sendAtOnce(frame: Uint8Array, isFollowed: boolean): boolean;
-  send(frame: Uint8Array, onAccepted: OnAccepted): void;
-  sendParts(parts: FrameParts, onAccepted: OnAccepted): void;
-  withdraw(): boolean;
-  end(status: WireStatus): void;
-  reset(): void;
-}
-
 /** Called when the client's flow control has accepted a message, or with the error that prevents that. */
 export type OnAccepted = (error?: Error | null) => void;
 
-/** The part of a `SendBudget` that a message has until it is accepted. `SendReservation` says what its members do. */
-interface RoomReservation {
-  readonly bytes: number;
-  claim(): void;
-  send(parts: FrameParts, onEvict: () => void, callBytes?: number): void;
-  release(): void;
-}
+/** The call that messages are sent on. */
+export type OutgoingCall = Pick<
+  ServerCall,
+  | ("connection" | "owner" | "identity" | "address" | "isOver" | "onClosed")
+  | ("sendAtOnce" | "send" | "sendParts" | "withdraw" | "end" | "reset")
+>;
 
-/** What the senders of a server share. The classes that are named say what the members do. */
-export interface SendContext<Call extends OutgoingCall> {
-  /** A `SendBudget`. */
-  readonly sendBudget: {
-    mayBuild(connection: object): boolean;
-    whenMayBuild(connection: object, onRoom: () => void): () => void;
-    force(connection: object, expected?: number): RoomReservation;
-  };
-  readonly callerLimits: {
-    /** A `SendPacing`. */
-    readonly sendPacing: {
-      charge(owner: Call["owner"], bytes: number): void;
-      exceededBy(caller: Call["owner"]["caller"]): object | undefined;
-      wait(owner: Call["owner"], resume: () => void): () => void;
-    };
-  };
+/** What the senders of a server share. */
+export interface SendContext {
+  readonly sendBudget: Pick<SendBudget, "mayBuild" | "whenMayBuild" | "force">;
+  readonly callerLimits: Pick<CallerLimits, "sendPacing">;
   readonly stallDetector: StallDetector;
-  /** `SlowClients`. Absent: they are not counted. */
-  readonly slowClients?:
-    | {
-        ended(call: Call, stream: { readonly acceptedNothingMs: number | undefined }): void;
-      }
-    | undefined;
+  readonly slowClients: Pick<SlowClients, "ended">;
 }
 
 /**
@@ -77,8 +50,8 @@ export type SlowEnd = "stalled" | "evicted" | "unreachable";
  * The owner of the call calls `close` when the call is over.
  */
 export abstract class MessageSender<
-  Call extends OutgoingCall = OutgoingCall,
-  Context extends SendContext<Call> = SendContext<Call>,
+  Call extends OutgoingCall = ServerCall,
+  Context extends SendContext = ServiceContext,
 > implements Sender
 {
   protected readonly call: Call;
@@ -87,9 +60,9 @@ export abstract class MessageSender<
   #frames = noFrames;
   #next = 0;
   /** The part of the send budget of what was taken last, until it is accepted. */
-  #reservation: RoomReservation | undefined;
+  #reservation: SendReservation | undefined;
   /** That of what waits behind a message that is stuck, and the number of messages that were sent when that was last asked. */
-  #waiting: RoomReservation | undefined;
+  #waiting: SendReservation | undefined;
   #seenSent = 0;
   /** Stops waiting for the rate or for room; undefined while it does not wait. */
   #stopWaiting: (() => void) | undefined;
@@ -145,7 +118,7 @@ export abstract class MessageSender<
   protected onAccepted(): void {}
 
   /** For the log, of a client that accepts too little. */
-  protected get slowStream(): object | undefined {
+  protected get slowStream(): SlowStream | undefined {
     return undefined;
   }
 
@@ -174,7 +147,7 @@ export abstract class MessageSender<
     return this.call.connection;
   }
 
-  get owner(): Call["owner"] {
+  get owner(): CallOwner {
     return this.call.owner;
   }
 
@@ -392,7 +365,7 @@ export abstract class MessageSender<
     if (this.#isOver) return;
     const { slowClients } = this.context;
     const acceptedNothingMs = this.outstandingMs || undefined;
-    slowClients?.ended(this.call, { ...this.slowStream, acceptedNothingMs });
+    slowClients.ended(this.call, { ...this.slowStream, acceptedNothingMs });
     // What was evicted has to be released now, with the call if it can't be withdrawn.
     const isReachable = this.withdraw() || end === "stalled";
     const status = this.slowStatus(isReachable ? end : "unreachable");

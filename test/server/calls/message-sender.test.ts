@@ -6,8 +6,8 @@ import {
   type OutgoingCall,
   type SendContext,
   type SlowEnd,
-} from "../../../src/server/kernel/message-sender.ts";
-import { StallDetector } from "../../../src/server/kernel/stall-detector.ts";
+} from "../../../src/server/calls/message-sender.ts";
+import { StallDetector } from "../../../src/server/calls/stall-detector.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
 import type { FrameParts } from "../../../src/wire/encode.ts";
 import { statusOf, type WireStatus } from "../../../src/wire/errors.ts";
@@ -26,7 +26,7 @@ interface Sends {
 }
 
 /** Sends what the test says. */
-class TestSender extends MessageSender {
+class TestSender extends MessageSender<OutgoingCall, SendContext> {
   protected readonly waitsFor;
   protected override readonly isOneMessage: boolean;
   protected override readonly isCountedIfStuck: boolean;
@@ -34,7 +34,7 @@ class TestSender extends MessageSender {
   protected readonly next: Sends["next"];
   readonly #log: string[];
 
-  constructor(call: OutgoingCall, context: SendContext<OutgoingCall>, sends: Sends, log: string[]) {
+  constructor(call: OutgoingCall, context: SendContext, sends: Sends, log: string[]) {
     super(call, context);
     this.waitsFor = sends.waitsFor;
     this.isOneMessage = sends.isOneMessage;
@@ -64,7 +64,7 @@ class World {
   readonly log: string[] = [];
   /** Whether nothing of the outstanding message has been passed on. */
   isWithdrawable = true;
-  readonly sender: MessageSender;
+  readonly sender: TestSender;
   #accept: (() => void) | undefined;
   #onClosed: (() => void) | undefined;
 
@@ -75,7 +75,13 @@ class World {
       this.#accept = onAccepted;
     };
     const call = {
-      ...{ connection, owner: ownerOf(connection), identity: anonymous, isOver: false },
+      ...{
+        connection,
+        owner: ownerOf(connection),
+        identity: anonymous,
+        address: "",
+        isOver: false,
+      },
       onClosed: (listener: () => void) => {
         this.#onClosed = listener;
       },
@@ -92,6 +98,7 @@ class World {
       sendBudget: this.budget,
       callerLimits: callerLimits(this.clock),
       stallDetector: new StallDetector(this.clock, stallMs),
+      slowClients: { ended: () => {} },
     };
     const sends: Sends = {
       ...{ waitsFor: "room", isOneMessage: true, isCountedIfStuck: false, isEndedElsewhere: false },
