@@ -24,6 +24,7 @@ import {
   registerIdentityMetrics,
   registerRightsMetrics,
 } from "../../src/telemetry/identity-metrics.ts";
+import { registerSpanMetrics } from "../../src/telemetry/otlp.ts";
 import {
   collectionKinds,
   registerEventLoopMetrics,
@@ -36,7 +37,6 @@ import {
   registerEtcdApiMetrics,
   registerWorkerMetrics,
 } from "../../src/telemetry/service-metrics.ts";
-import { registerSpanMetrics } from "../../src/telemetry/span-export.ts";
 import { registerStageLatency } from "../../src/telemetry/stage-latency.ts";
 import {
   registerDeepReads,

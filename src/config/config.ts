@@ -1,7 +1,7 @@
 import type { EventWindowBounds } from "../cacher/state/event-window.ts";
 import type { Codec } from "../codec/codec.ts";
-import type { CertificateNameKind } from "../identity/certificate-names.ts";
 import type { TrustedForwarders } from "../identity/forwarded-certificate.ts";
+import type { CertificateNameKind } from "../identity/peer.ts";
 import type { PolicyDefinition } from "../policy/definition.ts";
 import type { LimitsConfig } from "./limits.ts";
 import type { TcpAddress, UnixAddress } from "./value-types.ts";

@@ -22,11 +22,10 @@ import type { CallerStats } from "./limits/caller-limits.ts";
 import { type HandshakeFailure, HandshakeFailures } from "./limits/handshake-failures.ts";
 import { type AttackKind, Http2Defences } from "./limits/http2-defences.ts";
 import { defaultServerLimits } from "./limits/server-limits.ts";
-import type { HandedListen, TcpListen } from "./listener/bind.ts";
+import type { HandedListen, TcpListen, UnixListen } from "./listener/bind.ts";
 import type { Http1Pages } from "./listener/http1.ts";
 import { Listener } from "./listener/listener.ts";
 import type { TlsOptions } from "./listener/tls-handshakes.ts";
-import type { UnixListen } from "./listener/unix-socket.ts";
 import type { PressureStats } from "./pressure/memory-pressure.ts";
 
 export type { AuditEntry, AuditLevel, AuditLog } from "./calls/audit.ts";
@@ -40,9 +39,8 @@ export type {
 export type { CompressionOptions, CompressionStats } from "./kernel/compressor.ts";
 export type { HandshakeFailure } from "./limits/handshake-failures.ts";
 export type { AttackKind } from "./limits/http2-defences.ts";
-export type { TcpListen } from "./listener/bind.ts";
+export type { TcpListen, UnixListen } from "./listener/bind.ts";
 export type { TlsOptions } from "./listener/tls-handshakes.ts";
-export type { UnixListen } from "./listener/unix-socket.ts";
 export type { PressureStats } from "./pressure/memory-pressure.ts";
 
 export interface ServerOptions extends ServiceOptions {

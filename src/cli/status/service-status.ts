@@ -17,7 +17,7 @@ import type { StatusSource } from "../../server/admin/status/status-pages.ts";
 import { mergePages, type StreamPage } from "../../server/admin/status/stream-page.ts";
 import type { StreamQuery } from "../../server/admin/status/stream-query.ts";
 import { countsOfTallies } from "../../server/admin/status/stream-tally.ts";
-import { sumOfCalls } from "../../telemetry/recent-calls.ts";
+import { sumOfCalls } from "../../telemetry/rpc-metrics.ts";
 import { version } from "../output/version.ts";
 import type { ProcessSnapshot, ProcessStatus } from "./process-status.ts";
 import { noLatency, type ProcessCounts, Rates } from "./rates.ts";

@@ -2,7 +2,7 @@ import { STATUS_CODES } from "node:http";
 import type { OutgoingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { WireFault } from "../../protobuf/message-cursor.ts";
-import { HeldResponse } from "../../server/calls/held-response.ts";
+import { HeldResponse } from "../../server/calls/call-admission.ts";
 import type { HttpCall } from "../../server/calls/methods.ts";
 import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";

@@ -3,8 +3,8 @@ import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { Turns } from "../../../src/base/turns.ts";
 import { type Pieces, RangeCall } from "../../../src/etcd-api/range/range-call.ts";
 import { StallDetector } from "../../../src/server/calls/stall-detector.ts";
+import { SendPacing } from "../../../src/server/limits/caller-limits.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
-import { SendPacing } from "../../../src/server/limits/send-pacing.ts";
 import { ownerOf } from "../../server/limits/test-callers.ts";
 import { WorkClock } from "../../work-clock.ts";
 

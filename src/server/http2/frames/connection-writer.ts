@@ -1,10 +1,10 @@
 import type { Socket } from "node:net";
 import type { Clock } from "../../../base/clock.ts";
-import type { FrameBatch } from "./frame-batch.ts";
 import { type FrameOutput, FrameSender } from "./frame-sender.ts";
 import type { FramedStream } from "./framed-stream.ts";
 import {
   AcceptedFrames,
+  type FrameBatch,
   type SharedFrame,
   type WriteBuffers,
   writeBufferBytes,

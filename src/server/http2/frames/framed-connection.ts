@@ -15,7 +15,6 @@ import {
   FlushQueue,
   type WriterContext,
 } from "./connection-writer.ts";
-import { FrameBatch } from "./frame-batch.ts";
 import {
   InboundFrames,
   type InboundListener,
@@ -25,7 +24,7 @@ import {
 } from "./frame-readers.ts";
 import type { FrameSender } from "./frame-sender.ts";
 import { FramedStream } from "./framed-stream.ts";
-import { SharedFrame, WriteBuffers } from "./small-frames.ts";
+import { FrameBatch, SharedFrame, WriteBuffers } from "./small-frames.ts";
 
 /** What the connections of a server share. */
 export interface FramingContext extends WriterContext {

@@ -5,9 +5,12 @@ import {
   FlushQueue,
   type WriterContext,
 } from "../../../../src/server/http2/frames/connection-writer.ts";
-import { FrameBatch } from "../../../../src/server/http2/frames/frame-batch.ts";
 import type { FramedStream } from "../../../../src/server/http2/frames/framed-stream.ts";
-import { SharedFrame, WriteBuffers } from "../../../../src/server/http2/frames/small-frames.ts";
+import {
+  FrameBatch,
+  SharedFrame,
+  WriteBuffers,
+} from "../../../../src/server/http2/frames/small-frames.ts";
 import { FakeClock } from "../../../fake-clock.ts";
 
 /** A connection's writer, and what it writes to the socket. */
