@@ -7,6 +7,7 @@ import {
   writeService,
 } from "../wire/services.ts";
 import { Authentication } from "./calls/authentication.ts";
+import { revokeOnChange } from "./calls/credentials.ts";
 import {
   decoderOf,
   type MethodHandler,
@@ -16,7 +17,6 @@ import {
   type SingleRequestMethod,
   type UnaryMethod,
 } from "./calls/methods.ts";
-import { revokeOnChange } from "./calls/revocation.ts";
 import { createServiceContext, type ServiceContext } from "./calls/service-context.ts";
 import type { ServiceOptions } from "./calls/service-options.ts";
 import { serveUnary } from "./calls/unary-call.ts";

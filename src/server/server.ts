@@ -7,7 +7,6 @@ import { settledWithin } from "../base/wait.ts";
 import type { Identity } from "../identity/identity.ts";
 import { CallPipeline } from "./call-pipeline.ts";
 import type { RawServices } from "./calls/methods.ts";
-import { endingWithdrawn } from "./calls/revocation.ts";
 import type { ServiceOptions } from "./calls/service-options.ts";
 import { createService, type Service } from "./create-service.ts";
 import { Connections } from "./http2/connections.ts";
@@ -15,9 +14,8 @@ import { socketOf } from "./http2/frames/framed-connection.ts";
 import { OpenCalls } from "./http2/open-calls.ts";
 import { peerNameOf } from "./http2/peer.ts";
 import { VerifiedPeers } from "./http2/verified-peers.ts";
-import type { ClientConnection } from "./kernel/client-connection.ts";
 import type { CompressionStats } from "./kernel/compressor.ts";
-import type { OpenStream, OpenStreams } from "./kernel/open-streams.ts";
+import type { ClientConnection, OpenStream, OpenStreams } from "./kernel/open-streams.ts";
 import type { CallerStats } from "./limits/caller-limits.ts";
 import { type HandshakeFailure, HandshakeFailures } from "./limits/handshake-failures.ts";
 import { type AttackKind, Http2Defences } from "./limits/http2-defences.ts";
@@ -134,7 +132,7 @@ export class RunningServer {
     this.#connections = new Connections(clock, { ...limits, isUnix }, defences);
     this.#openCalls = new OpenCalls(context, this.#connections, rawServices);
     this.#pipeline = new CallPipeline(this.#service, this.#openCalls, rawServices);
-    const onWithdrawn = endingWithdrawn(authentication, context);
+    const onWithdrawn = (session: ClientConnection): void => context.credentials.withdraw(session);
     this.#verifiedPeers =
       tls?.clientCa && new VerifiedPeers({ clock, now, clientCa: tls.clientCa, onWithdrawn });
     const { callers } = context.callerLimits;

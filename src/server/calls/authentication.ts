@@ -8,7 +8,7 @@ import type { Peer, PeerFacts } from "../../identity/peer.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { byteLowWaterMark, Ledger, type Reservation } from "../kernel/ledger.ts";
 import type { Callers, CallOwner } from "../limits/callers.ts";
-import { auditEntry, denied, recordRefused } from "./audit.ts";
+import { auditDenied } from "./audit.ts";
 import { outOfRequestRoom, outOfTokenRoom, toClientError } from "./refusals.ts";
 import type { ServerCall } from "./server-call.ts";
 import type { ServiceContext } from "./service-context.ts";
@@ -63,8 +63,6 @@ export class Authentication {
   readonly #context: ServiceContext;
   readonly #callers: Callers;
   readonly #peers = new WeakMap<object, Peer>();
-  /** Connections whose certificate is of no trusted authority any more. */
-  readonly #withdrawn = new WeakSet<object>();
   /** Calls are inside while they are verified, and wait for their connection's turn before. */
   readonly #gate = new Gate({ concurrent: maxVerifying });
   /** Calls that wait for keys of the token issuer, in the order in which they came. */
@@ -143,21 +141,16 @@ export class Authentication {
       : this.#callers.forwardedOwner(connected.connection, name);
   }
 
-  /** The certificate of a connection is of no trusted authority any more: it is refused from now on. */
-  withdraw(connection: object): void {
-    this.#withdrawn.add(connection);
-    this.#peers.delete(connection);
-  }
-
   #peerOf({
     connection,
     peerFacts,
   }: Pick<Presented, "connection" | "peerFacts">): Peer | undefined {
+    const isWithdrawn = this.#context.credentials.isWithdrawn(connection);
     const known = this.#peers.get(connection);
-    if (known !== undefined) return known;
+    if (known !== undefined && !isWithdrawn) return known;
     const facts = peerFacts();
     if (facts === undefined) return undefined;
-    const isCertificateTrusted = facts.isCertificateTrusted && !this.#withdrawn.has(connection);
+    const isCertificateTrusted = facts.isCertificateTrusted && !isWithdrawn;
     const peer = this.#authenticators.recognisePeer({ ...facts, isCertificateTrusted });
     this.#peers.set(connection, peer);
     if (this.#authenticators.mayForward(peer)) this.#callers.markForwarder(connection);
@@ -228,9 +221,8 @@ export class Authentication {
 
   #refuse(call: ServerCall, method: string, error: unknown): void {
     if (call.isOver) return;
-    const { audit, logger } = this.#context;
-    const ending = statusOf(toClientError(error, "authentication", logger, call));
-    recordRefused(audit, call, () => auditEntry(call, method, undefined, denied), ending.code);
+    const ending = statusOf(toClientError(error, "authentication", this.#context.logger, call));
+    auditDenied(this.#context, method, call, undefined, ending.code);
     call.end(ending);
   }
 }

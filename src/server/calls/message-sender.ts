@@ -14,9 +14,6 @@ const leastCounted = 4 * 1024;
 
 const noFrames: FrameParts = [];
 
-/** Called when the client's flow control has accepted a message, or with the error that prevents that. */
-export type OnAccepted = (error?: Error | null) => void;
-
 /** The call that messages are sent on. */
 export type OutgoingCall = Pick<
   ServerCall,

@@ -109,7 +109,7 @@ function createKernel(
       if (caller !== undefined) caller.streams--;
     },
   });
-  const credentials = new Credentials(clock, now, streams);
+  const credentials = new Credentials(clock, now, streams, limits.endFlushMs);
   const slowStreams = new SlowStreams(clock, streams, sendBudget);
   const { maxReadsInFlight, maxWritesInFlight } = limits;
   const waiting = { clock, limits, callerLimits, requestPool };

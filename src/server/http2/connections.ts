@@ -1,7 +1,7 @@
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "../../base/clock.ts";
-import type { ClientConnection } from "../kernel/client-connection.ts";
 import { Ledger, type Reservation } from "../kernel/ledger.ts";
+import type { ClientConnection } from "../kernel/open-streams.ts";
 import { hostOf } from "../limits/callers.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
 import { markUnixPeer, peerNameOf, rawSocketOf } from "./peer.ts";

@@ -2,7 +2,7 @@ import { X509Certificate } from "node:crypto";
 import type { Socket } from "node:net";
 import type { Clock } from "../../base/clock.ts";
 import { runPaced } from "../../base/event-loop-turns.ts";
-import type { ClientConnection } from "../kernel/client-connection.ts";
+import type { ClientConnection } from "../kernel/open-streams.ts";
 import { peerFactsOf } from "./peer.ts";
 
 /** Time in which the certificates of all connections are verified again, in milliseconds. */
