@@ -33,16 +33,15 @@ export interface UnauthenticatedCall extends ServerCall {
   identity: Identity;
 }
 
-/** What a call presents, and its connection. */
+/** What is known of a connection: what its peer is remembered by, and what it shows of it. */
+type Connected = { readonly connection: object } & Pick<Presented, "peerFacts">;
+
+/** What a call presents, and what its connection shows. */
 export interface Presented {
   /** Its method's name in logs and metrics. */
   readonly method: string;
-  /** What the peer is remembered by. */
-  readonly connection: object;
   /** Called once per connection. Undefined if the connection is closed. */
   readonly peerFacts: () => PeerFacts | undefined;
-  /** Ends the connection behind its calls. Idempotent. */
-  readonly closeConnection: () => void;
   /** The metadata `authorization`; undefined: absent. */
   readonly authorization: string | undefined;
   /** The metadata `x-forwarded-client-cert`; undefined: absent. */
@@ -84,15 +83,15 @@ export class Authentication {
    * the call has to wait for what is returned.
    */
   begin(call: UnauthenticatedCall, presented: Presented): PendingAuthentication | undefined {
-    const peer = this.#peerOf(presented);
+    const { method, peerFacts, authorization, forwardedCertificate } = presented;
+    const peer = this.#peerOf({ connection: call.connection, peerFacts });
     if (peer === undefined) {
       // The connection is closed. Nothing must be done for a caller that is not known.
       call.reset();
       return undefined;
     }
     // The client connects again, with the certificate that it has by now.
-    if (this.#authenticators.hasExpired(peer)) presented.closeConnection();
-    const { method, authorization, forwardedCertificate } = presented;
+    if (this.#authenticators.hasExpired(peer)) call.closeConnection();
     try {
       const found = this.#authenticators.authenticate({
         peer,
@@ -120,7 +119,7 @@ export class Authentication {
   }
 
   /** Recognises the peer of a connection, and with it whether that is a trusted proxy. */
-  recognise(connected: Pick<Presented, "connection" | "peerFacts">): void {
+  recognise(connected: Connected): void {
     this.#peerOf(connected);
   }
 
@@ -131,7 +130,7 @@ export class Authentication {
   forwardedOwner({
     forwardedCertificate: header,
     ...connected
-  }: Pick<Presented, "connection" | "peerFacts" | "forwardedCertificate">): CallOwner | undefined {
+  }: Connected & Pick<Presented, "forwardedCertificate">): CallOwner | undefined {
     // Also for a call without the header: the connection is marked.
     const peer = this.#peerOf(connected);
     if (peer === undefined || header === undefined) return undefined;
@@ -141,10 +140,7 @@ export class Authentication {
       : this.#callers.forwardedOwner(connected.connection, name);
   }
 
-  #peerOf({
-    connection,
-    peerFacts,
-  }: Pick<Presented, "connection" | "peerFacts">): Peer | undefined {
+  #peerOf({ connection, peerFacts }: Connected): Peer | undefined {
     const isWithdrawn = this.#context.credentials.isWithdrawn(connection);
     const known = this.#peers.get(connection);
     if (known !== undefined && !isWithdrawn) return known;

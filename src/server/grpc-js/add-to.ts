@@ -150,9 +150,7 @@ class GrpcJsCall extends ServedCall implements ServerCall {
     const { metadata } = this.#call;
     this.#pending = this.#service.authentication?.begin(this, {
       method: methodOf(this.#call.getPath()),
-      connection: this.connection,
       peerFacts: () => peerFactsOf(this.#call, this.address),
-      closeConnection: never,
       authorization: metadata.get("authorization")[0]?.toString(),
       forwardedCertificate: this.#header("x-forwarded-client-cert"),
     });
