@@ -1,6 +1,6 @@
-import type { Timer } from "../../base/clock.ts";
 import { upstreamUnavailable } from "../../base/errors.ts";
 import { Gate } from "../../base/gate.ts";
+import { waitFor } from "../../base/wait.ts";
 import type { Authenticators } from "../../identity/authenticators.ts";
 import type { Identity } from "../../identity/identity.ts";
 import { KeysAwaited } from "../../identity/key-set.ts";
@@ -10,7 +10,7 @@ import { byteLowWaterMark, Ledger, type Reservation } from "../kernel/ledger.ts"
 import type { Callers, CallOwner } from "../limits/callers.ts";
 import { auditDenied } from "./audit.ts";
 import { outOfRequestRoom, outOfTokenRoom, toClientError } from "./refusals.ts";
-import type { ServerCall } from "./server-call.ts";
+import { RefusedRequest, type ServerCall } from "./server-call.ts";
 import type { ServiceContext } from "./service-context.ts";
 
 /** Maximum number of credentials that are verified at once. Each may occupy a thread. */
@@ -64,8 +64,6 @@ export class Authentication {
   readonly #peers = new WeakMap<object, Peer>();
   /** Calls are inside while they are verified, and wait for their connection's turn before. */
   readonly #gate = new Gate({ concurrent: maxVerifying });
-  /** Calls that wait for keys of the token issuer, in the order in which they came. */
-  readonly #awaitingKeys = new Set<PendingAuthentication>();
   readonly #tokens = new Ledger({
     max: maxTokenBytes,
     maxPerOwner: maxTokenBytesPerConnection,
@@ -160,59 +158,66 @@ export class Authentication {
     tokenBytes: number,
   ): PendingAuthentication {
     const { clock, requestPool } = this.#context;
-    const pending: PendingAuthentication = new PendingAuthentication(call, method, verify, {
-      ...{ clock, requestPool },
-      late: () => this.#refuse(call, method, upstreamUnavailable(tooLate)),
-      forget: () => {
-        token.release();
-        pending.leaveQueue?.();
-        this.#awaitingKeys.delete(pending);
+    const pending = new PendingAuthentication(call, requestPool);
+    const verified = waitFor<Identity>(
+      (resolve, reject) => this.#verify(call, verify, resolve, reject),
+      {
+        signal: pending.signal,
+        deadline: {
+          ...{ clock, ms: maxWaitMs },
+          expire: () => {
+            throw upstreamUnavailable(tooLate);
+          },
+        },
+        charge: (evict) =>
+          this.#tokens.reserve(call.connection, pendingBytes + tokenBytes, () =>
+            evict(new RefusedRequest(outOfTokenRoom(maxTokenBytesPerConnection))),
+          ),
       },
-    });
-    const token = this.#tokens.reserve(call.connection, 0, () => {
-      pending.cancel();
-      call.end(outOfTokenRoom(maxTokenBytesPerConnection));
-    });
-    token.resize(pendingBytes + tokenBytes);
-    if (pending.isWaiting) this.#queue(pending);
+    );
+    verified.then(
+      (identity) => pending.finish(identity),
+      (error: unknown) => {
+        pending.cancel();
+        if (error instanceof RefusedRequest) call.end(error.status);
+        else this.#refuse(call, method, error);
+      },
+    );
     return pending;
   }
 
-  #queue(pending: PendingAuthentication): void {
-    const { connection } = pending.call;
-    const enter = (): void => {
-      void this.#verify(pending).finally(() => this.#gate.leave(connection));
+  /**
+   * Verifies the credential of a call at the turn of its connection. One that needs keys which are being requested leaves the
+   * turn to others, and is verified again then. Returns what ends the wait.
+   */
+  #verify(
+    call: UnauthenticatedCall,
+    verify: () => Promise<Identity>,
+    resolve: (identity: Identity) => void,
+    reject: (error: unknown) => void,
+  ): () => void {
+    const { connection } = call;
+    let isOver = false;
+    let leaveQueue = (): void => {};
+    const queue = (): void => {
+      if (!isOver) leaveQueue = this.#gate.queue(connection, { bytes: 0, enter });
     };
-    pending.leaveQueue = this.#gate.queue(connection, { bytes: 0, enter });
-  }
-
-  /** Never rejects. */
-  async #verify(pending: PendingAuthentication): Promise<void> {
-    if (pending.call.isOver) return;
-    try {
-      pending.finish(await pending.verify());
-    } catch (error) {
-      if (error instanceof KeysAwaited) {
-        this.#awaitKeys(pending, error.requested);
-        return;
+    const verifyNow = async (): Promise<void> => {
+      try {
+        if (!call.isOver) resolve(await verify());
+      } catch (error) {
+        if (error instanceof KeysAwaited) void error.requested.then(queue);
+        else reject(error);
+      } finally {
+        this.#gate.leave(connection);
       }
-      pending.cancel();
-      this.#refuse(pending.call, pending.method, error);
-    }
-  }
-
-  /** Verifies a call again once the keys have been requested. */
-  #awaitKeys(pending: PendingAuthentication, requested: Promise<void>): void {
-    if (pending.call.isOver || !pending.isWaiting) return;
-    this.#awaitingKeys.add(pending);
-    void requested.then(() => this.#verifyAgain());
-  }
-
-  /** There is one request at a time, so none of these calls waits for another one. */
-  #verifyAgain(): void {
-    const awaiting = [...this.#awaitingKeys];
-    this.#awaitingKeys.clear();
-    for (const pending of awaiting) this.#queue(pending);
+    };
+    const enter = (): void => void verifyNow();
+    queue();
+    return () => {
+      isOver = true;
+      leaveQueue();
+    };
   }
 
   #refuse(call: ServerCall, method: string, error: unknown): void {
@@ -225,40 +230,21 @@ export class Authentication {
 
 /** A call whose credential is being verified. */
 export class PendingAuthentication {
-  readonly call: UnauthenticatedCall;
-  readonly method: string;
-  readonly verify: () => Promise<Identity>;
+  readonly #call: UnauthenticatedCall;
   readonly #pool: Ledger;
-  readonly #timer: Timer;
-  readonly #forget: () => void;
+  /** Aborted when the call does not wait any more. */
+  readonly #waiting = new AbortController();
   #isDone = false;
-  /** Whether the call still waits: it has no identity, and has neither ended nor waited too long. */
-  isWaiting = true;
-  /** Removes it from those that wait for their turn. Idempotent. */
-  leaveQueue: (() => void) | undefined;
   #reservation: Reservation | undefined;
   #next: (() => void) | undefined;
 
-  constructor(
-    call: UnauthenticatedCall,
-    method: string,
-    verify: () => Promise<Identity>,
-    context: Pick<ServiceContext, "clock" | "requestPool"> & {
-      /** Ends a call that has waited too long. */
-      readonly late: () => void;
-      /** Releases what is held for a call that does not wait any more. Idempotent. */
-      readonly forget: () => void;
-    },
-  ) {
-    this.call = call;
-    this.method = method;
-    this.verify = verify;
-    this.#pool = context.requestPool;
-    this.#forget = context.forget;
-    this.#timer = context.clock.setTimeout(() => {
-      this.cancel();
-      context.late();
-    }, maxWaitMs);
+  constructor(call: UnauthenticatedCall, pool: Ledger) {
+    this.#call = call;
+    this.#pool = pool;
+  }
+
+  get signal(): AbortSignal {
+    return this.#waiting.signal;
   }
 
   /**
@@ -266,7 +252,7 @@ export class PendingAuthentication {
    * size of the request that waits, which is charged to the connection.
    */
   whenDone(bytes: number, next: () => void): void {
-    if (this.call.isOver) {
+    if (this.#call.isOver) {
       this.cancel();
       return;
     }
@@ -275,10 +261,10 @@ export class PendingAuthentication {
       return;
     }
     this.#next = next;
-    this.call.onOver(() => this.cancel());
-    this.#reservation = this.#pool.reserve(this.call.connection, bytes, () => {
+    this.#call.onOver(() => this.cancel());
+    this.#reservation = this.#pool.reserve(this.#call.connection, bytes, () => {
       this.cancel();
-      this.call.end(outOfRequestRoom(this.#pool));
+      this.#call.end(outOfRequestRoom(this.#pool));
     });
   }
 
@@ -287,15 +273,13 @@ export class PendingAuthentication {
     const next = this.#next;
     this.cancel();
     this.#isDone = true;
-    this.call.identity = identity;
-    if (!this.call.isOver) next?.();
+    this.#call.identity = identity;
+    if (!this.#call.isOver) next?.();
   }
 
   /** Releases what is held while the call waits. Idempotent. */
   cancel(): void {
-    this.isWaiting = false;
-    this.#forget();
-    this.#timer.cancel();
+    this.#waiting.abort();
     this.#next = undefined;
     this.#reservation?.release();
     this.#reservation = undefined;

@@ -12,7 +12,7 @@ import type { Logger } from "pino";
 import { type Clock, maxTimerMs, type Timer } from "../../base/clock.ts";
 import type { PeerFacts } from "../../identity/peer.ts";
 import type { Connections } from "../http2/connections.ts";
-import { FramedConnection, newFramingContext } from "../http2/frames/framed-connection.ts";
+import { FramedConnection, FramingContext } from "../http2/frames/framed-connection.ts";
 import { lenientFields } from "../http2/http2-stream.ts";
 import { peerFactsOf, peerNameOf, rawSocketOf } from "../http2/peer.ts";
 import { maxHeaderBytes } from "../http2/request-headers.ts";
@@ -80,7 +80,7 @@ export class Listener {
   readonly #options: ListenerOptions;
   readonly #tls: TlsHandshakes | undefined;
   readonly #http1: Http1Responder | undefined;
-  readonly #framing: ReturnType<typeof newFramingContext>;
+  readonly #framing: FramingContext;
   readonly #upkeep: UpkeepOptions;
   /** The HTTP/2 of connections of clients, and of those of trusted proxies. */
   readonly #http2: ServerOptions;
@@ -98,7 +98,7 @@ export class Listener {
     const protocols = hasHttp1 ? ["h2", "http/1.1"] : ["h2"];
     this.#tls = tls && new TlsHandshakes(tls, protocols, this);
     this.#http1 = hasHttp1 ? new Http1Responder(pages ?? new Map(), logger, door) : undefined;
-    this.#framing = newFramingContext(clock, limits.maxStreamsPerConnection);
+    this.#framing = new FramingContext(clock, limits.maxStreamsPerConnection);
     const onUnanswered = (session: ServerHttp2Session): void =>
       defences.count("half_open", session);
     this.#upkeep = { clock, random, limits, onUnanswered };
