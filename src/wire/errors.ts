@@ -1,6 +1,7 @@
 import { Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import type { MessageTypeDefinition } from "@grpc/proto-loader";
 import { type Reason, WatchFanoutError } from "../base/errors.ts";
+import { durationOf } from "./encode.ts";
 import type { Any } from "./generated/google/protobuf/Any.ts";
 import type { BadRequest, BadRequest__Output } from "./generated/google/rpc/BadRequest.ts";
 import type { ErrorInfo, ErrorInfo__Output } from "./generated/google/rpc/ErrorInfo.ts";
@@ -245,9 +246,7 @@ export function encodeRpcStatus(status: RpcStatus): Buffer {
   const info = errorInfoType.serialize({ reason, domain, metadata });
   const details: Any[] = [{ type_url: `${typeUrl}ErrorInfo`, value: info }];
   if (retryDelayMs !== undefined) {
-    const seconds = Math.floor(retryDelayMs / 1000);
-    const nanos = Math.floor(retryDelayMs % 1000) * 1_000_000;
-    const value = retryInfoType.serialize({ retry_delay: { seconds, nanos } });
+    const value = retryInfoType.serialize({ retry_delay: durationOf(retryDelayMs) });
     details.push({ type_url: `${typeUrl}RetryInfo`, value });
   }
   if (field !== undefined) {

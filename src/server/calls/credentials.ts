@@ -5,15 +5,10 @@ import type { Identity } from "../../identity/identity.ts";
 import { permissionDenied } from "../../policy/access.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
 import type { ClientConnection, OpenStreams } from "../kernel/open-streams.ts";
+import type { ServerCall } from "./server-call.ts";
 
 /** Maximum interval at which expired credentials are looked for while a stream has one that expires, in milliseconds. */
 const checkIntervalMs = 250;
-
-/** A call, as far as its credential may lapse. */
-export interface AuthenticatedCall {
-  readonly identity: Identity;
-  readonly connection: object;
-}
 
 /**
  * Knows which credentials are no longer valid, and ends the open streams that have one, with UNAUTHENTICATED: within a second
@@ -89,7 +84,10 @@ export class Credentials {
    * Why the credential of a call that was authenticated is no longer valid; undefined: it is. A client may take long to
    * send its request, and a stream may wait until it is opened.
    */
-  lapsed({ identity, connection }: AuthenticatedCall): WatchFanoutError | undefined {
+  lapsed({
+    identity,
+    connection,
+  }: Pick<ServerCall, "identity" | "connection">): WatchFanoutError | undefined {
     if (this.isWithdrawn(connection)) return credentialRevoked({ source: "certificate" });
     return this.#revoked.has(identity) ? credentialRevoked(identity) : this.#expired(identity);
   }

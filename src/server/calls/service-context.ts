@@ -14,7 +14,6 @@ import { SlowStreams } from "../pressure/slow-streams.ts";
 import { CallClosings } from "./call-closings.ts";
 import { Credentials } from "./credentials.ts";
 import { FullStore } from "./full-store.ts";
-import { tooMuchRetained } from "./refusals.ts";
 import { RequestsInFlight } from "./requests-in-flight.ts";
 import type { ServiceOptions } from "./service-options.ts";
 import { SlowClients } from "./slow-clients.ts";
@@ -147,10 +146,8 @@ function createKernel(
         ...{ kind: "writes", maxRequests: maxWritesInFlight, maxBytes: maxWriteBytes },
       }),
     },
-    /** Opens watches in time slices, by caller. A task is an open call, and these are bounded, so none is refused here. */
-    streamOpenings: new StreamOpenings(clock, new Turns(clock, Infinity), retainedRequests, () =>
-      tooMuchRetained(retainedRequests),
-    ),
+    /** Opens watches in time slices, by caller. */
+    streamOpenings: new StreamOpenings(clock, retainedRequests),
     /** Does the work of unary calls that takes long, in time slices, by caller. */
     parsingSelectors: new Turns(clock),
     /** Releases what ended calls hold, in time slices. */
