@@ -1,7 +1,6 @@
 import type { Logger } from "pino";
-import type { KeyPair } from "../../base/certificate-store.ts";
+import { fileAuthorities, fileCertificate, type KeyPair } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
-import { fileAuthorities, fileCertificate } from "../../base/file-certificate.ts";
 import type { WatchedCertificate, WatchedFiles } from "../../base/watched-files.ts";
 import type { CertificateConfig, EtcdTls, ServerTls } from "../../config/config.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
