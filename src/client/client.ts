@@ -42,8 +42,14 @@ import type {
   ObjectResult,
   Page,
 } from "./watch/client-calls.ts";
-import { decodeHistoryPage, JoinedHistory } from "./watch/history-pages.ts";
-import { checkObject, checkPage, checkReadAt, JoinedPages } from "./watch/response-checks.ts";
+import {
+  checkObject,
+  checkPage,
+  checkReadAt,
+  decodeHistoryPage,
+  JoinedHistory,
+  JoinedPages,
+} from "./watch/response-checks.ts";
 import { type OpenStream, resumingWatch, type WatchStreams } from "./watch/resuming-watch.ts";
 
 const defaultMaxBatchBytes = 1024 ** 3;

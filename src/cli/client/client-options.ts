@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { z } from "zod";
 import { WatchFanoutError } from "../../base/errors.ts";
-import { parseAddress } from "../../client/calls/address.ts";
+import { parseAddress } from "../../client/calls/endpoints.ts";
 import type { ViewOptions as GivenView, KeyRange } from "../../client/calls/options.ts";
 import { type HashRange, shardOf } from "../../client/calls/shards.ts";
 import { count, duration } from "../../config/value-types.ts";

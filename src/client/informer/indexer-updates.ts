@@ -1,7 +1,7 @@
 import { estimatedBytes, StoredObject } from "../../model/object.ts";
 import { DecodeFailure, decodeTyped, type TypedObject } from "../values/typed-object.ts";
 import type { ValueCodec } from "../values/value-codec.ts";
-import { DeletedFinalStateUnknown, type Delta, type Deltas } from "./delta-fifo/delta.ts";
+import { DeletedFinalStateUnknown, type Delta, type Deltas } from "./delta-fifo/delta-fifo.ts";
 import { Notification } from "./handlers/handler-queue.ts";
 import { type RejectedObjectError, TransformFailure } from "./handlers/informer-errors.ts";
 import type { Indexer } from "./indexer/indexer.ts";

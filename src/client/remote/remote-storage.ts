@@ -34,8 +34,7 @@ import { decodeRevision } from "../calls/decode.ts";
 import type { Endpoint } from "../calls/endpoints.ts";
 import type { PageOptions, SelectorOptions, WatchOptions } from "../calls/options.ts";
 import type { AtomicBatch, ClientCalls, Page } from "../watch/client-calls.ts";
-import { readHistory } from "./remote-history.ts";
-import { type FetchPage, RemoteLister } from "./remote-lister.ts";
+import { type FetchPage, RemoteLister, readHistory } from "./remote-lister.ts";
 import { RemoteWatch, type RemoteWatchSource, ServerRevisionProbe } from "./remote-watch.ts";
 
 /** Options of a RemoteStorage. With selectors, it contains only the matching objects. */

@@ -1,6 +1,6 @@
 import { Fifo } from "../../../base/fifo.ts";
 import type { TypedObject } from "../../values/typed-object.ts";
-import type { DeletedFinalStateUnknown } from "../delta-fifo/delta.ts";
+import type { DeletedFinalStateUnknown } from "../delta-fifo/delta-fifo.ts";
 import { KeyedQueue } from "../delta-fifo/keyed-queue.ts";
 
 /** A change of one object that one handler will be called for. */
