@@ -27,12 +27,14 @@ export type {
   WatchStream,
 } from "../storage/storage.ts";
 export type { ClientTls, Pem } from "./calls/client-certificates.ts";
+export { shardOf } from "./calls/encode.ts";
 export type { Endpoint } from "./calls/endpoints.ts";
 export type {
   ConnectOptions,
   CountOptions,
   DeleteOptions,
   GetOptions,
+  HashRange,
   HistoryOptions,
   HistoryPageOptions,
   Interruption,
@@ -47,7 +49,6 @@ export type {
   ViewOptions,
   WatchOptions,
 } from "./calls/options.ts";
-export { type HashRange, shardOf } from "./calls/shards.ts";
 export type { Token } from "./calls/token-source.ts";
 export { type Client, connect } from "./client.ts";
 export type {

@@ -1,9 +1,9 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { z } from "zod";
 import { WatchFanoutError } from "../../base/errors.ts";
+import { shardOf } from "../../client/calls/encode.ts";
 import { parseAddress } from "../../client/calls/endpoints.ts";
-import type { ViewOptions as GivenView, KeyRange } from "../../client/calls/options.ts";
-import { type HashRange, shardOf } from "../../client/calls/shards.ts";
+import type { ViewOptions as GivenView, HashRange, KeyRange } from "../../client/calls/options.ts";
 import { count, duration } from "../../config/value-types.ts";
 import type { ListOrder, RevisionRequirement } from "../../storage/storage.ts";
 
