@@ -23,7 +23,7 @@ import type {
   UpstreamConfig,
 } from "./config.ts";
 import { etcdOptions } from "./etcd-options.ts";
-import { dividedLimitNames, limitsOf } from "./limits.ts";
+import { dividedLimitNames, limitsOf } from "./limit-options.ts";
 import { flagOf, type OptionName, type OptionValues } from "./options.ts";
 import { parsePolicy } from "./parse-policy.ts";
 import { ConfigError, type Settings } from "./setting.ts";

@@ -3,10 +3,10 @@ import type { Codec } from "../codec/codec.ts";
 import type { CertificateNameKind } from "../identity/certificate-names.ts";
 import type { TrustedForwarders } from "../identity/forwarded-certificate.ts";
 import type { PolicyDefinition } from "../policy/definition.ts";
-import type { LimitsConfig } from "./limits.ts";
+import type { LimitsConfig } from "./limit-options.ts";
 import type { TcpAddress, UnixAddress } from "./value-types.ts";
 
-export type { LimitsConfig } from "./limits.ts";
+export type { LimitsConfig } from "./limit-options.ts";
 export type { ListenAddress, TcpAddress } from "./value-types.ts";
 
 /** The checked configuration of `serve`. */

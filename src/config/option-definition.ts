@@ -26,6 +26,17 @@ export interface OptionDefinition {
   readonly secret?: true;
 }
 
+/** The value of each option of a table. */
+export type ValuesOf<Table> = { readonly [Name in keyof Table]: ValueOf<Table[Name]> };
+
+type ValueOf<D> = D extends { readonly schema: z.ZodType<infer T> }
+  ? D extends { readonly list: string }
+    ? readonly T[]
+    : D extends { readonly default: string }
+      ? T
+      : T | undefined
+  : never;
+
 /*
  * The usual kinds of options: the type of the value, and its placeholder in help.
  */

@@ -1,4 +1,3 @@
-import type { z } from "zod";
 import { etcdOptions } from "./etcd-options.ts";
 import { limitOptions } from "./limit-options.ts";
 import { listenerOptions } from "./listener-options.ts";
@@ -9,6 +8,7 @@ import {
   type OptionDefinition,
   sizeOption,
   switchOption,
+  type ValuesOf,
 } from "./option-definition.ts";
 import { resource } from "./resource-settings.ts";
 import {
@@ -289,18 +289,8 @@ export function fileKeyOf(name: OptionName): string {
   return definition(name).fileKey ?? name;
 }
 
-type ValueOf<D> = D extends { readonly schema: z.ZodType<infer T> }
-  ? D extends { readonly list: string }
-    ? readonly T[]
-    : D extends { readonly default: string }
-      ? T
-      : T | undefined
-  : never;
-
 /** The value of every option. An absent list is empty. */
-export type OptionValues = {
-  readonly [Name in OptionName]: ValueOf<(typeof options)[Name]>;
-};
+export type OptionValues = ValuesOf<typeof options>;
 
 const named: readonly (readonly [heading: string, names: readonly string[]])[] = [
   ["Ports and TLS", Object.keys(listenerOptions)],
