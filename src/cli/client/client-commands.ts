@@ -6,9 +6,13 @@ import type { PageOptions } from "../../client/calls/options.ts";
 import type { Client } from "../../client/client.ts";
 import type { ResourceInfo } from "../../client/resource-info.ts";
 import type { Page } from "../../client/watch/client-calls.ts";
-import { type CommandIo, processIo, readAll, tableOptions } from "../output/command-io.ts";
-import { exitCodes } from "../output/exit-codes.ts";
-import { resourcesJson } from "../output/proto-json.ts";
+import {
+  type CommandIo,
+  exitCodes,
+  processIo,
+  readAll,
+  tableOptions,
+} from "../output/command-io.ts";
 import { Table } from "../output/table.ts";
 import {
   addClientOptions,
@@ -40,7 +44,7 @@ import {
 } from "./client-options.ts";
 import { runSession } from "./client-session.ts";
 import { addDiff, addHistory } from "./history.ts";
-import { printCount, printObject, printPages } from "./object-output.ts";
+import { printCount, printObject, printPages, resourcesJson } from "./object-output.ts";
 import { addWatch } from "./watch.ts";
 
 /** Adds the commands that talk to a running service: get, list, watch, history, diff, put, delete, ... */

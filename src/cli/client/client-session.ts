@@ -3,8 +3,7 @@ import { invalidRequest, messageOf } from "../../base/errors.ts";
 import type { ClientTls, Pem } from "../../client/calls/client-certificates.ts";
 import type { Token } from "../../client/calls/token-source.ts";
 import { type Client, connect } from "../../client/client.ts";
-import { type CommandIo, reportFailure, say } from "../output/command-io.ts";
-import { Output } from "../output/output.ts";
+import { type CommandIo, Output, reportFailure, say } from "../output/command-io.ts";
 import type { ClientOptions } from "./client-options.ts";
 
 /** What a command uses while it runs. */

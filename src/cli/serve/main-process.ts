@@ -13,7 +13,7 @@ import { watchedTokens } from "./identity.ts";
 import { openOtlp } from "./otlp.ts";
 import { ServiceProcess } from "./service-process.ts";
 import { listening } from "./start-error.ts";
-import { startUpWarnings } from "./start-up-warnings.ts";
+import { startUpWarnings } from "./start-up-text.ts";
 import type { ServeOptions, Workers } from "./workers.ts";
 
 /** A running service. */
