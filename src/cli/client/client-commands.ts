@@ -111,6 +111,7 @@ function addList(program: Command, io: CommandIo): void {
   all.action(async (argument: string | undefined, options: ListOptions) => {
     const prefix = prefixOf(command, argument, options.prefix);
     const at = revisionRequirement(command, options);
+    const range = rangeOf(command, options);
     if (options.count === true) {
       const conflict = countConflict(options);
       if (conflict !== undefined) usageError(command, `--count can't be used with ${conflict}.`);
@@ -119,7 +120,7 @@ function addList(program: Command, io: CommandIo): void {
       const { resource, output, historyId } = options;
       const { shard, order } = options;
       const selected = {
-        ...{ ...selectorsOf(options), ...rangeOf(options) },
+        ...{ ...selectorsOf(options), ...range },
         ...{ prefix, shard, at, historyId },
       };
       if (options.count === true)

@@ -1,6 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
-import { upstreamUnavailable, type WatchFanoutError } from "../../base/errors.ts";
+import { hasReason, upstreamUnavailable, WatchFanoutError } from "../../base/errors.ts";
+import type { KeyRange } from "../../client/calls/options.ts";
 import type { AtomicBatch } from "../../client/watch/client-calls.ts";
 import type { EventType, WatchEvent } from "../../model/event.ts";
 import type { Scope } from "../../storage/storage.ts";
@@ -88,10 +89,11 @@ export function addWatch(program: Command, io: CommandIo): void {
       usageError(command, "--previous needs -o json.");
     }
     const scopes = scopesOf(command, options);
-    if (rangeOf(options) !== undefined && scopes.some(({ scope }) => scope !== undefined)) {
+    const range = rangeOf(command, options);
+    if (range !== undefined && scopes.some(({ scope }) => scope !== undefined)) {
       usageError(command, "--from and --to can't be used with --key, --prefix or --scope.");
     }
-    await runSession(io, options, (session) => watchAll(session, options, scopes));
+    await runSession(io, options, (session) => watchAll(session, options, scopes, range));
   });
 }
 
@@ -100,6 +102,7 @@ async function watchAll(
   session: Session,
   options: WatchOptions,
   scopes: readonly WatchedScope[],
+  range: KeyRange | undefined,
 ): Promise<void> {
   const { client, output, io, say } = session;
   const ended = new AbortController();
@@ -126,7 +129,7 @@ async function watchAll(
       shard: options.shard,
       eventTypes: options.eventTypes,
       scope: watched.scope,
-      range: rangeOf(options),
+      range,
       afterRevision: options.afterRevision,
       sendInitialEvents: options.initial,
       delivery: options.latest === true ? "LATEST_STATE" : undefined,
@@ -164,7 +167,7 @@ async function watchAll(
           if (!ended.signal.aborted && scopes.length > 1)
             say(`Can't watch${watchedName(watched)}.`);
           ended.abort();
-          throw error;
+          throw withHint(error, watched);
         }
       }),
     );
@@ -174,6 +177,15 @@ async function watchAll(
     timer.cancel();
     stopListening();
   }
+}
+
+/** The error for `--scope key=a`, unless there is a resource with that name, says what may have been meant. */
+function withHint(error: unknown, { resource, name }: WatchedScope): unknown {
+  const isKeyword = name !== undefined && (resource === "key" || resource === "prefix");
+  if (!isKeyword || !hasReason(error, "UNKNOWN_RESOURCE")) return error;
+  const flag = resource === "key" ? "--scope-key RESOURCE=KEY" : "--scope RESOURCE=PREFIX";
+  const hint = `A scope begins with the name of its resource: ${flag}.`;
+  return new WatchFanoutError(error.reason, `${error.message} ${hint}`, { cause: error });
 }
 
 function watchedName({ name }: WatchedScope): string {

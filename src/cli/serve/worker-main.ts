@@ -7,7 +7,13 @@ import { ConfigError } from "../../config/setting.ts";
 import { exitCodes } from "../output/command-io.ts";
 import { ProcessStatus } from "../status/process-status.ts";
 import { RecentProblems } from "../status/recent-problems.ts";
-import type { FromWorker, Question, StartWorker, ToWorker, WorkerAnswers } from "../workers/messages.ts";
+import type {
+  FromWorker,
+  Question,
+  StartWorker,
+  ToWorker,
+  WorkerAnswers,
+} from "../workers/messages.ts";
 import { dividedPools, workerConfig } from "../workers/worker-config.ts";
 import { WorkerReports } from "../workers/worker-reports.ts";
 import { ChangeableLevel, createLogger, exitOnFault, redirectGrpcLog } from "./logger.ts";
