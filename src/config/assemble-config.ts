@@ -61,9 +61,9 @@ export function assembleConfig(
     identity: assembleIdentity(values, checks),
     eventWindow,
     deepReads: {
-      max: values["deep-reads"],
-      maxPerIdentity: values["deep-reads-per-identity"],
-      timeoutMs: values["deep-read-timeout"],
+      concurrent: values["deep-reads"],
+      concurrentPerGroup: values["deep-reads-per-identity"],
+      maxMs: values["deep-read-timeout"],
       maxRevisions: values["deep-read-revisions"],
     },
     workers: workersConfig(values, checks),

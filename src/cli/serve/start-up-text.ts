@@ -7,7 +7,6 @@ import { isLocalHost } from "../../identity/peer.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
 import { printableText } from "../output/printable.ts";
 import { version } from "../output/version.ts";
-import type { Service } from "./main-process.ts";
 
 /**
  * The text for a user when the service has started: its addresses, its data, and commands to try. `checks` are those of
@@ -15,7 +14,7 @@ import type { Service } from "./main-process.ts";
  */
 export function startUpText(
   config: Config,
-  { grpc, admin }: Pick<Service, "grpc" | "admin">,
+  { grpc, admin }: { readonly grpc: ListenAddress; readonly admin: ListenAddress },
   checks: readonly ReadinessCheck[] = [],
 ): string {
   const resources = config.resources.map((resource) => resourceText(config, resource));

@@ -1,6 +1,6 @@
 import type { Clock } from "../../../base/clock.ts";
 import type { TypedObject } from "../../values/typed-object.ts";
-import { Notification } from "./handler-queue.ts";
+import { additionOf, type Notification } from "./handler-queue.ts";
 import {
   type EventHandler,
   type EventHandlerOptions,
@@ -64,7 +64,7 @@ export class SharedProcessor<T> {
       },
     });
     this.#registrations.add(registration);
-    registration.notifyState(objects.map((object) => Notification.added(object, true)));
+    registration.notifyState(objects.map((object) => additionOf(object, true)));
     registration.checkSynced();
     return registration;
   }
