@@ -176,7 +176,7 @@ export class Endpoints {
   /** Throws INVALID_REQUEST for invalid addresses. */
   constructor(addresses: readonly string[], settings: EndpointSettings) {
     const { random } = settings;
-    if (addresses.length === 0) throw parseError("No address was given.");
+    if (addresses.length === 0) throw noAddress();
     this.#all = addresses.map((text) => new Endpoint(parseAddress(text), settings));
     // Clients with the same list of addresses must not all start at the same server.
     this.#next = Math.floor(random() * addresses.length);
@@ -195,13 +195,13 @@ export class Endpoints {
     tried: ReadonlySet<Endpoint> = new Set(),
     preferred?: Endpoint,
   ): Endpoint {
-    this.#checkOpen();
+    if (this.#isClosed) throw new ClosedError("INVALID_REQUEST", "This client is closed.");
     const isUsable = preferred !== undefined && !tried.has(preferred);
     if (isUsable && preferred.ejectedForMs === 0) return preferred;
     const inTurn = [...this.#all.slice(this.#next), ...this.#all.slice(0, this.#next)];
     const left = inTurn.filter((endpoint) => !tried.has(endpoint));
     const [first, ...others] = left.length > 0 ? left : inTurn;
-    if (first === undefined) throw parseError("No address was given.");
+    if (first === undefined) throw noAddress();
     let best = first;
     for (const other of others) {
       const before =
@@ -251,9 +251,10 @@ export class Endpoints {
     for (const endpoint of this.#all) endpoint.close();
   }
 
-  #checkOpen(): void {
-    if (this.#isClosed) throw new ClosedError("INVALID_REQUEST", "This client is closed.");
-  }
+}
+
+function noAddress(): WatchFanoutError {
+  return invalidRequest("address", "No address was given.");
 }
 
 function isEjected({ ejectedForMs }: Endpoint): boolean {
@@ -296,9 +297,6 @@ function open(
   });
 }
 
-function parseError(message: string): WatchFanoutError {
-  return new WatchFanoutError("INVALID_REQUEST", message, { field: "address" });
-}
 
 /** A parsed server address. */
 export interface Address {

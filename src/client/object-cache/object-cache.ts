@@ -206,17 +206,11 @@ function warn(error: Error): void {
   process.emitWarning(error);
 }
 
-/** The numbers that are read when metrics are collected. */
-interface CacheNumbers {
-  readonly size: number;
-  readonly watching: number;
-}
-
 /**
  * Registers the metrics of a cache at the current global meter provider. Returns a function that removes them; until
  * it is called, the meter provider references the cache.
  */
-export function registerObjectCacheMetrics(resource: string, cache: CacheNumbers): () => void {
+export function registerObjectCacheMetrics(resource: string, cache: Pick<ObjectCache<never>, "size" | "watching">): () => void {
   return registerMetrics(metrics.getMeter("watch-fanout"), () => [[cache, { resource }]], {
     watch_fanout_client_object_cache_objects: gauge(
       "{object}",
