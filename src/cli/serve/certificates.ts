@@ -25,15 +25,6 @@ export function watchServerCertificates(
   );
 }
 
-/** Applies new versions of the admin port's certificate to it. */
-export function watchAdminCertificate(
-  files: WatchedFiles,
-  tls: CertificateConfig,
-  admin: CertificateUser,
-): void {
-  watchPair(files, "admin-certificate", tls, admin);
-}
-
 /** Applies new versions of the certificates for etcd, or for the upstream of a relay, to the client of it. */
 export function watchClientCertificates(
   files: WatchedFiles,
@@ -47,7 +38,8 @@ export function watchClientCertificates(
 
 const empty = Buffer.alloc(0);
 
-function watchPair(
+/** Applies new versions of a certificate and its key. `kind` is for log lines and metrics. */
+export function watchPair(
   files: WatchedFiles,
   kind: string,
   { cert, key, files: paths }: CertificateConfig,

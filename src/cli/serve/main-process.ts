@@ -7,7 +7,7 @@ import { registerWorkerMetrics } from "../../telemetry/service-metrics.ts";
 import { ProcessStatus } from "../status/process-status.ts";
 import { ServiceStatus } from "../status/service-status.ts";
 import { ceilingOfProcess } from "../workers/worker-config.ts";
-import { watchAdminCertificate } from "./certificates.ts";
+import { watchPair } from "./certificates.ts";
 import { watchedTokens } from "./identity.ts";
 import { openOtlp } from "./otlp.ts";
 import { ServiceProcess } from "./service-process.ts";
@@ -131,7 +131,7 @@ async function openAdmin(
     }),
   );
   main.onStop(() => admin.close());
-  if (tls !== undefined) watchAdminCertificate(files, tls, admin);
+  if (tls !== undefined) watchPair(files, "admin-certificate", tls, admin);
   return admin;
 }
 

@@ -2,7 +2,7 @@ import { isIP } from "node:net";
 import { credentials, Client as GrpcClient } from "@grpc/grpc-js";
 import { Backoff } from "../../base/backoff.ts";
 import type { Clock } from "../../base/clock.ts";
-import { invalidRequest, WatchFanoutError } from "../../base/errors.ts";
+import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
 import { isConnected, isConnecting } from "./call.ts";
 import { ClosedError } from "./call-failure.ts";
 import type { ClientCertificates } from "./client-certificates.ts";
@@ -250,7 +250,6 @@ export class Endpoints {
     this.#isClosed = true;
     for (const endpoint of this.#all) endpoint.close();
   }
-
 }
 
 function noAddress(): WatchFanoutError {
@@ -296,7 +295,6 @@ function open(
         }),
   });
 }
-
 
 /** A parsed server address. */
 export interface Address {

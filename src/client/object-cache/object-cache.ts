@@ -210,7 +210,10 @@ function warn(error: Error): void {
  * Registers the metrics of a cache at the current global meter provider. Returns a function that removes them; until
  * it is called, the meter provider references the cache.
  */
-export function registerObjectCacheMetrics(resource: string, cache: Pick<ObjectCache<never>, "size" | "watching">): () => void {
+export function registerObjectCacheMetrics(
+  resource: string,
+  cache: Pick<ObjectCache<never>, "size" | "watching">,
+): () => void {
   return registerMetrics(metrics.getMeter("watch-fanout"), () => [[cache, { resource }]], {
     watch_fanout_client_object_cache_objects: gauge(
       "{object}",
