@@ -1,18 +1,21 @@
-import type { z } from "zod";
 import { etcdOptions } from "./etcd-options.ts";
 import { limitOptions } from "./limit-options.ts";
 import { listenerOptions } from "./listener-options.ts";
-import type { OptionDefinition } from "./option-definition.ts";
+import {
+  countOption,
+  durationOption,
+  fileOption,
+  type OptionDefinition,
+  sizeOption,
+  switchOption,
+  type ValuesOf,
+} from "./option-definition.ts";
 import { resource } from "./resource-settings.ts";
 import {
   choice,
   collectorUrl,
-  count,
-  duration,
   endpoint,
-  onOff,
   ratio,
-  size,
   text,
   upstreamAddress,
   workerCount,
@@ -21,8 +24,7 @@ import {
 /** The options of tokens, rights and the audit log. */
 const callerOptions = {
   "token-file": {
-    schema: text,
-    value: "FILE",
+    ...fileOption,
     help: "Static tokens, sha256:HEX NAME[,GROUP...] a line. `watch-fanout token hash` prints the first part for a token.",
   },
   "jwt-issuer": {
@@ -47,15 +49,12 @@ const callerOptions = {
     default: "groups",
   },
   insecure: {
-    schema: onOff,
-    isSwitch: true,
-    value: "[on|off]",
+    ...switchOption,
     help: "Serve plain text on an address that other machines may reach, and the admin port there without TLS or a token.",
     default: "off",
   },
   policy: {
-    schema: text,
-    value: "FILE",
+    ...fileOption,
     help: "What callers may do: a YAML file with roles and bindings. What it does not allow is denied.",
     defaultHelp: "every caller may do everything",
   },
@@ -90,8 +89,7 @@ const telemetryOptions = {
     default: "0",
   },
   "otlp-metrics-interval": {
-    schema: duration("0s"),
-    value: "DURATION",
+    ...durationOption("0s"),
     help: "Interval at which metrics are exported. 0s: never. Needs --otlp-endpoint.",
     default: "60s",
   },
@@ -121,8 +119,7 @@ const compressionOptions = {
     defaultHelp: "off",
   },
   "compression-min-size": {
-    schema: size,
-    value: "SIZE",
+    ...sizeOption,
     help: "Size of a message, or of a chunk of a List, below which it is not compressed.",
     default: "4KiB",
   },
@@ -148,23 +145,16 @@ const options = {
     defaultHelp: "this service is not a relay",
   },
   "upstream-tls-ca": {
-    schema: text,
-    value: "FILE",
+    ...fileOption,
     help: "Authorities that sign the certificates of --upstream, in PEM. Enables TLS.",
   },
   "upstream-tls-cert": {
-    schema: text,
-    value: "FILE",
+    ...fileOption,
     help: "Client certificate for --upstream, in PEM. Needs --upstream-tls-ca.",
   },
-  "upstream-tls-key": {
-    schema: text,
-    value: "FILE",
-    help: "Private key of --upstream-tls-cert, in PEM.",
-  },
+  "upstream-tls-key": { ...fileOption, help: "Private key of --upstream-tls-cert, in PEM." },
   "upstream-token-file": {
-    schema: text,
-    value: "FILE",
+    ...fileOption,
     help: "Token that the relay authenticates with at --upstream, read again as it changes.",
   },
   resource: {
@@ -180,50 +170,42 @@ const options = {
   ...callerOptions,
   ...etcdOptions,
   "event-window-age": {
-    schema: duration("1s"),
-    value: "DURATION",
+    ...durationOption("1s"),
     help: "Age up to which a resource's event window keeps events, within the other bounds.",
     default: "5m",
   },
   "event-window-min-events": {
-    schema: count(0),
-    value: "COUNT",
+    ...countOption(0),
     help: "Number of events that a resource's event window keeps regardless of their age. 0: none.",
     default: "1000",
   },
   "event-window-max-events": {
-    schema: count(1),
-    value: "COUNT",
+    ...countOption(1),
     help: "Maximum number of events in a resource's event window.",
     default: "100000",
   },
   "event-window-max-bytes": {
-    schema: size,
-    value: "SIZE",
+    ...sizeOption,
     help: "Maximum estimated size of a resource's event window.",
     default: "64MiB",
   },
   "deep-reads": {
-    schema: count(0),
-    value: "COUNT",
+    ...countOption(0),
     help: "Maximum number of watches that read events from before the event window from the store at once. Further ones wait for 10 s, then are refused. 0: none, and such a watch has to list.",
     default: "16",
   },
   "deep-reads-per-identity": {
-    schema: count(1),
-    value: "COUNT",
+    ...countOption(1),
     help: "The same of one identity, in each worker.",
     default: "4",
   },
   "deep-read-revisions": {
-    schema: count(0),
-    value: "COUNT",
+    ...countOption(0),
     help: "Maximum number of revisions from a resume point before the event window to the current one. A watch from further back has to list. etcd accepts no writes while it looks through them, which it does for each 1,000: 0.2 s for 100,000. 0: no limit.",
     default: "100000",
   },
   "deep-read-timeout": {
-    schema: duration("1s"),
-    value: "DURATION",
+    ...durationOption("1s"),
     help: "How long a watch may read events from before the event window. Then it ends, and its client can resume it from where it has come to.",
     default: "5m",
   },
@@ -234,14 +216,12 @@ const options = {
     default: "1",
   },
   "stall-timeout": {
-    schema: duration("1s"),
-    value: "DURATION",
+    ...durationOption("1s"),
     help: "End a stream whose client has accepted nothing for this long.",
     default: "60s",
   },
   "max-stream-age": {
-    schema: duration("0s"),
-    value: "DURATION",
+    ...durationOption("0s"),
     help:
       "Approximate age at which connections and streams end gracefully, so that load spreads over replicas. " +
       "0s: never; then connections do not move between workers either.",
@@ -250,16 +230,14 @@ const options = {
   ...limitOptions,
   ...compressionOptions,
   "memory-ceiling": {
-    schema: size,
-    value: "SIZE",
+    ...sizeOption,
     help:
       "Memory of the process above which it sheds load, in the order that docs/limits.md has. 75 % of V8's heap limit is " +
       "a ceiling in any case.",
     defaultHelp: "90 % of the memory limit of the process's control group, if it has one",
   },
   "dispatch-interval": {
-    schema: duration("0s"),
-    value: "DURATION",
+    ...durationOption("0s"),
     help: "Minimum time between two deliveries of a resource's events to watches. Events in between share a message. 0s: as soon as they arrive, at most 10 ms later under load.",
     default: "0s",
   },
@@ -270,14 +248,12 @@ const options = {
     default: "direct",
   },
   "consistency-interval": {
-    schema: duration("0s"),
-    value: "DURATION",
+    ...durationOption("0s"),
     help: "Approximate interval at which keys and revisions of each cache are compared with etcd. 0s: never.",
     default: "10m",
   },
   "shutdown-timeout": {
-    schema: duration("0s"),
-    value: "DURATION",
+    ...durationOption("0s"),
     help:
       "How long clients may take to accept their last responses after SIGTERM or SIGINT. SIGHUP is ignored, but shuts " +
       "down a service that was started in a terminal.",
@@ -313,18 +289,8 @@ export function fileKeyOf(name: OptionName): string {
   return definition(name).fileKey ?? name;
 }
 
-type ValueOf<D> = D extends { readonly schema: z.ZodType<infer T> }
-  ? D extends { readonly list: string }
-    ? readonly T[]
-    : D extends { readonly default: string }
-      ? T
-      : T | undefined
-  : never;
-
 /** The value of every option. An absent list is empty. */
-export type OptionValues = {
-  readonly [Name in OptionName]: ValueOf<(typeof options)[Name]>;
-};
+export type OptionValues = ValuesOf<typeof options>;
 
 const named: readonly (readonly [heading: string, names: readonly string[]])[] = [
   ["Ports and TLS", Object.keys(listenerOptions)],

@@ -1,6 +1,6 @@
 import { defaultBackoffBounds } from "../base/backoff.ts";
 import { hasReason, upstreamUnavailable, WatchFanoutError } from "../base/errors.ts";
-import { OutageLog } from "../base/outage-log.ts";
+import { OutageLog } from "../base/logger.ts";
 import { SingleFlight } from "../base/single-flight.ts";
 import { StreamBackoff } from "../base/stream-backoff.ts";
 import { abortable, Condition, type WaitBounds } from "../base/wait.ts";

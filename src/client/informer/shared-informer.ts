@@ -7,13 +7,17 @@ import { checkKey } from "../../storage/checks.ts";
 import type { Storage } from "../../storage/storage.ts";
 import { ClosedError } from "../calls/call-failure.ts";
 import type { TypedObject } from "../values/typed-object.ts";
-import { defaultWatchErrors, ErrorReporter } from "./error-reports.ts";
 import type {
   EventHandler,
   EventHandlerOptions,
   EventHandlerRegistration,
-} from "./handlers/event-handler.ts";
-import { InformerFault, InformerStopped } from "./handlers/informer-errors.ts";
+} from "./handlers/handler-registration.ts";
+import {
+  defaultWatchErrors,
+  ErrorReporter,
+  InformerFault,
+  InformerStopped,
+} from "./handlers/informer-errors.ts";
 import { defaultQueueBytes, SharedProcessor } from "./handlers/shared-processor.ts";
 import { Indexer, type ReadonlyIndexer } from "./indexer/indexer.ts";
 import { Lister, type ListerOptions } from "./indexer/lister.ts";

@@ -12,8 +12,8 @@ import {
 } from "@grpc/grpc-js";
 import { type ICallable, MaintenanceClient } from "etcd3";
 import { CertificateStore } from "../../base/certificate-store.ts";
-import { stateOnceConnecting } from "../../base/channel-state.ts";
 import { beginClientSpan } from "../../base/client-span.ts";
+import { stateOnceConnecting } from "../../base/server-reachability.ts";
 import { abortable } from "../../base/wait.ts";
 import { type DecodedRange, decodeRange } from "../wire/range-response.ts";
 import { decodePastWatch, decodeWatch } from "../wire/watch-response.ts";

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
-import { OutageLog } from "../../base/outage-log.ts";
+import { OutageLog } from "../../base/logger.ts";
 import type { Namespace } from "../wire/namespace.ts";
 import type { Bearer } from "./endpoint.ts";
 import { defaultKeepalive, type Keepalive, type MemberCertificates } from "./member.ts";
