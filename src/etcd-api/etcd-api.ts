@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import type { KeyPair } from "../base/certificate-store.ts";
 import type { Clock } from "../base/clock.ts";
 import { runInTimeSlices } from "../base/event-loop-turns.ts";
-import type { Bearer } from "../etcd/client/endpoint.ts";
+import { type Bearer, leftOutKeyHeader } from "../etcd/client/endpoint.ts";
 import {
   type EtcdTls,
   type Keepalive,
@@ -10,7 +10,6 @@ import {
   memberCertificates,
 } from "../etcd/client/member.ts";
 import { Upstream, type UpstreamOutage } from "../etcd/client/upstream.ts";
-import { leftOutKeyHeader } from "../etcd/wire/left-out-key.ts";
 import { memberListPath, withClientUrls } from "../etcd/wire/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "../etcd/wire/methods.ts";
 import { behindRoom, type MessageTranslation, Namespace } from "../etcd/wire/namespace.ts";

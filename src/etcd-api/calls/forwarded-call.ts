@@ -26,9 +26,8 @@ import { decodedDetails } from "../../wire/errors.ts";
 import { EtcdCall } from "./etcd-call.ts";
 import { ForwardedRequest } from "./forwarded-request.ts";
 import type { MemberRouting, Route } from "./member-routing.ts";
-import { MessageStarts } from "./message-starts.ts";
-import { MessageTranslator } from "./message-translator.ts";
 import { responseHeaders, responseTrailers } from "./metadata.ts";
+import { MessageStarts, MessageTranslator } from "./passing-messages.ts";
 
 /** Maximum size of a request that is translated, in bytes: far above etcd's default --max-request-bytes. */
 const maxRequestBytes = 16 * 1024 ** 2;

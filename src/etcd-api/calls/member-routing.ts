@@ -5,8 +5,7 @@ import type { UpstreamConnection } from "../../etcd/client/upstream-connection.t
 import { type Askable, askUpstream } from "../../etcd/client/upstream-question.ts";
 import { noUser } from "../../etcd/wire/error-texts.ts";
 import type { MemberChoice } from "../../etcd/wire/methods.ts";
-import { readRangeRequest } from "../../etcd/wire/range-request.ts";
-import { mayBeSerializableTxn } from "../../etcd/wire/serializable.ts";
+import { mayBeSerializableTxn, readRangeRequest } from "../../etcd/wire/range-request.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import type { NewestHeader } from "../cached/newest-header.ts";
 import { requestHeaders } from "./metadata.ts";

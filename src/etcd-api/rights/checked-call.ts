@@ -1,13 +1,15 @@
 import { randomBytes } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http2";
 import { WatchFanoutError } from "../../base/errors.ts";
-import { type KeyMethod, type LeasedKey, readKeyAccesses } from "../../etcd/wire/key-accesses.ts";
 import {
   grantWithId,
   isLeaseMethod,
+  type KeyMethod,
+  type LeasedKey,
   type LeaseMethod,
+  readKeyAccesses,
   readLeaseRequest,
-} from "../../etcd/wire/lease-messages.ts";
+} from "../../etcd/wire/checked-requests.ts";
 import type { Access } from "../../policy/access.ts";
 import { clientGone } from "../../server/calls/call-admission.ts";
 import type { RawCall } from "../../server/calls/methods.ts";

@@ -6,13 +6,13 @@ import {
   askUpstream,
   type UpstreamAnswer,
 } from "../../etcd/client/upstream-question.ts";
-import { isKeyMethod } from "../../etcd/wire/key-accesses.ts";
 import {
+  isKeyMethod,
   isLeaseMethod,
   type LeaseMethod,
   notKeptAlive,
   readLeaseRequest,
-} from "../../etcd/wire/lease-messages.ts";
+} from "../../etcd/wire/checked-requests.ts";
 import { headerField, raisedTo } from "../../etcd/wire/response-header.ts";
 import { type Access, etcdMethodDenied, verbs } from "../../policy/access.ts";
 import type { RawCall } from "../../server/calls/methods.ts";

@@ -5,7 +5,6 @@ import { Fifo } from "../../base/fifo.ts";
 import { ownBytes } from "../../base/growing-buffer.ts";
 import { waitFor } from "../../base/wait.ts";
 import { UpstreamWatchCall } from "../../etcd/client/upstream-watch-call.ts";
-import { RevisionJoiner } from "../../etcd/wire/revision-joiner.ts";
 import { cancelRequest, createRequest, progressRequest } from "../../etcd/wire/watch-request.ts";
 import {
   type DecodedWatch,
@@ -13,6 +12,7 @@ import {
   noWatchId,
   withFields,
 } from "../../etcd/wire/watch-response.ts";
+import { RevisionJoiner } from "../../etcd/wire/whole-revisions.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
 import type { FrameParts } from "../../wire/encode.ts";
 import type { ClientWatch, UpstreamWatch, WatchOwner } from "./client-watch.ts";

@@ -2,8 +2,8 @@ import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { groupOf } from "../../base/fair-queue.ts";
+import { leftOutKey, leftOutKeyHeader } from "../../etcd/client/endpoint.ts";
 import { compacted, duplicateWatch, stopped, tooMany } from "../../etcd/wire/error-texts.ts";
-import { leftOutKey, leftOutKeyHeader } from "../../etcd/wire/left-out-key.ts";
 import { nextMessage, UnreadableMessage } from "../../etcd/wire/messages.ts";
 import {
   type CreateRequest,

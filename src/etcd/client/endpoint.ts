@@ -1,4 +1,4 @@
-import { type OutgoingHttpHeaders, sensitiveHeaders } from "node:http2";
+import { type IncomingHttpHeaders, type OutgoingHttpHeaders, sensitiveHeaders } from "node:http2";
 
 /** Where to connect to, as Node.js takes it. */
 export type EndpointAddress =
@@ -40,4 +40,16 @@ export function identified(headers: OutgoingHttpHeaders, bearer: Bearer): Outgoi
     ...(own !== undefined && { authorization: `Bearer ${own}` }),
     [sensitiveHeaders]: ["token", "authorization"],
   };
+}
+
+/**
+ * Metadata of the calls by which a watch-fanout fills its caches. It names a key, in base64, which the caller leaves out of
+ * whatever it gets: that of the history's id, which no cache has either, at another watch-fanout. To etcd it means nothing.
+ */
+export const leftOutKeyHeader = "watch-fanout-left-out-key";
+
+/** The key that the caller leaves out; undefined: none. */
+export function leftOutKey(metadata: IncomingHttpHeaders): Buffer | undefined {
+  const named = metadata[leftOutKeyHeader];
+  return typeof named === "string" ? Buffer.from(named, "base64") : undefined;
 }

@@ -8,10 +8,9 @@ import { Gate } from "../../base/gate.ts";
 import { ServerReachability } from "../../base/server-reachability.ts";
 import type { Reachability } from "../../base/stream-backoff.ts";
 import { Turns } from "../../base/turns.ts";
-import { leftOutKeyHeader } from "../wire/left-out-key.ts";
 import type { DecodedRange } from "../wire/range-response.ts";
 import { AuthTokens } from "./auth-tokens.ts";
-import type { Bearer } from "./endpoint.ts";
+import { type Bearer, leftOutKeyHeader } from "./endpoint.ts";
 import {
   compacted,
   futureRevision,
