@@ -8,7 +8,7 @@ import type { WatchBatch } from "../model/event.ts";
 import type { StoredObject } from "../model/object.ts";
 import { checkSameHistory } from "../storage/checks.ts";
 import type { Scope } from "../storage/storage.ts";
-import { HistoryTracker } from "./history/history-tracker.ts";
+import { HistoryTracker } from "./history-tracker.ts";
 import { ReflectorState } from "./reflector-state.ts";
 import { callTarget, type ReflectorOptions, TargetFault, targetFault } from "./reflector-target.ts";
 import { listState } from "./state-lister.ts";

@@ -1,18 +1,14 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
+import { type Askable, askUpstream, type UpstreamAnswer } from "../../etcd/client/upstream-call.ts";
 import {
-  type Askable,
-  askUpstream,
-  type UpstreamAnswer,
-} from "../../etcd/client/upstream-question.ts";
-import { isKeyMethod } from "../../etcd/wire/key-accesses.ts";
-import {
+  isKeyMethod,
   isLeaseMethod,
   type LeaseMethod,
   notKeptAlive,
   readLeaseRequest,
-} from "../../etcd/wire/lease-messages.ts";
+} from "../../etcd/wire/checked-requests.ts";
 import { headerField, raisedTo } from "../../etcd/wire/response-header.ts";
 import { type Access, etcdMethodDenied, verbs } from "../../policy/access.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
@@ -23,7 +19,6 @@ import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import type { CachedResources } from "../cached/cached-resources.ts";
 import type { NewestHeader } from "../cached/newest-header.ts";
 import type { EtcdCall } from "../calls/etcd-call.ts";
-import { requestHeaders } from "../calls/metadata.ts";
 import { AnsweredCall } from "./answered-call.ts";
 import { CheckedCall } from "./checked-call.ts";
 import type { KeyRights } from "./key-rights.ts";
@@ -160,10 +155,7 @@ export class LimitedCalls {
     maxBytes?: number,
   ): Promise<UpstreamAnswer> => {
     const { upstream, clock, newestHeader } = this.#deps;
-    const headers = requestHeaders(path, metadata);
-    delete headers["grpc-timeout"];
-    delete headers["grpc-accept-encoding"];
-    const answer = await askUpstream(upstream, headers, request, clock, maxBytes);
+    const answer = await askUpstream(upstream, path, metadata, request, clock, maxBytes);
     const { message, source } = answer;
     if (message !== undefined && source !== undefined) newestHeader.observeMessage(source, message);
     return answer;

@@ -1,5 +1,5 @@
 import { MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
-import { bytesFieldSize, varintSize, WireWriter } from "../../protobuf/wire-writer.ts";
+import { bytesField, numberField } from "./messages.ts";
 
 /*
  * etcd's WatchRequest. Field numbers are those of its rpc.proto.
@@ -144,26 +144,10 @@ export const progressRequest: Buffer = Buffer.of(0x1a, 0);
 
 /** The client's request with another start revision and watch id. Of a field that is there twice, the later one counts. */
 export function createRequest(parts: readonly Buffer[], startRevision: number, id: number): Buffer {
-  const encoded = Buffer.concat(parts);
-  const size = encoded.length + 2 + varintSize(startRevision) + varintSize(id);
-  const writer = new WireWriter(Buffer.allocUnsafe(bytesFieldSize(size)));
-  writer.byte(0x0a);
-  writer.varint(size);
-  writer.raw(encoded);
-  writer.byte(0x18);
-  writer.varint(startRevision);
-  writer.byte(0x38);
-  writer.varint(id);
-  return writer.bytes;
+  return bytesField(0x0a, ...parts, numberField(0x18, startRevision), numberField(0x38, id));
 }
 
 /** The request to cancel a watch. */
 export function cancelRequest(id: number): Buffer {
-  const size = 1 + varintSize(id);
-  const writer = new WireWriter(Buffer.allocUnsafe(bytesFieldSize(size)));
-  writer.byte(0x12);
-  writer.varint(size);
-  writer.byte(0x08);
-  writer.varint(id);
-  return writer.bytes;
+  return bytesField(0x12, numberField(0x08, id));
 }

@@ -1,13 +1,8 @@
 import { MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
-import {
-  bigFieldSize,
-  bytesFieldSize,
-  numberFieldSize,
-  WireWriter,
-} from "../../protobuf/wire-writer.ts";
-import { type FrameParts, prefixSize } from "../../wire/encode.ts";
+import { WireWriter } from "../../protobuf/wire-writer.ts";
+import { type FrameParts, frameOf, prefixSize } from "../../wire/encode.ts";
 import { type DecodedKeyValue, readKeyValue } from "./key-value.ts";
-import { decoding } from "./messages.ts";
+import { bytesField, decoding, numberField } from "./messages.ts";
 import { headerTag, readRevision } from "./response-header.ts";
 
 /*
@@ -184,34 +179,19 @@ export interface Answer {
 
 /** Encodes a response without events as a frame, that is with gRPC's prefix. */
 export function encodeAnswer(header: Buffer, answer: Answer): Buffer {
-  const { compactRevision = 0, cancelReason = "" } = answer;
-  const id = watchIdField(answer.watchId);
-  const reasonBytes = Buffer.byteLength(cancelReason);
-  const size =
-    header.length +
-    id.length +
-    (answer.created === true ? 2 : 0) +
-    (answer.canceled === true ? 2 : 0) +
-    numberFieldSize(compactRevision) +
-    (reasonBytes === 0 ? 0 : bytesFieldSize(reasonBytes));
-  const writer = new WireWriter(Buffer.allocUnsafe(prefixSize + size));
-  writer.prefix(size);
-  writer.raw(header);
-  writer.raw(id);
-  writer.numberField(createdTag, answer.created === true ? 1 : 0);
-  writer.numberField(canceledTag, answer.canceled === true ? 1 : 0);
-  writer.numberField(compactRevisionTag, compactRevision);
-  if (reasonBytes > 0) writer.textField(cancelReasonTag, cancelReason, reasonBytes);
-  return writer.bytes;
+  const { watchId, created = false, canceled = false, compactRevision = 0 } = answer;
+  const { cancelReason = "" } = answer;
+  const fields = [header, watchIdField(watchId)];
+  if (created) fields.push(numberField(createdTag, 1));
+  if (canceled) fields.push(numberField(canceledTag, 1));
+  if (compactRevision > 0) fields.push(numberField(compactRevisionTag, compactRevision));
+  if (cancelReason !== "") fields.push(bytesField(cancelReasonTag, Buffer.from(cancelReason)));
+  return Buffer.concat(frameOf(...fields));
 }
 
 /** Encodes the field of a response with its watch id; empty for the id 0. */
 export function watchIdField(watchId: bigint): Buffer {
-  if (watchId === 0n) return none;
-  const unsigned = BigInt.asUintN(64, watchId);
-  const writer = new WireWriter(Buffer.allocUnsafe(bigFieldSize(unsigned)));
-  writer.bigField(watchIdTag, unsigned);
-  return writer.bytes;
+  return watchId === 0n ? none : numberField(watchIdTag, watchId);
 }
 
 /** Adds fields behind those of a message. A field that is there already has the later value then. */

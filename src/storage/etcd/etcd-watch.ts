@@ -3,8 +3,8 @@ import {
   historyChanged,
   revisionTooOld,
   upstreamUnavailable,
-} from "../../../base/errors.ts";
-import type { TimeSlicedWork } from "../../../base/event-loop-turns.ts";
+} from "../../base/errors.ts";
+import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import {
   cancelError,
   isResponseTooLarge,
@@ -12,21 +12,17 @@ import {
   readError,
   responseTooLarge,
   revisionTooLarge,
-} from "../../../etcd/client/errors.ts";
-import type { EtcdClient } from "../../../etcd/client/etcd-client.ts";
-import type { KeyRange } from "../../../etcd/client/key-range.ts";
-import type { RevisionProbe } from "../../../etcd/client/revision-probe.ts";
-import {
-  type DecodedEvent,
-  type DecodedWatch,
-  noWatchId,
-} from "../../../etcd/wire/watch-response.ts";
-import { WholeRevisions } from "../../../etcd/wire/whole-revisions.ts";
-import { memoryOverheadBytes, WatchBatch, type WatchEvent } from "../../../model/event.ts";
-import type { WatchRequest, WatchStream } from "../../storage.ts";
-import { EventDecoder, MissingPreviousError } from "../objects/decode.ts";
-import type { ResourceKeys } from "../objects/resource-keys.ts";
+} from "../../etcd/client/errors.ts";
+import type { EtcdClient } from "../../etcd/client/etcd-client.ts";
+import type { KeyRange } from "../../etcd/client/key-range.ts";
+import { type DecodedEvent, type DecodedWatch, noWatchId } from "../../etcd/wire/watch-response.ts";
+import { WholeRevisions } from "../../etcd/wire/whole-revisions.ts";
+import { memoryOverheadBytes, WatchBatch, type WatchEvent } from "../../model/event.ts";
+import type { WatchRequest, WatchStream } from "../storage.ts";
 import { CompactionGuard } from "./compaction-guard.ts";
+import { EventDecoder, MissingPreviousError } from "./objects/decode.ts";
+import type { ResourceKeys } from "./objects/resource-keys.ts";
+import type { RangeReader } from "./range-reader.ts";
 import { WatchConnection } from "./watch-connection.ts";
 
 /** Maximum number of times in a row that etcd may leave out previous objects before the watch fails. */
@@ -41,7 +37,7 @@ const eventsPerStep = 32;
 /** What a watch needs from the storage that it belongs to. */
 interface EtcdWatchSource {
   readonly client: EtcdClient;
-  readonly probe: RevisionProbe;
+  readonly reader: RangeReader;
   readonly keys: ResourceKeys;
   /** Maximum size of one revision that is held until it is complete, in bytes. */
   readonly maxRevisionBytes: number;
@@ -88,7 +84,7 @@ export class EtcdWatch implements WatchStream {
   #end: Error | null | undefined;
 
   constructor(source: EtcdWatchSource, request: WatchRequest) {
-    const { client, probe, keys, maxRevisionBytes, onlyDeletions = false } = source;
+    const { client, reader, keys, maxRevisionBytes, onlyDeletions = false } = source;
     const range = keys.rangeOf(request.scope);
     this.#source = source;
     this.#request = request;
@@ -98,7 +94,7 @@ export class EtcdWatch implements WatchStream {
     this.#notifier = new ReadableNotifier(() => !this.#queue.isEmpty || this.ended !== undefined);
     this.#queue = new CompactionGuard(
       {
-        isAvailable: (revision) => probe.isAvailable(revision, this.#stopping.signal),
+        isAvailable: (revision) => reader.isAvailable(revision, this.#stopping.signal),
         onReadable: () => this.#notifier.notify(),
         onLost: (after) => {
           this.#endTooOld(after).catch((error: unknown) => this.#fail(error));
@@ -162,13 +158,13 @@ export class EtcdWatch implements WatchStream {
   /** Finds a member, checks that the history is the expected one, and opens the stream there. */
   async #open(afterRevision: number | undefined): Promise<void> {
     if (this.#connection.isClosed) return;
-    const { client, probe } = this.#source;
+    const { client, reader } = this.#source;
     const { signal } = this.#stopping;
     const { member, limits, current } = await client.onSomeMember(
       async (member, limits) => {
         // Above etcd's own revision a watch would wait in silence. The read also renews the token, which a stream can't
         // do, and shows that this member is connected to the others.
-        return { member, limits, current: await probe.currentOn(member, limits) };
+        return { member, limits, current: await reader.currentOn(member, limits) };
       },
       signal,
       this.#range,
@@ -193,7 +189,10 @@ export class EtcdWatch implements WatchStream {
     if (++this.#omissions > maxOmissions) {
       throw this.#connection.failure("keeps leaving out previous objects on a watch");
     }
-    const isAvailable = await this.#source.probe.isAvailable(this.#position, this.#stopping.signal);
+    const isAvailable = await this.#source.reader.isAvailable(
+      this.#position,
+      this.#stopping.signal,
+    );
     if (isAvailable) await this.#open(this.#position);
     else await this.#endTooOld(this.#position);
   }
@@ -338,7 +337,7 @@ export class EtcdWatch implements WatchStream {
 
   async #endTooOld(requested: number): Promise<void> {
     this.#hangUp();
-    const tooOld = await this.#source.probe.tooOld(requested);
+    const tooOld = await this.#source.reader.tooOld(requested);
     if (this.#end === undefined) this.#finish(tooOld);
   }
 

@@ -1,9 +1,9 @@
 import { MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
+import { fieldsOf, numberField, unlessFault } from "./messages.ts";
 import { readRangeRequest } from "./range-request.ts";
-import { SingleFields } from "./single-fields.ts";
 
 /*
- * Which keys a request of etcd's KV service reads and writes. Field numbers are those of its rpc.proto.
+ * What a request of etcd's KV or Lease service does with which keys and leases. Field numbers are those of its rpc.proto.
  *
  * It is for decisions about rights, so whatever another decoder could understand otherwise is not read at all: unknown fields,
  * a field that is there twice, a union with several members or none, a range end that is present and empty.
@@ -54,17 +54,14 @@ const none: Buffer = Buffer.alloc(0);
 
 /** Reads a request, without gRPC's prefix. Undefined: it is not understood completely, or has no keys. Keeps views of `message`. */
 export function readKeyAccesses(path: KeyMethod, message: Buffer): KeyAccesses | undefined {
-  const reader = new AccessReader();
-  try {
+  return unlessFault(() => {
+    const reader = new AccessReader();
     if (path === "/etcdserverpb.KV/Put") reader.put(message);
     else if (path === "/etcdserverpb.KV/DeleteRange") reader.deleteRange(message);
     else if (path === "/etcdserverpb.KV/Txn") reader.txn(message, 1);
     else reader.range(message);
-  } catch (error) {
-    if (error instanceof WireFault) return undefined;
-    throw error;
-  }
-  return reader.keys.length === 0 ? undefined : reader;
+    return reader.keys.length === 0 ? undefined : reader;
+  });
 }
 
 class AccessReader implements KeyAccesses {
@@ -146,3 +143,100 @@ const compareTags: ReadonlySet<number> = new Set([
   ...[0x08, 0x10, 0x1a, 0x20, 0x28, 0x30, 0x3a, 0x40],
   compareEndTag,
 ]);
+
+/** The methods whose requests name a lease, with the tags that these have. */
+const tagsByMethod = {
+  "/etcdserverpb.Lease/LeaseGrant": new Set([0x08, 0x10]),
+  "/etcdserverpb.Lease/LeaseRevoke": new Set([0x08]),
+  "/etcdserverpb.Lease/LeaseKeepAlive": new Set([0x08]),
+  "/etcdserverpb.Lease/LeaseTimeToLive": new Set([0x08, 0x10]),
+} as const;
+export type LeaseMethod = keyof typeof tagsByMethod;
+
+/** Whether it is the path of a method whose requests name a lease. */
+export function isLeaseMethod(path: string): path is LeaseMethod {
+  return Object.hasOwn(tagsByMethod, path);
+}
+
+/** A request of one of these methods. */
+export interface LeaseRequest {
+  /** Unsigned. 0: none. */
+  readonly lease: bigint;
+  /** Whether it asks for the keys that are attached to the lease. */
+  readonly hasKeys: boolean;
+}
+
+const idTag = 0x08;
+const keysTag = 0x10;
+/** Of LeaseGrant. */
+const ttlTag = 0x08;
+const grantedIdTag = 0x10;
+
+/** Reads a request, without gRPC's prefix. Undefined: it is not understood completely. */
+export function readLeaseRequest(path: LeaseMethod, message: Buffer): LeaseRequest | undefined {
+  return unlessFault(() => {
+    const fields = new SingleFields(message, tagsByMethod[path]);
+    const isGrant = path === "/etcdserverpb.Lease/LeaseGrant";
+    const lease = fields.number(isGrant ? grantedIdTag : idTag);
+    return { lease, hasKeys: !isGrant && fields.number(keysTag) !== 0n };
+  });
+}
+
+/** A request of LeaseGrant that `readLeaseRequest` understands, with another id. */
+export function grantWithId(message: Buffer, lease: bigint): Buffer {
+  const tags = tagsByMethod["/etcdserverpb.Lease/LeaseGrant"];
+  const ttl = new SingleFields(message, tags).number(ttlTag);
+  return Buffer.concat([numberField(ttlTag, ttl), numberField(grantedIdTag, lease)]);
+}
+
+/** Encodes a request for a lease's time to live and its keys. */
+export function timeToLiveRequest(lease: bigint): Buffer {
+  return Buffer.concat([numberField(idTag, lease), numberField(keysTag, 1)]);
+}
+
+/** The keys of a response to `timeToLiveRequest`, as views of it. Undefined: it is not such a response. */
+export function attachedKeys(response: Buffer): Buffer[] | undefined {
+  return unlessFault(() =>
+    [...fieldsOf(response)].filter(({ tag }) => tag === 0x2a).map(({ content }) => content),
+  );
+}
+
+/** Encodes the response to a keepalive of a lease that does not exist, as far as its client may know: without a time to live. */
+export function notKeptAlive(lease: bigint): Buffer {
+  return numberField(0x10, lease);
+}
+
+/** The fields of a message that has each of these tags once at most, and no others. Throws a WireFault for all else. */
+class SingleFields {
+  readonly #values = new Map<number, Buffer | bigint>();
+
+  constructor(message: Buffer, tags: ReadonlySet<number>) {
+    const cursor = new MessageCursor(message);
+    for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+      if (!tags.has(tag)) throw new WireFault("has an unknown field");
+      if (this.#values.has(tag)) throw new WireFault("has a field twice");
+      this.#values.set(tag, (tag & 7) === 2 ? cursor.view() : cursor.bigint());
+    }
+  }
+
+  has(tag: number): boolean {
+    return this.#values.has(tag);
+  }
+
+  bytes(tag: number): Buffer {
+    const value = this.#values.get(tag);
+    return Buffer.isBuffer(value) ? value : none;
+  }
+
+  number(tag: number): bigint {
+    const value = this.#values.get(tag);
+    return typeof value === "bigint" ? value : 0n;
+  }
+
+  /** A range end. Some versions of etcd do not read one key if it is present and empty. */
+  end(tag: number): Buffer {
+    const end = this.bytes(tag);
+    if (this.has(tag) && end.length === 0) throw new WireFault("has an empty range end");
+    return end;
+  }
+}

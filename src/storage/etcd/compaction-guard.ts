@@ -1,5 +1,5 @@
-import type { WatchBatch } from "../../../model/event.ts";
-import { BatchQueue } from "../../batch-queue.ts";
+import type { WatchBatch } from "../../model/event.ts";
+import { BatchQueue } from "../batch-queue.ts";
 
 interface CompactionGuardDeps {
   /** Whether the state at this revision can still be read. */
