@@ -59,7 +59,16 @@ export class HistoryTracker {
    */
   async check(signal: AbortSignal): Promise<void> {
     await this.#fingerprint.check(this.#storage, signal);
-    await this.#checkId(signal);
+    await this.checkId(signal);
+  }
+
+  /** Rejects with HISTORY_CHANGED if the store's history has another id. */
+  async checkId(signal: AbortSignal): Promise<void> {
+    const id = await this.#storage.historyId(signal);
+    if (id === "" || id === this.#id) return;
+    if (this.#id !== "") throw otherHistory(this.#id, id);
+    this.#id = id;
+    this.#onIdentified(id);
   }
 
   /**
@@ -87,7 +96,7 @@ export class HistoryTracker {
       if (signal.aborted) return;
       if (this.#storage.announcesHistory === true && this.#id !== "") continue;
       try {
-        await this.#checkId(signal);
+        await this.checkId(signal);
       } catch (error) {
         if (signal.aborted) return;
         // The watch itself reports other errors.
@@ -96,14 +105,6 @@ export class HistoryTracker {
         if (!isUndetermined) throw error;
       }
     }
-  }
-
-  async #checkId(signal: AbortSignal): Promise<void> {
-    const id = await this.#storage.historyId(signal);
-    if (id === "" || id === this.#id) return;
-    if (this.#id !== "") throw otherHistory(this.#id, id);
-    this.#id = id;
-    this.#onIdentified(id);
   }
 }
 

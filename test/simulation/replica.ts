@@ -86,7 +86,7 @@ export class SimulatedReplica implements Endpoint, WorkerReplica {
 
   constructor(options: ReplicaOptions) {
     const { name, host, follows, network } = options;
-    this.#options = options;
+    this.#options = { ...options, logger: options.logger.child({ process: name }) };
     this.name = name;
     this.relay = { url: `http://${Network.address(clientHost, host)}:${port}` };
     this.upstream = follows.map((followed) => network.link(host, followed));

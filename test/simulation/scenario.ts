@@ -30,6 +30,8 @@ export interface Scenario {
   readonly windowEvents: number;
   /** Whether watches from before the window are read from the store. */
   readonly hasDeepReads: boolean;
+  /** Whether the newest revision is not compacted where etcd then loses deletions, as is assumed. */
+  readonly keepsNewest: boolean;
   /** The shortest time between two dispatch rounds of a cache, in milliseconds. */
   readonly dispatchIntervalMs: number;
   /** Of the recorded watchers, those with these numbers. */
@@ -80,7 +82,7 @@ function drawAdditions(seed: number, durationMs: number) {
  * the byte: the seeds of the corpus stay valid. Whatever is added next is drawn from a source of random numbers of its own, as
  * all below, and only for seeds from the next number on.
  */
-const since = { parts: 10_000, deepReads: 20_000 } as const;
+const since = { parts: 10_000, deepReads: 20_000, keptNewest: 30_000 } as const;
 
 /** The first seed of those that have the same additions as this one. */
 export function firstSeedLike(seed: number): number {
@@ -106,8 +108,10 @@ export function scenarioOf(seed: number): Scenario {
   // Of its own, so that what it decides changes nothing else.
   const added = new Seeded(seed ^ 0xa91);
   const topology = { members, roots: random.between(1, 2), tiers };
+  const hasDeepReads = seed >= since.deepReads;
+  const keepsNewest = seed >= since.keptNewest;
   const scenario = {
-    ...{ seed, salt: 0, durationMs, ...topology, hasDeepReads: seed >= since.deepReads },
+    ...{ seed, salt: 0, durationMs, ...topology, hasDeepReads, keepsNewest },
     etcd: {
       maxBatchRevisions: random.pick([1, 2, 5, 1_000]),
       maxFragmentEvents: random.pick([1, 2, 3, 1_000]),

@@ -18,6 +18,7 @@ import { EtcdAccount, JsonMember } from "./etcd-account.ts";
 import { EtcdApiClients } from "./etcd-api-clients.ts";
 import { EtcdCluster, type Snapshot } from "./etcd-cluster.ts";
 import type { EtcdPast } from "./etcd-history.ts";
+import { dropsTombstones } from "./etcd-member.ts";
 import { EtcdServer } from "./etcd-server.ts";
 import type { Operation } from "./etcd-store.ts";
 import { beginFault, type Disturbed, type Fault } from "./faults.ts";
@@ -99,6 +100,8 @@ export class World implements Disturbed {
     this.scheduler = scheduler;
     this.#random = random;
     if (mayLoseHistory(scenario)) this.reasons.add("HISTORY_LOST");
+    // All clients are one caller: some wait too long for their turn if the reads of others are held.
+    if (scenario.hasDeepReads) this.reasons.add("RESUME_LIMITED");
     this.network = network;
     this.cluster = new EtcdCluster(scenario.members, scheduler, random.fork(), scenario.etcd);
     this.servers = this.cluster.members.map(
@@ -186,6 +189,8 @@ export class World implements Disturbed {
   compactAt(at: number): void {
     const { revision, compacted } = this.cluster.state;
     if (at <= compacted || at > revision) return;
+    const { members, keepsNewest } = this.#scenario;
+    if (at === revision && keepsNewest && members.some(dropsTombstones)) return;
     this.reasons.add("HISTORY_LOST");
     this.#apiClients.history.compactions.add(at);
     this.cluster.commit({ type: "compact", revision: at });

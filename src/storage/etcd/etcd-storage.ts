@@ -142,6 +142,11 @@ export class EtcdStorage implements Storage {
     return this.#options.followed?.staleForMs;
   }
 
+  /** A watch of another server's cache stays open until that server has found a restore; its other calls are etcd's. */
+  get watchOutlivesHistory(): boolean {
+    return this.#options.followed !== undefined;
+  }
+
   get reachability(): Reachability {
     return this.#client.reachability;
   }
