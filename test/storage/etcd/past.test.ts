@@ -101,7 +101,8 @@ describe("A watch of a part of etcd's past", () => {
     expect([first - second, more]).toEqual([1_000, []]);
     expect(turn).toHaveBeenCalledTimes(2);
     const all = await eventsOf(storage, { ...everything, afterRevision: oldest }, newest);
-    expect(past.map(short)).toEqual(all.map(short));
+    const known = all.filter(({ revision }) => revision <= newest);
+    expect(past.map(short)).toEqual(known.map(short));
     await close();
   });
 
