@@ -32,6 +32,7 @@ import {
   type MemberCertificates,
   memberCertificates,
 } from "./member.ts";
+import { PassPacing } from "./pass-pacing.ts";
 import type { RangeRequest, TxnRequest, TxnResponse, WatchCall } from "./requests.ts";
 
 export interface EtcdClientOptions {
@@ -94,6 +95,12 @@ export class EtcdClient {
    */
   readonly pastSearches: Gate = new Gate({ concurrent: 1 });
   /**
+   * Spaces the other reads of the past.
+   *
+   * @internal
+   */
+  readonly passPacing: PassPacing;
+  /**
    * The id of the history, shared by all storages of this etcd.
    *
    * @internal
@@ -120,6 +127,7 @@ export class EtcdClient {
     this.clock = options.clock;
     this.logger = options.logger;
     this.timeSlices = new Turns(options.clock);
+    this.passPacing = new PassPacing(options.clock);
     this.requestTimeoutMs = options.requestTimeoutMs ?? 5_000;
     const { historyKey = defaultHistoryKey, createsHistoryKey = true } = options;
     this.history = new HistoryMarker(this, historyKey, createsHistoryKey);

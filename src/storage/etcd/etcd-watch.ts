@@ -23,6 +23,7 @@ import { CompactionGuard } from "./compaction-guard.ts";
 import { EventDecoder, MissingPreviousError } from "./objects/decode.ts";
 import type { ResourceKeys } from "./objects/resource-keys.ts";
 import type { RangeReader } from "./range-reader.ts";
+import { ReadableNotifier } from "./readable-notifier.ts";
 import { WatchConnection } from "./watch-connection.ts";
 
 /** Maximum number of times in a row that etcd may leave out previous objects before the watch fails. */
@@ -30,6 +31,12 @@ const maxOmissions = 3;
 
 /** Maximum number of responses about the past that are held while they are decoded; then no more are read from etcd. */
 const maxUndecoded = 2;
+
+/**
+ * Number of events in a pass of etcd after which another may follow: it gives each watch the first 1,000 revisions with
+ * events.
+ */
+const eventsOfPass = 1_000;
 
 /** Past events that are decoded in one step of a time slice. */
 const eventsPerStep = 32;
@@ -68,6 +75,13 @@ export class EtcdWatch implements WatchStream {
   readonly #queue: CompactionGuard;
   readonly #notifier: ReadableNotifier;
   readonly #stopping = new AbortController();
+  /** Whether it reads the past alone, pass by pass. */
+  readonly #isPaced: boolean;
+  /** Number of events of the current pass, and what ends it. */
+  #passEvents = 0;
+  #endPass = (): void => {};
+  /** Whether a pass is over, and what it gave has to be read before the next. */
+  #isBetweenPasses = false;
   /** Everything up to and including this revision has come. */
   #position = 0;
   /** The position, if the stream starts at it instead of after it: its events are repeated, and dropped. */
@@ -86,6 +100,8 @@ export class EtcdWatch implements WatchStream {
   constructor(source: EtcdWatchSource, request: WatchRequest) {
     const { client, reader, keys, maxRevisionBytes, onlyDeletions = false } = source;
     const range = keys.rangeOf(request.scope);
+    const isPart = request.concurrent !== undefined;
+    this.#isPaced = request.upTo !== undefined && !isPart && !onlyDeletions;
     this.#source = source;
     this.#request = request;
     this.#range = range;
@@ -106,7 +122,7 @@ export class EtcdWatch implements WatchStream {
     this.#connection = new WatchConnection({
       ...{ client, range, withPrevious: request.withPrevious, onlyDeletions },
       past: request.upTo === undefined ? undefined : (request.concurrent ?? 1),
-      fragment: request.concurrent === undefined,
+      fragment: !isPart,
       onCreated: (revision) => {
         this.#syncedRevision = revision;
       },
@@ -160,6 +176,7 @@ export class EtcdWatch implements WatchStream {
     if (this.#connection.isClosed) return;
     const { client, reader } = this.#source;
     const { signal } = this.#stopping;
+    if (this.#isPaced) await client.passPacing.turn(signal);
     const { member, limits, current } = await client.onSomeMember(
       async (member, limits) => {
         // Above etcd's own revision a watch would wait in silence. The read also renews the token, which a stream can't
@@ -175,6 +192,8 @@ export class EtcdWatch implements WatchStream {
       throw historyChanged(afterRevision, current);
     }
     this.#position = afterRevision ?? current;
+    this.#passEvents = 0;
+    if (this.#isPaced) this.#endPass = client.passPacing.begin(current - this.#position);
     // An idle store may send nothing for long, and this member would report no progress from the next revision.
     const isIdle = this.#position === current && member.withholdsProgressBeforeStart;
     this.#repeated = isIdle ? current : undefined;
@@ -245,12 +264,17 @@ export class EtcdWatch implements WatchStream {
 
   /**
    * Decodes a response of past events in time slices, which the watches of all parts of the past share. If it is the
-   * last one, the stream is ended before that: at its next pass etcd would read everything again.
+   * last one, the stream is ended before that: at its next pass etcd would read everything again. If it is the last one of a
+   * pass, too: the next pass is that of another stream, behind a pause.
    */
   #takePast(response: DecodedWatch, upTo: number): void {
-    const last = response.events.at(-1)?.kv.modRevision ?? 0;
-    const isAll = last > upTo || (last === upTo && !response.fragment);
-    if (isAll) this.#connection.complete();
+    const { events, fragment } = response;
+    const last = events.at(-1)?.kv.modRevision ?? 0;
+    const isAll = last > upTo || (last === upTo && !fragment);
+    this.#endPass();
+    this.#passEvents += events.length;
+    const isPass = this.#isPaced && !isAll && !fragment && this.#passEvents >= eventsOfPass;
+    if (isAll || isPass) this.#connection.complete();
     const { attempt } = this.#connection;
     this.#undecoded++;
     if (this.#undecoded >= maxUndecoded) this.#connection.pause();
@@ -261,11 +285,17 @@ export class EtcdWatch implements WatchStream {
       })
       .finally(() => {
         this.#undecoded--;
+        this.#isBetweenPasses ||= isPass && !this.#isOver(attempt);
         this.#resume();
       });
   }
 
   #resume(): void {
+    if (this.#isBetweenPasses && this.#queue.isHalfEmpty) {
+      this.#isBetweenPasses = false;
+      this.#connection.reset();
+      this.#open(this.#position).catch((error: unknown) => this.#fail(error));
+    }
     if (!this.#connection.isPaused || this.#undecoded >= maxUndecoded) return;
     if (this.#queue.isHalfEmpty) this.#connection.resume();
   }
@@ -350,45 +380,8 @@ export class EtcdWatch implements WatchStream {
   }
 
   #hangUp(): void {
+    this.#endPass();
     this.#connection.close();
     this.#stopping.abort(upstreamUnavailable("The watch has ended."));
-  }
-}
-
-/**
- * Calls the listener of a WatchStream, at most once for each `read` that returned nothing. The call is made in a
- * microtask, so never from within `read`, `close` or the listener.
- */
-class ReadableNotifier {
-  readonly #isReadable: () => boolean;
-  #listener: () => void = () => {};
-  /** Whether the reader has found nothing since the last call. A new stream counts as read. */
-  #isWaiting = true;
-  #isScheduled = false;
-
-  /** `isReadable` returns whether a read would return a batch or the stream has ended. */
-  constructor(isReadable: () => boolean) {
-    this.#isReadable = isReadable;
-  }
-
-  set listener(listener: () => void) {
-    this.#listener = listener;
-  }
-
-  /** To be set by each read: whether it returned nothing and more may follow. */
-  set isWaiting(isWaiting: boolean) {
-    this.#isWaiting = isWaiting;
-  }
-
-  /** To be called when there is something to read, or the stream has ended. */
-  notify(): void {
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    queueMicrotask(() => {
-      this.#isScheduled = false;
-      if (!this.#isWaiting || !this.#isReadable()) return;
-      this.#isWaiting = false;
-      this.#listener();
-    });
   }
 }

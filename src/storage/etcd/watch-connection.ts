@@ -111,9 +111,9 @@ export class WatchConnection {
     if (this.#isPaused) this.resume();
   }
 
-  /** Ends the stream once everything asked for has come; the last response may still be decoded. */
+  /** Ends the stream once everything asked for of it has come; the last response may still be decoded. */
   complete(): void {
-    this.#progress.stop();
+    this.#progress.lost();
     this.#call?.cancel();
     this.#call = undefined;
   }

@@ -143,6 +143,19 @@ describe("Compressed parts", () => {
     expect((await partsOf(second)).waited).toBe(true);
   });
 
+  it("that several responses use stay, however many are used once", async () => {
+    const bits = Buffer.from(randomBytes(mebibyte).map((byte) => byte % 2));
+    const shared = Array.from({ length: 8 }, (_, i) => Buffer.concat([bits, Buffer.of(i)]));
+    for (const source of [...shared, ...shared]) await partsOf(source);
+    for (let i = 0; i < 100; i++) {
+      const once = Buffer.from(bits);
+      once.writeUInt32LE(i);
+      expect((await partsOf(once)).parts[0]).toBeDefined();
+    }
+    expect(compressor.stats().cachedBytes).toBeLessThanOrEqual(16 * mebibyte);
+    for (const source of shared) expect((await partsOf(source)).waited).toBe(false);
+  });
+
   it("are dropped when no response has used them for 5 to 10 s", async () => {
     const source = text(10_000);
     await partsOf(source);
