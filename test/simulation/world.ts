@@ -24,6 +24,7 @@ import { beginFault, type Disturbed, type Fault } from "./faults.ts";
 import { Network } from "./network.ts";
 import { PartsClients } from "./parts-clients.ts";
 import type { Processes } from "./processes.ts";
+import { ReadingClients } from "./reading-clients.ts";
 import { firstRoot, type ReplicaOptions, SimulatedReplica } from "./replica.ts";
 import type { Scenario } from "./scenario.ts";
 import type { Scheduler } from "./scheduler.ts";
@@ -84,6 +85,8 @@ export class World implements Disturbed {
   #restores: Promise<void> = Promise.resolve();
   #library: LibraryClient | undefined;
   #acknowledged = 0;
+  /** The newest revision that etcd was ever compacted at. */
+  #compacted = 0;
   #isOver = false;
   /** Whether etcd was restored without another id. */
   #isUnmarked = false;
@@ -145,9 +148,11 @@ export class World implements Disturbed {
     });
     this.#watchers = all.filter((_, i) => scenario.watchers.includes(i));
     if (recorder !== undefined) recorder.watchers = this.#watchers;
-    this.#parts = new PartsClients(scenario.seed, scenario.parts, {
-      ...{ endpoints, ...eras, writes: this.#writes, delivered: this.#delivered },
-    });
+    const around = { endpoints, ...eras, writes: this.#writes, delivered: this.#delivered };
+    const { seed, parts, reading } = scenario;
+    const compacted = (): number => this.#compacted;
+    const readers = new ReadingClients(seed, reading, around, compacted);
+    this.#parts = new PartsClients(seed, parts, around, readers);
     this.watchers = [...this.#watchers, ...this.#parts.disturbed];
     this.#reader = new RecordedReader({
       ...{ endpoints, ...eras, random: random.fork(), pauseMs: 200 },
@@ -188,6 +193,7 @@ export class World implements Disturbed {
     if (at <= compacted || at > revision) return;
     this.reasons.add("HISTORY_LOST");
     this.#apiClients.history.compactions.add(at);
+    this.#compacted = Math.max(this.#compacted, at);
     this.cluster.commit({ type: "compact", revision: at });
   }
 
@@ -295,7 +301,7 @@ export class World implements Disturbed {
     for (const watcher of this.watchers) watcher.comeBack();
     const quiet = await this.#behind(level);
     await this.#reader.stop();
-    await this.#parts.reader.stop();
+    await this.#parts.stopReading();
     const late = await this.#apiBehind();
     await this.#apiClients.stop();
     const stored = this.#account.stored();
@@ -321,10 +327,11 @@ export class World implements Disturbed {
   }
 
   get #reads() {
-    const readers = [this.#reader, this.#parts.reader];
+    const readers = [this.#reader, ...this.#parts.readers];
     return {
       reads: readers.flatMap(({ reads }) => reads),
       failed: readers.flatMap(({ failed }) => failed),
+      histories: this.#parts.histories,
     };
   }
 
@@ -519,8 +526,9 @@ function replicasOf(
   given: Pick<ReplicaOptions, "network" | "processes" | "logger" | "recorder">,
 ): SimulatedReplica[] {
   const { roots, tiers, members, windowEvents, hasDeepReads } = scenario;
-  const { dispatchIntervalMs, relaysEtcdApi } = scenario;
-  const of = { prefix, windowEvents, hasDeepReads, dispatchIntervalMs, relaysEtcdApi };
+  const { dispatchIntervalMs, relaysEtcdApi, reading } = scenario;
+  const compresses = reading.accepts !== undefined;
+  const of = { prefix, windowEvents, hasDeepReads, dispatchIntervalMs, relaysEtcdApi, compresses };
   const common = { ...given, ...of };
   let host = firstRoot;
   let above = members.map((_, i) => memberHost(i));
