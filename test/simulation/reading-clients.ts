@@ -16,6 +16,8 @@ export interface Reading {
   readonly hasSubscriber: boolean;
   readonly hasLister: boolean;
   readonly historyReaders: number;
+  /** Whether the client of the library, if there is one, has a subscription as well. */
+  readonly librarySubscribes: boolean;
   /** The encoding of responses. Absent: they are not compressed. */
   readonly accepts?: Accepted | undefined;
 }

@@ -102,14 +102,16 @@ function drawParts(seed: number): Parts {
 }
 
 const noReading: Reading = {
-  ...{ hasWatchers: false, hasSubscriber: false, hasLister: false, historyReaders: 0 },
+  ...{ hasWatchers: false, hasSubscriber: false, hasLister: false },
+  ...{ historyReaders: 0, librarySubscribes: false },
 };
 
 function drawReading(random: Seeded): Reading {
   const [hasWatchers, hasSubscriber] = [random.chance(0.6), random.chance(0.5)];
   const [hasLister, historyReaders] = [random.chance(0.6), random.pick([0, 1, 2])];
   const compression = random.pick([{}, { accepts: "gzip" }, { accepts: "zstd" }] as const);
-  return { hasWatchers, hasSubscriber, hasLister, historyReaders, ...compression };
+  const clients = { hasWatchers, hasSubscriber, hasLister, historyReaders };
+  return { ...clients, librarySubscribes: random.chance(0.7), ...compression };
 }
 
 /** Without other clients more seeds fit an hour. */

@@ -172,7 +172,10 @@ export class World implements Disturbed {
     this.#parts.start();
     if (hasReader) this.#reader.start();
     this.#apiClients.start();
-    if (hasLibrary) this.#library = new LibraryClient(this.replicas, this.#random.fork());
+    if (hasLibrary) {
+      const { librarySubscribes } = this.#scenario.reading;
+      this.#library = new LibraryClient(this.replicas, this.#random.fork(), librarySubscribes);
+    }
     const disturbing = faults.map((fault) => this.#disturb(fault));
     await this.#pause(durationMs);
     this.#isOver = true;
@@ -305,7 +308,7 @@ export class World implements Disturbed {
     const late = await this.#apiBehind();
     await this.#apiClients.stop();
     const stored = this.#account.stored();
-    const inLibrary = (await this.#library?.wrong(stored)) ?? [];
+    const inLibrary = (await this.#library?.wrong(stored, this.#account.eras)) ?? [];
     const observed = {
       ...{ truth: this.#account, watchers: this.#records, writers: this.#writers },
       ...{ reader: this.#reads, reasons: this.reasons, level },
