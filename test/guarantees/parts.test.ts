@@ -2,7 +2,14 @@ import { describe, expect, it, test } from "vitest";
 import { brokenBy, linearizable } from "./guarantees.ts";
 import { explainRead, explainSequence } from "./histories.ts";
 import { keyHash } from "./key-hash.ts";
-import type { Change, SeenEvent, SeenObject, Sequence, View } from "./recording.ts";
+import {
+  type Change,
+  type SeenEvent,
+  type SeenObject,
+  type Sequence,
+  type View,
+  withoutValue,
+} from "./recording.ts";
 import { heldAt, partition, wholeAt } from "./shards.ts";
 
 function object(key: string, value: string, modRevision: number): SeenObject {
@@ -54,7 +61,7 @@ function broken(sequence: Sequence): string[] {
 }
 
 describe.each([false, true])("The view of keys (LATEST_STATE: %s)", (isLatest) => {
-  const keys: View = { ...all, isKeysOnly: true };
+  const keys: View = { ...all, shows: withoutValue };
   const shown = events.map(({ type, object, previous }) =>
     event(type, hidden(object), hidden(previous)),
   );
