@@ -257,7 +257,6 @@ function recordClientMetrics(): void {
   const informer = new InformerMetrics("a", () => ({
     ...{ objects: 0, pendingKeys: 0, relists: 0, reconnects: 0, rejected: 0, handlers },
   }));
-  informer.register();
   informer.called("a", 0);
   const queue = new WorkQueueMetrics("a", { length: 0, runningMs: () => [] });
   queue.added();
