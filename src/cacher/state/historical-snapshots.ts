@@ -138,7 +138,7 @@ export class HistoricalSnapshots {
     }
   }
 
-  /** Returns the part given to `keepSorted`; undefined if there is none. */
+  /** Returns the part given to `keepSorted`; undefined if it is absent. */
   sorted(revision: number, list: string): SortedPart | undefined {
     return this.#snapshots.get(revision)?.sorted.get(list);
   }

@@ -21,7 +21,7 @@ function waiting(signal: AbortSignal = new AbortController().signal): { at: numb
 }
 
 describe("A pass of etcd over its past", () => {
-  it("may begin at once if there was none", async () => {
+  it("may begin at once if it is the first", async () => {
     const first = waiting();
     await nextTurn();
     expect(first.at).toBe(0);
