@@ -271,7 +271,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     source: "Begin the next page of a history behind the change that did not fit",
     bug: "The change that did not fit a page of a history is not on the next one either.",
     shows: "The history of a key has a gap.",
-    seed: { seed: 60000, message: "violates History" },
+    seed: { seed: 60000, message: "violates Complete" },
     mutations: [
       {
         file: "src/storage/etcd/key-history.ts",
@@ -286,7 +286,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     source: "End a history at the creation of the object",
     bug: "Deletions before the newest creation of an object are not looked for.",
     shows: "A history has only the last life of its key, and says that there was nothing before.",
-    seed: { seed: 60000, message: "violates History" },
+    seed: { seed: 60000, message: "violates Complete" },
     mutations: [
       {
         file: "src/storage/etcd/key-history.ts",
@@ -300,7 +300,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     source: "Take a history that was compacted between two pages for a complete one",
     bug: "The last page does not say that older changes were compacted before it was read.",
     shows: "A client takes what is left of a history for all of it.",
-    seed: { seed: 60000, message: "violates History" },
+    seed: { seed: 60000, message: "violates Complete" },
     mutations: [
       {
         file: "src/server/services/history-method.ts",
@@ -314,7 +314,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     source: "Continue a history in any history of the store",
     bug: "The page token of a history has no id of the store's history.",
     shows: "A restore between two pages joins the changes of two histories.",
-    seed: { seed: 60000, message: "violates History" },
+    seed: { seed: 60000, message: "violates Complete" },
     mutations: [
       {
         file: "src/server/services/history-method.ts",

@@ -76,7 +76,7 @@ export function explainHistory(
   return explain(delivered, eras, (changes, isFirst, era) => {
     const notBefore = isFirst ? history.notBefore : 0;
     const wrong = historyOfKey({ ...history, notBefore }, changes);
-    return [...beyond(revision, lasts[era]), ...wrong.map((what) => `History: ${what}`)];
+    return [...beyond(revision, lasts[era]), ...wrong.map((what) => `Complete: ${what}`)];
   });
 }
 
