@@ -1,8 +1,8 @@
 import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import type { Upstream } from "../../etcd/client/upstream.ts";
+import { type Askable, askUpstream } from "../../etcd/client/upstream-call.ts";
 import type { UpstreamConnection } from "../../etcd/client/upstream-connection.ts";
-import { type Askable, askUpstream } from "../../etcd/client/upstream-question.ts";
 import { noUser } from "../../etcd/wire/error-texts.ts";
 import type { MemberChoice } from "../../etcd/wire/methods.ts";
 import { mayBeSerializableTxn, readRangeRequest } from "../../etcd/wire/range-request.ts";

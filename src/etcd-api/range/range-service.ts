@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from "node:http2";
 import type { Clock } from "../../base/clock.ts";
 import { Turns } from "../../base/turns.ts";
 import { leftOutKey } from "../../etcd/client/endpoint.ts";
-import type { Askable } from "../../etcd/client/upstream-question.ts";
+import type { Askable } from "../../etcd/client/upstream-call.ts";
 import type { RangeRequest } from "../../etcd/wire/range-request.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
 import type { Rounds } from "../../server/kernel/rounds.ts";

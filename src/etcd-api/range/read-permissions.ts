@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
-import { type Askable, askUpstream } from "../../etcd/client/upstream-question.ts";
+import { type Askable, askUpstream } from "../../etcd/client/upstream-call.ts";
 import { futureRevision } from "../../etcd/wire/error-texts.ts";
 import { permissionRequest, type RangeRequest } from "../../etcd/wire/range-request.ts";
 import { requestHeaders } from "../calls/metadata.ts";

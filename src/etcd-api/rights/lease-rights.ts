@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { Gate, type GateBounds } from "../../base/gate.ts";
-import type { UpstreamAnswer } from "../../etcd/client/upstream-question.ts";
+import type { UpstreamAnswer } from "../../etcd/client/upstream-call.ts";
 import { attachedKeys, timeToLiveRequest } from "../../etcd/wire/checked-requests.ts";
 import { timedOut } from "../../etcd/wire/error-texts.ts";
 import type { Namespace } from "../../etcd/wire/namespace.ts";

@@ -1,11 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
-import {
-  type Askable,
-  askUpstream,
-  type UpstreamAnswer,
-} from "../../etcd/client/upstream-question.ts";
+import { type Askable, askUpstream, type UpstreamAnswer } from "../../etcd/client/upstream-call.ts";
 import {
   isKeyMethod,
   isLeaseMethod,
