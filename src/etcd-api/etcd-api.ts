@@ -11,7 +11,7 @@ import {
 } from "../etcd/client/member.ts";
 import { Upstream, type UpstreamOutage } from "../etcd/client/upstream.ts";
 import { memberListPath, withClientUrls } from "../etcd/wire/member-list.ts";
-import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "../etcd/wire/methods.ts";
+import { type EtcdMethod, etcdMethodAt, etcdMethods } from "../etcd/wire/methods.ts";
 import { behindRoom, type MessageTranslation, Namespace } from "../etcd/wire/namespace.ts";
 import { headerField, type ResponseHeader, raisedTo } from "../etcd/wire/response-header.ts";
 import type { Access } from "../policy/access.ts";
@@ -138,10 +138,10 @@ export class EtcdApi implements RawServices {
     this.#ranges = new RangeService(shared);
     this.#limited = new LimitedCalls(shared);
     this.#methods = new Map(
-      etcdMethodPaths.flatMap((path) => {
-        const method = etcdMethodAt(path);
-        return method === undefined ? [] : [[path, this.#methodOf(path, path.slice(1), method)]];
-      }),
+      Array.from(etcdMethods, ([path, method]) => [
+        path,
+        this.#methodOf(path, path.slice(1), method),
+      ]),
     );
     this.#gateway = new Gateway((path) => this.methodAt(path));
   }

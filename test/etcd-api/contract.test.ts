@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { withClientUrls } from "../../src/etcd/wire/member-list.ts";
 import { UnreadableMessage } from "../../src/etcd/wire/messages.ts";
-import { etcdMethodAt, etcdMethodPaths } from "../../src/etcd/wire/methods.ts";
+import { etcdMethodAt, etcdMethods } from "../../src/etcd/wire/methods.ts";
 import { behindRoom } from "../../src/etcd/wire/namespace.ts";
 import { readResponseHeader } from "../../src/etcd/wire/response-header.ts";
 import { NewestHeader } from "../../src/etcd-api/cached/newest-header.ts";
@@ -200,7 +200,7 @@ describe("The headers of a request", () => {
 
 describe("A path", () => {
   test("of etcd's packages is one of its methods, known or not", () => {
-    expect(etcdMethodPaths).toContain("/etcdserverpb.KV/Range");
+    expect([...etcdMethods.keys()]).toContain("/etcdserverpb.KV/Range");
     expect(etcdMethodAt("/etcdserverpb.KV/Range")).toMatchObject({
       kind: "unary",
       mayWrite: false,

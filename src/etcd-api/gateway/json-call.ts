@@ -12,7 +12,7 @@ import { decodedDetails, type WireStatus } from "../../wire/errors.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { JsonRequest } from "./json-request.ts";
 import { JsonStream, jsonOf } from "./message-to-json.ts";
-import type { Route } from "./routes.ts";
+import type { Route } from "./schema.ts";
 
 /**
  * Maximum size of one field of a response, in bytes, as of the result of one operation of a transaction: it becomes JSON in

@@ -10,7 +10,7 @@ import type { Reservation } from "../../server/kernel/ledger.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { InvalidJson, messageFromJson } from "./json-to-message.ts";
-import type { Route } from "./routes.ts";
+import type { Route } from "./schema.ts";
 
 /** The largest message that etcd takes by default, and the largest JSON of one. */
 const maxMessageBytes = 2 * 1024 ** 2;
