@@ -323,16 +323,16 @@ describe("A connection to etcd", () => {
     const owner = {
       endpoint: "",
       keepalive,
-      isLeftOut: () => false,
-      leaveOut: () => {},
-      isInUse: () => true,
+      isLeftOut: false,
+      refused: () => {},
+      isInUse: true,
       open: () => {
         const socket = netConnect(port, "127.0.0.1");
         opened.push(socket);
         return socket;
       },
-      onIdle: () => {},
-      onLost: () => lost++,
+      idle: () => {},
+      lost: () => lost++,
     };
     owner.endpoint = `http://127.0.0.1:${port}`;
     const connection = await UpstreamConnection.connect(clock, owner, maxCallsEver);

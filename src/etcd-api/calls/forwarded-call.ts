@@ -164,7 +164,7 @@ export class ForwardedCall extends EtcdCall {
     if (!mayRepeat || this.#hasBegun || this.#attemptsLeft === 0) return false;
     if (this.#request?.isKept !== true) return false;
     this.#attemptsLeft--;
-    this.#connection?.leaveOut(why);
+    this.#connection?.member.refused(why);
     this.#endSpan(status.UNAVAILABLE);
     this.#upstream = undefined;
     this.#rstCode = undefined;
@@ -219,7 +219,8 @@ export class ForwardedCall extends EtcdCall {
     // A member without a leader would let the call wait, and another one may have one.
     const isAnywhere = this.#route !== undefined && this.#route.connection === undefined;
     const isKept = this.#request?.isKept === true;
-    this.#needsLeader = isAnywhere && isKept && this.#attemptsLeft > 0 && !connection.isLeftOut;
+    this.#needsLeader =
+      isAnywhere && isKept && this.#attemptsLeft > 0 && !connection.member.isLeftOut;
     const headers = this.#needsLeader ? { ...this.#headers, hasleader: "true" } : this.#headers;
     const stream = connection.request(headers);
     this.#connection = connection;
@@ -340,7 +341,7 @@ export class ForwardedCall extends EtcdCall {
     this.call.resetWith(constants.NGHTTP2_INTERNAL_ERROR);
   }
 
-  #beginSpan({ endpoint }: UpstreamConnection): void {
+  #beginSpan({ member: { endpoint } }: UpstreamConnection): void {
     const { method } = this.#deps;
     this.#span = inSpanOf(this.call, () => beginForwardedSpan(method, endpoint, this.#headers));
   }
