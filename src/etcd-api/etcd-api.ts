@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import type { KeyPair } from "../base/certificate-store.ts";
 import type { Clock } from "../base/clock.ts";
 import { runInTimeSlices } from "../base/event-loop-turns.ts";
-import { type Bearer, leftOutKeyHeader } from "../etcd/client/endpoint.ts";
+import { type Bearer, leftOutKeyHeader, requestHeaders } from "../etcd/client/call-headers.ts";
 import {
   type EtcdTls,
   type Keepalive,
@@ -23,7 +23,6 @@ import { NewestHeader } from "./cached/newest-header.ts";
 import type { EtcdCall } from "./calls/etcd-call.ts";
 import { ForwardedCall, type ForwardedCallDeps } from "./calls/forwarded-call.ts";
 import { MemberRouting } from "./calls/member-routing.ts";
-import { requestHeaders } from "./calls/metadata.ts";
 import { Gateway } from "./gateway/gateway.ts";
 import { RangeCall } from "./range/range-call.ts";
 import {

@@ -2,8 +2,8 @@ import { request as httpRequest } from "node:http";
 import { request as httpsRequest } from "node:https";
 import type { Logger } from "pino";
 import type { Clock } from "../base/clock.ts";
-import { addressOf, urlOf } from "../etcd/client/endpoint.ts";
 import type { MemberCertificates } from "../etcd/client/member.ts";
+import { addressOf, urlOf } from "../etcd/client/upstream-connection.ts";
 import type { MetricsSource } from "../server/admin/admin.ts";
 
 /** A page of etcd's HTTP port. */

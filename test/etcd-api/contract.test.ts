@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
+import { requestHeaders } from "../../src/etcd/client/call-headers.ts";
 import { withClientUrls } from "../../src/etcd/wire/member-list.ts";
 import { UnreadableMessage } from "../../src/etcd/wire/messages.ts";
 import { etcdMethodAt, etcdMethods } from "../../src/etcd/wire/methods.ts";
 import { behindRoom } from "../../src/etcd/wire/namespace.ts";
 import { readResponseHeader } from "../../src/etcd/wire/response-header.ts";
 import { NewestHeader } from "../../src/etcd-api/cached/newest-header.ts";
-import { requestHeaders } from "../../src/etcd-api/calls/metadata.ts";
 import { MessageStarts, MessageTranslator } from "../../src/etcd-api/calls/passing-messages.ts";
 import { WireFault } from "../../src/protobuf/message-cursor.ts";
 import { encode, Message } from "../foreign/protobuf.ts";

@@ -7,6 +7,7 @@ import {
 import { status } from "@grpc/grpc-js";
 import { beginForwardedSpan, type ClientSpan } from "../../base/client-span.ts";
 import { ownBytes } from "../../base/growing-buffer.ts";
+import { responseHeaders, responseTrailers } from "../../etcd/client/call-headers.ts";
 import type { Upstream } from "../../etcd/client/upstream.ts";
 import type { UpstreamConnection } from "../../etcd/client/upstream-connection.ts";
 import { noConnection, noLeader, stopped, timedOut } from "../../etcd/wire/error-texts.ts";
@@ -26,7 +27,6 @@ import { decodedDetails } from "../../wire/errors.ts";
 import { EtcdCall } from "./etcd-call.ts";
 import { ForwardedRequest } from "./forwarded-request.ts";
 import type { MemberRouting, Route } from "./member-routing.ts";
-import { responseHeaders, responseTrailers } from "./metadata.ts";
 import { MessageStarts, MessageTranslator } from "./passing-messages.ts";
 
 /** Maximum size of a request that is translated, in bytes: far above etcd's default --max-request-bytes. */

@@ -19,7 +19,6 @@ import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import type { CachedResources } from "../cached/cached-resources.ts";
 import type { NewestHeader } from "../cached/newest-header.ts";
 import type { EtcdCall } from "../calls/etcd-call.ts";
-import { requestHeaders } from "../calls/metadata.ts";
 import { AnsweredCall } from "./answered-call.ts";
 import { CheckedCall } from "./checked-call.ts";
 import type { KeyRights } from "./key-rights.ts";
@@ -156,10 +155,7 @@ export class LimitedCalls {
     maxBytes?: number,
   ): Promise<UpstreamAnswer> => {
     const { upstream, clock, newestHeader } = this.#deps;
-    const headers = requestHeaders(path, metadata);
-    delete headers["grpc-timeout"];
-    delete headers["grpc-accept-encoding"];
-    const answer = await askUpstream(upstream, headers, request, clock, maxBytes);
+    const answer = await askUpstream(upstream, path, metadata, request, clock, maxBytes);
     const { message, source } = answer;
     if (message !== undefined && source !== undefined) newestHeader.observeMessage(source, message);
     return answer;

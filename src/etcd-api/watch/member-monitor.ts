@@ -1,13 +1,13 @@
 import type { OutgoingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
+import { requestHeaders } from "../../etcd/client/call-headers.ts";
 import type { Upstream } from "../../etcd/client/upstream.ts";
 import { UpstreamCall } from "../../etcd/client/upstream-call.ts";
 import { noLeader } from "../../etcd/wire/error-texts.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { NewestHeader, ResponseSource } from "../cached/newest-header.ts";
-import { requestHeaders } from "../calls/metadata.ts";
 
 /** The path of etcd's Watch. */
 export const watchPath = "/etcdserverpb.Watch/Watch";

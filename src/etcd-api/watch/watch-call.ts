@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { groupOf } from "../../base/fair-queue.ts";
-import { leftOutKey, leftOutKeyHeader } from "../../etcd/client/endpoint.ts";
+import { leftOutKey, leftOutKeyHeader, requestHeaders } from "../../etcd/client/call-headers.ts";
 import { compacted, duplicateWatch, stopped, tooMany } from "../../etcd/wire/error-texts.ts";
 import { nextMessage, UnreadableMessage } from "../../etcd/wire/messages.ts";
 import {
@@ -21,7 +21,6 @@ import type { Reservation } from "../../server/kernel/ledger.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { type CachedRange, hasCredential } from "../cached/cached-resources.ts";
-import { requestHeaders } from "../calls/metadata.ts";
 import type { KeyRights } from "../rights/key-rights.ts";
 import { ClientWatch } from "./client-watch.ts";
 import { watchPath } from "./member-monitor.ts";

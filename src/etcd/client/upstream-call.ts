@@ -13,6 +13,7 @@ import { decodedDetails, type WireStatus } from "../../wire/errors.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { noConnection } from "../wire/error-texts.ts";
 import { nextMessage, UnreadableMessage } from "../wire/messages.ts";
+import { requestHeaders } from "./call-headers.ts";
 import type { Upstream } from "./upstream.ts";
 import type { UpstreamConnection } from "./upstream-connection.ts";
 
@@ -221,11 +222,15 @@ const notAnswered: UpstreamAnswer = {
  */
 export function askUpstream(
   upstream: Askable,
-  headers: OutgoingHttpHeaders,
+  path: string,
+  metadata: IncomingHttpHeaders,
   request: Uint8Array,
   clock: Clock,
   maxBytes: number = maxAnswerBytes,
 ): Promise<UpstreamAnswer> {
+  const headers = requestHeaders(path, metadata);
+  delete headers["grpc-timeout"];
+  delete headers["grpc-accept-encoding"];
   return waitFor<UpstreamAnswer>(
     (resolve) => {
       let answer = notAnswered;

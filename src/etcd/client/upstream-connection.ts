@@ -7,7 +7,7 @@ import {
 } from "node:http2";
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "../../base/clock.ts";
-import { type Bearer, identified, urlOf } from "./endpoint.ts";
+import { type Bearer, identified } from "./call-headers.ts";
 import type { Keepalive } from "./member.ts";
 
 /**
@@ -41,6 +41,30 @@ const defaultMaxCallsEver = 2 ** 29;
 const silence = { fromMs: 1_000, untilMs: 10_000 };
 
 const ignore = (): void => {};
+
+/** Where to connect to, as Node.js takes it. */
+export type EndpointAddress =
+  | { readonly host: string; readonly port: number }
+  | { readonly path: string };
+
+/** A Unix socket. With TLS its path is absolute, as a host may have the name unix. */
+const socketPattern = /^(?:unix:|https:\/\/unix:(?=\/))(.+)$/;
+
+/** The address of an endpoint, such as "https://[::1]:443", "unix:main.sock" or, with TLS, "https://unix:/run/main.sock". */
+export function addressOf(endpoint: string): EndpointAddress {
+  const path = socketPattern.exec(endpoint)?.[1];
+  if (path !== undefined) return { path };
+  const host = new URL(endpoint).hostname.replace(/^\[(.*)\]$/, "$1");
+  // URL leaves out the default port of the scheme, which is not etcd's.
+  const [, port = "2379"] = /:(\d+)$/.exec(endpoint) ?? [];
+  return { host, port: Number(port) };
+}
+
+/** The URL of an endpoint, as HTTP names it: a socket has no host. */
+export function urlOf(endpoint: string): string {
+  if (!socketPattern.test(endpoint)) return endpoint;
+  return endpoint.startsWith("https:") ? "https://localhost" : "http://localhost";
+}
 
 /** The member of a connection, as far as that needs it. */
 export interface ConnectedMember {

@@ -2,9 +2,9 @@ import { isIP, connect as netConnect, type Socket } from "node:net";
 import { connect as tlsConnect } from "node:tls";
 import type { Clock } from "../../base/clock.ts";
 import { messageOf, toError } from "../../base/errors.ts";
-import { addressOf, type Bearer } from "./endpoint.ts";
+import type { Bearer } from "./call-headers.ts";
 import type { Keepalive, MemberCertificates } from "./member.ts";
-import { type ConnectedMember, UpstreamConnection } from "./upstream-connection.ts";
+import { addressOf, type ConnectedMember, UpstreamConnection } from "./upstream-connection.ts";
 
 /** Maximum number of connections to one member: as many calls as a server may have open, at 1,000 each, and some. */
 const maxConnections = 256;

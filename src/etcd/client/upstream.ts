@@ -3,7 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import { OutageLog } from "../../base/outage-log.ts";
 import type { Namespace } from "../wire/namespace.ts";
-import type { Bearer } from "./endpoint.ts";
+import type { Bearer } from "./call-headers.ts";
 import { defaultKeepalive, type Keepalive, type MemberCertificates } from "./member.ts";
 import type { UpstreamConnection } from "./upstream-connection.ts";
 import { UpstreamMember, type UpstreamMemberDeps } from "./upstream-member.ts";

@@ -1,3 +1,4 @@
+import { Readable } from "node:stream";
 import { describe, expect, test } from "vitest";
 import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { Turns } from "../../../src/base/turns.ts";
@@ -36,6 +37,7 @@ class Senders {
   start(name: string, connection: object, pieces: number, host?: string): RangeCall {
     const call = {
       ...{ connection, owner: ownerOf(connection, host), isOver: false },
+      request: new Readable({ read: () => {} }),
       sendAtOnce: () => false,
       send: (_: unknown, onAccepted: () => void) => this.accepting.push(onAccepted),
       sendParts: (_: unknown, onAccepted: () => void) => this.accepting.push(onAccepted),
