@@ -1,5 +1,7 @@
 import { status } from "@grpc/grpc-js";
+import type { Clock } from "../../base/clock.ts";
 import type { WatchFanoutError } from "../../base/errors.ts";
+import type { Askable } from "../../etcd/client/upstream-call.ts";
 import { type Access, fullAccess } from "../../policy/access.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
 import {
@@ -19,6 +21,18 @@ import {
 } from "../../server/kernel/open-streams.ts";
 import type { Rounds } from "../../server/kernel/rounds.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
+import type { CachedResources } from "../cached/cached-resources.ts";
+import type { NewestHeader } from "../cached/newest-header.ts";
+
+/** What the services of etcd's API share. */
+export interface EtcdServiceDeps {
+  readonly upstream: Askable;
+  /** The open calls. */
+  readonly calls: Rounds<EtcdCall>;
+  readonly cached: CachedResources;
+  readonly newestHeader: NewestHeader;
+  readonly clock: Clock;
+}
 
 /**
  * What all calls of etcd's API have in common. Until it has ended, a call counts as an open stream, and is checked once a

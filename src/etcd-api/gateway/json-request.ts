@@ -30,11 +30,7 @@ export interface JsonRequestDeps {
 
 /** The request of a call of gRPC, with its framing, made of a body with the JSON of its messages, while that arrives. */
 export class JsonRequest extends Readable implements TurnWorker {
-  readonly #body: Readable;
-  readonly #route: Route;
-  readonly #clock: Clock;
-  readonly #reserve: JsonRequestDeps["reserve"];
-  readonly #fail: JsonRequestDeps["fail"];
+  readonly #deps: JsonRequestDeps;
   readonly #values = new JsonValues();
   #charge: Reservation | undefined;
   #hasBegun = false;
@@ -45,13 +41,9 @@ export class JsonRequest extends Readable implements TurnWorker {
   #isRead = false;
   #isOver = false;
 
-  constructor({ body, route, clock, reserve, fail }: JsonRequestDeps) {
+  constructor(deps: JsonRequestDeps) {
     super({ highWaterMark: maxMessageBytes });
-    this.#body = body;
-    this.#route = route;
-    this.#clock = clock;
-    this.#reserve = reserve;
-    this.#fail = fail;
+    this.#deps = deps;
   }
 
   /** Nothing more is read: what the client still sends is dropped. Idempotent. */
@@ -60,20 +52,20 @@ export class JsonRequest extends Readable implements TurnWorker {
     this.#values.clear();
     this.#charge?.release();
     this.#charge = undefined;
-    this.#body.off("data", this.#take).off("end", this.#ended).resume();
+    this.#deps.body.off("data", this.#take).off("end", this.#ended).resume();
   }
 
   /** The method reads its request. */
   override _read(): void {
     this.#isFull = false;
     if (this.#hasBegun) {
-      if (this.#isPassing) EventLoopTurns.of(this.#clock).schedule(this);
-      else this.#body.resume();
+      if (this.#isPassing) EventLoopTurns.of(this.#deps.clock).schedule(this);
+      else this.#deps.body.resume();
       return;
     }
     this.#hasBegun = true;
-    this.#charge = this.#reserve();
-    this.#body.on("data", this.#take).on("end", this.#ended);
+    this.#charge = this.#deps.reserve();
+    this.#deps.body.on("data", this.#take).on("end", this.#ended);
   }
 
   readonly #take = (chunk: Buffer): void => {
@@ -85,11 +77,11 @@ export class JsonRequest extends Readable implements TurnWorker {
     if (this.#isOver) return;
     if (size > maxJsonBytes) {
       const details = `grpc: received message larger than max (${size} vs. ${maxMessageBytes})`;
-      this.#fail(refused(status.RESOURCE_EXHAUSTED, details));
-    } else if (this.#route.hasRequests) {
+      this.#deps.fail(refused(status.RESOURCE_EXHAUSTED, details));
+    } else if (this.#deps.route.hasRequests) {
       this.#isPassing = true;
-      this.#body.pause();
-      EventLoopTurns.of(this.#clock).start(this);
+      this.#deps.body.pause();
+      EventLoopTurns.of(this.#deps.clock).start(this);
     }
   };
 
@@ -114,7 +106,7 @@ export class JsonRequest extends Readable implements TurnWorker {
   /** For `EventLoopTurns`: passes requests of a stream on. A client may send a million of them in a few megabytes. */
   work(until: number): boolean {
     if (this.#isOver || this.#isFull || !this.#isPassing) return false;
-    const clock = this.#clock;
+    const clock = this.#deps.clock;
     this.#pass((messages) => {
       do {
         const message = this.#nextMessage();
@@ -130,13 +122,13 @@ export class JsonRequest extends Readable implements TurnWorker {
     this.#values.own();
     this.#charge?.resize(2 * this.#values.heldBytes);
     if (this.#isRead) this.#finishRequest();
-    else if (!this.#isOver && !this.#isFull) this.#body.resume();
+    else if (!this.#isOver && !this.#isFull) this.#deps.body.resume();
     return false;
   }
 
   #nextMessage(): Buffer | undefined {
     const json = this.#values.next();
-    return json === undefined ? undefined : messageFromJson(this.#route.request, json);
+    return json === undefined ? undefined : messageFromJson(this.#deps.route.request, json);
   }
 
   /**
@@ -146,7 +138,7 @@ export class JsonRequest extends Readable implements TurnWorker {
   #lastMessage(): Buffer | undefined {
     const message = this.#nextMessage();
     if (message === undefined && !this.#values.isEmpty) throw new InvalidJson("unexpected EOF");
-    return message ?? (this.#route.hasRequests ? undefined : Buffer.alloc(0));
+    return message ?? (this.#deps.route.hasRequests ? undefined : Buffer.alloc(0));
   }
 
   /**
@@ -164,9 +156,9 @@ export class JsonRequest extends Readable implements TurnWorker {
     }
     if (messages.length > 0 && !this.push(framed(messages))) {
       this.#isFull = true;
-      this.#body.pause();
+      this.#deps.body.pause();
     }
-    if (invalid !== undefined) this.#fail(refused(status.INVALID_ARGUMENT, invalid.message));
+    if (invalid !== undefined) this.#deps.fail(refused(status.INVALID_ARGUMENT, invalid.message));
   }
 }
 

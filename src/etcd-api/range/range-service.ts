@@ -15,7 +15,7 @@ import {
   hasCredential,
 } from "../cached/cached-resources.ts";
 import type { NewestHeader } from "../cached/newest-header.ts";
-import type { EtcdCall } from "../calls/etcd-call.ts";
+import type { EtcdCall, EtcdServiceDeps } from "../calls/etcd-call.ts";
 
 /** The paths of etcd's Range, and of RangeStream of etcd 3.7, which has the same request. */
 const rangePath = "/etcdserverpb.KV/Range";
@@ -32,14 +32,6 @@ export function isRangePath(path: string): path is RangePath {
  * and etcd must not get all reads on top.
  */
 const maxLate = 32;
-
-export interface RangeServiceDeps {
-  readonly calls: Rounds<EtcdCall>;
-  readonly cached: CachedResources;
-  readonly newestHeader: NewestHeader;
-  readonly upstream: Askable;
-  readonly clock: Clock;
-}
 
 /** Number of calls by what answered them. */
 export interface RangeCounts {
@@ -59,7 +51,7 @@ export class RangeService {
   readonly permissions: ReadPermissions;
   #late = 0;
 
-  constructor({ calls, cached, newestHeader, upstream, clock }: RangeServiceDeps) {
+  constructor({ calls, cached, newestHeader, upstream, clock }: EtcdServiceDeps) {
     this.calls = calls;
     this.cached = cached;
     this.newestHeader = newestHeader;

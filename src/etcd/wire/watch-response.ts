@@ -106,41 +106,30 @@ class FoundEvents implements DecodedEvents {
 /** With `found`, records the positions of the events and does not decode them. */
 function readWatch(cursor: MessageCursor, found?: FoundEvents): DecodedWatch {
   const events: DecodedEvent[] = [];
-  let revision = 0;
-  let watchId = 0;
-  let created = false;
-  let canceled = false;
-  let compactRevision = 0;
-  let cancelReason = "";
-  let fragment = false;
+  const response = {
+    revision: 0,
+    watchId: 0,
+    created: false,
+    canceled: false,
+    compactRevision: 0,
+    cancelReason: "",
+    fragment: false,
+    events: found ?? events,
+  };
   for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
     if (tag === eventsTag) {
       if (found === undefined) events.push(enterEvent(cursor));
       else found.add(cursor);
-    } else if (tag === headerTag) revision = readRevision(cursor);
-    else if (tag === watchIdTag) watchId = cursor.number();
-    else if (tag === createdTag) created = cursor.number() !== 0;
-    else if (tag === canceledTag) canceled = cursor.number() !== 0;
-    else if (tag === compactRevisionTag) compactRevision = cursor.natural();
-    else if (tag === cancelReasonTag) cancelReason = readText(cursor);
-    else if (tag === fragmentTag) fragment = cursor.number() !== 0;
+    } else if (tag === headerTag) response.revision = readRevision(cursor);
+    else if (tag === watchIdTag) response.watchId = cursor.number();
+    else if (tag === createdTag) response.created = cursor.number() !== 0;
+    else if (tag === canceledTag) response.canceled = cursor.number() !== 0;
+    else if (tag === compactRevisionTag) response.compactRevision = cursor.natural();
+    else if (tag === cancelReasonTag) response.cancelReason = cursor.view().toString();
+    else if (tag === fragmentTag) response.fragment = cursor.number() !== 0;
     else cursor.skip(tag);
   }
-  return {
-    revision,
-    watchId,
-    created,
-    canceled,
-    compactRevision,
-    cancelReason,
-    fragment,
-    events: found ?? events,
-  };
-}
-
-function readText(cursor: MessageCursor): string {
-  cursor.content();
-  return cursor.bytes.toString("utf8", cursor.start, cursor.end);
+  return response;
 }
 
 /** Reads the event in this field. Throws a WireFault. */
