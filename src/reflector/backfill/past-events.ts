@@ -122,7 +122,7 @@ class PastReader {
     );
   }
 
-  /** Whether everything has come of what is not dropped. */
+  /** Whether all parts that are not dropped have arrived. */
   get #isWhole(): boolean {
     return this.#segments.every(({ isWhole }) => isWhole);
   }
