@@ -241,7 +241,7 @@ export const ownEntries: readonly CorpusEntry[] = [
     ],
     mutations: [
       {
-        file: "src/base/channel-state.ts",
+        file: "src/base/server-reachability.ts",
         find: "return state === connectivityState.SHUTDOWN ? state : channel.getConnectivityState(true);",
         replace: "return channel.getConnectivityState(true);",
       },
