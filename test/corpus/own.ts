@@ -426,7 +426,7 @@ export const ownEntries: readonly CorpusEntry[] = [
         message: "to match object",
       },
     ],
-    seed: { seed: 10014, message: "violates Reliable" },
+    seed: { seed: 15079, message: "violates Reliable" },
     mutations: [
       {
         file: "src/server/services/subscribe/subscribe-stream.ts",
