@@ -110,10 +110,14 @@ export class OrderedPage {
     return page as ListResult;
   }
 
-  /** Makes the page of what was sorted for one before. Undefined: that has too few objects after that page, or none of it. */
+  /**
+   * Makes the page of what was sorted for one before. Undefined: that does not have the last object of the page before, or too
+   * few after it; or this is the first page.
+   */
   *continue(part: SortedPart, revision: number): TimeSlicedWork<ListResult | undefined> {
+    if (this.#after === undefined) return undefined;
     const next = indexOf(part.objects, (object) => this.#follows(object));
-    if (part.objects[next - 1]?.key !== this.#after?.key) return undefined;
+    if (part.objects[next - 1]?.key !== this.#after.key) return undefined;
     return yield* this.#page(next, part, revision, undefined);
   }
 

@@ -381,5 +381,7 @@ describe("Pages in an order of revisions", () => {
       const first = [1, 2, 3].map((n) => 3 * i + n);
       expect(revisions).toEqual([first, first.map((n) => count + 1 - n)]);
     }
+    // What was sorted begins behind the first page.
+    expect(next(undefined, "MOD_REVISION_ASCENDING")?.items[0]?.modRevision).toBe(1);
   });
 });
