@@ -2,8 +2,8 @@
  * A queue with access by position. Amortized cost of `shift` is constant: the places of removed items are freed
  * together once they are more than half.
  *
- * Most queues have one item at most, which is not in the array: with one per stream, the array would be one more piece of
- * memory that the processor has not at hand.
+ * Most queues have one item at most, which is not in the array: of thousands of streams, each array would be further memory
+ * that is not in the processor's caches.
  */
 export class Fifo<T> {
   #first: T | undefined;
@@ -19,8 +19,9 @@ export class Fifo<T> {
 
   /** The item at `position` from the front; undefined beyond either end. */
   at(position: number): T | undefined {
-    if (position <= 0 || position >= this.#length) return position === 0 ? this.#first : undefined;
-    return this.#others[this.#taken + position - 1];
+    if (position === 0) return this.#first;
+    const isInside = position > 0 && position < this.#length;
+    return isInside ? this.#others[this.#taken + position - 1] : undefined;
   }
 
   push(item: T): void {
@@ -30,8 +31,8 @@ export class Fifo<T> {
   }
 
   shift(): T | undefined {
-    const first = this.#first;
     if (this.#length === 0) return undefined;
+    const first = this.#first;
     this.#length--;
     this.#first = this.#length === 0 ? undefined : this.#takeOther();
     return first;
