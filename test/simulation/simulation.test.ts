@@ -16,11 +16,15 @@ async function simulate(...options: readonly string[]): Promise<{ code: number; 
 
 const timeout = 300_000;
 
-/** The first seeds, and some with what was added later: clients of Subscribe and of parts; watches from before the window. */
+/**
+ * The first seeds, and some with what was added later: clients of Subscribe and of parts; watches from before the window;
+ * clients of ranges and histories.
+ */
 const ranges = [
   [1, 4],
   [10_003, 2],
   [20_007, 1],
+  [60_000, 1],
 ] as const;
 
 const simulated: Awaited<ReturnType<typeof simulate>>[] = [];
