@@ -201,7 +201,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     source: "Find the watches of ranges by the ends of their own ranges alone",
     bug: "The index of ranges leaves a part out by the end of its first range, not by the largest end in it.",
     shows: "A watch of a range misses events.",
-    seed: { seed: 60000, message: "violates Reliable" },
+    seed: { seed: 60001, message: "violates Reliable" },
     mutations: [
       {
         file: "src/cacher/dispatch/interval-index.ts",
@@ -215,7 +215,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     source: "Include the end of a range",
     bug: "A range has the key that it ends at.",
     shows: "A watch of a range has events of a key outside of it.",
-    seed: { seed: 60000, message: "violates Filter" },
+    seed: { seed: 60001, message: "violates Filter" },
     mutations: [
       {
         file: "src/storage/storage.ts",
@@ -229,7 +229,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     source: "Share what an event shows between all projections",
     bug: "What one projection has made of an object is taken for what any of them makes of it.",
     shows: "A watch of attributes receives the parts of a value that another watch has asked for.",
-    seed: { seed: 60000, message: "violates Filter" },
+    seed: { seed: 60001, message: "violates Filter" },
     mutations: [
       {
         file: "src/cacher/request/recently-shown.ts",
@@ -243,7 +243,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     source: "Send the whole previous object in any view",
     bug: "The view of an event does not concern the object before it.",
     shows: "The view is not the stream with bytes left out.",
-    seed: { seed: 60000, message: "violates Previous" },
+    seed: { seed: 60001, message: "violates Previous" },
     mutations: [
       {
         file: "src/cacher/state/filter.ts",
@@ -257,7 +257,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     source: "Continue an ordered list behind the revision of its last object",
     bug: "A page begins behind all objects that have the revision of the last one of the page before.",
     shows: "Objects of one transaction are missing in a list by revision.",
-    seed: { seed: 60000, message: "violates Linearizable" },
+    seed: { seed: 60001, message: "violates Linearizable" },
     mutations: [
       {
         file: "src/cacher/list/ordered-page.ts",
@@ -271,7 +271,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     source: "Begin the next page of a history behind the change that did not fit",
     bug: "The change that did not fit a page of a history is not on the next one either.",
     shows: "The history of a key has a gap.",
-    seed: { seed: 60000, message: "violates Complete" },
+    seed: { seed: 60004, message: "violates Complete" },
     mutations: [
       {
         file: "src/storage/etcd/key-history.ts",
@@ -300,7 +300,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     source: "Take a history that was compacted between two pages for a complete one",
     bug: "The last page does not say that older changes were compacted before it was read.",
     shows: "A client takes what is left of a history for all of it.",
-    seed: { seed: 60000, message: "violates Complete" },
+    seed: { seed: 60157, message: "violates Complete" },
     mutations: [
       {
         file: "src/server/services/history-method.ts",
@@ -310,30 +310,16 @@ export const plantedEntries: readonly CorpusEntry[] = [
     ],
   },
   {
-    id: "planted-history-restored",
-    source: "Continue a history in any history of the store",
-    bug: "The page token of a history has no id of the store's history.",
-    shows: "A restore between two pages joins the changes of two histories.",
-    seed: { seed: 60000, message: "violates Complete" },
+    id: "planted-compressed-page",
+    source: "Put compressed parts alone into a compressed page",
+    bug: "A page that is sent compressed lacks the objects that were not compressed.",
+    shows: "A List lacks objects for clients that accept compressed responses.",
+    seed: { seed: 60001, message: "violates Linearizable" },
     mutations: [
       {
-        file: "src/server/services/history-method.ts",
-        find: "    historyId: position.historyId,\n    revision: revisionOf(",
-        replace: '    historyId: "",\n    revision: revisionOf(',
-      },
-    ],
-  },
-  {
-    id: "planted-compressed-part",
-    source: "Send the first compressed message of a batch for each of its frames",
-    bug: "A watch sends a compressed message again in the place of those behind it.",
-    shows: "Events come twice, and others are missing.",
-    seed: { seed: 60000, message: "violates Reliable" },
-    mutations: [
-      {
-        file: "src/server/services/compressed-frames.ts",
-        find: "return this.#parts[this.#next + behind];",
-        replace: "return this.#parts[behind];",
+        file: "src/server/services/compressed-page.ts",
+        find: "...encoded.flatMap((plain, i) => [parts[i] ?? plain].flat()),",
+        replace: "...encoded.flatMap((_, i) => parts[i] ?? []),",
       },
     ],
   },

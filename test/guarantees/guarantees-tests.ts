@@ -17,6 +17,8 @@ export const guaranteesTests: Readonly<Record<string, string>> = {
   "guarantee-13": "unknown, and applied twice",
   "guarantee-14":
     "faults/subscribed-watch.test.ts: a resume point, which the next stream begins with",
+  "guarantee-15":
+    "guarantees/key-history.test.ts: is all of its changes, the newest first, or those without values",
   "fault-1": "loses nothing, each time it is killed",
   "fault-2": "of three, one after the other",
   "fault-3": "faults/members.test.ts: loses nothing",

@@ -6,9 +6,12 @@ import { execPath } from "node:process";
 import { fileURLToPath } from "node:url";
 import { beforeAll, describe, expect, test } from "vitest";
 import { Model, type State } from "../../scripts/model/compile.ts";
-import { follow, successors } from "../../scripts/model/explore.ts";
+import { exhaust, follow, successors } from "../../scripts/model/explore.ts";
 import { readItf } from "../../scripts/model/itf.ts";
 import {
+  everyGuarantee,
+  histories,
+  maxStates,
   modelFile,
   rules,
   sampleDesign,
@@ -70,6 +73,20 @@ describe("The model of docs/model", () => {
     expect(model.holds(last, rules[rule]?.guarantee ?? "")).toBe(false);
     const before = follow(model, start(model, standard, [rule]), counterexample.slice(0, -1));
     expect(model.holds(before, rules[rule]?.guarantee ?? "")).toBe(true);
+  });
+
+  test("keeps every guarantee in all states of the history of a key, and loses one without its rules", () => {
+    const began = start(model, histories);
+    const { states, counterexample } = exhaust(model, began, everyGuarantee, maxStates);
+    expect(counterexample).toBeUndefined();
+    expect(states).toBeGreaterThan(4_000);
+    const own = Object.entries(rules).filter(([, { guarantee }]) => guarantee === "Complete");
+    expect(own).toHaveLength(3);
+    for (const [rule] of own) {
+      const { counterexample: steps = [] } = sampleWithout(model, rule, 1, 1);
+      const last = follow(model, start(model, histories, [rule]), steps);
+      expect(model.holds(last, "Complete"), rule).toBe(false);
+    }
   });
 
   test("has no other rules than those that the script leaves out", () => {

@@ -177,7 +177,10 @@ export class EtcdStorage implements Storage {
   async history(request: HistoryRequest): Promise<HistoryResult> {
     this.#enter(request.signal);
     checkHistoryRequest(request);
-    return this.#keyHistory.read(request);
+    const result = await this.#keyHistory.read(request);
+    if (this.#options.followed === undefined) return result;
+    // Etcd may have been restored although the watch is open: the followed server, which has it open, may not know that yet.
+    return { ...result, historyId: await this.#client.history.read(request.signal) };
   }
 
   async count(prefix: string, revision: number, signal?: AbortSignal): Promise<number> {

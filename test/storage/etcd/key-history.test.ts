@@ -89,3 +89,31 @@ test.each<[string, Read]>([
 ])("A history is HISTORY_CHANGED if etcd %s: it was restored.", async (_, read) => {
   await expect(page(read)).rejects.toMatchObject({ reason: "HISTORY_CHANGED" });
 });
+
+test("A page of a history from a server that is followed names the history that etcd has after it was read.", async () => {
+  let marker = "one";
+  const etcd = await startScriptedEtcd({
+    range: ({ key }) => {
+      if (key.toString() === "p/k") {
+        // A restore while the object is read.
+        marker = "another";
+        return objectAt(50);
+      }
+      const id = { key, value: Buffer.from(marker), lease: "0", version: "1" };
+      const kv = { ...id, create_revision: "1", mod_revision: "1" };
+      return { header: { revision: `${current}` }, kvs: [kv], count: "1" };
+    },
+    watch: (stream) =>
+      stream.send({ header: { revision: current }, canceled: true, compact_revision: 98 }),
+  });
+  const client = clientOf(etcd, { createsHistoryKey: false });
+  const followed = { staleForMs: undefined, opens: () => {} };
+  const storage = new EtcdStorage(client, { prefix: "p/", followed });
+  onTestFinished(async () => {
+    await storage.close();
+    await client.close();
+    etcd.close();
+  });
+  const request = { key: "k", upTo: 50, limit: 1, maxBytes: 1_000_000 };
+  expect((await storage.history(request)).historyId).toBe("another");
+});
