@@ -48,7 +48,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     mutations: [
       {
         file: "src/reflector/history/history-tracker.ts",
-        find: "    await this.#fingerprint.check(this.#storage, signal);\n    await this.#checkId(signal);\n",
+        find: "    await this.#fingerprint.check(this.#storage, signal);\n    await this.checkId(signal);\n",
         replace: "",
       },
     ],
