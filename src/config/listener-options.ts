@@ -6,19 +6,19 @@ export const listenerOptions = {
   listen: {
     schema: listenAddress,
     value: "HOST:PORT|unix:PATH",
-    help: "Address of the gRPC server, or the path of its Unix socket. Port 0 selects a free port.",
+    help: "Address of the gRPC server, or the path of its Unix socket.",
     default: "127.0.0.1:50051",
   },
   "listen-socket-mode": {
     schema: fileMode,
     value: "MODE",
-    help: "Permissions of the Unix socket of --listen, in octal. Processes that may write to it can connect.",
+    help: "Permissions of the Unix socket, in octal. Processes that may write to it can connect.",
     default: "0600",
   },
   admin: {
     schema: tcpAddress,
     value: "HOST:PORT",
-    help: "Address of /livez, /readyz and /metrics. Other machines may reach it only with --admin-tls-cert and --admin-token-file, or --insecure.",
+    help: "Address of /livez, /readyz and /metrics. If other machines can reach it, it needs --admin-tls-cert and --admin-token-file, or --insecure.",
     default: "127.0.0.1:8080",
   },
   "admin-tls-cert": {
@@ -34,7 +34,7 @@ export const listenerOptions = {
   "admin-token-file": {
     schema: text,
     value: "FILE",
-    help: "Tokens of the admin port, in the format of --token-file. All but the status of /livez and /readyz then needs one.",
+    help: "Tokens of the admin port, as in --token-file. All but the status of /livez and /readyz then needs one.",
   },
   "tls-cert": {
     schema: text,
@@ -51,40 +51,40 @@ export const listenerOptions = {
     schema: choice(["require", "request", "off"]),
     value: "MODE",
     help:
-      "Whether clients need a certificate: require refuses connections without a valid one, request accepts " +
-      "clients without one, off asks for none.",
+      "Whether clients need a certificate: require refuses connections without a valid one, request accepts them, off " +
+      "asks for none.",
     defaultHelp: "require with --tls-client-ca, otherwise off",
   },
   "tls-min-version": {
     schema: choice(["TLS1.2", "TLS1.3"]),
     value: "VERSION",
-    help: "Lowest version of TLS on --listen, TLS1.2 or TLS1.3.",
+    help: "Lowest version on --listen, TLS1.2 or TLS1.3.",
     default: "TLS1.2",
   },
   "tls-max-version": {
     schema: choice(["TLS1.2", "TLS1.3"]),
     value: "VERSION",
-    help: "Highest version of TLS on --listen, TLS1.2 or TLS1.3.",
+    help: "Highest version on --listen, TLS1.2 or TLS1.3.",
     default: "TLS1.3",
   },
   "tls-cipher-suites": {
     schema: cipherSuite,
     list: "commas",
     value: "NAME[,NAME...]",
-    help: "Cipher suites of TLS 1.2 on --listen, by IANA's names. HTTP/2 needs one with ECDHE and GCM or CHACHA20. Those of TLS 1.3 stay.",
+    help: "Cipher suites of TLS 1.2 on --listen, by IANA's names. HTTP/2 needs one with ECDHE and GCM or CHACHA20.",
     defaultHelp: "those of Node.js",
   },
   "client-cert-name": {
     schema: choice(["spiffe", "dns", "cn"]),
     list: "commas",
     value: "KIND[,KIND...]",
-    help: "Part of a client certificate that is the caller's name, the first that exists: spiffe (URI), dns (first DNS name) or cn (common name).",
+    help: "The caller's name in a client certificate, the first that exists: spiffe (URI), dns (first DNS name) or cn (common name).",
     defaultHelp: "spiffe,dns,cn",
   },
   "trust-forwarded-cert-from": {
     schema: text,
     list: "commas",
     value: "PEER[,PEER...]",
-    help: "Proxies whose x-forwarded-client-cert is believed: loopback (connections from this machine), unix (those to the Unix socket of --listen), or the name of a client certificate.",
+    help: "Proxies whose x-forwarded-client-cert is believed: loopback (connections from this machine), unix (those to the Unix socket), or the name in a client certificate.",
   },
 } as const satisfies Readonly<Record<string, OptionDefinition>>;
