@@ -18,15 +18,15 @@ export const etcdOptions = {
   "etcd-ca": {
     schema: text,
     value: "FILE",
-    help: "Authorities that sign etcd's certificates, in PEM.",
+    help: "Authorities that sign etcd's certificates.",
     defaultHelp: "the authorities that Node.js trusts",
   },
   "etcd-cert": {
     schema: text,
     value: "FILE",
-    help: "Client certificate for etcd, in PEM.",
+    help: "Client certificate for etcd.",
   },
-  "etcd-key": { schema: text, value: "FILE", help: "Private key of --etcd-cert, in PEM." },
+  "etcd-key": { schema: text, value: "FILE", help: "Private key of --etcd-cert." },
   "etcd-history-key": {
     schema: text,
     value: "KEY",

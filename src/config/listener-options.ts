@@ -24,12 +24,12 @@ export const listenerOptions = {
   "admin-tls-cert": {
     schema: text,
     value: "FILE",
-    help: "Certificate of the admin port with its chain, in PEM. Enables HTTPS, with --admin-tls-key.",
+    help: "Certificate of the admin port with its chain. Enables HTTPS, with --admin-tls-key.",
   },
   "admin-tls-key": {
     schema: text,
     value: "FILE",
-    help: "Private key of --admin-tls-cert, in PEM.",
+    help: "Private key of --admin-tls-cert.",
   },
   "admin-token-file": {
     schema: text,
@@ -39,13 +39,13 @@ export const listenerOptions = {
   "tls-cert": {
     schema: text,
     value: "FILE",
-    help: "Server certificate with its chain, in PEM. Enables TLS, with --tls-key.",
+    help: "Server certificate with its chain. Enables TLS, with --tls-key.",
   },
-  "tls-key": { schema: text, value: "FILE", help: "Private key of --tls-cert, in PEM." },
+  "tls-key": { schema: text, value: "FILE", help: "Private key of --tls-cert." },
   "tls-client-ca": {
     schema: text,
     value: "FILE",
-    help: "Authorities of client certificates (mTLS), in PEM.",
+    help: "Authorities of client certificates (mTLS).",
   },
   "tls-client-auth": {
     schema: choice(["require", "request", "off"]),

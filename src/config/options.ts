@@ -148,17 +148,17 @@ const options = {
   "upstream-tls-ca": {
     schema: text,
     value: "FILE",
-    help: "Authorities of the certificates of --upstream, in PEM. Enables TLS.",
+    help: "Authorities of the certificates of --upstream. Enables TLS.",
   },
   "upstream-tls-cert": {
     schema: text,
     value: "FILE",
-    help: "Client certificate for --upstream, in PEM. Needs --upstream-tls-ca.",
+    help: "Client certificate for --upstream. Needs --upstream-tls-ca.",
   },
   "upstream-tls-key": {
     schema: text,
     value: "FILE",
-    help: "Private key of --upstream-tls-cert, in PEM.",
+    help: "Private key of --upstream-tls-cert.",
   },
   "upstream-token-file": {
     schema: text,
