@@ -65,10 +65,7 @@ const placeholders = [
     code("HOST:PORT"),
     "`127.0.0.1:50051`, `[::1]:50051`, `0.0.0.0:50051` for all interfaces; port 0 is a free one",
   ],
-  [
-    code("FILE"),
-    "certificates, authorities and keys are in PEM",
-  ],
+  [code("FILE"), "certificates, authorities and keys are in PEM"],
   [code("[on|off]"), "a flag without a value is on"],
   [code("X[,X...]"), "a list, separated by commas; in the file also a sequence"],
 ] as const;
