@@ -1,5 +1,4 @@
 import { origins } from "./entries.ts";
-import type { CorpusEntry } from "./entry.ts";
 
 /** Around the table in the page. */
 const begin = "<!-- begin corpus -->";
@@ -13,14 +12,8 @@ export function withTable(page: string): string {
   return `${before}${begin}\n\n${table()}\n\n${end}${after}`;
 }
 
-/** The ids of all entries, by origin. What happened there, and what fails here, is in the entries. */
+/** The number of bugs by their origin. What each is, and what fails with it, is in its entry. */
 function table(): string {
-  const rows = Object.entries(origins).map(
-    ([origin, entries]) => `| ${origin} | ${entries.map(named).join(", ")} |`,
-  );
+  const rows = Object.entries(origins).map(([origin, { length }]) => `| ${origin} | ${length} |`);
   return ["| origin | bugs |", "|---|---|", ...rows].join("\n");
-}
-
-function named({ id, source }: CorpusEntry): string {
-  return source.startsWith("https://") ? `[${id}](${source})` : id;
 }
