@@ -63,13 +63,13 @@ export function addWatch(program: Command, io: CommandIo): void {
     .option("--prefix <prefix>", "the same as the argument")
     .option(
       "--after-revision <revision>",
-      "begin after this revision (default: now); with --initial: the minimum revision of the initial state",
+      "begin after this revision (default: now); with --initial: its minimum revision",
       wholeNumber,
     )
     .option("--initial", "print the current state first")
     .option(
       "--latest",
-      "when the client falls behind, get the latest state of each object instead of an error",
+      "when it falls behind, get the latest state of each object instead of an error",
     )
     .addOption(new Option("--previous", "print the previous object with each event; json only"));
   addRangeOptions(command);

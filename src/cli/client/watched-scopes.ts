@@ -25,7 +25,7 @@ export function addScopeOptions(command: Command): Command {
   return command
     .option(
       "--scope <resource=prefix>",
-      "watch this prefix of this resource, and repeated, several on one stream; an empty prefix: all keys",
+      "watch this prefix of this resource; repeatable, on one stream",
       scopeReader((prefix) => ({ prefix })),
     )
     .option(
