@@ -131,12 +131,12 @@ export function registerCacheMetrics(
     ),
     watch_fanout_inconsistencies: counter(
       "{difference}",
-      "Comparisons that found a difference. Any increase indicates a bug.",
+      "Comparisons that found a difference: a bug.",
       (stats) => stats.inconsistencies,
     ),
     watch_fanout_unknown_deletes: counter(
       "{event}",
-      "Deletions of keys that the cache did not have. Any increase indicates a bug.",
+      "Deletions of keys that the cache did not have: a bug.",
       (stats) => stats.unknownDeletes,
     ),
     // Its watchers: their buffers, filters and coalesced backlogs, and what was dispatched to them.
