@@ -69,7 +69,7 @@ export const etcdOptions = {
   "etcd-endpoints-sync-interval": {
     schema: duration("100ms"),
     value: "DURATION",
-    help: "Interval at which etcd's member list replaces the URLs of --etcd. With authentication it needs --etcd-username.",
+    help: "Interval at which etcd's member list replaces the URLs of --etcd.",
     defaultHelp: "never",
   },
   "etcd-api": {

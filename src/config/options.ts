@@ -241,7 +241,7 @@ const options = {
     schema: duration("0s"),
     value: "DURATION",
     help:
-      "Approximate age at which connections and streams end gracefully, so that load spreads over replicas. 0s: " +
+      "Approximate age at which connections and streams end gracefully. 0s: " +
       "never, nor do connections move between workers.",
     default: "1h",
   },

@@ -31,7 +31,7 @@ export function registerCacheMetrics(
     ),
     watch_fanout_upstream_silence_seconds: gauge(
       "s",
-      "Time since the cache last received events, progress or a list from the store.",
+      "Time since the cache last received something from the store.",
       (stats) => stats.upstreamSilenceMs / 1_000,
     ),
     watch_fanout_cache_stale_seconds: gauge(
@@ -71,12 +71,12 @@ export function registerCacheMetrics(
     ),
     watch_fanout_event_window_backfill_revisions: gauge(
       "{revision}",
-      "Revisions from before the start that backfill has added.",
+      "Revisions that backfill has added.",
       (stats) => stats.backfill.revisions,
     ),
     watch_fanout_event_window_backfill_events: gauge(
       "{event}",
-      "Events from before the start that backfill has added.",
+      "Events that backfill has added.",
       (stats) => stats.backfill.events,
     ),
     watch_fanout_event_window_backfill_waiting_streams: gauge(
@@ -91,7 +91,7 @@ export function registerCacheMetrics(
     ),
     watch_fanout_chunk_cache_bytes: gauge(
       "By",
-      "Estimated size of the chunk cache, which lists, initial states and coalesced batches share.",
+      "Estimated size of the chunk cache.",
       (stats) => stats.chunkCacheBytes,
     ),
     watch_fanout_retained_snapshots: gauge(

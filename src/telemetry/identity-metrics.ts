@@ -57,7 +57,7 @@ export function registerFileReloads(
   registerMetrics(meter, () => files.counts().map((each) => [each, { file: each.kind }]), {
     watch_fanout_file_reloads: counter(
       "{version}",
-      "New versions of watched files: applied, or refused while the version before stays in use.",
+      "New versions of watched files: applied or refused.",
       ({ applied, refused }) => by("result", { applied, refused }),
     ),
   });

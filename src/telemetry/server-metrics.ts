@@ -80,12 +80,12 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
     ),
     watch_fanout_slow_calls: counter(
       "{call}",
-      "Calls ended because their client accepted too little of what it was sent.",
+      "Calls ended because their client accepted too little.",
       ({ slowCalls }) => slowCalls,
     ),
     watch_fanout_full_store_writes: counter(
       "{call}",
-      "Writes that the store has refused because it is full.",
+      "Writes that a full store has refused.",
       ({ fullStoreWrites }) => fullStoreWrites,
     ),
     // What callers use and what was refused to them. No label is a caller's name: callers choose these, and there may be

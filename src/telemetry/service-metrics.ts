@@ -71,12 +71,12 @@ export function registerWorkerMetrics(meter: Meter, source: WorkersSource): void
   registerMetrics(meter, () => [[source.connections]], {
     watch_fanout_waiting_connections: gauge(
       "{connection}",
-      "Accepted connections that wait for a worker.",
+      "Connections that wait for a worker.",
       ({ waiting }) => waiting,
     ),
     watch_fanout_refused_connections: counter(
       "{connection}",
-      "Connections that were closed because too many waited for a worker.",
+      "Connections closed because too many waited.",
       ({ refused }) => refused,
     ),
   });

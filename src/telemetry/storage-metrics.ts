@@ -61,12 +61,12 @@ export function registerReadMetrics(
     ),
     watch_fanout_upstream_reads_queued: gauge(
       "{read}",
-      "Gets and pages of lists that wait to be sent to the store.",
+      "Gets and pages of lists that wait for the store.",
       ({ queued }) => queued,
     ),
     watch_fanout_upstream_reads_refused: counter(
       "{read}",
-      "Gets and pages of lists refused because too many waited for the store.",
+      "Gets and pages of lists refused because too many waited.",
       ({ refused }) => refused,
     ),
   });
@@ -77,7 +77,7 @@ export function registerDeepReads(meter: Meter, deepReads: { stats(): DeepReadSt
   registerMetrics(meter, () => [[deepReads.stats()]], {
     watch_fanout_deep_reads: gauge(
       "{watch}",
-      "Watches that read events from before the event window, or wait for their turn.",
+      "Watches that read events from before the event window.",
       ({ active, waiting }) => by("state", { active, waiting }),
     ),
     watch_fanout_deep_reads_begun: counter(
