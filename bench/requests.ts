@@ -1,4 +1,4 @@
-import { shardOf } from "../src/client/calls/shards.ts";
+import { shardOf } from "../src/client/calls/encode.ts";
 import { frameOf } from "../src/wire/encode.ts";
 import { encode, Message } from "../test/foreign/protobuf.ts";
 import type { CallRequest, Http2Connection } from "./http2-connection.ts";

@@ -1,6 +1,6 @@
 /**
  * Mutates the source of folders and prints how many mutants their tests kill: `npm run mutants -- src/policy`. A part of
- * a folder, such as `src/reflector/history`, is judged by the tests of that part. If tests are named, a folder or a pattern
+ * a folder, such as `src/reflector/backfill`, is judged by the tests of that part. If tests are named, a folder or a pattern
  * of files, such as `npm run mutants -- src/cacher/watch test/cacher`, these judge what survives. What was found is kept
  * in .cache/mutants, and only what has changed since is run again.
  */

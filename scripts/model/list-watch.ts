@@ -27,6 +27,8 @@ export interface Bounds {
   readonly hasBackfill: boolean;
   /** Whether clients ask for the progress of all their watches. */
   readonly hasProgress: boolean;
+  /** Whether a client reads the history of a key. */
+  readonly hasHistories: boolean;
 }
 
 /** For random runs. */
@@ -35,6 +37,8 @@ export const standard: Bounds = {
   ...{ changes: [[1], [2], [1, 2]], matches: [true, false] },
   ...{ roots: ["a", "b"], relays: ["relay"], clients: ["every", "selected", "latest"] },
   ...{ calls: ["list", "any", "state", "now"], hasBackfill: true, hasProgress: true },
+  // It depends on etcd alone: see `histories`.
+  hasHistories: false,
 };
 
 /** A single key, root and client, to which the others add. */
@@ -42,6 +46,13 @@ const smallest: Bounds = {
   ...{ revisions: 2, faults: 1, restores: 0, writes: 0, changes: [[1]], matches: [true] },
   ...{ roots: ["a"], relays: [], clients: ["every"] },
   ...{ calls: ["list", "state"], hasBackfill: false, hasProgress: false },
+  hasHistories: false,
+};
+
+/** Etcd, and a client that reads the history of a key, which needs nothing of a cache. */
+export const histories: Bounds = {
+  ...{ ...smallest, roots: [], clients: [], calls: [] },
+  ...{ revisions: 2, faults: 2, restores: 1, hasHistories: true },
 };
 
 /** Small enough to visit every state: some 50,000 to 500,000 each. */
@@ -58,6 +69,7 @@ export const exhaustible: Readonly<Record<string, Bounds>> = {
     ...{ ...smallest, clients: ["every", "latest"], changes: [[1], [1, 2]] },
     ...{ calls: ["now"], faults: 0, revisions: 1, hasProgress: true },
   },
+  "the history of a key": histories,
 };
 
 /** A rule of the design that the model can leave out, and a guarantee that falls without it. */
@@ -67,6 +79,9 @@ export interface Rule {
   readonly bounds?: Partial<Bounds>;
   readonly isExhaustive?: boolean;
 }
+
+/** All of its states are few. */
+const ofHistories: Rule = { guarantee: "Complete", bounds: histories, isExhaustive: true };
 
 export const rules: Readonly<Record<string, Rule>> = {
   "only what matches before or after is sent": { guarantee: "Filter" },
@@ -124,6 +139,9 @@ export const rules: Readonly<Record<string, Rule>> = {
   "a progress waits for every watch": { guarantee: "Cut" },
   "a progress asks etcd for its revision": { guarantee: "Cut" },
   "a progress follows the ends of watches": { guarantee: "Cut" },
+  "a page ends before what is missing": ofHistories,
+  "a deletion is searched where an object is absent": ofHistories,
+  "a page is of the history of the first one": ofHistories,
 };
 
 /** Every guarantee of docs/guarantees.md. */

@@ -1,6 +1,6 @@
 import { Command, type Option } from "commander";
 import { addClientCommands } from "../../src/cli/client/client-commands.ts";
-import { exitCodeMeanings, exitCodes } from "../../src/cli/output/exit-codes.ts";
+import { exitCodeMeanings, exitCodes } from "../../src/cli/output/command-io.ts";
 import { addPolicyCommands } from "../../src/cli/policy/policy-commands.ts";
 import { addTokenCommands } from "../../src/cli/token.ts";
 import { addTop } from "../../src/cli/top/top.ts";

@@ -24,6 +24,7 @@ import {
   registerIdentityMetrics,
   registerRightsMetrics,
 } from "../../src/telemetry/identity-metrics.ts";
+import { registerSpanMetrics } from "../../src/telemetry/otlp.ts";
 import {
   collectionKinds,
   registerEventLoopMetrics,
@@ -36,7 +37,6 @@ import {
   registerEtcdApiMetrics,
   registerWorkerMetrics,
 } from "../../src/telemetry/service-metrics.ts";
-import { registerSpanMetrics } from "../../src/telemetry/span-export.ts";
 import { registerStageLatency } from "../../src/telemetry/stage-latency.ts";
 import {
   registerDeepReads,
@@ -251,7 +251,6 @@ function recordClientMetrics(): void {
   const informer = new InformerMetrics("a", () => ({
     ...{ objects: 0, pendingKeys: 0, relists: 0, reconnects: 0, rejected: 0, handlers },
   }));
-  informer.register();
   informer.called("a", 0);
   const queue = new WorkQueueMetrics("a", { length: 0, runningMs: () => [] });
   queue.added();

@@ -1,12 +1,16 @@
 /**
  * A queue with access by position. Amortized cost of `shift` is constant: the places of removed items are freed
  * together once they are more than half.
+ *
+ * Most queues have one item at most, which is not in the array: with one per stream, the array would be one more piece of
+ * memory that the processor has not at hand.
  */
 export class Fifo<T> {
-  #items: (T | undefined)[] = [];
-  /** Number of removed items at the front whose places are not freed yet. */
+  #first: T | undefined;
+  /** The items behind the first one. */
+  #others: (T | undefined)[] = [];
+  /** Number of removed items at the front of the others whose places are not freed yet. */
   #taken = 0;
-  /** Most queues are empty when they are asked: then the array is not read. */
   #length = 0;
 
   get length(): number {
@@ -15,24 +19,31 @@ export class Fifo<T> {
 
   /** The item at `position` from the front; undefined beyond either end. */
   at(position: number): T | undefined {
-    const isInside = position >= 0 && position < this.#length;
-    return isInside ? this.#items[this.#taken + position] : undefined;
+    if (position <= 0 || position >= this.#length) return position === 0 ? this.#first : undefined;
+    return this.#others[this.#taken + position - 1];
   }
 
   push(item: T): void {
-    this.#items.push(item);
+    if (this.#length === 0) this.#first = item;
+    else this.#others.push(item);
     this.#length++;
   }
 
   shift(): T | undefined {
+    const first = this.#first;
     if (this.#length === 0) return undefined;
     this.#length--;
+    this.#first = this.#length === 0 ? undefined : this.#takeOther();
+    return first;
+  }
+
+  #takeOther(): T | undefined {
     // An array emptied by `pop` keeps its memory for the next item.
-    if (this.#items.length === 1) return this.#items.pop();
-    const first = this.#items[this.#taken];
-    this.#items[this.#taken++] = undefined;
-    if (this.#taken * 2 > this.#items.length) {
-      this.#items = this.#items.slice(this.#taken);
+    if (this.#others.length === 1) return this.#others.pop();
+    const first = this.#others[this.#taken];
+    this.#others[this.#taken++] = undefined;
+    if (this.#taken * 2 > this.#others.length) {
+      this.#others = this.#others.slice(this.#taken);
       this.#taken = 0;
     }
     return first;

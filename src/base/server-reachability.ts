@@ -1,5 +1,4 @@
 import { type Client, connectivityState } from "@grpc/grpc-js";
-import { stateOnceConnecting } from "./channel-state.ts";
 import type { Clock } from "./clock.ts";
 import type { Reachability } from "./stream-backoff.ts";
 
@@ -77,4 +76,15 @@ export class ServerReachability implements Reachability {
     this.#notifiedAt = now;
     for (const listener of [...this.#listeners]) listener();
   }
+}
+
+type Channel = Pick<ReturnType<Client["getChannel"]>, "getConnectivityState">;
+
+/**
+ * The state of a channel, which connects if it is idle. One that was closed stays closed: `getConnectivityState(true)` of
+ * grpc-js would make it connect, and connect again whenever that fails, until the process ends.
+ */
+export function stateOnceConnecting(channel: Channel): connectivityState {
+  const state = channel.getConnectivityState(false);
+  return state === connectivityState.SHUTDOWN ? state : channel.getConnectivityState(true);
 }

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { open, stat } from "node:fs/promises";
+import type { FileCertificate } from "./certificate-store.ts";
 import { type Clock, pause, type Timer } from "./clock.ts";
 import { messageOf } from "./errors.ts";
-import type { FileCertificate } from "./file-certificate.ts";
 import type { Logger } from "./logger.ts";
 
 /** Interval between two checks of all files, in milliseconds. */

@@ -1,7 +1,7 @@
 import { argv } from "node:process";
 import { Command, CommanderError } from "commander";
 import { addEtcdProxyCommand } from "./etcd-proxy/etcd-proxy-command.ts";
-import { exitCodeMeanings, exitCodes } from "./output/exit-codes.ts";
+import { exitCodeMeanings, exitCodes } from "./output/command-io.ts";
 import { version } from "./output/version.ts";
 import { addPolicyCommands } from "./policy/policy-commands.ts";
 import { addConfigCommand, addServeCommand } from "./serve/serve-command.ts";

@@ -11,6 +11,14 @@ import { withRequest } from "./calls/call.ts";
 import { isNotFound } from "./calls/call-failure.ts";
 import { Connection } from "./calls/connection.ts";
 import { broken, decodeDuration, decodeObject, decodeRevision } from "./calls/decode.ts";
+import {
+  wireDuration,
+  wireExpectation,
+  wirePosition,
+  wireRange,
+  wireSelection,
+  wireView,
+} from "./calls/encode.ts";
 import type { Endpoint } from "./calls/endpoints.ts";
 import type {
   ConnectOptions,
@@ -19,17 +27,13 @@ import type {
   GetOptions,
   HistoryOptions,
   HistoryPageOptions,
-  KeyRange,
   ListOptions,
   PageOptions,
   PutOptions,
   ReadOptions,
   ResourcesOptions,
-  SelectorOptions,
   WatchOptions,
 } from "./calls/options.ts";
-import { wireShard } from "./calls/shards.ts";
-import { wireView } from "./calls/views.ts";
 import { decodeResourceInfo, type ResourceInfo } from "./resource-info.ts";
 import { Subscription, type SubscriptionOptions } from "./subscribe/subscription.ts";
 import { TypedResource, type TypedResourceOptions } from "./typed/typed-resource.ts";
@@ -42,8 +46,14 @@ import type {
   ObjectResult,
   Page,
 } from "./watch/client-calls.ts";
-import { decodeHistoryPage, JoinedHistory } from "./watch/history-pages.ts";
-import { checkObject, checkPage, checkReadAt, JoinedPages } from "./watch/response-checks.ts";
+import {
+  checkObject,
+  checkPage,
+  checkReadAt,
+  decodeHistoryPage,
+  JoinedHistory,
+  JoinedPages,
+} from "./watch/response-checks.ts";
 import { type OpenStream, resumingWatch, type WatchStreams } from "./watch/resuming-watch.ts";
 
 const defaultMaxBatchBytes = 1024 ** 3;
@@ -103,7 +113,7 @@ export class Client implements ClientCalls {
 
   /** Reads one object. Rejects with OBJECT_NOT_FOUND if the key does not exist. */
   async get(resource: string, key: string, options: GetOptions = {}): Promise<ObjectResult> {
-    const request = { resource, key, ...wireView(options), ...position(options) };
+    const request = { resource, key, ...wireView(options), ...wirePosition(options) };
     const response = await this.#connection.read(listWatchService.Get, request, options);
     const result = objectResult(key, response);
     checkReadAt(options.at, result.revision);
@@ -129,12 +139,11 @@ export class Client implements ClientCalls {
       ...{ resource, prefix },
       page_size: options.pageSize ?? 0,
       page_token: options.pageToken ?? "",
-      ...rangeOf(options),
+      ...wireRange(options),
       order: `ORDER_${options.order ?? "UNSPECIFIED"}`,
       ...wireView(options),
-      shard: wireShard(options.shard),
-      ...selectors(options),
-      ...position(options),
+      ...wireSelection(options),
+      ...wirePosition(options),
     };
     const response = await this.#connection.read(listWatchService.List, request, options);
     const remaining = response.remaining_item_count;
@@ -158,10 +167,9 @@ export class Client implements ClientCalls {
   async count(resource: string, options: CountOptions = {}): Promise<CountResult> {
     const request: WireListRequest = {
       ...{ resource, prefix: options.prefix ?? "", view: "VIEW_COUNT", page_size: 1 },
-      ...rangeOf(options),
-      shard: wireShard(options.shard),
-      ...selectors(options),
-      ...position(options),
+      ...wireRange(options),
+      ...wireSelection(options),
+      ...wirePosition(options),
     };
     const response = await this.#connection.read(listWatchService.List, request, options);
     const { remaining_item_count: count, items, history_id: historyId } = response;
@@ -253,18 +261,17 @@ export class Client implements ClientCalls {
     }
     const request: WireWatchRequest = {
       resource,
-      ...(range === undefined ? scope : { range: rangeOf(range) }),
+      ...(range === undefined ? scope : { range: wireRange(range) }),
       ...(options.afterRevision === undefined ? {} : { after_revision: options.afterRevision }),
       send_initial_events: options.sendInitialEvents ?? false,
       delivery: `DELIVERY_${options.delivery ?? "UNSPECIFIED"}`,
       include_previous: options.includePrevious ?? false,
       ...wireView(options),
-      shard: wireShard(options.shard),
       event_types: (options.eventTypes ?? []).map((type) => `EVENT_TYPE_${type}` as const),
       eager_bookmarks: options.eagerBookmarks ?? false,
       bookmark_interval: wireDuration(options.bookmarkIntervalMs),
       history_id: options.historyId ?? "",
-      ...selectors(options),
+      ...wireSelection(options),
     };
     let server: Endpoint | undefined;
     const open: OpenStream = (wire, signal) =>
@@ -336,7 +343,7 @@ export class Client implements ClientCalls {
       lease: String(options.lease ?? 0n),
       ttl: wireDuration(options.ttlMs),
       history_id: options.historyId ?? "",
-      ...expectation(options.expectedModRevision),
+      ...wireExpectation(options.expectedModRevision),
     };
     return objectResult(key, await this.#connection.write(writeService.Put, request, options));
   }
@@ -350,7 +357,7 @@ export class Client implements ClientCalls {
       resource,
       key,
       history_id: options.historyId ?? "",
-      ...expectation(options.expectedModRevision),
+      ...wireExpectation(options.expectedModRevision),
     };
     return objectResult(key, await this.#connection.write(writeService.Delete, request, options));
   }
@@ -388,33 +395,4 @@ function objectResult(
     historyId: response.history_id,
     ...(response.stale_for ? { staleForMs: decodeDuration(response.stale_for) } : {}),
   };
-}
-
-/** The revision requirement of a read, in wire form. */
-function position(options: ReadOptions) {
-  const at = options.at ?? { match: "LINEARIZABLE" };
-  return {
-    revision_match: `REVISION_MATCH_${at.match}` as const,
-    revision: "revision" in at ? at.revision : 0,
-    history_id: options.historyId ?? "",
-  };
-}
-
-/** A range of keys, in wire form. */
-function rangeOf({ startKey = "", endKey = "" }: KeyRange): { start_key: string; end_key: string } {
-  return { start_key: startKey, end_key: endKey };
-}
-
-function selectors({ labelSelector = "", fieldSelector = "" }: SelectorOptions) {
-  return { label_selector: labelSelector, field_selector: fieldSelector };
-}
-
-/** Converts milliseconds to a google.protobuf.Duration; null if undefined. */
-function wireDuration(ms: number | undefined): { seconds: number; nanos: number } | null {
-  if (ms === undefined) return null;
-  return { seconds: Math.trunc(ms / 1_000), nanos: Math.trunc((ms % 1_000) * 1e6) };
-}
-
-function expectation(revision: number | undefined): { expected_mod_revision?: number } {
-  return revision === undefined ? {} : { expected_mod_revision: revision };
 }

@@ -27,12 +27,14 @@ export type {
   WatchStream,
 } from "../storage/storage.ts";
 export type { ClientTls, Pem } from "./calls/client-certificates.ts";
+export { shardOf } from "./calls/encode.ts";
 export type { Endpoint } from "./calls/endpoints.ts";
 export type {
   ConnectOptions,
   CountOptions,
   DeleteOptions,
   GetOptions,
+  HashRange,
   HistoryOptions,
   HistoryPageOptions,
   Interruption,
@@ -47,27 +49,26 @@ export type {
   ViewOptions,
   WatchOptions,
 } from "./calls/options.ts";
-export { type HashRange, shardOf } from "./calls/shards.ts";
 export type { Token } from "./calls/token-source.ts";
 export { type Client, connect } from "./client.ts";
-export {
-  DeletedFinalStateUnknown,
-  type Delta,
-  type Deltas,
-  type Keyed,
-  lastKnown,
-} from "./informer/delta-fifo/delta.ts";
 export type {
   DeltaFIFOOptions,
   KnownObjects,
   ProcessDeltas,
 } from "./informer/delta-fifo/delta-fifo.ts";
-export { DeltaFIFO } from "./informer/delta-fifo/delta-fifo.ts";
+export {
+  DeletedFinalStateUnknown,
+  type Delta,
+  DeltaFIFO,
+  type Deltas,
+  type Keyed,
+  lastKnown,
+} from "./informer/delta-fifo/delta-fifo.ts";
 export type {
   EventHandler,
   EventHandlerOptions,
   EventHandlerRegistration,
-} from "./informer/handlers/event-handler.ts";
+} from "./informer/handlers/handler-registration.ts";
 export {
   HandlerError,
   type InformerError,
@@ -77,6 +78,7 @@ export {
   TransformFailure,
 } from "./informer/handlers/informer-errors.ts";
 export { Indexer, type Indexers, type ReadonlyIndexer } from "./informer/indexer/indexer.ts";
+export type { LabelsAndFields } from "./informer/indexer/lister.ts";
 export {
   Lister,
   type ListerOptions,
@@ -85,13 +87,16 @@ export {
   namespaceIndex,
   namespaceOf,
 } from "./informer/indexer/lister.ts";
-export type { LabelsAndFields } from "./informer/indexer/local-selection.ts";
 export { IndexError, type IndexFunction } from "./informer/indexer/object-index.ts";
 export type { InformerStats } from "./informer/informer-metrics.ts";
 export type { SharedInformerOptions, StopOptions } from "./informer/informer-options.ts";
 export { SharedInformer } from "./informer/shared-informer.ts";
-export { ObjectCache, type ObjectCacheOptions } from "./object-cache/object-cache.ts";
-export { ObjectManager, type ObjectManagerOptions } from "./object-cache/object-manager.ts";
+export {
+  ObjectCache,
+  type ObjectCacheOptions,
+  ObjectManager,
+  type ObjectManagerOptions,
+} from "./object-cache/object-cache.ts";
 export { RemoteStorage, type RemoteStorageOptions } from "./remote/remote-storage.ts";
 export type { ResourceInfo } from "./resource-info.ts";
 export type { Subscription, SubscriptionOptions } from "./subscribe/subscription.ts";

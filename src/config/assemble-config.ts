@@ -23,7 +23,7 @@ import type {
   UpstreamConfig,
 } from "./config.ts";
 import { etcdOptions } from "./etcd-options.ts";
-import { dividedLimitNames, limitsOf } from "./limits.ts";
+import { dividedLimitNames, limitsOf } from "./limit-options.ts";
 import { flagOf, type OptionName, type OptionValues } from "./options.ts";
 import { parsePolicy } from "./parse-policy.ts";
 import { ConfigError, type Settings } from "./setting.ts";
@@ -61,9 +61,9 @@ export function assembleConfig(
     identity: assembleIdentity(values, checks),
     eventWindow,
     deepReads: {
-      max: values["deep-reads"],
-      maxPerIdentity: values["deep-reads-per-identity"],
-      timeoutMs: values["deep-read-timeout"],
+      concurrent: values["deep-reads"],
+      concurrentPerGroup: values["deep-reads-per-identity"],
+      maxMs: values["deep-read-timeout"],
       maxRevisions: values["deep-read-revisions"],
     },
     workers: workersConfig(values, checks),

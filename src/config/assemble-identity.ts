@@ -1,8 +1,7 @@
 import { messageOf } from "../base/errors.ts";
-import { certificateNameKinds } from "../identity/certificate-names.ts";
 import type { TrustedForwarders } from "../identity/forwarded-certificate.ts";
 import { maxKeySetBytes, parseKeySet } from "../identity/key-set.ts";
-import { isLocalHost } from "../identity/peer.ts";
+import { certificateNameKinds, isLocalHost } from "../identity/peer.ts";
 import { parseTokenFile, TokenFileError } from "../identity/token-file.ts";
 import type { Checks } from "./checks.ts";
 import type {

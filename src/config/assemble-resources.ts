@@ -5,7 +5,6 @@ import { ProtobufCodec } from "../codec/protobuf-codec.ts";
 import { isLoopback } from "../identity/peer.ts";
 import type { Checks } from "./checks.ts";
 import type { ResourceConfig, UpstreamConfig } from "./config.ts";
-import { didYouMean } from "./nearest.ts";
 import { flagOf, type OptionValues } from "./options.ts";
 import {
   type EventWindowSettings,
@@ -13,6 +12,7 @@ import {
   notNameAndPrefix,
   type ResourceSettings,
 } from "./resource-settings.ts";
+import { didYouMean } from "./setting.ts";
 import { formatAddress } from "./value-types.ts";
 
 /** The resource of the embedded store if none is configured. */

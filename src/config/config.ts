@@ -1,12 +1,13 @@
+import type { DeepReadBounds } from "../cacher/catch-up/deep-reads.ts";
 import type { EventWindowBounds } from "../cacher/state/event-window.ts";
 import type { Codec } from "../codec/codec.ts";
-import type { CertificateNameKind } from "../identity/certificate-names.ts";
 import type { TrustedForwarders } from "../identity/forwarded-certificate.ts";
+import type { CertificateNameKind } from "../identity/peer.ts";
 import type { PolicyDefinition } from "../policy/definition.ts";
-import type { LimitsConfig } from "./limits.ts";
+import type { LimitsConfig } from "./limit-options.ts";
 import type { TcpAddress, UnixAddress } from "./value-types.ts";
 
-export type { LimitsConfig } from "./limits.ts";
+export type { LimitsConfig } from "./limit-options.ts";
 export type { ListenAddress, TcpAddress } from "./value-types.ts";
 
 /** The checked configuration of `serve`. */
@@ -36,8 +37,8 @@ export interface Config {
   readonly identity: IdentityConfig;
   /** The bounds of resources without an event window of their own. */
   readonly eventWindow: EventWindowBounds;
-  /** The watches that read events from before the event window. */
-  readonly deepReads: DeepReadsConfig;
+  /** The watches that read events from before the event window; `concurrentPerGroup` is that of an identity. */
+  readonly deepReads: Omit<DeepReadBounds, "maxWaitMs" | "queued">;
   /** Number of processes that serve clients. 1: this process alone. */
   readonly workers: number;
   readonly stallTimeoutMs: number;
@@ -61,17 +62,6 @@ export interface Config {
   readonly logLevel: LogLevel;
   /** Undefined: text on a terminal, otherwise JSON. */
   readonly logFormat: LogFormat | undefined;
-}
-
-/** Bounds of the watches that read events from before the event window. */
-export interface DeepReadsConfig {
-  /** Maximum number at once; 0: none. */
-  readonly max: number;
-  /** The same of one identity. */
-  readonly maxPerIdentity: number;
-  readonly timeoutMs: number;
-  /** Maximum number of revisions up to the current one; 0: no limit. */
-  readonly maxRevisions: number;
 }
 
 /** What is exported to an OpenTelemetry collector. */

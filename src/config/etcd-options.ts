@@ -1,5 +1,10 @@
-import type { OptionDefinition } from "./option-definition.ts";
-import { count, duration, onOff, text } from "./value-types.ts";
+import {
+  durationOption,
+  fileOption,
+  type OptionDefinition,
+  switchOption,
+} from "./option-definition.ts";
+import { count, text } from "./value-types.ts";
 
 /** The options of the connections to etcd, and of etcd's own API. */
 export const etcdOptions = {
@@ -11,22 +16,16 @@ export const etcdOptions = {
     help: "Password of the etcd user.",
   },
   "etcd-password-file": {
-    schema: text,
-    value: "FILE",
+    ...fileOption,
     help: "File with that password.",
   },
   "etcd-ca": {
-    schema: text,
-    value: "FILE",
+    ...fileOption,
     help: "Authorities that sign etcd's certificates.",
     defaultHelp: "the authorities that Node.js trusts",
   },
-  "etcd-cert": {
-    schema: text,
-    value: "FILE",
-    help: "Client certificate for etcd.",
-  },
-  "etcd-key": { schema: text, value: "FILE", help: "Private key of --etcd-cert." },
+  "etcd-cert": { ...fileOption, help: "Client certificate for etcd." },
+  "etcd-key": { ...fileOption, help: "Private key of --etcd-cert." },
   "etcd-history-key": {
     schema: text,
     value: "KEY",
@@ -34,48 +33,37 @@ export const etcdOptions = {
     default: "/watchfanout/history",
   },
   "etcd-history-create": {
-    schema: onOff,
-    isSwitch: true,
-    value: "[on|off]",
+    ...switchOption,
     help: "Create --etcd-history-key if absent. Without it some restores of etcd are not detected. etcd-proxy has it off.",
     default: "on",
   },
   "etcd-insecure-skip-verify": {
-    schema: onOff,
-    isSwitch: true,
-    value: "[on|off]",
+    ...switchOption,
     help: "Accept any certificate of etcd. For tests only.",
     default: "off",
   },
   "etcd-keepalive-time": {
-    schema: duration("5s"),
-    value: "DURATION",
+    ...durationOption("5s"),
     help: "Silence of a connection to etcd with open calls after which it is sent a keepalive ping. etcd permits one per 5s (its --grpc-keepalive-min-time).",
     default: "7s",
   },
   "etcd-keepalive-timeout": {
-    schema: duration("100ms"),
-    value: "DURATION",
+    ...durationOption("100ms"),
     help: "How long etcd may take to answer one. Then the connection is closed.",
     default: "3s",
   },
   "etcd-keepalive-without-calls": {
-    schema: onOff,
-    isSwitch: true,
-    value: "[on|off]",
+    ...switchOption,
     help: "Send them also without open calls. etcd closes such connections, unless a proxy answers the pings.",
     default: "off",
   },
   "etcd-endpoints-sync-interval": {
-    schema: duration("100ms"),
-    value: "DURATION",
+    ...durationOption("100ms"),
     help: "Interval at which etcd's member list replaces the URLs of --etcd.",
     defaultHelp: "never",
   },
   "etcd-api": {
-    schema: onOff,
-    isSwitch: true,
-    value: "[on|off]",
+    ...switchOption,
     help: "Serve etcd's own gRPC API on --listen as well: watches and reads of the keys of a --resource from its cache, everything else by etcd, or by --upstream, which must have this API, too.",
     default: "off",
   },
@@ -88,9 +76,7 @@ export const etcdOptions = {
     defaultHelp: "every key",
   },
   "watch-fanout-api": {
-    schema: onOff,
-    isSwitch: true,
-    value: "[on|off]",
+    ...switchOption,
     help: "Serve ListWatchService and WriteService. Off needs --etcd-api. etcd-proxy has it off.",
     default: "on",
   },
@@ -113,8 +99,7 @@ export const etcdOptions = {
     default: "60",
   },
   "watch-progress-notify-interval": {
-    schema: duration("100ms"),
-    value: "DURATION",
+    ...durationOption("100ms"),
     help: "Interval of the etcd API's progress notifications.",
     default: "10m",
   },

@@ -1,90 +1,113 @@
-import type { OptionDefinition } from "./option-definition.ts";
-import { count, duration, size } from "./value-types.ts";
+import {
+  countOption,
+  durationOption,
+  type OptionDefinition,
+  sizeOption,
+  type ValuesOf,
+} from "./option-definition.ts";
 
 /** The options that limit what clients may have, in all and for each identity. */
 export const limitOptions = {
   "max-streams": {
-    schema: count(1),
-    value: "COUNT",
+    ...countOption(1),
     help: "Maximum number of open streams: watches, health watches, reflection, calls of the etcd API.",
     default: "200000",
   },
   "max-streams-per-identity": {
-    schema: count(0),
-    value: "COUNT",
+    ...countOption(0),
     help: "The same of one identity, or host of anonymous callers. 0: no limit.",
     default: "0",
   },
   "max-subscribe-watches": {
-    schema: count(1),
-    value: "COUNT",
+    ...countOption(1),
     help: "Maximum number of watches on one Subscribe stream. Each also counts as a stream.",
     default: "10000",
   },
   "max-connections": {
-    schema: count(1),
-    value: "COUNT",
+    ...countOption(1),
     help: "Maximum number of open connections. Fewer are accepted if the hard limit of open files is less than 640 above it.",
     default: "20000",
   },
   "max-connections-per-identity": {
-    schema: count(0),
-    value: "COUNT",
+    ...countOption(0),
     help: "The same of one identity, that of a connection's first call. 0: no limit.",
     default: "0",
   },
   "max-reads-in-flight": {
-    schema: count(1),
-    value: "COUNT",
+    ...countOption(1),
     help: "Maximum number of reads (Get, List) that are handled at once. Further ones wait, except those of identities with fewer than 16.",
     default: "512",
   },
   "max-writes-in-flight": {
-    schema: count(1),
-    value: "COUNT",
+    ...countOption(1),
     help: "The same for writes (Put, Delete) that the store is processing.",
     default: "256",
   },
   "max-queued-requests-per-identity": {
-    schema: count(1),
-    value: "COUNT",
+    ...countOption(1),
     help: "Maximum number of requests of one identity that wait.",
     default: "10000",
   },
   "max-queue-time": {
-    schema: duration("10ms"),
-    value: "DURATION",
+    ...durationOption("10ms"),
     help: "How long a request may wait.",
     default: "5s",
   },
   "max-requests-per-identity": {
-    schema: count(0),
-    value: "COUNT",
+    ...countOption(0),
     help: "Maximum number of requests of one identity, waiting ones included. 0: no limit.",
     default: "0",
   },
   "max-watch-rate": {
-    schema: count(0),
-    value: "COUNT",
+    ...countOption(0),
     help: "Maximum number of new watches per second, on average. 0: no limit.",
     default: "0",
   },
   "max-watch-rate-per-identity": {
-    schema: count(0),
-    value: "COUNT",
+    ...countOption(0),
     help: "The same of one identity. 0: no limit.",
     default: "0",
   },
   "max-send-rate": {
-    schema: size,
-    value: "SIZE",
+    ...sizeOption,
     help: "Maximum size of what is sent per second, on average.",
     defaultHelp: "no limit",
   },
   "max-send-rate-per-identity": {
-    schema: size,
-    value: "SIZE",
+    ...sizeOption,
     help: "The same to one identity.",
     defaultHelp: "no limit",
   },
 } as const satisfies Readonly<Record<string, OptionDefinition>>;
+
+/** What clients may have, in all and for each identity: in milliseconds, bytes and counts; 0: no limit. */
+export type LimitsConfig = ReturnType<typeof limitsOf>;
+
+/** The limits, by the names that the server has for them. */
+export function limitsOf(values: ValuesOf<typeof limitOptions>) {
+  return {
+    maxStreams: values["max-streams"],
+    maxStreamsPerIdentity: values["max-streams-per-identity"],
+    maxSubscribeWatches: values["max-subscribe-watches"],
+    maxConnections: values["max-connections"],
+    maxConnectionsPerIdentity: values["max-connections-per-identity"],
+    maxReadsInFlight: values["max-reads-in-flight"],
+    maxWritesInFlight: values["max-writes-in-flight"],
+    maxQueuedRequestsPerIdentity: values["max-queued-requests-per-identity"],
+    maxQueueMs: values["max-queue-time"],
+    maxRequestsPerIdentity: values["max-requests-per-identity"],
+    maxWatchRate: values["max-watch-rate"],
+    maxWatchRatePerIdentity: values["max-watch-rate-per-identity"],
+    // Bytes per second.
+    maxSendRate: values["max-send-rate"] ?? 0,
+    maxSendRatePerIdentity: values["max-send-rate-per-identity"] ?? 0,
+  };
+}
+
+/**
+ * The limits that are divided between workers: each counts what it has itself. A time is the same for all, and a stream has
+ * all of its watches at one.
+ */
+export const dividedLimitNames = (
+  Object.keys(limitOptions) as (keyof typeof limitOptions)[]
+).filter((name) => name !== "max-queue-time" && name !== "max-subscribe-watches");

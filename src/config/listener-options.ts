@@ -1,4 +1,4 @@
-import type { OptionDefinition } from "./option-definition.ts";
+import { fileOption, type OptionDefinition } from "./option-definition.ts";
 import { choice, cipherSuite, fileMode, listenAddress, tcpAddress, text } from "./value-types.ts";
 
 /** The options of the ports: addresses, TLS, and callers that a certificate identifies. */
@@ -22,31 +22,20 @@ export const listenerOptions = {
     default: "127.0.0.1:8080",
   },
   "admin-tls-cert": {
-    schema: text,
-    value: "FILE",
+    ...fileOption,
     help: "Certificate of the admin port with its chain. Enables HTTPS, with --admin-tls-key.",
   },
-  "admin-tls-key": {
-    schema: text,
-    value: "FILE",
-    help: "Private key of --admin-tls-cert.",
-  },
+  "admin-tls-key": { ...fileOption, help: "Private key of --admin-tls-cert." },
   "admin-token-file": {
-    schema: text,
-    value: "FILE",
+    ...fileOption,
     help: "Tokens of the admin port, as in --token-file. All but the status of /livez and /readyz then needs one.",
   },
   "tls-cert": {
-    schema: text,
-    value: "FILE",
+    ...fileOption,
     help: "Server certificate with its chain. Enables TLS, with --tls-key.",
   },
-  "tls-key": { schema: text, value: "FILE", help: "Private key of --tls-cert." },
-  "tls-client-ca": {
-    schema: text,
-    value: "FILE",
-    help: "Authorities of client certificates (mTLS).",
-  },
+  "tls-key": { ...fileOption, help: "Private key of --tls-cert." },
+  "tls-client-ca": { ...fileOption, help: "Authorities of client certificates (mTLS)." },
   "tls-client-auth": {
     schema: choice(["require", "request", "off"]),
     value: "MODE",

@@ -1,18 +1,30 @@
 import { assembleConfig } from "./assemble-config.ts";
 import type { Config } from "./config.ts";
-import { didYouMean, nearest } from "./nearest.ts";
+import type { OptionDefinition } from "./option-definition.ts";
 import {
   definition,
   fileKeyOf,
   flagOf,
   type OptionName,
+  type OptionValues,
   optionNames,
   variableOf,
   variablePrefix,
 } from "./options.ts";
-import { parseSettings } from "./parse-settings.ts";
-import { ConfigError, type Origin, type Setting, type Settings, textOrigin } from "./setting.ts";
-import { parseYamlFile, type YamlMapping } from "./yaml-file.ts";
+import { keysOf } from "./resource-settings.ts";
+import {
+  ConfigError,
+  describeIssue,
+  didYouMean,
+  type KnownMapping,
+  nearest,
+  type Origin,
+  type Setting,
+  type Settings,
+  type Step,
+  textOrigin,
+} from "./setting.ts";
+import { parseYamlFile } from "./yaml-file.ts";
 
 /** The sources of a configuration. */
 interface ConfigSources {
@@ -26,10 +38,7 @@ interface ConfigSources {
 }
 
 /** The sources of a configuration as they were read, from which another process can load the same. */
-export interface ConfigSnapshot {
-  readonly flags: ConfigSources["flags"];
-  readonly env: ConfigSources["env"];
-  readonly defaults: ConfigSources["flags"];
+export interface ConfigSnapshot extends Required<Omit<ConfigSources, "readFile">> {
   /** The contents of all files that it names, by path. */
   readonly files: Map<string, Buffer>;
 }
@@ -73,21 +82,15 @@ export function loadSnapshot({ flags, env, defaults, files }: ConfigSnapshot): C
  * default. Throws a ConfigError with all problems.
  */
 export function loadConfig(sources: ConfigSources): Config {
-  const environment = readEnvironment(sources.env);
-  const file = readConfigFile(sources);
+  const problems: string[] = [];
+  const environment = readEnvironment(sources.env, problems);
+  const file = readConfigFile(sources, problems);
   const flags = readFlags(sources.flags);
   const defaults = readFlags(sources.defaults ?? {});
-  const settings = new Map([...defaults, ...file.settings, ...environment.settings, ...flags]);
-  const { values, problems } = parseSettings(settings);
-  const all = [...environment.problems, ...file.problems, ...problems];
-  if (all.length > 0) throw new ConfigError(all);
+  const settings = new Map([...defaults, ...file, ...environment, ...flags]);
+  const values = parseSettings(settings, problems);
+  if (problems.length > 0) throw new ConfigError(problems);
   return assembleConfig(values, settings, sources.readFile);
-}
-
-/** The options that a source sets. */
-interface ReadSettings {
-  readonly settings: Settings;
-  readonly problems: readonly string[];
 }
 
 function readFlags(flags: ConfigSources["flags"]): Settings {
@@ -102,44 +105,30 @@ function readFlags(flags: ConfigSources["flags"]): Settings {
   return settings;
 }
 
-function readConfigFile({ flags, env, readFile }: ConfigSources): ReadSettings {
+/** Reads the options from a YAML file, if one is named. */
+function readConfigFile({ flags, env, readFile }: ConfigSources, problems: string[]): Settings {
+  const settings = new Map<OptionName, Setting>();
   const flag = flags["config"]?.at(-1);
   const path = flag ?? env[configVariable];
-  if (path === undefined || (flag === undefined && path === "")) {
-    return { settings: new Map(), problems: [] };
-  }
+  if (path === undefined || (flag === undefined && path === "")) return settings;
   let content: Buffer;
   try {
     content = readFile(path);
   } catch (error) {
     const source = flag === undefined ? configVariable : flagOf("config");
-    const problem = `${source}: ${JSON.stringify(path)} can't be read: ${String(error)}.`;
-    return { settings: new Map(), problems: [problem] };
+    problems.push(`${source}: ${JSON.stringify(path)} can't be read: ${String(error)}.`);
+    return settings;
   }
-  return parseConfigFile(path, content.toString("utf8"));
-}
-
-/** Parses a YAML file. `name` is its name in messages. */
-function parseConfigFile(name: string, content: string): ReadSettings {
-  const { mapping, problems } = parseYamlFile(name, content, "options to values");
-  return mapping === undefined ? { settings: new Map(), problems } : settingsOf(mapping);
-}
-
-function settingsOf({ values, place }: YamlMapping): ReadSettings {
+  const file = parseYamlFile(path, content.toString("utf8"), "options to values");
+  problems.push(...file.problems);
   const byKey = new Map(optionNames.map((name) => [fileKeyOf(name), name]));
-  const settings = new Map<OptionName, Setting>();
-  const problems: string[] = [];
-  for (const [key, value] of Object.entries(values)) {
+  for (const [key, value] of Object.entries(file.mapping?.values ?? {})) {
     const name = byKey.get(key);
-    if (name === undefined) {
-      const hint = didYouMean(key, byKey.keys());
-      problems.push(`${place([key])}: this option does not exist.${hint}`);
-      continue;
-    }
-    const origin: Origin = (path = []) => place([key, ...path]);
-    settings.set(name, { value, origin });
+    const origin: Origin = (inside = []) => file.mapping?.place([key, ...inside]) ?? path;
+    if (name !== undefined) settings.set(name, { value, origin });
+    else problems.push(`${origin()}: this option does not exist.${didYouMean(key, byKey.keys())}`);
   }
-  return { settings, problems };
+  return settings;
 }
 
 /** The variable that names the configuration file. */
@@ -171,11 +160,10 @@ const serviceLink =
  * Reads the options from environment variables. An empty variable counts as absent, since templates render absent values
  * as empty text.
  */
-function readEnvironment(env: Readonly<Record<string, string | undefined>>): ReadSettings {
+function readEnvironment(env: ConfigSources["env"], problems: string[]): Settings {
   const byVariable = new Map(optionNames.map((name) => [variableOf(name), name]));
   const known = [...byVariable.keys(), configVariable].map(afterPrefix);
   const settings = new Map<OptionName, Setting>();
-  const problems: string[] = [];
   for (const [variable, value] of Object.entries(env)) {
     if (!variable.startsWith(variablePrefix) || value === undefined) continue;
     const name = byVariable.get(variable);
@@ -189,9 +177,79 @@ function readEnvironment(env: Readonly<Record<string, string | undefined>>): Rea
     const hint = meant === undefined ? "" : ` Did you mean ${variablePrefix}${meant}?`;
     problems.push(`${variable}: this option does not exist.${hint}`);
   }
-  return { settings, problems };
+  return settings;
 }
 
 function afterPrefix(variable: string): string {
   return variable.slice(variablePrefix.length);
+}
+
+/** The values of the options by their types, with the defaults. Complete if there are no problems. */
+function parseSettings(settings: Settings, problems: string[]): OptionValues {
+  const values: Record<string, unknown> = {};
+  for (const name of optionNames) {
+    const option = definition(name);
+    const setting = settings.get(name) ?? defaultSetting(name, option);
+    if (option.list !== undefined) {
+      values[name] = parseList(option, setting, problems);
+    } else if (setting !== undefined) {
+      values[name] = parseOne(option, setting.value, setting, [], problems);
+    }
+  }
+  // Each value was parsed by the schema that OptionValues derives its type from.
+  return values as OptionValues;
+}
+
+function defaultSetting(name: OptionName, option: OptionDefinition): Setting | undefined {
+  if (option.default === undefined) return undefined;
+  return { value: option.default, origin: () => `the default of ${flagOf(name)}` };
+}
+
+function parseList(
+  option: OptionDefinition,
+  setting: Setting | undefined,
+  problems: string[],
+): readonly unknown[] {
+  if (setting === undefined) return [];
+  const { value } = setting;
+  if (!Array.isArray(value)) {
+    return elements(value, option).map((element) =>
+      parseOne(option, element, setting, [], problems),
+    );
+  }
+  if (value.length === 0) problems.push(`${setting.origin()}: the list is empty.`);
+  return value.flatMap((entry: unknown, index) =>
+    (option.list === "commas" ? elements(entry, option) : [entry]).map((element) =>
+      parseOne(option, element, setting, [index], problems),
+    ),
+  );
+}
+
+function elements(value: unknown, option: OptionDefinition): readonly unknown[] {
+  if (typeof value !== "string" || option.list === undefined) return [value];
+  return value.split(",").map((element) => element.trim());
+}
+
+function parseOne(
+  option: OptionDefinition,
+  value: unknown,
+  setting: Setting,
+  path: readonly Step[],
+  problems: string[],
+): unknown {
+  const result = option.schema.safeParse(value, { reportInput: true });
+  if (result.success) return result.data;
+  const place = (inside: readonly Step[]): string => setting.origin([...path, ...inside]);
+  const shown = option.secret === true ? "the value" : undefined;
+  problems.push(
+    ...result.error.issues.flatMap((issue) => describeIssue(issue, place, mappingAt, shown)),
+  );
+  return undefined;
+}
+
+/** Resources and event windows are the only mappings. */
+function mappingAt(path: readonly Step[]): KnownMapping {
+  return path.at(-1) === "event-window"
+    ? { what: "an event-window", keys: keysOf("event-window") }
+    : { what: "a resource", keys: keysOf("resource") };
 }

@@ -1,18 +1,21 @@
-import type { z } from "zod";
 import { etcdOptions } from "./etcd-options.ts";
 import { limitOptions } from "./limit-options.ts";
 import { listenerOptions } from "./listener-options.ts";
-import type { OptionDefinition } from "./option-definition.ts";
+import {
+  countOption,
+  durationOption,
+  fileOption,
+  type OptionDefinition,
+  sizeOption,
+  switchOption,
+  type ValuesOf,
+} from "./option-definition.ts";
 import { resource } from "./resource-settings.ts";
 import {
   choice,
   collectorUrl,
-  count,
-  duration,
   endpoint,
-  onOff,
   ratio,
-  size,
   text,
   upstreamAddress,
   workerCount,
@@ -21,8 +24,7 @@ import {
 /** The options of tokens, rights and the audit log. */
 const callerOptions = {
   "token-file": {
-    schema: text,
-    value: "FILE",
+    ...fileOption,
     help: "Static tokens, sha256:HEX NAME[,GROUP...] a line. `watch-fanout token hash` prints the first part for a token.",
   },
   "jwt-issuer": {
@@ -47,15 +49,12 @@ const callerOptions = {
     default: "groups",
   },
   insecure: {
-    schema: onOff,
-    isSwitch: true,
-    value: "[on|off]",
+    ...switchOption,
     help: "Permit plain text, and an admin port without a token, on addresses that other machines can reach.",
     default: "off",
   },
   policy: {
-    schema: text,
-    value: "FILE",
+    ...fileOption,
     help: "What callers may do: a YAML file with roles and bindings. What it does not allow is denied.",
     defaultHelp: "every caller may do everything",
   },
@@ -90,8 +89,7 @@ const telemetryOptions = {
     default: "0",
   },
   "otlp-metrics-interval": {
-    schema: duration("0s"),
-    value: "DURATION",
+    ...durationOption("0s"),
     help: "Interval at which metrics are exported. 0s: never. Needs --otlp-endpoint.",
     default: "60s",
   },
@@ -119,8 +117,7 @@ const compressionOptions = {
     defaultHelp: "off",
   },
   "compression-min-size": {
-    schema: size,
-    value: "SIZE",
+    ...sizeOption,
     help: "Size of a message, or of a chunk of a List, below which it is not compressed.",
     default: "4KiB",
   },
@@ -146,23 +143,16 @@ const options = {
     defaultHelp: "this service is not a relay",
   },
   "upstream-tls-ca": {
-    schema: text,
-    value: "FILE",
+    ...fileOption,
     help: "Authorities of the certificates of --upstream. Enables TLS.",
   },
   "upstream-tls-cert": {
-    schema: text,
-    value: "FILE",
+    ...fileOption,
     help: "Client certificate for --upstream. Needs --upstream-tls-ca.",
   },
-  "upstream-tls-key": {
-    schema: text,
-    value: "FILE",
-    help: "Private key of --upstream-tls-cert.",
-  },
+  "upstream-tls-key": { ...fileOption, help: "Private key of --upstream-tls-cert." },
   "upstream-token-file": {
-    schema: text,
-    value: "FILE",
+    ...fileOption,
     help: "Token of the relay at --upstream.",
   },
   resource: {
@@ -178,50 +168,42 @@ const options = {
   ...callerOptions,
   ...etcdOptions,
   "event-window-age": {
-    schema: duration("1s"),
-    value: "DURATION",
+    ...durationOption("1s"),
     help: "Age up to which a resource's event window keeps events, within the other bounds.",
     default: "5m",
   },
   "event-window-min-events": {
-    schema: count(0),
-    value: "COUNT",
+    ...countOption(0),
     help: "Number of events that it keeps regardless of their age.",
     default: "1000",
   },
   "event-window-max-events": {
-    schema: count(1),
-    value: "COUNT",
+    ...countOption(1),
     help: "Maximum number of events in an event window.",
     default: "100000",
   },
   "event-window-max-bytes": {
-    schema: size,
-    value: "SIZE",
+    ...sizeOption,
     help: "Maximum estimated size of an event window.",
     default: "64MiB",
   },
   "deep-reads": {
-    schema: count(0),
-    value: "COUNT",
+    ...countOption(0),
     help: "Maximum number of watches that read events from before the event window at once. Further ones wait for 10 s. 0: such a watch has to list.",
     default: "16",
   },
   "deep-reads-per-identity": {
-    schema: count(1),
-    value: "COUNT",
+    ...countOption(1),
     help: "The same of one identity, in each worker.",
     default: "4",
   },
   "deep-read-revisions": {
-    schema: count(0),
-    value: "COUNT",
+    ...countOption(0),
     help: "Maximum number of revisions from their resume point to the current one. A watch from further back has to list. etcd accepts no writes while it reads them: 0.2 s for 100,000. 0: no limit.",
     default: "100000",
   },
   "deep-read-timeout": {
-    schema: duration("1s"),
-    value: "DURATION",
+    ...durationOption("1s"),
     help: "How long one may take. Then it ends, and its client can resume it.",
     default: "5m",
   },
@@ -232,14 +214,12 @@ const options = {
     default: "1",
   },
   "stall-timeout": {
-    schema: duration("1s"),
-    value: "DURATION",
+    ...durationOption("1s"),
     help: "End a stream whose client has accepted nothing for this long.",
     default: "60s",
   },
   "max-stream-age": {
-    schema: duration("0s"),
-    value: "DURATION",
+    ...durationOption("0s"),
     help:
       "Approximate age at which connections and streams end gracefully. 0s: " +
       "never, nor do connections move between workers.",
@@ -248,14 +228,12 @@ const options = {
   ...limitOptions,
   ...compressionOptions,
   "memory-ceiling": {
-    schema: size,
-    value: "SIZE",
+    ...sizeOption,
     help: "Memory of the process above which it sheds load. 75 % of V8's heap limit is a ceiling in any case.",
     defaultHelp: "90 % of the memory limit of the process's control group",
   },
   "dispatch-interval": {
-    schema: duration("0s"),
-    value: "DURATION",
+    ...durationOption("0s"),
     help: "Minimum time between two deliveries of a resource's events, which then share a message. 0s: as they arrive, at most 10 ms later under load.",
     default: "0s",
   },
@@ -266,14 +244,12 @@ const options = {
     default: "direct",
   },
   "consistency-interval": {
-    schema: duration("0s"),
-    value: "DURATION",
+    ...durationOption("0s"),
     help: "Approximate interval at which each cache is compared with etcd. 0s: never.",
     default: "10m",
   },
   "shutdown-timeout": {
-    schema: duration("0s"),
-    value: "DURATION",
+    ...durationOption("0s"),
     help: "How long clients may take to accept their last responses after SIGTERM or SIGINT.",
     default: "10s",
   },
@@ -307,18 +283,8 @@ export function fileKeyOf(name: OptionName): string {
   return definition(name).fileKey ?? name;
 }
 
-type ValueOf<D> = D extends { readonly schema: z.ZodType<infer T> }
-  ? D extends { readonly list: string }
-    ? readonly T[]
-    : D extends { readonly default: string }
-      ? T
-      : T | undefined
-  : never;
-
 /** The value of every option. An absent list is empty. */
-export type OptionValues = {
-  readonly [Name in OptionName]: ValueOf<(typeof options)[Name]>;
-};
+export type OptionValues = ValuesOf<typeof options>;
 
 const named: readonly (readonly [heading: string, names: readonly string[]])[] = [
   ["Ports and TLS", Object.keys(listenerOptions)],

@@ -1,8 +1,7 @@
 import { z } from "zod";
 import { everyResource, verbs } from "../policy/access.ts";
 import type { PolicyDefinition, Subject } from "../policy/definition.ts";
-import { didYouMean } from "./nearest.ts";
-import { describeIssue, type KnownMapping, type Step } from "./setting.ts";
+import { describeIssue, didYouMean, type KnownMapping, type Step } from "./setting.ts";
 import { choice, mappingWith } from "./value-types.ts";
 import { parseYamlFile, type YamlMapping } from "./yaml-file.ts";
 

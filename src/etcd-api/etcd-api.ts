@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import type { KeyPair } from "../base/certificate-store.ts";
 import type { Clock } from "../base/clock.ts";
 import { runInTimeSlices } from "../base/event-loop-turns.ts";
-import type { Bearer } from "../etcd/client/endpoint.ts";
+import { type Bearer, leftOutKeyHeader, requestHeaders } from "../etcd/client/call-headers.ts";
 import {
   type EtcdTls,
   type Keepalive,
@@ -10,9 +10,8 @@ import {
   memberCertificates,
 } from "../etcd/client/member.ts";
 import { Upstream, type UpstreamOutage } from "../etcd/client/upstream.ts";
-import { leftOutKeyHeader } from "../etcd/wire/left-out-key.ts";
 import { memberListPath, withClientUrls } from "../etcd/wire/member-list.ts";
-import { type EtcdMethod, etcdMethodAt, etcdMethodPaths } from "../etcd/wire/methods.ts";
+import { type EtcdMethod, etcdMethodAt, etcdMethods } from "../etcd/wire/methods.ts";
 import { behindRoom, type MessageTranslation, Namespace } from "../etcd/wire/namespace.ts";
 import { headerField, type ResponseHeader, raisedTo } from "../etcd/wire/response-header.ts";
 import type { Access } from "../policy/access.ts";
@@ -24,7 +23,6 @@ import { NewestHeader } from "./cached/newest-header.ts";
 import type { EtcdCall } from "./calls/etcd-call.ts";
 import { ForwardedCall, type ForwardedCallDeps } from "./calls/forwarded-call.ts";
 import { MemberRouting } from "./calls/member-routing.ts";
-import { requestHeaders } from "./calls/metadata.ts";
 import { Gateway } from "./gateway/gateway.ts";
 import { RangeCall } from "./range/range-call.ts";
 import {
@@ -139,10 +137,10 @@ export class EtcdApi implements RawServices {
     this.#ranges = new RangeService(shared);
     this.#limited = new LimitedCalls(shared);
     this.#methods = new Map(
-      etcdMethodPaths.flatMap((path) => {
-        const method = etcdMethodAt(path);
-        return method === undefined ? [] : [[path, this.#methodOf(path, path.slice(1), method)]];
-      }),
+      Array.from(etcdMethods, ([path, method]) => [
+        path,
+        this.#methodOf(path, path.slice(1), method),
+      ]),
     );
     this.#gateway = new Gateway((path) => this.methodAt(path));
   }

@@ -2,8 +2,10 @@ import { request as httpRequest } from "node:http";
 import { request as httpsRequest } from "node:https";
 import type { Logger } from "pino";
 import type { Clock } from "../base/clock.ts";
-import { addressOf, urlOf } from "../etcd/client/endpoint.ts";
+import { messageOf } from "../base/errors.ts";
+import { within } from "../base/wait.ts";
 import type { MemberCertificates } from "../etcd/client/member.ts";
+import { addressOf, urlOf } from "../etcd/client/upstream-connection.ts";
 import type { MetricsSource } from "../server/admin/admin.ts";
 
 /** A page of etcd's HTTP port. */
@@ -137,26 +139,23 @@ export class EtcdPages {
     make: (signal: AbortSignal) => Promise<Page>,
     otherwise: (() => Promise<Page>) | undefined,
   ): Promise<Page> {
-    const { promise: late, reject } = Promise.withResolvers<never>();
     const aborted = new AbortController();
-    const timer = this.#clock.setTimeout(() => {
+    const expire = (): never => {
       const error = new Error(`etcd did not respond within ${pageMs / 1_000} s`);
       aborted.abort(error);
-      reject(error);
-    }, pageMs);
+      throw error;
+    };
+    const page = make(aborted.signal).catch((error: unknown) => {
+      // A member that has stopped still counts as one with a leader, for a while.
+      if (otherwise === undefined || aborted.signal.aborted) throw error;
+      return otherwise();
+    });
     try {
-      const page = make(aborted.signal).catch((error: unknown) => {
-        // A member that has stopped still counts as one with a leader, for a while.
-        if (otherwise === undefined || aborted.signal.aborted) throw error;
-        return otherwise();
-      });
-      const made = await Promise.race([page, late]);
+      const made = await within(page, { deadline: { clock: this.#clock, ms: pageMs, expire } });
       this.#failing.delete(url);
       return made;
     } catch (error) {
-      return this.#failed(url, error instanceof Error ? error.message : String(error));
-    } finally {
-      timer.cancel();
+      return this.#failed(url, messageOf(error));
     }
   }
 

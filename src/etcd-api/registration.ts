@@ -2,7 +2,7 @@ import { hostname } from "node:os";
 import type { Logger } from "pino";
 import type { Clock, Timer } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
-import { OutageLog } from "../base/outage-log.ts";
+import { OutageLog } from "../base/logger.ts";
 import type { EtcdClient } from "../etcd/client/etcd-client.ts";
 import { prefixRange } from "../etcd/client/key-range.ts";
 import { memberListOf, type NamedMember } from "../etcd/wire/member-list.ts";

@@ -1,5 +1,4 @@
 import { WatchFanoutError } from "../base/errors.ts";
-import type { CertificateNameKind } from "./certificate-names.ts";
 import {
   forwardedIdentity,
   forwardedName,
@@ -8,7 +7,7 @@ import {
 import { anonymous, type Identity, unauthenticated } from "./identity.ts";
 import type { JwtAuthenticator } from "./jwt-authenticator.ts";
 import { KeysAwaited } from "./key-set.ts";
-import { type Peer, type PeerFacts, recognisePeer } from "./peer.ts";
+import { type CertificateNameKind, type Peer, type PeerFacts, recognisePeer } from "./peer.ts";
 import type { StaticTokens } from "./token-file.ts";
 
 /** The sources of identities that a server accepts. */

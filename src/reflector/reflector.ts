@@ -1,6 +1,6 @@
 import { defaultBackoffBounds } from "../base/backoff.ts";
 import { hasReason, upstreamUnavailable, WatchFanoutError } from "../base/errors.ts";
-import { OutageLog } from "../base/outage-log.ts";
+import { OutageLog } from "../base/logger.ts";
 import { SingleFlight } from "../base/single-flight.ts";
 import { StreamBackoff } from "../base/stream-backoff.ts";
 import { abortable, Condition, type WaitBounds } from "../base/wait.ts";
@@ -8,7 +8,7 @@ import type { WatchBatch } from "../model/event.ts";
 import type { StoredObject } from "../model/object.ts";
 import { checkSameHistory } from "../storage/checks.ts";
 import type { Scope } from "../storage/storage.ts";
-import { HistoryTracker } from "./history/history-tracker.ts";
+import { HistoryTracker } from "./history-tracker.ts";
 import { ReflectorState } from "./reflector-state.ts";
 import { callTarget, type ReflectorOptions, TargetFault, targetFault } from "./reflector-target.ts";
 import { listState } from "./state-lister.ts";
@@ -37,6 +37,8 @@ export class Reflector {
   readonly #history: HistoryTracker;
   /** Asks the store. Rejects with HISTORY_CHANGED, with REVISION_TOO_OLD if it can't say, or as the store fails. */
   readonly #confirmation: SingleFlight<void>;
+  /** Asks only for the history's id. */
+  readonly #identification: SingleFlight<void>;
   readonly #backoff: StreamBackoff;
   readonly #outage: OutageLog;
   /** Notified after each delivered list and each recovery. */
@@ -57,6 +59,10 @@ export class Reflector {
     );
     this.#confirmation = new SingleFlight(
       () => this.#history.confirm(this.#stopping.signal),
+      clock,
+    );
+    this.#identification = new SingleFlight(
+      () => this.#history.checkId(this.#stopping.signal),
       clock,
     );
     const { reachability } = storage;
@@ -102,20 +108,20 @@ export class Reflector {
 
   /**
    * Confirms that the target's state belongs to the history that the store has now. Rejects with HISTORY_CHANGED if it
-   * does not, and with the storage's error if that can't be found out. Asks nothing while a watch is open, as that
-   * proves it. Concurrent callers share one response. If the store has compacted what is known of the history, waits up
-   * to 3 s for the list that follows.
+   * does not, and with the storage's error if that can't be found out. While a watch is open, asks only for the id, and only
+   * if the watch may outlive its history. Concurrent callers share one response. If the store has compacted what is known of
+   * the history, waits up to 3 s for the list that follows.
    */
-  async confirmHistory(signal: AbortSignal = this.#stopping.signal): Promise<void> {
-    if (this.isWatching) return;
-    const { historyGeneration, lists } = this.#state;
-    try {
-      await abortable(this.#confirmation.run(), signal);
-    } catch (error) {
-      if (hasReason(error, "HISTORY_CHANGED")) this.invalidate(historyGeneration);
-      if (!hasReason(error, "REVISION_TOO_OLD")) throw error;
-      await this.#awaitList(historyGeneration, lists, signal, error);
-    }
+  confirmHistory(signal: AbortSignal = this.#stopping.signal): Promise<void> {
+    if (!this.isWatching) return this.#confirm(this.#confirmation, signal);
+    const { watchOutlivesHistory = false } = this.#options.storage;
+    return this.#confirm(watchOutlivesHistory ? this.#identification : undefined, signal);
+  }
+
+  /** The same for a revision that the watch is to reach: it does not in another history, so an open one is not asked about. */
+  confirmWatched(): Promise<void> {
+    const { signal } = this.#stopping;
+    return this.#confirm(this.isWatching ? undefined : this.#confirmation, signal);
   }
 
   /**
@@ -147,6 +153,18 @@ export class Reflector {
   /** Lists the whole state again, because the target has lost or corrupted its own. */
   relist(): void {
     if (this.#state.relist()) this.#watch?.stop();
+  }
+
+  async #confirm(by: SingleFlight<void> | undefined, signal: AbortSignal): Promise<void> {
+    if (by === undefined) return;
+    const { historyGeneration, lists } = this.#state;
+    try {
+      await abortable(by.run(), signal);
+    } catch (error) {
+      if (hasReason(error, "HISTORY_CHANGED")) this.invalidate(historyGeneration);
+      if (!hasReason(error, "REVISION_TOO_OLD")) throw error;
+      await this.#awaitList(historyGeneration, lists, signal, error);
+    }
   }
 
   /** The store has compacted what is known of the history, so the next list decides. */

@@ -53,8 +53,8 @@ import type { CallOwner } from "./limits/callers.ts";
  *     admit          decides whether and when the call is handled      calls/serve-call
  *     handle         calls the resource                                services/
  *     encode         builds the response once it may be held           calls/unary-call, services/watch-sender
- *     send           sends it, of a stream one message at a time       calls/call-admission, kernel/message-sender
- *     end            sends the status, resets a client that is stuck   http2/http2-call, kernel/call-lifecycle
+ *     send           sends it, of a stream one message at a time       calls/call-admission, calls/message-sender
+ *     end            sends the status, resets a client that is stuck   http2/http2-call, calls/served-call
  *     audit          records refused calls, writes, and others         calls/audit
  *     release        gives back what the call held, in time slices     calls/call-closings
  *
@@ -64,9 +64,10 @@ import type { CallOwner } from "./limits/callers.ts";
  * A stage that refuses a call ends it with a status, and the later stages except the audit do not run. This file has the
  * stages up to "read", calls/serve-call.ts the others. A credential that has to be verified first is verified while the
  * request is read, and the call is decoded after both. Calls of a grpc-js server (grpc-js/add-to.ts) enter at
- * "authenticate", read. A stream whose right is lost later is ended by calls/revocation.ts, and one whose credential
- * expires by calls/credentials.ts.
+ * "authenticate", read. A stream whose right or credential is lost later is ended by calls/credentials.ts.
  */
+
+type PresentedFacts = Presented["peerFacts"];
 
 const forwardedCertificateKey = "x-forwarded-client-cert";
 
@@ -138,32 +139,21 @@ export class CallPipeline {
       const timeoutMs = timeoutOf(headers) || undefined;
       const call = new Http1Call(connection, response, { timeoutMs, isStreaming }, this.#context);
       this.#openCalls.count(response, connection.socket, label, () => call.code);
-      this.#serveHttp(call, headers, method, {
-        peerFacts: () => peerFactsOf(connection.socket),
-        closeConnection: () => connection.close(),
-      });
+      this.#serveHttp(call, headers, method, () => peerFactsOf(connection.socket));
     });
     return true;
   }
 
-  /** Authenticate, for a call by HTTP whose encoding is its method's. */
+  /** Serves a call by HTTP whose encoding is its method's. */
   #serveHttp(
     carrier: HttpCall,
     headers: IncomingHttpHeaders,
     method: HttpMethod,
-    peer: Pick<Presented, "peerFacts" | "closeConnection">,
+    peerFacts: PresentedFacts,
   ): void {
     const call = method.translate(carrier, this.#context);
-    const { traceparent, tracestate } = headers;
-    if (!method.isStreaming) {
-      call.span = this.#context.tracer?.begin(method.label, { traceparent, tracestate });
-    }
-    call.traceId = traceIdOf(traceparent) ?? call.span?.traceId;
-    const pending = this.#authentication?.begin(call, {
-      ...{ method: method.name, connection: call.connection, ...peer },
-      authorization: headers.authorization,
-      forwardedCertificate: headers[forwardedCertificateKey]?.toString(),
-    });
+    this.#trace(call, headers, method.isStreaming ? undefined : method.label);
+    const pending = this.#authenticate(call, headers, method.name, peerFacts);
     if (!call.isOver) this.#serveRaw(call, headers, method, pending);
   }
 
@@ -211,30 +201,25 @@ export class CallPipeline {
   #open(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
     dropDistantDeadline(headers);
     const path = headers[":path"] ?? "";
-    const timeoutMs = timeoutOf(headers);
-    const isTimeout = !Number.isNaN(timeoutMs);
-    if (!isGrpc(headers)) {
-      const http = this.#rawServices?.httpMethodAt?.(path, headers[":method"] ?? "");
-      this.#openCalls.add(stream, path, http?.label);
-      if (http === undefined) {
-        refuseAsHttp(stream, this.#context.clock);
-        return;
-      }
-      const carrier = new Http2Call(
-        stream,
-        headers,
-        isTimeout ? timeoutMs : undefined,
-        this.#context,
-      );
-      const { session } = stream;
-      this.#serveHttp(carrier, headers, http, {
-        peerFacts: () => session && peerFactsOf(socketOf(session)),
-        closeConnection: () => session?.close(),
-      });
+    const isHttp = !isGrpc(headers);
+    const http = isHttp
+      ? this.#rawServices?.httpMethodAt?.(path, headers[":method"] ?? "")
+      : undefined;
+    this.#openCalls.add(stream, path, http?.label);
+    if (isHttp && http === undefined) {
+      refuseAsHttp(stream, this.#context.clock);
       return;
     }
-    this.#openCalls.add(stream, path);
+    const timeoutMs = timeoutOf(headers);
+    const isTimeout = !Number.isNaN(timeoutMs);
     const call = new Http2Call(stream, headers, isTimeout ? timeoutMs : undefined, this.#context);
+    const { session } = stream;
+    // A stream without a session is closed.
+    const peerFacts: PresentedFacts = () => session && peerFactsOf(socketOf(session));
+    if (http !== undefined) {
+      this.#serveHttp(call, headers, http, peerFacts);
+      return;
+    }
     call.via = keptVia(headers[viaKey]?.toString());
     const method = this.#methods.single.get(path);
     const conversation = this.#methods.streaming.get(path);
@@ -242,46 +227,51 @@ export class CallPipeline {
     call.isRepeatable = raw?.isRepeatable === true;
     // The name of a raw method may be any that the client chose, its label may not.
     const rawLabel = raw?.isStreaming === true ? undefined : raw?.label;
-    const traced = method?.name ?? conversation?.name ?? rawLabel;
-    const { traceparent, tracestate } = headers;
-    if (traced !== undefined) {
-      call.span = this.#context.tracer?.begin(traced, { traceparent, tracestate });
-    }
-    if (traceparent !== undefined) call.traceId = traceIdOf(traceparent);
-    else if (call.span !== undefined) call.traceId = call.span.traceId;
+    this.#trace(call, headers, method?.name ?? conversation?.name ?? rawLabel);
+    const served = method ?? conversation ?? raw;
     if (!isTimeout) {
       const details = `Invalid grpc-timeout value "${headers["grpc-timeout"]}"`;
       call.end(refused(status.INTERNAL, details, "INVALID_REQUEST"));
-    } else if (method !== undefined) {
-      const pending = this.#authenticate(stream, headers, call, method.name);
-      if (!call.isOver) this.#readRequest(stream, call, encodingOf(headers), method, pending);
-    } else if (conversation !== undefined) {
-      const pending = this.#authenticate(stream, headers, call, conversation.name);
-      if (!call.isOver) {
-        this.#readRequests(stream, call, encodingOf(headers), conversation, pending);
-      }
-    } else if (raw !== undefined) {
-      const pending = this.#authenticate(stream, headers, call, raw.name);
-      if (!call.isOver) this.#serveRaw(call, headers, raw, pending);
-    } else {
+      return;
+    }
+    if (served === undefined) {
       const details = `The server does not implement the method ${path}`;
       call.end(refused(status.UNIMPLEMENTED, details, "UNIMPLEMENTED"));
+      return;
     }
+    const pending = this.#authenticate(call, headers, served.name, peerFacts);
+    if (call.isOver) return;
+    if (method !== undefined) {
+      this.#readRequest(stream, call, encodingOf(headers), method, pending);
+    } else if (conversation !== undefined) {
+      this.#readRequests(stream, call, encodingOf(headers), conversation, pending);
+    } else if (raw !== undefined) {
+      this.#serveRaw(call, headers, raw, pending);
+    }
+  }
+
+  /** Begins the span of a call. `method`: its name in the trace; undefined: it has none. */
+  #trace(
+    call: Pick<HttpCall, "span" | "traceId">,
+    { traceparent, tracestate }: IncomingHttpHeaders,
+    method: string | undefined,
+  ): void {
+    if (method !== undefined) {
+      call.span = this.#context.tracer?.begin(method, { traceparent, tracestate });
+    }
+    call.traceId = traceIdOf(traceparent) ?? call.span?.traceId;
   }
 
   /** Authenticate: returns undefined if that is done, otherwise what the call has to wait for. */
   #authenticate(
-    { session }: ServerHttp2Stream,
+    call: HttpCall,
     headers: IncomingHttpHeaders,
-    call: Http2Call,
     method: string,
+    peerFacts: PresentedFacts,
   ): PendingAuthentication | undefined {
     return this.#authentication?.begin(call, {
       method,
-      connection: call.connection,
-      // A stream without a session is closed.
-      peerFacts: () => session && peerFactsOf(socketOf(session)),
-      closeConnection: () => session?.close(),
+      peerFacts,
       authorization: headers.authorization,
       forwardedCertificate: headers[forwardedCertificateKey]?.toString(),
     });
@@ -297,8 +287,7 @@ export class CallPipeline {
   ): void {
     this.#requests.read(stream, call, encoding, (message) => {
       const serve = () => serveRequest(this.#context, method, call, method.decode(message));
-      if (pending === undefined) serve();
-      else pending.whenDone(message.length, serve);
+      whenDone(pending, message.length, serve);
     });
   }
 
@@ -317,8 +306,7 @@ export class CallPipeline {
       mayIdle: method.mayIdle === true,
     });
     const serve = () => serveConversation(this.#context, method, call, () => requests.next());
-    if (pending === undefined) serve();
-    else pending.whenDone(0, serve);
+    whenDone(pending, 0, serve);
   }
 
   /** Serves a call whose request stays unread until its caller is known. */
@@ -333,7 +321,16 @@ export class CallPipeline {
       const start = () => method.serve(call, metadata, this.#context);
       serveRaw(this.#context, method, call, start);
     };
-    if (pending === undefined) serve();
-    else pending.whenDone(headerBytes(headers), serve);
+    whenDone(pending, headerBytes(headers), serve);
   }
+}
+
+/** Calls `serve` once a call whose request has this many bytes is authenticated. */
+function whenDone(
+  pending: PendingAuthentication | undefined,
+  bytes: number,
+  serve: () => void,
+): void {
+  if (pending === undefined) serve();
+  else pending.whenDone(bytes, serve);
 }

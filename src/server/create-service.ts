@@ -7,6 +7,7 @@ import {
   writeService,
 } from "../wire/services.ts";
 import { Authentication } from "./calls/authentication.ts";
+import { revokeOnChange } from "./calls/credentials.ts";
 import {
   decoderOf,
   type MethodHandler,
@@ -16,7 +17,6 @@ import {
   type SingleRequestMethod,
   type UnaryMethod,
 } from "./calls/methods.ts";
-import { revokeOnChange } from "./calls/revocation.ts";
 import { createServiceContext, type ServiceContext } from "./calls/service-context.ts";
 import type { ServiceOptions } from "./calls/service-options.ts";
 import { serveUnary } from "./calls/unary-call.ts";
@@ -25,7 +25,6 @@ import type { RefusedKind } from "./pressure/memory-pressure.ts";
 import { HealthService } from "./services/health-service.ts";
 import { listWatchMethods } from "./services/list-watch-service.ts";
 import { ReflectionService } from "./services/reflection-service.ts";
-import { initialStatuses, mayKnowService, ServingStatuses } from "./services/serving-statuses.ts";
 import { SubscribeService } from "./services/subscribe/subscribe-service.ts";
 import { watchHandler } from "./services/watch-handler.ts";
 import { writeMethods } from "./services/write-service.ts";
@@ -45,8 +44,7 @@ export function createService(options: ServiceOptions, defences?: Http2Defences)
   const { resources, authenticators } = options;
   const context = createServiceContext(options, defences);
   const { authorizer, clock, streams } = context;
-  const health = new HealthService(initialStatuses(resources), context, mayKnowService(context));
-  const statuses = new ServingStatuses(resources, health);
+  const health = new HealthService(context);
   const reflection = new ReflectionService(descriptors, context);
   const subscribe = new SubscribeService(context);
   revokeOnChange(authorizer, streams, clock);
@@ -56,8 +54,7 @@ export function createService(options: ServiceOptions, defences?: Http2Defences)
     methods: methodsOf(context, health, reflection, subscribe),
     authentication: authenticators && new Authentication(authenticators, context),
     drain: () => {
-      statuses.drain();
-      health.end();
+      health.drain();
       reflection.end();
       for (const resource of resources.values()) resource.drain();
       subscribe.drain();

@@ -7,7 +7,6 @@ import { settledWithin } from "../base/wait.ts";
 import type { Identity } from "../identity/identity.ts";
 import { CallPipeline } from "./call-pipeline.ts";
 import type { RawServices } from "./calls/methods.ts";
-import { endingWithdrawn } from "./calls/revocation.ts";
 import type { ServiceOptions } from "./calls/service-options.ts";
 import { createService, type Service } from "./create-service.ts";
 import { Connections } from "./http2/connections.ts";
@@ -15,18 +14,16 @@ import { socketOf } from "./http2/frames/framed-connection.ts";
 import { OpenCalls } from "./http2/open-calls.ts";
 import { peerNameOf } from "./http2/peer.ts";
 import { VerifiedPeers } from "./http2/verified-peers.ts";
-import type { ClientConnection } from "./kernel/client-connection.ts";
 import type { CompressionStats } from "./kernel/compressor.ts";
-import type { OpenStream, OpenStreams } from "./kernel/open-streams.ts";
+import type { ClientConnection, OpenStream, OpenStreams } from "./kernel/open-streams.ts";
 import type { CallerStats } from "./limits/caller-limits.ts";
 import { type HandshakeFailure, HandshakeFailures } from "./limits/handshake-failures.ts";
 import { type AttackKind, Http2Defences } from "./limits/http2-defences.ts";
 import { defaultServerLimits } from "./limits/server-limits.ts";
-import type { HandedListen, TcpListen } from "./listener/bind.ts";
+import type { HandedListen, TcpListen, UnixListen } from "./listener/bind.ts";
 import type { Http1Pages } from "./listener/http1.ts";
 import { Listener } from "./listener/listener.ts";
 import type { TlsOptions } from "./listener/tls-handshakes.ts";
-import type { UnixListen } from "./listener/unix-socket.ts";
 import type { PressureStats } from "./pressure/memory-pressure.ts";
 
 export type { AuditEntry, AuditLevel, AuditLog } from "./calls/audit.ts";
@@ -40,9 +37,8 @@ export type {
 export type { CompressionOptions, CompressionStats } from "./kernel/compressor.ts";
 export type { HandshakeFailure } from "./limits/handshake-failures.ts";
 export type { AttackKind } from "./limits/http2-defences.ts";
-export type { TcpListen } from "./listener/bind.ts";
+export type { TcpListen, UnixListen } from "./listener/bind.ts";
 export type { TlsOptions } from "./listener/tls-handshakes.ts";
-export type { UnixListen } from "./listener/unix-socket.ts";
 export type { PressureStats } from "./pressure/memory-pressure.ts";
 
 export interface ServerOptions extends ServiceOptions {
@@ -136,7 +132,7 @@ export class RunningServer {
     this.#connections = new Connections(clock, { ...limits, isUnix }, defences);
     this.#openCalls = new OpenCalls(context, this.#connections, rawServices);
     this.#pipeline = new CallPipeline(this.#service, this.#openCalls, rawServices);
-    const onWithdrawn = endingWithdrawn(authentication, context);
+    const onWithdrawn = (session: ClientConnection): void => context.credentials.withdraw(session);
     this.#verifiedPeers =
       tls?.clientCa && new VerifiedPeers({ clock, now, clientCa: tls.clientCa, onWithdrawn });
     const { callers } = context.callerLimits;

@@ -52,6 +52,11 @@ export interface Storage {
   currentRevision(signal?: AbortSignal, historyId?: string): Promise<number>;
   /** Whether every watch ends with HISTORY_CHANGED when the history's id changes. Default: that has to be asked for. */
   readonly announcesHistory?: boolean | undefined;
+  /**
+   * Whether a watch may stay open while the store has another history already: that of a server which is still to find the
+   * restore, and passes reads on meanwhile. Then only the history's id shows it. Default: a watch ends with its history.
+   */
+  readonly watchOutlivesHistory?: boolean | undefined;
   /** The id of the history that revisions belong to; empty if it can't be read. */
   historyId(signal?: AbortSignal): Promise<string>;
   /**

@@ -253,10 +253,14 @@ export function withStaleness(
   return [...response, durationField(0x22, staleForMs)];
 }
 
+/** A google.protobuf.Duration of whole milliseconds, which is not negative. */
+export function durationOf(ms: number): { readonly seconds: number; readonly nanos: number } {
+  return { seconds: Math.floor(ms / 1_000), nanos: Math.floor(ms % 1_000) * 1_000_000 };
+}
+
 /** Encodes a field of type google.protobuf.Duration. */
 function durationField(tag: number, ms: number): Buffer {
-  const seconds = Math.floor(ms / 1_000);
-  const nanos = Math.floor(ms % 1_000) * 1_000_000;
+  const { seconds, nanos } = durationOf(ms);
   const size = numberFieldSize(seconds) + numberFieldSize(nanos);
   const writer = new WireWriter(Buffer.allocUnsafe(bytesFieldSize(size)));
   writer.byte(tag);

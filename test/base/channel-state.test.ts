@@ -1,6 +1,6 @@
 import { Client, connectivityState, credentials } from "@grpc/grpc-js";
 import { expect, test, vi } from "vitest";
-import { stateOnceConnecting } from "../../src/base/channel-state.ts";
+import { stateOnceConnecting } from "../../src/base/server-reachability.ts";
 
 test("An idle channel connects, and one that is closed meanwhile does not connect again.", () => {
   const client = new Client("127.0.0.1:1", credentials.createInsecure());

@@ -1,6 +1,6 @@
 import { pino } from "pino";
 import { expect, test } from "vitest";
-import { OutageLog } from "../../src/base/outage-log.ts";
+import { OutageLog } from "../../src/base/logger.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 function logged() {

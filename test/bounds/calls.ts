@@ -18,9 +18,10 @@ export const callBounds: readonly Bound[] = [
     owners: ["Compressor"],
     bound: "16 MiB; 5 to 10 s unused",
     per: "process",
-    atBound: "the least recently used go",
+    atBound: "the least recently used go, first those that one response used",
     shownBy: [
       "are bounded in bytes: the least recently used go first",
+      "that several responses use stay, however many are used once",
       "are dropped when no response has used them for 5 to 10 s",
     ],
   },

@@ -372,7 +372,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "a response of etcd to a watch",
-    owners: ["MessageReader", "UpstreamWatchCall"],
+    owners: ["MessageReader", "UpstreamCall"],
     bound:
       "a fragment of about 2 MiB, 1 GiB at most; counted with responses that are not accepted, with those that wait, while the client accepts nothing",
     per: "stream, connection, process",

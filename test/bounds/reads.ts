@@ -171,6 +171,14 @@ export const readBounds: readonly Bound[] = [
     ],
   },
   {
+    what: "sorted parts of lists in an order of revisions",
+    owners: ["HistoricalSnapshots"],
+    bound: "4, of 8,192 objects or a page",
+    per: "snapshot",
+    atBound: "all objects are looked at again",
+    shownBy: ["keep a sorted part of the four lists that were sorted last, one of each"],
+  },
+  {
     what: "a page that is built",
     owners: ["PageBuilder"],
     bound: "4 MiB, or one object",

@@ -160,7 +160,7 @@ export const storageBounds: readonly Bound[] = [
   },
   {
     what: "search for the compacted revision",
-    owners: ["RevisionProbe"],
+    owners: ["RangeReader"],
     bound: "1 stream, shared; 2 s",
     per: "resource",
     atBound: "omitted",

@@ -133,6 +133,21 @@ describe("The consistency check", () => {
     });
   });
 
+  it("takes no difference for one of the cache whose watch has outlived the store's history", async () => {
+    const cached = await CachedStore.ready({ consistencyIntervalMs: 1_000 });
+    await cached.write(["a", "1"]);
+    Object.assign(cached.store, { watchOutlivesHistory: true });
+    const { restore } = misreport(cached, () => []);
+    const renewed = await cached.store.renewHistory(await cached.store.historyId());
+    await cached.clock.elapse(790);
+    expect(cached.cacher.stats()).toMatchObject({ consistencyChecks: 0, relists: 0 });
+    await cached.clock.elapse(20);
+    restore();
+    await cached.clock.elapse(50);
+    expect(cached.cacher.stats()).toMatchObject({ inconsistencies: 0, relists: 1 });
+    expect(cached.cacher.currentHistoryId).toBe(renewed);
+  });
+
   it("that relists leaves no earlier coalesced backlog to later watches", async () => {
     const cached = await CachedStore.ready({ consistencyIntervalMs: 10_000 });
     const { restore } = misreport(cached, () => []);

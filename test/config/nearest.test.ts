@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { nearest } from "../../src/config/nearest.ts";
+import { nearest } from "../../src/config/setting.ts";
 
 const names = ["listen", "log-level", "log-format", "etcd", "etcd-ca"];
 

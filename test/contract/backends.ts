@@ -2,7 +2,7 @@ import { describe, onTestFinished } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import { EtcdStorage } from "../../src/storage/etcd/etcd-storage.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
-import type { Operation } from "../../src/storage/memory/operation.ts";
+import type { Operation } from "../../src/storage/memory/mvcc-store.ts";
 import type { Storage } from "../../src/storage/storage.ts";
 import type { Etcd } from "../etcd/etcd.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";

@@ -9,7 +9,7 @@ import { Shard } from "../../src/cacher/request/shard.ts";
 import { AttributeReader } from "../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../src/codec/json-codec.ts";
 import type { EventType, WatchEvent } from "../../src/model/event.ts";
-import type { Operation } from "../../src/storage/memory/operation.ts";
+import type { Operation } from "../../src/storage/memory/mvcc-store.ts";
 import type { WatchScope, WatchStream } from "../../src/storage/storage.ts";
 import fc, { runs } from "../property.ts";
 import { type Backend, describeContract } from "./backends.ts";

@@ -6,7 +6,7 @@ import type { CacherOptions } from "../../src/cacher/options.ts";
 import { AttributeReader } from "../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../src/codec/json-codec.ts";
 import type { ServerOptions } from "../../src/server/server.ts";
-import type { Operation } from "../../src/storage/memory/operation.ts";
+import type { Operation } from "../../src/storage/memory/mvcc-store.ts";
 import type { ManualTimers } from "../server/limits/manual-timers.ts";
 import { serve, serveAdded } from "../server/served.ts";
 import type { TestClient } from "../server/test-client.ts";

@@ -5,7 +5,7 @@ import { Cacher } from "../../src/cacher/cacher.ts";
 import { AttributeReader } from "../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../src/codec/json-codec.ts";
 import { EtcdStorage } from "../../src/storage/etcd/etcd-storage.ts";
-import type { Operation } from "../../src/storage/memory/operation.ts";
+import type { Operation } from "../../src/storage/memory/mvcc-store.ts";
 import type { StoredObject__Output } from "../../src/wire/generated/watchfanout/v1/StoredObject.ts";
 import type { SubscribeResponse__Output } from "../../src/wire/generated/watchfanout/v1/SubscribeResponse.ts";
 import type { WatchRequest } from "../../src/wire/generated/watchfanout/v1/WatchRequest.ts";

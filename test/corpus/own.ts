@@ -458,4 +458,25 @@ export const ownEntries: readonly CorpusEntry[] = [
       },
     ],
   },
+  {
+    id: "own-relay-watch",
+    source: "Confirm the history of reads through a server whose watch outlives a restore",
+    bug: "A worker took its open watch for a proof of its history, but its main process, which had not found a restore yet, passed its reads on to etcd. The simulation found it.",
+    shows: "One id names two histories.",
+    tests: [
+      {
+        file: "test/cacher/freshness/upstream-reader.test.ts",
+        name: "no watch begins at its revision",
+        message: "to deeply equal",
+      },
+    ],
+    seed: { seed: 293, message: "violates OneHistory" },
+    mutations: [
+      {
+        file: "src/reflector/reflector.ts",
+        find: "const { watchOutlivesHistory = false } = this.#options.storage;",
+        replace: "const watchOutlivesHistory = false;",
+      },
+    ],
+  },
 ];

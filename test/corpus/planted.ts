@@ -196,4 +196,145 @@ export const plantedEntries: readonly CorpusEntry[] = [
       },
     ],
   },
+  {
+    id: "planted-range-index",
+    source: "Find the watches of ranges by the ends of their own ranges alone",
+    bug: "The index of ranges leaves a part out by the end of its first range, not by the largest end in it.",
+    shows: "A watch of a range misses events.",
+    seed: { seed: 60000, message: "violates Reliable" },
+    mutations: [
+      {
+        file: "src/cacher/dispatch/interval-index.ts",
+        find: "if (!isBefore(key, node.end)) return 1;",
+        replace: "if (!isBefore(key, node.interval.to)) return 1;",
+      },
+    ],
+  },
+  {
+    id: "planted-range-end",
+    source: "Include the end of a range",
+    bug: "A range has the key that it ends at.",
+    shows: "A watch of a range has events of a key outside of it.",
+    seed: { seed: 60000, message: "violates Filter" },
+    mutations: [
+      {
+        file: "src/storage/storage.ts",
+        find: "(to === undefined || compareKeys(key, to) < 0);",
+        replace: "(to === undefined || compareKeys(key, to) <= 0);",
+      },
+    ],
+  },
+  {
+    id: "planted-shown-as-other",
+    source: "Share what an event shows between all projections",
+    bug: "What one projection has made of an object is taken for what any of them makes of it.",
+    shows: "A watch of attributes receives the parts of a value that another watch has asked for.",
+    seed: { seed: 60000, message: "violates Filter" },
+    mutations: [
+      {
+        file: "src/cacher/request/recently-shown.ts",
+        find: "this.#shown.get(object)?.byProjection.get(projection) ??",
+        replace: "this.#shown.get(object)?.byProjection.values().next().value ??",
+      },
+    ],
+  },
+  {
+    id: "planted-previous-whole",
+    source: "Send the whole previous object in any view",
+    bug: "The view of an event does not concern the object before it.",
+    shows: "The view is not the stream with bytes left out.",
+    seed: { seed: 60000, message: "violates Previous" },
+    mutations: [
+      {
+        file: "src/cacher/state/filter.ts",
+        find: "previous && this.#shownInEvent(previous),",
+        replace: "previous,",
+      },
+    ],
+  },
+  {
+    id: "planted-order-ties",
+    source: "Continue an ordered list behind the revision of its last object",
+    bug: "A page begins behind all objects that have the revision of the last one of the page before.",
+    shows: "Objects of one transaction are missing in a list by revision.",
+    seed: { seed: 60000, message: "violates Linearizable" },
+    mutations: [
+      {
+        file: "src/cacher/list/ordered-page.ts",
+        find: "return order > 0 || (order === 0 && compareKeys(object.key, after.key) > 0);",
+        replace: "return order > 0;",
+      },
+    ],
+  },
+  {
+    id: "planted-history-page",
+    source: "Begin the next page of a history behind the change that did not fit",
+    bug: "The change that did not fit a page of a history is not on the next one either.",
+    shows: "The history of a key has a gap.",
+    seed: { seed: 60000, message: "violates Complete" },
+    mutations: [
+      {
+        file: "src/storage/etcd/key-history.ts",
+        find: "if (!page.addPut(object)) return page.continued(revision, at);",
+        replace:
+          "if (!page.addPut(object)) return page.continued(revision, object.modRevision - 1);",
+      },
+    ],
+  },
+  {
+    id: "planted-history-lives",
+    source: "End a history at the creation of the object",
+    bug: "Deletions before the newest creation of an object are not looked for.",
+    shows: "A history has only the last life of its key, and says that there was nothing before.",
+    seed: { seed: 60000, message: "violates Complete" },
+    mutations: [
+      {
+        file: "src/storage/etcd/key-history.ts",
+        find: "if (isCreation(object)) object = undefined;",
+        replace: "if (isCreation(object)) return page.finished(revision, 1);",
+      },
+    ],
+  },
+  {
+    id: "planted-history-compacted",
+    source: "Take a history that was compacted between two pages for a complete one",
+    bug: "The last page does not say that older changes were compacted before it was read.",
+    shows: "A client takes what is left of a history for all of it.",
+    seed: { seed: 60000, message: "violates Complete" },
+    mutations: [
+      {
+        file: "src/server/services/history-method.ts",
+        find: 'const oldestRevision = Number(error.metadata["oldest_revision"] ?? page.upTo);',
+        replace: "const oldestRevision = 1;",
+      },
+    ],
+  },
+  {
+    id: "planted-history-restored",
+    source: "Continue a history in any history of the store",
+    bug: "The page token of a history has no id of the store's history.",
+    shows: "A restore between two pages joins the changes of two histories.",
+    seed: { seed: 60000, message: "violates Complete" },
+    mutations: [
+      {
+        file: "src/server/services/history-method.ts",
+        find: "    historyId: position.historyId,\n    revision: revisionOf(",
+        replace: '    historyId: "",\n    revision: revisionOf(',
+      },
+    ],
+  },
+  {
+    id: "planted-compressed-part",
+    source: "Send the first compressed message of a batch for each of its frames",
+    bug: "A watch sends a compressed message again in the place of those behind it.",
+    shows: "Events come twice, and others are missing.",
+    seed: { seed: 60000, message: "violates Reliable" },
+    mutations: [
+      {
+        file: "src/server/services/compressed-frames.ts",
+        find: "return this.#parts[this.#next + behind];",
+        replace: "return this.#parts[behind];",
+      },
+    ],
+  },
 ];

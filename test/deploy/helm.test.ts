@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { version } from "../../src/cli/output/version.ts";
-import { openAccess } from "../../src/cli/serve/start-up-warnings.ts";
+import { openAccess } from "../../src/cli/serve/start-up-text.ts";
 import { Authorizer } from "../../src/policy/authorizer.ts";
 import { policyOf } from "../config/parsed-policy.ts";
 import { identityOf } from "../policy/identities.ts";

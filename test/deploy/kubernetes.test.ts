@@ -2,7 +2,7 @@ import { globSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
-import { openAccess } from "../../src/cli/serve/start-up-warnings.ts";
+import { openAccess } from "../../src/cli/serve/start-up-text.ts";
 import { Authorizer } from "../../src/policy/authorizer.ts";
 import { run } from "../cli/client/client-terminal.ts";
 import { policyOf } from "../config/parsed-policy.ts";

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { openAccess } from "../../src/cli/serve/start-up-warnings.ts";
+import { openAccess } from "../../src/cli/serve/start-up-text.ts";
 import { run } from "../cli/client/client-terminal.ts";
 import { certificates, load } from "../config/sources.ts";
 

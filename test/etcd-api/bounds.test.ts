@@ -8,9 +8,8 @@ import {
 } from "node:net";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { addressOf } from "../../src/etcd/client/endpoint.ts";
 import { defaultKeepalive, type Keepalive } from "../../src/etcd/client/member.ts";
-import { UpstreamConnection } from "../../src/etcd/client/upstream-connection.ts";
+import { addressOf, UpstreamConnection } from "../../src/etcd/client/upstream-connection.ts";
 import { EtcdApi } from "../../src/etcd-api/etcd-api.ts";
 import { Authorizer } from "../../src/policy/authorizer.ts";
 import type { AuditEntry, RunningServer, ServerOptions } from "../../src/server/server.ts";
@@ -323,16 +322,16 @@ describe("A connection to etcd", () => {
     const owner = {
       endpoint: "",
       keepalive,
-      isLeftOut: () => false,
-      leaveOut: () => {},
-      isInUse: () => true,
+      isLeftOut: false,
+      refused: () => {},
+      isInUse: true,
       open: () => {
         const socket = netConnect(port, "127.0.0.1");
         opened.push(socket);
         return socket;
       },
-      onIdle: () => {},
-      onLost: () => lost++,
+      idle: () => {},
+      lost: () => lost++,
     };
     owner.endpoint = `http://127.0.0.1:${port}`;
     const connection = await UpstreamConnection.connect(clock, owner, maxCallsEver);

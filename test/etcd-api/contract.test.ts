@@ -1,13 +1,12 @@
 import { describe, expect, test } from "vitest";
+import { requestHeaders } from "../../src/etcd/client/call-headers.ts";
 import { withClientUrls } from "../../src/etcd/wire/member-list.ts";
 import { UnreadableMessage } from "../../src/etcd/wire/messages.ts";
-import { etcdMethodAt, etcdMethodPaths } from "../../src/etcd/wire/methods.ts";
+import { etcdMethodAt, etcdMethods } from "../../src/etcd/wire/methods.ts";
 import { behindRoom } from "../../src/etcd/wire/namespace.ts";
 import { readResponseHeader } from "../../src/etcd/wire/response-header.ts";
 import { NewestHeader } from "../../src/etcd-api/cached/newest-header.ts";
-import { MessageStarts } from "../../src/etcd-api/calls/message-starts.ts";
-import { MessageTranslator } from "../../src/etcd-api/calls/message-translator.ts";
-import { requestHeaders } from "../../src/etcd-api/calls/metadata.ts";
+import { MessageStarts, MessageTranslator } from "../../src/etcd-api/calls/passing-messages.ts";
 import { WireFault } from "../../src/protobuf/message-cursor.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
 import fc, { runs } from "../property.ts";
@@ -201,7 +200,7 @@ describe("The headers of a request", () => {
 
 describe("A path", () => {
   test("of etcd's packages is one of its methods, known or not", () => {
-    expect(etcdMethodPaths).toContain("/etcdserverpb.KV/Range");
+    expect([...etcdMethods.keys()]).toContain("/etcdserverpb.KV/Range");
     expect(etcdMethodAt("/etcdserverpb.KV/Range")).toMatchObject({
       kind: "unary",
       mayWrite: false,

@@ -1,5 +1,6 @@
 import type { Endpoint } from "./endpoint.ts";
 import type { Changing } from "./patience.ts";
+import { RecordedSubscriber, type SubscriberOptions } from "./recorded-subscriber.ts";
 import { type Manner, RecordedWatcher, type WatcherOptions } from "./recorded-watcher.ts";
 import type { Seeded } from "./seeded.ts";
 import type { Wish } from "./wire.ts";
@@ -49,5 +50,26 @@ export function watchersIn(surroundings: Surroundings): RecordedWatcher[] {
       { ...surroundings, name, wish, manner, random },
       surroundings.delivered,
     );
+  });
+}
+
+/** Watches of all kinds on one stream. */
+const subscribed: SubscriberOptions["watches"] = [
+  ["all", { sendInitialEvents: true, includePrevious: true }, "unlimited"],
+  ["a prefix", { prefix: "a/", includePrevious: true }, "messages"],
+  ["a range", { range: { start: "a/2", end: "b/2" }, sendInitialEvents: true }, "bytes"],
+  ["attributes", { isOfAttributes: true, includePrevious: true }, "messages"],
+  ["the latest of a label", { labelSelector: "app=web", delivery: "LATEST_STATE" }, "messages"],
+  ["parts of one key", { key: "a/1", mask: ["write"], sendInitialEvents: true }, "unlimited"],
+];
+
+/** Clients of Subscribe. */
+export function subscribersIn(
+  count: number,
+  surroundings: Omit<SubscriberOptions, "name" | "watches">,
+): RecordedSubscriber[] {
+  return Array.from({ length: count }, (_, i) => {
+    const own = { name: `subscriber ${i}`, watches: subscribed, random: surroundings.random.fork() };
+    return new RecordedSubscriber({ ...surroundings, ...own });
   });
 }

@@ -3,7 +3,7 @@ import { faultTest } from "./fault-test.ts";
 import { untilSeen } from "./patience.ts";
 import type { World } from "./world.ts";
 
-const child = { replicas: 1, children: 1 } as const;
+const child = { replicas: 1, children: 1, subscribers: 1 } as const;
 
 /** The replica that is a process of its own. */
 function theChild({ children }: World) {
@@ -70,7 +70,7 @@ describe("the event loop held up for seconds", () => {
 });
 
 describe("downstream connections", () => {
-  faultTest("cut, and cut at any byte, lose nothing", 45, { replicas: 3 }, async (world) => {
+  faultTest("cut, and cut at any byte, lose nothing", 45, { replicas: 3, subscribers: 1 }, async (world) => {
     for (let i = 0; i < 25; i++) {
       const { relay } = world.random.pick(world.replicas);
       if (world.random.chance(0.3)) {
@@ -139,7 +139,7 @@ describe("clients that vanish", () => {
       }
       connection.close();
     }
-    const most = world.watchers.length;
+    const most = world.watches;
     await untilSeen("the watches of the vanished clients to be gone", async () => {
       const open = Object.values(replica.cacher.stats().watchers);
       return open.reduce((sum, count) => sum + count, 0) <= most ? true : undefined;

@@ -22,7 +22,7 @@ describe("compaction past the cache's revision while disconnected", () => {
   faultTest(
     "ends every EVERY_EVENT stream with HISTORY_LOST, without a gap in any",
     21,
-    {},
+    { subscribers: 1 },
     async (world) => {
       await world.afterWrites(40);
       away(world);
@@ -60,7 +60,7 @@ describe("compaction past the cache's revision while disconnected", () => {
 
 describe("etcd restored from an older snapshot", () => {
   const marker = [
-    ["with the marker key readable", {}],
+    ["with the marker key readable", { subscribers: 1 }],
     // An invalid id is left alone. A client that then switches to a replica that has detected it, while etcd has
     // grown past the client, could not be notified: so there is one replica.
     ["without a marker key", { replicas: 1, before: { "/watchfanout/history": "not an id" } }],

@@ -5,10 +5,13 @@ import {
   connect,
   type RevisionRequirement,
   requiresRelist,
+  type Subscription,
   type WatchOptions,
 } from "../../src/client/index.ts";
+import { stateAt } from "../guarantees/recording.ts";
 import type { Endpoint } from "./endpoint.ts";
 import type { Seeded } from "./seeded.ts";
+import type { Era } from "./truth.ts";
 import { resource } from "./wire.ts";
 
 /**
@@ -17,8 +20,9 @@ import { resource } from "./wire.ts";
  */
 const lateMs = 15_000;
 
-/** The pauses between reads, and before a watch that can't be resumed is started again, in milliseconds. */
+/** The pauses between reads, between requests for progress, and before a watch is started again, in milliseconds. */
 const readPauseMs = 50;
+const progressPauseMs = 250;
 const restartMs = 20;
 
 /** The requests of the watches, and whether an object is in the watched state. */
@@ -28,6 +32,14 @@ const watches: readonly (readonly [WatchOptions, (key: string) => boolean])[] = 
   [{ delivery: "EVERY_EVENT", includePrevious: true, eagerBookmarks: true }, () => true],
   [{ scope: { prefix: "a/" }, bookmarkIntervalMs: 1_000 }, (key) => key.startsWith("a/")],
   [{ scope: { key: "a/1" }, delivery: "LATEST_STATE" }, (key) => key === "a/1"],
+];
+
+/** The same, of the watches of a subscription: on one stream. */
+const sharedWatches: typeof watches = [
+  [{ delivery: "EVERY_EVENT", includePrevious: true }, () => true],
+  [{ delivery: "LATEST_STATE" }, () => true],
+  [{ scope: { prefix: "b/" }, bookmarkIntervalMs: 1_000 }, (key) => key.startsWith("b/")],
+  [{ scope: { key: "a/1" } }, (key) => key === "a/1"],
 ];
 
 /** The states that are watched by selectors are not known here: only what their server sends is checked. */
@@ -42,68 +54,109 @@ const positions: readonly RevisionRequirement[] = [{ match: "LINEARIZABLE" }, { 
 /** The mod_revision of each object. */
 type State = Map<string, number>;
 
+/** A watch that is started again whenever it ends, and the state that it has delivered. */
+interface Followed {
+  readonly options: WatchOptions;
+  /** Whether an object is in the watched state. Undefined: not known. */
+  readonly isWatched: ((key: string) => boolean) | undefined;
+  readonly state: State;
+  isOpen: boolean;
+  /** How often it was started. */
+  starts: number;
+}
+
+/** What the watches of the subscription had when its progress was this revision. */
+interface Cut {
+  readonly revision: number;
+  readonly states: readonly (Pick<Followed, "isWatched" | "options"> & { readonly state: State })[];
+}
+
 /**
- * A client of the library, which watches and reads over all replicas. Reports a watch that is late after an outage, or
- * has another state than etcd, and what the library takes for a violation of the contract.
+ * A client of the library, which watches and reads over all replicas, each watch on a stream of its own or several on the one
+ * of a subscription. Reports a watch that is late after an outage, or has another state than etcd, a progress of the
+ * subscription that is no consistent cut, and what the library takes for a violation of the contract.
  */
 export class LibraryClient {
   readonly #client: Client;
+  readonly #subscription: Subscription;
   readonly #random: Seeded;
-  readonly #states: readonly State[];
+  readonly #followed: readonly Followed[];
+  readonly #shared: readonly Followed[];
   readonly #stop = new AbortController();
   readonly #running: readonly Promise<void>[];
+  #cuts: Cut[] = [];
   #violations: string[] = [];
 
-  constructor(endpoints: readonly Endpoint[], random: Seeded) {
+  /** `subscribes`: whether it has a subscription. */
+  constructor(endpoints: readonly Endpoint[], random: Seeded, subscribes: boolean = true) {
     this.#client = connect({ address: endpoints.map(({ relay }) => new URL(relay.url).host) });
+    this.#subscription = this.#client.subscribe();
     this.#random = random;
-    this.#states = watches.map(() => new Map());
+    this.#followed = [
+      ...watches.map(([options, isWatched]) => following(options, isWatched)),
+      ...selectiveWatches.map((options) => following(options)),
+    ];
+    this.#shared = subscribes
+      ? sharedWatches.map(([options, isWatched]) => following(options, isWatched))
+      : [];
     this.#running = [
-      ...this.#states.map((state, i) => this.#watch(watches[i]?.[0] ?? {}, state)),
-      ...selectiveWatches.map((options) => this.#watch(options, new Map())),
+      ...this.#followed.map((followed) => this.#watch(this.#client, followed)),
+      ...this.#shared.map((followed) => this.#watch(this.#subscription, followed)),
       this.#read(),
+      ...(subscribes ? [this.#askProgress()] : []),
     ];
   }
 
-  /** What was wrong since `forget`. `stored` is etcd's state, while nothing is written. */
-  async wrong(stored: ReadonlyMap<string, number>): Promise<string[]> {
+  /** Number of watches. */
+  get size(): number {
+    return this.#followed.length + this.#shared.length;
+  }
+
+  /** How often the subscription has had progress since `forget`. */
+  get cuts(): number {
+    return this.#cuts.length;
+  }
+
+  /** What was wrong since `forget`. `stored` is etcd's state, while nothing is written; `eras`: its histories. */
+  async wrong(
+    stored: ReadonlyMap<string, number>,
+    eras: readonly Pick<Era, "changes">[],
+  ): Promise<string[]> {
     const deadline = performance.now() + lateMs;
-    const late = new Set(watches.keys());
+    const late = new Set([...this.#followed, ...this.#shared]);
     for (;;) {
-      for (const i of late) if (this.#has(i, stored)) late.delete(i);
+      for (const followed of late) if (hasAll(followed, stored)) late.delete(followed);
       if (late.size === 0 || performance.now() > deadline) break;
       await delay(10);
     }
     const behind = Array.from(
       late,
-      (i) =>
-        `Honest: the library's watch ${JSON.stringify(watches[i]?.[0])} is not at etcd's state within ${lateMs} ms`,
+      ({ options }) =>
+        `Honest: the library's watch ${JSON.stringify(options)} is not at etcd's state within ${lateMs} ms`,
     );
-    return [...behind, ...this.#violations];
+    return [...behind, ...this.#violations, ...this.#cuts.flatMap((cut) => wrongInCut(cut, eras))];
   }
 
   forget(): void {
     this.#violations = [];
+    this.#cuts = [];
   }
 
   async close(): Promise<void> {
     this.#stop.abort();
+    this.#subscription.close();
     await Promise.all(this.#running);
     this.#client.close();
   }
 
-  #has(i: number, stored: ReadonlyMap<string, number>): boolean {
-    const isWatched = watches[i]?.[1] ?? (() => false);
-    const wanted = [...stored].filter(([key]) => isWatched(key));
-    const state = this.#states[i];
-    return state?.size === wanted.length && wanted.every(([key, at]) => state.get(key) === at);
-  }
-
-  async #watch(options: WatchOptions, state: State): Promise<void> {
+  async #watch(on: Pick<Client, "watch">, followed: Followed): Promise<void> {
     const { signal } = this.#stop;
+    const { options, state } = followed;
     while (!signal.aborted) {
+      followed.isOpen = true;
+      followed.starts++;
       try {
-        const batches = this.#client.watch(resource, {
+        const batches = on.watch(resource, {
           ...{ ...options, sendInitialEvents: true, signal },
           onInterruption: ({ error }) => this.#failed(error, options),
         });
@@ -115,13 +168,35 @@ export class LibraryClient {
           }
         }
       } catch (error) {
-        if (!requiresRelist(error)) {
+        followed.isOpen = false;
+        if (!(requiresRelist(error) || signal.aborted)) {
           this.#violations.push(
             `Reliable: the library's watch ${JSON.stringify(options)} ended: ${error}`,
           );
         }
         await delay(restartMs);
       }
+    }
+  }
+
+  async #askProgress(): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      const open = this.#shared
+        .filter(({ isOpen }) => isOpen)
+        .map((followed) => ({ followed, starts: followed.starts }));
+      try {
+        const revision = await this.#subscription.progress({ signal });
+        const states = open
+          .filter(({ followed: { isOpen, starts }, starts: before }) => isOpen && starts === before)
+          .map(({ followed: { isWatched, options, state } }) => {
+            return { isWatched, options, state: new Map(state) };
+          });
+        this.#cuts.push({ revision, states });
+      } catch (error) {
+        if (!signal.aborted) this.#failed(error, { progress: true });
+      }
+      await delay(progressPauseMs);
     }
   }
 
@@ -148,4 +223,36 @@ export class LibraryClient {
     if (error.reason !== "INTERNAL") return;
     this.#violations.push(`Contract: ${JSON.stringify(request)}: ${error.message}`);
   }
+}
+
+function following(options: WatchOptions, isWatched?: (key: string) => boolean): Followed {
+  return { options, isWatched, state: new Map(), isOpen: false, starts: 0 };
+}
+
+function hasAll({ isWatched, state }: Followed, stored: ReadonlyMap<string, number>): boolean {
+  if (isWatched === undefined) return true;
+  const wanted = [...stored].filter(([key]) => isWatched(key));
+  return state.size === wanted.length && wanted.every(([key, at]) => state.get(key) === at);
+}
+
+/** In one history each watch has everything up to the revision, or is ahead. */
+function wrongInCut({ revision, states }: Cut, eras: readonly Pick<Era, "changes">[]): string[] {
+  const found = eras.map(({ changes }) => {
+    const then = stateAt(changes, revision);
+    const later = changes.filter((change) => change.revision > revision);
+    return states.flatMap(({ isWatched = () => false, options, state }) =>
+      [...new Set([...then.keys(), ...state.keys()])].filter(isWatched).flatMap((key) => {
+        const [has, stands] = [state.get(key), then.get(key)?.modRevision];
+        const isAhead = later.some(
+          (change) => change.key === key && change.after?.modRevision === has,
+        );
+        if (has === stands || isAhead) return [];
+        const what = `has ${JSON.stringify(key)} as of ${has}, and it stands as of ${stands}`;
+        return [
+          `Cut: the library's watch ${JSON.stringify(options)} ${what} at the progress ${revision}`,
+        ];
+      }),
+    );
+  });
+  return found.some(({ length }) => length === 0) ? [] : (found[0] ?? []);
 }

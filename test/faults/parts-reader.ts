@@ -1,8 +1,6 @@
-import { BareStatus } from "../foreign/bare-grpc.ts";
 import { heldBy, partition } from "../guarantees/shards.ts";
-import type { Endpoint } from "./endpoint.ts";
 import { type ReaderOptions, type RecordedRead, RepeatedReads } from "./recorded-reader.ts";
-import { type HashRange, viewOf, type Wish } from "./wire.ts";
+import { type Connection, type HashRange, viewOf, type Wish } from "./wire.ts";
 
 /** RevisionMatch, by number. */
 const matches = { LINEARIZABLE: 1, EXACT: 4 } as const;
@@ -64,43 +62,30 @@ export class PartsReader extends RepeatedReads {
     isCount = false,
   }: PartRead): Promise<RecordedRead | undefined> {
     const { era, newestEra, acknowledged } = this.#options;
-    const endpoint = this.#endpoint();
-    const connection = this.connect(endpoint);
-    const unsettle = endpoint.onDisturbed(() => connection.close());
+    const endpoint = this.pickEndpoint();
     const fromEra = era();
     const notBefore = match === "EXACT" ? revision : acknowledged();
     const { shard, ...rest } = wish;
     const parts = `${JSON.stringify(rest)}${shard === undefined ? "" : `, shard from ${shard[0]?.first}`}`;
     const what = `${match} ${isCount ? "count " : ""}of ${parts} by ${endpoint.name}`;
-    try {
-      const { historyId, ...response } = isCount
-        ? await connection.count(wish, matches[match], revision)
-        : await connection.list(wish, matches[match], revision);
-      const read = { view: viewOf(wish), notBefore, ...response };
-      const recorded = { read, fromEra, toEra: newestEra(), historyId, what };
-      this.reads.push(recorded);
-      if (match === "EXACT" && response.revision !== revision) {
-        this.wrong.push(`${what}: Exact: it is of ${response.revision}, not of ${revision}`);
-      }
-      return recorded;
-    } catch (error) {
-      if (!(error instanceof Error) || !("code" in error)) throw error;
-      const known = error instanceof BareStatus ? error : new BareStatus(-1, error.message);
-      const { code, reason, message } = known;
-      this.failed.push({ what, code, reason, message });
-      return undefined;
-    } finally {
-      unsettle();
-      connection.close();
+    const found = await this.attempt<CountedOrListed>(what, endpoint, (connection) =>
+      isCount
+        ? connection.count(wish, matches[match], revision)
+        : connection.list(wish, matches[match], revision),
+    );
+    if (found === undefined) return undefined;
+    const { historyId, ...response } = found;
+    const read = { view: viewOf(wish), notBefore, ...response };
+    const recorded = { read, fromEra, toEra: newestEra(), historyId, what };
+    this.reads.push(recorded);
+    if (match === "EXACT" && response.revision !== revision) {
+      this.wrong.push(`${what}: Exact: it is of ${response.revision}, not of ${revision}`);
     }
-  }
-
-  #endpoint(): Endpoint {
-    const { random, endpoints } = this.#options;
-    const well = endpoints.filter(({ isWell }) => isWell);
-    return random.pick(well.length > 0 ? well : endpoints);
+    return recorded;
   }
 }
+
+type CountedOrListed = Awaited<ReturnType<Connection["count"] | Connection["list"]>>;
 
 interface PartRead {
   readonly wish: Wish;

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { BareStatus } from "../foreign/bare-grpc.ts";
+import type { Accepted } from "../foreign/decompressed.ts";
 import type { SeenRead } from "../guarantees/guarantees.ts";
 import type { SeenObject } from "../guarantees/recording.ts";
 import type { Endpoint } from "./endpoint.ts";
@@ -68,17 +69,26 @@ const wishes: readonly Wish[] = [
   { fieldSelector: "spec.node=n1" },
 ];
 
+type RepeatedOptions = Pick<ReaderOptions, "endpoints" | "pauseMs" | "random"> & {
+  /** The encoding of responses. Default: they are not compressed. */
+  readonly accepts?: Accepted | undefined;
+};
+
 /** Reads again and again until it is stopped, with a pause after each time, and writes down what it gets. */
 export abstract class RepeatedReads {
   readonly reads: RecordedRead[] = [];
   readonly failed: FailedRead[] = [];
-  readonly #pauses: Pick<ReaderOptions, "pauseMs" | "random">;
+  readonly #options: RepeatedOptions;
   #running: Promise<void> | undefined;
   #isStopped = true;
   #connection: Connection | undefined;
 
-  constructor(pauses: Pick<ReaderOptions, "pauseMs" | "random">) {
-    this.#pauses = pauses;
+  constructor(options: RepeatedOptions) {
+    this.#options = options;
+  }
+
+  protected get isStopped(): boolean {
+    return this.#isStopped;
   }
 
   protected abstract readOnce(): Promise<void>;
@@ -96,14 +106,38 @@ export abstract class RepeatedReads {
     await this.#running;
   }
 
-  /** The connection of the next call. */
-  protected connect(endpoint: Endpoint): Connection {
-    this.#connection = new Connection(endpoint.relay.url);
-    return this.#connection;
+  /** Any one of which nothing bad is known. */
+  protected pickEndpoint(): Endpoint {
+    const { random, endpoints } = this.#options;
+    const well = endpoints.filter(({ isWell }) => isWell);
+    return random.pick(well.length > 0 ? well : endpoints);
+  }
+
+  /** Makes a call on a connection of its own. Undefined: it has failed, which is written down. */
+  protected async attempt<T>(
+    what: string,
+    endpoint: Endpoint,
+    call: (connection: Connection) => Promise<T>,
+  ): Promise<T | undefined> {
+    const connection = new Connection(endpoint.relay.url, undefined, this.#options.accepts);
+    this.#connection = connection;
+    const unsettle = endpoint.onDisturbed(() => connection.close());
+    try {
+      return await call(connection);
+    } catch (error) {
+      if (!(error instanceof Error) || !("code" in error)) throw error;
+      const known = error instanceof BareStatus ? error : new BareStatus(-1, error.message);
+      const { code, reason, message } = known;
+      this.failed.push({ what, code, reason, message });
+      return undefined;
+    } finally {
+      unsettle();
+      connection.close();
+    }
   }
 
   async #run(): Promise<void> {
-    const { random, pauseMs } = this.#pauses;
+    const { random, pauseMs } = this.#options;
     while (!this.#isStopped) {
       await this.readOnce();
       await delay(random.between(0, pauseMs));
@@ -132,38 +166,30 @@ export class RecordedReader extends RepeatedReads {
   }
 
   protected async readOnce(): Promise<void> {
-    const { random, endpoints, era, newestEra, acknowledged, trace } = this.#options;
-    const well = endpoints.filter(({ isWell }) => isWell);
-    const endpoint = random.pick(well.length > 0 ? well : endpoints);
+    const { random, era, newestEra, acknowledged, trace } = this.#options;
+    const endpoint = this.pickEndpoint();
     const match = random.pickWeighted<Match>({ LINEARIZABLE: 6, ANY: 2, NOT_OLDER_THAN: 2 });
     const wish = random.chance(0.5) ? { key: random.pick(keys) } : random.pick(wishes);
     const what = `${match} of ${JSON.stringify(wish)} by ${endpoint.name}`;
-    const connection = this.connect(endpoint);
-    const unsettle = endpoint.onDisturbed(() => connection.close());
     const [fromEra, newest] = [era(), acknowledged()];
     const notBefore = match === "ANY" ? 0 : newest;
     // Nothing can be asked to be newer than nothing.
     const revision = match === "NOT_OLDER_THAN" ? Math.max(1, newest) : 0;
     const isLinearizable = match === "LINEARIZABLE";
     trace?.({ step: "call", wish, server: endpoint.name, isLinearizable, notOlderThan: revision });
-    try {
-      const { historyId, ...response } =
-        wish.key === undefined
-          ? await connection.list(wish, matches[match], revision)
-          : await connection.get(wish.key, matches[match], revision);
-      trace?.({ step: "response", wish, historyId, ...response });
-      const read = { view: viewOf(wish), notBefore, ...response };
-      this.reads.push({ read, fromEra, toEra: newestEra(), historyId, what });
-      this.#completed++;
-    } catch (error) {
+    const found = await this.attempt(what, endpoint, (connection) =>
+      wish.key === undefined
+        ? connection.list(wish, matches[match], revision)
+        : connection.get(wish.key, matches[match], revision),
+    );
+    if (found === undefined) {
       trace?.({ step: "failed", wish });
-      if (!(error instanceof Error) || !("code" in error)) throw error;
-      const known = error instanceof BareStatus ? error : new BareStatus(-1, error.message);
-      const { code, reason, message } = known;
-      this.failed.push({ what, code, reason, message });
-    } finally {
-      unsettle();
-      connection.close();
+      return;
     }
+    const { historyId, ...response } = found;
+    trace?.({ step: "response", wish, historyId, ...response });
+    const read = { view: viewOf(wish), notBefore, ...response };
+    this.reads.push({ read, fromEra, toEra: newestEra(), historyId, what });
+    this.#completed++;
   }
 }

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { type BareCall, BareStatus, errorInfoIn } from "../foreign/bare-grpc.ts";
+import type { Accepted } from "../foreign/decompressed.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
 import type { Endpoint } from "./endpoint.ts";
 import type { Seeded } from "./seeded.ts";
@@ -18,6 +19,8 @@ export interface SubscriberOptions extends RecordedTime {
   readonly watches: readonly (readonly [name: string, wish: Wish, credit: CreditKind])[];
   readonly endpoints: readonly Endpoint[];
   readonly random: Seeded;
+  /** The encoding of responses. Default: they are not compressed. */
+  readonly accepts?: Accepted | undefined;
   /** All watches have delivered everything up to the revision, these first. */
   readonly onProgress?: (revision: number, watches: readonly SubscribedWatch[]) => void;
 }
@@ -131,9 +134,9 @@ export class RecordedSubscriber {
 
   /** Has one stream to its end. */
   async #converse(): Promise<void> {
-    const { random, endpoints } = this.#options;
+    const { random, endpoints, accepts } = this.#options;
     const endpoint = random.pick(endpoints);
-    const connection = new Connection(endpoint.relay.url);
+    const connection = new Connection(endpoint.relay.url, undefined, accepts);
     this.#connection = connection;
     const call = connection.subscribe();
     const stream: Stream = { endpoint, call, requests: [], isOver: false };

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { BareStatus } from "../foreign/bare-grpc.ts";
+import type { Accepted } from "../foreign/decompressed.ts";
 import { resumePointOf } from "../guarantees/recording.ts";
 import type { Endpoint } from "./endpoint.ts";
 import type { Changing } from "./patience.ts";
@@ -22,6 +23,8 @@ export interface Manner {
   readonly vanishesAfter?: number;
   /** Leaves a replica that is disturbed, as keepalive would have it, where others wait for what comes. */
   readonly isImpatient?: boolean;
+  /** The encoding of responses. Default: they are not compressed. */
+  readonly accepts?: Accepted | undefined;
 }
 
 /** What a watcher does and receives, in order. */
@@ -151,7 +154,7 @@ export class RecordedWatcher extends WatchRecord {
   async #stream(sequence: RecordedSequence): Promise<StreamEnd | undefined> {
     const { manner, random, endpoints } = this.#options;
     const endpoint = this.#endpoint;
-    const connection = new Connection(endpoint.relay.url, manner.slow?.window);
+    const connection = new Connection(endpoint.relay.url, manner.slow?.window, manner.accepts);
     this.#connection = connection;
     const from = resumePointOf(sequence.streams.flat());
     const delivered: Delivered[] = [];

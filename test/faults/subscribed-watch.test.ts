@@ -62,4 +62,14 @@ describe("A response above the credit is found", () => {
     expect(take(watch, 1_000)).toEqual([]);
     expect(take(watch, 1_001)).toHaveLength(1);
   });
+
+  test("unless the answer comes behind a bookmark that nothing has asked for", () => {
+    const watch = opened("bytes");
+    take(watch, 1);
+    watch.progressRequests++;
+    expect(take(watch, 2)).toEqual([]);
+    for (let i = 3; !watch.isParked; i++) expect(take(watch, i, "k".repeat(30))).toEqual([]);
+    expect(take(watch, 1_000)).toEqual([]);
+    expect(take(watch, 1_001)).toHaveLength(1);
+  });
 });

@@ -21,7 +21,7 @@ export class SubscribedWatch extends WatchRecord {
   opened = 0;
   /** Whether the client has removed it, and its end has not come yet. */
   isRemoving = false;
-  /** Requests for its progress that are not answered, which take no credit. */
+  /** Requests for its progress that may not be answered yet: the answers take no credit. */
   progressRequests = 0;
   #delivered: Delivered[] = [];
   /** The last resume point that its own responses on this stream had. */
@@ -89,11 +89,12 @@ export class SubscribedWatch extends WatchRecord {
       this.isParked && !isProgress
         ? [`Credit: it got ${this.#textOf(delivered)} without credit`]
         : [];
-    if (isProgress) this.progressRequests--;
+    // With credit it may be a bookmark that nothing asked for, which takes some, and the answer comes later.
+    if (isProgress && this.isParked) this.progressRequests--;
     // The id of the history, with its tag and length, is added on the way.
-    else if (this.#credit === "bytes") {
+    if (!isProgress && this.#credit === "bytes") {
       this.#used += bytes.length - (historyId === "" ? 0 : historyId.length + 2);
-    } else this.#used++;
+    } else if (!isProgress) this.#used++;
     this.#delivered.push(delivered);
     this.record(this.current(), delivered);
     if (revision !== undefined) this.#point = revision;

@@ -3,11 +3,17 @@ import { faultTest } from "./fault-test.ts";
 import { untilSeen } from "./patience.ts";
 import type { World } from "./world.ts";
 
+/** Clients of Subscribe, through the library and without it, were told how far all their watches are. */
+function expectProgress({ progress: { library, others } }: World): void {
+  expect(library).toBeGreaterThan(2);
+  expect(others).toBeGreaterThan(2);
+}
+
 /** Two roots, two relays of them, and a relay of these. */
-const threeTiers = { replicas: 2, tiers: [2, 1] } as const;
+const threeTiers = { replicas: 2, tiers: [2, 1], subscribers: 2 } as const;
 
 /** Two replicas, one of which has two workers, a tier of their own. */
-const withWorkers = { replicas: 1, children: 1, workers: [2] } as const;
+const withWorkers = { replicas: 1, children: 1, workers: [2], subscribers: 2 } as const;
 
 async function relists({ relays }: World): Promise<number> {
   const each = relays.map((relay) => relay.metric("watch_fanout_upstream_relists_total"));
@@ -27,6 +33,7 @@ describe("clients that hop between three tiers", () => {
     // Each relay listed once for each start.
     expect(await relists(world)).toBe(0);
     expect(world.watchers.reduce((sum, { resumed }) => sum + resumed, 0)).toBeGreaterThan(10);
+    expectProgress(world);
   });
 
   faultTest("lose nothing while workers are killed", 83, withWorkers, async (world) => {
@@ -40,6 +47,7 @@ describe("clients that hop between three tiers", () => {
     }
     await world.afterWrites(20);
     expect(world.watchers.reduce((sum, { resumed }) => sum + resumed, 0)).toBeGreaterThan(5);
+    expectProgress(world);
   });
 
   faultTest("lose nothing while streams are cut at any byte", 82, threeTiers, async (world) => {
@@ -59,5 +67,6 @@ describe("clients that hop between three tiers", () => {
     }
     await world.afterWrites(10);
     expect(await relists(world)).toBe(0);
+    expectProgress(world);
   });
 });

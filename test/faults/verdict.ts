@@ -1,6 +1,7 @@
 import { honest } from "../guarantees/guarantees.ts";
 import {
   type Eras,
+  explainHistory,
   explainRead,
   explainSequence,
   honestEnd,
@@ -8,6 +9,7 @@ import {
   oneHistoryEach,
 } from "../guarantees/histories.ts";
 import { faithful, WritesDone } from "../guarantees/writes.ts";
+import type { RecordedHistory } from "./history-reader.ts";
 import type { RecordedReader } from "./recorded-reader.ts";
 import type { RecordedWriter } from "./recorded-writer.ts";
 import type { Truth } from "./truth.ts";
@@ -18,7 +20,9 @@ export interface Observations {
   readonly truth: Pick<Truth, "era" | "eras">;
   readonly watchers: readonly WatchRecord[];
   readonly writers: readonly RecordedWriter[];
-  readonly reader: Pick<RecordedReader, "reads" | "failed">;
+  readonly reader: Pick<RecordedReader, "reads" | "failed"> & {
+    readonly histories?: readonly RecordedHistory[];
+  };
   /** Why streams may end. */
   readonly reasons: ReadonlySet<string>;
   /** Every watcher has received everything up to this revision. */
@@ -36,6 +40,7 @@ export function wrongIn(world: Observations): string[] {
   return [
     ...wrongInWatches(world, eras, named),
     ...wrongInReads(world, eras, named),
+    ...wrongInHistories(world, eras, named),
     ...wrongInWrites(world, eras, named),
     ...oneHistoryEach(named),
   ];
@@ -90,6 +95,17 @@ function wrongInReads(world: Observations, eras: Eras, named: Named[]): string[]
     );
   }
   return wrong;
+}
+
+function wrongInHistories(world: Observations, eras: Eras, named: Named[]): string[] {
+  const { histories = [] } = world.reader;
+  return histories.flatMap(({ historyId, what, ...observed }) => {
+    const explained = explainHistory(observed, eras, world.lastRevisions);
+    // As for other reads.
+    const isNamed = world.areRestoresMarked === true || observed.fromEra === observed.toEra;
+    if (isNamed) named.push({ historyId, eras: explained.eras, what });
+    return explained.wrong.map((broken) => `${what}: ${broken}`);
+  });
 }
 
 function wrongInWrites(world: Observations, eras: Eras, named: Named[]): string[] {

@@ -1,12 +1,13 @@
 import { storedRevisions, wrongInCaches } from "./cached-states.ts";
 import { ChildReplica } from "./child-replica.ts";
-import { watchersIn } from "./clients.ts";
+import { subscribersIn, watchersIn } from "./clients.ts";
 import { type ClusterOptions, EtcdCluster } from "./etcd-cluster.ts";
 import { InProcessReplica } from "./in-process-replica.ts";
 import { LibraryClient } from "./library-client.ts";
 import { Changing, inTime, patienceMs, untilSeen } from "./patience.ts";
 import { rawKeyBelow } from "./raw-keys.ts";
 import { RecordedReader } from "./recorded-reader.ts";
+import type { RecordedSubscriber } from "./recorded-subscriber.ts";
 import type { RecordedWatcher } from "./recorded-watcher.ts";
 import { RecordedWriter } from "./recorded-writer.ts";
 import { ReorderingProxy } from "./reordering-proxy.ts";
@@ -50,6 +51,8 @@ export interface WorldOptions {
   readonly readPauseMs?: number;
   /** How often writes go through the service. Default 0.3. */
   readonly throughService?: number;
+  /** Number of clients of Subscribe. Default 0. They are not forgotten: not for soaks. */
+  readonly subscribers?: number;
 }
 
 /** Below which the resource's keys are in etcd. */
@@ -76,6 +79,7 @@ export class World {
   /** The relays, those of the first tier first. */
   readonly relays: readonly TierReplica[];
   readonly watchers: readonly RecordedWatcher[];
+  readonly subscribers: readonly RecordedSubscriber[];
   readonly writers: readonly RecordedWriter[];
   readonly reader: RecordedReader;
   /** Undefined until the first replica is ready. */
@@ -137,6 +141,10 @@ export class World {
       writes: this.writes,
       delivered: this.delivered,
     });
+    this.subscribers = subscribersIn(options.subscribers ?? 0, {
+      ...{ ...common, newestEra: () => this.truth.era.index, random: random.fork() },
+      onProgress: () => this.delivered.changed(),
+    });
     this.reader = new RecordedReader({
       ...{ ...common, newestEra: () => this.truth.era.index },
       ...{ random: random.fork(), pauseMs: options.readPauseMs ?? 40 },
@@ -181,7 +189,7 @@ export class World {
       world.truth.start();
       world.goOn();
       world.reader.start();
-      for (const watcher of world.watchers) watcher.start();
+      for (const client of [...world.watchers, ...world.subscribers]) client.start();
       world.#library = new LibraryClient(world.replicas, random.fork());
       await world.until("every watcher to have begun", () =>
         world.watchers.every(({ level }) => level > 0),
@@ -191,6 +199,18 @@ export class World {
       throw error;
     }
     return world;
+  }
+
+  /** Number of watches of all clients. */
+  get watches(): number {
+    const shared = this.subscribers.flatMap(({ watches }) => watches);
+    return this.watchers.length + shared.length + (this.#library?.size ?? 0);
+  }
+
+  /** How often all watches of a Subscribe stream have had progress: those of the library's client, and of all others. */
+  get progress(): { readonly library: number; readonly others: number } {
+    const others = this.subscribers.reduce((sum, { answers }) => sum + answers, 0);
+    return { library: this.#library?.cuts ?? 0, others };
   }
 
   /** Another client of a replica, closed by the caller; `window`: bytes that one call may have on its way. */
@@ -317,11 +337,16 @@ export class World {
     const era = this.truth.era.index;
     const isThere = (watcher: RecordedWatcher): boolean => watcher.isAt(level, era);
     const quiet: string[] = [];
+    const behind = (): string[] =>
+      this.subscribers.flatMap((subscriber) => subscriber.behind(level, era));
+    for (const subscriber of this.subscribers) subscriber.hurry(true);
     try {
-      await this.until("every watcher to receive the last write", () =>
-        this.watchers.every(isThere),
+      await this.until(
+        "every watcher to receive the last write",
+        () => this.watchers.every(isThere) && behind().length === 0,
       );
     } catch {
+      quiet.push(...behind().map((what) => `Honest: ${what} within ${patienceMs} ms`));
       for (const watcher of this.watchers.filter((one) => !isThere(one))) {
         const last = JSON.stringify(watcher.ends.at(-1) ?? null);
         quiet.push(
@@ -338,9 +363,14 @@ export class World {
     const quiet = await this.settle();
     await this.reader.stop();
     const stored = await storedRevisions(this.cluster, prefix);
-    const inLibrary = (await this.#library?.wrong(stored)) ?? [];
+    const inLibrary = (await this.#library?.wrong(stored, this.truth.eras)) ?? [];
     const inCaches = await wrongInCaches(this, prefix);
-    const wrong = [...quiet, ...wrongIn(this), ...inCaches, ...inLibrary];
+    const { truth, writers, reader, reasons, level } = this;
+    const records = this.subscribers.flatMap(({ watches }) => watches);
+    const watchers = [...this.watchers, ...records];
+    const observed = { truth, watchers, writers, reader, reasons, level };
+    const inStreams = this.subscribers.flatMap(({ wrong }) => wrong);
+    const wrong = [...quiet, ...wrongIn(observed), ...inStreams, ...inCaches, ...inLibrary];
     this.reader.start();
     return wrong;
   }
@@ -360,7 +390,8 @@ export class World {
   }
 
   async close(): Promise<void> {
-    await Promise.all([...this.watchers, this.reader].map((client) => client.stop()));
+    const clients = [...this.watchers, ...this.subscribers, this.reader];
+    await Promise.all(clients.map((client) => client.stop()));
     // A fault may delay what they wait for; the end of that fault releases it.
     await this.#library?.close();
     const writersStopped = this.holdWrites();

@@ -5,6 +5,7 @@ import {
   constants,
   type IncomingHttpHeaders,
 } from "node:http2";
+import { decompressed } from "./decompressed.ts";
 import { Message } from "./protobuf.ts";
 
 /** Default flow control window of one call, in bytes; that of a connection is four times as large. */
@@ -29,8 +30,8 @@ export class BareGrpc {
   }
 
   /** Sends one message and half-closes. `path` is /package.Service/Method. */
-  call(path: string, message: Uint8Array): BareCall {
-    const call = this.open(path);
+  call(path: string, message: Uint8Array, metadata: IncomingHttpHeaders = {}): BareCall {
+    const call = this.open(path, metadata);
     call.send(message);
     call.endRequest();
     return call;
@@ -133,10 +134,10 @@ export class BareCall implements AsyncIterable<Buffer> {
     this.#stream.close(constants.NGHTTP2_CANCEL);
   }
 
-  /** Calls `onMessage` for each message: for loads, in which an iteration is too expensive. */
+  /** Calls `onMessage` for each message, as it is sent: for loads, in which an iteration is too expensive. */
   consume(onMessage: (message: Buffer) => void, onEnd: (failure: Error | undefined) => void): void {
     const framer = new Framer();
-    this.#stream.on("data", (chunk: Buffer) => framer.add(chunk, onMessage));
+    this.#stream.on("data", (chunk: Buffer) => framer.add(chunk, (message) => onMessage(message)));
     this.#stream.on("close", () => onEnd(this.#status()));
   }
 
@@ -145,16 +146,29 @@ export class BareCall implements AsyncIterable<Buffer> {
     const messages: Buffer[] = [];
     try {
       for await (const chunk of this.#stream) {
-        framer.add(chunk, (message) => messages.push(message));
+        framer.add(chunk, (message, isCompressed) => {
+          messages.push(isCompressed ? this.#decompressed(message) : message);
+        });
         yield* messages.splice(0);
       }
     } catch (error) {
-      throw this.#status(true) ?? error;
+      // The end of the call does not explain a message that can't be read.
+      throw error instanceof RangeError ? error : (this.#status(true) ?? error);
     } finally {
       if (!this.#stream.closed) this.cancel();
     }
     const failure = this.#status();
     if (failure !== undefined) throw failure;
+  }
+
+  /** Throws a RangeError for what is not whole. */
+  #decompressed(message: Buffer): Buffer {
+    const encoding = String(this.#headers["grpc-encoding"]);
+    try {
+      return decompressed(encoding, message);
+    } catch (error) {
+      throw new RangeError(`A message with ${encoding} can't be read: ${error}`);
+    }
   }
 
   #status(isCutOff = false): Error | undefined {
@@ -190,7 +204,7 @@ class Framer {
   /** The number of bytes that are needed before a message can be split off. */
   #needed = 5;
 
-  add(chunk: Buffer, onMessage: (message: Buffer) => void): void {
+  add(chunk: Buffer, onMessage: (message: Buffer, isCompressed: boolean) => void): void {
     this.#rest.push(chunk);
     this.#length += chunk.length;
     if (this.#length < this.#needed) return;
@@ -203,7 +217,7 @@ class Framer {
         this.#needed = end - at;
         break;
       }
-      onMessage(bytes.subarray(at + 5, end));
+      onMessage(bytes.subarray(at + 5, end), bytes[at] === 1);
       at = end;
     }
     this.#rest = [bytes.subarray(at)];

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Delivery } from "../../src/cacher/request/request.ts";
 import * as latest from "./latest-state.ts";
+import { inOrder, type Order } from "./orders.ts";
 import {
   type Change,
   inView,
@@ -180,19 +181,21 @@ export interface SeenRead {
   readonly revision: number;
   /** Those of the response; of one that only counts them, their number. */
   readonly objects: readonly SeenObject[] | number;
+  /** Their order. Default: that of the bytes of their keys. */
+  readonly order?: Order;
 }
 
 /**
  * Linearizable: the response reflects every write that completed before the call; it is the state at its
- * own revision, in the order of the keys' bytes.
+ * own revision, in the requested order.
  */
 export function linearizable(read: SeenRead, changes: readonly Change[]): string[] {
-  const { view, notBefore, revision, objects } = read;
+  const { view, notBefore, revision, objects, order = "KEY_ASCENDING" } = read;
   const late = revision < notBefore ? [`revision ${revision} is older than ${notBefore}`] : [];
-  const state = [...stateAt(changes, revision).values()]
+  const selected = [...stateAt(changes, revision).values()]
     .filter((object) => view.includes(object.key) && view.matches(object))
-    .map((object) => shown(object, view))
-    .sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)));
+    .map((object) => shown(object, view));
+  const state = inOrder(selected, order);
   if (typeof objects === "number") {
     const isRight = objects === state.length;
     const wrong = `the ${state.length} objects at ${revision} are counted as ${objects}`;

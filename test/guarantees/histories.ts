@@ -1,4 +1,5 @@
 import { brokenBy, linearizable, type SeenRead } from "./guarantees.ts";
+import { historyOfKey, type SeenHistory } from "./key-history.ts";
 import { type Change, type Sequence, unitsOf } from "./recording.ts";
 
 /** A sequence of streams of one of several histories that a store has had. */
@@ -55,6 +56,27 @@ export function explainRead(
     const notBefore = isFirst ? read.notBefore : 0;
     const wrong = linearizable({ ...read, notBefore }, changes);
     return [...beyond(read.revision, lasts[era]), ...wrong.map((what) => `Linearizable: ${what}`)];
+  });
+}
+
+/** The history of a key, and of which of the store's it may be. */
+export interface HistoryInTime {
+  readonly history: SeenHistory;
+  readonly fromEra: number;
+  readonly toEra: number;
+}
+
+export function explainHistory(
+  delivered: HistoryInTime,
+  eras: Eras,
+  lasts: LastRevisions = [],
+): Explained {
+  const { history } = delivered;
+  const [{ revision = 0 } = {}] = history.pages;
+  return explain(delivered, eras, (changes, isFirst, era) => {
+    const notBefore = isFirst ? history.notBefore : 0;
+    const wrong = historyOfKey({ ...history, notBefore }, changes);
+    return [...beyond(revision, lasts[era]), ...wrong.map((what) => `Complete: ${what}`)];
   });
 }
 

@@ -1,8 +1,17 @@
 import { describe, expect, it, test } from "vitest";
+import { viewOf, type Wish } from "../faults/wire.ts";
 import { brokenBy, linearizable } from "./guarantees.ts";
 import { explainRead, explainSequence } from "./histories.ts";
 import { keyHash } from "./key-hash.ts";
-import type { Change, SeenEvent, SeenObject, Sequence, View } from "./recording.ts";
+import type { Order } from "./orders.ts";
+import {
+  type Change,
+  type SeenEvent,
+  type SeenObject,
+  type Sequence,
+  type View,
+  withoutValue,
+} from "./recording.ts";
 import { heldAt, partition, wholeAt } from "./shards.ts";
 
 function object(key: string, value: string, modRevision: number): SeenObject {
@@ -54,7 +63,7 @@ function broken(sequence: Sequence): string[] {
 }
 
 describe.each([false, true])("The view of keys (LATEST_STATE: %s)", (isLatest) => {
-  const keys: View = { ...all, isKeysOnly: true };
+  const keys: View = { ...all, shows: withoutValue };
   const shown = events.map(({ type, object, previous }) =>
     event(type, hidden(object), hidden(previous)),
   );
@@ -96,6 +105,65 @@ test("A count is that of the objects at its revision.", () => {
   expect(linearizable({ ...read, objects: 2 }, changes)).toEqual([]);
   expect(linearizable({ ...read, objects: 1 }, changes)).toHaveLength(1);
   expect(linearizable({ ...read, revision: 3, objects: 1 }, changes)).toHaveLength(1);
+});
+
+describe("A List in an order", () => {
+  const [x, y] = [object("x", "", 3), { ...object("y", "", 3), createRevision: 2 }];
+  const some: readonly Change[] = [
+    { revision: 2, key: "z", before: undefined, after: object("z", "", 2) },
+    { revision: 3, key: "x", before: undefined, after: x },
+    { revision: 3, key: "y", before: undefined, after: y },
+  ];
+
+  it.each<readonly [Order, string]>([
+    ["KEY_ASCENDING", "xyz"],
+    ["KEY_DESCENDING", "zyx"],
+    ["MOD_REVISION_ASCENDING", "zxy"],
+    ["MOD_REVISION_DESCENDING", "xyz"],
+    ["CREATE_REVISION_ASCENDING", "yzx"],
+    ["CREATE_REVISION_DESCENDING", "xyz"],
+  ])("%s is %s, and no other", (order, keys) => {
+    for (const other of ["xyz", "xzy", "yxz", "yzx", "zxy", "zyx"]) {
+      const objects = [...other].map((key) => ({ x, y, z: object("z", "", 2) })[key] ?? x);
+      const read = { view: all, notBefore: 3, revision: 3, objects, order };
+      expect(linearizable(read, some)).toHaveLength(other === keys ? 0 : 1);
+    }
+  });
+});
+
+describe("What is shown of an object", () => {
+  const thing = {
+    metadata: { labels: { app: "web" } },
+    spec: { node: "n1" },
+    ...{ write: "w-1", filling: "x" },
+  };
+  const shownOf = (wish: Wish): SeenObject =>
+    viewOf(wish).shows?.(object("a", JSON.stringify(thing), 2)) ?? object("none", "", 0);
+
+  it("is what a mask names of its value", () => {
+    const value = (mask: readonly string[]): unknown => JSON.parse(shownOf({ mask }).value);
+    expect(value(["write"])).toEqual({ write: "w-1" });
+    expect(value(["spec"])).toEqual({ spec: { node: "n1" } });
+    expect(value(["metadata.labels.app", "absent"])).toEqual({
+      metadata: { labels: { app: "web" } },
+    });
+    expect(value(["spec.other"])).toEqual({ spec: {} });
+  });
+
+  it("is its attributes, or its key", () => {
+    const attributes = { labels: { app: "web" }, fields: { "spec.node": "n1" } };
+    expect(shownOf({ isOfAttributes: true })).toEqual({ ...object("a", "", 2), attributes });
+    expect(shownOf({ isKeysOnly: true })).toEqual(object("a", "", 2));
+    expect(viewOf({}).shows).toBeUndefined();
+  });
+
+  it("is of a range of keys by their bytes", () => {
+    const { includes } = viewOf({ range: { start: "b/\u{ff00}", end: "c" } });
+    expect(["b/1", "b/\u{ff00}", "b/🎈", "c", "b/\u{e000}"].filter(includes)).toEqual([
+      "b/\u{ff00}",
+      "b/🎈",
+    ]);
+  });
 });
 
 describe("Shards", () => {

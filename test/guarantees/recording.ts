@@ -12,6 +12,13 @@ export interface SeenObject {
   readonly createRevision: number;
   readonly modRevision: number;
   readonly version: number;
+  /** Those that are sent in place of the value, if they are requested: labels and fields, each by its name. */
+  readonly attributes?: SeenAttributes;
+}
+
+export interface SeenAttributes {
+  readonly labels: Readonly<Record<string, string>>;
+  readonly fields: Readonly<Record<string, string>>;
 }
 
 export interface SeenEvent {
@@ -43,8 +50,8 @@ export interface View {
   /** Whether the selectors pick it. */
   readonly matches: (object: SeenObject) => boolean;
   readonly includePrevious: boolean;
-  /** Whether objects are delivered without their values. */
-  readonly isKeysOnly?: boolean;
+  /** What of an object is delivered. Default: all of it. */
+  readonly shows?: (object: SeenObject) => SeenObject;
   /** The types of events that are delivered. Default: all. */
   readonly types?: ReadonlySet<SeenEvent["type"]>;
 }
@@ -110,8 +117,14 @@ export function typeInView(change: Change, view: View): SeenEvent["type"] | unde
 }
 
 /** What is delivered of an object: the full one, with bytes left out. */
-export function shown<T extends SeenObject | undefined>(object: T, view: View): T {
-  return view.isKeysOnly === true && object !== undefined ? { ...object, value: "" } : object;
+export function shown<T extends SeenObject | undefined>(object: T, view: View): T;
+export function shown(object: SeenObject | undefined, { shows }: View): SeenObject | undefined {
+  return object === undefined || shows === undefined ? object : shows(object);
+}
+
+/** The view of keys. */
+export function withoutValue(object: SeenObject): SeenObject {
+  return { ...object, value: "" };
 }
 
 export function shortEvent({ type, object }: SeenEvent): string {

@@ -1,6 +1,6 @@
 import type { JsonGeneralNames } from "@peculiar/x509";
 import { describe, expect, test } from "vitest";
-import { type CertificateNameKind, certificateName } from "../../src/identity/certificate-names.ts";
+import { type CertificateNameKind, certificateName } from "../../src/identity/peer.ts";
 import { Authority, parsed } from "./authority.ts";
 
 const authority = await Authority.create();

@@ -1,6 +1,6 @@
 import type { X509Certificate } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { TrustedAuthorities } from "../../src/identity/trusted-authorities.ts";
+import { TrustedAuthorities } from "../../src/server/http2/verified-peers.ts";
 import { Authority, parsed } from "./authority.ts";
 
 const [root, other] = [await Authority.create("CN=Root"), await Authority.create("CN=Other")];

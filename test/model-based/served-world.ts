@@ -4,7 +4,7 @@ import { Cacher } from "../../src/cacher/cacher.ts";
 import { AttributeReader } from "../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../src/codec/json-codec.ts";
 import { type RunningServer, startServer } from "../../src/server/server.ts";
-import type { Operation } from "../../src/storage/memory/operation.ts";
+import type { Operation } from "../../src/storage/memory/mvcc-store.ts";
 import type { RevisionRequirement, Storage } from "../../src/storage/storage.ts";
 import { silent } from "../cacher/cached-store.ts";
 import { startReady } from "../cacher/ready.ts";

@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { AccessScope } from "../../src/policy/access.ts";
-import type { Rule } from "../../src/policy/scope-set.ts";
-import { type GrantedText, ScopeSet } from "../../src/policy/scope-set.ts";
+import { type GrantedText, type Rule, ScopeSet } from "../../src/policy/policy.ts";
 import fc, { runs } from "../property.ts";
 
 function granted(...texts: readonly string[]): GrantedText[] {

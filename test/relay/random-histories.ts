@@ -2,7 +2,7 @@ import { expect } from "vitest";
 import type { Client } from "../../src/client/client.ts";
 import type { HistoryPage } from "../../src/client/watch/client-calls.ts";
 import type { WatchEvent } from "../../src/model/event.ts";
-import type { Operation } from "../../src/storage/memory/operation.ts";
+import type { Operation } from "../../src/storage/memory/mvcc-store.ts";
 import fc from "../property.ts";
 import { plainEvent } from "../storage/conformance/model.ts";
 import { Source } from "../storage/etcd/source.ts";

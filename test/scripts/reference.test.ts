@@ -12,7 +12,7 @@ import { configurationPage, exampleFile } from "../../scripts/reference/configur
 import { parseExposition } from "../../scripts/reference/exposition.ts";
 import { metricsPage } from "../../scripts/reference/metrics.ts";
 import { addClientCommands } from "../../src/cli/client/client-commands.ts";
-import { exitCodes } from "../../src/cli/output/exit-codes.ts";
+import { exitCodes } from "../../src/cli/output/command-io.ts";
 import { definition, optionNames, variableOf } from "../../src/config/options.ts";
 import { keysOf } from "../../src/config/resource-settings.ts";
 import { CommandProcess, startServe, untilStatus } from "../cli/serve/serve-process.ts";

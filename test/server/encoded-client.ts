@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http2";
-import { gunzipSync, zstdDecompressSync } from "node:zlib";
 import type { MethodDefinition } from "@grpc/proto-loader";
+import { decompressed } from "../foreign/decompressed.ts";
 import { framed, type RawCall, RawConnection } from "./http2/raw-connection.ts";
 
 /** A message as it was sent. */
@@ -115,23 +115,4 @@ async function* framesOf(call: RawCall): AsyncGenerator<Buffer, void, void> {
       rest = rest.subarray(end);
     }
   }
-}
-
-/** Throws for an unknown encoding and for content that is not whole. */
-export function decompressed(encoding: string, bytes: Buffer): Buffer {
-  if (encoding === "gzip") return gunzipSync(bytes);
-  if (encoding !== "zstd") throw new Error(`A message is compressed with ${encoding}.`);
-  const parts: Buffer[] = [];
-  // Node.js reads one frame of Zstandard.
-  for (let at = 0; at < bytes.length; ) {
-    const { buffer, engine } = zstdDecompressSync(bytes.subarray(at), {
-      info: true,
-    }) as unknown as {
-      buffer: Buffer;
-      engine: { bytesWritten: number };
-    };
-    parts.push(buffer);
-    at += engine.bytesWritten;
-  }
-  return Buffer.concat(parts);
 }

@@ -7,7 +7,7 @@ import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import { Authenticators } from "../../src/identity/authenticators.ts";
-import { makeUnixSocket } from "../../src/server/listener/unix-socket.ts";
+import { makeUnixSocket } from "../../src/server/listener/bind.ts";
 import type { AuditEntry, ServerOptions, UnixListen } from "../../src/server/server.ts";
 import { startServer } from "../../src/server/server.ts";
 import { authority, headers, list, resource, serverCertificate } from "./authenticated-calls.ts";

@@ -356,6 +356,7 @@ class SimulatedServer extends EventEmitter {
   readonly #listeners: Map<string, SimulatedServer>;
   #address: { readonly address: string; readonly port: number } | undefined;
   #key = "";
+  #isClosed = false;
 
   constructor(scheduler: Scheduler, listeners: Map<string, SimulatedServer>) {
     super();
@@ -371,6 +372,7 @@ class SimulatedServer extends EventEmitter {
     this.#key = `${own}:${port}`;
     if (done !== undefined) this.once("listening", done);
     this.#scheduler.after(0, `listen ${this.#key}`, () => {
+      if (this.#isClosed) return;
       if (this.#listeners.has(this.#key)) {
         const error = new Error(`listen EADDRINUSE ${host}:${port}`);
         this.emit("error", Object.assign(error, { code: "EADDRINUSE" }));
@@ -388,6 +390,7 @@ class SimulatedServer extends EventEmitter {
   }
 
   close(): this {
+    this.#isClosed = true;
     if (this.#listeners.get(this.#key) === this) this.#listeners.delete(this.#key);
     return this;
   }

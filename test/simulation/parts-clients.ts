@@ -1,4 +1,6 @@
+import type { RecordedHistory } from "../faults/history-reader.ts";
 import { PartsReader } from "../faults/parts-reader.ts";
+import type { RepeatedReads } from "../faults/recorded-reader.ts";
 import { RecordedSubscriber } from "../faults/recorded-subscriber.ts";
 import { RecordedWatcher, type WatcherOptions } from "../faults/recorded-watcher.ts";
 import { keys } from "../faults/recorded-writer.ts";
@@ -9,6 +11,7 @@ import type { WatchRecord } from "../faults/watch-record.ts";
 import type { HashRange, Wish } from "../faults/wire.ts";
 import { keyHash } from "../guarantees/key-hash.ts";
 import { type Held, heldAt, partition, wholeAt } from "../guarantees/shards.ts";
+import type { ReadingClients } from "./reading-clients.ts";
 
 /** How many clients of each kind a simulation has. */
 export interface Parts {
@@ -20,7 +23,7 @@ export interface Parts {
 }
 
 /** What the clients need of their world. */
-type Surroundings = Pick<
+export type Surroundings = Pick<
   WatcherOptions,
   "endpoints" | "era" | "newestEra" | "acknowledged" | "writes"
 > & { readonly delivered: ConstructorParameters<typeof RecordedWatcher>[1] };
@@ -40,21 +43,24 @@ interface SeenShards {
 export class PartsClients {
   readonly watchers: readonly RecordedWatcher[];
   readonly subscribers: readonly RecordedSubscriber[];
-  readonly reader: PartsReader;
+  readonly readers: readonly RepeatedReads[];
+  readonly #reader: PartsReader;
   readonly #hasReader: boolean;
+  readonly #reading: ReadingClients;
   readonly #shards: SeenShards[] = [];
 
-  constructor(seed: number, parts: Parts, surroundings: Surroundings) {
+  /** `reading`: clients that are run and judged with these. */
+  constructor(seed: number, parts: Parts, surroundings: Surroundings, reading: ReadingClients) {
     const random = new Seeded(seed ^ 0x9a47);
     const shards = shardsOf(random);
     const { delivered, ...common } = surroundings;
     this.#hasReader = parts.hasReader;
-    this.watchers = (parts.hasWatchers ? streams(shards) : []).map(([name, wish]) => {
+    const watchers = (parts.hasWatchers ? streams(shards) : []).map(([name, wish]) => {
       const manner = { hopsAfter: random.between(10, 40) };
       const options = { ...common, name, wish, manner, random: random.fork() };
       return new RecordedWatcher(options, delivered);
     });
-    this.subscribers = Array.from({ length: parts.subscribers }, (_, i) => {
+    const subscribers = Array.from({ length: parts.subscribers }, (_, i) => {
       const kinds = [mixed, ofShards(shards)];
       return new RecordedSubscriber({
         ...{ ...common, name: `subscriber ${i}`, watches: kinds[i % 2] ?? mixed },
@@ -62,8 +68,16 @@ export class PartsClients {
         onProgress: (revision, watches) => this.#progressed(revision, watches),
       });
     });
-    const reading = { endpoints: common.endpoints, pauseMs: 400, shards };
-    this.reader = new PartsReader({ ...common, ...reading, random: random.fork() });
+    const lists = { endpoints: common.endpoints, pauseMs: 400, shards };
+    this.#reader = new PartsReader({ ...common, ...lists, random: random.fork() });
+    this.#reading = reading;
+    this.watchers = [...watchers, ...reading.watchers];
+    this.subscribers = [...subscribers, ...reading.subscribers];
+    this.readers = [this.#reader, ...reading.readers];
+  }
+
+  get histories(): readonly RecordedHistory[] {
+    return this.#reading.historyReaders.flatMap(({ histories }) => histories);
   }
 
   /** All that record watches. */
@@ -78,18 +92,23 @@ export class PartsClients {
 
   start(): void {
     for (const client of this.disturbed) client.start();
-    if (this.#hasReader) this.reader.start();
+    if (this.#hasReader) this.#reader.start();
+    this.#reading.start();
+  }
+
+  async stopReading(): Promise<void> {
+    await Promise.all(this.readers.map((reader) => reader.stop()));
   }
 
   async stop(): Promise<void> {
-    await Promise.all([...this.disturbed, this.reader].map((client) => client.stop()));
+    await Promise.all([...this.disturbed, ...this.readers].map((client) => client.stop()));
   }
 
   /** What contradicts the contract. `eras`: what happened in each of etcd's histories. */
   wrong(eras: readonly Pick<Era, "changes">[]): string[] {
     return [
       ...this.subscribers.flatMap(({ wrong }) => wrong),
-      ...this.reader.wrong,
+      ...[...this.#reader.wrong, ...this.#reading.lister.wrong],
       ...this.#shards.flatMap(({ revision, parts, fromEra, toEra }) => {
         const found = eras
           .slice(fromEra, toEra + 1)

@@ -28,6 +28,9 @@ const mainPort = 50_052;
 /** Shortest time between two deliveries of a main process to its workers, in milliseconds, as in the service. */
 const toWorkersIntervalMs = 2;
 
+/** Messages are small here. */
+const compression = { encodings: ["zstd", "gzip"], minBytes: 200 } as const;
+
 /** The host of all clients. */
 export const clientHost = 1;
 
@@ -45,6 +48,8 @@ export interface ReplicaOptions {
   readonly windowEvents: number;
   readonly hasDeepReads: boolean;
   readonly dispatchIntervalMs: number;
+  /** Whether it compresses responses, for clients that accept that. */
+  readonly compresses: boolean;
   /** The hosts of its workers. None: a single process. */
   readonly workers: readonly number[];
   readonly processes: Processes;
@@ -86,7 +91,7 @@ export class SimulatedReplica implements Endpoint, WorkerReplica {
 
   constructor(options: ReplicaOptions) {
     const { name, host, follows, network } = options;
-    this.#options = options;
+    this.#options = { ...options, logger: options.logger.child({ process: name }) };
     this.name = name;
     this.relay = { url: `http://${Network.address(clientHost, host)}:${port}` };
     this.upstream = follows.map((followed) => network.link(host, followed));
@@ -242,6 +247,7 @@ export class SimulatedReplica implements Endpoint, WorkerReplica {
       resources: new Map([[resource, cacher]]),
       listen: worksFor === undefined ? own : { acceptedAt: listen },
       ...(source.relay && { instanceId, upstream: source.relay }),
+      ...(this.#options.compresses && { compression }),
       rawServices: source.api,
       ...{ clock, logger },
     });

@@ -9,9 +9,10 @@ import {
 import module, { createRequire } from "node:module";
 import net from "node:net";
 import { cpuUsage } from "node:process";
-import { duplexPair } from "node:stream";
+import { duplexPair, Transform } from "node:stream";
 import timers from "node:timers";
 import timersPromises from "node:timers/promises";
+import zlib from "node:zlib";
 import type { Seeded } from "../faults/seeded.ts";
 import type { Network } from "./network.ts";
 import type { Processes } from "./processes.ts";
@@ -51,8 +52,8 @@ export const realTime = {
  * Node.js' own code and that of the libraries.
  *
  * What is left is deterministic: JavaScript in one thread, whose callbacks Node.js runs in the order in which they were
- * scheduled, and nghttp2, which is called from there. There is no thread (the policy and gzip have some, and are not used),
- * no file is read after the start, and nothing here depends on when objects are collected.
+ * scheduled, and nghttp2, which is called from there. There is no thread (the policy has some, and is not used; what is
+ * compressed in threads is done at once), no file is read after the start, and nothing here depends on when objects are collected.
  */
 export async function connectTo(simulation: Outside): Promise<void> {
   replaced ??= replace();
@@ -83,6 +84,7 @@ async function replace(): Promise<void> {
     createServer: (...given: readonly unknown[]) => current().network.createServer(...given),
   });
   Object.assign(childProcess, { fork: () => current().processes.fork() });
+  replaceZlib();
   module.syncBuiltinESMExports();
 }
 
@@ -224,6 +226,41 @@ function replaceRandom(): void {
     return `${a}-${b}-4${c}-8${d}-${e}`;
   };
   Object.assign(crypto, { randomBytes, randomUUID });
+}
+
+type Compressed = (error: Error | null, result?: Buffer) => void;
+
+/** How long a thread takes to compress something, in milliseconds at most. */
+const compressingMs = 2;
+
+/** What Node.js does in threads is done at once, and its result comes later. */
+function replaceZlib(): void {
+  const later =
+    (compress: (bytes: Buffer, options: object) => Buffer) =>
+    (bytes: Buffer, options: object, done: Compressed): void => {
+      const result = compress(bytes, options);
+      const { scheduler, random } = current();
+      scheduler.after(compressingMs * random.next(), "compresses", () => done(null, result));
+    };
+  Object.assign(zlib, {
+    deflateRaw: later(zlib.deflateRawSync),
+    zstdCompress: later(zlib.zstdCompressSync),
+  });
+  Object.defineProperty(zlib, "createGunzip", { value: () => new Gunzip() });
+}
+
+/** As grpc-js uses it, for one message. */
+class Gunzip extends Transform {
+  readonly #chunks: Buffer[] = [];
+
+  override _transform(chunk: Buffer, _encoding: string, done: () => void): void {
+    this.#chunks.push(chunk);
+    done();
+  }
+
+  override _flush(done: (error: null, result: Buffer) => void): void {
+    done(null, zlib.gunzipSync(Buffer.concat(this.#chunks)));
+  }
 }
 
 /** nghttp2 puts the system's time into a ping without a payload, and Node.js the real date into responses. */

@@ -10,6 +10,7 @@ import {
 } from "./faults.ts";
 import type { Chunking } from "./network.ts";
 import type { Parts } from "./parts-clients.ts";
+import type { Reading } from "./reading-clients.ts";
 import type { Pace } from "./scheduler.ts";
 
 /** All that a simulation is, besides what its seed decides event by event. */
@@ -30,6 +31,8 @@ export interface Scenario {
   readonly windowEvents: number;
   /** Whether watches from before the window are read from the store. */
   readonly hasDeepReads: boolean;
+  /** Whether the newest revision is not compacted where etcd then loses deletions, as is assumed. */
+  readonly keepsNewest: boolean;
   /** The shortest time between two dispatch rounds of a cache, in milliseconds. */
   readonly dispatchIntervalMs: number;
   /** Of the recorded watchers, those with these numbers. */
@@ -46,6 +49,8 @@ export interface Scenario {
   readonly relaysEtcdApi: boolean;
   /** Clients of many watches on one stream, and of parts of a resource. */
   readonly parts: Parts;
+  /** Clients of ranges, orders, attributes, masks and histories, and whether responses are compressed. */
+  readonly reading: Reading;
   /** Pause after each write, in milliseconds at most. */
   readonly writePauseMs: number;
   /** For how long faults happen and clients write, in milliseconds. */
@@ -80,20 +85,56 @@ function drawAdditions(seed: number, durationMs: number) {
  * the byte: the seeds of the corpus stay valid. Whatever is added next is drawn from a source of random numbers of its own, as
  * all below, and only for seeds from the next number on.
  */
-const since = { parts: 10_000, deepReads: 20_000 } as const;
+const since = {
+  parts: 10_000,
+  deepReads: 20_000,
+  keptNewest: 30_000,
+  reading: 60_000,
+} as const;
 
 /** The first seed of those that have the same additions as this one. */
 export function firstSeedLike(seed: number): number {
   return Math.max(1, ...Object.values(since).filter((first) => first <= seed));
 }
 
+const noParts: Parts = { subscribers: 0, hasWatchers: false, hasReader: false };
+
 function drawParts(seed: number): Parts {
   const random = new Seeded(seed ^ 0x5b5c);
   const isAdded = seed >= since.parts && random.chance(0.8);
   const subscribers = random.pick([0, 1, 1, 2]);
   const [hasWatchers, hasReader] = [random.chance(0.5), random.chance(0.5)];
-  if (!isAdded) return { subscribers: 0, hasWatchers: false, hasReader: false };
+  if (!isAdded) return noParts;
   return { subscribers, hasWatchers, hasReader };
+}
+
+const noReading: Reading = {
+  ...{ hasWatchers: false, hasSubscriber: false, hasLister: false },
+  ...{ historyReaders: 0, librarySubscribes: false },
+};
+
+function drawReading(random: Seeded): Reading {
+  const [hasWatchers, hasSubscriber] = [random.chance(0.6), random.chance(0.5)];
+  const [hasLister, historyReaders] = [random.chance(0.6), random.pick([0, 1, 2])];
+  const compression = random.pick([{}, { accepts: "gzip" }, { accepts: "zstd" }] as const);
+  const clients = { hasWatchers, hasSubscriber, hasLister, historyReaders };
+  return { ...clients, librarySubscribes: random.chance(0.7), ...compression };
+}
+
+/** Without other clients more seeds fit an hour. */
+const noOthers = {
+  ...{ watchers: [], hasReader: false, hasLibrary: false },
+  ...{ etcdWatchers: 0, etcdCallers: 0, leaseholders: 0 },
+  parts: noParts,
+} as const;
+
+/** What is decided last, and may leave other clients out. */
+function drawLast(seed: number): Pick<Scenario, "reading"> & Partial<typeof noOthers> {
+  if (seed < since.reading) return { reading: noReading };
+  const random = new Seeded(seed ^ 0x6ead);
+  const isAlone = random.chance(0.6);
+  const reading = drawReading(random);
+  return isAlone ? { reading, ...noOthers } : { reading };
 }
 
 /** The scenario of a seed. */
@@ -106,8 +147,10 @@ export function scenarioOf(seed: number): Scenario {
   // Of its own, so that what it decides changes nothing else.
   const added = new Seeded(seed ^ 0xa91);
   const topology = { members, roots: random.between(1, 2), tiers };
+  const hasDeepReads = seed >= since.deepReads;
+  const keepsNewest = seed >= since.keptNewest;
   const scenario = {
-    ...{ seed, salt: 0, durationMs, ...topology, hasDeepReads: seed >= since.deepReads },
+    ...{ seed, salt: 0, durationMs, ...topology, hasDeepReads, keepsNewest },
     etcd: {
       maxBatchRevisions: random.pick([1, 2, 5, 1_000]),
       maxFragmentEvents: random.pick([1, 2, 3, 1_000]),
@@ -141,5 +184,6 @@ export function scenarioOf(seed: number): Scenario {
     faults: [...faults, ...rare, ...resuming, ...later].sort((one, other) => one.atMs - other.atMs),
     dispatchIntervalMs: added.pick([0, 0, 0, 5, 500]),
     parts: drawParts(seed),
+    ...drawLast(seed),
   };
 }

@@ -85,6 +85,22 @@ const simplifications: readonly Simplification[] = [
     const { subscribers } = parts;
     return subscribers > 0 ? { parts: { ...parts, subscribers: subscribers - 1 } } : undefined;
   }),
+  once(({ reading }) =>
+    reading.hasWatchers ? { reading: { ...reading, hasWatchers: false } } : undefined,
+  ),
+  once(({ reading }) =>
+    reading.hasSubscriber ? { reading: { ...reading, hasSubscriber: false } } : undefined,
+  ),
+  once(({ reading }) =>
+    reading.hasLister ? { reading: { ...reading, hasLister: false } } : undefined,
+  ),
+  once(({ reading }) => {
+    const { historyReaders: count } = reading;
+    return count > 0 ? { reading: { ...reading, historyReaders: count - 1 } } : undefined;
+  }),
+  once(({ reading: { accepts, ...rest } }) =>
+    accepts === undefined ? undefined : { reading: rest },
+  ),
   once(({ hasReader }) => (hasReader ? { hasReader: false } : undefined)),
   once(({ etcdCallers }) => (etcdCallers > 0 ? { etcdCallers: etcdCallers - 1 } : undefined)),
   once(({ leaseholders }) => (leaseholders > 0 ? { leaseholders: leaseholders - 1 } : undefined)),

@@ -16,9 +16,13 @@ async function simulate(...options: readonly string[]): Promise<{ code: number; 
 
 const timeout = 300_000;
 
-/** The first seeds, and some with what was added later: clients of Subscribe and of parts; watches from before the window. */
+/**
+ * The first seeds, one with workers whose etcd is restored, and some with what was added later: clients of Subscribe and of
+ * parts; watches from before the window.
+ */
 const ranges = [
   [1, 4],
+  [293, 1],
   [10_003, 2],
   [20_007, 1],
 ] as const;

@@ -18,12 +18,14 @@ import { EtcdAccount, JsonMember } from "./etcd-account.ts";
 import { EtcdApiClients } from "./etcd-api-clients.ts";
 import { EtcdCluster, type Snapshot } from "./etcd-cluster.ts";
 import type { EtcdPast } from "./etcd-history.ts";
+import { dropsTombstones } from "./etcd-member.ts";
 import { EtcdServer } from "./etcd-server.ts";
 import type { Operation } from "./etcd-store.ts";
 import { beginFault, type Disturbed, type Fault } from "./faults.ts";
 import { Network } from "./network.ts";
 import { PartsClients } from "./parts-clients.ts";
 import type { Processes } from "./processes.ts";
+import { ReadingClients } from "./reading-clients.ts";
 import { firstRoot, type ReplicaOptions, SimulatedReplica } from "./replica.ts";
 import type { Scenario } from "./scenario.ts";
 import type { Scheduler } from "./scheduler.ts";
@@ -84,6 +86,8 @@ export class World implements Disturbed {
   #restores: Promise<void> = Promise.resolve();
   #library: LibraryClient | undefined;
   #acknowledged = 0;
+  /** The newest revision that etcd was ever compacted at. */
+  #compacted = 0;
   #isOver = false;
   /** Whether etcd was restored without another id. */
   #isUnmarked = false;
@@ -99,6 +103,8 @@ export class World implements Disturbed {
     this.scheduler = scheduler;
     this.#random = random;
     if (mayLoseHistory(scenario)) this.reasons.add("HISTORY_LOST");
+    // All clients are one caller: some wait too long for their turn if the reads of others are held.
+    if (scenario.hasDeepReads) this.reasons.add("RESUME_LIMITED");
     this.network = network;
     this.cluster = new EtcdCluster(scenario.members, scheduler, random.fork(), scenario.etcd);
     this.servers = this.cluster.members.map(
@@ -145,9 +151,11 @@ export class World implements Disturbed {
     });
     this.#watchers = all.filter((_, i) => scenario.watchers.includes(i));
     if (recorder !== undefined) recorder.watchers = this.#watchers;
-    this.#parts = new PartsClients(scenario.seed, scenario.parts, {
-      ...{ endpoints, ...eras, writes: this.#writes, delivered: this.#delivered },
-    });
+    const around = { endpoints, ...eras, writes: this.#writes, delivered: this.#delivered };
+    const { seed, parts, reading } = scenario;
+    const compacted = (): number => this.#compacted;
+    const readers = new ReadingClients(seed, reading, around, compacted);
+    this.#parts = new PartsClients(seed, parts, around, readers);
     this.watchers = [...this.#watchers, ...this.#parts.disturbed];
     this.#reader = new RecordedReader({
       ...{ endpoints, ...eras, random: random.fork(), pauseMs: 200 },
@@ -167,7 +175,10 @@ export class World implements Disturbed {
     this.#parts.start();
     if (hasReader) this.#reader.start();
     this.#apiClients.start();
-    if (hasLibrary) this.#library = new LibraryClient(this.replicas, this.#random.fork());
+    if (hasLibrary) {
+      const { librarySubscribes } = this.#scenario.reading;
+      this.#library = new LibraryClient(this.replicas, this.#random.fork(), librarySubscribes);
+    }
     const disturbing = faults.map((fault) => this.#disturb(fault));
     await this.#pause(durationMs);
     this.#isOver = true;
@@ -186,8 +197,11 @@ export class World implements Disturbed {
   compactAt(at: number): void {
     const { revision, compacted } = this.cluster.state;
     if (at <= compacted || at > revision) return;
+    const { members, keepsNewest } = this.#scenario;
+    if (at === revision && keepsNewest && members.some(dropsTombstones)) return;
     this.reasons.add("HISTORY_LOST");
     this.#apiClients.history.compactions.add(at);
+    this.#compacted = Math.max(this.#compacted, at);
     this.cluster.commit({ type: "compact", revision: at });
   }
 
@@ -295,11 +309,11 @@ export class World implements Disturbed {
     for (const watcher of this.watchers) watcher.comeBack();
     const quiet = await this.#behind(level);
     await this.#reader.stop();
-    await this.#parts.reader.stop();
+    await this.#parts.stopReading();
     const late = await this.#apiBehind();
     await this.#apiClients.stop();
     const stored = this.#account.stored();
-    const inLibrary = (await this.#library?.wrong(stored)) ?? [];
+    const inLibrary = (await this.#library?.wrong(stored, this.#account.eras)) ?? [];
     const observed = {
       ...{ truth: this.#account, watchers: this.#records, writers: this.#writers },
       ...{ reader: this.#reads, reasons: this.reasons, level },
@@ -321,10 +335,11 @@ export class World implements Disturbed {
   }
 
   get #reads() {
-    const readers = [this.#reader, this.#parts.reader];
+    const readers = [this.#reader, ...this.#parts.readers];
     return {
       reads: readers.flatMap(({ reads }) => reads),
       failed: readers.flatMap(({ failed }) => failed),
+      histories: this.#parts.histories,
     };
   }
 
@@ -519,8 +534,9 @@ function replicasOf(
   given: Pick<ReplicaOptions, "network" | "processes" | "logger" | "recorder">,
 ): SimulatedReplica[] {
   const { roots, tiers, members, windowEvents, hasDeepReads } = scenario;
-  const { dispatchIntervalMs, relaysEtcdApi } = scenario;
-  const of = { prefix, windowEvents, hasDeepReads, dispatchIntervalMs, relaysEtcdApi };
+  const { dispatchIntervalMs, relaysEtcdApi, reading } = scenario;
+  const compresses = reading.accepts !== undefined;
+  const of = { prefix, windowEvents, hasDeepReads, dispatchIntervalMs, relaysEtcdApi, compresses };
   const common = { ...given, ...of };
   let host = firstRoot;
   let above = members.map((_, i) => memberHost(i));

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { ResponseCache, TooManyRequests } from "../../src/server/admin/status/response-cache.ts";
+import { ResponseCache, TooManyRequests } from "../../src/server/admin/status/status-pages.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 test("What is requested within a second is computed once, also while it is computed.", async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { anonymous } from "../../src/identity/identity.ts";
-import { isOfGroup, parseGroupId } from "../../src/server/admin/status/stream-group.ts";
+import { isOfGroup, parseGroupId } from "../../src/server/admin/status/stream-report.ts";
 import {
   countsOfTallies,
   type StreamTally,

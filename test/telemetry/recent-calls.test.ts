@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { RecentCalls, sumOfCalls } from "../../src/telemetry/recent-calls.ts";
+import { RecentCalls, sumOfCalls } from "../../src/telemetry/rpc-metrics.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 test("Calls are counted for a minute, whenever they are read; only some codes are failures.", () => {

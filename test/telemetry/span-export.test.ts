@@ -2,7 +2,7 @@ import { trace } from "@opentelemetry/api";
 import { ExportResultCode } from "@opentelemetry/core";
 import { type SpanExporter, TracerProvider } from "@opentelemetry/sdk-trace";
 import { describe, expect, test } from "vitest";
-import { SpanExport } from "../../src/telemetry/span-export.ts";
+import { SpanExport } from "../../src/telemetry/otlp.ts";
 
 describe("Ended spans", () => {
   test("are dropped above the bound of the queue, and counted", async () => {

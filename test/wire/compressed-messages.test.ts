@@ -2,8 +2,8 @@ import { describe, expect, it } from "vitest";
 import type { CompressedPart, Encoding } from "../../src/wire/encoding.ts";
 import { gzipEncoding } from "../../src/wire/gzip.ts";
 import { zstdEncoding } from "../../src/wire/zstd.ts";
+import { decompressed } from "../foreign/decompressed.ts";
 import fc, { runs } from "../property.ts";
-import { decompressed } from "../server/encoded-client.ts";
 
 /** Bytes that are compressed or plain, also at the sizes where blocks and headers change. */
 const pieces = fc.array(

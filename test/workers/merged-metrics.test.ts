@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { mergeMetrics } from "../../src/cli/workers/merged-metrics.ts";
+import { mergeMetrics } from "../../src/cli/serve/workers.ts";
 
 test("The metrics of workers get a label, and stand with those of the same name.", () => {
   const main = `# HELP a_total About a.

@@ -72,7 +72,7 @@ test("A pool of which a worker is ready stays ready while another is replaced.",
   const { pool, logged } = poolOf(
     `if (kind === "start") globalThis.self = worker; ${served}
     if (kind === "metrics" && self === 2) process.exit(7);
-    if (kind === "metrics") send({ kind, request, text: "a 1" });`,
+    if (kind === "metrics") send({ kind: "answer", request, value: "a 1" });`,
     2,
   );
   await pool.start();
@@ -95,7 +95,7 @@ test("A pool is not ready before all of its workers have been, and then while on
     const failure = self === 2 && request !== 2 ? "the cache has not synced" : undefined;
     const checks = [{ name: "resource/a", failure: self === 1 && request === 3 ? "lost" : failure }];
     send({ kind: "status", readiness: checks, connections: 0, taken: 0 });
-    if (kind === "metrics") send({ kind, request, text: "" });`,
+    if (kind === "metrics") send({ kind: "answer", request, value: "" });`,
     2,
   );
   await pool.start();
@@ -138,7 +138,7 @@ test("Deaths that are far apart are no error, and each is followed by the shorte
   const { pool, clock, failures, logged, starts } = poolOf(
     `${served}
     if (kind === "metrics" && ++globalThis.asked === 7) process.exit(1);
-    if (kind === "metrics") send({ kind, request, text: "" });
+    if (kind === "metrics") send({ kind: "answer", request, value: "" });
     if (kind === "start") globalThis.asked = 0;`,
   );
   await pool.start();
@@ -160,7 +160,7 @@ test("Metrics are those of the workers that respond within 2 s.", async () => {
   const { pool, clock, logged } = poolOf(
     `if (kind === "start") globalThis.self = worker; ${served}
     if (kind === "metrics" && self === 1) {
-      send({ kind, request, text: "a 1" });
+      send({ kind: "answer", request, value: "a 1" });
       send({ kind: "started" });
     }`,
     2,

@@ -2,12 +2,11 @@ import type { Clock } from "../../base/clock.ts";
 import { historyChanged, revisionTooNew } from "../../base/errors.ts";
 import { SingleFlight } from "../../base/single-flight.ts";
 import { abortable } from "../../base/wait.ts";
-import type { Reflector } from "../../reflector/reflector.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import type { CacheObserver, ComponentContext, Replacement } from "../state/component.ts";
 import { RevisionWaiters } from "./revision-waiters.ts";
 import type { UpstreamLimiter } from "./upstream-limiter.ts";
-import { UpstreamReader } from "./upstream-reader.ts";
+import { type HistoryCheck, UpstreamReader } from "./upstream-reader.ts";
 
 /** How long a request waits for the cache to become new enough, in milliseconds. */
 const freshnessTimeoutMs = 3_000;
@@ -25,11 +24,7 @@ export class Freshness implements CacheObserver {
   #stopWaiting = (): void => {};
 
   /** `history` confirms that the store still has the history that the cache holds. */
-  constructor(
-    context: ComponentContext,
-    limiter: UpstreamLimiter,
-    history: Pick<Reflector, "confirmHistory" | "historyGeneration">,
-  ) {
+  constructor(context: ComponentContext, limiter: UpstreamLimiter, history: HistoryCheck) {
     const { source, clock } = context;
     const upstreamReader = new UpstreamReader(context, limiter, history);
     this.#context = context;

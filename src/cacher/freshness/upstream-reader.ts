@@ -25,7 +25,10 @@ import type { UpstreamLimiter } from "./upstream-limiter.ts";
 type UpstreamReaderContext = Pick<ComponentContext, "name" | "storage" | "cache" | "scheduler">;
 
 /** Confirms that the store still has the history that the cache holds. */
-type HistoryCheck = Pick<Reflector, "confirmHistory" | "historyGeneration">;
+export type HistoryCheck = Pick<
+  Reflector,
+  "confirmHistory" | "confirmWatched" | "historyGeneration"
+>;
 
 /**
  * Reads that only the store can serve. Every response is confirmed to belong to the history that the cache holds:
@@ -61,21 +64,31 @@ export class UpstreamReader implements Pick<Storage, "get" | "list" | "currentRe
     return this.#reads.history(request);
   }
 
+  /** The store's revision, for callers that wait until the cache has reached it: see `Reflector.confirmWatched`. */
   async currentRevision(signal?: AbortSignal): Promise<number> {
     const { cache, storage } = this.#context;
     const { eventWindow, revision } = cache;
     const asked = storage.currentRevision(signal, cache.historyId).catch((error: unknown) => {
       throw pendingIfChanged(error);
     });
-    const current = await this.#confirmed(asked);
+    const current = await this.#confirmed(asked, true);
     // Within one history the store's revision never falls below one that it has delivered.
     if (current < revision && cache.eventWindow === eventWindow) throw historyChangePending();
     return current;
   }
 
-  /** The same for a response that may name its history, which it does then. */
+  /** Rejects with UPSTREAM_UNAVAILABLE if the store may have another history than the cache. */
+  async confirmHistory(): Promise<void> {
+    try {
+      await this.#history.confirmHistory();
+    } catch (error) {
+      throw pendingIfChanged(error);
+    }
+  }
+
+  /** Resolves to a response of this history, which may name it, and does then. Rejects as `confirmHistory`. */
   async #ofThisHistory<T extends Pick<GetResult, "historyId">>(pending: Promise<T>): Promise<T> {
-    const response = await this.#confirmed(pending);
+    const response = await this.#confirmed(pending, false);
     const { historyId } = this.#context.cache;
     try {
       checkSameHistory(historyId, response.historyId);
@@ -89,13 +102,14 @@ export class UpstreamReader implements Pick<Storage, "get" | "list" | "currentRe
   /**
    * Rejects with UPSTREAM_UNAVAILABLE if the response may belong to another history. The generation is compared as
    * well, since the store may have responded, wholly or in part, before the cache took in its present history.
+   * `isAwaited`: nothing is made of the response before the cache has reached it.
    */
-  async #confirmed<T>(pending: Promise<T>): Promise<T> {
+  async #confirmed<T>(pending: Promise<T>, isAwaited: boolean): Promise<T> {
     const history = this.#history;
     const generation = history.historyGeneration;
     const response = await pending;
     try {
-      await history.confirmHistory();
+      await (isAwaited ? history.confirmWatched() : history.confirmHistory());
     } catch (error) {
       throw pendingIfChanged(error);
     }

@@ -5,6 +5,7 @@ import { estimatedBytes, type StoredObject } from "../../model/object.ts";
 import type { ListOrder, ListResult } from "../../storage/storage.ts";
 import type { CacheListRequest } from "../request/request.ts";
 import type { Filter } from "../state/filter.ts";
+import type { SortedPart } from "../state/historical-snapshots.ts";
 import { checksPerStep, costOf } from "./list-chunk.ts";
 import {
   byCreateRevision,
@@ -39,7 +40,8 @@ export function isInKeyOrder({ order = "KEY_ASCENDING" }: CacheListRequest): boo
 
 /**
  * One page of a list in another order than that of the keys: the objects that come first after the page before, of all objects
- * that are added. Each page looks at all of them, and holds about as many as it has.
+ * that are added. It looks at all of them, and holds about as many as it has; or continues with what was sorted for a page
+ * before.
  */
 export class OrderedPage {
   /** Number of objects that were added, and their estimated bytes. */
@@ -49,20 +51,32 @@ export class OrderedPage {
   readonly #filter: Filter;
   readonly #compare: Compare;
   readonly #after: StoredObject | undefined;
+  /** Maximum number of objects of the page. */
+  readonly #most: number;
   readonly #first: FirstInOrder;
   /** Number of objects that follow the page before. */
   #following = 0;
+  /** What was sorted. Empty before that. */
+  sorted: SortedPart = { objects: [], following: 0 };
 
-  /** `after`: the last object of the page before; undefined: this is the first one. */
-  constructor(request: CacheListRequest, filter: Filter, after: StoredObject | undefined) {
+  /**
+   * `after`: the last object of the page before; undefined: this is the first one. `least`: how many objects are sorted, for
+   * this page and those that follow it, if there are so many.
+   */
+  constructor(
+    request: CacheListRequest,
+    filter: Filter,
+    after: StoredObject | undefined,
+    least: number = 0,
+  ) {
     const { order = "KEY_ASCENDING", limit, maxBytes = 0 } = request;
     this.#request = request;
     this.#filter = filter;
     this.#compare = comparisons[order];
     this.#after = after;
     const byBytes = maxBytes === 0 ? Infinity : Math.ceil(maxBytes / smallestBytes);
-    const most = Math.min(limit === 0 ? Infinity : limit, byBytes, maxPageObjects);
-    this.#first = new FirstInOrder(this.#compare, most);
+    this.#most = Math.min(limit === 0 ? Infinity : limit, byBytes, maxPageObjects);
+    this.#first = new FirstInOrder(this.#compare, Math.max(this.#most, least));
   }
 
   /** Takes objects in key order, all of which have keys above those before. */
@@ -91,14 +105,33 @@ export class OrderedPage {
   /** Makes the page of what was added. */
   *finish(revision: number, historyId: string | undefined): TimeSlicedWork<ListResult> {
     const objects = yield* this.#first.finish();
+    this.sorted = { objects, following: this.#following - objects.length };
+    const page = yield* this.#page(0, this.sorted, revision, historyId);
+    return page as ListResult;
+  }
+
+  /** Makes the page of what was sorted for one before. Undefined: that has too few objects after that page, or none of it. */
+  *continue(part: SortedPart, revision: number): TimeSlicedWork<ListResult | undefined> {
+    const next = indexOf(part.objects, (object) => this.#follows(object));
+    if (part.objects[next - 1]?.key !== this.#after?.key) return undefined;
+    return yield* this.#page(next, part, revision, undefined);
+  }
+
+  *#page(
+    from: number,
+    { objects, following }: SortedPart,
+    revision: number,
+    historyId: string | undefined,
+  ): TimeSlicedWork<ListResult | undefined> {
     const { maxBytes = 0 } = this.#request;
     const { view } = this.#filter;
     const items: StoredObject[] = [];
     let bytes = 0;
     let checks = 0;
-    for (const object of objects) {
-      // What is shown of an object may be a copy of it, and most of the objects may not fit.
-      if (maxBytes > 0 && bytes > maxBytes) break;
+    // What is shown of an object may be a copy of it, and most of the objects may not fit.
+    const isFull = (): boolean => items.length >= this.#most || (maxBytes > 0 && bytes > maxBytes);
+    for (let i = from; i < objects.length && !isFull(); i++) {
+      const object = objects[i] as StoredObject;
       checks += typeof view === "string" ? itemCost : itemCost + view.costOf(object);
       if (checks > checksPerStep) {
         checks = 0;
@@ -108,10 +141,12 @@ export class OrderedPage {
       items.push(item);
       bytes += estimatedBytes(item);
     }
+    if (following > 0 && !isFull()) return undefined;
+    const left = objects.length - from + following;
     const page = new PageBuilder(this.#request);
-    const last = items.length < this.#following ? items.at(-1)?.key : undefined;
+    const last = items.length < left ? items.at(-1)?.key : undefined;
     page.add({ items, estimatedBytes: bytes, scanned: this.examined, last, batch: undefined });
-    return page.finish(revision, this.#following - page.size, historyId);
+    return page.finish(revision, left - page.size, historyId);
   }
 
   #follows(object: StoredObject): boolean {
@@ -120,6 +155,21 @@ export class OrderedPage {
     const order = this.#compare(object, after);
     return order > 0 || (order === 0 && compareKeys(object.key, after.key) > 0);
   }
+}
+
+/** The index of the first object that `isAfter` is true of, as of all behind it. */
+function indexOf(
+  objects: readonly StoredObject[],
+  isAfter: (object: StoredObject) => boolean,
+): number {
+  let low = 0;
+  let high = objects.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (isAfter(objects[middle] as StoredObject)) high = middle;
+    else low = middle + 1;
+  }
+  return low;
 }
 
 /** Whether a list can have an object with this key: a client can make any page token, and must learn nothing of other keys. */

@@ -16,6 +16,8 @@ import { PageBuilder } from "./page-builder.ts";
 
 /** Maximum number of objects examined for a page with a predicate, which is short or empty if few of them match. */
 const maxScanned = 50_000;
+/** Number of objects that are sorted for a page in an order of revisions and for those that follow it. */
+const sortedAhead = 8_192;
 /** Number of objects put on a page between two yields. */
 const itemsPerStep = 4_096;
 
@@ -80,7 +82,7 @@ export class PageReader {
       const isDescending = request.order === "KEY_DESCENDING";
       const ordered = isDescending
         ? yield* this.#descending(request, filter, state, isPartial)
-        : yield* this.#byRevision(request, filter, state);
+        : yield* this.#byRevision(request, filter, state, epoch);
       const { next, remaining } = ordered;
       if (epoch !== this.#cache.epoch) return undefined;
       if (next !== undefined) {
@@ -115,14 +117,26 @@ export class PageReader {
     request: CacheListRequest,
     filter: Filter,
     state: PageSource,
+    epoch: number,
   ): TimeSlicedWork<ListResult> {
     const { startAfter } = request;
     const after = startAfter === undefined ? undefined : state.whole().state.get(startAfter);
     if (startAfter !== undefined && (after === undefined || !canHave(filter, startAfter)))
       throw notInList(startAfter);
-    const page = new OrderedPage(request, filter, after);
+    const { revision } = state;
+    const list = `${request.order} ${filter.identity}`;
+    // Most clients want only the first page.
+    const least = after === undefined ? 0 : sortedAhead;
+    const page = new OrderedPage(request, filter, after, least);
+    const known = this.#historicalSnapshots.sorted(revision, list);
+    const continued = known && (yield* page.continue(known, revision));
+    if (continued !== undefined) return continued;
     yield* page.add(state.frozen().objectsIn(filter.scope));
-    return yield* page.finish(state.revision, undefined);
+    const made = yield* page.finish(revision, undefined);
+    if (least === 0 || made.next === undefined || epoch !== this.#cache.epoch) return made;
+    this.#historicalSnapshots.keep(revision, state.whole());
+    this.#historicalSnapshots.keepSorted(revision, list, page.sorted);
+    return made;
   }
 
   /** A page from the last key down. */

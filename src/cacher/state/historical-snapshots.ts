@@ -28,6 +28,15 @@ const maxPages = 64;
 /** Maximum length of an expected page's name, in UTF-16 units; beyond it, the remaining objects are counted again. */
 const maxPageName = 1_024;
 
+/** Maximum number of lists per snapshot of which a part is kept sorted. */
+const maxSorted = 4;
+
+/** Consecutive objects of a list in its order, and the number of those that follow them. */
+export interface SortedPart {
+  readonly objects: readonly StoredObject[];
+  readonly following: number;
+}
+
 /** An immutable state at an older revision. */
 export interface HistoricalSnapshot {
   readonly state: OrderedStore;
@@ -39,6 +48,8 @@ interface CachedSnapshot extends HistoricalSnapshot, RetainedSnapshot {
   usedAt: number;
   /** Number of objects of a scope that follow a key, by both: the remaining objects of the next page. */
   readonly following: Map<string, number>;
+  /** Parts of lists in an order of revisions, by the name of the list. All of their objects are in the state. */
+  readonly sorted: Map<string, SortedPart>;
 }
 
 /**
@@ -127,6 +138,23 @@ export class HistoricalSnapshots {
     }
   }
 
+  /** Returns the part given to `keepSorted`; undefined if it is absent. */
+  sorted(revision: number, list: string): SortedPart | undefined {
+    return this.#snapshots.get(revision)?.sorted.get(list);
+  }
+
+  /** Keeps a part of a list for its next pages, in place of the one before. */
+  keepSorted(revision: number, list: string, part: SortedPart): void {
+    const known = this.#snapshots.get(revision)?.sorted;
+    if (known === undefined) return;
+    known.delete(list);
+    known.set(list, part);
+    for (const oldest of known.keys()) {
+      if (known.size <= maxSorted) break;
+      known.delete(oldest);
+    }
+  }
+
   /** Drops snapshots 30 s after their last use, and 5 min after they were made. */
   expire(): void {
     const now = this.#clock.now();
@@ -160,7 +188,8 @@ export class HistoricalSnapshots {
   #add(revision: number, { state, mark }: HistoricalSnapshot): void {
     const now = this.#clock.now();
     const known: CachedSnapshot = {
-      ...{ state, mark, usedAt: now, madeAt: now, following: new Map() },
+      ...{ state, mark, usedAt: now, madeAt: now },
+      ...{ following: new Map(), sorted: new Map() },
       ...{ isIdle: true, evict: () => this.#drop(revision) },
     };
     this.#snapshots.set(revision, known);

@@ -153,10 +153,13 @@ export class WatchOpener {
 
   /** The store's revision. Repeated if a relist moved the event window past it meanwhile. */
   async #now(): Promise<number> {
-    const { cache } = this.#context;
+    const { cache, storage } = this.#context;
+    const { currentRevision, upstreamReader } = this.#freshness;
     for (;;) {
       const { eventWindow } = cache;
-      const revision = await this.#freshness.currentRevision.get();
+      const revision = await currentRevision.get();
+      // It is sent with the cache's id before the cache has reached it.
+      if (storage.watchOutlivesHistory === true) await upstreamReader.confirmHistory();
       if (revision >= cache.eventWindow.floor.revision || eventWindow === cache.eventWindow)
         return revision;
     }

@@ -6,9 +6,13 @@ import type { PageOptions } from "../../client/calls/options.ts";
 import type { Client } from "../../client/client.ts";
 import type { ResourceInfo } from "../../client/resource-info.ts";
 import type { Page } from "../../client/watch/client-calls.ts";
-import { type CommandIo, processIo, readAll, tableOptions } from "../output/command-io.ts";
-import { exitCodes } from "../output/exit-codes.ts";
-import { resourcesJson } from "../output/proto-json.ts";
+import {
+  type CommandIo,
+  exitCodes,
+  processIo,
+  readAll,
+  tableOptions,
+} from "../output/command-io.ts";
 import { Table } from "../output/table.ts";
 import {
   addClientOptions,
@@ -40,7 +44,7 @@ import {
 } from "./client-options.ts";
 import { runSession } from "./client-session.ts";
 import { addDiff, addHistory } from "./history.ts";
-import { printCount, printObject, printPages } from "./object-output.ts";
+import { printCount, printObject, printPages, resourcesJson } from "./object-output.ts";
 import { addWatch } from "./watch.ts";
 
 /** Adds the commands that talk to a running service: get, list, watch, history, diff, put, delete, ... */
@@ -107,6 +111,7 @@ function addList(program: Command, io: CommandIo): void {
   all.action(async (argument: string | undefined, options: ListOptions) => {
     const prefix = prefixOf(command, argument, options.prefix);
     const at = revisionRequirement(command, options);
+    const range = rangeOf(command, options);
     if (options.count === true) {
       const conflict = countConflict(options);
       if (conflict !== undefined) usageError(command, `--count can't be used with ${conflict}.`);
@@ -115,7 +120,7 @@ function addList(program: Command, io: CommandIo): void {
       const { resource, output, historyId } = options;
       const { shard, order } = options;
       const selected = {
-        ...{ ...selectorsOf(options), ...rangeOf(options) },
+        ...{ ...selectorsOf(options), ...range },
         ...{ prefix, shard, at, historyId },
       };
       if (options.count === true)

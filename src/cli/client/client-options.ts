@@ -1,10 +1,11 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { z } from "zod";
 import { WatchFanoutError } from "../../base/errors.ts";
-import { parseAddress } from "../../client/calls/address.ts";
-import type { ViewOptions as GivenView, KeyRange } from "../../client/calls/options.ts";
-import { type HashRange, shardOf } from "../../client/calls/shards.ts";
+import { shardOf } from "../../client/calls/encode.ts";
+import { parseAddress } from "../../client/calls/endpoints.ts";
+import type { ViewOptions as GivenView, HashRange, KeyRange } from "../../client/calls/options.ts";
 import { count, duration } from "../../config/value-types.ts";
+import { compareKeys } from "../../model/key-order.ts";
 import type { ListOrder, RevisionRequirement } from "../../storage/storage.ts";
 
 export type Format = "json" | "table" | "value";
@@ -146,9 +147,18 @@ export function addRangeOptions(command: Command): Command {
     .option("--to <key>", "only keys below this one");
 }
 
-/** The range as the client's options; undefined: all keys. */
-export function rangeOf({ from, to }: RangeOptions): KeyRange | undefined {
-  return from === undefined && to === undefined ? undefined : { startKey: from, endKey: to };
+/** The range as the client's options; undefined: all keys. Ends the command with a usage error if it has no keys. */
+export function rangeOf(command: Command, { from, to }: RangeOptions): KeyRange | undefined {
+  if (from === undefined && to === undefined) return undefined;
+  // An empty end is no bound.
+  if (from !== undefined && to !== undefined && to !== "" && compareKeys(from, to) >= 0) {
+    const [start, end] = [JSON.stringify(from), JSON.stringify(to)];
+    usageError(
+      command,
+      `--from ${start} is not below --to ${end}, so there are no keys between them.`,
+    );
+  }
+  return { startKey: from, endKey: to };
 }
 
 /** The orders of a list, by their names on the command line. */

@@ -1,10 +1,9 @@
 import { readFile } from "node:fs/promises";
-import { invalidRequest, messageOf } from "../../base/errors.ts";
+import { invalidRequest, messageOf, WatchFanoutError } from "../../base/errors.ts";
 import type { ClientTls, Pem } from "../../client/calls/client-certificates.ts";
 import type { Token } from "../../client/calls/token-source.ts";
 import { type Client, connect } from "../../client/client.ts";
-import { type CommandIo, reportFailure, say } from "../output/command-io.ts";
-import { Output } from "../output/output.ts";
+import { type CommandIo, Output, reportFailure, say } from "../output/command-io.ts";
 import type { ClientOptions } from "./client-options.ts";
 
 /** What a command uses while it runs. */
@@ -38,11 +37,25 @@ export async function runSession(
     await work({ client, output, io, say: (message) => say(io, message) });
     await output.flush();
   } catch (error) {
-    reportFailure(io, error);
+    reportFailure(io, withFlags(error));
   } finally {
     clearInterval(alive);
     client?.close();
   }
+}
+
+/** What the service calls by the names of its contract, as a user types it. */
+const asTyped: readonly (readonly [pattern: RegExp, text: string])[] = [
+  [/ask for VIEW_KEYS or VIEW_FULL/i, "Use --keys-only, or leave it out"],
+  [/ask for VIEW_KEYS/, "use --keys-only"],
+  [/VIEW_ATTRIBUTES/, "--attributes"],
+];
+
+/** The error with the names of flags in its message. */
+function withFlags(error: unknown): unknown {
+  if (!(error instanceof WatchFanoutError)) return error;
+  const message = asTyped.reduce((text, [name, flag]) => text.replace(name, flag), error.message);
+  return new WatchFanoutError(error.reason, message, { cause: error });
 }
 
 /** A token has no flag, since other users of the machine can see flags. */

@@ -6,7 +6,6 @@ import type { WatchEvent } from "../../model/event.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import { type CommandIo, tableOptions } from "../output/command-io.ts";
 import { bytesOf, printableBytes } from "../output/printable.ts";
-import { historyPageJson } from "../output/proto-json.ts";
 import { type Cell, Table } from "../output/table.ts";
 import {
   addClientOptions,
@@ -18,7 +17,7 @@ import {
   wholeNumber,
 } from "./client-options.ts";
 import { runSession, type Session } from "./client-session.ts";
-import { printValueLine } from "./object-output.ts";
+import { historyPageJson, printValueLine } from "./object-output.ts";
 import { type DiffSide, diffLines } from "./value-diff.ts";
 import { eventColours } from "./watch.ts";
 

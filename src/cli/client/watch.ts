@@ -1,11 +1,12 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
-import { upstreamUnavailable, type WatchFanoutError } from "../../base/errors.ts";
+import { hasReason, upstreamUnavailable, WatchFanoutError } from "../../base/errors.ts";
+import type { KeyRange } from "../../client/calls/options.ts";
 import type { AtomicBatch } from "../../client/watch/client-calls.ts";
 import type { EventType, WatchEvent } from "../../model/event.ts";
+import type { Scope } from "../../storage/storage.ts";
 import { type CommandIo, tableOptions } from "../output/command-io.ts";
 import { printableBytes, printableText } from "../output/printable.ts";
-import { batchJson } from "../output/proto-json.ts";
 import { type Cell, type Colour, Table } from "../output/table.ts";
 import {
   addClientOptions,
@@ -30,8 +31,7 @@ import {
   wholeNumber,
 } from "./client-options.ts";
 import { runSession, type Session } from "./client-session.ts";
-import { printValueLine, shownBytes } from "./object-output.ts";
-import { addScopeOptions, scopesOf, type WatchedScope } from "./watched-scopes.ts";
+import { batchJson, printValueLine, shownBytes } from "./object-output.ts";
 
 interface WatchOptions
   extends ClientOptions,
@@ -89,10 +89,11 @@ export function addWatch(program: Command, io: CommandIo): void {
       usageError(command, "--previous needs -o json.");
     }
     const scopes = scopesOf(command, options);
-    if (rangeOf(options) !== undefined && scopes.some(({ scope }) => scope !== undefined)) {
+    const range = rangeOf(command, options);
+    if (range !== undefined && scopes.some(({ scope }) => scope !== undefined)) {
       usageError(command, "--from and --to can't be used with --key, --prefix or --scope.");
     }
-    await runSession(io, options, (session) => watchAll(session, options, scopes));
+    await runSession(io, options, (session) => watchAll(session, options, scopes, range));
   });
 }
 
@@ -101,6 +102,7 @@ async function watchAll(
   session: Session,
   options: WatchOptions,
   scopes: readonly WatchedScope[],
+  range: KeyRange | undefined,
 ): Promise<void> {
   const { client, output, io, say } = session;
   const ended = new AbortController();
@@ -127,7 +129,7 @@ async function watchAll(
       shard: options.shard,
       eventTypes: options.eventTypes,
       scope: watched.scope,
-      range: rangeOf(options),
+      range,
       afterRevision: options.afterRevision,
       sendInitialEvents: options.initial,
       delivery: options.latest === true ? "LATEST_STATE" : undefined,
@@ -165,7 +167,7 @@ async function watchAll(
           if (!ended.signal.aborted && scopes.length > 1)
             say(`Can't watch${watchedName(watched)}.`);
           ended.abort();
-          throw error;
+          throw withHint(error, watched);
         }
       }),
     );
@@ -175,6 +177,15 @@ async function watchAll(
     timer.cancel();
     stopListening();
   }
+}
+
+/** The error for `--scope key=a`, unless there is a resource with that name, says what may have been meant. */
+function withHint(error: unknown, { resource, name }: WatchedScope): unknown {
+  const isKeyword = name !== undefined && (resource === "key" || resource === "prefix");
+  if (!isKeyword || !hasReason(error, "UNKNOWN_RESOURCE")) return error;
+  const flag = resource === "key" ? "--scope-key RESOURCE=KEY" : "--scope RESOURCE=PREFIX";
+  const hint = `A scope begins with the name of its resource: ${flag}.`;
+  return new WatchFanoutError(error.reason, `${error.message} ${hint}`, { cause: error });
 }
 
 function watchedName({ name }: WatchedScope): string {
@@ -237,4 +248,67 @@ function eventRow({ type, object }: WatchEvent): Cell[] {
     printableText(object.key),
     printableBytes(shownBytes(object)),
   ];
+}
+
+/** What one watch of the command is of. */
+export interface WatchedScope {
+  readonly resource: string;
+  /** Undefined: all keys. */
+  readonly scope: Scope | undefined;
+  /** How it is named in the output, such as pods=ns-1/; undefined: it is not, as it can be no other. */
+  readonly name: string | undefined;
+}
+
+interface ScopeOptions {
+  readonly resource: string;
+  readonly key?: string;
+  readonly prefix?: string;
+  readonly scope?: readonly WatchedScope[];
+  readonly scopeKey?: readonly WatchedScope[];
+}
+
+/** Adds --scope and --scope-key, which may be repeated. */
+export function addScopeOptions(command: Command): Command {
+  return command
+    .option(
+      "--scope <resource=prefix>",
+      "watch this prefix of this resource; repeatable, on one stream",
+      scopeReader((prefix) => ({ prefix })),
+    )
+    .option(
+      "--scope-key <resource=key>",
+      "the same for one object",
+      scopeReader((key) => {
+        if (key === "") throw new InvalidArgumentError("The key is empty.");
+        return { key };
+      }),
+    );
+}
+
+/** The scopes to watch. Ends the command with a usage error if they are given in both ways. */
+export function scopesOf(command: Command, options: ScopeOptions): readonly WatchedScope[] {
+  const { resource, key, prefix, scope = [], scopeKey = [] } = options;
+  const scopes = [...scope, ...scopeKey];
+  if (scopes.length === 0) {
+    const only = key !== undefined ? { key } : prefix === undefined ? undefined : { prefix };
+    return [{ resource, scope: only, name: undefined }];
+  }
+  const isGiven = command.getOptionValueSource("resource") !== "default";
+  if (isGiven || key !== undefined || prefix !== undefined) {
+    usageError(
+      command,
+      "--scope and --scope-key name the resource: leave out --resource, --key and the prefix, or use another --scope for them.",
+    );
+  }
+  return scopes;
+}
+
+function scopeReader(scopeOf: (text: string) => Scope) {
+  return (text: string, before: readonly WatchedScope[] = []): readonly WatchedScope[] => {
+    const end = text.indexOf("=");
+    if (end <= 0)
+      throw new InvalidArgumentError("Write it as RESOURCE=PREFIX, such as pods=ns-1/.");
+    const scope = scopeOf(text.slice(end + 1));
+    return [...before, { resource: text.slice(0, end), scope, name: printableText(text) }];
+  };
 }

@@ -1,13 +1,17 @@
 import { Argument, type Command, Option } from "commander";
 import { messageOf } from "../../base/errors.ts";
 import type { OptionName } from "../../config/options.ts";
-import { refuse } from "../output/command-io.ts";
-import { exitCodes } from "../output/exit-codes.ts";
+import { exitCodes, refuse } from "../output/command-io.ts";
 import { printableText } from "../output/printable.ts";
 import { addServeFlags, type FlagHelp, readConfig, typedValues } from "../serve/serve-command.ts";
-import { discoverMembers } from "./discovery.ts";
 import { type ProxyFlag, proxyFlags } from "./proxy-flags.ts";
-import { discoveryOf, proxyOptions, type TypedFlags, withProxyNames } from "./proxy-options.ts";
+import {
+  discoverMembers,
+  discoveryOf,
+  proxyOptions,
+  type TypedFlags,
+  withProxyNames,
+} from "./proxy-options.ts";
 
 const helpFooter = `
 A manifest of \`etcd grpc-proxy start\` starts this command: flags that have no

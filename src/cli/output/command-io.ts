@@ -1,8 +1,7 @@
 import type { Readable, Writable } from "node:stream";
 import type { Command } from "commander";
-import { messageOf } from "../../base/errors.ts";
-import { exitCodeOf, exitCodes } from "./exit-codes.ts";
-import { OutputClosed } from "./output.ts";
+import { messageOf, type Reason, WatchFanoutError } from "../../base/errors.ts";
+import { waitFor } from "../../base/wait.ts";
 import { printableText } from "./printable.ts";
 import type { TableOptions } from "./table.ts";
 
@@ -81,4 +80,102 @@ export async function readAll(stream: Readable, maxBytes: number): Promise<Buffe
     if (bytes > maxBytes) return undefined;
   }
   return Buffer.concat(chunks);
+}
+
+/** The exit codes of the command. */
+export const exitCodes = {
+  done: 0,
+  failed: 1,
+  usage: 2,
+  notFound: 3,
+  conflict: 4,
+  unavailable: 5,
+  denied: 6,
+  unknown: 7,
+} as const;
+
+/** What each code means, in the help and in docs/reference/commands.md. */
+export const exitCodeMeanings: Readonly<Record<keyof typeof exitCodes, string>> = {
+  done: "done, or interrupted as intended",
+  failed: "any other failure",
+  usage: "a flag, variable, file or request is invalid; nothing was done",
+  notFound: "the object or resource does not exist",
+  conflict: "the object has another mod_revision than expected; not written",
+  unavailable: "no response in time, or refused for now: repeat later",
+  denied: "the caller is not known, or has no right to this",
+  unknown: "no response to a write, which may have been done: read first",
+};
+
+const byReason: Partial<Record<Reason, number>> = {
+  INVALID_REQUEST: exitCodes.usage,
+  UNKNOWN_RESOURCE: exitCodes.notFound,
+  OBJECT_NOT_FOUND: exitCodes.notFound,
+  UNKNOWN_WATCH: exitCodes.notFound,
+  REVISION_CONFLICT: exitCodes.conflict,
+  UPSTREAM_UNAVAILABLE: exitCodes.unavailable,
+  NOT_READY: exitCodes.unavailable,
+  DRAINING: exitCodes.unavailable,
+  REVISION_TOO_NEW: exitCodes.unavailable,
+  STORAGE_FULL: exitCodes.unavailable,
+  TOO_MANY_STREAMS: exitCodes.unavailable,
+  OVERLOADED: exitCodes.unavailable,
+  UNAUTHENTICATED: exitCodes.denied,
+  PERMISSION_DENIED: exitCodes.denied,
+  OUTCOME_UNKNOWN: exitCodes.unknown,
+};
+
+/** The exit code of a client command that failed with `error`. */
+export function exitCodeOf(error: unknown): number {
+  return error instanceof WatchFanoutError
+    ? (byReason[error.reason] ?? exitCodes.failed)
+    : exitCodes.failed;
+}
+
+/** The reader of the output has closed it, as `head` does. The command ends, and did not fail. */
+export class OutputClosed extends Error {
+  override readonly name = "OutputClosed";
+}
+
+/**
+ * Standard output with backpressure. After a failure every method rejects with its error; OutputClosed if the reader has
+ * closed the stream.
+ */
+export class Output {
+  readonly #stream: Writable;
+  readonly #failed = new AbortController();
+
+  constructor(stream: Writable) {
+    this.#stream = stream;
+    stream.on("error", (error: NodeJS.ErrnoException) => {
+      const gone = error.code === "EPIPE" || error.code === "ERR_STREAM_DESTROYED";
+      this.#failed.abort(gone ? new OutputClosed(error.message) : error);
+    });
+  }
+
+  /** Aborted after a failure, with its error as the reason. */
+  get failed(): AbortSignal {
+    return this.#failed.signal;
+  }
+
+  /** Writes a chunk. Resolves when there is room for more. */
+  async write(chunk: string | Uint8Array): Promise<void> {
+    this.#failed.signal.throwIfAborted();
+    if (chunk.length === 0 || this.#stream.write(chunk)) return;
+    await this.#until((done) => {
+      this.#stream.once("drain", done);
+      return () => this.#stream.off("drain", done);
+    });
+  }
+
+  /** Resolves when everything has been written. */
+  async flush(): Promise<void> {
+    await this.#until((done) => {
+      this.#stream.write("", () => done());
+      return () => {};
+    });
+  }
+
+  #until(subscribe: (done: () => void) => () => void): Promise<void> {
+    return waitFor<void>((resolve) => subscribe(resolve), { signal: this.#failed.signal });
+  }
 }

@@ -13,8 +13,7 @@ import {
 } from "../../policy/access.ts";
 import type { PolicyDefinition } from "../../policy/definition.ts";
 import { Policy } from "../../policy/policy.ts";
-import { type CommandIo, processIo, refuse } from "../output/command-io.ts";
-import { exitCodes } from "../output/exit-codes.ts";
+import { type CommandIo, exitCodes, processIo, refuse } from "../output/command-io.ts";
 import { printableText, quantity } from "../output/printable.ts";
 
 /** Maximum number of notes that are printed. */

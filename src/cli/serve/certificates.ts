@@ -1,7 +1,6 @@
 import type { Logger } from "pino";
-import type { KeyPair } from "../../base/certificate-store.ts";
+import { fileAuthorities, fileCertificate, type KeyPair } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
-import { fileAuthorities, fileCertificate } from "../../base/file-certificate.ts";
 import type { WatchedCertificate, WatchedFiles } from "../../base/watched-files.ts";
 import type { CertificateConfig, EtcdTls, ServerTls } from "../../config/config.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
@@ -26,15 +25,6 @@ export function watchServerCertificates(
   );
 }
 
-/** Applies new versions of the admin port's certificate to it. */
-export function watchAdminCertificate(
-  files: WatchedFiles,
-  tls: CertificateConfig,
-  admin: CertificateUser,
-): void {
-  watchPair(files, "admin-certificate", tls, admin);
-}
-
 /** Applies new versions of the certificates for etcd, or for the upstream of a relay, to the client of it. */
 export function watchClientCertificates(
   files: WatchedFiles,
@@ -48,7 +38,8 @@ export function watchClientCertificates(
 
 const empty = Buffer.alloc(0);
 
-function watchPair(
+/** Applies new versions of a certificate and its key. `kind` is for log lines and metrics. */
+export function watchPair(
   files: WatchedFiles,
   kind: string,
   { cert, key, files: paths }: CertificateConfig,

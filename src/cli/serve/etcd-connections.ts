@@ -1,5 +1,5 @@
 import type { Config, EtcdConfig } from "../../config/config.ts";
-import type { Bearer } from "../../etcd/client/endpoint.ts";
+import type { Bearer } from "../../etcd/client/call-headers.ts";
 import { EtcdClient } from "../../etcd/client/etcd-client.ts";
 import { EtcdApi } from "../../etcd-api/etcd-api.ts";
 import { registerEtcdApiMetrics } from "../../telemetry/service-metrics.ts";

@@ -7,7 +7,7 @@ import { briefDetails } from "../../base/connection-cause.ts";
 import { messageOf, WatchFanoutError } from "../../base/errors.ts";
 import { Rate } from "../../base/rate.ts";
 import type { LogFormat, LogLevel } from "../../config/config.ts";
-import { exitCodes } from "../output/exit-codes.ts";
+import { exitCodes } from "../output/command-io.ts";
 import { cutText, printableText } from "../output/printable.ts";
 import type { RecentProblems } from "../status/recent-problems.ts";
 

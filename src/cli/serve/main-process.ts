@@ -5,15 +5,14 @@ import { type ReadinessCheck, type RunningAdmin, startAdmin } from "../../server
 import { StatusPages } from "../../server/admin/status/status-pages.ts";
 import { registerWorkerMetrics } from "../../telemetry/service-metrics.ts";
 import { ProcessStatus } from "../status/process-status.ts";
-import type { RecentProblems } from "../status/recent-problems.ts";
 import { ServiceStatus } from "../status/service-status.ts";
 import { ceilingOfProcess } from "../workers/worker-config.ts";
-import { watchAdminCertificate } from "./certificates.ts";
+import { watchPair } from "./certificates.ts";
 import { watchedTokens } from "./identity.ts";
 import { openOtlp } from "./otlp.ts";
 import { ServiceProcess } from "./service-process.ts";
 import { listening } from "./start-error.ts";
-import { startUpWarnings } from "./start-up-warnings.ts";
+import { startUpWarnings } from "./start-up-text.ts";
 import type { ServeOptions, Workers } from "./workers.ts";
 
 /** A running service. */
@@ -67,7 +66,11 @@ export async function startService(
     const { metrics } = main;
     main.openEtcdApi(workers === undefined ? metrics : workers.withWorkers(metrics));
     // Before the upstream of a relay is asked, so that an orchestrator finds out what the relay waits for.
-    const source = statusOf(main, workers, clock, options?.problems);
+    const source = new ServiceStatus({
+      ...{ main, workers: workers?.pool, clock },
+      status: new ProcessStatus(0, clock, () => main.parts(), options?.problems),
+      checks: () => checksOf(main, workers),
+    });
     const status = new StatusPages(source, clock, logger);
     const pages = { status, others: main.etcdPages, logLevel: options?.level };
     const admin = await openAdmin(main, workers, pages);
@@ -128,40 +131,8 @@ async function openAdmin(
     }),
   );
   main.onStop(() => admin.close());
-  if (tls !== undefined) watchAdminCertificate(files, tls, admin);
+  if (tls !== undefined) watchPair(files, "admin-certificate", tls, admin);
   return admin;
-}
-
-function statusOf(
-  main: ServiceProcess,
-  workers: Workers | undefined,
-  clock: Clock,
-  problems: RecentProblems | undefined,
-): ServiceStatus {
-  const shown = {
-    instance: main.id,
-    status: new ProcessStatus(0, clock, () => main.parts(), problems),
-    // Both change when a relay knows what its upstream serves.
-    get caches() {
-      return main.caches;
-    },
-    get config() {
-      return main.config;
-    },
-    get upstreamsInUse() {
-      return main.upstreamsInUse;
-    },
-    get certificates() {
-      return main.context.files.certificates();
-    },
-    get etcdApiOutage() {
-      return main.etcdApi?.outage;
-    },
-    get checks() {
-      return checksOf(main, workers);
-    },
-  };
-  return new ServiceStatus(shown, workers?.pool, clock);
 }
 
 async function openWorkers(

@@ -2,7 +2,7 @@ import { Backoff } from "../../base/backoff.ts";
 import { CertificateStore } from "../../base/certificate-store.ts";
 import { type Clock, pause } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
-import { OutageLog } from "../../base/outage-log.ts";
+import { OutageLog } from "../../base/logger.ts";
 import { isUnimplemented } from "../../client/calls/call-failure.ts";
 import type { Endpoint } from "../../client/calls/endpoints.ts";
 import type { ConnectOptions } from "../../client/calls/options.ts";

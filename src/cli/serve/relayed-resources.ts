@@ -3,7 +3,7 @@ import type { EventWindowBounds } from "../../cacher/state/event-window.ts";
 import type { ResourceInfo } from "../../client/resource-info.ts";
 import { relayedResource } from "../../config/assemble-resources.ts";
 import type { ResourceConfig } from "../../config/config.ts";
-import { nearest } from "../../config/nearest.ts";
+import { nearest } from "../../config/setting.ts";
 import { StartError } from "./start-error.ts";
 
 /** Maximum number of names that a message lists. */

@@ -183,9 +183,8 @@ export class ProcessResources {
 
 /** What bounds the deep reads of this process. To a main process each worker is one caller, and bounds its own callers. */
 export function deepReadsOf({ deepReads, workers }: Config, clock: Clock): DeepReads {
-  const { max, maxPerIdentity, timeoutMs: maxMs, maxRevisions } = deepReads;
-  const concurrentPerGroup = workers > 1 ? max : maxPerIdentity;
-  return new DeepReads(clock, { concurrent: max, concurrentPerGroup, maxMs, maxRevisions });
+  const ofMain = { ...deepReads, concurrentPerGroup: deepReads.concurrent };
+  return new DeepReads(clock, workers > 1 ? ofMain : deepReads);
 }
 
 /** What bounds the reads of etcd. Each worker bounds the histories of its callers; here it has one connection for all. */

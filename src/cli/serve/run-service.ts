@@ -4,7 +4,7 @@ import type { Logger } from "pino";
 import { maxTimerMs, pause, systemClock } from "../../base/clock.ts";
 import type { Config } from "../../config/config.ts";
 import type { LoadedConfig } from "../../config/load-config.ts";
-import { exitCodes } from "../output/exit-codes.ts";
+import { exitCodes } from "../output/command-io.ts";
 import { printableText } from "../output/printable.ts";
 import { RecentProblems } from "../status/recent-problems.ts";
 import { ChangeableLevel, createLogger, exitOnFault, redirectGrpcLog } from "./logger.ts";

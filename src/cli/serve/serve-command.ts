@@ -3,10 +3,9 @@ import { type Command, Option } from "commander";
 import { type LoadedConfig, loadWithSnapshot } from "../../config/load-config.ts";
 import { definition, flagOf, type OptionName, optionGroups } from "../../config/options.ts";
 import { ConfigError } from "../../config/setting.ts";
-import { refuse } from "../output/command-io.ts";
-import { exitCodes } from "../output/exit-codes.ts";
+import { exitCodes, refuse } from "../output/command-io.ts";
 import { printableText } from "../output/printable.ts";
-import { startUpWarnings } from "./start-up-warnings.ts";
+import { startUpWarnings } from "./start-up-text.ts";
 
 const helpFooter = `
 Every option is also an environment variable (--etcd-ca is WATCH_FANOUT_ETCD_CA)

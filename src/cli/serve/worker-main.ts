@@ -1,14 +1,19 @@
+import { rmSync } from "node:fs";
 import { Socket } from "node:net";
 import { systemClock } from "../../base/clock.ts";
 import type { LogLevel } from "../../config/config.ts";
 import { loadSnapshot } from "../../config/load-config.ts";
 import { ConfigError } from "../../config/setting.ts";
-import type { StreamQuery } from "../../server/admin/status/stream-query.ts";
-import { exitCodes } from "../output/exit-codes.ts";
+import { exitCodes } from "../output/command-io.ts";
 import { ProcessStatus } from "../status/process-status.ts";
 import { RecentProblems } from "../status/recent-problems.ts";
-import type { FromWorker, StartWorker, ToWorker } from "../workers/messages.ts";
-import { removeFolder } from "../workers/private-folder.ts";
+import type {
+  FromWorker,
+  Question,
+  StartWorker,
+  ToWorker,
+  WorkerAnswers,
+} from "../workers/messages.ts";
 import { dividedPools, workerConfig } from "../workers/worker-config.ts";
 import { WorkerReports } from "../workers/worker-reports.ts";
 import { ChangeableLevel, createLogger, exitOnFault, redirectGrpcLog } from "./logger.ts";
@@ -84,25 +89,21 @@ class Worker {
     this.#reports?.take(socket);
   }
 
-  async sendMetrics(request: number): Promise<void> {
-    let text: string | undefined;
+  async answer(question: Question): Promise<void> {
+    const { kind, request } = question;
+    let value: WorkerAnswers[typeof kind] | undefined;
     try {
-      text = await this.#service?.metrics.render();
+      value = await this.#read(question);
     } catch (error) {
-      this.#logger.error({ err: error }, "the metrics can't be read");
+      const what = kind === "metrics" ? "metrics" : "status";
+      this.#logger.error({ err: error }, `the ${what} can't be read`);
     }
-    send({ kind: "metrics", request, text });
+    send({ kind: "answer", request, value });
   }
 
-  async inspect(request: number, query: StreamQuery | undefined): Promise<void> {
-    const kind = "inspected";
-    try {
-      if (query === undefined) send({ kind, request, snapshot: await this.#status?.snapshot() });
-      else send({ kind, request, page: await this.#status?.streams(query) });
-    } catch (error) {
-      this.#logger.error({ err: error }, "the status can't be read");
-      send({ kind, request });
-    }
+  async #read({ kind, query }: Question): Promise<WorkerAnswers[typeof kind] | undefined> {
+    if (kind === "metrics") return this.#service?.metrics.render();
+    return query === undefined ? this.#status?.snapshot() : this.#status?.streams(query);
   }
 
   drainOldest(connections: number): void {
@@ -127,7 +128,7 @@ class Worker {
 
   /** The main process has ended without draining this one. */
   orphaned(): void {
-    removeFolder(this.#given.socket.folder);
+    rmSync(this.#given.socket.folder, { recursive: true, force: true });
     if (this.#isStopping) return;
     this.#logger.error("the main process has ended; so does the worker");
     void this.stop(exitCodes.failed);
@@ -150,9 +151,8 @@ process.on("message", (message: ToWorker, handle: unknown) => {
     running?.take(handle instanceof Socket ? handle : undefined);
   else if (message.kind === "log-level") running?.setLogLevel(message.level);
   else if (message.kind === "drain-oldest") running?.drainOldest(message.connections);
-  else if (message.kind === "metrics") void running?.sendMetrics(message.request);
-  else if (message.kind === "inspect") void running?.inspect(message.request, message.query);
-  else void running?.stop(exitCodes.done);
+  else if (message.kind === "drain") void running?.stop(exitCodes.done);
+  else void running?.answer(message);
 });
 
 async function start(message: StartWorker): Promise<void> {

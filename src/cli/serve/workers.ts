@@ -1,3 +1,5 @@
+import { accessSync, constants, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Logger } from "pino";
 import { CertificateStore } from "../../base/certificate-store.ts";
@@ -14,8 +16,6 @@ import {
   defaultMaxWaiting,
   Rebalancer,
 } from "../workers/connection-distributor.ts";
-import { mergeMetrics } from "../workers/merged-metrics.ts";
-import { makePrivateFolder, type PrivateFolder } from "../workers/private-folder.ts";
 import { WorkerPool, type WorkerStats } from "../workers/worker-pool.ts";
 import { watchServerCertificates } from "./certificates.ts";
 import { openPolicy } from "./client-facing.ts";
@@ -45,7 +45,9 @@ export interface ServeOptions {
 export class Workers {
   readonly #config: Config;
   readonly #clock: Clock;
-  readonly #folder: PrivateFolder;
+  /** Of the socket for the workers. */
+  readonly #folder = privateFolder();
+  readonly #removeFolder = () => rmSync(this.#folder, { recursive: true, force: true });
   readonly #distributor: ConnectionDistributor;
   readonly pool: WorkerPool;
   readonly #rebalancer: Rebalancer;
@@ -55,9 +57,8 @@ export class Workers {
   constructor(config: Config, options: ServeOptions, clock: Clock, logger: Logger) {
     this.#config = config;
     this.#clock = clock;
-    this.#folder = privateFolder();
     // Also if this process ends before it has started.
-    process.once("exit", this.#folder.remove);
+    process.once("exit", this.#removeFolder);
     // Those that wait for a worker must leave this process its other files.
     const openFiles = ownOpenFileLimit() ?? Infinity;
     const maxWaiting = connectionsWithin(openFiles, defaultMaxWaiting);
@@ -69,7 +70,7 @@ export class Workers {
       startMessage: (worker) => ({
         ...{ kind: "start", worker, workers: config.workers, snapshot, logFormat },
         logLevel: level.current,
-        socket: { path: this.socketPath, folder: this.#folder.path },
+        socket: { path: this.socketPath, folder: this.#folder },
         acceptedAt: this.address,
       }),
       distributor: this.#distributor,
@@ -86,7 +87,7 @@ export class Workers {
 
   /** Where the main process serves its workers. */
   get socketPath(): string {
-    return join(this.#folder.path, "main.sock");
+    return join(this.#folder, "main.sock");
   }
 
   /** Where clients connect: as configured, with the port that was bound. */
@@ -191,16 +192,8 @@ export class Workers {
     this.#distributor.close();
     this.#rebalancer.stop();
     await this.pool.stop();
-    this.#folder.remove();
-    process.removeListener("exit", this.#folder.remove);
-  }
-}
-
-function privateFolder(): PrivateFolder {
-  try {
-    return makePrivateFolder();
-  } catch (error) {
-    throw unusableSocket(error);
+    this.#removeFolder();
+    process.removeListener("exit", this.#removeFolder);
   }
 }
 
@@ -211,4 +204,83 @@ function unusableSocket(error: unknown): StartError {
       "path that this user can write to.",
     { cause: error },
   );
+}
+
+/**
+ * Makes a folder that only this user can enter, in `$XDG_RUNTIME_DIR`, or else in the folder for temporary files. Throws a
+ * StartError if it can't be made.
+ */
+function privateFolder(): string {
+  try {
+    // mkdtemp sets mode 0700 whatever the umask.
+    return mkdtempSync(join(parentFolder(process.env["XDG_RUNTIME_DIR"]), "watch-fanout-"));
+  } catch (error) {
+    throw unusableSocket(error);
+  }
+}
+
+function parentFolder(runtimeFolder: string | undefined): string {
+  if (runtimeFolder === undefined || runtimeFolder === "") return tmpdir();
+  try {
+    accessSync(runtimeFolder, constants.W_OK | constants.X_OK);
+    return runtimeFolder;
+  } catch {
+    // A service that was started with the environment of another user.
+    return tmpdir();
+  }
+}
+
+/**
+ * Merges metrics in the text format of Prometheus: those of the main process as they are, and those of each worker with
+ * the label `worker`. The format wants all samples of a metric together, below one description.
+ */
+export function mergeMetrics(main: string, workers: ReadonlyMap<number, string>): string {
+  const metrics = new Map<string, Metric>();
+  collect(main, metrics, (line) => line);
+  for (const [worker, text] of workers) {
+    const label = `worker="${worker}"`;
+    collect(text, metrics, (line) => withLabel(line, label));
+  }
+  const lines = [...metrics.values()].flatMap(({ head, samples }) => [...head, ...samples]);
+  return `${lines.join("\n")}\n`;
+}
+
+interface Metric {
+  /** `# HELP` and `# TYPE`. */
+  readonly head: string[];
+  readonly samples: string[];
+}
+
+function collect(
+  text: string,
+  metrics: Map<string, Metric>,
+  labelled: (line: string) => string,
+): void {
+  let metric: Metric = { head: [], samples: [] };
+  let isKnown = false;
+  let current = "";
+  for (const line of text.split("\n")) {
+    const name = /^# (?:HELP|TYPE) (\S+)/.exec(line)?.[1];
+    if (name === undefined) {
+      if (line !== "" && !line.startsWith("#")) metric.samples.push(labelled(line));
+      continue;
+    }
+    if (name !== current) {
+      current = name;
+      isKnown = metrics.has(name);
+      metric = metrics.get(name) ?? { head: [], samples: [] };
+      metrics.set(name, metric);
+    }
+    if (!isKnown) metric.head.push(line);
+  }
+}
+
+/** `name{a="b"} 1` or `name 1`, with a further label. Values of labels may have any character. */
+function withLabel(line: string, label: string): string {
+  const end = /[{ ]/.exec(line)?.index ?? line.length;
+  const [name, rest] = [line.slice(0, end), line.slice(end)];
+  if (!rest.startsWith("{")) return `${name}{${label}}${rest}`;
+  return rest.startsWith("{}")
+    ? `${name}{${label}}${rest.slice(2)}`
+    : `${name}{${label},${rest.slice(1)}`;
 }

@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import type { WatchedCertificate } from "../../base/watched-files.ts";
+import type { WatchedCertificate, WatchedFiles } from "../../base/watched-files.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import type { Config } from "../../config/config.ts";
 import type { UpstreamOutage } from "../../etcd/client/upstream.ts";
@@ -17,29 +17,35 @@ import type { StatusSource } from "../../server/admin/status/status-pages.ts";
 import { mergePages, type StreamPage } from "../../server/admin/status/stream-page.ts";
 import type { StreamQuery } from "../../server/admin/status/stream-query.ts";
 import { countsOfTallies } from "../../server/admin/status/stream-tally.ts";
-import { sumOfCalls } from "../../telemetry/recent-calls.ts";
+import { sumOfCalls } from "../../telemetry/rpc-metrics.ts";
 import { version } from "../output/version.ts";
 import type { ProcessSnapshot, ProcessStatus } from "./process-status.ts";
 import { noLatency, type ProcessCounts, Rates } from "./rates.ts";
 import { newestOf } from "./recent-problems.ts";
 import { verdictOf } from "./verdict.ts";
 
-/** What the status shows of the main process, or the only one. */
+/** The main process of a service, or the only one. What changes is read each time. */
 interface MainProcess {
   /** Identifies the replica. */
-  readonly instance: string;
-  readonly status: ProcessStatus;
+  readonly id: string;
   readonly caches: ReadonlyMap<string, Cacher>;
   /** With the resources that are served. */
   readonly config: Config;
   /** The servers that a relay watches now. */
   readonly upstreamsInUse: readonly string[];
-  /** Those of the files of all processes. */
-  readonly certificates: readonly WatchedCertificate[];
-  /** That the etcd API can't reach etcd. */
-  readonly etcdApiOutage: UpstreamOutage | undefined;
+  /** Has the certificates of all processes. */
+  readonly context: { readonly files: Pick<WatchedFiles, "certificates"> };
+  readonly etcdApi: { readonly outage: UpstreamOutage | undefined } | undefined;
+}
+
+/** What the status of a service is read from. */
+interface ServiceStatusOptions {
+  readonly main: MainProcess;
+  readonly status: ProcessStatus;
   /** The checks of /readyz, those of the workers included. */
-  readonly checks: readonly ReadinessCheck[];
+  readonly checks: () => readonly ReadinessCheck[];
+  readonly workers: StatusOfWorkers | undefined;
+  readonly clock: Clock;
 }
 
 /** The workers of a service. */
@@ -56,41 +62,35 @@ export interface StatusOfWorkers {
 
 /** The status of a service, with those of its workers. */
 export class ServiceStatus implements StatusSource {
-  readonly #main: MainProcess;
-  readonly #workers: StatusOfWorkers | undefined;
-  readonly #clock: Clock;
+  readonly #options: ServiceStatusOptions;
   readonly #startedAt = new Date();
   readonly #rates: Rates;
 
-  constructor(main: MainProcess, workers: StatusOfWorkers | undefined, clock: Clock) {
-    this.#main = main;
-    this.#workers = workers;
-    this.#clock = clock;
-    this.#rates = new Rates(clock.now());
+  constructor(options: ServiceStatusOptions) {
+    this.#options = options;
+    this.#rates = new Rates(options.clock.now());
   }
 
   async overview(): Promise<Overview> {
-    const [main, ofWorkers] = await Promise.all([
-      this.#main.status.snapshot(),
-      this.#workers?.snapshots(),
-    ]);
+    const { main: service, status, workers, clock } = this.#options;
+    const [main, ofWorkers] = await Promise.all([status.snapshot(), workers?.snapshots()]);
     const all = [main, ...(ofWorkers?.values() ?? [])];
     // The streams of the main process are those of its workers.
     const serving = ofWorkers === undefined ? [main] : [...ofWorkers.values()];
-    const now = this.#clock.now();
-    const { instance, checks, etcdApiOutage } = this.#main;
+    const checks = this.#options.checks();
+    const etcdApiOutage = service.etcdApi?.outage;
     const isReady = isReadyBy(checks);
-    const { rates, latencies } = this.#rates.next(countsOf(main, ofWorkers), now);
+    const { rates, latencies } = this.#rates.next(countsOf(main, ofWorkers), clock.now());
     const isStoreFull = serving.some((each) => each.isStoreFull);
     const facts = {
       at: new Date().toISOString(),
       service: {
-        ...{ instance, version, node: process.version, isReady },
+        ...{ instance: service.id, version, node: process.version, isReady },
         startedAt: this.#startedAt.toISOString(),
       },
       ...{ resources: this.#resources(), rates, upstream: this.#upstream() },
       calls: sumOfCalls(serving.map(({ calls }) => calls)),
-      certificates: this.#main.certificates.map(certificateReport),
+      certificates: service.context.files.certificates().map(certificateReport),
       processes: this.#processes(main, ofWorkers, isReady),
       mainProcess: ofWorkers === undefined ? undefined : mainReport(main, checks),
       streamCounts: countsOfTallies(
@@ -106,15 +106,16 @@ export class ServiceStatus implements StatusSource {
 
   async streams(query: StreamQuery): Promise<StreamsReport> {
     // The streams of the main process are those of its workers.
+    const { status, workers } = this.#options;
     const pages =
-      this.#workers === undefined
-        ? [await this.#main.status.streams(query)]
-        : [...(await this.#workers.streams(query)).values()];
+      workers === undefined
+        ? [await status.streams(query)]
+        : [...(await workers.streams(query)).values()];
     return mergePages(query, pages);
   }
 
   #resources(): ResourceReport[] {
-    const { config, caches } = this.#main;
+    const { config, caches } = this.#options.main;
     return config.resources.map(({ name }) => {
       const cache = caches.get(name);
       return cache === undefined ? { ...uncached, name } : cached(name, cache);
@@ -122,7 +123,7 @@ export class ServiceStatus implements StatusSource {
   }
 
   #upstream(): UpstreamTier {
-    const { config, upstreamsInUse } = this.#main;
+    const { config, upstreamsInUse } = this.#options.main;
     const { etcd, upstream } = config;
     if (upstream !== undefined) {
       return { kind: "watch-fanout", addresses: upstream.addresses, inUse: upstreamsInUse };
@@ -137,10 +138,11 @@ export class ServiceStatus implements StatusSource {
     ofWorkers: ReadonlyMap<number, ProcessSnapshot> | undefined,
     isReady: boolean,
   ): readonly ProcessReport[] {
-    if (this.#workers === undefined) {
+    const { workers } = this.#options;
+    if (workers === undefined) {
       return [{ worker: 0, isReady, hasResponded: true, restarts: 0, ...numbersOf(main) }];
     }
-    return this.#workers.stats().map(({ worker, isReady, restarts }) => {
+    return workers.stats().map(({ worker, isReady, restarts }) => {
       const snapshot = ofWorkers?.get(worker);
       const numbers = snapshot === undefined ? {} : numbersOf(snapshot);
       return { worker, isReady, hasResponded: snapshot !== undefined, restarts, ...numbers };

@@ -2,8 +2,13 @@ import { setTimeout } from "node:timers/promises";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { messageOf } from "../../base/errors.ts";
 import { streamSorts } from "../../server/admin/status/stream-query.ts";
-import { type CommandIo, processIo, reportFailure, tableOptions } from "../output/command-io.ts";
-import { Output } from "../output/output.ts";
+import {
+  type CommandIo,
+  Output,
+  processIo,
+  reportFailure,
+  tableOptions,
+} from "../output/command-io.ts";
 import { printableText } from "../output/printable.ts";
 import { readStatus } from "./read-status.ts";
 import { statusText } from "./status-text.ts";

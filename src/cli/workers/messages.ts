@@ -27,13 +27,28 @@ export interface StartWorker {
   readonly acceptedAt: ListenAddress;
 }
 
+/** What a worker is asked for, and what it answers. */
+export interface WorkerAnswers {
+  /** In the format of Prometheus. */
+  readonly metrics: string;
+  /** Its part of the status, without its streams. */
+  readonly snapshot: ProcessSnapshot;
+  readonly streams: StreamPage;
+}
+
+/** `request` is its number, which the answer has as well. */
+export interface Question {
+  readonly kind: keyof WorkerAnswers;
+  readonly request: number;
+  /** Which streams. */
+  readonly query?: StreamQuery | undefined;
+}
+
 /** From the main process. A connection comes with a socket. */
 export type ToWorker =
   | StartWorker
   | { readonly kind: "connection" }
-  | { readonly kind: "metrics"; readonly request: number }
-  /** For its part of the status: of the streams, or of all else without a query. */
-  | { readonly kind: "inspect"; readonly request: number; readonly query?: StreamQuery | undefined }
+  | Question
   | { readonly kind: "log-level"; readonly level: LogLevel }
   /** To end its oldest connections gracefully, this many. */
   | { readonly kind: "drain-oldest"; readonly connections: number }
@@ -48,20 +63,13 @@ export type FromWorker =
   /** It has the connection that was sent last. */
   | { readonly kind: "taken" }
   | WorkerStatus
-  | Inspected
-  /** `text` is in the format of Prometheus; undefined: they could not be read, which is logged. */
-  | {
-      readonly kind: "metrics";
-      readonly request: number;
-      readonly text: string | undefined;
-    };
+  | Answer;
 
-/** The response to `inspect`: a page if there was a query. Both are absent if it could not be read, which is logged. */
-interface Inspected {
-  readonly kind: "inspected";
+/** Without a value: it could not be read, which is logged. */
+interface Answer {
+  readonly kind: "answer";
   readonly request: number;
-  readonly snapshot?: ProcessSnapshot | undefined;
-  readonly page?: StreamPage | undefined;
+  readonly value?: WorkerAnswers[keyof WorkerAnswers] | undefined;
 }
 
 /** Also shows that the worker's event loop runs. */

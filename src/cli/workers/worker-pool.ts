@@ -7,7 +7,7 @@ import type { StreamPage } from "../../server/admin/status/stream-page.ts";
 import type { StreamQuery } from "../../server/admin/status/stream-query.ts";
 import type { ProcessSnapshot } from "../status/process-status.ts";
 import type { ConnectionDistributor } from "./connection-distributor.ts";
-import type { StartWorker } from "./messages.ts";
+import type { StartWorker, WorkerAnswers } from "./messages.ts";
 import { type WorkerExit, WorkerProcess } from "./worker-process.ts";
 
 /** Pauses before a worker that has died is replaced, in milliseconds. */
@@ -136,19 +136,19 @@ export class WorkerPool {
 
   /** The metrics of the workers that respond within 2 s, by the worker's number. Never rejects. */
   async metrics(): Promise<ReadonlyMap<number, string>> {
-    const texts = await this.#ofEach((process) => process.metrics());
+    const texts = await this.#ofEach("metrics");
     for (const slot of this.#slots) slot.isCollected = texts.has(slot.worker);
     return texts;
   }
 
   /** The status of the workers that respond within 2 s, without their streams, by the worker's number. Never rejects. */
   snapshots(): Promise<ReadonlyMap<number, ProcessSnapshot>> {
-    return this.#ofEach((process) => process.snapshot());
+    return this.#ofEach("snapshot");
   }
 
   /** The pages of the workers that respond within 2 s, by the worker's number. Never rejects. */
   streams(query: StreamQuery): Promise<ReadonlyMap<number, StreamPage>> {
-    return this.#ofEach((process) => process.streams(query));
+    return this.#ofEach("streams", query);
   }
 
   /**
@@ -179,18 +179,17 @@ export class WorkerPool {
   }
 
   /** What the workers that run respond, by the worker's number, without those that did not. */
-  async #ofEach<T>(
-    ask: (process: WorkerProcess) => Promise<T | undefined>,
-  ): Promise<ReadonlyMap<number, T>> {
-    const responses = await Promise.all(
-      this.#slots.map(({ isStarted, process }) =>
-        isStarted && process !== undefined ? ask(process) : undefined,
-      ),
-    );
-    const found = new Map<number, T>();
-    for (const [i, { worker }] of this.#slots.entries()) {
-      const response = responses[i];
-      if (response !== undefined) found.set(worker, response);
+  async #ofEach<Kind extends keyof WorkerAnswers>(
+    kind: Kind,
+    query?: StreamQuery,
+  ): Promise<ReadonlyMap<number, WorkerAnswers[Kind]>> {
+    const found = new Map<number, WorkerAnswers[Kind]>();
+    const asked = this.#slots.map(async ({ worker, isStarted, process }) => {
+      const answer = isStarted ? await process?.ask(kind, query) : undefined;
+      return [worker, answer] as const;
+    });
+    for (const [worker, answer] of await Promise.all(asked)) {
+      if (answer !== undefined) found.set(worker, answer);
     }
     return found;
   }

@@ -3,11 +3,9 @@ import type { Socket } from "node:net";
 import type { Clock } from "../../base/clock.ts";
 import type { LogLevel } from "../../config/config.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
-import type { StreamPage } from "../../server/admin/status/stream-page.ts";
 import type { StreamQuery } from "../../server/admin/status/stream-query.ts";
-import type { ProcessSnapshot } from "../status/process-status.ts";
 import type { ConnectionTaker } from "./connection-distributor.ts";
-import type { FromWorker, StartWorker, ToWorker, WorkerStatus } from "./messages.ts";
+import type { FromWorker, StartWorker, ToWorker, WorkerAnswers, WorkerStatus } from "./messages.ts";
 
 /** How long a worker may take to respond, in milliseconds. Collectors of metrics have a deadline of 10 s by default. */
 const responseTimeoutMs = 2_000;
@@ -34,8 +32,8 @@ export class WorkerProcess implements ConnectionTaker {
   readonly #child: ChildProcess;
   readonly #clock: Clock;
   readonly #events: WorkerEvents;
-  /** What is called with the response, by the number of the request. */
-  readonly #asked = new Map<number, (response: FromWorker | undefined) => void>();
+  /** What is called with the answer, by the number of the question. */
+  readonly #asked = new Map<number, (value: unknown) => void>();
   #requests = 0;
   #messages = 0;
   #readiness: readonly ReadinessCheck[] | undefined;
@@ -85,22 +83,24 @@ export class WorkerProcess implements ConnectionTaker {
     this.#send({ kind: "drain-oldest", connections });
   }
 
-  /** Its metrics in the format of Prometheus; undefined if it does not respond within 2 s. Never rejects. */
-  async metrics(): Promise<string | undefined> {
-    const response = await this.#ask((request) => ({ kind: "metrics", request }));
-    return response?.kind === "metrics" ? response.text : undefined;
-  }
-
-  /** What its status shows besides the streams; undefined if it does not respond within 2 s. Never rejects. */
-  async snapshot(): Promise<ProcessSnapshot | undefined> {
-    const response = await this.#ask((request) => ({ kind: "inspect", request }));
-    return response?.kind === "inspected" ? response.snapshot : undefined;
-  }
-
-  /** A page of its streams; undefined if it does not respond within 2 s. Never rejects. */
-  async streams(query: StreamQuery): Promise<StreamPage | undefined> {
-    const response = await this.#ask((request) => ({ kind: "inspect", request, query }));
-    return response?.kind === "inspected" ? response.page : undefined;
+  /** The answer to a question; undefined if it does not come within 2 s, or has no value. Never rejects. */
+  ask<Kind extends keyof WorkerAnswers>(
+    kind: Kind,
+    query?: StreamQuery,
+  ): Promise<WorkerAnswers[Kind] | undefined> {
+    this.#requests++;
+    const request = this.#requests;
+    return new Promise((resolve) => {
+      const done = (value: unknown): void => {
+        timer.cancel();
+        this.#asked.delete(request);
+        resolve(value as WorkerAnswers[Kind] | undefined);
+      };
+      const timer = this.#clock.setTimeout(() => done(undefined), responseTimeoutMs);
+      this.#asked.set(request, done);
+      this.#send({ kind, request, query });
+      if (this.#hasEnded) done(undefined);
+    });
   }
 
   /** Changes the level of its log. */
@@ -117,23 +117,6 @@ export class WorkerProcess implements ConnectionTaker {
     this.#child.kill("SIGKILL");
   }
 
-  /** The response to a request; undefined if it does not come within 2 s. Never rejects. */
-  #ask(message: (request: number) => ToWorker): Promise<FromWorker | undefined> {
-    this.#requests++;
-    const request = this.#requests;
-    return new Promise((resolve) => {
-      const done = (response: FromWorker | undefined): void => {
-        timer.cancel();
-        this.#asked.delete(request);
-        resolve(response);
-      };
-      const timer = this.#clock.setTimeout(() => done(undefined), responseTimeoutMs);
-      this.#asked.set(request, done);
-      this.#send(message(request));
-      if (this.#hasEnded) done(undefined);
-    });
-  }
-
   #send(message: ToWorker): void {
     if (this.#child.connected) this.#child.send(message, ignore);
   }
@@ -145,9 +128,8 @@ export class WorkerProcess implements ConnectionTaker {
     else if (message.kind === "status") {
       this.#readiness = message.readiness;
       this.#events.status(message);
-    } else if (message.kind === "metrics" || message.kind === "inspected") {
-      this.#asked.get(message.request)?.(message);
-    } else if (message.kind === "started") this.#events.started();
+    } else if (message.kind === "answer") this.#asked.get(message.request)?.(message.value);
+    else if (message.kind === "started") this.#events.started();
     else this.#events.failed(message.message);
   }
 

@@ -2,6 +2,9 @@ import { type Metadata, status } from "@grpc/grpc-js";
 import {
   type Attributes,
   isSpanContextValid,
+  type Meter,
+  type MeterProvider,
+  metrics,
   type Span,
   SpanKind,
   SpanStatusCode,
@@ -17,7 +20,6 @@ import type { Clock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { statusOf } from "../../wire/errors.ts";
 import type { CallFailure } from "./call-failure.ts";
-import { counter, metered } from "./metering.ts";
 
 const durations = metered((meter) =>
   meter.createHistogram("watch_fanout_client_call_duration_seconds", {
@@ -126,4 +128,28 @@ export function watchOpened(address: string): (failure: CallFailure | undefined)
     openWatches().add(-1, { address });
     if (failure !== undefined) interruptions.add(1, { reason: failure.error.reason });
   };
+}
+
+/**
+ * Creates an instrument at the global meter provider that is current when it is used, since applications may set up
+ * theirs before or after they import this module. Without a meter provider it does nothing.
+ */
+export function metered<Instrument>(create: (meter: Meter) => Instrument): () => Instrument {
+  let made: { readonly provider: MeterProvider; readonly instrument: Instrument } | undefined;
+  return () => {
+    const provider = metrics.getMeterProvider();
+    if (made?.provider !== provider) {
+      made = { provider, instrument: create(provider.getMeter("watch-fanout")) };
+    }
+    return made.instrument;
+  };
+}
+
+/** A counter that is created in the same way. */
+export function counter(
+  name: string,
+  options: { readonly unit: string; readonly description: string },
+): { add(count: number, attributes: Attributes): void } {
+  const instrument = metered((meter) => meter.createCounter(name, options));
+  return { add: (count, attributes) => instrument().add(count, attributes) };
 }

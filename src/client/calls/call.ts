@@ -7,7 +7,7 @@ import {
   type Metadata,
 } from "@grpc/grpc-js";
 import type { MethodDefinition } from "@grpc/proto-loader";
-import { stateOnceConnecting } from "../../base/channel-state.ts";
+import { stateOnceConnecting } from "../../base/server-reachability.ts";
 
 /** A method of a service definition, with its request and response types. */
 export type Method<Request, Response> = MethodDefinition<Request, object, object, Response>;

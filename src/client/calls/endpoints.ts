@@ -1,8 +1,8 @@
+import { isIP } from "node:net";
 import { credentials, Client as GrpcClient } from "@grpc/grpc-js";
 import { Backoff } from "../../base/backoff.ts";
 import type { Clock } from "../../base/clock.ts";
-import { WatchFanoutError } from "../../base/errors.ts";
-import { type Address, parseAddress } from "./address.ts";
+import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
 import { isConnected, isConnecting } from "./call.ts";
 import { ClosedError } from "./call-failure.ts";
 import type { ClientCertificates } from "./client-certificates.ts";
@@ -176,7 +176,7 @@ export class Endpoints {
   /** Throws INVALID_REQUEST for invalid addresses. */
   constructor(addresses: readonly string[], settings: EndpointSettings) {
     const { random } = settings;
-    if (addresses.length === 0) throw parseError("No address was given.");
+    if (addresses.length === 0) throw noAddress();
     this.#all = addresses.map((text) => new Endpoint(parseAddress(text), settings));
     // Clients with the same list of addresses must not all start at the same server.
     this.#next = Math.floor(random() * addresses.length);
@@ -195,13 +195,13 @@ export class Endpoints {
     tried: ReadonlySet<Endpoint> = new Set(),
     preferred?: Endpoint,
   ): Endpoint {
-    this.#checkOpen();
+    if (this.#isClosed) throw new ClosedError("INVALID_REQUEST", "This client is closed.");
     const isUsable = preferred !== undefined && !tried.has(preferred);
     if (isUsable && preferred.ejectedForMs === 0) return preferred;
     const inTurn = [...this.#all.slice(this.#next), ...this.#all.slice(0, this.#next)];
     const left = inTurn.filter((endpoint) => !tried.has(endpoint));
     const [first, ...others] = left.length > 0 ? left : inTurn;
-    if (first === undefined) throw parseError("No address was given.");
+    if (first === undefined) throw noAddress();
     let best = first;
     for (const other of others) {
       const before =
@@ -250,10 +250,10 @@ export class Endpoints {
     this.#isClosed = true;
     for (const endpoint of this.#all) endpoint.close();
   }
+}
 
-  #checkOpen(): void {
-    if (this.#isClosed) throw new ClosedError("INVALID_REQUEST", "This client is closed.");
-  }
+function noAddress(): WatchFanoutError {
+  return invalidRequest("address", "No address was given.");
 }
 
 function isEjected({ ejectedForMs }: Endpoint): boolean {
@@ -296,6 +296,47 @@ function open(
   });
 }
 
-function parseError(message: string): WatchFanoutError {
-  return new WatchFanoutError("INVALID_REQUEST", message, { field: "address" });
+/** A parsed server address. */
+export interface Address {
+  /** The address as it was configured. */
+  readonly text: string;
+  /** The address in grpc-js's form. */
+  readonly target: string;
+  /** Whether the server is on this machine. */
+  readonly loopback: boolean;
+}
+
+/**
+ * Parses `HOST:PORT`, `[IPV6]:PORT` and `unix:/path`. Throws INVALID_REQUEST with a message that says what to write
+ * instead.
+ */
+export function parseAddress(text: string): Address {
+  if (/^unix:.+/.test(text)) return { text, target: text, loopback: true };
+  const scheme = /^([a-z][a-z0-9+.-]*):\/\//i.exec(text);
+  if (scheme !== null) {
+    const tls =
+      scheme[1]?.toLowerCase() === "https" ? ", and set TLS by the option tls (--tls)" : "";
+    throw invalidRequest(
+      "address",
+      `The address ${JSON.stringify(text)} has a scheme. Write HOST:PORT, for example 127.0.0.1:50051${tls}.`,
+    );
+  }
+  const parts = /^(?:\[([^\]]+)\]|([^\s:/]+)):(\d{1,5})$/.exec(text);
+  const host = parts?.[1] ?? parts?.[2] ?? "";
+  const port = Number(parts?.[3]);
+  const bracketed = parts?.[1] !== undefined;
+  if (parts === null || port < 1 || port > 65_535 || (bracketed && isIP(host) !== 6)) {
+    throw invalidRequest(
+      "address",
+      `${JSON.stringify(text)} is not an address. Write HOST:PORT, for example 127.0.0.1:50051 or [::1]:50051.`,
+    );
+  }
+  const loopback = host === "localhost" || host === "::1" || /^127\./.test(host);
+  return { text, target: target(host, port), loopback };
+}
+
+function target(host: string, port: number): string {
+  const version = isIP(host);
+  if (version === 6) return `ipv6:[${host}]:${port}`;
+  return version === 4 ? `ipv4:${host}:${port}` : `dns:${host}:${port}`;
 }

@@ -4,7 +4,6 @@ import type { EventType } from "../../model/event.ts";
 import type { ListOrder, RevisionRequirement, Scope } from "../../storage/storage.ts";
 import type { ClientTls } from "./client-certificates.ts";
 import type { Endpoint } from "./endpoints.ts";
-import type { HashRange } from "./shards.ts";
 import type { Token } from "./token-source.ts";
 
 /** Options of `connect`. */
@@ -137,6 +136,12 @@ export interface ViewOptions {
 
 /** Options of gets. */
 export interface GetOptions extends ReadOptions, ViewOptions {}
+
+/** Hashes from `first` to `last`, both included: of XXH64 with seed 0 of the UTF-8 bytes of a key. */
+export interface HashRange {
+  readonly first: bigint;
+  readonly last: bigint;
+}
 
 /** The keys from one key up to another, by their UTF-8 bytes. Neither need be the key of an object. */
 export interface KeyRange {

@@ -1,8 +1,8 @@
 import { estimatedBytes, StoredObject } from "../../model/object.ts";
 import { DecodeFailure, decodeTyped, type TypedObject } from "../values/typed-object.ts";
 import type { ValueCodec } from "../values/value-codec.ts";
-import { DeletedFinalStateUnknown, type Delta, type Deltas } from "./delta-fifo/delta.ts";
-import { Notification } from "./handlers/handler-queue.ts";
+import { DeletedFinalStateUnknown, type Delta, type Deltas } from "./delta-fifo/delta-fifo.ts";
+import { additionOf, deletionOf, type Notification, updateOf } from "./handlers/handler-queue.ts";
 import { type RejectedObjectError, TransformFailure } from "./handlers/informer-errors.ts";
 import type { Indexer } from "./indexer/indexer.ts";
 import { IndexError } from "./indexer/object-index.ts";
@@ -58,7 +58,7 @@ export class IndexerUpdates<T> {
       // A resync. The object is no longer in the Indexer if it was deleted since.
       if (before === undefined) return;
       const bytes = this.#sizes.get(before.key) ?? 0;
-      this.#listener.onChange(Notification.updated(before, before, bytes), true);
+      this.#listener.onChange(updateOf(before, before, bytes), true);
       return;
     }
     if (type === "Replaced" && before !== undefined && this.#isSame(before, object)) return;
@@ -66,9 +66,7 @@ export class IndexerUpdates<T> {
     if (after === undefined) return;
     const bytes = estimatedBytes(object);
     this.#listener.onChange(
-      before === undefined
-        ? Notification.added(after, isInitial, bytes)
-        : Notification.updated(before, after, bytes),
+      before === undefined ? additionOf(after, isInitial, bytes) : updateOf(before, after, bytes),
       false,
     );
   }
@@ -100,7 +98,7 @@ export class IndexerUpdates<T> {
     this.#indexer.delete(deleted.key);
     this.#sizes.delete(deleted.key);
     this.#listener.onChange(
-      Notification.deleted(
+      deletionOf(
         before,
         deleted instanceof DeletedFinalStateUnknown
           ? new DeletedFinalStateUnknown(this.#lastState(before, deleted.object) ?? before)

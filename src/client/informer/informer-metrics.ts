@@ -28,19 +28,15 @@ export interface InformerStats {
  */
 export class InformerMetrics {
   readonly #name: string;
-  readonly #stats: () => InformerStats;
-  #duration: Histogram | undefined;
-  #unregister: () => void = () => {};
+  readonly #duration: Histogram;
+  /** Ends the meter provider's references to the informer. */
+  readonly close: () => void;
 
   constructor(name: string, stats: () => InformerStats) {
     this.#name = name;
-    this.#stats = stats;
-  }
-
-  register(): void {
     const meter = metrics.getMeter("watch-fanout");
     const prefix = "watch_fanout_client_informer";
-    const ofInformer = registerMetrics(meter, () => [[this.#stats(), { informer: this.#name }]], {
+    const ofInformer = registerMetrics(meter, () => [[stats(), { informer: name }]], {
       [`${prefix}_objects`]: gauge(
         "{object}",
         "Objects in the informer's Indexer.",
@@ -68,7 +64,7 @@ export class InformerMetrics {
       ),
     });
     const handlers = () =>
-      Array.from(this.#stats().handlers, (each) => [each, this.#attributesOf(each.name)] as const);
+      Array.from(stats().handlers, (each) => [each, this.#attributesOf(each.name)] as const);
     const ofHandlers = registerMetrics(meter, handlers, {
       [`${prefix}_handler_queue`]: gauge(
         "{notification}",
@@ -85,7 +81,7 @@ export class InformerMetrics {
       unit: "s",
       description: "Duration of a handler call.",
     });
-    this.#unregister = () => {
+    this.close = () => {
       ofInformer();
       ofHandlers();
     };
@@ -93,12 +89,7 @@ export class InformerMetrics {
 
   /** Records the duration of a handler call, in milliseconds. */
   called(handler: string, ms: number): void {
-    this.#duration?.record(ms / 1_000, this.#attributesOf(handler));
-  }
-
-  unregister(): void {
-    this.#unregister();
-    this.#unregister = () => {};
+    this.#duration.record(ms / 1_000, this.#attributesOf(handler));
   }
 
   #attributesOf(handler: string): Attributes {

@@ -4,8 +4,7 @@ import { Condition } from "../../base/wait.ts";
 import { memoryOverheadBytes, type WatchBatch, type WatchEvent } from "../../model/event.ts";
 import { estimatedBytes, StoredObject } from "../../model/object.ts";
 import type { ListedState, ReflectorTarget, ReplaceCause } from "../../reflector/reflector.ts";
-import { DeletedFinalStateUnknown } from "./delta-fifo/delta.ts";
-import { DeltaFIFO, type KnownObjects } from "./delta-fifo/delta-fifo.ts";
+import { DeletedFinalStateUnknown, DeltaFIFO, type KnownObjects } from "./delta-fifo/delta-fifo.ts";
 import type { Arriving, IndexerUpdates } from "./indexer-updates.ts";
 
 interface InformerPipelineOptions<T> {

@@ -7,13 +7,17 @@ import { checkKey } from "../../storage/checks.ts";
 import type { Storage } from "../../storage/storage.ts";
 import { ClosedError } from "../calls/call-failure.ts";
 import type { TypedObject } from "../values/typed-object.ts";
-import { defaultWatchErrors, ErrorReporter } from "./error-reports.ts";
 import type {
   EventHandler,
   EventHandlerOptions,
   EventHandlerRegistration,
-} from "./handlers/event-handler.ts";
-import { InformerFault, InformerStopped } from "./handlers/informer-errors.ts";
+} from "./handlers/handler-registration.ts";
+import {
+  defaultWatchErrors,
+  ErrorReporter,
+  InformerFault,
+  InformerStopped,
+} from "./handlers/informer-errors.ts";
 import { defaultQueueBytes, SharedProcessor } from "./handlers/shared-processor.ts";
 import { Indexer, type ReadonlyIndexer } from "./indexer/indexer.ts";
 import { Lister, type ListerOptions } from "./indexer/lister.ts";
@@ -59,7 +63,8 @@ export class SharedInformer<T> {
   readonly #reports: ErrorReporter;
   readonly #pipeline: InformerPipeline<T>;
   readonly #reflector: Reflector;
-  readonly #metrics: InformerMetrics;
+  /** Undefined before the start. */
+  #metrics: InformerMetrics | undefined;
   readonly #resyncMs: number | undefined;
   readonly #processor: SharedProcessor<T>;
   readonly #synced = Promise.withResolvers<void>();
@@ -93,7 +98,7 @@ export class SharedInformer<T> {
       clock: this.#clock,
       isInitialListComplete: () => this.#pipeline.hasSynced,
       onError: (error) => this.#reports.report(error),
-      onCalled: (handler, ms) => this.#metrics.called(handler, ms),
+      onCalled: (handler, ms) => this.#metrics?.called(handler, ms),
     });
     const decoder = new ObjectDecoder(codec, name, options.transform);
     const updates = new IndexerUpdates(this.#indexer, decoder, {
@@ -114,7 +119,6 @@ export class SharedInformer<T> {
       onSynced: () => this.#onSynced(),
       onFault: (error) => this.#fail(error),
     });
-    this.#metrics = new InformerMetrics(name, () => this.stats());
     this.#reflector = new Reflector({
       storage: options.storage,
       target: this.#pipeline,
@@ -176,7 +180,7 @@ export class SharedInformer<T> {
     if (this.#state === "stopped") throw this.#stoppedError();
     if (this.#state === "running") return;
     this.#state = "running";
-    this.#metrics.register();
+    this.#metrics = new InformerMetrics(this.name, () => this.stats());
     this.#setResyncTimer();
     this.#reflector.run().catch((error: unknown) => this.#fail(error));
   }
@@ -232,7 +236,7 @@ export class SharedInformer<T> {
 
   /** Stops receiving. */
   #halt(): void {
-    if (this.#state === "running") this.#metrics.unregister();
+    if (this.#state === "running") this.#metrics?.close();
     this.#state = "stopped";
     this.#reflector.stop();
     this.#resyncTimer?.cancel();

@@ -34,8 +34,7 @@ import { decodeRevision } from "../calls/decode.ts";
 import type { Endpoint } from "../calls/endpoints.ts";
 import type { PageOptions, SelectorOptions, WatchOptions } from "../calls/options.ts";
 import type { AtomicBatch, ClientCalls, Page } from "../watch/client-calls.ts";
-import { readHistory } from "./remote-history.ts";
-import { type FetchPage, RemoteLister } from "./remote-lister.ts";
+import { type FetchPage, RemoteLister, readHistory } from "./remote-lister.ts";
 import { RemoteWatch, type RemoteWatchSource, ServerRevisionProbe } from "./remote-watch.ts";
 
 /** Options of a RemoteStorage. With selectors, it contains only the matching objects. */
@@ -143,12 +142,8 @@ export class RemoteStorage implements Storage {
     if (this.#isSelective) {
       throw invalidRequest("labelSelector", "A storage with selectors has no histories.");
     }
-    try {
-      const page = await readHistory(this.#client, this.#resource, request);
-      return { ...page, historyId: this.#history.observe(page.historyId) };
-    } catch (error) {
-      throw this.#history.named(error);
-    }
+    const page = await this.#history.naming(readHistory(this.#client, this.#resource, request));
+    return { ...page, historyId: this.#history.observe(page.historyId) };
   }
 
   watch(request: WatchRequest): WatchStream {
@@ -311,21 +306,15 @@ export class RemoteStorage implements Storage {
     call: (historyId: string | undefined) => Promise<WriteResult & { readonly historyId: string }>,
     history: string | undefined,
   ): Promise<WriteResult> {
-    const historyId = this.#history.atServer(history);
-    try {
-      const result = await call(historyId);
-      this.#newest = Math.max(this.#newest, result.revision);
-      const { revision, object, historyId: serverId } = result;
-      // An empty id means that the server could not determine its history at the write, and says nothing about its
-      // id.
-      return {
-        revision,
-        object,
-        historyId: serverId === "" ? "" : this.#history.observe(serverId),
-      };
-    } catch (error) {
-      throw this.#history.named(error);
-    }
+    const result = await this.#history.naming(call(this.#history.atServer(history)));
+    const { revision, object, historyId } = result;
+    this.#newest = Math.max(this.#newest, revision);
+    // An empty id: the server could not determine its history at the write, which says nothing about its id.
+    return {
+      revision,
+      object,
+      historyId: historyId === "" ? "" : this.#history.observe(historyId),
+    };
   }
 
   /** Requests a page with the revision, the history id, and almost nothing else. */
@@ -335,14 +324,10 @@ export class RemoteStorage implements Storage {
   }
 
   async #page(options: PageOptions): Promise<Page> {
-    try {
-      const page = await this.#client.page(this.#resource, options);
-      this.#history.observe(page.historyId);
-      if (options.at?.match !== "EXACT") this.#staleness.observe(page.staleForMs);
-      return page;
-    } catch (error) {
-      throw this.#history.named(error);
-    }
+    const page = await this.#history.naming(this.#client.page(this.#resource, options));
+    this.#history.observe(page.historyId);
+    if (options.at?.match !== "EXACT") this.#staleness.observe(page.staleForMs);
+    return page;
   }
 }
 
@@ -415,7 +400,16 @@ class HistoryAlias {
     return id;
   }
 
-  /** Replaces the history id in a HISTORY_CHANGED error by the one on this side. */
+  /** Settles as the call does, with the history id in a HISTORY_CHANGED error replaced by the one on this side. */
+  async naming<T>(call: Promise<T>): Promise<T> {
+    try {
+      return await call;
+    } catch (error) {
+      throw this.named(error);
+    }
+  }
+
+  /** The same for an error. */
   named(error: unknown): unknown {
     if (!hasReason(error, "HISTORY_CHANGED")) return error;
     const server = error.metadata["history_id"] ?? "";

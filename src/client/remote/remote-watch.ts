@@ -176,7 +176,7 @@ export class ServerRevisionProbe {
   readonly #currentRevision: (server: Endpoint) => Promise<number>;
   readonly #watches: ReadonlySet<RemoteWatch>;
   /** The servers with a request in flight, and whether to repeat it afterwards. */
-  readonly #inFlight = new Map<Endpoint, { isRepeated: boolean }>();
+  readonly #inFlight = new Map<Endpoint, boolean>();
 
   /** `currentRevision` reads the store's revision through this server. */
   constructor(
@@ -188,27 +188,18 @@ export class ServerRevisionProbe {
   }
 
   request(server: Endpoint): void {
-    const inFlight = this.#inFlight.get(server);
-    if (inFlight !== undefined) {
-      inFlight.isRepeated = true;
-      return;
-    }
-    const request = { isRepeated: false };
-    this.#inFlight.set(server, request);
-    this.#currentRevision(server)
-      .then(
-        (revision) => {
-          for (const watch of this.#watches) {
-            if (watch.server === server) watch.reached(revision);
-          }
-        },
-        // If the server does not respond, its streams end, which notifies the requesters.
-        () => {},
-      )
-      .finally(() => {
-        this.#inFlight.delete(server);
-        const isWatched = [...this.#watches].some((watch) => watch.server === server);
-        if (request.isRepeated && isWatched) this.request(server);
-      });
+    const isInFlight = this.#inFlight.has(server);
+    this.#inFlight.set(server, isInFlight);
+    if (!isInFlight) void this.#run(server);
+  }
+
+  async #run(server: Endpoint): Promise<void> {
+    // If the server does not respond, its streams end, which notifies the requesters.
+    const revision = await this.#currentRevision(server).catch(() => undefined);
+    const watches = [...this.#watches].filter((watch) => watch.server === server);
+    if (revision !== undefined) for (const watch of watches) watch.reached(revision);
+    const isRepeated = this.#inFlight.get(server) === true;
+    this.#inFlight.delete(server);
+    if (isRepeated && watches.length > 0) this.request(server);
   }
 }

@@ -57,16 +57,7 @@ const defaultMaxAttempts = 10;
 /** Another writer has changed the object between the read and the write, so it must be read again. */
 const overtaken: readonly Reason[] = ["REVISION_CONFLICT", "HISTORY_CHANGED"];
 
-/**
- * Reads an object, calls `change`, and writes the result if the object still has the revision that was read, in the
- * same history. Otherwise it tries again after a pause with exponential backoff and jitter, up to `maxAttempts`
- * times. An object that does not exist is created if `change` returns a value.
- *
- * Resolves to the object after the update; undefined if it did not exist and was not created. Rejects with what
- * `change` throws; with a DecodeFailure, without calling `change`, if the current value can't be decoded (unless
- * `replaceUndecodable`); with REVISION_CONFLICT when all attempts conflicted; and with OUTCOME_UNKNOWN immediately,
- * since a change that is applied twice may be wrong.
- */
+/** See TypedResource.update. Between two attempts it pauses, with exponential backoff and jitter. */
 export async function update<T>(
   site: UpdateSite<T>,
   key: string,

@@ -1,6 +1,6 @@
 import { messageOf } from "../../base/errors.ts";
 import type { StoredObject } from "../../model/object.ts";
-import { counter } from "../calls/metering.ts";
+import { counter } from "../calls/call-telemetry.ts";
 import type { ValueCodec } from "./value-codec.ts";
 
 /** An object with its decoded value. Immutable: it is shared by all readers. */

@@ -1,14 +1,16 @@
 import { invalidRequest, otherHistory } from "../../base/errors.ts";
 import { compareKeys } from "../../model/key-order.ts";
 import type { StoredObject } from "../../model/object.ts";
+import { listedSlab, Slabs } from "../../model/slabs.ts";
 import { checkSameHistory } from "../../storage/checks.ts";
 import type { ListOrder, RevisionRequirement } from "../../storage/storage.ts";
+import type { HistoryResponse__Output as WireResponse } from "../../wire/generated/watchfanout/v1/HistoryResponse.ts";
 import type { WatchRequest as WireRequest } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
-import { broken } from "../calls/decode.ts";
+import { broken, decodeEvent, decodeRevision } from "../calls/decode.ts";
 import type { KeyRange } from "../calls/options.ts";
-import type { AtomicBatch, Page } from "./client-calls.ts";
+import type { AtomicBatch, HistoryPage, Page } from "./client-calls.ts";
 
-/** Maximum number of consecutive pages without an object. A server examines tens of thousands of objects per page. */
+/** Maximum number of consecutive empty pages. A server examines tens of thousands of objects per page. */
 const maxEmptyPages = 1_000;
 
 /** Throws INTERNAL if a read that asked for `at` was answered at another revision. */
@@ -65,18 +67,53 @@ const places: Readonly<Record<ListOrder, (object: StoredObject) => number>> = {
   CREATE_REVISION_DESCENDING: ({ createRevision }) => -createRevision,
 };
 
+/** How errors name the pages of a list, and those of a history. */
+const ofList = { at: "at", whole: "list", item: "an object" };
+const ofHistory = { at: "up to", whole: "history", item: "a change" };
+
+/** Checks that pages are of one state of the store, and that not too many in a row are empty. */
+class PagesOfOneState {
+  readonly #names: typeof ofList;
+  #revision: number | undefined;
+  #historyId: string;
+  #emptyPages = 0;
+
+  /** `revision` and `historyId`: as far as they are known before the first page. */
+  constructor(names: typeof ofList, revision?: number, historyId: string = "") {
+    this.#names = names;
+    this.#revision = revision;
+    this.#historyId = historyId;
+  }
+
+  get historyId(): string {
+    return this.#historyId;
+  }
+
+  /** Throws INTERNAL if the server violates the contract, HISTORY_CHANGED for a page of another history of the store. */
+  check({ revision, historyId }: Pick<Page, "revision" | "historyId">, items: number): void {
+    const { at, whole, item } = this.#names;
+    this.#revision ??= revision;
+    if (revision !== this.#revision) {
+      throw broken(`a page ${at} revision ${revision} in a ${whole} ${at} ${this.#revision}`);
+    }
+    checkSameHistory(this.#historyId, historyId);
+    if (historyId !== "") this.#historyId = historyId;
+    this.#emptyPages = items > 0 ? 0 : this.#emptyPages + 1;
+    if (this.#emptyPages <= maxEmptyPages) return;
+    throw broken(`more than ${maxEmptyPages} pages in a row without ${item}`);
+  }
+}
+
 /**
  * Checks that the pages of a list are of one state and make progress: a server that repeats a page, or sends only empty
  * ones, would otherwise be listed without end and its objects kept.
  */
 export class JoinedPages {
   readonly #order: ListOrder;
-  #revision: number | undefined;
+  readonly #pages: PagesOfOneState;
   #last: string;
   /** Of the last object, by `places`. */
   #place = -Infinity;
-  #historyId: string;
-  #emptyPages = 0;
 
   /**
    * In key order all keys must sort after `last`. All pages must be at `revision`; undefined: at that of the first page.
@@ -85,33 +122,23 @@ export class JoinedPages {
   constructor(
     last: string,
     revision: number | undefined,
-    historyId: string = "",
+    historyId?: string,
     order: ListOrder = "KEY_ASCENDING",
   ) {
     this.#order = order;
     this.#last = last;
-    this.#revision = revision;
-    this.#historyId = historyId;
+    this.#pages = new PagesOfOneState(ofList, revision, historyId);
   }
 
   /** The id of the history of the pages; empty if no page had one. */
   get historyId(): string {
-    return this.#historyId;
+    return this.#pages.historyId;
   }
 
   /** Throws INTERNAL if the server violates the contract, HISTORY_CHANGED for a page of another history. */
-  check({ items, revision, historyId }: Page): void {
-    this.#revision ??= revision;
-    if (revision !== this.#revision) {
-      throw broken(`a page at revision ${revision} in a list at ${this.#revision}`);
-    }
-    checkSameHistory(this.#historyId, historyId);
-    if (historyId !== "") this.#historyId = historyId;
-    if (items.length > 0) this.#emptyPages = 0;
-    else if (++this.#emptyPages > maxEmptyPages) {
-      throw broken(`more than ${maxEmptyPages} pages in a row without an object`);
-    }
-    for (const object of items) {
+  check(page: Page): void {
+    this.#pages.check(page, page.items.length);
+    for (const object of page.items) {
       const { key } = object;
       if (!this.#follows(object)) {
         const order = this.#order === "KEY_ASCENDING" ? "key order" : this.#order;
@@ -129,6 +156,62 @@ export class JoinedPages {
     if (place !== this.#place && this.#order !== "KEY_ASCENDING") return place > this.#place;
     const order = compareKeys(object.key, this.#last);
     return this.#order === "KEY_DESCENDING" ? order < 0 : order > 0;
+  }
+}
+
+const ends: Readonly<Record<string, HistoryPage["end"]>> = {
+  HISTORY_END_CREATION: "CREATION",
+  HISTORY_END_COMPACTION: "COMPACTION",
+  HISTORY_END_LIMIT: "LIMIT",
+};
+
+/**
+ * Decodes a page of the history of `key`, which was requested up to `requested`. Throws INTERNAL for changes of another key,
+ * out of order, or above that revision, and for a last page without a reason.
+ */
+export function decodeHistoryPage(
+  key: string,
+  response: WireResponse,
+  requested: number | undefined,
+): HistoryPage {
+  const { next_page_token: nextPageToken, history_id: historyId } = response;
+  const slabs = new Slabs(listedSlab);
+  const revision = decodeRevision(response.revision);
+  const events = response.events.map((event) => decodeEvent(event, slabs));
+  const isLast = nextPageToken === "";
+  const end = isLast ? ends[response.end] : undefined;
+  if (isLast && end === undefined) throw broken(`a history that ends for ${response.end}`);
+  if (requested && requested !== revision) {
+    throw broken(`a history up to ${revision} for one up to ${requested}`);
+  }
+  let last = revision + 1;
+  for (const { object } of events) {
+    checkObject(key, object, revision);
+    if (object.modRevision >= last) {
+      throw broken(`a change of revision ${object.modRevision} after that of ${last}`);
+    }
+    last = object.modRevision;
+  }
+  const oldestRevision = isLast ? decodeRevision(response.oldest_revision) : undefined;
+  return { revision, events, nextPageToken, historyId, end, oldestRevision };
+}
+
+/** The same for the pages of a history. */
+export class JoinedHistory {
+  readonly #pages = new PagesOfOneState(ofHistory);
+  /** The revision of the oldest change so far. */
+  #last = Infinity;
+
+  /** Throws as `JoinedPages.check`. */
+  check(page: HistoryPage): void {
+    const { events } = page;
+    this.#pages.check(page, events.length);
+    const [first] = events;
+    if (first === undefined) return;
+    if (first.revision >= this.#last) {
+      throw broken(`a change of revision ${first.revision} after that of ${this.#last}`);
+    }
+    this.#last = events.at(-1)?.revision ?? this.#last;
   }
 }
 

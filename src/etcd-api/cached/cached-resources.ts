@@ -4,9 +4,9 @@ import { type Reason, upstreamUnavailable } from "../../base/errors.ts";
 import { SingleFlight } from "../../base/single-flight.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import type { CreateRequest } from "../../etcd/wire/watch-request.ts";
+import { type CachedKeys, cachedScope } from "../../storage/etcd/covering-scope.ts";
 import type { EtcdStorage } from "../../storage/etcd/etcd-storage.ts";
 import type { WatchScope } from "../../storage/storage.ts";
-import { type CachedKeys, cachedScope } from "./cached-scope.ts";
 import type { NewestHeader } from "./newest-header.ts";
 
 /** How long a read that etcd allowed stands for others, in milliseconds. */

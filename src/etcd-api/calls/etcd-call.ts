@@ -1,6 +1,9 @@
 import { status } from "@grpc/grpc-js";
+import type { Clock } from "../../base/clock.ts";
 import type { WatchFanoutError } from "../../base/errors.ts";
+import type { Askable } from "../../etcd/client/upstream-call.ts";
 import { type Access, fullAccess } from "../../policy/access.ts";
+import { MessageSender } from "../../server/calls/message-sender.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
 import {
   outOfRequestRoom,
@@ -11,7 +14,6 @@ import {
 import { RefusedRequest } from "../../server/calls/server-call.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
-import { MessageSender } from "../../server/kernel/message-sender.ts";
 import {
   nextStreamId,
   type OpenStream,
@@ -19,16 +21,25 @@ import {
 } from "../../server/kernel/open-streams.ts";
 import type { Rounds } from "../../server/kernel/rounds.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
+import type { CachedResources } from "../cached/cached-resources.ts";
+import type { NewestHeader } from "../cached/newest-header.ts";
+
+/** What the services of etcd's API share. */
+export interface EtcdServiceDeps {
+  readonly upstream: Askable;
+  /** The open calls. */
+  readonly calls: Rounds<EtcdCall>;
+  readonly cached: CachedResources;
+  readonly newestHeader: NewestHeader;
+  readonly clock: Clock;
+}
 
 /**
  * What all calls of etcd's API have in common. Until it has ended, a call counts as an open stream, and is checked once a
  * second. A client that accepts too little is reset as the call says: after UNAVAILABLE etcd's clients resume a watch, while
  * any other end is final for them.
  */
-export abstract class EtcdCall
-  extends MessageSender<RawCall, ServiceContext>
-  implements OpenStream
-{
+export abstract class EtcdCall extends MessageSender<RawCall> implements OpenStream {
   readonly id = nextStreamId();
   readonly streamKind: StreamKind;
   protected override readonly isOneMessage = true;

@@ -7,6 +7,7 @@ import {
 import { status } from "@grpc/grpc-js";
 import { beginForwardedSpan, type ClientSpan } from "../../base/client-span.ts";
 import { ownBytes } from "../../base/growing-buffer.ts";
+import { responseHeaders, responseTrailers } from "../../etcd/client/call-headers.ts";
 import type { Upstream } from "../../etcd/client/upstream.ts";
 import type { UpstreamConnection } from "../../etcd/client/upstream-connection.ts";
 import { noConnection, noLeader, stopped, timedOut } from "../../etcd/wire/error-texts.ts";
@@ -15,8 +16,8 @@ import type { EtcdMethod } from "../../etcd/wire/methods.ts";
 import type { MessageTranslation } from "../../etcd/wire/namespace.ts";
 import type { Access } from "../../policy/access.ts";
 import { WireFault } from "../../protobuf/message-cursor.ts";
+import { HeldResponse } from "../../server/calls/call-admission.ts";
 import { inSpanOf } from "../../server/calls/call-span.ts";
-import { HeldResponse } from "../../server/calls/held-response.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
@@ -26,9 +27,7 @@ import { decodedDetails } from "../../wire/errors.ts";
 import { EtcdCall } from "./etcd-call.ts";
 import { ForwardedRequest } from "./forwarded-request.ts";
 import type { MemberRouting, Route } from "./member-routing.ts";
-import { MessageStarts } from "./message-starts.ts";
-import { MessageTranslator } from "./message-translator.ts";
-import { responseHeaders, responseTrailers } from "./metadata.ts";
+import { MessageStarts, MessageTranslator } from "./passing-messages.ts";
 
 /** Maximum size of a request that is translated, in bytes: far above etcd's default --max-request-bytes. */
 const maxRequestBytes = 16 * 1024 ** 2;
@@ -165,7 +164,7 @@ export class ForwardedCall extends EtcdCall {
     if (!mayRepeat || this.#hasBegun || this.#attemptsLeft === 0) return false;
     if (this.#request?.isKept !== true) return false;
     this.#attemptsLeft--;
-    this.#connection?.leaveOut(why);
+    this.#connection?.member.refused(why);
     this.#endSpan(status.UNAVAILABLE);
     this.#upstream = undefined;
     this.#rstCode = undefined;
@@ -220,7 +219,8 @@ export class ForwardedCall extends EtcdCall {
     // A member without a leader would let the call wait, and another one may have one.
     const isAnywhere = this.#route !== undefined && this.#route.connection === undefined;
     const isKept = this.#request?.isKept === true;
-    this.#needsLeader = isAnywhere && isKept && this.#attemptsLeft > 0 && !connection.isLeftOut;
+    this.#needsLeader =
+      isAnywhere && isKept && this.#attemptsLeft > 0 && !connection.member.isLeftOut;
     const headers = this.#needsLeader ? { ...this.#headers, hasleader: "true" } : this.#headers;
     const stream = connection.request(headers);
     this.#connection = connection;
@@ -341,7 +341,7 @@ export class ForwardedCall extends EtcdCall {
     this.call.resetWith(constants.NGHTTP2_INTERNAL_ERROR);
   }
 
-  #beginSpan({ endpoint }: UpstreamConnection): void {
+  #beginSpan({ member: { endpoint } }: UpstreamConnection): void {
     const { method } = this.#deps;
     this.#span = inSpanOf(this.call, () => beginForwardedSpan(method, endpoint, this.#headers));
   }

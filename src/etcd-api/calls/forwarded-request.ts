@@ -1,7 +1,7 @@
 import type { ClientHttp2Stream } from "node:http2";
 import type { Readable } from "node:stream";
 import { ownBytes } from "../../base/growing-buffer.ts";
-import type { MessageTranslator } from "./message-translator.ts";
+import type { MessageTranslator } from "./passing-messages.ts";
 
 /** HTTP/2 flow control window of a client's stream: what it may send while it is not read from, in bytes. */
 const windowBytes = 64 * 1024;

@@ -1,15 +1,13 @@
 import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import type { Upstream } from "../../etcd/client/upstream.ts";
+import { type Askable, askUpstream } from "../../etcd/client/upstream-call.ts";
 import type { UpstreamConnection } from "../../etcd/client/upstream-connection.ts";
-import { type Askable, askUpstream } from "../../etcd/client/upstream-question.ts";
 import { noUser } from "../../etcd/wire/error-texts.ts";
 import type { MemberChoice } from "../../etcd/wire/methods.ts";
-import { readRangeRequest } from "../../etcd/wire/range-request.ts";
-import { mayBeSerializableTxn } from "../../etcd/wire/serializable.ts";
+import { mayBeSerializableTxn, readRangeRequest } from "../../etcd/wire/range-request.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import type { NewestHeader } from "../cached/newest-header.ts";
-import { requestHeaders } from "./metadata.ts";
 
 /** A RangeRequest of the smallest key, and one that a member answers from its own state. */
 const anyKey = Buffer.from("0a0100", "hex");
@@ -99,13 +97,9 @@ export class MemberRouting {
   }
 
   async #read(upstream: Askable, request: Buffer): Promise<string | undefined> {
-    const headers = requestHeaders(rangePath, { "content-type": "application/grpc" });
-    const { code, details, message, source } = await askUpstream(
-      upstream,
-      headers,
-      request,
-      this.#clock,
-    );
+    const metadata = { "content-type": "application/grpc" };
+    const answer = await askUpstream(upstream, rangePath, metadata, request, this.#clock);
+    const { code, details, message, source } = answer;
     if (message !== undefined && source !== undefined)
       this.#newestHeader.observeMessage(source, message);
     // With authentication etcd refuses a read without a user, as it should.

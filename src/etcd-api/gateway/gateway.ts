@@ -3,8 +3,7 @@ import { status } from "@grpc/grpc-js";
 import type { HttpMethod, RawMethod } from "../../server/calls/methods.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import { JsonCall } from "./json-call.ts";
-import { type Route, routesByPath } from "./routes.ts";
-import { messageOf } from "./schema.ts";
+import { messageOf, type Route, routes } from "./schema.ts";
 
 /**
  * The target of a request to the gateway: a path, before which clients of a proxy put its origin, and behind it a query, which
@@ -41,12 +40,16 @@ export class Gateway {
 
   /** `methodAt`: the method at a path of gRPC. */
   constructor(methodAt: (path: string) => RawMethod | undefined) {
-    this.#methods = new Map(
-      [...routesByPath].flatMap(([path, route]) => {
-        const method = methodAt(route.path);
-        return method === undefined ? [] : [[path, methodOf(route, method)]];
-      }),
-    );
+    const methods = new Map<string, HttpMethod>();
+    for (const route of routes()) {
+      const method = methodAt(route.path);
+      if (method === undefined) continue;
+      methods.set(route.gatewayPath, methodOf(route, method));
+      // etcd has these at two paths.
+      if (/^lease\/(?:revoke|timetolive|leases)$/.test(route.gatewayPath))
+        methods.set(`kv/${route.gatewayPath}`, methodOf(route, method));
+    }
+    this.#methods = methods;
   }
 
   /** The method at the target of a request; undefined: it is not one of the gateway. */

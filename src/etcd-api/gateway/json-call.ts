@@ -2,7 +2,7 @@ import { STATUS_CODES } from "node:http";
 import type { OutgoingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { WireFault } from "../../protobuf/message-cursor.ts";
-import { HeldResponse } from "../../server/calls/held-response.ts";
+import { HeldResponse } from "../../server/calls/call-admission.ts";
 import type { HttpCall } from "../../server/calls/methods.ts";
 import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
@@ -12,7 +12,7 @@ import { decodedDetails, type WireStatus } from "../../wire/errors.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { JsonRequest } from "./json-request.ts";
 import { JsonStream, jsonOf } from "./message-to-json.ts";
-import type { Route } from "./routes.ts";
+import type { Route } from "./schema.ts";
 
 /**
  * Maximum size of one field of a response, in bytes, as of the result of one operation of a transaction: it becomes JSON in
@@ -38,7 +38,7 @@ const jsonHeaders = {
  * A call of etcd's JSON gateway, as one of gRPC: its request is the message that the JSON of the client's is, and what is
  * sent as gRPC's messages and status goes to the client as JSON. `outer` is the call by HTTP, which carries the bytes.
  */
-export class JsonCall extends TranslatedCall {
+export class JsonCall extends TranslatedCall implements HttpCall {
   readonly request: JsonRequest;
   isMidMessage = false;
   readonly #route: Route;
@@ -68,7 +68,7 @@ export class JsonCall extends TranslatedCall {
     });
   }
 
-  override get isOver(): boolean {
+  get isOver(): boolean {
     return this.#hasEnded || this.outer.isOver;
   }
 

@@ -1,15 +1,16 @@
+import { isUtf8 } from "node:buffer";
 import { Readable } from "node:stream";
 import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { EventLoopTurns, type TurnWorker } from "../../base/event-loop-turns.ts";
+import { GrowingBuffer } from "../../base/growing-buffer.ts";
 import { WireWriter } from "../../protobuf/wire-writer.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import { messageFromJson } from "./json-to-message.ts";
-import { InvalidJson, JsonValues } from "./json-values.ts";
-import type { Route } from "./routes.ts";
+import { InvalidJson, messageFromJson } from "./json-to-message.ts";
+import type { Route } from "./schema.ts";
 
 /** The largest message that etcd takes by default, and the largest JSON of one. */
 const maxMessageBytes = 2 * 1024 ** 2;
@@ -29,11 +30,7 @@ export interface JsonRequestDeps {
 
 /** The request of a call of gRPC, with its framing, made of a body with the JSON of its messages, while that arrives. */
 export class JsonRequest extends Readable implements TurnWorker {
-  readonly #body: Readable;
-  readonly #route: Route;
-  readonly #clock: Clock;
-  readonly #reserve: JsonRequestDeps["reserve"];
-  readonly #fail: JsonRequestDeps["fail"];
+  readonly #deps: JsonRequestDeps;
   readonly #values = new JsonValues();
   #charge: Reservation | undefined;
   #hasBegun = false;
@@ -44,13 +41,9 @@ export class JsonRequest extends Readable implements TurnWorker {
   #isRead = false;
   #isOver = false;
 
-  constructor({ body, route, clock, reserve, fail }: JsonRequestDeps) {
+  constructor(deps: JsonRequestDeps) {
     super({ highWaterMark: maxMessageBytes });
-    this.#body = body;
-    this.#route = route;
-    this.#clock = clock;
-    this.#reserve = reserve;
-    this.#fail = fail;
+    this.#deps = deps;
   }
 
   /** Nothing more is read: what the client still sends is dropped. Idempotent. */
@@ -59,20 +52,20 @@ export class JsonRequest extends Readable implements TurnWorker {
     this.#values.clear();
     this.#charge?.release();
     this.#charge = undefined;
-    this.#body.off("data", this.#take).off("end", this.#ended).resume();
+    this.#deps.body.off("data", this.#take).off("end", this.#ended).resume();
   }
 
   /** The method reads its request. */
   override _read(): void {
     this.#isFull = false;
     if (this.#hasBegun) {
-      if (this.#isPassing) EventLoopTurns.of(this.#clock).schedule(this);
-      else this.#body.resume();
+      if (this.#isPassing) EventLoopTurns.of(this.#deps.clock).schedule(this);
+      else this.#deps.body.resume();
       return;
     }
     this.#hasBegun = true;
-    this.#charge = this.#reserve();
-    this.#body.on("data", this.#take).on("end", this.#ended);
+    this.#charge = this.#deps.reserve();
+    this.#deps.body.on("data", this.#take).on("end", this.#ended);
   }
 
   readonly #take = (chunk: Buffer): void => {
@@ -84,11 +77,11 @@ export class JsonRequest extends Readable implements TurnWorker {
     if (this.#isOver) return;
     if (size > maxJsonBytes) {
       const details = `grpc: received message larger than max (${size} vs. ${maxMessageBytes})`;
-      this.#fail(refused(status.RESOURCE_EXHAUSTED, details));
-    } else if (this.#route.hasRequests) {
+      this.#deps.fail(refused(status.RESOURCE_EXHAUSTED, details));
+    } else if (this.#deps.route.hasRequests) {
       this.#isPassing = true;
-      this.#body.pause();
-      EventLoopTurns.of(this.#clock).start(this);
+      this.#deps.body.pause();
+      EventLoopTurns.of(this.#deps.clock).start(this);
     }
   };
 
@@ -113,7 +106,7 @@ export class JsonRequest extends Readable implements TurnWorker {
   /** For `EventLoopTurns`: passes requests of a stream on. A client may send a million of them in a few megabytes. */
   work(until: number): boolean {
     if (this.#isOver || this.#isFull || !this.#isPassing) return false;
-    const clock = this.#clock;
+    const clock = this.#deps.clock;
     this.#pass((messages) => {
       do {
         const message = this.#nextMessage();
@@ -129,13 +122,13 @@ export class JsonRequest extends Readable implements TurnWorker {
     this.#values.own();
     this.#charge?.resize(2 * this.#values.heldBytes);
     if (this.#isRead) this.#finishRequest();
-    else if (!this.#isOver && !this.#isFull) this.#body.resume();
+    else if (!this.#isOver && !this.#isFull) this.#deps.body.resume();
     return false;
   }
 
   #nextMessage(): Buffer | undefined {
     const json = this.#values.next();
-    return json === undefined ? undefined : messageFromJson(this.#route.request, json);
+    return json === undefined ? undefined : messageFromJson(this.#deps.route.request, json);
   }
 
   /**
@@ -145,7 +138,7 @@ export class JsonRequest extends Readable implements TurnWorker {
   #lastMessage(): Buffer | undefined {
     const message = this.#nextMessage();
     if (message === undefined && !this.#values.isEmpty) throw new InvalidJson("unexpected EOF");
-    return message ?? (this.#route.hasRequests ? undefined : Buffer.alloc(0));
+    return message ?? (this.#deps.route.hasRequests ? undefined : Buffer.alloc(0));
   }
 
   /**
@@ -163,9 +156,9 @@ export class JsonRequest extends Readable implements TurnWorker {
     }
     if (messages.length > 0 && !this.push(framed(messages))) {
       this.#isFull = true;
-      this.#body.pause();
+      this.#deps.body.pause();
     }
-    if (invalid !== undefined) this.#fail(refused(status.INVALID_ARGUMENT, invalid.message));
+    if (invalid !== undefined) this.#deps.fail(refused(status.INVALID_ARGUMENT, invalid.message));
   }
 }
 
@@ -179,4 +172,107 @@ function framed(messages: readonly Buffer[]): Buffer {
     writer.raw(message);
   }
   return writer.bytes;
+}
+
+const OPEN = [0x7b, 0x5b]; // { [
+const CLOSE = [0x7d, 0x5d]; // } ]
+const SPACES = [0x20, 0x09, 0x0a, 0x0d];
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+
+/** Maximum number of objects, arrays and their members in one value: parsing them takes time and memory, not their bytes. */
+const maxParts = 100_000;
+
+/** How much of a text that is no request is named in the error, in characters. */
+const maxNamed = 256;
+
+/** Splits the body of a request into the JSON objects that follow one another in it. */
+export class JsonValues {
+  readonly #bytes = new GrowingBuffer();
+  /** How much of the first value has been looked at, and what is open there. */
+  #position = 0;
+  #depth = 0;
+  #parts = 0;
+  #isInString = false;
+
+  /** Size of what is held, in bytes. */
+  get size(): number {
+    return this.#bytes.length;
+  }
+
+  /** Memory of what is held, in bytes. */
+  get heldBytes(): number {
+    return this.#bytes.memoryBytes;
+  }
+
+  add(chunk: Buffer): void {
+    this.#bytes.append(chunk, Infinity);
+  }
+
+  /** Takes the text of the next value; undefined: it has not arrived. Throws InvalidJson for one that is not an object or array. */
+  next(): string | undefined {
+    const bytes = this.#bytes.bytes;
+    const end = this.#endOfValue(bytes);
+    if (end === undefined) return undefined;
+    const value = bytes.subarray(0, end);
+    if (!isUtf8(value)) throw new InvalidJson("proto: syntax error: invalid UTF-8");
+    const text = value.toString("utf8");
+    this.#bytes.drop(end);
+    this.#position = 0;
+    this.#parts = 0;
+    return text;
+  }
+
+  /** Whether nothing but white space is left. */
+  get isEmpty(): boolean {
+    return this.#bytes.bytes.every((byte) => SPACES.includes(byte));
+  }
+
+  /** Makes what is held keep no larger buffer alive. */
+  own(): void {
+    this.#bytes.own();
+  }
+
+  clear(): void {
+    this.#bytes.clear();
+  }
+
+  #endOfValue(bytes: Buffer): number | undefined {
+    for (; this.#position < bytes.length; this.#position++) {
+      const byte = bytes[this.#position] as number;
+      if (this.#isInString) {
+        if (byte === BACKSLASH) this.#position++;
+        else if (byte === QUOTE) this.#isInString = false;
+      } else if (OPEN.includes(byte)) {
+        this.#depth++;
+        this.#count();
+      } else if (CLOSE.includes(byte) && this.#depth > 0) {
+        this.#depth--;
+        if (this.#depth === 0) return ++this.#position;
+      } else if (byte === QUOTE && this.#depth > 0) {
+        this.#isInString = true;
+      } else if (byte === COMMA && this.#depth > 0) {
+        this.#count();
+      } else if (this.#depth === 0 && !SPACES.includes(byte)) {
+        const named = bytes.subarray(this.#position, this.#position + maxNamed);
+        throw new InvalidJson(unexpected(named.toString("utf8")));
+      }
+    }
+    return undefined;
+  }
+
+  #count(): void {
+    this.#parts++;
+    if (this.#parts <= maxParts) return;
+    throw new InvalidJson(`the request has more than ${maxParts} values`);
+  }
+}
+
+/** Says what is wrong with a text that begins neither an object nor an array. */
+function unexpected(text: string): string {
+  const token = /^(?:"(?:[^"\\]|\\.)*"|null|true|false|-?\d[\d.eE+-]*)/.exec(text)?.[0];
+  return token === undefined
+    ? `invalid character '${text[0]}' looking for beginning of value`
+    : `proto: syntax error: unexpected token ${token}`;
 }

@@ -1,6 +1,8 @@
 import { varintSize, WireWriter } from "../../protobuf/wire-writer.ts";
-import { InvalidJson } from "./json-values.ts";
 import { camelCase, type Field, type FieldType, type Message } from "./schema.ts";
+
+/** Invalid JSON, or JSON that is not of the message. Its message is that of the gateway of etcd, without positions. */
+export class InvalidJson extends Error {}
 
 /** Maximum depth of messages: transactions within transactions. */
 const maxDepth = 100;

@@ -1,3 +1,5 @@
+import { etcdMethods } from "../../etcd/wire/methods.ts";
+
 /** The types of fields, as protos name them. */
 const scalars = ["bool", "bytes", "int64", "string", "uint32", "uint64"] as const;
 
@@ -170,4 +172,35 @@ function fieldOf(text: string): Field {
 /** As JSON of protobuf names a field of the proto. */
 export function camelCase(name: string): string {
   return name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
+}
+
+/** A method of etcd at a path of its JSON gateway. */
+export interface Route {
+  /** Its gRPC path. */
+  readonly path: string;
+  readonly request: Message;
+  readonly response: Message;
+  /** Whether it has a stream of requests; of responses. */
+  readonly hasRequests: boolean;
+  readonly hasResponses: boolean;
+}
+
+/** The methods with a stream of requests, and those whose messages are not named as they are. */
+const withRequests = ["Watch", "LeaseKeepAlive"];
+const messageNames: Readonly<Record<string, string>> = { Compact: "Compaction", Observe: "Leader" };
+
+/** The methods of the gateway. */
+export function* routes(): Generator<Route & { readonly gatewayPath: string }, void, void> {
+  for (const [path, { kind, gatewayPath }] of etcdMethods) {
+    if (gatewayPath === undefined) continue;
+    const name = path.slice(path.lastIndexOf("/") + 1);
+    const named = messageNames[name] ?? name.replace(/^(?=User|Role)/, "Auth");
+    yield {
+      ...{ path, gatewayPath },
+      request: messageOf(`${named}Request`),
+      response: messageOf(`${named}Response`),
+      hasRequests: withRequests.includes(name),
+      hasResponses: kind === "stream",
+    };
+  }
 }

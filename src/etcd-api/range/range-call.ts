@@ -9,11 +9,7 @@ import { type RangeRequest, readRangeRequest } from "../../etcd/wire/range-reque
 import { objectSize } from "../../etcd/wire/range-response.ts";
 import { headerField } from "../../etcd/wire/response-header.ts";
 import type { Access } from "../../policy/access.ts";
-import {
-  CallAdmission,
-  clientGone,
-  expectedObjectBytes,
-} from "../../server/calls/call-admission.ts";
+import { CallAdmission, expectedObjectBytes } from "../../server/calls/call-admission.ts";
 import { inSpanOf } from "../../server/calls/call-span.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
 import { refused } from "../../server/calls/refusals.ts";
@@ -22,9 +18,9 @@ import type { ServiceContext } from "../../server/calls/service-context.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import { type FrameParts, prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import { MessageReader } from "../../wire/message-reader.ts";
 import { type CachedRange, hasCredential, isRefused } from "../cached/cached-resources.ts";
-import { asUnavailable, EtcdCall } from "../calls/etcd-call.ts";
+import { asUnavailable } from "../calls/etcd-call.ts";
+import { RequestCall } from "../calls/request-call.ts";
 import { pieceBytes, RangeResponse } from "./range-response.ts";
 import { isInKeyOrder, type SelectedObjects, selectRange } from "./range-selection.ts";
 import type { RangePath, RangeService } from "./range-service.ts";
@@ -59,14 +55,11 @@ interface Answer {
  * One call of etcd's Range or RangeStream. Its request is read; if a cached resource has all of its keys, it is served
  * from the cache, otherwise forwarded, and so is everything that the cache does not answer exactly as etcd does.
  */
-export class RangeCall extends EtcdCall implements Task {
+export class RangeCall extends RequestCall implements Task {
   readonly #path: RangePath;
   readonly #metadata: IncomingHttpHeaders;
   readonly #service: RangeService;
   readonly #forward: Forward;
-  readonly #gone = new AbortController();
-  readonly #received = new MessageReader();
-  #isRead = false;
   /** The state of the response is no longer retained. */
   #releaseState: (() => void) | undefined;
   /** A response that is sent in pieces. */
@@ -90,30 +83,15 @@ export class RangeCall extends EtcdCall implements Task {
     this.#forward = forward;
   }
 
-  /** Reads the request. */
-  start(): void {
-    if (!this.open()) return;
-    const { request } = this.call;
-    request.on("data", this.#take);
-    request.on("end", this.#finish);
-  }
-
   /** Begins with a whole request that has been read, behind which nothing follows. */
   startWith(request: Buffer): void {
     if (!this.open()) return;
-    this.#received.add(request);
-    this.#finish();
+    this.received.add(request);
+    this.#handleRequest();
   }
 
   get #isStream(): boolean {
     return this.#path === "/etcdserverpb.KV/RangeStream";
-  }
-
-  /** It ends by itself, though not before its client has read the response. */
-  drain(): void {}
-
-  check(now: number): void {
-    if (!this.#isRead) this.endIfLate(now);
   }
 
   /** What is refused for lack of room here may be tried again. */
@@ -125,38 +103,30 @@ export class RangeCall extends EtcdCall implements Task {
     super.onClosed();
     this.#service.turns.delete(this.owner, this);
     this.#releaseState?.();
-    this.#received.clear();
-    this.#gone.abort(clientGone);
   }
 
-  readonly #take = (chunk: Buffer): void => {
-    const received = this.#received;
-    received.add(chunk);
-    received.own();
-    this.requestCharge?.resize(received.heldBytes);
-    if (this.isOver) return;
-    if (received.isWhole || received.size > maxRequestBytes) this.#finish();
-  };
+  protected override onArrived(): void {
+    const { isWhole, size } = this.received;
+    if (isWhole || size > maxRequestBytes) this.#handleRequest();
+  }
+
+  protected override onRequestEnd(): void {
+    this.#handleRequest();
+  }
 
   /** The request is complete, or so large that it is etcd's to read. */
-  readonly #finish = (): void => {
-    if (this.#isRead || this.isOver) return;
-    this.#isRead = true;
-    const { request } = this.call;
-    request.off("data", this.#take);
-    request.off("end", this.#finish);
-    // What comes behind the message is read and dropped, so that it takes no memory until the call ends. If it is etcd's to
-    // read, it is passed on at once, before more arrives.
-    request.resume();
+  #handleRequest(): void {
+    // If it is etcd's to read, it is passed on at once, before more arrives.
+    this.stopReading();
     const range = this.#cachedRange();
     if (range === undefined) this.#leaveToEtcd(false);
     // The events of a request's stream do not occur in the trace of its call.
     else void inSpanOf(this.call, () => this.#handle(range));
-  };
+  }
 
   /** Reads the request. Undefined: etcd has to answer it. */
   #cachedRange(): ServedRange | undefined {
-    const { bytes, size, received, isCompressed } = this.#received;
+    const { bytes, size, received, isCompressed } = this.received;
     // One message that is not compressed, and nothing else.
     if (isCompressed || received !== size) return undefined;
     const request = readRangeRequest(bytes.subarray(prefixSize));
@@ -167,8 +137,8 @@ export class RangeCall extends EtcdCall implements Task {
   }
 
   #handle(range: ServedRange): Promise<void> {
-    const { signal } = this.#gone;
-    const requestBytes = this.#received.bytes.length;
+    const signal = this.gone;
+    const requestBytes = this.received.bytes.length;
     const options = { kind: "reads", requestBytes, signal } as const;
     const admission = new CallAdmission(this.context, this.call, options);
     return admission.handle<Answer>({
@@ -206,7 +176,7 @@ export class RangeCall extends EtcdCall implements Task {
     // A cache that has lost its source does not come to what was said before. A member that has it may answer alone.
     const isBehind = cacher.revision < floor && cacher.staleForMs !== undefined;
     if (request.serializable && isBehind) return undefined;
-    const { signal } = this.#gone;
+    const signal = this.gone;
     let newest = Infinity;
     if (revision > 0) {
       // The cache may have a revision that etcd has compacted.
@@ -269,7 +239,7 @@ export class RangeCall extends EtcdCall implements Task {
 
   /** Charges what is held until the response is sent. Undefined: that has ended the call. */
   #retain(answer: Answer): Answer | undefined {
-    this.requestCharge?.resize(this.#received.heldBytes + answer.selected.listBytes);
+    this.requestCharge?.resize(this.received.heldBytes + answer.selected.listBytes);
     if (this.isOver) return undefined;
     // The state must not take too much memory while the response waits for room.
     this.#releaseState = answer.retain(() => this.end(outdated));
@@ -349,7 +319,7 @@ export class RangeCall extends EtcdCall implements Task {
 
   /** Passes the call to etcd. `isLate`: it has waited for the cache. */
   #leaveToEtcd(isLate: boolean): void {
-    const request = this.#received.bytes;
+    const request = this.received.bytes;
     this.close();
     if (this.#service.mayForward(this.call, isLate)) this.#forward(request);
     else this.call.end(refused(status.UNAVAILABLE, timedOut));

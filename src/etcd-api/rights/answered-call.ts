@@ -2,15 +2,14 @@ import { status } from "@grpc/grpc-js";
 import { Fifo } from "../../base/fifo.ts";
 import { stopped } from "../../etcd/wire/error-texts.ts";
 import { nextMessage, UnreadableMessage } from "../../etcd/wire/messages.ts";
-import { clientGone } from "../../server/calls/call-admission.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
 import type { Rounds } from "../../server/kernel/rounds.ts";
 import { type FrameParts, frameOf } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import { MessageReader } from "../../wire/message-reader.ts";
-import { EtcdCall } from "../calls/etcd-call.ts";
+import type { EtcdCall } from "../calls/etcd-call.ts";
+import { RequestCall } from "../calls/request-call.ts";
 
 /** Maximum size of a request, in bytes: an id, or a name and a password. */
 const maxRequestBytes = 4 * 1024;
@@ -45,10 +44,8 @@ export interface AnsweredCallDeps {
  * A call whose requests are answered here, each with a question to etcd. So exactly what was checked is asked. Those of a stream
  * are answered several at once, and their responses sent in the order of the requests, as etcd does.
  */
-export class AnsweredCall extends EtcdCall {
+export class AnsweredCall extends RequestCall {
   readonly #deps: AnsweredCallDeps;
-  readonly #received = new MessageReader();
-  readonly #gone = new AbortController();
   /** In the order of the requests. */
   readonly #answering = new Fifo<Answering>();
   #hasAnswered = false;
@@ -62,22 +59,11 @@ export class AnsweredCall extends EtcdCall {
     this.#deps = deps;
   }
 
-  /** Reads the requests. */
-  start(): void {
-    if (!this.open()) return;
-    const { request } = this.call;
-    request.on("data", this.#take);
-    request.on("end", () => {
-      this.#hasEnded = true;
-      this.#handleNext();
-    });
-  }
-
-  drain(): void {
+  override drain(): void {
     if (this.#deps.isStream) this.end(refused(status.UNAVAILABLE, stopped));
   }
 
-  check(now: number): void {
+  override check(now: number): void {
     if (!this.#deps.isStream && this.#mayTake) this.endIfLate(now);
   }
 
@@ -110,21 +96,14 @@ export class AnsweredCall extends EtcdCall {
     this.#handleNext();
   }
 
-  protected override onClosed(): void {
-    super.onClosed();
-    this.#received.clear();
-    this.#gone.abort(clientGone);
-    // What the client still sends is read and dropped.
-    if (!this.call.request.destroyed) this.call.request.resume();
+  protected override onArrived(): void {
+    this.#handleNext();
   }
 
-  readonly #take = (chunk: Buffer): void => {
-    if (this.isOver || this.#isTaken) return;
-    this.#received.add(chunk);
-    this.#received.own();
-    this.requestCharge?.resize(this.#received.heldBytes);
+  protected override onRequestEnd(): void {
+    this.#hasEnded = true;
     this.#handleNext();
-  };
+  }
 
   /** Whether a request that arrives is answered now. */
   get #mayTake(): boolean {
@@ -137,7 +116,7 @@ export class AnsweredCall extends EtcdCall {
     const { request } = this.call;
     try {
       while (!this.isOver && this.#mayTake) {
-        const message = nextMessage(this.#received, maxRequestBytes);
+        const message = nextMessage(this.received, maxRequestBytes);
         if (message === undefined) {
           this.#awaitMore();
           return;
@@ -157,7 +136,7 @@ export class AnsweredCall extends EtcdCall {
   /** No further message has arrived completely. */
   #awaitMore(): void {
     if (!this.#hasEnded) this.call.request.resume();
-    else if (!this.#deps.isStream || this.#received.bytes.length > 0)
+    else if (!this.#deps.isStream || this.received.bytes.length > 0)
       this.#endBehind(refused(status.INTERNAL, "the request ends before its message does"));
     else if (this.#answering.length === 0 && !this.outstanding) this.#succeed();
   }
@@ -165,13 +144,14 @@ export class AnsweredCall extends EtcdCall {
   /** Takes no more requests, and ends the call behind the responses to those before. */
   #endBehind(why: WireStatus): void {
     this.#isTaken = true;
+    this.stopReading();
     this.#answering.push({ outcome: { status: why } });
     this.pump();
   }
 
   async #answer(request: Buffer, answering: Answering): Promise<void> {
     try {
-      const answer = await this.#deps.answer(request, this.#gone.signal);
+      const answer = await this.#deps.answer(request, this.gone);
       answering.outcome = "code" in answer ? { status: answer } : { response: answer };
     } catch (error) {
       answering.outcome = { error };

@@ -1,22 +1,23 @@
 import { randomBytes } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http2";
 import { WatchFanoutError } from "../../base/errors.ts";
-import { type KeyMethod, type LeasedKey, readKeyAccesses } from "../../etcd/wire/key-accesses.ts";
 import {
   grantWithId,
   isLeaseMethod,
+  type KeyMethod,
+  type LeasedKey,
   type LeaseMethod,
+  readKeyAccesses,
   readLeaseRequest,
-} from "../../etcd/wire/lease-messages.ts";
+} from "../../etcd/wire/checked-requests.ts";
 import type { Access } from "../../policy/access.ts";
-import { clientGone } from "../../server/calls/call-admission.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
 import type { Rounds } from "../../server/kernel/rounds.ts";
 import { type FrameParts, frameOf, prefixSize } from "../../wire/encode.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
-import { MessageReader } from "../../wire/message-reader.ts";
-import { EtcdCall } from "../calls/etcd-call.ts";
+import type { EtcdCall } from "../calls/etcd-call.ts";
+import { RequestCall } from "../calls/request-call.ts";
 import { type KeyRights, leasedBytes, leaseName } from "./key-rights.ts";
 import { attaching, type LeaseRights, type LeaseUse, revoking } from "./lease-rights.ts";
 
@@ -39,11 +40,8 @@ export interface CheckedCallDeps {
  * A call of a caller that may not do everything. Its whole request is read, until the client has half-closed the call, and
  * checked. Only then the call is handled, with exactly the message that was checked.
  */
-export class CheckedCall extends EtcdCall {
+export class CheckedCall extends RequestCall {
   readonly #deps: CheckedCallDeps;
-  readonly #received = new MessageReader();
-  readonly #gone = new AbortController();
-  #isRead = false;
   /** The rights to its keys, while it waits for those to its leases. */
   #access: readonly Access[] = [];
 
@@ -56,20 +54,6 @@ export class CheckedCall extends EtcdCall {
     return this.#access;
   }
 
-  /** Reads the request. */
-  start(): void {
-    if (!this.open()) return;
-    const { request } = this.call;
-    request.on("data", this.#take);
-    request.on("end", this.#finish);
-  }
-
-  drain(): void {}
-
-  check(now: number): void {
-    if (!this.#isRead) this.endIfLate(now);
-  }
-
   protected override get waitsFor(): "nothing" {
     return "nothing";
   }
@@ -78,36 +62,19 @@ export class CheckedCall extends EtcdCall {
     return undefined;
   }
 
-  protected override onClosed(): void {
-    super.onClosed();
-    const { request } = this.call;
-    request.off("data", this.#take);
-    request.off("end", this.#finish);
-    this.#received.clear();
-    this.#gone.abort(clientGone);
-    // What the client still sends is read and dropped.
-    if (!request.destroyed) request.resume();
+  protected override onArrived(): void {
+    if (this.received.received > maxRequestBytes) this.#refuse();
   }
 
-  readonly #take = (chunk: Buffer): void => {
-    const received = this.#received;
-    received.add(chunk);
-    received.own();
-    this.requestCharge?.resize(received.heldBytes);
-    if (!this.isOver && received.received > maxRequestBytes) this.#refuse();
-  };
-
-  /** The client has sent everything. */
-  readonly #finish = (): void => {
-    if (this.isOver) return;
-    this.#isRead = true;
-    const { bytes, size, received, isCompressed } = this.#received;
+  protected override onRequestEnd(): void {
+    this.stopReading();
+    const { bytes, size, received, isCompressed } = this.received;
     const isOneMessage = received >= 0 && received === size && !isCompressed;
     const { path } = this.#deps;
     if (!isOneMessage) this.#refuse();
     else if (isLeaseMethod(path)) this.#checkLease(path, bytes.subarray(prefixSize));
     else this.#checkKeys(path, bytes.subarray(prefixSize));
-  };
+  }
 
   #checkKeys(path: KeyMethod, message: Buffer): void {
     const accesses = readKeyAccesses(path, message);
@@ -162,7 +129,7 @@ export class CheckedCall extends EtcdCall {
 
   #leaseRefusal(lease: bigint, use: LeaseUse, bytes?: number): Promise<WireStatus | undefined> {
     const { metadata, rights, leases } = this.#deps;
-    const limited = { call: this.call, metadata, rights, signal: this.#gone.signal };
+    const limited = { call: this.call, metadata, rights, signal: this.gone };
     return leases.refusal(limited, lease, use, bytes);
   }
 
@@ -179,7 +146,7 @@ export class CheckedCall extends EtcdCall {
   }
 
   /** Handles the call, as a rule with the request that was received. */
-  #proceed(request: Buffer = Buffer.from(this.#received.bytes)): void {
+  #proceed(request: Buffer = Buffer.from(this.received.bytes)): void {
     this.close();
     this.#deps.proceed(request, this.#access);
   }

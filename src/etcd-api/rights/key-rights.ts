@@ -1,6 +1,6 @@
 import { WatchFanoutError } from "../../base/errors.ts";
 import { isInRange, isOneKey } from "../../etcd/client/key-range.ts";
-import type { KeyAccess } from "../../etcd/wire/key-accesses.ts";
+import type { KeyAccess } from "../../etcd/wire/checked-requests.ts";
 import type { Identity } from "../../identity/identity.ts";
 import { keyText } from "../../model/key-bytes.ts";
 import {
@@ -15,8 +15,7 @@ import type { Authorizer } from "../../policy/authorizer.ts";
 import { auditEntry, denied, isAudited } from "../../server/calls/audit.ts";
 import type { ServerCall } from "../../server/calls/server-call.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
-import { scopeIn } from "../../storage/etcd/covering-scope.ts";
-import type { CachedKeys } from "../cached/cached-scope.ts";
+import { type CachedKeys, scopeIn } from "../../storage/etcd/covering-scope.ts";
 
 const none: Buffer = Buffer.alloc(0);
 

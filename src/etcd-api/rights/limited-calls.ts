@@ -1,29 +1,20 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
-import type { Clock } from "../../base/clock.ts";
+import { askUpstream, type UpstreamAnswer } from "../../etcd/client/upstream-call.ts";
 import {
-  type Askable,
-  askUpstream,
-  type UpstreamAnswer,
-} from "../../etcd/client/upstream-question.ts";
-import { isKeyMethod } from "../../etcd/wire/key-accesses.ts";
-import {
+  isKeyMethod,
   isLeaseMethod,
   type LeaseMethod,
   notKeptAlive,
   readLeaseRequest,
-} from "../../etcd/wire/lease-messages.ts";
+} from "../../etcd/wire/checked-requests.ts";
 import { headerField, raisedTo } from "../../etcd/wire/response-header.ts";
 import { type Access, etcdMethodDenied, verbs } from "../../policy/access.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
 import { RefusedRequest } from "../../server/calls/server-call.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
-import type { Rounds } from "../../server/kernel/rounds.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
-import type { CachedResources } from "../cached/cached-resources.ts";
-import type { NewestHeader } from "../cached/newest-header.ts";
-import type { EtcdCall } from "../calls/etcd-call.ts";
-import { requestHeaders } from "../calls/metadata.ts";
+import type { EtcdServiceDeps } from "../calls/etcd-call.ts";
 import { AnsweredCall } from "./answered-call.ts";
 import { CheckedCall } from "./checked-call.ts";
 import type { KeyRights } from "./key-rights.ts";
@@ -44,14 +35,6 @@ const passwords = { concurrent: 4, concurrentPerGroup: 2 };
 /** How long a password may wait for those before it, in milliseconds: many clients may begin at once. */
 const maxWaitMs = 30_000;
 
-export interface LimitedCallsDeps {
-  readonly upstream: Askable;
-  readonly calls: Rounds<EtcdCall>;
-  readonly cached: CachedResources;
-  readonly newestHeader: NewestHeader;
-  readonly clock: Clock;
-}
-
 /** What a call is, and how it is handled once its request is allowed. */
 export interface LimitedCallOptions {
   readonly path: string;
@@ -68,11 +51,11 @@ export function isCheckedMethod(path: string): boolean {
 
 /** The calls of callers that may not do everything. What all of them share. */
 export class LimitedCalls {
-  readonly #deps: LimitedCallsDeps;
+  readonly #deps: EtcdServiceDeps;
   readonly #leases: LeaseRights;
   readonly #passwords: Questions;
 
-  constructor(deps: LimitedCallsDeps) {
+  constructor(deps: EtcdServiceDeps) {
     this.#deps = deps;
     this.#passwords = new Questions(passwords, maxWaitMs, deps.clock);
     this.#leases = new LeaseRights(this.#ask, deps.clock, deps.upstream.namespace);
@@ -160,10 +143,7 @@ export class LimitedCalls {
     maxBytes?: number,
   ): Promise<UpstreamAnswer> => {
     const { upstream, clock, newestHeader } = this.#deps;
-    const headers = requestHeaders(path, metadata);
-    delete headers["grpc-timeout"];
-    delete headers["grpc-accept-encoding"];
-    const answer = await askUpstream(upstream, headers, request, clock, maxBytes);
+    const answer = await askUpstream(upstream, path, metadata, request, clock, maxBytes);
     const { message, source } = answer;
     if (message !== undefined && source !== undefined) newestHeader.observeMessage(source, message);
     return answer;

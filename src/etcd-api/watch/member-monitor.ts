@@ -1,13 +1,13 @@
 import type { OutgoingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
+import { requestHeaders } from "../../etcd/client/call-headers.ts";
 import type { Upstream } from "../../etcd/client/upstream.ts";
-import { UpstreamWatchCall } from "../../etcd/client/upstream-watch-call.ts";
+import { UpstreamCall } from "../../etcd/client/upstream-call.ts";
 import { noLeader } from "../../etcd/wire/error-texts.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import type { NewestHeader, ResponseSource } from "../cached/newest-header.ts";
-import { requestHeaders } from "../calls/metadata.ts";
 
 /** The path of etcd's Watch. */
 export const watchPath = "/etcdserverpb.Watch/Watch";
@@ -30,7 +30,7 @@ export class MemberMonitor {
   readonly #clock: Clock;
   readonly #newestHeader: NewestHeader;
   readonly #dependents = new Set<LeaderDependent>();
-  #call: UpstreamWatchCall | undefined;
+  #call: UpstreamCall | undefined;
   /** The connection that it is open on; undefined while it is not. */
   #source: ResponseSource | undefined;
   #waiting: ((failure: WireStatus | undefined) => void)[] = [];
@@ -91,7 +91,7 @@ export class MemberMonitor {
   #open(): void {
     if (this.#source !== undefined) this.close();
     if (this.#call !== undefined) return;
-    const call = new UpstreamWatchCall(this.#upstream, monitorHeaders(), {
+    const call = new UpstreamCall(this.#upstream, monitorHeaders(), {
       onMessage: (message, source) => this.#onMessage(message, source),
       onEnd: (why) => this.#onEnd(why),
     });

@@ -4,8 +4,7 @@ import { groupOf } from "../../base/fair-queue.ts";
 import { Fifo } from "../../base/fifo.ts";
 import { ownBytes } from "../../base/growing-buffer.ts";
 import { waitFor } from "../../base/wait.ts";
-import { UpstreamWatchCall } from "../../etcd/client/upstream-watch-call.ts";
-import { RevisionJoiner } from "../../etcd/wire/revision-joiner.ts";
+import { UpstreamCall } from "../../etcd/client/upstream-call.ts";
 import { cancelRequest, createRequest, progressRequest } from "../../etcd/wire/watch-request.ts";
 import {
   type DecodedWatch,
@@ -13,6 +12,7 @@ import {
   noWatchId,
   withFields,
 } from "../../etcd/wire/watch-response.ts";
+import { RevisionJoiner } from "../../etcd/wire/whole-revisions.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
 import type { FrameParts } from "../../wire/encode.ts";
 import type { ClientWatch, UpstreamWatch, WatchOwner } from "./client-watch.ts";
@@ -88,7 +88,7 @@ export class UpstreamWatches {
   readonly #headers: OutgoingHttpHeaders;
   /** Their number, among those of all streams. */
   readonly #count: Reservation;
-  #call: UpstreamWatchCall | undefined;
+  #call: UpstreamCall | undefined;
   readonly #watches = new Map<number, UpstreamWatch>();
   /** The create requests that are not answered, also those of watches that were cancelled since. */
   #creating = new Fifo<UpstreamWatch>();
@@ -254,14 +254,14 @@ export class UpstreamWatches {
     call.send(createRequest([watch.request.encoded, fields], startRevision, id));
   }
 
-  #open(): UpstreamWatchCall {
+  #open(): UpstreamCall {
     if (this.#call !== undefined) return this.#call;
     this.#creating = new Fifo();
     // What an earlier stream has not answered, this one does not.
     this.#answers = this.#requests;
     this.#isProgressUnsent = false;
     const { upstream } = this.#stream.service;
-    this.#call = new UpstreamWatchCall(upstream, this.#headers, {
+    this.#call = new UpstreamCall(upstream, this.#headers, {
       onMessage: (message) => this.#onMessage(message),
       onEnd: (why) => this.#stream.end(why),
     });

@@ -2,8 +2,8 @@ import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { groupOf } from "../../base/fair-queue.ts";
+import { leftOutKey, leftOutKeyHeader, requestHeaders } from "../../etcd/client/call-headers.ts";
 import { compacted, duplicateWatch, stopped, tooMany } from "../../etcd/wire/error-texts.ts";
-import { leftOutKey, leftOutKeyHeader } from "../../etcd/wire/left-out-key.ts";
 import { nextMessage, UnreadableMessage } from "../../etcd/wire/messages.ts";
 import {
   type CreateRequest,
@@ -21,7 +21,6 @@ import type { Reservation } from "../../server/kernel/ledger.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { type CachedRange, hasCredential } from "../cached/cached-resources.ts";
-import { requestHeaders } from "../calls/metadata.ts";
 import type { KeyRights } from "../rights/key-rights.ts";
 import { ClientWatch } from "./client-watch.ts";
 import { watchPath } from "./member-monitor.ts";
@@ -60,8 +59,6 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
   #arrivedAt = 0;
   #retained: Reservation | undefined;
   #retainedBytes = 0;
-  /** Number of watches, with those that etcd has not created yet. */
-  #size = 0;
   #nextId = 0n;
   /** Whether what is needed for the next request is known: the member's header, and what may serve the watch. */
   #isKnown = false;
@@ -161,7 +158,7 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
 
   check(): void {
     // Without a watch it needs no right that could be lost.
-    const refusal = this.#size === 0 ? this.#rights?.streamRefusal : undefined;
+    const refusal = this.size === 0 ? this.#rights?.streamRefusal : undefined;
     if (refusal !== undefined) this.end(statusOf(refusal));
     if (this.isOver) return;
     if (this.#needsLeader) this.service.monitor.check();
@@ -215,8 +212,8 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
     this.#retained?.release();
     this.upstream.close();
     for (const watch of this.watches.values()) watch.close();
-    this.service.watches -= this.#size;
-    this.#size = 0;
+    this.service.watches -= this.size;
+    this.size = 0;
     this.watches.clear();
     this.#accesses.clear();
     // What the client still sends is read and dropped.
@@ -350,7 +347,7 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
   /** Why a watch is refused without asking etcd; undefined: it is not. */
   #reasonToRefuse(request: CreateRequest, isCached: boolean): string | undefined {
     if (request.startRevision < 0) return compacted;
-    if (!this.service.mayAdd(this.#size)) return tooMany;
+    if (!this.service.mayAdd(this.size)) return tooMany;
     if (!isCached) return this.service.mayAddUpstream(groupOf(this.owner)) ? undefined : tooMany;
     return this.#isTaken(request) && !this.#hasCredential ? duplicateWatch : undefined;
   }
@@ -415,7 +412,7 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
   #count(watch: ClientWatch, by: 1 | -1): void {
     const { request } = watch;
     if (by < 0) this.#accesses.delete(watch);
-    this.#size += by;
+    this.size += by;
     this.service.watches += by;
     this.#retainedBytes += by * (watchBytes + request.encoded.length);
     this.#retained?.resize(this.call.headerBytes + this.#retainedBytes);

@@ -28,6 +28,8 @@ export abstract class WatchResponses extends EtcdCall {
   readonly service: WatchService;
   /** Those that are created. */
   readonly watches = new Map<bigint, ClientWatch>();
+  /** Number of watches, with those that etcd has not created yet. */
+  protected size = 0;
   /** Those that etcd serves, or is asked about. */
   abstract readonly upstream: UpstreamWatches;
   readonly #answers = new Fifo<AnswerSlot | ProgressSlot>();
@@ -133,7 +135,7 @@ export abstract class WatchResponses extends EtcdCall {
     this.#ready.push(watch);
     if (this.isBlocked) return;
     // What is new to several watches is written together.
-    if (this.watches.size > 1 && watch.watcher !== undefined) watch.watcher.readAfterOffers(this);
+    if (this.size > 1 && watch.watcher !== undefined) watch.watcher.readAfterOffers(this);
     else this.pump();
   }
 

@@ -1,5 +1,5 @@
 import type { Metadata } from "@grpc/grpc-js";
-import { ClusterClient, KVClient, LeaseClient } from "etcd3";
+import { ClusterClient, type ICallable, KVClient, LeaseClient } from "etcd3";
 import type { Logger } from "pino";
 import type { KeyPair } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
@@ -8,10 +8,9 @@ import { Gate } from "../../base/gate.ts";
 import { ServerReachability } from "../../base/server-reachability.ts";
 import type { Reachability } from "../../base/stream-backoff.ts";
 import { Turns } from "../../base/turns.ts";
-import { leftOutKeyHeader } from "../wire/left-out-key.ts";
 import type { DecodedRange } from "../wire/range-response.ts";
 import { AuthTokens } from "./auth-tokens.ts";
-import type { Bearer } from "./endpoint.ts";
+import { type Bearer, leftOutKeyHeader } from "./call-headers.ts";
 import {
   compacted,
   futureRevision,
@@ -33,6 +32,7 @@ import {
   type MemberCertificates,
   memberCertificates,
 } from "./member.ts";
+import { PassPacing } from "./pass-pacing.ts";
 import type { RangeRequest, TxnRequest, TxnResponse, WatchCall } from "./requests.ts";
 
 export interface EtcdClientOptions {
@@ -95,6 +95,12 @@ export class EtcdClient {
    */
   readonly pastSearches: Gate = new Gate({ concurrent: 1 });
   /**
+   * Spaces the other reads of the past.
+   *
+   * @internal
+   */
+  readonly passPacing: PassPacing;
+  /**
    * The id of the history, shared by all storages of this etcd.
    *
    * @internal
@@ -121,6 +127,7 @@ export class EtcdClient {
     this.clock = options.clock;
     this.logger = options.logger;
     this.timeSlices = new Turns(options.clock);
+    this.passPacing = new PassPacing(options.clock);
     this.requestTimeoutMs = options.requestTimeoutMs ?? 5_000;
     const { historyKey = defaultHistoryKey, createsHistoryKey = true } = options;
     this.history = new HistoryMarker(this, historyKey, createsHistoryKey);
@@ -205,12 +212,8 @@ export class EtcdClient {
    * @internal
    */
   async grantLease(ttlSeconds: number): Promise<bigint> {
-    const { ID } = await this.onSomeMember(
-      (member, limits) =>
-        this.#tokens.call(member, limits, (metadata) =>
-          new LeaseClient(member.callable(metadata, limits)).leaseGrant({ TTL: ttlSeconds }),
-        ),
-      undefined,
+    const { ID } = await this.#call((member) =>
+      new LeaseClient(member).leaseGrant({ TTL: ttlSeconds }),
     );
     return BigInt(ID);
   }
@@ -221,15 +224,11 @@ export class EtcdClient {
    * @internal
    */
   async revokeLease(lease: bigint): Promise<void> {
-    await this.onSomeMember(async (member, limits) => {
-      try {
-        await this.#tokens.call(member, limits, (metadata) =>
-          new LeaseClient(member.callable(metadata, limits)).leaseRevoke({ ID: String(lease) }),
-        );
-      } catch (error) {
+    await this.#call((member) =>
+      new LeaseClient(member).leaseRevoke({ ID: String(lease) }).catch((error: unknown) => {
         if (!isServiceError(error) || !says(error.details, leaseNotFound)) throw error;
-      }
-    }, undefined);
+      }),
+    );
   }
 
   /**
@@ -271,12 +270,10 @@ export class EtcdClient {
    * @internal
    */
   async keepAlive(lease: bigint): Promise<boolean> {
-    const { TTL } = await this.onSomeMember(
-      (member, limits) =>
-        this.#tokens.call(member, limits, (metadata) => member.keepAlive(lease, metadata, limits)),
-      undefined,
-    );
-    return Number(TTL) > 0;
+    // The only request of a stream.
+    const request = { ID: String(lease) };
+    const answer = await this.#call((member) => member.exec("Lease", "leaseKeepAlive", request));
+    return Number((answer as { readonly TTL: string }).TTL) > 0;
   }
 
   /** The endpoints of the members. */
@@ -290,12 +287,8 @@ export class EtcdClient {
    * @internal
    */
   async memberUrls(): Promise<readonly string[]> {
-    const { members } = await this.onSomeMember(
-      (member, limits) =>
-        this.#tokens.call(member, limits, (metadata) =>
-          new ClusterClient(member.callable(metadata, limits)).memberList({ linearizable: true }),
-        ),
-      undefined,
+    const { members } = await this.#call((member) =>
+      new ClusterClient(member).memberList({ linearizable: true }),
     );
     return members
       .filter(({ name, isLearner }) => name !== "" && !isLearner)
@@ -373,6 +366,15 @@ export class EtcdClient {
   async close(): Promise<void> {
     this.#closing.abort(upstreamUnavailable("The connection to etcd is closed."));
     for (const member of this.#members) member.close();
+  }
+
+  /** Calls some member with an etcd3 raw client, with the token. */
+  #call<Result>(call: (member: ICallable<Member>) => Promise<Result>): Promise<Result> {
+    return this.onSomeMember(
+      (member, limits) =>
+        this.#tokens.call(member, limits, (metadata) => call(member.callable(metadata, limits))),
+      undefined,
+    );
   }
 
   #member(): Member {

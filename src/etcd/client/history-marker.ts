@@ -115,14 +115,6 @@ export class HistoryMarker {
   }
 
   /**
-   * etcd refused a transaction with `reading`, maybe because of that. Transactions leave it out until the key is read
-   * again.
-   */
-  wasRefused(): void {
-    this.#isReadable = false;
-  }
-
-  /**
    * The id that `reading` returned; empty if it is invalid or the key does not exist. It may be one that was replaced:
    * then the transaction came before that, or etcd was restored.
    */

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
-import { OutageLog } from "../../base/outage-log.ts";
+import { OutageLog } from "../../base/logger.ts";
 import type { EtcdClient } from "./etcd-client.ts";
 
 interface MemberSyncOptions {

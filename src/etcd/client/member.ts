@@ -12,12 +12,12 @@ import {
 } from "@grpc/grpc-js";
 import { type ICallable, MaintenanceClient } from "etcd3";
 import { CertificateStore } from "../../base/certificate-store.ts";
-import { stateOnceConnecting } from "../../base/channel-state.ts";
 import { beginClientSpan } from "../../base/client-span.ts";
+import { stateOnceConnecting } from "../../base/server-reachability.ts";
 import { abortable } from "../../base/wait.ts";
 import { type DecodedRange, decodeRange } from "../wire/range-response.ts";
 import { decodePastWatch, decodeWatch } from "../wire/watch-response.ts";
-import type { Bearer } from "./endpoint.ts";
+import type { Bearer } from "./call-headers.ts";
 import { isDenied, oldestVersion, UnsupportedEtcdError } from "./errors.ts";
 import {
   methodOf,
@@ -157,17 +157,6 @@ export class Member {
   /** Reads keys, and decodes the response by hand. */
   range(request: RangeRequest, metadata: Metadata, limits: CallLimits): Promise<DecodedRange> {
     return this.#send({ ...rangeMethod, decode: decodeRange }, request, metadata, limits);
-  }
-
-  /** Renews a lease, by the only request of a stream. `TTL` is "0" if it does not exist. */
-  keepAlive(
-    lease: bigint,
-    metadata: Metadata,
-    limits: CallLimits,
-  ): Promise<{ readonly TTL: string }> {
-    const method = methodOf("Lease", "leaseKeepAlive");
-    const decode = method.responseDeserialize as (bytes: Buffer) => { readonly TTL: string };
-    return this.#send({ ...method, decode }, { ID: String(lease) }, metadata, limits);
   }
 
   /**

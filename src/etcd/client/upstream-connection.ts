@@ -7,7 +7,7 @@ import {
 } from "node:http2";
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "../../base/clock.ts";
-import { type Bearer, identified, urlOf } from "./endpoint.ts";
+import { type Bearer, identified } from "./call-headers.ts";
 import type { Keepalive } from "./member.ts";
 
 /**
@@ -42,32 +42,55 @@ const silence = { fromMs: 1_000, untilMs: 10_000 };
 
 const ignore = (): void => {};
 
-/** What a connection needs of its member. */
-export interface ConnectionOwner {
+/** Where to connect to, as Node.js takes it. */
+export type EndpointAddress =
+  | { readonly host: string; readonly port: number }
+  | { readonly path: string };
+
+/** A Unix socket. With TLS its path is absolute, as a host may have the name unix. */
+const socketPattern = /^(?:unix:|https:\/\/unix:(?=\/))(.+)$/;
+
+/** The address of an endpoint, such as "https://[::1]:443", "unix:main.sock" or, with TLS, "https://unix:/run/main.sock". */
+export function addressOf(endpoint: string): EndpointAddress {
+  const path = socketPattern.exec(endpoint)?.[1];
+  if (path !== undefined) return { path };
+  const host = new URL(endpoint).hostname.replace(/^\[(.*)\]$/, "$1");
+  // URL leaves out the default port of the scheme, which is not etcd's.
+  const [, port = "2379"] = /:(\d+)$/.exec(endpoint) ?? [];
+  return { host, port: Number(port) };
+}
+
+/** The URL of an endpoint, as HTTP names it: a socket has no host. */
+export function urlOf(endpoint: string): string {
+  if (!socketPattern.test(endpoint)) return endpoint;
+  return endpoint.startsWith("https:") ? "https://localhost" : "http://localhost";
+}
+
+/** The member of a connection, as far as that needs it. */
+export interface ConnectedMember {
+  readonly endpoint: string;
   readonly keepalive: Keepalive;
   readonly bearer?: Bearer | undefined;
-  /** The member's. */
-  readonly endpoint: string;
   /** Whether calls that need one member go to this one now. */
-  readonly isInUse: () => boolean;
-  /** Whether it has refused a call lately. */
-  readonly isLeftOut: () => boolean;
-  /** Called when it has refused a call. */
-  readonly leaveOut: (why: string) => void;
+  readonly isInUse: boolean;
+  /** Whether it can't be reached or has refused a call lately, so that others are preferred. */
+  readonly isLeftOut: boolean;
+  /** It has refused a call: others are preferred for a while. */
+  refused(why: string): void;
   /** Starts the TCP or TLS connection. */
-  readonly open: () => Socket;
-  /** Called when the last call has ended. */
-  readonly onIdle: (connection: UpstreamConnection) => void;
+  open(): Socket;
+  /** The last call of the connection has ended. */
+  idle(connection: UpstreamConnection): void;
   /** Called once, when no further call can be made. */
-  readonly onLost: (connection: UpstreamConnection) => void;
+  lost(connection: UpstreamConnection): void;
 }
 
 /** One HTTP/2 connection to a member of etcd. */
 export class UpstreamConnection {
+  readonly member: ConnectedMember;
   readonly #clock: Clock;
   readonly #session: ClientHttp2Session;
   readonly #socket: Socket;
-  readonly #owner: ConnectionOwner;
   #calls = 0;
   /** Number of calls that it may still get. */
   #callsLeft: number;
@@ -84,14 +107,14 @@ export class UpstreamConnection {
     clock: Clock,
     session: ClientHttp2Session,
     socket: Socket,
-    owner: ConnectionOwner,
+    member: ConnectedMember,
     callsLeft: number,
   ) {
     this.#callsLeft = callsLeft;
     this.#clock = clock;
     this.#session = session;
     this.#socket = socket;
-    this.#owner = owner;
+    this.member = member;
     session.on("error", (error) => {
       this.#failure = error;
     });
@@ -106,15 +129,15 @@ export class UpstreamConnection {
    */
   static connect(
     clock: Clock,
-    owner: ConnectionOwner,
+    member: ConnectedMember,
     maxCallsEver: number = defaultMaxCallsEver,
   ): Promise<UpstreamConnection> {
     return new Promise((resolve, reject) => {
       let socket: Socket | undefined;
       let failure: Error | undefined;
-      const session = connect(urlOf(owner.endpoint), {
+      const session = connect(urlOf(member.endpoint), {
         createConnection: () => {
-          socket = owner.open();
+          socket = member.open();
           return socket;
         },
         settings: { enablePush: false, initialWindowSize: responseWindowBytes },
@@ -140,7 +163,7 @@ export class UpstreamConnection {
       session.once("remoteSettings", () => {
         timer.cancel();
         session.off("close", onClose);
-        resolve(new UpstreamConnection(clock, session, socket as Socket, owner, maxCallsEver));
+        resolve(new UpstreamConnection(clock, session, socket as Socket, member, maxCallsEver));
       });
     });
   }
@@ -153,19 +176,9 @@ export class UpstreamConnection {
     return this.#calls < Math.min(remoteSettings?.maxConcurrentStreams ?? maxCalls, maxCalls);
   }
 
-  /** The endpoint of its member. */
-  get endpoint(): string {
-    return this.#owner.endpoint;
-  }
-
   /** Whether calls that need one member go to this one now. Those that it has may continue when they no longer do. */
   get isInUse(): boolean {
-    return this.#owner.isInUse();
-  }
-
-  /** Whether its member has refused a call lately, so that others are preferred. */
-  get isLeftOut(): boolean {
-    return this.#owner.isLeftOut();
+    return this.member.isInUse;
   }
 
   /**
@@ -177,11 +190,6 @@ export class UpstreamConnection {
     const forMs = this.#clock.now() - since;
     if (forMs < silence.fromMs || forMs >= silence.untilMs) return false;
     return this.#socket.bytesRead === bytesRead;
-  }
-
-  /** Its member has refused a call: others are preferred for a while. */
-  leaveOut(why: string): void {
-    this.#owner.leaveOut(why);
   }
 
   /** Whether it was closed without having answered keepalive pings. */
@@ -197,7 +205,7 @@ export class UpstreamConnection {
 
   /** Starts a call, if `hasRoom`. Throws an Error if Node.js does not send these headers. */
   request(headers: OutgoingHttpHeaders): ClientHttp2Stream {
-    const { bearer } = this.#owner;
+    const { bearer } = this.member;
     const sent = bearer === undefined ? headers : identified(headers, bearer);
     const stream = this.#session.request(sent, { endStream: false });
     this.#sent();
@@ -212,7 +220,7 @@ export class UpstreamConnection {
       this.#calls--;
       if (this.#calls > 0) return;
       if (!this.#isChecked) this.#endTimer();
-      if (this.#isOpen) this.#owner.onIdle(this);
+      if (this.#isOpen) this.member.idle(this);
       else this.#session.close();
     });
     return stream;
@@ -232,14 +240,14 @@ export class UpstreamConnection {
 
   /** Whether keepalive pings are sent. */
   get #isChecked(): boolean {
-    return this.#calls > 0 || (this.#isOpen && this.#owner.keepalive.withoutCalls);
+    return this.#calls > 0 || (this.#isOpen && this.member.keepalive.withoutCalls);
   }
 
   #lose(): void {
     if (!this.#isOpen) return;
     this.#isOpen = false;
     if (!this.#isChecked) this.#endTimer();
-    this.#owner.onLost(this);
+    this.member.lost(this);
   }
 
   /** A call is made. */
@@ -261,7 +269,7 @@ export class UpstreamConnection {
       if (!this.#isChecked || this.#session.destroyed) return;
       if (this.#socket.bytesRead === this.#bytesRead) this.#ping();
       else this.#watch();
-    }, this.#owner.keepalive.timeMs);
+    }, this.member.keepalive.timeMs);
   }
 
   #ping(): void {
@@ -269,7 +277,7 @@ export class UpstreamConnection {
       this.#isUnresponsive = true;
       this.#failure = new Error("etcd did not respond to a keepalive ping");
       this.destroy();
-    }, this.#owner.keepalive.timeoutMs);
+    }, this.member.keepalive.timeoutMs);
     const timer = this.#timer;
     this.#session.ping(() => {
       timer.cancel();

@@ -2,9 +2,9 @@ import { isIP, connect as netConnect, type Socket } from "node:net";
 import { connect as tlsConnect } from "node:tls";
 import type { Clock } from "../../base/clock.ts";
 import { messageOf, toError } from "../../base/errors.ts";
-import { addressOf, type Bearer } from "./endpoint.ts";
+import type { Bearer } from "./call-headers.ts";
 import type { Keepalive, MemberCertificates } from "./member.ts";
-import { UpstreamConnection } from "./upstream-connection.ts";
+import { addressOf, type ConnectedMember, UpstreamConnection } from "./upstream-connection.ts";
 
 /** Maximum number of connections to one member: as many calls as a server may have open, at 1,000 each, and some. */
 const maxConnections = 256;
@@ -15,47 +15,42 @@ const retryMs = 100;
 /** How long other members are preferred to one that can't be reached or has refused a call, in milliseconds. */
 const leftOutMs = 1_000;
 
+/** What the members of an upstream have in common. */
+export interface UpstreamMemberDeps {
+  readonly certificates: MemberCertificates | undefined;
+  readonly clock: Clock;
+  readonly keepalive: Keepalive;
+  readonly bearer: Bearer | undefined;
+  /** Called when a member does not respond to keepalive pings. */
+  readonly onUnresponsive: (member: UpstreamMember) => void;
+  /** Called when a member has refused a call that another one may do, or has failed to connect for `prepare`. */
+  readonly onRefused: (member: UpstreamMember, why: string) => void;
+}
+
 /**
  * One member of etcd, and the connections to it. Calls go to the first connection that has room; a further one is made
  * when none has, and closed when it has no call.
  */
-export class UpstreamMember {
+export class UpstreamMember implements ConnectedMember {
   /** Such as "http://127.0.0.1:2379". */
   readonly endpoint: string;
+  readonly keepalive: Keepalive;
+  readonly bearer: Bearer | undefined;
+  readonly #deps: UpstreamMemberDeps;
   readonly #clock: Clock;
-  readonly #certificates: MemberCertificates | undefined;
-  readonly #keepalive: Keepalive;
-  readonly #bearer: Bearer | undefined;
-  readonly #onUnresponsive: (member: UpstreamMember) => void;
-  readonly #onRefused: (member: UpstreamMember, why: string) => void;
   readonly #connections = new Set<UpstreamConnection>();
   #connecting: Promise<UpstreamConnection> | undefined;
   #failure: { readonly error: Error; readonly at: number } | undefined;
   #leftOutUntil = -Infinity;
   #isClosed = false;
-  /** Whether calls that need one member go to this one now. */
   isInUse = false;
 
-  /**
-   * `onUnresponsive` is called when the member does not respond to keepalive pings, `onRefused` when it has refused a call
-   * that another member may do, or has failed to connect for `prepare`.
-   */
-  constructor(
-    endpoint: string,
-    certificates: MemberCertificates | undefined,
-    clock: Clock,
-    keepalive: Keepalive,
-    bearer: Bearer | undefined,
-    onUnresponsive: (member: UpstreamMember) => void,
-    onRefused: (member: UpstreamMember, why: string) => void,
-  ) {
+  constructor(endpoint: string, deps: UpstreamMemberDeps) {
     this.endpoint = endpoint;
-    this.#certificates = certificates;
-    this.#clock = clock;
-    this.#keepalive = keepalive;
-    this.#bearer = bearer;
-    this.#onUnresponsive = onUnresponsive;
-    this.#onRefused = onRefused;
+    this.keepalive = deps.keepalive;
+    this.bearer = deps.bearer;
+    this.#deps = deps;
+    this.#clock = deps.clock;
   }
 
   /** Number of connections. */
@@ -63,7 +58,6 @@ export class UpstreamMember {
     return this.#connections.size;
   }
 
-  /** Whether others are preferred for now. */
   get isLeftOut(): boolean {
     return this.#clock.now() < this.#leftOutUntil;
   }
@@ -100,7 +94,7 @@ export class UpstreamMember {
   /** Makes a connection for later calls, unless one is being made. */
   prepare(): void {
     if (this.#connecting !== undefined) return;
-    this.connect().catch((error: unknown) => this.#onRefused(this, messageOf(error)));
+    this.connect().catch((error: unknown) => this.refused(messageOf(error)));
   }
 
   /** Closes all connections. */
@@ -117,21 +111,7 @@ export class UpstreamMember {
 
   async #connect(): Promise<UpstreamConnection> {
     try {
-      const { endpoint } = this;
-      const connection = await UpstreamConnection.connect(this.#clock, {
-        ...{ endpoint, keepalive: this.#keepalive, bearer: this.#bearer },
-        isInUse: () => this.isInUse,
-        isLeftOut: () => this.isLeftOut,
-        leaveOut: (why) => this.#onRefused(this, why),
-        open: () => this.#open(),
-        onIdle: (idle) => {
-          if (this.#connections.size > 1) idle.close();
-        },
-        onLost: (lost) => {
-          this.#connections.delete(lost);
-          if (lost.isUnresponsive) this.#onUnresponsive(this);
-        },
-      });
+      const connection = await UpstreamConnection.connect(this.#clock, this);
       this.#failure = undefined;
       this.#leftOutUntil = -Infinity;
       if (this.#isClosed) connection.destroy();
@@ -145,12 +125,26 @@ export class UpstreamMember {
     }
   }
 
+  refused(why: string): void {
+    this.#deps.onRefused(this, why);
+  }
+
+  idle(connection: UpstreamConnection): void {
+    if (this.#connections.size > 1) connection.close();
+  }
+
+  lost(connection: UpstreamConnection): void {
+    this.#connections.delete(connection);
+    if (connection.isUnresponsive) this.#deps.onUnresponsive(this);
+  }
+
   /** Starts a connection with the certificates that are current. */
-  #open(): Socket {
+  open(): Socket {
     const address = addressOf(this.endpoint);
     const host = "host" in address ? address.host : "localhost";
-    if (this.#certificates === undefined) return netConnect({ ...address, noDelay: true });
-    const { store, isVerified } = this.#certificates;
+    const { certificates } = this.#deps;
+    if (certificates === undefined) return netConnect({ ...address, noDelay: true });
+    const { store, isVerified } = certificates;
     const { authorities, pair } = store;
     const socket = tlsConnect({
       ...address,

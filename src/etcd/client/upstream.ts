@@ -1,12 +1,12 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
-import { OutageLog } from "../../base/outage-log.ts";
+import { OutageLog } from "../../base/logger.ts";
 import type { Namespace } from "../wire/namespace.ts";
-import type { Bearer } from "./endpoint.ts";
+import type { Bearer } from "./call-headers.ts";
 import { defaultKeepalive, type Keepalive, type MemberCertificates } from "./member.ts";
 import type { UpstreamConnection } from "./upstream-connection.ts";
-import { UpstreamMember } from "./upstream-member.ts";
+import { UpstreamMember, type UpstreamMemberDeps } from "./upstream-member.ts";
 
 /** That no member can be reached. */
 export interface UpstreamOutage {
@@ -83,11 +83,12 @@ export class Upstream {
     this.isTier = bearer !== undefined;
     this.#outage = new OutageLog(clock, logger);
     this.#leftOut = new OutageLog(clock, logger);
-    const leave = (member: UpstreamMember): void =>
-      this.#leave(member, "it does not respond to keepalive pings");
-    const refused = (member: UpstreamMember, why: string): void => this.#leaveOut(member, why);
-    this.#memberOf = (endpoint) =>
-      new UpstreamMember(endpoint, certificates, clock, keepalive, bearer, leave, refused);
+    const deps: UpstreamMemberDeps = {
+      ...{ certificates, clock, keepalive, bearer },
+      onUnresponsive: (member) => this.#leave(member, "it does not respond to keepalive pings"),
+      onRefused: (member, why) => this.#leaveOut(member, why),
+    };
+    this.#memberOf = (endpoint) => new UpstreamMember(endpoint, deps);
     this.#members = endpoints.map(this.#memberOf);
     this.#home = this.#members[0] as UpstreamMember;
     this.#home.isInUse = true;

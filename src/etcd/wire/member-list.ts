@@ -1,4 +1,4 @@
-import { bytesField, fieldsOf } from "./fields.ts";
+import { bytesField, fieldsOf } from "./messages.ts";
 
 /** The path of the method whose response has the members' addresses. */
 export const memberListPath = "/etcdserverpb.Cluster/MemberList";

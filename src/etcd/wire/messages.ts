@@ -1,4 +1,5 @@
-import { MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
+import { LENGTH_DELIMITED, MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
+import { varintSize, WireWriter } from "../../protobuf/wire-writer.ts";
 import type { MessageReader } from "../../wire/message-reader.ts";
 
 /** The bytes are not messages of gRPC that this process reads. `message` is a sentence. */
@@ -19,6 +20,16 @@ export function decoding<Message>(
   }
 }
 
+/** What `read` returns; undefined if what it reads is invalid. */
+export function unlessFault<Result>(read: () => Result): Result | undefined {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof WireFault) return undefined;
+    throw error;
+  }
+}
+
 /**
  * Takes the next message; undefined: it has not arrived. Throws UnreadableMessage, as soon as its prefix has arrived, if it is
  * compressed or has more than `maxBytes`.
@@ -30,4 +41,46 @@ export function nextMessage(messages: MessageReader, maxBytes: number): Buffer |
     throw new UnreadableMessage(`A message has ${size} bytes, more than ${maxBytes}.`);
   }
   return messages.next();
+}
+
+/** A field of an encoded message. */
+export interface Field {
+  readonly tag: number;
+  /** The field with its tag. */
+  readonly bytes: Buffer;
+  /** The content of a length-delimited field; otherwise empty. */
+  readonly content: Buffer;
+}
+
+/** The fields of a message, in their order, as views of it. Throws a WireFault. */
+export function* fieldsOf(message: Buffer): Generator<Field, void, void> {
+  const cursor = new MessageCursor(message);
+  for (let from = 0, tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+    let content = message.subarray(0, 0);
+    if ((tag & 7) === LENGTH_DELIMITED) content = cursor.view();
+    else cursor.skip(tag);
+    yield { tag, bytes: message.subarray(from, cursor.position), content };
+    from = cursor.position;
+  }
+}
+
+/** Encodes a length-delimited field whose content is these parts. */
+export function bytesField(tag: number, ...content: readonly Uint8Array[]): Buffer {
+  const size = content.reduce((sum, { byteLength }) => sum + byteLength, 0);
+  const writer = new WireWriter(Buffer.allocUnsafe(varintSize(tag) + varintSize(size) + size));
+  writer.varint(tag);
+  writer.varint(size);
+  for (const part of content) writer.raw(part);
+  return writer.bytes;
+}
+
+/** The most bytes of a tag and a number. */
+const maxNumberField = 16;
+
+/** Encodes a field with a number, which is there also if it is 0. */
+export function numberField(tag: number, value: number | bigint): Buffer {
+  const writer = new WireWriter(Buffer.allocUnsafe(maxNumberField));
+  writer.varint(tag);
+  writer.bigVarint(BigInt.asUintN(64, BigInt(value)));
+  return writer.bytes.subarray(0, writer.position);
 }

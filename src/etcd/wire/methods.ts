@@ -33,6 +33,8 @@ export interface EtcdMethod {
   /** Where its responses contain a ResponseHeader. Undefined: nowhere, or it is not known. */
   readonly header: HeaderPlace | undefined;
   readonly member: MemberChoice;
+  /** Its path in etcd's JSON gateway, below `/v3/`. Absent: it has none there. */
+  readonly gatewayPath?: string;
 }
 
 /** The packages of etcd's API. Their methods are relayed, also those that are newer than this table. */
@@ -54,84 +56,87 @@ const spreadRead: EtcdMethod = { ...read, member: "any" };
 const spreadWrite: EtcdMethod = { ...write, member: "any" };
 const waiting: EtcdMethod = { ...spreadWrite, kind: "waiting" };
 
+/** The same, at this path of the JSON gateway. */
+function at(gatewayPath: string, method: EtcdMethod): EtcdMethod {
+  return { ...method, gatewayPath };
+}
+
 /** A method that is newer than this table may do anything. */
 const unknown: EtcdMethod = { ...write, kind: "stream", header: undefined };
 
 /** The methods of etcd 3.7 and older, by service. Facts of etcd's rpc.proto, v3lock.proto and v3election.proto. */
 const services: Readonly<Record<string, Readonly<Record<string, EtcdMethod>>>> = {
   "etcdserverpb.KV": {
-    Range: { ...read, member: "byRequest" },
+    Range: at("kv/range", { ...read, member: "byRequest" }),
     RangeStream: { ...stream, header: "nested", member: "byRequest" },
-    Put: spreadWrite,
-    DeleteRange: spreadWrite,
-    Txn: { ...write, member: "byRequest" },
-    Compact: write,
+    Put: at("kv/put", spreadWrite),
+    DeleteRange: at("kv/deleterange", spreadWrite),
+    Txn: at("kv/txn", { ...write, member: "byRequest" }),
+    Compact: at("kv/compaction", write),
   },
-  "etcdserverpb.Watch": { Watch: stream },
+  "etcdserverpb.Watch": { Watch: at("watch", stream) },
   "etcdserverpb.Lease": {
-    LeaseGrant: spreadWrite,
-    LeaseRevoke: spreadWrite,
+    LeaseGrant: at("lease/grant", spreadWrite),
+    LeaseRevoke: at("lease/revoke", spreadWrite),
     // The leader answers these two, whichever member is asked.
-    LeaseKeepAlive: { ...stream, mayWrite: true, member: "any" },
-    LeaseTimeToLive: spreadRead,
-    LeaseLeases: { ...read, member: "afterRead" },
+    LeaseKeepAlive: at("lease/keepalive", { ...stream, mayWrite: true, member: "any" }),
+    LeaseTimeToLive: at("lease/timetolive", spreadRead),
+    LeaseLeases: at("lease/leases", { ...read, member: "afterRead" }),
   },
   "etcdserverpb.Cluster": {
-    MemberAdd: write,
-    MemberRemove: write,
-    MemberUpdate: write,
-    MemberList: read,
-    MemberPromote: write,
+    MemberAdd: at("cluster/member/add", write),
+    MemberRemove: at("cluster/member/remove", write),
+    MemberUpdate: at("cluster/member/update", write),
+    MemberList: at("cluster/member/list", read),
+    MemberPromote: at("cluster/member/promote", write),
   },
   "etcdserverpb.Maintenance": {
-    Alarm: write,
-    Status: read,
-    Defragment: write,
-    Hash: read,
-    HashKV: read,
-    Snapshot: stream,
-    MoveLeader: write,
-    Downgrade: write,
+    Alarm: at("maintenance/alarm", write),
+    Status: at("maintenance/status", read),
+    Defragment: at("maintenance/defragment", write),
+    Hash: at("maintenance/hash", read),
+    HashKV: at("maintenance/hashkv", read),
+    Snapshot: at("maintenance/snapshot", stream),
+    MoveLeader: at("maintenance/transfer-leadership", write),
+    Downgrade: at("maintenance/downgrade", write),
   },
   "etcdserverpb.Auth": {
-    AuthEnable: write,
-    AuthDisable: write,
-    AuthStatus: read,
-    Authenticate: write,
-    UserAdd: write,
-    UserGet: read,
-    UserList: read,
-    UserDelete: write,
-    UserChangePassword: write,
-    UserGrantRole: write,
-    UserRevokeRole: write,
-    RoleAdd: write,
-    RoleGet: read,
-    RoleList: read,
-    RoleDelete: write,
-    RoleGrantPermission: write,
-    RoleRevokePermission: write,
+    AuthEnable: at("auth/enable", write),
+    AuthDisable: at("auth/disable", write),
+    AuthStatus: at("auth/status", read),
+    Authenticate: at("auth/authenticate", write),
+    UserAdd: at("auth/user/add", write),
+    UserGet: at("auth/user/get", read),
+    UserList: at("auth/user/list", read),
+    UserDelete: at("auth/user/delete", write),
+    UserChangePassword: at("auth/user/changepw", write),
+    UserGrantRole: at("auth/user/grant", write),
+    UserRevokeRole: at("auth/user/revoke", write),
+    RoleAdd: at("auth/role/add", write),
+    RoleGet: at("auth/role/get", read),
+    RoleList: at("auth/role/list", read),
+    RoleDelete: at("auth/role/delete", write),
+    RoleGrantPermission: at("auth/role/grant", write),
+    RoleRevokePermission: at("auth/role/revoke", write),
   },
-  "v3lockpb.Lock": { Lock: waiting, Unlock: spreadWrite },
+  "v3lockpb.Lock": { Lock: at("lock/lock", waiting), Unlock: at("lock/unlock", spreadWrite) },
   "v3electionpb.Election": {
-    Campaign: waiting,
-    Proclaim: spreadWrite,
-    Leader: spreadRead,
-    Observe: { ...stream, member: "any" },
-    Resign: spreadWrite,
+    Campaign: at("election/campaign", waiting),
+    Proclaim: at("election/proclaim", spreadWrite),
+    Leader: at("election/leader", spreadRead),
+    Observe: at("election/observe", { ...stream, member: "any" }),
+    Resign: at("election/resign", spreadWrite),
   },
 };
 
-const methods: ReadonlyMap<string, EtcdMethod> = new Map(
+/** All methods that are known, by their paths. */
+export const etcdMethods: ReadonlyMap<string, EtcdMethod> = new Map(
   Object.entries(services).flatMap(([service, all]) =>
     Object.entries(all).map(([name, method]) => [`/${service}/${name}`, method] as const),
   ),
 );
 
-/** The paths of all methods that are known. */
-export const etcdMethodPaths: readonly string[] = [...methods.keys()];
-
 /** What is known of the method at a path, `/package.Service/Method`; undefined: it is not of etcd's packages. */
 export function etcdMethodAt(path: string): EtcdMethod | undefined {
-  return methods.get(path) ?? (pathPattern.test(path) ? unknown : undefined);
+  return etcdMethods.get(path) ?? (pathPattern.test(path) ? unknown : undefined);
 }

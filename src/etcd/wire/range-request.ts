@@ -1,5 +1,5 @@
-import { MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
-import { bytesFieldSize, WireWriter } from "../../protobuf/wire-writer.ts";
+import { MessageCursor } from "../../protobuf/message-cursor.ts";
+import { bytesField, unlessFault } from "./messages.ts";
 
 /*
  * etcd's RangeRequest. Field numbers are those of its rpc.proto.
@@ -47,19 +47,8 @@ const ofNoRevision = Buffer.from("20ffffffffffffffff7f3801", "hex");
 
 /** A request of the same keys that etcd permits or refuses as this one, and then does not read, as its revision is far in the future. */
 export function permissionRequest({ key, rangeEnd }: RangeRequest): Buffer {
-  const endSize = rangeEnd.length === 0 ? 0 : bytesFieldSize(rangeEnd.length);
-  const size = bytesFieldSize(key.length) + endSize + ofNoRevision.length;
-  const writer = new WireWriter(Buffer.allocUnsafe(size));
-  writer.byte(0x0a);
-  writer.varint(key.length);
-  writer.raw(key);
-  if (endSize > 0) {
-    writer.byte(0x12);
-    writer.varint(rangeEnd.length);
-    writer.raw(rangeEnd);
-  }
-  writer.raw(ofNoRevision);
-  return writer.bytes;
+  const end = rangeEnd.length === 0 ? rangeEnd : bytesField(0x12, rangeEnd);
+  return Buffer.concat([bytesField(0x0a, key), end, ofNoRevision]);
 }
 
 /**
@@ -67,12 +56,7 @@ export function permissionRequest({ key, rangeEnd }: RangeRequest): Buffer {
  * number that only etcd has to know the meaning of.
  */
 export function readRangeRequest(message: Buffer): RangeRequest | undefined {
-  try {
-    return read(new MessageCursor(message));
-  } catch (error) {
-    if (error instanceof WireFault) return undefined;
-    throw error;
-  }
+  return unlessFault(() => read(new MessageCursor(message)));
 }
 
 function read(cursor: MessageCursor): RangeRequest | undefined {
@@ -104,4 +88,31 @@ function read(cursor: MessageCursor): RangeRequest | undefined {
     minCreateRevision: numbers[12] ?? 0,
     maxCreateRevision: numbers[13] ?? 0,
   };
+}
+
+/** Tags in TxnRequest and in RequestOp. */
+const successTag = 0x12;
+const failureTag = 0x1a;
+const rangeTag = 0x0a;
+
+/**
+ * Whether a TxnRequest, of which this is the beginning, may show the state that its member has: etcd answers one without
+ * anything but serializable reads from there. True also if that does not show.
+ */
+export function mayBeSerializableTxn(start: Buffer): boolean {
+  const isSerializable = unlessFault(() => {
+    const cursor = new MessageCursor(start);
+    for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+      if (tag !== successTag && tag !== failureTag) {
+        cursor.skip(tag);
+        continue;
+      }
+      // The operation may be incomplete, but what it does comes first.
+      cursor.number();
+      if (cursor.next() !== rangeTag) return false;
+      if (readRangeRequest(cursor.view())?.serializable === false) return false;
+    }
+    return true;
+  });
+  return isSerializable ?? true;
 }

@@ -1,5 +1,5 @@
 import { MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
-import { bytesFieldSize, varintSize, WireWriter } from "../../protobuf/wire-writer.ts";
+import { bytesField, numberField } from "./messages.ts";
 
 /*
  * etcd's WatchRequest. Field numbers are those of its rpc.proto.
@@ -65,57 +65,40 @@ export function readWatchRequest(
 
 function readCreate(encoded: Buffer, emptyKey: Buffer): CreateRequest {
   const cursor = new MessageCursor(encoded);
-  let key: Buffer = none;
-  let rangeEnd: Buffer = none;
-  let startRevision = 0;
-  let progressNotify = false;
-  let withPrevious = false;
-  let fragment = false;
-  let watchId = 0n;
-  let withoutPuts = false;
-  let withoutDeletes = false;
-  let hasUnknownField = false;
+  const request = {
+    ...{ kind: "create" as const, key: none, rangeEnd: none, startRevision: 0, encoded },
+    ...{ progressNotify: false, withoutPuts: false, withoutDeletes: false, withPrevious: false },
+    ...{ fragment: false, watchId: 0n, hasUnknownField: false },
+  };
   let bounds = 0;
   const filter = (number: bigint): void => {
-    withoutPuts ||= number === 0n;
-    withoutDeletes ||= number === 1n;
+    request.withoutPuts ||= number === 0n;
+    request.withoutDeletes ||= number === 1n;
   };
   for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
     if ((tag === 0x0a || tag === 0x12) && ++bounds > maxBounds) {
       throw new WireFault("has too many keys");
     }
-    if (tag === 0x0a) key = cursor.view();
-    else if (tag === 0x12) rangeEnd = cursor.view();
-    else if (tag === 0x18) startRevision = bounded(signed(cursor));
-    else if (tag === 0x20) progressNotify = cursor.bigint() !== 0n;
+    if (tag === 0x0a) request.key = cursor.view();
+    else if (tag === 0x12) request.rangeEnd = cursor.view();
+    else if (tag === 0x18) request.startRevision = bounded(signed(cursor));
+    else if (tag === 0x20) request.progressNotify = cursor.bigint() !== 0n;
     else if (tag === 0x28) filter(cursor.bigint());
     else if (tag === 0x2a) {
       // Packed.
       const outer = cursor.enter();
       while (cursor.position < cursor.end) filter(cursor.bigint());
       cursor.leave(outer);
-    } else if (tag === 0x30) withPrevious = cursor.bigint() !== 0n;
-    else if (tag === 0x38) watchId = signed(cursor);
-    else if (tag === 0x40) fragment = cursor.bigint() !== 0n;
+    } else if (tag === 0x30) request.withPrevious = cursor.bigint() !== 0n;
+    else if (tag === 0x38) request.watchId = signed(cursor);
+    else if (tag === 0x40) request.fragment = cursor.bigint() !== 0n;
     else {
-      hasUnknownField = true;
+      request.hasUnknownField = true;
       cursor.skip(tag);
     }
   }
-  return {
-    kind: "create",
-    key: key.length === 0 ? emptyKey : key,
-    rangeEnd,
-    startRevision,
-    progressNotify,
-    withoutPuts,
-    withoutDeletes,
-    withPrevious,
-    fragment,
-    watchId,
-    hasUnknownField,
-    encoded,
-  };
+  if (request.key.length === 0) request.key = emptyKey;
+  return request;
 }
 
 function readCancel(message: Buffer): bigint {
@@ -144,26 +127,10 @@ export const progressRequest: Buffer = Buffer.of(0x1a, 0);
 
 /** The client's request with another start revision and watch id. Of a field that is there twice, the later one counts. */
 export function createRequest(parts: readonly Buffer[], startRevision: number, id: number): Buffer {
-  const encoded = Buffer.concat(parts);
-  const size = encoded.length + 2 + varintSize(startRevision) + varintSize(id);
-  const writer = new WireWriter(Buffer.allocUnsafe(bytesFieldSize(size)));
-  writer.byte(0x0a);
-  writer.varint(size);
-  writer.raw(encoded);
-  writer.byte(0x18);
-  writer.varint(startRevision);
-  writer.byte(0x38);
-  writer.varint(id);
-  return writer.bytes;
+  return bytesField(0x0a, ...parts, numberField(0x18, startRevision), numberField(0x38, id));
 }
 
 /** The request to cancel a watch. */
 export function cancelRequest(id: number): Buffer {
-  const size = 1 + varintSize(id);
-  const writer = new WireWriter(Buffer.allocUnsafe(bytesFieldSize(size)));
-  writer.byte(0x12);
-  writer.varint(size);
-  writer.byte(0x08);
-  writer.varint(id);
-  return writer.bytes;
+  return bytesField(0x12, numberField(0x08, id));
 }

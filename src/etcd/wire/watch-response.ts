@@ -1,13 +1,8 @@
 import { MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
-import {
-  bigFieldSize,
-  bytesFieldSize,
-  numberFieldSize,
-  WireWriter,
-} from "../../protobuf/wire-writer.ts";
-import { type FrameParts, prefixSize } from "../../wire/encode.ts";
+import { WireWriter } from "../../protobuf/wire-writer.ts";
+import { type FrameParts, frameOf, prefixSize } from "../../wire/encode.ts";
 import { type DecodedKeyValue, readKeyValue } from "./key-value.ts";
-import { decoding } from "./messages.ts";
+import { bytesField, decoding, numberField } from "./messages.ts";
 import { headerTag, readRevision } from "./response-header.ts";
 
 /*
@@ -111,41 +106,30 @@ class FoundEvents implements DecodedEvents {
 /** With `found`, records the positions of the events and does not decode them. */
 function readWatch(cursor: MessageCursor, found?: FoundEvents): DecodedWatch {
   const events: DecodedEvent[] = [];
-  let revision = 0;
-  let watchId = 0;
-  let created = false;
-  let canceled = false;
-  let compactRevision = 0;
-  let cancelReason = "";
-  let fragment = false;
+  const response = {
+    revision: 0,
+    watchId: 0,
+    created: false,
+    canceled: false,
+    compactRevision: 0,
+    cancelReason: "",
+    fragment: false,
+    events: found ?? events,
+  };
   for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
     if (tag === eventsTag) {
       if (found === undefined) events.push(enterEvent(cursor));
       else found.add(cursor);
-    } else if (tag === headerTag) revision = readRevision(cursor);
-    else if (tag === watchIdTag) watchId = cursor.number();
-    else if (tag === createdTag) created = cursor.number() !== 0;
-    else if (tag === canceledTag) canceled = cursor.number() !== 0;
-    else if (tag === compactRevisionTag) compactRevision = cursor.natural();
-    else if (tag === cancelReasonTag) cancelReason = readText(cursor);
-    else if (tag === fragmentTag) fragment = cursor.number() !== 0;
+    } else if (tag === headerTag) response.revision = readRevision(cursor);
+    else if (tag === watchIdTag) response.watchId = cursor.number();
+    else if (tag === createdTag) response.created = cursor.number() !== 0;
+    else if (tag === canceledTag) response.canceled = cursor.number() !== 0;
+    else if (tag === compactRevisionTag) response.compactRevision = cursor.natural();
+    else if (tag === cancelReasonTag) response.cancelReason = cursor.view().toString();
+    else if (tag === fragmentTag) response.fragment = cursor.number() !== 0;
     else cursor.skip(tag);
   }
-  return {
-    revision,
-    watchId,
-    created,
-    canceled,
-    compactRevision,
-    cancelReason,
-    fragment,
-    events: found ?? events,
-  };
-}
-
-function readText(cursor: MessageCursor): string {
-  cursor.content();
-  return cursor.bytes.toString("utf8", cursor.start, cursor.end);
+  return response;
 }
 
 /** Reads the event in this field. Throws a WireFault. */
@@ -184,34 +168,19 @@ export interface Answer {
 
 /** Encodes a response without events as a frame, that is with gRPC's prefix. */
 export function encodeAnswer(header: Buffer, answer: Answer): Buffer {
-  const { compactRevision = 0, cancelReason = "" } = answer;
-  const id = watchIdField(answer.watchId);
-  const reasonBytes = Buffer.byteLength(cancelReason);
-  const size =
-    header.length +
-    id.length +
-    (answer.created === true ? 2 : 0) +
-    (answer.canceled === true ? 2 : 0) +
-    numberFieldSize(compactRevision) +
-    (reasonBytes === 0 ? 0 : bytesFieldSize(reasonBytes));
-  const writer = new WireWriter(Buffer.allocUnsafe(prefixSize + size));
-  writer.prefix(size);
-  writer.raw(header);
-  writer.raw(id);
-  writer.numberField(createdTag, answer.created === true ? 1 : 0);
-  writer.numberField(canceledTag, answer.canceled === true ? 1 : 0);
-  writer.numberField(compactRevisionTag, compactRevision);
-  if (reasonBytes > 0) writer.textField(cancelReasonTag, cancelReason, reasonBytes);
-  return writer.bytes;
+  const { watchId, created = false, canceled = false, compactRevision = 0 } = answer;
+  const { cancelReason = "" } = answer;
+  const fields = [header, watchIdField(watchId)];
+  if (created) fields.push(numberField(createdTag, 1));
+  if (canceled) fields.push(numberField(canceledTag, 1));
+  if (compactRevision > 0) fields.push(numberField(compactRevisionTag, compactRevision));
+  if (cancelReason !== "") fields.push(bytesField(cancelReasonTag, Buffer.from(cancelReason)));
+  return Buffer.concat(frameOf(...fields));
 }
 
 /** Encodes the field of a response with its watch id; empty for the id 0. */
 export function watchIdField(watchId: bigint): Buffer {
-  if (watchId === 0n) return none;
-  const unsigned = BigInt.asUintN(64, watchId);
-  const writer = new WireWriter(Buffer.allocUnsafe(bigFieldSize(unsigned)));
-  writer.bigField(watchIdTag, unsigned);
-  return writer.bytes;
+  return watchId === 0n ? none : numberField(watchIdTag, watchId);
 }
 
 /** Adds fields behind those of a message. A field that is there already has the later value then. */

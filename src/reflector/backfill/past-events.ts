@@ -1,5 +1,6 @@
-import type { Clock, Timer } from "../../base/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import { upstreamUnavailable, WatchFanoutError } from "../../base/errors.ts";
+import { waitFor } from "../../base/wait.ts";
 import type { WatchEvent } from "../../model/event.ts";
 import type { Scope, Storage, WatchStream } from "../../storage/storage.ts";
 
@@ -52,7 +53,7 @@ export function readPast(
   maxBytes: number,
   signal: AbortSignal,
 ): Promise<PastRead> {
-  return new PastReader(source, starts, upTo, maxBytes).read(signal);
+  return new PastReader(source, maxBytes).read(starts, upTo, signal);
 }
 
 /** The part of a read that one watch delivers. */
@@ -77,45 +78,53 @@ class PastReader {
   readonly #maxBytes: number;
   readonly #begun: number;
   /** The oldest first. Dropped ones are removed from the front. */
-  readonly #segments: Segment[];
-  readonly #finished = Promise.withResolvers<PastRead>();
+  #segments: readonly Segment[] = [];
   #firstMs: number | undefined;
   #failure: WatchFanoutError | undefined;
   #isOver = false;
   #bytes = 0;
-  #timer: Timer | undefined;
 
-  constructor(source: PastSource, starts: readonly number[], upTo: number, maxBytes: number) {
+  constructor(source: PastSource, maxBytes: number) {
     this.#source = source;
     this.#maxBytes = maxBytes;
     this.#begun = source.clock.now();
-    const { storage, scope, historyId } = source;
-    this.#segments = starts.map((after, i) => {
-      const end = starts[i + 1] ?? upTo;
-      const concurrent = starts.length;
-      const range = { scope, afterRevision: after, upTo: end, historyId };
-      return new Segment(after, end, storage.watch({ ...range, concurrent, withPrevious: true }));
-    });
   }
 
-  async read(signal: AbortSignal): Promise<PastRead> {
-    const abort = (): void => this.#end(() => this.#finished.reject(signal.reason));
-    signal.addEventListener("abort", abort);
-    if (signal.aborted) abort();
-    this.#timer = this.#source.clock.setTimeout(() => {
-      this.#finish(upstreamUnavailable("The store did not deliver past events in time."));
-    }, readTimeoutMs);
-    for (const segment of [...this.#segments]) {
-      segment.stream.onReadable(() => this.#take(segment));
-      this.#take(segment);
-    }
-    // Without events, only progress shows how far a watch is.
-    if (!this.#isOver) this.#source.storage.requestProgress();
-    try {
-      return await this.#finished.promise;
-    } finally {
-      signal.removeEventListener("abort", abort);
-    }
+  read(starts: readonly number[], upTo: number, signal: AbortSignal): Promise<PastRead> {
+    const { storage, scope, historyId, clock } = this.#source;
+    const late = upstreamUnavailable("The store did not deliver past events in time.");
+    const deadline = { clock, ms: readTimeoutMs, expire: () => this.#result(late) };
+    return waitFor<PastRead>(
+      (resolve) => {
+        this.#segments = starts.map((after, i) => {
+          const end = starts[i + 1] ?? upTo;
+          const concurrent = starts.length;
+          const range = { scope, afterRevision: after, upTo: end, historyId };
+          const stream = storage.watch({ ...range, concurrent, withPrevious: true });
+          return new Segment(after, end, stream);
+        });
+        for (const segment of this.#segments) {
+          const take = (): void => {
+            this.#take(segment);
+            if (this.#isWhole) resolve(this.#result(this.#failure));
+          };
+          segment.stream.onReadable(take);
+          take();
+        }
+        // Without events, only progress shows how far a watch is.
+        if (!this.#isWhole) storage.requestProgress();
+        return () => {
+          this.#isOver = true;
+          for (const { stream } of this.#segments) stream.close();
+        };
+      },
+      { signal, deadline },
+    );
+  }
+
+  /** Whether everything has come of what is not dropped. */
+  get #isWhole(): boolean {
+    return this.#segments.every(({ isWhole }) => isWhole);
   }
 
   #take(segment: Segment): void {
@@ -135,10 +144,9 @@ class PastReader {
         break;
       }
       if (this.#bytes > this.#maxBytes) this.#giveUpOldest();
-      if (this.#isOver || this.#segments[0] === undefined) break;
+      if (this.#segments[0] === undefined) break;
     }
     if (!segment.isWhole && stream.ended !== undefined) this.#failed(segment, stream.ended);
-    if (this.#segments.every(({ isWhole }) => isWhole)) this.#finish(this.#failure);
   }
 
   /** Parts that are older than a missing one are useless. */
@@ -149,32 +157,22 @@ class PastReader {
       end instanceof WatchFanoutError
         ? end
         : upstreamUnavailable("The storage closed a watch of past events.", end ?? undefined);
-    for (const { stream } of this.#segments.splice(0, at + 1)) stream.close();
+    this.#drop(at + 1);
   }
 
   #giveUpOldest(): void {
-    const oldest = this.#segments.shift();
-    if (oldest === undefined) return;
-    oldest.stream.close();
-    this.#bytes -= oldest.bytes;
+    this.#bytes -= this.#segments[0]?.bytes ?? 0;
+    this.#drop(1);
   }
 
-  #finish(failure: WatchFanoutError | undefined): void {
-    this.#end(() => {
-      this.#finished.resolve({
-        past: this.#whole(),
-        failure,
-        firstMs: this.#firstMs ?? this.#source.clock.now() - this.#begun,
-      });
-    });
+  #drop(count: number): void {
+    for (const { stream } of this.#segments.slice(0, count)) stream.close();
+    this.#segments = this.#segments.slice(count);
   }
 
-  #end(settle: () => void): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    this.#timer?.cancel();
-    for (const { stream } of this.#segments) stream.close();
-    settle();
+  #result(failure: WatchFanoutError | undefined): PastRead {
+    const firstMs = this.#firstMs ?? this.#source.clock.now() - this.#begun;
+    return { past: this.#whole(), failure, firstMs };
   }
 
   /** Joins the newest complete parts. */

@@ -1,7 +1,7 @@
 import { status } from "@grpc/grpc-js";
 import type { Identity } from "../../identity/identity.ts";
 import type { Access } from "../../policy/access.ts";
-import type { Decision } from "../../policy/authorizer.ts";
+import type { Authorizer, Decision } from "../../policy/authorizer.ts";
 import type { CallSpan } from "./call-span.ts";
 
 /**
@@ -63,19 +63,52 @@ export function auditEntry(
   return { identity, address, ...trace, method, access, allowed, rule };
 }
 
+/** What decides on calls, and what takes the audited ones. */
+export interface Auditing {
+  readonly authorizer: Authorizer;
+  readonly audit?: AuditLog | undefined;
+}
+
 /**
- * Records a call that is refused and ended next, with `code`, unless that is left to its record: then the record says that it
- * was denied.
+ * Audits, and counts, what a call asks for and is refused, with the code that the caller gets. A call with a record leaves that
+ * to its record, which then says that it was denied.
  */
-export function recordRefused(
-  audit: AuditLog | undefined,
+export function auditDenied(
+  { authorizer, audit }: Auditing,
+  method: string,
   call: AuditedCall,
-  entry: () => Omit<AuditEntry, "code">,
-  code: status,
+  access: Access | undefined,
+  code: status = status.PERMISSION_DENIED,
 ): void {
   if (call.record !== undefined) call.record.decided(denied);
-  else audit?.record({ ...entry(), code: codeName(code) });
+  else audit?.record({ ...auditEntry(call, method, access, denied), code: codeName(code) });
+  const isRight = access !== undefined && code === status.PERMISSION_DENIED;
+  if (isRight) authorizer.countDenied(access.verb);
 }
+
+/** Audits what a call asks for and may do. `code`: how that has ended; undefined: its stream was opened. */
+export function auditAllowed(
+  { authorizer, audit }: Auditing,
+  method: string,
+  call: AuditedCall,
+  access: Access | undefined,
+  code: status | undefined,
+): void {
+  if (audit === undefined || !isAudited(audit, access)) return;
+  const entry = auditEntry(call, method, access, decisionOn(authorizer, call, access));
+  audit.record({ ...entry, code: code === undefined ? undefined : codeName(code) });
+}
+
+/** The decision on what a call asks for; `access` undefined: a method that needs no right. */
+export function decisionOn(
+  authorizer: Authorizer,
+  { identity }: Pick<AuditedCall, "identity">,
+  access: Access | undefined,
+): Decision {
+  return access === undefined ? openToAll : authorizer.decide(identity, access);
+}
+
+const openToAll: Decision = { allowed: true, rule: undefined };
 
 /** The decision on a call that no rule allows. */
 export const denied: Decision = { allowed: false, rule: undefined };

@@ -1,6 +1,6 @@
-import type { Timer } from "../../base/clock.ts";
 import { upstreamUnavailable } from "../../base/errors.ts";
 import { Gate } from "../../base/gate.ts";
+import { waitFor } from "../../base/wait.ts";
 import type { Authenticators } from "../../identity/authenticators.ts";
 import type { Identity } from "../../identity/identity.ts";
 import { KeysAwaited } from "../../identity/key-set.ts";
@@ -8,9 +8,9 @@ import type { Peer, PeerFacts } from "../../identity/peer.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { byteLowWaterMark, Ledger, type Reservation } from "../kernel/ledger.ts";
 import type { Callers, CallOwner } from "../limits/callers.ts";
-import { auditEntry, denied, recordRefused } from "./audit.ts";
+import { auditDenied } from "./audit.ts";
 import { outOfRequestRoom, outOfTokenRoom, toClientError } from "./refusals.ts";
-import type { ServerCall } from "./server-call.ts";
+import { RefusedRequest, type ServerCall } from "./server-call.ts";
 import type { ServiceContext } from "./service-context.ts";
 
 /** Maximum number of credentials that are verified at once. Each may occupy a thread. */
@@ -33,16 +33,15 @@ export interface UnauthenticatedCall extends ServerCall {
   identity: Identity;
 }
 
-/** What a call presents, and its connection. */
+/** What is known of a connection: what its peer is remembered by, and what it shows of it. */
+type Connected = { readonly connection: object } & Pick<Presented, "peerFacts">;
+
+/** What a call presents, and what its connection shows. */
 export interface Presented {
   /** Its method's name in logs and metrics. */
   readonly method: string;
-  /** What the peer is remembered by. */
-  readonly connection: object;
   /** Called once per connection. Undefined if the connection is closed. */
   readonly peerFacts: () => PeerFacts | undefined;
-  /** Ends the connection behind its calls. Idempotent. */
-  readonly closeConnection: () => void;
   /** The metadata `authorization`; undefined: absent. */
   readonly authorization: string | undefined;
   /** The metadata `x-forwarded-client-cert`; undefined: absent. */
@@ -63,12 +62,8 @@ export class Authentication {
   readonly #context: ServiceContext;
   readonly #callers: Callers;
   readonly #peers = new WeakMap<object, Peer>();
-  /** Connections whose certificate is of no trusted authority any more. */
-  readonly #withdrawn = new WeakSet<object>();
   /** Calls are inside while they are verified, and wait for their connection's turn before. */
   readonly #gate = new Gate({ concurrent: maxVerifying });
-  /** Calls that wait for keys of the token issuer, in the order in which they came. */
-  readonly #awaitingKeys = new Set<PendingAuthentication>();
   readonly #tokens = new Ledger({
     max: maxTokenBytes,
     maxPerOwner: maxTokenBytesPerConnection,
@@ -86,15 +81,15 @@ export class Authentication {
    * the call has to wait for what is returned.
    */
   begin(call: UnauthenticatedCall, presented: Presented): PendingAuthentication | undefined {
-    const peer = this.#peerOf(presented);
+    const { method, peerFacts, authorization, forwardedCertificate } = presented;
+    const peer = this.#peerOf({ connection: call.connection, peerFacts });
     if (peer === undefined) {
       // The connection is closed. Nothing must be done for a caller that is not known.
       call.reset();
       return undefined;
     }
     // The client connects again, with the certificate that it has by now.
-    if (this.#authenticators.hasExpired(peer)) presented.closeConnection();
-    const { method, authorization, forwardedCertificate } = presented;
+    if (this.#authenticators.hasExpired(peer)) call.closeConnection();
     try {
       const found = this.#authenticators.authenticate({
         peer,
@@ -122,7 +117,7 @@ export class Authentication {
   }
 
   /** Recognises the peer of a connection, and with it whether that is a trusted proxy. */
-  recognise(connected: Pick<Presented, "connection" | "peerFacts">): void {
+  recognise(connected: Connected): void {
     this.#peerOf(connected);
   }
 
@@ -133,7 +128,7 @@ export class Authentication {
   forwardedOwner({
     forwardedCertificate: header,
     ...connected
-  }: Pick<Presented, "connection" | "peerFacts" | "forwardedCertificate">): CallOwner | undefined {
+  }: Connected & Pick<Presented, "forwardedCertificate">): CallOwner | undefined {
     // Also for a call without the header: the connection is marked.
     const peer = this.#peerOf(connected);
     if (peer === undefined || header === undefined) return undefined;
@@ -143,21 +138,13 @@ export class Authentication {
       : this.#callers.forwardedOwner(connected.connection, name);
   }
 
-  /** The certificate of a connection is of no trusted authority any more: it is refused from now on. */
-  withdraw(connection: object): void {
-    this.#withdrawn.add(connection);
-    this.#peers.delete(connection);
-  }
-
-  #peerOf({
-    connection,
-    peerFacts,
-  }: Pick<Presented, "connection" | "peerFacts">): Peer | undefined {
+  #peerOf({ connection, peerFacts }: Connected): Peer | undefined {
+    const isWithdrawn = this.#context.credentials.isWithdrawn(connection);
     const known = this.#peers.get(connection);
-    if (known !== undefined) return known;
+    if (known !== undefined && !isWithdrawn) return known;
     const facts = peerFacts();
     if (facts === undefined) return undefined;
-    const isCertificateTrusted = facts.isCertificateTrusted && !this.#withdrawn.has(connection);
+    const isCertificateTrusted = facts.isCertificateTrusted && !isWithdrawn;
     const peer = this.#authenticators.recognisePeer({ ...facts, isCertificateTrusted });
     this.#peers.set(connection, peer);
     if (this.#authenticators.mayForward(peer)) this.#callers.markForwarder(connection);
@@ -171,106 +158,93 @@ export class Authentication {
     tokenBytes: number,
   ): PendingAuthentication {
     const { clock, requestPool } = this.#context;
-    const pending: PendingAuthentication = new PendingAuthentication(call, method, verify, {
-      ...{ clock, requestPool },
-      late: () => this.#refuse(call, method, upstreamUnavailable(tooLate)),
-      forget: () => {
-        token.release();
-        pending.leaveQueue?.();
-        this.#awaitingKeys.delete(pending);
+    const pending = new PendingAuthentication(call, requestPool);
+    const verified = waitFor<Identity>(
+      (resolve, reject) => this.#verify(call, verify, resolve, reject),
+      {
+        signal: pending.signal,
+        deadline: {
+          ...{ clock, ms: maxWaitMs },
+          expire: () => {
+            throw upstreamUnavailable(tooLate);
+          },
+        },
+        charge: (evict) =>
+          this.#tokens.reserve(call.connection, pendingBytes + tokenBytes, () =>
+            evict(new RefusedRequest(outOfTokenRoom(maxTokenBytesPerConnection))),
+          ),
       },
-    });
-    const token = this.#tokens.reserve(call.connection, 0, () => {
-      pending.cancel();
-      call.end(outOfTokenRoom(maxTokenBytesPerConnection));
-    });
-    token.resize(pendingBytes + tokenBytes);
-    if (pending.isWaiting) this.#queue(pending);
+    );
+    verified.then(
+      (identity) => pending.finish(identity),
+      (error: unknown) => {
+        pending.cancel();
+        if (error instanceof RefusedRequest) call.end(error.status);
+        else this.#refuse(call, method, error);
+      },
+    );
     return pending;
   }
 
-  #queue(pending: PendingAuthentication): void {
-    const { connection } = pending.call;
-    const enter = (): void => {
-      void this.#verify(pending).finally(() => this.#gate.leave(connection));
+  /**
+   * Verifies the credential of a call at the turn of its connection. One that needs keys which are being requested leaves the
+   * turn to others, and is verified again then. Returns what ends the wait.
+   */
+  #verify(
+    call: UnauthenticatedCall,
+    verify: () => Promise<Identity>,
+    resolve: (identity: Identity) => void,
+    reject: (error: unknown) => void,
+  ): () => void {
+    const { connection } = call;
+    let isOver = false;
+    let leaveQueue = (): void => {};
+    const queue = (): void => {
+      if (!isOver) leaveQueue = this.#gate.queue(connection, { bytes: 0, enter });
     };
-    pending.leaveQueue = this.#gate.queue(connection, { bytes: 0, enter });
-  }
-
-  /** Never rejects. */
-  async #verify(pending: PendingAuthentication): Promise<void> {
-    if (pending.call.isOver) return;
-    try {
-      pending.finish(await pending.verify());
-    } catch (error) {
-      if (error instanceof KeysAwaited) {
-        this.#awaitKeys(pending, error.requested);
-        return;
+    const verifyNow = async (): Promise<void> => {
+      try {
+        if (!call.isOver) resolve(await verify());
+      } catch (error) {
+        if (error instanceof KeysAwaited) void error.requested.then(queue);
+        else reject(error);
+      } finally {
+        this.#gate.leave(connection);
       }
-      pending.cancel();
-      this.#refuse(pending.call, pending.method, error);
-    }
-  }
-
-  /** Verifies a call again once the keys have been requested. */
-  #awaitKeys(pending: PendingAuthentication, requested: Promise<void>): void {
-    if (pending.call.isOver || !pending.isWaiting) return;
-    this.#awaitingKeys.add(pending);
-    void requested.then(() => this.#verifyAgain());
-  }
-
-  /** There is one request at a time, so none of these calls waits for another one. */
-  #verifyAgain(): void {
-    const awaiting = [...this.#awaitingKeys];
-    this.#awaitingKeys.clear();
-    for (const pending of awaiting) this.#queue(pending);
+    };
+    const enter = (): void => void verifyNow();
+    queue();
+    return () => {
+      isOver = true;
+      leaveQueue();
+    };
   }
 
   #refuse(call: ServerCall, method: string, error: unknown): void {
     if (call.isOver) return;
-    const { audit, logger } = this.#context;
-    const ending = statusOf(toClientError(error, "authentication", logger, call));
-    recordRefused(audit, call, () => auditEntry(call, method, undefined, denied), ending.code);
+    const ending = statusOf(toClientError(error, "authentication", this.#context.logger, call));
+    auditDenied(this.#context, method, call, undefined, ending.code);
     call.end(ending);
   }
 }
 
 /** A call whose credential is being verified. */
 export class PendingAuthentication {
-  readonly call: UnauthenticatedCall;
-  readonly method: string;
-  readonly verify: () => Promise<Identity>;
+  readonly #call: UnauthenticatedCall;
   readonly #pool: Ledger;
-  readonly #timer: Timer;
-  readonly #forget: () => void;
+  /** Aborted when the call does not wait any more. */
+  readonly #waiting = new AbortController();
   #isDone = false;
-  /** Whether the call still waits: it has no identity, and has neither ended nor waited too long. */
-  isWaiting = true;
-  /** Removes it from those that wait for their turn. Idempotent. */
-  leaveQueue: (() => void) | undefined;
   #reservation: Reservation | undefined;
   #next: (() => void) | undefined;
 
-  constructor(
-    call: UnauthenticatedCall,
-    method: string,
-    verify: () => Promise<Identity>,
-    context: Pick<ServiceContext, "clock" | "requestPool"> & {
-      /** Ends a call that has waited too long. */
-      readonly late: () => void;
-      /** Releases what is held for a call that does not wait any more. Idempotent. */
-      readonly forget: () => void;
-    },
-  ) {
-    this.call = call;
-    this.method = method;
-    this.verify = verify;
-    this.#pool = context.requestPool;
-    this.#forget = context.forget;
-    this.#timer = context.clock.setTimeout(() => {
-      this.cancel();
-      context.late();
-    }, maxWaitMs);
+  constructor(call: UnauthenticatedCall, pool: Ledger) {
+    this.#call = call;
+    this.#pool = pool;
+  }
+
+  get signal(): AbortSignal {
+    return this.#waiting.signal;
   }
 
   /**
@@ -278,7 +252,7 @@ export class PendingAuthentication {
    * size of the request that waits, which is charged to the connection.
    */
   whenDone(bytes: number, next: () => void): void {
-    if (this.call.isOver) {
+    if (this.#call.isOver) {
       this.cancel();
       return;
     }
@@ -287,10 +261,10 @@ export class PendingAuthentication {
       return;
     }
     this.#next = next;
-    this.call.onOver(() => this.cancel());
-    this.#reservation = this.#pool.reserve(this.call.connection, bytes, () => {
+    this.#call.onOver(() => this.cancel());
+    this.#reservation = this.#pool.reserve(this.#call.connection, bytes, () => {
       this.cancel();
-      this.call.end(outOfRequestRoom(this.#pool));
+      this.#call.end(outOfRequestRoom(this.#pool));
     });
   }
 
@@ -299,15 +273,13 @@ export class PendingAuthentication {
     const next = this.#next;
     this.cancel();
     this.#isDone = true;
-    this.call.identity = identity;
-    if (!this.call.isOver) next?.();
+    this.#call.identity = identity;
+    if (!this.#call.isOver) next?.();
   }
 
   /** Releases what is held while the call waits. Idempotent. */
   cancel(): void {
-    this.isWaiting = false;
-    this.#forget();
-    this.#timer.cancel();
+    this.#waiting.abort();
     this.#next = undefined;
     this.#reservation?.release();
     this.#reservation = undefined;

@@ -2,16 +2,13 @@ import type { Clock, Timer } from "../../base/clock.ts";
 import type { WatchFanoutError } from "../../base/errors.ts";
 import { credentialExpired, credentialRevoked } from "../../identity/authenticators.ts";
 import type { Identity } from "../../identity/identity.ts";
-import type { OpenStreams } from "../kernel/open-streams.ts";
+import { permissionDenied } from "../../policy/access.ts";
+import type { Authorizer } from "../../policy/authorizer.ts";
+import type { ClientConnection, OpenStreams } from "../kernel/open-streams.ts";
+import type { ServerCall } from "./server-call.ts";
 
 /** Maximum interval at which expired credentials are looked for while a stream has one that expires, in milliseconds. */
 const checkIntervalMs = 250;
-
-/** A call, as far as its credential may lapse. */
-export interface AuthenticatedCall {
-  readonly identity: Identity;
-  readonly connection: object;
-}
 
 /**
  * Knows which credentials are no longer valid, and ends the open streams that have one, with UNAUTHENTICATED: within a second
@@ -21,7 +18,8 @@ export interface AuthenticatedCall {
 export class Credentials {
   readonly #clock: Clock;
   readonly #now: () => number;
-  readonly #streams: Pick<OpenStreams, "endEach">;
+  readonly #streams: OpenStreams;
+  readonly #endFlushMs: number;
   /** Identities whose credential was revoked: calls that have begun with it may open a stream later. */
   readonly #revoked = new WeakSet<Identity>();
   /** Connections whose certificate was withdrawn: calls that have begun on them may open a stream later. */
@@ -32,11 +30,12 @@ export class Credentials {
   #earliest = Infinity;
   #timer: Timer | undefined;
 
-  /** `now` returns the time of day, in milliseconds since the epoch. */
-  constructor(clock: Clock, now: () => number, streams: Pick<OpenStreams, "endEach">) {
+  /** `now` returns the time of day, in milliseconds since the epoch. `endFlushMs`: see `ServerLimits`. */
+  constructor(clock: Clock, now: () => number, streams: OpenStreams, endFlushMs: number) {
     this.#clock = clock;
     this.#now = now;
     this.#streams = streams;
+    this.#endFlushMs = endFlushMs;
   }
 
   /** A stream of this identity is open from now on. */
@@ -61,19 +60,35 @@ export class Credentials {
   }
 
   /**
-   * The certificate of a connection is no longer accepted: the calls in progress on it are `lapsed`, whatever their own
-   * credential is. Its streams are ended by the caller of this.
+   * The certificate of a connection is of no trusted authority any more. Ends its streams, with UNAUTHENTICATED and their resume
+   * points, whatever their identity is, since the connection itself is no longer trusted; then the connection, with GOAWAY.
+   * Its calls in progress are `lapsed`: they are refused before they have an effect. What remains of it is cut off after
+   * `endFlushMs`.
    */
-  withdraw(connection: object): void {
+  withdraw(connection: ClientConnection): void {
     this.#withdrawn.add(connection);
+    for (const stream of [...this.#streams.of(connection)]) {
+      this.#streams.end(stream, credentialRevoked({ source: "certificate" }));
+    }
+    connection.close();
+    const timer = this.#clock.setTimeout(() => connection.destroy(), this.#endFlushMs);
+    connection.once("close", () => timer.cancel());
+  }
+
+  /** Whether the certificate of a connection was withdrawn. */
+  isWithdrawn(connection: object): boolean {
+    return this.#withdrawn.has(connection);
   }
 
   /**
    * Why the credential of a call that was authenticated is no longer valid; undefined: it is. A client may take long to
    * send its request, and a stream may wait until it is opened.
    */
-  lapsed({ identity, connection }: AuthenticatedCall): WatchFanoutError | undefined {
-    if (this.#withdrawn.has(connection)) return credentialRevoked({ source: "certificate" });
+  lapsed({
+    identity,
+    connection,
+  }: Pick<ServerCall, "identity" | "connection">): WatchFanoutError | undefined {
+    if (this.isWithdrawn(connection)) return credentialRevoked({ source: "certificate" });
     return this.#revoked.has(identity) ? credentialRevoked(identity) : this.#expired(identity);
   }
 
@@ -103,4 +118,26 @@ export class Credentials {
       return error;
     });
   }
+}
+
+/**
+ * Whenever the policy changes, ends the streams that it no longer allows, with PERMISSION_DENIED. Streams that open meanwhile
+ * have been allowed by the new policy.
+ */
+export function revokeOnChange(authorizer: Authorizer, streams: OpenStreams, clock: Clock): void {
+  authorizer.onChange(() => {
+    const { generation } = authorizer;
+    // A pass ends when its policy has been replaced: a new one has begun.
+    const isCurrent = (): boolean => authorizer.generation === generation;
+    streams.endEach(
+      clock,
+      ({ identity, access }) => {
+        const denied = access && authorizer.firstDenied(identity, access);
+        if (denied === undefined) return undefined;
+        authorizer.countRevoked();
+        return permissionDenied(identity, denied);
+      },
+      isCurrent,
+    );
+  });
 }

@@ -2,8 +2,8 @@ import type { Decoded } from "../../wire/decode.ts";
 import { statusOf } from "../../wire/errors.ts";
 import { refusalOfPath } from "../../wire/via.ts";
 import type { RefusedKind } from "../pressure/memory-pressure.ts";
-import { auditEntry, denied, recordRefused } from "./audit.ts";
-import { auditConversation, authorize, authorizeRaw } from "./authorization.ts";
+import { auditAllowed, auditDenied } from "./audit.ts";
+import { authorize, authorizeRaw } from "./authorization.ts";
 
 import { inSpanOf } from "./call-span.ts";
 import type { BidiMethod, RawCall, RawMethod, SingleRequestMethod } from "./methods.ts";
@@ -66,7 +66,7 @@ export function serveConversation(
   if (hasLapsed(context, method, call) || isRefusedByPath(context, call)) return;
   if (!mayConnect(context, call)) return;
   call.via = undefined;
-  auditConversation(context, method, call);
+  auditAllowed(context, method.name, call, undefined, undefined);
   const admission = { queuedBytes: undefined, sheds: "stream" } as const;
   admit(context, call, admission, () => method.converse(call, next));
 }
@@ -114,14 +114,14 @@ export function serveRaw(
 
 /** Ends the call if its credential is no longer valid: its client may have sent the request long after the headers. */
 function hasLapsed(
-  { credentials, audit }: ServiceContext,
+  context: ServiceContext,
   { name }: { readonly name: string },
   call: ServerCall,
 ): boolean {
-  const error = credentials.lapsed(call);
+  const error = context.credentials.lapsed(call);
   if (error === undefined) return false;
   const ending = statusOf(error);
-  recordRefused(audit, call, () => auditEntry(call, name, undefined, denied), ending.code);
+  auditDenied(context, name, call, undefined, ending.code);
   call.end(ending);
   return true;
 }

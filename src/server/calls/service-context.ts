@@ -4,7 +4,6 @@ import { Authorizer } from "../../policy/authorizer.ts";
 import { Compressor } from "../kernel/compressor.ts";
 import { byteLowWaterMark, Ledger } from "../kernel/ledger.ts";
 import { OpenStreams } from "../kernel/open-streams.ts";
-import { StallDetector } from "../kernel/stall-detector.ts";
 import { CallerLimits } from "../limits/caller-limits.ts";
 import { type Caller, Callers, CallOwner, callerOf } from "../limits/callers.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
@@ -15,10 +14,10 @@ import { SlowStreams } from "../pressure/slow-streams.ts";
 import { CallClosings } from "./call-closings.ts";
 import { Credentials } from "./credentials.ts";
 import { FullStore } from "./full-store.ts";
-import { tooMuchRetained } from "./refusals.ts";
 import { RequestsInFlight } from "./requests-in-flight.ts";
 import type { ServiceOptions } from "./service-options.ts";
 import { SlowClients } from "./slow-clients.ts";
+import { StallDetector } from "./stall-detector.ts";
 import { StreamOpenings } from "./stream-openings.ts";
 
 /** Maximum size of the writes that the store is processing, in bytes. */
@@ -109,7 +108,7 @@ function createKernel(
       if (caller !== undefined) caller.streams--;
     },
   });
-  const credentials = new Credentials(clock, now, streams);
+  const credentials = new Credentials(clock, now, streams, limits.endFlushMs);
   const slowStreams = new SlowStreams(clock, streams, sendBudget);
   const { maxReadsInFlight, maxWritesInFlight } = limits;
   const waiting = { clock, limits, callerLimits, requestPool };
@@ -147,10 +146,8 @@ function createKernel(
         ...{ kind: "writes", maxRequests: maxWritesInFlight, maxBytes: maxWriteBytes },
       }),
     },
-    /** Opens watches in time slices, by caller. A task is an open call, and these are bounded, so none is refused here. */
-    streamOpenings: new StreamOpenings(clock, new Turns(clock, Infinity), retainedRequests, () =>
-      tooMuchRetained(retainedRequests),
-    ),
+    /** Opens watches in time slices, by caller. */
+    streamOpenings: new StreamOpenings(clock, retainedRequests),
     /** Does the work of unary calls that takes long, in time slices, by caller. */
     parsingSelectors: new Turns(clock),
     /** Releases what ended calls hold, in time slices. */

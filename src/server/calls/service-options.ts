@@ -22,7 +22,7 @@ import type {
 } from "../../storage/storage.ts";
 import type { CompressionOptions } from "../kernel/compressor.ts";
 import type { ServerLimits } from "../limits/server-limits.ts";
-import type { MemoryGauge } from "../pressure/memory-gauge.ts";
+import type { MemoryGauge } from "../pressure/memory-gauges.ts";
 import type { AuditLog } from "./audit.ts";
 import type { CallTracer } from "./call-span.ts";
 

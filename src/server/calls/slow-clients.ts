@@ -1,20 +1,15 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import { LineLimit } from "../../base/logger.ts";
-import type { Identity } from "../../identity/identity.ts";
 import type { WatchScope } from "../../storage/storage.ts";
-import type { Caller, CallOwner } from "../limits/callers.ts";
+import type { Caller } from "../limits/callers.ts";
+import type { ServerCall } from "./server-call.ts";
 
 /** Minimum time between two lines about the same caller, in milliseconds. */
 const logIntervalMs = 60_000;
 
 /** A call whose client accepts too little. */
-export interface SlowCall {
-  readonly identity: Identity;
-  readonly owner: CallOwner;
-  /** The client's IP address and port; empty if its connection has been closed. */
-  readonly address: string;
-}
+type SlowCall = Pick<ServerCall, "identity" | "owner" | "address">;
 
 /** What is known of a slow stream. */
 export interface SlowStream {

@@ -1,9 +1,10 @@
 import type { Clock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { Counts } from "../../base/fair-queue.ts";
-import type { Turns } from "../../base/turns.ts";
+import { Turns } from "../../base/turns.ts";
 import { statusOf } from "../../wire/errors.ts";
 import type { Ledger, Reservation } from "../kernel/ledger.ts";
+import { tooMuchRetained } from "./refusals.ts";
 import type { ServerCall } from "./server-call.ts";
 
 /** What waits to be opened: a call, or one watch of a call. */
@@ -21,15 +22,14 @@ export class StreamOpenings {
   readonly #clock: Clock;
   readonly #turns: Turns;
   readonly #requests: Ledger;
-  readonly #refusal: () => WatchFanoutError;
   readonly #ofConnection = new Counts();
 
-  /** `requests` bounds the requests of waiting streams. A stream whose charge is evicted ends with `refusal()`. */
-  constructor(clock: Clock, turns: Turns, requests: Ledger, refusal: () => WatchFanoutError) {
+  /** `requests` bounds the requests of waiting streams. A stream whose charge is evicted ends. */
+  constructor(clock: Clock, requests: Ledger) {
     this.#clock = clock;
-    this.#turns = turns;
+    // A task is an open call or watch, and these are bounded, so none is refused here.
+    this.#turns = new Turns(clock, Infinity);
     this.#requests = requests;
-    this.#refusal = refusal;
   }
 
   /** Number of streams of this connection that wait. */
@@ -68,7 +68,7 @@ export class StreamOpenings {
     call.onOver(forget);
     reserved = this.#requests.reserve(connection, bytes, () => {
       forget();
-      call.end(statusOf(this.#refusal()));
+      call.end(statusOf(tooMuchRetained(this.#requests)));
     });
   }
 }

@@ -1,8 +1,4 @@
-import type { OutgoingHttpHeaders } from "node:http2";
-import type { Readable } from "node:stream";
 import type { Identity } from "../../identity/identity.ts";
-import type { FrameParts } from "../../wire/encode.ts";
-import type { WireStatus } from "../../wire/errors.ts";
 import type { CallOwner } from "../limits/callers.ts";
 import type { CallRecord } from "./audit.ts";
 import type { CallSpan } from "./call-span.ts";
@@ -12,27 +8,13 @@ import type { HttpCall } from "./methods.ts";
  * A call of gRPC that is carried by one of another protocol, its `outer` call. It has the client, the identity, the deadline and
  * the end of that one. What is sent and received is for its class to translate.
  */
-export abstract class TranslatedCall implements HttpCall {
+export abstract class TranslatedCall {
   protected readonly outer: HttpCall;
   onDeadline: (() => void) | undefined;
 
   constructor(outer: HttpCall) {
     this.outer = outer;
   }
-
-  abstract readonly request: Readable;
-  abstract isMidMessage: boolean;
-  abstract readonly isOver: boolean;
-  abstract sendAtOnce(frame: Uint8Array, isFollowed: boolean): boolean;
-  abstract send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void;
-  abstract sendParts(parts: FrameParts, onAccepted: (error?: Error | null) => void): void;
-  abstract withdraw(): boolean;
-  abstract respond(parts: FrameParts): FrameParts;
-  abstract end(status: WireStatus): void;
-  abstract reset(): void;
-  abstract sendHeaders(headers: OutgoingHttpHeaders): void;
-  abstract sendTrailers(trailers: OutgoingHttpHeaders): void;
-  abstract resetWith(code: number): void;
 
   get connection(): object {
     return this.outer.connection;

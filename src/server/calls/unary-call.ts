@@ -1,11 +1,10 @@
-import { status } from "@grpc/grpc-js";
 import { frameOf, prefixSize, sizeOf } from "../../wire/encode.ts";
 import { statusOf } from "../../wire/errors.ts";
 import type { Reservation } from "../kernel/ledger.ts";
-import { auditEntry, denied, recordRefused } from "./audit.ts";
+import { auditDenied } from "./audit.ts";
 import { firstOf, refusalSince } from "./authorization.ts";
 import { CallAdmission, clientGone } from "./call-admission.ts";
-import type { Encode, MethodHandler, UnaryMethod } from "./methods.ts";
+import type { Asked, Encode, MethodHandler, UnaryMethod } from "./methods.ts";
 import { toClientError, tooMuchRetained } from "./refusals.ts";
 import { RefusedRequest, type ServerCall } from "./server-call.ts";
 import type { ServiceContext } from "./service-context.ts";
@@ -29,9 +28,9 @@ export function serveUnary<Request>(
     const { connection, owner, identity, requestBytes, via, encoding } = call;
     // The right may be lost while the call waits, for room or for what it reads.
     const { generation } = context.authorizer;
+    const asked = (): Asked | undefined => (access === "open" ? undefined : access(request));
     const recheck = (): void => {
-      const asked = access === "open" ? undefined : access(request);
-      const refusal = refusalSince(context, method, call, asked, generation);
+      const refusal = refusalSince(context, method, call, asked(), generation);
       if (refusal !== undefined) throw refusal;
     };
     const admission = new CallAdmission(context, call, { kind, requestBytes, signal, recheck });
@@ -50,12 +49,7 @@ export function serveUnary<Request>(
           perform(request, {
             ...{ signal, owner, identity, via, requestBytes, retain, encoding },
             admit: (maxBytes) => admission.admit(maxBytes),
-            deny: () => {
-              const asked = access === "open" ? undefined : firstOf(access(request));
-              const entry = () => auditEntry(call, method, asked, denied);
-              recordRefused(context.audit, call, entry, status.PERMISSION_DENIED);
-              if (asked !== undefined) context.authorizer.countDenied(asked.verb);
-            },
+            deny: () => auditDenied(context, method, call, firstOf(asked())),
             runInTimeSlices: (work) => context.parsingSelectors.run(owner, work, signal),
           }),
         respond: (encode) => {

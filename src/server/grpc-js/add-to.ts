@@ -1,24 +1,22 @@
 import { X509Certificate } from "node:crypto";
 import { type Server, type ServerDuplexStream, status } from "@grpc/grpc-js";
 import { textBytes } from "../../base/text-memory.ts";
-import { anonymous, type Identity } from "../../identity/identity.ts";
+import type { Identity } from "../../identity/identity.ts";
 import type { PeerFacts } from "../../identity/peer.ts";
 import { type FrameParts, prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { keptVia, viaKey } from "../../wire/via.ts";
-import type { CallRecord } from "../calls/audit.ts";
 import type { PendingAuthentication } from "../calls/authentication.ts";
-import type { CallSpan } from "../calls/call-span.ts";
 import { methodOf } from "../calls/methods.ts";
 import { refused } from "../calls/refusals.ts";
 import { serveConversation, serveRequest } from "../calls/serve-call.ts";
+import { ServedCall } from "../calls/served-call.ts";
 import type { NextRequest, ServerCall } from "../calls/server-call.ts";
 import type { ServiceOptions } from "../calls/service-options.ts";
 import { createService, type Service } from "../create-service.ts";
 import { withPort } from "../http2/peer.ts";
 import { traceIdOf } from "../http2/request-headers.ts";
-import { CallLifecycle, CallWithLifecycle } from "../kernel/call-lifecycle.ts";
-import { AddressedConnections, type CallOwner } from "../limits/callers.ts";
+import { AddressedConnections } from "../limits/callers.ts";
 
 type Call = ServerDuplexStream<Buffer, Buffer>;
 
@@ -107,26 +105,22 @@ async function singleRequest(call: GrpcJsCall, next: NextRequest): Promise<Buffe
 }
 
 /** A call that grpc-js serves. */
-class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements ServerCall {
+class GrpcJsCall extends ServedCall implements ServerCall {
   readonly connection: object;
   readonly address: string;
-  identity: Identity = anonymous;
-  readonly traceId: string | undefined;
-  via: string | undefined;
   readonly requestBytes: number;
   readonly headerBytes: number;
   readonly #call: Call;
   readonly #service: Service;
-  protected readonly lifecycle: CallLifecycle<CallSpan, CallRecord>;
   #pending: PendingAuthentication | undefined;
-  #onClosed: (() => void) | undefined;
   readonly sendAtOnce = never;
   readonly withdraw = never;
   readonly closeConnection = never;
 
   constructor(call: Call, service: Service, open: AddressedConnections) {
     const { clock, limits, tracer, observer } = service.context;
-    super();
+    const endsAt = Number(call.getDeadline());
+    super(service.context, endsAt === Infinity ? undefined : Math.max(0, endsAt - Date.now()));
     this.#call = call;
     this.#service = service;
     const method = methodOf(call.getPath());
@@ -138,25 +132,16 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
     const span = tracer?.begin(method, { traceparent, tracestate: this.#header("tracestate") });
     this.traceId = traceIdOf(traceparent) ?? span?.traceId;
     this.via = keptVia(this.#header(viaKey));
-    const endsAt = Number(call.getDeadline());
-    const timeoutMs = endsAt === Infinity ? undefined : Math.max(0, endsAt - Date.now());
-    this.lifecycle = new CallLifecycle(clock, timeoutMs, () => {
-      // grpc-js ends the call.
-      this.lifecycle.end(status.DEADLINE_EXCEEDED);
-      this.lifecycle.over();
-    });
-    this.lifecycle.span = span;
+    this.span = span;
     const since = clock.now();
     observer?.started(method);
     // grpc-js emits it at every end, once it has nothing more to send.
     call.once("cancelled", () => {
       // It may end a call a millisecond before the deadline.
-      this.lifecycle.end(endsAt - Date.now() <= 1 ? status.DEADLINE_EXCEEDED : status.CANCELLED);
+      this.ended(endsAt - Date.now() <= 1 ? status.DEADLINE_EXCEEDED : status.CANCELLED);
       open.closed(this.address);
-      observer?.ended(method, status[this.lifecycle.code ?? status.UNKNOWN], clock.now() - since);
-      this.lifecycle.over();
-      this.#onClosed?.();
-      this.#onClosed = undefined;
+      observer?.ended(method, status[this.code ?? status.UNKNOWN], clock.now() - since);
+      this.closed();
     });
   }
 
@@ -165,9 +150,7 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
     const { metadata } = this.#call;
     this.#pending = this.#service.authentication?.begin(this, {
       method: methodOf(this.#call.getPath()),
-      connection: this.connection,
       peerFacts: () => peerFactsOf(this.#call, this.address),
-      closeConnection: never,
       authorization: metadata.get("authorization")[0]?.toString(),
       forwardedCertificate: this.#header("x-forwarded-client-cert"),
     });
@@ -180,17 +163,17 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
     else if (!this.isOver) serve();
   }
 
-  get owner(): CallOwner {
-    return this.#service.context.callerLimits.callers.ownerOf(this);
-  }
-
   get isOver(): boolean {
-    return this.lifecycle.hasEnded || this.#call.cancelled;
+    return this.hasEnded || this.#call.cancelled;
   }
 
-  onClosed(listener: () => void): void {
-    if (this.#call.cancelled) listener();
-    else this.#onClosed = listener;
+  protected get isClosed(): boolean {
+    return this.#call.cancelled;
+  }
+
+  /** grpc-js ends the call. */
+  protected deadlinePassed(): void {
+    this.ended(status.DEADLINE_EXCEEDED);
   }
 
   send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void {
@@ -203,7 +186,7 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
 
   respond(frame: FrameParts): FrameParts {
     if (this.isOver) return [];
-    this.lifecycle.end(status.OK);
+    this.ended(status.OK);
     const message = messageOf(frame);
     this.#call.write(message);
     this.#call.end();
@@ -212,7 +195,7 @@ class GrpcJsCall extends CallWithLifecycle<CallSpan, CallRecord> implements Serv
 
   end(ending: WireStatus): void {
     if (this.isOver) return;
-    this.lifecycle.end(ending.code);
+    this.ended(ending.code);
     if (ending.code === status.OK) this.#call.end();
     else this.#call.emit("error", ending);
   }

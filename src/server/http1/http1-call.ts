@@ -2,35 +2,25 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { OutgoingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import type { Timer } from "../../base/clock.ts";
-import { anonymous, type Identity } from "../../identity/identity.ts";
 import type { FrameParts } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import type { CallRecord } from "../calls/audit.ts";
-import type { CallSpan } from "../calls/call-span.ts";
 import type { HttpCall } from "../calls/methods.ts";
+import { ServedCall } from "../calls/served-call.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
 import { peerNameOf } from "../http2/peer.ts";
 import { headerBytes } from "../http2/request-headers.ts";
-import { CallLifecycle, CallWithLifecycle } from "../kernel/call-lifecycle.ts";
-import type { CallOwner } from "../limits/callers.ts";
 import type { Http1Connection } from "./http1-connection.ts";
 
 /** A call by HTTP/1, which carries one of another protocol. HTTP/1 has no reset: the connection is closed instead. */
-export class Http1Call extends CallWithLifecycle<CallSpan, CallRecord> implements HttpCall {
+export class Http1Call extends ServedCall implements HttpCall {
   readonly connection: Http1Connection;
   readonly request: IncomingMessage;
   readonly headerBytes: number;
-  identity: Identity = anonymous;
-  traceId: string | undefined;
-  via: string | undefined;
   readonly requestBytes = 0;
   isMidMessage = false;
   onDeadline: (() => void) | undefined;
-  protected readonly lifecycle: CallLifecycle<CallSpan, CallRecord>;
   readonly #response: ServerResponse<IncomingMessage>;
   readonly #context: ServiceContext;
-  #owner: CallOwner | undefined;
-  #onClosed: (() => void) | undefined;
   #flush: Timer | undefined;
 
   /**
@@ -43,32 +33,18 @@ export class Http1Call extends CallWithLifecycle<CallSpan, CallRecord> implement
     { timeoutMs, isStreaming }: { timeoutMs: number | undefined; isStreaming: boolean },
     context: ServiceContext,
   ) {
-    super();
+    super(context, timeoutMs);
     this.connection = connection;
     this.request = response.req;
     this.headerBytes = headerBytes(response.req.headers);
     this.#response = response;
     this.#context = context;
-    this.lifecycle = new CallLifecycle(context.clock, timeoutMs, () => {
-      this.onDeadline?.();
-      this.lifecycle.over();
-    });
     const { socket } = connection;
     if (isStreaming) socket.once("end", this.#clientGone);
     response.on("close", () => {
       socket.off("end", this.#clientGone);
-      context.callClosings.add(() => this.#closed());
+      context.callClosings.add(() => this.#responseClosed());
     });
-  }
-
-  /** The status code that it has ended with; undefined: its client has ended it. */
-  get code(): status | undefined {
-    return this.lifecycle.hasEnded ? this.lifecycle.code : undefined;
-  }
-
-  get owner(): CallOwner {
-    this.#owner ??= this.#context.callerLimits.callers.ownerOf(this);
-    return this.#owner;
   }
 
   get address(): string {
@@ -76,12 +52,15 @@ export class Http1Call extends CallWithLifecycle<CallSpan, CallRecord> implement
   }
 
   get isOver(): boolean {
-    return this.lifecycle.hasEnded || this.#response.closed || this.connection.destroyed;
+    return this.hasEnded || this.#response.closed || this.connection.destroyed;
   }
 
-  onClosed(listener: () => void): void {
-    if (this.#response.closed) listener();
-    else this.#onClosed = listener;
+  protected get isClosed(): boolean {
+    return this.#response.closed;
+  }
+
+  protected deadlinePassed(): void {
+    this.onDeadline?.();
   }
 
   sendAtOnce(): boolean {
@@ -116,7 +95,7 @@ export class Http1Call extends CallWithLifecycle<CallSpan, CallRecord> implement
   }
 
   reset(): void {
-    this.lifecycle.end(status.RESOURCE_EXHAUSTED);
+    this.ended(status.RESOURCE_EXHAUSTED);
     this.connection.destroy();
   }
 
@@ -134,7 +113,7 @@ export class Http1Call extends CallWithLifecycle<CallSpan, CallRecord> implement
   }
 
   resetWith(): void {
-    this.lifecycle.end(status.UNAVAILABLE);
+    this.ended(status.UNAVAILABLE);
     this.connection.destroy();
   }
 
@@ -142,7 +121,7 @@ export class Http1Call extends CallWithLifecycle<CallSpan, CallRecord> implement
 
   /** Ends it behind what was sent. A client that does not accept that in time loses its connection. */
   #end(code: status, isResponse: boolean): void {
-    this.lifecycle.end(code);
+    this.ended(code);
     const { clock, limits, slowClients } = this.#context;
     const { responseFlushMs } = limits;
     this.#flush = clock.setTimeout(() => {
@@ -152,11 +131,8 @@ export class Http1Call extends CallWithLifecycle<CallSpan, CallRecord> implement
     this.#response.end();
   }
 
-  #closed(): void {
+  #responseClosed(): void {
     this.#flush?.cancel();
-    this.lifecycle.over();
-    const onClosed = this.#onClosed;
-    this.#onClosed = undefined;
-    onClosed?.();
+    this.closed();
   }
 }

@@ -1,16 +1,12 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { status } from "@grpc/grpc-js";
-import { anonymous, type Identity } from "../../identity/identity.ts";
 import type { FrameParts } from "../../wire/encode.ts";
 import type { Encoding } from "../../wire/encoding.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import type { CallRecord } from "../calls/audit.ts";
-import type { CallSpan } from "../calls/call-span.ts";
 import type { HttpCall } from "../calls/methods.ts";
 import { refused } from "../calls/refusals.ts";
+import { ServedCall } from "../calls/served-call.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
-import { CallLifecycle, CallWithLifecycle } from "../kernel/call-lifecycle.ts";
-import type { CallOwner } from "../limits/callers.ts";
 import { responseOf } from "./frames/framed-connection.ts";
 import type { FramedStream } from "./frames/framed-stream.ts";
 import {
@@ -44,26 +40,20 @@ const endAsTheyAre = { endStream: true, sendDate: false };
  * A call on its HTTP/2 stream. A frame that thousands of streams share is written to each without a copy, where grpc-js
  * would copy it for each, and an idle stream takes half of the memory.
  */
-export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implements HttpCall {
+export class Http2Call extends ServedCall implements HttpCall {
   readonly connection: object;
   readonly headerBytes: number;
   readonly encoding: Encoding | undefined;
   readonly sendsSeveral = true;
-  identity: Identity = anonymous;
-  traceId: string | undefined;
-  via: string | undefined;
   readonly #stream: ServerHttp2Stream;
   readonly #response: FramedStream;
   readonly #context: ServiceContext;
-  protected readonly lifecycle: CallLifecycle<CallSpan, CallRecord>;
   /** 0 until the request has been read. */
   requestBytes = 0;
   isMidMessage = false;
   /** Whether its client may do it again without knowing whether it was done. */
   isRepeatable = false;
   onDeadline: (() => void) | undefined;
-  #onClosed: (() => void) | undefined;
-  #owner: CallOwner | undefined;
 
   /** `timeoutMs` is the client's timeout in milliseconds; undefined: none. */
   constructor(
@@ -72,7 +62,7 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
     timeoutMs: number | undefined,
     context: ServiceContext,
   ) {
-    super();
+    super(context, timeoutMs);
     this.#stream = stream;
     this.headerBytes = retainedHeaderBytes(headers);
     this.encoding = context.compressor?.encodingFor(headers["grpc-accept-encoding"]?.toString());
@@ -80,14 +70,8 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
     // A closed stream has no session, so it counts as a connection of its own.
     this.connection = stream.session ?? stream;
     this.#context = context;
-    this.lifecycle = new CallLifecycle(context.clock, timeoutMs, () => this.#deadlinePassed());
     stream.on("aborted", dropUnread);
-    stream.on("close", () => context.callClosings.add(() => this.#closed()));
-  }
-
-  get owner(): CallOwner {
-    this.#owner ??= this.#context.callerLimits.callers.ownerOf(this);
-    return this.#owner;
+    stream.on("close", () => context.callClosings.add(() => this.#streamClosed()));
   }
 
   get address(): string {
@@ -95,21 +79,20 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
   }
 
   get isOver(): boolean {
-    return this.lifecycle.hasEnded || this.#stream.destroyed || this.#stream.closed;
+    return this.hasEnded || this.#stream.destroyed || this.#stream.closed;
   }
 
   get request(): ServerHttp2Stream {
     return this.#stream;
   }
 
-  onClosed(listener: () => void): void {
-    if (this.#stream.destroyed) listener();
-    else this.#onClosed = listener;
+  protected get isClosed(): boolean {
+    return this.#stream.destroyed;
   }
 
   sendAtOnce(frame: Uint8Array, isFollowed: boolean): boolean {
     // It knows whether the stream is open, and that the headers are sent.
-    return !this.lifecycle.hasEnded && this.#response.writeAtOnce(frame, isFollowed);
+    return !this.hasEnded && this.#response.writeAtOnce(frame, isFollowed);
   }
 
   send(frame: Uint8Array, onAccepted: (error?: Error | null) => void): void {
@@ -130,7 +113,7 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
 
   respond(parts: FrameParts): FrameParts {
     if (this.isOver) return [];
-    this.lifecycle.end(status.OK);
+    this.ended(status.OK);
     this.#respond();
     const { clock, slowClients } = this.#context;
     const { responseFlushMs } = this.#context.limits;
@@ -143,7 +126,7 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
 
   end({ code, details, metadata }: WireStatus): void {
     if (this.isOver) return;
-    this.lifecycle.end(code);
+    this.ended(code);
     if (this.isMidMessage) {
       this.resetWith(resetCodeOf(code, this.isRepeatable));
       return;
@@ -162,7 +145,7 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
   }
 
   reset(): void {
-    this.lifecycle.end(this.isRepeatable ? status.UNAVAILABLE : status.RESOURCE_EXHAUSTED);
+    this.ended(this.isRepeatable ? status.UNAVAILABLE : status.RESOURCE_EXHAUSTED);
     resetStream(this.#stream, this.#slowCode);
   }
 
@@ -173,7 +156,7 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
 
   sendTrailers(trailers: OutgoingHttpHeaders): void {
     if (this.isOver) return;
-    this.lifecycle.end(Number(trailers["grpc-status"] ?? status.UNKNOWN));
+    this.ended(Number(trailers["grpc-status"] ?? status.UNKNOWN));
     if (this.#stream.headersSent) {
       this.#endBehind(trailers);
     } else {
@@ -185,7 +168,7 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
   }
 
   resetWith(code: number): void {
-    this.lifecycle.end(status.UNAVAILABLE);
+    this.ended(status.UNAVAILABLE);
     resetStream(this.#stream, code);
   }
 
@@ -197,12 +180,9 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
     return resetCodeOf(status.RESOURCE_EXHAUSTED, this.isRepeatable);
   }
 
-  #closed(): void {
+  #streamClosed(): void {
     this.#response.close();
-    this.lifecycle.over();
-    const onClosed = this.#onClosed;
-    this.#onClosed = undefined;
-    onClosed?.();
+    this.closed();
   }
 
   #endWith(trailers: OutgoingHttpHeaders, flushMs: number): void {
@@ -239,13 +219,13 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
     this.#stream.respond(headers, withTrailers);
   }
 
-  #deadlinePassed(): void {
+  protected deadlinePassed(): void {
     const code = status.DEADLINE_EXCEEDED;
     if (this.onDeadline !== undefined) {
       this.onDeadline();
     } else if (this.isMidMessage) {
       // The client's deadline has passed as well, so it cancels the call and knows why. Gets a reset if it does not.
-      this.lifecycle.end(code);
+      this.ended(code);
       endedUnsent(this.#stream, code);
       const { clock, limits } = this.#context;
       const resetCode = resetCodeOf(code, this.isRepeatable);
@@ -254,6 +234,5 @@ export class Http2Call extends CallWithLifecycle<CallSpan, CallRecord> implement
       // The text of gRPC for Go, thus of etcd, whose clients may get it a moment before their own deadline passes.
       this.end(refused(code, "context deadline exceeded", "DEADLINE_EXCEEDED"));
     }
-    this.lifecycle.over();
   }
 }

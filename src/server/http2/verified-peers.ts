@@ -1,8 +1,8 @@
+import { X509Certificate } from "node:crypto";
 import type { Socket } from "node:net";
 import type { Clock } from "../../base/clock.ts";
 import { runPaced } from "../../base/event-loop-turns.ts";
-import { TrustedAuthorities } from "../../identity/trusted-authorities.ts";
-import type { ClientConnection } from "../kernel/client-connection.ts";
+import type { ClientConnection } from "../kernel/open-streams.ts";
 import { peerFactsOf } from "./peer.ts";
 
 /** Time in which the certificates of all connections are verified again, in milliseconds. */
@@ -72,4 +72,80 @@ export class VerifiedPeers {
     this.#sessions.delete(session);
     this.#options.onWithdrawn(session);
   }
+}
+
+/** Maximum number of certificates between a leaf and a root. */
+const maxDepth = 8;
+
+const certificate = /-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----[^-]+-----END [^-]+-----/g;
+
+/**
+ * Certificate authorities, to verify again certificates that TLS has verified with others: whether a chain leads from one
+ * to a root among these. TLS has checked the rest of it. Node.js does not show a server the intermediate certificates that
+ * a client has sent, so the chain must be of the certificates that are known here: a certificate without one is refused,
+ * and TLS decides when its holder connects again.
+ */
+export class TrustedAuthorities {
+  /** By subject. */
+  readonly #roots = new Map<string, X509Certificate[]>();
+  readonly #intermediates = new Map<string, X509Certificate[]>();
+  readonly #fingerprints = new Set<string>();
+
+  /** `content` is in PEM. Certificates that can't be parsed are left out. */
+  constructor(content: Buffer) {
+    for (const [pem] of content.toString("latin1").matchAll(certificate)) {
+      const parsed = parse(pem);
+      if (parsed === undefined) continue;
+      this.#fingerprints.add(parsed.fingerprint256);
+      const kind = isIssuedBy(parsed, parsed) ? this.#roots : this.#intermediates;
+      const same = kind.get(parsed.subject);
+      if (same === undefined) kind.set(parsed.subject, [parsed]);
+      else same.push(parsed);
+    }
+  }
+
+  /** Whether all of `others` are among these. Then these trust whatever the others trust. */
+  includes(others: TrustedAuthorities): boolean {
+    return [...others.#fingerprints].every((fingerprint) => this.#fingerprints.has(fingerprint));
+  }
+
+  /** Whether a chain leads from a certificate to a root. `now` is in milliseconds since the epoch. */
+  verify(leaf: X509Certificate, now: number): boolean {
+    return this.#leadsToRoot(leaf, now, maxDepth);
+  }
+
+  #leadsToRoot(from: X509Certificate, now: number, depth: number): boolean {
+    if (!isValidAt(from, now)) return false;
+    const roots = this.#roots.get(from.issuer) ?? [];
+    if (roots.some((root) => isIssuedBy(from, root) && isValidAt(root, now))) return true;
+    if (depth === 0) return false;
+    const known = this.#intermediates.get(from.issuer) ?? [];
+    return known.some(
+      (next) =>
+        next.ca &&
+        next.fingerprint256 !== from.fingerprint256 &&
+        isIssuedBy(from, next) &&
+        this.#leadsToRoot(next, now, depth - 1),
+    );
+  }
+}
+
+function parse(pem: string): X509Certificate | undefined {
+  try {
+    return new X509Certificate(pem);
+  } catch {
+    return undefined;
+  }
+}
+
+function isIssuedBy(certificate: X509Certificate, issuer: X509Certificate): boolean {
+  return (
+    certificate.issuer === issuer.subject &&
+    certificate.checkIssued(issuer) &&
+    certificate.verify(issuer.publicKey)
+  );
+}
+
+function isValidAt({ validFromDate, validToDate }: X509Certificate, now: number): boolean {
+  return validFromDate.getTime() <= now && now < validToDate.getTime();
 }

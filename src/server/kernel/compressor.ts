@@ -55,6 +55,8 @@ const maxWaitMs = 100;
 /** Maximum memory of parts that are held for later responses, in bytes; and of each, beside its bytes. */
 const maxCachedBytes = 16 * 1024 ** 2;
 const partOverheadBytes = 256;
+/** What parts that one response has used may take if others want room. */
+const maxUsedOnceBytes = maxCachedBytes / 4;
 /** Interval at which parts are dropped that no response has used since the last time, in milliseconds. */
 const expireMs = 5_000;
 /** Maximum length of a list of encodings that is read, in characters. */
@@ -99,9 +101,9 @@ export class Compressor {
   readonly minBytes: number;
   readonly #gate = new Gate({ concurrent: maxAtOnce, queued: maxWaiting });
   readonly #entries: ReadonlyMap<Encoding, WeakMap<object, Entry>>;
-  /** Those with a part, the least recently used first. */
-  readonly #cached = new Set<Entry>();
-  #cachedBytes = 0;
+  /** Those with a part that one response has used, and several. */
+  readonly #usedOnce = new Cached();
+  readonly #shared = new Cached();
   #waitingBytes = 0;
   #expiry: Timer | undefined;
   #sentBytes = 0;
@@ -172,7 +174,7 @@ export class Compressor {
     const entries = this.#entries.get(encoding) as WeakMap<object, Entry>;
     const known = entries.get(source);
     if (known !== undefined && known.state !== "dropped") {
-      if (known.state === "ready") this.#touch(known);
+      if (known.state === "ready") this.#keep(known, this.#shared);
       return known;
     }
     const size = kind.sizeOf(source);
@@ -212,18 +214,23 @@ export class Compressor {
     return entry;
   }
 
-  #compressed(entry: Entry, size: number, part: CompressedPart | undefined): void {
-    if (part === undefined || part.frame.byteLength > size * worthwhile) {
+  get #cachedBytes(): number {
+    return this.#usedOnce.bytes + this.#shared.bytes;
+  }
+
+  #compressed(entry: Entry, size: number, made: CompressedPart | undefined): void {
+    const part =
+      made !== undefined && made.frame.byteLength <= size * worthwhile ? made : undefined;
+    if (part === undefined) {
       this.#results.incompressible++;
       entry.state = "plain";
     } else {
       this.#results.compressed++;
       entry.part = part;
       entry.state = "ready";
-      this.#cachedBytes += costOf(part);
-      this.#touch(entry);
+      this.#keep(entry, entry.waiters.length > 1 ? this.#shared : this.#usedOnce);
     }
-    this.#settle(entry, entry.part);
+    this.#settle(entry, part);
   }
 
   #late(entry: Entry): void {
@@ -247,36 +254,58 @@ export class Compressor {
     if (done.length > 0) runInTimeSlices(this.#clock, resumed(done));
   }
 
-  #touch(entry: Entry): void {
+  /** Pages that no others share must not displace what many do, however many there are. */
+  #keep(entry: Entry, among: Cached): void {
     entry.isFresh = true;
-    this.#cached.delete(entry);
-    this.#cached.add(entry);
-    for (const oldest of this.#cached) {
-      if (this.#cachedBytes <= maxCachedBytes) break;
-      this.#drop(oldest);
+    this.#usedOnce.delete(entry);
+    this.#shared.delete(entry);
+    among.add(entry);
+    while (this.#cachedBytes > maxCachedBytes) {
+      const from = this.#usedOnce.bytes > maxUsedOnceBytes ? this.#usedOnce : this.#shared;
+      for (const oldest of from.entries) {
+        this.#drop(oldest);
+        break;
+      }
     }
     this.#expiry ??= this.#clock.setTimeout(this.#expire, expireMs);
   }
 
   readonly #expire = (): void => {
-    this.#expiry = undefined;
-    for (const entry of this.#cached) {
-      if (entry.isFresh) entry.isFresh = false;
-      else this.#drop(entry);
+    for (const { entries } of [this.#usedOnce, this.#shared]) {
+      for (const entry of entries) {
+        if (entry.isFresh) entry.isFresh = false;
+        else this.#drop(entry);
+      }
     }
-    if (this.#cached.size > 0) this.#expiry = this.#clock.setTimeout(this.#expire, expireMs);
+    this.#expiry =
+      this.#cachedBytes === 0 ? undefined : this.#clock.setTimeout(this.#expire, expireMs);
   };
 
   #drop(entry: Entry): void {
-    this.#cached.delete(entry);
-    if (entry.part !== undefined) this.#cachedBytes -= costOf(entry.part);
+    this.#usedOnce.delete(entry);
+    this.#shared.delete(entry);
     entry.part = undefined;
     entry.state = "dropped";
   }
 }
 
-function costOf({ frame }: CompressedPart): number {
-  return frame.byteLength + partOverheadBytes;
+/** Entries with a part, the least recently used first. */
+class Cached {
+  readonly entries = new Set<Entry>();
+  bytes = 0;
+
+  add(entry: Entry): void {
+    this.entries.add(entry);
+    this.bytes += costOf(entry);
+  }
+
+  delete(entry: Entry): void {
+    if (this.entries.delete(entry)) this.bytes -= costOf(entry);
+  }
+}
+
+function costOf({ part }: Entry): number {
+  return partOverheadBytes + (part?.frame.byteLength ?? 0);
 }
 
 function* resumed(waiters: readonly Waiter[]): TimeSlicedWork<void> {

@@ -16,17 +16,8 @@ const texts = {
 } as const;
 
 /**
- * Why the handshake of a connection failed, of TLS or of HTTP/2 behind it:
- *
- * - `plain_text`: the client sends something else than TLS to a port with TLS;
- * - `no_certificate`: it has no client certificate, and needs one;
- * - `expired_certificate`: its certificate has expired, or is not valid yet;
- * - `unknown_ca`: its certificate leads to none of the authorities that are trusted;
- * - `refused_certificate`: it sends an alert about the server's certificate;
- * - `protocol`: no version, cipher or application protocol in common;
- * - `not_http2`: it sends something else than HTTP/2, as probes do that send a byte;
- * - `closed`: its connection ends before the handshake does, as those of TCP probes. Logged at level debug;
- * - `other`: anything else.
+ * Why the handshake of a connection failed, of TLS or of HTTP/2 behind it. `not_http2` are also probes that send a byte, and
+ * `closed` those that only connect, which are logged at level debug.
  */
 export type HandshakeFailure = keyof typeof texts;
 

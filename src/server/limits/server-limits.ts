@@ -1,151 +1,116 @@
-/** Limits of a server, in milliseconds, bytes and counts. */
-export interface ServerLimits {
+/** The limits of a server, each with its default, in milliseconds, bytes and counts. */
+export const defaultServerLimits = {
   /**
    * Maximum size of a request. Default 2 MiB: etcd's limit of 1.5 MiB for a request, and some room for what encloses it.
    * Equivalent to GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH.
    */
-  readonly maxRequestBytes: number;
+  maxRequestBytes: 2 * 1024 ** 2,
   /** Maximum number of open calls per connection. Default 10,000. */
-  readonly maxStreamsPerConnection: number;
+  maxStreamsPerConnection: 10_000,
   /**
    * Maximum number of open streams (watches, health watches, reflection, calls of the etcd API) of all connections. A
    * further stream replaces one of the caller with the most streams, of its connection with the most, or is refused if
    * that is its own. Default 200,000.
    */
-  readonly maxStreams: number;
+  maxStreams: 200_000,
   /** Maximum number of open streams of one caller. Default 0: no limit but `maxStreams`. */
-  readonly maxStreamsPerIdentity: number;
+  maxStreamsPerIdentity: 0,
   /** Maximum number of watches of one Subscribe stream, each of which also counts as a stream. Default 10,000. */
-  readonly maxSubscribeWatches: number;
+  maxSubscribeWatches: 10_000,
   /**
    * Maximum number of reads (Get, List) that are handled at once, of all callers; further ones wait. A caller may exceed it
    * with a few, so that others can't make it wait. Default 512.
    */
-  readonly maxReadsInFlight: number;
+  maxReadsInFlight: 512,
   /** The same for writes (Put, Delete) that the store is processing. Default 256. */
-  readonly maxWritesInFlight: number;
+  maxWritesInFlight: 256,
   /** Maximum number of requests of one caller that wait for that. Further ones are refused. Default 10,000. */
-  readonly maxQueuedRequestsPerIdentity: number;
+  maxQueuedRequestsPerIdentity: 10_000,
   /** How long a request may wait for that, in milliseconds. Default 5 s. */
-  readonly maxQueueMs: number;
+  maxQueueMs: 5_000,
   /** Maximum number of requests of one caller in progress, waiting ones included. Default 0: no limit. */
-  readonly maxRequestsPerIdentity: number;
+  maxRequestsPerIdentity: 0,
   /** Maximum number of new watches per second, of all callers. Default 0: no limit. */
-  readonly maxWatchRate: number;
+  maxWatchRate: 0,
   /** The same of one caller. Default 0: no limit. */
-  readonly maxWatchRatePerIdentity: number;
+  maxWatchRatePerIdentity: 0,
   /** Maximum number of bytes of responses and events that are sent per second, to all callers. Default 0: no limit. */
-  readonly maxSendRate: number;
+  maxSendRate: 0,
   /** The same to one caller. Default 0: no limit. */
-  readonly maxSendRatePerIdentity: number;
+  maxSendRatePerIdentity: 0,
   /**
    * Maximum size of the request parts that a connection's streams and open reads retain: keys, prefixes and parsed
    * selectors, beyond a free allowance for each. Above it the one that retains most is ended. Default 32 MiB.
    */
-  readonly maxRetainedRequestBytesPerConnection: number;
+  maxRetainedRequestBytesPerConnection: 32 * 1024 ** 2,
   /** The same for all connections; above it the connection that retains most loses streams. Default 256 MiB. */
-  readonly maxRetainedRequestBytes: number;
+  maxRetainedRequestBytes: 256 * 1024 ** 2,
   /**
    * Sustained rate of calls that a connection may cancel, per second, against floods of calls that are cancelled at once.
    * A burst of `maxStreamsPerConnection` is allowed in addition. Above that the connection is closed. On connections of
    * trusted proxies the same is the bound of each identity, whose calls are refused above it. Default 1,000.
    */
-  readonly maxCancelsPerSecond: number;
+  maxCancelsPerSecond: 1_000,
   /**
    * Maximum number of PING frames of a connection per second; above that it is closed. Clients that measure bandwidth send
    * about one in each round trip. Default 10,000.
    */
-  readonly maxPingsPerSecond: number;
+  maxPingsPerSecond: 10_000,
   /** The same for SETTINGS frames. Default 1,000. */
-  readonly maxSettingsPerSecond: number;
+  maxSettingsPerSecond: 1_000,
   /**
    * Maximum number of open connections. A further connection replaces one of the host that has most, and is refused if
    * that is its own host. Default 20,000.
    */
-  readonly maxConnections: number;
+  maxConnections: 20_000,
   /** Maximum number of connections of one caller. Default 0: no limit but `maxConnections`. */
-  readonly maxConnectionsPerIdentity: number;
+  maxConnectionsPerIdentity: 0,
   /** Time limit of a connection's TLS handshake. Default 10 s. */
-  readonly handshakeMs: number;
+  handshakeMs: 10_000,
   /** Interval of keepalive pings on a connection. Default 30 s. Equivalent to GRPC_ARG_KEEPALIVE_TIME_MS. */
-  readonly keepaliveTimeMs: number;
+  keepaliveTimeMs: 30_000,
   /**
    * Time limit of the response to a keepalive ping; then the connection's calls are ended. Default 20 s. Equivalent to
    * GRPC_ARG_KEEPALIVE_TIMEOUT_MS.
    */
-  readonly keepaliveTimeoutMs: number;
+  keepaliveTimeoutMs: 20_000,
   /** How long a client may take to accept one response before its call is ended. Default 60 s. */
-  readonly responseFlushMs: number;
+  responseFlushMs: 60_000,
   /** How long a client may take to send its request. Default 60 s. */
-  readonly requestMs: number;
+  requestMs: 60_000,
   /**
    * Maximum size of requests that are incomplete, not inflated or not handled yet, of all connections. Above it the
    * connection that holds most loses its largest request. Default 64 MiB.
    */
-  readonly maxUnreadBytes: number;
+  maxUnreadBytes: 64 * 1024 ** 2,
   /** The same per connection; above it the connection loses its largest request. Default 16 MiB. */
-  readonly maxUnreadBytesPerConnection: number;
+  maxUnreadBytesPerConnection: 16 * 1024 ** 2,
   /**
    * Maximum number of calls whose request has not arrived completely, of all connections. Above it the caller with the
    * most loses its oldest. Default 30,000.
    */
-  readonly maxIncompleteCalls: number;
+  maxIncompleteCalls: 30_000,
   /** The same of one caller, on all of its connections. Default 10,000: all calls of one connection. */
-  readonly maxIncompleteCallsPerCaller: number;
+  maxIncompleteCallsPerCaller: 10_000,
   /**
    * Maximum size of responses and watch frames that clients have not accepted, of all connections, with shared memory
    * counted once. Above half of it new ones wait for room, and those that were not accepted for 10 s are evicted. Above it
    * the connection that holds most loses its largest. Default 256 MiB.
    */
-  readonly maxUnsentBytes: number;
+  maxUnsentBytes: 256 * 1024 ** 2,
   /** The same per connection; above it the connection's next responses and frames wait. Default 16 MiB. */
-  readonly maxUnsentBytesPerConnection: number;
+  maxUnsentBytesPerConnection: 16 * 1024 ** 2,
   /**
    * How long a client may take to accept the end of a stream before it is reset, and to close a connection without calls
    * when the server shuts down. Default 1 s.
    */
-  readonly endFlushMs: number;
+  endFlushMs: 1_000,
   /**
    * Approximate maximum age of connections and watches. They end gracefully then (GOAWAY, DRAINING), so that load
    * spreads over replicas. Default 1 hour; 0: unlimited. Equivalent to GRPC_ARG_MAX_CONNECTION_AGE_MS.
    */
-  readonly maxStreamAgeMs: number;
-}
-
-/** The default of each limit. */
-export const defaultServerLimits: ServerLimits = {
-  maxRequestBytes: 2 * 1024 ** 2,
-  maxStreamsPerConnection: 10_000,
-  maxStreams: 200_000,
-  maxStreamsPerIdentity: 0,
-  maxSubscribeWatches: 10_000,
-  maxReadsInFlight: 512,
-  maxWritesInFlight: 256,
-  maxQueuedRequestsPerIdentity: 10_000,
-  maxQueueMs: 5_000,
-  maxRequestsPerIdentity: 0,
-  maxWatchRate: 0,
-  maxWatchRatePerIdentity: 0,
-  maxSendRate: 0,
-  maxSendRatePerIdentity: 0,
-  maxRetainedRequestBytesPerConnection: 32 * 1024 ** 2,
-  maxRetainedRequestBytes: 256 * 1024 ** 2,
-  maxCancelsPerSecond: 1_000,
-  maxPingsPerSecond: 10_000,
-  maxSettingsPerSecond: 1_000,
-  maxConnections: 20_000,
-  maxConnectionsPerIdentity: 0,
-  handshakeMs: 10_000,
-  keepaliveTimeMs: 30_000,
-  keepaliveTimeoutMs: 20_000,
-  responseFlushMs: 60_000,
-  requestMs: 60_000,
-  maxUnreadBytes: 64 * 1024 ** 2,
-  maxUnreadBytesPerConnection: 16 * 1024 ** 2,
-  maxIncompleteCalls: 30_000,
-  maxIncompleteCallsPerCaller: 10_000,
-  maxUnsentBytes: 256 * 1024 ** 2,
-  maxUnsentBytesPerConnection: 16 * 1024 ** 2,
   maxStreamAgeMs: 60 * 60_000,
-  endFlushMs: 1_000,
-};
+} satisfies Record<string, number>;
+
+/** Limits of a server, in milliseconds, bytes and counts. */
+export type ServerLimits = { readonly [Name in keyof typeof defaultServerLimits]: number };

@@ -1,4 +1,5 @@
 import {
+  constants,
   type IncomingHttpHeaders,
   performServerHandshake,
   type ServerHttp2Session,
@@ -8,21 +9,19 @@ import {
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { Logger } from "pino";
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, maxTimerMs, type Timer } from "../../base/clock.ts";
 import type { PeerFacts } from "../../identity/peer.ts";
 import type { Connections } from "../http2/connections.ts";
-import { FramedConnection, newFramingContext } from "../http2/frames/framed-connection.ts";
+import { FramedConnection, FramingContext } from "../http2/frames/framed-connection.ts";
 import { lenientFields } from "../http2/http2-stream.ts";
 import { peerFactsOf, peerNameOf, rawSocketOf } from "../http2/peer.ts";
 import { maxHeaderBytes } from "../http2/request-headers.ts";
 import type { HandshakeFailures } from "../limits/handshake-failures.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
 import type { ServerLimits } from "../limits/server-limits.ts";
-import { type Bound, bind, type HandedListen, type TcpListen } from "./bind.ts";
+import { type Bound, bind, type HandedListen, type TcpListen, type UnixListen } from "./bind.ts";
 import { type Http1Door, type Http1Pages, Http1Responder, onFirstBytes } from "./http1.ts";
-import { SessionUpkeep, type UpkeepOptions } from "./session-upkeep.ts";
 import { TlsHandshakes, type TlsOptions } from "./tls-handshakes.ts";
-import type { UnixListen } from "./unix-socket.ts";
 
 /** Gets what a listener accepts. */
 export interface AcceptedListener {
@@ -81,7 +80,7 @@ export class Listener {
   readonly #options: ListenerOptions;
   readonly #tls: TlsHandshakes | undefined;
   readonly #http1: Http1Responder | undefined;
-  readonly #framing: ReturnType<typeof newFramingContext>;
+  readonly #framing: FramingContext;
   readonly #upkeep: UpkeepOptions;
   /** The HTTP/2 of connections of clients, and of those of trusted proxies. */
   readonly #http2: ServerOptions;
@@ -99,7 +98,7 @@ export class Listener {
     const protocols = hasHttp1 ? ["h2", "http/1.1"] : ["h2"];
     this.#tls = tls && new TlsHandshakes(tls, protocols, this);
     this.#http1 = hasHttp1 ? new Http1Responder(pages ?? new Map(), logger, door) : undefined;
-    this.#framing = newFramingContext(clock, limits.maxStreamsPerConnection);
+    this.#framing = new FramingContext(clock, limits.maxStreamsPerConnection);
     const onUnanswered = (session: ServerHttp2Session): void =>
       defences.count("half_open", session);
     this.#upkeep = { clock, random, limits, onUnanswered };
@@ -219,5 +218,90 @@ export class Listener {
     });
     // It was accepted before, and is not among those that were ended then.
     if (this.#isClosed) session.close();
+  };
+}
+
+export interface UpkeepOptions {
+  readonly clock: Clock;
+  /** Random numbers in [0, 1). */
+  readonly random: () => number;
+  readonly limits: {
+    /** How long after the last answer a connection is pinged again, in milliseconds. */
+    readonly keepaliveTimeMs: number;
+    /** How long its client may take to answer, in milliseconds. */
+    readonly keepaliveTimeoutMs: number;
+    /** Age at which a connection gets a GOAWAY, in milliseconds, 10 % more or less; 0: never. */
+    readonly maxStreamAgeMs: number;
+  };
+  /** Called when a client has not answered a ping in time, before its connection is closed. */
+  readonly onUnanswered: (session: ServerHttp2Session) => void;
+}
+
+/** The part of the timeout of a ping that begins only once what has arrived by then has been read. */
+const graceShare = 0.1;
+
+const maxAge = Buffer.from("max_age");
+
+/** Pings a connection until it is closed, and ends it at its maximum age: its calls finish, and no more are accepted. */
+export class SessionUpkeep {
+  readonly #session: ServerHttp2Session;
+  readonly #options: UpkeepOptions;
+  /** For the next ping, or for the answer to the last one. */
+  #pingTimer: Timer | undefined;
+  #ageTimer: Timer | undefined;
+
+  constructor(session: ServerHttp2Session, options: UpkeepOptions) {
+    this.#session = session;
+    this.#options = options;
+    const { clock, random, limits } = options;
+    if (limits.maxStreamAgeMs > 0) {
+      const ageMs = limits.maxStreamAgeMs * (0.9 + 0.2 * random());
+      this.#ageTimer = clock.setTimeout(this.#end, Math.min(ageMs, maxTimerMs));
+    }
+    this.#pingLater();
+    session.once("close", () => {
+      this.#pingTimer?.cancel();
+      this.#ageTimer?.cancel();
+    });
+  }
+
+  readonly #end = (): void => {
+    const session = this.#session;
+    if (session.closed || session.destroyed) return;
+    session.goaway(constants.NGHTTP2_NO_ERROR, 2 ** 31 - 1, maxAge);
+    session.close();
+  };
+
+  #pingLater(): void {
+    const { clock, limits } = this.#options;
+    this.#pingTimer = clock.setTimeout(this.#ping, limits.keepaliveTimeMs);
+  }
+
+  readonly #ping = (): void => {
+    const session = this.#session;
+    // Node.js can't ping a session that ends gracefully. Streams of etcd's API and of health may last for longer: whether
+    // their client is gone the operating system finds out (`bind`).
+    if (session.closed || session.destroyed) return;
+    const { clock, limits } = this.#options;
+    const graceMs = limits.keepaliveTimeoutMs * graceShare;
+    // A process that was stopped for longer than the timeout finds the timer and the answers at once. So the answers are
+    // read first.
+    const afterReads = (): void => {
+      this.#pingTimer = clock.setTimeout(this.#unanswered, graceMs);
+    };
+    const onTimeout = (): void => {
+      this.#pingTimer = clock.setImmediate(afterReads);
+    };
+    const isSent = session.ping((error) => {
+      this.#pingTimer?.cancel();
+      if (error === null) this.#pingLater();
+    });
+    if (isSent) this.#pingTimer = clock.setTimeout(onTimeout, limits.keepaliveTimeoutMs - graceMs);
+    else session.destroy();
+  };
+
+  readonly #unanswered = (): void => {
+    this.#options.onUnanswered(this.#session);
+    this.#session.destroy();
   };
 }

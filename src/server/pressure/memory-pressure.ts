@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { overloaded, type WatchFanoutError } from "../../base/errors.ts";
 import type { Ledger } from "../kernel/ledger.ts";
-import type { MemoryGauge, MemoryReading } from "./memory-gauge.ts";
+import type { MemoryGauge, MemoryReading } from "./memory-gauges.ts";
 import type { SlowStreams } from "./slow-streams.ts";
 
 /** From the lowest to the highest: each sheds what it names, and what those before it shed. */

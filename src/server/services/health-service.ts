@@ -6,22 +6,25 @@ import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import type { HealthCheckRequest__Output } from "../../wire/generated/grpc/health/v1/HealthCheckRequest.ts";
 import { healthService } from "../../wire/services.ts";
 import { sendResponse } from "../calls/call-admission.ts";
+import { MessageSender } from "../calls/message-sender.ts";
 import type { ServiceHandlers } from "../calls/methods.ts";
 import { refused } from "../calls/refusals.ts";
 import type { ServerCall } from "../calls/server-call.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
-import { MessageSender } from "../kernel/message-sender.ts";
 import { nextStreamId, type OpenStream } from "../kernel/open-streams.ts";
 
-export type ServingStatus = "SERVING" | "NOT_SERVING";
+type ServingStatus = "SERVING" | "NOT_SERVING";
 
 type ReportedStatus = ServingStatus | "SERVICE_UNKNOWN";
 
-/** Whether the caller may know that the service exists. */
-export type MayKnow = (identity: Identity, service: string) => boolean;
+const listWatch = "watchfanout.v1.ListWatchService";
+const write = "watchfanout.v1.WriteService";
+const ofResource = "resource/";
 
 /**
- * Serves grpc.health.v1.Health. A service that the caller may not know is like an unknown one.
+ * Serves grpc.health.v1.Health: the statuses of the server as a whole (`""`), of its services, and of its resources. A service
+ * that the caller may not know is like an unknown one. The server is SERVING once all caches have synced, and stays so until it
+ * shuts down.
  *
  * A watch has at most one status outstanding. A client that does not read gets the newest status when it reads again. A
  * client that does not accept a status within the stall detector's timeout gets SLOW_CONSUMER.
@@ -30,30 +33,33 @@ export type MayKnow = (identity: Identity, service: string) => boolean;
  * respond because other clients do not read.
  */
 export class HealthService {
+  /** By service name. */
   readonly #statuses: Map<string, ServingStatus>;
   readonly #context: ServiceContext;
-  readonly #mayKnow: MayKnow;
   readonly #watches = new Set<HealthWatch>();
-  #ended = false;
+  #wasReady: boolean;
+  #isDraining = false;
   /** The response of List for a caller that may know all services, encoded once per change. */
   #listed: FrameParts | undefined;
 
-  /** `statuses` has every service. */
-  constructor(
-    statuses: ReadonlyMap<string, ServingStatus>,
-    context: ServiceContext,
-    mayKnow: MayKnow,
-  ) {
-    this.#statuses = new Map(statuses);
+  constructor(context: ServiceContext) {
     this.#context = context;
-    this.#mayKnow = mayKnow;
-  }
-
-  /** Sets the status of a service that the constructor was given. */
-  set(service: string, serving: ServingStatus): void {
-    this.#statuses.set(service, serving);
-    this.#listed = undefined;
-    for (const watch of this.#watches) watch.report(this.#of(watch));
+    this.#wasReady = this.#isReady;
+    const all = servingIf(this.#wasReady);
+    this.#statuses = new Map([
+      ["", all],
+      [listWatch, all],
+      [write, "SERVING"],
+    ]);
+    for (const [name, resource] of context.resources) {
+      this.#statuses.set(ofResource + name, servingIf(resource.ready));
+      resource.onReadyChange((ready) => {
+        this.#set(ofResource + name, servingIf(ready));
+        if (this.#wasReady || this.#isDraining || !this.#isReady) return;
+        this.#wasReady = true;
+        this.#setServer("SERVING");
+      });
+    }
   }
 
   /** What callers may know has changed: each watch gets the status of its service if it is another for its caller. */
@@ -61,9 +67,10 @@ export class HealthService {
     for (const watch of this.#watches) watch.report(this.#of(watch));
   }
 
-  /** Ends all watches with DRAINING, after their last status. */
-  end(): void {
-    this.#ended = true;
+  /** The server shuts down: it is NOT_SERVING from now on, and all watches end with DRAINING, after their last status. */
+  drain(): void {
+    this.#isDraining = true;
+    this.#setServer("NOT_SERVING");
     for (const watch of this.#watches) watch.finish();
   }
 
@@ -128,7 +135,7 @@ export class HealthService {
     streams.add(watch);
     this.#watches.add(watch);
     watch.report(this.#of(watch));
-    if (this.#ended) watch.finish();
+    if (this.#isDraining) watch.finish();
   }
 
   #of({ service, identity }: HealthWatch): ReportedStatus {
@@ -136,11 +143,40 @@ export class HealthService {
     return this.#statuses.get(service) ?? "SERVICE_UNKNOWN";
   }
 
+  /** Whether every resource is ready. */
+  get #isReady(): boolean {
+    return [...this.#context.resources.values()].every(({ ready }) => ready);
+  }
+
+  #setServer(status: ServingStatus): void {
+    this.#set("", status);
+    this.#set(listWatch, status);
+  }
+
+  #set(service: string, status: ServingStatus): void {
+    this.#statuses.set(service, status);
+    this.#listed = undefined;
+    this.recheck();
+  }
+
+  /** Whether a caller may know a service: each but those of resources that it has no right on, and those that are not served. */
+  #mayKnow(identity: Identity, service: string): boolean {
+    const { authorizer, hasOwnServices } = this.#context;
+    if (service.startsWith(ofResource)) {
+      return authorizer.mayKnow(identity, service.slice(ofResource.length));
+    }
+    return hasOwnServices || (service !== listWatch && service !== write);
+  }
+
   /** The service's name from `#statuses`; undefined for an unknown service, whose name is not retained. */
   #known(service: string): string | undefined {
     for (const known of this.#statuses.keys()) if (known === service) return known;
     return undefined;
   }
+}
+
+function servingIf(ready: boolean): ServingStatus {
+  return ready ? "SERVING" : "NOT_SERVING";
 }
 
 /** The response for each status, encoded once. */
@@ -160,7 +196,7 @@ function listResponse(known: readonly (readonly [string, ServingStatus])[]): Fra
   return frameOf(healthService.List.responseSerialize(response));
 }
 
-class HealthWatch extends MessageSender<ServerCall> implements OpenStream {
+class HealthWatch extends MessageSender implements OpenStream {
   readonly id = nextStreamId();
   readonly streamKind = "health";
   /** Without the right its status becomes unknown, as if the service were. */

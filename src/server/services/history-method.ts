@@ -8,7 +8,7 @@ import type { UnaryMethod } from "../calls/methods.ts";
 import type { UnaryContext } from "../calls/service-context.ts";
 import type { ServedResource } from "../calls/service-options.ts";
 import { inHistory } from "./in-history.ts";
-import { decodePageToken, encodePageToken } from "./page-token.ts";
+import { decodePageToken, encodePageToken, pageSizeOf } from "./page-token.ts";
 import { keyOf, resourceNamed, revisionOf } from "./parse-requests.ts";
 import { isOfKeys } from "./parse-view.ts";
 
@@ -55,15 +55,13 @@ function accessOfHistory({ resource, key }: HistoryRequest__Output): Access {
 }
 
 function parseHistory(request: HistoryRequest__Output): ParsedHistory {
-  const { page_size: size, page_token: token, history_id } = request;
-  if (size < 0) {
-    throw invalidRequest("page_size", `page_size is ${size}. It must not be negative.`);
-  }
+  const { page_token: token, history_id } = request;
+  const limit = pageSizeOf(request, maxPageSize);
   const revision = revisionOf("revision", request.revision);
   const page = {
     key: keyOf(request.key),
     upTo: revision === 0 ? undefined : revision,
-    limit: size === 0 ? maxPageSize : Math.min(size, maxPageSize),
+    limit,
     maxBytes: maxPageBytes,
     keysOnly: isOfKeys(request.view),
   };

@@ -19,7 +19,7 @@ import { expectedObjectBytes } from "../calls/call-admission.ts";
 import type { Encode, MethodHandler, ServiceMethods, UnaryMethod } from "../calls/methods.ts";
 import type { UnaryContext } from "../calls/service-context.ts";
 import type { ServedResource } from "../calls/service-options.ts";
-import { type CompressPage, pageCompression } from "./compressed-page.ts";
+import { type CompressPage, pageCompression } from "./compressed-frames.ts";
 import { historyMethod } from "./history-method.ts";
 import { inHistory } from "./in-history.ts";
 import { encodePageToken, pageTokenSize } from "./page-token.ts";

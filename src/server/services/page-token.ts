@@ -25,6 +25,21 @@ export interface PagePosition {
   readonly startAfter: string;
 }
 
+/**
+ * The number of items that a page may have, at most `max`; 0, also without `max`: as many as it can. Throws INVALID_REQUEST if
+ * it is negative.
+ */
+export function pageSizeOf(
+  { page_size: size }: { readonly page_size: number },
+  max: number = 0,
+): number {
+  if (size < 0) {
+    throw invalidRequest("page_size", `page_size is ${size}. It must not be negative.`);
+  }
+  if (max === 0) return size;
+  return size === 0 ? max : Math.min(size, max);
+}
+
 /** Encodes a token. `request` is an unambiguous form of all fields that must not change between pages. */
 export function encodePageToken(position: PagePosition, request: string): string {
   const history = Buffer.from(position.historyId);

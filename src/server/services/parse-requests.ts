@@ -38,7 +38,7 @@ import {
   rangeIdentity,
   scopeOfRange,
 } from "./key-ranges.ts";
-import { decodePageToken } from "./page-token.ts";
+import { decodePageToken, pageSizeOf } from "./page-token.ts";
 import { viewIdentity } from "./parse-view.ts";
 
 /*
@@ -121,11 +121,9 @@ export function parseList(
   asked: View | "COUNT",
   maxBytes: number,
 ): ParsedList {
-  const { prefix, page_size: limit, page_token: token } = request;
+  const { prefix, page_token: token } = request;
   const at = requirementOf(request);
-  if (limit < 0) {
-    throw invalidRequest("page_size", `page_size is ${limit}. It must not be negative.`);
-  }
+  const limit = pageSizeOf(request);
   const shard = shardOf(request);
   const view = asked === "COUNT" ? { countOnly: true } : { view: asked };
   const range = { interval: intervalOfList(request), order: orderOf(request) };

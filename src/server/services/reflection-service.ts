@@ -6,11 +6,11 @@ import { type FrameParts, frameOf } from "../../wire/encode.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import type { ServerReflectionRequest__Output } from "../../wire/generated/grpc/reflection/v1/ServerReflectionRequest.ts";
 import type { ServerReflectionResponse } from "../../wire/generated/grpc/reflection/v1/ServerReflectionResponse.ts";
+import { MessageSender } from "../calls/message-sender.ts";
 import { type BidiMethod, decoderOf, methodOf } from "../calls/methods.ts";
 import { nextNotAccepted, refused, responseNotAccepted, toClientError } from "../calls/refusals.ts";
 import { type NextRequest, RefusedRequest, type ServerCall } from "../calls/server-call.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
-import { MessageSender } from "../kernel/message-sender.ts";
 import { nextStreamId, type OpenStream } from "../kernel/open-streams.ts";
 
 type Result = Omit<ServerReflectionResponse, "valid_host" | "original_request">;
@@ -133,7 +133,7 @@ export class ReflectionService {
  * The responses of one call, one at a time. A client that does not accept one within `responseFlushMs` gets SLOW_CONSUMER, or a
  * reset within a response.
  */
-class ReflectionStream extends MessageSender<ServerCall, ServiceContext> implements OpenStream {
+class ReflectionStream extends MessageSender implements OpenStream {
   readonly id = nextStreamId();
   readonly streamKind = "reflection";
   readonly access = undefined;

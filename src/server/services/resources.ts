@@ -1,6 +1,7 @@
 import { invalidRequest, WatchFanoutError } from "../../base/errors.ts";
 import type { Identity } from "../../identity/identity.ts";
 import { fullAccess } from "../../policy/access.ts";
+import { durationOf } from "../../wire/encode.ts";
 import type { Resource } from "../../wire/generated/watchfanout/v1/Resource.ts";
 import type { ResourcesRequest__Output } from "../../wire/generated/watchfanout/v1/ResourcesRequest.ts";
 import { listWatchService } from "../../wire/services.ts";
@@ -8,6 +9,7 @@ import { isPathRefusal } from "../../wire/via.ts";
 import type { UnaryMethod } from "../calls/methods.ts";
 import type { UnaryContext } from "../calls/service-context.ts";
 import type { CodecKind, RelayedUpstream } from "../calls/service-options.ts";
+import { pageSizeOf } from "./page-token.ts";
 
 /** Maximum number of resources per response. */
 const maxResources = 1_000;
@@ -42,7 +44,7 @@ export function resourcesMethod(context: UnaryContext): UnaryMethod<ResourcesReq
     access: "open",
     perform: async (request, { via, identity, signal, admit }) => {
       const after = afterOf(request);
-      const limit = limitOf(request);
+      const limit = pageSizeOf(request, maxResources);
       if (request.check_path && via !== undefined) await checkPath?.(via, signal);
       const names = sorted.filter((name) => name > after);
       const wait = admit(Math.min(names.length, limit) * resourceBytes);
@@ -83,13 +85,6 @@ function tokenAfter(name: string): string {
   return Buffer.from(name).toString("base64url");
 }
 
-function limitOf({ page_size: size }: ResourcesRequest__Output): number {
-  if (size < 0) {
-    throw invalidRequest("page_size", `page_size is ${size}. It must not be negative.`);
-  }
-  return size === 0 ? maxResources : Math.min(size, maxResources);
-}
-
 /** Rejects if the path is refused. What can't be found out does not matter to the response. */
 function boundedCheck(upstream: RelayedUpstream): RelayedUpstream["checkPath"] {
   let checks = 0;
@@ -128,15 +123,11 @@ function resourceMessage(
     revision: revision ?? 0,
     history_id: resource?.currentHistoryId ?? "",
     readable_in_full: mayReadAll,
-    ...(staleForMs === undefined ? {} : { stale_for: durationOfMs(staleForMs) }),
+    ...(staleForMs === undefined ? {} : { stale_for: durationOf(staleForMs) }),
     fields: [...(fields?.declared ?? [])],
     indexed_fields: [...(fields?.indexed ?? [])],
     oldest_revision: Number.isFinite(oldestRevision) ? oldestRevision : 0,
     views: resource?.hasAttributes === true ? [...views, "VIEW_ATTRIBUTES" as const] : views,
     ...(keys && { etcd_keys: { prefix: keys.prefix, history_key: keys.historyKey } }),
   };
-}
-
-function durationOfMs(ms: number) {
-  return { seconds: Math.floor(ms / 1_000), nanos: Math.floor(ms % 1_000) * 1_000_000 };
 }

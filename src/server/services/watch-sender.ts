@@ -4,6 +4,7 @@ import type { WatchStatus, WatchStream } from "../../storage/storage.ts";
 import { prefixSize, resumePointOf, sizeOf, withHistoryId } from "../../wire/encode.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import { framesOf } from "../../wire/frames.ts";
+import { MessageSender, type SlowEnd } from "../calls/message-sender.ts";
 import { toClientError, tooMuchRetained } from "../calls/refusals.ts";
 import type { ServerCall } from "../calls/server-call.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
@@ -11,7 +12,6 @@ import type { ServedResource } from "../calls/service-options.ts";
 import type { SlowStream } from "../calls/slow-clients.ts";
 import { freeRetainedBytes } from "../calls/unary-call.ts";
 import type { Reservation } from "../kernel/ledger.ts";
-import { MessageSender, type SlowEnd } from "../kernel/message-sender.ts";
 import { nextStreamId, type OpenStream } from "../kernel/open-streams.ts";
 import { CompressedFrames } from "./compressed-frames.ts";
 
@@ -41,7 +41,7 @@ type SentResource = Pick<ServedResource, "currentHistoryId" | "name" | "revision
  * Sends the batches of a watch over one call, frame by frame. No batch is read before all frames of the one before are
  * accepted, so at most one batch is held for a slow client here. The watch is closed at every end of the call.
  */
-export class WatchSender extends MessageSender<ServerCall, ServiceContext> implements OpenStream {
+export class WatchSender extends MessageSender implements OpenStream {
   readonly id = nextStreamId();
   readonly streamKind = "watch";
   /** By a Cacher, which ends its watches that are behind, and knows what they lack. */

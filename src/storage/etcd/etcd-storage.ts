@@ -2,7 +2,6 @@ import type { Logger } from "pino";
 import { invalidRequest, upstreamUnavailable, type WatchFanoutError } from "../../base/errors.ts";
 import type { Reachability } from "../../base/stream-backoff.ts";
 import type { EtcdClient } from "../../etcd/client/etcd-client.ts";
-import { RevisionProbe } from "../../etcd/client/revision-probe.ts";
 import type { DecodedKeyValue } from "../../etcd/wire/key-value.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { Slabs } from "../../model/slabs.ts";
@@ -32,12 +31,12 @@ import type {
   WrittenAfterRequest,
   WrittenObjects,
 } from "../storage.ts";
+import { EtcdWatch } from "./etcd-watch.ts";
 import { KeyHistory } from "./key-history.ts";
 import { Lister } from "./lister.ts";
 import { storedObject, valuelessObject } from "./objects/decode.ts";
 import { ResourceKeys, SkippedKeys } from "./objects/resource-keys.ts";
 import { RangeReader } from "./range-reader.ts";
-import { EtcdWatch } from "./watch/etcd-watch.ts";
 import { Writer } from "./writer.ts";
 
 /** Keys per page of a scan, few enough not to block the event loop for long. */
@@ -96,7 +95,6 @@ export class EtcdStorage implements Storage {
   readonly #options: EtcdStorageOptions;
   readonly #skippedKeys: SkippedKeys;
   readonly #keys: ResourceKeys;
-  readonly #probe: RevisionProbe;
   readonly #reader: RangeReader;
   readonly #lister: Lister;
   readonly #keyHistory: KeyHistory;
@@ -117,8 +115,7 @@ export class EtcdStorage implements Storage {
       ...{ prefix, rawKeys, marker: client.history.key, skippedKeys: this.#skippedKeys },
     });
     this.#maxRevisionBytes = options.maxRevisionBytes ?? defaultMaxRevisionBytes;
-    this.#probe = new RevisionProbe(client, this.#keys.prefixRange("").key);
-    this.#reader = new RangeReader(client, this.#probe);
+    this.#reader = new RangeReader(client, this.#keys.prefixRange("").key);
     this.#writer = new Writer(client);
     this.#lister = new Lister(this.#reader, this.#keys);
     this.#keyHistory = new KeyHistory({
@@ -143,6 +140,11 @@ export class EtcdStorage implements Storage {
   /** Of a relay: how long ago its server received anything from its own source. */
   get staleForMs(): number | undefined {
     return this.#options.followed?.staleForMs;
+  }
+
+  /** A watch of another server's cache stays open until that server has found a restore; its other calls are etcd's. */
+  get watchOutlivesHistory(): boolean {
+    return this.#options.followed !== undefined;
   }
 
   get reachability(): Reachability {
@@ -213,7 +215,7 @@ export class EtcdStorage implements Storage {
     const watch = new EtcdWatch(
       {
         client: this.#client,
-        probe: this.#probe,
+        reader: this.#reader,
         keys: this.#keys,
         maxRevisionBytes: this.#maxRevisionBytes,
         onlyDeletions,
@@ -250,7 +252,7 @@ export class EtcdStorage implements Storage {
    */
   async isAvailable(revision: number, signal?: AbortSignal): Promise<boolean> {
     this.#enter(signal);
-    return this.#probe.isAvailable(revision, signal);
+    return this.#reader.isAvailable(revision, signal);
   }
 
   /**
@@ -260,12 +262,12 @@ export class EtcdStorage implements Storage {
    */
   async currentRevisionWith(revision: number, signal?: AbortSignal): Promise<number | undefined> {
     this.#enter(signal);
-    return this.#probe.currentWith(revision, signal);
+    return this.#reader.currentWith(revision, signal);
   }
 
   async currentRevision(signal?: AbortSignal): Promise<number> {
     this.#enter(signal);
-    return this.#reader.seen(await this.#probe.current(signal));
+    return this.#reader.seen(await this.#reader.current(signal));
   }
 
   async historyId(signal?: AbortSignal): Promise<string> {

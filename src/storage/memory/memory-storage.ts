@@ -37,8 +37,7 @@ import type {
 import { Leases } from "./leases.ts";
 import { defaultStateBytes } from "./memory-estimates.ts";
 import { MemoryWatch } from "./memory-watch.ts";
-import { type Bounds, MvccStore } from "./mvcc-store.ts";
-import { checkOperations, type Operation } from "./operation.ts";
+import { type Bounds, checkOperations, MvccStore, type Operation } from "./mvcc-store.ts";
 
 const linearizable = { match: "LINEARIZABLE" } as const;
 

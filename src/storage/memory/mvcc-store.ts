@@ -1,10 +1,16 @@
 import sortedBTree from "sorted-btree";
-import { historyChanged, revisionTooOld, WatchFanoutError } from "../../base/errors.ts";
+import {
+  historyChanged,
+  invalidRequest,
+  revisionTooOld,
+  WatchFanoutError,
+} from "../../base/errors.ts";
 import { Fifo } from "../../base/fifo.ts";
 import { WatchEvent } from "../../model/event.ts";
 import { compareKeys } from "../../model/key-order.ts";
 import { estimatedBytes, StoredObject } from "../../model/object.ts";
 import { Slabs, smallestSlab } from "../../model/slabs.ts";
+import { checkKey } from "../checks.ts";
 import { HistoryPage } from "../history-page.ts";
 import { scopeOfList } from "../key-scopes.ts";
 import {
@@ -16,7 +22,6 @@ import {
   type RevisionRequirement,
 } from "../storage.ts";
 import { stateBytes } from "./memory-estimates.ts";
-import type { Operation } from "./operation.ts";
 import { Transaction, TransactionLog } from "./transaction-log.ts";
 
 // The package is CommonJS, whose default export is nested one level deeper in Node.js.
@@ -299,4 +304,42 @@ export class KeyVersions {
 
 function objectOf(version: StoredObject | Tombstone | undefined): StoredObject | undefined {
   return version instanceof StoredObject ? version : undefined;
+}
+
+/** One step of a transaction. */
+export type Operation =
+  | {
+      readonly type: "put";
+      readonly key: string;
+      /** Owned by the store from now on: it must not be changed. */
+      readonly value: Uint8Array;
+      /** A lease that the store has granted; undefined or 0n: no lease. */
+      readonly lease?: bigint | undefined;
+    }
+  /** Has no effect on an absent key. */
+  | { readonly type: "delete"; readonly key: string };
+
+/** Maximum size of one request, in bytes: etcd's default for `--max-request-bytes`, 1.5 MiB. */
+const maxRequestBytes = 1.5 * 1024 * 1024;
+
+/** Throws INVALID_REQUEST or VALUE_TOO_LARGE if the operations of one transaction are invalid. */
+export function checkOperations(operations: readonly Operation[]): void {
+  const keys = new Set<string>();
+  let bytes = 0;
+  for (const operation of operations) {
+    checkKey(operation.key);
+    if (keys.has(operation.key)) {
+      const key = JSON.stringify(operation.key);
+      throw invalidRequest("key", `${key} comes twice in one transaction: change it once.`);
+    }
+    keys.add(operation.key);
+    bytes += operation.key.length;
+    if (operation.type === "put") bytes += operation.value.byteLength;
+  }
+  if (bytes <= maxRequestBytes) return;
+  throw new WatchFanoutError(
+    "VALUE_TOO_LARGE",
+    `A write of ${bytes} bytes is above the limit of ${maxRequestBytes}: store less under one key.`,
+    { field: "value" },
+  );
 }

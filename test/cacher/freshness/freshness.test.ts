@@ -19,7 +19,8 @@ function open() {
     storage: { currentRevision: async () => 9 },
     source: { requestProgress: () => void requests++ },
   } as unknown as ComponentContext;
-  const history = { historyGeneration: 1, confirmHistory: async () => {} };
+  const confirm = async () => {};
+  const history = { historyGeneration: 1, confirmHistory: confirm, confirmWatched: confirm };
   const freshness = new Freshness(context, new UpstreamLimiter(clock), history);
   const listed = (cause: Replacement["cause"], current: number, revision: number): void =>
     freshness.reset({ cause, state: { current, revision } } as unknown as Replacement);

@@ -181,6 +181,50 @@ describe("If the store's servers name different histories", () => {
   });
 });
 
+describe("While a watch is open that outlives its history, and the store has another one", () => {
+  const at = { match: "LINEARIZABLE" } as const;
+
+  /** A ready cache at revision 4, whose store is at revision 9 of another history, which its responses do not name. */
+  async function restored() {
+    const cached = await CachedStore.ready({ eventWindow: { maxEvents: 1, minEvents: 0 } });
+    for (const value of ["1", "2", "3"]) await cached.write(["a", value]);
+    const { store, cacher } = cached;
+    Object.assign(store, { watchOutlivesHistory: true });
+    store.requestProgress = () => {};
+    store.currentRevision = async () => 9;
+    store.get = async () => ({ revision: 9, object: undefined });
+    let reads = 0;
+    store.historyId = async () => {
+      reads++;
+      return "another";
+    };
+    return { ...{ cached, cacher, store }, reads: () => reads };
+  }
+
+  it("no watch begins at its revision", async () => {
+    const { cached, cacher } = await restored();
+    const stream = cacher.watch(everything);
+    await cached.clock.settle();
+    expect(readAll(stream)).toEqual([]);
+    expect(stream.ended).toMatchObject(unavailable);
+  });
+
+  it("no response of it is returned as one of the cache's history", async () => {
+    const { cached, cacher } = await restored();
+    const got = outcome(cached, cacher.get({ key: "a", at: { match: "EXACT", revision: 2 } }));
+    expect(await got).toMatchObject(unavailable);
+  });
+
+  it("a read for which the cache has to reach its revision reads no id", async () => {
+    const { cached, cacher, store, reads } = await restored();
+    store.currentRevision = async () => 4;
+    const got = cacher.get({ key: "a", at });
+    await cached.clock.settle();
+    expect(await got).toMatchObject({ revision: 4 });
+    expect(reads()).toBe(0);
+  });
+});
+
 describe("While many reads need the store", () => {
   it("equal reads are sent once, and concurrent ones are bounded", async () => {
     const cached = await CachedStore.ready();

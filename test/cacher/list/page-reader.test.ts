@@ -321,3 +321,65 @@ describe("A state of the cache", () => {
     expect([evictions, bounded.stats().snapshots]).toEqual([1, 0]);
   });
 });
+
+describe("Pages in an order of revisions", () => {
+  const count = 20_000;
+
+  /** Reads all pages. `examined` counts the objects that the predicate was asked about. */
+  function readAll(
+    world: World,
+    order: CacheListRequest["order"],
+    request: Partial<CacheListRequest>,
+  ) {
+    let examined = 0;
+    const predicate = (): boolean => {
+      examined++;
+      return true;
+    };
+    const revisions: number[] = [];
+    let startAfter: string | undefined;
+    let at = any;
+    for (let pages = 1; ; pages++) {
+      const page = world.list({ ...request, order, predicate, at, startAfter });
+      if (page === undefined) throw new Error("The cache has no such page.");
+      revisions.push(...page.items.map(({ modRevision }) => modRevision));
+      expect(page.remaining).toBe(count - revisions.length);
+      if (page.next === undefined) return { revisions, pages, examined };
+      startAfter = page.next;
+      at = exact(page.revision);
+      // What is written meanwhile is not in the list.
+      if (pages % 10 === 0) world.write("k10007");
+    }
+  }
+
+  it.each([
+    ["MOD_REVISION_ASCENDING", { limit: 500 }],
+    ["CREATE_REVISION_DESCENDING", { limit: 500 }],
+    ["MOD_REVISION_DESCENDING", { maxBytes: 100_000 }],
+  ] as const)(
+    "%s, with %j, look at all objects for every 8,192 of them, and not for each page",
+    (order, request) => {
+      const { revisions, pages, examined } = readAll(new World(count), order, request);
+      const ascending = Array.from({ length: count }, (_, i) => i + 1);
+      expect(revisions).toEqual(order.endsWith("_ASCENDING") ? ascending : ascending.toReversed());
+      expect(pages).toBeGreaterThan(10);
+      expect(examined).toBeLessThanOrEqual(4 * count);
+    },
+  );
+
+  it("of two lists at the same time are those of each", () => {
+    const world = new World(count);
+    const next = (page: ListResult | undefined, order: CacheListRequest["order"]) =>
+      world.list({ limit: 3, order, at: exact(count), startAfter: page?.next });
+    let [old, young]: (ListResult | undefined)[] = [];
+    for (let i = 0; i < 4; i++) {
+      old = next(old, "MOD_REVISION_ASCENDING");
+      young = next(young, "MOD_REVISION_DESCENDING");
+      const revisions = [old, young].map((page) =>
+        page?.items.map(({ modRevision }) => modRevision),
+      );
+      const first = [1, 2, 3].map((n) => 3 * i + n);
+      expect(revisions).toEqual([first, first.map((n) => count + 1 - n)]);
+    }
+  });
+});

@@ -145,10 +145,8 @@ describe("Scans run in time slices", () => {
       ...{ name: "things", storage, source: storage, cache, readiness },
       ...{ clock, logger: silent, scheduler, random: Math.random, stages: {} },
     };
-    const history = {
-      confirmHistory: () => Promise.reject(new Error("Not expected.")),
-      historyGeneration: 1,
-    };
+    const confirm = () => Promise.reject(new Error("Not expected."));
+    const history = { confirmHistory: confirm, confirmWatched: confirm, historyGeneration: 1 };
     const freshness = new Freshness(context, new UpstreamLimiter(clock), history);
     const bounds = { initialChunkBytes: 1_000_000, retainedSnapshotBytes: 1_000_000 };
     const reads = new Reads(context, freshness, bounds);

@@ -131,6 +131,19 @@ describe("Historical snapshots", () => {
     expect(past.following(1, { prefix: "" }, "k0")).toBeUndefined();
     for (let i = 1; i < 65; i++) expect(past.following(1, { prefix: "" }, `k${i}`)).toBe(i);
   });
+
+  it("keep a sorted part of the four lists that were sorted last, one of each", () => {
+    const { past, at } = written(1);
+    const part = (following: number) => ({ objects: [], following });
+    past.keepSorted(1, "a", part(0));
+    expect(past.sorted(1, "a")).toBeUndefined();
+    at(1);
+    for (const [i, list] of ["a", "b", "c", "d", "a", "e"].entries()) {
+      past.keepSorted(1, list, part(i));
+    }
+    const kept = ["a", "b", "c", "d", "e"].map((list) => past.sorted(1, list)?.following);
+    expect(kept).toEqual([4, undefined, 2, 3, 5]);
+  });
 });
 
 /** A cache with an event of `a` at each revision from 2 on, and its snapshots. */

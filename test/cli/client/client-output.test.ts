@@ -1,8 +1,8 @@
 import { PassThrough, Writable } from "node:stream";
 import { describe, expect, test } from "vitest";
-import { Output, OutputClosed } from "../../../src/cli/output/output.ts";
+import { batchJson } from "../../../src/cli/client/object-output.ts";
+import { Output, OutputClosed } from "../../../src/cli/output/command-io.ts";
 import { printableBytes, printableText } from "../../../src/cli/output/printable.ts";
-import { batchJson } from "../../../src/cli/output/proto-json.ts";
 import { Table } from "../../../src/cli/output/table.ts";
 import { WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";

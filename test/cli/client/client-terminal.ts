@@ -1,8 +1,7 @@
 import { PassThrough, Readable } from "node:stream";
 import { Command, CommanderError } from "commander";
 import { addClientCommands } from "../../../src/cli/client/client-commands.ts";
-import type { CommandIo } from "../../../src/cli/output/command-io.ts";
-import { exitCodes } from "../../../src/cli/output/exit-codes.ts";
+import { type CommandIo, exitCodes } from "../../../src/cli/output/command-io.ts";
 import { addPolicyCommands } from "../../../src/cli/policy/policy-commands.ts";
 
 export interface TerminalOptions {

@@ -122,6 +122,13 @@ test("get and list --attributes print labels and fields in place of the values."
   expect(JSON.parse(value.stdout)).toEqual({ attributes });
 });
 
+test("--attributes of a resource without a codec names the flag that there is in its place.", async () => {
+  const { at } = await things();
+  const { code, stderr } = await run(["list", "--attributes", ...at]);
+  expect([code, stderr]).toEqual([2, expect.stringContaining("use --keys-only")]);
+  expect(stderr).not.toContain("VIEW_");
+});
+
 test("get, list and watch --read-mask print these parts of the values.", async () => {
   const { at, served } = await labelledThings();
   const mask = ["--read-mask", "spec.node,metadata.none", "-o", "value"];

@@ -54,3 +54,12 @@ test.each([
   const { code, stderr } = await run(["watch", "--from", "t", option, value]);
   expect([code, stderr]).toEqual([2, expect.stringContaining("--from and --to can't be used")]);
 });
+
+test.each([
+  ["list", "b"],
+  ["list", "a"],
+  ["watch", "a"],
+])("%s --from b --to %s is refused: there are no keys between them.", async (command, to) => {
+  const { code, stderr } = await run([command, "--from", "b", "--to", to]);
+  expect([code, stderr]).toEqual([2, expect.stringContaining('--from "b" is not below --to')]);
+});

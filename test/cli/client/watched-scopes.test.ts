@@ -122,6 +122,15 @@ describe("watch with several scopes", () => {
     expect(code).not.toBe(0);
     expect(stderr).toContain("Can't watch nothing=a/.");
   });
+
+  test.each([
+    ["key=a", "--scope-key RESOURCE=KEY"],
+    ["prefix=a/", "--scope RESOURCE=PREFIX"],
+  ])("says what %s may mean", async (scope, meant) => {
+    const { address } = await service();
+    const { code, stderr } = await terminal().run("watch", "--address", address, "--scope", scope);
+    expect([code, stderr]).toEqual([3, expect.stringContaining(meant)]);
+  });
 });
 
 test.each([

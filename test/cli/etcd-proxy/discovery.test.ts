@@ -2,8 +2,12 @@ import { createSocket } from "node:dgram";
 import { Resolver } from "node:dns/promises";
 import { once } from "node:events";
 import { expect, onTestFinished, test } from "vitest";
-import { type Discovery, discoverMembers } from "../../../src/cli/etcd-proxy/discovery.ts";
-import { discoveryOf, proxyOptions } from "../../../src/cli/etcd-proxy/proxy-options.ts";
+import {
+  type Discovery,
+  discoverMembers,
+  discoveryOf,
+  proxyOptions,
+} from "../../../src/cli/etcd-proxy/proxy-options.ts";
 
 /** The data of an SRV record: priority, weight, port, name. */
 type Record = readonly [number, number, number, string];

@@ -1,6 +1,6 @@
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { fileAuthorities, fileCertificate } from "../../../src/base/file-certificate.ts";
+import { fileAuthorities, fileCertificate } from "../../../src/base/certificate-store.ts";
 import type { WatchedCertificate } from "../../../src/base/watched-files.ts";
 import { certificateChecks, watchExpiry } from "../../../src/cli/serve/certificates.ts";
 import { FakeClock } from "../../fake-clock.ts";

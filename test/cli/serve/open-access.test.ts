@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { openAccess } from "../../../src/cli/serve/start-up-warnings.ts";
+import { openAccess } from "../../../src/cli/serve/start-up-text.ts";
 import { tokenDigest } from "../../../src/identity/token-file.ts";
 import { certificates, load } from "../../config/sources.ts";
 

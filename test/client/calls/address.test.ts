@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { parseAddress } from "../../../src/client/calls/address.ts";
+import { parseAddress } from "../../../src/client/calls/endpoints.ts";
 import { connect } from "../../../src/client/client.ts";
 
 describe("An address", () => {

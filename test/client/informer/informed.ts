@@ -1,9 +1,9 @@
-import { DeletedFinalStateUnknown } from "../../../src/client/informer/delta-fifo/delta.ts";
+import { DeletedFinalStateUnknown } from "../../../src/client/informer/delta-fifo/delta-fifo.ts";
 import type {
   EventHandler,
   EventHandlerOptions,
   EventHandlerRegistration,
-} from "../../../src/client/informer/handlers/event-handler.ts";
+} from "../../../src/client/informer/handlers/handler-registration.ts";
 import type { InformerError } from "../../../src/client/informer/handlers/informer-errors.ts";
 import type { SharedInformerOptions } from "../../../src/client/informer/informer-options.ts";
 import { SharedInformer } from "../../../src/client/informer/shared-informer.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { upstreamUnavailable, WatchFanoutError } from "../../../src/base/errors.ts";
-import { WatchWarnings } from "../../../src/client/informer/error-reports.ts";
+import { WatchWarnings } from "../../../src/client/informer/handlers/informer-errors.ts";
 
 /** The warnings for a sequence of failures: the message, and the revision of the watch. */
 function saidOf(failures: readonly (readonly [message: string, revision: number | undefined])[]) {

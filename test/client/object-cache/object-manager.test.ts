@@ -1,6 +1,5 @@
 import { describe, expect, it, onTestFinished } from "vitest";
-import { ObjectCache } from "../../../src/client/object-cache/object-cache.ts";
-import { ObjectManager } from "../../../src/client/object-cache/object-manager.ts";
+import { ObjectCache, ObjectManager } from "../../../src/client/object-cache/object-cache.ts";
 import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { setUpMetrics } from "../work-queue/metered.ts";

@@ -1,7 +1,6 @@
 import { expect, it } from "vitest";
 import { revisionTooOld } from "../../../src/base/errors.ts";
-import { ObjectCache } from "../../../src/client/object-cache/object-cache.ts";
-import { ObjectManager } from "../../../src/client/object-cache/object-manager.ts";
+import { ObjectCache, ObjectManager } from "../../../src/client/object-cache/object-cache.ts";
 import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import fc, { runs } from "../../property.ts";

@@ -8,7 +8,7 @@ import { AttributeReader } from "../../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../../src/codec/json-codec.ts";
 import type { EtcdClient } from "../../../src/etcd/client/etcd-client.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
-import type { Operation } from "../../../src/storage/memory/operation.ts";
+import type { Operation } from "../../../src/storage/memory/mvcc-store.ts";
 import { silent } from "../../cacher/cached-store.ts";
 import type { Etcd } from "../../etcd/etcd.ts";
 import { Changing } from "../../faults/patience.ts";

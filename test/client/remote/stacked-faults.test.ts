@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { Operation } from "../../../src/storage/memory/operation.ts";
+import type { Operation } from "../../../src/storage/memory/mvcc-store.ts";
 import type { Etcd } from "../../etcd/etcd.ts";
 import { etcdOfFile } from "../../etcd/etcd-of-file.ts";
 import { brokenBy, honest } from "../../guarantees/guarantees.ts";

@@ -8,7 +8,7 @@ import { AttributeReader } from "../../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../../src/codec/json-codec.ts";
 import { startServer } from "../../../src/server/server.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
-import type { Operation } from "../../../src/storage/memory/operation.ts";
+import type { Operation } from "../../../src/storage/memory/mvcc-store.ts";
 import { startReady } from "../../cacher/ready.ts";
 import { etcdOfFile } from "../../etcd/etcd-of-file.ts";
 import { untilSeen } from "../../faults/patience.ts";

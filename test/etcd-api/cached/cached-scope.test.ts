@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { cachedScope } from "../../../src/etcd-api/cached/cached-scope.ts";
 import { keyText } from "../../../src/model/key-bytes.ts";
+import { cachedScope } from "../../../src/storage/etcd/covering-scope.ts";
 import { includesKey } from "../../../src/storage/storage.ts";
 import fc, { runs } from "../../property.ts";
 

@@ -1,10 +1,11 @@
+import { Readable } from "node:stream";
 import { describe, expect, test } from "vitest";
 import { turnMs } from "../../../src/base/event-loop-turns.ts";
 import { Turns } from "../../../src/base/turns.ts";
 import { type Pieces, RangeCall } from "../../../src/etcd-api/range/range-call.ts";
-import { StallDetector } from "../../../src/server/kernel/stall-detector.ts";
+import { StallDetector } from "../../../src/server/calls/stall-detector.ts";
+import { SendPacing } from "../../../src/server/limits/caller-limits.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
-import { SendPacing } from "../../../src/server/limits/send-pacing.ts";
 import { ownerOf } from "../../server/limits/test-callers.ts";
 import { WorkClock } from "../../work-clock.ts";
 
@@ -36,6 +37,7 @@ class Senders {
   start(name: string, connection: object, pieces: number, host?: string): RangeCall {
     const call = {
       ...{ connection, owner: ownerOf(connection, host), isOver: false },
+      request: new Readable({ read: () => {} }),
       sendAtOnce: () => false,
       send: (_: unknown, onAccepted: () => void) => this.accepting.push(onAccepted),
       sendParts: (_: unknown, onAccepted: () => void) => this.accepting.push(onAccepted),

@@ -2,7 +2,7 @@ import { EventEmitter } from "node:events";
 import { constants, type OutgoingHttpHeaders } from "node:http2";
 import { beforeEach, expect, test } from "vitest";
 import { type RangeRequest, readRangeRequest } from "../../../src/etcd/wire/range-request.ts";
-import { ReadPermissions } from "../../../src/etcd-api/range/read-permissions.ts";
+import { ReadPermissions } from "../../../src/etcd-api/range/range-service.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { encode } from "../../foreign/protobuf.ts";
 
@@ -21,9 +21,11 @@ class Question extends EventEmitter {
     this.headers = headers;
   }
 
-  end(request: Buffer): void {
+  write(request: Buffer): void {
     this.request = request;
   }
+
+  end(): void {}
 
   close(code: number): void {
     this.closed = true;

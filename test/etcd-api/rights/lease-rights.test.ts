@@ -1,7 +1,7 @@
 import { status } from "@grpc/grpc-js";
 import { beforeEach, expect, test } from "vitest";
 import { GroupedOwner } from "../../../src/base/fair-queue.ts";
-import type { UpstreamAnswer } from "../../../src/etcd/client/upstream-question.ts";
+import type { UpstreamAnswer } from "../../../src/etcd/client/upstream-call.ts";
 import {
   attaching,
   keepingAlive,

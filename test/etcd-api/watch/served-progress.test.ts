@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { leftOutKeyHeader } from "../../../src/etcd/wire/left-out-key.ts";
+import { leftOutKeyHeader } from "../../../src/etcd/client/call-headers.ts";
 import { FakeFront, type FakeStream, failure, notifyMs } from "./served-stream.ts";
 
 /** A stream with a watch of /a/x and one of /b/y, which is asked for no progress yet. */

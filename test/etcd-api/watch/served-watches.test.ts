@@ -1,7 +1,7 @@
 import { status } from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
+import { leftOutKeyHeader } from "../../../src/etcd/client/call-headers.ts";
 import { compacted, duplicateWatch, stopped, tooMany } from "../../../src/etcd/wire/error-texts.ts";
-import { leftOutKeyHeader } from "../../../src/etcd/wire/left-out-key.ts";
 import { WatchBatch } from "../../../src/model/event.ts";
 import { event, object } from "../../cacher/objects.ts";
 import { FakeFront, failure, putAt } from "./served-stream.ts";

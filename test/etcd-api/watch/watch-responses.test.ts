@@ -5,7 +5,7 @@ import { ClientWatch, type WatchOwner } from "../../../src/etcd-api/watch/client
 import { WatchResponses } from "../../../src/etcd-api/watch/watch-responses.ts";
 import type { RawCall } from "../../../src/server/calls/methods.ts";
 import type { ServiceContext } from "../../../src/server/calls/service-context.ts";
-import { StallDetector } from "../../../src/server/kernel/stall-detector.ts";
+import { StallDetector } from "../../../src/server/calls/stall-detector.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { callerLimits, ownerOf } from "../../server/limits/test-callers.ts";

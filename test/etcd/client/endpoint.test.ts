@@ -1,6 +1,7 @@
 import { sensitiveHeaders } from "node:http2";
 import { expect, test } from "vitest";
-import { addressOf, identified, urlOf } from "../../../src/etcd/client/endpoint.ts";
+import { identified } from "../../../src/etcd/client/call-headers.ts";
+import { addressOf, urlOf } from "../../../src/etcd/client/upstream-connection.ts";
 
 test("An endpoint is an address, or the socket of a main process", () => {
   expect(addressOf("unix:/run/x/main.sock")).toEqual({ path: "/run/x/main.sock" });

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { pino } from "pino";
 import { expect, test } from "vitest";
 import { Upstream } from "../../../src/etcd/client/upstream.ts";
-import { UpstreamWatchCall } from "../../../src/etcd/client/upstream-watch-call.ts";
+import { UpstreamCall } from "../../../src/etcd/client/upstream-call.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { untilSeen } from "../../faults/patience.ts";
 
@@ -18,9 +18,7 @@ test("A call that ends while it waits for a connection waits for no other", asyn
   const connected: (() => void)[] = [];
   upstream.connect = () => new Promise((resolve) => connected.push(resolve));
   const onEnd = (): void => {};
-  const [first] = [1, 2].map(
-    () => new UpstreamWatchCall(upstream, {}, { onMessage: onEnd, onEnd }),
-  );
+  const [first] = [1, 2].map(() => new UpstreamCall(upstream, {}, { onMessage: onEnd, onEnd }));
   expect(connected).toHaveLength(2);
   first?.close();
   for (const resolve of connected.splice(0)) resolve();

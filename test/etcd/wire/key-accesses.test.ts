@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { type KeyMethod, readKeyAccesses } from "../../../src/etcd/wire/key-accesses.ts";
+import { type KeyMethod, readKeyAccesses } from "../../../src/etcd/wire/checked-requests.ts";
 import { encode, type Fields } from "../../foreign/protobuf.ts";
 
 const path = (name: string) => `/etcdserverpb.KV/${name}` as KeyMethod;

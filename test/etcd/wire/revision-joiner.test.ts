@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { RevisionJoiner } from "../../../src/etcd/wire/revision-joiner.ts";
 import { decodeWatch } from "../../../src/etcd/wire/watch-response.ts";
+import { RevisionJoiner } from "../../../src/etcd/wire/whole-revisions.ts";
 import { encode } from "../../foreign/protobuf.ts";
 import fc from "../../property.ts";
 

@@ -167,7 +167,7 @@ describe("Past events", () => {
     const progress = vi.spyOn(storage, "requestProgress");
     const source = { storage, scope: { prefix: "" }, clock };
     await expect(readPast(source, [0], 30, 1, AbortSignal.abort("enough"))).rejects.toBe("enough");
-    expect(storage.stream.ended).toBeNull();
+    expect(storage.streams).toEqual([]);
     expect(progress).not.toHaveBeenCalled();
     const { signal } = new AbortController();
     const removed = vi.spyOn(signal, "removeEventListener");

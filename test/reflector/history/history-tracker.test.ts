@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { upstreamUnavailable } from "../../../src/base/errors.ts";
 import { WatchBatch } from "../../../src/model/event.ts";
-import { HistoryTracker } from "../../../src/reflector/history/history-tracker.ts";
+import { HistoryTracker } from "../../../src/reflector/history-tracker.ts";
 import type { Storage } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { batch, object } from "../reflected.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { WatchBatch } from "../../../src/model/event.ts";
 import type { StoredObject } from "../../../src/model/object.ts";
-import { RecentChanges } from "../../../src/reflector/history/recent-changes.ts";
+import { RecentChanges } from "../../../src/reflector/history-tracker.ts";
 import type { WrittenAfterRequest } from "../../../src/storage/storage.ts";
 import { batch, object } from "../reflected.ts";
 import { ScriptedStorage } from "../scripted-storage.ts";

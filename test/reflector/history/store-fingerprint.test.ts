@@ -6,7 +6,7 @@ import {
   upstreamUnavailable,
 } from "../../../src/base/errors.ts";
 import { StoredObject } from "../../../src/model/object.ts";
-import { StoreFingerprint } from "../../../src/reflector/history/history-tracker.ts";
+import { StoreFingerprint } from "../../../src/reflector/history-tracker.ts";
 import { batch, object, Reflected } from "../reflected.ts";
 import { ScriptedStorage } from "../scripted-storage.ts";
 

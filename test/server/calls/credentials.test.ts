@@ -39,7 +39,7 @@ function setUp(turnMs: number) {
   const streams = new OpenStreams(10_000, {
     opened: ({ identity }) => credentials.opened(identity),
   });
-  const credentials = new Credentials(clock, now, streams);
+  const credentials = new Credentials(clock, now, streams, 1_000);
   for (let i = 0; i < 8; i++) {
     EventLoopTurns.of(clock).schedule({
       work: (until) => {

@@ -1,7 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { tooManyRequestBytes } from "../../../src/base/errors.ts";
 import { turnMs } from "../../../src/base/event-loop-turns.ts";
-import { Turns } from "../../../src/base/turns.ts";
 import { maxOpeningMs, StreamOpenings } from "../../../src/server/calls/stream-openings.ts";
 import { Ledger } from "../../../src/server/kernel/ledger.ts";
 import { WorkClock } from "../../work-clock.ts";
@@ -10,9 +8,7 @@ import { WaitingCall } from "./waiting-call.ts";
 function setUp(bounds = { max: 1_000, maxPerOwner: 1_000 }) {
   const clock = new WorkClock();
   const pool = new Ledger(bounds);
-  const openings = new StreamOpenings(clock, new Turns(clock), pool, () =>
-    tooManyRequestBytes(1_000),
-  );
+  const openings = new StreamOpenings(clock, pool);
   const opened: string[] = [];
   const calls: WaitingCall[] = [];
   /** A call that takes a quarter of a time slice to open. */

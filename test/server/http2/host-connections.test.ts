@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test, vi } from "vitest";
 import { Heap } from "../../../src/base/heap.ts";
-import { HostConnections } from "../../../src/server/http2/host-connections.ts";
+import { HostConnections } from "../../../src/server/http2/connections.ts";
 import fc from "../../property.ts";
 
 interface Connection {

@@ -143,6 +143,17 @@ describe("Compressed parts", () => {
     expect((await partsOf(second)).waited).toBe(true);
   });
 
+  it("that several responses use stay, however many are used once", async () => {
+    // Of eight bits six are left, about.
+    const bytes = randomBytes(mebibyte).map((byte) => byte % 64);
+    const source = (i: number): Buffer => Buffer.concat([bytes, Buffer.of(i)]);
+    const shared = [0, 1, 2, 3].map(source);
+    for (const each of [...shared, ...shared]) await partsOf(each);
+    for (let i = 4; i < 28; i++) expect((await partsOf(source(i))).parts[0]).toBeDefined();
+    expect(compressor.stats().cachedBytes).toBeLessThanOrEqual(16 * mebibyte);
+    for (const each of shared) expect((await partsOf(each)).waited).toBe(false);
+  });
+
   it("are dropped when no response has used them for 5 to 10 s", async () => {
     const source = text(10_000);
     await partsOf(source);

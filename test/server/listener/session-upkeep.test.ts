@@ -1,7 +1,7 @@
 import { EventEmitter } from "node:events";
 import type { ServerHttp2Session } from "node:http2";
 import { expect, test } from "vitest";
-import { SessionUpkeep } from "../../../src/server/listener/session-upkeep.ts";
+import { SessionUpkeep } from "../../../src/server/listener/listener.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
 type Answer = (error: Error | null) => void;

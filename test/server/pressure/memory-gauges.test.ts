@@ -2,10 +2,11 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { HeapGauge, oldGenerationLimit } from "../../../src/server/pressure/heap-gauge.ts";
 import {
   CgroupGauge,
+  HeapGauge,
   memoryGauges,
+  oldGenerationLimit,
   ProcessGauge,
 } from "../../../src/server/pressure/memory-gauges.ts";
 import { SetGauge } from "./set-gauge.ts";

@@ -1,7 +1,6 @@
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
-import { HeapGauge } from "../../../src/server/pressure/heap-gauge.ts";
-import type { MemoryGauge } from "../../../src/server/pressure/memory-gauge.ts";
+import { HeapGauge, type MemoryGauge } from "../../../src/server/pressure/memory-gauges.ts";
 import { MemoryPressure } from "../../../src/server/pressure/memory-pressure.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { SetGauge } from "./set-gauge.ts";

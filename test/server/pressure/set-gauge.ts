@@ -2,7 +2,7 @@ import type {
   MemoryGauge,
   MemoryLimit,
   MemoryReading,
-} from "../../../src/server/pressure/memory-gauge.ts";
+} from "../../../src/server/pressure/memory-gauges.ts";
 
 /** A gauge that shows what a test sets, of a ceiling of 1,000 bytes; a new measurement each time by default. */
 export class SetGauge implements MemoryGauge {

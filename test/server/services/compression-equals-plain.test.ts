@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
-import type { Operation } from "../../../src/storage/memory/operation.ts";
+import type { Operation } from "../../../src/storage/memory/mvcc-store.ts";
 import type { ListRequest } from "../../../src/wire/generated/watchfanout/v1/ListRequest.ts";
 import type { ListResponse__Output } from "../../../src/wire/generated/watchfanout/v1/ListResponse.ts";
 import type { WatchRequest } from "../../../src/wire/generated/watchfanout/v1/WatchRequest.ts";

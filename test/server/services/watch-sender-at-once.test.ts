@@ -3,7 +3,7 @@ import { WatchBatch, WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";
 import type { ServerCall } from "../../../src/server/calls/server-call.ts";
 import type { ServiceContext } from "../../../src/server/calls/service-context.ts";
-import { StallDetector } from "../../../src/server/kernel/stall-detector.ts";
+import { StallDetector } from "../../../src/server/calls/stall-detector.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
 import { WatchSender } from "../../../src/server/services/watch-sender.ts";
 import type { WatchStream } from "../../../src/storage/storage.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Operation } from "../../../src/storage/memory/operation.ts";
+import type { Operation } from "../../../src/storage/memory/mvcc-store.ts";
 import type { Scope } from "../../../src/storage/storage.ts";
 import fc from "../../property.ts";
 import { Model, plainObject } from "./model.ts";

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { hasReason } from "../../../src/base/errors.ts";
 import type { WatchEvent } from "../../../src/model/event.ts";
-import type { Operation } from "../../../src/storage/memory/operation.ts";
+import type { Operation } from "../../../src/storage/memory/mvcc-store.ts";
 import type { HistoryRequest, HistoryResult, Storage } from "../../../src/storage/storage.ts";
 import fc, { runs } from "../../property.ts";
 import { type PlainEvent, plainEvent } from "./model.ts";

@@ -1,6 +1,6 @@
 import type { EventType, WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";
-import type { Operation } from "../../../src/storage/memory/operation.ts";
+import type { Operation } from "../../../src/storage/memory/mvcc-store.ts";
 import { includesKey, type WatchScope } from "../../../src/storage/storage.ts";
 
 /** An object as tests compare and print it. */

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Reason } from "../../../src/base/errors.ts";
-import type { Operation } from "../../../src/storage/memory/operation.ts";
+import type { Operation } from "../../../src/storage/memory/mvcc-store.ts";
 import type { RevisionRequirement, Storage } from "../../../src/storage/storage.ts";
 
 /** A storage under test, and direct access to its source. */

@@ -1,5 +1,5 @@
 import { describe, expect } from "vitest";
-import type { Operation } from "../../../src/storage/memory/operation.ts";
+import type { Operation } from "../../../src/storage/memory/mvcc-store.ts";
 import type { Scope, WatchScope } from "../../../src/storage/storage.ts";
 import { Model } from "./model.ts";
 import { type Opened, put, remove, storageTest, type Traits } from "./opened.ts";

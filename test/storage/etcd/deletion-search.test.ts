@@ -4,7 +4,7 @@ import { revisionTooOld } from "../../../src/base/errors.ts";
 import { Gate } from "../../../src/base/gate.ts";
 import type { EtcdClient } from "../../../src/etcd/client/etcd-client.ts";
 import { WatchBatch, WatchEvent } from "../../../src/model/event.ts";
-import { DeletionSearch } from "../../../src/storage/etcd/deletion-search.ts";
+import { DeletionSearch } from "../../../src/storage/etcd/key-history.ts";
 import { object } from "../../cacher/objects.ts";
 import { FakeClock } from "../../fake-clock.ts";
 

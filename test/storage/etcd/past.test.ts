@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { type Clock, systemClock } from "../../../src/base/clock.ts";
 import { Cacher } from "../../../src/cacher/cacher.ts";
 import { BackfillQueue } from "../../../src/cacher/options.ts";
@@ -43,7 +43,7 @@ async function withHistory(revisions: number) {
     await storage.close();
     await client.close();
   };
-  return { etcd, source, storage, oldest, newest, close };
+  return { etcd, source, client, storage, oldest, newest, close };
 }
 
 /** All events up to `upTo`, from this stream. */
@@ -88,6 +88,21 @@ describe("A watch of a part of etcd's past", () => {
       const known = all.filter(({ revision }) => revision <= upTo);
       expect(past.map(short)).toEqual(known.map(short));
     }
+    await close();
+  });
+
+  test("is read in one pass of etcd for each 1,000 revisions, which are spaced", async () => {
+    const { client, storage, oldest, newest, close } = await withHistory(1_100);
+    const begin = vi.spyOn(client.passPacing, "begin");
+    const turn = vi.spyOn(client.passPacing, "turn");
+    const request = { ...everything, afterRevision: oldest, upTo: newest };
+    const past = await eventsOf(storage, request, newest);
+    const [first = 0, second = 0, ...more] = begin.mock.calls.map(([revisions]) => revisions);
+    expect([first - second, more]).toEqual([1_000, []]);
+    expect(turn).toHaveBeenCalledTimes(2);
+    const all = await eventsOf(storage, { ...everything, afterRevision: oldest }, newest);
+    const known = all.filter(({ revision }) => revision <= newest);
+    expect(past.map(short)).toEqual(known.map(short));
     await close();
   });
 

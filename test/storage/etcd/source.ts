@@ -2,7 +2,7 @@ import { pino } from "pino";
 import { systemClock } from "../../../src/base/clock.ts";
 import { hasReason } from "../../../src/base/errors.ts";
 import { EtcdClient, type EtcdClientOptions } from "../../../src/etcd/client/etcd-client.ts";
-import type { Operation } from "../../../src/storage/memory/operation.ts";
+import type { Operation } from "../../../src/storage/memory/mvcc-store.ts";
 import type { Etcd } from "../../etcd/etcd.ts";
 
 /** A logger without output. */

@@ -6,7 +6,7 @@ import {
   MemoryStorage,
   type MemoryStorageOptions,
 } from "../../../src/storage/memory/memory-storage.ts";
-import type { Operation } from "../../../src/storage/memory/operation.ts";
+import type { Operation } from "../../../src/storage/memory/mvcc-store.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { bytes, expectFailure, linearizable, remove } from "../conformance/opened.ts";
 

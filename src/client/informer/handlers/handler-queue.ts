@@ -1,10 +1,10 @@
 import { Fifo } from "../../../base/fifo.ts";
 import type { TypedObject } from "../../values/typed-object.ts";
-import type { DeletedFinalStateUnknown } from "../delta-fifo/delta.ts";
+import type { DeletedFinalStateUnknown } from "../delta-fifo/delta-fifo.ts";
 import { KeyedQueue } from "../delta-fifo/keyed-queue.ts";
 
 /** A change of one object that one handler will be called for. */
-export class Notification<T> {
+export interface Notification<T> {
   readonly key: string;
   /** The state that the handler knows; undefined if it does not know the object. */
   readonly before: TypedObject<T> | undefined;
@@ -15,45 +15,38 @@ export class Notification<T> {
   readonly isInInitialList: boolean;
   /** Estimated memory that it retains: the size of the stored object, in bytes. */
   readonly bytes: number;
+}
 
-  private constructor(
-    key: string,
-    before: TypedObject<T> | undefined,
-    after: TypedObject<T> | undefined,
-    deleted: TypedObject<T> | DeletedFinalStateUnknown<TypedObject<T>> | undefined,
-    isInInitialList: boolean,
-    bytes: number,
-  ) {
-    this.key = key;
-    this.before = before;
-    this.after = after;
-    this.deleted = deleted;
-    this.isInInitialList = isInInitialList;
-    this.bytes = bytes;
-  }
+export function additionOf<T>(
+  after: TypedObject<T>,
+  isInInitialList: boolean,
+  bytes = 0,
+): Notification<T> {
+  return { key: after.key, before: undefined, after, deleted: undefined, isInInitialList, bytes };
+}
 
-  static added<T>(object: TypedObject<T>, isInInitialList: boolean, bytes = 0): Notification<T> {
-    return new Notification(object.key, undefined, object, undefined, isInInitialList, bytes);
-  }
+export function updateOf<T>(
+  before: TypedObject<T>,
+  after: TypedObject<T>,
+  bytes: number,
+): Notification<T> {
+  return { key: after.key, before, after, deleted: undefined, isInInitialList: false, bytes };
+}
 
-  static updated<T>(before: TypedObject<T>, after: TypedObject<T>, bytes: number): Notification<T> {
-    return new Notification(after.key, before, after, undefined, false, bytes);
-  }
+export function deletionOf<T>(
+  before: TypedObject<T>,
+  last: TypedObject<T> | DeletedFinalStateUnknown<TypedObject<T>>,
+  bytes = 0,
+): Notification<T> {
+  const { key } = before;
+  return { key, before, after: undefined, deleted: last, isInInitialList: false, bytes };
+}
 
-  static deleted<T>(
-    before: TypedObject<T>,
-    deleted: TypedObject<T> | DeletedFinalStateUnknown<TypedObject<T>>,
-    bytes = 0,
-  ): Notification<T> {
-    return new Notification(before.key, before, undefined, deleted, false, bytes);
-  }
-
-  /** Merges this notification with the next one of its object; undefined if they cancel out. */
-  coalescedWith(next: Notification<T>): Notification<T> | undefined {
-    if (this.before === undefined && next.after === undefined) return undefined;
-    const { key, before, isInInitialList } = this;
-    return new Notification(key, before, next.after, next.deleted, isInInitialList, next.bytes);
-  }
+/** Merges a notification with the next one of its object; undefined if they cancel out. */
+function coalesced<T>(first: Notification<T>, next: Notification<T>): Notification<T> | undefined {
+  const { key, before, isInInitialList } = first;
+  if (before === undefined && next.after === undefined) return undefined;
+  return { ...next, key, before, isInInitialList };
 }
 
 /**
@@ -144,7 +137,7 @@ export class HandlerQueue<T> {
       this.#coalesced.set(key, notification);
       return;
     }
-    const both = waiting.coalescedWith(notification);
+    const both = coalesced(waiting, notification);
     this.#coalescedCount += both === undefined ? 2 : 1;
     if (both !== undefined) {
       this.#coalesced.set(key, both);

@@ -1,4 +1,7 @@
 import { messageOf } from "../../../base/errors.ts";
+import type { Logger } from "../../../base/logger.ts";
+import type { ReflectorFailure } from "../../../reflector/reflector.ts";
+import { ClosedError } from "../../calls/call-failure.ts";
 import type { DecodeFailure } from "../../values/typed-object.ts";
 import type { IndexError } from "../indexer/object-index.ts";
 
@@ -58,4 +61,100 @@ export class InformerStopped extends Error {
 
 function quoted(text: string): string {
   return JSON.stringify(text);
+}
+
+/** Passes errors to the application's listener, logger or process warnings. Never throws. */
+export class ErrorReporter {
+  readonly #onError: ((error: InformerError) => void) | undefined;
+  readonly #logger: Logger | undefined;
+
+  constructor(onError: ((error: InformerError) => void) | undefined, logger: Logger | undefined) {
+    this.#onError = onError;
+    this.#logger = logger;
+  }
+
+  /** Calls a listener of the application. */
+  call(listener: () => void): void {
+    try {
+      listener();
+    } catch (error) {
+      this.#fallBack(error, "a listener of the informer threw");
+    }
+  }
+
+  report(error: InformerError): void {
+    const onError = this.#onError;
+    if (onError === undefined) this.#fallBack(error, error.message);
+    else this.call(() => onError(error));
+  }
+
+  /** Returns whether there is a listener for errors. */
+  reportFault(fault: InformerFault): boolean {
+    const onError = this.#onError;
+    if (onError !== undefined) this.call(() => onError(fault));
+    return onError !== undefined;
+  }
+
+  #fallBack(error: unknown, message: string): void {
+    if (this.#logger !== undefined) this.#logger.error({ err: error }, message);
+    else process.emitWarning(error instanceof Error ? error : String(error));
+  }
+}
+
+/** Number of failures in a row before a warning: an interruption that requires a relist already counts two. */
+const worthSaying = 3;
+
+/**
+ * Warns when an informer can't list or watch and the application has neither a logger nor a listener: it would
+ * otherwise wait without any sign. A single interruption is normal and gives no warning.
+ */
+export class WatchWarnings {
+  readonly #informer: string;
+  readonly #warn: (message: string) => void;
+  #revision: number | undefined;
+  /** Number of failures since the last progress. */
+  #inARow = 0;
+  #said: string | undefined;
+
+  /** `warn` is `process.emitWarning` by default. */
+  constructor(
+    informer: string,
+    warn: (message: string) => void = (message) => process.emitWarning(message, "InformerWarning"),
+  ) {
+    this.#informer = informer;
+    this.#warn = warn;
+  }
+
+  /** Warns at the third failure in a row, and at later ones only if their message differs. */
+  failed(failure: ReflectorFailure): void {
+    const { message, reason } = failure.error;
+    // A normal shutdown of a replica.
+    if (reason === "DRAINING") return;
+    if (failure.revision !== this.#revision) {
+      this.#inARow = 0;
+      this.#said = undefined;
+    }
+    this.#revision = failure.revision;
+    this.#inARow++;
+    if (this.#inARow < worthSaying || this.#said === message) return;
+    this.#said = message;
+    this.#warn(
+      `The informer ${JSON.stringify(this.#informer)} can't list or watch, and keeps trying: ${message}`,
+    );
+  }
+
+  /** Warns that the informer has stopped although the application has not stopped it. */
+  stopped(message: string): void {
+    this.#warn(`The informer ${JSON.stringify(this.#informer)} has stopped: ${message}`);
+  }
+}
+
+/** The default listener for watch failures: warnings, unless a logger reports them anyway. */
+export function defaultWatchErrors(name: string, logger: Logger | undefined) {
+  const warnings = new WatchWarnings(name);
+  return (failure: ReflectorFailure): void => {
+    if (logger !== undefined) return;
+    if (failure.error instanceof ClosedError) warnings.stopped(failure.error.message);
+    else warnings.failed(failure);
+  };
 }

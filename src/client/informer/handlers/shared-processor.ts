@@ -1,8 +1,11 @@
 import type { Clock } from "../../../base/clock.ts";
 import type { TypedObject } from "../../values/typed-object.ts";
-import type { EventHandler, EventHandlerOptions } from "./event-handler.ts";
-import { Notification } from "./handler-queue.ts";
-import { HandlerRegistration } from "./handler-registration.ts";
+import { additionOf, type Notification } from "./handler-queue.ts";
+import {
+  type EventHandler,
+  type EventHandlerOptions,
+  HandlerRegistration,
+} from "./handler-registration.ts";
 import type { HandlerError } from "./informer-errors.ts";
 
 const defaultQueueSize = 10_000;
@@ -61,7 +64,7 @@ export class SharedProcessor<T> {
       },
     });
     this.#registrations.add(registration);
-    registration.notifyState(objects.map((object) => Notification.added(object, true)));
+    registration.notifyState(objects.map((object) => additionOf(object, true)));
     registration.checkSynced();
     return registration;
   }

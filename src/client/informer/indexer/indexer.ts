@@ -1,6 +1,5 @@
-import type { Keyed } from "../delta-fifo/delta.ts";
-import { KeySet } from "./key-set.ts";
-import { type IndexFunction, ObjectIndex } from "./object-index.ts";
+import type { Keyed } from "../delta-fifo/delta-fifo.ts";
+import { type IndexFunction, KeySet, ObjectIndex } from "./object-index.ts";
 
 /** Index functions by the name of their index. */
 export type Indexers<T extends Keyed> = Readonly<Record<string, IndexFunction<T>>>;

@@ -1,13 +1,13 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
+import type { ServerResponse } from "node:http";
 import type { Logger } from "pino";
-import type { Clock } from "../../../base/clock.ts";
+import type { Clock, Timer } from "../../../base/clock.ts";
+import { Gate } from "../../../base/gate.ts";
 import type { Http1Page } from "../../listener/http1.ts";
 import type { AdminEvents, AdminPages } from "../admin.ts";
-import { ResponseCache, TooManyRequests } from "./response-cache.ts";
 import type { Overview, StreamsReport } from "./status.ts";
 import { parseStreamQuery, type StreamQuery, StreamQueryError } from "./stream-query.ts";
-import { Viewers } from "./viewers.ts";
 
 /** The modules of the page's script. */
 const modules = ["status", "format", "groups", "overview", "plots", "streams", "table", "tables"];
@@ -150,4 +150,167 @@ export class StatusPages implements AdminPages {
 
 function unavailable(why: string): Http1Page {
   return { status: 503, body: `${why}\n`, headers: { "retry-after": "1" } };
+}
+
+/** How long a response is used for further requests, in milliseconds (below the interval of the viewers), and how many are kept. */
+const keptMs = 900;
+const maxKept = 32;
+/** Number of responses that are computed at once, and of those that wait for that. */
+const maxRunning = 2;
+const maxWaiting = 16;
+
+/** Too many different responses are being computed. */
+export class TooManyRequests extends Error {
+  override readonly name = "TooManyRequests";
+}
+
+interface Kept {
+  /** When it was computed, in the clock's milliseconds; infinite while it is being computed. */
+  at: number;
+  readonly response: Promise<string>;
+}
+
+/** Computes a response once for all that request it within a second, and a bounded number of responses at once. */
+export class ResponseCache {
+  readonly #clock: Clock;
+  /** By the query, in the order in which they were requested first. */
+  readonly #kept = new Map<string, Kept>();
+  readonly #gate = new Gate({ concurrent: maxRunning });
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Rejects with TooManyRequests, or as `compute` does; a failure is not kept. */
+  get(query: string, compute: () => Promise<string>): Promise<string> {
+    const known = this.#kept.get(query);
+    if (known !== undefined && this.#clock.now() - known.at < keptMs) return known.response;
+    this.#kept.delete(query);
+    if (this.#gate.queued >= maxWaiting) {
+      return Promise.reject(new TooManyRequests("Too many different pages are requested at once."));
+    }
+    const kept: Kept = { at: Number.POSITIVE_INFINITY, response: this.#compute(compute) };
+    this.#kept.set(query, kept);
+    kept.response.then(
+      () => {
+        kept.at = this.#clock.now();
+      },
+      () => {
+        if (this.#kept.get(query) === kept) this.#kept.delete(query);
+      },
+    );
+    this.#dropOldest();
+    return kept.response;
+  }
+
+  async #compute(compute: () => Promise<string>): Promise<string> {
+    if (!this.#gate.enter(this)) await this.#gate.wait(this, 0, {});
+    try {
+      return await compute();
+    } finally {
+      this.#gate.leave(this);
+    }
+  }
+
+  #dropOldest(): void {
+    for (const [query, { at }] of this.#kept) {
+      if (this.#kept.size <= maxKept) return;
+      // One that is being computed is bounded otherwise.
+      if (at !== Number.POSITIVE_INFINITY) this.#kept.delete(query);
+    }
+  }
+}
+
+/** Maximum number of open pages that are updated. */
+const maxViewers = 32;
+/** Interval of the updates, in milliseconds. */
+const intervalMs = 1_000;
+
+/**
+ * The open status pages: sends the same server-sent event to all of them once a second. A page that has not accepted the
+ * previous event is left out, and its connection is closed by the timeout of the server.
+ */
+export class Viewers {
+  readonly #clock: Clock;
+  readonly #read: () => Promise<string>;
+  readonly #open = new Set<ServerResponse>();
+  #timer: Timer | undefined;
+  #isReading = false;
+  #isClosed = false;
+
+  /** `read` resolves to a line of JSON. */
+  constructor(clock: Clock, read: () => Promise<string>) {
+    this.#clock = clock;
+    this.#read = read;
+  }
+
+  /** Number of open pages. */
+  get size(): number {
+    return this.#open.size;
+  }
+
+  /** Why no further page is updated, a sentence; undefined if one may be added. */
+  get refusal(): string | undefined {
+    if (this.#isClosed) return "The service is shutting down.";
+    return this.#open.size < maxViewers
+      ? undefined
+      : `${maxViewers} status pages are open, the maximum. Close one, or request /status.json.`;
+  }
+
+  /** Begins to send updates as the body of the response, the first one at once. */
+  add(response: ServerResponse): void {
+    const { socket } = response.req;
+    if (socket.destroyed) return;
+    response.writeHead(200, {
+      "content-type": "text/event-stream",
+      "cache-control": "no-store",
+      "x-content-type-options": "nosniff",
+    });
+    // A response behind another one of its connection has no "close" if that ends with it.
+    for (const ending of [response, socket]) ending.once("close", () => this.#remove(response));
+    this.#open.add(response);
+    response.write("retry: 2000\n\n");
+    void this.#send([response]);
+    this.#timer ??= this.#clock.setTimeout(this.#tick, intervalMs);
+  }
+
+  /** Ends all responses, and refuses further ones. Idempotent. */
+  close(): void {
+    this.#isClosed = true;
+    this.#stop();
+    for (const response of this.#open) response.end();
+  }
+
+  readonly #tick = (): void => {
+    this.#timer = this.#clock.setTimeout(this.#tick, intervalMs);
+    // All of them get the one that is being read.
+    if (this.#isReading) return;
+    this.#isReading = true;
+    void this.#send(this.#open).finally(() => {
+      this.#isReading = false;
+    });
+  };
+
+  async #send(to: Iterable<ServerResponse>): Promise<void> {
+    let event: string;
+    try {
+      event = `data: ${await this.#read()}\n\n`;
+    } catch {
+      // It is logged where it is read. A comment keeps the connection open.
+      event = ": the status could not be read\n\n";
+    }
+    for (const response of to) {
+      if (!response.writableEnded && !response.writableNeedDrain) response.write(event);
+    }
+  }
+
+  #remove(response: ServerResponse): void {
+    this.#open.delete(response);
+    if (this.#open.size === 0) this.#stop();
+  }
+
+  #stop(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+  }
 }

@@ -1,10 +1,10 @@
 import type { TimeSlicedWork } from "../../../base/event-loop-turns.ts";
 import type { OpenStream } from "../../kernel/open-streams.ts";
 import type { StreamReport, StreamsReport } from "./status.ts";
-import { isOfGroup } from "./stream-group.ts";
 import { cursorOf, type StreamPosition, type StreamQuery } from "./stream-query.ts";
 import {
   cut,
+  isOfGroup,
   matches,
   reportOf,
   type StreamsOrigin,

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { parseGroupId, type StreamGroupKey } from "./stream-group.ts";
+import { parseGroupId, type StreamGroupKey } from "./stream-report.ts";
 
 /** What streams can be sorted by. */
 export const streamSorts = [

@@ -1,12 +1,13 @@
 import type { TimeSlicedWork } from "../../../base/event-loop-turns.ts";
 import type { OpenStream } from "../../kernel/open-streams.ts";
 import type { StreamCounts, StreamGroup, StreamScope } from "./status.ts";
-import { groupIdOf, scopeKey } from "./stream-group.ts";
 import {
   behindAfterMs,
   clientOf,
+  groupIdOf,
   kindOf,
   type StreamsOrigin,
+  scopeKey,
   shownScope,
   stateOf,
   unreadSince,

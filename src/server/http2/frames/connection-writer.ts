@@ -1,25 +1,14 @@
 import type { Socket } from "node:net";
 import type { Clock } from "../../../base/clock.ts";
-import type { FrameBatch } from "./frame-batch.ts";
 import { type FrameOutput, FrameSender } from "./frame-sender.ts";
 import type { FramedStream } from "./framed-stream.ts";
 import {
   AcceptedFrames,
-  type SharedFrame,
-  type WriteBuffers,
+  FrameBatch,
+  SharedFrame,
+  WriteBuffers,
   writeBufferBytes,
 } from "./small-frames.ts";
-
-/** What the writers of a server's connections share. */
-export interface WriterContext {
-  readonly clock: Clock;
-  readonly flushQueue: FlushQueue;
-  readonly batch: FrameBatch;
-  readonly sharedFrame: SharedFrame;
-  readonly writeBuffers: WriteBuffers;
-  /** Maximum number of open streams per connection. */
-  readonly maxStreams: number;
-}
 
 /**
  * What each message that is sent at once counts beside its size, in bytes. What exceeds a write buffer waits for the
@@ -188,4 +177,21 @@ export class FlushQueue {
     if (this.#waiting.length > 0) this.#clock.setImmediate(this.#run);
     else this.#isScheduled = false;
   };
+}
+
+/** What the writers of a server's connections share. */
+export class WriterContext {
+  readonly clock: Clock;
+  readonly flushQueue: FlushQueue;
+  readonly batch = new FrameBatch();
+  readonly sharedFrame = new SharedFrame();
+  readonly writeBuffers = new WriteBuffers();
+  /** Maximum number of open streams per connection. */
+  readonly maxStreams: number;
+
+  constructor(clock: Clock, maxStreams: number) {
+    this.clock = clock;
+    this.flushQueue = new FlushQueue(clock);
+    this.maxStreams = maxStreams;
+  }
 }

@@ -9,13 +9,7 @@ import { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import type { Clock, Timer } from "../../../base/clock.ts";
 import { Fifo } from "../../../base/fifo.ts";
-import {
-  ConnectionWriter,
-  type Done,
-  FlushQueue,
-  type WriterContext,
-} from "./connection-writer.ts";
-import { FrameBatch } from "./frame-batch.ts";
+import { ConnectionWriter, type Done, WriterContext } from "./connection-writer.ts";
 import {
   InboundFrames,
   type InboundListener,
@@ -25,25 +19,6 @@ import {
 } from "./frame-readers.ts";
 import type { FrameSender } from "./frame-sender.ts";
 import { FramedStream } from "./framed-stream.ts";
-import { SharedFrame, WriteBuffers } from "./small-frames.ts";
-
-/** What the connections of a server share. */
-export interface FramingContext extends WriterContext {
-  readonly endings: EndingConnections;
-}
-
-/** `maxStreams` is the maximum number of open streams per connection. */
-export function newFramingContext(clock: Clock, maxStreams: number): FramingContext {
-  return {
-    clock,
-    flushQueue: new FlushQueue(clock),
-    batch: new FrameBatch(),
-    endings: new EndingConnections(clock),
-    sharedFrame: new SharedFrame(),
-    writeBuffers: new WriteBuffers(),
-    maxStreams,
-  };
-}
 
 const connections = new WeakMap<Http2Session, FramedConnection>();
 
@@ -391,4 +366,9 @@ export class EndingConnections {
     this.#left = closedPerTurn;
     if (this.#waiting.length > 0) this.#close();
   };
+}
+
+/** What the connections of a server share. */
+export class FramingContext extends WriterContext {
+  readonly endings = new EndingConnections(this.clock);
 }

@@ -13,7 +13,8 @@ import type { GrantCredit__Output } from "../../../wire/generated/watchfanout/v1
 import type { SubscribeRequest__Output } from "../../../wire/generated/watchfanout/v1/SubscribeRequest.ts";
 import type { WatchRequest__Output } from "../../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import { listWatchService } from "../../../wire/services.ts";
-import { auditRequest, refusalOfRequest } from "../../calls/authorization.ts";
+import { auditAllowed } from "../../calls/audit.ts";
+import { refusalOfRequest } from "../../calls/authorization.ts";
 import { type BidiMethod, decoderOf } from "../../calls/methods.ts";
 import { toClientError, tooMuchRetained } from "../../calls/refusals.ts";
 import { type NextRequest, RefusedRequest, type ServerCall } from "../../calls/server-call.ts";
@@ -237,12 +238,12 @@ export class SubscribeService {
         // Without a policy the right can't be lost, and the watch does not retain what it needs.
         access: context.authorizer.hasPolicy ? access : undefined,
       });
-      auditRequest(context, subscribeMethod, call, access, undefined);
+      auditAllowed(context, subscribeMethod, call, access, undefined);
       stream.add(watch);
       this.#retain(watch, opened.retainedBytes);
     } catch (cause) {
       const error = toClientError(cause, subscribeMethod, context.logger, call);
-      auditRequest(context, subscribeMethod, call, access, statusOf(error).code);
+      auditAllowed(context, subscribeMethod, call, access, statusOf(error).code);
       stream.refuseWatch(key, error);
     }
   }

@@ -10,11 +10,11 @@ import { type FrameParts, prefixSize } from "../../../wire/encode.ts";
 import { encodedStatus, statusOf, type WireStatus } from "../../../wire/errors.ts";
 import { PartsWriter } from "../../../wire/parts-writer.ts";
 import { endedResponse, progressResponse, refusedResponse } from "../../../wire/subscription.ts";
+import { MessageSender, type SlowEnd } from "../../calls/message-sender.ts";
 import { refused, toClientError } from "../../calls/refusals.ts";
 import type { ServerCall } from "../../calls/server-call.ts";
 import type { ServiceContext } from "../../calls/service-context.ts";
 import type { ServedResource } from "../../calls/service-options.ts";
-import { MessageSender, type SlowEnd } from "../../kernel/message-sender.ts";
 import { nextStreamId, type OpenStream } from "../../kernel/open-streams.ts";
 import type { Rounds } from "../../kernel/rounds.ts";
 import { slowConsumer, withResumePoint } from "../watch-sender.ts";
@@ -37,7 +37,7 @@ const maxAnswers = 256;
  * client has not taken, and these are bounded.
  */
 export class SubscribeStream
-  extends MessageSender<ServerCall, ServiceContext>
+  extends MessageSender
   implements OpenStream, RoundReader, SubscriptionOwner
 {
   readonly id = nextStreamId();

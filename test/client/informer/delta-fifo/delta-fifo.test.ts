@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Deltas } from "../../../../src/client/informer/delta-fifo/delta.ts";
-import { DeltaFIFO } from "../../../../src/client/informer/delta-fifo/delta-fifo.ts";
+import { DeltaFIFO, type Deltas } from "../../../../src/client/informer/delta-fifo/delta-fifo.ts";
 import { Indexer } from "../../../../src/client/informer/indexer/indexer.ts";
 import { type Thing, thing, wordsOf } from "./delta-model.ts";
 

@@ -2,7 +2,7 @@ import {
   DeletedFinalStateUnknown,
   type Delta,
   type Deltas,
-} from "../../../../src/client/informer/delta-fifo/delta.ts";
+} from "../../../../src/client/informer/delta-fifo/delta-fifo.ts";
 
 /** An object in one of its states. */
 export interface Thing {

@@ -1,8 +1,8 @@
-import { DeletedFinalStateUnknown } from "../../../../src/client/informer/delta-fifo/delta.ts";
+import { DeletedFinalStateUnknown } from "../../../../src/client/informer/delta-fifo/delta-fifo.ts";
 import type {
   EventHandler,
   EventHandlerRegistration,
-} from "../../../../src/client/informer/handlers/event-handler.ts";
+} from "../../../../src/client/informer/handlers/handler-registration.ts";
 import type { ReadonlyIndexer } from "../../../../src/client/informer/indexer/indexer.ts";
 import type { TypedObject } from "../../../../src/client/values/typed-object.ts";
 

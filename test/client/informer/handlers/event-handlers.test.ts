@@ -1,7 +1,7 @@
 import { pino } from "pino";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { lastKnown } from "../../../../src/client/informer/delta-fifo/delta.ts";
-import type { EventHandler } from "../../../../src/client/informer/handlers/event-handler.ts";
+import { lastKnown } from "../../../../src/client/informer/delta-fifo/delta-fifo.ts";
+import type { EventHandler } from "../../../../src/client/informer/handlers/handler-registration.ts";
 import { Informed } from "../informed.ts";
 
 afterEach(() => {

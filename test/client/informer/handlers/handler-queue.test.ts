@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import {
   HandlerQueue,
-  Notification,
+  type Notification,
+  updateOf,
 } from "../../../../src/client/informer/handlers/handler-queue.ts";
 import type { TypedObject } from "../../../../src/client/values/typed-object.ts";
 
@@ -11,7 +12,7 @@ function object(version: number): TypedObject<string> {
 
 /** A change from one version to the next, with this many bytes. */
 function update(version: number, bytes: number): Notification<string> {
-  return Notification.updated(object(version), object(version + 1), bytes);
+  return updateOf(object(version), object(version + 1), bytes);
 }
 
 describe("The queue of a handler", () => {

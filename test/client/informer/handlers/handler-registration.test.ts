@@ -2,7 +2,7 @@ import { setImmediate as promisesSettled } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import type { Clock } from "../../../../src/base/clock.ts";
 import { quantumMs, turnMs } from "../../../../src/base/event-loop-turns.ts";
-import { Notification } from "../../../../src/client/informer/handlers/handler-queue.ts";
+import { additionOf, deletionOf } from "../../../../src/client/informer/handlers/handler-queue.ts";
 import { HandlerRegistration } from "../../../../src/client/informer/handlers/handler-registration.ts";
 import type { TypedObject } from "../../../../src/client/values/typed-object.ts";
 import { FakeClock } from "../../../fake-clock.ts";
@@ -46,10 +46,10 @@ describe("A handler's registration", () => {
     const clock = new FakeClock();
     const calls: string[] = [];
     const registration = register(({ key }) => calls.push(key), clock);
-    registration.notifyState([Notification.added(object("a"), true)]);
+    registration.notifyState([additionOf(object("a"), true)]);
     registration.checkSynced();
     expect(registration.hasSynced).toBe(false);
-    registration.notify(Notification.deleted(object("a"), object("a")));
+    registration.notify(deletionOf(object("a"), object("a")));
     await clock.settle();
     expect([calls, registration.hasSynced]).toEqual([[], true]);
   });
@@ -58,10 +58,10 @@ describe("A handler's registration", () => {
     const clock = new FakeClock();
     const call = Promise.withResolvers<void>();
     const registration = register(() => call.promise, clock);
-    registration.notify(Notification.added(object("news"), false));
+    registration.notify(additionOf(object("news"), false));
     await clock.settle();
-    registration.notifyState([Notification.added(object("a"), true)]);
-    registration.notify(Notification.deleted(object("a"), object("a")));
+    registration.notifyState([additionOf(object("a"), true)]);
+    registration.notify(deletionOf(object("a"), object("a")));
     // Longer than a time slice, so that the turn ends with the call.
     clock.advance(1_000);
     call.resolve();
@@ -73,7 +73,7 @@ describe("A handler's registration", () => {
     const clock = new FakeClock();
     const call = Promise.withResolvers<void>();
     const registration = register(() => call.promise, clock);
-    registration.notify(Notification.added(object("a"), true));
+    registration.notify(additionOf(object("a"), true));
     await clock.settle();
     // The informer reports that the initial list is complete.
     registration.checkSynced();
@@ -90,7 +90,7 @@ describe("A handler's registration", () => {
       clock.spend(turnMs / 2);
     }, clock);
     for (const key of ["a", "b", "c", "d", "e"]) {
-      registration.notify(Notification.added(object(key), false));
+      registration.notify(additionOf(object(key), false));
     }
     const drained = registration.drain();
     clock.runTurn();
@@ -106,7 +106,7 @@ describe("A handler's registration", () => {
     const clock = new FakeClock();
     const call = Promise.withResolvers<void>();
     const registration = register(() => call.promise, clock);
-    registration.notify(Notification.added(object("a"), false));
+    registration.notify(additionOf(object("a"), false));
     await clock.settle();
     expect(registration.pending).toBe(0);
     const drained = registration.drain();
@@ -117,7 +117,7 @@ describe("A handler's registration", () => {
 
   it("is drained when it is removed before it was called", async () => {
     const registration = register(() => {}, new FakeClock());
-    registration.notify(Notification.added(object("a"), false));
+    registration.notify(additionOf(object("a"), false));
     const drained = registration.drain();
     expect(await outcome(drained)).toBe("pending");
     await registration.remove();
@@ -140,7 +140,7 @@ describe("Forty busy handlers", () => {
         return respond();
       }, clock);
       for (let key = 0; key < callsEach; key++) {
-        registration.notify(Notification.added(object(`${key}`), false));
+        registration.notify(additionOf(object(`${key}`), false));
       }
     }
     return calls;

@@ -2,12 +2,9 @@ import type { Socket } from "node:net";
 import { describe, expect, test } from "vitest";
 import {
   ConnectionWriter,
-  FlushQueue,
-  type WriterContext,
+  WriterContext,
 } from "../../../../src/server/http2/frames/connection-writer.ts";
-import { FrameBatch } from "../../../../src/server/http2/frames/frame-batch.ts";
 import type { FramedStream } from "../../../../src/server/http2/frames/framed-stream.ts";
-import { SharedFrame, WriteBuffers } from "../../../../src/server/http2/frames/small-frames.ts";
 import { FakeClock } from "../../../fake-clock.ts";
 
 /** A connection's writer, and what it writes to the socket. */
@@ -32,15 +29,7 @@ class World {
       uncork: () => {},
     };
     const clock = new FakeClock();
-    const context: WriterContext = {
-      clock,
-      flushQueue: new FlushQueue(clock),
-      batch: new FrameBatch(),
-      sharedFrame: new SharedFrame(),
-      writeBuffers: new WriteBuffers(),
-      maxStreams: 10,
-    };
-    this.writer = new ConnectionWriter(socket as unknown as Socket, context);
+    this.writer = new ConnectionWriter(socket as unknown as Socket, new WriterContext(clock, 10));
     this.writer.sender.windowUpdateReceived(0, 2 ** 30);
     this.writer.sender.settingsReceived({ initialWindow: 2 ** 30, maxFrameSize: undefined });
     this.writer.sender.settingsAcknowledged();

@@ -5,7 +5,7 @@ import { onTestFinished } from "vitest";
 import type { Clock } from "../../../../src/base/clock.ts";
 import {
   FramedConnection,
-  newFramingContext,
+  FramingContext,
 } from "../../../../src/server/http2/frames/framed-connection.ts";
 
 /** Serves HTTP/2 on framed connections, with no gRPC. Returns the port. */
@@ -14,7 +14,7 @@ export async function serveFramed(
   onSession: (session: ServerHttp2Session, framed: FramedConnection) => void,
   maxStreams: number = 10_000,
 ): Promise<number> {
-  const context = newFramingContext(clock, maxStreams);
+  const context = new FramingContext(clock, maxStreams);
   const server = createServer((socket) => {
     const framed = new FramedConnection(socket, context);
     const session = performServerHandshake(framed, {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { WatchBatch } from "../../../../src/model/event.ts";
-import { CompactionGuard } from "../../../../src/storage/etcd/watch/compaction-guard.ts";
+import { CompactionGuard } from "../../../../src/storage/etcd/compaction-guard.ts";
 
 /** A guard whose checks the test controls, and its callbacks' calls. */
 function open() {

@@ -10,10 +10,10 @@ import {
 import { Turns } from "../../../../src/base/turns.ts";
 import type { EtcdClient } from "../../../../src/etcd/client/etcd-client.ts";
 import type { Member } from "../../../../src/etcd/client/member.ts";
-import type { RevisionProbe } from "../../../../src/etcd/client/revision-probe.ts";
 import { decodePastWatch } from "../../../../src/etcd/wire/watch-response.ts";
+import { EtcdWatch } from "../../../../src/storage/etcd/etcd-watch.ts";
 import { ResourceKeys, SkippedKeys } from "../../../../src/storage/etcd/objects/resource-keys.ts";
-import { EtcdWatch } from "../../../../src/storage/etcd/watch/etcd-watch.ts";
+import type { RangeReader } from "../../../../src/storage/etcd/range-reader.ts";
 import type { WatchRequest } from "../../../../src/storage/storage.ts";
 import { FakeClock } from "../../../fake-clock.ts";
 import { encode, type Fields } from "../../../foreign/protobuf.ts";
@@ -127,7 +127,7 @@ class World {
       forgetToken: () => this.log.push("token forgotten"),
       failed: ({ endpoint }: Member) => this.log.push(`${endpoint} failed`),
     } as unknown as EtcdClient;
-    const probe = {
+    const reader = {
       currentOn: () => Promise.resolve(this.current),
       isAvailable: (revision: number) => {
         this.asked.push(revision);
@@ -137,12 +137,12 @@ class World {
         await this.compacted;
         return revisionTooOld(requested, 99);
       },
-    } as unknown as RevisionProbe;
+    } as unknown as RangeReader;
     const skippedKeys = new SkippedKeys(clock, pino({ level: "silent" }));
     const marker = Buffer.from("/marker");
     const keys = new ResourceKeys({ prefix: "p/", marker, skippedKeys, rawKeys: false });
     const source = {
-      ...{ client, probe, keys, maxRevisionBytes },
+      ...{ client, reader, keys, maxRevisionBytes },
       onOpen: () => {},
       onEnd: (watch: EtcdWatch) =>
         this.log.push(watch === this.watch ? "watch ended" : "another ended"),

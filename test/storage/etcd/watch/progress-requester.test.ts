@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from "vitest";
-import { ProgressRequester } from "../../../../src/storage/etcd/watch/progress-requester.ts";
+import { ProgressRequester } from "../../../../src/storage/etcd/watch-connection.ts";
 import { FakeClock } from "../../../fake-clock.ts";
 
 let clock: FakeClock;
