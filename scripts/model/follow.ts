@@ -83,7 +83,13 @@ class Follower {
         writes: maxRevisions,
       },
       ...{ changes: [], matches: [], roots: trace.roots, relays: trace.relays },
-      ...{ clients: [this.#client, ...readers], calls: [], hasBackfill: true, hasProgress: false, hasHistories: false },
+      ...{
+        clients: [this.#client, ...readers],
+        calls: [],
+        hasBackfill: true,
+        hasProgress: false,
+        hasHistories: false,
+      },
     });
     // etcd begins with revision 1.
     this.#must("writeElsewhere");

@@ -3,7 +3,7 @@
  * together once they are more than half.
  *
  * Most queues have one item at most, which is not in the array: with one per stream, the array would be one more piece of
- * memory that the processor has not at hand.
+ * memory that is not in the processor's caches.
  */
 export class Fifo<T> {
   #first: T | undefined;

@@ -69,7 +69,11 @@ export function subscribersIn(
   surroundings: Omit<SubscriberOptions, "name" | "watches">,
 ): RecordedSubscriber[] {
   return Array.from({ length: count }, (_, i) => {
-    const own = { name: `subscriber ${i}`, watches: subscribed, random: surroundings.random.fork() };
+    const own = {
+      name: `subscriber ${i}`,
+      watches: subscribed,
+      random: surroundings.random.fork(),
+    };
     return new RecordedSubscriber({ ...surroundings, ...own });
   });
 }

@@ -70,22 +70,27 @@ describe("the event loop held up for seconds", () => {
 });
 
 describe("downstream connections", () => {
-  faultTest("cut, and cut at any byte, lose nothing", 45, { replicas: 3, subscribers: 1 }, async (world) => {
-    for (let i = 0; i < 25; i++) {
-      const { relay } = world.random.pick(world.replicas);
-      if (world.random.chance(0.3)) {
-        relay.cut();
-        await world.afterWrites(1);
-        continue;
+  faultTest(
+    "cut, and cut at any byte, lose nothing",
+    45,
+    { replicas: 3, subscribers: 1 },
+    async (world) => {
+      for (let i = 0; i < 25; i++) {
+        const { relay } = world.random.pick(world.replicas);
+        if (world.random.chance(0.3)) {
+          relay.cut();
+          await world.afterWrites(1);
+          continue;
+        }
+        const { cuts } = relay;
+        relay.cutAfter(world.random.between(0, 5_000));
+        await untilSeen("the connection to be cut", async () =>
+          relay.cuts > cuts ? true : undefined,
+        );
       }
-      const { cuts } = relay;
-      relay.cutAfter(world.random.between(0, 5_000));
-      await untilSeen("the connection to be cut", async () =>
-        relay.cuts > cuts ? true : undefined,
-      );
-    }
-    expect(world.watchers.reduce((sum, { resumed }) => sum + resumed, 0)).toBeGreaterThan(25);
-  });
+      expect(world.watchers.reduce((sum, { resumed }) => sum + resumed, 0)).toBeGreaterThan(25);
+    },
+  );
 
   faultTest("held and delayed, lose nothing", 46, { replicas: 3 }, async (world) => {
     for (let i = 0; i < 6; i++) {

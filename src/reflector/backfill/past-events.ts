@@ -122,7 +122,7 @@ class PastReader {
     );
   }
 
-  /** Whether everything has come of what is not dropped. */
+  /** Whether everything that is not dropped has come. */
   get #isWhole(): boolean {
     return this.#segments.every(({ isWhole }) => isWhole);
   }

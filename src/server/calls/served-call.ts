@@ -7,7 +7,7 @@ import type { CallSpan } from "./call-span.ts";
 import type { ServiceContext } from "./service-context.ts";
 
 /**
- * What the calls of all carriers have in common (HTTP/2, HTTP/1, grpc-js): who makes them, and their state, which is open until
+ * What the calls of all carriers have in common (HTTP/2, HTTP/1, grpc-js): their caller, and their state, which is open until
  * the deadline, the end, or the client's cancellation. The end is reported once, to the span of the call and to its record for
  * the audit, and both are released.
  */
