@@ -2,8 +2,8 @@
  * A queue with access by position. Amortized cost of `shift` is constant: the places of removed items are freed
  * together once they are more than half.
  *
- * Most queues have one item at most, which is not in the array: with one per stream, the array would be one more piece of
- * memory that is not in the processor's caches.
+ * Most queues have one item at most, which is not in the array: of thousands of streams, each array would be further memory
+ * that is not in the processor's caches.
  */
 export class Fifo<T> {
   #first: T | undefined;

@@ -250,7 +250,7 @@ export class CallPipeline {
     }
   }
 
-  /** Begins the span of a call. `method`: its name in the trace; undefined: no span. */
+  /** Begins the span of a call. `method`: its name in the trace; undefined: it is not traced. */
   #trace(
     call: Pick<HttpCall, "span" | "traceId">,
     { traceparent, tracestate }: IncomingHttpHeaders,

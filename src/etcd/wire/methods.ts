@@ -33,7 +33,7 @@ export interface EtcdMethod {
   /** Where its responses contain a ResponseHeader. Undefined: nowhere, or it is not known. */
   readonly header: HeaderPlace | undefined;
   readonly member: MemberChoice;
-  /** Its path in etcd's JSON gateway, below `/v3/`. Absent: it is not there. */
+  /** Its path in etcd's JSON gateway, below `/v3/`. Absent: it is not served there. */
   readonly gatewayPath?: string;
 }
 

@@ -122,7 +122,7 @@ class PastReader {
     );
   }
 
-  /** Whether everything that is not dropped has come. */
+  /** Whether all parts that are not dropped have arrived. */
   get #isWhole(): boolean {
     return this.#segments.every(({ isWhole }) => isWhole);
   }
