@@ -47,7 +47,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     seed: { seed: 68, message: "violates OneHistory" },
     mutations: [
       {
-        file: "src/reflector/history/history-tracker.ts",
+        file: "src/reflector/history-tracker.ts",
         find: "    await this.#fingerprint.check(this.#storage, signal);\n    await this.checkId(signal);\n",
         replace: "",
       },
