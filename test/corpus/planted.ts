@@ -317,7 +317,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     seed: { seed: 60001, message: "violates Linearizable" },
     mutations: [
       {
-        file: "src/server/services/compressed-page.ts",
+        file: "src/server/services/compressed-frames.ts",
         find: "...encoded.flatMap((plain, i) => [parts[i] ?? plain].flat()),",
         replace: "...encoded.flatMap((_, i) => parts[i] ?? []),",
       },
