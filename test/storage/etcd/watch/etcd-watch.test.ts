@@ -10,6 +10,7 @@ import {
 import { Turns } from "../../../../src/base/turns.ts";
 import type { EtcdClient } from "../../../../src/etcd/client/etcd-client.ts";
 import type { Member } from "../../../../src/etcd/client/member.ts";
+import { PassPacing } from "../../../../src/etcd/client/pass-pacing.ts";
 import { decodePastWatch } from "../../../../src/etcd/wire/watch-response.ts";
 import { EtcdWatch } from "../../../../src/storage/etcd/etcd-watch.ts";
 import { ResourceKeys, SkippedKeys } from "../../../../src/storage/etcd/objects/resource-keys.ts";
@@ -109,7 +110,7 @@ class World {
       },
     } as Member;
     const client = {
-      ...{ clock, timeSlices: new Turns(clock) },
+      ...{ clock, timeSlices: new Turns(clock), passPacing: new PassPacing(clock) },
       onSomeMember: async (
         operation: (member: Member, limits: object) => Promise<unknown>,
         signal: AbortSignal,
@@ -623,7 +624,8 @@ describe("A previous object that etcd leaves out", () => {
     first.events([11], false, 95);
     first.send(95, { 11: [modified] });
     expect(first.isPaused).toBe(true);
-    await world.clock.settle();
+    // It begins behind the pause after etcd's pass.
+    await world.clock.advance(10);
     expect([world.calls.length, world.call.isPaused]).toEqual([2, false]);
     world.call.create(95);
     world.call.events([13], false, 95);
