@@ -625,7 +625,7 @@ describe("A previous object that etcd leaves out", () => {
     first.send(95, { 11: [modified] });
     expect(first.isPaused).toBe(true);
     // It begins behind the pause after etcd's pass.
-    await world.clock.advance(10);
+    await world.clock.elapse(10);
     expect([world.calls.length, world.call.isPaused]).toEqual([2, false]);
     world.call.create(95);
     world.call.events([13], false, 95);
