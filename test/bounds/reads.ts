@@ -173,7 +173,7 @@ export const readBounds: readonly Bound[] = [
   {
     what: "sorted parts of lists in an order of revisions",
     owners: ["HistoricalSnapshots"],
-    bound: "4, of 8,192 objects or a page",
+    bound: "4, of 8,192 objects",
     per: "snapshot",
     atBound: "all objects are looked at again",
     shownBy: ["keep a sorted part of the four lists that were sorted last, one of each"],

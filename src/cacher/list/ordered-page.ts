@@ -53,10 +53,11 @@ export class OrderedPage {
   readonly #after: StoredObject | undefined;
   /** Maximum number of objects of the page. */
   readonly #most: number;
+  readonly #least: number;
   readonly #first: FirstInOrder;
   /** Number of objects that follow the page before. */
   #following = 0;
-  /** What was sorted. Empty before that. */
+  /** The first `least` objects, once the page is made. */
   sorted: SortedPart = { objects: [], following: 0 };
 
   /**
@@ -76,6 +77,7 @@ export class OrderedPage {
     this.#after = after;
     const byBytes = maxBytes === 0 ? Infinity : Math.ceil(maxBytes / smallestBytes);
     this.#most = Math.min(limit === 0 ? Infinity : limit, byBytes, maxPageObjects);
+    this.#least = least;
     this.#first = new FirstInOrder(this.#compare, Math.max(this.#most, least));
   }
 
@@ -105,8 +107,11 @@ export class OrderedPage {
   /** Makes the page of what was added. */
   *finish(revision: number, historyId: string | undefined): TimeSlicedWork<ListResult> {
     const objects = yield* this.#first.finish();
-    this.sorted = { objects, following: this.#following - objects.length };
-    const page = yield* this.#page(0, this.sorted, revision, historyId);
+    const all = { objects, following: this.#following - objects.length };
+    const page = yield* this.#page(0, all, revision, historyId);
+    // By its bytes a page may have many more than it has.
+    const first = objects.slice(0, this.#least);
+    this.sorted = { objects: first, following: this.#following - first.length };
     return page as ListResult;
   }
 

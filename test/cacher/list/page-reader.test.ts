@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { ListCache } from "../../../src/cacher/list/list-cache.ts";
 import { PageReader } from "../../../src/cacher/list/page-reader.ts";
 import { StateReader } from "../../../src/cacher/list/state-reader.ts";
@@ -366,6 +366,23 @@ describe("Pages in an order of revisions", () => {
       expect(examined).toBeLessThanOrEqual(4 * count);
     },
   );
+
+  it("keep 8,192 objects sorted for the next ones, whatever they may have themselves", () => {
+    const world = new World(count);
+    const keep = vi.spyOn(world.snapshots, "keepSorted");
+    const order = "MOD_REVISION_ASCENDING";
+    const first = world.list({ limit: 1, order });
+    // The smallest objects have 65 bytes, and these have more.
+    const request = { maxBytes: 12_000 * 65, order, at: exact(count) } as const;
+    const second = world.list({ ...request, limit: 0, startAfter: first?.next });
+    expect(second?.next).toBeDefined();
+    expect(keep.mock.calls.map(([, , { objects }]) => objects.length)).toEqual([8_192]);
+    const pages = [first, second];
+    for (let next = second?.next; next !== undefined; next = pages.at(-1)?.next)
+      pages.push(world.list({ ...request, limit: 3_000, startAfter: next }));
+    const revisions = pages.flatMap((page) => page?.items.map(({ modRevision }) => modRevision));
+    expect(revisions).toEqual(Array.from({ length: count }, (_, i) => i + 1));
+  });
 
   it("of two lists at the same time are those of each", () => {
     const world = new World(count);
