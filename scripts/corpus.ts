@@ -1,12 +1,12 @@
 /**
  * Plants each bug of the corpus (test/corpus) and runs what must fail with it: `npm run corpus -- [ID...]`. With --table it
- * only writes the tables of docs/guarantees.md.
+ * only writes the table of docs/guarantees.md.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { entries } from "../test/corpus/entries.ts";
 import { runEntry } from "../test/corpus/run.ts";
-import { withTables } from "../test/corpus/table.ts";
+import { withTable } from "../test/corpus/table.ts";
 
 const page = "docs/guarantees.md";
 
@@ -14,7 +14,7 @@ async function main(): Promise<void> {
   const options = { table: { type: "boolean", default: false } } as const;
   const { values, positionals } = parseArgs({ options, allowPositionals: true });
   if (values.table) {
-    writeFileSync(page, withTables(readFileSync(page, "utf8")));
+    writeFileSync(page, withTable(readFileSync(page, "utf8")));
     return;
   }
   const unknown = positionals.filter((id) => entries.every((entry) => entry.id !== id));

@@ -39,8 +39,7 @@ export function configurationPage(): string {
     ),
     paragraph(
       "The service does not start with an unknown key, an unknown variable of its prefix or an invalid value: it " +
-        "prints every problem with its place and exits. An empty variable counts as not set. Of a flag that is given " +
-        "twice the last one counts, unless it is a list.",
+        "prints every problem with its place and exits. An empty variable counts as not set.",
     ),
     table(["value", "is"], placeholders),
     `\`\`\`yaml\n${exampleFile}\`\`\``,
@@ -50,11 +49,10 @@ export function configurationPage(): string {
     ]),
     "## Resources",
     paragraph(
-      `An element of ${code(fileKeyOf("resource"))} in the file is either the text \`NAME=PREFIX\` or a mapping:`,
+      `An element of ${code(fileKeyOf("resource"))} in the file is the text \`NAME=PREFIX\` or a mapping. A name has ` +
+        "at most 63 lower-case letters, digits and hyphens, beginning and ending with a letter or digit.",
     ),
-    ...keyBullets("resource"),
-    paragraph(`The mapping ${code("event-window")} of a resource:`),
-    ...keyBullets("event-window"),
+    resourceBullets(),
   ].join("\n\n");
 }
 
@@ -67,6 +65,7 @@ const placeholders = [
     code("HOST:PORT"),
     "`127.0.0.1:50051`, `[::1]:50051`, `0.0.0.0:50051` for all interfaces; port 0 is a free one",
   ],
+  [code("FILE"), "certificates, authorities and keys are in PEM"],
   [code("[on|off]"), "a flag without a value is on"],
   [code("X[,X...]"), "a list, separated by commas; in the file also a sequence"],
 ] as const;
@@ -104,19 +103,17 @@ function defaultOf(name: OptionName): string | undefined {
   return defaultHelp ?? (value === undefined ? undefined : code(value));
 }
 
-function keyBullets(owner: "resource" | "event-window"): readonly string[] {
-  const schemas = Object.entries(schemasOf(owner));
-  return [
-    schemas
-      .map(([key, schema]) =>
-        bullet(`${code(key)}: ${descriptionOf(key, schema)} ${valueNote(schema)}`),
-      )
-      .join("\n"),
-  ];
+function resourceBullets(): string {
+  return Object.entries(schemasOf("resource"))
+    .map(([key, schema]) =>
+      bullet(`${code(key)}: ${descriptionOf(key, schema)} ${valueNote(schema)}`),
+    )
+    .join("\n");
 }
 
+/** What a key accepts. The page says above the list what a name is. */
 function valueNote(schema: z.ZodType): string {
-  return `Value: ${acceptedBy(schema)}.`;
+  return `Value: ${acceptedBy(schema).replace(/^(a resource name): .*/s, "$1")}.`;
 }
 
 function descriptionOf(key: string, schema: z.ZodType): string {

@@ -49,16 +49,12 @@ import { bullet, code, paragraph } from "./markdown.ts";
 
 /** What the labels mean that their metrics and names do not explain. */
 const labels: Readonly<Record<string, string>> = {
-  address: "address of the server, as the client was configured",
-  code: "gRPC status code, such as `OK` or `NOT_FOUND`",
   limit:
     "of memory: `heap`, `cgroup` or `process`; of callers: the limit, such as `streams` or `send_rate`",
   method: "of the service: gRPC service and method, or `unknown`; of the client: the method alone",
   file: "kind of file, such as `server-certificate`, `client-ca`, `token-file`, `jwks` or `policy`",
-  outcome: "`OK`, the reason of the error, or `CANCELLED`",
   reason: "reason of the error, such as `UPSTREAM_UNAVAILABLE`, or what is listed at the metric",
   served_by: "`cache` or `etcd`",
-  verb: "`get`, `list`, `watch`, `put` or `delete`",
   worker:
     "number of the worker, from 1; with `--workers` all metrics of a worker have it, and those of the main process do not",
 };
@@ -74,10 +70,8 @@ export async function metricsPage(): Promise<string> {
     "# Metrics",
     "## Service",
     paragraph(
-      "`/metrics` of the admin port serves these for Prometheus. Counters end with `_total` and begin at 0 when the " +
-        "process starts; histograms are marked, and have the series `_bucket`, `_sum` and `_count`; all others are " +
-        "gauges. A name ends with its unit: `_seconds`, `_bytes`, `_ratio` (0 to 1); otherwise it is a number. Labels are " +
-        "in braces.",
+      "`/metrics` of the admin port serves these for Prometheus. Counters end with `_total`; histograms are marked; all " +
+        "others are gauges. A name ends with its unit: `_seconds`, `_bytes`, `_ratio` (0 to 1). Labels are in braces.",
     ),
     ...service.flatMap(([title, metrics]) => [`### ${title}`, ...entries(metrics)]),
     "## Client library",

@@ -126,7 +126,7 @@ function scalarText(value: unknown, json: string, steps: readonly string[]): str
 /**
  * Returns the text of the number at the end of `steps` in `json`, which has been parsed before, so the number exists.
  * Works without recursion, so any depth is possible. Why not with the reviver of `JSON.parse`:
- * docs/decisions/json-numbers.md.
+ * docs/decisions/values.md.
  */
 function sourceOfNumber(json: string, steps: readonly string[]): string {
   let at = afterSpace(json, 0);

@@ -10,34 +10,32 @@ import {
 export const limitOptions = {
   "max-streams": {
     ...countOption(1),
-    help: "Maximum number of open streams: watches, health watches, reflection, calls of the etcd API. A further one replaces one of the identity with the most, or is refused.",
+    help: "Maximum number of open streams: watches, health watches, reflection, calls of the etcd API.",
     default: "200000",
   },
   "max-streams-per-identity": {
     ...countOption(0),
-    help: "The same of one identity. Here and below, anonymous callers count by host: IPv4 address, or first 64 bits of the IPv6 address. 0: no limit.",
+    help: "The same of one identity, or host of anonymous callers. 0: no limit.",
     default: "0",
   },
   "max-subscribe-watches": {
     ...countOption(1),
-    help: "Maximum number of watches on one Subscribe stream. Each of them also counts as a stream, in all and of its identity.",
+    help: "Maximum number of watches on one Subscribe stream. Each also counts as a stream.",
     default: "10000",
   },
   "max-connections": {
     ...countOption(1),
-    help:
-      "Maximum number of open connections. A further one replaces one of the host that has most, and is refused if that " +
-      "is its own host. Fewer are accepted if the hard limit of open files is less than 640 above it.",
+    help: "Maximum number of open connections. Fewer are accepted if the hard limit of open files is less than 640 above it.",
     default: "20000",
   },
   "max-connections-per-identity": {
     ...countOption(0),
-    help: "The same of one identity, which is that of a connection's first call. A further one is refused at that call and closed. 0: no limit.",
+    help: "The same of one identity, that of a connection's first call. 0: no limit.",
     default: "0",
   },
   "max-reads-in-flight": {
     ...countOption(1),
-    help: "Maximum number of reads (Get, List) that are handled at once. Further ones wait, and identities take turns; one with fewer than 16 does not wait.",
+    help: "Maximum number of reads (Get, List) that are handled at once. Further ones wait, except those of identities with fewer than 16.",
     default: "512",
   },
   "max-writes-in-flight": {
@@ -47,22 +45,22 @@ export const limitOptions = {
   },
   "max-queued-requests-per-identity": {
     ...countOption(1),
-    help: "Maximum number of requests of one identity that wait. Further ones are refused.",
+    help: "Maximum number of requests of one identity that wait.",
     default: "10000",
   },
   "max-queue-time": {
     ...durationOption("10ms"),
-    help: "How long a request may wait before it is refused.",
+    help: "How long a request may wait.",
     default: "5s",
   },
   "max-requests-per-identity": {
     ...countOption(0),
-    help: "Maximum number of requests (Get, List, Put, Delete) of one identity, waiting ones included. 0: no limit.",
+    help: "Maximum number of requests of one identity, waiting ones included. 0: no limit.",
     default: "0",
   },
   "max-watch-rate": {
     ...countOption(0),
-    help: "Maximum number of new watches of ListWatchService per second, on average. 0: no limit.",
+    help: "Maximum number of new watches per second, on average. 0: no limit.",
     default: "0",
   },
   "max-watch-rate-per-identity": {
@@ -72,7 +70,7 @@ export const limitOptions = {
   },
   "max-send-rate": {
     ...sizeOption,
-    help: "Maximum size of what is sent per second, on average. Above it streams wait, and Get, List and Watch are refused.",
+    help: "Maximum size of what is sent per second, on average.",
     defaultHelp: "no limit",
   },
   "max-send-rate-per-identity": {

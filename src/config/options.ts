@@ -50,7 +50,7 @@ const callerOptions = {
   },
   insecure: {
     ...switchOption,
-    help: "Serve plain text on an address that other machines may reach, and the admin port there without TLS or a token.",
+    help: "Permit plain text, and an admin port without a token, on addresses that other machines can reach.",
     default: "off",
   },
   policy: {
@@ -61,13 +61,13 @@ const callerOptions = {
   "audit-log": {
     schema: text,
     value: "FILE|-",
-    help: "Append a line of JSON for each denied call, each write, and others by --audit-level; -: to standard output.",
+    help: "Append a line of JSON for each denied call and each write; -: to standard output.",
     defaultHelp: "calls are not audited",
   },
   "audit-level": {
     schema: choice(["writes", "reads", "all"]),
     value: "LEVEL",
-    help: "Which allowed calls --audit-log has: writes; reads, which adds Get, List and Watch; or all, which adds health and reflection.",
+    help: "Allowed calls in --audit-log: writes; reads, which adds Get, List and Watch; or all.",
     default: "writes",
   },
 } as const satisfies Readonly<Record<string, OptionDefinition>>;
@@ -78,8 +78,8 @@ const telemetryOptions = {
     schema: collectorUrl,
     value: "URL|env",
     help:
-      "Export spans and metrics to this OpenTelemetry collector, by OTLP over HTTP with protobuf. env: to that of " +
-      "OTEL_EXPORTER_OTLP_ENDPOINT. docs/telemetry.md has the variables of OpenTelemetry that apply.",
+      "Export spans and metrics to this OpenTelemetry collector, by OTLP over HTTP; env: to that of " +
+      "OTEL_EXPORTER_OTLP_ENDPOINT.",
     defaultHelp: "nothing is exported",
   },
   "trace-ratio": {
@@ -113,9 +113,7 @@ const compressionOptions = {
     schema: choice(["gzip", "zstd", "off"]),
     list: "commas",
     value: "off|ENCODING[,ENCODING...]",
-    help:
-      "Compress Lists and the messages of watches with gzip or zstd, the first of these that a client accepts by " +
-      "grpc-accept-encoding. Each part is compressed once for all clients.",
+    help: "Compress Lists and messages of watches: gzip, zstd, the first that a client accepts, or off.",
     defaultHelp: "off",
   },
   "compression-min-size": {
@@ -134,37 +132,37 @@ const options = {
     schema: endpoint,
     list: "commas",
     value: "URL[,URL...]",
-    help: "Client URLs of the etcd members, all http or all https, or Unix sockets, unix:PATH or with TLS unixs:PATH. Default port: 2379.",
+    help: "Client URLs of the etcd members, all http or all https, or Unix sockets: unix:PATH, with TLS unixs:PATH. Default port: 2379.",
     defaultHelp: "an embedded store in memory",
   },
   upstream: {
     schema: upstreamAddress,
     list: "commas",
     value: "HOST:PORT[,HOST:PORT...]",
-    help: "Follow another watch-fanout instead of etcd, as a relay: the addresses of its replicas, or of other relays.",
+    help: "Follow another watch-fanout instead of etcd, as a relay: its replicas, or other relays.",
     defaultHelp: "this service is not a relay",
   },
   "upstream-tls-ca": {
     ...fileOption,
-    help: "Authorities that sign the certificates of --upstream, in PEM. Enables TLS.",
+    help: "Authorities of the certificates of --upstream. Enables TLS.",
   },
   "upstream-tls-cert": {
     ...fileOption,
-    help: "Client certificate for --upstream, in PEM. Needs --upstream-tls-ca.",
+    help: "Client certificate for --upstream. Needs --upstream-tls-ca.",
   },
-  "upstream-tls-key": { ...fileOption, help: "Private key of --upstream-tls-cert, in PEM." },
+  "upstream-tls-key": { ...fileOption, help: "Private key of --upstream-tls-cert." },
   "upstream-token-file": {
     ...fileOption,
-    help: "Token that the relay authenticates with at --upstream, read again as it changes.",
+    help: "Token of the relay at --upstream.",
   },
   resource: {
     schema: resource,
     list: "repeated",
     fileKey: "resources",
     value: "NAME=PREFIX",
-    help: "A resource to serve: the keys that begin with PREFIX, which usually ends in '/'. Repeatable; prefixes must not overlap. Required with --etcd, unless --etcd-api is on. With --upstream: NAME, or NAME=NAME-UPSTREAM if it has another name there.",
+    help: "A resource: the keys that begin with PREFIX, which usually ends in '/'. Repeatable; prefixes must not overlap. With --upstream: NAME, or NAME=NAME-UPSTREAM if it has another name there.",
     defaultHelp:
-      "with the embedded store, default= (every key); with --upstream, all that the relay may read there",
+      "of the embedded store, default= (every key); with --upstream, all that the relay may read",
   },
   ...listenerOptions,
   ...callerOptions,
@@ -176,22 +174,22 @@ const options = {
   },
   "event-window-min-events": {
     ...countOption(0),
-    help: "Number of events that a resource's event window keeps regardless of their age. 0: none.",
+    help: "Number of events that it keeps regardless of their age.",
     default: "1000",
   },
   "event-window-max-events": {
     ...countOption(1),
-    help: "Maximum number of events in a resource's event window.",
+    help: "Maximum number of events in an event window.",
     default: "100000",
   },
   "event-window-max-bytes": {
     ...sizeOption,
-    help: "Maximum estimated size of a resource's event window.",
+    help: "Maximum estimated size of an event window.",
     default: "64MiB",
   },
   "deep-reads": {
     ...countOption(0),
-    help: "Maximum number of watches that read events from before the event window from the store at once. Further ones wait for 10 s, then are refused. 0: none, and such a watch has to list.",
+    help: "Maximum number of watches that read events from before the event window at once. Further ones wait for 10 s. 0: such a watch has to list.",
     default: "16",
   },
   "deep-reads-per-identity": {
@@ -201,18 +199,18 @@ const options = {
   },
   "deep-read-revisions": {
     ...countOption(0),
-    help: "Maximum number of revisions from a resume point before the event window to the current one. A watch from further back has to list. etcd accepts no writes while it looks through them, which it does for each 1,000: 0.2 s for 100,000. 0: no limit.",
+    help: "Maximum number of revisions from their resume point to the current one. A watch from further back has to list. etcd accepts no writes while it reads them: 0.2 s for 100,000. 0: no limit.",
     default: "100000",
   },
   "deep-read-timeout": {
     ...durationOption("1s"),
-    help: "How long a watch may read events from before the event window. Then it ends, and its client can resume it from where it has come to.",
+    help: "How long one may take. Then it ends, and its client can resume it.",
     default: "5m",
   },
   workers: {
     schema: workerCount,
     value: "COUNT|auto",
-    help: "Number of processes that serve clients on --listen, each with a copy of the caches; auto: one for each usable core. With more than 1 the limits are divided between them.",
+    help: "Number of processes that serve clients, each with a copy of the caches; auto: one for each usable core. They divide the limits.",
     default: "1",
   },
   "stall-timeout": {
@@ -223,40 +221,36 @@ const options = {
   "max-stream-age": {
     ...durationOption("0s"),
     help:
-      "Approximate age at which connections and streams end gracefully, so that load spreads over replicas. " +
-      "0s: never; then connections do not move between workers either.",
+      "Approximate age at which connections and streams end gracefully. 0s: " +
+      "never, nor do connections move between workers.",
     default: "1h",
   },
   ...limitOptions,
   ...compressionOptions,
   "memory-ceiling": {
     ...sizeOption,
-    help:
-      "Memory of the process above which it sheds load, in the order that docs/limits.md has. 75 % of V8's heap limit is " +
-      "a ceiling in any case.",
-    defaultHelp: "90 % of the memory limit of the process's control group, if it has one",
+    help: "Memory of the process above which it sheds load. 75 % of V8's heap limit is a ceiling in any case.",
+    defaultHelp: "90 % of the memory limit of the process's control group",
   },
   "dispatch-interval": {
     ...durationOption("0s"),
-    help: "Minimum time between two deliveries of a resource's events to watches. Events in between share a message. 0s: as soon as they arrive, at most 10 ms later under load.",
+    help: "Minimum time between two deliveries of a resource's events, which then share a message. 0s: as they arrive, at most 10 ms later under load.",
     default: "0s",
   },
   framing: {
     schema: choice(["direct", "node"]),
     value: "WRITER",
-    help: "Has no effect. Accepted for configurations that have it.",
+    help: "Accepted without effect: direct or node.",
     default: "direct",
   },
   "consistency-interval": {
     ...durationOption("0s"),
-    help: "Approximate interval at which keys and revisions of each cache are compared with etcd. 0s: never.",
+    help: "Approximate interval at which each cache is compared with etcd. 0s: never.",
     default: "10m",
   },
   "shutdown-timeout": {
     ...durationOption("0s"),
-    help:
-      "How long clients may take to accept their last responses after SIGTERM or SIGINT. SIGHUP is ignored, but shuts " +
-      "down a service that was started in a terminal.",
+    help: "How long clients may take to accept their last responses after SIGTERM or SIGINT.",
     default: "10s",
   },
   ...telemetryOptions,

@@ -39,14 +39,11 @@ const eventWindow = {
 export type ResourceSettings = z.infer<z.ZodObject<typeof mapping>>;
 
 const mapping = {
-  name: resourceName.describe(
-    "Name of the resource: the field `resource` of requests, and the label `resource` of metrics.",
-  ),
+  name: resourceName.describe("Its name in requests and metrics."),
   prefix: resourcePrefix
     .optional()
     .describe(
-      "Key prefix in etcd, usually with '/' at its end. Clients see keys without it. Prefixes must not overlap. " +
-        "Required, except with `upstream`.",
+      "Key prefix in etcd, usually with '/' at its end. Clients see keys without it. Required, except with `upstream`.",
     ),
   "upstream-name": resourceName
     .optional()
@@ -70,13 +67,13 @@ const mapping = {
   indexes: paths
     .optional()
     .describe(
-      "The `fields` that have an index: a list or watch that selects one value costs nothing for objects and watchers with other values. Default: none. Needs the cache.",
+      "The `fields` that have an index: a list or watch that selects one value pays for no others. Default: none. Needs the cache.",
     ),
   descriptors: text
     .optional()
     .describe(
-      "File with the protobuf descriptor set that describes `message`, as `buf build " +
-        "--as-file-descriptor-set` writes it. Required with codec protobuf.",
+      "File with the descriptor set of `message`, as `buf build --as-file-descriptor-set` writes it. Required with " +
+        "codec protobuf.",
     ),
   message: text
     .optional()
@@ -84,13 +81,12 @@ const mapping = {
   "event-window": mappingWith(eventWindow, `is not a mapping of ${listing(eventWindow)}`)
     .optional()
     .describe(
-      "Bounds of this resource's event window. Absent bounds have the general values. Needs the cache.",
+      "Bounds of this resource's event window, as the options of these names. Needs the cache.",
     ),
   cache: onOff
     .optional()
     .describe(
-      "off: Get, List and writes go to etcd, and Watch is refused. For resources that are too large for " +
-        "memory or rarely read. Default: on.",
+      "off: Get, List and writes go to etcd, and Watch is refused, for what is too large for memory. Default: on.",
     ),
 };
 

@@ -31,12 +31,12 @@ export function registerCacheMetrics(
     ),
     watch_fanout_upstream_silence_seconds: gauge(
       "s",
-      "Time since the cache last received events, progress or a list from the store.",
+      "Time since the cache last received something from the store.",
       (stats) => stats.upstreamSilenceMs / 1_000,
     ),
     watch_fanout_cache_stale_seconds: gauge(
       "s",
-      "How old the cache may be while the store, or what an upstream follows, can't be reached; otherwise 0.",
+      "How old the cache may be while the store can't be reached; otherwise 0.",
       (stats) => stats.staleForMs / 1_000,
     ),
     watch_fanout_cache_objects: gauge(
@@ -61,7 +61,7 @@ export function registerCacheMetrics(
     ),
     watch_fanout_event_window_oldest_age_seconds: gauge(
       "s",
-      "Age of the oldest event in the event window, 0 if the window is empty.",
+      "Age of the oldest event in the event window.",
       (stats) => stats.eventWindow.oldestAgeMs / 1_000,
     ),
     watch_fanout_event_window_oldest_revision: gauge(
@@ -71,12 +71,12 @@ export function registerCacheMetrics(
     ),
     watch_fanout_event_window_backfill_revisions: gauge(
       "{revision}",
-      "Revisions from before the start that backfill has added to the event window.",
+      "Revisions that backfill has added.",
       (stats) => stats.backfill.revisions,
     ),
     watch_fanout_event_window_backfill_events: gauge(
       "{event}",
-      "Events from before the start that backfill has added to the event window.",
+      "Events that backfill has added.",
       (stats) => stats.backfill.events,
     ),
     watch_fanout_event_window_backfill_waiting_streams: gauge(
@@ -86,12 +86,12 @@ export function registerCacheMetrics(
     ),
     watch_fanout_cached_lists: gauge(
       "{list}",
-      "Lists with chunks in the chunk cache, which pages and initial states share.",
+      "Lists with chunks in the chunk cache.",
       (stats) => stats.cachedLists,
     ),
     watch_fanout_chunk_cache_bytes: gauge(
       "By",
-      "Estimated size of the chunk cache: chunks of lists and coalesced batches, with their frames.",
+      "Estimated size of the chunk cache.",
       (stats) => stats.chunkCacheBytes,
     ),
     watch_fanout_retained_snapshots: gauge(
@@ -101,7 +101,7 @@ export function registerCacheMetrics(
     ),
     watch_fanout_retained_snapshot_bytes: gauge(
       "By",
-      "Upper bound of the memory that old snapshots keep alive in addition to the cache.",
+      "Upper bound of the memory that old snapshots keep alive.",
       (stats) => stats.retainedSnapshots.bytes,
     ),
     watch_fanout_cache_waiting_requests: gauge(
@@ -131,12 +131,12 @@ export function registerCacheMetrics(
     ),
     watch_fanout_inconsistencies: counter(
       "{difference}",
-      "Comparisons that found a difference between cache and store. Any increase indicates a bug.",
+      "Comparisons that found a difference: a bug.",
       (stats) => stats.inconsistencies,
     ),
     watch_fanout_unknown_deletes: counter(
       "{event}",
-      "Deletions of keys that the cache did not have. Any increase indicates a bug.",
+      "Deletions of keys that the cache did not have: a bug.",
       (stats) => stats.unknownDeletes,
     ),
     // Its watchers: their buffers, filters and coalesced backlogs, and what was dispatched to them.
@@ -147,27 +147,27 @@ export function registerCacheMetrics(
     ),
     watch_fanout_watcher_buffer_bytes: gauge(
       "By",
-      "Estimated size of the batches in all watcher buffers; a shared batch counts for each buffer.",
+      "Estimated size of the batches in all watcher buffers; a shared batch counts for each.",
       (stats) => stats.buffers.bytes,
     ),
     watch_fanout_watcher_buffer_fullest_ratio: gauge(
       "1",
-      "Fill level of the fullest watcher buffer, from 0 to 1.",
+      "Fill level of the fullest watcher buffer.",
       (stats) => stats.buffers.fullest,
     ),
     watch_fanout_watcher_buffer_max_batches: gauge(
       "{batch}",
-      "Current capacity of an unindexed watcher's buffer, in batches.",
+      "Capacity of an unindexed watcher's buffer.",
       (stats) => stats.buffers.maxBatches,
     ),
     watch_fanout_watcher_filters: gauge(
       "{filter}",
-      "Distinct filters of all watchers; watchers with the same filter share one.",
+      "Distinct filters of all watchers.",
       (stats) => stats.filters,
     ),
     watch_fanout_coalesced_backlogs: gauge(
       "{backlog}",
-      "Coalesced backlogs held for unsynced LATEST_STATE watchers; a shared backlog counts once.",
+      "Coalesced backlogs held for unsynced LATEST_STATE watchers, shared ones once.",
       (stats) => stats.coalescing.held,
     ),
     watch_fanout_coalesced_objects: gauge(
@@ -213,7 +213,7 @@ export function registerCacheMetrics(
     ),
     watch_fanout_event_window_backfill: gauge(
       "1",
-      "1 for the state of the event window's backfill: running, paused, or how it ended.",
+      "1 for the state of the backfill: running, paused, or how it ended.",
       ({ backfill }) =>
         byEach("state", backfillStates, (state) => [state, Number(backfill.state === state)]),
     ),

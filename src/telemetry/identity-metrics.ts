@@ -16,8 +16,7 @@ export function registerIdentityMetrics(
     registerMetrics(meter, () => [[authenticators.counts]], {
       watch_fanout_authentications: counter(
         "{call}",
-        "Calls by the source of their identity: certificate, jwt, token, forwarded-certificate, none (anonymous), or " +
-          "refused.",
+        "Calls by the source of their identity, none, or refused.",
         (counts) => by("source", { ...counts }),
       ),
     });
@@ -43,7 +42,7 @@ export function registerCertificateExpiry(
     {
       watch_fanout_certificate_not_after_timestamp_seconds: gauge(
         "s",
-        "When the first certificate of a file in use expires, in seconds since the epoch.",
+        "When the first certificate of a file in use expires.",
         ({ notAfter }) => notAfter / 1_000,
       ),
     },
@@ -58,7 +57,7 @@ export function registerFileReloads(
   registerMetrics(meter, () => files.counts().map((each) => [each, { file: each.kind }]), {
     watch_fanout_file_reloads: counter(
       "{version}",
-      "New versions of watched files: applied, or refused while the version before stays in use.",
+      "New versions of watched files: applied or refused.",
       ({ applied, refused }) => by("result", { applied, refused }),
     ),
   });
@@ -83,7 +82,7 @@ export function registerRightsMetrics(
     ),
     watch_fanout_revoked_streams: counter(
       "{stream}",
-      "Streams that ended because a changed policy no longer allowed them.",
+      "Streams that a changed policy ended.",
       ({ revoked }) => revoked,
     ),
   });
@@ -91,17 +90,17 @@ export function registerRightsMetrics(
   registerMetrics(meter, () => [[audit]], {
     watch_fanout_audit_lines: counter(
       "{line}",
-      "Lines of the audit log that were written, or wait in memory.",
+      "Lines of the audit log, written or waiting.",
       ({ lines }) => lines,
     ),
     watch_fanout_audit_dropped_lines: counter(
       "{line}",
-      "Lines of the audit log that were lost, since the file did not take them and too many waited.",
+      "Lines of the audit log that were lost, since too many waited.",
       ({ dropped }) => dropped,
     ),
     watch_fanout_audit_write_failures: counter(
       "{attempt}",
-      "Attempts to write to the audit log that failed, such as on a full disk.",
+      "Attempts to write to the audit log that failed.",
       ({ failures }) => failures,
     ),
   });

@@ -267,13 +267,12 @@ export function registerSpanMetrics(meter: Meter, counts: () => TraceCounts): vo
   registerMetrics(meter, () => [[counts()]], {
     watch_fanout_exported_spans: counter(
       "{span}",
-      "Spans that the collector of --otlp-endpoint has accepted.",
+      "Spans that the collector has accepted.",
       ({ exported }) => exported,
     ),
     watch_fanout_dropped_spans: counter(
       "{span}",
-      "Spans that were not exported. queue_full: too many waited; export_failed: not accepted in time; " +
-        "client_rate: clients recorded too many calls.",
+      "Spans that were not exported: queue_full, export_failed, or client_rate, since clients recorded too many calls.",
       ({ overflown, failed, refused }) =>
         by("reason", { queue_full: overflown, export_failed: failed, client_rate: refused }),
     ),

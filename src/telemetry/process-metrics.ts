@@ -108,8 +108,7 @@ type RecordCollection = (kind: CollectionKind, durationMs: number) => void;
 export function registerGcMetrics(meter: Meter): RecordCollection {
   const duration = meter.createHistogram("watch_fanout_gc_duration_seconds", {
     unit: "s",
-    description:
-      "Duration of garbage collections, which stop the event loop. minor: young objects; major: all; incremental: a step of marking all; weakcb: callbacks of objects that are gone.",
+    description: "Duration of garbage collections, which stop the event loop, by V8's kinds.",
     advice: { explicitBucketBoundaries: durationBoundaries },
   });
   return (kind, durationMs) => duration.record(durationMs / 1_000, { kind });

@@ -60,8 +60,7 @@ export class RpcMetrics {
     this.#endedWatches = meter.createCounter("watch_fanout_ended_watches", {
       unit: "{stream}",
       description:
-        "Watches that the service refused or ended. RESET: without a status, since its " +
-        "connection accepted too little.",
+        "Watches that the service refused or ended. RESET: its connection accepted too little.",
     });
     // Series that begin with 1 would hide their first increase from Prometheus.
     for (const reason of [...reasons, "RESET"] as const) this.#endedWatches.add(0, { reason });

@@ -22,13 +22,13 @@ export function registerEtcdApiMetrics(meter: Meter, api: { stats(): EtcdApiStat
     ),
     watch_fanout_etcd_api_watches: gauge(
       "{watch}",
-      "Open watches of etcd's own API, by what serves them. Streams that are relayed as a whole are not counted.",
+      "Open watches of etcd's own API, except on streams relayed as a whole.",
       ({ watches: { watches, relayed } }) =>
         by("served_by", { cache: watches - relayed, etcd: relayed }),
     ),
     watch_fanout_etcd_api_ranges: counter(
       "{call}",
-      "Calls of etcd's Range and RangeStream, by what answered them. Calls that are relayed unread are not counted.",
+      "Calls of etcd's Range and RangeStream, except those relayed unread.",
       ({ ranges: { cached, relayed } }) => by("served_by", { cache: cached, etcd: relayed }),
     ),
   });
@@ -59,24 +59,24 @@ export function registerWorkerMetrics(meter: Meter, source: WorkersSource): void
     ),
     watch_fanout_worker_metrics_collected: gauge(
       "1",
-      "1 if this response has the metrics of a worker, 0 otherwise.",
+      "1 if this response has the metrics of a worker.",
       ({ isCollected }) => Number(isCollected),
     ),
     watch_fanout_worker_restarts: counter(
       "{restart}",
-      "Times that a worker was replaced because it had died or did not respond.",
+      "Times that a worker was replaced.",
       ({ restarts }) => restarts,
     ),
   });
   registerMetrics(meter, () => [[source.connections]], {
     watch_fanout_waiting_connections: gauge(
       "{connection}",
-      "Accepted connections that wait for a worker.",
+      "Connections that wait for a worker.",
       ({ waiting }) => waiting,
     ),
     watch_fanout_refused_connections: counter(
       "{connection}",
-      "Connections that were closed because too many waited for a worker.",
+      "Connections closed because too many waited.",
       ({ refused }) => refused,
     ),
   });

@@ -79,8 +79,7 @@ export function registerStageLatency(meter: Meter): StageLatency {
   );
   const dispatched = histogram(
     "watch_fanout_dispatch_latency_seconds",
-    "Time from the arrival of an event from the store until it is in the buffer of every live watcher, once per " +
-      "dispatch round, for its oldest event.",
+    "Time from the arrival of events until they are in the buffers of all live watchers, of the oldest in each dispatch round.",
   );
   const delivered = histogram(
     "watch_fanout_delivery_latency_seconds",

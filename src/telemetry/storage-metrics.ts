@@ -11,7 +11,7 @@ export function registerSkippedKeys(
   registerMetrics(meter, () => byResource(storages), {
     watch_fanout_skipped_keys: counter(
       "{key}",
-      "Keys received from etcd that ListWatchService cannot serve: not valid UTF-8, or equal to the prefix.",
+      "Keys that ListWatchService cannot serve: not UTF-8, or equal to the prefix.",
       ({ skippedKeys }) => skippedKeys,
     ),
   });
@@ -25,7 +25,7 @@ export function registerUndecodableValues(
   registerMetrics(meter, () => byResource(readers), {
     watch_fanout_undecodable_values: counter(
       "{value}",
-      "Values that the resource's codec could not decode; their objects have no labels and no fields.",
+      "Values that the resource's codec could not decode.",
       ({ undecodable }) => undecodable,
     ),
   });
@@ -44,7 +44,7 @@ export function registerReadMetrics(
   registerMetrics(meter, () => [[scans]], {
     watch_fanout_scans: gauge(
       "{scan}",
-      "Scans for lists, initial states and historical snapshots that run or wait for a time slice.",
+      "Scans for lists and initial states that run or wait for a time slice.",
       ({ size }) => size,
     ),
     watch_fanout_scans_refused: counter(
@@ -61,12 +61,12 @@ export function registerReadMetrics(
     ),
     watch_fanout_upstream_reads_queued: gauge(
       "{read}",
-      "Gets and pages of lists that wait to be sent to the store.",
+      "Gets and pages of lists that wait for the store.",
       ({ queued }) => queued,
     ),
     watch_fanout_upstream_reads_refused: counter(
       "{read}",
-      "Gets and pages of lists refused because too many waited for the store.",
+      "Gets and pages of lists refused because too many waited.",
       ({ refused }) => refused,
     ),
   });
@@ -77,7 +77,7 @@ export function registerDeepReads(meter: Meter, deepReads: { stats(): DeepReadSt
   registerMetrics(meter, () => [[deepReads.stats()]], {
     watch_fanout_deep_reads: gauge(
       "{watch}",
-      "Watches that read events from before the event window, and those that wait for their turn.",
+      "Watches that read events from before the event window.",
       ({ active, waiting }) => by("state", { active, waiting }),
     ),
     watch_fanout_deep_reads_begun: counter(
@@ -87,7 +87,7 @@ export function registerDeepReads(meter: Meter, deepReads: { stats(): DeepReadSt
     ),
     watch_fanout_deep_reads_refused: counter(
       "{watch}",
-      "Watches refused or ended with RESUME_LIMITED, by limit: concurrent (--deep-reads), per_identity (--deep-reads-per-identity), time (--deep-read-timeout).",
+      "Watches refused or ended with RESUME_LIMITED, by limit: concurrent, per_identity, time.",
       ({ refused }) => byEach("limit", deepReadLimits, (limit) => [limit, refused.get(limit) ?? 0]),
     ),
   });

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { entries } from "./entries.ts";
 import { occurrences, requestedMutations } from "./mutate.ts";
 import { runEntry } from "./run.ts";
-import { withTables } from "./table.ts";
+import { withTable } from "./table.ts";
 
 /** One of each kind: of the cache, of the library, of what reads etcd. */
 const representatives = ["kubernetes-49992", "kubernetes-115658", "clientv3-fragment"];
@@ -32,7 +32,7 @@ describe("The corpus", () => {
 
   test("is in docs/guarantees.md: node scripts/corpus.ts --table writes it", () => {
     const page = readFileSync("docs/guarantees.md", "utf8");
-    expect(withTables(page)).toBe(page);
+    expect(withTable(page)).toBe(page);
   });
 
   test("limits the mutations of an entry to a folder on request", () => {

@@ -1,7 +1,7 @@
 import type { CorpusEntry } from "./entry.ts";
 
-const etcdWatch = "src/storage/etcd/watch/etcd-watch.ts";
-const connection = "src/storage/etcd/watch/watch-connection.ts";
+const etcdWatch = "src/storage/etcd/etcd-watch.ts";
+const connection = "src/storage/etcd/watch-connection.ts";
 const modelWatch = "test/simulation/etcd-watch.ts";
 const issues = "https://github.com/etcd-io/etcd/issues/";
 const pulls = "https://github.com/etcd-io/etcd/pull/";
@@ -23,7 +23,7 @@ export const etcdEntries: readonly CorpusEntry[] = [
     seed: { seed: 23, message: "violates Typed" },
     mutations: [
       {
-        file: "src/storage/etcd/watch/compaction-guard.ts",
+        file: "src/storage/etcd/compaction-guard.ts",
         find: "if (!isAvailable) return this.#deps.onLost(this.#after);",
         replace: "",
       },

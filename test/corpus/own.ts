@@ -201,7 +201,7 @@ export const ownEntries: readonly CorpusEntry[] = [
     ],
     mutations: [
       {
-        file: "src/reflector/history/history-tracker.ts",
+        file: "src/reflector/history-tracker.ts",
         find: "if (!isSame) throw notThisHistory(object);",
         replace: "",
       },
@@ -221,7 +221,7 @@ export const ownEntries: readonly CorpusEntry[] = [
     ],
     mutations: [
       {
-        file: "src/reflector/history/recent-changes.ts",
+        file: "src/reflector/history-tracker.ts",
         find: "if (!isSame) throw notThisState(revision, found, count);",
         replace: "",
       },
@@ -322,7 +322,7 @@ export const ownEntries: readonly CorpusEntry[] = [
     ],
     mutations: [
       {
-        file: "src/storage/etcd/watch/etcd-watch.ts",
+        file: "src/storage/etcd/etcd-watch.ts",
         find: "if (first < revision && revision > this.#syncedRevision) this.#syncedRevision = revision;",
         replace: "",
       },

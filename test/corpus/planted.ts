@@ -47,7 +47,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     seed: { seed: 68, message: "violates OneHistory" },
     mutations: [
       {
-        file: "src/reflector/history/history-tracker.ts",
+        file: "src/reflector/history-tracker.ts",
         find: "    await this.#fingerprint.check(this.#storage, signal);\n    await this.checkId(signal);\n",
         replace: "",
       },
@@ -317,7 +317,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     seed: { seed: 60001, message: "violates Linearizable" },
     mutations: [
       {
-        file: "src/server/services/compressed-page.ts",
+        file: "src/server/services/compressed-frames.ts",
         find: "...encoded.flatMap((plain, i) => [parts[i] ?? plain].flat()),",
         replace: "...encoded.flatMap((_, i) => parts[i] ?? []),",
       },

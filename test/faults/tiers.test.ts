@@ -3,7 +3,7 @@ import { faultTest } from "./fault-test.ts";
 import { untilSeen } from "./patience.ts";
 import type { World } from "./world.ts";
 
-/** Clients of Subscribe, through the library and without it, were told how far all their watches are. */
+/** Clients of Subscribe, through the library and without it, received how far all their watches are. */
 function expectProgress({ progress: { library, others } }: World): void {
   expect(library).toBeGreaterThan(2);
   expect(others).toBeGreaterThan(2);

@@ -365,7 +365,7 @@ function withAttributes(object: SeenObject): SeenObject {
   return { ...object, value: "", attributes };
 }
 
-/** What the paths lead to, of a value whose members have these names only where the paths say so. */
+/** What the paths lead to, of a value whose members have these names only where the paths have them. */
 export function maskedJson(value: string, paths: readonly string[]): string {
   const isShown = (path: string): boolean =>
     paths.some((one) => one === path || one.startsWith(`${path}.`) || path.startsWith(`${one}.`));

@@ -30,7 +30,7 @@ export const guaranteesTests: Readonly<Record<string, string>> = {
   "fault-9": "refuses writes with STORAGE_FULL, and serves reads and watches",
   "fault-10": "lose nothing, while watches break and the leader moves",
   "fault-11":
-    "Random watches that are resumed deliver each event once, while members restart, the leader moves and etcd reorders responses",
+    "Random watches that are resumed%s deliver each event once, while members restart, the leader moves and etcd reorders responses",
   "fault-12": "is renewed, also for the watch",
   "fault-13": "with etcd killed, which forgets all tokens",
   "fault-14": "ends every EVERY_EVENT stream with HISTORY_LOST, without a gap in any",

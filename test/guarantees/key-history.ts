@@ -24,13 +24,13 @@ export interface SeenHistory {
   /** Maximum number of changes of a page; 0: not limited. */
   readonly size: number;
   readonly pages: readonly HistoryPage[];
-  /** The revision of the newest compaction until the last page came; below 1: there was none. */
+  /** The revision of the newest compaction until the last page came; below 1: there was no compaction. */
   readonly compacted: number;
 }
 
 /**
  * The pages together are the changes of the key, the newest first, without gap or repetition, as far back as the store had
- * them: what is missing is what was compacted, and the last page says so.
+ * them: what is missing is what was compacted, which the last page reports.
  */
 export function historyOfKey(seen: SeenHistory, changes: readonly Change[]): string[] {
   const { key, view, upTo, notBefore, pages } = seen;

@@ -2,7 +2,7 @@ import type { RecordedHistory } from "../faults/history-reader.ts";
 import { PartsReader } from "../faults/parts-reader.ts";
 import type { RepeatedReads } from "../faults/recorded-reader.ts";
 import { RecordedSubscriber } from "../faults/recorded-subscriber.ts";
-import { RecordedWatcher, type WatcherOptions } from "../faults/recorded-watcher.ts";
+import { RecordedWatcher } from "../faults/recorded-watcher.ts";
 import { keys } from "../faults/recorded-writer.ts";
 import { Seeded } from "../faults/seeded.ts";
 import type { CreditKind, SubscribedWatch } from "../faults/subscribed-watch.ts";
@@ -11,7 +11,7 @@ import type { WatchRecord } from "../faults/watch-record.ts";
 import type { HashRange, Wish } from "../faults/wire.ts";
 import { keyHash } from "../guarantees/key-hash.ts";
 import { type Held, heldAt, partition, wholeAt } from "../guarantees/shards.ts";
-import type { ReadingClients } from "./reading-clients.ts";
+import type { ReadingClients, Surroundings } from "./reading-clients.ts";
 
 /** How many clients of each kind a simulation has. */
 export interface Parts {
@@ -21,12 +21,6 @@ export interface Parts {
   readonly hasWatchers: boolean;
   readonly hasReader: boolean;
 }
-
-/** What the clients need of their world. */
-export type Surroundings = Pick<
-  WatcherOptions,
-  "endpoints" | "era" | "newestEra" | "acknowledged" | "writes"
-> & { readonly delivered: ConstructorParameters<typeof RecordedWatcher>[1] };
 
 /** What all shards had at the revision of a progress, and of which of etcd's histories that may be. */
 interface SeenShards {

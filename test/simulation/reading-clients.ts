@@ -1,12 +1,11 @@
 import { HistoryReader } from "../faults/history-reader.ts";
 import { ListReader } from "../faults/list-reader.ts";
 import { RecordedSubscriber } from "../faults/recorded-subscriber.ts";
-import { RecordedWatcher } from "../faults/recorded-watcher.ts";
+import { RecordedWatcher, type WatcherOptions } from "../faults/recorded-watcher.ts";
 import { Seeded } from "../faults/seeded.ts";
 import type { CreditKind } from "../faults/subscribed-watch.ts";
 import type { Wish } from "../faults/wire.ts";
 import type { Accepted } from "../foreign/decompressed.ts";
-import type { Surroundings } from "./parts-clients.ts";
 
 /** How many clients of each kind a simulation has. */
 export interface Reading {
@@ -52,6 +51,12 @@ const watched: readonly Watched[] = [
     "unlimited",
   ],
 ];
+
+/** What the clients need of their world. */
+export type Surroundings = Pick<
+  WatcherOptions,
+  "endpoints" | "era" | "newestEra" | "acknowledged" | "writes"
+> & { readonly delivered: ConstructorParameters<typeof RecordedWatcher>[1] };
 
 /** Clients of ranges and orders, of attributes and parts of values, and of histories of keys. */
 export class ReadingClients {

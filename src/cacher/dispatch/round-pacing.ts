@@ -27,7 +27,7 @@ export interface DispatchedSlice {
  * Spaces the dispatch rounds where messages, not events, take the time. A round with one event to a thousand connections
  * takes as long as one with five. So at a few hundred events a second rounds without a pause keep the event loop busy,
  * with one or two events in each message. With pauses, in which events accumulate, they take half of the time, and the
- * last connection has an event some milliseconds later: docs/decisions/response-framing.md has the figures.
+ * last connection has an event some milliseconds later: docs/benchmarks.md has the figures.
  *
  * A token bucket of time: a round takes what it lasted, and the bucket fills at the rate of the share. While it is empty,
  * rounds wait if the average watcher is expected to get at least half a revision meanwhile: a wait that puts no further

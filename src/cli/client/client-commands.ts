@@ -260,13 +260,13 @@ export function addPut(program: Command, io: CommandIo): void {
     .option("--file <path>", "read the value from this file")
     .option(
       "--expected-mod-revision <revision>",
-      "write only if the object's mod_revision is this; 0: only if it does not exist",
+      "write only if its mod_revision is this; 0: only if it does not exist",
       wholeNumber,
     )
     .option("--lease <id>", "attach the object to this lease", leaseId)
     .option(
       "--ttl <duration>",
-      "delete the object after this time, rounded up to whole seconds, unless it is put again",
+      "delete the object after this time, in whole seconds, unless it is put again",
       timeToLive,
     );
   addHistoryOption(addClientOptions(command)).action(

@@ -57,7 +57,7 @@ export function addClientOptions(command: Command): Command {
     .addOption(
       fromEnvironment(
         "--bearer-token-file <file>",
-        "token to authenticate with, read again as it changes (or the variable WATCH_FANOUT_BEARER_TOKEN)",
+        "token to authenticate with (or the variable WATCH_FANOUT_BEARER_TOKEN)",
       ),
     )
     .addOption(
@@ -116,7 +116,7 @@ export interface HistoryOptions {
 export function addHistoryOption(command: Command): Command {
   return command.option(
     "--history-id <id>",
-    "history_id of the revision, as -o json prints it: fail if etcd has a different history now",
+    "history_id of the revision, as -o json prints it: fail in another history",
   );
 }
 
@@ -143,8 +143,8 @@ export interface RangeOptions {
 
 export function addRangeOptions(command: Command): Command {
   return command
-    .option("--from <key>", "only this key and those above it, by their bytes")
-    .option("--to <key>", "only keys below this one, which is not included");
+    .option("--from <key>", "only keys from this one on, by their bytes")
+    .option("--to <key>", "only keys below this one");
 }
 
 /** The range as the client's options; undefined: all keys. Ends the command with a usage error if it has no keys. */
@@ -272,18 +272,18 @@ export function addRevisionOptions(command: Command): Command {
     .addOption(
       new Option(
         "--revision <revision>",
-        "read the state at this revision, subject to --revision-match",
+        "read at this revision, subject to --revision-match",
       ).argParser(wholeNumber),
     )
     .addOption(
-      new Option("--at <revision>", "read the state of this revision, and no other")
+      new Option("--at <revision>", "the state of this revision")
         .argParser(wholeNumber)
         .conflicts(["revision", "revisionMatch"]),
     )
     .addOption(
       new Option(
         "--revision-match <match>",
-        "how recent the response must be; any: the cache's current state (default: exact with --revision, otherwise linearizable)",
+        "how recent the response must be (default: exact with --revision, otherwise linearizable)",
       ).choices(["linearizable", "any", "not-older-than", "exact"]),
     );
 }

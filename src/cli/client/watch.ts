@@ -63,13 +63,13 @@ export function addWatch(program: Command, io: CommandIo): void {
     .option("--prefix <prefix>", "the same as the argument")
     .option(
       "--after-revision <revision>",
-      "begin after this revision (default: now); with --initial: the minimum revision of the initial state",
+      "begin after this revision (default: now); with --initial: its minimum revision",
       wholeNumber,
     )
     .option("--initial", "print the current state first")
     .option(
       "--latest",
-      "when the client falls behind, get the latest state of each object instead of an error",
+      "when it falls behind, get the latest state of each object instead of an error",
     )
     .addOption(new Option("--previous", "print the previous object with each event; json only"));
   addRangeOptions(command);
@@ -272,7 +272,7 @@ export function addScopeOptions(command: Command): Command {
   return command
     .option(
       "--scope <resource=prefix>",
-      "watch this prefix of this resource, and repeated, several on one stream; an empty prefix: all keys",
+      "watch this prefix of this resource; repeatable, on one stream",
       scopeReader((prefix) => ({ prefix })),
     )
     .option(

@@ -24,7 +24,7 @@ import type { CallFailure } from "./call-failure.ts";
 const durations = metered((meter) =>
   meter.createHistogram("watch_fanout_client_call_duration_seconds", {
     unit: "s",
-    description: "Duration of calls with all attempts, by method and outcome.",
+    description: "Duration of calls with all attempts.",
     advice: {
       explicitBucketBoundaries: [
         0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
@@ -35,25 +35,23 @@ const durations = metered((meter) =>
 
 const retries = counter("watch_fanout_client_retries", {
   unit: "{attempt}",
-  description:
-    "Attempts after the first, by method and the reason that the previous attempt failed with.",
+  description: "Attempts after the first, by the reason that the previous one failed with.",
 });
 
 const hedgedReads = counter("watch_fanout_client_hedged_reads", {
   unit: "{read}",
-  description:
-    "Reads that were also sent to another server, as the first one did not respond in time, by method.",
+  description: "Reads that were also sent to another server.",
 });
 
 const interruptions = counter("watch_fanout_client_watch_interruptions", {
   unit: "{stream}",
-  description: "Watch streams that the server or the network ended, by reason.",
+  description: "Watch streams that the server or the network ended.",
 });
 
 const openWatches = metered((meter) =>
   meter.createUpDownCounter("watch_fanout_client_open_watches", {
     unit: "{stream}",
-    description: "Open watch streams, by server address.",
+    description: "Open watch streams.",
   }),
 );
 

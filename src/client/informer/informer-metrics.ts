@@ -54,12 +54,12 @@ export class InformerMetrics {
       ),
       [`${prefix}_reconnects`]: counter(
         "{reconnect}",
-        "Watches after the first one, as the watch was interrupted.",
+        "Watches after the first one, which was interrupted.",
         ({ reconnects }) => reconnects,
       ),
       [`${prefix}_rejected`]: counter(
         "{object}",
-        "Objects that were rejected: the codec, the transform or an index function failed.",
+        "Objects for which the codec, the transform or an index function failed.",
         ({ rejected }) => rejected,
       ),
     });
@@ -73,7 +73,7 @@ export class InformerMetrics {
       ),
       [`${prefix}_handler_coalesced`]: counter(
         "{notification}",
-        "Notifications that were coalesced because the handler did not keep up.",
+        "Notifications that were coalesced for a slow handler.",
         ({ coalescedCount }) => coalescedCount,
       ),
     });

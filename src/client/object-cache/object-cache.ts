@@ -217,12 +217,12 @@ export function registerObjectCacheMetrics(
   return registerMetrics(metrics.getMeter("watch-fanout"), () => [[cache, { resource }]], {
     watch_fanout_client_object_cache_objects: gauge(
       "{object}",
-      "Keys that have a reference, including those of objects that do not exist.",
+      "Keys that have a reference.",
       ({ size }) => size,
     ),
     watch_fanout_client_object_cache_watches: gauge(
       "{watch}",
-      "Objects that are watched: all except immutable ones.",
+      "Objects that are watched, immutable ones excepted.",
       ({ watching }) => watching,
     ),
   });

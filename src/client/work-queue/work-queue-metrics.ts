@@ -32,11 +32,11 @@ export class WorkQueueMetrics {
     const prefix = "watch_fanout_client_work_queue";
     this.#attributes = { queue: name };
     this.#adds = meter.createCounter(`${prefix}_adds`, {
-      description: "Keys that were added, without those that were already queued.",
+      description: "Keys that were added and not already queued.",
       unit: "{key}",
     });
     this.#retries = meter.createCounter(`${prefix}_retries`, {
-      description: "Keys that were added through the rate limiter, normally after a failure.",
+      description: "Keys that were added after a failure.",
       unit: "{key}",
     });
     this.#queueDuration = meter.createHistogram(`${prefix}_queue_duration_seconds`, {

@@ -95,7 +95,7 @@ const shares = [1, 4, 16];
  * One member of etcd: its connections and calls. Each call is sent once, within its limits, and fails with gRPC's own
  * error. etcd3's raw clients send through `callable`; Range and Watch are sent here.
  *
- * Why not through etcd3's own connection pool: docs/decisions/etcd3-raw-clients.md.
+ * Why not through etcd3's own connection pool: docs/decisions/reading-etcd.md.
  */
 export class Member {
   /** As configured, such as "http://127.0.0.1:2379". */
