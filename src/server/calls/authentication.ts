@@ -212,7 +212,8 @@ export class Authentication {
       }
     };
     const enter = (): void => void verifyNow();
-    queue();
+    // Not before its token is charged: without room for that, it is not verified.
+    queueMicrotask(queue);
     return () => {
       isOver = true;
       leaveQueue();

@@ -3,22 +3,28 @@ import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import { Authenticators } from "../../../src/identity/authenticators.ts";
 import type { Identity } from "../../../src/identity/identity.ts";
+import { KeysAwaited } from "../../../src/identity/key-set.ts";
 import { Authentication } from "../../../src/server/calls/authentication.ts";
 import { createServiceContext } from "../../../src/server/calls/service-context.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { named } from "../limits/test-callers.ts";
 import { WaitingCall } from "./waiting-call.ts";
 
-/** Authenticators whose credentials are verified when `verified` is resolved. */
+/** Authenticators whose credentials are verified when `verified` settles. */
 class Slow extends Authenticators {
-  readonly verified = Promise.withResolvers<Identity>();
+  verified = Promise.withResolvers<Identity>();
+  /** Number of verifications that have begun. */
+  begun = 0;
 
   constructor() {
     super({ certificateNames: [], now: Date.now });
   }
 
   override authenticate(): () => Promise<Identity> {
-    return () => this.verified.promise;
+    return () => {
+      this.begun++;
+      return this.verified.promise;
+    };
   }
 }
 
@@ -29,15 +35,23 @@ function waiting() {
   const context = createServiceContext({ resources: new Map(), clock, logger }, undefined);
   const authenticators = new Slow();
   const authentication = new Authentication(authenticators, context);
-  const call = new WaitingCall({});
-  const pending = authentication.begin(call, {
-    method: "a",
-    peerFacts: () => ({ address: "10.0.0.1", certificate: undefined, isCertificateTrusted: false }),
-    authorization: "Bearer token",
-    forwardedCertificate: undefined,
-  });
-  if (pending === undefined) throw new Error("The call does not wait.");
-  return { authenticators, call, clock, context, lines, pending };
+  const connection = {};
+  const begin = (tokenBytes: number) => {
+    const call = new WaitingCall(connection);
+    const pending = authentication.begin(call, {
+      method: "a",
+      peerFacts: () => ({
+        address: "10.0.0.1",
+        certificate: undefined,
+        isCertificateTrusted: false,
+      }),
+      authorization: "x".repeat(tokenBytes),
+      forwardedCertificate: undefined,
+    });
+    if (pending === undefined) throw new Error("The call does not wait.");
+    return { call, pending };
+  };
+  return { authenticators, begin, clock, context, lines, ...begin(100) };
 }
 
 describe("A call whose credential is being verified", () => {
@@ -61,5 +75,22 @@ describe("A call whose credential is being verified", () => {
     await new Promise(setImmediate);
     expect(call.ended?.code).toBe(status.INTERNAL);
     expect(lines).toMatchObject([{ method: "authentication", err: { message: "a bug" } }]);
+  });
+
+  test("is not verified if its token is the largest where there is no room for all", async () => {
+    const { authenticators, begin } = waiting();
+    // They wait for the keys of the issuer.
+    const verified = Promise.withResolvers<Identity>();
+    authenticators.verified = verified;
+    verified.reject(new KeysAwaited(new Promise(() => {})));
+    for (let i = 0; i < 511; i++) {
+      expect(begin(15 * 1024).call.ended).toBeUndefined();
+      await new Promise(setImmediate);
+    }
+    const { begun } = authenticators;
+    const { call } = begin(16 * 1024);
+    await new Promise(setImmediate);
+    expect(call.ended?.code).toBe(status.RESOURCE_EXHAUSTED);
+    expect(authenticators.begun).toBe(begun);
   });
 });
