@@ -64,7 +64,8 @@ import type { CallOwner } from "./limits/callers.ts";
  * A stage that refuses a call ends it with a status, and the later stages except the audit do not run. This file has the
  * stages up to "read", calls/serve-call.ts the others. A credential that has to be verified first is verified while the
  * request is read, and the call is decoded after both. Calls of a grpc-js server (grpc-js/add-to.ts) enter at
- * "authenticate", read. A stream whose right or credential is lost later is ended by calls/credentials.ts.
+ * "authenticate", read. A stream whose right is lost later is ended by calls/authorization.ts, and one whose
+ * credential lapses by calls/credentials.ts.
  */
 
 type PresentedFacts = Presented["peerFacts"];

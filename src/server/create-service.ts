@@ -7,7 +7,7 @@ import {
   writeService,
 } from "../wire/services.ts";
 import { Authentication } from "./calls/authentication.ts";
-import { revokeOnChange } from "./calls/credentials.ts";
+import { revokeOnChange } from "./calls/authorization.ts";
 import {
   decoderOf,
   type MethodHandler,

@@ -51,9 +51,9 @@ const asTyped: readonly (readonly [pattern: RegExp, text: string])[] = [
   [/VIEW_ATTRIBUTES/, "--attributes"],
 ];
 
-/** The error with the names of flags in its message. */
+/** An error about the view, with the names of flags in its message. In others such a name is the user's, as of a key. */
 function withFlags(error: unknown): unknown {
-  if (!(error instanceof WatchFanoutError)) return error;
+  if (!(error instanceof WatchFanoutError && error.field === "view")) return error;
   const message = asTyped.reduce((text, [name, flag]) => text.replace(name, flag), error.message);
   return new WatchFanoutError(error.reason, message, { cause: error });
 }

@@ -91,14 +91,13 @@ class Worker {
 
   async answer(question: Question): Promise<void> {
     const { kind, request } = question;
-    let value: WorkerAnswers[typeof kind] | undefined;
     try {
-      value = await this.#read(question);
+      send({ kind: "answer", request, value: await this.#read(question) });
     } catch (error) {
       const what = kind === "metrics" ? "metrics" : "status";
       this.#logger.error({ err: error }, `the ${what} can't be read`);
+      send({ kind: "answer", request });
     }
-    send({ kind: "answer", request, value });
   }
 
   async #read({ kind, query }: Question): Promise<WorkerAnswers[typeof kind] | undefined> {

@@ -175,14 +175,13 @@ export class Authentication {
           ),
       },
     );
-    verified.then(
-      (identity) => pending.finish(identity),
-      (error: unknown) => {
-        pending.cancel();
-        if (error instanceof RefusedRequest) call.end(error.status);
-        else this.#refuse(call, method, error);
-      },
-    );
+    // Also of a bug in what serves the call then, which must end no other call.
+    const refuse = (error: unknown): void => {
+      pending.cancel();
+      if (error instanceof RefusedRequest) call.end(error.status);
+      else this.#refuse(call, method, error);
+    };
+    verified.then((identity) => pending.finish(identity)).catch(refuse);
     return pending;
   }
 
@@ -213,7 +212,8 @@ export class Authentication {
       }
     };
     const enter = (): void => void verifyNow();
-    queue();
+    // Not before its token is charged: without room for that, it is not verified.
+    queueMicrotask(queue);
     return () => {
       isOver = true;
       leaveQueue();

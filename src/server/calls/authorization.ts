@@ -1,3 +1,4 @@
+import type { Clock } from "../../base/clock.ts";
 import type { WatchFanoutError } from "../../base/errors.ts";
 import {
   type Access,
@@ -5,7 +6,9 @@ import {
   fullAccess,
   permissionDenied,
 } from "../../policy/access.ts";
+import type { Authorizer } from "../../policy/authorizer.ts";
 import { statusOf } from "../../wire/errors.ts";
+import type { OpenStreams } from "../kernel/open-streams.ts";
 import {
   auditAllowed,
   auditDenied,
@@ -110,4 +113,26 @@ export function refusalSince(
 /** The access that names a request. */
 export function firstOf(asked: Asked | undefined): Access | undefined {
   return asked === undefined || "verb" in asked ? asked : asked[0];
+}
+
+/**
+ * Whenever the policy changes, ends the streams that it no longer allows, with PERMISSION_DENIED. Streams that open meanwhile
+ * have been allowed by the new policy.
+ */
+export function revokeOnChange(authorizer: Authorizer, streams: OpenStreams, clock: Clock): void {
+  authorizer.onChange(() => {
+    const { generation } = authorizer;
+    // A pass ends when its policy has been replaced: a new one has begun.
+    const isCurrent = (): boolean => authorizer.generation === generation;
+    streams.endEach(
+      clock,
+      ({ identity, access }) => {
+        const denied = access && authorizer.firstDenied(identity, access);
+        if (denied === undefined) return undefined;
+        authorizer.countRevoked();
+        return permissionDenied(identity, denied);
+      },
+      isCurrent,
+    );
+  });
 }

@@ -2,8 +2,6 @@ import type { Clock, Timer } from "../../base/clock.ts";
 import type { WatchFanoutError } from "../../base/errors.ts";
 import { credentialExpired, credentialRevoked } from "../../identity/authenticators.ts";
 import type { Identity } from "../../identity/identity.ts";
-import { permissionDenied } from "../../policy/access.ts";
-import type { Authorizer } from "../../policy/authorizer.ts";
 import type { ClientConnection, OpenStreams } from "../kernel/open-streams.ts";
 import type { ServerCall } from "./server-call.ts";
 
@@ -118,26 +116,4 @@ export class Credentials {
       return error;
     });
   }
-}
-
-/**
- * Whenever the policy changes, ends the streams that it no longer allows, with PERMISSION_DENIED. Streams that open meanwhile
- * have been allowed by the new policy.
- */
-export function revokeOnChange(authorizer: Authorizer, streams: OpenStreams, clock: Clock): void {
-  authorizer.onChange(() => {
-    const { generation } = authorizer;
-    // A pass ends when its policy has been replaced: a new one has begun.
-    const isCurrent = (): boolean => authorizer.generation === generation;
-    streams.endEach(
-      clock,
-      ({ identity, access }) => {
-        const denied = access && authorizer.firstDenied(identity, access);
-        if (denied === undefined) return undefined;
-        authorizer.countRevoked();
-        return permissionDenied(identity, denied);
-      },
-      isCurrent,
-    );
-  });
 }

@@ -129,6 +129,12 @@ test("--attributes of a resource without a codec names the flag that there is in
   expect(stderr).not.toContain("VIEW_");
 });
 
+test("An error about a key that looks like a name of the contract has the key as it is.", async () => {
+  const { at } = await things();
+  const { code, stderr } = await run(["get", "VIEW_ATTRIBUTES", ...at]);
+  expect([code, stderr]).toEqual([3, expect.stringContaining('no object "VIEW_ATTRIBUTES"')]);
+});
+
 test("get, list and watch --read-mask print these parts of the values.", async () => {
   const { at, served } = await labelledThings();
   const mask = ["--read-mask", "spec.node,metadata.none", "-o", "value"];

@@ -4,7 +4,7 @@ import type { Identity } from "../../../src/identity/identity.ts";
 import type { Access } from "../../../src/policy/access.ts";
 import { Authorizer } from "../../../src/policy/authorizer.ts";
 import type { Policy } from "../../../src/policy/policy.ts";
-import { revokeOnChange } from "../../../src/server/calls/credentials.ts";
+import { revokeOnChange } from "../../../src/server/calls/authorization.ts";
 import { type OpenStream, OpenStreams } from "../../../src/server/kernel/open-streams.ts";
 import { policyOf } from "../../config/parsed-policy.ts";
 import { identityOf } from "../../policy/identities.ts";

@@ -1,14 +1,14 @@
 import type { Socket } from "node:net";
 import type { Clock } from "../../../base/clock.ts";
-import { type FrameOutput, FrameSender } from "./frame-sender.ts";
-import type { FramedStream } from "./framed-stream.ts";
 import {
   AcceptedFrames,
   FrameBatch,
   SharedFrame,
   WriteBuffers,
   writeBufferBytes,
-} from "./small-frames.ts";
+} from "./data-frames.ts";
+import { type FrameOutput, FrameSender } from "./frame-sender.ts";
+import type { FramedStream } from "./framed-stream.ts";
 
 /**
  * What each message that is sent at once counts beside its size, in bytes. What exceeds a write buffer waits for the

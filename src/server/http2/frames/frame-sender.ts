@@ -1,7 +1,7 @@
+import { copiedBytes, type FrameBatch } from "./data-frames.ts";
 import { defaultWindow, leastMaxFrameSize, max31 } from "./frame-format.ts";
 import type { PeerSettings, WindowUpdateResult } from "./frame-readers.ts";
 import { FramedStream, type StreamOwner } from "./framed-stream.ts";
-import { copiedBytes, type FrameBatch } from "./small-frames.ts";
 
 /** Maximum size of one write, in bytes. TLS copies everything that it is passed at once. */
 const maxWriteBytes = 256 * 1024;

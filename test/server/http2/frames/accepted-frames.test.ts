@@ -5,7 +5,7 @@ import {
   SharedFrame,
   WriteBuffers,
   writeBufferBytes,
-} from "../../../../src/server/http2/frames/small-frames.ts";
+} from "../../../../src/server/http2/frames/data-frames.ts";
 
 /** A socket that has taken what it was passed, unless it is blocked. */
 class FakeSocket {

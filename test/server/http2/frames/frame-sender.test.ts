@@ -1,8 +1,8 @@
 import type { Socket } from "node:net";
 import { describe, expect, test } from "vitest";
+import { FrameBatch } from "../../../../src/server/http2/frames/data-frames.ts";
 import { FrameSender } from "../../../../src/server/http2/frames/frame-sender.ts";
 import type { FramedStream } from "../../../../src/server/http2/frames/framed-stream.ts";
-import { FrameBatch } from "../../../../src/server/http2/frames/small-frames.ts";
 import fc from "../../../property.ts";
 
 /** A sender, and the writes that it makes. */
