@@ -15,7 +15,7 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "compressed parts that are held for later responses",
-    owners: ["Compressor"],
+    owners: ["CachedParts", "Compressor"],
     bound: "16 MiB; 5 to 10 s unused",
     per: "process",
     atBound: "the least recently used go, first those that one response used",

@@ -102,8 +102,8 @@ export class Compressor {
   readonly #gate = new Gate({ concurrent: maxAtOnce, queued: maxWaiting });
   readonly #entries: ReadonlyMap<Encoding, WeakMap<object, Entry>>;
   /** Those with a part that one response has used, and several. */
-  readonly #usedOnce = new Cached();
-  readonly #shared = new Cached();
+  readonly #usedOnce = new CachedParts();
+  readonly #shared = new CachedParts();
   #waitingBytes = 0;
   #expiry: Timer | undefined;
   #sentBytes = 0;
@@ -255,7 +255,7 @@ export class Compressor {
   }
 
   /** Pages that no others share must not displace what many do, however many there are. */
-  #keep(entry: Entry, among: Cached): void {
+  #keep(entry: Entry, among: CachedParts): void {
     entry.isFresh = true;
     this.#usedOnce.delete(entry);
     this.#shared.delete(entry);
@@ -290,7 +290,7 @@ export class Compressor {
 }
 
 /** Entries with a part, the least recently used first. */
-class Cached {
+class CachedParts {
   readonly entries = new Set<Entry>();
   bytes = 0;
 
