@@ -73,7 +73,6 @@ export function assembleConfig(
     compression: compressionConfig(values, checks),
     memoryCeilingBytes: values["memory-ceiling"],
     dispatchIntervalMs: values["dispatch-interval"],
-    framing: values.framing,
     consistencyIntervalMs: values["consistency-interval"],
     shutdownTimeoutMs: values["shutdown-timeout"],
     otlp: otlpConfig(values),

@@ -44,8 +44,6 @@ export interface Config {
   readonly stallTimeoutMs: number;
   /** Minimum time between two dispatch rounds of a resource; 0: none. */
   readonly dispatchIntervalMs: number;
-  /** What writes the messages of responses into HTTP/2 frames. */
-  readonly framing: "direct" | "node";
   /** 0: unlimited. */
   readonly maxStreamAgeMs: number;
   /** What clients may have. */

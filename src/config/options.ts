@@ -237,12 +237,6 @@ const options = {
     help: "Minimum time between two deliveries of a resource's events, which then share a message. 0s: as they arrive, at most 10 ms later under load.",
     default: "0s",
   },
-  framing: {
-    schema: choice(["direct", "node"]),
-    value: "WRITER",
-    help: "Accepted without effect: direct or node.",
-    default: "direct",
-  },
   "consistency-interval": {
     ...durationOption("0s"),
     help: "Approximate interval at which each cache is compared with etcd. 0s: never.",
@@ -299,10 +293,7 @@ const named: readonly (readonly [heading: string, names: readonly string[]])[] =
   ["Limits", Object.keys(limitOptions)],
   ["Compression", Object.keys(compressionOptions)],
   ["Log, metrics and traces", Object.keys(telemetryOptions)],
-  [
-    "Process",
-    ["workers", "stall-timeout", "max-stream-age", "memory-ceiling", "framing", "shutdown-timeout"],
-  ],
+  ["Process", ["workers", "stall-timeout", "max-stream-age", "memory-ceiling", "shutdown-timeout"]],
 ];
 
 /** All options under headings, in the order in which help shows them. */

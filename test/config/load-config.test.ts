@@ -96,7 +96,6 @@ test("without any source the embedded store serves one resource with all keys", 
     workers: 1,
     stallTimeoutMs: 60_000,
     dispatchIntervalMs: 0,
-    framing: "direct",
     maxStreamAgeMs: 3_600_000,
     limits: {
       maxStreams: 200_000,
@@ -493,7 +492,6 @@ const cases: readonly [
   ],
   ["memory-ceiling", "2GiB", {}, ({ memoryCeilingBytes }) => memoryCeilingBytes, 2 * 2 ** 30],
   ["dispatch-interval", "20ms", {}, ({ dispatchIntervalMs }) => dispatchIntervalMs, 20],
-  ["framing", "node", {}, ({ framing }) => framing, "node"],
   [
     "consistency-interval",
     "1h",

@@ -246,9 +246,7 @@ function reachable(address: ListenAddress): ListenAddress {
 
 /** What an operator may not expect of the configuration, for the log: a sentence each. */
 export function startUpWarnings(config: Config): readonly string[] {
-  return [openAccess(config), uncachedEtcdApi(config), obsoleteOptions(config)].filter(
-    (text) => text !== undefined,
-  );
+  return [openAccess(config), uncachedEtcdApi(config)].filter((text) => text !== undefined);
 }
 
 /**
@@ -302,11 +300,4 @@ export function uncachedEtcdApi({
     "nothing is cached, so each watch and read of the etcd API is one of etcd; name keys to cache with --resource " +
     "NAME=PREFIX, or all of them with --resource all="
   );
-}
-
-/** A warning about options that have no effect any more; undefined: none is used. */
-function obsoleteOptions({ framing }: Config): string | undefined {
-  return framing === "node"
-    ? "--framing node has no effect any more: the service writes the messages of responses itself"
-    : undefined;
 }
