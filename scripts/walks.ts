@@ -144,7 +144,7 @@ const [limitedGrpc, limitedRecorder] = await service(flags);
 const limited = closings.use(connect({ address: [limitedGrpc], token }));
 const listAsReader = (): Promise<void> => list(limited);
 await walk(
-  "who calls, and may it: of a List with a token and a policy",
+  "the identity and the right of a List, by a token and a policy",
   limitedRecorder,
   listAsReader,
   {

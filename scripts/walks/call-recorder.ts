@@ -2,8 +2,8 @@ import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 
 /** How often an action is repeated, and a window without one. */
-const repetitions = 5;
-const idleWindows = 10;
+const repetitions = 8;
+const idleWindows = 9;
 /** How long a window stays open after its action: what the action has left to do belongs to it. In milliseconds. */
 const settlingMs = 150;
 
@@ -61,7 +61,7 @@ export class CallRecorder implements Disposable {
     });
   }
 
-  /** `url`: what Node.js prints after "Debugger listening on". `isOurs` tells which scripts count, by their URL. */
+  /** `url`: what Node.js prints after "Debugger listening on". `isOurs` returns whether a script counts, by its URL. */
   static async attach(url: string, isOurs: (url: string) => boolean): Promise<CallRecorder> {
     const socket = new WebSocket(url);
     await once(socket, "open");
@@ -72,25 +72,25 @@ export class CallRecorder implements Disposable {
   }
 
   /**
-   * The functions on the path of `action`, by URL and offset: those that each repetition calls more often than any window
-   * without the action, in which only timers run. `reset` follows each repetition and is not counted. The process must
+   * The functions on the path of `action`, by URL and offset: those that each repetition calls more often than the median
+   * of the windows without the action, in which only timers run. `reset` follows each repetition and is not counted. The process must
    * have done both before, so that it is warm.
    */
   async calledBy(
     action: () => Promise<void>,
     reset: () => Promise<void>,
   ): Promise<ReadonlyMap<string, CalledFunction>> {
-    const idle = new Map<string, number>();
-    for (let i = 0; i < idleWindows; i++) {
-      for (const [key, { count }] of await this.#window(async () => {})) {
-        idle.set(key, Math.max(count, idle.get(key) ?? 0));
-      }
-    }
+    const idle: ReadonlyMap<string, CalledFunction>[] = [];
+    for (let i = 0; i < idleWindows; i++) idle.push(await this.#window(async () => {}));
+    const usual = (key: string): number => {
+      const counts = idle.map((each) => each.get(key)?.count ?? 0).sort((a, b) => a - b);
+      return counts[Math.floor(idleWindows / 2)] ?? 0;
+    };
     let called = new Map<string, CalledFunction>();
     for (let i = 0; i < repetitions; i++) {
       const counts = await this.#window(action);
       await reset();
-      const more = [...counts].filter(([key, { count }]) => count > (idle.get(key) ?? 0));
+      const more = [...counts].filter(([key, { count }]) => count > usual(key));
       called = new Map(more.filter(([key]) => i === 0 || called.has(key)));
     }
     return called;

@@ -14,7 +14,8 @@ export const first = () => { const one = 1; return one + second(); };`,
   "unused.mjs": "export function unused() {}",
   "ticks.mjs": "export function ticks() {}\nsetInterval(ticks, 5);",
   "foreign.mjs": "export function foreign() {}",
-  "main.mjs": `import { first } from "./first.mjs";
+  "main.mjs": `import "./second.mjs";
+import { first } from "./first.mjs";
 import { foreign } from "./foreign.mjs";
 import { ticks } from "./ticks.mjs";
 import { unused } from "./unused.mjs";
