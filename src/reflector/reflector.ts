@@ -10,7 +10,7 @@ import { checkSameHistory } from "../storage/checks.ts";
 import type { Scope } from "../storage/storage.ts";
 import { HistoryTracker } from "./history-tracker.ts";
 import { ReflectorState } from "./reflector-state.ts";
-import { callTarget, type ReflectorOptions, TargetFault, targetFault } from "./reflector-target.ts";
+import type { ReflectorOptions } from "./reflector-target.ts";
 import { listState } from "./state-lister.ts";
 import { WatchSession } from "./watch-session.ts";
 
@@ -344,4 +344,24 @@ function changedDuringList(): WatchFanoutError {
     "The store was restored to an older state during a list. It is relisted.",
     { metadata: { history_id: "" } },
   );
+}
+
+/** Wraps an error that the target threw: it is not the storage's, so a retry does not help. */
+class TargetFault extends Error {}
+
+/**
+ * Calls the target.
+ *
+ * @throws TargetFault with the target's error as its cause
+ */
+function callTarget<T>(call: () => T): T {
+  try {
+    return call();
+  } catch (error) {
+    throw targetFault(error);
+  }
+}
+
+function targetFault(cause: unknown): TargetFault {
+  return new TargetFault("The target failed.", { cause });
 }

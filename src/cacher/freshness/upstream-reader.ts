@@ -14,10 +14,15 @@ import type {
   Storage,
 } from "../../storage/storage.ts";
 import { takeChunk } from "../list/list-chunk.ts";
-import { canHave, isInKeyOrder, notInList, OrderedPage } from "../list/ordered-page.ts";
+import { canHave, notInList, OrderedPage } from "../list/ordered-page.ts";
 import { PageBuilder } from "../list/page-builder.ts";
 import { historyChangePending } from "../request/errors.ts";
-import { type CacheGetRequest, type CacheListRequest, viewName } from "../request/request.ts";
+import {
+  type CacheGetRequest,
+  type CacheListRequest,
+  isInKeyOrder,
+  viewName,
+} from "../request/request.ts";
 import type { ComponentContext } from "../state/component.ts";
 import { Filter } from "../state/filter.ts";
 import type { UpstreamLimiter } from "./upstream-limiter.ts";

@@ -33,11 +33,6 @@ const comparisons: Readonly<Record<ListOrder, Compare>> = {
   CREATE_REVISION_DESCENDING: descending(byCreateRevision),
 };
 
-/** Whether a list is in key order, which needs no page to be sorted. */
-export function isInKeyOrder({ order = "KEY_ASCENDING" }: CacheListRequest): boolean {
-  return order === "KEY_ASCENDING";
-}
-
 /**
  * One page of a list in another order than that of the keys: the objects that come first after the page before, of all objects
  * that are added. It looks at all of them, and holds about as many as it has; or continues with what was sorted for a page

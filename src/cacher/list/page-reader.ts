@@ -1,7 +1,7 @@
 import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import { intervalOf, type ListScope, scopeOfList } from "../../storage/key-scopes.ts";
 import type { GetResult, ListResult } from "../../storage/storage.ts";
-import type { CacheGetRequest, CacheListRequest } from "../request/request.ts";
+import { type CacheGetRequest, type CacheListRequest, isInKeyOrder } from "../request/request.ts";
 import type { Selection } from "../request/selection.ts";
 import { Filter } from "../state/filter.ts";
 import type { HistoricalSnapshot, HistoricalSnapshots } from "../state/historical-snapshots.ts";
@@ -11,7 +11,7 @@ import type { WatchCache } from "../state/watch-cache.ts";
 import type { CachedList } from "./cached-list.ts";
 import type { ListCache } from "./list-cache.ts";
 import { countMatching, takeChunk } from "./list-chunk.ts";
-import { canHave, isInKeyOrder, notInList, OrderedPage } from "./ordered-page.ts";
+import { canHave, notInList, OrderedPage } from "./ordered-page.ts";
 import { PageBuilder } from "./page-builder.ts";
 
 /** Maximum number of objects examined for a page with a predicate, which is short or empty if few of them match. */

@@ -68,6 +68,7 @@ export class ObjectAttributes {
    * for any selector on a resource without attributes.
    */
   select(labelSelector: string, fieldSelector: string): Selection | undefined {
+    if (labelSelector === "" && fieldSelector === "") return undefined;
     const labels = parse("label_selector", labelSelector, parseLabelSelector);
     const fields = parse("field_selector", fieldSelector, parseFieldSelector);
     if (labels.empty && fields.empty) return undefined;

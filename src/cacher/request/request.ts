@@ -71,6 +71,11 @@ export interface CacheListRequest extends ListRequest {
   readonly owner?: object | undefined;
 }
 
+/** Whether a list is in key order, which needs no page to be sorted. */
+export function isInKeyOrder({ order = "KEY_ASCENDING" }: CacheListRequest): boolean {
+  return order === "KEY_ASCENDING";
+}
+
 /** A read of a Cacher by a caller that makes a result of the objects itself. */
 export interface CacheStateRequest {
   /** Which objects, raw keys included. */
