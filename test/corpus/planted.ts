@@ -215,7 +215,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     source: "Include the end of a range",
     bug: "A range has the key that it ends at.",
     shows: "A watch of a range has events of a key outside of it.",
-    seed: { seed: 60001, message: "violates Filter" },
+    seed: { seed: 60004, message: "violates Filter" },
     mutations: [
       {
         file: "src/storage/storage.ts",
