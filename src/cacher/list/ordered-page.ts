@@ -53,21 +53,24 @@ export class OrderedPage {
   readonly #after: StoredObject | undefined;
   /** Maximum number of objects of the page. */
   readonly #most: number;
+  readonly #maxAhead: number;
   readonly #first: FirstInOrder;
   /** Number of objects that follow the page before. */
   #following = 0;
-  /** What was sorted. Empty before that. */
-  sorted: SortedPart = { objects: [], following: 0 };
+  /** Number of objects of the page, once it is made. */
+  #size = 0;
+  /** What was sorted for the pages behind this one, with its last object before them. Empty before that. */
+  ahead: SortedPart = { objects: [], following: 0 };
 
   /**
-   * `after`: the last object of the page before; undefined: this is the first one. `least`: how many objects are sorted, for
-   * this page and those that follow it, if there are so many.
+   * `after`: the last object of the page before; undefined: this is the first one. `ahead`: how many objects are sorted for
+   * this page and those that follow it, if there are so many, and at most how many are kept for the latter.
    */
   constructor(
     request: CacheListRequest,
     filter: Filter,
     after: StoredObject | undefined,
-    least: number = 0,
+    ahead: number = 0,
   ) {
     const { order = "KEY_ASCENDING", limit, maxBytes = 0 } = request;
     this.#request = request;
@@ -76,7 +79,8 @@ export class OrderedPage {
     this.#after = after;
     const byBytes = maxBytes === 0 ? Infinity : Math.ceil(maxBytes / smallestBytes);
     this.#most = Math.min(limit === 0 ? Infinity : limit, byBytes, maxPageObjects);
-    this.#first = new FirstInOrder(this.#compare, Math.max(this.#most, least));
+    this.#maxAhead = ahead;
+    this.#first = new FirstInOrder(this.#compare, Math.max(this.#most, ahead));
   }
 
   /** Takes objects in key order, all of which have keys above those before. */
@@ -105,8 +109,13 @@ export class OrderedPage {
   /** Makes the page of what was added. */
   *finish(revision: number, historyId: string | undefined): TimeSlicedWork<ListResult> {
     const objects = yield* this.#first.finish();
-    this.sorted = { objects, following: this.#following - objects.length };
-    const page = yield* this.#page(0, this.sorted, revision, historyId);
+    const sorted = { objects, following: this.#following - objects.length };
+    const page = yield* this.#page(0, sorted, revision, historyId);
+    // A page without a limit has sorted as many as the smallest objects that fit, which is a multiple of what it has. None
+    // before its last one is asked for again.
+    const from = Math.max(0, this.#size - 1);
+    const ahead = objects.slice(from, from + this.#maxAhead);
+    this.ahead = { objects: ahead, following: this.#following - from - ahead.length };
     return page as ListResult;
   }
 
@@ -150,6 +159,7 @@ export class OrderedPage {
     const page = new PageBuilder(this.#request);
     const last = items.length < left ? items.at(-1)?.key : undefined;
     page.add({ items, estimatedBytes: bytes, scanned: this.examined, last, batch: undefined });
+    this.#size = page.size;
     return page.finish(revision, left - page.size, historyId);
   }
 

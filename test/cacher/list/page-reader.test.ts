@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { ListCache } from "../../../src/cacher/list/list-cache.ts";
 import { PageReader } from "../../../src/cacher/list/page-reader.ts";
 import { StateReader } from "../../../src/cacher/list/state-reader.ts";
@@ -366,6 +366,23 @@ describe("Pages in an order of revisions", () => {
       expect(examined).toBeLessThanOrEqual(4 * count);
     },
   );
+
+  it("keep no more of a list by revision than 8,192 objects, whatever its pages have room for", () => {
+    const world = new World(2 * count);
+    const kept = vi.spyOn(world.snapshots, "keepSorted");
+    const revisions: number[] = [];
+    let last: ListResult | undefined;
+    // The second page has room for 11,000 of the smallest objects.
+    for (const bounds of [{ limit: 10 }, { maxBytes: 715_000 }, { limit: 100 }, { limit: 100 }]) {
+      const page = { ...bounds, at: exact(2 * count), startAfter: last?.next };
+      last = world.list({ ...page, order: "MOD_REVISION_ASCENDING" });
+      revisions.push(...(last?.items ?? []).map(({ modRevision }) => modRevision));
+      expect(last?.remaining).toBe(2 * count - revisions.length);
+    }
+    expect(revisions).toEqual(revisions.map((_, i) => i + 1));
+    expect(kept).toHaveBeenCalledOnce();
+    expect(kept.mock.calls[0]?.[2].objects.length).toBeLessThanOrEqual(8_192);
+  });
 
   it("of two lists at the same time are those of each", () => {
     const world = new World(count);
