@@ -92,7 +92,7 @@ export const etcdApiBounds: readonly Bound[] = [
   {
     what: "values in the JSON of a request of the gateway",
     owners: ["JsonValues"],
-    bound: "100,000",
+    bound: "10,000",
     per: "request",
     atBound: "INVALID_ARGUMENT",
     shownBy: ["refuses JSON of very many values before it is parsed"],
