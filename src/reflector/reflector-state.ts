@@ -43,6 +43,8 @@ export class ReflectorState {
   #failure: WatchFanoutError | undefined;
   /** Number of refusals since the last delivery. */
   #refusals = 0;
+  /** Whether a watch has delivered anything since the last list and the last failure. */
+  #isFollowed = false;
   /** Whether nothing was delivered since a list skipped the backoff. */
   #wasUrgent = false;
   #invalidations = 0;
@@ -100,6 +102,11 @@ export class ReflectorState {
     return this.#failure === undefined && this.#position !== undefined;
   }
 
+  /** Whether that watch has delivered anything since the list or the failure before it, and so was confirmed. */
+  get isFollowed(): boolean {
+    return this.isWatching && this.#isFollowed;
+  }
+
   /** The listed state belongs to another history than the target's. */
   changeHistory(): void {
     this.#cause = "history changed";
@@ -128,6 +135,7 @@ export class ReflectorState {
   /** The next step is a watch from this revision. */
   resumeFrom(revision: number): void {
     this.#position = revision;
+    this.#isFollowed = false;
   }
 
   /**
@@ -136,6 +144,7 @@ export class ReflectorState {
    */
   advance(from: number | undefined, revision: number | undefined): boolean {
     if (this.#position === from) this.#position = revision ?? from;
+    this.#isFollowed = true;
     this.#wasUrgent = false;
     this.#refusals = 0;
     const isRecovery = this.#failure !== undefined;
@@ -146,6 +155,7 @@ export class ReflectorState {
   /** A list or a watch failed. */
   fail(error: WatchFanoutError): Transition {
     this.#failure = error;
+    this.#isFollowed = false;
     const from = this.#position;
     if (refusalReasons.includes(error.reason)) this.#refusals++;
     const isLost =

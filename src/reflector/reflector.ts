@@ -37,6 +37,8 @@ export class Reflector {
   readonly #history: HistoryTracker;
   /** Asks the store. Rejects with HISTORY_CHANGED, with REVISION_TOO_OLD if it can't say, or as the store fails. */
   readonly #confirmation: SingleFlight<void>;
+  /** After a list: asks for its last change, and for the history's id. */
+  readonly #continuation: SingleFlight<void>;
   /** Asks only for the history's id. */
   readonly #identification: SingleFlight<void>;
   readonly #backoff: StreamBackoff;
@@ -61,6 +63,7 @@ export class Reflector {
       () => this.#history.confirm(this.#stopping.signal),
       clock,
     );
+    this.#continuation = new SingleFlight(() => this.#history.check(this.#stopping.signal), clock);
     this.#identification = new SingleFlight(
       () => this.#history.checkId(this.#stopping.signal),
       clock,
@@ -90,6 +93,11 @@ export class Reflector {
     return this.#state.isWatching;
   }
 
+  /** Whether that watch has delivered anything since the list or the failure before it, and so was confirmed. */
+  get isFollowed(): boolean {
+    return this.#state.isFollowed;
+  }
+
   /** What the next attempt begins with: a list of the state, or a watch from the resume point. */
   get next(): "list" | "resume" {
     return this.#state.next;
@@ -108,12 +116,17 @@ export class Reflector {
 
   /**
    * Confirms that the target's state belongs to the history that the store has now. Rejects with HISTORY_CHANGED if it
-   * does not, and with the storage's error if that can't be found out. While a watch is open, asks only for the id, and only
-   * if the watch may outlive its history. Concurrent callers share one response. If the store has compacted what is known of
-   * the history, waits up to 3 s for the list that follows.
+   * does not, and with the storage's error if that can't be found out. While a watch is open that has delivered anything,
+   * asks only for the id, and only if the watch may outlive its history. Concurrent callers share one response. If the store
+   * has compacted what is known of the history, waits up to 3 s for the list that follows.
    */
   confirmHistory(signal: AbortSignal = this.#stopping.signal): Promise<void> {
     if (!this.isWatching) return this.#confirm(this.#confirmation, signal);
+    // The store may have been restored after the list, before the watch was open.
+    if (!this.isFollowed && this.#history.canCheckState) {
+      this.#options.storage.requestProgress();
+      return this.#confirm(this.#continuation, signal);
+    }
     const { watchOutlivesHistory = false } = this.#options.storage;
     return this.#confirm(watchOutlivesHistory ? this.#identification : undefined, signal);
   }

@@ -176,10 +176,7 @@ export const readBounds: readonly Bound[] = [
     bound: "4, of 8,192 objects",
     per: "snapshot",
     atBound: "all objects are looked at again",
-    shownBy: [
-      "keep a sorted part of the four lists that were sorted last, one of each",
-      "keep no more of a list by revision than 8,192 objects, whatever its pages have room for",
-    ],
+    shownBy: ["keep a sorted part of the four lists that were sorted last, one of each"],
   },
   {
     what: "a page that is built",

@@ -479,4 +479,25 @@ export const ownEntries: readonly CorpusEntry[] = [
       },
     ],
   },
+  {
+    id: "own-unconfirmed-watch",
+    source: "Confirm the history of reads between a list and the first events of its watch",
+    bug: "A watch that follows a list, and has delivered nothing yet, was taken for a proof that the store has the history of the list. The simulation found it.",
+    shows: "One id names two histories.",
+    tests: [
+      {
+        file: "test/reflector/confirming-history.test.ts",
+        name: "finds a restore that came in between",
+        message: "resolved",
+      },
+    ],
+    seed: { seed: 61117, message: "violates OneHistory" },
+    mutations: [
+      {
+        file: "src/reflector/reflector.ts",
+        find: "if (!this.isFollowed && this.#history.canCheckState) {",
+        replace: "if (false as boolean) {",
+      },
+    ],
+  },
 ];

@@ -88,7 +88,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     source: "Take a watch that has something to send for one that has sent it",
     bug: "What waits for the reader of a watch counts as delivered.",
     shows: "As planted-progress-highest, for a watch without credit.",
-    seed: { seed: 10003, message: "violates Reliable" },
+    seed: { seed: 10003, message: "violates Ordered" },
     mutations: [
       {
         file: "src/cacher/watch/cache-watcher.ts",

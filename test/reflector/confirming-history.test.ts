@@ -197,3 +197,54 @@ describe("The id of the history", () => {
     expect(await readsOf("h", true)).toBe(0);
   });
 });
+
+describe("A check of the history after a list, before the watch has delivered anything", () => {
+  class RestorableStorage extends ScriptedStorage {
+    id = "first";
+    progressRequests = 0;
+
+    async writtenAfter(): Promise<WrittenObjects> {
+      this.calls.push("written after");
+      return { total: 1, written: this.objects };
+    }
+
+    override async historyId(): Promise<string> {
+      this.calls.push("history id");
+      return this.id;
+    }
+
+    override requestProgress(): void {
+      this.progressRequests++;
+    }
+  }
+
+  async function listed() {
+    const storage = new RestorableStorage();
+    storage.objects = [object("a", 3)];
+    const reflected = new Reflected(storage);
+    await reflected.begin();
+    storage.calls.length = 0;
+    return { storage, reflected };
+  }
+
+  it("finds a restore that came in between", async () => {
+    const { storage, reflected } = await listed();
+    storage.id = "second";
+    await expect(reflected.reflector.confirmHistory()).rejects.toMatchObject({
+      reason: "HISTORY_CHANGED",
+    });
+  });
+
+  it("asks for the id and the last change, and for progress, so that later ones ask nothing", async () => {
+    const { storage, reflected } = await listed();
+    await reflected.reflector.confirmHistory();
+    expect(storage.calls).toContain("history id");
+    expect(storage.calls).not.toContain("written after");
+    expect(storage.progressRequests).toBe(1);
+    storage.stream.push(batch(6));
+    await reflected.clock.settle();
+    storage.calls.length = 0;
+    await reflected.reflector.confirmHistory();
+    expect(storage.calls).toEqual([]);
+  });
+});

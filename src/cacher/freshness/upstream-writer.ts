@@ -116,7 +116,7 @@ export class UpstreamWriter implements Pick<Storage, "put" | "delete"> {
     if (isOther) {
       reflector.invalidate(historyGeneration);
     } else if (reflector.historyGeneration === historyGeneration) {
-      if (reflector.isWatching) return "same";
+      if (reflector.isFollowed) return "same";
       const isSame = await this.#isConfirmed(signal);
       if (isSame === undefined) return "unknown";
       if (isSame && reflector.historyGeneration === historyGeneration) return "same";

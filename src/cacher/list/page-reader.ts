@@ -126,16 +126,16 @@ export class PageReader {
     const { revision } = state;
     const list = `${request.order} ${filter.identity}`;
     // Most clients want only the first page.
-    const ahead = after === undefined ? 0 : sortedAhead;
-    const page = new OrderedPage(request, filter, after, ahead);
+    const least = after === undefined ? 0 : sortedAhead;
+    const page = new OrderedPage(request, filter, after, least);
     const known = this.#historicalSnapshots.sorted(revision, list);
     const continued = known && (yield* page.continue(known, revision));
     if (continued !== undefined) return continued;
     yield* page.add(state.frozen().objectsIn(filter.scope));
     const made = yield* page.finish(revision, undefined);
-    if (ahead === 0 || made.next === undefined || epoch !== this.#cache.epoch) return made;
+    if (least === 0 || made.next === undefined || epoch !== this.#cache.epoch) return made;
     this.#historicalSnapshots.keep(revision, state.whole());
-    this.#historicalSnapshots.keepSorted(revision, list, page.ahead);
+    this.#historicalSnapshots.keepSorted(revision, list, page.sorted);
     return made;
   }
 

@@ -21,7 +21,7 @@ class World {
   readonly state = new Map<string, StoredObject>();
   readonly cache = { revision: 5, historyId: "first", state: this.state };
   historyGeneration = 1;
-  isWatching = false;
+  isFollowed = false;
   /** What the store answers when the history has to be confirmed. */
   confirms: () => Promise<void> = async () => {};
   readonly log: string[] = [];
@@ -44,8 +44,8 @@ class World {
       get historyGeneration() {
         return world.historyGeneration;
       },
-      get isWatching() {
-        return world.isWatching;
+      get isFollowed() {
+        return world.isFollowed;
       },
       invalidate: (generation: number) => this.log.push(`invalidated ${generation}`),
       confirmHistory: () => {
@@ -96,11 +96,11 @@ describe("The history's id in the response to a write", () => {
 
   it("is the cache's while its watch is open, or the store confirms the history", async () => {
     const world = new World();
-    world.isWatching = true;
+    world.isFollowed = true;
     expect([await world.idOf(6), await world.idOf(7, "first"), world.log]).toEqual([
       ...["first", "first", []],
     ]);
-    world.isWatching = false;
+    world.isFollowed = false;
     expect([await world.idOf(8), world.log]).toEqual(["first", ["asked"]]);
   });
 
@@ -173,7 +173,7 @@ describe("The history's id in the response to a write", () => {
     ["any does not while the cache's is not known", "", "second", undefined],
   ])("%s", async (_, known, reported, logged) => {
     const world = new World();
-    world.isWatching = true;
+    world.isFollowed = true;
     world.cache.historyId = known;
     const id = world.idOf(6, reported);
     await world.clock.settle();
