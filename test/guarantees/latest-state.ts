@@ -26,6 +26,7 @@ interface Folded {
 
 /** All events of closed atomic batches except those of the initial state, each with the changes that it stands for. */
 function folded({ streams, view }: Sequence, changes: readonly Change[]): Folded[] {
+  const changesOf = Map.groupBy(changes, (change) => change.key);
   return streams.flatMap((responses) => {
     let after = 0;
     return unitsOf(responses).flatMap(({ events, initial, revision }) => {
@@ -39,10 +40,10 @@ function folded({ streams, view }: Sequence, changes: readonly Change[]): Folded
         // Other checkers find events that come twice or too late.
         const since = before < modRevision ? before : began;
         deliveredAt.set(key, modRevision);
-        const own = changes.filter((change) => {
+        const own = (changesOf.get(key) ?? []).filter((change) => {
+          if (change.revision <= since || change.revision > modRevision) return false;
           const { before, after: now } = inView(change, view);
-          const then = change.revision > since && change.revision <= modRevision;
-          return change.key === key && then && (before || now);
+          return before || now;
         });
         return { event, changes: own, began };
       });

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { EtcdCluster } from "../../faults/etcd-cluster.ts";
 import { untilSeen } from "../../faults/patience.ts";
@@ -9,6 +10,9 @@ import { WatchClient } from "../watch-client.ts";
 const putPath = "/etcdserverpb.KV/Put";
 const rangePath = "/etcdserverpb.KV/Range";
 const all = { 1: Buffer.of(0), 2: Buffer.of(0) };
+
+/** The pause of a client between two calls, in milliseconds: without one, the load takes the CPU that the members need. */
+const pauseMs = 5;
 
 let cluster: EtcdCluster;
 
@@ -64,7 +68,10 @@ class Load {
 
   #run(call: () => Promise<void>): void {
     const repeat = async (): Promise<void> => {
-      while (!this.#isOver) await call();
+      while (!this.#isOver) {
+        await call();
+        await delay(pauseMs);
+      }
     };
     this.#running.push(repeat());
   }
