@@ -2,6 +2,7 @@ import { maxTimerMs, type Timer } from "../base/clock.ts";
 import { hasReason } from "../base/errors.ts";
 import type { StoredObject } from "../model/object.ts";
 import type { Reflector } from "../reflector/reflector.ts";
+import { checkSameHistory } from "../storage/checks.ts";
 import type { ComponentContext } from "./state/component.ts";
 
 /**
@@ -74,11 +75,12 @@ export class ConsistencyChecker {
 
   /**
    * Compares once. Resolves to the first difference, or to undefined if both are equal. Rejects with the store's
-   * error, which is REVISION_TOO_OLD if the revision is compacted during the comparison.
+   * error, which is REVISION_TOO_OLD if the revision is compacted during the comparison, and with HISTORY_CHANGED if what the
+   * store returned belongs to another history.
    */
   async compare(): Promise<Inconsistency | undefined> {
     const { cache, source } = this.#context;
-    const { revision } = cache;
+    const { revision, historyId } = cache;
     const cached = cache.state.snapshot().range("");
     let startAfter: string | undefined;
     do {
@@ -90,6 +92,8 @@ export class ConsistencyChecker {
         at: { match: "EXACT", revision },
         signal: this.#stopping.signal,
       });
+      // A server that is not the followed one may have found a restore first.
+      checkSameHistory(historyId, page.historyId);
       for (const stored of page.items) {
         const inconsistency = compareObjects(cached.next().value ?? undefined, stored, revision);
         if (inconsistency !== undefined) return inconsistency;

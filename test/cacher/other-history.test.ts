@@ -1,5 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { historyChanged, revisionTooOld, upstreamUnavailable } from "../../src/base/errors.ts";
+import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
+import type { WatchRequest } from "../../src/storage/storage.ts";
+import { FakeClock } from "../fake-clock.ts";
 import { CachedStore, readAll } from "./cached-store.ts";
 
 const everything = {
@@ -28,6 +31,32 @@ async function breakUpstream({ clock, upstream }: CachedStore, error: Error): Pr
   upstream.at(-1)?.end(error);
   await clock.elapse(10_000);
 }
+
+describe("A watch from now, before the upstream watch has delivered anything", () => {
+  it("does not begin at a revision of another history", async () => {
+    const clock = new FakeClock();
+    const store = new MemoryStorage({ clock });
+    const watch = store.watch.bind(store);
+    // As a store whose restores its watches may not show, and whose watch is slow.
+    const storage = Object.assign(store, {
+      writtenAfter: async () => ({ written: [], total: 1 }),
+      watch: (request: WatchRequest) => {
+        const stream = watch(request);
+        const silence = { read: () => undefined, ended: undefined, onReadable: () => {} };
+        return { ...silence, close: () => stream.close() };
+      },
+    });
+    await store.put({ key: "a", value: Buffer.from("1") });
+    const { cacher } = await CachedStore.ready({ storage }, clock);
+    expect(cacher.ready).toBe(true);
+    await store.renewHistory(await store.historyId());
+    await store.put({ key: "a", value: Buffer.from("2") });
+    const stream = cacher.watch(everything);
+    await clock.settle();
+    expect(readAll(stream)).toEqual([]);
+    expect(stream.ended).toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
+  });
+});
 
 describe("A cache whose upstream watch breaks", () => {
   it("continues its streams if the history is the same", async () => {

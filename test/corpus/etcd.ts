@@ -317,7 +317,7 @@ export const etcdEntries: readonly CorpusEntry[] = [
     bug: "A fragment of a response is taken for the whole response.",
     shows:
       "Half of a transaction is delivered with a resume point, and a resumed watch misses the rest.",
-    seed: { seed: 1, message: "violates Honest" },
+    seed: { seed: 1, message: "violates Reliable" },
     tests: [
       {
         file: "test/etcd/wire/revision-joiner.test.ts",

@@ -408,8 +408,8 @@ export const ownEntries: readonly CorpusEntry[] = [
     mutations: [
       {
         file: "src/client/remote/remote-storage.ts",
-        find: "this.#history.atServer(options.historyId || undefined) ?? this.#history.server,",
-        replace: "this.#history.server,",
+        find: "this.#history.atServer(options.historyId || undefined) ?? this.#history.server;",
+        replace: "this.#history.server;",
       },
     ],
   },
@@ -497,6 +497,48 @@ export const ownEntries: readonly CorpusEntry[] = [
         file: "src/reflector/reflector.ts",
         find: "if (!this.isFollowed && this.#history.canCheckState) {",
         replace: "if (false as boolean) {",
+      },
+    ],
+  },
+  {
+    id: "own-unconfirmed-now",
+    source: "Confirm the history of a watch from now, and of what the consistency check compares",
+    bug: "A watch from now began at the store's revision under the id of the cache's history, while the upstream watch had delivered nothing since the list: the store had been restored in between.",
+    shows: "One id names two histories.",
+    tests: [
+      {
+        file: "test/cacher/other-history.test.ts",
+        name: "does not begin at a revision of another history",
+        message: "to deeply equal []",
+      },
+    ],
+    seed: { seed: 70350, message: "violates OneHistory" },
+    mutations: [
+      {
+        file: "src/cacher/watch/watch-opener.ts",
+        find: "await upstreamReader.confirmHistory();",
+        replace:
+          "if (this.#context.storage.watchOutlivesHistory === true) await upstreamReader.confirmHistory();",
+      },
+    ],
+  },
+  {
+    id: "own-compared-histories",
+    source: "Confirm the history of a watch from now, and of what the consistency check compares",
+    bug: "The consistency check of a relay compared its cache with the state of another server, which had found a restore of etcd first.",
+    shows: "A cache that is right is taken for wrong, and all of its streams end.",
+    tests: [
+      {
+        file: "test/cacher/consistency-checker.test.ts",
+        name: "takes no difference from a server that names another history, which it may have found first",
+        message: "to match object",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/cacher/consistency-checker.ts",
+        find: "checkSameHistory(historyId, page.historyId);",
+        replace: "",
       },
     ],
   },

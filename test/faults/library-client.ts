@@ -16,9 +16,9 @@ import { resource } from "./wire.ts";
 
 /**
  * How long a watch may be behind once all faults are over and every other watcher has what was written last, in
- * milliseconds: the longest pause between two streams, and some time for the machine.
+ * milliseconds: the longest pause between two streams, and the turns of those that read what is before the event window.
  */
-const lateMs = 15_000;
+const lateMs = 60_000;
 
 /** The pauses between reads, between requests for progress, and before a watch is started again, in milliseconds. */
 const readPauseMs = 50;

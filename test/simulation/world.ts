@@ -35,7 +35,7 @@ import type { TraceRecorder } from "./trace-recorder.ts";
 const prefix = "/things/";
 
 /** How long anything may take that must come when all faults are over, in milliseconds of simulated time. */
-const patienceMs = 60_000;
+const patienceMs = 180_000;
 
 /** Reasons for which a stream may end at any time. */
 const usualReasons = [

@@ -54,7 +54,7 @@ interface UpstreamStateOptions {
 export interface DeepResume {
   readonly deepReads: DeepReads;
   /** Confirms that the store still has the history that the cache holds. */
-  readonly history: Pick<Reflector, "confirmHistory">;
+  readonly history: Pick<Reflector, "confirmHistory" | "historyGeneration">;
   /** A watch that resumes from a part of the event window still missing waits for it. */
   readonly backfill: EventWindowBackfill;
 }
@@ -151,15 +151,22 @@ export class WatchOpener {
     this.#start(opening, read);
   }
 
-  /** The store's revision. Repeated if a relist moved the event window past it meanwhile. */
+  /**
+   * The store's revision. Repeated if a relist moved the event window past it meanwhile, or the store has another history
+   * since.
+   */
   async #now(): Promise<number> {
-    const { cache, storage } = this.#context;
+    const { cache } = this.#context;
     const { currentRevision, upstreamReader } = this.#freshness;
+    const { history } = this.#deepResume;
     for (;;) {
       const { eventWindow } = cache;
+      const { historyGeneration } = history;
       const revision = await currentRevision.get();
-      // It is sent with the cache's id before the cache has reached it.
-      if (storage.watchOutlivesHistory === true) await upstreamReader.confirmHistory();
+      // It is sent with the cache's id before the cache has reached it, so an open watch that has delivered nothing yet
+      // does not prove its history.
+      await upstreamReader.confirmHistory();
+      if (historyGeneration !== history.historyGeneration) continue;
       if (revision >= cache.eventWindow.floor.revision || eventWindow === cache.eventWindow)
         return revision;
     }

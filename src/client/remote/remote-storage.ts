@@ -205,8 +205,8 @@ export class RemoteStorage implements Storage {
   /** If the server has not detected the change of history, the new id is an alias that only this side uses. */
   async renewHistory(known: string, signal?: AbortSignal): Promise<string> {
     this.#enter(signal);
-    const { historyId } = await this.#state(linearizable, signal);
-    return this.#history.renew(known, historyId);
+    const { historyId, revision } = await this.#state(linearizable, signal);
+    return this.#history.renew(known, historyId, revision < this.#newest);
   }
 
   requestProgress(): void {
@@ -284,20 +284,24 @@ export class RemoteStorage implements Storage {
 
   /** The atomic batches of one stream. */
   async *#batches(options: WatchOptions): AsyncGenerator<AtomicBatch, void, void> {
+    let asked = "";
     try {
+      asked = this.#history.atServer(options.historyId || undefined) ?? this.#history.server;
       const batches = this.#client.watch(this.#resource, {
         ...options,
         ...this.#selectors,
-        historyId: this.#history.atServer(options.historyId || undefined) ?? this.#history.server,
+        historyId: asked,
         delivery: this.#delivery,
         eagerBookmarks: true,
         resume: false,
       });
       for await (const batch of batches) {
         this.#history.observe(batch.historyId);
+        this.#newest = Math.max(this.#newest, batch.revision ?? 0);
         yield batch;
       }
     } catch (error) {
+      this.#history.refused(asked, error);
       throw this.#history.named(error);
     }
   }
@@ -373,6 +377,8 @@ class HistoryAlias {
   #alias: { readonly of: string; readonly id: string } | undefined;
   /** The last history id of the server; empty if not known. */
   #server = "";
+  /** The id that the last watch asked for, if its server had another one; otherwise empty. */
+  #refused = "";
 
   get server(): string {
     return this.#server;
@@ -384,10 +390,24 @@ class HistoryAlias {
     return this.#alias?.of === server ? this.#alias.id : server;
   }
 
-  /** Returns the id of a history that is not `known`: an alias, if the server's id is still `known`. */
-  renew(known: string, server: string): string {
+  /** A watch that asked for a history of the servers ended with this error. */
+  refused(asked: string, error: unknown): void {
+    if (!hasReason(error, "HISTORY_CHANGED")) return;
+    this.#refused = [asked, ""].includes(error.metadata["history_id"] ?? "") ? "" : asked;
+  }
+
+  /**
+   * Returns the id of a history that is not `known`: an alias, if the server's id is still `known`. `isBehind`: the server is at
+   * an earlier revision than this side has seen, which proves another history.
+   */
+  renew(known: string, server: string, isBehind: boolean): string {
     const id = this.observe(server);
+    const refused = this.#refused;
+    this.#refused = "";
     if (id !== known || id === "") return id;
+    // Servers learn of a restore one after another. One that has not, or has already, ended the watch, and this one has the
+    // history that the watch followed: nothing was proven against it.
+    if (server === refused && !isBehind) return id;
     this.#alias = { of: server, id: randomUUID() };
     return this.#alias.id;
   }

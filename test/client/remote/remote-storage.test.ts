@@ -206,6 +206,30 @@ describe("The history of a RemoteStorage", () => {
     expect((await storage.put({ ...put, historyId: "h2" })).revision).toBe(6);
   });
 
+  /** A storage in "h1" after another server, in "h2", has refused its watch. */
+  async function refused(ids: string[]): Promise<RemoteStorage> {
+    const storage = await over(inHistory(ids));
+    expect(await storage.historyId()).toBe("h1");
+    ids.push("h2");
+    const reader = new StreamReader(storage, { ...everything, afterRevision: 5 });
+    expect(await reader.end()).toMatchObject({ reason: "HISTORY_CHANGED" });
+    ids.push("h1");
+    return storage;
+  }
+
+  test("has no alias after a server in another history has ended a watch, where another server still has it.", async () => {
+    const storage = await refused(["h1"]);
+    expect(await storage.renewHistory("h1")).toBe("h1");
+    // It is asked again for another reason.
+    expect(await storage.renewHistory("h1")).not.toBe("h1");
+  });
+
+  test("has an alias where that server is at an earlier revision than was seen.", async () => {
+    const storage = await refused(["h1"]);
+    expect(await storage.put({ ...put, historyId: "h1" })).toMatchObject({ revision: 6 });
+    expect(await storage.renewHistory("h1")).not.toBe("h1");
+  });
+
   test("is not reset by a write whose history the server can't determine.", async () => {
     const storage = await over(inHistory(["h1"]));
     expect(await storage.historyId()).toBe("h1");
