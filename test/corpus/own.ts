@@ -542,4 +542,19 @@ export const ownEntries: readonly CorpusEntry[] = [
       },
     ],
   },
+  {
+    id: "own-open-connection",
+    source: "Take no open watch of etcd for a proof of its history",
+    bug: "A watch of etcd that looked open, on a connection whose end had not arrived yet, was taken for a proof that the etcd that answered a read was not restored.",
+    shows: "The history of a key mixes two histories of the store.",
+    tests: [],
+    seed: { seed: 71051, message: "violates OneHistory" },
+    mutations: [
+      {
+        file: "src/storage/etcd/etcd-storage.ts",
+        find: "get watchOutlivesHistory(): true {\n    return true;",
+        replace: "get watchOutlivesHistory(): boolean {\n    return this.#options.followed !== undefined;",
+      },
+    ],
+  },
 ];

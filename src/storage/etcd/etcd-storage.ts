@@ -142,9 +142,12 @@ export class EtcdStorage implements Storage {
     return this.#options.followed?.staleForMs;
   }
 
-  /** A watch of another server's cache stays open until that server has found a restore; its other calls are etcd's. */
-  get watchOutlivesHistory(): boolean {
-    return this.#options.followed !== undefined;
+  /**
+   * A connection to an etcd that was stopped may look open for as long as its keepalive allows, while other calls reach the
+   * restored one. A watch of another server's cache stays open until that server has found a restore.
+   */
+  get watchOutlivesHistory(): true {
+    return true;
   }
 
   get reachability(): Reachability {
