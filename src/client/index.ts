@@ -89,7 +89,13 @@ export {
 } from "./informer/indexer/lister.ts";
 export { IndexError, type IndexFunction } from "./informer/indexer/object-index.ts";
 export type { InformerStats } from "./informer/informer-metrics.ts";
-export type { SharedInformerOptions, StopOptions } from "./informer/informer-options.ts";
+export type {
+  InformerListeners,
+  RevisionWaitOptions,
+  SharedInformerOptions,
+  StopOptions,
+} from "./informer/informer-options.ts";
+export { waitForRevision } from "./informer/revision-wait.ts";
 export { SharedInformer } from "./informer/shared-informer.ts";
 export {
   ObjectCache,

@@ -81,7 +81,7 @@ export class SharedProcessor<T> {
     for (const registration of this.registrations) registration.checkSynced();
   }
 
-  /** Resolves when the handlers have been called for everything that is queued. */
+  /** Resolves when the handlers have been called for everything that is queued now. */
   async drain(): Promise<void> {
     await Promise.all(this.registrations.map((registration) => registration.drain()));
   }
