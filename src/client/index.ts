@@ -97,6 +97,7 @@ export type {
 } from "./informer/informer-options.ts";
 export { waitForRevision } from "./informer/revision-wait.ts";
 export { SharedInformer } from "./informer/shared-informer.ts";
+export type { Informer } from "./informer/shared-use.ts";
 export {
   ObjectCache,
   type ObjectCacheOptions,

@@ -261,7 +261,7 @@ export class SharedInformer<T> {
   async stop({ drain = false, signal }: StopOptions = {}): Promise<void> {
     this.#halt();
     try {
-      if (drain) await abortable(this.#drain(), signal);
+      if (drain) await abortable(this.drain(), signal);
     } finally {
       this.#removeHandlers();
     }
@@ -279,6 +279,15 @@ export class SharedInformer<T> {
    */
   listen(listeners: InformerListeners): () => void {
     return this.#reports.listen(listeners);
+  }
+
+  /**
+   * Resolves when handlers were called for everything that has arrived.
+   * @internal
+   */
+  async drain(): Promise<void> {
+    await this.#pipeline.drain();
+    await this.#processor.drain();
   }
 
   /** Stops receiving. */
@@ -300,11 +309,6 @@ export class SharedInformer<T> {
     this.#endedBy = why;
     this.#halt();
     this.#removeHandlers();
-  }
-
-  async #drain(): Promise<void> {
-    await this.#pipeline.drain();
-    await this.#processor.drain();
   }
 
   #removeHandlers(): void {
