@@ -51,6 +51,23 @@ export type {
 } from "./calls/options.ts";
 export type { Token } from "./calls/token-source.ts";
 export { type Client, connect } from "./client.ts";
+export {
+  type Controller,
+  type ControllerHealth,
+  controller,
+  type InformerHealth,
+} from "./controller/controller.ts";
+export type {
+  ControllerListers,
+  ControllerOptions,
+  KeyShard,
+  ObjectChange,
+  ObjectSource,
+  OwnedObjects,
+  ReconcileContext,
+  Requeue,
+  WatchedObjects,
+} from "./controller/controller-options.ts";
 export type {
   DeltaFIFOOptions,
   KnownObjects,

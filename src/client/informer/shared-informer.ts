@@ -273,10 +273,7 @@ export class SharedInformer<T> {
     return this.stop();
   }
 
-  /**
-   * Adds listeners to those of the options. Returns a function that removes them.
-   * @internal
-   */
+  /** Adds listeners to those of the options. Returns a function that removes them. */
   listen(listeners: InformerListeners): () => void {
     return this.#reports.listen(listeners);
   }

@@ -14,7 +14,7 @@ import type { InformerListeners, RevisionWaitOptions, StopOptions } from "./info
 import type { SharedInformer } from "./shared-informer.ts";
 
 /** A SharedInformer, or the use of one that other parts of the program use as well. */
-export type Informer<T> = Omit<SharedInformer<T>, "drain" | "listen">;
+export type Informer<T> = Omit<SharedInformer<T>, "drain">;
 
 /** An informer, and the parts of the program that use it. */
 interface Shared<T> {
@@ -54,7 +54,7 @@ class InformerUse<T> implements Informer<T> {
   readonly #informer: SharedInformer<T>;
   readonly #users: Set<object>;
   readonly #registrations = new Set<EventHandlerRegistration>();
-  readonly #removeListeners: () => void;
+  readonly #listening: (() => void)[] = [];
   readonly #stopping = new AbortController();
   readonly stopped: AbortSignal;
 
@@ -62,7 +62,7 @@ class InformerUse<T> implements Informer<T> {
     this.#informer = informer;
     this.#users = users;
     users.add(this);
-    this.#removeListeners = informer.listen(listeners);
+    this.listen(listeners);
     this.stopped = AbortSignal.any([this.#stopping.signal, informer.stopped]);
   }
 
@@ -127,6 +127,12 @@ class InformerUse<T> implements Informer<T> {
     return registration;
   }
 
+  listen(listeners: InformerListeners): () => void {
+    const leave = this.#informer.listen(listeners);
+    this.#listening.push(leave);
+    return leave;
+  }
+
   lister(options?: ListerOptions<T>): Lister<T> {
     return this.#informer.lister(options);
   }
@@ -143,7 +149,7 @@ class InformerUse<T> implements Informer<T> {
       if (this.#users.size === 0) await this.#informer.stop(options);
       else if (drain && isFirst) await abortable(this.#informer.drain(), signal);
     } finally {
-      this.#removeListeners();
+      for (const leave of this.#listening) leave();
       const removed = Array.from(this.#registrations, (each) => each.remove(signal));
       await Promise.all(removed);
     }
