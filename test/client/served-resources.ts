@@ -10,10 +10,13 @@ import type { Etcd } from "../etcd/etcd.ts";
 import { Relay } from "../faults/relay.ts";
 import { clientOf, newPrefix, silent } from "../storage/etcd/source.ts";
 
-/** Several resources of one etcd, behind a service in this process, and a client that reaches it through a relay. */
+/** Several resources of one etcd, behind a service in this process, and its clients. */
 export interface ServedResources {
+  /** Reaches the service through the relay. */
   readonly client: Client;
   readonly relay: Relay;
+  /** Another client, whose connection nothing disturbs. */
+  readonly direct: Client;
 }
 
 /** All is closed after the test. */
@@ -36,12 +39,14 @@ export async function serveResources(
   await Promise.all(Array.from(resources.values(), startReady));
   const relay = await Relay.to(server.port);
   const client = connect({ address: `127.0.0.1:${relay.port}`, ...options });
+  const direct = connect({ address: `127.0.0.1:${server.port}` });
   onTestFinished(async () => {
     client.close();
+    direct.close();
     await server.drain(0);
     for (const cacher of resources.values()) await cacher.close();
     await etcdClient.close();
     await relay.close();
   });
-  return { client, relay };
+  return { client, relay, direct };
 }

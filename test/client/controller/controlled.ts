@@ -30,10 +30,11 @@ const endpoints = jsonValues<Endpoints>((parsed) => {
 
 /** Services, pods and endpoints of one etcd, over a connection that can be disturbed. */
 export async function serve(etcd: Etcd) {
-  const { client, relay } = await serveResources(etcd, ["services", "pods", "endpoints"]);
+  const { client, relay, direct } = await serveResources(etcd, ["services", "pods", "endpoints"]);
   return {
     client,
     relay,
+    direct,
     services: client.resource("services", services),
     pods: client.resource("pods", jsonValues<Pod>()),
     endpoints: client.resource("endpoints", endpoints),

@@ -134,6 +134,7 @@ describe("A controller with a shard of the keys", () => {
     controlled.enqueue("a");
     controlled.enqueue("a");
     controlled.enqueue("b");
+    expect(controlled.health().queued).toBe(0);
     expect(() => controlled.enqueue("c")).toThrow("2 keys, its maximum");
     await shard.assign("a");
     run(controlled);
