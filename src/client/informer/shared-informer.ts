@@ -240,10 +240,30 @@ export class SharedInformer<T> {
     handler: EventHandler<T>,
     options: EventHandlerOptions = {},
   ): EventHandlerRegistration {
+    return this.addHandlerOf(this, handler, options);
+  }
+
+  /**
+   * The same for a handler of a part of the program, whose handlers `removeHandlersOf` removes.
+   * @internal
+   */
+  addHandlerOf(
+    owner: object,
+    handler: EventHandler<T>,
+    options: EventHandlerOptions,
+  ): EventHandlerRegistration {
     if (this.#state === "stopped") throw this.#stoppedError();
     wholeNumber("queueSize", options.queueSize);
     wholeNumber("queueBytes", options.queueBytes);
-    return this.#processor.add(handler, options, this.#indexer.list());
+    return this.#processor.add(handler, options, this.#indexer.list(), owner);
+  }
+
+  /**
+   * Resolves when the calls in progress have ended, and rejects with the signal's reason.
+   * @internal
+   */
+  removeHandlersOf(owner: object, signal: AbortSignal | undefined): Promise<void> {
+    return this.#processor.removeOf(owner, signal);
   }
 
   /** Returns a Lister of the objects, for lookups by namespace and selector. */

@@ -14,7 +14,7 @@ import type { InformerListeners, RevisionWaitOptions, StopOptions } from "./info
 import type { SharedInformer } from "./shared-informer.ts";
 
 /** A SharedInformer, or the use of one that other parts of the program use as well. */
-export type Informer<T> = Omit<SharedInformer<T>, "drain">;
+export type Informer<T> = Omit<SharedInformer<T>, "addHandlerOf" | "drain" | "removeHandlersOf">;
 
 /** An informer, and the parts of the program that use it. */
 interface Shared<T> {
@@ -53,8 +53,8 @@ export function useInformer<T>(
 class InformerUse<T> implements Informer<T> {
   readonly #informer: SharedInformer<T>;
   readonly #users: Set<object>;
-  readonly #registrations = new Set<EventHandlerRegistration>();
-  readonly #listening: (() => void)[] = [];
+  /** Remove its listeners. */
+  readonly #listening = new Set<() => void>();
   readonly #stopping = new AbortController();
   readonly stopped: AbortSignal;
 
@@ -119,18 +119,19 @@ class InformerUse<T> implements Informer<T> {
 
   addEventHandler(
     handler: EventHandler<T>,
-    options?: EventHandlerOptions,
+    options: EventHandlerOptions = {},
   ): EventHandlerRegistration {
     this.#stopping.signal.throwIfAborted();
-    const registration = this.#informer.addEventHandler(handler, options);
-    this.#registrations.add(registration);
-    return registration;
+    return this.#informer.addHandlerOf(this, handler, options);
   }
 
   listen(listeners: InformerListeners): () => void {
-    const leave = this.#informer.listen(listeners);
-    this.#listening.push(leave);
-    return leave;
+    const remove = this.#informer.listen(listeners);
+    this.#listening.add(remove);
+    return () => {
+      remove();
+      this.#listening.delete(remove);
+    };
   }
 
   lister(options?: ListerOptions<T>): Lister<T> {
@@ -149,9 +150,8 @@ class InformerUse<T> implements Informer<T> {
       if (this.#users.size === 0) await this.#informer.stop(options);
       else if (drain && isFirst) await abortable(this.#informer.drain(), signal);
     } finally {
-      for (const leave of this.#listening) leave();
-      const removed = Array.from(this.#registrations, (each) => each.remove(signal));
-      await Promise.all(removed);
+      for (const remove of this.#listening) remove();
+      await this.#informer.removeHandlersOf(this, signal);
     }
   }
 
