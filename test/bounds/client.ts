@@ -284,7 +284,7 @@ export const clientBounds: readonly Bound[] = [
     bound: "by the program; until the last user stops it, and with the client",
     per: "client",
     atBound: "",
-    shownBy: ["end on their own: the watch goes on until the last has stopped"],
+    shownBy: ["end on their own: the watch continues until the last has stopped"],
   },
   {
     what: "JSON codecs",

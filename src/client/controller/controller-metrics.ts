@@ -1,6 +1,6 @@
 import { type Counter, metrics } from "@opentelemetry/api";
 
-/** How a reconcile has ended: `requeue` if it asked to be repeated. */
+/** How a reconcile has ended; `requeue`: it asked for another one. */
 type ReconcileResult = "success" | "requeue" | "error";
 
 /**
@@ -17,7 +17,7 @@ export class ControllerMetrics {
     const prefix = "watch_fanout_client_controller";
     this.#name = name;
     this.#reconciles = meter.createCounter(`${prefix}_reconciles`, {
-      description: "Reconciles, by their result.",
+      description: "Reconciles, by their result: success, requeue or error.",
       unit: "{reconcile}",
     });
     this.#waits = meter.createCounter(`${prefix}_cache_waits`, {

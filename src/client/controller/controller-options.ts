@@ -55,7 +55,7 @@ export interface ReconcileContext<T> extends ControllerListers {
   readonly object: TypedObject<T> | undefined;
 }
 
-/** The result of a reconcile that is to be repeated. */
+/** The result of a reconcile that asks for another one. */
 export interface Requeue {
   /** The key is reconciled again after this time, in milliseconds, or earlier after a change. Undefined: after a change. */
   readonly requeueAfterMs?: number | undefined;

@@ -39,7 +39,7 @@ export interface ControllerHealth {
   readonly delayed: number;
   /** The keys that are being reconciled, the one that takes longest first. */
   readonly reconciling: readonly string[];
-  /** How long the first of them has been, in milliseconds; 0 if there is none. */
+  /** How long the first of them has been, in milliseconds; 0 if no key is being reconciled. */
   readonly longestMs: number;
   /** What a reconcile has thrown last; undefined if none has. */
   readonly lastError: { readonly key: string; readonly error: unknown } | undefined;

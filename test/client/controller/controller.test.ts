@@ -303,7 +303,7 @@ describe("The run of a controller", () => {
     expect(informer.isStopped).toBe(true);
   });
 
-  it("shares its informers with other controllers, which go on after its end", async () => {
+  it("shares its informers with other controllers, which continue after its end", async () => {
     const { services } = await serve(await etcdOf());
     const reconciled = new Reconciled();
     const of = (name: string) =>

@@ -34,7 +34,7 @@ describe("Two parts of a program that share an informer", () => {
     expect(cacher.stats().watchers.live).toBe(1);
   });
 
-  it("end on their own: the watch goes on until the last has stopped", async () => {
+  it("end on their own: the watch continues until the last has stopped", async () => {
     const { things, cacher } = await serveCounters();
     const one = things.sharedInformer();
     const other = things.sharedInformer();
@@ -106,7 +106,7 @@ describe("Two parts of a program that share an informer", () => {
     expect(await wrong()).toEqual(["one: DecodeFailure"]);
   });
 
-  it("are told when it stops by itself", async () => {
+  it("notice when it stops by itself", async () => {
     const { client, things } = await serveCounters();
     const one = things.sharedInformer({ onWatchError: () => {} });
     const other = things.sharedInformer();
