@@ -51,7 +51,10 @@ export interface WatchedObjects<T> {
 export interface ReconcileContext<T> extends ControllerListers {
   /** Aborted when the controller stops, so that a reconcile can end early. To throw then is no failure. */
   readonly signal: AbortSignal;
-  /** The object of `for` with the key; undefined if it does not exist. */
+  /**
+   * The object of `for` with the key, in the last state that could be decoded; undefined if it does not exist, or has no such
+   * state.
+   */
   readonly object: TypedObject<T> | undefined;
 }
 

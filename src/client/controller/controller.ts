@@ -1,10 +1,14 @@
-import { type Clock, keepAliveClock } from "../../base/clock.ts";
+import { type Clock, keepAliveClock, maxTimerMs } from "../../base/clock.ts";
 import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
 import { Condition, within } from "../../base/wait.ts";
 import { lastKnown } from "../informer/delta-fifo/delta-fifo.ts";
-import { type InformerError, InformerFault } from "../informer/handlers/informer-errors.ts";
+import {
+  HandlerError,
+  type InformerError,
+  InformerFault,
+} from "../informer/handlers/informer-errors.ts";
 import type { Lister } from "../informer/indexer/lister.ts";
-import type { RevisionWaitOptions } from "../informer/informer-options.ts";
+import { type RevisionWaitOptions, wholeNumber } from "../informer/informer-options.ts";
 import { waitForRevision } from "../informer/revision-wait.ts";
 import type { Informer } from "../informer/shared-use.ts";
 import { TypedResource } from "../typed/typed-resource.ts";
@@ -106,6 +110,7 @@ class KeyController<T> implements Controller {
   readonly #clock: Clock;
   readonly #maxKeys: number;
   readonly #stopTimeoutMs: number;
+  readonly #workers: number;
   readonly #queue: WorkQueue<string>;
   readonly #metrics: ControllerMetrics;
   /** By their sources. */
@@ -129,7 +134,8 @@ class KeyController<T> implements Controller {
     this.#options = options;
     this.#clock = clock;
     this.#maxKeys = maxKeys;
-    this.#stopTimeoutMs = stopTimeoutMs;
+    this.#stopTimeoutMs = Math.min(stopTimeoutMs, maxTimerMs);
+    this.#workers = wholeNumber("workers", options.workers, 1) ?? 1;
     this.#queue = new WorkQueue({ name: this.name, rateLimiter, maxKeys, clock });
     this.#metrics = new ControllerMetrics(this.name);
     this.#addSource(source, ({ key }) => [key]);
@@ -256,8 +262,11 @@ class KeyController<T> implements Controller {
       onError: (error) => {
         // It stops the informer, which is noticed anyway.
         if (error instanceof InformerFault) return;
+        if (!(error instanceof HandlerError)) {
+          for (const key of keysOfUndecodable(error.key)) this.enqueue(key);
+        }
+        // Once for each informer.
         if (known === undefined) this.#informerFailed(error);
-        for (const key of keysOfUndecodable(error.key)) this.enqueue(key);
       },
     });
     this.#informers.set(source, informer as Informer<unknown>);
@@ -293,7 +302,7 @@ class KeyController<T> implements Controller {
   }
 
   async #work(signal: AbortSignal, fail: (error: unknown) => void): Promise<void> {
-    const { workers = 1, onError } = this.#options;
+    const { onError } = this.#options;
     const report = (error: unknown, key: string): void => {
       try {
         onError?.(error, key);
@@ -301,7 +310,7 @@ class KeyController<T> implements Controller {
         fail(thrown);
       }
     };
-    const running = runWorkers(workers, this.#queue, (key) => this.#reconcile(key, signal), {
+    const running = runWorkers(this.#workers, this.#queue, (key) => this.#reconcile(key, signal), {
       ...{ signal, onError: onError && report },
     });
     const aborted = Promise.withResolvers<void>();
@@ -323,15 +332,16 @@ class KeyController<T> implements Controller {
   }
 
   async #reconcile(key: string, signal: AbortSignal): Promise<void> {
-    if (!this.#owns(key)) {
-      this.#leaveOut(key);
-      return;
-    }
     this.#reconciling.set(key, this.#clock.now());
     try {
-      if (!this.#written.isCurrent(key)) {
+      if (this.#owns(key) && !this.#written.isCurrent(key)) {
         this.#metrics.waited();
         await this.#written.wait(key, signal);
+      }
+      // The key may also have been lost during the wait.
+      if (!this.#owns(key)) {
+        this.#leaveOut(key);
+        return;
       }
       const object = this.lister(this.#options.for).get(key);
       const context = { ...this.#listers, signal, object };

@@ -1,4 +1,4 @@
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, maxTimerMs } from "../../base/clock.ts";
 import {
   historyChanged,
   invalidRequest,
@@ -47,10 +47,16 @@ export class RevisionWaits {
     if (!Number.isSafeInteger(revision) || revision < 0) {
       throw invalidRequest("revision", `revision is ${revision}: it must be a whole number.`);
     }
+    if (!(timeoutMs >= 0)) {
+      throw invalidRequest("timeoutMs", `timeoutMs is ${timeoutMs}: it must be at least 0.`);
+    }
     const signal = options.signal ? AbortSignal.any([options.signal, stopped]) : stopped;
     const end = clock.now() + timeoutMs;
     const boundsOf = (ms: number): WaitBounds<void> => {
-      return { signal, deadline: { clock, ms: Math.max(0, ms), expire: () => {} } };
+      return {
+        signal,
+        deadline: { clock, ms: Math.min(Math.max(0, ms), maxTimerMs), expire: () => {} },
+      };
     };
     const changes = pipeline.historyChanges;
     const isChanged = (): boolean => pipeline.historyChanges !== changes;

@@ -353,6 +353,12 @@ describe("The run of a controller", () => {
     ]);
   });
 
+  it("needs a worker", async () => {
+    const { services } = await serve(await etcdOf());
+    const reconcile = async () => {};
+    expect(() => controller({ for: services, workers: 0, reconcile })).toThrow("workers is 0");
+  });
+
   it("has no lister of what is no source of it", async () => {
     const { services, pods } = await serve(await etcdOf());
     const controlled = controller({ for: services, reconcile: async () => {} });

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { controller } from "../../../src/client/controller/controller.ts";
 import type { KeyShard } from "../../../src/client/controller/controller-options.ts";
 import { etcdOfFile } from "../../etcd/etcd-of-file.ts";
+import { utf8 } from "../counters.ts";
 import { outcome } from "../informer/outcome.ts";
 import { Reconciled, run, serve } from "./controlled.ts";
 
@@ -94,6 +95,30 @@ describe("A controller with a shard of the keys", () => {
     expect(reconciled.keys).toEqual(["a", "d"]);
     await shard.assign("b", "d");
     await reconciled.times("b");
+  });
+
+  it("begins no key that it has lost while it waited for its own write", async () => {
+    const { services, direct, relay } = await serve(await etcdOf());
+    const shard = new Assigned("a");
+    const reconciled = new Reconciled();
+    const controlled = controller({
+      ...{ for: services, shard },
+      async reconcile(key) {
+        await direct.put("pods", key, utf8("{}"));
+        reconciled.add(key);
+      },
+    });
+    run(controlled);
+    await services.put("a", { selector: "" });
+    await reconciled.times("a");
+    relay.delay(200);
+    controlled.enqueue("a");
+    await expect.poll(() => controlled.health().reconciling).toEqual(["a"]);
+    await shard.assign();
+    expect(reconciled.keys).toEqual(["a"]);
+    relay.delay(0);
+    await shard.assign("a");
+    await reconciled.times("a", 2);
   });
 
   it("has given up a key that it has lost once its reconcile has ended", async () => {

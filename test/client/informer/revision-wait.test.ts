@@ -190,7 +190,11 @@ describe("A wait of an informer for a revision", () => {
     const stopped = expect(informer.waitForRevision(1)).rejects.toThrow("was stopped");
     await informer.stop();
     await stopped;
+    await expect(informer.waitForRevision(1)).rejects.toThrow("was stopped");
     await expect(informer.waitForRevision(0.5)).rejects.toThrow("whole number");
+    await expect(informer.waitForRevision(1, { timeoutMs: Number.NaN })).rejects.toThrow(
+      "timeoutMs is NaN",
+    );
   });
 });
 
