@@ -10,6 +10,7 @@ import { PrometheusExporter } from "@opentelemetry/exporter-prometheus";
 import { MeterProvider } from "@opentelemetry/sdk-metrics";
 import {
   connect,
+  controller,
   hasReason,
   jsonValues,
   ObjectCache,
@@ -76,6 +77,21 @@ for await (const pod of pods.follow("ns-1/pod-1", { signal: stopping.signal })) 
   if (pod?.value.node === "n1") break;
 }
 
+const source = pods.sharedInformer({ scope: { prefix: "ns-1/" } });
+const controlled = controller({
+  name: "restarter",
+  for: source,
+  async reconcile(key, { object, signal }) {
+    if (object?.value.phase !== "Failed") return;
+    await pods.update(key, (pod) => pod && { ...pod, phase: "Pending" }, { signal });
+  },
+});
+const controlling = controlled.run(stopping.signal);
+
+const { modRevision } = await pods.put("ns-1/pod-1", { node: "n1", phase: "Running" });
+await controlled.waitForRevision(modRevision);
+console.log(`The controller sees ${source.indexer.get("ns-1/pod-1")?.value.phase}`);
+
 const subscription = client.subscribe();
 const printing = new AbortController();
 for (const prefix of ["ns-1/", "raw/"]) void printKeys(prefix);
@@ -105,7 +121,8 @@ try {
 }
 
 await queue.shutDownWithDrain(stopping.signal);
-await workers;
+stopping.abort();
+await Promise.all([workers, controlling]);
 await informer.stop({ signal: AbortSignal.timeout(5_000) });
 await cache.close();
 client.close();

@@ -8,6 +8,7 @@ import { Cacher } from "../../src/cacher/cacher.ts";
 import { DeepReads } from "../../src/cacher/catch-up/deep-reads.ts";
 import { CallFailure } from "../../src/client/calls/call-failure.ts";
 import { CallTelemetry, watchOpened } from "../../src/client/calls/call-telemetry.ts";
+import { ControllerMetrics } from "../../src/client/controller/controller-metrics.ts";
 import { InformerMetrics } from "../../src/client/informer/informer-metrics.ts";
 import { registerObjectCacheMetrics } from "../../src/client/object-cache/object-cache.ts";
 import { decodeTyped } from "../../src/client/values/typed-object.ts";
@@ -257,6 +258,9 @@ function recordClientMetrics(): void {
   queue.retried();
   queue.taken(0);
   queue.done(0);
+  const controller = new ControllerMetrics("a");
+  for (const result of ["success", "requeue", "error"] as const) controller.reconciled(result);
+  controller.waited();
 }
 
 /** A list of metrics, below the labels that all of them have. */

@@ -46,6 +46,7 @@ import type {
   ObjectResult,
   Page,
 } from "./watch/client-calls.ts";
+import { written } from "./watch/own-writes.ts";
 import {
   checkObject,
   checkPage,
@@ -345,7 +346,8 @@ export class Client implements ClientCalls {
       history_id: options.historyId ?? "",
       ...wireExpectation(options.expectedModRevision),
     };
-    return objectResult(key, await this.#connection.write(writeService.Put, request, options));
+    const response = await this.#connection.write(writeService.Put, request, options);
+    return written(objectResult(key, response));
   }
 
   /**
@@ -359,7 +361,8 @@ export class Client implements ClientCalls {
       history_id: options.historyId ?? "",
       ...wireExpectation(options.expectedModRevision),
     };
-    return objectResult(key, await this.#connection.write(writeService.Delete, request, options));
+    const response = await this.#connection.write(writeService.Delete, request, options);
+    return written(objectResult(key, response));
   }
 
   /**

@@ -51,6 +51,23 @@ export type {
 } from "./calls/options.ts";
 export type { Token } from "./calls/token-source.ts";
 export { type Client, connect } from "./client.ts";
+export {
+  type Controller,
+  type ControllerHealth,
+  controller,
+  type InformerHealth,
+} from "./controller/controller.ts";
+export type {
+  ControllerListers,
+  ControllerOptions,
+  KeyShard,
+  ObjectChange,
+  ObjectSource,
+  OwnedObjects,
+  ReconcileContext,
+  Requeue,
+  WatchedObjects,
+} from "./controller/controller-options.ts";
 export type {
   DeltaFIFOOptions,
   KnownObjects,
@@ -89,8 +106,15 @@ export {
 } from "./informer/indexer/lister.ts";
 export { IndexError, type IndexFunction } from "./informer/indexer/object-index.ts";
 export type { InformerStats } from "./informer/informer-metrics.ts";
-export type { SharedInformerOptions, StopOptions } from "./informer/informer-options.ts";
+export type {
+  InformerListeners,
+  RevisionWaitOptions,
+  SharedInformerOptions,
+  StopOptions,
+} from "./informer/informer-options.ts";
+export { waitForRevision } from "./informer/revision-wait.ts";
 export { SharedInformer } from "./informer/shared-informer.ts";
+export type { Informer } from "./informer/shared-use.ts";
 export {
   ObjectCache,
   type ObjectCacheOptions,

@@ -32,7 +32,7 @@ export async function serveCounters(options: Partial<ConnectOptions> = {}) {
   const things = client.resource("things", counters, {
     onUndecodable: (failure) => failures.push(failure),
   });
-  return { store, client, things, failures };
+  return { store, client, things, failures, cacher: server.cacher };
 }
 
 /** Returns all items of an iteration that ends. */

@@ -9,8 +9,30 @@ import type { ValueCodec } from "../values/value-codec.ts";
 import type { InformerError } from "./handlers/informer-errors.ts";
 import type { Indexers } from "./indexer/indexer.ts";
 
+/** What an informer reports. A listener that throws is reported itself. */
+export interface InformerListeners {
+  /**
+   * Called with errors of the codec, the transform, index functions and handlers. Default: they are logged, or,
+   * without a logger, emitted as process warnings (`process.emitWarning`); an InformerFault is thrown as an uncaught
+   * exception.
+   */
+  readonly onError?: ((error: InformerError) => void) | undefined;
+  /**
+   * Called with each failure to list or watch, and with the next step. The informer retries indefinitely: to give up
+   * at a reason (PERMISSION_DENIED, UNKNOWN_RESOURCE), call `stop` here. The informer stops by itself only if its
+   * client or storage is closed first (`isStopped`); this is then the last call. Default: failures are logged, or,
+   * without a logger, repeated failures are emitted as a process warning.
+   */
+  readonly onWatchError?: ((failure: ReflectorFailure) => void) | undefined;
+  /**
+   * Called when the watch works again after failures: something was received, if only that nothing has changed. The
+   * Indexer may not have applied it yet. Default: ignored.
+   */
+  readonly onRecovered?: (() => void) | undefined;
+}
+
 /** Options of a SharedInformer. */
-export interface SharedInformerOptions<T> {
+export interface SharedInformerOptions<T> extends InformerListeners {
   /**
    * The storage with the objects, normally a RemoteStorage. The application closes it after the informer, unless
    * `closesStorage` is set.
@@ -46,24 +68,6 @@ export interface SharedInformerOptions<T> {
    * can't exhaust the memory. Default 1 GiB.
    */
   readonly maxBytes?: number | undefined;
-  /**
-   * Called with errors of the codec, the transform, index functions and handlers. Default: they are logged, or,
-   * without a logger, emitted as process warnings (`process.emitWarning`); an InformerFault is thrown as an uncaught
-   * exception.
-   */
-  readonly onError?: ((error: InformerError) => void) | undefined;
-  /**
-   * Called with each failure to list or watch, and with the next step. The informer retries indefinitely: to give up
-   * at a reason (PERMISSION_DENIED, UNKNOWN_RESOURCE), call `stop` here. The informer stops by itself only if its
-   * client or storage is closed first (`isStopped`); this is then the last call. Default: failures are logged, or,
-   * without a logger, repeated failures are emitted as a process warning.
-   */
-  readonly onWatchError?: ((failure: ReflectorFailure) => void) | undefined;
-  /**
-   * Called when the watch works again after failures: something was received, if only that nothing has changed. The
-   * Indexer may not have applied it yet. Default: ignored.
-   */
-  readonly onRecovered?: (() => void) | undefined;
   /** Pauses before a list or watch is retried. Default: from 100 ms, doubling up to 5 s. */
   readonly backoff?: BackoffBounds | undefined;
   /** Default: the system time, with timers that keep the process alive until the informer is stopped. */
@@ -72,6 +76,16 @@ export interface SharedInformerOptions<T> {
   readonly logger?: Logger | undefined;
   /** Numbers from 0 to below 1, for jitter. Default: Math.random. */
   readonly random?: (() => number) | undefined;
+}
+
+/** Options of `waitForRevision`. */
+export interface RevisionWaitOptions {
+  /** Aborting it rejects the wait with the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
+  /** Maximum time of the wait, in milliseconds. Default 10,000. */
+  readonly timeoutMs?: number | undefined;
+  /** Whether handlers must have been called for everything up to the revision, too. Default false. */
+  readonly handlers?: boolean | undefined;
 }
 
 /** Options of `SharedInformer.stop`. */

@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { EventLoopTurns, type TurnWorker } from "../../base/event-loop-turns.ts";
-import { Condition } from "../../base/wait.ts";
+import { Condition, type WaitBounds } from "../../base/wait.ts";
 import { memoryOverheadBytes, type WatchBatch, type WatchEvent } from "../../model/event.ts";
 import { estimatedBytes, StoredObject } from "../../model/object.ts";
 import type { ListedState, ReflectorTarget, ReplaceCause } from "../../reflector/reflector.ts";
@@ -36,10 +36,22 @@ export class InformerPipeline<T> implements ReflectorTarget, TurnWorker {
   #isPending = false;
   #hasSynced = false;
   /** Everything up to and including this revision has arrived. */
-  #arrived = 0;
+  #arrived: number | undefined;
   #revision: number | undefined;
-  /** Notified when nothing is pending any more. */
-  readonly #drained = new Condition();
+  /**
+   * Once this many keys were applied in all, everything up to `#markedRevision` is in the Indexer. So the revision also
+   * advances while keys arrive as fast as they are applied, and the queue is never empty.
+   */
+  #markedKeys = 0;
+  #markedRevision: number | undefined;
+  /** Number of keys that were applied. */
+  #appliedKeys = 0;
+  #historyId = "";
+  #historyChanges = 0;
+  /** When something was received last, by the clock; undefined before. */
+  #receivedAt: number | undefined;
+  /** Notified when the revision or the history changes, and when nothing is pending any more. */
+  readonly #progress = new Condition();
 
   constructor(options: InformerPipelineOptions<T>) {
     this.#options = options;
@@ -62,16 +74,43 @@ export class InformerPipeline<T> implements ReflectorTarget, TurnWorker {
     return this.#hasSynced;
   }
 
-  /** Everything up to this revision is in the Indexer; undefined before it has synced. */
+  /** Everything up to this revision is in the Indexer; undefined before the first list of a history is. */
   get revision(): number | undefined {
     return this.#revision;
   }
 
-  replace({ objects, revision }: ListedState, cause: ReplaceCause): void {
-    if (cause === "history changed") this.#options.updates.recheck(objects);
+  /** The history that the revision belongs to; empty if it is not known. */
+  get historyId(): string {
+    return this.#historyId;
+  }
+
+  /** Number of times that the history has changed. */
+  get historyChanges(): number {
+    return this.#historyChanges;
+  }
+
+  /** Time since something was received, in milliseconds; undefined before. */
+  get silentMs(): number | undefined {
+    return this.#receivedAt === undefined
+      ? undefined
+      : this.#options.clock.now() - this.#receivedAt;
+  }
+
+  replace({ objects, revision, historyId }: ListedState, cause: ReplaceCause): void {
+    this.#historyId = historyId;
     this.#size.replace(objects);
     this.#fifo.replace(objects);
     this.#arrive(revision);
+    if (cause !== "history changed") return;
+    this.#options.updates.recheck(objects);
+    this.#revision = undefined;
+    this.#historyChanges++;
+    this.#mark();
+    this.#progress.notify();
+  }
+
+  identify(historyId: string): void {
+    this.#historyId = historyId;
   }
 
   apply({ events, revision }: WatchBatch): void {
@@ -96,14 +135,19 @@ export class InformerPipeline<T> implements ReflectorTarget, TurnWorker {
 
   /** Resolves when everything that has arrived is in the Indexer. */
   drain(): Promise<void> {
-    return this.#drained.until(() => !this.#isPending, {});
+    return this.#progress.until(() => !this.#isPending, {});
+  }
+
+  /** Resolves once `isTrue`, which may depend on the revision and the history, and at the deadline. */
+  until(isTrue: () => boolean, bounds: WaitBounds<void>): Promise<void> {
+    return this.#progress.until(isTrue, bounds);
   }
 
   /** Drops everything that is not in the Indexer yet. */
   close(): void {
     this.#isPending = false;
     this.#fifo.clear();
-    this.#drained.notify();
+    this.#progress.notify();
   }
 
   /** A DELETED event may carry only the key and the revision, so the last known value is taken from here. */
@@ -115,12 +159,20 @@ export class InformerPipeline<T> implements ReflectorTarget, TurnWorker {
     );
   }
 
-  #arrive(revision: number): void {
+  #arrive(revision: number | undefined): void {
     this.#arrived = revision;
+    this.#receivedAt = this.#options.clock.now();
     this.#wake();
   }
 
+  /** What has arrived until now is the next that the revision advances to. */
+  #mark(): void {
+    this.#markedKeys = this.#appliedKeys + this.#fifo.length;
+    this.#markedRevision = this.#arrived;
+  }
+
   #wake(): void {
+    if (!this.#isPending) this.#mark();
     this.#isPending = true;
     this.#turns.schedule(this);
   }
@@ -131,6 +183,7 @@ export class InformerPipeline<T> implements ReflectorTarget, TurnWorker {
     const { clock, updates, onFault } = this.#options;
     try {
       while (this.#fifo.popNow((deltas, isInitial) => updates.apply(deltas, isInitial))) {
+        this.#appliedKeys++;
         if (clock.now() >= until) break;
       }
     } catch (error) {
@@ -142,11 +195,12 @@ export class InformerPipeline<T> implements ReflectorTarget, TurnWorker {
       this.#hasSynced = true;
       this.#options.onSynced();
     }
-    if (this.#fifo.length > 0) return true;
-    this.#isPending = false;
-    this.#revision = this.#arrived;
-    this.#drained.notify();
-    return false;
+    this.#isPending = this.#fifo.length > 0;
+    if (this.#isPending && this.#appliedKeys < this.#markedKeys) return true;
+    this.#revision = this.#isPending ? this.#markedRevision : this.#arrived;
+    this.#mark();
+    this.#progress.notify();
+    return this.#isPending;
   }
 }
 

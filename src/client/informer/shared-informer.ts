@@ -12,24 +12,22 @@ import type {
   EventHandlerOptions,
   EventHandlerRegistration,
 } from "./handlers/handler-registration.ts";
-import {
-  defaultWatchErrors,
-  ErrorReporter,
-  InformerFault,
-  InformerStopped,
-} from "./handlers/informer-errors.ts";
+import { InformerFault, InformerReports, InformerStopped } from "./handlers/informer-errors.ts";
 import { defaultQueueBytes, SharedProcessor } from "./handlers/shared-processor.ts";
 import { Indexer, type ReadonlyIndexer } from "./indexer/indexer.ts";
 import { Lister, type ListerOptions } from "./indexer/lister.ts";
 import { IndexerUpdates, ObjectDecoder } from "./indexer-updates.ts";
 import { InformerMetrics, type InformerStats } from "./informer-metrics.ts";
 import {
+  type InformerListeners,
+  type RevisionWaitOptions,
   resyncPeriod,
   type SharedInformerOptions,
   type StopOptions,
   wholeNumber,
 } from "./informer-options.ts";
 import { InformerPipeline } from "./informer-pipeline.ts";
+import { RevisionWaits } from "./revision-wait.ts";
 
 const defaultMaxBytes = 1024 ** 3;
 
@@ -60,19 +58,23 @@ export class SharedInformer<T> {
   readonly name: string;
   readonly #indexer: Indexer<TypedObject<T>>;
   readonly #clock: Clock;
-  readonly #reports: ErrorReporter;
+  readonly #reports: InformerReports;
   readonly #pipeline: InformerPipeline<T>;
   readonly #reflector: Reflector;
   /** Undefined before the start. */
   #metrics: InformerMetrics | undefined;
+  readonly #waits: RevisionWaits;
   readonly #resyncMs: number | undefined;
   readonly #processor: SharedProcessor<T>;
   readonly #synced = Promise.withResolvers<void>();
   /** The storage to close when the informer stops; undefined if the application closes it. */
   readonly #ownStorage: Storage | undefined;
+  /** Aborted when it stops. */
+  readonly #stopping = new AbortController();
   #state: "new" | "running" | "stopped" = "new";
   /** Why it has stopped, if it stopped by itself. */
   #endedBy: WatchFanoutError | undefined;
+  #fault: InformerFault | undefined;
   #resyncTimer: Timer | undefined;
   /** Resolves when its own storage is closed. */
   #closed: Promise<void> | undefined;
@@ -86,18 +88,18 @@ export class SharedInformer<T> {
     const { name = "informer", codec, scope } = options;
     const logger = options.logger && guardedLogger(options.logger);
     if (scope !== undefined && "key" in scope) checkKey(scope.key);
-    const { onWatchError = defaultWatchErrors(name, logger) } = options;
     this.name = name;
     this.#clock = options.clock ?? keepAliveClock;
     this.#resyncMs = resyncPeriod(options.resyncMs);
     this.#ownStorage = options.closesStorage === true ? options.storage : undefined;
-    this.#reports = new ErrorReporter(options.onError, logger);
+    this.#reports = new InformerReports(name, logger);
+    this.listen(options);
     this.#indexer = new Indexer(options.indexers);
     const maxBytes = wholeNumber("maxBytes", options.maxBytes, 1) ?? defaultMaxBytes;
     this.#processor = new SharedProcessor({
       clock: this.#clock,
       isInitialListComplete: () => this.#pipeline.hasSynced,
-      onError: (error) => this.#reports.report(error),
+      onError: (error) => this.#reports.failed(error),
       onCalled: (handler, ms) => this.#metrics?.called(handler, ms),
     });
     const decoder = new ObjectDecoder(codec, name, options.transform);
@@ -105,7 +107,7 @@ export class SharedInformer<T> {
       onChange: (notification, isSync) => this.#processor.distribute(notification, isSync),
       onRejected: (error) => {
         this.#rejected++;
-        this.#reports.report(error);
+        this.#reports.failed(error);
       },
     });
     this.#pipeline = new InformerPipeline({
@@ -130,9 +132,15 @@ export class SharedInformer<T> {
       backoff: options.backoff,
       onFailure: (failure) => {
         if (failure.error instanceof ClosedError) this.#end(failure.error);
-        this.#reports.call(() => onWatchError(failure));
+        this.#reports.interrupted(failure);
       },
-      onRecovered: () => this.#reports.call(() => options.onRecovered?.()),
+      onRecovered: () => this.#reports.recovered(),
+    });
+    this.#waits = new RevisionWaits({
+      ...{ storage: options.storage, pipeline: this.#pipeline, clock: this.#clock },
+      stopped: this.#stopping.signal,
+      handled: () => this.#processor.drain(),
+      failure: () => this.#reflector.failure,
     });
     // A rejection is not unhandled if no caller waits for it.
     this.#synced.promise.catch(() => {});
@@ -148,9 +156,19 @@ export class SharedInformer<T> {
     return this.#pipeline.hasSynced;
   }
 
-  /** Everything up to this revision is in the Indexer; undefined before it has synced. */
+  /** Everything up to this revision is in the Indexer; undefined before the first list of a history is. */
   get revision(): number | undefined {
     return this.#pipeline.revision;
+  }
+
+  /** The history that the revision belongs to; empty if it is not known. */
+  get historyId(): string {
+    return this.#pipeline.historyId;
+  }
+
+  /** Time since anything was received, in milliseconds; undefined before. A quiet watch gets a bookmark every 60 s. */
+  get silentMs(): number | undefined {
+    return this.#pipeline.silentMs;
   }
 
   /** The last failure to list or watch; undefined if something was received since. */
@@ -161,6 +179,11 @@ export class SharedInformer<T> {
   /** Whether it was stopped, or has stopped by itself. */
   get isStopped(): boolean {
     return this.#state === "stopped";
+  }
+
+  /** Aborted when it stops, also by itself; the reason is an InformerStopped or an InformerFault. */
+  get stopped(): AbortSignal {
+    return this.#stopping.signal;
   }
 
   /** The current numbers of the informer, as in its metrics. */
@@ -194,6 +217,22 @@ export class SharedInformer<T> {
   }
 
   /**
+   * Waits until everything up to `revision` is in the Indexer, so that reads of it, of its listers and indexes see every
+   * write up to then: after a put, for example, with the revision of the put. That may be of any key and resource of the
+   * same store: the revisions of a store are one sequence. Values that can't be decoded are left out as always. With
+   * `handlers`, their calls have ended as well.
+   *
+   * The service is asked for its progress at once, so this takes about as long as a read, also if the resource does not change.
+   *
+   * Rejects with HISTORY_CHANGED if the store was restored during the wait, or is found to be at a lower revision: then
+   * the revision is of another history, or another store. Rejects with UPSTREAM_UNAVAILABLE or REVISION_TOO_NEW after
+   * `timeoutMs`, with the signal's reason, and with an InformerStopped if the informer stops.
+   */
+  waitForRevision(revision: number, options: RevisionWaitOptions = {}): Promise<void> {
+    return this.#waits.wait(revision, options);
+  }
+
+  /**
    * Adds a handler, at any time. It is called for the current objects, then for changes. No call is made before this
    * returns. Throws an InformerStopped after `stop`, and INVALID_REQUEST for bounds out of range.
    */
@@ -201,10 +240,30 @@ export class SharedInformer<T> {
     handler: EventHandler<T>,
     options: EventHandlerOptions = {},
   ): EventHandlerRegistration {
+    return this.addHandlerOf(this, handler, options);
+  }
+
+  /**
+   * The same for a handler of a part of the program, whose handlers `removeHandlersOf` removes.
+   * @internal
+   */
+  addHandlerOf(
+    owner: object,
+    handler: EventHandler<T>,
+    options: EventHandlerOptions,
+  ): EventHandlerRegistration {
     if (this.#state === "stopped") throw this.#stoppedError();
     wholeNumber("queueSize", options.queueSize);
     wholeNumber("queueBytes", options.queueBytes);
-    return this.#processor.add(handler, options, this.#indexer.list());
+    return this.#processor.add(handler, options, this.#indexer.list(), owner);
+  }
+
+  /**
+   * Resolves when the calls in progress have ended, and rejects with the signal's reason.
+   * @internal
+   */
+  removeHandlersOf(owner: object, signal: AbortSignal | undefined): Promise<void> {
+    return this.#processor.removeOf(owner, signal);
   }
 
   /** Returns a Lister of the objects, for lookups by namespace and selector. */
@@ -222,7 +281,7 @@ export class SharedInformer<T> {
   async stop({ drain = false, signal }: StopOptions = {}): Promise<void> {
     this.#halt();
     try {
-      if (drain) await abortable(this.#drain(), signal);
+      if (drain) await abortable(this.drain(), signal);
     } finally {
       this.#removeHandlers();
     }
@@ -234,13 +293,29 @@ export class SharedInformer<T> {
     return this.stop();
   }
 
+  /** Adds listeners to those of the options. Returns a function that removes them. */
+  listen(listeners: InformerListeners): () => void {
+    return this.#reports.listen(listeners);
+  }
+
+  /**
+   * Resolves when handlers were called for everything that has arrived.
+   * @internal
+   */
+  async drain(): Promise<void> {
+    await this.#pipeline.drain();
+    await this.#processor.drain();
+  }
+
   /** Stops receiving. */
   #halt(): void {
     if (this.#state === "running") this.#metrics?.close();
     this.#state = "stopped";
     this.#reflector.stop();
     this.#resyncTimer?.cancel();
-    this.#synced.reject(this.#stoppedError());
+    const why = this.#fault ?? this.#stoppedError();
+    this.#synced.reject(why);
+    this.#stopping.abort(why);
     this.#closed ??= this.#ownStorage?.close();
     // The caller of `stop` gets the error; the informer may have stopped by itself.
     this.#closed?.catch(() => {});
@@ -253,11 +328,6 @@ export class SharedInformer<T> {
     this.#removeHandlers();
   }
 
-  async #drain(): Promise<void> {
-    await this.#pipeline.drain();
-    await this.#processor.drain();
-  }
-
   #removeHandlers(): void {
     this.#pipeline.close();
     this.#processor.removeAll();
@@ -266,11 +336,11 @@ export class SharedInformer<T> {
   /** Stops at an error that indicates a bug in this library or in the Storage. */
   #fail(cause: unknown): void {
     const fault = new InformerFault(this.name, cause);
-    this.#synced.reject(fault);
+    this.#fault = fault;
     this.#halt();
     this.#removeHandlers();
     // Objects that are no longer updated must not go unnoticed.
-    if (!this.#reports.reportFault(fault)) throw fault;
+    if (!this.#reports.faulted(fault)) throw fault;
   }
 
   #onSynced(): void {

@@ -14,6 +14,7 @@ import type {
 } from "../calls/options.ts";
 import type { SharedInformerOptions } from "../informer/informer-options.ts";
 import { SharedInformer } from "../informer/shared-informer.ts";
+import { type Informer, useInformer } from "../informer/shared-use.ts";
 import { RemoteStorage, type RemoteStorageOptions } from "../remote/remote-storage.ts";
 import {
   DecodeFailure,
@@ -225,6 +226,24 @@ export class TypedResource<T> {
       closesStorage: true,
       codec: this.codec,
     });
+  }
+
+  /**
+   * Returns the informer with these options that other parts of the program use already over the same client, or else a new
+   * one: all of them have one list, one watch and one indexer. Each part adds its own handlers, starts and stops it; the
+   * last one that stops it ends the watch. An informer with other options, or of a resource with another codec, is another
+   * one. The functions `onError`, `onWatchError` and `onRecovered` are not compared: each part has its own.
+   */
+  sharedInformer(options: ResourceInformerOptions<T> = {}): Informer<T> {
+    const { onError, onWatchError, onRecovered, ...compared } = options;
+    const { name: resource, codec } = this;
+    const defaults = { clock: this.#clock, random: this.#random, name: resource };
+    return useInformer(
+      this.#client,
+      { ...defaults, ...compared, resource, codec },
+      { onError, onWatchError, onRecovered },
+      () => this.informer(compared),
+    );
   }
 
   #batch({ revision, events, initial, historyId }: AtomicBatch): TypedBatch<T> {

@@ -12,12 +12,26 @@ export interface ValueCodec<T> {
 const decoder = new TextDecoder("utf-8", { fatal: true });
 const encoder = new TextEncoder();
 
+/** The codecs of `jsonValues` by their checks, so that informers of one check can be shared. */
+const jsonCodecs = new WeakMap<(parsed: unknown) => unknown, ValueCodec<unknown>>();
+
+const unchecked = (parsed: unknown): unknown => parsed;
+
 /**
- * A codec for JSON in UTF-8. `check` validates the parsed value and returns it as a `T`, or throws; the parse
- * function of any validator will do. Without it, values are not validated.
+ * A codec for JSON in UTF-8, the same for the same `check`. That validates the parsed value and returns it as a `T`, or
+ * throws; the parse function of any validator will do. Without it, values are not validated.
  */
 export function jsonValues<T>(check?: (parsed: unknown) => T): ValueCodec<T> {
-  const accept = check ?? ((parsed: unknown) => parsed as T);
+  const accept = check ?? (unchecked as (parsed: unknown) => T);
+  const known = jsonCodecs.get(accept);
+  // The check is that of its type.
+  if (known !== undefined) return known as ValueCodec<T>;
+  const codec = jsonCodecOf(accept);
+  jsonCodecs.set(accept, codec as ValueCodec<unknown>);
+  return codec;
+}
+
+function jsonCodecOf<T>(accept: (parsed: unknown) => T): ValueCodec<T> {
   return {
     decode: (value) => accept(JSON.parse(decoder.decode(value))),
     encode: (object) => {

@@ -1,6 +1,9 @@
 import { describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
+import { connect } from "../../../src/client/client.ts";
+import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
+import { FakeClock } from "../../fake-clock.ts";
 import { untilSeen } from "../../faults/patience.ts";
 import { Relay } from "../../faults/relay.ts";
 import { put } from "../../storage/conformance/opened.ts";
@@ -49,6 +52,73 @@ describe("Watches, an informer and an object cache", () => {
     await followers.untilAllHave(1);
   });
 });
+
+test.each(["client", "subscription"] as const)(
+  "Every watch and informer of a %s that pauses is woken when the connection is ready, whatever is left of its pause.",
+  async (kind) => {
+    const store = new MemoryStorage({ clock: systemClock });
+    const server = await CachedServer.over(keptOpen(store));
+    const relay = await Relay.to(server.port);
+    const clock = new FakeClock();
+    const address = `127.0.0.1:${relay.port}`;
+    const client = connect({ address, clock, random: () => 0, connectTimeoutMs: 1_000 });
+    const stopping = new AbortController();
+    onTestFinished(async () => {
+      stopping.abort();
+      client.close();
+      await relay.close();
+      await server.close();
+    });
+    const calls = kind === "client" ? client : client.subscribe();
+    const things = calls.resource("things", jsonValues<number>());
+    /** When the pause of each ends, by the clock. */
+    const pausedUntil = new Map<unknown, number>();
+    const pausing = (who: unknown) => (pauseMs: number) => {
+      pausedUntil.set(who, clock.now() + pauseMs);
+    };
+    const informers = [things, client.resource("things", things.codec)].map((each) => {
+      const informer = each.informer({
+        onWatchError: ({ pauseMs }) => pausing(informer)(pauseMs),
+      });
+      informer.start();
+      return informer;
+    });
+    const seen: number[] = [];
+    const watch = async (i: number): Promise<void> => {
+      const pause = pausing(i);
+      const options = {
+        ...{ signal: stopping.signal, sendInitialEvents: true },
+        onInterruption: ({ delayMs }: { readonly delayMs: number }) => pause(delayMs),
+      };
+      for await (const { events } of things.watch(options)) {
+        for (const event of events) if (event.type !== "DELETED") seen[i] = event.object.value;
+      }
+    };
+    for (let i = 0; i < 5; i++) void watch(i).catch(() => {});
+    const untilAllHave = (value: number, maxMs: number) => {
+      const start = clock.now();
+      return untilSeen(`${value} everywhere`, async () => {
+        if (clock.now() - start < maxMs) clock.advance(10);
+        const informed = informers.map(({ indexer }) => indexer.get("a")?.value);
+        const all = [...informed, ...Array.from({ length: 5 }, (_, i) => seen[i])];
+        return all.every((each) => each === value) ? true : undefined;
+      });
+    };
+    await store.txn([put("a", "0")]);
+    await untilAllHave(0, 60_000);
+    relay.refuse();
+    await untilSeen("all to pause for at least 1.5 s more", async () => {
+      const isPausing = (until: number): boolean => until - clock.now() > 1_500;
+      if (pausedUntil.size === 7 && [...pausedUntil.values()].every(isPausing)) return true;
+      clock.advance(50);
+      return undefined;
+    });
+    await store.txn([put("a", "1")]);
+    relay.heal();
+    await untilAllHave(1, 500);
+    for (const informer of informers) await informer.stop();
+  },
+);
 
 test("A connection that breaks whenever it is ready ends pauses only once in 10 s.", async () => {
   const { clock, relays, client } = await following(1);

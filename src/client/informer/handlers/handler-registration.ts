@@ -113,7 +113,9 @@ export class HandlerRegistration<T> implements EventHandlerRegistration, TurnWor
   readonly #synced = Promise.withResolvers<void>();
   /** Resolves when the call in progress has ended; undefined unless the handler is removed during a call. */
   #ended: PromiseWithResolvers<void> | undefined;
-  /** Notified when it may be idle. */
+  /** Number of calls that have ended. */
+  #endedCalls = 0;
+  /** Notified after each call, and when it may be idle. */
   readonly #progress = new Condition();
 
   constructor(options: RegistrationOptions<T>) {
@@ -176,9 +178,10 @@ export class HandlerRegistration<T> implements EventHandlerRegistration, TurnWor
     return abortable(this.#ended?.promise ?? Promise.resolve(), signal);
   }
 
-  /** Resolves when the handler has been called for every queued notification. */
+  /** Resolves when the handler has been called for every notification that is queued now, and these calls have ended. */
   drain(): Promise<void> {
-    return this.#progress.until(() => this.#isIdle, {});
+    const calls = this.#endedCalls + this.#queue.length + (this.#isCalling ? 1 : 0);
+    return this.#progress.until(() => this.#isIdle || this.#endedCalls >= calls, {});
   }
 
   /** For `EventLoopTurns`. After a call that returned a promise, its end continues the queue. */
@@ -242,6 +245,8 @@ export class HandlerRegistration<T> implements EventHandlerRegistration, TurnWor
   #endCall(ms: number): void {
     this.#isCalling = false;
     this.#isCallingInitial = false;
+    this.#endedCalls++;
+    if (this.#progress.waiting > 0) this.#progress.notify();
     this.#options.onCalled(ms);
     // Also after a later change: the last initial notification may have been coalesced to nothing during the call.
     this.checkSynced();

@@ -63,36 +63,68 @@ function quoted(text: string): string {
   return JSON.stringify(text);
 }
 
-/** Passes errors to the application's listener, logger or process warnings. Never throws. */
-export class ErrorReporter {
-  readonly #onError: ((error: InformerError) => void) | undefined;
+/** What an informer calls its listeners with. */
+interface Reports {
+  readonly onError: InformerError;
+  readonly onWatchError: ReflectorFailure;
+  readonly onRecovered: undefined;
+}
+
+/** The listeners of one part of the application. */
+type Listeners = {
+  readonly [Kind in keyof Reports]?: ((report: Reports[Kind]) => void) | undefined;
+};
+
+/** Passes reports to the application's listeners, or else to its logger or process warnings. Never throws. */
+export class InformerReports {
+  /** Those of each part of the application. */
+  readonly #listeners = new Set<Listeners>();
   readonly #logger: Logger | undefined;
+  readonly #warnings: (failure: ReflectorFailure) => void;
 
-  constructor(onError: ((error: InformerError) => void) | undefined, logger: Logger | undefined) {
-    this.#onError = onError;
+  /** `name` is that of the informer. */
+  constructor(name: string, logger: Logger | undefined) {
     this.#logger = logger;
+    this.#warnings = defaultWatchErrors(name, logger);
   }
 
-  /** Calls a listener of the application. */
-  call(listener: () => void): void {
-    try {
-      listener();
-    } catch (error) {
-      this.#fallBack(error, "a listener of the informer threw");
-    }
+  /** Returns a function that removes the listeners. */
+  listen(listeners: Listeners): () => void {
+    this.#listeners.add(listeners);
+    return () => this.#listeners.delete(listeners);
   }
 
-  report(error: InformerError): void {
-    const onError = this.#onError;
-    if (onError === undefined) this.#fallBack(error, error.message);
-    else this.call(() => onError(error));
+  failed(error: InformerError): void {
+    if (!this.#call("onError", error)) this.#fallBack(error, error.message);
   }
 
   /** Returns whether there is a listener for errors. */
-  reportFault(fault: InformerFault): boolean {
-    const onError = this.#onError;
-    if (onError !== undefined) this.call(() => onError(fault));
-    return onError !== undefined;
+  faulted(fault: InformerFault): boolean {
+    return this.#call("onError", fault);
+  }
+
+  interrupted(failure: ReflectorFailure): void {
+    if (!this.#call("onWatchError", failure)) this.#warnings(failure);
+  }
+
+  recovered(): void {
+    this.#call("onRecovered", undefined);
+  }
+
+  /** Calls every listener of this kind. Returns whether there is one. */
+  #call<Kind extends keyof Reports>(kind: Kind, report: Reports[Kind]): boolean {
+    let isHeard = false;
+    for (const listeners of [...this.#listeners]) {
+      const listener = listeners[kind];
+      if (listener === undefined) continue;
+      isHeard = true;
+      try {
+        listener(report);
+      } catch (error) {
+        this.#fallBack(error, "a listener of the informer threw");
+      }
+    }
+    return isHeard;
   }
 
   #fallBack(error: unknown, message: string): void {
@@ -150,7 +182,7 @@ export class WatchWarnings {
 }
 
 /** The default listener for watch failures: warnings, unless a logger reports them anyway. */
-export function defaultWatchErrors(name: string, logger: Logger | undefined) {
+function defaultWatchErrors(name: string, logger: Logger | undefined) {
   const warnings = new WatchWarnings(name);
   return (failure: ReflectorFailure): void => {
     if (logger !== undefined) return;

@@ -26,7 +26,8 @@ interface SharedProcessorOptions {
 /** The handlers of an informer: passes each notification on to all of them. */
 export class SharedProcessor<T> {
   readonly #options: SharedProcessorOptions;
-  readonly #registrations = new Set<HandlerRegistration<T>>();
+  /** With their owners. */
+  readonly #registrations = new Map<HandlerRegistration<T>, object>();
   /** Resolves when the last calls of all removed handlers have ended. */
   #ended: Promise<void> = Promise.resolve();
   #added = 0;
@@ -36,7 +37,7 @@ export class SharedProcessor<T> {
   }
 
   get registrations(): readonly HandlerRegistration<T>[] {
-    return [...this.#registrations];
+    return [...this.#registrations.keys()];
   }
 
   /** Resolves when the last calls of all handlers that were removed so far have ended. */
@@ -49,6 +50,7 @@ export class SharedProcessor<T> {
     handler: EventHandler<T>,
     options: EventHandlerOptions,
     objects: readonly TypedObject<T>[],
+    owner: object,
   ): HandlerRegistration<T> {
     const { clock, isInitialListComplete, onError, onCalled } = this.#options;
     const { name = `handler-${++this.#added}` } = options;
@@ -63,7 +65,7 @@ export class SharedProcessor<T> {
         this.#await(ended);
       },
     });
-    this.#registrations.add(registration);
+    this.#registrations.set(registration, owner);
     registration.notifyState(objects.map((object) => additionOf(object, true)));
     registration.checkSynced();
     return registration;
@@ -71,7 +73,7 @@ export class SharedProcessor<T> {
 
   /** `isSync`: the object has not changed (a resync), so only handlers with `resync` are notified. */
   distribute(notification: Notification<T>, isSync: boolean): void {
-    for (const registration of this.#registrations) {
+    for (const registration of this.#registrations.keys()) {
       if (!isSync || registration.resync) registration.notify(notification);
     }
   }
@@ -81,9 +83,15 @@ export class SharedProcessor<T> {
     for (const registration of this.registrations) registration.checkSynced();
   }
 
-  /** Resolves when the handlers have been called for everything that is queued. */
+  /** Resolves when the handlers have been called for everything that is queued now. */
   async drain(): Promise<void> {
     await Promise.all(this.registrations.map((registration) => registration.drain()));
+  }
+
+  /** Removes the handlers of an owner. Resolves when their calls in progress have ended. */
+  async removeOf(owner: object, signal: AbortSignal | undefined): Promise<void> {
+    const own = [...this.#registrations].filter((entry) => entry[1] === owner);
+    await Promise.all(own.map(([registration]) => registration.remove(signal)));
   }
 
   removeAll(): void {

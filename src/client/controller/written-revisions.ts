@@ -1,0 +1,78 @@
+import { hasReason } from "../../base/errors.ts";
+import type { Informer } from "../informer/shared-use.ts";
+import type { OwnWrite } from "../watch/own-writes.ts";
+
+type Source = Pick<Informer<unknown>, "historyId" | "revision" | "waitForRevision">;
+
+/**
+ * The revisions that reconciles have written, by their keys, until all informers have reached them. As the stale caches of
+ * KEP-5647: a reconcile that does not see its own writes would repeat them.
+ */
+export class WrittenRevisions {
+  readonly #sources: readonly Source[];
+  readonly #maxKeys: number;
+  /** By key, then by history. Those that were written first are first. */
+  readonly #written = new Map<string, Map<string, number>>();
+
+  constructor(sources: readonly Source[], maxKeys: number) {
+    this.#sources = sources;
+    this.#maxKeys = maxKeys;
+  }
+
+  /** Number of keys. */
+  get size(): number {
+    return this.#written.size;
+  }
+
+  add(key: string, { revision, historyId }: OwnWrite): void {
+    // It can't be compared with any other.
+    if (historyId === "") return;
+    const ofKey = this.#written.get(key) ?? new Map<string, number>();
+    ofKey.set(historyId, Math.max(revision, ofKey.get(historyId) ?? 0));
+    this.#written.delete(key);
+    this.#written.set(key, ofKey);
+    for (const [first, writes] of this.#written) {
+      if (!this.#isReached(writes) && this.#written.size <= this.#maxKeys) break;
+      this.#written.delete(first);
+    }
+  }
+
+  /** Whether reads for the key would see all that was written for it. */
+  isCurrent(key: string): boolean {
+    const writes = this.#written.get(key);
+    return writes === undefined || this.#isReached(writes);
+  }
+
+  /** Resolves once `isCurrent`. Rejects as `waitForRevision`, but not for a store that was restored. */
+  async wait(key: string, signal: AbortSignal): Promise<void> {
+    const writes = [...(this.#written.get(key) ?? [])];
+    await Promise.all(
+      writes.flatMap(([historyId, revision]) =>
+        this.#behind(historyId, revision).map(async (source) => {
+          try {
+            await source.waitForRevision(revision, { signal });
+          } catch (error) {
+            if (!hasReason(error, "HISTORY_CHANGED")) throw error;
+          }
+        }),
+      ),
+    );
+    this.#written.delete(key);
+  }
+
+  #isReached(writes: ReadonlyMap<string, number>): boolean {
+    for (const [historyId, revision] of writes) {
+      if (this.#behind(historyId, revision).length > 0) return false;
+    }
+    return true;
+  }
+
+  /** The sources that follow this history, or are about to follow one, and are not at the revision. */
+  #behind(historyId: string, revision: number): readonly Source[] {
+    return this.#sources.filter(
+      (source) =>
+        (source.historyId === historyId || source.historyId === "") &&
+        (source.revision ?? 0) < revision,
+    );
+  }
+}
