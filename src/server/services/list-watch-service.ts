@@ -1,4 +1,4 @@
-import { objectNotFound } from "../../base/errors.ts";
+import { invalidRequest, objectNotFound } from "../../base/errors.ts";
 import { oneStep } from "../../base/event-loop-turns.ts";
 import { objectShown, viewBytes } from "../../cacher/request/request.ts";
 import type { StoredObject } from "../../model/object.ts";
@@ -12,6 +12,7 @@ import {
   sizeOf,
   withStaleness,
 } from "../../wire/encode.ts";
+import type { BatchGetRequest__Output } from "../../wire/generated/watchfanout/v1/BatchGetRequest.ts";
 import type { GetRequest__Output } from "../../wire/generated/watchfanout/v1/GetRequest.ts";
 import type { ListRequest__Output } from "../../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { WatchRequest__Output } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
@@ -109,6 +110,11 @@ export function listWatchMethods(
         return () => encodePage(result, historyId, request, staleFor(), compress);
       },
     } satisfies UnaryMethod<ListRequest__Output>,
+    BatchGet: {
+      kind: "reads",
+      access: "open",
+      perform: async () => Promise.reject(invalidRequest("objects", "Not yet.")),
+    } satisfies UnaryMethod<BatchGetRequest__Output>,
     Watch: watch,
     History: historyMethod(context),
     Resources: resourcesMethod(context),

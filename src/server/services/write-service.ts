@@ -1,8 +1,11 @@
+import { invalidRequest } from "../../base/errors.ts";
 import { fullAccess, leaseDenied } from "../../policy/access.ts";
 import type { PutRequest, WriteResult } from "../../storage/storage.ts";
 import { encodeObjectResponse } from "../../wire/encode.ts";
+import type { DeletePrefixRequest__Output } from "../../wire/generated/watchfanout/v1/DeletePrefixRequest.ts";
 import type { DeleteRequest__Output } from "../../wire/generated/watchfanout/v1/DeleteRequest.ts";
 import type { PutRequest__Output } from "../../wire/generated/watchfanout/v1/PutRequest.ts";
+import type { TransactRequest__Output } from "../../wire/generated/watchfanout/v1/TransactRequest.ts";
 import { expectedObjectBytes } from "../calls/call-admission.ts";
 import type { Encode, ServiceMethods, UnaryCall, UnaryMethod } from "../calls/methods.ts";
 import type { UnaryContext } from "../calls/service-context.ts";
@@ -50,6 +53,16 @@ export function writeMethods(context: UnaryContext): ServiceMethods {
         return written(resource, await resource.delete(deletion));
       },
     } satisfies UnaryMethod<DeleteRequest__Output>,
+    DeletePrefix: {
+      kind: "writes",
+      access: ({ resource, prefix }) => ({ verb: "delete", resource, scope: { prefix } }),
+      perform: async () => Promise.reject(invalidRequest("prefix", "Not yet.")),
+    } satisfies UnaryMethod<DeletePrefixRequest__Output>,
+    Transact: {
+      kind: "writes",
+      access: "open",
+      perform: async () => Promise.reject(invalidRequest("operations", "Not yet.")),
+    } satisfies UnaryMethod<TransactRequest__Output>,
   };
 }
 

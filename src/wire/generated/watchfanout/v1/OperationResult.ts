@@ -1,0 +1,31 @@
+// Original file: proto/watchfanout/v1/write_service.proto
+
+import type { StoredObject as _watchfanout_v1_StoredObject, StoredObject__Output as _watchfanout_v1_StoredObject__Output } from '../../watchfanout/v1/StoredObject.ts';
+
+/**
+ * What an operation did.
+ */
+export interface OperationResult {
+  /**
+   * Put: the object as it was written. Absent after a deletion.
+   */
+  'object'?: (_watchfanout_v1_StoredObject | null);
+  /**
+   * With return_previous: the object before the transaction. Absent: there was none.
+   */
+  'previous'?: (_watchfanout_v1_StoredObject | null);
+}
+
+/**
+ * What an operation did.
+ */
+export interface OperationResult__Output {
+  /**
+   * Put: the object as it was written. Absent after a deletion.
+   */
+  'object': (_watchfanout_v1_StoredObject__Output | null);
+  /**
+   * With return_previous: the object before the transaction. Absent: there was none.
+   */
+  'previous': (_watchfanout_v1_StoredObject__Output | null);
+}
