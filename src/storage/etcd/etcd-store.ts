@@ -55,6 +55,10 @@ export class EtcdStore implements Store {
     throw new Error("Not yet.");
   }
 
+  has(resource: string): boolean {
+    return this.#keys.has(resource);
+  }
+
   async transact(request: TransactRequest): Promise<TransactResult> {
     const { operations, validateOnly = false, requestId = "", signal } = request;
     signal?.throwIfAborted();
@@ -121,10 +125,11 @@ export class EtcdStore implements Store {
     ranges: readonly KeyRange[],
     marker: RequestMarker | undefined,
   ): Promise<DeletePrefixResult> {
-    const counts = ranges.map((range) => ({ request_range: { ...range, count_only: true } }));
-    const counting = { compare: [], success: counts, failure: [] };
+    const reads = ranges.map((range) => ({ request_range: { ...range, count_only: true } }));
+    const counting = { compare: [], success: reads, failure: [] };
     const { response: counted, historyId } = await this.#writes.write(counting, 0n, request);
-    const count = sum(counted.responses.map(({ response_range }) => response_range?.count));
+    const counts = counted.responses.slice(0, ranges.length);
+    const count = sum(counts.map(({ response_range }) => response_range?.count));
     const revision = safeNumber(counted.header.revision);
     // A request that was executed before is answered as it was.
     if (request.validateOnly === true || (count === 0 && marker === undefined))

@@ -16,6 +16,10 @@ export class StoreKeys {
     this.#own = own;
   }
 
+  has(resource: string): boolean {
+    return this.#prefixes.has(resource);
+  }
+
   /** The key of an object. Throws INVALID_REQUEST for one of another store, and for keys of the service's own. */
   keyOf({ resource, key }: ObjectName): Buffer {
     const absolute = this.#absolute(resource, key);
