@@ -45,7 +45,7 @@ export class EtcdStore implements Store {
 
   constructor(client: EtcdClient, options: EtcdStoreOptions) {
     this.#client = client;
-    this.#keys = new StoreKeys(options.prefixes, client.history);
+    this.#keys = new StoreKeys(options.prefixes, client.history.own);
     this.#maxDeletedObjects = options.maxDeletedObjects ?? defaultMaxDeletedObjects;
     this.#writes = new CheckedWrites(client);
     this.#markers = new RequestMarkers(client);
