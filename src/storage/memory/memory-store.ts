@@ -31,6 +31,7 @@ import {
   resultCompacted,
   tooManyToDelete,
 } from "../transaction-checks.ts";
+import type { Keyspace } from "./keyspace.ts";
 import { Leases } from "./leases.ts";
 import { defaultStateBytes } from "./memory-estimates.ts";
 import { MemoryWatch } from "./memory-watch.ts";
@@ -38,7 +39,6 @@ import {
   type Bounds,
   checkSize,
   type KeyChanges,
-  type Keyspace,
   MvccStore,
   type Operation,
 } from "./mvcc-store.ts";
@@ -90,7 +90,7 @@ export class MemoryStore implements Store {
   /** Throws INVALID_REQUEST for a bound that is not a positive integer. */
   constructor(options: MemoryStoreOptions) {
     this.#clock = options.clock;
-    const maxStateBytes = options.maxStateBytes ?? defaultStateBytes(1);
+    const maxStateBytes = options.maxStateBytes ?? defaultStateBytes();
     const mostHistory = Math.max(1, Math.min(defaultLogBytes, Math.floor(maxStateBytes / 4)));
     const bounds: Bounds = {
       maxStateBytes,
