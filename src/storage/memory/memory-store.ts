@@ -130,7 +130,8 @@ export class MemoryStore implements Store {
     this.checkHistory(request.historyId);
     const now = this.log.newest;
     const none = { historyId: this.#historyId, results: [], compares: [], revisionBefore: now };
-    const executed = validateOnly ? undefined : this.#requests.find(request);
+    const isRemembered = !validateOnly && operations.length > 0;
+    const executed = isRemembered ? this.#requests.find(request) : undefined;
     if (executed !== undefined) {
       const { revision } = executed;
       return { ...none, succeeded: true, revision, results: this.#resultsOf(request, executed) };
@@ -150,7 +151,7 @@ export class MemoryStore implements Store {
     const before = operations.map((operation) => this.#current(operation));
     this.#execute(operations);
     const revision = this.log.newest;
-    if (operations.length > 0) this.#requests.add(request, { revision, before: now });
+    if (isRemembered) this.#requests.add(request, { revision, before: now });
     const sizes = new FoundObjects();
     const results = operations.map((operation, i) => ({
       object: operation.type === "put" ? this.#current(operation) : undefined,
