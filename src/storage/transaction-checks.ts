@@ -90,7 +90,7 @@ export function tooManyToDelete(
 ): WatchFanoutError {
   return transactionTooLarge(
     `Nothing was deleted: ${count} objects begin with ${JSON.stringify(prefix)}, above the limit of ${limit} for one ` +
-      "DeletePrefix. Delete them with several longer prefixes.",
+      "DeletePrefix (--max-deleted-objects). Delete them with several longer prefixes.",
     limit,
   );
 }

@@ -36,6 +36,18 @@ async function leases(): Promise<number> {
   return all.length;
 }
 
+describe("DeletePrefix of etcd", () => {
+  test("of a prefix deletes keys that are not UTF-8 with it, but not the prefix of the resource", async () => {
+    const prefix = newPrefix();
+    const { store } = replica({ a: prefix });
+    for (const key of [[0xff], [], [0x61]])
+      await source.putBytes(Buffer.concat([Buffer.from(prefix), Buffer.from(key)]));
+    expect((await store.deletePrefix({ resource: "a", prefix: "" })).deleted).toBe(2);
+    const left = await source.call("kv/range", { key: Buffer.from(prefix).toString("base64") });
+    expect(left).toMatchObject({ count: "1" });
+  });
+});
+
 describe("a transaction of etcd", () => {
   test("refuses one key that two resources name", async () => {
     const prefix = newPrefix();
