@@ -1,8 +1,14 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { pino } from "pino";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
+import { Cacher } from "../../../src/cacher/cacher.ts";
+import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
+import { MemoryStore } from "../../../src/storage/memory/memory-store.ts";
+import { startReady } from "../../cacher/ready.ts";
 import { type Etcd, startEtcd } from "../../etcd/etcd.ts";
 import { openEtcdStore, openMemoryStore } from "../../storage/store/opened.ts";
-import { serveThings } from "../served.ts";
+import { ManualTimers } from "../limits/manual-timers.ts";
+import { serveAdded, serveThings } from "../served.ts";
 import { serveStore, transactingBy } from "./transacting.ts";
 
 let etcd: Etcd;
@@ -250,6 +256,22 @@ test("a transaction finds another history for all of its resources", async () =>
   expect(history_id).not.toBe(before.history_id);
   expect(history_id).toBe(await opened.b.historyId());
   for (const name of names) expect((await client.get(name)).history_id).toBe(history_id);
+});
+
+test("a server of grpc-js executes transactions, batch gets and deletions as well", async () => {
+  const clock = new ManualTimers();
+  const store = new MemoryStore({ clock });
+  const storage = new MemoryStorage({ store, resource: "a" });
+  const cacher = new Cacher({ name: "a", storage, clock, logger: pino({ level: "silent" }) });
+  await startReady(cacher);
+  onTestFinished(() => cacher.close());
+  const { client } = await serveAdded(new Map([["a", cacher]]), clock, { store });
+  const { transact, batchGet, deletePrefix } = transactingBy(client);
+  const name = { resource: "a", key: "k" };
+  const { revision } = await transact({ operations: [{ ...name, put: {} }] });
+  const { objects } = await batchGet({ objects: [name] });
+  expect(objects[0]?.object?.mod_revision).toBe(revision);
+  expect((await deletePrefix({ resource: "a", every_key: true })).deleted).toBe("1");
 });
 
 test("a service without a store refuses what needs one", async () => {
