@@ -26,6 +26,9 @@ export const reasons = [
   "OVERLOADED",
   "UNAUTHENTICATED",
   "PERMISSION_DENIED",
+  "REQUEST_ID_REUSED",
+  "TRANSACTION_TOO_LARGE",
+  "TOO_MANY_LEASES",
 ] as const;
 
 /**

@@ -2,6 +2,7 @@ import { fromJSON } from "@grpc/proto-loader";
 import type { HealthDefinition } from "./generated/grpc/health/v1/Health.ts";
 import type { ServerReflectionDefinition } from "./generated/grpc/reflection/v1/ServerReflection.ts";
 import { protoJson } from "./generated/proto-json.ts";
+import type { LeaseServiceDefinition } from "./generated/watchfanout/v1/LeaseService.ts";
 import type { ListWatchServiceDefinition } from "./generated/watchfanout/v1/ListWatchService.ts";
 import type { WriteServiceDefinition } from "./generated/watchfanout/v1/WriteService.ts";
 
@@ -23,6 +24,10 @@ export const listWatchService = definitions[
 export const writeService = definitions[
   "watchfanout.v1.WriteService"
 ] as unknown as WriteServiceDefinition;
+
+export const leaseService = definitions[
+  "watchfanout.v1.LeaseService"
+] as unknown as LeaseServiceDefinition;
 
 /** The standard health service of gRPC clients and load balancers. */
 export const healthService = definitions["grpc.health.v1.Health"] as unknown as HealthDefinition;

@@ -10,15 +10,18 @@ import { AttributeReader } from "../../codec/attribute-reader.ts";
 import type { Config, ResourceConfig } from "../../config/config.ts";
 import { UnsupportedEtcdError } from "../../etcd/client/errors.ts";
 import type { EtcdClient } from "../../etcd/client/etcd-client.ts";
+import { OwnKeys } from "../../etcd/client/own-keys.ts";
 import { Namespace } from "../../etcd/wire/namespace.ts";
 import type { CachedResource } from "../../etcd-api/cached/cached-resources.ts";
 import type { EtcdKeys } from "../../server/calls/service-options.ts";
 import type { ServedResource } from "../../server/server.ts";
 import { UncachedResource } from "../../server/services/uncached-resource.ts";
 import { EtcdStorage } from "../../storage/etcd/etcd-storage.ts";
-import { defaultStateBytes } from "../../storage/memory/memory-estimates.ts";
+import { EtcdStore } from "../../storage/etcd/etcd-store.ts";
 import { MemoryStorage } from "../../storage/memory/memory-storage.ts";
+import { MemoryStore } from "../../storage/memory/memory-store.ts";
 import type { Storage } from "../../storage/storage.ts";
+import type { Store } from "../../storage/store.ts";
 import { openEtcd } from "./etcd-connections.ts";
 import type { ProcessContext } from "./process-context.ts";
 import type { Relay } from "./relay.ts";
@@ -55,6 +58,8 @@ export class ProcessResources {
   readonly ofEtcd = new Map<string, EtcdStorage>();
   readonly #config: Config;
   readonly #etcd: EtcdClient | undefined;
+  readonly #store: Store | undefined;
+  readonly #memory: MemoryStore | undefined;
   readonly #closing: (() => Promise<void>)[] = [];
 
   /** Starts no cache, and sends nothing to etcd or to the upstream of a relay. */
@@ -64,6 +69,15 @@ export class ProcessResources {
     // With etcd's API a relay has one cache for both, filled by the etcd API of the next server.
     const etcd = config.etcd ?? config.etcdApi?.next;
     this.#etcd = etcd && openEtcd(etcd, config, context);
+    const { maxDeletedObjects } = config.limits;
+    if (this.#etcd !== undefined) {
+      const prefixes = new Map(config.resources.map(({ name, prefix }) => [name, prefix]));
+      this.#store = new EtcdStore(this.#etcd, { prefixes, maxDeletedObjects });
+    } else if (deps.relay === undefined) {
+      this.#memory = new MemoryStore({ clock: context.clock, maxDeletedObjects });
+      this.#store = this.#memory;
+      this.#closing.push(() => this.#memory?.close() ?? Promise.resolve());
+    }
     const backfillQueue = new BackfillQueue();
     for (const resource of config.resources) {
       this.#open(resource, this.#storageOf(resource, deps), backfillQueue, deps);
@@ -79,12 +93,13 @@ export class ProcessResources {
   cachedResources(): CachedResource[] {
     const isNamespaced = this.#config.etcdApi?.namespace !== undefined;
     const historyKey = this.#etcd?.history.key;
-    const marker = historyKey && this.#inNamespace(historyKey);
+    const innerKey = historyKey && this.#inNamespace(historyKey);
+    const own = innerKey && new OwnKeys(innerKey);
     return this.#config.resources.flatMap(({ name, prefix }) => {
       const [cacher, storage] = [this.caches.get(name), this.ofEtcd.get(name)];
       const inner = this.#inNamespace(Buffer.from(prefix));
       if (cacher === undefined || storage === undefined || inner === undefined) return [];
-      return [{ name, keys: { prefix: inner, marker, isNamespaced }, cacher, storage }];
+      return [{ name, keys: { prefix: inner, own, isNamespaced }, cacher, storage }];
     });
   }
 
@@ -123,6 +138,11 @@ export class ProcessResources {
     await this.#etcd?.close();
   }
 
+  /** What the resources share, for transactions over them. Undefined: nothing yet that has transactions. */
+  get store(): Store | undefined {
+    return this.#store;
+  }
+
   /** A key or prefix as the etcd API names it; undefined: it is not in its namespace. */
   #inNamespace(key: Buffer): Buffer | undefined {
     const namespace = this.#config.etcdApi?.namespace;
@@ -130,13 +150,14 @@ export class ProcessResources {
   }
 
   #storageOf(resource: ResourceConfig, { context, relay }: ResourcesDeps): Storage {
-    const { clock, logger } = context;
+    const { logger } = context;
     const { name, prefix } = resource;
+    // The embedded store has keys of its own for each resource, so prefixes have no effect.
+    if (this.#memory !== undefined)
+      return new MemoryStorage({ store: this.#memory, resource: name });
     if (this.#etcd === undefined) {
       if (relay !== undefined) return relay.storageOf(resource);
-      // Each resource has its own store with its own revisions, so prefixes have no effect.
-      const maxStateBytes = defaultStateBytes(this.#config.resources.length);
-      return new MemoryStorage({ clock, maxStateBytes });
+      throw new Error("There is neither etcd, nor a server to follow, nor an embedded store.");
     }
     const named = logger.child({ resource: name });
     const followed = relay?.followedBy(resource);

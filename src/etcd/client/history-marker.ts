@@ -5,6 +5,7 @@ import type { Clock } from "../../base/clock.ts";
 import { hasReason, upstreamUnavailable, type WatchFanoutError } from "../../base/errors.ts";
 import { abortable } from "../../base/wait.ts";
 import type { DecodedRange } from "../wire/range-response.ts";
+import { OwnKeys } from "./own-keys.ts";
 import type { Compare, RangeRequest, RequestOp, TxnRequest, TxnResponse } from "./requests.ts";
 
 /** The part of an EtcdClient that a marker needs. */
@@ -49,6 +50,8 @@ const maxOutdated = 64;
  */
 export class HistoryMarker {
   readonly key: Buffer;
+  /** This key, and what else is the service's own. */
+  readonly own: OwnKeys;
   readonly #client: MarkerClient;
   readonly #isCreated: boolean;
   /** The id that was read or written last. */
@@ -67,6 +70,7 @@ export class HistoryMarker {
     this.#client = client;
     this.#isCreated = isCreated;
     this.key = Buffer.from(key);
+    this.own = new OwnKeys(this.key);
   }
 
   /**

@@ -1,23 +1,32 @@
+import { historyChanged, revisionTooOld } from "../../base/errors.ts";
 import { Fifo } from "../../base/fifo.ts";
 import type { WatchEvent } from "../../model/event.ts";
+import type { RevisionRequirement } from "../storage.ts";
+import type { Keyspace } from "./keyspace.ts";
 import { logBytes } from "./memory-estimates.ts";
 
 /** The revision of an empty store, as in etcd. */
 const firstRevision = 1;
 
-/** All changes of one revision, in order. */
+/** The changes of one revision to the keys of one resource, in order, with `previous`. */
+export interface KeyEvents {
+  readonly keys: Keyspace;
+  readonly events: readonly WatchEvent[];
+}
+
+/** All changes of one revision. */
 export class Transaction {
   readonly revision: number;
-  /** With `previous`. */
-  readonly events: readonly WatchEvent[];
+  /** One for each resource that it changed. */
+  readonly parts: readonly KeyEvents[];
   /** Estimated memory in bytes. */
   readonly bytes: number;
 
-  constructor(revision: number, events: readonly WatchEvent[]) {
+  constructor(revision: number, parts: readonly KeyEvents[]) {
     this.revision = revision;
-    this.events = events;
+    this.parts = parts;
     let bytes = 0;
-    for (const event of events) bytes += logBytes(event);
+    for (const { events } of parts) for (const event of events) bytes += logBytes(event);
     this.bytes = bytes;
   }
 }
@@ -58,6 +67,16 @@ export class TransactionLog {
   /** Memory of the kept transactions, in bytes. */
   get bytes(): number {
     return this.#bytes;
+  }
+
+  /** Returns the revision to read at; throws if it can't be read. */
+  resolve(at: RevisionRequirement): number {
+    const { newest, oldest } = this;
+    if (at.match === "LINEARIZABLE" || at.match === "ANY") return newest;
+    if (at.revision > newest) throw historyChanged(at.revision, newest);
+    if (at.match === "NOT_OLDER_THAN") return newest;
+    if (at.revision < oldest) throw revisionTooOld(at.revision, oldest);
+    return at.revision;
   }
 
   /** Its revision must be the one after `newest`. */

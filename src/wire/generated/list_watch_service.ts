@@ -7,8 +7,11 @@ import type { FieldMask as _google_protobuf_FieldMask, FieldMask__Output as _goo
 import type { Status as _google_rpc_Status, Status__Output as _google_rpc_Status__Output } from './google/rpc/Status.ts';
 import type { AddWatch as _watchfanout_v1_AddWatch, AddWatch__Output as _watchfanout_v1_AddWatch__Output } from './watchfanout/v1/AddWatch.ts';
 import type { Attributes as _watchfanout_v1_Attributes, Attributes__Output as _watchfanout_v1_Attributes__Output } from './watchfanout/v1/Attributes.ts';
+import type { BatchGetRequest as _watchfanout_v1_BatchGetRequest, BatchGetRequest__Output as _watchfanout_v1_BatchGetRequest__Output } from './watchfanout/v1/BatchGetRequest.ts';
+import type { BatchGetResponse as _watchfanout_v1_BatchGetResponse, BatchGetResponse__Output as _watchfanout_v1_BatchGetResponse__Output } from './watchfanout/v1/BatchGetResponse.ts';
 import type { EtcdKeys as _watchfanout_v1_EtcdKeys, EtcdKeys__Output as _watchfanout_v1_EtcdKeys__Output } from './watchfanout/v1/EtcdKeys.ts';
 import type { Event as _watchfanout_v1_Event, Event__Output as _watchfanout_v1_Event__Output } from './watchfanout/v1/Event.ts';
+import type { FoundObject as _watchfanout_v1_FoundObject, FoundObject__Output as _watchfanout_v1_FoundObject__Output } from './watchfanout/v1/FoundObject.ts';
 import type { GetRequest as _watchfanout_v1_GetRequest, GetRequest__Output as _watchfanout_v1_GetRequest__Output } from './watchfanout/v1/GetRequest.ts';
 import type { GetResponse as _watchfanout_v1_GetResponse, GetResponse__Output as _watchfanout_v1_GetResponse__Output } from './watchfanout/v1/GetResponse.ts';
 import type { GrantCredit as _watchfanout_v1_GrantCredit, GrantCredit__Output as _watchfanout_v1_GrantCredit__Output } from './watchfanout/v1/GrantCredit.ts';
@@ -19,6 +22,7 @@ import type { KeyRange as _watchfanout_v1_KeyRange, KeyRange__Output as _watchfa
 import type { ListRequest as _watchfanout_v1_ListRequest, ListRequest__Output as _watchfanout_v1_ListRequest__Output } from './watchfanout/v1/ListRequest.ts';
 import type { ListResponse as _watchfanout_v1_ListResponse, ListResponse__Output as _watchfanout_v1_ListResponse__Output } from './watchfanout/v1/ListResponse.ts';
 import type { ListWatchServiceClient as _watchfanout_v1_ListWatchServiceClient, ListWatchServiceDefinition as _watchfanout_v1_ListWatchServiceDefinition } from './watchfanout/v1/ListWatchService.ts';
+import type { ObjectName as _watchfanout_v1_ObjectName, ObjectName__Output as _watchfanout_v1_ObjectName__Output } from './watchfanout/v1/ObjectName.ts';
 import type { Progress as _watchfanout_v1_Progress, Progress__Output as _watchfanout_v1_Progress__Output } from './watchfanout/v1/Progress.ts';
 import type { RemoveWatch as _watchfanout_v1_RemoveWatch, RemoveWatch__Output as _watchfanout_v1_RemoveWatch__Output } from './watchfanout/v1/RemoveWatch.ts';
 import type { RequestProgress as _watchfanout_v1_RequestProgress, RequestProgress__Output as _watchfanout_v1_RequestProgress__Output } from './watchfanout/v1/RequestProgress.ts';
@@ -51,11 +55,14 @@ export interface ProtoGrpcType {
     v1: {
       AddWatch: MessageTypeDefinition<_watchfanout_v1_AddWatch, _watchfanout_v1_AddWatch__Output>
       Attributes: MessageTypeDefinition<_watchfanout_v1_Attributes, _watchfanout_v1_Attributes__Output>
+      BatchGetRequest: MessageTypeDefinition<_watchfanout_v1_BatchGetRequest, _watchfanout_v1_BatchGetRequest__Output>
+      BatchGetResponse: MessageTypeDefinition<_watchfanout_v1_BatchGetResponse, _watchfanout_v1_BatchGetResponse__Output>
       Codec: EnumTypeDefinition
       Delivery: EnumTypeDefinition
       EtcdKeys: MessageTypeDefinition<_watchfanout_v1_EtcdKeys, _watchfanout_v1_EtcdKeys__Output>
       Event: MessageTypeDefinition<_watchfanout_v1_Event, _watchfanout_v1_Event__Output>
       EventType: EnumTypeDefinition
+      FoundObject: MessageTypeDefinition<_watchfanout_v1_FoundObject, _watchfanout_v1_FoundObject__Output>
       GetRequest: MessageTypeDefinition<_watchfanout_v1_GetRequest, _watchfanout_v1_GetRequest__Output>
       GetResponse: MessageTypeDefinition<_watchfanout_v1_GetResponse, _watchfanout_v1_GetResponse__Output>
       GrantCredit: MessageTypeDefinition<_watchfanout_v1_GrantCredit, _watchfanout_v1_GrantCredit__Output>
@@ -74,6 +81,7 @@ export interface ProtoGrpcType {
        * "watchfanout". Clients decide by its reason.
        */
       ListWatchService: SubtypeConstructor<typeof grpc.Client, _watchfanout_v1_ListWatchServiceClient> & { service: _watchfanout_v1_ListWatchServiceDefinition }
+      ObjectName: MessageTypeDefinition<_watchfanout_v1_ObjectName, _watchfanout_v1_ObjectName__Output>
       Order: EnumTypeDefinition
       Progress: MessageTypeDefinition<_watchfanout_v1_Progress, _watchfanout_v1_Progress__Output>
       RemoveWatch: MessageTypeDefinition<_watchfanout_v1_RemoveWatch, _watchfanout_v1_RemoveWatch__Output>

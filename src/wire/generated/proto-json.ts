@@ -418,7 +418,130 @@ export const protoJson: object = {
                 "UNIMPLEMENTED": 25,
                 "DEADLINE_EXCEEDED": 26,
                 "LIST_TOO_LARGE": 27,
-                "RESUME_LIMITED": 28
+                "RESUME_LIMITED": 28,
+                "REQUEST_ID_REUSED": 29,
+                "TRANSACTION_TOO_LARGE": 30,
+                "TOO_MANY_LEASES": 31
+              }
+            },
+            "LeaseService": {
+              "methods": {
+                "Grant": {
+                  "requestType": "GrantRequest",
+                  "responseType": "GrantResponse"
+                },
+                "KeepAlive": {
+                  "requestType": "KeepAliveRequest",
+                  "requestStream": true,
+                  "responseType": "KeepAliveResponse",
+                  "responseStream": true
+                },
+                "Revoke": {
+                  "requestType": "RevokeRequest",
+                  "responseType": "RevokeResponse"
+                },
+                "TimeToLive": {
+                  "requestType": "TimeToLiveRequest",
+                  "responseType": "TimeToLiveResponse"
+                }
+              }
+            },
+            "GrantRequest": {
+              "fields": {
+                "ttl": {
+                  "type": "google.protobuf.Duration",
+                  "id": 1
+                }
+              }
+            },
+            "GrantResponse": {
+              "fields": {
+                "lease": {
+                  "type": "int64",
+                  "id": 1
+                },
+                "ttl": {
+                  "type": "google.protobuf.Duration",
+                  "id": 2
+                }
+              }
+            },
+            "KeepAliveRequest": {
+              "fields": {
+                "leases": {
+                  "rule": "repeated",
+                  "type": "int64",
+                  "id": 1
+                }
+              }
+            },
+            "KeepAliveResponse": {
+              "fields": {
+                "renewals": {
+                  "rule": "repeated",
+                  "type": "Renewal",
+                  "id": 1
+                }
+              }
+            },
+            "Renewal": {
+              "fields": {
+                "lease": {
+                  "type": "int64",
+                  "id": 1
+                },
+                "ttl": {
+                  "type": "google.protobuf.Duration",
+                  "id": 2
+                },
+                "error": {
+                  "type": "google.rpc.Status",
+                  "id": 3
+                }
+              }
+            },
+            "RevokeRequest": {
+              "fields": {
+                "lease": {
+                  "type": "int64",
+                  "id": 1
+                }
+              }
+            },
+            "RevokeResponse": {
+              "fields": {}
+            },
+            "TimeToLiveRequest": {
+              "fields": {
+                "lease": {
+                  "type": "int64",
+                  "id": 1
+                },
+                "objects": {
+                  "type": "bool",
+                  "id": 2
+                }
+              }
+            },
+            "TimeToLiveResponse": {
+              "fields": {
+                "ttl": {
+                  "type": "google.protobuf.Duration",
+                  "id": 1
+                },
+                "granted_ttl": {
+                  "type": "google.protobuf.Duration",
+                  "id": 2
+                },
+                "objects": {
+                  "rule": "repeated",
+                  "type": "ObjectName",
+                  "id": 3
+                },
+                "others": {
+                  "type": "int64",
+                  "id": 4
+                }
               }
             },
             "ListWatchService": {
@@ -426,6 +549,10 @@ export const protoJson: object = {
                 "Get": {
                   "requestType": "GetRequest",
                   "responseType": "GetResponse"
+                },
+                "BatchGet": {
+                  "requestType": "BatchGetRequest",
+                  "responseType": "BatchGetResponse"
                 },
                 "List": {
                   "requestType": "ListRequest",
@@ -510,6 +637,68 @@ export const protoJson: object = {
                 "stale_for": {
                   "type": "google.protobuf.Duration",
                   "id": 4
+                }
+              }
+            },
+            "BatchGetRequest": {
+              "fields": {
+                "objects": {
+                  "rule": "repeated",
+                  "type": "ObjectName",
+                  "id": 1
+                },
+                "revision_match": {
+                  "type": "RevisionMatch",
+                  "id": 2
+                },
+                "revision": {
+                  "type": "int64",
+                  "id": 3
+                },
+                "history_id": {
+                  "type": "string",
+                  "id": 4
+                }
+              }
+            },
+            "ObjectName": {
+              "fields": {
+                "resource": {
+                  "type": "string",
+                  "id": 1
+                },
+                "key": {
+                  "type": "string",
+                  "id": 2
+                }
+              }
+            },
+            "BatchGetResponse": {
+              "fields": {
+                "revision": {
+                  "type": "int64",
+                  "id": 1
+                },
+                "objects": {
+                  "rule": "repeated",
+                  "type": "FoundObject",
+                  "id": 2
+                },
+                "history_id": {
+                  "type": "string",
+                  "id": 3
+                },
+                "stale_for": {
+                  "type": "google.protobuf.Duration",
+                  "id": 4
+                }
+              }
+            },
+            "FoundObject": {
+              "fields": {
+                "object": {
+                  "type": "StoredObject",
+                  "id": 1
                 }
               }
             },
@@ -1211,6 +1400,14 @@ export const protoJson: object = {
                 "Delete": {
                   "requestType": "DeleteRequest",
                   "responseType": "DeleteResponse"
+                },
+                "DeletePrefix": {
+                  "requestType": "DeletePrefixRequest",
+                  "responseType": "DeletePrefixResponse"
+                },
+                "Transact": {
+                  "requestType": "TransactRequest",
+                  "responseType": "TransactResponse"
                 }
               }
             },
@@ -1253,6 +1450,18 @@ export const protoJson: object = {
                 "history_id": {
                   "type": "string",
                   "id": 7
+                },
+                "return_current": {
+                  "type": "bool",
+                  "id": 8
+                },
+                "validate_only": {
+                  "type": "bool",
+                  "id": 9
+                },
+                "request_id": {
+                  "type": "string",
+                  "id": 10
                 }
               }
             },
@@ -1269,6 +1478,10 @@ export const protoJson: object = {
                 "history_id": {
                   "type": "string",
                   "id": 3
+                },
+                "conflict": {
+                  "type": "bool",
+                  "id": 4
                 }
               }
             },
@@ -1299,6 +1512,18 @@ export const protoJson: object = {
                 "history_id": {
                   "type": "string",
                   "id": 4
+                },
+                "return_current": {
+                  "type": "bool",
+                  "id": 5
+                },
+                "validate_only": {
+                  "type": "bool",
+                  "id": 6
+                },
+                "request_id": {
+                  "type": "string",
+                  "id": 7
                 }
               }
             },
@@ -1315,6 +1540,227 @@ export const protoJson: object = {
                 "history_id": {
                   "type": "string",
                   "id": 3
+                },
+                "conflict": {
+                  "type": "bool",
+                  "id": 4
+                }
+              }
+            },
+            "DeletePrefixRequest": {
+              "fields": {
+                "resource": {
+                  "type": "string",
+                  "id": 1
+                },
+                "prefix": {
+                  "type": "string",
+                  "id": 2
+                },
+                "every_key": {
+                  "type": "bool",
+                  "id": 3
+                },
+                "history_id": {
+                  "type": "string",
+                  "id": 4
+                },
+                "validate_only": {
+                  "type": "bool",
+                  "id": 5
+                },
+                "request_id": {
+                  "type": "string",
+                  "id": 6
+                }
+              }
+            },
+            "DeletePrefixResponse": {
+              "fields": {
+                "revision": {
+                  "type": "int64",
+                  "id": 1
+                },
+                "deleted": {
+                  "type": "int64",
+                  "id": 2
+                },
+                "history_id": {
+                  "type": "string",
+                  "id": 3
+                }
+              }
+            },
+            "TransactRequest": {
+              "fields": {
+                "compares": {
+                  "rule": "repeated",
+                  "type": "Compare",
+                  "id": 1
+                },
+                "operations": {
+                  "rule": "repeated",
+                  "type": "Operation",
+                  "id": 2
+                },
+                "return_current": {
+                  "type": "bool",
+                  "id": 3
+                },
+                "return_previous": {
+                  "type": "bool",
+                  "id": 4
+                },
+                "validate_only": {
+                  "type": "bool",
+                  "id": 5
+                },
+                "request_id": {
+                  "type": "string",
+                  "id": 6
+                },
+                "history_id": {
+                  "type": "string",
+                  "id": 7
+                }
+              }
+            },
+            "Compare": {
+              "oneofs": {
+                "condition": {
+                  "oneof": [
+                    "exists",
+                    "mod_revision",
+                    "create_revision",
+                    "value"
+                  ]
+                }
+              },
+              "fields": {
+                "resource": {
+                  "type": "string",
+                  "id": 1
+                },
+                "key": {
+                  "type": "string",
+                  "id": 2
+                },
+                "exists": {
+                  "type": "bool",
+                  "id": 3
+                },
+                "mod_revision": {
+                  "type": "int64",
+                  "id": 4
+                },
+                "create_revision": {
+                  "type": "int64",
+                  "id": 5
+                },
+                "value": {
+                  "type": "bytes",
+                  "id": 6
+                }
+              }
+            },
+            "Operation": {
+              "oneofs": {
+                "change": {
+                  "oneof": [
+                    "put",
+                    "delete"
+                  ]
+                }
+              },
+              "fields": {
+                "resource": {
+                  "type": "string",
+                  "id": 1
+                },
+                "key": {
+                  "type": "string",
+                  "id": 2
+                },
+                "put": {
+                  "type": "PutOperation",
+                  "id": 3
+                },
+                "delete": {
+                  "type": "DeleteOperation",
+                  "id": 4
+                }
+              }
+            },
+            "PutOperation": {
+              "fields": {
+                "value": {
+                  "type": "bytes",
+                  "id": 1
+                },
+                "lease": {
+                  "type": "int64",
+                  "id": 2
+                },
+                "ttl": {
+                  "type": "google.protobuf.Duration",
+                  "id": 3
+                }
+              }
+            },
+            "DeleteOperation": {
+              "fields": {}
+            },
+            "TransactResponse": {
+              "fields": {
+                "succeeded": {
+                  "type": "bool",
+                  "id": 1
+                },
+                "revision": {
+                  "type": "int64",
+                  "id": 2
+                },
+                "history_id": {
+                  "type": "string",
+                  "id": 3
+                },
+                "results": {
+                  "rule": "repeated",
+                  "type": "OperationResult",
+                  "id": 4
+                },
+                "compares": {
+                  "rule": "repeated",
+                  "type": "CompareResult",
+                  "id": 5
+                }
+              }
+            },
+            "OperationResult": {
+              "fields": {
+                "object": {
+                  "type": "StoredObject",
+                  "id": 1
+                },
+                "previous": {
+                  "type": "StoredObject",
+                  "id": 2
+                },
+                "previous_left_out": {
+                  "type": "bool",
+                  "id": 3
+                }
+              }
+            },
+            "CompareResult": {
+              "fields": {
+                "held": {
+                  "type": "bool",
+                  "id": 1
+                },
+                "object": {
+                  "type": "StoredObject",
+                  "id": 2
                 }
               }
             }

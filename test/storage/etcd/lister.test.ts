@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { OwnKeys } from "../../../src/etcd/client/own-keys.ts";
 import { DecodedKeyValue } from "../../../src/etcd/wire/key-value.ts";
 import { Lister } from "../../../src/storage/etcd/lister.ts";
 import { ResourceKeys, SkippedKeys } from "../../../src/storage/etcd/objects/resource-keys.ts";
@@ -29,7 +30,12 @@ class AllKeys extends ResourceKeys {
 
   constructor() {
     const skippedKeys = new SkippedKeys(new FakeClock(), silent);
-    super({ prefix: "", marker: Buffer.from("marker"), skippedKeys, rawKeys: false });
+    super({
+      prefix: "",
+      own: new OwnKeys(Buffer.from("marker")),
+      skippedKeys,
+      rawKeys: false,
+    });
   }
 
   override relative(kv: DecodedKeyValue): string | undefined {

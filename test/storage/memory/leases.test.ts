@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";
+import { Keyspace } from "../../../src/storage/memory/keyspace.ts";
 import { Leases } from "../../../src/storage/memory/leases.ts";
 import {
   MemoryStorage,
@@ -116,13 +117,19 @@ describe("in a MemoryStorage a time to live", () => {
 describe("leases", () => {
   test("end with their last key", () => {
     const leases = new Leases(new FakeClock(), () => {});
+    const keys = new Keyspace();
     const lease = leases.grant(10);
     const a = new StoredObject("a", value, 2, 2, 1, lease);
     const b = new StoredObject("b", value, 3, 3, 1, lease);
-    leases.follow([new WatchEvent("ADDED", a, undefined), new WatchEvent("ADDED", b, undefined)]);
-    leases.follow([new WatchEvent("DELETED", a.deletedAt(4), a)]);
+    leases.follow([
+      {
+        keys,
+        events: [new WatchEvent("ADDED", a, undefined), new WatchEvent("ADDED", b, undefined)],
+      },
+    ]);
+    leases.follow([{ keys, events: [new WatchEvent("DELETED", a.deletedAt(4), a)] }]);
     expect(leases.has(lease)).toBe(true);
-    leases.follow([new WatchEvent("DELETED", b.deletedAt(5), b)]);
+    leases.follow([{ keys, events: [new WatchEvent("DELETED", b.deletedAt(5), b)] }]);
     expect(leases.size).toBe(0);
   });
 

@@ -23,6 +23,18 @@ export interface DeleteRequest {
    * deleted and the call fails with HISTORY_CHANGED. Empty: not checked.
    */
   'history_id'?: (string);
+  /**
+   * As in PutRequest.
+   */
+  'return_current'?: (boolean);
+  /**
+   * Checks everything, also the condition, and deletes nothing.
+   */
+  'validate_only'?: (boolean);
+  /**
+   * Identifies the request: see TransactRequest.
+   */
+  'request_id'?: (string);
   '_expected_mod_revision'?: "expected_mod_revision";
 }
 
@@ -47,5 +59,17 @@ export interface DeleteRequest__Output {
    * deleted and the call fails with HISTORY_CHANGED. Empty: not checked.
    */
   'history_id': (string);
+  /**
+   * As in PutRequest.
+   */
+  'return_current': (boolean);
+  /**
+   * Checks everything, also the condition, and deletes nothing.
+   */
+  'validate_only': (boolean);
+  /**
+   * Identifies the request: see TransactRequest.
+   */
+  'request_id': (string);
   '_expected_mod_revision'?: "expected_mod_revision";
 }

@@ -8,11 +8,12 @@ import type { Long } from '@grpc/proto-loader';
  */
 export interface DeleteResponse {
   /**
-   * The revision of the deletion.
+   * The revision of the deletion. With validate_only or a conflict: a revision at which the object was as the response
+   * says.
    */
   'revision'?: (number | string | Long);
   /**
-   * The object before the deletion.
+   * The object before the deletion. After a conflict: the current one. With validate_only and no conflict: absent.
    */
   'object'?: (_watchfanout_v1_StoredObject | null);
   /**
@@ -20,6 +21,10 @@ export interface DeleteResponse {
    * and this replica does not know yet whether the write came before or after that.
    */
   'history_id'?: (string);
+  /**
+   * With return_current: the object was not as expected, and nothing was deleted.
+   */
+  'conflict'?: (boolean);
 }
 
 /**
@@ -27,11 +32,12 @@ export interface DeleteResponse {
  */
 export interface DeleteResponse__Output {
   /**
-   * The revision of the deletion.
+   * The revision of the deletion. With validate_only or a conflict: a revision at which the object was as the response
+   * says.
    */
   'revision': (string);
   /**
-   * The object before the deletion.
+   * The object before the deletion. After a conflict: the current one. With validate_only and no conflict: absent.
    */
   'object': (_watchfanout_v1_StoredObject__Output | null);
   /**
@@ -39,4 +45,8 @@ export interface DeleteResponse__Output {
    * and this replica does not know yet whether the write came before or after that.
    */
   'history_id': (string);
+  /**
+   * With return_current: the object was not as expected, and nothing was deleted.
+   */
+  'conflict': (boolean);
 }

@@ -123,6 +123,18 @@ export const ErrorReason = {
    * A watch from before the events that the replica keeps can't be read from the store now. Retry later, or list again.
    */
   RESUME_LIMITED: 'RESUME_LIMITED',
+  /**
+   * The id of the request was used for another request. Use a new id for each.
+   */
+  REQUEST_ID_REUSED: 'REQUEST_ID_REUSED',
+  /**
+   * A transaction has too many compares or operations, or would delete too many objects. Divide it.
+   */
+  TRANSACTION_TOO_LARGE: 'TRANSACTION_TOO_LARGE',
+  /**
+   * A limit of the caller's leases is reached. Revoke one, or attach several objects to one lease.
+   */
+  TOO_MANY_LEASES: 'TOO_MANY_LEASES',
 } as const;
 
 /**
@@ -277,6 +289,21 @@ export type ErrorReason =
    */
   | 'RESUME_LIMITED'
   | 28
+  /**
+   * The id of the request was used for another request. Use a new id for each.
+   */
+  | 'REQUEST_ID_REUSED'
+  | 29
+  /**
+   * A transaction has too many compares or operations, or would delete too many objects. Divide it.
+   */
+  | 'TRANSACTION_TOO_LARGE'
+  | 30
+  /**
+   * A limit of the caller's leases is reached. Revoke one, or attach several objects to one lease.
+   */
+  | 'TOO_MANY_LEASES'
+  | 31
 
 /**
  * Why a call or a stream failed: the `reason` of the google.rpc.ErrorInfo of every error, whose domain is "watchfanout".

@@ -2,6 +2,8 @@
 
 import type * as grpc from '@grpc/grpc-js'
 import type { MethodDefinition } from '@grpc/proto-loader'
+import type { BatchGetRequest as _watchfanout_v1_BatchGetRequest, BatchGetRequest__Output as _watchfanout_v1_BatchGetRequest__Output } from '../../watchfanout/v1/BatchGetRequest.ts';
+import type { BatchGetResponse as _watchfanout_v1_BatchGetResponse, BatchGetResponse__Output as _watchfanout_v1_BatchGetResponse__Output } from '../../watchfanout/v1/BatchGetResponse.ts';
 import type { GetRequest as _watchfanout_v1_GetRequest, GetRequest__Output as _watchfanout_v1_GetRequest__Output } from '../../watchfanout/v1/GetRequest.ts';
 import type { GetResponse as _watchfanout_v1_GetResponse, GetResponse__Output as _watchfanout_v1_GetResponse__Output } from '../../watchfanout/v1/GetResponse.ts';
 import type { HistoryRequest as _watchfanout_v1_HistoryRequest, HistoryRequest__Output as _watchfanout_v1_HistoryRequest__Output } from '../../watchfanout/v1/HistoryRequest.ts';
@@ -23,6 +25,21 @@ import type { WatchResponse as _watchfanout_v1_WatchResponse, WatchResponse__Out
  * "watchfanout". Clients decide by its reason.
  */
 export interface ListWatchServiceClient extends grpc.Client {
+  /**
+   * Reads several objects, of any resources of one store, all at one revision.
+   */
+  BatchGet(argument: _watchfanout_v1_BatchGetRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_BatchGetResponse__Output>): grpc.ClientUnaryCall;
+  BatchGet(argument: _watchfanout_v1_BatchGetRequest, metadata: grpc.Metadata, callback: grpc.requestCallback<_watchfanout_v1_BatchGetResponse__Output>): grpc.ClientUnaryCall;
+  BatchGet(argument: _watchfanout_v1_BatchGetRequest, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_BatchGetResponse__Output>): grpc.ClientUnaryCall;
+  BatchGet(argument: _watchfanout_v1_BatchGetRequest, callback: grpc.requestCallback<_watchfanout_v1_BatchGetResponse__Output>): grpc.ClientUnaryCall;
+  /**
+   * Reads several objects, of any resources of one store, all at one revision.
+   */
+  batchGet(argument: _watchfanout_v1_BatchGetRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_BatchGetResponse__Output>): grpc.ClientUnaryCall;
+  batchGet(argument: _watchfanout_v1_BatchGetRequest, metadata: grpc.Metadata, callback: grpc.requestCallback<_watchfanout_v1_BatchGetResponse__Output>): grpc.ClientUnaryCall;
+  batchGet(argument: _watchfanout_v1_BatchGetRequest, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_BatchGetResponse__Output>): grpc.ClientUnaryCall;
+  batchGet(argument: _watchfanout_v1_BatchGetRequest, callback: grpc.requestCallback<_watchfanout_v1_BatchGetResponse__Output>): grpc.ClientUnaryCall;
+  
   /**
    * Reads one object.
    */
@@ -122,6 +139,11 @@ export interface ListWatchServiceClient extends grpc.Client {
  */
 export interface ListWatchServiceHandlers extends grpc.UntypedServiceImplementation {
   /**
+   * Reads several objects, of any resources of one store, all at one revision.
+   */
+  BatchGet: grpc.handleUnaryCall<_watchfanout_v1_BatchGetRequest__Output, _watchfanout_v1_BatchGetResponse>;
+  
+  /**
    * Reads one object.
    */
   Get: grpc.handleUnaryCall<_watchfanout_v1_GetRequest__Output, _watchfanout_v1_GetResponse>;
@@ -157,6 +179,7 @@ export interface ListWatchServiceHandlers extends grpc.UntypedServiceImplementat
 }
 
 export interface ListWatchServiceDefinition extends grpc.ServiceDefinition {
+  BatchGet: MethodDefinition<_watchfanout_v1_BatchGetRequest, _watchfanout_v1_BatchGetResponse, _watchfanout_v1_BatchGetRequest__Output, _watchfanout_v1_BatchGetResponse__Output>
   Get: MethodDefinition<_watchfanout_v1_GetRequest, _watchfanout_v1_GetResponse, _watchfanout_v1_GetRequest__Output, _watchfanout_v1_GetResponse__Output>
   History: MethodDefinition<_watchfanout_v1_HistoryRequest, _watchfanout_v1_HistoryResponse, _watchfanout_v1_HistoryRequest__Output, _watchfanout_v1_HistoryResponse__Output>
   List: MethodDefinition<_watchfanout_v1_ListRequest, _watchfanout_v1_ListResponse, _watchfanout_v1_ListRequest__Output, _watchfanout_v1_ListResponse__Output>

@@ -37,6 +37,19 @@ export interface PutRequest {
    * written and the call fails with HISTORY_CHANGED. Empty: not checked.
    */
   'history_id'?: (string);
+  /**
+   * If the object is not as expected, the response has the current one, instead of the error REVISION_CONFLICT.
+   * Needs the right to get the object as well.
+   */
+  'return_current'?: (boolean);
+  /**
+   * Checks everything, also the condition, and writes nothing.
+   */
+  'validate_only'?: (boolean);
+  /**
+   * Identifies the request: see TransactRequest.
+   */
+  'request_id'?: (string);
   '_expected_mod_revision'?: "expected_mod_revision";
 }
 
@@ -74,5 +87,18 @@ export interface PutRequest__Output {
    * written and the call fails with HISTORY_CHANGED. Empty: not checked.
    */
   'history_id': (string);
+  /**
+   * If the object is not as expected, the response has the current one, instead of the error REVISION_CONFLICT.
+   * Needs the right to get the object as well.
+   */
+  'return_current': (boolean);
+  /**
+   * Checks everything, also the condition, and writes nothing.
+   */
+  'validate_only': (boolean);
+  /**
+   * Identifies the request: see TransactRequest.
+   */
+  'request_id': (string);
   '_expected_mod_revision'?: "expected_mod_revision";
 }

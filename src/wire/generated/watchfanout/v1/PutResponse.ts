@@ -8,11 +8,12 @@ import type { Long } from '@grpc/proto-loader';
  */
 export interface PutResponse {
   /**
-   * The revision of the write.
+   * The revision of the write. With validate_only or a conflict: a revision at which the object was as the response says.
    */
   'revision'?: (number | string | Long);
   /**
-   * The object as it was written.
+   * The object as it was written. After a conflict: the current one; absent: it does not exist. With validate_only and no
+   * conflict: absent.
    */
   'object'?: (_watchfanout_v1_StoredObject | null);
   /**
@@ -20,6 +21,10 @@ export interface PutResponse {
    * and this replica does not know yet whether the write came before or after that.
    */
   'history_id'?: (string);
+  /**
+   * With return_current: the object was not as expected, and nothing was written.
+   */
+  'conflict'?: (boolean);
 }
 
 /**
@@ -27,11 +32,12 @@ export interface PutResponse {
  */
 export interface PutResponse__Output {
   /**
-   * The revision of the write.
+   * The revision of the write. With validate_only or a conflict: a revision at which the object was as the response says.
    */
   'revision': (string);
   /**
-   * The object as it was written.
+   * The object as it was written. After a conflict: the current one; absent: it does not exist. With validate_only and no
+   * conflict: absent.
    */
   'object': (_watchfanout_v1_StoredObject__Output | null);
   /**
@@ -39,4 +45,8 @@ export interface PutResponse__Output {
    * and this replica does not know yet whether the write came before or after that.
    */
   'history_id': (string);
+  /**
+   * With return_current: the object was not as expected, and nothing was written.
+   */
+  'conflict': (boolean);
 }
