@@ -128,6 +128,7 @@ export type {
   Deleted,
   FollowOptions,
   ResourceInformerOptions,
+  TypedBatchGet,
   TypedListOptions,
   TypedPage,
   TypedResource,

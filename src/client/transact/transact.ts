@@ -145,8 +145,7 @@ class Attempts<R> {
   async #commit(sent: Sent<R>): Promise<Transacted<R> | Conflict> {
     try {
       const result = await this.#send(sent);
-      if (result.succeeded) return { ...result, value: sent.value };
-      return this.#conflict(sent, result);
+      return result.succeeded ? transacted(sent, result) : this.#conflict(sent, result);
     } catch (error) {
       if (hasReason(error, "REQUEST_ID_REUSED")) return this.#applied(error);
       if (!hasReason(error, "HISTORY_CHANGED") || this.#unknown.size > 0) throw error;
@@ -195,7 +194,7 @@ class Attempts<R> {
       this.#unknown.delete(sent);
       try {
         const result = await this.#send(sent);
-        if (result.succeeded) return { ...result, value: sent.value };
+        if (result.succeeded) return transacted(sent, result);
       } catch (other) {
         if (!hasReason(other, "REQUEST_ID_REUSED")) throw other;
       }
@@ -225,6 +224,13 @@ class Attempts<R> {
     if (unknown === undefined || this.#signal?.aborted === true) return error;
     return new WatchFanoutError("OUTCOME_UNKNOWN", unknown.message, { cause: error });
   }
+}
+
+function transacted<R>(
+  { value }: Sent<R>,
+  { revision, historyId }: TransactionResult,
+): Transacted<R> {
+  return { value, revision, historyId };
 }
 
 /** The result of a request that was applied before, so that its objects are compacted. */
