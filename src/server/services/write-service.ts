@@ -14,6 +14,7 @@ import type { DeletePrefixRequest__Output } from "../../wire/generated/watchfano
 import type { DeleteRequest__Output } from "../../wire/generated/watchfanout/v1/DeleteRequest.ts";
 import type { PutRequest__Output } from "../../wire/generated/watchfanout/v1/PutRequest.ts";
 import type { TransactRequest__Output } from "../../wire/generated/watchfanout/v1/TransactRequest.ts";
+import { objectMessage } from "../../wire/object-message.ts";
 import { writeService } from "../../wire/services.ts";
 import { expectedObjectBytes } from "../calls/call-admission.ts";
 import type { Encode, ServiceMethods, UnaryCall, UnaryMethod } from "../calls/methods.ts";
@@ -183,15 +184,6 @@ function transactResponse(result: TransactResult & { readonly historyId: string 
       held,
       object: objectMessage(object),
     })),
-  };
-}
-
-function objectMessage(object: StoredObject | undefined) {
-  if (object === undefined) return null;
-  const { key, value, createRevision, modRevision, version, lease } = object;
-  return {
-    ...{ key, value, version, lease: String(lease) },
-    ...{ create_revision: createRevision, mod_revision: modRevision },
   };
 }
 
