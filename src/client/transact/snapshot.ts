@@ -1,3 +1,4 @@
+import { hasReason } from "../../base/errors.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import type { BatchGetResult, ObjectName } from "../calls/transaction.ts";
@@ -69,12 +70,24 @@ export class Snapshot {
       await Promise.resolve();
       const names = [...this.#wanted.values()].slice(0, maxObjects);
       for (const name of names) this.#wanted.delete(identityOf(name));
-      const revision = this.#revision;
-      const at: RevisionRequirement =
-        revision === undefined ? { match: "LINEARIZABLE" } : { match: "EXACT", revision };
-      this.add(names, await this.#read(names, at, this.#historyId));
+      await this.#readAll(names);
     } finally {
       this.#reading = undefined;
+    }
+  }
+
+  /** In several parts, if they are too large for one message. */
+  async #readAll(names: readonly ObjectName[]): Promise<void> {
+    const revision = this.#revision;
+    const at: RevisionRequirement =
+      revision === undefined ? { match: "LINEARIZABLE" } : { match: "EXACT", revision };
+    try {
+      this.add(names, await this.#read(names, at, this.#historyId));
+    } catch (error) {
+      if (!hasReason(error, "LIST_TOO_LARGE") || names.length < 2) throw error;
+      const half = names.length >> 1;
+      await this.#readAll(names.slice(0, half));
+      await this.#readAll(names.slice(half));
     }
   }
 }
