@@ -91,7 +91,7 @@ export async function serveRelay(
 
 /** A client with connections of its own, through the networks of the servers. */
 export function clientFor(
-  servers: readonly Served[],
+  servers: readonly { readonly network: Pick<Relay, "port"> }[],
   options: Partial<ConnectOptions> = {},
 ): Client {
   const address = servers.map(({ network }) => `127.0.0.1:${network.port}`);
