@@ -53,7 +53,7 @@ export class Snapshot {
     for (const [n, name] of names.entries()) this.#objects.set(identityOf(name), objects[n]);
   }
 
-  /** The object; undefined: there is none. Rejects as a batchGet does. */
+  /** The object; undefined: it does not exist. Rejects as a batchGet does. */
   async get(name: ObjectName): Promise<StoredObject | undefined> {
     const identity = identityOf(name);
     while (!this.#objects.has(identity)) {

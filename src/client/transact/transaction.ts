@@ -93,7 +93,7 @@ export class Transaction {
   }
 
   /**
-   * Ends the transaction: returns what its writes require, and what they are; undefined if there are none.
+   * Ends the transaction: returns what its writes require, and what they are; undefined without writes.
    *
    * `checksWrites`: whether what is written without having been read must be as in the snapshot, too, which may be read for
    * that.

@@ -173,7 +173,7 @@ describe.each([
     await expect(kept?.get("a", "k")).rejects.toThrow(/has ended/);
   });
 
-  test("fails if a read has failed, also if its function goes on.", async () => {
+  test("fails if a read has failed, also if its function continues.", async () => {
     const client = await open();
     const failing = client.transact(async (tx) => {
       await tx.get("nowhere", "k").catch(() => {});
