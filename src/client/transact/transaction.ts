@@ -3,7 +3,7 @@ import { StoredObject } from "../../model/object.ts";
 import type { ObjectName, Operation, TransactionRequest } from "../calls/transaction.ts";
 import { DecodeFailure, decodeTyped, type TypedObject } from "../values/typed-object.ts";
 import type { ValueCodec } from "../values/value-codec.ts";
-import { identityOf, type Snapshot } from "./snapshot.ts";
+import { checkRoom, identityOf, type Snapshot } from "./snapshot.ts";
 
 /** The lease of an object that a transaction writes, as for a put. */
 export interface TransactionPutOptions {
@@ -124,6 +124,7 @@ export class Transaction {
 
   #write(operation: Operation): void {
     this.#enter();
+    checkRoom(this.#writes.size);
     this.#writes.set(identityOf(operation), operation);
   }
 

@@ -223,3 +223,16 @@ describe("A transaction whose state can no longer be read", () => {
     ]);
   });
 });
+
+test("A transaction reads and writes at most 10,000 objects.", async () => {
+  const { db } = await scripted([]);
+  const keys = Array.from({ length: 10_001 }, (_, n) => `k${n}`);
+  const writing = db.transact(async (tx) => {
+    for (const key of keys) tx.delete("r", key);
+  });
+  await expect(writing).rejects.toMatchObject({ reason: "TRANSACTION_TOO_LARGE" });
+  const reading = db.transact(async (tx) => {
+    await Promise.all(keys.map((key) => tx.get("r", key)));
+  });
+  await expect(reading).rejects.toMatchObject({ reason: "TRANSACTION_TOO_LARGE" });
+});
