@@ -73,7 +73,9 @@ export class ProcessResources {
     if (this.#etcd !== undefined) {
       const prefixes = new Map(config.resources.map(({ name, prefix }) => [name, prefix]));
       this.#store = new EtcdStore(this.#etcd, { prefixes, maxDeletedObjects });
-    } else if (deps.relay === undefined) {
+    } else if (deps.relay !== undefined) {
+      this.#store = deps.relay.storeOf(config.resources);
+    } else {
       this.#memory = new MemoryStore({ clock: context.clock, maxDeletedObjects });
       this.#store = this.#memory;
       this.#closing.push(() => this.#memory?.close() ?? Promise.resolve());

@@ -48,7 +48,7 @@ export function writeMethods(context: UnaryContext): ServiceMethods {
       perform: async (request, call) => {
         const resource = resourceNamed(context, call, request.resource);
         const put = { ...parsePut(request), via: call.via, signal: call.signal };
-        const asTransaction = needsStore(request)
+        const asTransaction = needsStore(context, request)
           ? putAsTransaction(request, put, call)
           : undefined;
         const read = request.return_current ? expectedObjectBytes : 0;
@@ -64,7 +64,7 @@ export function writeMethods(context: UnaryContext): ServiceMethods {
       perform: async (request, call) => {
         const resource = resourceNamed(context, call, request.resource);
         const deletion = { ...parseDelete(request), via: call.via, signal: call.signal };
-        const asTransaction = needsStore(request)
+        const asTransaction = needsStore(context, request)
           ? deletionAsTransaction(request, deletion, call)
           : undefined;
         const wait = call.admit(expectedObjectBytes);
@@ -115,9 +115,16 @@ function isPut(operation: Operation): operation is PutOperation {
   return operation.type === "put";
 }
 
-/** Whether a Put or Delete asks for what only a Store has. */
-function needsStore(request: PutRequest__Output | DeleteRequest__Output): boolean {
-  return request.return_current || request.validate_only || request.request_id !== "";
+/**
+ * Whether a Put or Delete asks for what only a Store has. Without one return_current is ignored: a conflict is the error, which
+ * clients of servers before it know.
+ */
+function needsStore(
+  { store }: Pick<UnaryContext, "store">,
+  request: PutRequest__Output | DeleteRequest__Output,
+): boolean {
+  if (request.validate_only || request.request_id !== "") return true;
+  return request.return_current && store !== undefined;
 }
 
 function putAsTransaction(
