@@ -3,7 +3,7 @@ import { exhaust, type Search } from "./explore.ts";
 import { everyGuarantee, maxStates } from "./list-watch.ts";
 import { QuintSet, type Value } from "./values.ts";
 
-/** A model of leases, or of what stands on them. Each is small enough to visit all of its states. */
+/** A model of leases, or of what is built on them. Each is small enough to visit all of its states. */
 interface SmallModel {
   readonly file: string;
   /** The model's type `Bounds`. */
@@ -90,7 +90,7 @@ export function* smallSearches(): Generator<NamedSearch> {
   for (const [name, { file, bounds, rules }] of Object.entries(smallModels)) {
     const model = new Model(file);
     const without = (rule: readonly string[], property: string): Search => {
-      const init = model.init("initWith", valueOf(bounds), QuintSet.of(rule));
+      const init = model.init("initWith", boundsValue(bounds), QuintSet.of(rule));
       return exhaust(model, init, property, maxStates);
     };
     const design = (): Search => without([], everyGuarantee);
@@ -102,7 +102,7 @@ export function* smallSearches(): Generator<NamedSearch> {
   }
 }
 
-function valueOf(bounds: Bounds): Value {
+function boundsValue(bounds: Bounds): Value {
   const sorted = Object.entries(bounds).sort(([one], [other]) => (one < other ? -1 : 1));
   return Object.fromEntries(
     sorted.map(([name, value]) => [name, typeof value === "object" ? QuintSet.of(value) : value]),
