@@ -33,10 +33,10 @@ export const smallModels: Readonly<Record<string, SmallModel>> = {
       "a holder stops at its deadline": "OneHolder",
       "a holder relies on its lease when the response comes": "OneHolder",
       "a holder stops before it releases": "OneHolder",
-      "a release compares the token": "OneHolder",
-      "a lock is created only where it is absent": "OneToken",
+      "the queue is read after the own key was created": "OneHolder",
+      "the first of the queue holds the lock": "TokensGrow",
       "a guarded write compares the token": "Fenced",
-      "a lock is attached to the lease of its holder": "Held",
+      "a key of the queue is attached to the lease of its client": "Held",
     },
   },
   shards: {
@@ -48,8 +48,7 @@ export const smallModels: Readonly<Record<string, SmallModel>> = {
       "a slot is released when its work has ended": "OneOwner",
       "a slot is attached to the lease of its owner": "Owned",
       "a member is attached to its lease": "Owned",
-      "a share is rounded up": "Owned",
-      "a member with more than its share gives up a slot": "Shared",
+      "a slot of another member is given up": "Assigned",
     },
   },
   "request ids": {
