@@ -1,6 +1,7 @@
 import type { WatchFanoutError } from "../base/errors.ts";
 import type { TimeSlicedWork } from "../base/event-loop-turns.ts";
 import { Turns } from "../base/turns.ts";
+import type { StoredObject } from "../model/object.ts";
 import { BackfillQueue } from "../reflector/backfill/window-backfill.ts";
 import type {
   DeleteRequest,
@@ -12,6 +13,7 @@ import type {
   Storage,
   WriteResult,
 } from "../storage/storage.ts";
+import type { StoreWrite } from "../storage/store.ts";
 import { DeepReads } from "./catch-up/deep-reads.ts";
 import { ConsistencyChecker } from "./consistency-checker.ts";
 import { defaultWatcherBounds } from "./dispatch/watcher-bounds.ts";
@@ -220,6 +222,15 @@ export class Cacher implements Storage {
 
   delete(request: DeleteRequest): Promise<WriteResult> {
     return this.#upstreamWriter.delete(request);
+  }
+
+  /** See `ServedResource.historyOfWrite`. */
+  historyOfWrite<T extends StoreWrite>(
+    writing: Promise<T>,
+    written: (result: T) => StoredObject | undefined,
+    signal: AbortSignal,
+  ): Promise<string> {
+    return this.#upstreamWriter.historyOfWrite(writing, written, signal);
   }
 
   /**

@@ -2,28 +2,18 @@ import { type Clock, keepAliveClock } from "../base/clock.ts";
 import { invalidRequest, WatchFanoutError } from "../base/errors.ts";
 import type { Reachability } from "../base/stream-backoff.ts";
 import { listedSlab, Slabs } from "../model/slabs.ts";
-import type { Duration__Output } from "../wire/generated/google/protobuf/Duration.ts";
 import type { ListRequest as WireListRequest } from "../wire/generated/watchfanout/v1/ListRequest.ts";
-import type { StoredObject__Output as WireObject } from "../wire/generated/watchfanout/v1/StoredObject.ts";
-import type { WatchRequest as WireWatchRequest } from "../wire/generated/watchfanout/v1/WatchRequest.ts";
-import { healthService, listWatchService, writeService } from "../wire/services.ts";
+import { healthService, listWatchService } from "../wire/services.ts";
 import { withRequest } from "./calls/call.ts";
 import { isNotFound } from "./calls/call-failure.ts";
 import { Connection } from "./calls/connection.ts";
 import { broken, decodeDuration, decodeObject, decodeRevision } from "./calls/decode.ts";
-import {
-  wireDuration,
-  wireExpectation,
-  wirePosition,
-  wireRange,
-  wireSelection,
-  wireView,
-} from "./calls/encode.ts";
-import type { Endpoint } from "./calls/endpoints.ts";
+import { wirePosition, wireRange, wireSelection, wireView } from "./calls/encode.ts";
 import type {
   ConnectOptions,
   CountOptions,
   DeleteOptions,
+  DeletePrefixOptions,
   GetOptions,
   HistoryOptions,
   HistoryPageOptions,
@@ -32,10 +22,22 @@ import type {
   PutOptions,
   ReadOptions,
   ResourcesOptions,
+  TransactionOptions,
   WatchOptions,
 } from "./calls/options.ts";
+import type {
+  BatchGetResult,
+  DeletePrefixResult,
+  ObjectName,
+  TransactionRequest,
+  TransactionResult,
+} from "./calls/transaction.ts";
 import { decodeResourceInfo, type ResourceInfo } from "./resource-info.ts";
 import { Subscription, type SubscriptionOptions } from "./subscribe/subscription.ts";
+import { type Transacted, type TransactOptions, transact } from "./transact/transact.ts";
+import type { Transaction } from "./transact/transaction.ts";
+import { decodeBatchGet } from "./transact/wire-transaction.ts";
+import { type ValidatedWrite, Writes } from "./transact/writes.ts";
 import { TypedResource, type TypedResourceOptions } from "./typed/typed-resource.ts";
 import type { ValueCodec } from "./values/value-codec.ts";
 import type {
@@ -46,17 +48,16 @@ import type {
   ObjectResult,
   Page,
 } from "./watch/client-calls.ts";
+import { RequestedWatches } from "./watch/requested-watches.ts";
 import {
-  checkObject,
   checkPage,
   checkReadAt,
   decodeHistoryPage,
+  decodeObjectResult,
   JoinedHistory,
   JoinedPages,
 } from "./watch/response-checks.ts";
-import { type OpenStream, resumingWatch, type WatchStreams } from "./watch/resuming-watch.ts";
-
-const defaultMaxBatchBytes = 1024 ** 3;
+import type { WatchStreams } from "./watch/resuming-watch.ts";
 
 /** Maximum number of resources of a service that `Client.resources` collects. */
 const maxResources = 100_000;
@@ -82,13 +83,19 @@ export class Client implements ClientCalls {
   readonly #connection: Connection;
   readonly #clock: Clock;
   readonly #random: () => number;
+  readonly #watches: RequestedWatches;
   readonly #separateStreams: WatchStreams;
+  readonly #writes: Writes;
 
   /** The same as `connect`. */
   constructor(options: ConnectOptions) {
     this.#clock = options.clock ?? keepAliveClock;
     this.#random = options.random ?? Math.random;
     this.#connection = new Connection(options, this.#clock, this.#random);
+    this.#writes = new Writes(this.#connection);
+    this.#watches = new RequestedWatches({
+      ...{ clock: this.#clock, random: this.#random, reachability: this.#connection.reachability },
+    });
     this.#separateStreams = {
       open: (request, signal, onServer) =>
         this.#connection.stream(withRequest(listWatchService.Watch, request), signal, onServer),
@@ -115,9 +122,17 @@ export class Client implements ClientCalls {
   async get(resource: string, key: string, options: GetOptions = {}): Promise<ObjectResult> {
     const request = { resource, key, ...wireView(options), ...wirePosition(options) };
     const response = await this.#connection.read(listWatchService.Get, request, options);
-    const result = objectResult(key, response);
+    const result = decodeObjectResult(key, response);
     checkReadAt(options.at, result.revision);
     return result;
+  }
+
+  /** Reads several objects, of any resources of one store, all at one revision: up to 1,000. */
+  async batchGet(names: readonly ObjectName[], options: ReadOptions = {}): Promise<BatchGetResult> {
+    const objects = names.map(({ resource, key }) => ({ resource, key }));
+    const request = { objects, ...wirePosition(options) };
+    const response = await this.#connection.read(listWatchService.BatchGet, request, options);
+    return decodeBatchGet(names, options.at, response);
   }
 
   /** Lists objects, page by page. Each page is requested when the iteration reaches it, and all are of one revision. */
@@ -232,7 +247,7 @@ export class Client implements ClientCalls {
    * INVALID_REQUEST, for a scope and a range together.
    */
   watch(resource: string, options: WatchOptions = {}): AsyncGenerator<AtomicBatch, void, void> {
-    return this.#watchOver(this.#separateStreams, resource, options);
+    return this.#watches.watch(this.#separateStreams, resource, options);
   }
 
   /**
@@ -242,56 +257,9 @@ export class Client implements ClientCalls {
   subscribe(options: SubscriptionOptions = {}): Subscription {
     const deps = {
       ...{ calls: this, connection: this.#connection, clock: this.#clock, random: this.#random },
-      watch: this.#watchOver.bind(this),
+      watch: this.#watches.watch.bind(this.#watches),
     };
     return new Subscription(deps, options);
-  }
-
-  #watchOver(
-    streams: WatchStreams,
-    resource: string,
-    options: WatchOptions,
-  ): AsyncGenerator<AtomicBatch, void, void> {
-    const { scope, range } = options;
-    if (scope !== undefined && range !== undefined) {
-      throw invalidRequest(
-        "range",
-        "A watch has a scope or a range of keys, not both. Leave one out.",
-      );
-    }
-    const request: WireWatchRequest = {
-      resource,
-      ...(range === undefined ? scope : { range: wireRange(range) }),
-      ...(options.afterRevision === undefined ? {} : { after_revision: options.afterRevision }),
-      send_initial_events: options.sendInitialEvents ?? false,
-      delivery: `DELIVERY_${options.delivery ?? "UNSPECIFIED"}`,
-      include_previous: options.includePrevious ?? false,
-      ...wireView(options),
-      event_types: (options.eventTypes ?? []).map((type) => `EVENT_TYPE_${type}` as const),
-      eager_bookmarks: options.eagerBookmarks ?? false,
-      bookmark_interval: wireDuration(options.bookmarkIntervalMs),
-      history_id: options.historyId ?? "",
-      ...wireSelection(options),
-    };
-    let server: Endpoint | undefined;
-    const open: OpenStream = (wire, signal) =>
-      streams.open(wire, signal, (endpoint) => {
-        server = endpoint;
-      });
-    return resumingWatch(open, request, {
-      clock: this.#clock,
-      random: this.#random,
-      reachability: this.reachability,
-      signal: options.signal,
-      closing: streams.closing,
-      resume: options.resume,
-      maxBatchBytes: options.maxBatchBytes ?? defaultMaxBatchBytes,
-      onOpened: () => {
-        if (server !== undefined) options.onOpened?.(server);
-      },
-      onViolation: () => server?.failed(server.incidents, 0),
-      onInterruption: options.onInterruption,
-    });
   }
 
   /**
@@ -329,37 +297,95 @@ export class Client implements ClientCalls {
     }
   }
 
-  /** Creates or replaces an object. Rejects with REVISION_CONFLICT if `expectedModRevision` does not match. */
-  async put(
+  /**
+   * Creates or replaces an object. Rejects with REVISION_CONFLICT if `expectedModRevision` does not match: with
+   * `returnCurrent`, a RevisionConflict with the current object. With `validateOnly`, nothing is written.
+   */
+  put(
+    resource: string,
+    key: string,
+    value: Uint8Array,
+    options: PutOptions & { readonly validateOnly: true },
+  ): Promise<ValidatedWrite>;
+  put(
+    resource: string,
+    key: string,
+    value: Uint8Array,
+    options?: PutOptions,
+  ): Promise<ObjectResult>;
+  put(
     resource: string,
     key: string,
     value: Uint8Array,
     options: PutOptions = {},
-  ): Promise<ObjectResult> {
-    const request = {
-      resource,
-      key,
-      value,
-      lease: String(options.lease ?? 0n),
-      ttl: wireDuration(options.ttlMs),
-      history_id: options.historyId ?? "",
-      ...wireExpectation(options.expectedModRevision),
-    };
-    return objectResult(key, await this.#connection.write(writeService.Put, request, options));
+  ): Promise<ObjectResult | ValidatedWrite> {
+    return this.#writes.put(resource, key, value, options);
   }
 
   /**
    * Deletes an object. Rejects with OBJECT_NOT_FOUND if the key does not exist, and with REVISION_CONFLICT if
-   * `expectedModRevision` does not match.
+   * `expectedModRevision` does not match, as a put does.
    */
-  async delete(resource: string, key: string, options: DeleteOptions = {}): Promise<ObjectResult> {
-    const request = {
-      resource,
-      key,
-      history_id: options.historyId ?? "",
-      ...wireExpectation(options.expectedModRevision),
-    };
-    return objectResult(key, await this.#connection.write(writeService.Delete, request, options));
+  delete(
+    resource: string,
+    key: string,
+    options: DeleteOptions & { readonly validateOnly: true },
+  ): Promise<ValidatedWrite>;
+  delete(resource: string, key: string, options?: DeleteOptions): Promise<ObjectResult>;
+  delete(
+    resource: string,
+    key: string,
+    options: DeleteOptions = {},
+  ): Promise<ObjectResult | ValidatedWrite> {
+    return this.#writes.delete(resource, key, options);
+  }
+
+  /**
+   * Deletes all objects whose keys begin with a prefix, at one revision. Rejects with INVALID_REQUEST for an empty prefix
+   * without `everyKey`, and with TRANSACTION_TOO_LARGE for more objects than the service deletes at once.
+   */
+  deletePrefix(
+    resource: string,
+    prefix: string,
+    options: DeletePrefixOptions = {},
+  ): Promise<DeletePrefixResult> {
+    return this.#writes.deletePrefix(resource, prefix, options);
+  }
+
+  /**
+   * Sends one transaction: its operations are applied at one revision if all its compares hold, otherwise nothing. Resolves
+   * also if they do not, with `succeeded` false. `transact` reads, computes and tries again.
+   */
+  transaction(
+    request: TransactionRequest,
+    options: TransactionOptions = {},
+  ): Promise<TransactionResult> {
+    return this.#writes.transaction(request, options);
+  }
+
+  /**
+   * Calls `body` with a transaction, and applies what it has written at one revision, if nothing that it has read was changed
+   * meanwhile. Otherwise it is called again, after a pause with jitter: it must have no other effects.
+   *
+   *     await client.transact(async (tx) => {
+   *       const [from, to] = await Promise.all([tx.of(accounts).get("a"), tx.of(accounts).get("b")]);
+   *       tx.of(accounts).put("a", { balance: from.value.balance - 1 });
+   *       tx.of(accounts).put("b", { balance: to.value.balance + 1 });
+   *     });
+   *
+   * All reads are of one revision, also in an attempt that fails, and the writes take effect as if nothing had happened since:
+   * transactions are strictly serializable. Dirty reads, non-repeatable reads, phantoms of single keys, lost updates, read skew
+   * and write skew are excluded. `body` can't list: what it does not read by key is not compared.
+   *
+   * Resolves to what `body` returned. Rejects with what it throws, having written nothing; with REVISION_CONFLICT after
+   * `maxAttempts` or `timeoutMs`; and with OUTCOME_UNKNOWN if no server says whether the writes were applied.
+   */
+  transact<R>(
+    body: (transaction: Transaction) => Promise<R>,
+    options: TransactOptions = {},
+  ): Promise<Transacted<R>> {
+    const site = { calls: this, clock: this.#clock, random: this.#random };
+    return transact(site, body, options);
   }
 
   /**
@@ -374,25 +400,4 @@ export class Client implements ClientCalls {
   [Symbol.dispose](): void {
     this.close();
   }
-}
-
-/** The result of a call on the object `key`. */
-function objectResult(
-  key: string,
-  response: {
-    readonly revision: string;
-    readonly object: WireObject | null;
-    readonly history_id: string;
-    readonly stale_for?: Duration__Output | null;
-  },
-): ObjectResult {
-  const revision = decodeRevision(response.revision);
-  const object = decodeObject(response.object, new Slabs(0));
-  checkObject(key, object, revision);
-  return {
-    revision,
-    object,
-    historyId: response.history_id,
-    ...(response.stale_for ? { staleForMs: decodeDuration(response.stale_for) } : {}),
-  };
 }

@@ -30,9 +30,11 @@ export type { ClientTls, Pem } from "./calls/client-certificates.ts";
 export { shardOf } from "./calls/encode.ts";
 export type { Endpoint } from "./calls/endpoints.ts";
 export type {
+  ConditionalWriteOptions,
   ConnectOptions,
   CountOptions,
   DeleteOptions,
+  DeletePrefixOptions,
   GetOptions,
   HashRange,
   HistoryOptions,
@@ -45,11 +47,26 @@ export type {
   ReadOptions,
   ResourcesOptions,
   SelectorOptions,
+  TransactionOptions,
+  ValidateOptions,
   View,
   ViewOptions,
   WatchOptions,
+  WriteOptions,
 } from "./calls/options.ts";
+export { RevisionConflict } from "./calls/revision-conflict.ts";
 export type { Token } from "./calls/token-source.ts";
+export type {
+  BatchGetResult,
+  Compare,
+  CompareResult,
+  DeletePrefixResult,
+  ObjectName,
+  Operation,
+  OperationResult,
+  TransactionRequest,
+  TransactionResult,
+} from "./calls/transaction.ts";
 export { type Client, connect } from "./client.ts";
 export type {
   DeltaFIFOOptions,
@@ -100,10 +117,18 @@ export {
 export { RemoteStorage, type RemoteStorageOptions } from "./remote/remote-storage.ts";
 export type { ResourceInfo } from "./resource-info.ts";
 export type { Subscription, SubscriptionOptions } from "./subscribe/subscription.ts";
+export type { Transacted, TransactOptions } from "./transact/transact.ts";
+export type {
+  Transaction,
+  TransactionPutOptions,
+  TransactionResource,
+} from "./transact/transaction.ts";
+export type { ValidatedWrite } from "./transact/writes.ts";
 export type {
   Deleted,
   FollowOptions,
   ResourceInformerOptions,
+  TypedBatchGet,
   TypedListOptions,
   TypedPage,
   TypedResource,

@@ -76,13 +76,19 @@ export interface TransactRequest extends WriteOptions {
   readonly returnPrevious?: boolean | undefined;
 }
 
-export interface TransactResult {
-  /** Whether all compares held. */
-  readonly succeeded: boolean;
-  /** The revision of the transaction; if it wrote nothing, one at which the compares were as the result says. */
+/** What the results of all requests have. */
+export interface StoreWrite {
+  /** The revision of the write; if nothing was written, one at which the store was as the result says. */
   readonly revision: number;
+  /** The store's revision before the call was at most this, in the same history. Undefined: that is not known. */
+  readonly revisionBefore?: number | undefined;
   /** As that of a WriteResult. */
   readonly historyId?: string | undefined;
+}
+
+export interface TransactResult extends StoreWrite {
+  /** Whether all compares held. */
+  readonly succeeded: boolean;
   /** One for each operation, if they were applied; otherwise empty. */
   readonly results: readonly OperationResult[];
   /** One for each compare, if one did not hold and `returnCurrent` is set; otherwise empty. */
@@ -107,9 +113,7 @@ export interface DeletePrefixRequest extends WriteOptions {
   readonly prefix: string;
 }
 
-export interface DeletePrefixResult {
-  readonly revision: number;
-  readonly historyId?: string | undefined;
+export interface DeletePrefixResult extends StoreWrite {
   /** Number of objects that were deleted; with `validateOnly`: that would be. */
   readonly deleted: number;
 }

@@ -63,7 +63,12 @@ const etcdOf = describeContract("A write", (open) => {
       if (reason === "") {
         // The deleted object, unchanged; at the revision of the deletion.
         const { object, history_id } = before;
-        expect(await call).toEqual({ object, history_id, revision: `${revision + 1}` });
+        expect(await call).toEqual({
+          object,
+          history_id,
+          conflict: false,
+          revision: `${revision + 1}`,
+        });
         return;
       }
       await expect(call).rejects.toMatchObject({ reason });

@@ -1,8 +1,9 @@
 import { hasReason, upstreamUnavailable, WatchFanoutError } from "../../base/errors.ts";
 import { type WaitBounds, within } from "../../base/wait.ts";
-import { isSameObject } from "../../model/object.ts";
+import { isSameObject, type StoredObject } from "../../model/object.ts";
 import type { Reflector } from "../../reflector/reflector.ts";
 import type { DeleteRequest, PutRequest, Storage, WriteResult } from "../../storage/storage.ts";
+import type { StoreWrite } from "../../storage/store.ts";
 import type { ComponentContext } from "../state/component.ts";
 
 /** Maximum delay of the response to a write while its history is determined, in milliseconds. */
@@ -47,36 +48,50 @@ export class UpstreamWriter implements Pick<Storage, "put" | "delete"> {
     writing: Promise<WriteResult>,
     signal: AbortSignal | undefined,
   ): Promise<WriteResult> {
+    const historyId = await this.historyOfWrite(writing, ({ object }) => object, signal);
+    return { ...(await writing), historyId };
+  }
+
+  /**
+   * The id of the history that a write belongs to which has just been sent; empty if it failed, or that can't be determined.
+   * `written`: an object of this resource that was written. Never rejects.
+   */
+  async historyOfWrite<T extends StoreWrite>(
+    writing: Promise<T>,
+    written: (result: T) => StoredObject | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<string> {
     const known: KnownHistory = {
       historyGeneration: this.#reflector.historyGeneration,
       revision: this.#context.cache.revision,
     };
-    let result: WriteResult;
+    let result: T;
     try {
       result = await writing;
     } catch (error) {
       await this.#learnFrom(error, known, signal);
-      throw error;
+      return "";
     }
-    return { ...result, historyId: await this.#historyOf(result, known, signal) };
+    return this.#historyOf(result, written(result), known, signal);
   }
 
-  /** The id of the history that a completed write belongs to; empty if it can't be determined. */
   async #historyOf(
-    { revision, object, historyId: reported }: WriteResult,
+    { revision, revisionBefore = revision - 1, historyId: reported }: StoreWrite,
+    object: StoredObject | undefined,
     known: KnownHistory,
     signal: AbortSignal | undefined,
   ): Promise<string> {
     const { cache } = this.#context;
     // Before the first list there is no history to compare with.
     if (known.historyGeneration === 0) return reported ?? "";
-    // A write never gets a revision that its history already had.
-    const isProven = revision <= known.revision;
+    // The store was never behind the cache in the same history.
+    const isProven = revisionBefore < known.revision;
     const outcome = await this.#settle(isProven || this.#isOtherId(reported), known, signal);
     if (outcome === "unknown") return "";
     const { historyId } = cache;
     if (outcome === "same" || isProven || reported === historyId) return historyId;
     // The write may have completed just before the store was restored.
+    if (object === undefined) return "";
     const now = cache.state.get(object.key);
     return now !== undefined && isSameObject(now, object) ? historyId : "";
   }

@@ -7,8 +7,10 @@ import { isUnimplemented } from "../../client/calls/call-failure.ts";
 import type { Endpoint } from "../../client/calls/endpoints.ts";
 import type { ConnectOptions } from "../../client/calls/options.ts";
 import { type Client, connect } from "../../client/client.ts";
+import type { AliasedUpstream } from "../../client/remote/history-alias.ts";
 import { RelayedCalls } from "../../client/remote/relayed-calls.ts";
 import { RemoteStorage, ReportedStaleness } from "../../client/remote/remote-storage.ts";
+import { RemoteStore } from "../../client/remote/remote-store.ts";
 import type { ResourceInfo } from "../../client/resource-info.ts";
 import type { ResourceConfig, UpstreamConfig } from "../../config/config.ts";
 import type { RelayedUpstream } from "../../server/server.ts";
@@ -45,6 +47,8 @@ export class Relay implements RelayedUpstream {
   readonly #connectOptions: Omit<ConnectOptions, "address">;
   readonly #client: Client;
   readonly #calls: RelayedCalls;
+  /** What its storages and its store know together. */
+  readonly #aliased: AliasedUpstream = {};
   /** By the names in the upstream. */
   readonly #storages = new Map<string, RemoteStorage>();
   /** What is known of the servers whose etcd API is followed, by the names there. */
@@ -126,9 +130,19 @@ export class Relay implements RelayedUpstream {
   /** The storage of a resource. Its user closes it. */
   storageOf({ name, upstreamName: resource = name }: ResourceConfig): RemoteStorage {
     const { clock } = this.#options;
-    const storage = new RemoteStorage({ client: this.#calls, resource, clock });
+    const storage = new RemoteStorage({
+      ...{ client: this.#calls, resource, clock, upstream: this.#aliased },
+    });
     this.#storages.set(resource, storage);
     return storage;
+  }
+
+  /** What the resources share in the upstream. */
+  storeOf(resources: readonly ResourceConfig[]): RemoteStore {
+    const names = resources.map(({ name, upstreamName = name }) => [name, upstreamName] as const);
+    return new RemoteStore({
+      ...{ client: this.#calls, names: new Map(names), upstream: this.#aliased },
+    });
   }
 
   /** What is known of the server whose etcd API a storage of this resource uses. */

@@ -16,9 +16,11 @@ import type { EtcdKeys } from "../../server/calls/service-options.ts";
 import type { ServedResource } from "../../server/server.ts";
 import { UncachedResource } from "../../server/services/uncached-resource.ts";
 import { EtcdStorage } from "../../storage/etcd/etcd-storage.ts";
-import { defaultStateBytes } from "../../storage/memory/memory-estimates.ts";
+import { EtcdStore } from "../../storage/etcd/etcd-store.ts";
 import { MemoryStorage } from "../../storage/memory/memory-storage.ts";
+import { MemoryStore } from "../../storage/memory/memory-store.ts";
 import type { Storage } from "../../storage/storage.ts";
+import type { Store } from "../../storage/store.ts";
 import { openEtcd } from "./etcd-connections.ts";
 import type { ProcessContext } from "./process-context.ts";
 import type { Relay } from "./relay.ts";
@@ -55,6 +57,8 @@ export class ProcessResources {
   readonly ofEtcd = new Map<string, EtcdStorage>();
   readonly #config: Config;
   readonly #etcd: EtcdClient | undefined;
+  readonly #store: Store | undefined;
+  readonly #memory: MemoryStore | undefined;
   readonly #closing: (() => Promise<void>)[] = [];
 
   /** Starts no cache, and sends nothing to etcd or to the upstream of a relay. */
@@ -64,6 +68,14 @@ export class ProcessResources {
     // With etcd's API a relay has one cache for both, filled by the etcd API of the next server.
     const etcd = config.etcd ?? config.etcdApi?.next;
     this.#etcd = etcd && openEtcd(etcd, config, context);
+    if (this.#etcd !== undefined) {
+      const prefixes = new Map(config.resources.map(({ name, prefix }) => [name, prefix]));
+      this.#store = new EtcdStore(this.#etcd, { prefixes });
+    } else if (deps.relay === undefined) {
+      this.#memory = new MemoryStore({ clock: context.clock });
+      this.#store = this.#memory;
+      this.#closing.push(() => this.#memory?.close() ?? Promise.resolve());
+    }
     const backfillQueue = new BackfillQueue();
     for (const resource of config.resources) {
       this.#open(resource, this.#storageOf(resource, deps), backfillQueue, deps);
@@ -123,6 +135,11 @@ export class ProcessResources {
     await this.#etcd?.close();
   }
 
+  /** What the resources share, for transactions over them. Undefined: nothing yet that has transactions. */
+  get store(): Store | undefined {
+    return this.#store;
+  }
+
   /** A key or prefix as the etcd API names it; undefined: it is not in its namespace. */
   #inNamespace(key: Buffer): Buffer | undefined {
     const namespace = this.#config.etcdApi?.namespace;
@@ -130,13 +147,14 @@ export class ProcessResources {
   }
 
   #storageOf(resource: ResourceConfig, { context, relay }: ResourcesDeps): Storage {
-    const { clock, logger } = context;
+    const { logger } = context;
     const { name, prefix } = resource;
+    // The embedded store has keys of its own for each resource, so prefixes have no effect.
+    if (this.#memory !== undefined)
+      return new MemoryStorage({ store: this.#memory, resource: name });
     if (this.#etcd === undefined) {
       if (relay !== undefined) return relay.storageOf(resource);
-      // Each resource has its own store with its own revisions, so prefixes have no effect.
-      const maxStateBytes = defaultStateBytes(this.#config.resources.length);
-      return new MemoryStorage({ clock, maxStateBytes });
+      throw new Error("There is neither etcd, nor a server to follow, nor an embedded store.");
     }
     const named = logger.child({ resource: name });
     const followed = relay?.followedBy(resource);

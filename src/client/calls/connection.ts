@@ -1,6 +1,6 @@
 import { Backoff } from "../../base/backoff.ts";
 import { type Clock, pause } from "../../base/clock.ts";
-import { invalidRequest } from "../../base/errors.ts";
+import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
 import { ServerReachability } from "../../base/server-reachability.ts";
 import type { Reachability } from "../../base/stream-backoff.ts";
 import { abortable } from "../../base/wait.ts";
@@ -34,6 +34,11 @@ interface CallSettings {
   readonly preferredServer?: Endpoint | undefined;
   /** The relays that the request has passed. */
   readonly via?: string | undefined;
+  /**
+   * Called when the outcome of an attempt of a write is unknown: the write has a request id, so it is sent again. Undefined: it
+   * is not.
+   */
+  readonly onUnknown?: ((error: WatchFanoutError) => void) | undefined;
 }
 
 /** The call that an attempt is made for. */
@@ -230,7 +235,7 @@ export class Connection {
     write: boolean,
     telemetry: CallTelemetry,
   ): Promise<Response> {
-    const { signal, server, preferredServer } = settings;
+    const { signal, server, preferredServer, onUnknown } = settings;
     const end = this.#clock.now() + positive("timeoutMs", settings.timeoutMs ?? this.#timeoutMs);
     const left = (): number => end - this.#clock.now();
     const backoff = new Backoff(retryBounds, this.#random);
@@ -239,8 +244,12 @@ export class Connection {
     for (let attempt = 1; ; attempt++) {
       const endpoint = server ?? this.#endpoints.pick("calls", tried, preferredServer);
       telemetry.attempt(endpoint.address, before);
-      const attemptAt = (at: Endpoint, cancel?: AbortSignal) =>
-        this.#attempt(at, method, request, { left: left(), telemetry, write, cancel }, settings);
+      // The repetition of a write whose server hangs needs a part of the time.
+      const parts = onUnknown !== undefined && attempt < this.#maxAttempts ? 2 : 1;
+      const attemptAt = (at: Endpoint, cancel?: AbortSignal) => {
+        const attempted = { left: left() / parts, telemetry, write, cancel };
+        return this.#attempt(at, method, request, attempted, settings);
+      };
       const maxCopies = write || server !== undefined ? 0 : this.#maxAttempts - attempt;
       const onCopy = (at: Endpoint): void => {
         attempt++;
@@ -253,7 +262,10 @@ export class Connection {
           : await attemptAt(endpoint);
       if (!(result instanceof CallFailure)) return result;
       before = result;
-      const again = write ? result.writeAgain : result.readAgain;
+      const isUnknown = write && result.error.reason === "OUTCOME_UNKNOWN";
+      if (isUnknown) onUnknown?.(result.error);
+      const isRepeated = isUnknown && onUnknown !== undefined && !this.closing.aborted;
+      const again = write ? isRepeated || result.writeAgain : result.readAgain;
       if (!again || attempt >= this.#maxAttempts) throw result.error;
       tried.add(endpoint);
       const others = server === undefined && tried.size < this.#endpoints.count;

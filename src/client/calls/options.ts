@@ -242,8 +242,53 @@ export interface WatchOptions extends CommonOptions, SelectorOptions, ViewOption
   readonly onInterruption?: ((interruption: Interruption) => void) | undefined;
 }
 
+/** Options of all writes. */
+export interface WriteOptions extends CallOptions {
+  /**
+   * Identifies the request among all of the caller's, at most 128 bytes: best a random UUID. For some minutes a request with
+   * the same id is not applied twice, at any replica: it is answered as the first one was. Default: the request is not
+   * remembered. A service of a version without request ids ignores it.
+   */
+  readonly requestId?: string | undefined;
+  /**
+   * Whether the write is sent again, within `timeoutMs` and `maxAttempts`, if its answer was lost: with its `requestId`, or a
+   * random one, so that it is applied once. OUTCOME_UNKNOWN then means that no server has answered. Default false.
+   */
+  readonly retryUnknown?: boolean | undefined;
+}
+
+/** Options of writes that may have conditions. */
+export interface ConditionalWriteOptions extends WriteOptions {
+  /**
+   * Whether a failed condition is answered with the current objects: a put or delete rejects with a RevisionConflict. Needs the
+   * right to get them. Default false.
+   */
+  readonly returnCurrent?: boolean | undefined;
+}
+
+/** Options of writes that can be checked without writing. */
+export interface ValidateOptions {
+  /**
+   * Whether everything is checked, also the conditions, and nothing is written. A service of a version without this writes.
+   * Default false.
+   */
+  readonly validateOnly?: boolean | undefined;
+}
+
+/** Options of transactions. */
+export interface TransactionOptions extends ConditionalWriteOptions, ValidateOptions {
+  /** Whether the results have what each operation replaced or deleted. Needs the right to get it. Default false. */
+  readonly returnPrevious?: boolean | undefined;
+}
+
+/** Options of the deletion of a prefix. */
+export interface DeletePrefixOptions extends WriteOptions, ValidateOptions {
+  /** Confirms that the whole resource is meant, for an empty prefix. Default false. */
+  readonly everyKey?: boolean | undefined;
+}
+
 /** Options of puts. */
-export interface PutOptions extends CallOptions {
+export interface PutOptions extends ConditionalWriteOptions {
   /** The mod revision that the object must have; 0: the object must not exist. Default: not checked. */
   readonly expectedModRevision?: number | undefined;
   /** An existing lease to attach the object to. Default: no lease. */
@@ -256,7 +301,7 @@ export interface PutOptions extends CallOptions {
 }
 
 /** Options of deletes. */
-export interface DeleteOptions extends CallOptions {
+export interface DeleteOptions extends ConditionalWriteOptions {
   /** The mod revision that the object must have, at least 1. Default: not checked. */
   readonly expectedModRevision?: number | undefined;
 }

@@ -32,6 +32,7 @@ export class RelayedCalls implements ClientCalls {
   }
 
   readonly get: ClientCalls["get"] = (...call) => relayed(this.#calls.get(...call));
+  readonly batchGet: ClientCalls["batchGet"] = (...call) => relayed(this.#calls.batchGet(...call));
   readonly list: ClientCalls["list"] = (...call) => relayedEach(this.#calls.list(...call));
   readonly page: ClientCalls["page"] = (...call) => relayed(this.#calls.page(...call));
   readonly history: ClientCalls["history"] = (...call) => relayedEach(this.#calls.history(...call));
@@ -40,6 +41,10 @@ export class RelayedCalls implements ClientCalls {
   readonly watch: ClientCalls["watch"] = (...call) => relayedEach(this.#calls.watch(...call));
   readonly put: ClientCalls["put"] = (...call) => relayed(this.#calls.put(...call));
   readonly delete: ClientCalls["delete"] = (...call) => relayed(this.#calls.delete(...call));
+  readonly deletePrefix: ClientCalls["deletePrefix"] = (...call) =>
+    relayed(this.#calls.deletePrefix(...call));
+  readonly transaction: ClientCalls["transaction"] = (...call) =>
+    relayed(this.#calls.transaction(...call));
 }
 
 async function relayed<T>(call: Promise<T>): Promise<T> {

@@ -1,6 +1,5 @@
-import { randomUUID } from "node:crypto";
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { hasReason, invalidRequest, otherHistory } from "../../base/errors.ts";
+import { hasReason, invalidRequest } from "../../base/errors.ts";
 import type { Reachability } from "../../base/stream-backoff.ts";
 import {
   checkDelete,
@@ -34,6 +33,7 @@ import { decodeRevision } from "../calls/decode.ts";
 import type { Endpoint } from "../calls/endpoints.ts";
 import type { PageOptions, SelectorOptions, WatchOptions } from "../calls/options.ts";
 import type { AtomicBatch, ClientCalls, Page } from "../watch/client-calls.ts";
+import { type AliasedUpstream, HistoryAlias } from "./history-alias.ts";
 import { type FetchPage, RemoteLister, readHistory } from "./remote-lister.ts";
 import { RemoteWatch, type RemoteWatchSource, ServerRevisionProbe } from "./remote-watch.ts";
 
@@ -50,6 +50,12 @@ export interface RemoteStorageOptions extends SelectorOptions {
   readonly delivery?: WatchOptions["delivery"];
   /** Default: the system time, with timers that do not keep the process alive. */
   readonly clock?: Clock | undefined;
+  /**
+   * The alias that the storages and the RemoteStore of one upstream share. Default: one for this storage.
+   *
+   * @internal
+   */
+  readonly upstream?: AliasedUpstream | undefined;
 }
 
 type Delivery = NonNullable<WatchOptions["delivery"]>;
@@ -79,7 +85,7 @@ export class RemoteStorage implements Storage {
   readonly #selectors: SelectorOptions;
   readonly #delivery: Delivery;
   readonly #lister: RemoteLister;
-  readonly #history = new HistoryAlias();
+  readonly #history: HistoryAlias;
   readonly #watches = new Set<RemoteWatch>();
   readonly #serverRevisionProbe: ServerRevisionProbe;
   readonly #closing = new AbortController();
@@ -92,6 +98,7 @@ export class RemoteStorage implements Storage {
     const { client, resource, labelSelector, fieldSelector, clock = systemClock } = options;
     this.#client = client;
     this.#resource = resource;
+    this.#history = new HistoryAlias(options.upstream);
     this.#selectors = { labelSelector, fieldSelector };
     this.#delivery = options.delivery ?? "EVERY_EVENT";
     const fetch: FetchPage = async (page) => {
@@ -360,59 +367,5 @@ export class ReportedStaleness {
     if (this.#reported === undefined) return undefined;
     const { ms, at } = this.#reported;
     return ms + this.#clock.now() - at;
-  }
-}
-
-/**
- * Maps the history id of a server to the one that is used on this side.
- *
- * A client can't change the history id of a server. When this side detects that the history has changed, before the
- * server does, it uses an id of its own until the server changes its own: so the two histories are not confused.
- */
-class HistoryAlias {
-  #alias: { readonly of: string; readonly id: string } | undefined;
-  /** The last history id of the server; empty if not known. */
-  #server = "";
-
-  get server(): string {
-    return this.#server;
-  }
-
-  /** Stores the server's history id, and returns the id for it on this side. */
-  observe(server: string): string {
-    this.#server = server;
-    return this.#alias?.of === server ? this.#alias.id : server;
-  }
-
-  /** Returns the id of a history that is not `known`: an alias, if the server's id is still `known`. */
-  renew(known: string, server: string): string {
-    const id = this.observe(server);
-    if (id !== known || id === "") return id;
-    this.#alias = { of: server, id: randomUUID() };
-    return this.#alias.id;
-  }
-
-  /** Returns the server's id for `id`. Throws HISTORY_CHANGED for the id that the alias has replaced. */
-  atServer(id: string | undefined): string | undefined {
-    if (id === undefined || this.#alias === undefined) return id;
-    if (id === this.#alias.id) return this.#alias.of;
-    if (id === this.#alias.of) throw otherHistory(id, this.#alias.id);
-    return id;
-  }
-
-  /** Settles as the call does, with the history id in a HISTORY_CHANGED error replaced by the one on this side. */
-  async naming<T>(call: Promise<T>): Promise<T> {
-    try {
-      return await call;
-    } catch (error) {
-      throw this.named(error);
-    }
-  }
-
-  /** The same for an error. */
-  named(error: unknown): unknown {
-    if (!hasReason(error, "HISTORY_CHANGED")) return error;
-    const server = error.metadata["history_id"] ?? "";
-    return server === "" ? error : error.with({ history_id: this.observe(server) });
   }
 }

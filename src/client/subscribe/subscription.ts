@@ -145,6 +145,8 @@ export class Subscription implements ClientCalls {
 
   /** See `Client.get`. */
   readonly get: ClientCalls["get"] = (...call) => this.#deps.calls.get(...call);
+  /** See `Client.batchGet`. */
+  readonly batchGet: ClientCalls["batchGet"] = (...call) => this.#deps.calls.batchGet(...call);
   /** See `Client.list`. */
   readonly list: ClientCalls["list"] = (...call) => this.#deps.calls.list(...call);
   /** See `Client.page`. */
@@ -158,6 +160,12 @@ export class Subscription implements ClientCalls {
   readonly put: ClientCalls["put"] = (...call) => this.#deps.calls.put(...call);
   /** See `Client.delete`. */
   readonly delete: ClientCalls["delete"] = (...call) => this.#deps.calls.delete(...call);
+  /** See `Client.deletePrefix`. */
+  readonly deletePrefix: ClientCalls["deletePrefix"] = (...call) =>
+    this.#deps.calls.deletePrefix(...call);
+  /** See `Client.transaction`. */
+  readonly transaction: ClientCalls["transaction"] = (...call) =>
+    this.#deps.calls.transaction(...call);
 
   /** Ends the stream: the watches fail with INVALID_REQUEST, also later ones. Does not close the client. Idempotent. */
   close(): void {

@@ -4,6 +4,7 @@ import type { WatchEvent } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type {
   DeleteOptions,
+  DeletePrefixOptions,
   HistoryOptions,
   Interruption,
   ListOptions,
@@ -12,6 +13,7 @@ import type {
   ViewOptions,
   WatchOptions,
 } from "../calls/options.ts";
+import type { DeletePrefixResult } from "../calls/transaction.ts";
 import type { SharedInformerOptions } from "../informer/informer-options.ts";
 import { SharedInformer } from "../informer/shared-informer.ts";
 import { RemoteStorage, type RemoteStorageOptions } from "../remote/remote-storage.ts";
@@ -66,6 +68,18 @@ export interface TypedPage<T> {
   readonly historyId: string;
 }
 
+/** Several objects at one revision, decoded. */
+export interface TypedBatchGet<T> {
+  /** The revision of all of them. */
+  readonly revision: number;
+  /** One for each key, in their order; undefined: there is no such object, or it can't be decoded. */
+  readonly objects: readonly (TypedObject<T> | undefined)[];
+  /** Those that can't be decoded, with the reason. */
+  readonly undecodable: readonly DecodeFailure[];
+  /** The history that the revision belongs to; empty if the server does not know it. */
+  readonly historyId: string;
+}
+
 /** The result of a delete. */
 export interface Deleted<T> {
   /** The revision of the deletion. */
@@ -108,6 +122,15 @@ export class TypedResource<T> {
     const decoded = decodeTyped(object, this.codec, this.name);
     if (decoded instanceof DecodeFailure) throw decoded;
     return decoded;
+  }
+
+  /** Reads several objects of the resource, all at one revision: up to 1,000. */
+  async batchGet(keys: readonly string[], options: ReadOptions = {}): Promise<TypedBatchGet<T>> {
+    const names = keys.map((key) => ({ resource: this.name, key }));
+    const { revision, historyId, objects } = await this.#client.batchGet(names, options);
+    const undecodable: DecodeFailure[] = [];
+    const decoded = objects.map((object) => object && this.#decode(object, undecodable));
+    return { revision, historyId, objects: decoded, undecodable };
   }
 
   /** Lists objects, page by page. Each page is requested when the iteration reaches it, and all are of one revision. */
@@ -190,6 +213,11 @@ export class TypedResource<T> {
   async delete(key: string, options: DeleteOptions = {}): Promise<Deleted<T>> {
     const { revision, object } = await this.#client.delete(this.name, key, options);
     return { revision, object: this.#decode(object, []) };
+  }
+
+  /** Deletes all objects of the resource whose keys begin with a prefix, at one revision. See `Client.deletePrefix`. */
+  deletePrefix(prefix: string, options: DeletePrefixOptions = {}): Promise<DeletePrefixResult> {
+    return this.#client.deletePrefix(this.name, prefix, options);
   }
 
   /**

@@ -1,9 +1,11 @@
 import { Backoff } from "../../base/backoff.ts";
 import { type Clock, pause } from "../../base/clock.ts";
 import { hasReason, invalidRequest, type Reason, WatchFanoutError } from "../../base/errors.ts";
+import type { StoredObject } from "../../model/object.ts";
+import { RevisionConflict } from "../calls/revision-conflict.ts";
 import { DecodeFailure, decodeTyped, type TypedObject, typed } from "../values/typed-object.ts";
 import type { ValueCodec } from "../values/value-codec.ts";
-import type { ClientCalls, ObjectResult } from "../watch/client-calls.ts";
+import type { ClientCalls } from "../watch/client-calls.ts";
 
 /**
  * Makes the new value of an object from its current one. Both arguments are undefined if the object does not exist
@@ -57,7 +59,11 @@ const defaultMaxAttempts = 10;
 /** Another writer has changed the object between the read and the write, so it must be read again. */
 const overtaken: readonly Reason[] = ["REVISION_CONFLICT", "HISTORY_CHANGED"];
 
-/** See TypedResource.update. Between two attempts it pauses, with exponential backoff and jitter. */
+/**
+ * See TypedResource.update. A conflict has the object that the next attempt begins with, without reading it. That is made at once,
+ * since the object gets older meanwhile; if it fails as well, there are many writers, and the next one waits, with exponential
+ * backoff and jitter, and reads again.
+ */
 export async function update<T>(
   site: UpdateSite<T>,
   key: string,
@@ -69,8 +75,9 @@ export async function update<T>(
     throw invalidRequest("maxAttempts", `maxAttempts is ${maxAttempts}: it must be at least 1.`);
   }
   const backoff = new Backoff(backoffBounds, site.random);
+  let conflict: RevisionConflict | undefined;
   for (let attempt = 1; ; attempt++) {
-    const found = await read(site, key, options);
+    const found = conflict === undefined ? await read(site, key, options) : foundBy(conflict);
     const object = found && decoded(site, found, options);
     const value = await change(object?.value, object);
     if (value === undefined) return object;
@@ -79,17 +86,29 @@ export async function update<T>(
       return await write(site, key, value, found, options);
     } catch (error) {
       if (!isOvertaken(error, found, options) || attempt >= maxAttempts) throw error;
+      const isFirst = conflict === undefined && error instanceof RevisionConflict;
+      conflict = isFirst ? error : undefined;
     }
-    await pause(site.clock, backoff.next(), signal);
+    if (conflict === undefined) await pause(site.clock, backoff.next(), signal);
     signal?.throwIfAborted();
   }
+}
+
+/** The object, as the store had it at the conflict. */
+interface Found {
+  readonly object: StoredObject;
+  readonly historyId: string;
+}
+
+function foundBy({ current, historyId }: RevisionConflict): Found | undefined {
+  return current === undefined ? undefined : { object: current, historyId };
 }
 
 async function read<T>(
   { client, resource }: UpdateSite<T>,
   key: string,
   { timeoutMs, signal }: UpdateOptions,
-): Promise<ObjectResult | undefined> {
+): Promise<Found | undefined> {
   try {
     return await client.get(resource, key, { timeoutMs, signal });
   } catch (error) {
@@ -100,7 +119,7 @@ async function read<T>(
 
 function decoded<T>(
   { codec, resource }: UpdateSite<T>,
-  { object }: ObjectResult,
+  { object }: Found,
   { replaceUndecodable = false }: UpdateOptions,
 ): TypedObject<T> | undefined {
   const result = decodeTyped(object, codec, resource);
@@ -113,11 +132,12 @@ async function write<T>(
   { client, resource, codec }: UpdateSite<T>,
   key: string,
   value: T,
-  found: ObjectResult | undefined,
+  found: Found | undefined,
   { lease, ttlMs, timeoutMs, signal }: UpdateOptions,
 ): Promise<TypedObject<T>> {
   const { object } = await client.put(resource, key, codec.encode(value), {
     expectedModRevision: found?.object.modRevision ?? 0,
+    returnCurrent: true,
     historyId: found?.historyId,
     lease: lease ?? (ttlMs === undefined ? found?.object.lease : undefined),
     ttlMs,
@@ -129,7 +149,7 @@ async function write<T>(
 
 function isOvertaken(
   error: unknown,
-  found: ObjectResult | undefined,
+  found: Found | undefined,
   { lease, ttlMs }: UpdateOptions,
 ): boolean {
   if (!(error instanceof WatchFanoutError)) return false;

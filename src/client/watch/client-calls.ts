@@ -3,14 +3,24 @@ import type { WatchEvent } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type {
   DeleteOptions,
+  DeletePrefixOptions,
   GetOptions,
   HistoryOptions,
   HistoryPageOptions,
   ListOptions,
   PageOptions,
   PutOptions,
+  ReadOptions,
+  TransactionOptions,
   WatchOptions,
 } from "../calls/options.ts";
+import type {
+  BatchGetResult,
+  DeletePrefixResult,
+  ObjectName,
+  TransactionRequest,
+  TransactionResult,
+} from "../calls/transaction.ts";
 
 /** The result of a call on one object. */
 export interface ObjectResult {
@@ -92,6 +102,8 @@ export interface ClientCalls {
   readonly reachability?: Reachability | undefined;
   /** See `Client.get`. */
   get(resource: string, key: string, options?: GetOptions): Promise<ObjectResult>;
+  /** See `Client.batchGet`. */
+  batchGet(names: readonly ObjectName[], options?: ReadOptions): Promise<BatchGetResult>;
   /** See `Client.list`. */
   list(resource: string, options?: ListOptions): AsyncGenerator<Page, void, void>;
   /** See `Client.page`. */
@@ -117,4 +129,15 @@ export interface ClientCalls {
   ): Promise<ObjectResult>;
   /** See `Client.delete`. */
   delete(resource: string, key: string, options?: DeleteOptions): Promise<ObjectResult>;
+  /** See `Client.deletePrefix`. */
+  deletePrefix(
+    resource: string,
+    prefix: string,
+    options?: DeletePrefixOptions,
+  ): Promise<DeletePrefixResult>;
+  /** See `Client.transaction`. */
+  transaction(
+    request: TransactionRequest,
+    options?: TransactionOptions,
+  ): Promise<TransactionResult>;
 }

@@ -4,11 +4,19 @@ import type { StoredObject } from "../../model/object.ts";
 import { listedSlab, Slabs } from "../../model/slabs.ts";
 import { checkSameHistory } from "../../storage/checks.ts";
 import type { ListOrder, RevisionRequirement } from "../../storage/storage.ts";
+import type { Duration__Output } from "../../wire/generated/google/protobuf/Duration.ts";
 import type { HistoryResponse__Output as WireResponse } from "../../wire/generated/watchfanout/v1/HistoryResponse.ts";
+import type { StoredObject__Output as WireObject } from "../../wire/generated/watchfanout/v1/StoredObject.ts";
 import type { WatchRequest as WireRequest } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
-import { broken, decodeEvent, decodeRevision } from "../calls/decode.ts";
+import {
+  broken,
+  decodeDuration,
+  decodeEvent,
+  decodeObject,
+  decodeRevision,
+} from "../calls/decode.ts";
 import type { KeyRange } from "../calls/options.ts";
-import type { AtomicBatch, HistoryPage, Page } from "./client-calls.ts";
+import type { AtomicBatch, HistoryPage, ObjectResult, Page } from "./client-calls.ts";
 
 /** Maximum number of consecutive empty pages. A server examines tens of thousands of objects per page. */
 const maxEmptyPages = 1_000;
@@ -29,6 +37,27 @@ export function checkObject(
 ): void {
   if (sent !== key) throw broken(`the key ${JSON.stringify(sent)} for ${JSON.stringify(key)}`);
   if (modRevision > revision) throw broken(`an object of revision ${modRevision} at ${revision}`);
+}
+
+/** Decodes the result of a call on the object `key`. Throws INTERNAL for another one. */
+export function decodeObjectResult(
+  key: string,
+  response: {
+    readonly revision: string;
+    readonly object: WireObject | null;
+    readonly history_id: string;
+    readonly stale_for?: Duration__Output | null;
+  },
+): ObjectResult {
+  const revision = decodeRevision(response.revision);
+  const object = decodeObject(response.object, new Slabs(0));
+  checkObject(key, object, revision);
+  return {
+    revision,
+    object,
+    historyId: response.history_id,
+    ...(response.stale_for ? { staleForMs: decodeDuration(response.stale_for) } : {}),
+  };
 }
 
 /**

@@ -49,6 +49,8 @@ const maxOutdated = 64;
  */
 export class HistoryMarker {
   readonly key: Buffer;
+  /** What the keys begin with that remember requests: as this key, they are of no resource. */
+  readonly requestsPrefix: Buffer;
   readonly #client: MarkerClient;
   readonly #isCreated: boolean;
   /** The id that was read or written last. */
@@ -67,6 +69,7 @@ export class HistoryMarker {
     this.#client = client;
     this.#isCreated = isCreated;
     this.key = Buffer.from(key);
+    this.requestsPrefix = Buffer.from(`${key}-requests/`);
   }
 
   /**

@@ -26,15 +26,19 @@ interface PutRequest {
   readonly key: Buffer;
   readonly value: Buffer;
   readonly lease?: string;
+  readonly prev_kv?: boolean;
 }
 
 interface DeleteRangeRequest {
   readonly key: Buffer;
+  readonly range_end?: Buffer;
   readonly prev_kv?: boolean;
 }
 
-export type Compare = { readonly result: "Equal"; readonly key: Buffer } & (
+/** Revisions of a key that does not exist are 0. */
+export type Compare = { readonly result: "Equal" | "Greater"; readonly key: Buffer } & (
   | { readonly target: "Mod"; readonly mod_revision: number }
+  | { readonly target: "Create"; readonly create_revision: number }
   /** Never holds for a key that does not exist. */
   | { readonly target: "Value"; readonly value: Buffer }
 );
@@ -53,7 +57,11 @@ export interface TxnRequest {
 
 interface ResponseOp {
   readonly response_range?: IRangeResponse;
-  readonly response_delete_range?: { readonly prev_kvs: readonly IKeyValue[] };
+  readonly response_put?: { readonly prev_kv?: IKeyValue | null };
+  readonly response_delete_range?: {
+    readonly deleted: string;
+    readonly prev_kvs: readonly IKeyValue[];
+  };
 }
 
 export interface TxnResponse {

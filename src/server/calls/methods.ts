@@ -24,10 +24,10 @@ export interface MethodHandler<Request> {
    */
   readonly handle: (call: ServerCall, request: Request) => WireStatus | undefined;
   /**
-   * What a request asks for, all of which its caller must have a right to; the first names it in the audit. "open": the method
-   * needs no right, and shows each caller only what it may know.
+   * What a request asks for, all of which its caller must have a right to; the first names it in the audit. Undefined: nothing,
+   * so it is invalid. "open": the method needs no right, and shows each caller only what it may know.
    */
-  readonly access: ((request: Request) => Asked) | "open";
+  readonly access: ((request: Request) => Asked | undefined) | "open";
   /**
    * Memory that a request takes while its call waits for a time slice, in bytes. Absent: calls of this method are
    * handled at once, since they take less time than to queue them.

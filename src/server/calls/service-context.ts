@@ -45,7 +45,7 @@ export interface ServiceContext extends ServiceOptions, Kernel {
  */
 export type UnaryContext = Pick<
   ServiceContext,
-  "resources" | "codecs" | "etcdKeys" | "upstream" | "authorizer" | "compressor"
+  "resources" | "store" | "codecs" | "etcdKeys" | "upstream" | "authorizer" | "compressor"
 >;
 
 /** Makes what a service has for its calls, empty. */

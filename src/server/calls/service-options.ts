@@ -11,6 +11,7 @@ import type {
 } from "../../cacher/request/request.ts";
 import type { Selection } from "../../cacher/request/selection.ts";
 import type { Authenticators } from "../../identity/authenticators.ts";
+import type { StoredObject } from "../../model/object.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
 import type {
   GetResult,
@@ -20,6 +21,7 @@ import type {
   Storage,
   WatchStream,
 } from "../../storage/storage.ts";
+import type { Store, StoreWrite } from "../../storage/store.ts";
 import type { CompressionOptions } from "../kernel/compressor.ts";
 import type { ServerLimits } from "../limits/server-limits.ts";
 import type { MemoryGauge } from "../pressure/memory-gauges.ts";
@@ -67,6 +69,16 @@ export interface ServedResource extends Pick<Storage, "put" | "delete"> {
   history?(request: HistoryRequest): Promise<HistoryResult>;
   watch(request: CacheWatchRequest): WatchStream;
   /**
+   * Resolves to the id of the history that a write through the store belongs to, empty if that can't be determined, after
+   * the resource has learned from it whether the store has another history now. `written`: an object of the resource that
+   * was written. Never rejects. Absent: the resource follows no history.
+   */
+  historyOfWrite?<T extends StoreWrite>(
+    writing: Promise<T>,
+    written: (result: T) => StoredObject | undefined,
+    signal: AbortSignal,
+  ): Promise<string>;
+  /**
    * Waits until the resource has the store's current revision, for up to 3 s, and each of its watches that is live can read
    * everything up to it. Resolves to the revision; undefined: it was not reached in time. Absent: it can't be watched.
    */
@@ -105,6 +117,11 @@ export interface EtcdKeys {
 export interface ServiceOptions {
   /** The resources by name. The server drains them, but neither starts nor closes them. */
   readonly resources: ReadonlyMap<string, ServedResource>;
+  /**
+   * What the resources share, for transactions over them. The server does not close it. Without it requests that need it are
+   * refused.
+   */
+  readonly store?: Store | undefined;
   /** What recognises the callers. Without it all are anonymous. */
   readonly authenticators?: Authenticators | undefined;
   readonly clock: Clock;

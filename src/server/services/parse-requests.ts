@@ -93,13 +93,18 @@ export function accessOfWatch(request: WatchRequest__Output): Access {
 }
 
 /** With a lease also to delete the key, as the end of the lease does. */
-export function accessOfPut({ resource, key, lease, ttl }: PutRequest__Output): Asked {
+export function accessOfPut(request: PutRequest__Output): Asked {
+  const { resource, key, lease, ttl, return_current: reads } = request;
   const put: Access = { verb: "put", resource, scope: { key } };
-  return ttl === null && lease === "0" ? put : [put, { ...put, verb: "delete" }];
+  const isAttached = ttl !== null || lease !== "0";
+  const others = [...(isAttached ? ["delete" as const] : []), ...(reads ? ["get" as const] : [])];
+  return others.length === 0 ? put : [put, ...others.map((verb) => ({ ...put, verb }))];
 }
 
-export function accessOfDelete({ resource, key }: DeleteRequest__Output): Access {
-  return { verb: "delete", resource, scope: { key } };
+export function accessOfDelete(request: DeleteRequest__Output): Asked {
+  const { resource, key, return_current: reads } = request;
+  const deletion: Access = { verb: "delete", resource, scope: { key } };
+  return reads ? [deletion, { ...deletion, verb: "get" }] : deletion;
 }
 
 export function parseGet(request: GetRequest__Output): GetRequest {
@@ -179,19 +184,25 @@ export function parseWatch(
 }
 
 export function parsePut(request: PutRequest__Output): PutRequest {
-  const lease = leaseOf("lease", request.lease);
-  const ttlSeconds = ttlOf(request);
-  if (ttlSeconds !== undefined && lease !== 0n) {
-    throw invalidRequest("ttl", "ttl and lease are both given. Give one, or neither.");
-  }
   return {
     key: keyOf(request.key),
     value: request.value,
     expectedModRevision: optionalRevisionOf("expected_mod_revision", request.expected_mod_revision),
-    lease,
-    ttlSeconds,
+    ...attachmentOf(request),
     historyId: request.history_id,
   };
+}
+
+/** The lease of a put, existing or new. Throws INVALID_REQUEST for both. */
+export function attachmentOf(
+  put: Pick<PutRequest__Output, "lease" | "ttl">,
+): Required<Pick<PutRequest, "lease" | "ttlSeconds">> {
+  const lease = leaseOf("lease", put.lease);
+  const ttlSeconds = ttlOf(put);
+  if (ttlSeconds !== undefined && lease !== 0n) {
+    throw invalidRequest("ttl", "ttl and lease are both given. Give one, or neither.");
+  }
+  return { lease, ttlSeconds };
 }
 
 export function parseDelete(request: DeleteRequest__Output): DeleteRequest {
@@ -283,7 +294,7 @@ function scopeOf(request: WatchRequest__Output): WatchScope {
 const maxTtlSeconds = 9_000_000_000;
 
 /** The TTL in whole seconds, rounded up; undefined if absent. */
-function ttlOf({ ttl }: PutRequest__Output): number | undefined {
+function ttlOf({ ttl }: Pick<PutRequest__Output, "ttl">): number | undefined {
   if (ttl === null) return undefined;
   const seconds = Math.ceil(durationOf("ttl", ttl) / 1_000);
   if (seconds >= 1 && seconds <= maxTtlSeconds) return seconds;

@@ -1,11 +1,20 @@
-import { invalidRequest } from "../../base/errors.ts";
+import { objectNotFound, revisionConflict } from "../../base/errors.ts";
+import type { StoredObject } from "../../model/object.ts";
 import { fullAccess, leaseDenied } from "../../policy/access.ts";
-import type { PutRequest, WriteResult } from "../../storage/storage.ts";
+import type { DeleteRequest, PutRequest, WriteResult } from "../../storage/storage.ts";
+import type {
+  Operation,
+  PutOperation,
+  TransactRequest,
+  TransactResult,
+} from "../../storage/store.ts";
+import { checkTransaction } from "../../storage/transaction-checks.ts";
 import { encodeObjectResponse } from "../../wire/encode.ts";
 import type { DeletePrefixRequest__Output } from "../../wire/generated/watchfanout/v1/DeletePrefixRequest.ts";
 import type { DeleteRequest__Output } from "../../wire/generated/watchfanout/v1/DeleteRequest.ts";
 import type { PutRequest__Output } from "../../wire/generated/watchfanout/v1/PutRequest.ts";
 import type { TransactRequest__Output } from "../../wire/generated/watchfanout/v1/TransactRequest.ts";
+import { writeService } from "../../wire/services.ts";
 import { expectedObjectBytes } from "../calls/call-admission.ts";
 import type { Encode, ServiceMethods, UnaryCall, UnaryMethod } from "../calls/methods.ts";
 import type { UnaryContext } from "../calls/service-context.ts";
@@ -17,6 +26,14 @@ import {
   parsePut,
   resourceNamed,
 } from "./parse-requests.ts";
+import {
+  accessOfDeletePrefix,
+  accessOfTransact,
+  parseDeletePrefix,
+  parseTransact,
+  writeOptionsOf,
+} from "./parse-transact.ts";
+import { deletePrefix, transact } from "./store-writes.ts";
 
 /**
  * The handlers of watchfanout.v1.WriteService, by method. A write that was sent to the store always gets a response, so it
@@ -30,16 +47,13 @@ export function writeMethods(context: UnaryContext): ServiceMethods {
       perform: async (request, call) => {
         const resource = resourceNamed(context, call, request.resource);
         const put = { ...parsePut(request), via: call.via, signal: call.signal };
-        const isOtherLease = await namesOtherLease(context, resource, put, call);
-        // The response holds the object of the request.
-        const wait = call.admit(call.requestBytes);
-        if (wait !== undefined) await wait;
-        // The policy may have changed while it waited.
-        if (isOtherLease && isLimited(context, call)) {
-          call.deny();
-          throw leaseDenied(call.identity, put.key, put.lease ?? 0n);
-        }
-        return written(resource, await resource.put(put));
+        const asTransaction = needsStore(request)
+          ? putAsTransaction(request, put, call)
+          : undefined;
+        await admitWithLeases(context, call, [{ ...put, resource: request.resource }]);
+        if (asTransaction === undefined) return written(resource, await resource.put(put));
+        const result = await transact(context, asTransaction);
+        return outcomeOf(request, put, result, result.results[0]?.object);
       },
     } satisfies UnaryMethod<PutRequest__Output>,
     Delete: {
@@ -47,23 +61,149 @@ export function writeMethods(context: UnaryContext): ServiceMethods {
       access: accessOfDelete,
       perform: async (request, call) => {
         const resource = resourceNamed(context, call, request.resource);
+        const deletion = { ...parseDelete(request), via: call.via, signal: call.signal };
+        const asTransaction = needsStore(request)
+          ? deletionAsTransaction(request, deletion, call)
+          : undefined;
         const wait = call.admit(expectedObjectBytes);
         if (wait !== undefined) await wait;
-        const deletion = { ...parseDelete(request), via: call.via, signal: call.signal };
-        return written(resource, await resource.delete(deletion));
+        if (asTransaction === undefined) return written(resource, await resource.delete(deletion));
+        const result = await transact(context, asTransaction);
+        const [found] = result.compares;
+        if (!result.succeeded && found?.object === undefined)
+          throw objectNotFound(deletion.key, result.revision);
+        return outcomeOf(request, deletion, result, result.results[0]?.previous);
       },
     } satisfies UnaryMethod<DeleteRequest__Output>,
     DeletePrefix: {
       kind: "writes",
-      access: ({ resource, prefix }) => ({ verb: "delete", resource, scope: { prefix } }),
-      perform: async () => Promise.reject(invalidRequest("prefix", "Not yet.")),
+      access: accessOfDeletePrefix,
+      perform: async (request, call) => {
+        resourceNamed(context, call, request.resource);
+        const deletion = parseDeletePrefix(request, call);
+        const wait = call.admit(call.requestBytes);
+        if (wait !== undefined) await wait;
+        const { revision, deleted, historyId } = await deletePrefix(context, deletion);
+        return () => [
+          writeService.DeletePrefix.responseSerialize({ revision, deleted, history_id: historyId }),
+        ];
+      },
     } satisfies UnaryMethod<DeletePrefixRequest__Output>,
     Transact: {
       kind: "writes",
-      access: "open",
-      perform: async () => Promise.reject(invalidRequest("operations", "Not yet.")),
+      access: accessOfTransact,
+      perform: async (request, call) => {
+        const transaction = parseTransact(request, call);
+        const { operations, compares } = transaction;
+        checkTransaction(transaction);
+        for (const { resource } of [...operations, ...compares])
+          resourceNamed(context, call, resource);
+        await admitWithLeases(context, call, operations.filter(isPut));
+        const result = await transact(context, transaction);
+        return () => [writeService.Transact.responseSerialize(transactResponse(result))];
+      },
     } satisfies UnaryMethod<TransactRequest__Output>,
   };
+}
+
+function isPut(operation: Operation): operation is PutOperation {
+  return operation.type === "put";
+}
+
+/** Whether a Put or Delete asks for what only a Store has. */
+function needsStore(request: PutRequest__Output | DeleteRequest__Output): boolean {
+  return request.return_current || request.validate_only || request.request_id !== "";
+}
+
+function putAsTransaction(
+  request: PutRequest__Output,
+  put: PutRequest,
+  call: UnaryCall,
+): TransactRequest {
+  const { key, value, lease, ttlSeconds, expectedModRevision: modRevision } = put;
+  const name = { resource: request.resource, key };
+  return {
+    compares: modRevision === undefined ? [] : [{ ...name, modRevision }],
+    operations: [{ type: "put", ...name, value, lease, ttlSeconds }],
+    returnCurrent: true,
+    ...writeOptionsOf(request, call),
+  };
+}
+
+function deletionAsTransaction(
+  request: DeleteRequest__Output,
+  { key, expectedModRevision: modRevision }: DeleteRequest,
+  call: UnaryCall,
+): TransactRequest {
+  const name = { resource: request.resource, key };
+  return {
+    compares: [modRevision === undefined ? { ...name, exists: true } : { ...name, modRevision }],
+    operations: [{ type: "delete", ...name }],
+    returnCurrent: true,
+    returnPrevious: true,
+    ...writeOptionsOf(request, call),
+  };
+}
+
+/** The response to a Put or Delete that was a transaction. Throws REVISION_CONFLICT. */
+function outcomeOf(
+  request: PutRequest__Output | DeleteRequest__Output,
+  { key, expectedModRevision = 0 }: PutRequest | DeleteRequest,
+  { succeeded, revision, historyId, compares }: TransactResult & { readonly historyId: string },
+  object: StoredObject | undefined,
+): Encode {
+  const current = compares[0]?.object;
+  if (!succeeded && !request.return_current)
+    throw revisionConflict(key, expectedModRevision, current?.modRevision ?? 0);
+  const shown = succeeded ? object : current;
+  return () => [
+    writeService.Put.responseSerialize({
+      ...{ revision, history_id: historyId, conflict: !succeeded },
+      object: objectMessage(shown),
+    }),
+  ];
+}
+
+function transactResponse(result: TransactResult & { readonly historyId: string }) {
+  const { succeeded, revision, historyId, results, compares } = result;
+  return {
+    ...{ succeeded, revision, history_id: historyId },
+    results: results.map(({ object, previous }) => ({
+      object: objectMessage(object),
+      previous: objectMessage(previous),
+    })),
+    compares: compares.map(({ held, object }) => ({
+      held,
+      object: objectMessage(object),
+    })),
+  };
+}
+
+function objectMessage(object: StoredObject | undefined) {
+  if (object === undefined) return null;
+  const { key, value, createRevision, modRevision, version, lease } = object;
+  return {
+    ...{ key, value, version, lease: String(lease) },
+    ...{ create_revision: createRevision, mod_revision: modRevision },
+  };
+}
+
+/** Waits for the call's turn. Throws PERMISSION_DENIED for a lease that its caller may not use for an object. */
+async function admitWithLeases(
+  context: UnaryContext,
+  call: UnaryCall,
+  puts: readonly Pick<PutOperation, "resource" | "key" | "lease">[],
+): Promise<void> {
+  const others: (typeof puts)[number][] = [];
+  for (const put of puts) if (await namesOtherLease(context, put, call)) others.push(put);
+  // The response holds the objects of the request.
+  const wait = call.admit(call.requestBytes);
+  if (wait !== undefined) await wait;
+  const [denied] = others;
+  // The policy may have changed while it waited.
+  if (denied === undefined || !isLimited(context, call)) return;
+  call.deny();
+  throw leaseDenied(call.identity, denied.key, denied.lease ?? 0n);
 }
 
 /**
@@ -73,14 +213,14 @@ export function writeMethods(context: UnaryContext): ServiceMethods {
  */
 async function namesOtherLease(
   context: UnaryContext,
-  resource: ServedResource,
-  { key, lease = 0n, signal }: PutRequest,
+  { resource, key, lease = 0n }: Pick<PutOperation, "resource" | "key" | "lease">,
   call: UnaryCall,
 ): Promise<boolean> {
   if (lease === 0n || !isLimited(context, call)) return lease !== 0n;
+  const { signal, owner } = call;
   call.retain(call.requestBytes);
-  const get = { key, at: { match: "LINEARIZABLE" }, signal, owner: call.owner } as const;
-  const { object } = await resource.get(get);
+  const get = { key, at: { match: "LINEARIZABLE" }, signal, owner } as const;
+  const { object } = await resourceNamed(context, call, resource).get(get);
   return object?.lease !== lease;
 }
 

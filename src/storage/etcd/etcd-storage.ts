@@ -112,7 +112,7 @@ export class EtcdStorage implements Storage {
     this.#skippedKeys =
       skippedKeys ?? new SkippedKeys(client.clock, options.logger ?? client.logger);
     this.#keys = new ResourceKeys({
-      ...{ prefix, rawKeys, marker: client.history.key, skippedKeys: this.#skippedKeys },
+      ...{ prefix, rawKeys, own: client.history, skippedKeys: this.#skippedKeys },
     });
     this.#maxRevisionBytes = options.maxRevisionBytes ?? defaultMaxRevisionBytes;
     this.#reader = new RangeReader(client, this.#keys.prefixRange("").key);
@@ -163,7 +163,7 @@ export class EtcdStorage implements Storage {
     const read = { key: keys.absolute(request.key) };
     const { revision, response } = await this.#reader.read(read, request.at, request.signal);
     const kv = response.kvs.at(0);
-    if (kv === undefined || keys.isMarker(kv.key)) return { revision, object: undefined };
+    if (kv === undefined || keys.isOwn(kv.key)) return { revision, object: undefined };
     const alone = new Slabs(0);
     return { revision, object: storedObject(request.key, kv, keys.prefixBytes, alone) };
   }
@@ -302,7 +302,7 @@ export class EtcdStorage implements Storage {
   /** The key in etcd to write to. Throws INVALID_REQUEST for the key of the history's id. */
   #writable(key: string): Buffer {
     const absolute = this.#keys.absolute(key);
-    if (!this.#keys.isMarker(absolute)) return absolute;
+    if (!this.#keys.isOwn(absolute)) return absolute;
     throw invalidRequest(
       "key",
       `${JSON.stringify(key)} is reserved for the service: choose another key.`,

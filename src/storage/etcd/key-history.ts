@@ -51,7 +51,7 @@ export class KeyHistory {
     const first = await this.#stateAt(request, upTo);
     const revision = upTo ?? first.current;
     const page = new HistoryPage(request);
-    if (keys.isMarker(keys.absolute(key))) return page.finished(revision, revision);
+    if (keys.isOwn(keys.absolute(key))) return page.finished(revision, revision);
     const open: DeletionSearchDeps["open"] = (after, end) =>
       this.#deps.openDeletions(key, after, end);
     const deletions = new DeletionSearch({ client, open, owner, signal });

@@ -1,7 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { type Clock, maxTimerMs, type Timer } from "../../base/clock.ts";
-import type { WatchEvent } from "../../model/event.ts";
 import { compareKeys } from "../../model/key-order.ts";
+import type { Keyspace } from "./mvcc-store.ts";
+import type { KeyEvents } from "./transaction-log.ts";
 
 /**
  * The leases of the embedded store: the keys of each lease, and when it expires.
@@ -11,11 +12,11 @@ import { compareKeys } from "../../model/key-order.ts";
  */
 export class Leases {
   readonly #clock: Clock;
-  readonly #expire: (keys: readonly string[]) => void;
+  readonly #expire: (attached: readonly AttachedKeys[]) => void;
   readonly #leases = new Map<bigint, Lease>();
 
   /** `expire` has to delete these keys of an expired lease; as in etcd, they are in key order. */
-  constructor(clock: Clock, expire: (keys: readonly string[]) => void) {
+  constructor(clock: Clock, expire: (attached: readonly AttachedKeys[]) => void) {
     this.#clock = clock;
     this.#expire = expire;
   }
@@ -44,14 +45,18 @@ export class Leases {
   }
 
   /** Attaches and detaches keys for the changes of one revision. */
-  follow(events: readonly WatchEvent[]): void {
+  follow(parts: readonly KeyEvents[]): void {
     // Attach first: a lease that loses its last key in this revision may get another one in it.
-    for (const { type, object } of events) {
-      if (type !== "DELETED") this.#leases.get(object.lease)?.keys.add(object.key);
+    for (const { keys, events } of parts) {
+      for (const { type, object } of events) {
+        if (type !== "DELETED") this.#leases.get(object.lease)?.attach(keys, object.key);
+      }
     }
-    for (const { type, object, previous } of events) {
-      const before = previous?.lease ?? 0n;
-      if (type === "DELETED" || before !== object.lease) this.#detach(before, object.key);
+    for (const { keys, events } of parts) {
+      for (const { type, object, previous } of events) {
+        const before = previous?.lease ?? 0n;
+        if (type === "DELETED" || before !== object.lease) this.#detach(before, keys, object.key);
+      }
     }
   }
 
@@ -61,11 +66,11 @@ export class Leases {
     this.#leases.clear();
   }
 
-  #detach(id: bigint, key: string): void {
+  #detach(id: bigint, keys: Keyspace, key: string): void {
     const lease = this.#leases.get(id);
     if (lease === undefined) return;
-    lease.keys.delete(key);
-    if (lease.keys.size === 0) this.revoke(id);
+    lease.detach(keys, key);
+    if (lease.attached.size === 0) this.revoke(id);
   }
 
   #wait(id: bigint, lease: Lease): void {
@@ -80,7 +85,8 @@ export class Leases {
 
   #end(id: bigint, lease: Lease): void {
     this.#leases.delete(id);
-    this.#expire([...lease.keys].sort(compareKeys));
+    const attached = [...lease.attached];
+    this.#expire(attached.map(([keys, names]) => ({ keys, names: [...names].sort(compareKeys) })));
   }
 
   /** Random, so that the id of a lease from before a restart is not in use again. */
@@ -92,8 +98,14 @@ export class Leases {
   }
 }
 
+/** The keys of a resource that have one lease. */
+export interface AttachedKeys {
+  readonly keys: Keyspace;
+  readonly names: readonly string[];
+}
+
 class Lease {
-  readonly keys = new Set<string>();
+  readonly attached = new Map<Keyspace, Set<string>>();
   /** In the clock's milliseconds. */
   readonly endsAt: number;
   timer: Timer | undefined;
@@ -101,5 +113,17 @@ class Lease {
   constructor(endsAt: number) {
     this.endsAt = endsAt;
     this.timer = undefined;
+  }
+
+  attach(keys: Keyspace, key: string): void {
+    const names = this.attached.get(keys);
+    if (names === undefined) this.attached.set(keys, new Set([key]));
+    else names.add(key);
+  }
+
+  detach(keys: Keyspace, key: string): void {
+    const names = this.attached.get(keys);
+    names?.delete(key);
+    if (names?.size === 0) this.attached.delete(keys);
   }
 }

@@ -1,15 +1,9 @@
-import { randomUUID } from "node:crypto";
-import type { Clock, Timer } from "../../base/clock.ts";
 import {
   historyChanged,
   objectNotFound,
-  otherHistory,
   revisionConflict,
   revisionTooOld,
-  upstreamUnavailable,
-  WatchFanoutError,
 } from "../../base/errors.ts";
-import type { WatchEvent } from "../../model/event.ts";
 import {
   checkDelete,
   checkGet,
@@ -34,82 +28,55 @@ import type {
   WatchStream,
   WriteResult,
 } from "../storage.ts";
-import { Leases } from "./leases.ts";
-import { defaultStateBytes } from "./memory-estimates.ts";
-import { MemoryWatch } from "./memory-watch.ts";
-import { type Bounds, checkOperations, MvccStore, type Operation } from "./mvcc-store.ts";
+import { closed, MemoryStore, type MemoryStoreOptions } from "./memory-store.ts";
+import type { MemoryWatch } from "./memory-watch.ts";
+import { checkOperations, type Keyspace, type Operation } from "./mvcc-store.ts";
+import type { KeyEvents } from "./transaction-log.ts";
 
 const linearizable = { match: "LINEARIZABLE" } as const;
 
-/** Default maximum memory of the history, in bytes. */
-const defaultLogBytes = 64 * 1024 ** 2;
-
-export interface MemoryStorageOptions {
-  readonly clock: Clock;
-  /** Maximum number of revisions in the history, at least 1. Default 100,000. */
-  readonly maxLogRevisions?: number | undefined;
-  /**
-   * Maximum memory of the history in bytes; the newest revision is always kept. Default 64 MiB, or a quarter of
-   * `maxStateBytes` if that is less.
-   */
-  readonly maxLogBytes?: number | undefined;
-  /**
-   * Maximum memory of the current objects in bytes, with their overhead; a write that would exceed it fails with
-   * STORAGE_FULL. Default: a quarter of the heap, at most 2 GiB, etcd's default for `--quota-backend-bytes`.
-   */
-  readonly maxStateBytes?: number | undefined;
-}
+/** A store of its own, or a resource of a store that others share. */
+export type MemoryStorageOptions =
+  | MemoryStoreOptions
+  | {
+      readonly store: MemoryStore;
+      /** The name of the resource. It has keys of its own. */
+      readonly resource: string;
+    };
 
 /**
- * The embedded store: in memory, lost when the process ends, with etcd's semantics. A transaction makes one revision,
- * an empty store is at revision 1, and every revision can be read and watched from until it is compacted. The oldest
- * revisions are compacted automatically when the history reaches its bounds. Each instance has a new history id.
+ * A resource of the embedded store (`MemoryStore`).
  *
- * Writes take effect at once, all or nothing, before the call returns. Values are kept without a copy: the caller must
- * not change them afterwards. Objects are handed out as `StoredObject.withoutAttributes`: those that readers cache with an
- * object are theirs, and would count in no bound here.
- *
- * Watches are notified of writes from an immediate, not from within the write. So an exception of a listener can't fail
- * a write that has been applied, a listener may write, and a burst of writes is read as one batch.
+ * Objects are handed out as `StoredObject.withoutAttributes`: those that readers cache with an object are theirs, and would
+ * count in no bound here.
  */
 export class MemoryStorage implements Storage {
-  readonly #clock: Clock;
-  readonly #store: MvccStore;
+  readonly #store: MemoryStore;
+  readonly #keys: Keyspace;
+  /** Whether the store is closed with this. */
+  readonly #isOnly: boolean;
   readonly #watches = new Set<MemoryWatch>();
-  readonly #leases: Leases;
-  #historyId: string = randomUUID();
-  #notification: Timer | undefined;
   #isClosed = false;
 
   /** Throws INVALID_REQUEST for a bound that is not a positive integer. */
   constructor(options: MemoryStorageOptions) {
-    this.#clock = options.clock;
-    const maxStateBytes = options.maxStateBytes ?? defaultStateBytes(1);
-    const mostHistory = Math.max(1, Math.min(defaultLogBytes, Math.floor(maxStateBytes / 4)));
-    const bounds: Bounds = {
-      maxStateBytes,
-      maxLogRevisions: options.maxLogRevisions ?? 100_000,
-      maxLogBytes: options.maxLogBytes ?? mostHistory,
-    };
-    for (const [name, bound] of Object.entries(bounds)) checkInteger(name, bound, 1);
-    this.#store = new MvccStore(bounds);
-    this.#leases = new Leases(options.clock, (keys) => {
-      this.#commit(keys.map((key) => ({ type: "delete", key })));
-    });
+    this.#isOnly = !("store" in options);
+    this.#store = "store" in options ? options.store : new MemoryStore(options);
+    this.#keys = this.#store.keysOf("store" in options ? options.resource : "");
   }
 
   async get(request: GetRequest): Promise<GetResult> {
     this.#enter(request.signal);
     checkGet(request);
-    const revision = this.#store.resolve(request.at);
-    return { revision, object: this.#store.getAt(request.key, revision)?.withoutAttributes() };
+    const revision = this.#keys.resolve(request.at);
+    return { revision, object: this.#keys.getAt(request.key, revision)?.withoutAttributes() };
   }
 
   /** Returns values also with `keysOnly`, as they are not copied. */
   async list(request: ListRequest): Promise<ListResult> {
     this.#enter(request.signal);
     checkList(request);
-    return this.#store.page(request, this.#store.resolve(request.at));
+    return this.#keys.page(request, this.#keys.resolve(request.at));
   }
 
   /** Returns values also with `keysOnly`, as they are not copied. */
@@ -118,18 +85,16 @@ export class MemoryStorage implements Storage {
     checkHistoryRequest(request);
     const { upTo } = request;
     const at = upTo === undefined ? linearizable : ({ match: "EXACT", revision: upTo } as const);
-    return this.#store.history(request, this.#store.resolve(at));
+    return this.#keys.history(request, this.#keys.resolve(at));
   }
 
   watch(request: WatchRequest): WatchStream {
-    const watch = new MemoryWatch(request, this.#store.log, () => this.#notifySoon());
+    const watch = this.#store.watch(request, this.#keys, () => this.#watches.delete(watch));
     this.#watches.add(watch);
     endIfRefused(watch, () => {
       this.#enter(undefined);
       this.#checkWatch(request);
     });
-    // Notify the reader, as the history may have events for it already.
-    this.#notifySoon();
     return watch;
   }
 
@@ -138,29 +103,27 @@ export class MemoryStorage implements Storage {
     checkPut(request);
     const { key, value, expectedModRevision: expected, ttlSeconds } = request;
     checkOperations([{ type: "put", key, value }]);
-    this.#checkHistory(request.historyId);
-    const modRevision = this.#store.get(key)?.modRevision ?? 0;
+    this.#store.checkHistory(request.historyId);
+    const modRevision = this.#keys.get(key)?.modRevision ?? 0;
     if (expected !== undefined && expected !== modRevision) {
       throw revisionConflict(key, expected, modRevision);
     }
-    const lease = ttlSeconds === undefined ? request.lease : this.#leases.grant(ttlSeconds);
-    try {
-      const [written] = this.#commit([{ type: "put", key, value, lease }]);
-      if (written === undefined) throw new Error("A put changed nothing.");
-      const { revision, object } = written;
-      return { revision, object: object.withoutAttributes(), historyId: this.#historyId };
-    } catch (error) {
-      if (lease !== undefined && ttlSeconds !== undefined) this.#leases.revoke(lease);
-      throw error;
-    }
+    const lengths = ttlSeconds === undefined ? [] : [ttlSeconds];
+    const written = this.#store.underNewLeases(lengths, ([lease = request.lease]) =>
+      this.#commit([{ type: "put", key, value, lease }]),
+    );
+    const [event] = written[0]?.events ?? [];
+    if (event === undefined) throw new Error("A put changed nothing.");
+    const { revision, object } = event;
+    return { revision, object: object.withoutAttributes(), historyId: this.#store.historyId };
   }
 
   async delete(request: DeleteRequest): Promise<WriteResult> {
     this.#enter(request.signal);
     checkDelete(request);
     const { key, expectedModRevision: expected } = request;
-    this.#checkHistory(request.historyId);
-    const object = this.#store.get(key);
+    this.#store.checkHistory(request.historyId);
+    const object = this.#keys.get(key);
     if (object === undefined) throw objectNotFound(key, this.#store.log.newest);
     if (expected !== undefined && expected !== object.modRevision) {
       throw revisionConflict(key, expected, object.modRevision);
@@ -169,7 +132,7 @@ export class MemoryStorage implements Storage {
     return {
       revision: this.#store.log.newest,
       object: object.withoutAttributes(),
-      historyId: this.#historyId,
+      historyId: this.#store.historyId,
     };
   }
 
@@ -192,13 +155,12 @@ export class MemoryStorage implements Storage {
 
   async historyId(signal?: AbortSignal): Promise<string> {
     this.#enter(signal);
-    return this.#historyId;
+    return this.#store.historyId;
   }
 
   async renewHistory(known: string, signal?: AbortSignal): Promise<string> {
     this.#enter(signal);
-    if (this.#historyId === known) this.#historyId = randomUUID();
-    return this.#historyId;
+    return this.#store.renewHistory(known);
   }
 
   requestProgress(): void {
@@ -212,22 +174,19 @@ export class MemoryStorage implements Storage {
   async compact(revision: number): Promise<void> {
     this.#enter(undefined);
     checkInteger("revision", revision, 1);
-    if (revision > this.#store.log.newest) throw historyChanged(revision, this.#store.log.newest);
     this.#store.compact(revision);
   }
 
-  /** Every stream ends, and every later call rejects, with UPSTREAM_UNAVAILABLE. */
+  /** Every stream ends, and every later call rejects, with UPSTREAM_UNAVAILABLE. A store of its own is closed as well. */
   async close(): Promise<void> {
-    if (this.#isClosed) return;
     this.#isClosed = true;
     for (const watch of this.#watches) watch.end(closed());
-    this.#leases.clear();
-    this.#store.clear();
+    if (this.#isOnly) await this.#store.close();
   }
 
   /** Throws if the signal is aborted or the store is closed. */
   #enter(signal: AbortSignal | undefined): void {
-    signal?.throwIfAborted();
+    this.#store.enter(signal);
     if (this.#isClosed) throw closed();
   }
 
@@ -240,54 +199,7 @@ export class MemoryStorage implements Storage {
     if (afterRevision < oldest) throw revisionTooOld(afterRevision, oldest);
   }
 
-  #checkHistory(known: string | undefined): void {
-    if (known === undefined || known === "" || known === this.#historyId) return;
-    throw otherHistory(known, this.#historyId);
+  #commit(operations: readonly Operation[]): readonly KeyEvents[] {
+    return this.#store.commit([{ keys: this.#keys, operations }]);
   }
-
-  /** Executes the operations, and updates leases and watches. */
-  #commit(operations: readonly Operation[]): readonly WatchEvent[] {
-    for (const operation of operations) {
-      const lease = operation.type === "put" ? (operation.lease ?? 0n) : 0n;
-      if (lease !== 0n && !this.#leases.has(lease)) throw leaseNotFound(lease);
-    }
-    const events = this.#store.commit(operations);
-    this.#leases.follow(events);
-    if (events.length > 0 && this.#watches.size > 0) this.#notifySoon();
-    return events;
-  }
-
-  #notifySoon(): void {
-    this.#notification ??= this.#clock.setImmediate(() => {
-      this.#notification = undefined;
-      this.#notify();
-    });
-  }
-
-  /** Notifies every watch that has something new, even if the listener of another one throws. */
-  #notify(): void {
-    const failures: unknown[] = [];
-    for (const watch of this.#watches) {
-      try {
-        watch.notify();
-      } catch (error) {
-        failures.push(error);
-      }
-      if (watch.ended !== undefined) this.#watches.delete(watch);
-    }
-    if (failures.length > 0) throw new AggregateError(failures, "A watch's listener threw.");
-  }
-}
-
-function closed(): WatchFanoutError {
-  return upstreamUnavailable("The embedded store is closed.");
-}
-
-function leaseNotFound(lease: bigint): WatchFanoutError {
-  return new WatchFanoutError(
-    "LEASE_NOT_FOUND",
-    `Nothing was written: there is no lease ${lease}. It may have expired: put with a time to live, ` +
-      "which grants another.",
-    { metadata: { lease: String(lease) } },
-  );
 }

@@ -1,6 +1,7 @@
 import { revisionTooOld } from "../../base/errors.ts";
 import { WatchBatch, WatchEvent } from "../../model/event.ts";
 import { includesKey, type WatchRequest, type WatchScope, type WatchStream } from "../storage.ts";
+import type { Keyspace } from "./mvcc-store.ts";
 import type { TransactionLog } from "./transaction-log.ts";
 
 /** Bounds of a batch, which ends after the revision that reaches one of them. */
@@ -20,6 +21,7 @@ const maxExamined = 10_000;
  */
 export class MemoryWatch implements WatchStream {
   readonly #log: TransactionLog;
+  readonly #keys: Keyspace;
   readonly #matches: (key: string) => boolean;
   readonly #withPrevious: boolean;
   readonly #wake: () => void;
@@ -35,8 +37,9 @@ export class MemoryWatch implements WatchStream {
   #isWaiting = true;
 
   /** `wake` makes the store call `notify` soon, in a later turn. */
-  constructor(request: WatchRequest, log: TransactionLog, wake: () => void) {
+  constructor(request: WatchRequest, log: TransactionLog, keys: Keyspace, wake: () => void) {
     this.#log = log;
+    this.#keys = keys;
     this.#matches = matcher(request.scope);
     this.#withPrevious = request.withPrevious;
     this.#wake = wake;
@@ -99,12 +102,16 @@ export class MemoryWatch implements WatchStream {
       const transaction = this.#log.at(this.#position + 1);
       if (transaction === undefined) break;
       this.#position = transaction.revision;
-      examined += transaction.events.length;
-      for (const event of transaction.events) {
-        const seen = this.#see(event);
-        if (seen === undefined) continue;
-        events.push(seen);
-        bytes += seen.estimatedBytes;
+      examined++;
+      for (const part of transaction.parts) {
+        if (part.keys !== this.#keys) continue;
+        examined += part.events.length;
+        for (const event of part.events) {
+          const seen = this.#see(event);
+          if (seen === undefined) continue;
+          events.push(seen);
+          bytes += seen.estimatedBytes;
+        }
       }
     }
     const owes = this.#requestedRevision > 0 && this.#position >= this.#requestedRevision;

@@ -22,7 +22,7 @@ import {
   type RevisionRequirement,
 } from "../storage.ts";
 import { stateBytes } from "./memory-estimates.ts";
-import { Transaction, TransactionLog } from "./transaction-log.ts";
+import { type KeyEvents, Transaction, TransactionLog } from "./transaction-log.ts";
 
 // The package is CommonJS, whose default export is nested one level deeper in Node.js.
 const BTree = sortedBTree.default;
@@ -36,12 +36,18 @@ export interface Bounds {
   readonly maxStateBytes: number;
 }
 
-/** The embedded store's data: the versions of each key, and the changes of each revision. */
+/** The changes of one revision to a resource's keys. */
+export interface KeyChanges {
+  readonly keys: Keyspace;
+  readonly operations: readonly Operation[];
+}
+
+/** The embedded store's data: the versions of each key of each resource, and the changes of each revision. */
 export class MvccStore {
   readonly log = new TransactionLog();
   readonly #bounds: Bounds;
   readonly #slabs = new Slabs(smallestSlab);
-  readonly #keys: KeyIndex = new BTree<string, KeyVersions>(undefined, compareKeys);
+  readonly #keyspaces: Keyspace[] = [];
   /** Memory of all current objects, in bytes. */
   #stateBytes = 0;
 
@@ -49,68 +55,36 @@ export class MvccStore {
     this.#bounds = bounds;
   }
 
-  /** The current object. */
-  get(key: string): StoredObject | undefined {
-    return this.#keys.get(key)?.current;
-  }
-
-  /** The object at a kept revision. */
-  getAt(key: string, revision: number): StoredObject | undefined {
-    return this.#keys.get(key)?.at(revision);
-  }
-
-  /** One page of the objects at a kept revision. */
-  page(request: ListRequest, revision: number): ListResult {
-    return page(this.#keys, request, revision);
-  }
-
-  /** One page of the history of a key, up to a kept revision. */
-  history(request: HistoryRequest, revision: number): HistoryResult {
-    const page = new HistoryPage(request);
-    const next = this.#keys.get(request.key)?.addTo(page, revision);
-    return next === undefined
-      ? page.finished(revision, Math.max(1, this.log.oldest))
-      : page.continued(revision, next);
-  }
-
-  /** Returns the revision to read at; throws if it can't be read. */
-  resolve(at: RevisionRequirement): number {
-    const { newest, oldest } = this.log;
-    if (at.match === "LINEARIZABLE" || at.match === "ANY") return newest;
-    if (at.revision > newest) throw historyChanged(at.revision, newest);
-    if (at.match === "NOT_OLDER_THAN") return newest;
-    if (at.revision < oldest) throw revisionTooOld(at.revision, oldest);
-    return at.revision;
+  /** Adds the keys of a resource. */
+  addKeys(): Keyspace {
+    const keys = new Keyspace(this.log);
+    this.#keyspaces.push(keys);
+    return keys;
   }
 
   /** Executes the operations as one revision and returns its changes. Throws STORAGE_FULL. */
-  commit(operations: readonly Operation[]): readonly WatchEvent[] {
+  commit(changes: readonly KeyChanges[]): readonly KeyEvents[] {
     const revision = this.log.newest + 1;
-    const events: WatchEvent[] = [];
+    const parts: KeyEvents[] = [];
     let taken = this.#stateBytes;
-    for (const operation of operations) {
-      const event = apply(operation, this.#keys.get(operation.key)?.current, revision, this.#slabs);
-      if (event === undefined) continue;
-      events.push(event);
-      if (event.previous !== undefined) taken -= stateBytes(event.previous);
-      if (event.type !== "DELETED") taken += stateBytes(event.object);
+    for (const { keys, operations } of changes) {
+      const events: WatchEvent[] = [];
+      for (const operation of operations) {
+        const event = apply(operation, keys.get(operation.key), revision, this.#slabs);
+        if (event === undefined) continue;
+        events.push(event);
+        if (event.previous !== undefined) taken -= stateBytes(event.previous);
+        if (event.type !== "DELETED") taken += stateBytes(event.object);
+      }
+      if (events.length > 0) parts.push({ keys, events });
     }
     if (taken > this.#bounds.maxStateBytes) throw storageFull(this.#bounds.maxStateBytes);
-    if (events.length === 0) return events;
+    if (parts.length === 0) return parts;
     this.#stateBytes = taken;
-    for (const event of events) this.#add(event);
-    this.log.append(new Transaction(revision, events));
+    for (const { keys, events } of parts) keys.add(events);
+    this.log.append(new Transaction(revision, parts));
     this.#keepWithinBounds();
-    return events;
-  }
-
-  #add(event: WatchEvent): void {
-    let versions = this.#keys.get(event.object.key);
-    if (versions === undefined) {
-      versions = new KeyVersions();
-      this.#keys.set(event.object.key, versions);
-    }
-    versions.add(event.type === "DELETED" ? new Tombstone(event.revision) : event.object);
+    return parts;
   }
 
   #keepWithinBounds(): void {
@@ -127,9 +101,7 @@ export class MvccStore {
     const transaction = this.log.shift();
     if (transaction === undefined) return;
     // Only versions of the keys that it changed become unreachable.
-    for (const { object } of transaction.events) {
-      if (this.#keys.get(object.key)?.compact(transaction.revision)) this.#keys.delete(object.key);
-    }
+    for (const { keys, events } of transaction.parts) keys.compact(events, transaction.revision);
   }
 
   /** Compacts the history before `revision`, which is at most the newest one. */
@@ -140,8 +112,81 @@ export class MvccStore {
 
   /** Frees all memory. The store can't be used afterwards. */
   clear(): void {
-    this.#keys.clear();
+    for (const keys of this.#keyspaces) keys.clear();
     while (this.log.shift() !== undefined);
+  }
+}
+
+/** The keys of one resource, each with its versions. */
+export class Keyspace {
+  readonly #log: TransactionLog;
+  readonly #keys: KeyIndex = new BTree<string, KeyVersions>(undefined, compareKeys);
+
+  constructor(log: TransactionLog) {
+    this.#log = log;
+  }
+
+  /** The current object. */
+  get(key: string): StoredObject | undefined {
+    return this.#keys.get(key)?.current;
+  }
+
+  /** The object at a kept revision. */
+  getAt(key: string, revision: number): StoredObject | undefined {
+    return this.#keys.get(key)?.at(revision);
+  }
+
+  /** The keys that exist at a kept revision and begin with a prefix. */
+  namesAt(prefix: string, revision: number): string[] {
+    const at = { match: "EXACT", revision } as const;
+    return [...range(this.#keys, { prefix, limit: 0, at }, revision)].map(({ key }) => key);
+  }
+
+  /** One page of the objects at a kept revision. */
+  page(request: ListRequest, revision: number): ListResult {
+    return page(this.#keys, request, revision);
+  }
+
+  /** One page of the history of a key, up to a kept revision. */
+  history(request: HistoryRequest, revision: number): HistoryResult {
+    const page = new HistoryPage(request);
+    const next = this.#keys.get(request.key)?.addTo(page, revision);
+    return next === undefined
+      ? page.finished(revision, Math.max(1, this.#log.oldest))
+      : page.continued(revision, next);
+  }
+
+  /** Returns the revision to read at; throws if it can't be read. */
+  resolve(at: RevisionRequirement): number {
+    const { newest, oldest } = this.#log;
+    if (at.match === "LINEARIZABLE" || at.match === "ANY") return newest;
+    if (at.revision > newest) throw historyChanged(at.revision, newest);
+    if (at.match === "NOT_OLDER_THAN") return newest;
+    if (at.revision < oldest) throw revisionTooOld(at.revision, oldest);
+    return at.revision;
+  }
+
+  /** Adds the versions of one revision. */
+  add(events: readonly WatchEvent[]): void {
+    for (const event of events) {
+      let versions = this.#keys.get(event.object.key);
+      if (versions === undefined) {
+        versions = new KeyVersions();
+        this.#keys.set(event.object.key, versions);
+      }
+      versions.add(event.type === "DELETED" ? new Tombstone(event.revision) : event.object);
+    }
+  }
+
+  /** Drops the versions that became unreachable when the changes of this revision were dropped. */
+  compact(events: readonly WatchEvent[], revision: number): void {
+    for (const { object } of events) {
+      if (this.#keys.get(object.key)?.compact(revision)) this.#keys.delete(object.key);
+    }
+  }
+
+  clear(): void {
+    this.#keys.clear();
   }
 }
 
@@ -322,17 +367,24 @@ export type Operation =
 /** Maximum size of one request, in bytes: etcd's default for `--max-request-bytes`, 1.5 MiB. */
 const maxRequestBytes = 1.5 * 1024 * 1024;
 
-/** Throws INVALID_REQUEST or VALUE_TOO_LARGE if the operations of one transaction are invalid. */
+/** Throws INVALID_REQUEST or VALUE_TOO_LARGE if the operations of one transaction of a resource are invalid. */
 export function checkOperations(operations: readonly Operation[]): void {
   const keys = new Set<string>();
+  for (const { key } of operations) {
+    checkKey(key);
+    if (keys.has(key)) {
+      const name = JSON.stringify(key);
+      throw invalidRequest("key", `${name} comes twice in one transaction: change it once.`);
+    }
+    keys.add(key);
+  }
+  checkSize(operations);
+}
+
+/** Throws VALUE_TOO_LARGE if the operations of one transaction are too large together. */
+export function checkSize(operations: readonly Operation[]): void {
   let bytes = 0;
   for (const operation of operations) {
-    checkKey(operation.key);
-    if (keys.has(operation.key)) {
-      const key = JSON.stringify(operation.key);
-      throw invalidRequest("key", `${key} comes twice in one transaction: change it once.`);
-    }
-    keys.add(operation.key);
     bytes += operation.key.length;
     if (operation.type === "put") bytes += operation.value.byteLength;
   }

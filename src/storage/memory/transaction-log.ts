@@ -1,23 +1,30 @@
 import { Fifo } from "../../base/fifo.ts";
 import type { WatchEvent } from "../../model/event.ts";
 import { logBytes } from "./memory-estimates.ts";
+import type { Keyspace } from "./mvcc-store.ts";
 
 /** The revision of an empty store, as in etcd. */
 const firstRevision = 1;
 
-/** All changes of one revision, in order. */
+/** The changes of one revision to the keys of one resource, in order, with `previous`. */
+export interface KeyEvents {
+  readonly keys: Keyspace;
+  readonly events: readonly WatchEvent[];
+}
+
+/** All changes of one revision. */
 export class Transaction {
   readonly revision: number;
-  /** With `previous`. */
-  readonly events: readonly WatchEvent[];
+  /** One for each resource that it changed. */
+  readonly parts: readonly KeyEvents[];
   /** Estimated memory in bytes. */
   readonly bytes: number;
 
-  constructor(revision: number, events: readonly WatchEvent[]) {
+  constructor(revision: number, parts: readonly KeyEvents[]) {
     this.revision = revision;
-    this.events = events;
+    this.parts = parts;
     let bytes = 0;
-    for (const event of events) bytes += logBytes(event);
+    for (const { events } of parts) for (const event of events) bytes += logBytes(event);
     this.bytes = bytes;
   }
 }

@@ -32,6 +32,9 @@ class Counting {
       get: (_, callback) => respond(callback),
       put: (_, callback) => respond(callback),
       delete: (_, callback) => respond(callback),
+      batchGet: (_, callback) => callback(fails[this.asked++] ?? null),
+      deletePrefix: (_, callback) => callback(fails[this.asked++] ?? null),
+      transact: (_, callback) => callback(fails[this.asked++] ?? null),
     };
   }
 }
@@ -41,9 +44,21 @@ const always = (status: WireStatus): WireStatus[] => Array.from({ length: 100 },
 const get = (db: Client) => db.get("r", "k");
 const put = (db: Client) => db.put("r", "k", Buffer.of());
 const remove = (db: Client) => db.delete("r", "k");
+const transaction = (db: Client) =>
+  db.transaction({ operations: [{ type: "delete", resource: "r", key: "k" }] });
+const repeatedWrites = [
+  (db: Client) => db.put("r", "k", Buffer.of(), { retryUnknown: true }),
+  (db: Client) => db.delete("r", "k", { retryUnknown: true }),
+  (db: Client) => db.deletePrefix("r", "k", { retryUnknown: true }),
+  (db: Client) =>
+    db.transaction(
+      { compares: [{ resource: "r", key: "k", exists: true }] },
+      { retryUnknown: true },
+    ),
+];
 
 describe("A call that always fails is tried, of at most 3 times", () => {
-  /** How often a read and a write that end with each reason are sent. */
+  /** How often a read and a write that end with each reason are sent. One that retries OUTCOME_UNKNOWN differs only there. */
   const table: Readonly<Record<Reason, readonly [reads: number, writes: number]>> = {
     UPSTREAM_UNAVAILABLE: [3, 3],
     NOT_READY: [3, 3],
@@ -85,6 +100,10 @@ describe("A call that always fails is tried, of at most 3 times", () => {
       [get, reads],
       [put, writes],
       [remove, writes],
+      [transaction, writes],
+      [(db: Client) => db.deletePrefix("r", "k"), writes],
+      [(db: Client) => db.batchGet([{ resource: "r", key: "k" }]), reads],
+      ...repeatedWrites.map((call) => [call, reason === "OUTCOME_UNKNOWN" ? 3 : writes] as const),
     ] as const) {
       const counting = new Counting(always(failing(reason)));
       const options = { clock: new HastyClock(), maxAttempts: 3, timeoutMs: 100_000 };

@@ -29,7 +29,12 @@ class AllKeys extends ResourceKeys {
 
   constructor() {
     const skippedKeys = new SkippedKeys(new FakeClock(), silent);
-    super({ prefix: "", marker: Buffer.from("marker"), skippedKeys, rawKeys: false });
+    super({
+      prefix: "",
+      own: { key: Buffer.from("marker"), requestsPrefix: Buffer.from("requests/") },
+      skippedKeys,
+      rawKeys: false,
+    });
   }
 
   override relative(kv: DecodedKeyValue): string | undefined {

@@ -6,7 +6,8 @@ import {
   MemoryStorage,
   type MemoryStorageOptions,
 } from "../../../src/storage/memory/memory-storage.ts";
-import type { Operation } from "../../../src/storage/memory/mvcc-store.ts";
+import { Keyspace, type Operation } from "../../../src/storage/memory/mvcc-store.ts";
+import { TransactionLog } from "../../../src/storage/memory/transaction-log.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { bytes, expectFailure, linearizable, remove } from "../conformance/opened.ts";
 
@@ -116,13 +117,19 @@ describe("in a MemoryStorage a time to live", () => {
 describe("leases", () => {
   test("end with their last key", () => {
     const leases = new Leases(new FakeClock(), () => {});
+    const keys = new Keyspace(new TransactionLog());
     const lease = leases.grant(10);
     const a = new StoredObject("a", value, 2, 2, 1, lease);
     const b = new StoredObject("b", value, 3, 3, 1, lease);
-    leases.follow([new WatchEvent("ADDED", a, undefined), new WatchEvent("ADDED", b, undefined)]);
-    leases.follow([new WatchEvent("DELETED", a.deletedAt(4), a)]);
+    leases.follow([
+      {
+        keys,
+        events: [new WatchEvent("ADDED", a, undefined), new WatchEvent("ADDED", b, undefined)],
+      },
+    ]);
+    leases.follow([{ keys, events: [new WatchEvent("DELETED", a.deletedAt(4), a)] }]);
     expect(leases.has(lease)).toBe(true);
-    leases.follow([new WatchEvent("DELETED", b.deletedAt(5), b)]);
+    leases.follow([{ keys, events: [new WatchEvent("DELETED", b.deletedAt(5), b)] }]);
     expect(leases.size).toBe(0);
   });
 

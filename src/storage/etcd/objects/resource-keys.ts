@@ -3,15 +3,15 @@ import type { Clock } from "../../../base/clock.ts";
 import { LineLimit } from "../../../base/logger.ts";
 import { isEndless, type KeyRange, prefixRange, zero } from "../../../etcd/client/key-range.ts";
 import type { DecodedKeyValue } from "../../../etcd/wire/key-value.ts";
-import { isRawKey, keyBytes, keyText } from "../../../model/key-bytes.ts";
+import { hasPrefix, isRawKey, keyBytes, keyText } from "../../../model/key-bytes.ts";
 import type { ListScope } from "../../key-scopes.ts";
 import type { WatchScope } from "../../storage.ts";
 
 export interface ResourceKeysOptions {
   /** The prefix of the resource's keys in etcd. */
   readonly prefix: string;
-  /** The key of the history's id in etcd. */
-  readonly marker: Buffer;
+  /** What is the service's own in etcd: one key, and those with a prefix. */
+  readonly own: { readonly key: Buffer; readonly requestsPrefix: Buffer };
   /** Counts the raw keys. */
   readonly skippedKeys: SkippedKeys;
   /** Whether raw keys are keys of the resource as well: the prefix itself, and keys that are not UTF-8. */
@@ -19,31 +19,34 @@ export interface ResourceKeysOptions {
 }
 
 /**
- * The keys of one resource: those in etcd below its prefix, except the key of the history's id, which is the service's
- * own, and, unless it has raw keys, those.
+ * The keys of one resource: those in etcd below its prefix, except the service's own, which are the key of the history's id and
+ * those that remember requests, and, unless it has raw keys, those.
  */
 export class ResourceKeys {
   /** Length of the prefix, in bytes. */
   readonly prefixBytes: number;
   readonly #prefix: Buffer;
-  readonly #marker: Buffer;
-  /** Whether the key of the history's id is below the prefix. */
-  readonly #hasMarker: boolean;
+  readonly #own: ResourceKeysOptions["own"];
+  /** Whether keys of the service's own may be below the prefix. */
+  readonly #hasOwn: boolean;
   readonly #skippedKeys: SkippedKeys;
   readonly #rawKeys: boolean;
 
-  constructor({ prefix, marker, skippedKeys, rawKeys }: ResourceKeysOptions) {
+  constructor({ prefix, own, skippedKeys, rawKeys }: ResourceKeysOptions) {
     this.#prefix = Buffer.from(prefix);
     this.prefixBytes = this.#prefix.byteLength;
-    this.#marker = marker;
-    this.#hasMarker = marker.subarray(0, this.prefixBytes).equals(this.#prefix);
+    this.#own = own;
+    this.#hasOwn =
+      hasPrefix(own.key, this.#prefix) ||
+      hasPrefix(own.requestsPrefix, this.#prefix) ||
+      hasPrefix(this.#prefix, own.requestsPrefix);
     this.#skippedKeys = skippedKeys;
     this.#rawKeys = rawKeys;
   }
 
   /** Whether all keys below the prefix that were read so far are keys of the resource. */
   get hasOnlyObjects(): boolean {
-    return !this.#hasMarker && (this.#rawKeys || this.#skippedKeys.count === 0);
+    return !this.#hasOwn && (this.#rawKeys || this.#skippedKeys.count === 0);
   }
 
   /** The key in etcd of an object. */
@@ -53,7 +56,7 @@ export class ResourceKeys {
 
   /** The key of an object from etcd's; undefined for a key that the resource does not have. Counts raw keys. */
   relative(kv: DecodedKeyValue): string | undefined {
-    if (this.#hasMarker && this.isMarker(kv.key)) return undefined;
+    if (this.#hasOwn && this.isOwn(kv.key)) return undefined;
     const key = keyText(kv.message, kv.keyStart + this.prefixBytes, kv.keyEnd);
     if (!isRawKey(key)) return key;
     this.#skippedKeys.add(kv.key);
@@ -84,9 +87,9 @@ export class ResourceKeys {
     return isEmpty ? undefined : { key, range_end };
   }
 
-  /** Whether this is the key of the history's id, in etcd. */
-  isMarker(key: Buffer): boolean {
-    return key.equals(this.#marker);
+  /** Whether this key in etcd is the service's own. */
+  isOwn(key: Buffer): boolean {
+    return key.equals(this.#own.key) || hasPrefix(key, this.#own.requestsPrefix);
   }
 }
 

@@ -140,8 +140,8 @@ class World {
       },
     } as unknown as RangeReader;
     const skippedKeys = new SkippedKeys(clock, pino({ level: "silent" }));
-    const marker = Buffer.from("/marker");
-    const keys = new ResourceKeys({ prefix: "p/", marker, skippedKeys, rawKeys: false });
+    const own = { key: Buffer.from("/marker"), requestsPrefix: Buffer.from("/marker-requests/") };
+    const keys = new ResourceKeys({ prefix: "p/", own, skippedKeys, rawKeys: false });
     const source = {
       ...{ client, reader, keys, maxRevisionBytes },
       onOpen: () => {},

@@ -13,7 +13,7 @@ export interface DeleteResponse {
    */
   'revision'?: (number | string | Long);
   /**
-   * The object before the deletion. After a conflict, or with validate_only: the current one; absent: there is none.
+   * The object before the deletion. After a conflict: the current one. With validate_only and no conflict: absent.
    */
   'object'?: (_watchfanout_v1_StoredObject | null);
   /**
@@ -37,7 +37,7 @@ export interface DeleteResponse__Output {
    */
   'revision': (string);
   /**
-   * The object before the deletion. After a conflict, or with validate_only: the current one; absent: there is none.
+   * The object before the deletion. After a conflict: the current one. With validate_only and no conflict: absent.
    */
   'object': (_watchfanout_v1_StoredObject__Output | null);
   /**

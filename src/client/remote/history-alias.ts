@@ -1,0 +1,68 @@
+import { randomUUID } from "node:crypto";
+import { hasReason, otherHistory } from "../../base/errors.ts";
+
+/** The alias of the history of an upstream, whose resources are all of one store. Undefined: it has none. */
+export interface AliasedUpstream {
+  alias?: { readonly of: string; readonly id: string };
+}
+
+/**
+ * Maps the history id of a server to the one that is used on this side.
+ *
+ * A client can't change the history id of a server. When this side detects that the history has changed, before the
+ * server does, it uses an id of its own until the server changes its own: so the two histories are not confused.
+ */
+export class HistoryAlias {
+  readonly #upstream: AliasedUpstream;
+  /** The last history id of the server; empty if not known. */
+  #server = "";
+
+  /** `upstream`: what the storages and the store of one upstream share, so that they agree on the id. */
+  constructor(upstream: AliasedUpstream = {}) {
+    this.#upstream = upstream;
+  }
+
+  get server(): string {
+    return this.#server;
+  }
+
+  /** Stores the server's history id, and returns the id for it on this side. */
+  observe(server: string): string {
+    this.#server = server;
+    const { alias } = this.#upstream;
+    return alias?.of === server ? alias.id : server;
+  }
+
+  /** Returns the id of a history that is not `known`: an alias, if the server's id is still `known`. */
+  renew(known: string, server: string): string {
+    const id = this.observe(server);
+    if (id !== known || id === "") return id;
+    this.#upstream.alias = { of: server, id: randomUUID() };
+    return this.#upstream.alias.id;
+  }
+
+  /** Returns the server's id for `id`. Throws HISTORY_CHANGED for the id that the alias has replaced. */
+  atServer(id: string | undefined): string | undefined {
+    const { alias } = this.#upstream;
+    if (id === undefined || alias === undefined) return id;
+    if (id === alias.id) return alias.of;
+    if (id === alias.of) throw otherHistory(id, alias.id);
+    return id;
+  }
+
+  /** Settles as the call does, with the history id in a HISTORY_CHANGED error replaced by the one on this side. */
+  async naming<T>(call: Promise<T>): Promise<T> {
+    try {
+      return await call;
+    } catch (error) {
+      throw this.named(error);
+    }
+  }
+
+  /** The same for an error. */
+  named(error: unknown): unknown {
+    if (!hasReason(error, "HISTORY_CHANGED")) return error;
+    const server = error.metadata["history_id"] ?? "";
+    return server === "" ? error : error.with({ history_id: this.observe(server) });
+  }
+}

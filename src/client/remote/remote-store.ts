@@ -1,0 +1,95 @@
+import type {
+  Compare,
+  DeletePrefixRequest,
+  DeletePrefixResult,
+  ObjectName,
+  Operation,
+  Store,
+  TransactRequest,
+  TransactResult,
+} from "../../storage/store.ts";
+import type { TransactionOptions } from "../calls/options.ts";
+import type { Operation as RemoteOperation } from "../calls/transaction.ts";
+import type { ClientCalls } from "../watch/client-calls.ts";
+import { type AliasedUpstream, HistoryAlias } from "./history-alias.ts";
+
+/** Options of a RemoteStore. */
+export interface RemoteStoreOptions {
+  /** The client to use. It must be closed after the store. */
+  readonly client: Pick<ClientCalls, "deletePrefix" | "transaction">;
+  /** The names of the resources in the service, by those on this side. Others have the same name there. */
+  readonly names: ReadonlyMap<string, string>;
+  /** What the store shares with the storages of its resources. */
+  readonly upstream: AliasedUpstream;
+}
+
+/**
+ * What the resources of another watch-fanout share, as a Store: for a relay, which acts there with rights of its own once it has
+ * checked its callers. A request with an id is sent again, to any server, when its answer was lost.
+ */
+export class RemoteStore implements Store {
+  readonly #client: Pick<ClientCalls, "deletePrefix" | "transaction">;
+  readonly #names: ReadonlyMap<string, string>;
+  readonly #history: HistoryAlias;
+
+  /** Sends nothing. */
+  constructor({ client, names, upstream }: RemoteStoreOptions) {
+    this.#client = client;
+    this.#names = names;
+    this.#history = new HistoryAlias(upstream);
+  }
+
+  get leases(): never {
+    throw new Error("Not yet.");
+  }
+
+  async transact(request: TransactRequest): Promise<TransactResult> {
+    const { returnCurrent, returnPrevious } = request;
+    const transaction = {
+      compares: request.compares.map((compare): Compare => this.#named(compare)),
+      operations: request.operations.map((operation) => this.#sent(operation)),
+    };
+    const options = { ...this.#options(request), returnCurrent, returnPrevious };
+    const result = await this.#history.naming(this.#client.transaction(transaction, options));
+    return this.#observed(result);
+  }
+
+  async deletePrefix(request: DeletePrefixRequest): Promise<DeletePrefixResult> {
+    const { resource, prefix } = request;
+    const options = { ...this.#options(request), everyKey: prefix === "" };
+    const call = this.#client.deletePrefix(this.#nameOf(resource), prefix, options);
+    return this.#observed(await this.#history.naming(call));
+  }
+
+  #options(request: TransactRequest | DeletePrefixRequest): TransactionOptions {
+    const { validateOnly, requestId = "", historyId = "", via, signal } = request;
+    return {
+      ...{ validateOnly, requestId, via, signal },
+      retryUnknown: requestId !== "",
+      historyId: historyId === "" ? undefined : this.#history.atServer(historyId),
+    };
+  }
+
+  /** Empty: the server could not determine its history at the write, which says nothing about its id. */
+  #observed<T extends { readonly historyId: string }>(result: T): T {
+    const { historyId } = result;
+    return historyId === "" ? result : { ...result, historyId: this.#history.observe(historyId) };
+  }
+
+  #sent(operation: Operation): RemoteOperation {
+    if (operation.type === "delete") return this.#named(operation);
+    const { ttlSeconds, ...put } = operation;
+    return {
+      ...this.#named(put),
+      ttlMs: ttlSeconds === undefined ? undefined : ttlSeconds * 1_000,
+    };
+  }
+
+  #named<T extends ObjectName>(named: T): T {
+    return { ...named, resource: this.#nameOf(named.resource) };
+  }
+
+  #nameOf(resource: string): string {
+    return this.#names.get(resource) ?? resource;
+  }
+}

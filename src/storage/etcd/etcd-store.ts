@@ -1,0 +1,236 @@
+import { abortable } from "../../base/wait.ts";
+import { compacted, isServiceError, says } from "../../etcd/client/errors.ts";
+import type { EtcdClient } from "../../etcd/client/etcd-client.ts";
+import type { KeyRange } from "../../etcd/client/key-range.ts";
+import type { RangeRequest, TxnRequest } from "../../etcd/client/requests.ts";
+import type { DecodedRange } from "../../etcd/wire/range-response.ts";
+import type { StoredObject } from "../../model/object.ts";
+import { Slabs } from "../../model/slabs.ts";
+import type {
+  DeletePrefixRequest,
+  DeletePrefixResult,
+  Operation,
+  OperationResult,
+  Store,
+  TransactRequest,
+  TransactResult,
+} from "../store.ts";
+import {
+  checkDeletePrefix,
+  checkTransaction,
+  defaultMaxDeletedObjects,
+  resultCompacted,
+  tooManyToDelete,
+} from "../transaction-checks.ts";
+import { CheckedWrites, rangeIn, type Written } from "./checked-writes.ts";
+import { safeNumber, storedObject } from "./objects/decode.ts";
+import { StoreKeys } from "./objects/store-keys.ts";
+import { type RequestMarker, RequestMarkers } from "./request-markers.ts";
+import { Transaction } from "./transaction.ts";
+
+export interface EtcdStoreOptions {
+  /** The prefix in etcd of each resource, by its name. */
+  readonly prefixes: ReadonlyMap<string, string>;
+  /** Maximum number of objects that one DeletePrefix deletes. Default 10,000. */
+  readonly maxDeletedObjects?: number | undefined;
+}
+
+/** Resources of one etcd as a Store. The client is not closed with it. */
+export class EtcdStore implements Store {
+  readonly #client: EtcdClient;
+  readonly #keys: StoreKeys;
+  readonly #maxDeletedObjects: number;
+  readonly #writes: CheckedWrites;
+  readonly #markers: RequestMarkers;
+
+  constructor(client: EtcdClient, options: EtcdStoreOptions) {
+    this.#client = client;
+    this.#keys = new StoreKeys(options.prefixes, client.history);
+    this.#maxDeletedObjects = options.maxDeletedObjects ?? defaultMaxDeletedObjects;
+    this.#writes = new CheckedWrites(client);
+    this.#markers = new RequestMarkers(client);
+  }
+
+  get leases(): never {
+    throw new Error("Not yet.");
+  }
+
+  async transact(request: TransactRequest): Promise<TransactResult> {
+    const { operations, validateOnly = false, requestId = "", signal } = request;
+    signal?.throwIfAborted();
+    checkTransaction(request);
+    const transaction = new Transaction(request, this.#keys);
+    const transact = async (marker?: RequestMarker): Promise<TransactResult> => {
+      const isWritten = (result: TransactResult): boolean =>
+        result.succeeded && result.revision > (result.revisionBefore ?? 0);
+      return this.#writes.underNewLeases(
+        transaction.leaseLengths,
+        signal,
+        (granted) => this.#transact(transaction, granted, marker),
+        isWritten,
+      );
+    };
+    const isMarked = requestId !== "" && !validateOnly && operations.length > 0;
+    return abortable(isMarked ? this.#markers.with(request, transact) : transact(), signal);
+  }
+
+  async #transact(
+    transaction: Transaction,
+    granted: readonly bigint[],
+    marker: RequestMarker | undefined,
+  ): Promise<TransactResult> {
+    const { request } = transaction;
+    const leases = transaction.leasesOf(granted);
+    const branches = {
+      compare: transaction.compares(),
+      success: transaction.changes(leases),
+      failure: transaction.reads(),
+    };
+    const lease = leases.find((each) => each !== 0n) ?? 0n;
+    const { response, historyId, executedAt } = await this.#write(request, branches, lease, marker);
+    const now = safeNumber(response.header.revision);
+    if (executedAt !== undefined) {
+      const results = await this.#resultsAt(transaction, executedAt);
+      const before = { revision: executedAt, revisionBefore: now };
+      return { historyId, succeeded: true, results, compares: [], ...before };
+    }
+    const isWritten =
+      response.succeeded && (marker !== undefined || transaction.hasWritten(response));
+    return {
+      historyId,
+      succeeded: response.succeeded,
+      results: response.succeeded ? transaction.results(response, leases) : [],
+      compares: response.succeeded ? [] : transaction.found(response),
+      revision: now,
+      revisionBefore: isWritten ? now - 1 : now,
+    };
+  }
+
+  async deletePrefix(request: DeletePrefixRequest): Promise<DeletePrefixResult> {
+    const { validateOnly = false, requestId = "", signal } = request;
+    signal?.throwIfAborted();
+    checkDeletePrefix(request);
+    const ranges = this.#keys.rangesOf(request);
+    const remove = (marker?: RequestMarker) => this.#deletePrefix(request, ranges, marker);
+    const isMarked = requestId !== "" && !validateOnly;
+    return abortable(isMarked ? this.#markers.with(request, remove) : remove(), signal);
+  }
+
+  async #deletePrefix(
+    request: DeletePrefixRequest,
+    ranges: readonly KeyRange[],
+    marker: RequestMarker | undefined,
+  ): Promise<DeletePrefixResult> {
+    const counts = ranges.map((range) => ({ request_range: { ...range, count_only: true } }));
+    const counting = { compare: [], success: counts, failure: [] };
+    const { response: counted, historyId } = await this.#writes.write(counting, 0n, request);
+    const count = sum(counted.responses.map(({ response_range }) => response_range?.count));
+    const revision = safeNumber(counted.header.revision);
+    // A request that was executed before is answered as it was.
+    if (request.validateOnly === true || (count === 0 && marker === undefined))
+      return { revision, historyId, deleted: count, revisionBefore: revision };
+    if (count > this.#maxDeletedObjects)
+      throw tooManyToDelete(request, count, this.#maxDeletedObjects);
+    const deletions = ranges.map((range) => ({ request_delete_range: range }));
+    const branches = { compare: [], success: deletions, failure: [] };
+    const written = await this.#write(request, branches, 0n, marker);
+    const now = safeNumber(written.response.header.revision);
+    const { executedAt } = written;
+    if (executedAt !== undefined) {
+      const deleted = await this.#countAt(ranges, executedAt, request.signal);
+      return { revision: executedAt, historyId, deleted, revisionBefore: now };
+    }
+    const { responses } = written.response;
+    const deleted = sum(
+      responses.map(({ response_delete_range }) => response_delete_range?.deleted),
+    );
+    const revisionBefore = deleted > 0 || marker !== undefined ? now - 1 : now;
+    return { revision: now, historyId: written.historyId, deleted, revisionBefore };
+  }
+
+  /** Writes with the request's marker. `executedAt`: the request was executed before, at this revision. */
+  async #write(
+    request: TransactRequest | DeletePrefixRequest,
+    { compare, success, failure }: TxnRequest,
+    lease: bigint,
+    marker: RequestMarker | undefined,
+  ): Promise<Written & { readonly executedAt?: number | undefined }> {
+    if (marker === undefined)
+      return this.#writes.write({ compare, success, failure }, lease, request);
+    const written = await this.#writes.write(
+      {
+        compare: [marker.isAbsent, ...compare],
+        success: [...success, marker.writing],
+        failure: [...failure, marker.reading],
+      },
+      lease,
+      request,
+    );
+    const { response } = written;
+    return {
+      ...written,
+      executedAt: response.succeeded
+        ? undefined
+        : marker.revisionIn(rangeIn(response, failure.length)),
+    };
+  }
+
+  /** The results of a transaction that was executed at this revision. */
+  async #resultsAt(
+    transaction: Transaction,
+    revision: number,
+  ): Promise<readonly OperationResult[]> {
+    const { operations, returnPrevious = false, signal } = transaction.request;
+    const read = async (operation: Operation, at: number): Promise<StoredObject | undefined> => {
+      const request = { ...transaction.rangeOf(operation), revision: at };
+      const kv = (await this.#range(request, revision, signal)).kvs.at(0);
+      return (
+        kv &&
+        storedObject(
+          operation.key,
+          kv,
+          kv.keyEnd - kv.keyStart - Buffer.byteLength(operation.key),
+          new Slabs(0),
+        )
+      );
+    };
+    return Promise.all(
+      operations.map(async (operation) => ({
+        object: operation.type === "put" ? await read(operation, revision) : undefined,
+        previous: returnPrevious ? await read(operation, revision - 1) : undefined,
+      })),
+    );
+  }
+
+  async #countAt(
+    ranges: readonly KeyRange[],
+    executedAt: number,
+    signal: AbortSignal | undefined,
+  ): Promise<number> {
+    let count = 0;
+    for (const range of ranges) {
+      const request = { ...range, count_only: true, revision: executedAt - 1 };
+      count += (await this.#range(request, executedAt, signal)).count;
+    }
+    return count;
+  }
+
+  /** Reads what a request has found or left that was executed at this revision. */
+  async #range(
+    request: RangeRequest,
+    executedAt: number,
+    signal: AbortSignal | undefined,
+  ): Promise<DecodedRange> {
+    try {
+      return await this.#client.range(request, signal);
+    } catch (error) {
+      if (!isServiceError(error) || !says(error.details, compacted)) throw error;
+      throw resultCompacted(executedAt, error);
+    }
+  }
+}
+
+/** The sum of counts of etcd. */
+function sum(counts: readonly (string | undefined)[]): number {
+  return counts.reduce((total, count = "0") => total + safeNumber(count), 0);
+}
