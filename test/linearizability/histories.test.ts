@@ -3,7 +3,7 @@ import { seedOr } from "../faults/seeded.ts";
 import { isWrite } from "./history.ts";
 import { lostWrite, refusedAndDone, staleRead } from "./planted.ts";
 import { buildChecker, buildTimeoutMs, hasGo, verdictOf } from "./porcupine.ts";
-import { System } from "./system.ts";
+import { System, type WorkloadName } from "./system.ts";
 
 /** The history of each test has calls of all of them. */
 const doors = ["root 0", "root 1", "relay", "etcd's API of root 0", "etcd's API of root 1", "etcd"];
@@ -77,12 +77,15 @@ const histories: readonly (readonly [name: string, seed: number, Faults])[] = [
   ],
 ];
 
-describe.skipIf(!(await hasGo()))("A history of Get, List, Put, Delete and Transact", () => {
+describe.skipIf(!(await hasGo())).each<readonly [string, WorkloadName]>([
+  ["Get, List, Put, Delete and etcd's Txn", "single writes"],
+  ["Transact, BatchGet and DeletePrefix, with request ids", "transactions"],
+])("A history of %s", (_, workload) => {
   beforeAll(buildChecker, buildTimeoutMs);
 
   test.for(histories)("with %s is linearizable", async ([name, byDefault, faults]) => {
     const seed = seedOr(byDefault);
-    const system = await System.open(seed);
+    const system = await System.open(seed, workload);
     try {
       await faults(system);
       await system.afterCalls(between);
@@ -93,7 +96,7 @@ describe.skipIf(!(await hasGo()))("A history of Get, List, Put, Delete and Trans
       expect(failed.length, "conditions that did not hold").toBeGreaterThan(5);
       const unknown = operations.filter(({ input, output }) => isWrite(input) && !output).length;
       const counts = `${operations.length} operations, ${unknown} of unknown outcome`;
-      const file = `${name.replaceAll(/\W+/g, "-")}-${seed}`;
+      const file = `${workload}-${name}-${seed}`.replaceAll(/\W+/g, "-");
       const verdict = await verdictOf(file, history);
       process.stdout.write(`${name}: ${verdict.result}, ${counts}\n`);
       const right = { result: "Ok", operations: operations.length };

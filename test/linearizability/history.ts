@@ -1,17 +1,33 @@
 import type { SeenObject } from "../guarantees/recording.ts";
 
-/** One key, or all keys with a prefix. */
+/** One key, or all keys with a prefix. With `keys`: those, and `key` is empty. */
 export interface Range {
   readonly key: string;
   readonly isPrefix: boolean;
+  /** In order. */
+  readonly keys?: readonly string[];
 }
 
-/** A call as a transaction: if the condition holds, all writes are done, at one revision. */
+/** A condition on one key. A revision of 0: it does not exist. */
+export type Compare = { readonly key: string } & (
+  | { readonly exists: boolean }
+  | { readonly modRevision: number }
+  | { readonly createRevision: number }
+  | { readonly value: string }
+);
+
+/** A call as a transaction: if all conditions hold, all writes are done, at one revision. */
 export interface Input {
   /** The key has this mod_revision; 0: it does not exist. Default: no condition. */
   readonly condition?: { readonly key: string; readonly modRevision: number } | undefined;
   readonly puts?: readonly { readonly key: string; readonly value: string }[];
   readonly deletes?: readonly string[];
+  readonly compares?: readonly Compare[];
+  /** Deletes all keys with this prefix. */
+  readonly deletePrefix?: string;
+  /** The request is applied once at most under this id. */
+  readonly requestId?: string;
+  readonly validateOnly?: boolean;
   /** What the response contains. */
   readonly range: Range;
 }
@@ -27,6 +43,12 @@ export interface Output {
   /** The objects of the range before the call, and after it. */
   readonly before?: readonly SeenObject[];
   readonly after?: readonly SeenObject[];
+  /** What each compare has found. */
+  readonly compares?: readonly { readonly held: boolean; readonly object?: SeenObject }[];
+  /** How many objects were deleted. */
+  readonly deleted?: number;
+  /** The id was used for another request. */
+  readonly isReused?: boolean;
 }
 
 /** A call and its response. */
@@ -49,8 +71,9 @@ export interface History {
 /** What a client knows of a call. "refused": nothing was written or read. */
 export type Outcome = Output | "refused" | "unknown";
 
-export function isWrite({ puts = [], deletes = [] }: Input): boolean {
-  return puts.length + deletes.length > 0;
+export function isWrite({ puts = [], deletes = [], deletePrefix, validateOnly }: Input): boolean {
+  const writes = puts.length + deletes.length > 0 || deletePrefix !== undefined;
+  return writes && validateOnly !== true;
 }
 
 /** The operations of clients in one process, whose calls and returns have an order without clocks. */

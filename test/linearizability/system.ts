@@ -6,11 +6,29 @@ import { TierReplica } from "../faults/tier-replica.ts";
 import { resource } from "../faults/wire.ts";
 import { etcdCaller } from "./etcd-client.ts";
 import { type History, HistoryRecorder } from "./history.ts";
-import { type Door, RandomClient } from "./random-client.ts";
+import { type Door, RandomClient, type Workload } from "./random-client.ts";
 import { RootReplica } from "./root-replica.ts";
 import { serviceCaller } from "./service-client.ts";
+import { SingleWrites } from "./single-writes.ts";
+import { transactCaller } from "./transact-client.ts";
+import { Transactions } from "./transactions.ts";
 
+/** Below which all keys are in etcd. */
 const prefix = "/things/";
+
+/** What clients call, and the names and prefixes of the resources for that. */
+const workloads = {
+  "single writes": {
+    resources: [{ name: resource, prefix }],
+    create: (id: number, random: Seeded): Workload => new SingleWrites(id, random),
+  },
+  transactions: {
+    resources: ["a", "b"].map((name) => ({ name, prefix: `${prefix}${name}/` })),
+    create: (id: number, random: Seeded): Workload => new Transactions(id, random),
+  },
+};
+
+export type WorkloadName = keyof typeof workloads;
 
 const clientCount = 5;
 
@@ -20,6 +38,7 @@ export class System {
   readonly roots: readonly RootReplica[];
   readonly relay: TierReplica;
   readonly random: Seeded;
+  readonly #workload: WorkloadName;
   /** How many calls of each door had a response. */
   readonly answered = new Map<string, number>();
   readonly #recorder = new HistoryRecorder();
@@ -33,7 +52,9 @@ export class System {
     roots: readonly RootReplica[],
     relay: TierReplica,
     random: Seeded,
+    workload: WorkloadName,
   ) {
+    this.#workload = workload;
     this.cluster = cluster;
     this.roots = roots;
     this.relay = relay;
@@ -41,15 +62,19 @@ export class System {
   }
 
   /** Everything runs, and clients call. */
-  static async open(seed: number): Promise<System> {
+  static async open(seed: number, workload: WorkloadName): Promise<System> {
     const cluster = await EtcdCluster.start({ size: 3 });
     const etcd = cluster.members.map(({ clientPort }) => clientPort);
-    const things = { name: resource, prefix };
+    const { resources } = workloads[workload];
     const roots = await Promise.all(
-      ["root 0", "root 1"].map((name) => RootReplica.create(name, etcd, things)),
+      ["root 0", "root 1"].map((name) => RootReplica.create(name, etcd, resources)),
     );
-    const relay = await TierReplica.create("relay", roots);
-    const system = new System(cluster, roots, relay, new Seeded(seed));
+    const relay = await TierReplica.create(
+      "relay",
+      roots,
+      resources.map(({ name }) => name),
+    );
+    const system = new System(cluster, roots, relay, new Seeded(seed), workload);
     try {
       // A relay starts when what it follows is there.
       await Promise.all(roots.map((root) => root.start()));
@@ -101,7 +126,9 @@ export class System {
   #start(): void {
     const doors = this.#doors();
     this.#clients = Array.from({ length: clientCount }, (_, id) => {
-      return new RandomClient(id, doors, this.random.fork(), this.#recorder, (door, outcome) => {
+      const workload = workloads[this.#workload].create(id, this.random.fork());
+      const random = this.random.fork();
+      return new RandomClient(id, doors, random, this.#recorder, workload, (door, outcome) => {
         if (typeof outcome !== "object") return;
         this.answered.set(door.name, (this.answered.get(door.name) ?? 0) + 1);
         this.#completed++;
@@ -111,8 +138,12 @@ export class System {
   }
 
   #doors(): readonly Door[] {
+    const own =
+      this.#workload === "transactions"
+        ? { caller: transactCaller, isTransactional: true, hasRequestIds: true }
+        : { caller: serviceCaller(resource), isTransactional: false };
     const replicas = [...this.roots, this.relay].map(({ name, relay }) => ({
-      ...{ name, url: () => relay.url, caller: serviceCaller(resource), isTransactional: false },
+      ...{ name, url: () => relay.url, ...own },
     }));
     const etcdApi = this.roots.map(({ name, relay }) => ({
       ...{ name: `etcd's API of ${name}`, url: () => relay.url },
