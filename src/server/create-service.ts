@@ -70,10 +70,13 @@ const refusedKinds: ReadonlyMap<string, RefusedKind> = new Map([
   [listWatchService.Watch.path, "stream"],
   [listWatchService.List.path, "list"],
   [listWatchService.Get.path, "call"],
+  [listWatchService.BatchGet.path, "list"],
   [listWatchService.History.path, "list"],
   [listWatchService.Resources.path, "call"],
   [writeService.Put.path, "call"],
   [writeService.Delete.path, "call"],
+  [writeService.DeletePrefix.path, "call"],
+  [writeService.Transact.path, "call"],
 ]);
 
 /** The methods of all services. */

@@ -7,6 +7,8 @@ import type { StoredObject } from "../model/object.ts";
  * Rejects with WatchFanoutErrors, as a Storage does.
  */
 export interface Store {
+  /** Whether a resource is of the store. */
+  has(resource: string): boolean;
   /**
    * Applies the operations at one revision if all compares hold, otherwise nothing. Rejects with HISTORY_CHANGED,
    * LEASE_NOT_FOUND, VALUE_TOO_LARGE, TRANSACTION_TOO_LARGE, REQUEST_ID_REUSED, STORAGE_FULL, or OUTCOME_UNKNOWN if the request

@@ -4,6 +4,7 @@ import { Cacher } from "../../src/cacher/cacher.ts";
 import type { CacherOptions } from "../../src/cacher/options.ts";
 import { type RunningServer, startServer } from "../../src/server/server.ts";
 import type { Storage } from "../../src/storage/storage.ts";
+import type { Store } from "../../src/storage/store.ts";
 import { startReady } from "../cacher/ready.ts";
 
 const logger = pino({ level: "silent" });
@@ -18,16 +19,17 @@ export class CachedServer {
     this.#server = server;
   }
 
-  /** The Cacher closes the storage. */
+  /** The Cacher closes the storage. `store`: that of the storage. */
   static async over(
     storage: Storage,
     options: Partial<CacherOptions> = {},
     port: number = 0,
+    store?: Store,
   ): Promise<CachedServer> {
     const clock = systemClock;
     const cacher = new Cacher({ storage, clock, logger, name: "things", ...options });
     const server = await startServer({
-      resources: new Map([["things", cacher]]),
+      ...{ resources: new Map([["things", cacher]]), store },
       listen: { host: "127.0.0.1", port },
       clock,
       logger,

@@ -5,6 +5,7 @@ import { connect } from "../../src/client/client.ts";
 import type { DecodeFailure } from "../../src/client/values/typed-object.ts";
 import { jsonValues } from "../../src/client/values/value-codec.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
+import { MemoryStore } from "../../src/storage/memory/memory-store.ts";
 import { CachedServer } from "./cached-server.ts";
 
 export interface Counter {
@@ -21,12 +22,14 @@ export const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text)
 
 /** The resource `things` of a service of its own, typed, and the store below the service. */
 export async function serveCounters(options: Partial<ConnectOptions> = {}) {
-  const store = new MemoryStorage({ clock: systemClock });
-  const server = await CachedServer.over(store);
+  const memory = new MemoryStore({ clock: systemClock });
+  const store = new MemoryStorage({ store: memory, resource: "things" });
+  const server = await CachedServer.over(store, {}, 0, memory);
   const client = connect({ address: server.address, ...options });
   onTestFinished(async () => {
     client.close();
     await server.close();
+    await memory.close();
   });
   const failures: DecodeFailure[] = [];
   const things = client.resource("things", counters, {

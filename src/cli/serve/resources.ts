@@ -10,6 +10,7 @@ import { AttributeReader } from "../../codec/attribute-reader.ts";
 import type { Config, ResourceConfig } from "../../config/config.ts";
 import { UnsupportedEtcdError } from "../../etcd/client/errors.ts";
 import type { EtcdClient } from "../../etcd/client/etcd-client.ts";
+import { OwnKeys } from "../../etcd/client/own-keys.ts";
 import { Namespace } from "../../etcd/wire/namespace.ts";
 import type { CachedResource } from "../../etcd-api/cached/cached-resources.ts";
 import type { EtcdKeys } from "../../server/calls/service-options.ts";
@@ -71,7 +72,9 @@ export class ProcessResources {
     if (this.#etcd !== undefined) {
       const prefixes = new Map(config.resources.map(({ name, prefix }) => [name, prefix]));
       this.#store = new EtcdStore(this.#etcd, { prefixes });
-    } else if (deps.relay === undefined) {
+    } else if (deps.relay !== undefined) {
+      this.#store = deps.relay.storeOf(config.resources);
+    } else {
       this.#memory = new MemoryStore({ clock: context.clock });
       this.#store = this.#memory;
       this.#closing.push(() => this.#memory?.close() ?? Promise.resolve());
@@ -91,12 +94,13 @@ export class ProcessResources {
   cachedResources(): CachedResource[] {
     const isNamespaced = this.#config.etcdApi?.namespace !== undefined;
     const historyKey = this.#etcd?.history.key;
-    const marker = historyKey && this.#inNamespace(historyKey);
+    const innerKey = historyKey && this.#inNamespace(historyKey);
+    const own = innerKey && new OwnKeys(innerKey);
     return this.#config.resources.flatMap(({ name, prefix }) => {
       const [cacher, storage] = [this.caches.get(name), this.ofEtcd.get(name)];
       const inner = this.#inNamespace(Buffer.from(prefix));
       if (cacher === undefined || storage === undefined || inner === undefined) return [];
-      return [{ name, keys: { prefix: inner, marker, isNamespaced }, cacher, storage }];
+      return [{ name, keys: { prefix: inner, own, isNamespaced }, cacher, storage }];
     });
   }
 

@@ -109,15 +109,18 @@ class Attempts<R> {
   }
 
   async run(): Promise<Transacted<R>> {
-    let prefetched: Snapshot | undefined;
+    let snapshot = this.#newSnapshot();
     try {
       for (;;) {
         this.#signal?.throwIfAborted();
-        const outcome = await this.#attempt(prefetched ?? this.#newSnapshot());
+        const isFirst = this.#attempts === 0;
+        const outcome = await this.#attempt(snapshot);
         if (!("why" in outcome)) return outcome;
-        // At once with the state of a conflict, which gets older while it waits: once, so that many writers do not race.
-        prefetched = prefetched === undefined ? outcome.next : undefined;
-        await this.#beforeNext(outcome.why, prefetched === undefined);
+        // After the first conflict at once, in the state that it has; after later ones, as there are many writers, after a pause,
+        // for which that state would be too old.
+        const next = isFirst ? outcome.next : undefined;
+        snapshot = next ?? this.#newSnapshot();
+        await this.#beforeNext(outcome.why, next === undefined);
       }
     } catch (error) {
       throw this.#rejection(error);

@@ -60,9 +60,8 @@ const defaultMaxAttempts = 10;
 const overtaken: readonly Reason[] = ["REVISION_CONFLICT", "HISTORY_CHANGED"];
 
 /**
- * See TypedResource.update. A conflict has the object that the next attempt begins with, without reading it. That is made at once,
- * since the object gets older meanwhile; if it fails as well, there are many writers, and the next one waits, with exponential
- * backoff and jitter, and reads again.
+ * See TypedResource.update. After the first conflict it begins again at once, with the object that the conflict has. After later
+ * ones there are many writers: it pauses, with exponential backoff and jitter, and reads the object, which would be old by then.
  */
 export async function update<T>(
   site: UpdateSite<T>,
@@ -86,8 +85,7 @@ export async function update<T>(
       return await write(site, key, value, found, options);
     } catch (error) {
       if (!isOvertaken(error, found, options) || attempt >= maxAttempts) throw error;
-      const isFirst = conflict === undefined && error instanceof RevisionConflict;
-      conflict = isFirst ? error : undefined;
+      conflict = attempt === 1 && error instanceof RevisionConflict ? error : undefined;
     }
     if (conflict === undefined) await pause(site.clock, backoff.next(), signal);
     signal?.throwIfAborted();

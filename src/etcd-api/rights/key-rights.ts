@@ -1,5 +1,5 @@
 import { WatchFanoutError } from "../../base/errors.ts";
-import { isInRange, isOneKey } from "../../etcd/client/key-range.ts";
+import { isOneKey } from "../../etcd/client/key-range.ts";
 import type { KeyAccess } from "../../etcd/wire/checked-requests.ts";
 import type { Identity } from "../../identity/identity.ts";
 import { keyText } from "../../model/key-bytes.ts";
@@ -187,9 +187,8 @@ export class KeyRights {
     const { identity } = this.#call;
     const isWrite = asked.kind === "put" || asked.kind === "delete";
     for (const { keys } of this.#resources()) {
-      // The id of the history is not a key of any resource, and to change it ends every watch.
-      if (isWrite && keys.marker !== undefined && isInRange(keys.marker, asked.key, asked.rangeEnd))
-        return undefined;
+      // The service's own keys are of no resource: to change the id of the history ends every watch.
+      if (isWrite && keys.own?.areIn(asked.key, asked.rangeEnd) === true) return undefined;
     }
     for (const { name: resource, keys } of this.#resources()) {
       const scope = scopeIn(keys.prefix, asked);

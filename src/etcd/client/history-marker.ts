@@ -5,6 +5,7 @@ import type { Clock } from "../../base/clock.ts";
 import { hasReason, upstreamUnavailable, type WatchFanoutError } from "../../base/errors.ts";
 import { abortable } from "../../base/wait.ts";
 import type { DecodedRange } from "../wire/range-response.ts";
+import { OwnKeys } from "./own-keys.ts";
 import type { Compare, RangeRequest, RequestOp, TxnRequest, TxnResponse } from "./requests.ts";
 
 /** The part of an EtcdClient that a marker needs. */
@@ -49,8 +50,8 @@ const maxOutdated = 64;
  */
 export class HistoryMarker {
   readonly key: Buffer;
-  /** What the keys begin with that remember requests: as this key, they are of no resource. */
-  readonly requestsPrefix: Buffer;
+  /** This key, and what else is the service's own. */
+  readonly own: OwnKeys;
   readonly #client: MarkerClient;
   readonly #isCreated: boolean;
   /** The id that was read or written last. */
@@ -69,7 +70,7 @@ export class HistoryMarker {
     this.#client = client;
     this.#isCreated = isCreated;
     this.key = Buffer.from(key);
-    this.requestsPrefix = Buffer.from(`${key}-requests/`);
+    this.own = new OwnKeys(this.key);
   }
 
   /**

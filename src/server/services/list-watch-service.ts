@@ -1,9 +1,9 @@
-import { invalidRequest, objectNotFound } from "../../base/errors.ts";
+import { objectNotFound } from "../../base/errors.ts";
 import { oneStep } from "../../base/event-loop-turns.ts";
 import { objectShown, viewBytes } from "../../cacher/request/request.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { encodedSize } from "../../model/object-encoding.ts";
-import type { GetResult, ListResult, RevisionRequirement } from "../../storage/storage.ts";
+import type { GetResult, ListResult } from "../../storage/storage.ts";
 import {
   encodeItems,
   encodeListResponse,
@@ -12,7 +12,6 @@ import {
   sizeOf,
   withStaleness,
 } from "../../wire/encode.ts";
-import type { BatchGetRequest__Output } from "../../wire/generated/watchfanout/v1/BatchGetRequest.ts";
 import type { GetRequest__Output } from "../../wire/generated/watchfanout/v1/GetRequest.ts";
 import type { ListRequest__Output } from "../../wire/generated/watchfanout/v1/ListRequest.ts";
 import type { WatchRequest__Output } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
@@ -20,6 +19,7 @@ import { expectedObjectBytes } from "../calls/call-admission.ts";
 import type { Encode, MethodHandler, ServiceMethods, UnaryMethod } from "../calls/methods.ts";
 import type { UnaryContext } from "../calls/service-context.ts";
 import type { ServedResource } from "../calls/service-options.ts";
+import { batchGetMethod } from "./batch-get-method.ts";
 import { type CompressPage, pageCompression } from "./compressed-frames.ts";
 import { historyMethod } from "./history-method.ts";
 import { inHistory } from "./in-history.ts";
@@ -32,6 +32,7 @@ import {
   parseGet,
   parseList,
   resourceNamed,
+  stalenessOf,
 } from "./parse-requests.ts";
 import { viewOf, viewOfList } from "./parse-view.ts";
 import { resourcesMethod } from "./resources.ts";
@@ -110,11 +111,7 @@ export function listWatchMethods(
         return () => encodePage(result, historyId, request, staleFor(), compress);
       },
     } satisfies UnaryMethod<ListRequest__Output>,
-    BatchGet: {
-      kind: "reads",
-      access: "open",
-      perform: async () => Promise.reject(invalidRequest("objects", "Not yet.")),
-    } satisfies UnaryMethod<BatchGetRequest__Output>,
+    BatchGet: batchGetMethod(context),
     Watch: watch,
     History: historyMethod(context),
     Resources: resourcesMethod(context),
@@ -156,14 +153,6 @@ function encodePage(
   if (items.length <= 1) return whole;
   const kept = fittingItems(items, historyId);
   return encodeListResponse(head(kept.at(-1)?.key, items.length - kept.length), encodeItems(kept));
-}
-
-/** How old a response may be, in milliseconds; undefined: the request says how new it is, or the source is followed. */
-function stalenessOf(
-  { staleForMs }: ServedResource,
-  { match }: RevisionRequirement,
-): number | undefined {
-  return match === "ANY" || match === "NOT_OLDER_THAN" ? staleForMs : undefined;
 }
 
 /** The items that fit one message with the page token; at least the first. */

@@ -30,6 +30,7 @@ import type { RevisionMatch__Output } from "../../wire/generated/watchfanout/v1/
 import type { Shard__Output } from "../../wire/generated/watchfanout/v1/Shard.ts";
 import type { WatchRequest__Output } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { Asked } from "../calls/methods.ts";
+import type { ServedResource } from "../calls/service-options.ts";
 import {
   accessScopeOfList,
   accessScopeOfRange,
@@ -229,7 +230,8 @@ const matches = {
   REVISION_MATCH_EXACT: "EXACT",
 } as const satisfies Record<RevisionMatch__Output, RevisionRequirement["match"]>;
 
-function requirementOf(
+/** How recent a response has to be. Throws INVALID_REQUEST for a revision that does not fit. */
+export function requirementOf(
   request: Pick<GetRequest__Output, "revision" | "revision_match">,
 ): RevisionRequirement {
   const match = matches[request.revision_match];
@@ -247,6 +249,14 @@ function requirementOf(
     `revision is ${request.revision}, but revision_match ${match} allows none. Leave it out, or ask for EXACT ` +
       "or NOT_OLDER_THAN.",
   );
+}
+
+/** How old a response may be, in milliseconds; undefined: the request says how new it is, or the source is followed. */
+export function stalenessOf(
+  { staleForMs }: ServedResource,
+  { match }: RevisionRequirement,
+): number | undefined {
+  return match === "ANY" || match === "NOT_OLDER_THAN" ? staleForMs : undefined;
 }
 
 /** Undefined: all types. */

@@ -14,6 +14,7 @@ import type { DeletePrefixRequest__Output } from "../../wire/generated/watchfano
 import type { DeleteRequest__Output } from "../../wire/generated/watchfanout/v1/DeleteRequest.ts";
 import type { PutRequest__Output } from "../../wire/generated/watchfanout/v1/PutRequest.ts";
 import type { TransactRequest__Output } from "../../wire/generated/watchfanout/v1/TransactRequest.ts";
+import { objectMessage } from "../../wire/object-message.ts";
 import { writeService } from "../../wire/services.ts";
 import { expectedObjectBytes } from "../calls/call-admission.ts";
 import type { Encode, ServiceMethods, UnaryCall, UnaryMethod } from "../calls/methods.ts";
@@ -47,7 +48,7 @@ export function writeMethods(context: UnaryContext): ServiceMethods {
       perform: async (request, call) => {
         const resource = resourceNamed(context, call, request.resource);
         const put = { ...parsePut(request), via: call.via, signal: call.signal };
-        const asTransaction = needsStore(request)
+        const asTransaction = needsStore(context, request)
           ? putAsTransaction(request, put, call)
           : undefined;
         await admitWithLeases(context, call, [{ ...put, resource: request.resource }]);
@@ -62,7 +63,7 @@ export function writeMethods(context: UnaryContext): ServiceMethods {
       perform: async (request, call) => {
         const resource = resourceNamed(context, call, request.resource);
         const deletion = { ...parseDelete(request), via: call.via, signal: call.signal };
-        const asTransaction = needsStore(request)
+        const asTransaction = needsStore(context, request)
           ? deletionAsTransaction(request, deletion, call)
           : undefined;
         const wait = call.admit(expectedObjectBytes);
@@ -110,9 +111,16 @@ function isPut(operation: Operation): operation is PutOperation {
   return operation.type === "put";
 }
 
-/** Whether a Put or Delete asks for what only a Store has. */
-function needsStore(request: PutRequest__Output | DeleteRequest__Output): boolean {
-  return request.return_current || request.validate_only || request.request_id !== "";
+/**
+ * Whether a Put or Delete asks for what only a Store has. Without one return_current is ignored: a conflict is the error, which
+ * clients of servers before it know.
+ */
+function needsStore(
+  { store }: Pick<UnaryContext, "store">,
+  request: PutRequest__Output | DeleteRequest__Output,
+): boolean {
+  if (request.validate_only || request.request_id !== "") return true;
+  return request.return_current && store !== undefined;
 }
 
 function putAsTransaction(
@@ -176,15 +184,6 @@ function transactResponse(result: TransactResult & { readonly historyId: string 
       held,
       object: objectMessage(object),
     })),
-  };
-}
-
-function objectMessage(object: StoredObject | undefined) {
-  if (object === undefined) return null;
-  const { key, value, createRevision, modRevision, version, lease } = object;
-  return {
-    ...{ key, value, version, lease: String(lease) },
-    ...{ create_revision: createRevision, mod_revision: modRevision },
   };
 }
 

@@ -1,4 +1,5 @@
-import { isEndless, isInRange, isOneKey } from "../../etcd/client/key-range.ts";
+import { isEndless, isOneKey } from "../../etcd/client/key-range.ts";
+import type { OwnKeys } from "../../etcd/client/own-keys.ts";
 import { hasPrefix, isEscape, keyText, prefixEnd } from "../../model/key-bytes.ts";
 import { scopeBetween } from "../key-scopes.ts";
 import type { Scope, WatchScope } from "../storage.ts";
@@ -9,12 +10,12 @@ interface RequestedRange {
   readonly rangeEnd: Buffer;
 }
 
-/** The keys in etcd that a cached resource has: all below a prefix, except one. */
+/** The keys in etcd that a cached resource has: all below a prefix, except the service's own. */
 export interface CachedKeys {
   /** Empty: all keys. */
   readonly prefix: Buffer;
-  /** The key of the history's id, which no resource has. What includes it is etcd's to answer. */
-  readonly marker?: Buffer | undefined;
+  /** The service's own keys, which no resource has. What includes them is etcd's to answer. */
+  readonly own?: OwnKeys | undefined;
   /** Whether they are those of a namespace, in which there may be an empty key: etcd has the prefix of the namespace then. */
   readonly isNamespaced?: boolean | undefined;
 }
@@ -62,22 +63,22 @@ function wellFormedStart(text: string): string {
  * Returns the keys of a cached resource that a request's `key` and `range_end` mean, relative to its prefix; undefined if the
  * resource does not have all of them, or if the range is empty: then the request is forwarded.
  *
- * `leftOut`: the key that the client leaves out of what it gets.
+ * `leftOut`: the key of the history's id, if the client leaves out the service's own keys of what it gets.
  *
  * The result is the narrowest kind of scope that fits: one key, a prefix, or a range.
  */
 export function cachedScope(
-  { prefix, marker, isNamespaced = false }: CachedKeys,
+  { prefix, own, isNamespaced = false }: CachedKeys,
   key: Buffer,
   rangeEnd: Buffer,
   leftOut?: Buffer,
 ): WatchScope | undefined {
   if (!isWithin(prefix, { key, rangeEnd })) return undefined;
-  const hasMarker = marker !== undefined && isInRange(marker, key, rangeEnd);
+  const hasOwn = own?.areIn(key, rangeEnd) === true;
   if (isOneKey(key, rangeEnd)) {
-    return hasMarker ? undefined : { key: keyText(key, prefix.length) };
+    return hasOwn ? undefined : { key: keyText(key, prefix.length) };
   }
-  if (hasMarker && leftOut?.equals(marker) !== true) return undefined;
+  if (hasOwn && leftOut?.equals(own.history) !== true) return undefined;
   const reachesEnd = isEndless(rangeEnd) || prefixEnd(prefix)?.equals(rangeEnd) === true;
   const first = key.subarray(prefix.length);
   // No key of etcd is empty, and 0 is the smallest one.

@@ -112,7 +112,7 @@ export class EtcdStorage implements Storage {
     this.#skippedKeys =
       skippedKeys ?? new SkippedKeys(client.clock, options.logger ?? client.logger);
     this.#keys = new ResourceKeys({
-      ...{ prefix, rawKeys, own: client.history, skippedKeys: this.#skippedKeys },
+      ...{ prefix, rawKeys, own: client.history.own, skippedKeys: this.#skippedKeys },
     });
     this.#maxRevisionBytes = options.maxRevisionBytes ?? defaultMaxRevisionBytes;
     this.#reader = new RangeReader(client, this.#keys.prefixRange("").key);

@@ -45,7 +45,7 @@ export class EtcdStore implements Store {
 
   constructor(client: EtcdClient, options: EtcdStoreOptions) {
     this.#client = client;
-    this.#keys = new StoreKeys(options.prefixes, client.history);
+    this.#keys = new StoreKeys(options.prefixes, client.history.own);
     this.#maxDeletedObjects = options.maxDeletedObjects ?? defaultMaxDeletedObjects;
     this.#writes = new CheckedWrites(client);
     this.#markers = new RequestMarkers(client);
@@ -53,6 +53,10 @@ export class EtcdStore implements Store {
 
   get leases(): never {
     throw new Error("Not yet.");
+  }
+
+  has(resource: string): boolean {
+    return this.#keys.has(resource);
   }
 
   async transact(request: TransactRequest): Promise<TransactResult> {
@@ -121,10 +125,11 @@ export class EtcdStore implements Store {
     ranges: readonly KeyRange[],
     marker: RequestMarker | undefined,
   ): Promise<DeletePrefixResult> {
-    const counts = ranges.map((range) => ({ request_range: { ...range, count_only: true } }));
-    const counting = { compare: [], success: counts, failure: [] };
+    const reads = ranges.map((range) => ({ request_range: { ...range, count_only: true } }));
+    const counting = { compare: [], success: reads, failure: [] };
     const { response: counted, historyId } = await this.#writes.write(counting, 0n, request);
-    const count = sum(counted.responses.map(({ response_range }) => response_range?.count));
+    const counts = counted.responses.slice(0, ranges.length);
+    const count = sum(counts.map(({ response_range }) => response_range?.count));
     const revision = safeNumber(counted.header.revision);
     // A request that was executed before is answered as it was.
     if (request.validateOnly === true || (count === 0 && marker === undefined))

@@ -74,7 +74,7 @@ export class RequestMarkers {
 
   #marker(requestId: string, fingerprint: string, lease: bigint): RequestMarker {
     const id = createHash("sha256").update(requestId).digest("base64url");
-    const key = Buffer.concat([this.#client.history.requestsPrefix, Buffer.from(id)]);
+    const key = Buffer.concat([this.#client.history.own.requestsPrefix, Buffer.from(id)]);
     return {
       isAbsent: { result: "Equal", target: "Mod", key, mod_revision: 0 },
       reading: { request_range: { key } },

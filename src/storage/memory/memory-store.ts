@@ -115,6 +115,10 @@ export class MemoryStore implements Store {
     throw new Error("Not yet.");
   }
 
+  has(resource: string): boolean {
+    return this.#keys.has(resource);
+  }
+
   async transact(request: TransactRequest): Promise<TransactResult> {
     const { compares, operations, validateOnly = false, returnCurrent = false } = request;
     this.enter(request.signal);

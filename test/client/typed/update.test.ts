@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { type Reason, WatchFanoutError } from "../../../src/base/errors.ts";
 import type { TypedResource } from "../../../src/client/typed/typed-resource.ts";
 import type { UpdateOptions } from "../../../src/client/typed/update.ts";
@@ -55,13 +55,13 @@ describe("update", () => {
     };
   }
 
-  test("tries again after pauses with backoff and jitter, and finally gives up.", async () => {
+  test("tries again at once, then after pauses with backoff and jitter, and finally gives up.", async () => {
     const clock = new HastyClock();
     const { things } = await serveCounters({ clock, random: () => 0 });
     const attempt = things.update("a", rival(things), { maxAttempts: 10 });
     await expect(attempt).rejects.toMatchObject({ reason: "REVISION_CONFLICT" });
     expect((await things.get("a")).value).toEqual({ n: 1_000 });
-    expect(clock.waits).toEqual([5, 10, 20, 40, 80, 160, 320, 500, 500]);
+    expect(clock.waits).toEqual([5, 10, 20, 40, 80, 160, 320, 500]);
   });
 
   test("tries again if the object was created or deleted meanwhile.", async () => {
@@ -78,6 +78,21 @@ describe("update", () => {
       return increment(value);
     });
     expect(went).toMatchObject({ value: { n: 1 }, version: 1 });
+  });
+
+  test("reads the object once, if it was changed once meanwhile.", async () => {
+    const { things, client } = await serveCounters();
+    await things.put("a", { n: 1 });
+    const read = vi.spyOn(client, "get");
+    const write = vi.spyOn(client, "put");
+    let calls = 0;
+    const after = await things.update("a", async (value) => {
+      if (calls++ === 0) await things.put("a", { n: 10 });
+      return increment(value);
+    });
+    expect(after?.value).toEqual({ n: 11 });
+    // The other writer's put, the one that fails, and the one that does not.
+    expect([read.mock.calls.length, write.mock.calls.length]).toEqual([1, 3]);
   });
 
   /** A server with a scripted object for each get, and scripted failures of puts. */

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { OwnKeys } from "../../../src/etcd/client/own-keys.ts";
 import { keyText } from "../../../src/model/key-bytes.ts";
 import { cachedScope } from "../../../src/storage/etcd/covering-scope.ts";
 import { includesKey } from "../../../src/storage/storage.ts";
@@ -30,7 +31,7 @@ describe("cachedScope", () => {
     ["all keys up to one", all, "\0", "b", { from: "\0", to: "b" }],
     [
       "a range without the marker",
-      { ...all, marker: bytes("m") },
+      { ...all, own: new OwnKeys(bytes("m")) },
       "a",
       "m",
       { from: "a", to: "m" },
@@ -45,14 +46,14 @@ describe("cachedScope", () => {
     ["a range that ends behind it", pods, "/p/a", "/q"],
     ["all keys from one on", pods, "/p/a", "\0"],
     ["an empty range", pods, "/p/b", "/p/a"],
-    ["the marker", { ...all, marker: bytes("m") }, "m", ""],
-    ["a range with the marker", { ...all, marker: bytes("m") }, "a", "m\0"],
+    ["the marker", { ...all, own: new OwnKeys(bytes("m")) }, "m", ""],
+    ["a range with the marker", { ...all, own: new OwnKeys(bytes("m")) }, "a", "m\0"],
   ])("returns undefined for %s", (_, keys, key, rangeEnd) => {
     expect(cachedScope(keys, bytes(key), bytes(rangeEnd))).toBeUndefined();
   });
 
   test("has a range with the marker for a client that leaves that out, but not the marker itself", () => {
-    const keys = { ...all, marker: bytes("m") };
+    const keys = { ...all, own: new OwnKeys(bytes("m")) };
     const scope = { from: "a", to: "m\0" };
     expect(cachedScope(keys, bytes("a"), bytes("m\0"), bytes("m"))).toEqual(scope);
     expect(cachedScope(keys, bytes("a"), bytes("m\0"), bytes("n"))).toBeUndefined();

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { OwnKeys } from "../../../src/etcd/client/own-keys.ts";
 import { DecodedKeyValue } from "../../../src/etcd/wire/key-value.ts";
 import { Lister } from "../../../src/storage/etcd/lister.ts";
 import { ResourceKeys, SkippedKeys } from "../../../src/storage/etcd/objects/resource-keys.ts";
@@ -31,7 +32,7 @@ class AllKeys extends ResourceKeys {
     const skippedKeys = new SkippedKeys(new FakeClock(), silent);
     super({
       prefix: "",
-      own: { key: Buffer.from("marker"), requestsPrefix: Buffer.from("requests/") },
+      own: new OwnKeys(Buffer.from("marker")),
       skippedKeys,
       rawKeys: false,
     });

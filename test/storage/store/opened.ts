@@ -1,3 +1,4 @@
+import type { Clock } from "../../../src/base/clock.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
 import { EtcdStore } from "../../../src/storage/etcd/etcd-store.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
@@ -16,8 +17,8 @@ export interface OpenedStore {
   close(): Promise<void>;
 }
 
-export function openMemoryStore(): OpenedStore {
-  const store = new MemoryStore({ clock: new FakeClock(), maxDeletedObjects: 20 });
+export function openMemoryStore(clock: Clock = new FakeClock()): OpenedStore {
+  const store = new MemoryStore({ clock, maxDeletedObjects: 20 });
   const [a, b] = ["a", "b"].map((resource) => new MemoryStorage({ store, resource }));
   return { store, a: a as Storage, b: b as Storage, close: () => store.close() };
 }

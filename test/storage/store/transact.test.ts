@@ -33,7 +33,7 @@ async function keysOf(storage: Storage): Promise<string[]> {
 
 describe.each([
   ["etcd", () => openEtcdStore(etcd)],
-  ["the embedded store", openMemoryStore],
+  ["the embedded store", () => openMemoryStore()],
 ])("a transaction on %s", (_, openStore) => {
   function open(): OpenedStore {
     const opened = openStore();
@@ -220,7 +220,7 @@ describe.each([
 
 describe.each([
   ["etcd", () => openEtcdStore(etcd)],
-  ["the embedded store", openMemoryStore],
+  ["the embedded store", () => openMemoryStore()],
 ])("DeletePrefix on %s", (_, openStore) => {
   function open(): OpenedStore {
     const opened = openStore();
@@ -237,6 +237,8 @@ describe.each([
   test("deletes what begins with the prefix at one revision, and nothing else", async () => {
     const opened = open();
     const { store, a, b } = opened;
+    // From then on each transaction reads the history's id, too.
+    expect(await a.historyId()).not.toBe("");
     const before = await fill(opened);
     const counted = await store.deletePrefix({ resource: "a", prefix: "p/", validateOnly: true });
     expect(counted).toMatchObject({ deleted: 2, revision: before });

@@ -2,16 +2,17 @@ import type { Logger } from "pino";
 import type { Clock } from "../../../base/clock.ts";
 import { LineLimit } from "../../../base/logger.ts";
 import { isEndless, type KeyRange, prefixRange, zero } from "../../../etcd/client/key-range.ts";
+import type { OwnKeys } from "../../../etcd/client/own-keys.ts";
 import type { DecodedKeyValue } from "../../../etcd/wire/key-value.ts";
-import { hasPrefix, isRawKey, keyBytes, keyText } from "../../../model/key-bytes.ts";
+import { isRawKey, keyBytes, keyText } from "../../../model/key-bytes.ts";
 import type { ListScope } from "../../key-scopes.ts";
 import type { WatchScope } from "../../storage.ts";
 
 export interface ResourceKeysOptions {
   /** The prefix of the resource's keys in etcd. */
   readonly prefix: string;
-  /** What is the service's own in etcd: one key, and those with a prefix. */
-  readonly own: { readonly key: Buffer; readonly requestsPrefix: Buffer };
+  /** The service's own keys in etcd. */
+  readonly own: OwnKeys;
   /** Counts the raw keys. */
   readonly skippedKeys: SkippedKeys;
   /** Whether raw keys are keys of the resource as well: the prefix itself, and keys that are not UTF-8. */
@@ -26,7 +27,7 @@ export class ResourceKeys {
   /** Length of the prefix, in bytes. */
   readonly prefixBytes: number;
   readonly #prefix: Buffer;
-  readonly #own: ResourceKeysOptions["own"];
+  readonly #own: OwnKeys;
   /** Whether keys of the service's own may be below the prefix. */
   readonly #hasOwn: boolean;
   readonly #skippedKeys: SkippedKeys;
@@ -36,10 +37,7 @@ export class ResourceKeys {
     this.#prefix = Buffer.from(prefix);
     this.prefixBytes = this.#prefix.byteLength;
     this.#own = own;
-    this.#hasOwn =
-      hasPrefix(own.key, this.#prefix) ||
-      hasPrefix(own.requestsPrefix, this.#prefix) ||
-      hasPrefix(this.#prefix, own.requestsPrefix);
+    this.#hasOwn = own.mayHave(this.#prefix);
     this.#skippedKeys = skippedKeys;
     this.#rawKeys = rawKeys;
   }
@@ -89,7 +87,7 @@ export class ResourceKeys {
 
   /** Whether this key in etcd is the service's own. */
   isOwn(key: Buffer): boolean {
-    return key.equals(this.#own.key) || hasPrefix(key, this.#own.requestsPrefix);
+    return this.#own.has(key);
   }
 }
 

@@ -1,26 +1,29 @@
 import { invalidRequest } from "../../../base/errors.ts";
 import { isEndless, type KeyRange, prefixRange, zero } from "../../../etcd/client/key-range.ts";
-import { hasPrefix, keyBytes } from "../../../model/key-bytes.ts";
+import type { OwnKeys } from "../../../etcd/client/own-keys.ts";
+import { keyBytes } from "../../../model/key-bytes.ts";
 import type { DeletePrefixRequest, ObjectName } from "../../store.ts";
 import { otherStore } from "../../transaction-checks.ts";
-import type { ResourceKeysOptions } from "./resource-keys.ts";
 
 /** The keys in etcd of the objects of several resources. */
 export class StoreKeys {
   readonly #prefixes: ReadonlyMap<string, string>;
-  readonly #own: ResourceKeysOptions["own"];
+  readonly #own: OwnKeys;
 
   /** `prefixes`: that of each resource, by its name. */
-  constructor(prefixes: ReadonlyMap<string, string>, own: ResourceKeysOptions["own"]) {
+  constructor(prefixes: ReadonlyMap<string, string>, own: OwnKeys) {
     this.#prefixes = prefixes;
     this.#own = own;
+  }
+
+  has(resource: string): boolean {
+    return this.#prefixes.has(resource);
   }
 
   /** The key of an object. Throws INVALID_REQUEST for one of another store, and for keys of the service's own. */
   keyOf({ resource, key }: ObjectName): Buffer {
     const absolute = this.#absolute(resource, key);
-    if (!absolute.equals(this.#own.key) && !hasPrefix(absolute, this.#own.requestsPrefix))
-      return absolute;
+    if (!this.#own.has(absolute)) return absolute;
     throw invalidRequest(
       "key",
       `${JSON.stringify(key)} is reserved for the service: choose another key.`,
@@ -32,8 +35,7 @@ export class StoreKeys {
     const whole = prefixRange(this.#absolute(resource, prefix));
     // The prefix of the resource itself is no object.
     const first = prefix === "" ? [keyRange(whole.key)] : [];
-    const requests = prefixRange(this.#own.requestsPrefix);
-    return [...first, keyRange(this.#own.key), requests].reduce(without, [whole]);
+    return [...first, keyRange(this.#own.history), this.#own.requests].reduce(without, [whole]);
   }
 
   #absolute(resource: string, key: string): Buffer {

@@ -10,6 +10,7 @@ import {
 import { Turns } from "../../../../src/base/turns.ts";
 import type { EtcdClient } from "../../../../src/etcd/client/etcd-client.ts";
 import type { Member } from "../../../../src/etcd/client/member.ts";
+import { OwnKeys } from "../../../../src/etcd/client/own-keys.ts";
 import { PassPacing } from "../../../../src/etcd/client/pass-pacing.ts";
 import { decodePastWatch } from "../../../../src/etcd/wire/watch-response.ts";
 import { EtcdWatch } from "../../../../src/storage/etcd/etcd-watch.ts";
@@ -140,7 +141,7 @@ class World {
       },
     } as unknown as RangeReader;
     const skippedKeys = new SkippedKeys(clock, pino({ level: "silent" }));
-    const own = { key: Buffer.from("/marker"), requestsPrefix: Buffer.from("/marker-requests/") };
+    const own = new OwnKeys(Buffer.from("/marker"));
     const keys = new ResourceKeys({ prefix: "p/", own, skippedKeys, rawKeys: false });
     const source = {
       ...{ client, reader, keys, maxRevisionBytes },

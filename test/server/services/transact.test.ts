@@ -1,0 +1,220 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { systemClock } from "../../../src/base/clock.ts";
+import { type Etcd, startEtcd } from "../../etcd/etcd.ts";
+import { openEtcdStore, openMemoryStore } from "../../storage/store/opened.ts";
+import { serveThings } from "../served.ts";
+import { serveStore, transactingBy } from "./transacting.ts";
+
+let etcd: Etcd;
+
+beforeAll(async () => {
+  etcd = await startEtcd();
+});
+
+afterAll(() => etcd.stop());
+
+const value = (text: string | number): Buffer => Buffer.from(`${text}`);
+
+describe.each([
+  ["etcd", () => openEtcdStore(etcd)],
+  ["the embedded store", () => openMemoryStore(systemClock)],
+])("a service over %s", (_, open) => {
+  test("transacts over resources, and caches follow", async () => {
+    const { client, transact } = await serveStore(open());
+    const { object: old } = await client.put({ resource: "a", key: "old", value: value(1) });
+    const { succeeded, revision, results, history_id } = await transact({
+      compares: [
+        { resource: "a", key: "old", mod_revision: old?.mod_revision ?? "" },
+        { resource: "b", key: "new", exists: false },
+      ],
+      operations: [
+        { resource: "b", key: "new", put: { value: value(2) } },
+        { resource: "a", key: "old", delete: {} },
+      ],
+      return_previous: true,
+    });
+    expect(succeeded).toBe(true);
+    expect(results).toEqual([
+      {
+        object: expect.objectContaining({
+          ...{ key: "new", value: value(2), version: "1", mod_revision: revision },
+        }),
+        previous: null,
+      },
+      { object: null, previous: old },
+    ]);
+    const read = await client.get({ resource: "b", key: "new" });
+    expect(read).toMatchObject({ history_id, object: results[0]?.object });
+    await expect(client.get({ resource: "a", key: "old" })).rejects.toMatchObject({
+      reason: "OBJECT_NOT_FOUND",
+    });
+  });
+
+  test("returns what compares found, if asked", async () => {
+    const { client, transact } = await serveStore(open());
+    const { object } = await client.put({ resource: "a", key: "k", value: value(1) });
+    const request = {
+      compares: [
+        { resource: "a", key: "k", value: value(2) },
+        { resource: "b", key: "none", exists: false },
+      ],
+      operations: [{ resource: "b", key: "none", put: {} }],
+    };
+    expect(await transact(request)).toMatchObject({ succeeded: false, results: [], compares: [] });
+    expect(await transact({ ...request, return_current: true })).toMatchObject({
+      succeeded: false,
+      compares: [
+        { held: false, object },
+        { held: true, object: null },
+      ],
+    });
+  });
+
+  test("gets objects of several resources at one revision while sums move between them", async () => {
+    const { client, transact, batchGet } = await serveStore(open());
+    await transact({
+      operations: ["a", "b"].map((resource) => ({
+        resource,
+        key: "sum",
+        put: { value: value(500) },
+      })),
+    });
+    let moved = 0;
+    const move = async (): Promise<void> => {
+      for (; moved < 150; moved++) {
+        const amounts = [500 - moved, 500 + moved];
+        await transact({
+          operations: amounts.map((amount, i) => ({
+            ...{ resource: i === 0 ? "a" : "b", key: "sum", put: { value: value(amount) } },
+          })),
+        });
+      }
+    };
+    const sums = new Set<number>();
+    const seen = new Set<string>();
+    const matches = [
+      "REVISION_MATCH_LINEARIZABLE",
+      "REVISION_MATCH_ANY",
+      "REVISION_MATCH_NOT_OLDER_THAN",
+    ] as const;
+    const read = async (): Promise<void> => {
+      for (let i = 0; moved < 150; i++) {
+        const match = matches[i % 3] ?? "REVISION_MATCH_ANY";
+        const { objects, revision } = await batchGet({
+          objects: ["a", "b"].map((resource) => ({ resource, key: "sum" })),
+          revision_match: match,
+          revision: match === "REVISION_MATCH_NOT_OLDER_THAN" ? "2" : "0",
+        });
+        sums.add(objects.reduce((sum, { object }) => sum + Number(object?.value), 0));
+        seen.add(revision);
+      }
+    };
+    await Promise.all([move(), read(), read()]);
+    expect([...sums]).toEqual([1_000]);
+    expect(seen.size).toBeGreaterThan(10);
+    const { objects } = await batchGet({
+      objects: [
+        { resource: "b", key: "sum" },
+        { resource: "a", key: "none" },
+      ],
+    });
+    expect(objects).toMatchObject([{ object: { value: value(649) } }, { object: null }]);
+    await client.delete({ resource: "b", key: "sum" });
+  });
+
+  test("deletes a prefix", async () => {
+    const { client, transact, deletePrefix } = await serveStore(open());
+    await transact({
+      operations: ["p/1", "p/2", "q"].map((key) => ({ resource: "a", key, put: {} })),
+    });
+    const counted = await deletePrefix({ resource: "a", prefix: "p/", validate_only: true });
+    const { deleted, revision } = await deletePrefix({ resource: "a", prefix: "p/" });
+    expect([counted.deleted, deleted]).toEqual(["2", "2"]);
+    const { items } = await client.list({ resource: "a" });
+    expect(items.map(({ key }) => key)).toEqual(["q"]);
+    const rest = await deletePrefix({ resource: "a", every_key: true });
+    expect(rest).toMatchObject({ deleted: "1", revision: `${Number(revision) + 1}` });
+    await expect(deletePrefix({ resource: "a" })).rejects.toMatchObject({
+      ...{ reason: "INVALID_REQUEST", field: "prefix" },
+    });
+    await expect(
+      deletePrefix({ resource: "a", prefix: "p", every_key: true }),
+    ).rejects.toMatchObject({ reason: "INVALID_REQUEST", field: "every_key" });
+  });
+
+  test("puts and deletes with return_current, validate_only and request_id", async () => {
+    const { client } = await serveStore(open());
+    const name = { resource: "a", key: "k" };
+    const put = { ...name, value: value(1), expected_mod_revision: "0", request_id: "1" };
+    const first = await client.put(put);
+    expect(await client.put(put)).toEqual(first);
+    await expect(client.put({ ...put, value: value(2) })).rejects.toMatchObject({
+      reason: "REQUEST_ID_REUSED",
+    });
+    const conflict = await client.put({ ...put, request_id: "", return_current: true });
+    expect(conflict).toMatchObject({ conflict: true, object: first.object });
+    await expect(client.put({ ...put, request_id: "2" })).rejects.toMatchObject({
+      ...{ reason: "REVISION_CONFLICT", metadata: { mod_revision: first.revision } },
+    });
+    const checked = await client.put({ ...name, value: value(3), validate_only: true });
+    expect(checked).toMatchObject({ conflict: false, object: null });
+    await expect(client.put({ ...put, request_id: "", validate_only: true })).rejects.toMatchObject(
+      {
+        reason: "REVISION_CONFLICT",
+      },
+    );
+    const wrong = { ...name, expected_mod_revision: `${Number(first.revision) - 1}` };
+    expect(await client.delete({ ...wrong, return_current: true })).toMatchObject({
+      ...{ conflict: true, object: first.object },
+    });
+    expect(await client.delete({ ...name, validate_only: true })).toMatchObject({ object: null });
+    const deletion = { ...name, request_id: "3" };
+    const deleted = await client.delete(deletion);
+    expect(deleted).toMatchObject({ conflict: false, object: first.object });
+    expect(await client.delete(deletion)).toEqual(deleted);
+    await expect(client.delete({ ...name, return_current: true })).rejects.toMatchObject({
+      reason: "OBJECT_NOT_FOUND",
+    });
+  });
+
+  test.each<[string, string, object]>([
+    ["no condition", "compares", { compares: [{ resource: "a", key: "k" }] }],
+    ["no change", "operations", { operations: [{ resource: "a", key: "k" }] }],
+    ["neither", "operations", {}],
+    [
+      "a long request_id",
+      "request_id",
+      { operations: [{ resource: "a", key: "k", put: {} }], request_id: "i".repeat(129) },
+    ],
+  ])("refuses a transaction with %s", async (_name, field, request) => {
+    const { transact } = await serveStore(open());
+    await expect(transact(request)).rejects.toMatchObject({ reason: "INVALID_REQUEST", field });
+  });
+
+  test("refuses objects that are too large for a response, twice the same, or none", async () => {
+    const { client, batchGet } = await serveStore(open());
+    const objects = ["1", "2", "3"].map((key) => ({ resource: "a", key }));
+    for (const name of objects) await client.put({ ...name, value: Buffer.alloc(1.4 * 1024 ** 2) });
+    await expect(batchGet({ objects })).rejects.toMatchObject({ reason: "LIST_TOO_LARGE" });
+    expect((await batchGet({ objects: objects.slice(1) })).objects).toHaveLength(2);
+    for (const invalid of [[], [...objects, ...objects], [{ resource: "a", key: "" }]]) {
+      await expect(batchGet({ objects: invalid })).rejects.toMatchObject({
+        reason: "INVALID_REQUEST",
+      });
+    }
+  });
+});
+
+test("a service without a store refuses what needs one", async () => {
+  const { client } = await serveThings();
+  const { transact, deletePrefix, batchGet } = transactingBy(client);
+  const name = { resource: "things", key: "k" };
+  const calls = [
+    () => transact({ operations: [{ ...name, put: {} }] }),
+    () => deletePrefix({ resource: "things", every_key: true }),
+    () => client.put({ ...name, request_id: "1" }),
+  ];
+  for (const call of calls)
+    await expect(call()).rejects.toMatchObject({ reason: "INVALID_REQUEST", field: "resource" });
+  expect(await batchGet({ objects: [name] })).toMatchObject({ objects: [{ object: null }] });
+});
