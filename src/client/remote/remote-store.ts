@@ -17,7 +17,7 @@ import { type AliasedUpstream, HistoryAlias } from "./history-alias.ts";
 export interface RemoteStoreOptions {
   /** The client to use. It must be closed after the store. */
   readonly client: Pick<ClientCalls, "deletePrefix" | "transaction">;
-  /** The names of the resources in the service, by those on this side. Others have the same name there. */
+  /** The names of all resources in the service, by those on this side. */
   readonly names: ReadonlyMap<string, string>;
   /** What the store shares with the storages of its resources. */
   readonly upstream: AliasedUpstream;
@@ -37,6 +37,10 @@ export class RemoteStore implements Store {
     this.#client = client;
     this.#names = names;
     this.#history = new HistoryAlias(upstream);
+  }
+
+  has(resource: string): boolean {
+    return this.#names.has(resource);
   }
 
   get leases(): never {
