@@ -58,7 +58,8 @@ export class Transactions implements Workload {
     if (!hasRequestIds) {
       const whole = { key: "", isPrefix: true };
       if (!isTransactional || random.chance(0.5)) return { range: whole };
-      return { puts: several.map((each) => this.#put(each)), range: whole };
+      const puts = several.map((each) => this.#put(each));
+      return { puts, range: puts.length > 1 ? whole : { key: several[0] ?? key, isPrefix: false } };
     }
     if (this.#repeated !== undefined) return this.#repeated;
     const kind = random.pickWeighted({
