@@ -20,7 +20,12 @@ export type Compare = { readonly key: string } & (
 export interface Input {
   /** The key has this mod_revision; 0: it does not exist. Default: no condition. */
   readonly condition?: { readonly key: string; readonly modRevision: number } | undefined;
-  readonly puts?: readonly { readonly key: string; readonly value: string }[];
+  readonly puts?: readonly {
+    readonly key: string;
+    readonly value: string;
+    /** The lease that it is attached to. */
+    readonly lease?: string;
+  }[];
   readonly deletes?: readonly string[];
   readonly compares?: readonly Compare[];
   /** Deletes all keys with this prefix. */
@@ -28,6 +33,11 @@ export interface Input {
   /** The request is applied once at most under this id. */
   readonly requestId?: string;
   readonly validateOnly?: boolean;
+  /** Instead of all others: what is done with a lease. The store itself lets it expire. */
+  readonly lease?: {
+    readonly id: string;
+    readonly what: "grant" | "keepAlive" | "revoke" | "expire";
+  };
   /** What the response contains. */
   readonly range: Range;
 }
@@ -49,6 +59,8 @@ export interface Output {
   readonly deleted?: number;
   /** The id was used for another request. */
   readonly isReused?: boolean;
+  /** There is no such lease. */
+  readonly hasNoLease?: boolean;
 }
 
 /** A call and its response. */
@@ -71,9 +83,10 @@ export interface History {
 /** What a client knows of a call. "refused": nothing was written or read. */
 export type Outcome = Output | "refused" | "unknown";
 
-export function isWrite({ puts = [], deletes = [], deletePrefix, validateOnly }: Input): boolean {
+export function isWrite(input: Input): boolean {
+  const { puts = [], deletes = [], deletePrefix, validateOnly, lease } = input;
   const writes = puts.length + deletes.length > 0 || deletePrefix !== undefined;
-  return writes && validateOnly !== true;
+  return (writes && validateOnly !== true) || lease?.what === "revoke";
 }
 
 /** The operations of clients in one process, whose calls and returns have an order without clocks. */
@@ -81,10 +94,15 @@ export class HistoryRecorder {
   readonly operations: Operation[] = [];
   #position = 0;
 
+  /** A place between those of calls and returns. */
+  place(): number {
+    return this.#position++;
+  }
+
   async record(client: number, input: Input, call: () => Promise<Outcome>): Promise<Outcome> {
-    const called = this.#position++;
+    const called = this.place();
     const outcome = await call();
-    const operation = { client, call: called, return: this.#position++, input };
+    const operation = { client, call: called, return: this.place(), input };
     if (typeof outcome === "object") this.operations.push({ ...operation, output: outcome });
     // A refused write must not have an effect: the history is illegal if it had.
     else if (outcome === "unknown" && isWrite(input)) this.operations.push(operation);

@@ -24,7 +24,7 @@ export interface Workload {
 /**
  * Pauses, in milliseconds at most. Each unknown outcome makes the check harder, so a client waits longer after one.
  */
-const [pauseMs, pauseAfterUnknownMs] = [10, 300];
+const [pauseMs, pauseAfterUnknownMs] = [10, 600];
 
 /** Calls any of its doors, one call at a time, until it is stopped. */
 export class RandomClient {

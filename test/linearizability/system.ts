@@ -5,7 +5,9 @@ import { Seeded } from "../faults/seeded.ts";
 import { TierReplica } from "../faults/tier-replica.ts";
 import { resource } from "../faults/wire.ts";
 import { etcdCaller } from "./etcd-client.ts";
-import { type History, HistoryRecorder } from "./history.ts";
+import { type History, HistoryRecorder, type Outcome } from "./history.ts";
+import { leaseCaller } from "./lease-client.ts";
+import { LeasingClient } from "./leasing-client.ts";
 import { type Door, RandomClient, type Workload } from "./random-client.ts";
 import { RootReplica } from "./root-replica.ts";
 import { serviceCaller } from "./service-client.ts";
@@ -16,19 +18,16 @@ import { Transactions } from "./transactions.ts";
 /** Below which all keys are in etcd. */
 const prefix = "/things/";
 
-/** What clients call, and the names and prefixes of the resources for that. */
-const workloads = {
-  "single writes": {
-    resources: [{ name: resource, prefix }],
-    create: (id: number, random: Seeded): Workload => new SingleWrites(id, random),
-  },
-  transactions: {
-    resources: ["a", "b"].map((name) => ({ name, prefix: `${prefix}${name}/` })),
-    create: (id: number, random: Seeded): Workload => new Transactions(id, random),
-  },
+const things = [{ name: resource, prefix }];
+
+/** The names and prefixes of the resources that clients call. */
+const resourcesOf = {
+  "single writes": things,
+  transactions: ["a", "b"].map((name) => ({ name, prefix: `${prefix}${name}/` })),
+  leases: things,
 };
 
-export type WorkloadName = keyof typeof workloads;
+export type WorkloadName = keyof typeof resourcesOf;
 
 const clientCount = 5;
 
@@ -44,7 +43,7 @@ export class System {
   readonly #recorder = new HistoryRecorder();
   readonly #changing = new Changing();
   #completed = 0;
-  #clients: readonly RandomClient[] = [];
+  #clients: readonly { stop(): Promise<void> }[] = [];
   #revision = 0;
 
   private constructor(
@@ -65,7 +64,7 @@ export class System {
   static async open(seed: number, workload: WorkloadName): Promise<System> {
     const cluster = await EtcdCluster.start({ size: 3 });
     const etcd = cluster.members.map(({ clientPort }) => clientPort);
-    const { resources } = workloads[workload];
+    const resources = resourcesOf[workload];
     const roots = await Promise.all(
       ["root 0", "root 1"].map((name) => RootReplica.create(name, etcd, resources)),
     );
@@ -125,23 +124,32 @@ export class System {
 
   #start(): void {
     const doors = this.#doors();
+    const called = (door: Door, outcome: Outcome): void => {
+      if (typeof outcome !== "object") return;
+      this.answered.set(door.name, (this.answered.get(door.name) ?? 0) + 1);
+      this.#completed++;
+      this.#changing.changed();
+    };
     this.#clients = Array.from({ length: clientCount }, (_, id) => {
-      const workload = workloads[this.#workload].create(id, this.random.fork());
-      const random = this.random.fork();
-      return new RandomClient(id, doors, random, this.#recorder, workload, (door, outcome) => {
-        if (typeof outcome !== "object") return;
-        this.answered.set(door.name, (this.answered.get(door.name) ?? 0) + 1);
-        this.#completed++;
-        this.#changing.changed();
-      });
+      const [recorder, random] = [this.#recorder, this.random.fork()];
+      if (this.#workload === "leases") {
+        const own = doors.filter(({ caller }) => caller === doors[0]?.caller);
+        return new LeasingClient(id, own, random, recorder, called);
+      }
+      const workload: Workload =
+        this.#workload === "transactions"
+          ? new Transactions(id, random.fork())
+          : new SingleWrites(id, random.fork());
+      return new RandomClient(id, doors, random, recorder, workload, called);
     });
   }
 
   #doors(): readonly Door[] {
-    const own =
-      this.#workload === "transactions"
-        ? { caller: transactCaller, isTransactional: true, hasRequestIds: true }
-        : { caller: serviceCaller(resource), isTransactional: false };
+    const own = {
+      "single writes": { caller: serviceCaller(resource), isTransactional: false },
+      transactions: { caller: transactCaller, isTransactional: true, hasRequestIds: true },
+      leases: { caller: leaseCaller(resource), isTransactional: false },
+    }[this.#workload];
     const replicas = [...this.roots, this.relay].map(({ name, relay }) => ({
       ...{ name, url: () => relay.url, ...own },
     }));

@@ -16,6 +16,8 @@ type Object struct {
 	CreateRevision int64  `json:"createRevision"`
 	ModRevision    int64  `json:"modRevision"`
 	Version        int64  `json:"version"`
+	// The id of the lease that it is attached to; empty: none.
+	Lease string `json:"lease"`
 }
 
 // Condition is that of a write: the key has this mod_revision, 0 if it does not exist.
@@ -47,10 +49,17 @@ type Range struct {
 	Keys     []string `json:"keys"`
 }
 
-// Put is a key and its new value.
+// Put is a key and its new value, and the lease that it is attached to.
 type Put struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`
+	Lease string `json:"lease"`
+}
+
+// Lease is what a call does with a lease: grant, keepAlive, revoke, or expire, which is what the store does by itself.
+type Lease struct {
+	ID   string `json:"id"`
+	What string `json:"what"`
 }
 
 // Input is a call, each of which is a transaction: if all conditions hold, all writes are done, at one revision.
@@ -64,8 +73,9 @@ type Input struct {
 	// The id of a request, which is applied once at most; empty: it is not remembered.
 	RequestID string `json:"requestId"`
 	// Nothing is written.
-	ValidateOnly bool  `json:"validateOnly"`
-	Range        Range `json:"range"`
+	ValidateOnly bool   `json:"validateOnly"`
+	Range        Range  `json:"range"`
+	Lease        *Lease `json:"lease"`
 	// The number of a write of unknown outcome, from 0 on.
 	unknown int
 }
@@ -106,6 +116,8 @@ type Output struct {
 	Deleted *int64 `json:"deleted"`
 	// The id was used for another request.
 	IsReused bool `json:"isReused"`
+	// There is no such lease.
+	HasNoLease bool `json:"hasNoLease"`
 }
 
 // request is what the store remembers of a request with an id.
@@ -124,6 +136,7 @@ type state struct {
 	revision int64
 	objects  []Object // in the order of their keys
 	requests []request
+	leases   []string // in order
 	// The writes of unknown outcome that were done; and how many are behind everything, of those that were not.
 	done, behind uint64
 }
@@ -172,7 +185,8 @@ func (s store) model() porcupine.Model {
 		Equal: func(one, other any) bool {
 			a, b := one.(state), other.(state)
 			return a.revision == b.revision && a.done == b.done && a.behind == b.behind &&
-				slices.Equal(a.objects, b.objects) && slices.EqualFunc(a.requests, b.requests, isSame)
+				slices.Equal(a.objects, b.objects) && slices.EqualFunc(a.requests, b.requests, isSame) &&
+				slices.Equal(a.leases, b.leases)
 		},
 		Hash: func(of any) uint64 { return uint64(of.(state).revision) },
 		DescribeOperation: func(input, output any) string {
@@ -194,6 +208,9 @@ func (s store) stepUnknown(before state, input Input) (bool, state) {
 		return true, after
 	}
 	after := before.apply(input)
+	if input.Lease != nil {
+		after = before.applyLease(*input.Lease)
+	}
 	after.done |= 1 << input.unknown
 	claimed, isClaimed := s.claimed[after.revision]
 	// The answer to a repetition has the revision of the first request.
@@ -220,6 +237,15 @@ func (s store) isAsRead(after state) bool {
 func step(before state, input Input, output Output) (bool, state) {
 	if known, is := before.request(input); is {
 		return before.behind == 0 && known.isAnswered(input, output), before
+	}
+	if lease := input.Lease; lease != nil {
+		// A lease that has ended before it expires was revoked.
+		isRight := before.behind == 0 && (lease.What == "grant" || lease.What == "expire" ||
+			output.HasNoLease != before.hasLease(lease.ID))
+		return isRight, before.applyLease(*lease)
+	}
+	if before.lacksLease(input) || output.HasNoLease {
+		return before.behind == 0 && before.lacksLease(input) && output.HasNoLease, before
 	}
 	after := before.apply(input)
 	deleted := before.deleted(input)
@@ -291,7 +317,7 @@ func (s state) isFound(compare Compare, found Compared) bool {
 
 // apply writes if the conditions hold and the request was not applied before.
 func (s state) apply(input Input) state {
-	if _, isKnown := s.request(input); isKnown || input.ValidateOnly || !s.fulfils(input) {
+	if _, isKnown := s.request(input); isKnown || input.ValidateOnly || !s.fulfils(input) || s.lacksLease(input) {
 		return s
 	}
 	after := s.write(input)
@@ -315,7 +341,7 @@ func (s state) write(input Input) state {
 		return s
 	}
 	for _, put := range input.Puts {
-		written := Object{put.Key, put.Value, revision, revision, 1}
+		written := Object{put.Key, put.Value, revision, revision, 1, put.Lease}
 		i, exists := slices.BinarySearchFunc(kept, put.Key, byKey)
 		if exists {
 			written.CreateRevision, written.Version = kept[i].CreateRevision, kept[i].Version+1
@@ -325,6 +351,38 @@ func (s state) write(input Input) state {
 		}
 	}
 	s.revision, s.objects = revision, kept
+	return s
+}
+
+func (s state) hasLease(id string) bool {
+	_, exists := slices.BinarySearch(s.leases, id)
+	return exists
+}
+
+// lacksLease says whether a put names a lease that there is not.
+func (s state) lacksLease(input Input) bool {
+	return slices.ContainsFunc(input.Puts, func(put Put) bool {
+		return put.Lease != "" && !s.hasLease(put.Lease)
+	})
+}
+
+// applyLease begins or ends a lease. What is attached to it is deleted at one revision, if there is anything.
+func (s state) applyLease(lease Lease) state {
+	i, exists := slices.BinarySearch(s.leases, lease.ID)
+	if lease.What == "keepAlive" || exists == (lease.What == "grant") {
+		return s
+	}
+	if lease.What == "grant" {
+		s.leases = slices.Insert(slices.Clone(s.leases), i, lease.ID)
+		return s
+	}
+	s.leases = slices.Delete(slices.Clone(s.leases), i, i+1)
+	kept := slices.DeleteFunc(slices.Clone(s.objects), func(object Object) bool {
+		return object.Lease == lease.ID
+	})
+	if len(kept) < len(s.objects) {
+		s.revision, s.objects = s.revision+1, kept
+	}
 	return s
 }
 
@@ -378,7 +436,11 @@ func called(input Input) string {
 		parts = append(parts, fmt.Sprintf("if %s", each))
 	}
 	for _, put := range input.Puts {
-		parts = append(parts, fmt.Sprintf("put %s=%s", put.Key, put.Value))
+		text := fmt.Sprintf("put %s=%s", put.Key, put.Value)
+		if put.Lease != "" {
+			text += " under " + put.Lease
+		}
+		parts = append(parts, text)
 	}
 	if input.DeletePrefix != nil {
 		parts = append(parts, fmt.Sprintf("delete %s*", *input.DeletePrefix))
@@ -386,7 +448,9 @@ func called(input Input) string {
 	for _, key := range input.Deletes {
 		parts = append(parts, "delete "+key)
 	}
-	if !input.isWrite() {
+	if input.Lease != nil {
+		parts = append(parts, input.Lease.What+" "+input.Lease.ID)
+	} else if !input.isWrite() {
 		of := input.Range
 		parts = append(parts, fmt.Sprintf("read %q %v, prefix: %t", of.Key, of.Keys, of.IsPrefix))
 	}
@@ -419,6 +483,9 @@ func describe(input Input, output *Output) string {
 	}
 	if output.IsReused {
 		return text + " -> another request"
+	}
+	if output.HasNoLease {
+		return text + " -> no such lease"
 	}
 	result := fmt.Sprintf("%s -> %t @%d", text, output.Succeeded, output.Revision)
 	if output.Before != nil {
