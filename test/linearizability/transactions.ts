@@ -66,7 +66,7 @@ export class Transactions implements Workload {
       get: 2,
       batchGet: 6,
       transact: 10,
-      deletePrefix: 1,
+      deletePrefix: 3,
       reuse: 1,
     });
     if (kind === "get") return { range: { key, isPrefix: false } };
