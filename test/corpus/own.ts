@@ -500,4 +500,18 @@ export const ownEntries: readonly CorpusEntry[] = [
       },
     ],
   },
+  {
+    id: "own-relayed-request-id",
+    source: "Keep the id of a request that a relay passes on",
+    bug: "The id of a request was another one when a relay passed the request on.",
+    shows: "A write that is repeated at another tier is applied again.",
+    seed: { seed: 100000, message: "violates Faithful" },
+    mutations: [
+      {
+        file: "src/server/services/parse-transact.ts",
+        find: 'if (id === "" || (via !== undefined && ofCaller.test(id))) return id;',
+        replace: 'if (id === "") return id;',
+      },
+    ],
+  },
 ];

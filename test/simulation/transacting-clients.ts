@@ -29,7 +29,7 @@ interface Answered {
 /** Below which the keys are that are only written together, with the same value. */
 const folder = `${resource}/pair/`;
 const keys = [`${folder}1`, `${folder}2`];
-const pauseMs = 80;
+const pauseMs = 20;
 
 /**
  * Clients that write two keys in one transaction, or delete both, under ids with which they repeat what has an unknown outcome at
