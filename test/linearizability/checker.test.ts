@@ -207,4 +207,45 @@ describe.skipIf(!(await hasGo()))("The checker", () => {
     const verdict = await verdictOf("wrong-transactions", wrong);
     expect(verdict).toMatchObject({ result: "Illegal", operations: wrong.operations.length });
   });
+
+  const locked = (
+    places: readonly [number, number],
+    what: "acquire" | "release",
+    token: number,
+  ): Operation =>
+    done(places, { lock: { what, token }, range: at([]) }, { succeeded: true, revision: 0 });
+  const ofLock = (...own: Operation[]): History => ({ revision: 1, operations: own });
+
+  test("accepts holders of a lock who follow each other", async () => {
+    const right = ofLock(
+      locked([0, 2], "acquire", 2),
+      // The next one has it before the response to its release.
+      locked([3, 7], "release", 2),
+      locked([1, 5], "acquire", 3),
+      locked([6, 8], "release", 3),
+    );
+    expect(await verdictOf("right-lock", right)).toMatchObject({ result: "Ok" });
+  });
+
+  test.for<readonly [string, History]>([
+    [
+      "two holders of a lock at the same time",
+      ofLock(
+        locked([0, 1], "acquire", 2),
+        locked([2, 3], "acquire", 3),
+        locked([4, 5], "release", 2),
+        locked([6, 7], "release", 3),
+      ),
+    ],
+    [
+      "a token that is not above the one before",
+      ofLock(
+        locked([0, 1], "acquire", 3),
+        locked([2, 3], "release", 3),
+        locked([4, 5], "acquire", 2),
+      ),
+    ],
+  ])("rejects %s", async ([, wrong]) => {
+    expect(await verdictOf("wrong-lock", wrong)).toMatchObject({ result: "Illegal" });
+  });
 });

@@ -38,6 +38,8 @@ export interface Input {
     readonly id: string;
     readonly what: "grant" | "keepAlive" | "revoke" | "expire";
   };
+  /** Instead of all others: what happens to the one lock of a history, which its fencing token names. */
+  readonly lock?: { readonly what: "acquire" | "release"; readonly token: number };
   /** What the response contains. */
   readonly range: Range;
 }

@@ -62,6 +62,13 @@ type Lease struct {
 	What string `json:"what"`
 }
 
+// Lock is the acquisition or the release of the one lock of a history, with its fencing token. It is released where its
+// holder has stopped, also if that has lost it.
+type Lock struct {
+	What  string `json:"what"`
+	Token int64  `json:"token"`
+}
+
 // Input is a call, each of which is a transaction: if all conditions hold, all writes are done, at one revision.
 type Input struct {
 	Condition *Condition `json:"condition"`
@@ -76,6 +83,7 @@ type Input struct {
 	ValidateOnly bool   `json:"validateOnly"`
 	Range        Range  `json:"range"`
 	Lease        *Lease `json:"lease"`
+	Lock         *Lock  `json:"lock"`
 	// The number of a write of unknown outcome, from 0 on.
 	unknown int
 }
@@ -137,6 +145,8 @@ type state struct {
 	objects  []Object // in the order of their keys
 	requests []request
 	leases   []string // in order
+	// The token of the lock's holder, 0 if it is free; and the highest that it has had.
+	holder, newest int64
 	// The writes of unknown outcome that were done; and how many are behind everything, of those that were not.
 	done, behind uint64
 }
@@ -186,7 +196,7 @@ func (s store) model() porcupine.Model {
 			a, b := one.(state), other.(state)
 			return a.revision == b.revision && a.done == b.done && a.behind == b.behind &&
 				slices.Equal(a.objects, b.objects) && slices.EqualFunc(a.requests, b.requests, isSame) &&
-				slices.Equal(a.leases, b.leases)
+				slices.Equal(a.leases, b.leases) && a.holder == b.holder && a.newest == b.newest
 		},
 		Hash: func(of any) uint64 { return uint64(of.(state).revision) },
 		DescribeOperation: func(input, output any) string {
@@ -237,6 +247,9 @@ func (s store) isAsRead(after state) bool {
 func step(before state, input Input, output Output) (bool, state) {
 	if known, is := before.request(input); is {
 		return before.behind == 0 && known.isAnswered(input, output), before
+	}
+	if lock := input.Lock; lock != nil {
+		return before.stepLock(*lock)
 	}
 	if lease := input.Lease; lease != nil {
 		// A lease that has ended before it expires was revoked.
@@ -386,6 +399,16 @@ func (s state) applyLease(lease Lease) state {
 	return s
 }
 
+func (s state) stepLock(lock Lock) (bool, state) {
+	after := s
+	if lock.What == "release" {
+		after.holder = 0
+		return s.holder == lock.Token, after
+	}
+	after.holder, after.newest = lock.Token, lock.Token
+	return s.holder == 0 && lock.Token > s.newest, after
+}
+
 // deleted counts what a call deletes.
 func (s state) deleted(input Input) int64 {
 	var count int64
@@ -448,7 +471,9 @@ func called(input Input) string {
 	for _, key := range input.Deletes {
 		parts = append(parts, "delete "+key)
 	}
-	if input.Lease != nil {
+	if input.Lock != nil {
+		parts = append(parts, fmt.Sprintf("%s %d", input.Lock.What, input.Lock.Token))
+	} else if input.Lease != nil {
 		parts = append(parts, input.Lease.What+" "+input.Lease.ID)
 	} else if !input.isWrite() {
 		of := input.Range
