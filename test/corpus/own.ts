@@ -505,7 +505,13 @@ export const ownEntries: readonly CorpusEntry[] = [
     source: "Keep the id of a request that a relay passes on",
     bug: "The id of a request was another one when a relay passed the request on.",
     shows: "A write that is repeated at another tier is applied again.",
-    seed: { seed: 100000, message: "violates Faithful" },
+    tests: [
+      {
+        file: "test/server/services/parse-transact.test.ts",
+        name: "the id of a request stays the same when a relay passes it on, and only then",
+        message: "to be",
+      },
+    ],
     mutations: [
       {
         file: "src/server/services/parse-transact.ts",

@@ -329,27 +329,19 @@ export const plantedEntries: readonly CorpusEntry[] = [
     bug: "A transaction that is repeated with its id is applied again.",
     shows:
       "A client that repeats a write of unknown outcome writes twice, or is refused by its own first write.",
-    seed: { seed: 100000, message: "violates Faithful" },
+    tests: [
+      {
+        file: "test/storage/store/transact.test.ts",
+        name: "with an id is applied once",
+        message: "expected false to be true",
+      },
+    ],
     mutations: [
       {
         file: "src/storage/etcd/etcd-store.ts",
         find: 'const isMarked = requestId !== "" && !validateOnly && operations.length > 0;',
         replace:
           "const isMarked = requestId.length === Infinity && !validateOnly && operations.length > 0;",
-      },
-    ],
-  },
-  {
-    id: "planted-batch-get",
-    source: "Read each object of a BatchGet at the newest revision",
-    bug: "The objects of a BatchGet are of different revisions.",
-    shows: "A client reads half of a transaction.",
-    seed: { seed: 100000, message: "violates Atomic" },
-    mutations: [
-      {
-        file: "src/server/services/batch-get-method.ts",
-        find: 'Promise.all(all.map((name) => read(name, { match: "EXACT", revision })));',
-        replace: 'Promise.all(all.map((name) => read(name, { match: "LINEARIZABLE" })));',
       },
     ],
   },
