@@ -3,7 +3,7 @@ import { writeOptionsOf } from "../../../src/server/services/parse-transact.ts";
 
 test("the id of a request stays the same when a relay passes it on, and only then", () => {
   const { signal } = new AbortController();
-  const identity = { source: "anonymous", name: "", groups: [], expiresAt: undefined } as const;
+  const identity = { source: "none", name: "", groups: [], expiresAt: undefined } as const;
   const idOf = (id: string, via: string | undefined): string | undefined => {
     const request = { validate_only: false, request_id: id, history_id: "" };
     return writeOptionsOf(request, { identity, via, signal }).requestId;
