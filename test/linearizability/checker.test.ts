@@ -216,7 +216,7 @@ describe.skipIf(!(await hasGo()))("The checker", () => {
     done(places, { lock: { what, token }, range: at([]) }, { succeeded: true, revision: 0 });
   const ofLock = (...own: Operation[]): History => ({ revision: 1, operations: own });
 
-  test("accepts holders of a lock who follow each other", async () => {
+  test("accepts holders of a lock that follow each other", async () => {
     const right = ofLock(
       locked([0, 2], "acquire", 2),
       // The next one has it before the response to its release.
