@@ -46,6 +46,16 @@ await pods.update("ns-1/pod-1", (pod) => pod && { ...pod, phase: "Pending" });
 
 console.log("Version:", (await pods.get("ns-1/pod-1")).version);
 
+await client.transact(async (tx) => {
+  const [pod, greeting] = await Promise.all([
+    tx.of(pods).get("ns-1/pod-1"),
+    tx.get("default", "raw/greeting"),
+  ]);
+  if (pod === undefined || greeting === undefined) return;
+  tx.put("default", "raw/greeting", Buffer.from(`hello, ${pod.value.phase} pod`));
+  tx.delete("default", "raw/old");
+});
+
 const informer = pods.informer({
   name: "pods",
   scope: { prefix: "ns-1/" },

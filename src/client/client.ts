@@ -77,7 +77,7 @@ export function connect(options: ConnectOptions): Client {
  * A call that fails rejects with a WatchFanoutError; decide by its `reason` (see `hasReason`). A call whose signal is
  * aborted rejects with the signal's reason. If no server can be reached, or none responds in time, the reason is
  * UPSTREAM_UNAVAILABLE, and OUTCOME_UNKNOWN for a write that was sent. Failures that may pass are retried within the
- * timeout of the call; a write is retried only if it is certain that nothing was written.
+ * timeout of the call; a write is retried only if it is certain that nothing was written, or with `retryUnknown`.
  */
 export class Client implements ClientCalls {
   readonly #connection: Connection;
@@ -368,9 +368,9 @@ export class Client implements ClientCalls {
    * meanwhile. Otherwise it is called again, after a pause with jitter: it must have no other effects.
    *
    *     await client.transact(async (tx) => {
-   *       const [from, to] = await Promise.all([tx.of(accounts).get("a"), tx.of(accounts).get("b")]);
-   *       tx.of(accounts).put("a", { balance: from.value.balance - 1 });
-   *       tx.of(accounts).put("b", { balance: to.value.balance + 1 });
+   *       const counter = await tx.of(counters).get("visits");
+   *       tx.of(counters).put("visits", { n: (counter?.value.n ?? 0) + 1 });
+   *       tx.of(visits).put(name, visit);
    *     });
    *
    * All reads are of one revision, also in an attempt that fails, and the writes take effect as if nothing had happened since:

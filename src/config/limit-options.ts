@@ -23,6 +23,11 @@ export const limitOptions = {
     help: "Maximum number of watches on one Subscribe stream. Each also counts as a stream.",
     default: "10000",
   },
+  "max-deleted-objects": {
+    ...countOption(1),
+    help: "Maximum number of objects that one DeletePrefix deletes.",
+    default: "10000",
+  },
   "max-connections": {
     ...countOption(1),
     help: "Maximum number of open connections. Fewer are accepted if the hard limit of open files is less than 640 above it.",
@@ -89,6 +94,7 @@ export function limitsOf(values: ValuesOf<typeof limitOptions>) {
     maxStreams: values["max-streams"],
     maxStreamsPerIdentity: values["max-streams-per-identity"],
     maxSubscribeWatches: values["max-subscribe-watches"],
+    maxDeletedObjects: values["max-deleted-objects"],
     maxConnections: values["max-connections"],
     maxConnectionsPerIdentity: values["max-connections-per-identity"],
     maxReadsInFlight: values["max-reads-in-flight"],
@@ -105,9 +111,16 @@ export function limitsOf(values: ValuesOf<typeof limitOptions>) {
 }
 
 /**
- * The limits that are divided between workers: each counts what it has itself. A time is the same for all, and a stream has
- * all of its watches at one.
+ * The limits that are divided between workers: each counts what it has itself. A time is the same for all, a stream has all of
+ * its watches at one, and a request has all of its objects.
  */
+const undividedLimitNames: readonly string[] = [
+  "max-queue-time",
+  "max-subscribe-watches",
+  "max-deleted-objects",
+];
+
+/** See `undividedLimitNames`. */
 export const dividedLimitNames = (
   Object.keys(limitOptions) as (keyof typeof limitOptions)[]
-).filter((name) => name !== "max-queue-time" && name !== "max-subscribe-watches");
+).filter((name) => !undividedLimitNames.includes(name));

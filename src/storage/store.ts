@@ -11,8 +11,8 @@ export interface Store {
   has(resource: string): boolean;
   /**
    * Applies the operations at one revision if all compares hold, otherwise nothing. Rejects with HISTORY_CHANGED,
-   * LEASE_NOT_FOUND, VALUE_TOO_LARGE, TRANSACTION_TOO_LARGE, REQUEST_ID_REUSED, STORAGE_FULL, or OUTCOME_UNKNOWN if the request
-   * was sent and no response came.
+   * LEASE_NOT_FOUND, VALUE_TOO_LARGE, TRANSACTION_TOO_LARGE, REQUEST_ID_REUSED, STORAGE_FULL, LIST_TOO_LARGE (what the compares
+   * found, if that is asked for), or OUTCOME_UNKNOWN if the request was sent and no response came.
    */
   transact(request: TransactRequest): Promise<TransactResult>;
   /** Deletes what begins with a prefix, at one revision. Rejects as `transact` does. */
@@ -102,6 +102,8 @@ export interface OperationResult {
   readonly object: StoredObject | undefined;
   /** With `returnPrevious`: the object before. */
   readonly previous: StoredObject | undefined;
+  /** There was one, which is left out since the result would have more than 4 MiB of them. */
+  readonly previousLeftOut?: boolean | undefined;
 }
 
 export interface CompareResult {

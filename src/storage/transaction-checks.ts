@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { invalidRequest, WatchFanoutError } from "../base/errors.ts";
-import type { StoredObject } from "../model/object.ts";
+import { estimatedBytes, type StoredObject } from "../model/object.ts";
 import { checkInteger, checkKey, checkPut, checkText } from "./checks.ts";
 import type {
   Compare,
@@ -90,7 +90,7 @@ export function tooManyToDelete(
 ): WatchFanoutError {
   return transactionTooLarge(
     `Nothing was deleted: ${count} objects begin with ${JSON.stringify(prefix)}, above the limit of ${limit} for one ` +
-      "DeletePrefix. Delete them with several longer prefixes.",
+      "DeletePrefix (--max-deleted-objects). Delete them with several longer prefixes.",
     limit,
   );
 }
@@ -134,6 +134,33 @@ export function resultCompacted(revision: number, cause?: unknown): WatchFanoutE
     `The request was applied before, at revision ${revision}, but what it found and wrote is compacted. Do not repeat it.`,
     { metadata: { requested_revision: String(revision) }, cause },
   );
+}
+
+/** Maximum size of the objects that a result has found, in bytes: with the written ones they fit in one response of 4 MiB. */
+export const maxFoundBytes = 2.25 * 1024 ** 2;
+
+/** Counts the bytes of the objects that a result has found. */
+export class FoundObjects {
+  #bytes = 0;
+
+  /** Whether one more fits. It counts if it does. */
+  fit(object: StoredObject | undefined): boolean {
+    const bytes = object === undefined ? 0 : estimatedBytes(object);
+    if (this.#bytes + bytes > maxFoundBytes) return false;
+    this.#bytes += bytes;
+    return true;
+  }
+
+  /** Throws LIST_TOO_LARGE if this one, which a compare found, does not fit. */
+  add(object: StoredObject | undefined): void {
+    if (this.fit(object)) return;
+    throw new WatchFanoutError(
+      "LIST_TOO_LARGE",
+      `Nothing was written: a compare does not hold, and the current objects are above the limit of ${maxFoundBytes} bytes for ` +
+        "one response. Get them one by one.",
+      { metadata: { limit: String(maxFoundBytes) } },
+    );
+  }
 }
 
 /** Whether a compare holds for the object that its key has. */

@@ -34,6 +34,22 @@ export const clientBounds: readonly Bound[] = [
     shownBy: ["each gets its share of calls that come one after the other."],
   },
   {
+    what: "objects that a transaction reads and writes",
+    owners: ["Snapshot", "Transaction"],
+    bound: "10,000 of each",
+    per: "attempt",
+    atBound: "TRANSACTION_TOO_LARGE",
+    shownBy: ["A transaction reads and writes at most 10,000 objects."],
+  },
+  {
+    what: "requests of a transaction whose answers were lost",
+    owners: ["Attempts"],
+    bound: "`maxAttempts`, 100",
+    per: "transaction",
+    atBound: "OUTCOME_UNKNOWN",
+    shownBy: ["is OUTCOME_UNKNOWN if no server answers in time, whatever else they say."],
+  },
+  {
     what: "resources of a service",
     owners: ["Client"],
     bound: "100,000; a page without any ends it",

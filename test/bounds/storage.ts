@@ -242,10 +242,10 @@ export const storageBounds: readonly Bound[] = [
   },
   {
     what: "objects",
-    owners: ["MvccStore"],
+    owners: ["MvccStore", "Keyspace"],
     bound:
-      "`maxStateBytes`; by default a quarter of the heap, 2 GiB at most, for all embedded stores",
-    per: "resource",
+      "`maxStateBytes`; by default a quarter of the heap, 2 GiB at most, for all resources of an embedded store",
+    per: "store",
     atBound: "STORAGE_FULL",
     shownBy: [
       "is bounded: a write above the bound is STORAGE_FULL and changes nothing",
@@ -272,16 +272,28 @@ export const storageBounds: readonly Bound[] = [
     shownBy: ["compacted at %d has no version that reads from there on can't see"],
   },
   {
+    what: "requests with an id that are remembered",
+    owners: ["RememberedRequests"],
+    bound: "1,000 of a caller, 10,000 of all; 5 min",
+    per: "caller, store",
+    atBound: "the oldest are forgotten",
+    shownBy: [
+      "a request is remembered for five minutes",
+      "a caller loses the oldest of more than 1,000 requests, and no other caller does",
+      "of more than 10,000 requests the caller loses its oldest that has written least lately",
+    ],
+  },
+  {
     what: "leases and their keys",
     owners: ["Leases", "Lease"],
     bound: "by objects; their time",
-    per: "resource",
+    per: "store",
     atBound: "end with their last key",
     shownBy: ["end with their last key"],
   },
   {
     what: "streams",
-    owners: ["MemoryStorage"],
+    owners: ["MemoryStorage", "MemoryStore"],
     bound: "1, and 16 more during a backfill",
     per: "resource",
     atBound: "",

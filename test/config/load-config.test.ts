@@ -11,6 +11,7 @@ import {
   variableOf,
 } from "../../src/config/options.ts";
 import { defaultServerLimits } from "../../src/server/limits/server-limits.ts";
+import { defaultMaxDeletedObjects } from "../../src/storage/transaction-checks.ts";
 import { certificates, type Given, load } from "./sources.ts";
 
 const { cert, key } = certificates;
@@ -101,6 +102,7 @@ test("without any source the embedded store serves one resource with all keys", 
       maxStreams: 200_000,
       maxStreamsPerIdentity: 0,
       maxSubscribeWatches: 10_000,
+      maxDeletedObjects: 10_000,
       maxConnections: 20_000,
       maxConnectionsPerIdentity: 0,
       maxReadsInFlight: 512,
@@ -129,7 +131,9 @@ test("the defaults are those of the cache and of the server", () => {
   expect(stallTimeoutMs).toBe(defaultWatcherBounds.stallTimeoutMs);
   expect(dispatchIntervalMs).toBe(defaultWatcherBounds.dispatchIntervalMs);
   expect(maxStreamAgeMs).toBe(defaultServerLimits.maxStreamAgeMs);
-  expect(defaultServerLimits).toMatchObject(limits);
+  const { maxDeletedObjects, ...ofServer } = limits;
+  expect(defaultServerLimits).toMatchObject(ofServer);
+  expect(maxDeletedObjects).toBe(defaultMaxDeletedObjects);
 });
 
 /** An option, a value as text, the other sources that it needs, and the expected configuration. */
@@ -470,6 +474,7 @@ const cases: readonly [
     ...([({ limits }: Config) => limits.maxQueuedRequestsPerIdentity, 6] as const),
   ],
   ["max-queue-time", "2s", {}, ({ limits }) => limits.maxQueueMs, 2_000],
+  ["max-deleted-objects", "14", {}, ({ limits }) => limits.maxDeletedObjects, 14],
   ["max-subscribe-watches", "13", {}, ({ limits }) => limits.maxSubscribeWatches, 13],
   ["max-requests-per-identity", "10", {}, ({ limits }) => limits.maxRequestsPerIdentity, 10],
   ["max-watch-rate", "11", {}, ({ limits }) => limits.maxWatchRate, 11],

@@ -48,7 +48,9 @@ export class UpstreamWriter implements Pick<Storage, "put" | "delete"> {
     writing: Promise<WriteResult>,
     signal: AbortSignal | undefined,
   ): Promise<WriteResult> {
-    const historyId = await this.historyOfWrite(writing, ({ object }) => object, signal);
+    // Always a new revision, unlike the result of a request that is repeated.
+    const written = writing.then((result) => ({ ...result, revisionBefore: result.revision - 1 }));
+    const historyId = await this.historyOfWrite(written, ({ object }) => object, signal);
     return { ...(await writing), historyId };
   }
 
@@ -76,7 +78,7 @@ export class UpstreamWriter implements Pick<Storage, "put" | "delete"> {
   }
 
   async #historyOf(
-    { revision, revisionBefore = revision - 1, historyId: reported }: StoreWrite,
+    { revisionBefore = Infinity, historyId: reported }: StoreWrite,
     object: StoredObject | undefined,
     known: KnownHistory,
     signal: AbortSignal | undefined,

@@ -69,13 +69,14 @@ export class ProcessResources {
     // With etcd's API a relay has one cache for both, filled by the etcd API of the next server.
     const etcd = config.etcd ?? config.etcdApi?.next;
     this.#etcd = etcd && openEtcd(etcd, config, context);
+    const { maxDeletedObjects } = config.limits;
     if (this.#etcd !== undefined) {
       const prefixes = new Map(config.resources.map(({ name, prefix }) => [name, prefix]));
-      this.#store = new EtcdStore(this.#etcd, { prefixes });
+      this.#store = new EtcdStore(this.#etcd, { prefixes, maxDeletedObjects });
     } else if (deps.relay !== undefined) {
       this.#store = deps.relay.storeOf(config.resources);
     } else {
-      this.#memory = new MemoryStore({ clock: context.clock });
+      this.#memory = new MemoryStore({ clock: context.clock, maxDeletedObjects });
       this.#store = this.#memory;
       this.#closing.push(() => this.#memory?.close() ?? Promise.resolve());
     }

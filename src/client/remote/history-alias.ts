@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { hasReason, otherHistory } from "../../base/errors.ts";
 
-/** The alias of the history of an upstream, whose resources are all of one store. Undefined: it has none. */
+/** The alias of the history of an upstream, whose resources are all of one store. Undefined: there is no alias. */
 export interface AliasedUpstream {
   alias?: { readonly of: string; readonly id: string };
 }

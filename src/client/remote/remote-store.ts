@@ -5,6 +5,7 @@ import type {
   ObjectName,
   Operation,
   Store,
+  StoreWrite,
   TransactRequest,
   TransactResult,
 } from "../../storage/store.ts";
@@ -55,14 +56,16 @@ export class RemoteStore implements Store {
     };
     const options = { ...this.#options(request), returnCurrent, returnPrevious };
     const result = await this.#history.naming(this.#client.transaction(transaction, options));
-    return this.#observed(result);
+    const { succeeded, results } = result;
+    return this.#observed(result, succeeded && results.length > 0, request);
   }
 
   async deletePrefix(request: DeletePrefixRequest): Promise<DeletePrefixResult> {
     const { resource, prefix } = request;
     const options = { ...this.#options(request), everyKey: prefix === "" };
     const call = this.#client.deletePrefix(this.#nameOf(resource), prefix, options);
-    return this.#observed(await this.#history.naming(call));
+    const result = await this.#history.naming(call);
+    return this.#observed(result, result.deleted > 0, request);
   }
 
   #options(request: TransactRequest | DeletePrefixRequest): TransactionOptions {
@@ -74,10 +77,21 @@ export class RemoteStore implements Store {
     };
   }
 
-  /** Empty: the server could not determine its history at the write, which says nothing about its id. */
-  #observed<T extends { readonly historyId: string }>(result: T): T {
-    const { historyId } = result;
-    return historyId === "" ? result : { ...result, historyId: this.#history.observe(historyId) };
+  #observed<T extends { readonly historyId: string; readonly revision: number }>(
+    result: T,
+    hasWritten: boolean,
+    { requestId = "", validateOnly = false }: TransactRequest | DeletePrefixRequest,
+  ): T & StoreWrite {
+    const { historyId, revision } = result;
+    // That of a request which the server remembers may be from before the call.
+    const isNew = requestId === "";
+    const revisionBefore = hasWritten && !validateOnly ? revision - 1 : revision;
+    return {
+      ...result,
+      // Empty: the server could not determine its history at the write, which says nothing about its id.
+      historyId: historyId === "" ? "" : this.#history.observe(historyId),
+      ...(isNew ? { revisionBefore } : {}),
+    };
   }
 
   #sent(operation: Operation): RemoteOperation {

@@ -1,9 +1,13 @@
+import { hasReason, WatchFanoutError } from "../../base/errors.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import type { BatchGetResult, ObjectName } from "../calls/transaction.ts";
 
 /** Maximum number of objects of one BatchGet. */
-const maxObjects = 1_000;
+const maxBatch = 1_000;
+
+/** Maximum number of objects that a transaction reads and writes. A service allows fewer writes, and compares with them. */
+const maxObjects = 10_000;
 
 /** Reads several objects at one revision. */
 export type ReadBatch = (
@@ -15,6 +19,16 @@ export type ReadBatch = (
 /** Identifies an object in a Map. */
 export function identityOf({ resource, key }: ObjectName): string {
   return `${resource.length}:${resource}${key}`;
+}
+
+/** Throws TRANSACTION_TOO_LARGE if there are as many objects as a transaction may have. */
+export function checkRoom(objects: number): void {
+  if (objects < maxObjects) return;
+  throw new WatchFanoutError(
+    "TRANSACTION_TOO_LARGE",
+    `A transaction reads and writes at most ${maxObjects} objects. Divide it.`,
+    { metadata: { limit: String(maxObjects) } },
+  );
 }
 
 /**
@@ -52,10 +66,11 @@ export class Snapshot {
     for (const [n, name] of names.entries()) this.#objects.set(identityOf(name), objects[n]);
   }
 
-  /** The object; undefined: there is none. Rejects as a batchGet does. */
+  /** The object; undefined: it does not exist. Rejects as a batchGet does. */
   async get(name: ObjectName): Promise<StoredObject | undefined> {
     const identity = identityOf(name);
     while (!this.#objects.has(identity)) {
+      checkRoom(this.#objects.size + this.#wanted.size);
       this.#wanted.set(identity, name);
       this.#reading ??= this.#readWanted();
       await this.#reading;
@@ -67,14 +82,26 @@ export class Snapshot {
     try {
       // Until all of this turn have asked.
       await Promise.resolve();
-      const names = [...this.#wanted.values()].slice(0, maxObjects);
+      const names = [...this.#wanted.values()].slice(0, maxBatch);
       for (const name of names) this.#wanted.delete(identityOf(name));
-      const revision = this.#revision;
-      const at: RevisionRequirement =
-        revision === undefined ? { match: "LINEARIZABLE" } : { match: "EXACT", revision };
-      this.add(names, await this.#read(names, at, this.#historyId));
+      await this.#readAll(names);
     } finally {
       this.#reading = undefined;
+    }
+  }
+
+  /** In several parts, if they are too large for one message. */
+  async #readAll(names: readonly ObjectName[]): Promise<void> {
+    const revision = this.#revision;
+    const at: RevisionRequirement =
+      revision === undefined ? { match: "LINEARIZABLE" } : { match: "EXACT", revision };
+    try {
+      this.add(names, await this.#read(names, at, this.#historyId));
+    } catch (error) {
+      if (!hasReason(error, "LIST_TOO_LARGE") || names.length < 2) throw error;
+      const half = names.length >> 1;
+      await this.#readAll(names.slice(0, half));
+      await this.#readAll(names.slice(half));
     }
   }
 }

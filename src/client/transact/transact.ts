@@ -4,7 +4,7 @@ import { type Clock, pause } from "../../base/clock.ts";
 import { hasReason, invalidRequest, type Reason, WatchFanoutError } from "../../base/errors.ts";
 import { ClosedError } from "../calls/call-failure.ts";
 import { decodeRevision } from "../calls/decode.ts";
-import type { TransactionRequest, TransactionResult } from "../calls/transaction.ts";
+import type { ObjectName, TransactionRequest, TransactionResult } from "../calls/transaction.ts";
 import type { ClientCalls } from "../watch/client-calls.ts";
 import { type ReadBatch, Snapshot } from "./snapshot.ts";
 import { Transaction } from "./transaction.ts";
@@ -136,7 +136,8 @@ class Attempts<R> {
       value = await this.#body(transaction);
       request = await transaction.end(this.#checksWrites);
     } catch (error) {
-      const why = transaction.failure ?? error;
+      // Not what the function throws for itself.
+      const why = transaction.failure;
       if (!(why instanceof WatchFanoutError && snapshotLost.has(why.reason))) throw error;
       return { why, next: undefined };
     }
@@ -151,6 +152,8 @@ class Attempts<R> {
       return result.succeeded ? transacted(sent, result) : this.#conflict(sent, result);
     } catch (error) {
       if (hasReason(error, "REQUEST_ID_REUSED")) return this.#applied(error);
+      // A compare does not hold, and what they found is too large for an answer.
+      if (hasReason(error, "LIST_TOO_LARGE")) return this.#conflict(sent, undefined);
       if (!hasReason(error, "HISTORY_CHANGED") || this.#unknown.size > 0) throw error;
       return { why: error, next: undefined };
     }
@@ -176,19 +179,26 @@ class Attempts<R> {
     }
   }
 
-  #conflict(sent: Sent<R>, { revision, historyId, compares }: TransactionResult): Conflict {
+  /** A compare did not hold. `found`: undefined if it is not known what they found. */
+  #conflict(sent: Sent<R>, found: TransactionResult | undefined): Conflict {
     const names = sent.request.compares ?? [];
     if (isConflictFinal(sent.request)) this.#unknown.delete(sent);
-    const next = this.#newSnapshot();
-    const objects = compares.map(({ object }) => object);
-    if (objects.length > 0) next.add(names, { revision, historyId, objects });
-    const changed = names.find((_, n) => compares[n]?.held === false) ?? names[0];
+    const changed = names.find((_, n) => found?.compares[n]?.held === false) ?? names[0];
     const why = new WatchFanoutError(
       "REVISION_CONFLICT",
       `Nothing was written: others have changed what the transaction has read, such as ${JSON.stringify(changed?.key)} of ` +
         `${JSON.stringify(changed?.resource)}, in each of ${this.#attempts + 1} attempts. Try again when there are fewer writers.`,
     );
-    return { why, next };
+    return { why, next: found && this.#stateOf(names, found) };
+  }
+
+  #stateOf(
+    names: readonly ObjectName[],
+    { revision, historyId, compares }: TransactionResult,
+  ): Snapshot {
+    const snapshot = this.#newSnapshot();
+    snapshot.add(names, { revision, historyId, objects: compares.map(({ object }) => object) });
+    return snapshot;
   }
 
   /** The request id has been used: by an earlier attempt, whose answer was lost. */

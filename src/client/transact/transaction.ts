@@ -3,7 +3,7 @@ import { StoredObject } from "../../model/object.ts";
 import type { ObjectName, Operation, TransactionRequest } from "../calls/transaction.ts";
 import { DecodeFailure, decodeTyped, type TypedObject } from "../values/typed-object.ts";
 import type { ValueCodec } from "../values/value-codec.ts";
-import { identityOf, type Snapshot } from "./snapshot.ts";
+import { checkRoom, identityOf, type Snapshot } from "./snapshot.ts";
 
 /** The lease of an object that a transaction writes, as for a put. */
 export interface TransactionPutOptions {
@@ -93,7 +93,7 @@ export class Transaction {
   }
 
   /**
-   * Ends the transaction: returns what its writes require, and what they are; undefined if there are none.
+   * Ends the transaction: returns what its writes require, and what they are; undefined without writes.
    *
    * `checksWrites`: whether what is written without having been read must be as in the snapshot, too, which may be read for
    * that.
@@ -124,6 +124,7 @@ export class Transaction {
 
   #write(operation: Operation): void {
     this.#enter();
+    checkRoom(this.#writes.size);
     this.#writes.set(identityOf(operation), operation);
   }
 

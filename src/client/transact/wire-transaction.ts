@@ -74,7 +74,8 @@ export function decodeTransaction(
     const { key, type } = operations[n] as Operation;
     const object = found(key, result.object, revision);
     if ((object === undefined) !== (type === "delete")) throw broken(`another result of a ${type}`);
-    return { object, previous: found(key, result.previous, revision) };
+    const previous = found(key, result.previous, revision);
+    return { object, previous, previousLeftOut: result.previous_left_out };
   });
   const compared = response.compares.map(({ held, object }, n) => {
     return { held, object: found((compares[n] as Compare).key, object, revision) };
@@ -98,7 +99,7 @@ export function decodeBatchGet(
   return { revision, objects, historyId: response.history_id, staleForMs };
 }
 
-/** The object `key` of a response at `revision`; undefined: there is none. */
+/** The object `key` of a response at `revision`; undefined: it does not exist. */
 function found(
   key: string,
   wire: StoredObject__Output | null,

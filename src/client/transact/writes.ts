@@ -139,8 +139,9 @@ function isNeverAgain(revision: number | undefined): boolean {
 
 /** That the request id was used for another request, or that the request was applied, and its result is compacted. */
 const aboutTheId: ReadonlySet<Reason> = new Set(["REQUEST_ID_REUSED", "REVISION_TOO_OLD"] as const);
+/** That a condition does not hold; with LIST_TOO_LARGE, that the current objects are too large for the answer. */
 const aboutTheCondition: ReadonlySet<Reason> = new Set([
-  ...(["REVISION_CONFLICT", "OBJECT_NOT_FOUND"] as const),
+  ...(["REVISION_CONFLICT", "OBJECT_NOT_FOUND", "LIST_TOO_LARGE"] as const),
 ]);
 
 /** What settles a repeated write. `isFinal`: a condition that does not hold will not hold later either. */

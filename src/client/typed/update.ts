@@ -56,8 +56,11 @@ interface UpdateSite<T> {
 const backoffBounds = { initialMs: 10, maxMs: 1_000 };
 const defaultMaxAttempts = 10;
 
-/** Another writer has changed the object between the read and the write, so it must be read again. */
-const overtaken: readonly Reason[] = ["REVISION_CONFLICT", "HISTORY_CHANGED"];
+/**
+ * Another writer has changed the object between the read and the write, so it must be read again. LIST_TOO_LARGE: the current one
+ * is too large for the answer of the write.
+ */
+const overtaken: readonly Reason[] = ["REVISION_CONFLICT", "LIST_TOO_LARGE", "HISTORY_CHANGED"];
 
 /**
  * See TypedResource.update. After the first conflict it begins again at once, with the object that the conflict has. After later

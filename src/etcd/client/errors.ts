@@ -42,6 +42,8 @@ const staleToken = ["invalid auth token", "revision of auth store is old"];
 /** Part of grpc-js's error for a response above its configured maximum. */
 const responseLargerThanMax = "Received message larger than max";
 
+const tooManyOperations = "too many operations in txn request";
+
 const tooLarge = ["request is too large", "received message larger than max"];
 
 export function isServiceError(error: unknown): error is ServiceError {
@@ -129,10 +131,18 @@ export function writeError(
   if (!isServiceError(error)) return outcomeUnknown(endpoint, String(error), error);
   const { details, code } = error;
   if (says(details, leaseNotFound)) {
+    const which = lease === 0n ? "not all of the leases" : `no lease ${lease}`;
     return new WatchFanoutError(
       "LEASE_NOT_FOUND",
-      `Nothing was written: etcd has no lease ${lease}. It may have expired: grant another.`,
-      { metadata: { lease: String(lease) }, cause: error },
+      `Nothing was written: etcd has ${which}. It may have expired: grant another.`,
+      { metadata: lease === 0n ? {} : { lease: String(lease) }, cause: error },
+    );
+  }
+  if (says(details, tooManyOperations)) {
+    return new WatchFanoutError(
+      "TRANSACTION_TOO_LARGE",
+      "Nothing was written: the transaction has more operations than this etcd accepts (its --max-txn-ops). Divide it.",
+      { cause: error },
     );
   }
   if (says(details, ...tooLarge)) {

@@ -8,7 +8,7 @@ import type {
   TransactRequest,
   TransactResult,
 } from "../../storage/store.ts";
-import { checkTransaction } from "../../storage/transaction-checks.ts";
+import { checkTransaction, maxFoundBytes } from "../../storage/transaction-checks.ts";
 import { encodeObjectResponse } from "../../wire/encode.ts";
 import type { DeletePrefixRequest__Output } from "../../wire/generated/watchfanout/v1/DeletePrefixRequest.ts";
 import type { DeleteRequest__Output } from "../../wire/generated/watchfanout/v1/DeleteRequest.ts";
@@ -51,7 +51,8 @@ export function writeMethods(context: UnaryContext): ServiceMethods {
         const asTransaction = needsStore(context, request)
           ? putAsTransaction(request, put, call)
           : undefined;
-        await admitWithLeases(context, call, [{ ...put, resource: request.resource }]);
+        const read = request.return_current ? expectedObjectBytes : 0;
+        await admitWithLeases(context, call, read, [{ ...put, resource: request.resource }]);
         if (asTransaction === undefined) return written(resource, await resource.put(put));
         const result = await transact(context, asTransaction);
         return outcomeOf(request, put, result, result.results[0]?.object);
@@ -99,7 +100,10 @@ export function writeMethods(context: UnaryContext): ServiceMethods {
         checkTransaction(transaction);
         for (const { resource } of [...operations, ...compares])
           resourceNamed(context, call, resource);
-        await admitWithLeases(context, call, operations.filter(isPut));
+        const current = request.return_current ? compares.length : 0;
+        const previous = request.return_previous ? operations.length : 0;
+        const read = Math.min((current + previous) * expectedObjectBytes, maxFoundBytes);
+        await admitWithLeases(context, call, read, operations.filter(isPut));
         const result = await transact(context, transaction);
         return () => [writeService.Transact.responseSerialize(transactResponse(result))];
       },
@@ -176,7 +180,8 @@ function transactResponse(result: TransactResult & { readonly historyId: string 
   const { succeeded, revision, historyId, results, compares } = result;
   return {
     ...{ succeeded, revision, history_id: historyId },
-    results: results.map(({ object, previous }) => ({
+    results: results.map(({ object, previous, previousLeftOut = false }) => ({
+      previous_left_out: previousLeftOut,
       object: objectMessage(object),
       previous: objectMessage(previous),
     })),
@@ -187,16 +192,17 @@ function transactResponse(result: TransactResult & { readonly historyId: string 
   };
 }
 
-/** Waits for the call's turn. Throws PERMISSION_DENIED for a lease that its caller may not use for an object. */
+/** Waits for the call's turn. `readBytes`: the expected size of what is read. Throws PERMISSION_DENIED for a lease that its caller may not use for an object. */
 async function admitWithLeases(
   context: UnaryContext,
   call: UnaryCall,
+  readBytes: number,
   puts: readonly Pick<PutOperation, "resource" | "key" | "lease">[],
 ): Promise<void> {
   const others: (typeof puts)[number][] = [];
   for (const put of puts) if (await namesOtherLease(context, put, call)) others.push(put);
-  // The response holds the objects of the request.
-  const wait = call.admit(call.requestBytes);
+  // The response holds the objects of the request, and what is read.
+  const wait = call.admit(call.requestBytes + readBytes);
   if (wait !== undefined) await wait;
   const [denied] = others;
   // The policy may have changed while it waited.

@@ -2,14 +2,15 @@ import { abortable } from "../../base/wait.ts";
 import { compacted, isServiceError, says } from "../../etcd/client/errors.ts";
 import type { EtcdClient } from "../../etcd/client/etcd-client.ts";
 import type { KeyRange } from "../../etcd/client/key-range.ts";
-import type { RangeRequest, TxnRequest } from "../../etcd/client/requests.ts";
+import type { RangeRequest, TxnRequest, TxnResponse } from "../../etcd/client/requests.ts";
 import type { DecodedRange } from "../../etcd/wire/range-response.ts";
+import { keySize } from "../../model/key-bytes.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { Slabs } from "../../model/slabs.ts";
 import type {
+  CompareResult,
   DeletePrefixRequest,
   DeletePrefixResult,
-  Operation,
   OperationResult,
   Store,
   TransactRequest,
@@ -19,6 +20,8 @@ import {
   checkDeletePrefix,
   checkTransaction,
   defaultMaxDeletedObjects,
+  FoundObjects,
+  holds,
   resultCompacted,
   tooManyToDelete,
 } from "../transaction-checks.ts";
@@ -90,24 +93,27 @@ export class EtcdStore implements Store {
       success: transaction.changes(leases),
       failure: transaction.reads(),
     };
-    const lease = leases.find((each) => each !== 0n) ?? 0n;
+    const named = new Set(leases.filter((each) => each !== 0n));
+    // etcd does not say which one it does not have.
+    const [lease = 0n] = named.size === 1 ? named : [];
     const { response, historyId, executedAt } = await this.#write(request, branches, lease, marker);
     const now = safeNumber(response.header.revision);
     if (executedAt !== undefined) {
-      const results = await this.#resultsAt(transaction, executedAt);
+      const results = await this.#resultsAt(transaction, executedAt, undefined);
       const before = { revision: executedAt, revisionBefore: now };
       return { historyId, succeeded: true, results, compares: [], ...before };
     }
-    const isWritten =
-      response.succeeded && (marker !== undefined || transaction.hasWritten(response));
-    return {
-      historyId,
-      succeeded: response.succeeded,
-      results: response.succeeded ? transaction.results(response, leases) : [],
-      compares: response.succeeded ? [] : transaction.found(response),
-      revision: now,
-      revisionBefore: isWritten ? now - 1 : now,
-    };
+    const unchanged = { historyId, revision: now, revisionBefore: now };
+    if (!response.succeeded) {
+      const compares = await this.#found(transaction, response, now);
+      return { ...unchanged, succeeded: false, results: [], compares };
+    }
+    const written = transaction.results(response, leases);
+    if (marker === undefined && !transaction.hasWritten(response))
+      return { ...unchanged, succeeded: true, results: written, compares: [] };
+    const isComplete = request.returnPrevious !== true || transaction.readsPrevious;
+    const results = isComplete ? written : await this.#resultsAt(transaction, now, written);
+    return { ...unchanged, succeeded: true, results, compares: [], revisionBefore: now - 1 };
   }
 
   async deletePrefix(request: DeletePrefixRequest): Promise<DeletePrefixResult> {
@@ -180,31 +186,53 @@ export class EtcdStore implements Store {
     };
   }
 
-  /** The results of a transaction that was executed at this revision. */
+  /** What the compares found at this revision, if that is asked for. Rejects with LIST_TOO_LARGE. */
+  async #found(
+    transaction: Transaction,
+    response: TxnResponse,
+    revision: number,
+  ): Promise<readonly CompareResult[]> {
+    const { compares, returnCurrent = false, signal } = transaction.request;
+    if (!returnCurrent) return [];
+    const sizes = new FoundObjects();
+    const objects = [...transaction.found(response)];
+    const results: CompareResult[] = [];
+    for (const [i, compare] of compares.entries()) {
+      let object = objects[i];
+      if (object !== undefined && !transaction.readsValues) {
+        const range = { ...transaction.rangeOfCompare(i), revision };
+        object = objectIn(compare.key, await this.#client.range(range, signal));
+      }
+      sizes.add(object);
+      results.push({ held: holds(compare, object), object });
+    }
+    return results;
+  }
+
+  /** The results of a transaction that was executed at this revision. `written`: without what was before. */
   async #resultsAt(
     transaction: Transaction,
     revision: number,
+    written: readonly OperationResult[] | undefined,
   ): Promise<readonly OperationResult[]> {
     const { operations, returnPrevious = false, signal } = transaction.request;
-    const read = async (operation: Operation, at: number): Promise<StoredObject | undefined> => {
-      const request = { ...transaction.rangeOf(operation), revision: at };
-      const kv = (await this.#range(request, revision, signal)).kvs.at(0);
-      return (
-        kv &&
-        storedObject(
-          operation.key,
-          kv,
-          kv.keyEnd - kv.keyStart - Buffer.byteLength(operation.key),
-          new Slabs(0),
-        )
-      );
+    const sizes = new FoundObjects();
+    const results: OperationResult[] = [];
+    const read = async (i: number, at: number): Promise<StoredObject | undefined> => {
+      const range = { ...transaction.rangeOfOperation(i), revision: at };
+      return objectIn(operations[i]?.key ?? "", await this.#range(range, revision, signal));
     };
-    return Promise.all(
-      operations.map(async (operation) => ({
-        object: operation.type === "put" ? await read(operation, revision) : undefined,
-        previous: returnPrevious ? await read(operation, revision - 1) : undefined,
-      })),
-    );
+    for (const [i, { type }] of operations.entries()) {
+      const object =
+        written === undefined && type === "put" ? await read(i, revision) : written?.[i]?.object;
+      const previous = returnPrevious ? await read(i, revision - 1) : undefined;
+      results.push(
+        sizes.fit(previous)
+          ? { object, previous }
+          : { object, previous: undefined, previousLeftOut: true },
+      );
+    }
+    return results;
   }
 
   async #countAt(
@@ -233,6 +261,11 @@ export class EtcdStore implements Store {
       throw resultCompacted(executedAt, error);
     }
   }
+}
+
+function objectIn(key: string, { kvs }: DecodedRange): StoredObject | undefined {
+  const kv = kvs.at(0);
+  return kv && storedObject(key, kv, kv.keyEnd - kv.keyStart - keySize(key), new Slabs(0));
 }
 
 /** The sum of counts of etcd. */

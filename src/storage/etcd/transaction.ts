@@ -8,23 +8,29 @@ import type {
 import { StoredObject } from "../../model/object.ts";
 import type {
   Compare,
-  CompareResult,
   Operation,
   OperationResult,
   PutOperation,
   TransactRequest,
 } from "../store.ts";
-import { changedTwice, holds } from "../transaction-checks.ts";
+import { changedTwice } from "../transaction-checks.ts";
 import { rangeIn } from "./checked-writes.ts";
 import { loadedObject } from "./objects/decode.ts";
 import type { StoreKeys } from "./objects/store-keys.ts";
 import { stateOf } from "./writer.ts";
+
+/** Maximum number of objects of any size that are read within a transaction: etcd bounds no response. */
+const maxReadWithin = 2;
 
 /** A transaction as etcd's: its request, and what etcd's responses mean. */
 export class Transaction {
   readonly request: TransactRequest;
   /** The lengths of the leases to grant for it, in seconds. */
   readonly leaseLengths: readonly number[];
+  /** Whether the response to `reads` has the objects with their values. */
+  readonly readsValues: boolean;
+  /** Whether the response to `changes` has the objects before. */
+  readonly readsPrevious: boolean;
   readonly #compareKeys: readonly Buffer[];
   readonly #keys: readonly Buffer[];
 
@@ -32,6 +38,8 @@ export class Transaction {
   constructor(request: TransactRequest, keys: StoreKeys) {
     const { compares, operations, validateOnly = false } = request;
     this.request = request;
+    this.readsValues = compares.length <= maxReadWithin;
+    this.readsPrevious = request.returnPrevious === true && operations.length <= maxReadWithin;
     this.#compareKeys = compares.map((compare) => keys.keyOf(compare));
     this.#keys = operations.map((operation) => keys.keyOf(operation));
     const changed = new Map<string, Operation>();
@@ -63,7 +71,8 @@ export class Transaction {
 
   /** Each operation, then what reads the version and the create revision of each put, which a put does not return. */
   changes(leases: readonly bigint[]): RequestOp[] {
-    const { operations, returnPrevious: prev_kv = false, validateOnly = false } = this.request;
+    const { operations, validateOnly = false } = this.request;
+    const prev_kv = this.readsPrevious;
     if (validateOnly) return [];
     const changes = operations.map((operation, i): RequestOp => {
       const key = this.#key(i);
@@ -82,12 +91,18 @@ export class Transaction {
   reads(): RequestOp[] {
     const { compares, returnCurrent = false } = this.request;
     if (!returnCurrent) return [];
-    return compares.map((_, i) => ({ request_range: { key: this.#compareKey(i) } }));
+    const keys = compares.map((_, i) => this.#compareKey(i));
+    return this.readsValues ? keys.map((key) => ({ request_range: { key } })) : keys.map(stateOf);
   }
 
   /** What reads the object of an operation. */
-  rangeOf(operation: Operation): RangeRequest {
-    return { key: this.#key(this.request.operations.indexOf(operation)) };
+  rangeOfOperation(i: number): RangeRequest {
+    return { key: this.#key(i) };
+  }
+
+  /** What reads the object of a compare. */
+  rangeOfCompare(i: number): RangeRequest {
+    return { key: this.#compareKey(i) };
   }
 
   /** Whether the response to `changes` says that something has changed. */
@@ -116,14 +131,11 @@ export class Transaction {
     });
   }
 
-  /** What the response to `reads` has found. */
-  found(response: TxnResponse): readonly CompareResult[] {
-    const { compares, returnCurrent = false } = this.request;
-    if (!returnCurrent) return [];
-    return compares.map((compare, i) => {
+  /** The objects that the response to `reads` has. */
+  found(response: TxnResponse): readonly (StoredObject | undefined)[] {
+    return this.request.compares.map(({ key }, i) => {
       const kv = rangeIn(response, i);
-      const object = kv && loadedObject(compare.key, kv);
-      return { held: holds(compare, object), object };
+      return kv && loadedObject(key, kv);
     });
   }
 

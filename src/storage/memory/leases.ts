@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { type Clock, maxTimerMs, type Timer } from "../../base/clock.ts";
 import { compareKeys } from "../../model/key-order.ts";
-import type { Keyspace } from "./mvcc-store.ts";
+import type { Keyspace } from "./keyspace.ts";
 import type { KeyEvents } from "./transaction-log.ts";
 
 /**

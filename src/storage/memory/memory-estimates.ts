@@ -45,11 +45,11 @@ const youngGeneration = 192 * 1024 ** 2;
 const maxDefaultStateBytes = 2 * 1024 ** 3;
 
 /**
- * Default maximum memory of one of this many stores. Stores must be full before the heap is, so together they get a
- * quarter of the process's memory for long-lived data, as a Cacher in front of each takes about the same again.
+ * Default maximum memory of a store. It must be full before the heap is, so it gets a quarter of the process's memory for
+ * long-lived data, as the Cachers in front of it take about the same again.
  */
-export function defaultStateBytes(stores: number): number {
+export function defaultStateBytes(): number {
   const { heap_size_limit: limit } = getHeapStatistics();
   const longLived = Math.max(limit / 4, limit - youngGeneration);
-  return Math.floor(Math.min(maxDefaultStateBytes, longLived / 4) / stores);
+  return Math.floor(Math.min(maxDefaultStateBytes, longLived / 4));
 }

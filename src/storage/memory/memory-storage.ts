@@ -28,9 +28,10 @@ import type {
   WatchStream,
   WriteResult,
 } from "../storage.ts";
+import type { Keyspace } from "./keyspace.ts";
 import { closed, MemoryStore, type MemoryStoreOptions } from "./memory-store.ts";
 import type { MemoryWatch } from "./memory-watch.ts";
-import { checkOperations, type Keyspace, type Operation } from "./mvcc-store.ts";
+import { checkOperations, type Operation } from "./mvcc-store.ts";
 import type { KeyEvents } from "./transaction-log.ts";
 
 const linearizable = { match: "LINEARIZABLE" } as const;
@@ -68,7 +69,7 @@ export class MemoryStorage implements Storage {
   async get(request: GetRequest): Promise<GetResult> {
     this.#enter(request.signal);
     checkGet(request);
-    const revision = this.#keys.resolve(request.at);
+    const revision = this.#store.log.resolve(request.at);
     return { revision, object: this.#keys.getAt(request.key, revision)?.withoutAttributes() };
   }
 
@@ -76,7 +77,7 @@ export class MemoryStorage implements Storage {
   async list(request: ListRequest): Promise<ListResult> {
     this.#enter(request.signal);
     checkList(request);
-    return this.#keys.page(request, this.#keys.resolve(request.at));
+    return this.#keys.page(request, this.#store.log.resolve(request.at));
   }
 
   /** Returns values also with `keysOnly`, as they are not copied. */
@@ -85,7 +86,8 @@ export class MemoryStorage implements Storage {
     checkHistoryRequest(request);
     const { upTo } = request;
     const at = upTo === undefined ? linearizable : ({ match: "EXACT", revision: upTo } as const);
-    return this.#keys.history(request, this.#keys.resolve(at));
+    const { log } = this.#store;
+    return this.#keys.history(request, log.resolve(at), log.oldest);
   }
 
   watch(request: WatchRequest): WatchStream {

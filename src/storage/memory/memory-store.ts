@@ -25,11 +25,13 @@ import {
   checkDeletePrefix,
   checkTransaction,
   defaultMaxDeletedObjects,
+  FoundObjects,
   holds,
   otherStore,
   resultCompacted,
   tooManyToDelete,
 } from "../transaction-checks.ts";
+import type { Keyspace } from "./keyspace.ts";
 import { Leases } from "./leases.ts";
 import { defaultStateBytes } from "./memory-estimates.ts";
 import { MemoryWatch } from "./memory-watch.ts";
@@ -37,7 +39,6 @@ import {
   type Bounds,
   checkSize,
   type KeyChanges,
-  type Keyspace,
   MvccStore,
   type Operation,
 } from "./mvcc-store.ts";
@@ -89,7 +90,7 @@ export class MemoryStore implements Store {
   /** Throws INVALID_REQUEST for a bound that is not a positive integer. */
   constructor(options: MemoryStoreOptions) {
     this.#clock = options.clock;
-    const maxStateBytes = options.maxStateBytes ?? defaultStateBytes(1);
+    const maxStateBytes = options.maxStateBytes ?? defaultStateBytes();
     const mostHistory = Math.max(1, Math.min(defaultLogBytes, Math.floor(maxStateBytes / 4)));
     const bounds: Bounds = {
       maxStateBytes,
@@ -129,7 +130,8 @@ export class MemoryStore implements Store {
     this.checkHistory(request.historyId);
     const now = this.log.newest;
     const none = { historyId: this.#historyId, results: [], compares: [], revisionBefore: now };
-    const executed = validateOnly ? undefined : this.#requests.find(request);
+    const isRemembered = !validateOnly && operations.length > 0;
+    const executed = isRemembered ? this.#requests.find(request) : undefined;
     if (executed !== undefined) {
       const { revision } = executed;
       return { ...none, succeeded: true, revision, results: this.#resultsOf(request, executed) };
@@ -138,17 +140,22 @@ export class MemoryStore implements Store {
       const object = this.#current(compare);
       return { held: holds(compare, object), object };
     });
-    if (!found.every(({ held }) => held))
-      return { ...none, succeeded: false, revision: now, compares: returnCurrent ? found : [] };
+    if (!found.every(({ held }) => held)) {
+      const shown = returnCurrent ? found : [];
+      const sizes = new FoundObjects();
+      for (const { object } of shown) sizes.add(object);
+      return { ...none, succeeded: false, revision: now, compares: shown };
+    }
     if (validateOnly) return { ...none, succeeded: true, revision: now };
     // The history may be so short that it has none of this afterwards.
     const before = operations.map((operation) => this.#current(operation));
     this.#execute(operations);
     const revision = this.log.newest;
-    if (operations.length > 0) this.#requests.add(request, { revision, before: now });
+    if (isRemembered) this.#requests.add(request, { revision, before: now });
+    const sizes = new FoundObjects();
     const results = operations.map((operation, i) => ({
       object: operation.type === "put" ? this.#current(operation) : undefined,
-      previous: request.returnPrevious === true ? before[i] : undefined,
+      ...(request.returnPrevious === true ? shownPrevious(before[i], sizes) : noPrevious),
     }));
     return { ...none, succeeded: true, revision, results };
   }
@@ -301,11 +308,13 @@ export class MemoryStore implements Store {
     { revision, before }: Executed,
   ): readonly OperationResult[] {
     if ((returnPrevious ? before : revision) < this.log.oldest) throw resultCompacted(revision);
+    const sizes = new FoundObjects();
     return operations.map(({ type, resource, key }) => {
       const keys = this.#known(resource);
+      const at = (kept: number) => keys.getAt(key, kept)?.withoutAttributes();
       return {
-        object: type === "put" ? keys.getAt(key, revision)?.withoutAttributes() : undefined,
-        previous: returnPrevious ? keys.getAt(key, before)?.withoutAttributes() : undefined,
+        object: type === "put" ? at(revision) : undefined,
+        ...(returnPrevious ? shownPrevious(at(before), sizes) : noPrevious),
       };
     });
   }
@@ -339,6 +348,16 @@ export class MemoryStore implements Store {
     }
     if (failures.length > 0) throw new AggregateError(failures, "A watch's listener threw.");
   }
+}
+
+const noPrevious = { previous: undefined };
+
+/** The object before a transaction, unless all of them are too large for one result. */
+function shownPrevious(
+  previous: StoredObject | undefined,
+  sizes: FoundObjects,
+): Pick<OperationResult, "previous" | "previousLeftOut"> {
+  return sizes.fit(previous) ? { previous } : { previous: undefined, previousLeftOut: true };
 }
 
 /** Throws INVALID_REQUEST if two operations change the same key. */

@@ -1,7 +1,7 @@
 import { revisionTooOld } from "../../base/errors.ts";
 import { WatchBatch, WatchEvent } from "../../model/event.ts";
 import { includesKey, type WatchRequest, type WatchScope, type WatchStream } from "../storage.ts";
-import type { Keyspace } from "./mvcc-store.ts";
+import type { Keyspace } from "./keyspace.ts";
 import type { TransactionLog } from "./transaction-log.ts";
 
 /** Bounds of a batch, which ends after the revision that reaches one of them. */

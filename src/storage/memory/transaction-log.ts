@@ -1,7 +1,9 @@
+import { historyChanged, revisionTooOld } from "../../base/errors.ts";
 import { Fifo } from "../../base/fifo.ts";
 import type { WatchEvent } from "../../model/event.ts";
+import type { RevisionRequirement } from "../storage.ts";
+import type { Keyspace } from "./keyspace.ts";
 import { logBytes } from "./memory-estimates.ts";
-import type { Keyspace } from "./mvcc-store.ts";
 
 /** The revision of an empty store, as in etcd. */
 const firstRevision = 1;
@@ -65,6 +67,16 @@ export class TransactionLog {
   /** Memory of the kept transactions, in bytes. */
   get bytes(): number {
     return this.#bytes;
+  }
+
+  /** Returns the revision to read at; throws if it can't be read. */
+  resolve(at: RevisionRequirement): number {
+    const { newest, oldest } = this;
+    if (at.match === "LINEARIZABLE" || at.match === "ANY") return newest;
+    if (at.revision > newest) throw historyChanged(at.revision, newest);
+    if (at.match === "NOT_OLDER_THAN") return newest;
+    if (at.revision < oldest) throw revisionTooOld(at.revision, oldest);
+    return at.revision;
   }
 
   /** Its revision must be the one after `newest`. */

@@ -1745,6 +1745,10 @@ export const protoJson: object = {
                 "previous": {
                   "type": "StoredObject",
                   "id": 2
+                },
+                "previous_left_out": {
+                  "type": "bool",
+                  "id": 3
                 }
               }
             },

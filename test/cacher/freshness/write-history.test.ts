@@ -12,6 +12,7 @@ import type { ComponentContext } from "../../../src/cacher/state/component.ts";
 import type { StoredObject } from "../../../src/model/object.ts";
 import type { Reflector } from "../../../src/reflector/reflector.ts";
 import type { WriteResult } from "../../../src/storage/storage.ts";
+import type { StoreWrite } from "../../../src/storage/store.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { object } from "../objects.ts";
 
@@ -35,6 +36,19 @@ class World {
   }
 
   write(answer: Promise<Partial<WriteResult>>): Promise<WriteResult> {
+    const written = this.#writer(answer).put({ key: "a", value: Buffer.of() });
+    written.catch(() => {});
+    return written;
+  }
+
+  /** The id of the history of a transaction with this result. */
+  async idOfTransaction(result: StoreWrite): Promise<string> {
+    const writer = this.#writer(Promise.reject(new Error("not used")));
+    return writer.historyOfWrite(Promise.resolve(result), () => undefined, undefined);
+  }
+
+  #writer(answer: Promise<Partial<WriteResult>>): UpstreamWriter {
+    answer.catch(() => {});
     const logger = pino({ level: "silent" });
     const storage = { put: () => answer };
     const { clock, cache } = this;
@@ -60,13 +74,10 @@ class World {
         });
       },
     };
-    const writer = new UpstreamWriter(
+    return new UpstreamWriter(
       context as unknown as ComponentContext,
       reflector as unknown as Reflector,
     );
-    const written = writer.put({ key: "a", value: Buffer.of() });
-    written.catch(() => {});
-    return written;
   }
 
   /** The id of the history in the response to a write of `a` at this revision. */
@@ -85,6 +96,27 @@ function restored(): World {
   };
   return world;
 }
+
+describe("The history's id in the response to a transaction", () => {
+  it.each<[string, StoreWrite, boolean]>([
+    ["wrote above the cache's revision", { revision: 6, revisionBefore: 5 }, false],
+    ["wrote the cache's revision again", { revision: 5, revisionBefore: 4 }, true],
+    ["wrote nothing at the cache's revision", { revision: 5, revisionBefore: 5 }, false],
+    ["wrote nothing below it", { revision: 4, revisionBefore: 4 }, true],
+    ["was executed before", { revision: 2, revisionBefore: 7 }, false],
+  ])("that %s", async (_, result, isOther) => {
+    const world = new World();
+    world.isFollowed = true;
+    const id = world.idOfTransaction(result);
+    if (isOther) {
+      await Promise.resolve();
+      await Promise.resolve();
+      world.list("second");
+    }
+    expect(await id).toBe(isOther ? "second" : "first");
+    expect(world.log).toEqual(isOther ? ["invalidated 1", "waits"] : []);
+  });
+});
 
 describe("The history's id in the response to a write", () => {
   it("is the store's, before the first list", async () => {

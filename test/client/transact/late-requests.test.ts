@@ -17,14 +17,16 @@ const conflict = (...objects: readonly (ReturnType<typeof wireObject> | null)[])
 });
 const success: Answer = { succeeded: true, revision: "30", history_id: "h", results: [{}] };
 
-/** A server whose objects do not exist at revision 10, and that answers transactions by a script. */
-async function scripted(answers: readonly Answer[]) {
+/** A server whose objects do not exist at revision 10, and that answers transactions by a script, and fails reads by another. */
+async function scripted(answers: readonly Answer[], failedReads: readonly (Reason | "")[] = []) {
   const requests: TransactRequest__Output[] = [];
   const reads: string[] = [];
   const clock = new HastyClock();
   const address = await server({
     batchGet: ({ request }, callback) => {
+      const failure = failedReads[reads.length] ?? "";
       reads.push(`${request.revision_match} ${request.revision}`);
+      if (failure !== "") return callback(statusOf(new WatchFanoutError(failure, "scripted")));
       const objects = request.objects.map(() => ({ object: null }));
       const revision = request.revision === "0" ? "10" : request.revision;
       callback(null, { revision, objects, history_id: "h" });
@@ -49,7 +51,7 @@ async function scripted(answers: readonly Answer[]) {
       then(tx);
       return calls;
     }, options);
-  return { run, requests, reads, clock };
+  return { db, run, requests, reads, clock };
 }
 
 describe("A transaction whose answer was lost", () => {
@@ -127,6 +129,14 @@ describe("After a conflict", () => {
     expect(requests.map(({ compares }) => compares[0]?.mod_revision)).toEqual(["0", "20", "0"]);
   });
 
+  test("the next attempt reads again, if what was found is too large for an answer.", async () => {
+    const { run, reads } = await scripted(["OUTCOME_UNKNOWN", "LIST_TOO_LARGE", success]);
+    expect(await run()).toMatchObject({ value: 1, revision: 30 });
+    const second = await scripted(["LIST_TOO_LARGE", success]);
+    expect(await second.run()).toMatchObject({ value: 2, revision: 30 });
+    expect([reads.length, second.reads.length]).toEqual([1, 2]);
+  });
+
   test("what the conflict does not have is read at its revision.", async () => {
     const { run, reads } = await scripted([conflict(wireObject("k", 20)), success]);
     let calls = 0;
@@ -163,4 +173,66 @@ describe("After a conflict", () => {
     await expect(failing).rejects.toThrow("enough");
     expect(requests).toHaveLength(2);
   });
+});
+
+describe("A transaction whose state can no longer be read", () => {
+  const readsOther = (tx: Transaction) => tx.get("r", "other").then(() => {});
+
+  test.each<Reason>(["REVISION_TOO_OLD", "REVISION_TOO_NEW", "HISTORY_CHANGED"])(
+    "begins again with a new one: %s.",
+    async (reason) => {
+      // REVISION_TOO_NEW is tried again by the client.
+      const tries = reason === "REVISION_TOO_NEW" ? [reason, reason] : [reason];
+      const { db, reads } = await scripted([success], ["", ...tries]);
+      let calls = 0;
+      const { value } = await db.transact(async (tx) => {
+        calls++;
+        await tx.get("r", "k");
+        await readsOther(tx).catch((error) => {
+          throw new Error("in other words", { cause: error });
+        });
+        return calls;
+      });
+      expect(value).toBe(2);
+      expect(reads.map((each) => each.replace("REVISION_MATCH_", ""))).toEqual([
+        ...["LINEARIZABLE 0", ...tries.map(() => "EXACT 10")],
+        ...["LINEARIZABLE 0", "EXACT 10"],
+      ]);
+    },
+  );
+
+  test("does not, if only its function throws such an error.", async () => {
+    const { db } = await scripted([]);
+    let calls = 0;
+    const failing = db.transact(async () => {
+      calls++;
+      throw new WatchFanoutError("REVISION_TOO_OLD", "of another client");
+    });
+    await expect(failing).rejects.toThrow("of another client");
+    expect(calls).toBe(1);
+  });
+
+  test("reads in parts what is too large for one message.", async () => {
+    const { db, reads } = await scripted([], ["LIST_TOO_LARGE", "", "LIST_TOO_LARGE"]);
+    const { value, revision } = await db.transact((tx) =>
+      Promise.all(["1", "2", "3"].map((key) => tx.get("r", key))),
+    );
+    expect([value, revision]).toEqual([[undefined, undefined, undefined], 10]);
+    expect(reads.map((each) => each.replace("REVISION_MATCH_", ""))).toEqual([
+      ...["LINEARIZABLE 0", "LINEARIZABLE 0", "EXACT 10", "EXACT 10", "EXACT 10"],
+    ]);
+  });
+});
+
+test("A transaction reads and writes at most 10,000 objects.", async () => {
+  const { db } = await scripted([]);
+  const keys = Array.from({ length: 10_001 }, (_, n) => `k${n}`);
+  const writing = db.transact(async (tx) => {
+    for (const key of keys) tx.delete("r", key);
+  });
+  await expect(writing).rejects.toMatchObject({ reason: "TRANSACTION_TOO_LARGE" });
+  const reading = db.transact(async (tx) => {
+    await Promise.all(keys.map((key) => tx.get("r", key)));
+  });
+  await expect(reading).rejects.toMatchObject({ reason: "TRANSACTION_TOO_LARGE" });
 });

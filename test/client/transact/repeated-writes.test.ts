@@ -86,7 +86,7 @@ describe("A write with retryUnknown whose answer was lost", () => {
     expect(well.ids).toEqual(hangs.ids);
   });
 
-  test("is OUTCOME_UNKNOWN if nobody answers.", async () => {
+  test("is OUTCOME_UNKNOWN if no server answers.", async () => {
     const lost = new Recording("OUTCOME_UNKNOWN");
     const first = await startScriptedServer({ put: () => first.stop() });
     const db = opened([first.address, deadAddress]);

@@ -117,6 +117,12 @@ describe("update", () => {
     history_id,
   });
 
+  test("tries again if the current object is too large for the answer of the write.", async () => {
+    const { things, asked } = await scripted([at(5, "h"), at(6, "h")], ["LIST_TOO_LARGE"]);
+    await things.update("a", increment);
+    expect(asked.map((each) => (each as unknown[])[0])).toEqual(["5", "6"]);
+  });
+
   test("tries again if the store was restored meanwhile, which only its history shows.", async () => {
     const { things, asked } = await scripted([at(5, "h1"), at(5, "h2")], ["HISTORY_CHANGED"]);
     expect((await things.update("a", increment))?.value).toEqual({ n: 2 });

@@ -34,7 +34,7 @@ describe.each([
       return_previous: true,
     });
     expect(succeeded).toBe(true);
-    expect(results).toEqual([
+    expect(results).toMatchObject([
       {
         object: expect.objectContaining({
           ...{ key: "new", value: value(2), version: "1", mod_revision: revision },
@@ -203,6 +203,46 @@ describe.each([
       });
     }
   });
+});
+
+test("gets objects of ANY and NOT_OLDER_THAN revision without asking the store", async () => {
+  const opened = openEtcdStore(etcd);
+  const { client, transact, batchGet, caches } = await serveStore(opened);
+  const names = ["a", "b"].map((resource) => ({ resource, key: "k" }));
+  const operations = names.map((name) => ({ ...name, put: {} }));
+  const { revision } = await transact({ operations });
+  for (const name of names) await client.get(name);
+  const asked: string[] = [];
+  for (const [name, storage] of Object.entries({ a: opened.a, b: opened.b })) {
+    for (const method of ["get", "list", "currentRevision"] as const) {
+      storage[method] = async () => {
+        asked.push(`${name} ${method}`);
+        throw new Error("The store was asked.");
+      };
+    }
+  }
+  for (const match of ["REVISION_MATCH_ANY", "REVISION_MATCH_NOT_OLDER_THAN"] as const) {
+    const at = match === "REVISION_MATCH_ANY" ? "0" : revision;
+    const got = await batchGet({ objects: names, revision_match: match, revision: at });
+    expect(got.objects.map(({ object }) => object?.mod_revision)).toEqual([revision, revision]);
+    const least = [...caches.values()].map((cacher) => cacher.revision);
+    expect(Number(got.revision)).toBeLessThanOrEqual(Math.min(...least));
+  }
+  expect(asked).toEqual([]);
+});
+
+test("a transaction finds another history for all of its resources", async () => {
+  const opened = openMemoryStore(systemClock);
+  const { client, transact } = await serveStore(opened);
+  const names = ["a", "b"].map((resource) => ({ resource, key: "k" }));
+  const before = await client.put({ ...names[0], value: value(1) });
+  await opened.a.renewHistory(before.history_id);
+  const { history_id } = await transact({
+    operations: names.map((name) => ({ ...name, put: {} })),
+  });
+  expect(history_id).not.toBe(before.history_id);
+  expect(history_id).toBe(await opened.b.historyId());
+  for (const name of names) expect((await client.get(name)).history_id).toBe(history_id);
 });
 
 test("a service without a store refuses what needs one", async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { StoredObject } from "../../../src/model/object.ts";
-import { KeyVersions, Tombstone } from "../../../src/storage/memory/mvcc-store.ts";
+import { KeyVersions, Tombstone } from "../../../src/storage/memory/keyspace.ts";
 
 /** Written at 2 and 4, deleted at 6, written again at 8. */
 function versions(): KeyVersions {

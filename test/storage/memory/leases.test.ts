@@ -1,13 +1,13 @@
 import { describe, expect, test } from "vitest";
 import { WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";
+import { Keyspace } from "../../../src/storage/memory/keyspace.ts";
 import { Leases } from "../../../src/storage/memory/leases.ts";
 import {
   MemoryStorage,
   type MemoryStorageOptions,
 } from "../../../src/storage/memory/memory-storage.ts";
-import { Keyspace, type Operation } from "../../../src/storage/memory/mvcc-store.ts";
-import { TransactionLog } from "../../../src/storage/memory/transaction-log.ts";
+import type { Operation } from "../../../src/storage/memory/mvcc-store.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { bytes, expectFailure, linearizable, remove } from "../conformance/opened.ts";
 
@@ -117,7 +117,7 @@ describe("in a MemoryStorage a time to live", () => {
 describe("leases", () => {
   test("end with their last key", () => {
     const leases = new Leases(new FakeClock(), () => {});
-    const keys = new Keyspace(new TransactionLog());
+    const keys = new Keyspace();
     const lease = leases.grant(10);
     const a = new StoredObject("a", value, 2, 2, 1, lease);
     const b = new StoredObject("b", value, 3, 3, 1, lease);

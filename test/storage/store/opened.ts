@@ -1,10 +1,11 @@
 import type { Clock } from "../../../src/base/clock.ts";
+import type { StoredObject } from "../../../src/model/object.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
 import { EtcdStore } from "../../../src/storage/etcd/etcd-store.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import { MemoryStore } from "../../../src/storage/memory/memory-store.ts";
 import type { Storage } from "../../../src/storage/storage.ts";
-import type { Store } from "../../../src/storage/store.ts";
+import type { Store, TransactResult } from "../../../src/storage/store.ts";
 import type { Etcd } from "../../etcd/etcd.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { clientOf, newPrefix } from "../etcd/source.ts";
@@ -39,4 +40,18 @@ export function openEtcdStore(etcd: Pick<Etcd, "url">): OpenedStore {
       await client.close();
     },
   };
+}
+
+/** What the results of a transaction say, whatever holds the objects. */
+export function shownResults({ results }: Pick<TransactResult, "results">) {
+  return results.map(({ object, previous, previousLeftOut = false }) => ({
+    ...{ object: shownObject(object), previous: shownObject(previous), previousLeftOut },
+  }));
+}
+
+export function shownObject(object: StoredObject | undefined) {
+  if (object === undefined) return undefined;
+  const { key, value, createRevision, modRevision, version, lease } = object;
+  const text = Buffer.from(value).toString();
+  return { key, text, createRevision, modRevision, version, lease };
 }

@@ -3,7 +3,7 @@ import type { Storage } from "../../../src/storage/storage.ts";
 import type { Compare, Operation, TransactRequest } from "../../../src/storage/store.ts";
 import { type Etcd, startEtcd } from "../../etcd/etcd.ts";
 import { bytes, linearizable } from "../conformance/opened.ts";
-import { type OpenedStore, openEtcdStore, openMemoryStore } from "./opened.ts";
+import { type OpenedStore, openEtcdStore, openMemoryStore, shownResults } from "./opened.ts";
 
 let etcd: Etcd;
 
@@ -187,6 +187,32 @@ describe.each([
       true,
     );
     expect(await keysOf(a)).toHaveLength(60);
+  });
+
+  test("leaves out objects before it above the bound of a response, and shows no larger state", async () => {
+    const { store, a } = open();
+    const large = new Uint8Array(1024 ** 2);
+    for (const key of ["1", "2", "3"]) await a.put({ key, value: large });
+    const compares = ["1", "2", "3"].map((key) => ({ resource: "a", key, exists: false }));
+    const checking = { compares, operations: [], returnCurrent: true };
+    await expect(store.transact(checking)).rejects.toMatchObject({ reason: "LIST_TOO_LARGE" });
+    expect((await store.transact({ ...checking, returnCurrent: false })).succeeded).toBe(false);
+    const request = {
+      compares: [],
+      operations: ["1", "2", "3"].map((key) => put("a", key, "small")),
+      returnPrevious: true,
+      requestId: "caller.large",
+    };
+    const first = await store.transact(request);
+    const shown = first.results.map(({ previous, previousLeftOut }) => [
+      ...[previous?.value.length, previousLeftOut === true],
+    ]);
+    expect(shown).toEqual([
+      [large.length, false],
+      [large.length, false],
+      [undefined, true],
+    ]);
+    expect(shownResults(await store.transact(request))).toEqual(shownResults(first));
   });
 
   test("with an id is applied once", async () => {

@@ -11,9 +11,14 @@ export interface OperationResult {
    */
   'object'?: (_watchfanout_v1_StoredObject | null);
   /**
-   * With return_previous: the object before the transaction. Absent: there was none.
+   * With return_previous: the object before the transaction. Absent: there was none, or it is left out.
    */
   'previous'?: (_watchfanout_v1_StoredObject | null);
+  /**
+   * The object before the transaction is left out, since the response would be above 4 MiB. Read it at the revision before
+   * that of the transaction.
+   */
+  'previous_left_out'?: (boolean);
 }
 
 /**
@@ -25,7 +30,12 @@ export interface OperationResult__Output {
    */
   'object': (_watchfanout_v1_StoredObject__Output | null);
   /**
-   * With return_previous: the object before the transaction. Absent: there was none.
+   * With return_previous: the object before the transaction. Absent: there was none, or it is left out.
    */
   'previous': (_watchfanout_v1_StoredObject__Output | null);
+  /**
+   * The object before the transaction is left out, since the response would be above 4 MiB. Read it at the revision before
+   * that of the transaction.
+   */
+  'previous_left_out': (boolean);
 }

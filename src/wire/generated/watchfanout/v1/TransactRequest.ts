@@ -8,16 +8,18 @@ import type { Operation as _watchfanout_v1_Operation, Operation__Output as _watc
  */
 export interface TransactRequest {
   /**
-   * All have to hold, or nothing is written. The caller needs the right to get each key. Empty: no condition.
+   * All have to hold, or nothing is written; at most 120. The caller needs the right to get each key. Empty: no condition.
    */
   'compares'?: (_watchfanout_v1_Compare)[];
   /**
-   * What is written if all compares hold, each key at most once. Rights are needed for each as for a Put or Delete.
+   * What is written if all compares hold, each key at most once; at most 60. Rights are needed for each as for a Put or
+   * Delete.
    * Empty: the compares are checked, at one revision.
    */
   'operations'?: (_watchfanout_v1_Operation)[];
   /**
-   * If a compare does not hold, the response has the current object of each compare.
+   * If a compare does not hold, the response has the current object of each compare. Above 4 MiB of them the call fails with
+   * LIST_TOO_LARGE.
    */
   'return_current'?: (boolean);
   /**
@@ -25,7 +27,7 @@ export interface TransactRequest {
    */
   'return_previous'?: (boolean);
   /**
-   * Checks everything, also the compares, and writes nothing.
+   * Checks everything, also the compares, but whether leases exist, and writes nothing. The request_id is ignored.
    */
   'validate_only'?: (boolean);
   /**
@@ -33,6 +35,8 @@ export interface TransactRequest {
    * minutes with the revision of the write, so that a request with the same id is not applied twice: it is answered as the
    * first one was, also by another replica. The same id with another request is the error REQUEST_ID_REUSED. A request that
    * was refused, or whose compares did not hold, leaves no trace. Empty: the request is not remembered, which costs less.
+   * What the answer has of objects is read again; once that is compacted, the call fails with REVISION_TOO_OLD, whose message
+   * has the revision of the write.
    */
   'request_id'?: (string);
   /**
@@ -47,16 +51,18 @@ export interface TransactRequest {
  */
 export interface TransactRequest__Output {
   /**
-   * All have to hold, or nothing is written. The caller needs the right to get each key. Empty: no condition.
+   * All have to hold, or nothing is written; at most 120. The caller needs the right to get each key. Empty: no condition.
    */
   'compares': (_watchfanout_v1_Compare__Output)[];
   /**
-   * What is written if all compares hold, each key at most once. Rights are needed for each as for a Put or Delete.
+   * What is written if all compares hold, each key at most once; at most 60. Rights are needed for each as for a Put or
+   * Delete.
    * Empty: the compares are checked, at one revision.
    */
   'operations': (_watchfanout_v1_Operation__Output)[];
   /**
-   * If a compare does not hold, the response has the current object of each compare.
+   * If a compare does not hold, the response has the current object of each compare. Above 4 MiB of them the call fails with
+   * LIST_TOO_LARGE.
    */
   'return_current': (boolean);
   /**
@@ -64,7 +70,7 @@ export interface TransactRequest__Output {
    */
   'return_previous': (boolean);
   /**
-   * Checks everything, also the compares, and writes nothing.
+   * Checks everything, also the compares, but whether leases exist, and writes nothing. The request_id is ignored.
    */
   'validate_only': (boolean);
   /**
@@ -72,6 +78,8 @@ export interface TransactRequest__Output {
    * minutes with the revision of the write, so that a request with the same id is not applied twice: it is answered as the
    * first one was, also by another replica. The same id with another request is the error REQUEST_ID_REUSED. A request that
    * was refused, or whose compares did not hold, leaves no trace. Empty: the request is not remembered, which costs less.
+   * What the answer has of objects is read again; once that is compacted, the call fails with REVISION_TOO_OLD, whose message
+   * has the revision of the write.
    */
   'request_id': (string);
   /**
