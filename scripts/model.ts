@@ -1,6 +1,6 @@
 /**
  * Checks the model of docs/model: `npm run model`. In random runs no guarantee falls, and without each of the rules the
- * guarantee that rests on it does.
+ * guarantee that rests on it does. The small models of leases, locks, shards and request ids are always exhausted.
  *
  * `--exhaustive` visits every state of small models instead. `--without RULE` prints the steps after which the guarantee
  * of that rule falls. `--trace FILE` follows a trace of the simulation. `--traces N` and `--seed N` are of random runs.
@@ -9,6 +9,7 @@ import { readFileSync } from "node:fs";
 import { argv, stdout } from "node:process";
 import { parseArgs } from "node:util";
 import { Model, type Taken } from "./model/compile.ts";
+import { smallSearches } from "./model/coordination.ts";
 import { exhaust, type Search } from "./model/explore.ts";
 import { followTrace, modelOfTraces } from "./model/follow.ts";
 import {
@@ -74,6 +75,12 @@ function sampleAll(): void {
       sampleWithout(model, rule, traces, seed),
     );
     if (counterexample === undefined) fail(`${guarantee} does not fall without "${rule}".`);
+  }
+  for (const { name, property, holds, search } of smallSearches()) {
+    const result = report(name, property, search);
+    if ((result.counterexample === undefined) === holds) continue;
+    explain(result);
+    fail(holds ? "A guarantee falls, although no rule is left out." : `${property} does not fall.`);
   }
 }
 

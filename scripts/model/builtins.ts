@@ -22,6 +22,8 @@ export const builtins: Readonly<Record<string, Operator>> = {
   not: (value) => value !== true,
   iadd: (one, other) => int(one) + int(other),
   isub: (one, other) => int(one) - int(other),
+  imul: (one, other) => int(one) * int(other),
+  iuminus: (value) => -int(value),
   ilt: (one, other) => int(one) < int(other),
   ilte: (one, other) => int(one) <= int(other),
   igt: (one, other) => int(one) > int(other),

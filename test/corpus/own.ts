@@ -517,8 +517,7 @@ export const ownEntries: readonly CorpusEntry[] = [
       {
         file: "src/cacher/watch/watch-opener.ts",
         find: "await upstreamReader.confirmHistory();",
-        replace:
-          "if (this.#context.storage.watchOutlivesHistory === true) await upstreamReader.confirmHistory();",
+        replace: "",
       },
     ],
   },
@@ -553,7 +552,28 @@ export const ownEntries: readonly CorpusEntry[] = [
       {
         file: "src/storage/etcd/etcd-storage.ts",
         find: "get watchOutlivesHistory(): true {\n    return true;",
-        replace: "get watchOutlivesHistory(): boolean {\n    return this.#options.followed !== undefined;",
+        replace:
+          "get watchOutlivesHistory(): boolean {\n    return this.#options.followed !== undefined;",
+      },
+    ],
+  },
+  {
+    id: "own-relayed-request-id",
+    source: "Keep the id of a request that a relay passes on",
+    bug: "The id of a request was another one when a relay passed the request on.",
+    shows: "A write that is repeated at another tier is applied again.",
+    tests: [
+      {
+        file: "test/server/services/parse-transact.test.ts",
+        name: "the id of a request stays the same when a relay passes it on, and only then",
+        message: "to be",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/server/services/parse-transact.ts",
+        find: 'if (id === "" || (via !== undefined && ofCaller.test(id))) return id;',
+        replace: 'if (id === "") return id;',
       },
     ],
   },

@@ -323,4 +323,26 @@ export const plantedEntries: readonly CorpusEntry[] = [
       },
     ],
   },
+  {
+    id: "planted-request-id",
+    source: "Do not remember the ids of transactions",
+    bug: "A transaction that is repeated with its id is applied again.",
+    shows:
+      "A client that repeats a write of unknown outcome writes twice, or is refused by its own first write.",
+    tests: [
+      {
+        file: "test/storage/store/transact.test.ts",
+        name: "with an id is applied once",
+        message: "expected false to be true",
+      },
+    ],
+    mutations: [
+      {
+        file: "src/storage/etcd/etcd-store.ts",
+        find: 'const isMarked = requestId !== "" && !validateOnly && operations.length > 0;',
+        replace:
+          "const isMarked = requestId.length === Infinity && !validateOnly && operations.length > 0;",
+      },
+    ],
+  },
 ];

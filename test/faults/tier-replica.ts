@@ -12,10 +12,6 @@ import { resource } from "./wire.ts";
 
 const logger = pino({ level: process.env["FAULTS_LOG"] ?? "silent" });
 
-const config = JSON.stringify({
-  resources: [{ name: resource, codec: "json", fields, indexes: fields }],
-});
-
 /** A relay of other replicas, as `serve --upstream` starts it, within this process. */
 export class TierReplica implements Replica {
   readonly name: string;
@@ -23,6 +19,7 @@ export class TierReplica implements Replica {
   /** Through which it reaches the replicas that it follows: one for each, in their order. */
   readonly upstream: readonly Relay[];
   readonly #follows: readonly Replica[];
+  readonly #config: string;
   readonly #disturbance = new Disturbance();
   #service: Service | undefined;
 
@@ -31,17 +28,25 @@ export class TierReplica implements Replica {
     relay: Relay,
     follows: readonly Replica[],
     upstream: readonly Relay[],
+    resources: readonly string[],
   ) {
+    this.#config = JSON.stringify({
+      resources: resources.map((one) => ({ name: one, codec: "json", fields, indexes: fields })),
+    });
     this.name = name;
     this.relay = relay;
     this.#follows = follows;
     this.upstream = upstream;
   }
 
-  static async create(name: string, follows: readonly Replica[]): Promise<TierReplica> {
+  static async create(
+    name: string,
+    follows: readonly Replica[],
+    resources: readonly string[] = [resource],
+  ): Promise<TierReplica> {
     const upstream = await Promise.all(follows.map(({ relay }) => Relay.to(relay.port)));
     // Its target is known when the server has a port.
-    return new TierReplica(name, await Relay.to(0), follows, upstream);
+    return new TierReplica(name, await Relay.to(0), follows, upstream, resources);
   }
 
   get isWell(): boolean {
@@ -72,7 +77,7 @@ export class TierReplica implements Replica {
       ...{ upstream, listen: free, admin: free, config: ["relay.yaml"] },
       ...{ "consistency-interval": ["0s"], "shutdown-timeout": ["1s"] },
     };
-    const loaded = loadConfig({ flags, env: {}, readFile: () => Buffer.from(config) });
+    const loaded = loadConfig({ flags, env: {}, readFile: () => Buffer.from(this.#config) });
     const starting = startService(loaded, systemClock, logger);
     const service = await inTime(() => `${this.name} to start`, starting);
     this.#service = service;

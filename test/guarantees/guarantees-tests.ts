@@ -19,6 +19,12 @@ export const guaranteesTests: Readonly<Record<string, string>> = {
     "faults/subscribed-watch.test.ts: a resume point, which the next stream begins with",
   "guarantee-15":
     "guarantees/key-history.test.ts: is all of its changes, the newest first, or those without values",
+  "guarantee-16": "linearizability/checker.test.ts: a read of several keys at two revisions",
+  "guarantee-17": "linearizability/checker.test.ts: a repetition that was applied again",
+  "guarantee-18":
+    "linearizability/histories.test.ts: A history of leases and what is attached to them",
+  "guarantee-19":
+    "scripts/model.test.ts: All states of leases, locks, shards and request ids keep every guarantee, and lose one without each rule",
   "fault-1": "loses nothing, each time it is killed",
   "fault-2": "of three, one after the other",
   "fault-3": "faults/members.test.ts: loses nothing",

@@ -109,4 +109,143 @@ describe.skipIf(!(await hasGo()))("The checker", () => {
     const verdict = await verdictOf("wrong", wrong);
     expect(verdict).toMatchObject({ result: "Illegal", operations: wrong.operations.length });
   });
+
+  const at = (keys: readonly string[]): Input["range"] => ({ key: "", isPrefix: false, keys });
+  const both = at(["a", "b"]);
+  const putBoth = { puts: [put("a", "a2"), put("b", "b2")].flatMap(({ puts = [] }) => puts) };
+  const request: Input = { ...putBoth, range: both, requestId: "1" };
+  const b2 = object("b", "b2", [2, 2, 1]);
+  const c4 = object("c", "c4", [4, 4, 1]);
+  const putC = { ...put("c", "c4"), compares: [{ key: "a", createRevision: 2 }] };
+  /** With ids, compares of several kinds, reads of several keys and a prefix that is deleted. */
+  const transactions: History = {
+    revision: 1,
+    operations: [
+      // Its response is lost; the repetition has the answer.
+      done([0, 1], request),
+      done([2, 3], request, { succeeded: true, revision: 2, before: [], after: [a2, b2] }),
+      done([4, 5], { range: both }, { succeeded: true, revision: 2, after: [a2, b2] }),
+      done([6, 7], put("a", "a3"), { succeeded: true, revision: 3, before: [a2], after: [a3] }),
+      // Answered as before, although the object has changed.
+      done([8, 9], request, { succeeded: true, revision: 2, before: [], after: [a2, b2] }),
+      done([10, 11], { ...put("a", "a4"), requestId: "1" }, { succeeded: false, isReused: true }),
+      done([12, 13], putC, { succeeded: true, revision: 4, after: [c4] }),
+      done(
+        [14, 15],
+        {
+          ...put("c", "c5"),
+          compares: [
+            { key: "b", exists: false },
+            { key: "a", value: "a3" },
+          ],
+        },
+        {
+          ...{ succeeded: false, revision: 4 },
+          compares: [
+            { held: false, object: b2 },
+            { held: true, object: a3 },
+          ],
+        },
+      ),
+      done(
+        [16, 17],
+        { deletePrefix: "", validateOnly: true, range: at([]) },
+        { succeeded: true, revision: 4, deleted: 3 },
+      ),
+      done([18, 19], { range: at(["a", "c"]) }, { succeeded: true, revision: 4, after: [a3, c4] }),
+      done(
+        [20, 21],
+        { deletePrefix: "", range: at([]) },
+        { succeeded: true, revision: 5, deleted: 3 },
+      ),
+      done([22, 23], { range: everything }, { succeeded: true, revision: 5, after: [] }),
+      // With an id a deletion of nothing is a write.
+      done(
+        [24, 25],
+        { deletePrefix: "", requestId: "2", range: at([]) },
+        { succeeded: true, revision: 6, deleted: 0 },
+      ),
+    ],
+  };
+
+  test("accepts a linearizable history of transactions", async () => {
+    const verdict = { result: "Ok", operations: transactions.operations.length };
+    expect(await verdictOf("right-transactions", transactions)).toEqual(verdict);
+  });
+
+  function changed(place: number, by: Partial<Output>): History {
+    const changedOne = transactions.operations.map((each, i) =>
+      i === place && each.output !== undefined
+        ? { ...each, output: { ...each.output, ...by } }
+        : each,
+    );
+    return { ...transactions, operations: changedOne };
+  }
+
+  test.for<readonly [string, History]>([
+    ["a repetition that was applied again", changed(1, { revision: 3 })],
+    ["a repetition that is answered with the present", changed(4, { after: [a3, b2] })],
+    ["an id that is used again", changed(5, { succeeded: true, isReused: false, revision: 4 })],
+    ["a transaction of half of its writes", changed(2, { after: [a2] })],
+    ["a read of several keys at two revisions", changed(9, { after: [a2, c4] })],
+    ["a compare that was left out", changed(7, { succeeded: true })],
+    ["a compare that did not hold where it did", changed(6, { succeeded: false })],
+    [
+      "a compare that found an object of before",
+      changed(7, {
+        compares: [
+          { held: false, object: b2 },
+          { held: true, object: a2 },
+        ],
+      }),
+    ],
+    ["a prefix of which an object is left", changed(11, { after: [c4] })],
+    ["a prefix that is deleted at two revisions", changed(10, { revision: 6 })],
+    ["a deletion with another count", changed(10, { deleted: 2 })],
+    ["a validation that has deleted", changed(9, { after: [] })],
+  ])("rejects %s", async ([, wrong]) => {
+    const verdict = await verdictOf("wrong-transactions", wrong);
+    expect(verdict).toMatchObject({ result: "Illegal", operations: wrong.operations.length });
+  });
+
+  const locked = (
+    places: readonly [number, number],
+    what: "acquire" | "release",
+    token: number,
+  ): Operation =>
+    done(places, { lock: { what, token }, range: at([]) }, { succeeded: true, revision: 0 });
+  const ofLock = (...own: Operation[]): History => ({ revision: 1, operations: own });
+
+  test("accepts holders of a lock that follow each other", async () => {
+    const right = ofLock(
+      locked([0, 2], "acquire", 2),
+      // The next one has it before the response to its release.
+      locked([3, 7], "release", 2),
+      locked([1, 5], "acquire", 3),
+      locked([6, 8], "release", 3),
+    );
+    expect(await verdictOf("right-lock", right)).toMatchObject({ result: "Ok" });
+  });
+
+  test.for<readonly [string, History]>([
+    [
+      "two holders of a lock at the same time",
+      ofLock(
+        locked([0, 1], "acquire", 2),
+        locked([2, 3], "acquire", 3),
+        locked([4, 5], "release", 2),
+        locked([6, 7], "release", 3),
+      ),
+    ],
+    [
+      "a token that is not above the one before",
+      ofLock(
+        locked([0, 1], "acquire", 3),
+        locked([2, 3], "release", 3),
+        locked([4, 5], "acquire", 2),
+      ),
+    ],
+  ])("rejects %s", async ([, wrong]) => {
+    expect(await verdictOf("wrong-lock", wrong)).toMatchObject({ result: "Illegal" });
+  });
 });

@@ -1,9 +1,9 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { seedOr } from "../faults/seeded.ts";
-import { isWrite } from "./history.ts";
+import { isWrite, type Operation } from "./history.ts";
 import { lostWrite, refusedAndDone, staleRead } from "./planted.ts";
 import { buildChecker, buildTimeoutMs, hasGo, verdictOf } from "./porcupine.ts";
-import { System } from "./system.ts";
+import { System, type WorkloadName } from "./system.ts";
 
 /** The history of each test has calls of all of them. */
 const doors = ["root 0", "root 1", "relay", "etcd's API of root 0", "etcd's API of root 1", "etcd"];
@@ -77,12 +77,15 @@ const histories: readonly (readonly [name: string, seed: number, Faults])[] = [
   ],
 ];
 
-describe.skipIf(!(await hasGo()))("A history of Get, List, Put, Delete and Transact", () => {
+describe.skipIf(!(await hasGo())).each<readonly [string, WorkloadName]>([
+  ["Get, List, Put, Delete and etcd's Txn", "single writes"],
+  ["Transact, BatchGet and DeletePrefix, with request ids", "transactions"],
+])("A history of %s", (_, workload) => {
   beforeAll(buildChecker, buildTimeoutMs);
 
   test.for(histories)("with %s is linearizable", async ([name, byDefault, faults]) => {
     const seed = seedOr(byDefault);
-    const system = await System.open(seed);
+    const system = await System.open(seed, workload);
     try {
       await faults(system);
       await system.afterCalls(between);
@@ -93,7 +96,7 @@ describe.skipIf(!(await hasGo()))("A history of Get, List, Put, Delete and Trans
       expect(failed.length, "conditions that did not hold").toBeGreaterThan(5);
       const unknown = operations.filter(({ input, output }) => isWrite(input) && !output).length;
       const counts = `${operations.length} operations, ${unknown} of unknown outcome`;
-      const file = `${name.replaceAll(/\W+/g, "-")}-${seed}`;
+      const file = `${workload}-${name}-${seed}`.replaceAll(/\W+/g, "-");
       const verdict = await verdictOf(file, history);
       process.stdout.write(`${name}: ${verdict.result}, ${counts}\n`);
       const right = { result: "Ok", operations: operations.length };
@@ -105,6 +108,44 @@ describe.skipIf(!(await hasGo()))("A history of Get, List, Put, Delete and Trans
         const wrong = await verdictOf(`${file}-${plant.name}`, plant(history));
         expect(wrong.result, plant.name).toBe("Illegal");
       }
+    } finally {
+      await system.close();
+    }
+  });
+});
+
+/** Not those that move etcd's leader: a new one begins all terms again. */
+const ofLeases = histories.filter(([name]) => /replaced|cut,/.test(name));
+
+describe.skipIf(!(await hasGo()))("A history of leases and what is attached to them", () => {
+  beforeAll(buildChecker, buildTimeoutMs);
+
+  test.for(ofLeases)("with %s is linearizable", async ([name, byDefault, faults]) => {
+    const seed = seedOr(byDefault);
+    const system = await System.open(seed, "leases");
+    try {
+      await system.afterCalls(3 * between);
+      await faults(system);
+      await system.afterCalls(3 * between);
+      const history = await system.history();
+      const { operations } = history;
+      const count = (matches: (operation: Operation) => boolean | undefined): number =>
+        operations.filter(matches).length;
+      const counts = {
+        granted: count(({ input }) => input.lease?.what === "grant"),
+        renewed: count(
+          ({ input, output }) => input.lease?.what === "keepAlive" && !output?.hasNoLease,
+        ),
+        expired: count(({ input }) => input.lease?.what === "expire"),
+        revoked: count(({ input, output }) => input.lease?.what === "revoke" && output?.succeeded),
+        unknown: count(({ output }) => output === undefined),
+      };
+      for (const kind of ["granted", "renewed", "expired"] as const) {
+        expect(counts[kind], kind).toBeGreaterThan(3);
+      }
+      const verdict = await verdictOf(`leases-${name}-${seed}`.replaceAll(/\W+/g, "-"), history);
+      process.stdout.write(`${name}: ${verdict.result}, ${JSON.stringify(counts)}\n`);
+      expect(verdict).toEqual({ result: "Ok", operations: operations.length });
     } finally {
       await system.close();
     }

@@ -26,14 +26,16 @@ export class RootReplica implements Replica {
     this.upstream = upstream;
   }
 
-  /** `etcd`: the client ports of etcd's members. `resource`: its name and its prefix in etcd. */
+  /** `etcd`: the client ports of etcd's members. `resources`: their names and prefixes in etcd. */
   static async create(
     name: string,
     etcd: readonly number[],
-    resource: { readonly name: string; readonly prefix: string },
+    resources: readonly { readonly name: string; readonly prefix: string }[],
   ): Promise<RootReplica> {
     const upstream = await Promise.all(etcd.map((port) => Relay.to(port)));
-    const config = JSON.stringify({ resources: [{ ...resource, codec: "json" }] });
+    const config = JSON.stringify({
+      resources: resources.map((each) => ({ ...each, codec: "json" })),
+    });
     // Its target is known when the server has a port.
     return new RootReplica(name, config, await Relay.to(0), upstream);
   }

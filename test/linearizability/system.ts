@@ -5,12 +5,29 @@ import { Seeded } from "../faults/seeded.ts";
 import { TierReplica } from "../faults/tier-replica.ts";
 import { resource } from "../faults/wire.ts";
 import { etcdCaller } from "./etcd-client.ts";
-import { type History, HistoryRecorder } from "./history.ts";
-import { type Door, RandomClient } from "./random-client.ts";
+import { type History, HistoryRecorder, type Outcome } from "./history.ts";
+import { leaseCaller } from "./lease-client.ts";
+import { LeasingClient } from "./leasing-client.ts";
+import { type Door, RandomClient, type Workload } from "./random-client.ts";
 import { RootReplica } from "./root-replica.ts";
 import { serviceCaller } from "./service-client.ts";
+import { SingleWrites } from "./single-writes.ts";
+import { transactCaller } from "./transact-client.ts";
+import { Transactions } from "./transactions.ts";
 
+/** Below which all keys are in etcd. */
 const prefix = "/things/";
+
+const things = [{ name: resource, prefix }];
+
+/** The names and prefixes of the resources that clients call. */
+const resourcesOf = {
+  "single writes": things,
+  transactions: ["a", "b"].map((name) => ({ name, prefix: `${prefix}${name}/` })),
+  leases: things,
+};
+
+export type WorkloadName = keyof typeof resourcesOf;
 
 const clientCount = 5;
 
@@ -20,12 +37,13 @@ export class System {
   readonly roots: readonly RootReplica[];
   readonly relay: TierReplica;
   readonly random: Seeded;
+  readonly #workload: WorkloadName;
   /** How many calls of each door had a response. */
   readonly answered = new Map<string, number>();
   readonly #recorder = new HistoryRecorder();
   readonly #changing = new Changing();
   #completed = 0;
-  #clients: readonly RandomClient[] = [];
+  #clients: readonly { stop(): Promise<void> }[] = [];
   #revision = 0;
 
   private constructor(
@@ -33,7 +51,9 @@ export class System {
     roots: readonly RootReplica[],
     relay: TierReplica,
     random: Seeded,
+    workload: WorkloadName,
   ) {
+    this.#workload = workload;
     this.cluster = cluster;
     this.roots = roots;
     this.relay = relay;
@@ -41,15 +61,19 @@ export class System {
   }
 
   /** Everything runs, and clients call. */
-  static async open(seed: number): Promise<System> {
+  static async open(seed: number, workload: WorkloadName): Promise<System> {
     const cluster = await EtcdCluster.start({ size: 3 });
     const etcd = cluster.members.map(({ clientPort }) => clientPort);
-    const things = { name: resource, prefix };
+    const resources = resourcesOf[workload];
     const roots = await Promise.all(
-      ["root 0", "root 1"].map((name) => RootReplica.create(name, etcd, things)),
+      ["root 0", "root 1"].map((name) => RootReplica.create(name, etcd, resources)),
     );
-    const relay = await TierReplica.create("relay", roots);
-    const system = new System(cluster, roots, relay, new Seeded(seed));
+    const relay = await TierReplica.create(
+      "relay",
+      roots,
+      resources.map(({ name }) => name),
+    );
+    const system = new System(cluster, roots, relay, new Seeded(seed), workload);
     try {
       // A relay starts when what it follows is there.
       await Promise.all(roots.map((root) => root.start()));
@@ -100,19 +124,34 @@ export class System {
 
   #start(): void {
     const doors = this.#doors();
+    const called = (door: Door, outcome: Outcome): void => {
+      if (typeof outcome !== "object") return;
+      this.answered.set(door.name, (this.answered.get(door.name) ?? 0) + 1);
+      this.#completed++;
+      this.#changing.changed();
+    };
     this.#clients = Array.from({ length: clientCount }, (_, id) => {
-      return new RandomClient(id, doors, this.random.fork(), this.#recorder, (door, outcome) => {
-        if (typeof outcome !== "object") return;
-        this.answered.set(door.name, (this.answered.get(door.name) ?? 0) + 1);
-        this.#completed++;
-        this.#changing.changed();
-      });
+      const [recorder, random] = [this.#recorder, this.random.fork()];
+      if (this.#workload === "leases") {
+        const own = doors.filter(({ caller }) => caller === doors[0]?.caller);
+        return new LeasingClient(id, own, random, recorder, called);
+      }
+      const workload: Workload =
+        this.#workload === "transactions"
+          ? new Transactions(id, random.fork())
+          : new SingleWrites(id, random.fork());
+      return new RandomClient(id, doors, random, recorder, workload, called);
     });
   }
 
   #doors(): readonly Door[] {
+    const own = {
+      "single writes": { caller: serviceCaller(resource), isTransactional: false },
+      transactions: { caller: transactCaller, isTransactional: true, hasRequestIds: true },
+      leases: { caller: leaseCaller(resource), isTransactional: false },
+    }[this.#workload];
     const replicas = [...this.roots, this.relay].map(({ name, relay }) => ({
-      ...{ name, url: () => relay.url, caller: serviceCaller(resource), isTransactional: false },
+      ...{ name, url: () => relay.url, ...own },
     }));
     const etcdApi = this.roots.map(({ name, relay }) => ({
       ...{ name: `etcd's API of ${name}`, url: () => relay.url },

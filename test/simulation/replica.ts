@@ -12,6 +12,7 @@ import { EtcdApi } from "../../src/etcd-api/etcd-api.ts";
 import type { TcpListen } from "../../src/server/listener/bind.ts";
 import { type RunningServer, startServer } from "../../src/server/server.ts";
 import { EtcdStorage, type FollowedServer } from "../../src/storage/etcd/etcd-storage.ts";
+import { EtcdStore } from "../../src/storage/etcd/etcd-store.ts";
 import { Disturbance, type Endpoint } from "../faults/endpoint.ts";
 import { fields } from "../faults/replica.ts";
 import { resource } from "../faults/wire.ts";
@@ -245,6 +246,7 @@ export class SimulatedReplica implements Endpoint, WorkerReplica {
     const own = hasWorkers ? { ...listen, port: mainPort } : listen;
     const server = await startServer({
       resources: new Map([[resource, cacher]]),
+      store: source.store,
       listen: worksFor === undefined ? own : { acceptedAt: listen },
       ...(source.relay && { instanceId, upstream: source.relay }),
       ...(this.#options.compresses && { compression }),
@@ -274,7 +276,9 @@ export class SimulatedReplica implements Endpoint, WorkerReplica {
   #etcd() {
     const { host, follows } = this.#options;
     const members = follows.map((member) => `http://${Network.address(host, member)}:2379`);
-    return { ...this.#etcdOf(members), relay: undefined };
+    const source = this.#etcdOf(members);
+    const prefixes = new Map([[resource, this.#options.prefix]]);
+    return { ...source, store: new EtcdStore(source.client, { prefixes }), relay: undefined };
   }
 
   /** With etcd's API a relay has one cache for both, filled by the etcd API of the next server. */
@@ -291,6 +295,7 @@ export class SimulatedReplica implements Endpoint, WorkerReplica {
     });
     void relay.follow(false);
     const named = { name: resource } as Parameters<Relay["storageOf"]>[0];
+    const store = relay.storeOf([named]);
     if (relaysEtcdApi) {
       const endpoints = addresses.map((address) => `http://${address}`);
       const source = this.#etcdOf(endpoints, relay.followedBy(named));
@@ -298,10 +303,10 @@ export class SimulatedReplica implements Endpoint, WorkerReplica {
         await source.close();
         await relay.close();
       };
-      return { ...source, relay, close };
+      return { ...source, store, relay, close };
     }
     const storage = relay.storageOf(named);
-    return { storage, relay, api: undefined, serve: () => {}, close: () => relay.close() };
+    return { storage, store, relay, api: undefined, serve: () => {}, close: () => relay.close() };
   }
 
   /** What follows, and serves, the etcd API at these endpoints. `followed`: they are those of another replica. */
@@ -320,7 +325,7 @@ export class SimulatedReplica implements Endpoint, WorkerReplica {
       api.close();
       await client.close();
     };
-    return { storage, api, serve, close };
+    return { client, storage, api, serve, close };
   }
 }
 

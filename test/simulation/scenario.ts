@@ -12,6 +12,7 @@ import type { Chunking } from "./network.ts";
 import type { Parts } from "./parts-clients.ts";
 import type { Reading } from "./reading-clients.ts";
 import type { Pace } from "./scheduler.ts";
+import type { Transacting } from "./transacting-clients.ts";
 
 /** All that a simulation is, besides what its seed decides event by event. */
 export interface Scenario {
@@ -51,6 +52,8 @@ export interface Scenario {
   readonly parts: Parts;
   /** Clients of ranges, orders, attributes, masks and histories, and whether responses are compressed. */
   readonly reading: Reading;
+  /** Clients of transactions. */
+  readonly transacting: Transacting;
   /** Pause after each write, in milliseconds at most. */
   readonly writePauseMs: number;
   /** For how long faults happen and clients write, in milliseconds. */
@@ -90,6 +93,7 @@ const since = {
   deepReads: 20_000,
   keptNewest: 30_000,
   reading: 60_000,
+  transacting: 100_000,
 } as const;
 
 /** The first seed of those that have the same additions as this one. */
@@ -135,6 +139,11 @@ function drawLast(seed: number): Pick<Scenario, "reading"> & Partial<typeof noOt
   const isAlone = random.chance(0.6);
   const reading = drawReading(random);
   return isAlone ? { reading, ...noOthers } : { reading };
+}
+
+function drawTransacting(seed: number): Transacting {
+  const clients = new Seeded(seed ^ 0x7ac7).between(1, 3);
+  return { clients: seed >= since.transacting ? clients : 0 };
 }
 
 /** The scenario of a seed. */
@@ -185,5 +194,6 @@ export function scenarioOf(seed: number): Scenario {
     dispatchIntervalMs: added.pick([0, 0, 0, 5, 500]),
     parts: drawParts(seed),
     ...drawLast(seed),
+    transacting: drawTransacting(seed),
   };
 }

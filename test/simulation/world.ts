@@ -30,6 +30,7 @@ import { firstRoot, type ReplicaOptions, SimulatedReplica } from "./replica.ts";
 import type { Scenario } from "./scenario.ts";
 import type { Scheduler } from "./scheduler.ts";
 import type { TraceRecorder } from "./trace-recorder.ts";
+import { TransactingClients } from "./transacting-clients.ts";
 
 /** Below which the resource's keys are in etcd. */
 const prefix = "/things/";
@@ -78,6 +79,7 @@ export class World implements Disturbed {
   readonly #watchers: readonly RecordedWatcher[];
   readonly #reader: RecordedReader;
   readonly #parts: PartsClients;
+  readonly #transacting: TransactingClients;
   readonly #delivered = new Changing();
   readonly #writes = { count: 0, changing: new Changing() };
   readonly #members: readonly JsonMember[];
@@ -152,7 +154,8 @@ export class World implements Disturbed {
     this.#watchers = all.filter((_, i) => scenario.watchers.includes(i));
     if (recorder !== undefined) recorder.watchers = this.#watchers;
     const around = { endpoints, ...eras, writes: this.#writes, delivered: this.#delivered };
-    const { seed, parts, reading } = scenario;
+    const { seed, parts, reading, transacting } = scenario;
+    this.#transacting = new TransactingClients(seed, transacting, { endpoints, newestEra });
     const compacted = (): number => this.#compacted;
     const readers = new ReadingClients(seed, reading, around, compacted);
     this.#parts = new PartsClients(seed, parts, around, readers);
@@ -325,6 +328,7 @@ export class World implements Disturbed {
       ...this.#wrongInStates(),
       ...this.#internalErrors(),
       ...[...late, ...this.#apiClients.wrong, ...this.#parts.wrong(this.#account.eras)],
+      ...this.#transacting.wrong(this.#account.eras),
       ...this.#errors,
     ];
   }
@@ -394,6 +398,7 @@ export class World implements Disturbed {
     this.cluster.leases.isHeld = true;
     await Promise.all([
       ...this.#writers.map((writer) => writer.stop()),
+      this.#transacting.stop(),
       this.#apiClients.stopLeases(),
     ]);
   }
@@ -401,6 +406,7 @@ export class World implements Disturbed {
   #startWrites(): void {
     this.cluster.leases.isHeld = false;
     for (const writer of this.#writers) writer.start();
+    this.#transacting.start();
     this.#apiClients.startLeases();
   }
 

@@ -82,7 +82,7 @@ export function writeOptionsOf(
 ): Pick<TransactRequest, "validateOnly" | "requestId" | "historyId" | "via" | "signal"> {
   return {
     validateOnly: request.validate_only,
-    requestId: requestIdOf(request.request_id, identity),
+    requestId: requestIdOf(request.request_id, identity, via),
     historyId: request.history_id,
     ...{ via, signal },
   };
@@ -91,9 +91,15 @@ export function writeOptionsOf(
 /** Maximum size of a request's id in UTF-8, in bytes. */
 const maxRequestIdBytes = 128;
 
-/** The id of a request among those of all callers, which shows neither: a part for the caller, and one for the id. */
-function requestIdOf(id: string, { source, name }: Identity): string {
-  if (id === "") return "";
+/** What `requestIdOf` makes. */
+const ofCaller = /^[\w-]{43}\.[\w-]{43}$/;
+
+/**
+ * The id of a request among those of all callers, which shows neither: a part for the caller, and one for the id. A relay passes
+ * on that of its own caller, so that a request which is repeated at another tier is the same.
+ */
+function requestIdOf(id: string, { source, name }: Identity, via: string | undefined): string {
+  if (id === "" || (via !== undefined && ofCaller.test(id))) return id;
   const bytes = Buffer.byteLength(id);
   if (bytes > maxRequestIdBytes) {
     throw invalidRequest(
