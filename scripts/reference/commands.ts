@@ -39,6 +39,16 @@ export function commandsPage(): string {
     ),
     "## Options of all commands that call a service",
     shared.map(optionBullet).join("\n"),
+    "## Decoded output",
+    paragraph(
+      "`-o yaml`, `-o jsonpath=TEMPLATE` and `-o columns=HEADING:PATH,...` show values decoded, in kubectl's dialect of " +
+        'templates and paths: `{.items[*].key}`, `{range .items[*]}{.key}{"\\t"}{.value.spec.node}{"\\n"}{end}`. A document has ' +
+        "`key`, `create_revision`, `mod_revision`, `version`, `lease` and `value`; a list has `revision`, `history_id` and `items`; a " +
+        "change of `watch` or `history` is the document of its object with `type`, and `previous`. JSON is decoded " +
+        "for resources with that codec, and objects and lists for those without a codec; protobuf with `--descriptors` and " +
+        "`--message`. A value that is not decoded is text, or base64 in `value_base64`. Text is exact in a pipe, and escaped on a " +
+        "terminal.",
+    ),
     "## Options of several commands",
     paragraph("The commands below name which of these they have."),
     repeated.map(optionBullet).join("\n"),

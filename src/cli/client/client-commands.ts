@@ -43,6 +43,7 @@ import {
   wholeNumber,
 } from "./client-options.ts";
 import { runSession } from "./client-session.ts";
+import { isDecoded } from "./decoded/output-format.ts";
 import { addDiff, addHistory } from "./history.ts";
 import { printCount, printObject, printPages, resourcesJson } from "./object-output.ts";
 import { addWatch } from "./watch.ts";
@@ -75,7 +76,7 @@ function addGet(program: Command, io: CommandIo): void {
           at,
           historyId: options.historyId,
         });
-        await printObject(session, options.output, result);
+        await printObject(session, options, result);
       });
     },
   );
@@ -128,7 +129,7 @@ function addList(program: Command, io: CommandIo): void {
       const pages = limited(session.client, options, {
         ...{ ...selected, ...viewOf(options), order: orderOf(order) },
       });
-      await printPages(session, output, pages);
+      await printPages(session, options, pages);
     });
   });
 }
@@ -137,6 +138,7 @@ function addList(program: Command, io: CommandIo): void {
 function countConflict(options: ListOptions): string | undefined {
   const { output, keysOnly, attributes, readMask, limit, pageSize } = options;
   if (output === "value") return "-o value";
+  if (isDecoded(output)) return "a format that decodes values";
   if (keysOnly === true) return "--keys-only";
   if (attributes === true) return "--attributes";
   if (readMask !== undefined) return "--read-mask";
@@ -185,7 +187,7 @@ function addDelete(program: Command, io: CommandIo): void {
           expectedModRevision,
           historyId,
         });
-        await printObject(session, options.output, result);
+        await printObject(session, options, result);
       });
     },
   );
@@ -197,7 +199,9 @@ function addResources(program: Command, io: CommandIo): void {
     .command("resources")
     .description("List the resources of the service of which the caller may read anything.");
   addClientOptions(command).action(async (options: ClientOptions) => {
-    if (options.output === "value") usageError(command, "--output value is for objects.");
+    if (options.output !== "json" && options.output !== "table") {
+      usageError(command, "resources are printed by --output json or table.");
+    }
     await runSession(io, options, async ({ client, output }) => {
       const resources = await client.resources();
       if (options.output === "json") return output.write(resourcesJson(resources));
@@ -289,7 +293,7 @@ export function addPut(program: Command, io: CommandIo): void {
           ttlMs: ttl,
           historyId,
         });
-        await printObject(session, options.output, result);
+        await printObject(session, options, result);
       });
     },
   );
