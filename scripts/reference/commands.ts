@@ -1,5 +1,6 @@
 import { Command, type Option } from "commander";
 import { addClientCommands } from "../../src/cli/client/client-commands.ts";
+import { contextFields } from "../../src/cli/contexts/context-file.ts";
 import { exitCodeMeanings, exitCodes } from "../../src/cli/output/command-io.ts";
 import { addPolicyCommands } from "../../src/cli/policy/policy-commands.ts";
 import { addTokenCommands } from "../../src/cli/token.ts";
@@ -39,6 +40,15 @@ export function commandsPage(): string {
     ),
     "## Options of all commands that call a service",
     shared.map(optionBullet).join("\n"),
+    "## Contexts",
+    paragraph(
+      "`watch-fanout context set` names a service and how to call it, in `~/.config/watch-fanout/config.yaml` (or below " +
+        "`XDG_CONFIG_HOME`; `--config` names another file). The commands that call a service use the current context, or that of " +
+        "`--context`. A flag takes precedence over a variable, a variable over the context, the context over the default. A " +
+        `context has these fields, as the flags of the same names: ${contextFields.map(code).join(", ")}; \`bearer-token\` has no ` +
+        "flag. The file is written at once, readable by its owner only; one with a token that others may read is refused, and " +
+        "so is a field that is not known.",
+    ),
     "## Decoded output",
     paragraph(
       "`-o yaml`, `-o jsonpath=TEMPLATE` and `-o columns=HEADING:PATH,...` show values decoded, in kubectl's dialect of " +

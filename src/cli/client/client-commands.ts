@@ -6,6 +6,7 @@ import type { PageOptions } from "../../client/calls/options.ts";
 import type { Client } from "../../client/client.ts";
 import type { ResourceInfo } from "../../client/resource-info.ts";
 import type { Page } from "../../client/watch/client-calls.ts";
+import { isGiven } from "../contexts/use-context.ts";
 import {
   type CommandIo,
   exitCodes,
@@ -43,6 +44,7 @@ import {
   wholeNumber,
 } from "./client-options.ts";
 import { runSession } from "./client-session.ts";
+import { addContextCommands } from "./context-commands.ts";
 import { isDecoded } from "./decoded/output-format.ts";
 import { addDiff, addHistory } from "./history.ts";
 import { printCount, printObject, printPages, resourcesJson } from "./object-output.ts";
@@ -59,6 +61,7 @@ export function addClientCommands(program: Command, io: CommandIo = processIo): 
   addDelete(program, io);
   addResources(program, io);
   addHealth(program, io);
+  addContextCommands(program, io);
 }
 
 /** Adds `get`. */
@@ -232,9 +235,8 @@ function addHealth(program: Command, io: CommandIo): void {
   addClientOptions(command).action(
     async (service: string | undefined, options: ClientOptions): Promise<void> => {
       await runSession(io, options, async ({ client, output }) => {
-        const isGiven = command.getOptionValueSource("resource") !== "default";
         const isServing = await client.isServing(
-          service ?? (isGiven ? `resource/${options.resource}` : ""),
+          service ?? (isGiven(command, "resource") ? `resource/${options.resource}` : ""),
         );
         await output.write(isServing ? "SERVING\n" : "NOT_SERVING\n");
         if (!isServing) io.exitWith(exitCodes.unavailable);

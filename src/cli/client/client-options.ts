@@ -7,6 +7,7 @@ import type { ViewOptions as GivenView, HashRange, KeyRange } from "../../client
 import { count, duration } from "../../config/value-types.ts";
 import { compareKeys } from "../../model/key-order.ts";
 import type { ListOrder, RevisionRequirement } from "../../storage/storage.ts";
+import { addContextOptions } from "../contexts/use-context.ts";
 import { asOutputFormat, type Format } from "./decoded/output-format.ts";
 import type { MessageOptions } from "./decoded/value-decoder.ts";
 
@@ -23,10 +24,12 @@ export interface ClientOptions extends MessageOptions {
   readonly tlsClientKey?: string;
   readonly tlsServerName?: string;
   readonly bearerTokenFile?: string;
+  /** Of the context: it has no flag. */
+  readonly bearerToken?: string;
 }
 
 export function addClientOptions(command: Command): Command {
-  return command
+  return addContextOptions(command)
     .addOption(new Option("-r, --resource <name>", "name of the resource").default("default"))
     .addOption(
       asOutputFormat(

@@ -59,7 +59,7 @@ function withFlags(error: unknown): unknown {
 }
 
 /** A token has no flag, since other users of the machine can see flags. */
-function tokenOf({ bearerTokenFile: file }: ClientOptions): Token | undefined {
+function tokenOf({ bearerTokenFile: file, bearerToken }: ClientOptions): Token | undefined {
   const token = process.env["WATCH_FANOUT_BEARER_TOKEN"] ?? "";
   if (token !== "" && file !== undefined) {
     throw invalidRequest(
@@ -68,7 +68,7 @@ function tokenOf({ bearerTokenFile: file }: ClientOptions): Token | undefined {
     );
   }
   if (file !== undefined) return { file };
-  return token === "" ? undefined : token;
+  return token === "" ? bearerToken : token;
 }
 
 async function readTls(options: ClientOptions): Promise<ClientTls | undefined> {

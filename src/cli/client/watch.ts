@@ -5,6 +5,7 @@ import type { KeyRange } from "../../client/calls/options.ts";
 import type { AtomicBatch } from "../../client/watch/client-calls.ts";
 import type { EventType, WatchEvent } from "../../model/event.ts";
 import type { Scope } from "../../storage/storage.ts";
+import { isGiven } from "../contexts/use-context.ts";
 import { type CommandIo, tableOptions } from "../output/command-io.ts";
 import { printableBytes, printableText } from "../output/printable.ts";
 import { type Cell, type Colour, Table } from "../output/table.ts";
@@ -305,8 +306,7 @@ export function scopesOf(command: Command, options: ScopeOptions): readonly Watc
     const only = key !== undefined ? { key } : prefix === undefined ? undefined : { prefix };
     return [{ resource, scope: only, name: undefined }];
   }
-  const isGiven = command.getOptionValueSource("resource") !== "default";
-  if (isGiven || key !== undefined || prefix !== undefined) {
+  if (isGiven(command, "resource") || key !== undefined || prefix !== undefined) {
     usageError(
       command,
       "--scope and --scope-key name the resource: leave out --resource, --key and the prefix, or use another --scope for them.",
