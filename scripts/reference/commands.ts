@@ -14,9 +14,10 @@ export function commandsPage(): string {
   addTop(program);
   addPolicyCommands(program);
   addTokenCommands(program);
-  const commands = program.commands.flatMap((command) =>
-    command.commands.length > 0 ? command.commands : [command],
-  );
+  const commands = program
+    .createHelp()
+    .visibleCommands(program)
+    .flatMap((command) => (command.commands.length > 0 ? command.commands : [command]));
   const shared = commonOptions(program.commands);
   const repeated = repeatedOptions(commands, shared);
   return [
@@ -48,6 +49,11 @@ export function commandsPage(): string {
         `context has these fields, as the flags of the same names: ${contextFields.map(code).join(", ")}; \`bearer-token\` has no ` +
         "flag. The file is written at once, readable by its owner only; one with a token that others may read is refused, and " +
         "so is a field that is not known.",
+    ),
+    "## Completion",
+    paragraph(
+      "`source <(watch-fanout completion bash)`, the same with `zsh`, or `watch-fanout completion fish | source` complete " +
+        "commands, flags and their values; names of resources and keys come from the service, at most 100 within a second.",
     ),
     "## Decoded output",
     paragraph(

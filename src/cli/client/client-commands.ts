@@ -44,6 +44,7 @@ import {
   wholeNumber,
 } from "./client-options.ts";
 import { runSession } from "./client-session.ts";
+import { addCompletion } from "./completion-command.ts";
 import { addContextCommands } from "./context-commands.ts";
 import { isDecoded } from "./decoded/output-format.ts";
 import { addDiff, addHistory } from "./history.ts";
@@ -62,6 +63,7 @@ export function addClientCommands(program: Command, io: CommandIo = processIo): 
   addResources(program, io);
   addHealth(program, io);
   addContextCommands(program, io);
+  addCompletion(program, io);
 }
 
 /** Adds `get`. */
