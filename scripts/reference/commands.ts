@@ -65,6 +65,14 @@ export function commandsPage(): string {
         "`--message`. A value that is not decoded is text, or base64 in `value_base64`. Text is exact in a pipe, and escaped on a " +
         "terminal.",
     ),
+    "## Export and import",
+    paragraph(
+      "`watch-fanout export -r pods -r services > file` writes lines of JSON: a header, the objects, and a footer with their " +
+        "number. All resources of one store are read at one revision; each resource of an embedded store is a store of its own. " +
+        "Values are text, or base64 if they are not UTF-8. `watch-fanout import file` refuses a file that is cut off or changed " +
+        "in its order, then compares it with the service and writes what differs, each object only over the revision that was " +
+        "compared: repeat it after a failure. Leases and revisions are not restored. Both hold one page in memory.",
+    ),
     "## Options of several commands",
     paragraph("The commands below name which of these they have."),
     repeated.map(optionBullet).join("\n"),

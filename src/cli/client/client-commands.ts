@@ -47,7 +47,9 @@ import { runSession } from "./client-session.ts";
 import { addCompletion } from "./completion-command.ts";
 import { addContextCommands } from "./context-commands.ts";
 import { isDecoded } from "./decoded/output-format.ts";
+import { addExport } from "./export-command.ts";
 import { addDiff, addHistory } from "./history.ts";
+import { addImport } from "./import-command.ts";
 import { printCount, printObject, printPages, resourcesJson } from "./object-output.ts";
 import { addWatch } from "./watch.ts";
 
@@ -62,6 +64,8 @@ export function addClientCommands(program: Command, io: CommandIo = processIo): 
   addDelete(program, io);
   addResources(program, io);
   addHealth(program, io);
+  addExport(program, io);
+  addImport(program, io);
   addContextCommands(program, io);
   addCompletion(program, io);
 }

@@ -20,7 +20,7 @@ import type { CommandIo } from "../output/command-io.ts";
 import { addClientOptions, type ClientOptions } from "./client-options.ts";
 import { connectOptions } from "./client-session.ts";
 
-/** How long the service may take, in milliseconds: someone waits at a prompt. */
+/** How long the service may take, in milliseconds: the user waits at a prompt. */
 const timeoutMs = 1_000;
 
 /** Number of keys that are read, and of candidates. */

@@ -5,7 +5,7 @@ export type Shell = (typeof shells)[number];
 /** The command that the scripts call with the words so far. It is not in the help. */
 export const completeCommand = "__complete";
 
-/** The first line of its output if file names are to be completed; otherwise each line is a word, a tab, a description. */
+/** The first line of its output for file names; otherwise each line is a word, a tab, a description. */
 export const filesLine = ":files";
 
 /** The completion script of a shell. It has no list of commands: it asks the program, which knows its version's. */
