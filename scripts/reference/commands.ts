@@ -73,6 +73,12 @@ export function commandsPage(): string {
         "in its order, then compares it with the service and writes what differs, each object only over the revision that was " +
         "compared: repeat it after a failure. Leases and revisions are not restored. Both hold one page in memory.",
     ),
+    "## Bench",
+    paragraph(
+      "`watch-fanout bench watch`, `list` and `put` measure a running service. They write at most 1,000 objects below a prefix " +
+        "of their own, `watch-fanout-bench-` and random digits, and delete them at the end, also after an interrupt. The load is " +
+        "real: not for a service that others need.",
+    ),
     "## Options of several commands",
     paragraph("The commands below name which of these they have."),
     repeated.map(optionBullet).join("\n"),

@@ -15,6 +15,7 @@ import {
   tableOptions,
 } from "../output/command-io.ts";
 import { Table } from "../output/table.ts";
+import { addBench } from "./bench-command.ts";
 import {
   addClientOptions,
   addHistoryOption,
@@ -66,6 +67,7 @@ export function addClientCommands(program: Command, io: CommandIo = processIo): 
   addHealth(program, io);
   addExport(program, io);
   addImport(program, io);
+  addBench(program, io);
   addContextCommands(program, io);
   addCompletion(program, io);
 }

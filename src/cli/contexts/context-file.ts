@@ -12,11 +12,15 @@ import {
   rmSync,
   writeFileSync,
 } from "node:fs";
+import { createRequire } from "node:module";
 import { homedir } from "node:os";
 import { dirname, join, resolve } from "node:path";
-import { Document, isMap, parseDocument } from "yaml";
+import type { Document } from "yaml";
 import { invalidRequest, messageOf } from "../../base/errors.ts";
 import { parseYamlFile, type YamlMapping } from "../../config/yaml-file.ts";
+
+/** Loaded with the first change: other commands start faster without it. */
+const loadYaml = (): typeof import("yaml") => createRequire(import.meta.url)("yaml");
 
 /** What a context can set: a flag of the client commands, by its name, or a token, which has no flag. */
 export const contextFields = [
@@ -53,14 +57,18 @@ export function defaultContextPath(env: NodeJS.ProcessEnv): string {
 /** The file of the contexts. Changes take effect with `write`. Errors are INVALID_REQUEST, and name the line. */
 export class ContextFile {
   readonly path: string;
-  readonly #document: Document;
+  readonly #content: string;
+  #changed: Document | undefined;
   readonly #contexts: ReadonlyMap<string, Context>;
   /** The context that is used unless another is named. */
   readonly current: string | undefined;
 
   private constructor(path: string, content: string) {
     this.path = path;
-    const { mapping, problems } = parseYamlFile(path, content, "fields to values");
+    const { mapping, problems } =
+      content === ""
+        ? { mapping: undefined, problems: [] }
+        : parseYamlFile(path, content, "fields to values");
     const contexts = new Map<string, Context>();
     const found = [...problems];
     let current: string | undefined;
@@ -79,13 +87,21 @@ export class ContextFile {
     if (found.length > 0) throw invalidRequest("config", found.join("\n"));
     this.#contexts = contexts;
     this.current = current;
-    const document = parseDocument(content);
-    this.#document = isMap(document.contents) ? document : new Document({});
+    this.#content = content;
   }
 
   /** Reads the file. An absent one has no contexts, unless it `mustExist`. */
   static read(path: string, mustExist: boolean): ContextFile {
     return new ContextFile(path, contentOf(path, mustExist));
+  }
+
+  /** The content with the changes so far. */
+  get #document(): Document {
+    if (this.#changed !== undefined) return this.#changed;
+    const { Document, isMap, parseDocument } = loadYaml();
+    const document = parseDocument(this.#content);
+    this.#changed = isMap(document.contents) ? document : new Document({});
+    return this.#changed;
   }
 
   get names(): readonly string[] {

@@ -191,7 +191,6 @@ async function* linesOf(path: string): AsyncGenerator<Buffer, void, void> {
       if (bytes > maxLineBytes) throw new Error(`a line has more than ${maxLineBytes} bytes`);
     }
   } catch (error) {
-    if (error instanceof Error && "field" in error) throw error;
     throw invalidRequest("file", `${path} can't be read: ${messageOf(error)}.`);
   }
   if (bytes > 0) yield Buffer.concat(parts);

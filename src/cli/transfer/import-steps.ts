@@ -21,12 +21,13 @@ export interface ImportStep {
 export async function* importSteps(
   client: Pick<Client, "list">,
   { resources, prefix }: ExportHeader,
-  exported: AsyncIterator<ExportedObject, void, void>,
+  exported: AsyncGenerator<ExportedObject, void, void>,
 ): AsyncGenerator<ImportStep, void, void> {
-  let next = await exported.next();
-  for (const { name: resource } of resources) {
-    const present = objectsOf(client, resource, prefix);
-    try {
+  let present: AsyncGenerator<StoredObject, void, void> | undefined;
+  try {
+    let next = await exported.next();
+    for (const { name: resource } of resources) {
+      present = objectsOf(client, resource, prefix);
       let object = await present.next();
       for (;;) {
         const wanted = !next.done && next.value.resource === resource ? next.value : undefined;
@@ -38,9 +39,10 @@ export async function* importSteps(
         if (order <= 0) next = await exported.next();
         if (order >= 0) object = await present.next();
       }
-    } finally {
-      await present.return();
     }
+  } finally {
+    await present?.return();
+    await exported.return();
   }
 }
 

@@ -1,4 +1,5 @@
-import { JSONPathEnvironment, JSONPathError, type JSONPathQuery } from "json-p3";
+import { createRequire } from "node:module";
+import type { JSONPathQuery } from "json-p3";
 import { messageOf } from "../../../base/errors.ts";
 
 /** A decoded document, or a part of it: as JSON, with `bigint` for whole numbers that a number can't hold. */
@@ -14,8 +15,8 @@ export type Json =
 /** Maximum depth of a decoded value. Everything that reads documents may use recursion. */
 export const maxValueDepth = 200;
 
-/** Documents have a few levels around a value. */
-const environment = new JSONPathEnvironment({ maxRecursionDepth: maxValueDepth + 10 });
+/** Loaded with the first path: other commands start faster without it. */
+const loadJsonPath = (): typeof import("json-p3") => createRequire(import.meta.url)("json-p3");
 
 /** A path in kubectl's dialect, compiled. Evaluation only looks values up: it runs no code of the expression. */
 export class JsonPath {
@@ -26,6 +27,9 @@ export class JsonPath {
   /** Throws an error whose message is a part of a sentence if `text` is no path. */
   constructor(text: string) {
     this.isAbsolute = text.startsWith("$");
+    const { JSONPathEnvironment, JSONPathError } = loadJsonPath();
+    // Documents have a few levels around a value.
+    const environment = new JSONPathEnvironment({ maxRecursionDepth: maxValueDepth + 10 });
     try {
       this.#query = environment.compile(`$${standardPath(text.replace(/^[$@]/, ""))}`);
     } catch (error) {

@@ -1,5 +1,8 @@
-import { Document, visit } from "yaml";
+import { createRequire } from "node:module";
 import type { Json } from "./json-path.ts";
+
+/** Loaded with the first document: other commands start faster without it. */
+const loadYaml = (): typeof import("yaml") => createRequire(import.meta.url)("yaml");
 
 /** Characters that would control a terminal or mislead a reader, as in printable.ts, except line ends and tabs. */
 const unprintable = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u;
@@ -10,6 +13,7 @@ const allowed = /[\n\t]/g;
  * with escapes in their place.
  */
 export function yamlText(document: Json): string {
+  const { Document, visit } = loadYaml();
   const yaml = new Document(document, { aliasDuplicateObjects: false });
   visit(yaml, {
     Scalar: (_, node) => {
