@@ -210,13 +210,13 @@ describe("An export is of one revision", () => {
 });
 
 describe("An import", () => {
-  /** A file with k1, k2 and k3 at `old`; the service then has k2 changed, k3 deleted, and k4. */
+  /** A file with k1, k2 and k3 at `old`; the service then has k2 changed, k3 deleted, and k0. */
   async function changed(): Promise<string> {
     for (const key of ["k1", "k2", "k3"]) await put("a", key, "old");
     const { file } = await exported("-r", "a");
     await put("a", "k2", "new");
     await client.delete("a", "k3");
-    await put("a", "k4", "new");
+    await put("a", "k0", "new");
     return file;
   }
   const objectsOf = (entries: Record<string, string>) => new Map(Object.entries(entries));
@@ -225,7 +225,7 @@ describe("An import", () => {
     const file = await changed();
     const { object } = await client.get("a", "k1");
     expect(await imported(file)).toBe(counts(1, 1, 1, 0));
-    expect(await state("a")).toEqual(objectsOf({ k1: "old", k2: "old", k3: "old", k4: "new" }));
+    expect(await state("a")).toEqual(objectsOf({ k1: "old", k2: "old", k3: "old", k0: "new" }));
     expect((await client.get("a", "k1")).object.modRevision).toBe(object.modRevision);
     expect(await imported(file, "--concurrency", "1")).toBe(counts(0, 0, 3, 0));
   });
@@ -233,7 +233,7 @@ describe("An import", () => {
   test("with --only-missing replaces nothing.", async () => {
     const file = await changed();
     expect(await imported(file, "--only-missing")).toBe(counts(1, 0, 2, 0));
-    expect(await state("a")).toEqual(objectsOf({ k1: "old", k2: "new", k3: "old", k4: "new" }));
+    expect(await state("a")).toEqual(objectsOf({ k1: "old", k2: "new", k3: "old", k0: "new" }));
   });
 
   test("with --prune deletes what the file lacks, if that is confirmed.", async () => {
@@ -248,7 +248,7 @@ describe("An import", () => {
     const file = await changed();
     const before = await state("a");
     expect(await imported(file, "--prune", "--dry-run")).toBe(
-      `replace a k2\ncreate a k3\ndelete a k4\nDry run: ${counts(1, 1, 1, 1)}`,
+      `delete a k0\nreplace a k2\ncreate a k3\nDry run: ${counts(1, 1, 1, 1)}`,
     );
     expect(await state("a")).toEqual(before);
   });
