@@ -15,12 +15,12 @@ import {
   type Shell,
   shells,
 } from "../completion/scripts.ts";
-import { contextFile } from "../contexts/use-context.ts";
+import { contextFile, isGiven } from "../contexts/use-context.ts";
 import type { CommandIo } from "../output/command-io.ts";
 import { addClientOptions, type ClientOptions } from "./client-options.ts";
 import { connectOptions } from "./client-session.ts";
 
-/** How long the service may take, in milliseconds: the user waits at a prompt. */
+/** How long the service may take unless --timeout says it, in milliseconds: the user waits at a prompt. */
 const timeoutMs = 1_000;
 
 /** Number of keys that are read, and of candidates. */
@@ -71,7 +71,8 @@ async function candidatesOf(position: Position): Promise<readonly Candidate[]> {
   if (completion.of === "files") return [];
   const { options, command } = optionsOf(position.flags);
   if (completion.of === "contexts") return withPrefix(completion, contextFile(command, true).names);
-  const client = connect({ ...(await connectOptions(options)), timeoutMs, maxAttempts: 1 });
+  const limit = isGiven(command, "timeout") ? {} : { timeoutMs };
+  const client = connect({ ...(await connectOptions(options)), ...limit, maxAttempts: 1 });
   try {
     return withPrefix(completion, await wordsOf(client, options.resource, completion));
   } finally {

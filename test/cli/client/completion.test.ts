@@ -31,6 +31,7 @@ beforeAll(async () => {
     HOME: served.folder,
     TERM: "dumb",
     WATCH_FANOUT_ADDRESS: served.address,
+    WATCH_FANOUT_TIMEOUT: "60s",
     XDG_CONFIG_HOME: join(served.folder, "config"),
   };
   const setting = ["context", "set", "prod", "--address", served.address, "--resource", "pods"];
@@ -78,7 +79,7 @@ describe("Completed by the definitions of the commands are", () => {
 describe("Completed by the service are", () => {
   const at = (...words: readonly string[]): Promise<readonly string[]> => {
     const [command = "", ...rest] = words;
-    return candidates(command, "--address", served.address, ...rest);
+    return candidates(command, "--address", served.address, "--timeout", "60s", ...rest);
   };
 
   test("resources.", async () => {
