@@ -78,6 +78,8 @@ export default defineConfig({
     testTimeout: 90_000,
     hookTimeout: 90_000,
     expect: { poll: { timeout: 60_000 } },
+    // Commands must not read the contexts of the developer.
+    env: { XDG_CONFIG_HOME: "/nonexistent" },
     // Most tests wait for etcd more than they compute.
     maxWorkers: 5,
     projects: [

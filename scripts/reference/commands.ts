@@ -1,5 +1,6 @@
 import { Command, type Option } from "commander";
 import { addClientCommands } from "../../src/cli/client/client-commands.ts";
+import { contextFields } from "../../src/cli/contexts/context-file.ts";
 import { exitCodeMeanings, exitCodes } from "../../src/cli/output/command-io.ts";
 import { addPolicyCommands } from "../../src/cli/policy/policy-commands.ts";
 import { addTokenCommands } from "../../src/cli/token.ts";
@@ -13,9 +14,10 @@ export function commandsPage(): string {
   addTop(program);
   addPolicyCommands(program);
   addTokenCommands(program);
-  const commands = program.commands.flatMap((command) =>
-    command.commands.length > 0 ? command.commands : [command],
-  );
+  const commands = program
+    .createHelp()
+    .visibleCommands(program)
+    .flatMap((command) => (command.commands.length > 0 ? command.commands : [command]));
   const shared = commonOptions(program.commands);
   const repeated = repeatedOptions(commands, shared);
   return [
@@ -39,6 +41,44 @@ export function commandsPage(): string {
     ),
     "## Options of all commands that call a service",
     shared.map(optionBullet).join("\n"),
+    "## Contexts",
+    paragraph(
+      "`watch-fanout context set` names a service and how to call it, in `~/.config/watch-fanout/config.yaml` (or below " +
+        "`XDG_CONFIG_HOME`; `--config` names another file). The commands that call a service use the current context, or that of " +
+        "`--context`. A flag takes precedence over a variable, a variable over the context, the context over the default. A " +
+        `context has these fields, as the flags of the same names: ${contextFields.map(code).join(", ")}; \`bearer-token\` has no ` +
+        "flag. The file is written at once, readable by its owner only; one with a token that others may read is refused, and " +
+        "so is a field that is not known.",
+    ),
+    "## Completion",
+    paragraph(
+      "`source <(watch-fanout completion bash)`, the same with `zsh`, or `watch-fanout completion fish | source` complete " +
+        "commands, flags and their values; names of resources and keys come from the service, at most 100 within a second.",
+    ),
+    "## Decoded output",
+    paragraph(
+      "`-o yaml`, `-o jsonpath=TEMPLATE` and `-o columns=HEADING:PATH,...` show values decoded, in kubectl's dialect of " +
+        'templates and paths: `{.items[*].key}`, `{range .items[*]}{.key}{"\\t"}{.value.spec.node}{"\\n"}{end}`. A document has ' +
+        "`key`, `create_revision`, `mod_revision`, `version`, `lease` and `value`; a list has `revision`, `history_id` and `items`; a " +
+        "change of `watch` or `history` is the document of its object with `type`, and `previous`. JSON is decoded " +
+        "for resources with that codec, and objects and lists for those without a codec; protobuf with `--descriptors` and " +
+        "`--message`. A value that is not decoded is text, or base64 in `value_base64`. Text is exact in a pipe, and escaped on a " +
+        "terminal.",
+    ),
+    "## Export and import",
+    paragraph(
+      "`watch-fanout export -r pods -r services > file` writes lines of JSON: a header, the objects, and a footer with their " +
+        "number. All resources of one store are read at one revision; each resource of an embedded store is a store of its own. " +
+        "Values are text, or base64 if they are not UTF-8. `watch-fanout import file` refuses a file that is cut off or changed " +
+        "in its order, then compares it with the service and writes what differs, each object only over the revision that was " +
+        "compared: repeat it after a failure. Leases and revisions are not restored. Both hold one page in memory.",
+    ),
+    "## Bench",
+    paragraph(
+      "`watch-fanout bench watch`, `list` and `put` measure a running service. They write at most 1,000 objects below a prefix " +
+        "of their own, `watch-fanout-bench-` and random digits, and delete them at the end, also after an interrupt. The load is " +
+        "real: not for a service that others need.",
+    ),
     "## Options of several commands",
     paragraph("The commands below name which of these they have."),
     repeated.map(optionBullet).join("\n"),

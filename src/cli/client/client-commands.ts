@@ -6,6 +6,7 @@ import type { PageOptions } from "../../client/calls/options.ts";
 import type { Client } from "../../client/client.ts";
 import type { ResourceInfo } from "../../client/resource-info.ts";
 import type { Page } from "../../client/watch/client-calls.ts";
+import { isGiven } from "../contexts/use-context.ts";
 import {
   type CommandIo,
   exitCodes,
@@ -14,6 +15,7 @@ import {
   tableOptions,
 } from "../output/command-io.ts";
 import { Table } from "../output/table.ts";
+import { addBench } from "./bench-command.ts";
 import {
   addClientOptions,
   addHistoryOption,
@@ -43,7 +45,12 @@ import {
   wholeNumber,
 } from "./client-options.ts";
 import { runSession } from "./client-session.ts";
+import { addCompletion } from "./completion-command.ts";
+import { addContextCommands } from "./context-commands.ts";
+import { isDecoded } from "./decoded/output-format.ts";
+import { addExport } from "./export-command.ts";
 import { addDiff, addHistory } from "./history.ts";
+import { addImport } from "./import-command.ts";
 import { printCount, printObject, printPages, resourcesJson } from "./object-output.ts";
 import { addWatch } from "./watch.ts";
 
@@ -58,6 +65,11 @@ export function addClientCommands(program: Command, io: CommandIo = processIo): 
   addDelete(program, io);
   addResources(program, io);
   addHealth(program, io);
+  addExport(program, io);
+  addImport(program, io);
+  addBench(program, io);
+  addContextCommands(program, io);
+  addCompletion(program, io);
 }
 
 /** Adds `get`. */
@@ -75,7 +87,7 @@ function addGet(program: Command, io: CommandIo): void {
           at,
           historyId: options.historyId,
         });
-        await printObject(session, options.output, result);
+        await printObject(session, options, result);
       });
     },
   );
@@ -128,7 +140,7 @@ function addList(program: Command, io: CommandIo): void {
       const pages = limited(session.client, options, {
         ...{ ...selected, ...viewOf(options), order: orderOf(order) },
       });
-      await printPages(session, output, pages);
+      await printPages(session, options, pages);
     });
   });
 }
@@ -137,6 +149,7 @@ function addList(program: Command, io: CommandIo): void {
 function countConflict(options: ListOptions): string | undefined {
   const { output, keysOnly, attributes, readMask, limit, pageSize } = options;
   if (output === "value") return "-o value";
+  if (isDecoded(output)) return "a format that decodes values";
   if (keysOnly === true) return "--keys-only";
   if (attributes === true) return "--attributes";
   if (readMask !== undefined) return "--read-mask";
@@ -185,7 +198,7 @@ function addDelete(program: Command, io: CommandIo): void {
           expectedModRevision,
           historyId,
         });
-        await printObject(session, options.output, result);
+        await printObject(session, options, result);
       });
     },
   );
@@ -197,7 +210,9 @@ function addResources(program: Command, io: CommandIo): void {
     .command("resources")
     .description("List the resources of the service of which the caller may read anything.");
   addClientOptions(command).action(async (options: ClientOptions) => {
-    if (options.output === "value") usageError(command, "--output value is for objects.");
+    if (options.output !== "json" && options.output !== "table") {
+      usageError(command, "resources are printed by --output json or table.");
+    }
     await runSession(io, options, async ({ client, output }) => {
       const resources = await client.resources();
       if (options.output === "json") return output.write(resourcesJson(resources));
@@ -228,9 +243,8 @@ function addHealth(program: Command, io: CommandIo): void {
   addClientOptions(command).action(
     async (service: string | undefined, options: ClientOptions): Promise<void> => {
       await runSession(io, options, async ({ client, output }) => {
-        const isGiven = command.getOptionValueSource("resource") !== "default";
         const isServing = await client.isServing(
-          service ?? (isGiven ? `resource/${options.resource}` : ""),
+          service ?? (isGiven(command, "resource") ? `resource/${options.resource}` : ""),
         );
         await output.write(isServing ? "SERVING\n" : "NOT_SERVING\n");
         if (!isServing) io.exitWith(exitCodes.unavailable);
@@ -289,7 +303,7 @@ export function addPut(program: Command, io: CommandIo): void {
           ttlMs: ttl,
           historyId,
         });
-        await printObject(session, options.output, result);
+        await printObject(session, options, result);
       });
     },
   );

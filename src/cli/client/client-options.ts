@@ -7,11 +7,12 @@ import type { ViewOptions as GivenView, HashRange, KeyRange } from "../../client
 import { count, duration } from "../../config/value-types.ts";
 import { compareKeys } from "../../model/key-order.ts";
 import type { ListOrder, RevisionRequirement } from "../../storage/storage.ts";
-
-export type Format = "json" | "table" | "value";
+import { addContextOptions } from "../contexts/use-context.ts";
+import { asOutputFormat, type Format } from "./decoded/output-format.ts";
+import type { MessageOptions } from "./decoded/value-decoder.ts";
 
 /** The options of every client command. */
-export interface ClientOptions {
+export interface ClientOptions extends MessageOptions {
   readonly address: readonly string[];
   readonly resource: string;
   readonly output: Format;
@@ -23,15 +24,32 @@ export interface ClientOptions {
   readonly tlsClientKey?: string;
   readonly tlsServerName?: string;
   readonly bearerTokenFile?: string;
+  /** Of the context: it has no flag. */
+  readonly bearerToken?: string;
 }
 
 export function addClientOptions(command: Command): Command {
-  return command
+  return addContextOptions(command)
     .addOption(new Option("-r, --resource <name>", "name of the resource").default("default"))
     .addOption(
-      fromEnvironment("-o, --output <format>", "json, table or value (the value's bytes only)")
-        .choices(["json", "table", "value"])
-        .default("table"),
+      asOutputFormat(
+        fromEnvironment(
+          "-o, --output <format>",
+          "value: the value's bytes only; yaml, jsonpath=TEMPLATE, columns=HEADING:PATH,...: decoded",
+        ),
+      ).default("table"),
+    )
+    .addOption(
+      fromEnvironment(
+        "--descriptors <file>",
+        "descriptor set of protobuf values, to show them decoded",
+      ),
+    )
+    .addOption(
+      fromEnvironment(
+        "--message <[resource=]type,...>",
+        "their message type, such as acme.v1.Pod, for --descriptors",
+      ).argParser(messageTypes),
     )
     .addOption(
       fromEnvironment("--address <host:port,...>", "address of the service; one of several is used")
@@ -63,6 +81,16 @@ export function addClientOptions(command: Command): Command {
     .addOption(
       fromEnvironment("--tls-server-name <name>", "name to verify in the server's certificate"),
     );
+}
+
+/** Parses message types: of a resource, or of those that are not named. */
+function messageTypes(text: string): ReadonlyMap<string, string> {
+  return new Map(
+    text.split(",").map((part) => {
+      const at = part.indexOf("=");
+      return [at === -1 ? "" : part.slice(0, at), part.slice(at + 1)] as const;
+    }),
+  );
 }
 
 /** An option that is also the variable WATCH_FANOUT_NAME. An empty variable counts as absent. */

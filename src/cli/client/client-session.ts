@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { invalidRequest, messageOf, WatchFanoutError } from "../../base/errors.ts";
 import type { ClientTls, Pem } from "../../client/calls/client-certificates.ts";
+import type { ConnectOptions } from "../../client/calls/options.ts";
 import type { Token } from "../../client/calls/token-source.ts";
 import { type Client, connect } from "../../client/client.ts";
 import { type CommandIo, Output, reportFailure, say } from "../output/command-io.ts";
@@ -25,14 +26,7 @@ export async function runSession(
   const alive = setInterval(() => {}, 2 ** 30);
   let client: Client | undefined;
   try {
-    client = connect({
-      address: options.address,
-      tls: await readTls(options),
-      token: tokenOf(options),
-      timeoutMs: options.timeout,
-      // Each server is tried once. A user at a terminal can repeat the command.
-      maxAttempts: options.address.length,
-    });
+    client = connect(await connectOptions(options));
     const output = new Output(io.stdout);
     await work({ client, output, io, say: (message) => say(io, message) });
     await output.flush();
@@ -42,6 +36,18 @@ export async function runSession(
     clearInterval(alive);
     client?.close();
   }
+}
+
+/** How to connect to the service of the options. Rejects with INVALID_REQUEST for TLS or a token that can't be used. */
+export async function connectOptions(options: ClientOptions): Promise<ConnectOptions> {
+  return {
+    address: options.address,
+    tls: await readTls(options),
+    token: tokenOf(options),
+    timeoutMs: options.timeout,
+    // Each server is tried once. A user at a terminal can repeat the command.
+    maxAttempts: options.address.length,
+  };
 }
 
 /** What the service calls by the names of its contract, as a user types it. */
@@ -59,7 +65,7 @@ function withFlags(error: unknown): unknown {
 }
 
 /** A token has no flag, since other users of the machine can see flags. */
-function tokenOf({ bearerTokenFile: file }: ClientOptions): Token | undefined {
+function tokenOf({ bearerTokenFile: file, bearerToken }: ClientOptions): Token | undefined {
   const token = process.env["WATCH_FANOUT_BEARER_TOKEN"] ?? "";
   if (token !== "" && file !== undefined) {
     throw invalidRequest(
@@ -68,7 +74,7 @@ function tokenOf({ bearerTokenFile: file }: ClientOptions): Token | undefined {
     );
   }
   if (file !== undefined) return { file };
-  return token === "" ? undefined : token;
+  return token === "" ? bearerToken : token;
 }
 
 async function readTls(options: ClientOptions): Promise<ClientTls | undefined> {

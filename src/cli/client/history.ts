@@ -11,12 +11,13 @@ import {
   addClientOptions,
   addHistoryOption,
   type ClientOptions,
-  type Format,
   type HistoryOptions,
   usageError,
   wholeNumber,
 } from "./client-options.ts";
 import { runSession, type Session } from "./client-session.ts";
+import { DecodedPrinter } from "./decoded/decoded-printer.ts";
+import { isDecoded } from "./decoded/output-format.ts";
 import { historyPageJson, printValueLine } from "./object-output.ts";
 import { type DiffSide, diffLines } from "./value-diff.ts";
 import { eventColours } from "./watch.ts";
@@ -41,7 +42,7 @@ export function addHistory(program: Command, io: CommandIo): void {
   addHistoryOption(addClientOptions(command)).action(
     async (key: string, options: KeyHistoryOptions) => {
       await runSession(io, options, async (session) => {
-        const print = pagePrinter(session, options.output);
+        const print = await pagePrinter(session, options);
         let last: HistoryPage | undefined;
         for await (const page of limited(session.client, key, options)) {
           await print(page);
@@ -82,16 +83,24 @@ function endText(last: HistoryPage | undefined): string | undefined {
   return `Before revision ${last.oldestRevision} there may be more: to look for it would cost the store too much.`;
 }
 
-function pagePrinter(
-  { output, io }: Session,
-  format: Format,
-): (page: HistoryPage) => Promise<void> {
+async function pagePrinter(
+  session: Session,
+  options: KeyHistoryOptions,
+): Promise<(page: HistoryPage) => Promise<void>> {
+  const { output, io } = session;
+  const { resource, output: format } = options;
+  if (isDecoded(format)) {
+    const printer = await DecodedPrinter.open(session, { ...options, output: format }, [resource]);
+    return ({ events }) => printer.printEvents(resource, events);
+  }
   switch (format) {
     case "json":
       return (page) => output.write(historyPageJson(page));
     case "table": {
-      const options = { ...tableOptions(io), widths: [0, "MODIFIED".length] };
-      const table = new Table(["REVISION", "EVENT", "VERSION", "SIZE", "VALUE"], options);
+      const table = new Table(["REVISION", "EVENT", "VERSION", "SIZE", "VALUE"], {
+        ...tableOptions(io),
+        widths: [0, "MODIFIED".length],
+      });
       return ({ events }) => output.write(table.format(events.map(changeRow)));
     }
     case "value":

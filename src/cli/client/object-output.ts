@@ -7,12 +7,19 @@ import type {
   Page,
 } from "../../client/watch/client-calls.ts";
 import type { WatchEvent } from "../../model/event.ts";
-import type { ShownAttributes, StoredObject } from "../../model/object.ts";
+import type { StoredObject } from "../../model/object.ts";
 import { type CommandIo, tableOptions } from "../output/command-io.ts";
 import { printableBytes, printableText } from "../output/printable.ts";
 import { Table } from "../output/table.ts";
-import type { Format } from "./client-options.ts";
+import type { ClientOptions } from "./client-options.ts";
 import type { Session } from "./client-session.ts";
+import { attributesJson, DecodedPrinter } from "./decoded/decoded-printer.ts";
+import { type Format, isDecoded } from "./decoded/output-format.ts";
+
+/** The options that say how objects are shown. */
+interface ShownOptions extends ClientOptions {
+  readonly keysOnly?: true;
+}
 
 function objectTable(io: CommandIo): Table {
   return new Table(["KEY", "REVISION", "VERSION", "VALUE"], tableOptions(io));
@@ -34,11 +41,17 @@ function objectRow(object: StoredObject): string[] {
 
 /** Prints one object. As `value`: exactly its bytes. */
 export async function printObject(
-  { output, io, say }: Session,
-  format: Format,
+  session: Session,
+  options: ShownOptions,
   result: ObjectResult,
 ): Promise<void> {
+  const { output, io, say } = session;
   warnIfStale(say, result.staleForMs);
+  const { resource, output: format } = options;
+  if (isDecoded(format)) {
+    const printer = await DecodedPrinter.open(session, { ...options, output: format }, [resource]);
+    return printer.printObject(resource, result.object);
+  }
   switch (format) {
     case "json":
       return output.write(objectResultJson(result));
@@ -53,16 +66,31 @@ export async function printObject(
 
 /** Prints pages as they arrive. As `value`: each object's bytes, and a line end. */
 export async function printPages(
-  { output, io, say }: Session,
-  format: Format,
+  session: Session,
+  options: ShownOptions,
   pages: AsyncIterable<Page>,
 ): Promise<void> {
+  const { output, io, say } = session;
+  const { resource, output: format } = options;
+  if (isDecoded(format)) {
+    const printer = await DecodedPrinter.open(session, { ...options, output: format }, [resource]);
+    return printer.printPages(resource, withWarnings(say, pages));
+  }
   const table = objectTable(io);
-  for await (const page of pages) {
-    warnIfStale(say, page.staleForMs);
+  for await (const page of withWarnings(say, pages)) {
     if (format === "json") await output.write(pageJson(page));
     else if (format === "table") await output.write(table.format(page.items.map(objectRow)));
     else for (const item of page.items) await printValueLine(output, item);
+  }
+}
+
+async function* withWarnings(
+  say: Session["say"],
+  pages: AsyncIterable<Page>,
+): AsyncGenerator<Page, void, void> {
+  for await (const page of pages) {
+    warnIfStale(say, page.staleForMs);
+    yield page;
   }
 }
 
@@ -211,12 +239,6 @@ function objectMessage(object: StoredObject): object {
     lease: String(object.lease),
     ...(object.attributes && attributesJson(object.attributes)),
   };
-}
-
-/** What a view shows in place of a value, as the fields of a StoredObject that only such an object has. */
-export function attributesJson({ labels, fields, isUndecodable }: ShownAttributes): object {
-  if (isUndecodable) return { undecodable: true };
-  return { attributes: { labels: Object.fromEntries(labels), fields: Object.fromEntries(fields) } };
 }
 
 function line(message: object): string {

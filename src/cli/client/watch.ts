@@ -5,6 +5,7 @@ import type { KeyRange } from "../../client/calls/options.ts";
 import type { AtomicBatch } from "../../client/watch/client-calls.ts";
 import type { EventType, WatchEvent } from "../../model/event.ts";
 import type { Scope } from "../../storage/storage.ts";
+import { isGiven } from "../contexts/use-context.ts";
 import { type CommandIo, tableOptions } from "../output/command-io.ts";
 import { printableBytes, printableText } from "../output/printable.ts";
 import { type Cell, type Colour, Table } from "../output/table.ts";
@@ -16,7 +17,6 @@ import {
   addShardOption,
   addViewOptions,
   type ClientOptions,
-  type Format,
   type HistoryOptions,
   prefixHelp,
   prefixOf,
@@ -31,6 +31,8 @@ import {
   wholeNumber,
 } from "./client-options.ts";
 import { runSession, type Session } from "./client-session.ts";
+import { DecodedPrinter } from "./decoded/decoded-printer.ts";
+import { isDecoded } from "./decoded/output-format.ts";
 import { batchJson, printValueLine, shownBytes } from "./object-output.ts";
 
 interface WatchOptions
@@ -71,7 +73,9 @@ export function addWatch(program: Command, io: CommandIo): void {
       "--latest",
       "when it falls behind, get the latest state of each object instead of an error",
     )
-    .addOption(new Option("--previous", "print the previous object with each event; json only"));
+    .addOption(
+      new Option("--previous", "print the previous object with each event; not in a table"),
+    );
   addRangeOptions(command);
   addShardOption(addViewOptions(addSelectorOptions(addScopeOptions(command)))).option(
     "--event-types <type,...>",
@@ -85,8 +89,8 @@ export function addWatch(program: Command, io: CommandIo): void {
     if (options.key !== undefined && prefix !== undefined) {
       usageError(command, "--key and --prefix can't be used together.");
     }
-    if (options.previous === true && options.output !== "json") {
-      usageError(command, "--previous needs -o json.");
+    if (options.previous === true && (options.output === "table" || options.output === "value")) {
+      usageError(command, "--previous needs -o json, or another format that shows it.");
     }
     const scopes = scopesOf(command, options);
     const range = rangeOf(command, options);
@@ -105,6 +109,7 @@ async function watchAll(
   range: KeyRange | undefined,
 ): Promise<void> {
   const { client, output, io, say } = session;
+  const print = await batchPrinter(session, options, scopes);
   const ended = new AbortController();
   const stopListening = io.onInterrupt(() => ended.abort());
   /** The last failure; undefined while there is a stream. */
@@ -119,7 +124,6 @@ async function watchAll(
   const signal = AbortSignal.any([ended.signal, output.failed, missing.signal]);
   const logger = { warn: (_: object, text: string) => say(`${text}.`) };
   const calls = scopes.length > 1 ? client.subscribe({ logger }) : client;
-  const print = batchPrinter(session, options.output, scopes[0]?.name !== undefined);
   // The events of one batch are printed together.
   let printed = Promise.resolve();
   const watch = async (watched: WatchedScope): Promise<void> => {
@@ -200,11 +204,20 @@ function eventTypes(text: string): readonly EventType[] {
   });
 }
 
-function batchPrinter(
-  { output, io }: Session,
-  format: Format,
-  hasName: boolean,
-): (batch: AtomicBatch, watched: WatchedScope) => Promise<void> {
+async function batchPrinter(
+  session: Session,
+  options: WatchOptions,
+  scopes: readonly WatchedScope[],
+): Promise<(batch: AtomicBatch, watched: WatchedScope) => Promise<void>> {
+  const { output, io } = session;
+  const { output: format } = options;
+  const hasName = scopes[0]?.name !== undefined;
+  if (isDecoded(format)) {
+    const resources = scopes.map(({ resource }) => resource);
+    const printer = await DecodedPrinter.open(session, { ...options, output: format }, resources);
+    return ({ events }, { resource }) =>
+      printer.printEvents(resource, events, hasName ? { resource } : {});
+  }
   switch (format) {
     case "json":
       return async (batch, { resource, scope, name }) => {
@@ -293,8 +306,7 @@ export function scopesOf(command: Command, options: ScopeOptions): readonly Watc
     const only = key !== undefined ? { key } : prefix === undefined ? undefined : { prefix };
     return [{ resource, scope: only, name: undefined }];
   }
-  const isGiven = command.getOptionValueSource("resource") !== "default";
-  if (isGiven || key !== undefined || prefix !== undefined) {
+  if (isGiven(command, "resource") || key !== undefined || prefix !== undefined) {
     usageError(
       command,
       "--scope and --scope-key name the resource: leave out --resource, --key and the prefix, or use another --scope for them.",

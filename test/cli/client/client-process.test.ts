@@ -44,7 +44,14 @@ class Command {
     this.child = spawn(
       process.execPath,
       ["--disable-warning=ExperimentalWarning", main, ...args, "--address", at],
-      { stdio: "pipe", env: { PATH: process.env["PATH"], ...compileCache } },
+      {
+        stdio: "pipe",
+        env: {
+          PATH: process.env["PATH"],
+          XDG_CONFIG_HOME: process.env["XDG_CONFIG_HOME"],
+          ...compileCache,
+        },
+      },
     );
     running.push(this.child);
     this.child.stdin?.end();

@@ -39,7 +39,12 @@ export class CommandProcess implements AsyncDisposable {
         : ["/bin/sh", "-c", `ulimit -n ${openFiles} && exec "$@"`, "sh", ...command];
     const [program = "", ...rest] = limited;
     this.#child = spawn(program, rest, {
-      env: { PATH: process.env["PATH"], ...compileCache, ...env },
+      env: {
+        PATH: process.env["PATH"],
+        XDG_CONFIG_HOME: process.env["XDG_CONFIG_HOME"],
+        ...compileCache,
+        ...env,
+      },
       stdio: ["ignore", "pipe", "pipe"],
     });
     this.#child.stdout?.setEncoding("utf8").on("data", (text: string) => {
