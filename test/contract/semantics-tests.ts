@@ -47,7 +47,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "reads-23": "does not have the number of remaining objects, as etcd may count other keys, too",
   "reads-24": "gets objects of several resources at one revision while sums move between them",
   "reads-25": "refuses objects that are too large for a response, twice the same, or none",
-  "reads-26": "gets objects of ANY and NOT_OLDER_THAN revision without asking the store",
+  "reads-26": "gets objects at a revision that all caches have, while one of them is behind",
   "begin-1":
     "at once a bookmark with C, the linearizable current revision; then everything after C",
   "begin-2":

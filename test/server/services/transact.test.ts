@@ -5,6 +5,7 @@ import { Cacher } from "../../../src/cacher/cacher.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import { MemoryStore } from "../../../src/storage/memory/memory-store.ts";
 import { startReady } from "../../cacher/ready.ts";
+import { SlowStorage } from "../../contract/slow-storage.ts";
 import { type Etcd, startEtcd } from "../../etcd/etcd.ts";
 import { openEtcdStore, openMemoryStore } from "../../storage/store/opened.ts";
 import { ManualTimers } from "../limits/manual-timers.ts";
@@ -242,6 +243,33 @@ test("gets objects of ANY and NOT_OLDER_THAN revision without asking the store",
   }
   expect(asked).toEqual([]);
   end.resolve();
+});
+
+test("gets objects at a revision that all caches have, while one of them is behind", async () => {
+  const opened = openMemoryStore(systemClock);
+  const behind = new SlowStorage(opened.a);
+  const { client, transact, batchGet } = await serveStore({ ...opened, a: behind });
+  const names = ["a", "b"].map((resource) => ({ resource, key: "k" }));
+  const move = (amounts: readonly number[]) =>
+    transact({
+      operations: names.map((name, i) => ({ ...name, put: { value: value(amounts[i] ?? 0) } })),
+    });
+  const { revision } = await move([500, 500]);
+  for (const name of names) await client.get(name);
+  behind.hold();
+  await move([499, 501]);
+  expect((await client.get(names[1] ?? {})).object?.value).toEqual(value(501));
+  for (const match of ["REVISION_MATCH_ANY", "REVISION_MATCH_NOT_OLDER_THAN"] as const) {
+    const at = match === "REVISION_MATCH_ANY" ? "0" : revision;
+    const got = await batchGet({ objects: names, revision_match: match, revision: at });
+    expect(got).toMatchObject({
+      revision,
+      objects: Array(2).fill({ object: { value: value(500) } }),
+    });
+  }
+  behind.release();
+  const { objects } = await batchGet({ objects: names });
+  expect(objects.map(({ object }) => `${object?.value}`)).toEqual(["499", "501"]);
 });
 
 test("a transaction finds another history for all of its resources", async () => {
