@@ -36,6 +36,7 @@ import { slowConsumers } from "./slow-consumers.ts";
 import { start } from "./start.ts";
 import { subscribe } from "./subscribe.ts";
 import { telemetry } from "./telemetry.ts";
+import { transact } from "./transact.ts";
 import { upstreamCost } from "./upstream-cost.ts";
 import { workers } from "./workers.ts";
 
@@ -54,6 +55,7 @@ const benchmarks: readonly Benchmark[] = [
   ],
   ...[policyCost, telemetry, flood, workers, portSharing, relays, relayFailover, million],
   ...[etcdFanout, etcdRelay, etcdClients, views, shards, subscribe, objectCache, compress],
+  transact,
 ];
 
 try {

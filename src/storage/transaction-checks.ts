@@ -11,8 +11,8 @@ import type {
 } from "./store.ts";
 
 /*
- * Maximum number of compares and of operations of a transaction. etcd allows 128 unless configured (`--max-txn-ops`), of
- * which each operation takes up to two, and two are for what is checked and remembered of every transaction.
+ * Maximum number of compares and of operations of a transaction. etcd allows 128 unless configured (`--max-txn-ops`). A put
+ * counts twice there, and two are for what is checked and remembered of every transaction.
  */
 export const maxCompares = 120;
 export const maxOperations = 60;

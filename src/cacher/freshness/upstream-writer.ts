@@ -48,9 +48,9 @@ export class UpstreamWriter implements Pick<Storage, "put" | "delete"> {
     writing: Promise<WriteResult>,
     signal: AbortSignal | undefined,
   ): Promise<WriteResult> {
-    // Always a new revision, unlike the result of a request that is repeated.
-    const written = writing.then((result) => ({ ...result, revisionBefore: result.revision - 1 }));
-    const historyId = await this.historyOfWrite(written, ({ object }) => object, signal);
+    // A write never gets a revision that its history already had.
+    const result = writing.then((each) => ({ ...each, revisionBefore: each.revision - 1 }));
+    const historyId = await this.historyOfWrite(result, ({ object }) => object, signal);
     return { ...(await writing), historyId };
   }
 

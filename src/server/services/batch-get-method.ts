@@ -1,5 +1,6 @@
 import { invalidRequest, upstreamUnavailable, WatchFanoutError } from "../../base/errors.ts";
 import type { Reached } from "../../cacher/request/request.ts";
+import type { StoredObject } from "../../model/object.ts";
 import { encodedSize } from "../../model/object-encoding.ts";
 import type { Access } from "../../policy/access.ts";
 import type { GetResult, RevisionRequirement } from "../../storage/storage.ts";
@@ -20,6 +21,9 @@ const maxObjects = 1_000;
 
 /** Maximum size of the objects of a response, in bytes: below 4 MiB, the default maximum of gRPC clients. */
 const maxResponseBytes = 4 * 1024 ** 2 - 16 * 1024;
+
+/** Number of objects that are read at once: without a cache each may have any size. */
+const readsAtOnce = 16;
 
 interface Named {
   readonly resource: ServedResource;
@@ -42,17 +46,14 @@ export function batchGetMethod(context: UnaryContext): UnaryMethod<BatchGetReque
       const reached = await reach(names, at, call);
       const wait = call.admit(Math.min(names.length * expectedObjectBytes, maxResponseBytes));
       if (wait !== undefined) await wait;
-      const { revision, found } = await readAll(names, at, reached, (name, each) =>
-        readOne(name, each, reached, request.history_id, call),
-      );
-      const historyId = oneHistory(found);
-      checkSize(found, revision);
+      const found = await readAll(names, at, reached, request.history_id, call);
+      const { revision, historyId, objects } = found;
       return () => {
         const ages = names.map(({ resource }) => stalenessOf(resource, at) ?? -1);
         const staleForMs = Math.max(...ages);
         const message = listWatchService.BatchGet.responseSerialize({
           ...{ revision, history_id: historyId },
-          objects: found.map(({ result }) => ({ object: objectMessage(result.object) })),
+          objects: objects.map((object) => ({ object: objectMessage(object) })),
           ...(staleForMs < 0 ? {} : { stale_for: durationOf(staleForMs) }),
         });
         return [message];
@@ -96,11 +97,6 @@ function checkOneStore({ store }: UnaryContext, names: readonly ObjectName__Outp
     "objects",
     `The resources are not of one store: ${list}. Revisions have a meaning within one store: get the objects of each alone.`,
   );
-}
-
-interface Found {
-  readonly result: GetResult;
-  readonly historyId: string;
 }
 
 /** A revision that the caches have reached. */
@@ -148,52 +144,62 @@ async function revisionOf(
   return Math.max(at.match === "ANY" ? 1 : at.revision, least);
 }
 
-/** Reads all objects at one revision. */
-async function readAll(
-  names: readonly Named[],
-  at: RevisionRequirement,
-  reached: ReachedRevision | undefined,
-  read: (name: Named, at: RevisionRequirement) => Promise<Found>,
-): Promise<{ readonly revision: number; readonly found: readonly Found[] }> {
-  const atOnce = (all: readonly Named[], revision: number): Promise<Found[]> =>
-    Promise.all(all.map((name) => read(name, { match: "EXACT", revision })));
-  if (reached !== undefined) {
-    const { revision } = reached;
-    return { revision, found: await atOnce(names, revision) };
-  }
-  const [first, ...others] = names;
-  const begun = await read(first as Named, at);
-  const { revision } = begun.result;
-  return { revision, found: [begun, ...(await atOnce(others, revision))] };
+/** All objects at one revision, and its history. */
+interface Found {
+  readonly revision: number;
+  readonly historyId: string;
+  /** In the order of their names. */
+  readonly objects: readonly (StoredObject | undefined)[];
 }
 
-function readOne(
-  { resource, key }: Named,
+/** Reads all objects, those of one resource after those of another. Without a reached revision the first read finds it. */
+async function readAll(
+  names: readonly Named[],
   at: RevisionRequirement,
   reached: ReachedRevision | undefined,
   known: string,
   { signal, owner }: UnaryCall,
 ): Promise<Found> {
-  const get = { key, at, signal, owner };
-  return inHistory(resource, known, signal, () => resource.get(get, reached?.caches.get(resource)));
-}
-
-/** The history that all results are of. Throws UPSTREAM_UNAVAILABLE if they differ. */
-function oneHistory(found: readonly Found[]): string {
-  const ids = new Set(found.map(({ historyId }) => historyId));
-  const [id = ""] = ids;
-  if (ids.size <= 1) return id;
+  const objects = new Array<StoredObject | undefined>(names.length);
+  const ids = new Set<string>();
+  let revision = reached?.revision;
+  let bytes = 0;
+  for (const resource of new Set(names.map((name) => name.resource))) {
+    const positions = names.flatMap((name, i) => (name.resource === resource ? [i] : []));
+    const read = async (): Promise<Pick<GetResult, "historyId">> => {
+      let historyId: string | undefined;
+      while (positions.length > 0) {
+        const required = revision === undefined ? at : ({ match: "EXACT", revision } as const);
+        const slice = positions.splice(0, revision === undefined ? 1 : readsAtOnce);
+        const results = await Promise.all(
+          slice.map((i) => {
+            const get = { key: names[i]?.key ?? "", at: required, signal, owner };
+            return resource.get(get, reached?.caches.get(resource));
+          }),
+        );
+        results.forEach((result, j) => {
+          revision ??= result.revision;
+          historyId = result.historyId;
+          if (historyId !== undefined) ids.add(historyId);
+          objects[slice[j] ?? 0] = result.object;
+          bytes += result.object === undefined ? 4 : 8 + encodedSize(result.object);
+        });
+        if (bytes > maxResponseBytes) throw tooLarge(revision ?? 0);
+      }
+      return { historyId };
+    };
+    ids.add((await inHistory(resource, known, signal, read)).historyId);
+  }
+  const [historyId = ""] = ids;
+  if (ids.size <= 1) return { revision: revision ?? 0, historyId, objects };
   throw upstreamUnavailable("The store's history has changed during the read. Try again.");
 }
 
-function checkSize(found: readonly Found[], revision: number): void {
-  let bytes = 0;
-  for (const { result } of found) bytes += result.object ? 8 + encodedSize(result.object) : 4;
-  if (bytes <= maxResponseBytes) return;
-  throw new WatchFanoutError(
+function tooLarge(revision: number): WatchFanoutError {
+  return new WatchFanoutError(
     "LIST_TOO_LARGE",
-    `The objects have ${bytes} bytes at revision ${revision}, above the limit of ${maxResponseBytes} for one response. Get ` +
-      "fewer at once, and the others at the same revision (EXACT).",
+    `The objects are above the limit of ${maxResponseBytes} bytes for one response at revision ${revision}. Get fewer at once, ` +
+      "and the others at the same revision (EXACT).",
     { metadata: { limit: String(maxResponseBytes), revision: String(revision) } },
   );
 }

@@ -14,7 +14,7 @@ import type { ServedResource } from "../calls/service-options.ts";
 /** A result, with the id of the history that its revision belongs to; empty if that can't be determined. */
 type InHistory<T> = T & { readonly historyId: string };
 
-/** The service's store. Throws INVALID_REQUEST if it has none. */
+/** The service's store. Throws INVALID_REQUEST if there is no store. */
 export function storeOf({ store }: Pick<UnaryContext, "store">): Store {
   if (store !== undefined) return store;
   throw invalidRequest(
@@ -69,7 +69,7 @@ async function followed<T extends StoreWrite>(
   return { ...result, historyId: agreed(known) ?? result.historyId ?? currentOf(touched) };
 }
 
-/** The id that all have; empty if they differ; undefined if there are none. */
+/** The id that all have; empty if they differ; undefined: no resource has one. */
 function agreed(ids: readonly string[]): string | undefined {
   return ids.every((id) => id === ids[0]) ? ids[0] : "";
 }

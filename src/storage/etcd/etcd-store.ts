@@ -1,3 +1,4 @@
+import { messageOf, WatchFanoutError } from "../../base/errors.ts";
 import { abortable } from "../../base/wait.ts";
 import { compacted, isServiceError, says } from "../../etcd/client/errors.ts";
 import type { EtcdClient } from "../../etcd/client/etcd-client.ts";
@@ -99,7 +100,7 @@ export class EtcdStore implements Store {
     const { response, historyId, executedAt } = await this.#write(request, branches, lease, marker);
     const now = safeNumber(response.header.revision);
     if (executedAt !== undefined) {
-      const results = await this.#resultsAt(transaction, executedAt, undefined);
+      const results = await this.#resultsAt(transaction, executedAt, undefined, request.signal);
       const before = { revision: executedAt, revisionBefore: now };
       return { historyId, succeeded: true, results, compares: [], ...before };
     }
@@ -112,7 +113,7 @@ export class EtcdStore implements Store {
     if (marker === undefined && !transaction.hasWritten(response))
       return { ...unchanged, succeeded: true, results: written, compares: [] };
     const isComplete = request.returnPrevious !== true || transaction.readsPrevious;
-    const results = isComplete ? written : await this.#resultsAt(transaction, now, written);
+    const results = isComplete ? written : await this.#withPrevious(transaction, now, written);
     return { ...unchanged, succeeded: true, results, compares: [], revisionBefore: now - 1 };
   }
 
@@ -209,13 +210,31 @@ export class EtcdStore implements Store {
     return results;
   }
 
+  /** The results of a transaction that was executed now, and what was before. No error of it says that nothing was written. */
+  async #withPrevious(
+    transaction: Transaction,
+    revision: number,
+    written: readonly OperationResult[],
+  ): Promise<readonly OperationResult[]> {
+    try {
+      return await this.#resultsAt(transaction, revision, written, undefined);
+    } catch (error) {
+      throw new WatchFanoutError(
+        "OUTCOME_UNKNOWN",
+        `The transaction was applied at revision ${revision}, but what it replaced can't be read: ${messageOf(error)}`,
+        { metadata: { revision: String(revision) }, cause: error },
+      );
+    }
+  }
+
   /** The results of a transaction that was executed at this revision. `written`: without what was before. */
   async #resultsAt(
     transaction: Transaction,
     revision: number,
     written: readonly OperationResult[] | undefined,
+    signal: AbortSignal | undefined,
   ): Promise<readonly OperationResult[]> {
-    const { operations, returnPrevious = false, signal } = transaction.request;
+    const { operations, returnPrevious = false } = transaction.request;
     const sizes = new FoundObjects();
     const results: OperationResult[] = [];
     const read = async (i: number, at: number): Promise<StoredObject | undefined> => {

@@ -147,7 +147,7 @@ export class MemoryStore implements Store {
       return { ...none, succeeded: false, revision: now, compares: shown };
     }
     if (validateOnly) return { ...none, succeeded: true, revision: now };
-    // The history may be so short that it has none of this afterwards.
+    // The history may be so short that this is compacted afterwards.
     const before = operations.map((operation) => this.#current(operation));
     this.#execute(operations);
     const revision = this.log.newest;
@@ -185,7 +185,7 @@ export class MemoryStore implements Store {
     return { ...done, revision, deleted };
   }
 
-  /** The keys of a resource, which has none until then. */
+  /** The keys of a resource, which becomes one of the store. */
   keysOf(resource: string): Keyspace {
     let keys = this.#keys.get(resource);
     if (keys === undefined) {

@@ -104,6 +104,7 @@ describe("The history's id in the response to a transaction", () => {
     ["wrote nothing at the cache's revision", { revision: 5, revisionBefore: 5 }, false],
     ["wrote nothing below it", { revision: 4, revisionBefore: 4 }, true],
     ["was executed before", { revision: 2, revisionBefore: 7 }, false],
+    ["does not say what the revision was before it", { revision: 2 }, false],
   ])("that %s", async (_, result, isOther) => {
     const world = new World();
     world.isFollowed = true;

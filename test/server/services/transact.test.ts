@@ -1,8 +1,14 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { pino } from "pino";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
+import { Cacher } from "../../../src/cacher/cacher.ts";
+import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
+import { MemoryStore } from "../../../src/storage/memory/memory-store.ts";
+import { startReady } from "../../cacher/ready.ts";
 import { type Etcd, startEtcd } from "../../etcd/etcd.ts";
 import { openEtcdStore, openMemoryStore } from "../../storage/store/opened.ts";
-import { serveThings } from "../served.ts";
+import { ManualTimers } from "../limits/manual-timers.ts";
+import { serveAdded, serveThings } from "../served.ts";
 import { serveStore, transactingBy } from "./transacting.ts";
 
 let etcd: Etcd;
@@ -212,14 +218,20 @@ test("gets objects of ANY and NOT_OLDER_THAN revision without asking the store",
   const operations = names.map((name) => ({ ...name, put: {} }));
   const { revision } = await transact({ operations });
   for (const name of names) await client.get(name);
+  // A request to the store would wait until the end. Others than the calls ask it for its revision.
+  const end = Promise.withResolvers<void>();
   const asked: string[] = [];
-  for (const [name, storage] of Object.entries({ a: opened.a, b: opened.b })) {
-    for (const method of ["get", "list", "currentRevision"] as const) {
-      storage[method] = async () => {
-        asked.push(`${name} ${method}`);
-        throw new Error("The store was asked.");
-      };
-    }
+  for (const storage of [opened.a, opened.b]) {
+    const get = storage.get.bind(storage);
+    const currentRevision = storage.currentRevision.bind(storage);
+    storage.get = async (request) => {
+      asked.push(request.key);
+      return get(request);
+    };
+    storage.currentRevision = async (...options) => {
+      await end.promise;
+      return currentRevision(...options);
+    };
   }
   for (const match of ["REVISION_MATCH_ANY", "REVISION_MATCH_NOT_OLDER_THAN"] as const) {
     const at = match === "REVISION_MATCH_ANY" ? "0" : revision;
@@ -229,6 +241,7 @@ test("gets objects of ANY and NOT_OLDER_THAN revision without asking the store",
     expect(Number(got.revision)).toBeLessThanOrEqual(Math.min(...least));
   }
   expect(asked).toEqual([]);
+  end.resolve();
 });
 
 test("a transaction finds another history for all of its resources", async () => {
@@ -243,6 +256,22 @@ test("a transaction finds another history for all of its resources", async () =>
   expect(history_id).not.toBe(before.history_id);
   expect(history_id).toBe(await opened.b.historyId());
   for (const name of names) expect((await client.get(name)).history_id).toBe(history_id);
+});
+
+test("a server of grpc-js executes transactions, batch gets and deletions as well", async () => {
+  const clock = new ManualTimers();
+  const store = new MemoryStore({ clock });
+  const storage = new MemoryStorage({ store, resource: "a" });
+  const cacher = new Cacher({ name: "a", storage, clock, logger: pino({ level: "silent" }) });
+  await startReady(cacher);
+  onTestFinished(() => cacher.close());
+  const { client } = await serveAdded(new Map([["a", cacher]]), clock, { store });
+  const { transact, batchGet, deletePrefix } = transactingBy(client);
+  const name = { resource: "a", key: "k" };
+  const { revision } = await transact({ operations: [{ ...name, put: {} }] });
+  const { objects } = await batchGet({ objects: [name] });
+  expect(objects[0]?.object?.mod_revision).toBe(revision);
+  expect((await deletePrefix({ resource: "a", every_key: true })).deleted).toBe("1");
 });
 
 test("a service without a store refuses what needs one", async () => {

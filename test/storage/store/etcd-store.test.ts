@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
+import { upstreamUnavailable } from "../../../src/base/errors.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";
 import { EtcdStore } from "../../../src/storage/etcd/etcd-store.ts";
 import type { Operation, TransactRequest } from "../../../src/storage/store.ts";
@@ -171,6 +172,24 @@ describe("a transaction of etcd", () => {
       reason: "REVISION_TOO_OLD",
       message: expect.stringContaining(`at revision ${revision}`),
     });
+  });
+
+  test("that was applied keeps its lease if what it replaced can't be read", async () => {
+    const { client, store, storage } = replica({ a: newPrefix() });
+    const { range } = client;
+    client.range = async () => {
+      throw upstreamUnavailable("etcd is away.");
+    };
+    const operations = ["1", "2", "3"].map((key) => put(key, "", { ttlSeconds: 600 }));
+    await expect(
+      store.transact({ compares: [], operations, returnPrevious: true }),
+    ).rejects.toMatchObject({
+      reason: "OUTCOME_UNKNOWN",
+      message: expect.stringMatching(/was applied at revision \d+, .* etcd is away\./),
+    });
+    client.range = range;
+    const { items } = await storage("a").list({ prefix: "", limit: 0, at: linearizable });
+    expect(items).toHaveLength(3);
   });
 
   test("above a smaller limit of etcd is TRANSACTION_TOO_LARGE", async () => {

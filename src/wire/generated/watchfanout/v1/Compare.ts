@@ -27,7 +27,7 @@ export interface Compare {
    */
   'create_revision'?: (number | string | Long);
   /**
-   * The object's value. An object that does not exist has none.
+   * The object's value. It never holds for an object that does not exist.
    */
   'value'?: (Buffer | Uint8Array | string);
   /**
@@ -61,7 +61,7 @@ export interface Compare__Output {
    */
   'create_revision'?: (string);
   /**
-   * The object's value. An object that does not exist has none.
+   * The object's value. It never holds for an object that does not exist.
    */
   'value'?: (Buffer);
   /**

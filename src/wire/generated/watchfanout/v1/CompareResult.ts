@@ -11,7 +11,7 @@ export interface CompareResult {
    */
   'held'?: (boolean);
   /**
-   * The object. Absent: there is none.
+   * The object. Absent: it does not exist.
    */
   'object'?: (_watchfanout_v1_StoredObject | null);
 }
@@ -25,7 +25,7 @@ export interface CompareResult__Output {
    */
   'held': (boolean);
   /**
-   * The object. Absent: there is none.
+   * The object. Absent: it does not exist.
    */
   'object': (_watchfanout_v1_StoredObject__Output | null);
 }

@@ -7,7 +7,7 @@ import type { StoredObject as _watchfanout_v1_StoredObject, StoredObject__Output
  */
 export interface FoundObject {
   /**
-   * The object. Absent: there is none.
+   * The object. Absent: it does not exist.
    */
   'object'?: (_watchfanout_v1_StoredObject | null);
 }
@@ -17,7 +17,7 @@ export interface FoundObject {
  */
 export interface FoundObject__Output {
   /**
-   * The object. Absent: there is none.
+   * The object. Absent: it does not exist.
    */
   'object': (_watchfanout_v1_StoredObject__Output | null);
 }

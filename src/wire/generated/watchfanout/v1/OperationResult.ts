@@ -11,7 +11,7 @@ export interface OperationResult {
    */
   'object'?: (_watchfanout_v1_StoredObject | null);
   /**
-   * With return_previous: the object before the transaction. Absent: there was none, or it is left out.
+   * With return_previous: the object before the transaction. Absent: it did not exist, or it is left out.
    */
   'previous'?: (_watchfanout_v1_StoredObject | null);
   /**
@@ -30,7 +30,7 @@ export interface OperationResult__Output {
    */
   'object': (_watchfanout_v1_StoredObject__Output | null);
   /**
-   * With return_previous: the object before the transaction. Absent: there was none, or it is left out.
+   * With return_previous: the object before the transaction. Absent: it did not exist, or it is left out.
    */
   'previous': (_watchfanout_v1_StoredObject__Output | null);
   /**

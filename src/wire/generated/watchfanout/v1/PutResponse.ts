@@ -12,7 +12,7 @@ export interface PutResponse {
    */
   'revision'?: (number | string | Long);
   /**
-   * The object as it was written. After a conflict: the current one; absent: there is none. With validate_only and no
+   * The object as it was written. After a conflict: the current one; absent: it does not exist. With validate_only and no
    * conflict: absent.
    */
   'object'?: (_watchfanout_v1_StoredObject | null);
@@ -36,7 +36,7 @@ export interface PutResponse__Output {
    */
   'revision': (string);
   /**
-   * The object as it was written. After a conflict: the current one; absent: there is none. With validate_only and no
+   * The object as it was written. After a conflict: the current one; absent: it does not exist. With validate_only and no
    * conflict: absent.
    */
   'object': (_watchfanout_v1_StoredObject__Output | null);
