@@ -87,13 +87,13 @@ describe("A write with retryUnknown whose answer was lost", () => {
   });
 
   test("is OUTCOME_UNKNOWN if no server answers.", async () => {
-    const lost = new Recording("OUTCOME_UNKNOWN");
+    const lost = new Recording("OUTCOME_UNKNOWN", "OUTCOME_UNKNOWN", "OUTCOME_UNKNOWN");
     const first = await startScriptedServer({ put: () => first.stop() });
     const db = opened([first.address, deadAddress]);
     await expect(put(db)).rejects.toMatchObject({ reason: "OUTCOME_UNKNOWN" });
-    const other = opened(await server(lost.script), 40);
+    const other = opened(await server(lost.script));
     await expect(put(other)).rejects.toMatchObject({ reason: "OUTCOME_UNKNOWN" });
-    expect(lost.ids).toHaveLength(1);
+    expect(lost.ids).toHaveLength(3);
   });
 
   /** What follows on a lost answer, and what the write ends with. */
