@@ -6,6 +6,7 @@ import { byteLowWaterMark, Ledger } from "../kernel/ledger.ts";
 import { OpenStreams } from "../kernel/open-streams.ts";
 import { CallerLimits } from "../limits/caller-limits.ts";
 import { type Caller, Callers, CallOwner, callerOf } from "../limits/callers.ts";
+import { GrantedLeases } from "../limits/granted-leases.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
 import { SendBudget } from "../limits/send-budget.ts";
 import { defaultServerLimits, type ServerLimits } from "../limits/server-limits.ts";
@@ -118,6 +119,8 @@ function createKernel(
   return {
     /** Knows the caller of each call, and limits what each caller may have. */
     callerLimits,
+    /** The leases that were granted, by caller. */
+    grantedLeases: new GrantedLeases(clock, callerLimits),
     /** Open streams. */
     streams,
     /** Knows which credentials are no longer valid, and ends their streams. */

@@ -1,4 +1,6 @@
-import { invalidRequest, toError, WatchFanoutError } from "../../../base/errors.ts";
+import { pause } from "../../../base/clock.ts";
+import { hasReason, invalidRequest, toError, WatchFanoutError } from "../../../base/errors.ts";
+import { Turns } from "../../../base/turns.ts";
 import { draining, expired } from "../../../cacher/request/errors.ts";
 import {
   type Access,
@@ -7,7 +9,7 @@ import {
   permissionDenied,
   type Verb,
 } from "../../../policy/access.ts";
-import type { Leases } from "../../../storage/store.ts";
+import type { GrantedLease, Leases } from "../../../storage/store.ts";
 import { durationOf, frameOf } from "../../../wire/encode.ts";
 import { encodedStatus, statusOf } from "../../../wire/errors.ts";
 import type { GrantRequest__Output } from "../../../wire/generated/watchfanout/v1/GrantRequest.ts";
@@ -55,10 +57,13 @@ export class LeaseService {
   readonly #context: ServiceContext;
   readonly #leases: Leases;
   readonly #streams: Rounds<KeepAliveStream>;
+  /** The KeepAlive requests that have arrived: one at a time of each stream. */
+  readonly #requests: Turns;
 
   constructor(context: ServiceContext, leases: Leases) {
     this.#context = context;
     this.#leases = leases;
+    this.#requests = new Turns(context.clock, Infinity);
     this.#streams = new Rounds(context.clock, {
       intervalMs: checkIntervalMs,
       visitsPerStep: 64,
@@ -96,9 +101,9 @@ export class LeaseService {
         }
         const wait = call.admit(smallResponseBytes);
         if (wait !== undefined) await wait;
-        const granted = await this.#leases.grant(ttlSeconds, call.signal);
-        const ttl = durationOf(granted.ttlSeconds * 1_000);
-        return () => [leaseService.Grant.responseSerialize({ lease: String(granted.lease), ttl })];
+        const { lease, ttlSeconds: length } = await this.#grant(ttlSeconds, call);
+        const ttl = durationOf(length * 1_000);
+        return () => [leaseService.Grant.responseSerialize({ lease: String(lease), ttl })];
       },
     } satisfies UnaryMethod<GrantRequest__Output>,
     Revoke: {
@@ -110,7 +115,8 @@ export class LeaseService {
         await this.#check(call, lease, revoking);
         const wait = call.admit(smallResponseBytes);
         if (wait !== undefined) await wait;
-        await this.#leases.revoke(lease, call.signal);
+        await this.#forgetting(lease, this.#leases.revoke(lease, call.signal));
+        this.#context.grantedLeases.ended(lease);
         return () => [leaseService.Revoke.responseSerialize({})];
       },
     } satisfies UnaryMethod<RevokeRequest__Output>,
@@ -124,7 +130,10 @@ export class LeaseService {
         const wait = call.admit(expectedObjectBytes);
         if (wait !== undefined) await wait;
         const { objects: hasObjects } = request;
-        const state = await this.#leases.timeToLive(lease, hasObjects, call.signal);
+        const state = await this.#forgetting(
+          lease,
+          this.#leases.timeToLive(lease, hasObjects, call.signal),
+        );
         const { ttlMs, grantedTtlSeconds, objects, others } = state;
         return () => [
           leaseService.TimeToLive.responseSerialize({
@@ -141,6 +150,32 @@ export class LeaseService {
   /** Ends the streams with DRAINING. */
   drain(): void {
     for (const stream of this.#streams) stream.endSoon(draining());
+  }
+
+  /** Grants a lease that the caller may have. */
+  async #grant(ttlSeconds: number, { owner, signal }: UnaryCall): Promise<GrantedLease> {
+    const { grantedLeases } = this.#context;
+    const { caller } = owner;
+    const refusal = grantedLeases.begin(caller);
+    if (refusal !== undefined) throw refusal;
+    try {
+      const granted = await this.#leases.grant(ttlSeconds, signal);
+      grantedLeases.granted(caller, granted.lease, granted.ttlSeconds * 1_000);
+      return granted;
+    } catch (error) {
+      grantedLeases.failed(caller);
+      throw error;
+    }
+  }
+
+  /** Settles as the call does. A lease that is not found does not count any more. */
+  async #forgetting<T>(lease: bigint, call: Promise<T>): Promise<T> {
+    try {
+      return await call;
+    } catch (error) {
+      if (hasReason(error, "LEASE_NOT_FOUND")) this.#context.grantedLeases.ended(lease);
+      throw error;
+    }
   }
 
   /** Throws the refusal if the caller may not use the lease so. */
@@ -176,13 +211,38 @@ export class LeaseService {
           return;
         }
         if (stream.isEnding) return;
-        this.#handle(call, stream, message);
+        await this.#inTurn(call, stream, message);
         await stream.room();
+        await this.#pace(call, stream);
       }
     } catch (error) {
       if (stream.isOver) return;
       if (error instanceof RefusedRequest) stream.end(error.status);
       else stream.end(statusOf(toClientError(error, keepAliveMethod, context.logger, call)));
+    }
+  }
+
+  /** Handles one request in a turn of its caller, as thousands may arrive at once. Resolves when the next one may be. */
+  #inTurn(call: ServerCall, stream: KeepAliveStream, message: Buffer): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const step = (): boolean => {
+        try {
+          if (!stream.isOver) this.#handle(call, stream, message);
+          resolve();
+        } catch (error) {
+          reject(error);
+        }
+        return false;
+      };
+      this.#requests.start(call.owner, { step });
+    });
+  }
+
+  /** Resolves when further leases may be renewed for the caller. */
+  async #pace({ owner }: ServerCall, { signal }: KeepAliveStream): Promise<void> {
+    const { renewalRate } = owner.caller;
+    while (renewalRate?.isExceeded === true && !signal.aborted) {
+      await pause(this.#context.clock, renewalRate.waitMs(0), signal);
     }
   }
 
@@ -198,6 +258,7 @@ export class LeaseService {
       auditDenied(context, keepAliveMethod, call, access);
       throw permissionDenied(identity, access);
     }
+    call.owner.caller.renewalRate?.charge(leases.length);
     const answer = stream.answer();
     void this.#renew(call, stream, leases).then(
       (outcomes) => {
@@ -223,7 +284,17 @@ export class LeaseService {
     const outcomes = leaseRights.isLimited(call.identity)
       ? await this.#renewAllowed(call, stream, leases)
       : await this.#leases.keepAlive(leases, signal);
+    this.#learn(leases, outcomes);
     return encoded(outcomes);
+  }
+
+  #learn(leases: readonly bigint[], outcomes: readonly (number | Error)[]): void {
+    const { grantedLeases } = this.#context;
+    for (let i = 0; i < leases.length; i++) {
+      const [lease, outcome] = [leases[i] as bigint, outcomes[i]];
+      if (typeof outcome === "number") grantedLeases.renewed(lease, outcome);
+      else if (hasReason(outcome, "LEASE_NOT_FOUND")) grantedLeases.ended(lease);
+    }
   }
 
   /** Renews those leases that the caller may keep alive. */
