@@ -191,7 +191,9 @@ class Renewing {
       if (Number(response.TTL) <= 0) this.#failed++;
       return;
     }
-    const { renewals } = response as { readonly renewals: readonly { readonly ttl: object | null }[] };
+    const { renewals } = response as {
+      readonly renewals: readonly { readonly ttl: object | null }[];
+    };
     this.#answered += renewals.length;
     for (const { ttl } of renewals) if (ttl === null) this.#failed++;
   }

@@ -37,11 +37,11 @@ import { leaseOf, ttlOf } from "../parse-requests.ts";
 import { expiryOf } from "../watch-handler.ts";
 import { KeepAliveStream } from "./keep-alive-stream.ts";
 
-const decode = decoderOf<KeepAliveRequest__Output>(leaseService.KeepAlive.path);
-const keepAliveMethod = methodOf(leaseService.KeepAlive.path);
-
 /** Maximum number of leases of a KeepAlive request. */
 const maxLeases = 10_000;
+
+const decode = decoderOf<KeepAliveRequest__Output>(leaseService.KeepAlive.path, maxLeases);
+const keepAliveMethod = methodOf(leaseService.KeepAlive.path);
 
 /** Maximum size of a KeepAlive request, in bytes: an id has up to 9. */
 const maxRequestBytes = 128 * 1024;
@@ -333,12 +333,7 @@ function requiredLease(text: string): bigint {
 
 /** Throws INVALID_REQUEST. */
 function leasesOf({ leases }: KeepAliveRequest__Output): readonly bigint[] {
-  if (leases.length === 0 || leases.length > maxLeases) {
-    throw invalidRequest(
-      "leases",
-      `The request has ${leases.length} leases. Send 1 to ${maxLeases} in one request, and further ones in another.`,
-    );
-  }
+  if (leases.length === 0) throw invalidRequest("leases", "leases is empty. Name a lease.");
   return leases.map((lease) => requiredLease(lease));
 }
 
