@@ -15,7 +15,7 @@ import { SlowStreams } from "../pressure/slow-streams.ts";
 import { CallClosings } from "./call-closings.ts";
 import { Credentials } from "./credentials.ts";
 import { FullStore } from "./full-store.ts";
-import { LeaseRights } from "./lease-rights.ts";
+import { LeaseAuthorizer } from "./lease-authorizer.ts";
 import { RequestsInFlight } from "./requests-in-flight.ts";
 import type { ServiceOptions } from "./service-options.ts";
 import { SlowClients } from "./slow-clients.ts";
@@ -36,7 +36,7 @@ export interface ServiceContext extends ServiceOptions, Kernel {
   readonly limits: ServerLimits;
   readonly authorizer: Authorizer;
   readonly hasOwnServices: boolean;
-  readonly leaseRights: LeaseRights;
+  readonly leaseAuthorizer: LeaseAuthorizer;
   readonly random: () => number;
   /** Counts clients that are stopped at the level of HTTP/2. Undefined: the connections are not this service's. */
   readonly defences: Pick<Http2Defences, "count"> | undefined;
@@ -48,7 +48,7 @@ export interface ServiceContext extends ServiceOptions, Kernel {
  */
 export type UnaryContext = Pick<
   ServiceContext,
-  "resources" | "codecs" | "etcdKeys" | "upstream" | "authorizer" | "compressor" | "leaseRights"
+  "resources" | "codecs" | "etcdKeys" | "upstream" | "authorizer" | "compressor" | "leaseAuthorizer"
 >;
 
 /** Makes what a service has for its calls, empty. */
@@ -58,8 +58,8 @@ export function createServiceContext(
 ): ServiceContext {
   const { authorizer = new Authorizer(), hasOwnServices = true, random = Math.random } = options;
   const limits = { ...defaultServerLimits, ...options.limits };
-  const leaseRights = new LeaseRights({ ...options, authorizer });
-  const given = { ...options, limits, authorizer, hasOwnServices, leaseRights, random };
+  const leaseAuthorizer = new LeaseAuthorizer({ ...options, authorizer });
+  const given = { ...options, limits, authorizer, hasOwnServices, leaseAuthorizer, random };
   return { ...given, ...createKernel(options, limits), defences };
 }
 

@@ -201,6 +201,31 @@ describe("A KeepAlive stream", () => {
     expect(await stream.renew(lease)).toEqual([60_000]);
   });
 
+  test("reads no further requests while sixteen are not answered", async () => {
+    const answers: PromiseWithResolvers<readonly number[]>[] = [];
+    const given = Object.assign(leasesWith(new ManualTimers()), {
+      keepAlive: () => {
+        const answer = Promise.withResolvers<readonly number[]>();
+        answers.push(answer);
+        return answer.promise;
+      },
+    });
+    const { client } = await serveLeases({}, given);
+    const stream = client.keepAlive();
+    for (let i = 0; i < 30; i++) stream.send(1n);
+    await until(() => answers.length === 16);
+    for (let turns = 0; turns < 50; turns++) await nextTurn();
+    expect(answers).toHaveLength(16);
+    // In their order, so the second one waits for the first.
+    answers[1]?.resolve([2]);
+    for (let turns = 0; turns < 50; turns++) await nextTurn();
+    expect(answers).toHaveLength(16);
+    answers[0]?.resolve([1]);
+    expect([await stream.next(), await stream.next()]).toEqual([[1], [2]]);
+    await until(() => answers.length === 18);
+    stream.close();
+  });
+
   test("counts as a stream, and one above the limit is refused", async () => {
     const { client, server } = await serveLeases({ maxStreamsPerIdentity: 1 });
     const lease = await client.grant(60);

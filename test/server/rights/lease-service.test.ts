@@ -1,4 +1,12 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
+import { Authorizer } from "../../../src/policy/authorizer.ts";
+import { keepingAlive, LeaseAuthorizer } from "../../../src/server/calls/lease-authorizer.ts";
+import { Callers } from "../../../src/server/limits/callers.ts";
+import { defaultServerLimits } from "../../../src/server/limits/server-limits.ts";
+import type { Leases } from "../../../src/storage/store.ts";
+import { policyOf } from "../../config/parsed-policy.ts";
+import { ManualTimers } from "../limits/manual-timers.ts";
 import { clientAs } from "./callers.ts";
 import { serveGuarded } from "./guarded.ts";
 
@@ -117,4 +125,50 @@ test("A policy that is replaced decides the next renewal", async () => {
   change(policy.replace("{ role: app, subjects: [app] }", "{ role: reader, subjects: [app] }"));
   stream.send(lease);
   expect(await stream.ended).toMatchObject(denied);
+});
+
+test("Few questions about leases are asked at once, and few verdicts are remembered", async () => {
+  const clock = new ManualTimers();
+  const authorizer = new Authorizer(policyOf(policy));
+  const asked: (() => void)[] = [];
+  let open = 0;
+  let most = 0;
+  const leases: Pick<Leases, "timeToLive"> = {
+    timeToLive: async () => {
+      most = Math.max(most, ++open);
+      await new Promise<void>((resolve) => asked.push(resolve));
+      open--;
+      return { ttlMs: 1, grantedTtlSeconds: 1, objects: [], others: 0 };
+    },
+  };
+  const resources = new Map([[resource, undefined]]);
+  const rights = new LeaseAuthorizer({ leases: leases as Leases, authorizer, clock, resources });
+  const callers = new Callers(clock, defaultServerLimits);
+  const user = (name: string) => {
+    const identity = { name, groups: [], source: "token", expiresAt: undefined } as const;
+    const connection = {};
+    callers.connected(connection, "10.0.0.1");
+    const owner = callers.ownerOf({ connection, identity, address: "10.0.0.1:1" });
+    return { identity, owner, signal: new AbortController().signal };
+  };
+  const [app, bob] = [user("app"), user("bob")];
+  const ask = (by: typeof app, lease: number) =>
+    rights.refusal(by, BigInt(lease), keepingAlive).catch((error: unknown) => error);
+  const first = Array.from({ length: 6 }, (_, i) => ask(app, i + 1));
+  const other = ask(bob, 1);
+  await nextTurn();
+  expect([open, most]).toEqual([5, 5]);
+  clock.advance(3_000);
+  const late = expect.objectContaining({ reason: "OVERLOADED" });
+  expect(await Promise.all(first.slice(4))).toEqual([late, late]);
+  for (const answer of asked.splice(0)) answer();
+  expect(await Promise.all([...first.slice(0, 4), other])).toEqual(new Array(5).fill(undefined));
+  for (let lease = 10; lease < 10_020; lease++) {
+    const answer = ask(app, lease);
+    while (asked.length === 0) await nextTurn();
+    asked.pop()?.();
+    expect(await answer).toBeUndefined();
+  }
+  expect(rights.size).toBe(10_000);
+  expect(most).toBe(5);
 });

@@ -20,7 +20,7 @@ import { encodeRenewals, type RenewalOutcome } from "../../../wire/renewals.ts";
 import { leaseService } from "../../../wire/services.ts";
 import { auditDenied } from "../../calls/audit.ts";
 import { expectedObjectBytes } from "../../calls/call-admission.ts";
-import { keepingAlive, type LeaseUse, reading, revoking } from "../../calls/lease-rights.ts";
+import { keepingAlive, type LeaseUse, reading, revoking } from "../../calls/lease-authorizer.ts";
 import {
   type BidiMethod,
   decoderOf,
@@ -94,8 +94,8 @@ export class LeaseService {
         const ttlSeconds = ttlOf(request);
         if (ttlSeconds === undefined)
           throw invalidRequest("ttl", "ttl is absent. Say how long the lease lasts.");
-        const { leaseRights } = this.#context;
-        if (!leaseRights.mayAny(call.identity, ["put"])) {
+        const { leaseAuthorizer } = this.#context;
+        if (!leaseAuthorizer.mayAny(call.identity, ["put"])) {
           call.deny();
           throw permissionDenied(call.identity, accessOf("put", "a new lease"));
         }
@@ -180,7 +180,7 @@ export class LeaseService {
 
   /** Throws the refusal if the caller may not use the lease so. */
   async #check(call: UnaryCall, lease: bigint, use: LeaseUse): Promise<void> {
-    const refusal = await this.#context.leaseRights.refusal(call, lease, use);
+    const refusal = await this.#context.leaseAuthorizer.refusal(call, lease, use);
     if (refusal === undefined) return;
     call.deny();
     throw refusal;
@@ -253,7 +253,7 @@ export class LeaseService {
     const leases = leasesOf(request);
     const { identity } = call;
     const context = this.#context;
-    if (!context.leaseRights.mayAny(identity, keepingAlive.among)) {
+    if (!context.leaseAuthorizer.mayAny(identity, keepingAlive.among)) {
       const access = accessOf("put", "");
       auditDenied(context, keepAliveMethod, call, access);
       throw permissionDenied(identity, access);
@@ -279,9 +279,9 @@ export class LeaseService {
     stream: KeepAliveStream,
     leases: readonly bigint[],
   ): Promise<readonly RenewalOutcome[]> {
-    const { leaseRights } = this.#context;
+    const { leaseAuthorizer } = this.#context;
     const { signal } = stream;
-    const outcomes = leaseRights.isLimited(call.identity)
+    const outcomes = leaseAuthorizer.isLimited(call.identity)
       ? await this.#renewAllowed(call, stream, leases)
       : await this.#leases.keepAlive(leases, signal);
     this.#learn(leases, outcomes);
@@ -307,7 +307,7 @@ export class LeaseService {
     const { identity, owner } = call;
     const user = { identity, owner, signal };
     const refusals = await Promise.all(
-      leases.map((lease) => context.leaseRights.refusal(user, lease, keepingAlive).catch(toError)),
+      leases.map((lease) => context.leaseAuthorizer.refusal(user, lease, keepingAlive).catch(toError)),
     );
     const allowed = leases.filter((_, i) => refusals[i] === undefined);
     const renewed = await this.#leases.keepAlive(allowed, signal);
