@@ -1,7 +1,13 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { Authorizer } from "../../../src/policy/authorizer.ts";
-import { keepingAlive, LeaseAuthorizer } from "../../../src/server/calls/lease-authorizer.ts";
+import {
+  attaching,
+  keepingAlive,
+  LeaseAuthorizer,
+  reading,
+  revoking,
+} from "../../../src/server/calls/lease-authorizer.ts";
 import { Callers } from "../../../src/server/limits/callers.ts";
 import { defaultServerLimits } from "../../../src/server/limits/server-limits.ts";
 import type { Leases } from "../../../src/storage/store.ts";
@@ -127,9 +133,44 @@ test("A policy that is replaced decides the next renewal", async () => {
   expect(await stream.ended).toMatchObject(denied);
 });
 
-test("Few questions about leases are asked at once, and few verdicts are remembered", async () => {
+/** Decides about leases of a store that says this of them. */
+function authorizerOf(leases: Pick<Leases, "timeToLive"> | undefined) {
   const clock = new ManualTimers();
   const authorizer = new Authorizer(policyOf(policy));
+  const resources = new Map([[resource, undefined]]);
+  const rights = new LeaseAuthorizer({
+    ...{ leases: leases as Leases | undefined, authorizer, clock, resources },
+  });
+  const callers = new Callers(clock, defaultServerLimits);
+  const user = (name: string) => {
+    const identity = { name, groups: [], source: "token", expiresAt: undefined } as const;
+    const connection = {};
+    callers.connected(connection, "10.0.0.1");
+    const owner = callers.ownerOf({ connection, identity, address: "10.0.0.1:1" });
+    return { identity, owner, signal: new AbortController().signal };
+  };
+  return { rights, user, clock };
+}
+
+test("A lease with keys of no resource, with too many objects, or of which nothing is known is for no limited caller", async () => {
+  const answers = [
+    { objects: [], others: 1 },
+    { objects: new Array(4_000).fill({ resource, key: "a/1" }), others: 0 },
+    undefined,
+  ];
+  for (const answer of answers) {
+    const leases = answer && {
+      timeToLive: async () => ({ ttlMs: 1, grantedTtlSeconds: 1, ...answer }),
+    };
+    const { rights, user } = authorizerOf(leases);
+    for (const use of [keepingAlive, attaching, revoking, reading]) {
+      expect(await rights.refusal(user("app"), 1n, use)).toMatchObject(denied);
+      expect(await rights.refusal(user("root"), 1n, use)).toBeUndefined();
+    }
+  }
+});
+
+test("Few questions about leases are asked at once, and few verdicts are remembered", async () => {
   const asked: (() => void)[] = [];
   let open = 0;
   let most = 0;
@@ -141,16 +182,7 @@ test("Few questions about leases are asked at once, and few verdicts are remembe
       return { ttlMs: 1, grantedTtlSeconds: 1, objects: [], others: 0 };
     },
   };
-  const resources = new Map([[resource, undefined]]);
-  const rights = new LeaseAuthorizer({ leases: leases as Leases, authorizer, clock, resources });
-  const callers = new Callers(clock, defaultServerLimits);
-  const user = (name: string) => {
-    const identity = { name, groups: [], source: "token", expiresAt: undefined } as const;
-    const connection = {};
-    callers.connected(connection, "10.0.0.1");
-    const owner = callers.ownerOf({ connection, identity, address: "10.0.0.1:1" });
-    return { identity, owner, signal: new AbortController().signal };
-  };
+  const { rights, user, clock } = authorizerOf(leases);
   const [app, bob] = [user("app"), user("bob")];
   const ask = (by: typeof app, lease: number) =>
     rights.refusal(by, BigInt(lease), keepingAlive).catch((error: unknown) => error);

@@ -31,10 +31,14 @@ async function started(): Promise<Etcd> {
   return etcd;
 }
 
-/** The value of a metric of etcd, for one method of gRPC. */
-async function startedCalls(etcd: Etcd, method: string): Promise<number> {
+/** What etcd has counted of one method of gRPC. */
+async function callsOf(
+  etcd: Etcd,
+  what: "started" | "msg_received",
+  method: string,
+): Promise<number> {
   const text = await (await fetch(`${etcd.url}/metrics`)).text();
-  const line = new RegExp(`^grpc_server_started_total\\{[^}]*"${method}"[^}]*\\} (\\d+)$`, "m");
+  const line = new RegExp(`^grpc_server_${what}_total\\{[^}]*"${method}"[^}]*\\} (\\d+)$`, "m");
   return Number(line.exec(text)?.[1]);
 }
 
@@ -60,7 +64,19 @@ describe("The leases of etcd", () => {
       const asked = granted.map(({ lease }) => leases.keepAlive([lease]));
       for (const [ttlMs] of await Promise.all(asked)) expect(ttlMs).toBeGreaterThan(59_000);
     }
-    expect(await startedCalls(etcd, "LeaseKeepAlive")).toBe(1);
+    expect(await callsOf(etcd, "started", "LeaseKeepAlive")).toBe(1);
+  });
+
+  test("cost etcd one renewal each, whoever asks for them at the same time", async () => {
+    const etcd = await started();
+    const { leases } = leasesOf([etcd.url]);
+    const granted = await Promise.all([leases.grant(60), leases.grant(60)]);
+    const ids = granted.map(({ lease }) => lease);
+    const asked = Array.from({ length: 100 }, () => leases.keepAlive(ids));
+    for (const outcomes of await Promise.all(asked)) {
+      expect(outcomes).toEqual([expect.any(Number), expect.any(Number)]);
+    }
+    expect(await callsOf(etcd, "msg_received", "LeaseKeepAlive")).toBe(2);
   });
 
   test("name what is attached, and count what is of no resource", async () => {

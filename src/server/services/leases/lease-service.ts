@@ -1,5 +1,6 @@
 import { pause } from "../../../base/clock.ts";
 import { hasReason, invalidRequest, toError, WatchFanoutError } from "../../../base/errors.ts";
+import type { TimeSlicedWork } from "../../../base/event-loop-turns.ts";
 import { Turns } from "../../../base/turns.ts";
 import { draining, expired } from "../../../cacher/request/errors.ts";
 import {
@@ -42,6 +43,9 @@ const maxLeases = 10_000;
 
 const decode = decoderOf<KeepAliveRequest__Output>(leaseService.KeepAlive.path, maxLeases);
 const keepAliveMethod = methodOf(leaseService.KeepAlive.path);
+
+/** Number of leases that are handed to the store in one step. */
+const leasesPerStep = 1_000;
 
 /** Maximum size of a KeepAlive request, in bytes: an id has up to 9. */
 const maxRequestBytes = 128 * 1024;
@@ -283,9 +287,31 @@ export class LeaseService {
     const { signal } = stream;
     const outcomes = leaseAuthorizer.isLimited(call.identity)
       ? await this.#renewAllowed(call, stream, leases)
-      : await this.#leases.keepAlive(leases, signal);
+      : await this.#keepAlive(call, leases, signal);
     this.#learn(leases, outcomes);
     return encoded(outcomes);
+  }
+
+  /** Renews leases, in steps if they are many. */
+  async #keepAlive(
+    { owner }: ServerCall,
+    leases: readonly bigint[],
+    signal: AbortSignal,
+  ): Promise<readonly (number | Error)[]> {
+    const store = this.#leases;
+    if (leases.length <= leasesPerStep) return store.keepAlive(leases, signal);
+    const parts: Promise<readonly (number | Error)[]>[] = [];
+    const work = function* (): TimeSlicedWork<void> {
+      for (let i = 0; i < leases.length; i += leasesPerStep) {
+        const part = store.keepAlive(leases.slice(i, i + leasesPerStep), signal);
+        // It may fail before the others are asked for.
+        part.catch(() => {});
+        parts.push(part);
+        yield;
+      }
+    };
+    await this.#requests.run(owner, work(), signal);
+    return (await Promise.all(parts)).flat();
   }
 
   #learn(leases: readonly bigint[], outcomes: readonly (number | Error)[]): void {
@@ -307,10 +333,12 @@ export class LeaseService {
     const { identity, owner } = call;
     const user = { identity, owner, signal };
     const refusals = await Promise.all(
-      leases.map((lease) => context.leaseAuthorizer.refusal(user, lease, keepingAlive).catch(toError)),
+      leases.map((lease) =>
+        context.leaseAuthorizer.refusal(user, lease, keepingAlive).catch(toError),
+      ),
     );
     const allowed = leases.filter((_, i) => refusals[i] === undefined);
-    const renewed = await this.#leases.keepAlive(allowed, signal);
+    const renewed = await this.#keepAlive(call, allowed, signal);
     let next = 0;
     return refusals.map((refusal) => refusal ?? (renewed[next++] as number | Error));
   }
