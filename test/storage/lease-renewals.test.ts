@@ -171,6 +171,17 @@ describe("Renewals of leases", () => {
     expect(await refused).toEqual([denied, denied]);
   });
 
+  test("leave nothing behind when no stream can be opened for long", async () => {
+    const { clock, renewals, send } = start(upstreamUnavailable("Refused."));
+    const failed = [renewals.renew([1n, 2n]), renewals.renew([3n])];
+    for (let i = 0; i < 21; i++) {
+      clock.advance(250);
+      await send();
+    }
+    expect(await Promise.all(failed)).toEqual([[unavailable, unavailable], [unavailable]]);
+    expect([renewals.size, renewals.requests]).toEqual([0, 0]);
+  });
+
   test("end with their caller's signal, and with all", async () => {
     const { renewals, send, last, clock } = start();
     const stopping = new AbortController();
