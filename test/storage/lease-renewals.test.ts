@@ -11,7 +11,7 @@ import { FakeClock } from "../fake-clock.ts";
 const lengthMs = 10_000;
 const denied = new WatchFanoutError("UPSTREAM_DENIED", "No.");
 
-/** A stream to a store that answers when it is told to. */
+/** A stream to a store that answers on request. */
 class ScriptedStream implements RenewalStream {
   readonly sent: (readonly bigint[])[] = [];
   readonly listener: RenewalListener;
@@ -145,7 +145,7 @@ describe("Renewals of leases", () => {
     expect(await renewed).toEqual([lengthMs - 10]);
   });
 
-  test("fail after five seconds, and the next one is sent all the same", async () => {
+  test("fail after five seconds, and the next one is sent nevertheless", async () => {
     const { clock, streams, renewals, send } = start();
     const failed = renewals.renew([1n]);
     for (let i = 0; i < 25; i++) {

@@ -54,7 +54,7 @@ export const reading: LeaseUse = {
   ...{ what: "read", verb: "get", needs: ["get"], among: verbs, maxAgeMs: 0 },
 };
 
-/** Who uses a lease. */
+/** The caller that uses a lease. */
 interface LeaseUser {
   readonly identity: Identity;
   readonly owner: CallOwner;

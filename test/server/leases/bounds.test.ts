@@ -179,7 +179,7 @@ describe.each<[string, () => Promise<ServedLeases & { readonly server: ServedBy 
   });
 });
 
-test("TimeToLive of a lease with more objects than a response holds says so, and what else is known", async () => {
+test("TimeToLive does not name more objects than a response holds, and still has the rest", async () => {
   const clock = new ManualTimers();
   const objects = Array.from({ length: 2_000 }, () => ({ resource: "r", key: "k".repeat(1_000) }));
   const given = Object.assign(leasesWith(clock), {
