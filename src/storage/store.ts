@@ -18,6 +18,8 @@ export interface Store {
   /** Deletes what begins with a prefix, at one revision. Rejects as `transact` does. */
   deletePrefix(request: DeletePrefixRequest): Promise<DeletePrefixResult>;
   readonly leases: Leases;
+  /** Ends its leases' streams, and frees all memory. Idempotent. */
+  close(): Promise<void>;
 }
 
 /** A key of a resource. */

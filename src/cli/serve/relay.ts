@@ -9,6 +9,7 @@ import type { ConnectOptions } from "../../client/calls/options.ts";
 import { type Client, connect } from "../../client/client.ts";
 import type { AliasedUpstream } from "../../client/remote/history-alias.ts";
 import { RelayedCalls } from "../../client/remote/relayed-calls.ts";
+import { RemoteLeases } from "../../client/remote/remote-leases.ts";
 import { RemoteStorage, ReportedStaleness } from "../../client/remote/remote-storage.ts";
 import { RemoteStore } from "../../client/remote/remote-store.ts";
 import type { ResourceInfo } from "../../client/resource-info.ts";
@@ -140,8 +141,13 @@ export class Relay implements RelayedUpstream {
   /** What the resources share in the upstream. */
   storeOf(resources: readonly ResourceConfig[]): RemoteStore {
     const names = resources.map(({ name, upstreamName = name }) => [name, upstreamName] as const);
+    const { clock } = this.#options;
     return new RemoteStore({
       ...{ client: this.#calls, names: new Map(names), upstream: this.#aliased },
+      leases: new RemoteLeases({
+        ...{ connection: this.#client.connection, clock },
+        names: new Map(names.map(([name, upstreamName]) => [upstreamName, name])),
+      }),
     });
   }
 

@@ -58,7 +58,8 @@ export class ProcessResources {
   readonly ofEtcd = new Map<string, EtcdStorage>();
   readonly #config: Config;
   readonly #etcd: EtcdClient | undefined;
-  readonly #store: Store | undefined;
+  /** What the resources share: transactions over them, and leases. */
+  readonly store: Store;
   readonly #memory: MemoryStore | undefined;
   readonly #closing: (() => Promise<void>)[] = [];
 
@@ -72,14 +73,14 @@ export class ProcessResources {
     const { maxDeletedObjects } = config.limits;
     if (this.#etcd !== undefined) {
       const prefixes = new Map(config.resources.map(({ name, prefix }) => [name, prefix]));
-      this.#store = new EtcdStore(this.#etcd, { prefixes, maxDeletedObjects });
+      this.store = new EtcdStore(this.#etcd, { prefixes, maxDeletedObjects });
     } else if (deps.relay !== undefined) {
-      this.#store = deps.relay.storeOf(config.resources);
+      this.store = deps.relay.storeOf(config.resources);
     } else {
       this.#memory = new MemoryStore({ clock: context.clock, maxDeletedObjects });
-      this.#store = this.#memory;
-      this.#closing.push(() => this.#memory?.close() ?? Promise.resolve());
+      this.store = this.#memory;
     }
+    this.#closing.push(() => this.store.close());
     const backfillQueue = new BackfillQueue();
     for (const resource of config.resources) {
       this.#open(resource, this.#storageOf(resource, deps), backfillQueue, deps);
@@ -138,11 +139,6 @@ export class ProcessResources {
   async close(): Promise<void> {
     for (const close of this.#closing.splice(0).reverse()) await close();
     await this.#etcd?.close();
-  }
-
-  /** What the resources share, for transactions over them. Undefined: nothing yet that has transactions. */
-  get store(): Store | undefined {
-    return this.#store;
   }
 
   /** A key or prefix as the etcd API names it; undefined: it is not in its namespace. */

@@ -13,6 +13,7 @@ import type { TransactionOptions } from "../calls/options.ts";
 import type { Operation as RemoteOperation } from "../calls/transaction.ts";
 import type { ClientCalls } from "../watch/client-calls.ts";
 import { type AliasedUpstream, HistoryAlias } from "./history-alias.ts";
+import type { RemoteLeases } from "./remote-leases.ts";
 
 /** Options of a RemoteStore. */
 export interface RemoteStoreOptions {
@@ -22,6 +23,7 @@ export interface RemoteStoreOptions {
   readonly names: ReadonlyMap<string, string>;
   /** What the store shares with the storages of its resources. */
   readonly upstream: AliasedUpstream;
+  readonly leases: RemoteLeases;
 }
 
 /**
@@ -32,11 +34,13 @@ export class RemoteStore implements Store {
   readonly #client: Pick<ClientCalls, "deletePrefix" | "transaction">;
   readonly #names: ReadonlyMap<string, string>;
   readonly #history: HistoryAlias;
+  readonly leases: RemoteLeases;
 
   /** Sends nothing. */
-  constructor({ client, names, upstream }: RemoteStoreOptions) {
+  constructor({ client, names, upstream, leases }: RemoteStoreOptions) {
     this.#client = client;
     this.#names = names;
+    this.leases = leases;
     this.#history = new HistoryAlias(upstream);
   }
 
@@ -44,8 +48,9 @@ export class RemoteStore implements Store {
     return this.#names.has(resource);
   }
 
-  get leases(): never {
-    throw new Error("Not yet.");
+  /** Closes the leases; a client of the service is not closed with it. */
+  async close(): Promise<void> {
+    this.leases.close();
   }
 
   async transact(request: TransactRequest): Promise<TransactResult> {

@@ -29,6 +29,11 @@ export interface MethodHandler<Request> {
    */
   readonly access: ((request: Request) => Asked | undefined) | "open";
   /**
+   * What the audit says that a request asks for, of a method whose `access` is "open" and whose handler checks rights. Absent:
+   * nothing.
+   */
+  readonly audited?: ((request: Request) => Access) | undefined;
+  /**
    * Memory that a request takes while its call waits for a time slice, in bytes. Absent: calls of this method are
    * handled at once, since they take less time than to queue them.
    */
@@ -84,6 +89,8 @@ export interface UnaryMethod<Request> {
   readonly kind: "reads" | "writes";
   /** See `MethodHandler`. */
   readonly access: MethodHandler<Request>["access"];
+  /** See `MethodHandler`. */
+  readonly audited?: MethodHandler<Request>["audited"];
   /** Performs the request or throws, and returns what encodes the response. */
   readonly perform: (request: Request, call: UnaryCall) => Promise<Encode>;
 }
@@ -128,13 +135,16 @@ export function methodOf(path: string): string {
   return path.slice(1);
 }
 
-/** The decoder of a method's requests. Throws if the descriptor set does not have the method. */
-export function decoderOf<T>(path: string): (message: Uint8Array) => Decoded<T> {
+/** The decoder of a method's requests. `maxElements`: of each repeated field; by default 1,024. Throws if the descriptor set does not have the method. */
+export function decoderOf<T>(
+  path: string,
+  maxElements?: number,
+): (message: Uint8Array) => Decoded<T> {
   const input = descriptors.inputs.get(path);
   if (input === undefined) {
     throw new Error(`${path} is not in the descriptor set. Run "npm run generate".`);
   }
-  return strictDeserializer(input);
+  return strictDeserializer(input, maxElements);
 }
 
 /**

@@ -1,6 +1,5 @@
 import { objectNotFound, revisionConflict } from "../../base/errors.ts";
 import type { StoredObject } from "../../model/object.ts";
-import { fullAccess, leaseDenied } from "../../policy/access.ts";
 import type { DeleteRequest, PutRequest, WriteResult } from "../../storage/storage.ts";
 import type {
   Operation,
@@ -17,6 +16,7 @@ import type { TransactRequest__Output } from "../../wire/generated/watchfanout/v
 import { objectMessage } from "../../wire/object-message.ts";
 import { writeService } from "../../wire/services.ts";
 import { expectedObjectBytes } from "../calls/call-admission.ts";
+import { attaching } from "../calls/lease-authorizer.ts";
 import type { Encode, ServiceMethods, UnaryCall, UnaryMethod } from "../calls/methods.ts";
 import type { UnaryContext } from "../calls/service-context.ts";
 import type { ServedResource } from "../calls/service-options.ts";
@@ -192,23 +192,28 @@ function transactResponse(result: TransactResult & { readonly historyId: string 
   };
 }
 
-/** Waits for the call's turn. `readBytes`: the expected size of what is read. Throws PERMISSION_DENIED for a lease that its caller may not use for an object. */
+/**
+ * Waits for the call's turn. `readBytes`: the expected size of what is read. Throws PERMISSION_DENIED for a lease that its
+ * caller may not attach objects to.
+ */
 async function admitWithLeases(
   context: UnaryContext,
   call: UnaryCall,
   readBytes: number,
   puts: readonly Pick<PutOperation, "resource" | "key" | "lease">[],
 ): Promise<void> {
-  const others: (typeof puts)[number][] = [];
-  for (const put of puts) if (await namesOtherLease(context, put, call)) others.push(put);
+  const { generation } = context.authorizer;
+  const others = new Set<bigint>();
+  for (const put of puts) {
+    if (await namesOtherLease(context, put, call)) others.add(put.lease ?? 0n);
+  }
+  for (const lease of others) await checkLease(context, lease, call);
   // The response holds the objects of the request, and what is read.
   const wait = call.admit(call.requestBytes + readBytes);
   if (wait !== undefined) await wait;
-  const [denied] = others;
   // The policy may have changed while it waited.
-  if (denied === undefined || !isLimited(context, call)) return;
-  call.deny();
-  throw leaseDenied(call.identity, denied.key, denied.lease ?? 0n);
+  if (context.authorizer.generation === generation) return;
+  for (const lease of others) await checkLease(context, lease, call);
 }
 
 /**
@@ -221,7 +226,7 @@ async function namesOtherLease(
   { resource, key, lease = 0n }: Pick<PutOperation, "resource" | "key" | "lease">,
   call: UnaryCall,
 ): Promise<boolean> {
-  if (lease === 0n || !isLimited(context, call)) return lease !== 0n;
+  if (lease === 0n || !context.leaseAuthorizer.isLimited(call.identity)) return lease !== 0n;
   const { signal, owner } = call;
   call.retain(call.requestBytes);
   const get = { key, at: { match: "LINEARIZABLE" }, signal, owner } as const;
@@ -229,9 +234,16 @@ async function namesOtherLease(
   return object?.lease !== lease;
 }
 
-/** Whether the caller may not do everything. */
-function isLimited({ authorizer }: UnaryContext, { identity }: UnaryCall): boolean {
-  return authorizer.firstDenied(identity, fullAccess) !== undefined;
+/** Throws the refusal if the caller may not attach objects to the lease. */
+async function checkLease(
+  { leaseAuthorizer }: UnaryContext,
+  lease: bigint,
+  call: UnaryCall,
+): Promise<void> {
+  const refusal = await leaseAuthorizer.refusal(call, lease, attaching);
+  if (refusal === undefined) return;
+  call.deny();
+  throw refusal;
 }
 
 /** Encodes the response, with the history that the write belongs to, which may no longer be the current one. */

@@ -27,6 +27,7 @@ import {
   tooManyToDelete,
 } from "../transaction-checks.ts";
 import { CheckedWrites, rangeIn, type Written } from "./checked-writes.ts";
+import { EtcdLeases, namesByPrefix } from "./etcd-leases.ts";
 import { safeNumber, storedObject } from "./objects/decode.ts";
 import { StoreKeys } from "./objects/store-keys.ts";
 import { type RequestMarker, RequestMarkers } from "./request-markers.ts";
@@ -46,6 +47,7 @@ export class EtcdStore implements Store {
   readonly #maxDeletedObjects: number;
   readonly #writes: CheckedWrites;
   readonly #markers: RequestMarkers;
+  readonly leases: EtcdLeases;
 
   constructor(client: EtcdClient, options: EtcdStoreOptions) {
     this.#client = client;
@@ -53,10 +55,13 @@ export class EtcdStore implements Store {
     this.#maxDeletedObjects = options.maxDeletedObjects ?? defaultMaxDeletedObjects;
     this.#writes = new CheckedWrites(client);
     this.#markers = new RequestMarkers(client);
+    const resources = Array.from(options.prefixes, ([name, prefix]) => ({ name, prefix }));
+    this.leases = new EtcdLeases(client, namesByPrefix(resources, client.history.key));
   }
 
-  get leases(): never {
-    throw new Error("Not yet.");
+  /** Closes the leases. */
+  async close(): Promise<void> {
+    this.leases.close();
   }
 
   has(resource: string): boolean {

@@ -18,7 +18,12 @@ const BTree = sortedBTree.default;
 
 /** The keys of one resource, each with its versions. */
 export class Keyspace {
+  readonly resource: string;
   readonly #keys: KeyIndex = new BTree<string, KeyVersions>(undefined, compareKeys);
+
+  constructor(resource: string) {
+    this.resource = resource;
+  }
 
   /** The current object. */
   get(key: string): StoredObject | undefined {

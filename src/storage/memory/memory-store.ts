@@ -32,7 +32,7 @@ import {
   tooManyToDelete,
 } from "../transaction-checks.ts";
 import type { Keyspace } from "./keyspace.ts";
-import { Leases } from "./leases.ts";
+import { MemoryLeases } from "./leases.ts";
 import { defaultStateBytes } from "./memory-estimates.ts";
 import { MemoryWatch } from "./memory-watch.ts";
 import {
@@ -80,7 +80,7 @@ export class MemoryStore implements Store {
   readonly #keys = new Map<string, Keyspace>();
   /** Each with what is called after its end. */
   readonly #watches = new Map<MemoryWatch, () => void>();
-  readonly #leases: Leases;
+  readonly leases: MemoryLeases;
   readonly #requests: RememberedRequests;
   readonly #maxDeletedObjects: number;
   #historyId: string = randomUUID();
@@ -101,7 +101,7 @@ export class MemoryStore implements Store {
     this.#maxDeletedObjects = options.maxDeletedObjects ?? defaultMaxDeletedObjects;
     this.#store = new MvccStore(bounds);
     this.#requests = new RememberedRequests(options.clock);
-    this.#leases = new Leases(options.clock, (attached) => {
+    this.leases = new MemoryLeases(options.clock, (attached) => {
       this.commit(
         attached.map(({ keys, names }) => ({
           keys,
@@ -109,11 +109,6 @@ export class MemoryStore implements Store {
         })),
       );
     });
-  }
-
-  /** Not yet. */
-  get leases(): never {
-    throw new Error("Not yet.");
   }
 
   has(resource: string): boolean {
@@ -189,7 +184,7 @@ export class MemoryStore implements Store {
   keysOf(resource: string): Keyspace {
     let keys = this.#keys.get(resource);
     if (keys === undefined) {
-      keys = this.#store.addKeys();
+      keys = this.#store.addKeys(resource);
       this.#keys.set(resource, keys);
     }
     return keys;
@@ -236,11 +231,11 @@ export class MemoryStore implements Store {
 
   /** Performs `write` with new leases of these lengths, which end if it throws. */
   underNewLeases<T>(lengths: readonly number[], write: (leases: readonly bigint[]) => T): T {
-    const leases = lengths.map((ttlSeconds) => this.#leases.grant(ttlSeconds));
+    const leases = lengths.map((ttlSeconds) => this.leases.add(ttlSeconds, false));
     try {
       return write(leases);
     } catch (error) {
-      for (const lease of leases) this.#leases.revoke(lease);
+      for (const lease of leases) this.leases.drop(lease);
       throw error;
     }
   }
@@ -250,11 +245,11 @@ export class MemoryStore implements Store {
     for (const { operations } of changes) {
       for (const operation of operations) {
         const lease = operation.type === "put" ? (operation.lease ?? 0n) : 0n;
-        if (lease !== 0n && !this.#leases.has(lease)) throw leaseNotFound(lease);
+        if (lease !== 0n && !this.leases.has(lease)) throw leaseNotFound(lease);
       }
     }
     const parts = this.#store.commit(changes);
-    this.#leases.follow(parts);
+    this.leases.follow(parts);
     if (parts.length > 0 && this.#watches.size > 0) this.#notifySoon();
     return parts;
   }
@@ -270,7 +265,7 @@ export class MemoryStore implements Store {
     if (this.#isClosed) return;
     this.#isClosed = true;
     for (const watch of this.#watches.keys()) watch.end(closed());
-    this.#leases.clear();
+    this.leases.close();
     this.#requests.clear();
     this.#store.clear();
   }

@@ -36,8 +36,8 @@ export class MvccStore {
   }
 
   /** Adds the keys of a resource. */
-  addKeys(): Keyspace {
-    const keys = new Keyspace();
+  addKeys(resource: string): Keyspace {
+    const keys = new Keyspace(resource);
     this.#keyspaces.push(keys);
     return keys;
   }

@@ -5,6 +5,7 @@ import type { ConnectOptions } from "../../../src/client/calls/options.ts";
 import { type Client, connect } from "../../../src/client/client.ts";
 import type { AliasedUpstream } from "../../../src/client/remote/history-alias.ts";
 import { RelayedCalls } from "../../../src/client/remote/relayed-calls.ts";
+import { RemoteLeases } from "../../../src/client/remote/remote-leases.ts";
 import { RemoteStorage } from "../../../src/client/remote/remote-storage.ts";
 import { RemoteStore } from "../../../src/client/remote/remote-store.ts";
 import { startServer } from "../../../src/server/server.ts";
@@ -80,10 +81,16 @@ export async function serveRelay(
   const client = clientFor(upstream, { relayId: "relay" });
   const calls = new RelayedCalls(client);
   const aliased: AliasedUpstream = {};
-  const store = new RemoteStore({
-    ...{ client: calls, upstream: aliased },
-    names: new Map(resources.map((name) => [name, names(name)])),
+  const renamed = resources.map((name) => [name, names(name)] as const);
+  const leases = new RemoteLeases({
+    ...{ connection: client.connection, clock: systemClock },
+    names: new Map(renamed.map(([name, upstreamName]) => [upstreamName, name])),
   });
+  const store = new RemoteStore({
+    ...{ client: calls, upstream: aliased, leases },
+    names: new Map(renamed),
+  });
+  onTestFinished(() => store.close());
   return serve(store, (name) => {
     return new RemoteStorage({ client: calls, resource: names(name), upstream: aliased });
   });

@@ -4,6 +4,7 @@ import { Cacher } from "../../../src/cacher/cacher.ts";
 import { Authorizer } from "../../../src/policy/authorizer.ts";
 import type { AuditEntry, AuditLevel, RunningServer } from "../../../src/server/server.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
+import { MemoryStore } from "../../../src/storage/memory/memory-store.ts";
 import { startReady } from "../../cacher/ready.ts";
 import { policyOf } from "../../config/parsed-policy.ts";
 import { ManualTimers } from "../limits/manual-timers.ts";
@@ -37,7 +38,7 @@ export interface Guarded {
   change(yaml: string): void;
 }
 
-/** Serves these resources, each a Cacher over an embedded store of its own, by the policy. */
+/** Serves these resources, each a Cacher over the embedded store, by the policy. */
 export async function serveGuarded(
   yaml: string,
   names: readonly string[] = ["pods", "secrets"],
@@ -47,8 +48,9 @@ export async function serveGuarded(
   const storages = new Map<string, MemoryStorage>();
   const caches = new Map<string, Cacher>();
   const logger = pino({ level: "silent" });
+  const store = new MemoryStore({ clock });
   for (const name of names) {
-    const storage = new MemoryStorage({ clock });
+    const storage = new MemoryStorage({ store, resource: name });
     const cacher = new Cacher({ storage, clock, logger, name });
     await startReady(cacher);
     onTestFinished(() => cacher.close());
@@ -59,7 +61,7 @@ export async function serveGuarded(
   const audited: AuditEntry[] = [];
   const audit = { level, record: (entry: AuditEntry) => void audited.push(entry) };
   const authenticators = authenticatorsOf(callers);
-  const { server } = await serve(caches, clock, { authenticators, authorizer, audit });
+  const { server } = await serve(caches, clock, { authenticators, authorizer, audit, store });
   return {
     ...{ server, authorizer, storages, audited, clock },
     put: async (resource, key, value = "") => {

@@ -2,11 +2,12 @@ import { describe, expect, test } from "vitest";
 import { WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";
 import { Keyspace } from "../../../src/storage/memory/keyspace.ts";
-import { Leases } from "../../../src/storage/memory/leases.ts";
+import { MemoryLeases } from "../../../src/storage/memory/leases.ts";
 import {
   MemoryStorage,
   type MemoryStorageOptions,
 } from "../../../src/storage/memory/memory-storage.ts";
+import { MemoryStore } from "../../../src/storage/memory/memory-store.ts";
 import type { Operation } from "../../../src/storage/memory/mvcc-store.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { bytes, expectFailure, linearizable, remove } from "../conformance/opened.ts";
@@ -116,9 +117,9 @@ describe("in a MemoryStorage a time to live", () => {
 
 describe("leases", () => {
   test("end with their last key", () => {
-    const leases = new Leases(new FakeClock(), () => {});
-    const keys = new Keyspace();
-    const lease = leases.grant(10);
+    const leases = new MemoryLeases(new FakeClock(), () => {});
+    const keys = new Keyspace("r");
+    const lease = leases.add(10, false);
     const a = new StoredObject("a", value, 2, 2, 1, lease);
     const b = new StoredObject("b", value, 3, 3, 1, lease);
     leases.follow([
@@ -133,9 +134,46 @@ describe("leases", () => {
     expect(leases.size).toBe(0);
   });
 
+  test("that were granted by themselves are bounded", async () => {
+    const leases = new MemoryLeases(new FakeClock(), () => {}, 100);
+    const granted = Array.from({ length: 100 }, () => leases.grant(60));
+    const [first] = await Promise.all(granted);
+    const refusal = { reason: "TOO_MANY_LEASES", metadata: { limit: "100" } };
+    await expect(leases.grant(60)).rejects.toMatchObject(refusal);
+    await leases.revoke(first?.lease ?? 0n);
+    await leases.grant(60);
+    leases.close();
+    expect(leases.size).toBe(0);
+  });
+
+  test("that were granted by themselves last without keys, for their length after each renewal", async () => {
+    const clock = new FakeClock();
+    const store = new MemoryStore({ clock });
+    const { leases } = store;
+    const storage = new MemoryStorage({ store, resource: "things" });
+    const { lease } = await leases.grant(10);
+    clock.advance(9_999);
+    expect(await leases.keepAlive([lease])).toEqual([10_000]);
+    await storage.put({ key: "a", value, lease });
+    await storage.delete({ key: "a" });
+    await storage.put({ key: "b", value, lease });
+    clock.advance(9_999);
+    expect(await leases.timeToLive(lease, true)).toEqual({
+      ...{ ttlMs: 1, grantedTtlSeconds: 10, others: 0 },
+      objects: [{ resource: "things", key: "b" }],
+    });
+    expect(await keysOf(storage)).toEqual(["b"]);
+    clock.advance(1);
+    expect(await keysOf(storage)).toEqual([]);
+    await expect(leases.timeToLive(lease, false)).rejects.toMatchObject({
+      reason: "LEASE_NOT_FOUND",
+    });
+    expect(clock.pendingTimers).toBe(0);
+  });
+
   test("have independent random ids of 63 bits", () => {
-    const leases = new Leases(new FakeClock(), () => {});
-    const ids = Array.from({ length: 1000 }, () => leases.grant(1));
+    const leases = new MemoryLeases(new FakeClock(), () => {});
+    const ids = Array.from({ length: 1000 }, () => leases.add(1, false));
     expect(new Set(ids).size).toBe(1000);
     for (const id of ids) expect(id > 0n && id < 2n ** 63n).toBe(true);
     expect(ids.some((id) => id > 2n ** 62n)).toBe(true);
