@@ -34,6 +34,7 @@ import type {
   ResourcesOptions,
   WatchOptions,
 } from "./calls/options.ts";
+import { Leases } from "./coordination/leases.ts";
 import { decodeResourceInfo, type ResourceInfo } from "./resource-info.ts";
 import { Subscription, type SubscriptionOptions } from "./subscribe/subscription.ts";
 import { TypedResource, type TypedResourceOptions } from "./typed/typed-resource.ts";
@@ -83,6 +84,7 @@ export class Client implements ClientCalls {
   readonly #clock: Clock;
   readonly #random: () => number;
   readonly #separateStreams: WatchStreams;
+  #leases: Leases | undefined;
 
   /** The same as `connect`. */
   constructor(options: ConnectOptions) {
@@ -99,6 +101,13 @@ export class Client implements ClientCalls {
   /** What is known of the connections to the servers. */
   get reachability(): Reachability {
     return this.#connection.reachability;
+  }
+
+  /** The leases of the store: granted, kept alive on one stream, revoked. A Session is easier to use. */
+  get leases(): Leases {
+    const [connection, clock, random] = [this.#connection, this.#clock, this.#random];
+    this.#leases ??= new Leases({ connection, clock, random });
+    return this.#leases;
   }
 
   /** Returns a handle for one resource, whose values `codec` decodes and encodes. Sends nothing. */

@@ -153,6 +153,11 @@ export function errorOf(failure: ServiceError): WatchFanoutError {
   return new WatchFanoutError(closestReason(failure), text, { cause: failure });
 }
 
+/** The error of a status within a message, as `errorOf` has that of a call. */
+export function errorOfStatus(status: Status__Output): WatchFanoutError {
+  return errorOf(serviceErrorOf(statusType.serialize(status)));
+}
+
 /** Whether a watch-fanout server sent this status, with a reason that is known here. */
 export function saysReason(failure: ServiceError): boolean {
   const said = detailsOf(failure);
