@@ -54,14 +54,34 @@ export function permissionDenied({ name }: Identity, access: Access): WatchFanou
   );
 }
 
-/** The refusal of a put that attaches an object to a lease which may have objects of others. */
-export function leaseDenied({ name }: Identity, key: string, lease: bigint): WatchFanoutError {
+/** A lease in the audit and in errors. etcdctl prints ids in this form. */
+export function leaseName(lease: bigint): string {
+  return `lease ${lease.toString(16).padStart(16, "0")}`;
+}
+
+/** What a call does with a lease, and needs for that. */
+interface DeniedUse {
+  readonly what: string;
+  readonly verb: Verb;
+  /** The rights to each attached object. */
+  readonly needs: readonly Verb[];
+}
+
+/** The refusal of the use of a lease. `isTooLarge`: it has too many objects to check. */
+export function leaseDenied(
+  { name }: Identity,
+  { what, verb, needs }: DeniedUse,
+  lease: bigint,
+  isTooLarge: boolean,
+): WatchFanoutError {
+  const why = isTooLarge
+    ? "it has more objects than are checked against a policy. Use several leases, each for at most a thousand objects"
+    : `that needs the right to ${needs.join(" and to ")} each object that is attached to it. Use a lease of your own, or ask ` +
+      "the operator of the service for a role that allows this";
   return new WatchFanoutError(
     "PERMISSION_DENIED",
-    `${JSON.stringify(name)} may not attach the key ${JSON.stringify(key)} to the lease ${lease}, which the object does not ` +
-      'have: that needs a rule with every verb on every key of every resource ("*"), since other keys may have the lease. ' +
-      "Put with a time to live instead, or use the etcd API.",
-    { metadata: { verb: "put", key, lease: String(lease) } },
+    `${JSON.stringify(name)} may not ${what} the lease ${lease}: ${why}.`,
+    { metadata: { verb, lease: String(lease) } },
   );
 }
 

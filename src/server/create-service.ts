@@ -2,6 +2,7 @@ import type { ServiceDefinition } from "@grpc/grpc-js";
 import { descriptors } from "../wire/descriptors.ts";
 import {
   healthService,
+  leaseService,
   listWatchService,
   reflectionServices,
   writeService,
@@ -23,6 +24,7 @@ import { serveUnary } from "./calls/unary-call.ts";
 import type { Http2Defences } from "./limits/http2-defences.ts";
 import type { RefusedKind } from "./pressure/memory-pressure.ts";
 import { HealthService } from "./services/health-service.ts";
+import { LeaseService } from "./services/leases/lease-service.ts";
 import { listWatchMethods } from "./services/list-watch-service.ts";
 import { ReflectionService } from "./services/reflection-service.ts";
 import { SubscribeService } from "./services/subscribe/subscribe-service.ts";
@@ -47,17 +49,19 @@ export function createService(options: ServiceOptions, defences?: Http2Defences)
   const health = new HealthService(context);
   const reflection = new ReflectionService(descriptors, context);
   const subscribe = new SubscribeService(context);
+  const leases = options.leases && new LeaseService(context, options.leases);
   revokeOnChange(authorizer, streams, clock);
   authorizer.onChange(() => health.recheck());
   return {
     context,
-    methods: methodsOf(context, health, reflection, subscribe),
+    methods: methodsOf(context, health, reflection, subscribe, leases),
     authentication: authenticators && new Authentication(authenticators, context),
     drain: () => {
       health.drain();
       reflection.end();
       for (const resource of resources.values()) resource.drain();
       subscribe.drain();
+      leases?.drain();
     },
   };
 }
@@ -74,6 +78,8 @@ const refusedKinds: ReadonlyMap<string, RefusedKind> = new Map([
   [listWatchService.Resources.path, "call"],
   [writeService.Put.path, "call"],
   [writeService.Delete.path, "call"],
+  [leaseService.Grant.path, "call"],
+  [leaseService.TimeToLive.path, "call"],
 ]);
 
 /** The methods of all services. */
@@ -82,18 +88,23 @@ function methodsOf(
   health: HealthService,
   reflection: ReflectionService,
   subscribe: SubscribeService,
+  leases: LeaseService | undefined,
 ): Methods {
   const listWatch = listWatchMethods(context, watchHandler(context));
   const own = context.hasOwnServices
     ? [
         ...servedMethods(context, listWatchService, listWatch),
         ...servedMethods(context, writeService, writeMethods(context)),
+        ...(leases === undefined ? [] : servedMethods(context, leaseService, leases.methods)),
       ]
     : [];
   const streaming = new Map(
     reflectionServices.flatMap((service) => [...reflection.serving(service)]),
   );
-  if (context.hasOwnServices) streaming.set(listWatchService.Subscribe.path, subscribe.method);
+  if (context.hasOwnServices) {
+    streaming.set(listWatchService.Subscribe.path, subscribe.method);
+    if (leases !== undefined) streaming.set(leaseService.KeepAlive.path, leases.keepAlive);
+  }
   return {
     single: new Map([...own, ...servedMethods(context, healthService, health.handlers)]),
     streaming,

@@ -13,7 +13,8 @@ import type { WatchFanoutError } from "../../src/base/errors.ts";
 import { errorOf } from "../../src/wire/errors.ts";
 import type { WatchRequest } from "../../src/wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { WatchResponse__Output } from "../../src/wire/generated/watchfanout/v1/WatchResponse.ts";
-import { listWatchService, writeService } from "../../src/wire/services.ts";
+import { leaseService, listWatchService, writeService } from "../../src/wire/services.ts";
+import { KeepingAlive } from "./leases/keeping-alive.ts";
 import { Subscribing } from "./subscribing.ts";
 
 type Method<In, Out> = MethodDefinition<In, object, object, Out>;
@@ -22,6 +23,7 @@ type Output<M> = M extends MethodDefinition<infer _, object, object, infer Out> 
 
 const { Get, List, Watch, Subscribe, History } = listWatchService;
 const { Put, Delete } = writeService;
+const { Grant, KeepAlive, Revoke, TimeToLive } = leaseService;
 
 /** Options of a call, and the metadata that is sent with it. */
 interface TestOptions extends CallOptions {
@@ -64,6 +66,30 @@ export class TestClient {
     request: Input<typeof Delete>,
     options?: TestOptions,
   ): Promise<Output<typeof Delete>> => this.unary(Delete, request, options);
+
+  /** Resolves to the id. */
+  readonly grant = async (ttlSeconds: number, options?: TestOptions): Promise<string> =>
+    (await this.unary(Grant, { ttl: { seconds: ttlSeconds } }, options)).lease;
+  readonly revoke = (lease: string, options?: TestOptions): Promise<Output<typeof Revoke>> =>
+    this.unary(Revoke, { lease }, options);
+  readonly timeToLive = (
+    lease: string,
+    options?: TestOptions,
+  ): Promise<Output<typeof TimeToLive>> =>
+    this.unary(TimeToLive, { lease, objects: true }, options);
+
+  keepAlive(options: TestOptions = {}): KeepingAlive {
+    const { path, requestSerialize, responseDeserialize } = KeepAlive;
+    return new KeepingAlive(
+      this.#client.makeBidiStreamRequest(
+        path,
+        requestSerialize,
+        responseDeserialize,
+        options.metadata ?? this.#metadata,
+        options,
+      ),
+    );
+  }
 
   unary<In, Out>(method: Method<In, Out>, request: In, options: TestOptions = {}): Promise<Out> {
     const { path, requestSerialize, responseDeserialize } = method;

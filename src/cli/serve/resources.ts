@@ -15,10 +15,13 @@ import type { CachedResource } from "../../etcd-api/cached/cached-resources.ts";
 import type { EtcdKeys } from "../../server/calls/service-options.ts";
 import type { ServedResource } from "../../server/server.ts";
 import { UncachedResource } from "../../server/services/uncached-resource.ts";
+import { EtcdLeases, namesByPrefix } from "../../storage/etcd/etcd-leases.ts";
 import { EtcdStorage } from "../../storage/etcd/etcd-storage.ts";
+import { MemoryLeases } from "../../storage/memory/leases.ts";
 import { defaultStateBytes } from "../../storage/memory/memory-estimates.ts";
 import { MemoryStorage } from "../../storage/memory/memory-storage.ts";
 import type { Storage } from "../../storage/storage.ts";
+import type { Leases } from "../../storage/store.ts";
 import { openEtcd } from "./etcd-connections.ts";
 import type { ProcessContext } from "./process-context.ts";
 import type { Relay } from "./relay.ts";
@@ -53,9 +56,12 @@ export class ProcessResources {
   readonly readers = new Map<string, AttributeReader>();
   /** Those whose storage is etcd. */
   readonly ofEtcd = new Map<string, EtcdStorage>();
+  /** Those of the store of all of them. */
+  readonly leases: Leases | undefined;
   readonly #config: Config;
   readonly #etcd: EtcdClient | undefined;
   readonly #closing: (() => Promise<void>)[] = [];
+  #memoryLeases: MemoryLeases | undefined;
 
   /** Starts no cache, and sends nothing to etcd or to the upstream of a relay. */
   constructor(config: Config, deps: ResourcesDeps) {
@@ -64,6 +70,7 @@ export class ProcessResources {
     // With etcd's API a relay has one cache for both, filled by the etcd API of the next server.
     const etcd = config.etcd ?? config.etcdApi?.next;
     this.#etcd = etcd && openEtcd(etcd, config, context);
+    this.leases = this.#openLeases(deps);
     const backfillQueue = new BackfillQueue();
     for (const resource of config.resources) {
       this.#open(resource, this.#storageOf(resource, deps), backfillQueue, deps);
@@ -129,6 +136,21 @@ export class ProcessResources {
     return namespace === undefined ? key : new Namespace(Buffer.from(namespace)).inner(key);
   }
 
+  #openLeases({ context, relay }: ResourcesDeps): Leases | undefined {
+    const { clock } = context;
+    const etcd = this.#etcd;
+    if (etcd !== undefined) {
+      const leases = new EtcdLeases(etcd, namesByPrefix(this.#config.resources, etcd.history.key));
+      this.#closing.push(async () => leases.close());
+      return leases;
+    }
+    if (relay !== undefined) return undefined;
+    const leases = new MemoryLeases(clock);
+    this.#memoryLeases = leases;
+    this.#closing.push(async () => leases.close());
+    return leases;
+  }
+
   #storageOf(resource: ResourceConfig, { context, relay }: ResourcesDeps): Storage {
     const { clock, logger } = context;
     const { name, prefix } = resource;
@@ -136,7 +158,12 @@ export class ProcessResources {
       if (relay !== undefined) return relay.storageOf(resource);
       // Each resource has its own store with its own revisions, so prefixes have no effect.
       const maxStateBytes = defaultStateBytes(this.#config.resources.length);
-      return new MemoryStorage({ clock, maxStateBytes });
+      return new MemoryStorage({
+        clock,
+        maxStateBytes,
+        leases: this.#memoryLeases,
+        resource: name,
+      });
     }
     const named = logger.child({ resource: name });
     const followed = relay?.followedBy(resource);

@@ -321,7 +321,7 @@ export class ServiceProcess {
       hasOwnServices: ownApi,
       ...terms,
       ...{ rawServices: this.#etcdApi, pages: this.#etcdPages?.ofClientPort(!needsCredential) },
-      ...{ resources: this.resources.served, clock, logger },
+      ...{ resources: this.resources.served, leases: this.resources.leases, clock, logger },
       observer: this.#rpcs,
       tracer: this.#otlp?.tracer,
       memoryGauges: memoryGauges(memoryCeilingBytes),

@@ -10,7 +10,7 @@ import {
   readKeyAccesses,
   readLeaseRequest,
 } from "../../etcd/wire/checked-requests.ts";
-import type { Access } from "../../policy/access.ts";
+import { type Access, leaseName } from "../../policy/access.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
 import type { Rounds } from "../../server/kernel/rounds.ts";
@@ -18,7 +18,7 @@ import { type FrameParts, frameOf, prefixSize } from "../../wire/encode.ts";
 import { statusOf, type WireStatus } from "../../wire/errors.ts";
 import type { EtcdCall } from "../calls/etcd-call.ts";
 import { RequestCall } from "../calls/request-call.ts";
-import { type KeyRights, leasedBytes, leaseName } from "./key-rights.ts";
+import { type KeyRights, leasedBytes } from "./key-rights.ts";
 import { attaching, type LeaseRights, type LeaseUse, revoking } from "./lease-rights.ts";
 
 /** Maximum size of a request, in bytes: etcd's default --max-request-bytes and 512 KiB. */

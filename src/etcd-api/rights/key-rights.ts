@@ -8,6 +8,7 @@ import {
   etcdMethodDenied,
   everyResource,
   fullAccess,
+  leaseName,
   readVerbs,
   type Verb,
 } from "../../policy/access.ts";
@@ -28,11 +29,6 @@ const maxRefusedLeases = 256;
 /** What a key counts for `maxLeaseBytes`: its size, and what it costs to check it. */
 export function leasedBytes(key: Buffer): number {
   return key.length + 64;
-}
-
-/** As in the audit and in errors. etcdctl prints ids in this form. */
-export function leaseName(lease: bigint): string {
-  return `lease ${lease.toString(16).padStart(16, "0")}`;
 }
 
 /** Keys of etcd, and for what. */

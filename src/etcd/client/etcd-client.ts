@@ -33,7 +33,13 @@ import {
   memberCertificates,
 } from "./member.ts";
 import { PassPacing } from "./pass-pacing.ts";
-import type { RangeRequest, TxnRequest, TxnResponse, WatchCall } from "./requests.ts";
+import type {
+  KeepAliveCall,
+  RangeRequest,
+  TxnRequest,
+  TxnResponse,
+  WatchCall,
+} from "./requests.ts";
 
 export interface EtcdClientOptions {
   /** At least one, such as "http://127.0.0.1:2379"; `https:` for TLS. */
@@ -212,7 +218,7 @@ export class EtcdClient {
    * @internal
    */
   async grantLease(ttlSeconds: number): Promise<bigint> {
-    const { ID } = await this.#call((member) =>
+    const { ID } = await this.call((member) =>
       new LeaseClient(member).leaseGrant({ TTL: ttlSeconds }),
     );
     return BigInt(ID);
@@ -224,7 +230,7 @@ export class EtcdClient {
    * @internal
    */
   async revokeLease(lease: bigint): Promise<void> {
-    await this.#call((member) =>
+    await this.call((member) =>
       new LeaseClient(member).leaseRevoke({ ID: String(lease) }).catch((error: unknown) => {
         if (!isServiceError(error) || !says(error.details, leaseNotFound)) throw error;
       }),
@@ -265,6 +271,22 @@ export class EtcdClient {
   }
 
   /**
+   * Calls some member with an etcd3 raw client, with the token.
+   *
+   * @internal
+   */
+  call<Result>(
+    call: (member: ICallable<Member>) => Promise<Result>,
+    signal?: AbortSignal,
+  ): Promise<Result> {
+    return this.onSomeMember(
+      (member, limits) =>
+        this.#tokens.call(member, limits, (metadata) => call(member.callable(metadata, limits))),
+      signal,
+    );
+  }
+
+  /**
    * Renews a lease. Resolves to whether it is still there.
    *
    * @internal
@@ -272,7 +294,7 @@ export class EtcdClient {
   async keepAlive(lease: bigint): Promise<boolean> {
     // The only request of a stream.
     const request = { ID: String(lease) };
-    const answer = await this.#call((member) => member.exec("Lease", "leaseKeepAlive", request));
+    const answer = await this.call((member) => member.exec("Lease", "leaseKeepAlive", request));
     return Number((answer as { readonly TTL: string }).TTL) > 0;
   }
 
@@ -287,7 +309,7 @@ export class EtcdClient {
    * @internal
    */
   async memberUrls(): Promise<readonly string[]> {
-    const { members } = await this.#call((member) =>
+    const { members } = await this.call((member) =>
       new ClusterClient(member).memberList({ linearizable: true }),
     );
     return members
@@ -332,6 +354,20 @@ export class EtcdClient {
   }
 
   /**
+   * Opens a stream of lease renewals at some member, which ends if that loses its leader.
+   *
+   * @internal
+   */
+  openKeepAlive(): Promise<{ readonly member: Member; readonly call: KeepAliveCall }> {
+    return this.onSomeMember(async (member, limits) => {
+      const metadata = await this.#tokens.metadata(member, limits);
+      metadata.set("hasleader", "true");
+      const call = member.keepAlive(metadata);
+      return { member, call };
+    }, undefined);
+  }
+
+  /**
    * Makes later calls try another member first, if there is one.
    *
    * @internal
@@ -366,15 +402,6 @@ export class EtcdClient {
   async close(): Promise<void> {
     this.#closing.abort(upstreamUnavailable("The connection to etcd is closed."));
     for (const member of this.#members) member.close();
-  }
-
-  /** Calls some member with an etcd3 raw client, with the token. */
-  #call<Result>(call: (member: ICallable<Member>) => Promise<Result>): Promise<Result> {
-    return this.onSomeMember(
-      (member, limits) =>
-        this.#tokens.call(member, limits, (metadata) => call(member.callable(metadata, limits))),
-      undefined,
-    );
   }
 
   #member(): Member {

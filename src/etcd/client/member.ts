@@ -20,6 +20,8 @@ import { decodePastWatch, decodeWatch } from "../wire/watch-response.ts";
 import type { Bearer } from "./call-headers.ts";
 import { isDenied, oldestVersion, UnsupportedEtcdError } from "./errors.ts";
 import {
+  type KeepAliveCall,
+  keepAliveMethod,
   methodOf,
   type RangeRequest,
   rangeMethod,
@@ -175,6 +177,18 @@ export class Member {
     });
     pausedRead.attach(call);
     return call;
+  }
+
+  /** Opens a stream of lease renewals. */
+  keepAlive(metadata: Metadata): KeepAliveCall {
+    const { path, requestSerialize, responseDeserialize } = keepAliveMethod;
+    this.#identify(metadata);
+    return this.#client.makeBidiStreamRequest(
+      path,
+      requestSerialize,
+      responseDeserialize,
+      metadata,
+    );
   }
 
   #identify(metadata: Metadata): void {

@@ -79,6 +79,18 @@ export type WatchRequest =
 
 export type WatchCall = ClientDuplexStream<WatchRequest, DecodedWatch>;
 
+/** `ID` is a lease. */
+export interface KeepAliveRequest {
+  readonly ID: string;
+}
+
+/** `TTL`: in seconds; 0 or less: there is no such lease. */
+export interface KeepAliveResponse extends KeepAliveRequest {
+  readonly TTL: string;
+}
+
+export type KeepAliveCall = ClientDuplexStream<KeepAliveRequest, KeepAliveResponse>;
+
 /** etcd's API as etcd3's package declares it, loaded as etcd3's types describe it. */
 const definitions = loadSync(createRequire(import.meta.url).resolve("etcd3/proto/rpc.proto"), {
   keepCase: true,
@@ -106,3 +118,8 @@ export function methodOf(
 /** The two methods whose responses are decoded by hand. */
 export const rangeMethod = methodOf("KV", "range") as MethodDefinition<RangeRequest, unknown>;
 export const watchMethod = methodOf("Watch", "watch") as MethodDefinition<WatchRequest, unknown>;
+
+export const keepAliveMethod = methodOf("Lease", "leaseKeepAlive") as MethodDefinition<
+  KeepAliveRequest,
+  KeepAliveResponse
+>;

@@ -30,7 +30,7 @@ import type { ServiceContext } from "./service-context.ts";
  */
 export function authorize(
   context: ServiceContext,
-  method: Pick<SingleRequestMethod, "name" | "access">,
+  method: Pick<SingleRequestMethod, "name" | "access" | "audited">,
   call: ServerCall,
   request: unknown,
 ): boolean {
@@ -42,8 +42,8 @@ export function authorize(
     call.end(statusOf(permissionDenied(call.identity, lacking)));
     return false;
   }
-  const access = firstOf(asked);
-  const decision = decisionOn(authorizer, call, access);
+  const decision = decisionOn(authorizer, call, firstOf(asked));
+  const access = firstOf(asked) ?? method.audited?.(request);
   if (call.record !== undefined) call.record.decided(decision);
   else if (audit !== undefined && isAudited(audit, access)) {
     call.record = new CallRecord(audit, auditEntry(call, method.name, access, decision));

@@ -29,6 +29,11 @@ export interface MethodHandler<Request> {
    */
   readonly access: ((request: Request) => Asked) | "open";
   /**
+   * What the audit says that a request asks for, of a method whose `access` is "open" and whose handler checks rights. Absent:
+   * nothing.
+   */
+  readonly audited?: ((request: Request) => Access) | undefined;
+  /**
    * Memory that a request takes while its call waits for a time slice, in bytes. Absent: calls of this method are
    * handled at once, since they take less time than to queue them.
    */
@@ -84,6 +89,8 @@ export interface UnaryMethod<Request> {
   readonly kind: "reads" | "writes";
   /** See `MethodHandler`. */
   readonly access: MethodHandler<Request>["access"];
+  /** See `MethodHandler`. */
+  readonly audited?: MethodHandler<Request>["audited"];
   /** Performs the request or throws, and returns what encodes the response. */
   readonly perform: (request: Request, call: UnaryCall) => Promise<Encode>;
 }

@@ -14,6 +14,7 @@ import { SlowStreams } from "../pressure/slow-streams.ts";
 import { CallClosings } from "./call-closings.ts";
 import { Credentials } from "./credentials.ts";
 import { FullStore } from "./full-store.ts";
+import { LeaseRights } from "./lease-rights.ts";
 import { RequestsInFlight } from "./requests-in-flight.ts";
 import type { ServiceOptions } from "./service-options.ts";
 import { SlowClients } from "./slow-clients.ts";
@@ -34,6 +35,7 @@ export interface ServiceContext extends ServiceOptions, Kernel {
   readonly limits: ServerLimits;
   readonly authorizer: Authorizer;
   readonly hasOwnServices: boolean;
+  readonly leaseRights: LeaseRights;
   readonly random: () => number;
   /** Counts clients that are stopped at the level of HTTP/2. Undefined: the connections are not this service's. */
   readonly defences: Pick<Http2Defences, "count"> | undefined;
@@ -45,7 +47,7 @@ export interface ServiceContext extends ServiceOptions, Kernel {
  */
 export type UnaryContext = Pick<
   ServiceContext,
-  "resources" | "codecs" | "etcdKeys" | "upstream" | "authorizer" | "compressor"
+  "resources" | "codecs" | "etcdKeys" | "upstream" | "authorizer" | "compressor" | "leaseRights"
 >;
 
 /** Makes what a service has for its calls, empty. */
@@ -55,7 +57,8 @@ export function createServiceContext(
 ): ServiceContext {
   const { authorizer = new Authorizer(), hasOwnServices = true, random = Math.random } = options;
   const limits = { ...defaultServerLimits, ...options.limits };
-  const given = { ...options, limits, authorizer, hasOwnServices, random };
+  const leaseRights = new LeaseRights({ ...options, authorizer });
+  const given = { ...options, limits, authorizer, hasOwnServices, leaseRights, random };
   return { ...given, ...createKernel(options, limits), defences };
 }
 

@@ -20,6 +20,7 @@ import type {
   Storage,
   WatchStream,
 } from "../../storage/storage.ts";
+import type { Leases } from "../../storage/store.ts";
 import type { CompressionOptions } from "../kernel/compressor.ts";
 import type { ServerLimits } from "../limits/server-limits.ts";
 import type { MemoryGauge } from "../pressure/memory-gauges.ts";
@@ -105,6 +106,8 @@ export interface EtcdKeys {
 export interface ServiceOptions {
   /** The resources by name. The server drains them, but neither starts nor closes them. */
   readonly resources: ReadonlyMap<string, ServedResource>;
+  /** The leases of the store of the resources. Default: LeaseService is not served. */
+  readonly leases?: Leases | undefined;
   /** What recognises the callers. Without it all are anonymous. */
   readonly authenticators?: Authenticators | undefined;
   readonly clock: Clock;

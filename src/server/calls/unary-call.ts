@@ -16,7 +16,7 @@ export const freeRetainedBytes = 1024;
 export function serveUnary<Request>(
   context: ServiceContext,
   method: string,
-  { kind, access, perform }: UnaryMethod<Request>,
+  { kind, access, audited, perform }: UnaryMethod<Request>,
 ): MethodHandler<Request> {
   const { callerLimits } = context;
   const serve = async (
@@ -49,7 +49,7 @@ export function serveUnary<Request>(
           perform(request, {
             ...{ signal, owner, identity, via, requestBytes, retain, encoding },
             admit: (maxBytes) => admission.admit(maxBytes),
-            deny: () => auditDenied(context, method, call, firstOf(asked())),
+            deny: () => auditDenied(context, method, call, firstOf(asked()) ?? audited?.(request)),
             runInTimeSlices: (work) => context.parsingSelectors.run(owner, work, signal),
           }),
         respond: (encode) => {
@@ -78,6 +78,7 @@ export function serveUnary<Request>(
   };
   return {
     access,
+    audited,
     handle: (call, request) => {
       const { caller } = call.owner;
       const refusal = callerLimits.requestRefusal(caller, kind === "reads");

@@ -18,6 +18,7 @@ export type StreamKind =
   | "subscribe"
   | "health"
   | "reflection"
+  | "keep-alive"
   | "etcd watch"
   | "etcd call";
 

@@ -283,7 +283,7 @@ function scopeOf(request: WatchRequest__Output): WatchScope {
 const maxTtlSeconds = 9_000_000_000;
 
 /** The TTL in whole seconds, rounded up; undefined if absent. */
-function ttlOf({ ttl }: PutRequest__Output): number | undefined {
+export function ttlOf({ ttl }: Pick<PutRequest__Output, "ttl">): number | undefined {
   if (ttl === null) return undefined;
   const seconds = Math.ceil(durationOf("ttl", ttl) / 1_000);
   if (seconds >= 1 && seconds <= maxTtlSeconds) return seconds;
@@ -331,7 +331,7 @@ export function amountOf(field: string, text: string): number {
 }
 
 /** Parses a lease id; 0: no lease. */
-function leaseOf(field: string, text: string): bigint {
+export function leaseOf(field: string, text: string): bigint {
   const value = BigInt(text);
   if (value < 0n) throw invalidRequest(field, `${field} is ${text}. A lease is never negative.`);
   return value;

@@ -1,5 +1,4 @@
 import { invalidRequest } from "../../base/errors.ts";
-import { fullAccess, leaseDenied } from "../../policy/access.ts";
 import type { PutRequest, WriteResult } from "../../storage/storage.ts";
 import { encodeObjectResponse } from "../../wire/encode.ts";
 import type { DeletePrefixRequest__Output } from "../../wire/generated/watchfanout/v1/DeletePrefixRequest.ts";
@@ -7,6 +6,7 @@ import type { DeleteRequest__Output } from "../../wire/generated/watchfanout/v1/
 import type { PutRequest__Output } from "../../wire/generated/watchfanout/v1/PutRequest.ts";
 import type { TransactRequest__Output } from "../../wire/generated/watchfanout/v1/TransactRequest.ts";
 import { expectedObjectBytes } from "../calls/call-admission.ts";
+import { attaching } from "../calls/lease-rights.ts";
 import type { Encode, ServiceMethods, UnaryCall, UnaryMethod } from "../calls/methods.ts";
 import type { UnaryContext } from "../calls/service-context.ts";
 import type { ServedResource } from "../calls/service-options.ts";
@@ -30,15 +30,15 @@ export function writeMethods(context: UnaryContext): ServiceMethods {
       perform: async (request, call) => {
         const resource = resourceNamed(context, call, request.resource);
         const put = { ...parsePut(request), via: call.via, signal: call.signal };
+        const { generation } = context.authorizer;
         const isOtherLease = await namesOtherLease(context, resource, put, call);
+        if (isOtherLease) await checkLease(context, put, call);
         // The response holds the object of the request.
         const wait = call.admit(call.requestBytes);
         if (wait !== undefined) await wait;
         // The policy may have changed while it waited.
-        if (isOtherLease && isLimited(context, call)) {
-          call.deny();
-          throw leaseDenied(call.identity, put.key, put.lease ?? 0n);
-        }
+        const isCurrent = context.authorizer.generation === generation;
+        if (isOtherLease && !isCurrent) await checkLease(context, put, call);
         return written(resource, await resource.put(put));
       },
     } satisfies UnaryMethod<PutRequest__Output>,
@@ -77,16 +77,23 @@ async function namesOtherLease(
   { key, lease = 0n, signal }: PutRequest,
   call: UnaryCall,
 ): Promise<boolean> {
-  if (lease === 0n || !isLimited(context, call)) return lease !== 0n;
+  if (lease === 0n || !context.leaseRights.isLimited(call.identity)) return lease !== 0n;
   call.retain(call.requestBytes);
   const get = { key, at: { match: "LINEARIZABLE" }, signal, owner: call.owner } as const;
   const { object } = await resource.get(get);
   return object?.lease !== lease;
 }
 
-/** Whether the caller may not do everything. */
-function isLimited({ authorizer }: UnaryContext, { identity }: UnaryCall): boolean {
-  return authorizer.firstDenied(identity, fullAccess) !== undefined;
+/** Throws the refusal if the caller may not attach objects to the lease of a put. */
+async function checkLease(
+  { leaseRights }: UnaryContext,
+  { lease = 0n }: PutRequest,
+  call: UnaryCall,
+): Promise<void> {
+  const refusal = await leaseRights.refusal(call, lease, attaching);
+  if (refusal === undefined) return;
+  call.deny();
+  throw refusal;
 }
 
 /** Encodes the response, with the history that the write belongs to, which may no longer be the current one. */

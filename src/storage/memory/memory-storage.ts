@@ -34,7 +34,7 @@ import type {
   WatchStream,
   WriteResult,
 } from "../storage.ts";
-import { Leases } from "./leases.ts";
+import { MemoryLeases, type StoreLeases } from "./leases.ts";
 import { defaultStateBytes } from "./memory-estimates.ts";
 import { MemoryWatch } from "./memory-watch.ts";
 import { type Bounds, checkOperations, MvccStore, type Operation } from "./mvcc-store.ts";
@@ -58,6 +58,10 @@ export interface MemoryStorageOptions {
    * STORAGE_FULL. Default: a quarter of the heap, at most 2 GiB, etcd's default for `--quota-backend-bytes`.
    */
   readonly maxStateBytes?: number | undefined;
+  /** The leases that it shares with the stores of other resources. Default: its own. */
+  readonly leases?: MemoryLeases | undefined;
+  /** The name of its resource, for what is attached to a lease. Default: none. */
+  readonly resource?: string | undefined;
 }
 
 /**
@@ -76,7 +80,9 @@ export class MemoryStorage implements Storage {
   readonly #clock: Clock;
   readonly #store: MvccStore;
   readonly #watches = new Set<MemoryWatch>();
-  readonly #leases: Leases;
+  readonly #leases: StoreLeases;
+  /** Its own leases, to be closed with it. */
+  readonly #ownLeases: MemoryLeases | undefined;
   #historyId: string = randomUUID();
   #notification: Timer | undefined;
   #isClosed = false;
@@ -93,8 +99,10 @@ export class MemoryStorage implements Storage {
     };
     for (const [name, bound] of Object.entries(bounds)) checkInteger(name, bound, 1);
     this.#store = new MvccStore(bounds);
-    this.#leases = new Leases(options.clock, (keys) => {
-      this.#commit(keys.map((key) => ({ type: "delete", key })));
+    const leases = options.leases ?? new MemoryLeases(options.clock);
+    this.#ownLeases = options.leases === undefined ? leases : undefined;
+    this.#leases = leases.ofStore(options.resource ?? "", (keys) => {
+      if (!this.#isClosed) this.#commit(keys.map((key) => ({ type: "delete", key })));
     });
   }
 
@@ -221,7 +229,7 @@ export class MemoryStorage implements Storage {
     if (this.#isClosed) return;
     this.#isClosed = true;
     for (const watch of this.#watches) watch.end(closed());
-    this.#leases.clear();
+    this.#ownLeases?.close();
     this.#store.clear();
   }
 

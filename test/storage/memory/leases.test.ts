@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { WatchEvent } from "../../../src/model/event.ts";
 import { StoredObject } from "../../../src/model/object.ts";
-import { Leases } from "../../../src/storage/memory/leases.ts";
+import { MemoryLeases } from "../../../src/storage/memory/leases.ts";
 import {
   MemoryStorage,
   type MemoryStorageOptions,
@@ -115,7 +115,8 @@ describe("in a MemoryStorage a time to live", () => {
 
 describe("leases", () => {
   test("end with their last key", () => {
-    const leases = new Leases(new FakeClock(), () => {});
+    const all = new MemoryLeases(new FakeClock());
+    const leases = all.ofStore("r", () => {});
     const lease = leases.grant(10);
     const a = new StoredObject("a", value, 2, 2, 1, lease);
     const b = new StoredObject("b", value, 3, 3, 1, lease);
@@ -123,11 +124,11 @@ describe("leases", () => {
     leases.follow([new WatchEvent("DELETED", a.deletedAt(4), a)]);
     expect(leases.has(lease)).toBe(true);
     leases.follow([new WatchEvent("DELETED", b.deletedAt(5), b)]);
-    expect(leases.size).toBe(0);
+    expect(all.size).toBe(0);
   });
 
   test("have independent random ids of 63 bits", () => {
-    const leases = new Leases(new FakeClock(), () => {});
+    const leases = new MemoryLeases(new FakeClock()).ofStore("r", () => {});
     const ids = Array.from({ length: 1000 }, () => leases.grant(1));
     expect(new Set(ids).size).toBe(1000);
     for (const id of ids) expect(id > 0n && id < 2n ** 63n).toBe(true);

@@ -1,0 +1,198 @@
+import { createHash } from "node:crypto";
+import type { Clock } from "../../base/clock.ts";
+import { WatchFanoutError } from "../../base/errors.ts";
+import { Gate } from "../../base/gate.ts";
+import type { Identity } from "../../identity/identity.ts";
+import { fullAccess, leaseDenied, type Verb, verbs } from "../../policy/access.ts";
+import type { Authorizer } from "../../policy/authorizer.ts";
+import type { Leases } from "../../storage/store.ts";
+import type { CallOwner } from "../limits/callers.ts";
+
+/** Number of questions to the store at once: of all callers, and of one. */
+const atOnce = { concurrent: 16, concurrentPerGroup: 4 };
+
+/** How long a question may wait for those before it, in milliseconds. */
+const maxWaitMs = 3_000;
+
+/** For how long a lease that a caller may not use is not asked about again, in milliseconds. */
+const refusedMs = 1_000;
+
+/** Maximum number of verdicts that are remembered; the oldest make room. */
+const maxVerdicts = 10_000;
+
+/** Maximum size of the names of the objects of a lease that a limited caller may use, with 64 bytes for each. */
+const maxCheckedBytes = 256 * 1024;
+
+/** What a call does with a lease. */
+export interface LeaseUse {
+  /** For the text of a refusal. */
+  readonly what: string;
+  /** For the audit. */
+  readonly verb: Verb;
+  /** What the caller must be allowed to do with each attached object. */
+  readonly needs: readonly Verb[];
+  /** With one of these rights on any object a caller may use a lease without objects. */
+  readonly among: readonly Verb[];
+  /**
+   * How long ago the store may have said what is attached, in milliseconds. It depends on what an object of another caller
+   * would suffer that is attached meanwhile: to be kept alive for some seconds more, or to be deleted with the lease.
+   */
+  readonly maxAgeMs: number;
+}
+
+export const keepingAlive: LeaseUse = {
+  ...{ what: "keep alive", verb: "put", needs: ["put"], among: ["put"], maxAgeMs: 10_000 },
+};
+export const attaching: LeaseUse = {
+  ...{ what: "attach objects to", verb: "put", needs: ["put", "delete"], among: ["put"] },
+  maxAgeMs: 1_000,
+};
+export const revoking: LeaseUse = {
+  ...{ what: "revoke", verb: "delete", needs: ["delete"], among: ["put", "delete"], maxAgeMs: 0 },
+};
+export const reading: LeaseUse = {
+  ...{ what: "read", verb: "get", needs: ["get"], among: verbs, maxAgeMs: 0 },
+};
+
+/** Who uses a lease. */
+interface LeaseUser {
+  readonly identity: Identity;
+  readonly owner: CallOwner;
+  readonly signal: AbortSignal;
+}
+
+interface LeaseRightsOptions {
+  readonly leases?: Leases | undefined;
+  readonly authorizer: Authorizer;
+  readonly clock: Clock;
+  /** Of the service, by name. */
+  readonly resources: ReadonlyMap<string, unknown>;
+}
+
+/** What a caller may do with everything that is attached to a lease. */
+interface Verdict {
+  /** When the store was asked, in the clock's milliseconds. */
+  readonly since: number;
+  /** Of the policy. */
+  readonly generation: number;
+  readonly allowed: ReadonlySet<Verb>;
+  /** Whether it has too many objects to check. */
+  readonly isTooLarge: boolean;
+}
+
+/**
+ * Which leases callers may use that may not do everything. The store is asked what is attached to a lease, as only that
+ * knows it, whichever process has attached it. Few questions are asked at once, and the answers are remembered for a while.
+ */
+export class LeaseRights {
+  readonly #options: LeaseRightsOptions;
+  readonly #gate = new Gate(atOnce);
+  /** By a digest of the caller and the lease, the oldest first. */
+  readonly #verdicts = new Map<string, Verdict>();
+
+  constructor(options: LeaseRightsOptions) {
+    this.#options = options;
+  }
+
+  /** Number of verdicts that are remembered. */
+  get size(): number {
+    return this.#verdicts.size;
+  }
+
+  /** Whether a caller may not do everything. */
+  isLimited(identity: Identity): boolean {
+    const { authorizer } = this.#options;
+    return authorizer.hasPolicy && authorizer.firstDenied(identity, fullAccess) !== undefined;
+  }
+
+  /** Whether a caller has one of these rights on any object. */
+  mayAny(identity: Identity, among: readonly Verb[]): boolean {
+    const { authorizer, resources } = this.#options;
+    if (!this.isLimited(identity)) return true;
+    for (const name of resources.keys()) {
+      if (authorizer.mayAny(identity, among, name)) return true;
+    }
+    return false;
+  }
+
+  /**
+   * Resolves to the refusal if the caller may not use the lease so; undefined: it may. Rejects with LEASE_NOT_FOUND, with
+   * UPSTREAM_UNAVAILABLE and OVERLOADED if it can't be found out, and with the reason of the signal.
+   */
+  async refusal(
+    user: LeaseUser,
+    lease: bigint,
+    use: LeaseUse,
+  ): Promise<WatchFanoutError | undefined> {
+    const { identity } = user;
+    if (!this.isLimited(identity)) return undefined;
+    if (!this.mayAny(identity, use.among)) return leaseDenied(identity, use, lease, false);
+    const id = digestOf(identity, lease);
+    const { allowed, isTooLarge } =
+      this.#known(id, use) ?? (await this.#find(id, user, lease, use));
+    const mayAll = use.needs.every((verb) => allowed.has(verb));
+    return mayAll ? undefined : leaseDenied(identity, use, lease, isTooLarge);
+  }
+
+  #known(id: string, { needs, maxAgeMs }: LeaseUse): Verdict | undefined {
+    const { clock, authorizer } = this.#options;
+    const verdict = this.#verdicts.get(id);
+    if (verdict === undefined || verdict.generation !== authorizer.generation) return undefined;
+    const isAllowed = needs.every((verb) => verdict.allowed.has(verb));
+    const maxMs = isAllowed ? maxAgeMs : refusedMs;
+    return clock.now() - verdict.since < maxMs ? verdict : undefined;
+  }
+
+  async #find(id: string, user: LeaseUser, lease: bigint, use: LeaseUse): Promise<Verdict> {
+    const { clock } = this.#options;
+    const { owner, signal } = user;
+    const expire = (): never => {
+      throw tooManyQuestions();
+    };
+    await this.#gate.wait(owner, 0, { signal, deadline: { clock, ms: maxWaitMs, expire } });
+    try {
+      // Another call of the caller may have asked meanwhile.
+      return this.#known(id, use) ?? (await this.#ask(id, user, lease));
+    } finally {
+      this.#gate.leave(owner);
+    }
+  }
+
+  async #ask(id: string, { identity, signal }: LeaseUser, lease: bigint): Promise<Verdict> {
+    const { leases, clock, authorizer } = this.#options;
+    const { generation } = authorizer;
+    const since = clock.now();
+    // Without the leases nothing is known of what is attached.
+    const state = await leases?.timeToLive(lease, true, signal);
+    const { objects, others } = state ?? { objects: [], others: 1 };
+    const isTooLarge = objects.reduce((sum, { key }) => sum + key.length + 64, 0) > maxCheckedBytes;
+    const mayAll = (verb: Verb): boolean =>
+      objects.every(
+        ({ resource, key }) =>
+          authorizer.decide(identity, { verb, resource, scope: { key } }).allowed,
+      );
+    const allowed = new Set(others > 0 || isTooLarge ? [] : verbs.filter(mayAll));
+    const verdict: Verdict = { since, generation, allowed, isTooLarge };
+    this.#verdicts.delete(id);
+    this.#verdicts.set(id, verdict);
+    if (this.#verdicts.size > maxVerdicts) {
+      const [oldest] = this.#verdicts.keys();
+      if (oldest !== undefined) this.#verdicts.delete(oldest);
+    }
+    return verdict;
+  }
+}
+
+/** Each part has an end that it can't contain. */
+function digestOf({ source, name, groups }: Identity, lease: bigint): string {
+  const parts = JSON.stringify([source, name, groups, String(lease)]);
+  return createHash("sha256").update(parts).digest("base64");
+}
+
+function tooManyQuestions(): WatchFanoutError {
+  return new WatchFanoutError(
+    "OVERLOADED",
+    `What is attached to the lease was not asked for within ${maxWaitMs / 1_000} s, since many leases are used by callers ` +
+      "with limited rights. Try again, or use fewer leases, each for several objects.",
+  );
+}

@@ -1,0 +1,287 @@
+import { invalidRequest, toError, WatchFanoutError } from "../../../base/errors.ts";
+import { draining, expired } from "../../../cacher/request/errors.ts";
+import {
+  type Access,
+  everyResource,
+  leaseName,
+  permissionDenied,
+  type Verb,
+} from "../../../policy/access.ts";
+import type { Leases } from "../../../storage/store.ts";
+import { durationOf, frameOf } from "../../../wire/encode.ts";
+import { encodedStatus, statusOf } from "../../../wire/errors.ts";
+import type { GrantRequest__Output } from "../../../wire/generated/watchfanout/v1/GrantRequest.ts";
+import type { KeepAliveRequest__Output } from "../../../wire/generated/watchfanout/v1/KeepAliveRequest.ts";
+import type { RevokeRequest__Output } from "../../../wire/generated/watchfanout/v1/RevokeRequest.ts";
+import type { TimeToLiveRequest__Output } from "../../../wire/generated/watchfanout/v1/TimeToLiveRequest.ts";
+import { encodeRenewals, type RenewalOutcome } from "../../../wire/renewals.ts";
+import { leaseService } from "../../../wire/services.ts";
+import { auditDenied } from "../../calls/audit.ts";
+import { expectedObjectBytes } from "../../calls/call-admission.ts";
+import { keepingAlive, type LeaseUse, reading, revoking } from "../../calls/lease-rights.ts";
+import {
+  type BidiMethod,
+  decoderOf,
+  methodOf,
+  type ServiceMethods,
+  type UnaryCall,
+  type UnaryMethod,
+} from "../../calls/methods.ts";
+import { toClientError } from "../../calls/refusals.ts";
+import { type NextRequest, RefusedRequest, type ServerCall } from "../../calls/server-call.ts";
+import type { ServiceContext } from "../../calls/service-context.ts";
+import { Rounds } from "../../kernel/rounds.ts";
+import { leaseOf, ttlOf } from "../parse-requests.ts";
+import { expiryOf } from "../watch-handler.ts";
+import { KeepAliveStream } from "./keep-alive-stream.ts";
+
+const decode = decoderOf<KeepAliveRequest__Output>(leaseService.KeepAlive.path);
+const keepAliveMethod = methodOf(leaseService.KeepAlive.path);
+
+/** Maximum number of leases of a KeepAlive request. */
+const maxLeases = 10_000;
+
+/** Maximum size of a KeepAlive request, in bytes: an id has up to 9. */
+const maxRequestBytes = 128 * 1024;
+
+/** Interval at which the age of streams is checked, in milliseconds. */
+const checkIntervalMs = 1_000;
+
+/** The size of a response without objects, in bytes. */
+const smallResponseBytes = 64;
+
+/** Serves watchfanout.v1.LeaseService: the leases of a store. */
+export class LeaseService {
+  readonly #context: ServiceContext;
+  readonly #leases: Leases;
+  readonly #streams: Rounds<KeepAliveStream>;
+
+  constructor(context: ServiceContext, leases: Leases) {
+    this.#context = context;
+    this.#leases = leases;
+    this.#streams = new Rounds(context.clock, {
+      intervalMs: checkIntervalMs,
+      visitsPerStep: 64,
+      visit: (stream) => {
+        const { expiresAt } = stream;
+        if (expiresAt !== undefined && context.clock.now() >= expiresAt) stream.endSoon(expired());
+      },
+    });
+  }
+
+  /** KeepAlive. */
+  get keepAlive(): BidiMethod {
+    return {
+      name: keepAliveMethod,
+      maxRequestBytes,
+      mayIdle: true,
+      converse: (call, next) => void this.#converse(call, next),
+    };
+  }
+
+  /** The handlers of the other methods, by name. */
+  readonly methods: ServiceMethods = {
+    Grant: {
+      kind: "writes",
+      access: "open",
+      audited: () => accessOf("put", "a new lease"),
+      perform: async (request, call) => {
+        const ttlSeconds = ttlOf(request);
+        if (ttlSeconds === undefined)
+          throw invalidRequest("ttl", "ttl is absent. Say how long the lease lasts.");
+        const { leaseRights } = this.#context;
+        if (!leaseRights.mayAny(call.identity, ["put"])) {
+          call.deny();
+          throw permissionDenied(call.identity, accessOf("put", "a new lease"));
+        }
+        const wait = call.admit(smallResponseBytes);
+        if (wait !== undefined) await wait;
+        const granted = await this.#leases.grant(ttlSeconds, call.signal);
+        const ttl = durationOf(granted.ttlSeconds * 1_000);
+        return () => [leaseService.Grant.responseSerialize({ lease: String(granted.lease), ttl })];
+      },
+    } satisfies UnaryMethod<GrantRequest__Output>,
+    Revoke: {
+      kind: "writes",
+      access: "open",
+      audited: ({ lease }) => accessOf("delete", leaseName(BigInt(lease))),
+      perform: async (request, call) => {
+        const lease = requiredLease(request.lease);
+        await this.#check(call, lease, revoking);
+        const wait = call.admit(smallResponseBytes);
+        if (wait !== undefined) await wait;
+        await this.#leases.revoke(lease, call.signal);
+        return () => [leaseService.Revoke.responseSerialize({})];
+      },
+    } satisfies UnaryMethod<RevokeRequest__Output>,
+    TimeToLive: {
+      kind: "reads",
+      access: "open",
+      audited: ({ lease }) => accessOf("get", leaseName(BigInt(lease))),
+      perform: async (request, call) => {
+        const lease = requiredLease(request.lease);
+        await this.#check(call, lease, reading);
+        const wait = call.admit(expectedObjectBytes);
+        if (wait !== undefined) await wait;
+        const { objects: hasObjects } = request;
+        const state = await this.#leases.timeToLive(lease, hasObjects, call.signal);
+        const { ttlMs, grantedTtlSeconds, objects, others } = state;
+        return () => [
+          leaseService.TimeToLive.responseSerialize({
+            ttl: durationOf(ttlMs),
+            granted_ttl: durationOf(grantedTtlSeconds * 1_000),
+            objects: [...objects],
+            others,
+          }),
+        ];
+      },
+    } satisfies UnaryMethod<TimeToLiveRequest__Output>,
+  };
+
+  /** Ends the streams with DRAINING. */
+  drain(): void {
+    for (const stream of this.#streams) stream.endSoon(draining());
+  }
+
+  /** Throws the refusal if the caller may not use the lease so. */
+  async #check(call: UnaryCall, lease: bigint, use: LeaseUse): Promise<void> {
+    const refusal = await this.#context.leaseRights.refusal(call, lease, use);
+    if (refusal === undefined) return;
+    call.deny();
+    throw refusal;
+  }
+
+  async #converse(call: ServerCall, next: NextRequest): Promise<void> {
+    if (call.isOver) return;
+    const context = this.#context;
+    // Before the span ends, which would last as long as the stream.
+    const refusal = context.streams.makeRoom(call.owner);
+    if (refusal !== undefined) {
+      call.end(statusOf(refusal));
+      return;
+    }
+    call.span?.end(undefined);
+    call.span = undefined;
+    const stream = new KeepAliveStream(call, context, expiryOf(context), (ended) => {
+      context.streams.delete(ended);
+      this.#streams.delete(ended);
+    });
+    context.streams.add(stream);
+    this.#streams.add(stream);
+    try {
+      while (!stream.isEnding) {
+        const message = await next();
+        if (message === undefined) {
+          stream.halfClosed();
+          return;
+        }
+        if (stream.isEnding) return;
+        this.#handle(call, stream, message);
+        await stream.room();
+      }
+    } catch (error) {
+      if (stream.isOver) return;
+      if (error instanceof RefusedRequest) stream.end(error.status);
+      else stream.end(statusOf(toClientError(error, keepAliveMethod, context.logger, call)));
+    }
+  }
+
+  /** Throws if the request is invalid, or its caller may not renew any lease. */
+  #handle(call: ServerCall, stream: KeepAliveStream, message: Buffer): void {
+    const { request, fault } = decode(message);
+    if (fault !== undefined) throw fault;
+    const leases = leasesOf(request);
+    const { identity } = call;
+    const context = this.#context;
+    if (!context.leaseRights.mayAny(identity, keepingAlive.among)) {
+      const access = accessOf("put", "");
+      auditDenied(context, keepAliveMethod, call, access);
+      throw permissionDenied(identity, access);
+    }
+    const answer = stream.answer();
+    void this.#renew(call, stream, leases).then(
+      (outcomes) => {
+        if (stream.isOver) return;
+        const message = encodeRenewals(leases, outcomes);
+        context.observer?.sent(keepAliveMethod, 1, message.byteLength);
+        answer(frameOf(message));
+      },
+      (error: unknown) => {
+        if (stream.isOver) return;
+        stream.end(statusOf(toClientError(error, keepAliveMethod, context.logger, call)));
+      },
+    );
+  }
+
+  async #renew(
+    call: ServerCall,
+    stream: KeepAliveStream,
+    leases: readonly bigint[],
+  ): Promise<readonly RenewalOutcome[]> {
+    const { leaseRights } = this.#context;
+    const { signal } = stream;
+    const outcomes = leaseRights.isLimited(call.identity)
+      ? await this.#renewAllowed(call, stream, leases)
+      : await this.#leases.keepAlive(leases, signal);
+    return encoded(outcomes);
+  }
+
+  /** Renews those leases that the caller may keep alive. */
+  async #renewAllowed(
+    call: ServerCall,
+    { signal }: KeepAliveStream,
+    leases: readonly bigint[],
+  ): Promise<readonly (number | Error)[]> {
+    const context = this.#context;
+    const { identity, owner } = call;
+    const user = { identity, owner, signal };
+    const refusals = await Promise.all(
+      leases.map((lease) => context.leaseRights.refusal(user, lease, keepingAlive).catch(toError)),
+    );
+    const allowed = leases.filter((_, i) => refusals[i] === undefined);
+    const renewed = await this.#leases.keepAlive(allowed, signal);
+    let next = 0;
+    return refusals.map((refusal) => refusal ?? (renewed[next++] as number | Error));
+  }
+}
+
+/** What a request that needs a right for what is attached asks for, in the audit. */
+function accessOf(verb: Verb, key: string): Access {
+  return { verb, resource: everyResource, scope: key === "" ? { prefix: "" } : { key } };
+}
+
+/** Throws INVALID_REQUEST if a request names no lease. */
+function requiredLease(text: string): bigint {
+  const lease = leaseOf("lease", text);
+  if (lease > 0n) return lease;
+  throw invalidRequest(
+    "lease",
+    "lease is 0, which is no lease. Give the id that Grant has returned.",
+  );
+}
+
+/** Throws INVALID_REQUEST. */
+function leasesOf({ leases }: KeepAliveRequest__Output): readonly bigint[] {
+  if (leases.length === 0 || leases.length > maxLeases) {
+    throw invalidRequest(
+      "leases",
+      `The request has ${leases.length} leases. Send 1 to ${maxLeases} in one request, and further ones in another.`,
+    );
+  }
+  return leases.map((lease) => requiredLease(lease));
+}
+
+/** Errors as statuses, each of them encoded once. */
+function encoded(outcomes: readonly (number | Error)[]): readonly RenewalOutcome[] {
+  const statuses = new Map<Error, Uint8Array>();
+  return outcomes.map((outcome) => {
+    if (typeof outcome === "number") return outcome;
+    let bytes = statuses.get(outcome);
+    if (bytes === undefined) {
+      if (!(outcome instanceof WatchFanoutError)) throw outcome;
+      bytes = encodedStatus(statusOf(outcome));
+      statuses.set(outcome, bytes);
+    }
+    return bytes;
+  });
+}
