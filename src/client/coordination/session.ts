@@ -224,64 +224,6 @@ export class Session {
       }
     }
   }
-
-  #end(): void {
-    this.#ended.abort(invalidRequest("session", "This session has ended. Open another one."));
-    this.#registered.clear();
-    this.#change.notify();
-  }
-
-  #follow(lease: Lease): void {
-    const onEnd = (): void => {
-      if (this.#ended.signal.aborted) return;
-      const { renew = true, onLost } = this.#options;
-      const error: unknown = lease.signal.reason;
-      call(() => onLost?.(toError(error)));
-      if (renew && !(error instanceof ClosedError)) void this.#replace(lease);
-      else this.#end();
-    };
-    if (lease.signal.aborted) onEnd();
-    else lease.signal.addEventListener("abort", onEnd);
-  }
-
-  /** Grants the next lease, however long that takes, and registers the objects again. */
-  async #replace(lost: Lease): Promise<void> {
-    const { leases } = this.client;
-    const { clock, random } = leases.site;
-    const ended = this.#ended.signal;
-    const backoff = new Backoff(backoffBounds, random);
-    // It may still exist, as the loss is declared early. What is attached to it is free sooner.
-    leases.revoke(lost.id, { signal: ended }).catch(() => {});
-    const { ttlMs = defaultTtlMs } = this.#options;
-    while (!ended.aborted) {
-      try {
-        const lease = await leases.grant(ttlMs, { signal: ended });
-        if (ended.aborted) return void leases.release(lease).catch(() => {});
-        this.#lease = lease;
-        break;
-      } catch (error) {
-        if (ended.aborted) return;
-        this.report(error);
-        if (error instanceof ClosedError) return this.#end();
-      }
-      await pause(clock, backoff.next(), ended);
-    }
-    const lease = this.#lease;
-    this.#follow(lease);
-    this.#change.notify();
-    for (const { resource, key, value } of this.#registered.values()) {
-      const put = () =>
-        putLeased(this.client, lease, { resource, key }, value, { signal: lease.signal });
-      try {
-        await persist(put, leases.site, lease.signal);
-      } catch (error) {
-        // With the next lease it is tried again.
-        if (lease.signal.aborted) return;
-        this.report(error);
-      }
-    }
-    call(() => this.#options.onRestored?.());
-  }
 }
 
 function nameOf(resource: string, key: string): string {
