@@ -1,0 +1,170 @@
+import { describe, expect, it } from "vitest";
+import { Session } from "../../../src/client/coordination/session.ts";
+import { ShardAssignment } from "../../../src/client/coordination/shard-assignment.ts";
+import { FakeClock } from "../../fake-clock.ts";
+import { type Belief, OwnershipChecker } from "../../guarantees/ownership.ts";
+import fc, { runs } from "../../property.ts";
+import { type Network, SimulatedClient } from "./simulated-client.ts";
+import { expiryDelayMs, SimulatedStore } from "./simulated-store.ts";
+
+const slots = 8;
+const ttlMs = 3_000;
+/** The messages of a take-over, after the lease has ended: an event, a request, a response, each up to 20 ms. */
+const takeOverMs = 200;
+
+/** A key of each slot. */
+const keys = Array.from({ length: slots }, () => "");
+for (let n = 0; keys.includes(""); n++) keys[slotOf(`key-${n}`, slots)] = `key-${n}`;
+
+import { slotOf } from "../../../src/client/coordination/slots.ts";
+
+interface Member {
+  readonly name: string;
+  readonly client: SimulatedClient;
+  readonly shards: ShardAssignment;
+  readonly stopping: AbortController;
+  state: "well" | "impaired" | "gone";
+}
+
+class Group {
+  readonly clock = new FakeClock();
+  readonly store = new SimulatedStore(this.clock);
+  readonly members: Member[] = [];
+  readonly checker = new OwnershipChecker(ttlMs + expiryDelayMs + takeOverMs + 1_000);
+  readonly errors: unknown[] = [];
+  readonly #random: () => number;
+
+  constructor(random: () => number) {
+    this.#random = random;
+  }
+
+  async join(): Promise<void> {
+    const client = new SimulatedClient(this.store, this.#random);
+    const name = `m${this.members.length}`;
+    const onError = (error: unknown) => this.errors.push(error);
+    const opening = Session.open(client, { ttlMs, onError });
+    await this.elapse(100);
+    const session = await opening;
+    const stopping = new AbortController();
+    const shards = new ShardAssignment({
+      ...{ session, resource: "locks", group: "g", member: name, slots },
+      // The work that is in flight takes its time.
+      drain: async () => {
+        await new Promise<void>((resolve) => client.clock.setTimeout(resolve, 50));
+      },
+    });
+    this.members.push({ name, client, shards, stopping, state: "well" });
+    shards.run(stopping.signal).catch((error: unknown) => this.errors.push(error));
+  }
+
+  /** Lets time pass in small steps, and looks at each of them. */
+  async elapse(ms: number): Promise<void> {
+    const stepMs = 10;
+    for (let passed = 0; passed < ms; passed += stepMs) {
+      await this.clock.elapse(stepMs);
+      this.look();
+    }
+  }
+
+  look(): void {
+    const beliefs: Belief[] = [];
+    for (const { name, shards } of this.members) {
+      for (const key of keys) {
+        const guard = shards.guard(key);
+        if (guard === undefined || !("createRevision" in guard)) continue;
+        const { key: what, createRevision: fencingToken } = guard;
+        beliefs.push({ what, owner: name, fencingToken });
+        // What a member believes is so in the store.
+        const token = this.store.objects.get(what)?.createRevision;
+        if (token !== fencingToken) {
+          this.checker.violations.push(`${name} owns ${what} by ${fencingToken}, not ${token}.`);
+        }
+      }
+    }
+    const isServed = this.members.some(({ state }) => state === "well");
+    const things = isServed ? keys.map((_, slot) => `g/slots/${slot}`) : [];
+    this.checker.sample(this.clock.now(), beliefs, things);
+  }
+
+  get owned(): number[] {
+    return this.members.map(({ shards }) => shards.slots.length);
+  }
+}
+
+type Step = readonly [
+  "join" | "leave" | "crash" | "stop" | "resume" | "heal" | "wait" | Network,
+  member: number,
+  ms: number,
+];
+
+const stepOf = fc.tuple(
+  fc.constantFrom(
+    ...(["join", "join", "leave", "crash", "stop", "resume", "heal", "wait"] as const),
+    ...(["loses requests", "loses responses"] as const),
+  ),
+  fc.nat({ max: 4 }),
+  fc.integer({ min: 0, max: 5_000 }),
+);
+
+async function apply(group: Group, [what, index, ms]: Step): Promise<void> {
+  const member = group.members[index % Math.max(1, group.members.length)];
+  if (what === "join" && group.members.length < 5) await group.join();
+  if (member !== undefined && member.state !== "gone") {
+    const { client, stopping } = member;
+    if (what === "leave") {
+      stopping.abort();
+      member.state = "gone";
+    } else if (what === "crash") {
+      client.crash();
+      member.state = "gone";
+    } else if (what === "stop") {
+      client.clock.stop();
+      member.state = "impaired";
+    } else if (what === "loses requests" || what === "loses responses") {
+      client.network = what;
+      member.state = "impaired";
+    } else if (what === "resume" || what === "heal") {
+      client.network = "well";
+      client.clock.resume();
+      if (member.state === "impaired") member.state = "well";
+    }
+  }
+  await group.elapse(ms);
+}
+
+/** Numbers from 0 to below 1 from a seed. */
+function numbersFrom(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return state / 2 ** 32;
+  };
+}
+
+describe("A group of members", { timeout: 120_000 }, () => {
+  it("has one owner of each slot at a time, and none without for longer than a lease, whatever fails", async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.integer({ min: 1 }),
+        fc.array(stepOf, { minLength: 4, maxLength: 25 }),
+        async (seed, steps) => {
+          const group = new Group(numbersFrom(seed));
+          await group.join();
+          for (const step of steps) await apply(group, step);
+          // In the end all are well, and the slots are divided among them.
+          for (const { state, client } of group.members) {
+            if (state === "gone") continue;
+            client.network = "well";
+            client.clock.resume();
+          }
+          await group.elapse(3 * ttlMs);
+          expect(group.checker.violations).toEqual([]);
+          const staying = group.members.filter(({ state }) => state !== "gone");
+          const total = group.owned.reduce((sum, count) => sum + count, 0);
+          if (staying.length > 0) expect(total).toBe(slots);
+        },
+      ),
+      { numRuns: runs(120) },
+    );
+  });
+});
