@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Session } from "../../../src/client/coordination/session.ts";
 import { ShardAssignment } from "../../../src/client/coordination/shard-assignment.ts";
+import { slotOf } from "../../../src/client/coordination/slots.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { type Belief, OwnershipChecker } from "../../guarantees/ownership.ts";
 import fc, { runs } from "../../property.ts";
@@ -9,20 +10,22 @@ import { expiryDelayMs, SimulatedStore } from "./simulated-store.ts";
 
 const slots = 8;
 const ttlMs = 3_000;
-/** The messages of a take-over, after the lease has ended: an event, a request, a response, each up to 20 ms. */
-const takeOverMs = 200;
+/** The delay of each message of a member, in milliseconds: some are slow. */
+const delaysMs = [20, 400];
+/** A take-over after the lease has ended: an event, and a request with its response, once or twice. */
+const takeOverMs = 5 * 400;
 
 /** A key of each slot. */
 const keys = Array.from({ length: slots }, () => "");
 for (let n = 0; keys.includes(""); n++) keys[slotOf(`key-${n}`, slots)] = `key-${n}`;
-
-import { slotOf } from "../../../src/client/coordination/slots.ts";
 
 interface Member {
   readonly name: string;
   readonly client: SimulatedClient;
   readonly shards: ShardAssignment;
   readonly stopping: AbortController;
+  /** The tokens of the slots on which work is in flight although they are given up. */
+  readonly draining: Map<string, number>;
   state: "well" | "impaired" | "gone";
 }
 
@@ -39,21 +42,27 @@ class Group {
   }
 
   async join(): Promise<void> {
-    const client = new SimulatedClient(this.store, this.#random);
+    const delayMs = delaysMs[Math.floor(this.#random() * delaysMs.length)] ?? 0;
+    const client = new SimulatedClient(this.store, this.#random, delayMs);
     const name = `m${this.members.length}`;
     const onError = (error: unknown) => this.errors.push(error);
     const opening = Session.open(client, { ttlMs, onError });
-    await this.elapse(100);
+    await this.elapse(1_000);
     const session = await opening;
     const stopping = new AbortController();
+    const draining = new Map<string, number>();
     const shards = new ShardAssignment({
       ...{ session, resource: "locks", group: "g", member: name, slots },
       // The work that is in flight takes its time.
-      drain: async () => {
+      drain: async ({ index, fencingToken, signal }) => {
+        draining.set(`g/slots/${index}`, fencingToken);
+        const end = () => draining.delete(`g/slots/${index}`);
+        signal.addEventListener("abort", end);
         await new Promise<void>((resolve) => client.clock.setTimeout(resolve, 50));
+        end();
       },
     });
-    this.members.push({ name, client, shards, stopping, state: "well" });
+    this.members.push({ name, client, shards, stopping, draining, state: "well" });
     shards.run(stopping.signal).catch((error: unknown) => this.errors.push(error));
   }
 
@@ -68,11 +77,16 @@ class Group {
 
   look(): void {
     const beliefs: Belief[] = [];
-    for (const { name, shards } of this.members) {
+    for (const { name, shards, draining, state } of this.members) {
+      // The work of a process that is stopped is stopped, too.
+      const owned = new Map(state === "impaired" ? [] : draining);
       for (const key of keys) {
         const guard = shards.guard(key);
-        if (guard === undefined || !("createRevision" in guard)) continue;
-        const { key: what, createRevision: fencingToken } = guard;
+        if (guard !== undefined && "createRevision" in guard) {
+          owned.set(guard.key, guard.createRevision);
+        }
+      }
+      for (const [what, fencingToken] of owned) {
         beliefs.push({ what, owner: name, fencingToken });
         // What a member believes is so in the store.
         const token = this.store.objects.get(what)?.createRevision;

@@ -76,7 +76,8 @@ export class SimulatedClient implements LeaseClient {
   readonly #maxDelayMs: number;
   network: Network = "well";
 
-  constructor(store: SimulatedStore, random: () => number, maxDelayMs: number = 20) {
+  /** `maxDelayMs`: of each message. */
+  constructor(store: SimulatedStore, random: () => number, maxDelayMs: number) {
     this.#store = store;
     this.#random = random;
     this.#maxDelayMs = maxDelayMs;

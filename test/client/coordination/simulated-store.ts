@@ -6,10 +6,12 @@ import type { FakeClock } from "../../fake-clock.ts";
 /** A lease of the store. */
 interface StoredLease {
   readonly ttlMs: number;
+  /** How much later than its length the store ends it, in milliseconds. */
+  readonly delayMs: number;
   deadline: number;
 }
 
-/** How much later than its length the store ends a lease, at most, in milliseconds. */
+/** Maximum time by which the store ends a lease later than its length, in milliseconds. */
 export const expiryDelayMs = 500;
 
 /** A store of one resource in memory, with leases, whose whole history a test can read. */
@@ -40,7 +42,9 @@ export class SimulatedStore {
   grant(ttlMs: number): bigint {
     this.#lastLease++;
     const id = this.#lastLease;
-    this.#leases.set(id, { ttlMs, deadline: this.clock.now() + ttlMs });
+    // Every second one as early as it may.
+    const delayMs = id % 2n === 0n ? 0 : expiryDelayMs;
+    this.#leases.set(id, { ttlMs, delayMs, deadline: this.clock.now() + ttlMs });
     this.#expireLater(id);
     return id;
   }
@@ -104,11 +108,8 @@ export class SimulatedStore {
   #expireLater(id: bigint): void {
     const lease = this.#leases.get(id);
     if (lease === undefined) return;
-    const leftMs = lease.deadline - this.clock.now();
-    if (leftMs <= -expiryDelayMs) {
-      this.revoke(id);
-      return;
-    }
-    this.clock.setTimeout(() => this.#expireLater(id), leftMs + expiryDelayMs);
+    const leftMs = lease.deadline + lease.delayMs - this.clock.now();
+    if (leftMs > 0) this.clock.setTimeout(() => this.#expireLater(id), leftMs);
+    else this.revoke(id);
   }
 }
