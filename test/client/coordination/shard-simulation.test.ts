@@ -6,6 +6,7 @@ import { slotOf } from "../../../src/client/coordination/slots.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { type Belief, OwnershipChecker } from "../../guarantees/ownership.ts";
 import fc, { runs } from "../../property.ts";
+import { numbersFrom } from "./numbers.ts";
 import { type Network, SimulatedClient } from "./simulated-client.ts";
 import { expiryDelayMs, SimulatedStore } from "./simulated-store.ts";
 
@@ -154,15 +155,6 @@ async function apply(group: Group, [what, index, ms]: Step): Promise<void> {
     }
   }
   await group.elapse(ms);
-}
-
-/** Numbers from 0 to below 1 from a seed. */
-function numbersFrom(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return state / 2 ** 32;
-  };
 }
 
 describe("A group of members", { timeout: 120_000 }, () => {

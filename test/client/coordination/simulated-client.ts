@@ -75,6 +75,8 @@ export class SimulatedClient implements LeaseClient {
   readonly #closing = new AbortController();
   readonly #maxDelayMs: number;
   network: Network = "well";
+  /** Number of lists so far. */
+  lists = 0;
 
   /** `maxDelayMs`: of each message. */
   constructor(store: SimulatedStore, random: () => number, maxDelayMs: number) {
@@ -122,6 +124,7 @@ export class SimulatedClient implements LeaseClient {
   }
 
   async *list(_: string, { prefix = "", signal }: ListOptions = {}): AsyncGenerator<Page> {
+    this.lists++;
     yield await this.#call(() => {
       const items = [...this.#store.objects.values()]
         .filter(({ key }) => key.startsWith(prefix))
@@ -285,12 +288,12 @@ export class SimulatedClient implements LeaseClient {
       return { lease, ttl: { seconds: String(ttlMs / 1_000), nanos: 0 }, error: null };
     }
     const error = new WatchFanoutError("LEASE_NOT_FOUND", `There is no lease ${lease}.`);
-    return { lease, ttl: null, error: statusMessage(error) };
+    return { lease, ttl: null, error: wireStatus(error) };
   }
 }
 
 /** A google.rpc.Status as a decoded message has it. */
-function statusMessage(error: WatchFanoutError): unknown {
+export function wireStatus(error: WatchFanoutError): unknown {
   const encoded = encodedStatus(statusOf(error));
   return statusType.deserialize(Buffer.from(encoded));
 }
