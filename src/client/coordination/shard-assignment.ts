@@ -1,4 +1,4 @@
-import { invalidRequest, toError } from "../../base/errors.ts";
+import { invalidRequest, upstreamUnavailable } from "../../base/errors.ts";
 import { Condition, within } from "../../base/wait.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type { Compare, ObjectName } from "../../storage/store.ts";
@@ -25,12 +25,8 @@ export interface ShardAssignmentOptions {
   /** The number of slots, from 1 to 4,096, the same for all members of the group. Default 64. */
   readonly slots?: number | undefined;
   /**
-   * Waits until nothing is in flight for the keys of a slot that is to be given up: `owns` returns false for them already, and
-   * no other member has the slot before this resolves. Default: nothing is waited for.
-   */
-  readonly drain?: ((slot: OwnedSlot) => Promise<void>) | undefined;
-  /**
-   * Maximum time of `drain`, in milliseconds. After it the signal of the slot is aborted, and the slot given up. Default 30,000.
+   * Maximum time that listeners take to end the work on a slot that is given up, in milliseconds. After it the signal of the
+   * slot is aborted, and the slot given up. Default 30,000.
    */
   readonly drainTimeoutMs?: number | undefined;
 }
@@ -51,6 +47,20 @@ export interface OwnedSlot {
 export interface ShardChange {
   readonly acquired: readonly OwnedSlot[];
   readonly released: readonly OwnedSlot[];
+}
+
+/**
+ * Called after a change of `owns`. Its promise resolves when nothing is in flight for keys that were released: no other member
+ * has them before.
+ */
+export type ShardListener = (change: ShardChange) => Promise<void> | void;
+
+/** Changes whose listeners are called together. */
+interface PendingChange {
+  readonly acquired: OwnedSlot[];
+  readonly released: OwnedSlot[];
+  /** Resolves when the promises of the listeners have. */
+  readonly drained: Promise<void>;
 }
 
 interface Ownership {
@@ -94,9 +104,9 @@ export class ShardAssignment {
   readonly #lastToken = new Map<number, number>();
   /** By slot: the revision from which on the state is newer than what was learned otherwise. */
   readonly #knownAt = new Map<number, number>();
-  readonly #listeners = new Set<(change: ShardChange) => void>();
+  readonly #listeners = new Set<ShardListener>();
   readonly #idle = new Condition();
-  #change: { acquired: OwnedSlot[]; released: OwnedSlot[] } | undefined;
+  #change: PendingChange | undefined;
   #state: PrefixState | undefined;
   #lease: Lease | undefined;
   /** The assignment to the members whose names are joined in `members`. */
@@ -141,14 +151,14 @@ export class ShardAssignment {
   }
 
   /** Calls the listener after each change of `owns`, changes of one moment together. Returns a function that ends this. */
-  onChange(listener: (change: ShardChange) => void): () => void {
+  onChange(listener: ShardListener): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
   /**
-   * Takes part until the signal is aborted, or the session ends. Then it leaves the group and gives up its slots in order, as
-   * `drain` has it. Rejects if the resource can't be watched.
+   * Takes part until the signal is aborted, or the session ends. Then it leaves the group and gives up its slots, once
+   * the listeners of `onChange` have ended the work on them. Rejects if the resource can't be watched.
    */
   async run(signal: AbortSignal): Promise<void> {
     const { session, resource, group } = this.#options;
@@ -298,32 +308,25 @@ export class ShardAssignment {
     };
     this.#lastToken.set(index, fencingToken);
     this.#owned.set(index, { slot, lease, ending, isDraining: false });
-    this.#changed("acquired", slot);
+    void this.#changed("acquired", slot);
   }
 
   /** Gives up a slot once the work on it has ended. */
   async #release(ownership: Ownership): Promise<void> {
-    const { drain, drainTimeoutMs = defaultDrainTimeoutMs, session } = this.#options;
+    const { drainTimeoutMs: ms = defaultDrainTimeoutMs, session } = this.#options;
     const { slot, lease, ending } = ownership;
     const { clock } = session.client.leases.site;
     ownership.isDraining = true;
-    this.#changed("released", slot);
-    try {
-      const expire = (): never => {
-        throw invalidRequest(
-          "drain",
-          `The work on slot ${slot.index} has not ended within ${drainTimeoutMs} ms. The slot is given up.`,
-        );
-      };
-      if (drain !== undefined) {
-        await within(drain(slot), {
-          signal: lease.signal,
-          deadline: { clock, ms: drainTimeoutMs, expire },
-        });
-      }
-    } catch (error) {
-      if (!lease.signal.aborted) this.#report(error);
-    }
+    const expire = (): void =>
+      this.#report(
+        upstreamUnavailable(
+          `The work on slot ${slot.index} has not ended within ${ms} ms. The slot is given up: raise drainTimeoutMs, or have the work end with the signal of the slot.`,
+        ),
+      );
+    const drained = this.#changed("released", slot);
+    await within(drained, { signal: lease.signal, deadline: { clock, ms, expire } }).catch(
+      () => {},
+    );
     if (this.#owned.get(slot.index) !== ownership) return;
     ending.abort();
     this.#busy.add(slot.index);
@@ -341,7 +344,7 @@ export class ShardAssignment {
     if (this.#owned.get(slot.index) !== ownership) return;
     this.#owned.delete(slot.index);
     ending.abort();
-    if (!isDraining) this.#changed("released", slot);
+    if (!isDraining) void this.#changed("released", slot);
     this.#idle.notify();
   }
 
@@ -350,24 +353,22 @@ export class ShardAssignment {
       if (ownership.lease === lease) this.#end(ownership);
   }
 
-  #changed(kind: keyof ShardChange, slot: OwnedSlot): void {
-    if (this.#change === undefined) {
-      const change = { acquired: [], released: [] };
-      this.#change = change;
-      this.#options.session.client.leases.site.clock.setImmediate(() => {
-        this.#change = undefined;
-        for (const listener of [...this.#listeners]) this.#call(listener, change);
-      });
-    }
-    this.#change?.[kind].push(slot);
+  /** Resolves when the listeners have done what they have to do about it. */
+  #changed(kind: keyof ShardChange, slot: OwnedSlot): Promise<void> {
+    this.#change ??= this.#newChange();
+    this.#change[kind].push(slot);
+    return this.#change.drained;
   }
 
-  #call(listener: (change: ShardChange) => void, change: ShardChange): void {
-    try {
-      listener(change);
-    } catch (error) {
-      this.#report(toError(error));
-    }
+  #newChange(): PendingChange {
+    const { promise: drained, resolve } = Promise.withResolvers<void>();
+    const change: PendingChange = { acquired: [], released: [], drained };
+    this.#options.session.client.leases.site.clock.setImmediate(() => {
+      this.#change = undefined;
+      const calls = Array.from(this.#listeners, async (listener) => listener(change));
+      void Promise.all(calls.map((call) => call.catch(this.#report))).then(() => resolve());
+    });
+    return change;
   }
 }
 

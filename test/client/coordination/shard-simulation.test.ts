@@ -61,15 +61,17 @@ class Group {
     const { name, client, draining, stopping } = member;
     const onError = (error: unknown) => this.errors.push(error);
     const session = await Session.open(client, { ttlMs, onError });
-    member.shards = new ShardAssignment({
-      ...{ session, resource: "locks", group: "g", member: name, slots },
+    const options = { session, resource: "locks", group: "g", member: name, slots };
+    member.shards = new ShardAssignment(options);
+    member.shards.onChange(async ({ released }) => {
       // The work that is in flight takes its time.
-      drain: async ({ index, fencingToken }) => {
-        const what = `g/slots/${index}`;
-        draining.set(what, { token: fencingToken, lease: session.lease });
-        await new Promise<void>((resolve) => client.clock.setTimeout(resolve, 50));
-        draining.delete(what);
-      },
+      const { lease } = session;
+      const names = released.map(({ index }) => `g/slots/${index}`);
+      for (const [n, { fencingToken: token }] of released.entries()) {
+        draining.set(names[n] ?? "", { token, lease });
+      }
+      await new Promise<void>((resolve) => client.clock.setTimeout(resolve, 50));
+      for (const what of names) draining.delete(what);
     });
     await member.shards.run(stopping.signal);
   }
