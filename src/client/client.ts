@@ -98,6 +98,14 @@ export class Client implements ClientCalls {
     };
   }
 
+  /**
+   * What makes its calls.
+   * @internal
+   */
+  get connection(): Connection {
+    return this.#connection;
+  }
+
   /** What is known of the connections to the servers. */
   get reachability(): Reachability {
     return this.#connection.reachability;

@@ -8,6 +8,7 @@ import type { Endpoint } from "../../client/calls/endpoints.ts";
 import type { ConnectOptions } from "../../client/calls/options.ts";
 import { type Client, connect } from "../../client/client.ts";
 import { RelayedCalls } from "../../client/remote/relayed-calls.ts";
+import { RemoteLeases } from "../../client/remote/remote-leases.ts";
 import { RemoteStorage, ReportedStaleness } from "../../client/remote/remote-storage.ts";
 import type { ResourceInfo } from "../../client/resource-info.ts";
 import type { ResourceConfig, UpstreamConfig } from "../../config/config.ts";
@@ -129,6 +130,15 @@ export class Relay implements RelayedUpstream {
     const storage = new RemoteStorage({ client: this.#calls, resource, clock });
     this.#storages.set(resource, storage);
     return storage;
+  }
+
+  /** The leases of the upstream. Their user closes them. */
+  leasesOf(resources: readonly ResourceConfig[]): RemoteLeases {
+    const names = new Map(
+      resources.map(({ name, upstreamName = name }): [string, string] => [upstreamName, name]),
+    );
+    const { clock } = this.#options;
+    return new RemoteLeases({ connection: this.#client.connection, clock, names });
   }
 
   /** What is known of the server whose etcd API a storage of this resource uses. */

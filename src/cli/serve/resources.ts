@@ -57,7 +57,7 @@ export class ProcessResources {
   /** Those whose storage is etcd. */
   readonly ofEtcd = new Map<string, EtcdStorage>();
   /** Those of the store of all of them. */
-  readonly leases: Leases | undefined;
+  readonly leases: Leases;
   readonly #config: Config;
   readonly #etcd: EtcdClient | undefined;
   readonly #closing: (() => Promise<void>)[] = [];
@@ -136,17 +136,15 @@ export class ProcessResources {
     return namespace === undefined ? key : new Namespace(Buffer.from(namespace)).inner(key);
   }
 
-  #openLeases({ context, relay }: ResourcesDeps): Leases | undefined {
-    const { clock } = context;
+  #openLeases({ context, relay }: ResourcesDeps): Leases {
+    const { resources } = this.#config;
     const etcd = this.#etcd;
-    if (etcd !== undefined) {
-      const leases = new EtcdLeases(etcd, namesByPrefix(this.#config.resources, etcd.history.key));
-      this.#closing.push(async () => leases.close());
-      return leases;
-    }
-    if (relay !== undefined) return undefined;
-    const leases = new MemoryLeases(clock);
-    this.#memoryLeases = leases;
+    const leases =
+      relay?.leasesOf(resources) ??
+      (etcd === undefined
+        ? new MemoryLeases(context.clock)
+        : new EtcdLeases(etcd, namesByPrefix(resources, etcd.history.key)));
+    if (leases instanceof MemoryLeases) this.#memoryLeases = leases;
     this.#closing.push(async () => leases.close());
     return leases;
   }

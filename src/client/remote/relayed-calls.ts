@@ -58,7 +58,8 @@ async function* relayedEach<T>(items: AsyncIterable<T>): AsyncGenerator<T, void,
   }
 }
 
-function relayedError(error: unknown): unknown {
+/** The error of a call of a relay, as its clients get it. */
+export function relayedError(error: unknown): unknown {
   if (!(error instanceof WatchFanoutError)) return error;
   if (denials.has(error.reason)) {
     return new WatchFanoutError(
