@@ -43,18 +43,22 @@ export class Leadership extends Lock {
     this.#session = session;
   }
 
-  /**
-   * Replaces the value that others observe. Rejects with LEASE_NOT_FOUND if this leadership was lost, and with OUTCOME_UNKNOWN.
-   */
+  /** Replaces the value that others observe. Rejects with LEASE_NOT_FOUND if this leadership is lost. */
   async proclaim(value: string): Promise<void> {
-    const { client } = this.#session;
     const { lease, signal, fencingToken } = this;
-    const own = await persist(() => read(client, this, signal), client.leases.site, signal);
-    if (own?.createRevision !== fencingToken) {
-      throw leaseLost(lease.id, `${this.key} was deleted`);
-    }
-    const options = { expectedModRevision: own.modRevision, signal };
-    await putLeased(client, lease, this, Buffer.from(value), options);
+    const { client } = this.#session;
+    const bytes = Buffer.from(value);
+    const replace = async (): Promise<void> => {
+      const own = await read(client, this, signal);
+      if (own?.createRevision !== fencingToken) {
+        throw leaseLost(lease.id, `${this.key} was deleted`);
+      }
+      // A put before this one, whose response was lost.
+      if (bytes.equals(own.value)) return;
+      const options = { expectedModRevision: own.modRevision, signal };
+      await putLeased(client, lease, this, bytes, options);
+    };
+    await persist(replace, client.leases.site, signal);
   }
 }
 

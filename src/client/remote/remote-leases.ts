@@ -7,7 +7,7 @@ import {
   type RenewalListener,
   type RenewalStream,
 } from "../../storage/lease-renewals.ts";
-import type { GrantedLease, Leases, LeaseState } from "../../storage/store.ts";
+import type { GrantedLease, LeaseState, Leases } from "../../storage/store.ts";
 import { errorOfStatus } from "../../wire/errors.ts";
 import type { KeepAliveRequest } from "../../wire/generated/watchfanout/v1/KeepAliveRequest.ts";
 import type { Renewal__Output } from "../../wire/generated/watchfanout/v1/Renewal.ts";
@@ -63,10 +63,7 @@ export class RemoteLeases implements Leases {
     return { lease: BigInt(lease), ttlSeconds: Math.floor(ttlMs / 1_000) };
   }
 
-  keepAlive(
-    leases: readonly bigint[],
-    signal?: AbortSignal,
-  ): Promise<readonly (number | Error)[]> {
+  keepAlive(leases: readonly bigint[], signal?: AbortSignal): Promise<readonly (number | Error)[]> {
     return this.#renewals.renew(leases, signal);
   }
 

@@ -44,6 +44,11 @@ function until(what: string, isTrue: () => boolean | Promise<boolean>): Promise<
   return untilSeen(what, async () => ((await isTrue()) ? true : undefined));
 }
 
+function aborted(signal: AbortSignal): Promise<unknown> {
+  if (signal.aborted) return Promise.resolve();
+  return new Promise((resolve) => signal.addEventListener("abort", resolve));
+}
+
 describe.each([
   ["etcd", () => LeasedService.onEtcd(etcd)],
   ["the embedded store", () => LeasedService.embedded()],
@@ -166,9 +171,12 @@ describe.each([
           ...{ session, resource: "locks", name: "job", identity },
           onStartedLeading: async (signal, leadership) => {
             leading.set(identity, leadership.fencingToken);
-            await leadership.proclaim(`${identity} leads`).catch(() => {});
-            await new Promise((resolve) => signal.addEventListener("abort", resolve));
-            leading.delete(identity);
+            try {
+              await leadership.proclaim(`${identity} leads`);
+              await aborted(signal);
+            } finally {
+              leading.delete(identity);
+            }
           },
           onStoppedLeading: () => stopped.push(identity),
         });
