@@ -21,7 +21,10 @@ async function started(starting: Promise<Tier>): Promise<Tier> {
 async function startTiers(): Promise<{ root: Tier; leaf: Tier; network: Network; etcd: Etcd }> {
   const etcd = await startEtcd();
   closings.push(() => etcd.stop());
-  const root = await Tier.start({ etcd: etcd.url, resource: ["things=/things/", "hidden=/hidden/"] });
+  const root = await Tier.start({
+    etcd: etcd.url,
+    resource: ["things=/things/", "hidden=/hidden/"],
+  });
   const network = await Network.to(root.port);
   closings.push(() => network.close());
   const address = `127.0.0.1:${network.port}`;
@@ -84,7 +87,9 @@ describe("Leases through two tiers", () => {
     await keepAlive(2);
     network.refuse();
     await root.stop();
-    root = await started(Tier.start({ etcd: tiers.etcd.url, resource: ["things=/things/", "hidden=/hidden/"] }));
+    root = await started(
+      Tier.start({ etcd: tiers.etcd.url, resource: ["things=/things/", "hidden=/hidden/"] }),
+    );
     network.aimAt(root.port);
     network.heal();
     await keepAlive(4);

@@ -7,8 +7,8 @@ import { ClosedError } from "../calls/call-failure.ts";
 import type { Connection } from "../calls/connection.ts";
 import { broken, decodeDuration, decodeRevision } from "../calls/decode.ts";
 import { wireDuration } from "../calls/encode.ts";
-import { KeepAliveStream, type Renewed } from "./keep-alive-stream.ts";
 import { countingSuspension, Lease, leaseLost } from "./lease.ts";
+import { LeaseKeepAlive, type Renewed } from "./lease-keep-alive.ts";
 
 /** Options of the calls of Leases. */
 export interface LeaseCallOptions {
@@ -63,7 +63,7 @@ const renewAgainAfter = 1 / 20;
  */
 export class Leases {
   readonly #options: LeasesOptions;
-  readonly #stream: KeepAliveStream;
+  readonly #stream: LeaseKeepAlive;
   /** Those that are kept alive. */
   readonly #kept = new Set<Lease>();
   /** Those whose renewal was requested and not answered yet. */
@@ -76,7 +76,7 @@ export class Leases {
     const clock =
       options.clock === keepAliveClock ? countingSuspension(keepAliveClock) : options.clock;
     this.#options = { connection, clock, random };
-    this.#stream = new KeepAliveStream({
+    this.#stream = new LeaseKeepAlive({
       open: (onBegun, signal, onServer) =>
         connection.stream(withRequests(leaseService.KeepAlive, onBegun), signal, onServer),
       ...{ clock, random, closing, reachability },

@@ -18,7 +18,7 @@ export type OpenKeepAlive = (
   onServer: (server: Pick<Endpoint, "failed" | "incidents">) => void,
 ) => AsyncIterable<WireResponse>;
 
-interface KeepAliveStreamOptions {
+interface LeaseKeepAliveOptions {
   readonly open: OpenKeepAlive;
   readonly clock: Clock;
   /** Numbers from 0 to below 1, for jitter. */
@@ -53,8 +53,8 @@ const backoffBounds = { initialMs: 100, maxMs: 1_000 };
  * that breaks, or that leaves a request unanswered for too long, fails all its requests; the next one opens another stream,
  * at another server if there is one.
  */
-export class KeepAliveStream {
-  readonly #options: KeepAliveStreamOptions;
+export class LeaseKeepAlive {
+  readonly #options: LeaseKeepAliveOptions;
   readonly #backoff: StreamBackoff;
   readonly #pending: PendingRequest[] = [];
   #requests: Pick<ClientWritableStream<KeepAliveRequest>, "write"> | undefined;
@@ -65,7 +65,7 @@ export class KeepAliveStream {
   /** Why the stream is given up, if this client decides that. */
   #givenUp: WatchFanoutError | undefined;
 
-  constructor(options: KeepAliveStreamOptions) {
+  constructor(options: LeaseKeepAliveOptions) {
     this.#options = options;
     const { clock, random, reachability } = options;
     this.#backoff = new StreamBackoff({ bounds: backoffBounds, clock, random, reachability });
