@@ -6,7 +6,10 @@ import { hashOf } from "../../model/key-hash.ts";
 
 /** The slot of a key, of `count`: the one whose `shardOf(slot, count)` has its hash. */
 export function slotOf(key: string, count: number): number {
-  const hash = BigInt(`0x${hashOf(key)}`);
+  return slotOfHash(BigInt(`0x${hashOf(key)}`), count);
+}
+
+export function slotOfHash(hash: bigint, count: number): number {
   return Number(((hash + 1n) * BigInt(count) - 1n) >> 64n);
 }
 

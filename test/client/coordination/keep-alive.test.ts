@@ -212,7 +212,7 @@ describe("A lease of a client", () => {
     expect(lease.isHeld).toBe(true);
   });
 
-  it("is held on if its renewal is read late, and was sent in time", async () => {
+  it("is held on if its renewal is read late, for its length since that was sent", async () => {
     const servers = new ScriptedServers();
     const lease = await servers.leases.grant(9_000);
     const { clock } = servers;
@@ -220,10 +220,15 @@ describe("A lease of a client", () => {
     servers.answer = () => {
       // The process stops directly after it has sent the request.
       clock.now = () => now() + 6_500;
+      servers.answer = () => undefined;
       return 9_000;
     };
     await clock.elapse(3_000);
     expect(lease.isHeld).toBe(true);
+    await clock.elapse(2_400);
+    expect(lease.isHeld).toBe(true);
+    await clock.elapse(20);
+    expect(lease.isHeld).toBe(false);
   });
 
   it("ends with the client, whose stream ends with its last lease", async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { shardOf } from "../../../src/client/calls/encode.ts";
-import { assignSlots, slotOf } from "../../../src/client/coordination/slots.ts";
+import { assignSlots, slotOf, slotOfHash } from "../../../src/client/coordination/slots.ts";
 import { keyHash } from "../../guarantees/key-hash.ts";
 import fc, { runs } from "../../property.ts";
 
@@ -15,6 +15,19 @@ describe("slotOf", () => {
       }),
       { numRuns: runs(2_000) },
     );
+  });
+});
+
+describe("slotOfHash", () => {
+  it("returns the part of shardOf that has the hash, at both of its ends", () => {
+    for (const count of [1, 2, 3, 7, 64, 1_000, 4_095]) {
+      for (const slot of new Set([0, 1, count >> 1, count - 1])) {
+        const [range] = slot < count ? shardOf(slot, count) : [];
+        if (range === undefined) continue;
+        expect(slotOfHash(range.first, count)).toBe(slot);
+        expect(slotOfHash(range.last, count)).toBe(slot);
+      }
+    }
   });
 });
 
