@@ -59,6 +59,7 @@ export {
   type Leadership,
 } from "./coordination/leader-elector.ts";
 export type { Lease } from "./coordination/lease.ts";
+export type { Renewed } from "./coordination/lease-keep-alive.ts";
 export type { LeaseClient } from "./coordination/leased-keys.ts";
 export type { LeaseCallOptions, LeaseInfo, Leases } from "./coordination/leases.ts";
 export { type Lock, type LockOptions, Mutex } from "./coordination/mutex.ts";

@@ -99,7 +99,7 @@ export class Lock implements AsyncDisposable {
   }
 
   /**
-   * The compare for `Client.transact` that holds only while this lock does: with it, a holder that was replaced without
+   * The compare for `Client.transaction` that holds only while this lock does: with it, a holder that was replaced without
    * noticing writes nothing.
    */
   guard(): Compare {

@@ -103,14 +103,19 @@ export class Session {
 
   /**
    * Puts an object that is attached to the lease, and registers it: if the lease is lost, it is put again with the next one,
-   * also if this call was rejected after it was sent. Rejects as `Client.put` does.
+   * also if this call was rejected after it was sent. Waits for a lease if there is none now. Rejects as `Client.put` does.
    */
-  async put(resource: string, key: string, value: Uint8Array): Promise<StoredObject> {
-    const lease = await this.held();
+  async put(
+    resource: string,
+    key: string,
+    value: Uint8Array,
+    options: { readonly signal?: AbortSignal | undefined } = {},
+  ): Promise<StoredObject> {
+    const lease = await this.held(options.signal);
     this.#registered.set(nameOf(resource, key), { resource, key, value });
-    return putLeased(this.client, lease, { resource, key }, value, {
-      signal: this.#ended.signal,
-    });
+    const { ended } = this;
+    const signal = options.signal ? AbortSignal.any([options.signal, ended]) : ended;
+    return putLeased(this.client, lease, { resource, key }, value, { signal });
   }
 
   /** Deletes an object, and what is registered for it. Without a lease that is held there is nothing to delete. */

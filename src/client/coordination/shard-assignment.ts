@@ -134,7 +134,7 @@ export class ShardAssignment {
   }
 
   /**
-   * The compare for `Client.transact` that holds only while this member owns the slot of a key: with it, an owner that was
+   * The compare for `Client.transaction` that holds only while this member owns the slot of a key: with it, an owner that was
    * replaced without noticing writes nothing. Undefined: it does not own the slot.
    */
   guard(key: string): Compare | undefined {
@@ -204,9 +204,11 @@ export class ShardAssignment {
 
   readonly #report = (error: unknown): void => this.#options.session.report(error);
 
+  /** The store was restored: tokens are not comparable any more, and the keys may be gone. */
   #forgetRevisions(): void {
     this.#lastToken.clear();
     this.#knownAt.clear();
+    for (const ownership of this.#owned.values()) this.#end(ownership);
   }
 
   /** Compares the slots that it owns with those that it should own, and begins what is to be done. */
