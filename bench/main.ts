@@ -19,6 +19,7 @@ import { idleMemory } from "./idle-memory.ts";
 import { informer } from "./informer.ts";
 import { initialState } from "./initial-state.ts";
 import { latency } from "./latency.ts";
+import { leases } from "./leases.ts";
 import { listCost } from "./list-cost.ts";
 import { manyStreams } from "./many-streams.ts";
 import { messages, messagesTls } from "./messages.ts";
@@ -54,6 +55,7 @@ const benchmarks: readonly Benchmark[] = [
   ],
   ...[policyCost, telemetry, flood, workers, portSharing, relays, relayFailover, million],
   ...[etcdFanout, etcdRelay, etcdClients, views, shards, subscribe, objectCache, compress],
+  leases,
 ];
 
 try {

@@ -123,7 +123,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
     const pools = { requests: pool, retained: pool, unsent: pool };
     const attacks = new Map(attackKinds.map((kind) => [kind, 0]));
     const refused = new Map(callerLimitNames.map((name) => [name, 0]));
-    const most = { connections: 0, streams: 0, requests: 0 };
+    const most = { connections: 0, streams: 0, requests: 0, leases: 0 };
     const callers = { callers: 0, most, refused, pacedStreams: 0 };
     const requests = { size: 0, queued: 0 };
     const inFlight = { reads: requests, writes: requests };
@@ -131,6 +131,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
     const stats = {
       ...{ connections: 0, streams: 0, ...pools, pressure, attacks, callers, inFlight },
       ...{ handshakeFailures: handshakes, slowCalls: 0, fullStoreWrites: 0, isStoreFull: false },
+      grantedLeases: 0,
       compression: {
         results: { compressed: 0, incompressible: 0, pressure: 0, late: 0 },
         ...{ cachedBytes: 0, sentBytes: 0, sentPlainBytes: 0 },

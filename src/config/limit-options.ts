@@ -68,6 +68,26 @@ export const limitOptions = {
     help: "The same of one identity. 0: no limit.",
     default: "0",
   },
+  "max-leases": {
+    ...countOption(1),
+    help: "Maximum number of leases that this service has granted and that have not ended.",
+    default: "100000",
+  },
+  "max-leases-per-identity": {
+    ...countOption(0),
+    help: "The same of one identity. A relay is one: it may need more. 0: no limit.",
+    default: "10000",
+  },
+  "max-lease-grant-rate-per-identity": {
+    ...countOption(0),
+    help: "Maximum number of leases that one identity is granted per second, on average. 0: no limit.",
+    default: "1000",
+  },
+  "max-lease-renewal-rate-per-identity": {
+    ...countOption(0),
+    help: "Maximum number of leases that are renewed per second for one identity, on average; further ones wait. 0: no limit.",
+    default: "10000",
+  },
   "max-send-rate": {
     ...sizeOption,
     help: "Maximum size of what is sent per second, on average.",
@@ -98,6 +118,10 @@ export function limitsOf(values: ValuesOf<typeof limitOptions>) {
     maxRequestsPerIdentity: values["max-requests-per-identity"],
     maxWatchRate: values["max-watch-rate"],
     maxWatchRatePerIdentity: values["max-watch-rate-per-identity"],
+    maxLeases: values["max-leases"],
+    maxLeasesPerIdentity: values["max-leases-per-identity"],
+    maxLeaseGrantRatePerIdentity: values["max-lease-grant-rate-per-identity"],
+    maxLeaseRenewalRatePerIdentity: values["max-lease-renewal-rate-per-identity"],
     // Bytes per second.
     maxSendRate: values["max-send-rate"] ?? 0,
     maxSendRatePerIdentity: values["max-send-rate-per-identity"] ?? 0,

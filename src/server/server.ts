@@ -74,6 +74,8 @@ export interface ServerStats {
   readonly unsent: PoolStats;
   /** What callers use, and what was refused to them. */
   readonly callers: CallerStats;
+  /** Number of leases granted that have not ended, as far as it is known. */
+  readonly grantedLeases: number;
   /** How short memory is, and what was shed for that. */
   readonly pressure: PressureStats;
   /** Requests that are handled, and those that wait. */
@@ -215,6 +217,7 @@ export class RunningServer {
       isStoreFull: fullStore.isFull,
       callers: context.callerLimits.stats(),
       inFlight: context.inFlight,
+      grantedLeases: context.grantedLeases.size,
     };
   }
 

@@ -1,6 +1,5 @@
 import type { Clock, Timer } from "../base/clock.ts";
 import { upstreamUnavailable, WatchFanoutError } from "../base/errors.ts";
-import { FairQueue } from "../base/fair-queue.ts";
 import { Fifo } from "../base/fifo.ts";
 import { abortable } from "../base/wait.ts";
 
@@ -63,7 +62,8 @@ export class LeaseRenewals {
   readonly #options: LeaseRenewalsOptions;
   /** Those that were not sent, by lease: the ready and the delayed ones. */
   readonly #waiting = new Map<bigint, Renewal>();
-  readonly #ready = new FairQueue<Renewal>();
+  /** The requests with renewals that are ready, each once. They take turns. */
+  readonly #ready = new Fifo<Request>();
   readonly #delayed = new Fifo<Renewal>();
   readonly #inFlight = new Fifo<Renewal>();
   /** When leases were renewed last, within the interval, the oldest first. */
@@ -88,6 +88,11 @@ export class LeaseRenewals {
   /** Number of renewals without an outcome. */
   get size(): number {
     return this.#waiting.size + this.#inFlight.length;
+  }
+
+  /** Number of requests with renewals that are to be sent. */
+  get requests(): number {
+    return this.#ready.length;
   }
 
   /** See `Leases.keepAlive`. */
@@ -128,7 +133,7 @@ export class LeaseRenewals {
     this.#waiting.set(lease, renewal);
     const renewedAt = this.#recent.get(lease);
     if (renewedAt === undefined || now - renewedAt >= intervalMs) {
-      this.#ready.push(renewal.owner, renewal);
+      this.#makeReady(renewal);
       return;
     }
     renewal.dueAt = now + intervalMs;
@@ -151,8 +156,7 @@ export class LeaseRenewals {
         const now = clock.now();
         for (let due = this.#delayed.at(0); due !== undefined && due.dueAt <= now; ) {
           this.#delayed.shift();
-          // It may have its outcome already.
-          if (!due.isOver) this.#ready.push(due.owner, due);
+          this.#makeReady(due);
           due = this.#delayed.at(0);
         }
         this.#delay();
@@ -164,7 +168,7 @@ export class LeaseRenewals {
 
   /** Sends what is ready, as far as the stream takes it. */
   #send(): void {
-    if (this.#ready.size === 0) return;
+    if (this.#ready.length === 0) return;
     const stream = this.#stream;
     if (stream === undefined) {
       if (this.#listener === undefined && this.#reopening === undefined) this.#open();
@@ -173,7 +177,7 @@ export class LeaseRenewals {
     const now = this.#options.clock.now();
     const leases: bigint[] = [];
     while (this.#inFlight.length < maxInFlight) {
-      const renewal = this.#ready.shift()?.[1];
+      const renewal = this.#nextReady();
       if (renewal === undefined) break;
       if (this.#inFlight.length === 0) this.#heardAt = now;
       renewal.sentAt = now;
@@ -183,6 +187,23 @@ export class LeaseRenewals {
       leases.push(renewal.lease);
     }
     if (leases.length > 0) stream.send(leases);
+  }
+
+  #makeReady(renewal: Renewal): void {
+    const { owner } = renewal;
+    if (owner.ready.length === 0) this.#ready.push(owner);
+    owner.ready.push(renewal);
+  }
+
+  /** Takes the next renewal of the next request. */
+  #nextReady(): Renewal | undefined {
+    for (let owner = this.#ready.shift(); owner !== undefined; owner = this.#ready.shift()) {
+      const renewal = owner.ready.shift();
+      if (owner.ready.length > 0) this.#ready.push(owner);
+      // It may have its outcome already.
+      if (renewal?.isOver === false) return renewal;
+    }
+    return undefined;
   }
 
   #remember(lease: bigint, now: number): void {
@@ -258,12 +279,9 @@ export class LeaseRenewals {
   #requeue(): void {
     for (let sent = this.#inFlight.shift(); sent !== undefined; sent = this.#inFlight.shift()) {
       const later = this.#waiting.get(sent.lease);
-      if (later !== undefined) {
-        sent.join(later);
-        this.#ready.delete(later.owner, later);
-      }
+      if (later !== undefined) sent.join(later);
       this.#waiting.set(sent.lease, sent);
-      this.#ready.push(sent.owner, sent);
+      this.#makeReady(sent);
     }
   }
 
@@ -295,15 +313,24 @@ export class LeaseRenewals {
       if (now - renewal.askedAt < timeoutMs) continue;
       error ??= notInTime(timeoutMs, this.#failure);
       this.#waiting.delete(renewal.lease);
-      this.#ready.delete(renewal.owner, renewal);
       renewal.settle(error);
+    }
+    if (error !== undefined) this.#prune();
+  }
+
+  /** Drops requests that have nothing left to be sent: without a stream nothing else would. */
+  #prune(): void {
+    for (let left = this.#ready.length; left > 0; left--) {
+      const owner = this.#ready.shift();
+      while (owner?.ready.at(0)?.isOver === true) owner.ready.shift();
+      if (owner !== undefined && owner.ready.length > 0) this.#ready.push(owner);
     }
   }
 
   #failAll(error: Error): void {
-    this.#ready.clear();
     for (const renewal of this.#waiting.values()) renewal.settle(error);
     this.#waiting.clear();
+    this.#prune();
     for (let sent = this.#inFlight.shift(); sent !== undefined; sent = this.#inFlight.shift()) {
       sent.settle(error);
     }
@@ -312,6 +339,8 @@ export class LeaseRenewals {
 
 /** A call of `renew`. */
 class Request {
+  /** Its renewals that are ready to be sent, and those among them that have an outcome meanwhile. */
+  readonly ready = new Fifo<Renewal>();
   readonly answer = Promise.withResolvers<readonly (number | Error)[]>();
   readonly #outcomes: (number | Error)[];
   #left: number;

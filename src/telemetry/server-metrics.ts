@@ -103,6 +103,11 @@ export function registerServerMetrics(meter: Meter, server: { stats(): ServerSta
       "Calls refused because their caller, or all together, had reached a limit. cancel_rate: of calls cancelled on connections of proxies.",
       ({ callers }) => byEach("limit", callers.refused, (entry) => entry),
     ),
+    watch_fanout_granted_leases: gauge(
+      "{lease}",
+      "Leases granted that have not ended, as far as this process knows, which --max-leases bounds.",
+      ({ grantedLeases }) => grantedLeases,
+    ),
     watch_fanout_paced_streams: gauge(
       "{stream}",
       "Streams that wait for a send rate.",

@@ -20,11 +20,14 @@ export type Decoded<T> =
  * reduced to what is left; and of a oneof that is set twice, the first field in the proto wins instead of the last one
  * on the wire.
  *
- * A repeated field has at most 1,024 elements. Throws for a type with fields that no request of this service has: maps, floats,
+ * A repeated field has at most `maxElements` elements. Throws for a type with fields that no request of this service has: maps, floats,
  * other numbers of fixed size.
  */
-export function strictDeserializer<T>(typeName: string): (bytes: Uint8Array) => Decoded<T> {
-  const type = messageRule(typeName);
+export function strictDeserializer<T>(
+  typeName: string,
+  maxElements: number = defaultMaxElements,
+): (bytes: Uint8Array) => Decoded<T> {
+  const type = messageRule(typeName, maxElements);
   return (bytes) => {
     const path: string[] = [];
     try {
@@ -53,6 +56,7 @@ interface FieldRule {
   readonly wireType: number;
   /** Whether each value is an element of a list. */
   readonly isRepeated: boolean;
+  readonly maxElements: number;
   readonly read: (cursor: MessageCursor, before: unknown, path: string[]) => unknown;
   readonly oneof: string | undefined;
   /** The other fields of its oneof. */
@@ -92,7 +96,7 @@ function decodeInto(
 
 type Elements = unknown[];
 
-const maxElements = 1_024;
+const defaultMaxElements = 1_024;
 /** The elements of all fields that are absent. */
 const noElements: Elements = [];
 
@@ -115,8 +119,8 @@ function addElements(
   const outer = isPacked ? cursor.enter() : undefined;
   do {
     if (isPacked && !cursor.hasMore) break;
-    if (elements.length === maxElements) {
-      throw new WireFault(`has more than ${maxElements} elements`);
+    if (elements.length === rule.maxElements) {
+      throw new WireFault(`has more than ${rule.maxElements} elements`);
     }
     elements.push(rule.read(cursor, undefined, path));
   } while (isPacked);
@@ -124,7 +128,7 @@ function addElements(
   return elements;
 }
 
-function messageRule(typeName: string): MessageRule {
+function messageRule(typeName: string, maxElements: number = defaultMaxElements): MessageRule {
   const declared = descriptors.messages.get(typeName);
   if (declared === undefined) throw new Error(`There is no message type ${typeName}.`);
   const fields = new Map<number, FieldRule>();
@@ -135,7 +139,8 @@ function messageRule(typeName: string): MessageRule {
     const { name, oneof } = field;
     const rivals = declared.filter((other) => oneof !== undefined && other.oneof === oneof);
     const names = rivals.map((other) => other.name).filter((other) => other !== name);
-    fields.set(field.number, { name, wireType, isRepeated, read, oneof, rivals: names });
+    const rule = { name, wireType, isRepeated, maxElements, read, oneof, rivals: names };
+    fields.set(field.number, rule);
     if (oneof === undefined) defaults[name] = isRepeated ? noElements : empty;
   }
   return { fields, defaults };

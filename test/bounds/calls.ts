@@ -247,6 +247,41 @@ export const callBounds: readonly Bound[] = [
     ],
   },
   {
+    what: "requests of a KeepAlive stream that are answered, or whose responses its client has not accepted",
+    owners: ["KeepAliveStream", "LeaseService"],
+    bound: "16, each of 10,000 leases and 128 KiB; streams by open streams",
+    per: "stream",
+    atBound: "no further request is read",
+    shownBy: [
+      "renews up to 10,000 leases with a request",
+      "reads no further requests while sixteen are not answered",
+      "counts as a stream, and one above the limit is refused",
+    ],
+  },
+  {
+    what: "leases granted, by caller",
+    owners: ["GrantedLeases"],
+    bound: "`--max-leases`, `--max-leases-per-identity`; their time",
+    per: "process, caller",
+    atBound: "TOO_MANY_LEASES",
+    shownBy: [
+      "are bounded, until the server learns that some have ended",
+      "are bounded together with those of others",
+      "are granted at a rate, and the refusal says when the next one may be",
+    ],
+  },
+  {
+    what: "verdicts about leases of callers with fewer rights, and questions for them",
+    owners: ["LeaseAuthorizer"],
+    bound: "10,000, 10 s; 16 questions at once, 4 of a caller, each waits 3 s",
+    per: "process",
+    atBound: "the oldest is forgotten; OVERLOADED",
+    shownBy: [
+      "What is attached is asked for again once it matters",
+      "Few questions about leases are asked at once, and few verdicts are remembered",
+    ],
+  },
+  {
     what: "answers to the requests of a Subscribe stream that its client has not accepted",
     owners: ["SubscribeStream"],
     bound: "256, and one for each watch that has ended",

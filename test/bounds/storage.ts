@@ -273,11 +273,23 @@ export const storageBounds: readonly Bound[] = [
   },
   {
     what: "leases and their keys",
-    owners: ["Leases", "Lease"],
-    bound: "by objects; their time",
-    per: "resource",
-    atBound: "end with their last key",
-    shownBy: ["end with their last key"],
+    owners: ["MemoryLeases", "Lease"],
+    bound: "by objects, and 100,000 that were granted by themselves; their time",
+    per: "process",
+    atBound: "end with their last key; TOO_MANY_LEASES",
+    shownBy: ["end with their last key", "that were granted by themselves are bounded"],
+  },
+  {
+    what: "renewals of leases that wait or are under way, and leases that were renewed lately",
+    owners: ["LeaseRenewals", "Renewal", "Request"],
+    bound: "100,000 of each; 5 s; 1,000 under way",
+    per: "process",
+    atBound: "OVERLOADED",
+    shownBy: [
+      "are refused above their maximum, each by itself",
+      "of a large request do not delay those of a small one",
+      "fail after five seconds, and the next one is sent all the same",
+    ],
   },
   {
     what: "streams",

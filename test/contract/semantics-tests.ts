@@ -10,6 +10,26 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "compress-5":
     "A response is sent as it is if compression takes too long, and nothing is lost or repeated",
   "compress-6": "is bounded in bytes: more is sent as it is, at once, until some of it is done",
+  "leases-1": "grants, renews, reads and revokes a lease with objects of several resources",
+  "leases-2": "are those of etcd, with the objects by the names of each tier",
+  "leases-3":
+    "do not end while they are kept alive, though the root is replaced by another, and end in time after that",
+  "leases-4": "are kept alive within their length at another member when theirs %s",
+  "leases-5": "renews up to 10,000 leases with a request",
+  "leases-6": "answers the requests of a stream in their order, and ends it behind the last",
+  "leases-7": "say how long a lease lasts, counted from when they were sent",
+  "leases-8": "that are asked for while one is under way are one more, at least 300 ms later",
+  "leases-9":
+    "are kept alive again once an etcd that was killed runs again, and nothing is claimed before",
+  "leases-10": "stays open while the store can't be reached, which each renewal says",
+  "leases-11": "grants, renews, reads and revokes a lease with objects of several resources",
+  "leases-12": "have random ids with up to 63 bits",
+  "leases-13": "name what is attached, and count what is of no resource",
+  "leases-14": "A grant needs the right to put something, and is audited",
+  "leases-15":
+    "A lease is for callers with the rights that each use needs, to each attached object",
+  "leases-16": "What is attached is asked for again once it matters",
+  "leases-17": "are bounded, until the server learns that some have ended",
   "words-1": "of one revision stay together, in the store's order",
   "words-2": "are relative to the prefix, and keys outside it are not part of the resource",
   "words-3": "key order: the same from the cache and from the store",

@@ -106,6 +106,30 @@ bindings: [{ role: all, subjects: [admin] }, { role: reader, subjects: [reader] 
 
   const metrics = (): Promise<string> => untilStatus(`${served.admin}/metrics`, 200);
 
+  test("keep leases alive, whichever worker has the stream, by the rights of each caller", async () => {
+    const metadata = new Metadata();
+    metadata.set("authorization", "Bearer admin");
+    const port = Number(served.grpc.split(":").at(-1));
+    const callers = Array.from({ length: 4 }, () => new TestClient(port).withMetadata(metadata));
+    const [first] = callers as [TestClient];
+    const lease = await first.grant(60);
+    await first.put({ resource: "things", key: "leased/a", lease });
+    for (const caller of callers) {
+      const [ttlMs] = await caller.keepAlive().renew(lease);
+      expect(ttlMs).toBeGreaterThan(58_000);
+      expect((await caller.timeToLive(lease)).objects).toEqual([
+        { resource: "things", key: "leased/a" },
+      ]);
+    }
+    metadata.set("authorization", "Bearer reader");
+    await expect(first.timeToLive(lease)).resolves.toMatchObject({ others: "0" });
+    await expect(first.grant(60)).rejects.toMatchObject({ reason: "PERMISSION_DENIED" });
+    await expect(first.revoke(lease)).rejects.toMatchObject({ reason: "PERMISSION_DENIED" });
+    metadata.set("authorization", "Bearer admin");
+    await first.revoke(lease);
+    for (const caller of callers) caller.close();
+  });
+
   /** The revisions that a watch of each client delivers, up to that of the key `seq/end`. */
   async function watchAll(): Promise<number[][]> {
     return Promise.all(

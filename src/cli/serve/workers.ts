@@ -109,7 +109,7 @@ export class Workers {
    */
   async serveMain(serve: (terms: ServerTerms) => Promise<void>): Promise<void> {
     const { limits, stallTimeoutMs } = this.#config;
-    const { maxReadsInFlight, maxWritesInFlight } = limits;
+    const { maxReadsInFlight, maxWritesInFlight, maxLeases } = limits;
     try {
       await serve({
         listen: { path: this.socketPath, mode: 0o600 },
@@ -117,6 +117,9 @@ export class Workers {
         hasOwnServices: true,
         limits: {
           ...{ maxReadsInFlight, maxWritesInFlight, responseFlushMs: stallTimeoutMs },
+          // Each worker bounds the leases of its clients.
+          ...{ maxLeases, maxLeasesPerIdentity: 0 },
+          ...{ maxLeaseGrantRatePerIdentity: 0, maxLeaseRenewalRatePerIdentity: 0 },
           // Workers stay with the only main process, and bound what their clients cancel.
           ...{ maxStreamAgeMs: 0, maxCancelsPerSecond: Number.MAX_SAFE_INTEGER },
         },

@@ -135,13 +135,16 @@ export function methodOf(path: string): string {
   return path.slice(1);
 }
 
-/** The decoder of a method's requests. Throws if the descriptor set does not have the method. */
-export function decoderOf<T>(path: string): (message: Uint8Array) => Decoded<T> {
+/** The decoder of a method's requests. `maxElements`: of each repeated field; by default 1,024. Throws if the descriptor set does not have the method. */
+export function decoderOf<T>(
+  path: string,
+  maxElements?: number,
+): (message: Uint8Array) => Decoded<T> {
   const input = descriptors.inputs.get(path);
   if (input === undefined) {
     throw new Error(`${path} is not in the descriptor set. Run "npm run generate".`);
   }
-  return strictDeserializer(input);
+  return strictDeserializer(input, maxElements);
 }
 
 /**

@@ -6,6 +6,7 @@ import { byteLowWaterMark, Ledger } from "../kernel/ledger.ts";
 import { OpenStreams } from "../kernel/open-streams.ts";
 import { CallerLimits } from "../limits/caller-limits.ts";
 import { type Caller, Callers, CallOwner, callerOf } from "../limits/callers.ts";
+import { GrantedLeases } from "../limits/granted-leases.ts";
 import type { Http2Defences } from "../limits/http2-defences.ts";
 import { SendBudget } from "../limits/send-budget.ts";
 import { defaultServerLimits, type ServerLimits } from "../limits/server-limits.ts";
@@ -14,7 +15,7 @@ import { SlowStreams } from "../pressure/slow-streams.ts";
 import { CallClosings } from "./call-closings.ts";
 import { Credentials } from "./credentials.ts";
 import { FullStore } from "./full-store.ts";
-import { LeaseRights } from "./lease-rights.ts";
+import { LeaseAuthorizer } from "./lease-authorizer.ts";
 import { RequestsInFlight } from "./requests-in-flight.ts";
 import type { ServiceOptions } from "./service-options.ts";
 import { SlowClients } from "./slow-clients.ts";
@@ -35,7 +36,7 @@ export interface ServiceContext extends ServiceOptions, Kernel {
   readonly limits: ServerLimits;
   readonly authorizer: Authorizer;
   readonly hasOwnServices: boolean;
-  readonly leaseRights: LeaseRights;
+  readonly leaseAuthorizer: LeaseAuthorizer;
   readonly random: () => number;
   /** Counts clients that are stopped at the level of HTTP/2. Undefined: the connections are not this service's. */
   readonly defences: Pick<Http2Defences, "count"> | undefined;
@@ -47,7 +48,7 @@ export interface ServiceContext extends ServiceOptions, Kernel {
  */
 export type UnaryContext = Pick<
   ServiceContext,
-  "resources" | "codecs" | "etcdKeys" | "upstream" | "authorizer" | "compressor" | "leaseRights"
+  "resources" | "codecs" | "etcdKeys" | "upstream" | "authorizer" | "compressor" | "leaseAuthorizer"
 >;
 
 /** Makes what a service has for its calls, empty. */
@@ -57,8 +58,8 @@ export function createServiceContext(
 ): ServiceContext {
   const { authorizer = new Authorizer(), hasOwnServices = true, random = Math.random } = options;
   const limits = { ...defaultServerLimits, ...options.limits };
-  const leaseRights = new LeaseRights({ ...options, authorizer });
-  const given = { ...options, limits, authorizer, hasOwnServices, leaseRights, random };
+  const leaseAuthorizer = new LeaseAuthorizer({ ...options, authorizer });
+  const given = { ...options, limits, authorizer, hasOwnServices, leaseAuthorizer, random };
   return { ...given, ...createKernel(options, limits), defences };
 }
 
@@ -118,6 +119,8 @@ function createKernel(
   return {
     /** Knows the caller of each call, and limits what each caller may have. */
     callerLimits,
+    /** The leases that were granted, by caller. */
+    grantedLeases: new GrantedLeases(clock, callerLimits),
     /** Open streams. */
     streams,
     /** Knows which credentials are no longer valid, and ends their streams. */

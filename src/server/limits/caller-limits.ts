@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import type { Clock, Timer } from "../../base/clock.ts";
-import { WatchFanoutError } from "../../base/errors.ts";
+import { type Reason, WatchFanoutError } from "../../base/errors.ts";
 import { runInTimeSlices } from "../../base/event-loop-turns.ts";
 import { FairQueue } from "../../base/fair-queue.ts";
 import { LineLimit } from "../../base/logger.ts";
@@ -12,6 +12,7 @@ import type { ServerLimits } from "./server-limits.ts";
 export const callerLimitNames = [
   ...(["connections", "streams", "requests", "queued_requests", "queue_time"] as const),
   ...(["watch_rate", "send_rate", "cancel_rate"] as const),
+  ...(["leases", "lease_rate"] as const),
 ] as const;
 
 export type CallerLimitName = (typeof callerLimitNames)[number];
@@ -24,6 +25,8 @@ export type CallerBounds = Pick<
   | "maxRequestsPerIdentity"
   | "maxWatchRatePerIdentity"
   | "maxWatchRate"
+  | "maxLeases"
+  | "maxLeasesPerIdentity"
   | "maxSendRate"
   | "maxCancelsPerSecond"
   | "maxStreamsPerConnection"
@@ -46,6 +49,8 @@ export interface ReachedLimit {
   readonly advice: string;
   /** When a retry may succeed, in milliseconds; undefined: not known. */
   readonly retryMs?: number | undefined;
+  /** Default: TOO_MANY_STREAMS. */
+  readonly reason?: Reason;
 }
 
 /** What callers use now. */
@@ -53,7 +58,7 @@ export interface CallerStats {
   /** Callers that are known: those with connections, streams or requests, and recent ones. */
   readonly callers: number;
   /** The most that one caller has, of connections, streams and requests. */
-  readonly most: Readonly<Record<"connections" | "streams" | "requests", number>>;
+  readonly most: Readonly<Record<"connections" | "streams" | "requests" | "leases", number>>;
   /** Calls refused so far, by limit. */
   readonly refused: ReadonlyMap<CallerLimitName, number>;
   /** Streams that wait because more was sent than a rate allows. */
@@ -142,6 +147,33 @@ export class CallerLimits {
     return undefined;
   }
 
+  /** Why the caller may not be granted a lease now; undefined: it may, and that is counted. `granted`: to all callers. */
+  leaseRefusal(caller: Caller, granted: number): WatchFanoutError | undefined {
+    const { maxLeases, maxLeasesPerIdentity: limit } = this.#bounds;
+    const reached = { name: "leases", reason: "TOO_MANY_LEASES" } as const;
+    const advice = "Revoke some, or attach several objects to one lease.";
+    if (limit > 0 && caller.leases >= limit) {
+      return this.refusal(caller, {
+        ...{ ...reached, option: "max-leases-per-identity", limit, usage: caller.leases, advice },
+        text: `has ${caller.leases} leases that this server has granted`,
+      });
+    }
+    if (granted >= maxLeases) {
+      return this.refusal(undefined, {
+        ...{ ...reached, option: "max-leases", limit: maxLeases, usage: granted, advice },
+        text: `has granted ${granted} leases that have not ended`,
+      });
+    }
+    const rate = caller.grantRate;
+    if (rate === undefined || rate.take()) return undefined;
+    return this.refusal(caller, {
+      ...{ ...reached, name: "lease_rate", option: "max-lease-grant-rate-per-identity" },
+      ...{ limit: rate.perSecond, usage: rate.perSecond, retryMs: rate.waitMs(1) },
+      text: "is granted leases faster than that, per second",
+      advice: "Grant fewer at once, or try another replica.",
+    });
+  }
+
   /** Why nothing may be read for the caller now: more was sent than its rate allows; undefined: it may read. */
   sendRefusal(caller: Caller): WatchFanoutError | undefined {
     const exceeded = this.sendPacing.exceededBy(caller);
@@ -201,21 +233,23 @@ export class CallerLimits {
   /** Counts a refusal, and makes the error of it. `caller`: undefined if all callers together have reached the limit. */
   refusal(caller: Caller | undefined, reached: ReachedLimit): WatchFanoutError {
     const { name, option, limit, usage, text, advice, retryMs } = reached;
+    const { reason = "TOO_MANY_STREAMS" } = reached;
     this.count(name, caller);
     const who = caller === undefined ? "this server" : caller.title;
     const message = `${who} ${text}; the maximum is ${limit} (--${option}). ${advice}`;
-    return new WatchFanoutError("TOO_MANY_STREAMS", message[0]?.toUpperCase() + message.slice(1), {
+    return new WatchFanoutError(reason, message[0]?.toUpperCase() + message.slice(1), {
       metadata: { limit_name: option, limit: String(limit), usage: String(usage) },
       retryMs,
     });
   }
 
   stats(): CallerStats {
-    const most = { connections: 0, streams: 0, requests: 0 };
-    for (const { connections, streams, requests } of this.callers) {
+    const most = { connections: 0, streams: 0, requests: 0, leases: 0 };
+    for (const { connections, streams, requests, leases } of this.callers) {
       most.connections = Math.max(most.connections, connections);
       most.streams = Math.max(most.streams, streams);
       most.requests = Math.max(most.requests, requests);
+      most.leases = Math.max(most.leases, leases);
     }
     const { size: pacedStreams } = this.sendPacing;
     return { callers: this.callers.size, most, refused: this.#refused, pacedStreams };

@@ -14,6 +14,10 @@ export interface CallerRates {
   readonly maxWatchRatePerIdentity: number;
   /** Bytes sent per second. */
   readonly maxSendRatePerIdentity: number;
+  /** Leases granted per second. */
+  readonly maxLeaseGrantRatePerIdentity: number;
+  /** Leases renewed per second. */
+  readonly maxLeaseRenewalRatePerIdentity: number;
 }
 
 /** The client that makes a call: what limits count against, and what turns are shared between. */
@@ -24,6 +28,10 @@ export class Caller {
   readonly watchRate: Rate | undefined;
   /** The rate of bytes sent; undefined: no limit. */
   readonly sendRate: Rate | undefined;
+  /** The rate of leases granted; undefined: no limit. */
+  readonly grantRate: Rate | undefined;
+  /** The rate of leases renewed; undefined: no limit. */
+  readonly renewalRate: Rate | undefined;
   /** The rate of calls that it may cancel on connections of proxies; undefined: it has cancelled none lately. */
   cancelRate: Rate | undefined;
   readonly #owners = new WeakMap<object, CallOwner>();
@@ -33,18 +41,30 @@ export class Caller {
   streams = 0;
   /** Requests in progress, those that wait included. */
   requests = 0;
+  /** Leases that this server has granted and that have not ended, as far as it knows. */
+  leases = 0;
 
   constructor(clock: Clock, title: string, rates: CallerRates) {
     this.title = title;
-    const { maxWatchRatePerIdentity: watches, maxSendRatePerIdentity: bytes } = rates;
-    this.watchRate = watches === 0 ? undefined : new Rate(clock, watches);
-    this.sendRate = bytes === 0 ? undefined : new Rate(clock, bytes);
+    const rateOf = (perSecond: number): Rate | undefined =>
+      perSecond === 0 ? undefined : new Rate(clock, perSecond);
+    this.watchRate = rateOf(rates.maxWatchRatePerIdentity);
+    this.sendRate = rateOf(rates.maxSendRatePerIdentity);
+    this.grantRate = rateOf(rates.maxLeaseGrantRatePerIdentity);
+    this.renewalRate = rateOf(rates.maxLeaseRenewalRatePerIdentity);
   }
 
   /** Whether it has something, or has taken something lately, that would be forgotten with it. */
   get isInUse(): boolean {
-    if (this.connections > 0 || this.streams > 0 || this.requests > 0) return true;
-    const rates = [this.watchRate, this.sendRate, this.cancelRate];
+    const { connections, streams, requests, leases } = this;
+    if (connections > 0 || streams > 0 || requests > 0 || leases > 0) return true;
+    const rates = [
+      this.watchRate,
+      this.sendRate,
+      this.grantRate,
+      this.renewalRate,
+      this.cancelRate,
+    ];
     return rates.some((rate) => rate?.isFull === false);
   }
 

@@ -34,6 +34,14 @@ export const defaultServerLimits = {
   maxWatchRate: 0,
   /** The same of one caller. Default 0: no limit. */
   maxWatchRatePerIdentity: 0,
+  /** Maximum number of leases that a server has granted and that have not ended, of all callers. Default 100,000. */
+  maxLeases: 100_000,
+  /** The same of one caller. Default 10,000; 0: no limit but `maxLeases`. */
+  maxLeasesPerIdentity: 10_000,
+  /** Maximum number of leases that one caller is granted per second. Default 1,000; 0: no limit. */
+  maxLeaseGrantRatePerIdentity: 1_000,
+  /** Maximum number of leases that are renewed per second for one caller; further ones wait. Default 10,000; 0: no limit. */
+  maxLeaseRenewalRatePerIdentity: 10_000,
   /** Maximum number of bytes of responses and events that are sent per second, to all callers. Default 0: no limit. */
   maxSendRate: 0,
   /** The same to one caller. Default 0: no limit. */

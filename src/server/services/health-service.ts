@@ -19,6 +19,7 @@ type ReportedStatus = ServingStatus | "SERVICE_UNKNOWN";
 
 const listWatch = "watchfanout.v1.ListWatchService";
 const write = "watchfanout.v1.WriteService";
+const leases = "watchfanout.v1.LeaseService";
 const ofResource = "resource/";
 
 /**
@@ -50,6 +51,7 @@ export class HealthService {
       ["", all],
       [listWatch, all],
       [write, "SERVING"],
+      ...(context.leases === undefined ? [] : [[leases, "SERVING"] as const]),
     ]);
     for (const [name, resource] of context.resources) {
       this.#statuses.set(ofResource + name, servingIf(resource.ready));
@@ -165,7 +167,7 @@ export class HealthService {
     if (service.startsWith(ofResource)) {
       return authorizer.mayKnow(identity, service.slice(ofResource.length));
     }
-    return hasOwnServices || (service !== listWatch && service !== write);
+    return hasOwnServices || ![listWatch, write, leases].includes(service);
   }
 
   /** The service's name from `#statuses`; undefined for an unknown service, whose name is not retained. */

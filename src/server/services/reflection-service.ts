@@ -26,7 +26,9 @@ export class ReflectionService {
 
   constructor(descriptors: Descriptors, context: ServiceContext) {
     const isListed = (name: string): boolean =>
-      context.hasOwnServices || !name.startsWith("watchfanout.");
+      name === "watchfanout.v1.LeaseService"
+        ? context.hasOwnServices && context.leases !== undefined
+        : context.hasOwnServices || !name.startsWith("watchfanout.");
     this.#descriptors = { ...descriptors, services: descriptors.services.filter(isListed) };
     this.#context = context;
   }

@@ -6,7 +6,7 @@ import type { DeleteRequest__Output } from "../../wire/generated/watchfanout/v1/
 import type { PutRequest__Output } from "../../wire/generated/watchfanout/v1/PutRequest.ts";
 import type { TransactRequest__Output } from "../../wire/generated/watchfanout/v1/TransactRequest.ts";
 import { expectedObjectBytes } from "../calls/call-admission.ts";
-import { attaching } from "../calls/lease-rights.ts";
+import { attaching } from "../calls/lease-authorizer.ts";
 import type { Encode, ServiceMethods, UnaryCall, UnaryMethod } from "../calls/methods.ts";
 import type { UnaryContext } from "../calls/service-context.ts";
 import type { ServedResource } from "../calls/service-options.ts";
@@ -77,7 +77,7 @@ async function namesOtherLease(
   { key, lease = 0n, signal }: PutRequest,
   call: UnaryCall,
 ): Promise<boolean> {
-  if (lease === 0n || !context.leaseRights.isLimited(call.identity)) return lease !== 0n;
+  if (lease === 0n || !context.leaseAuthorizer.isLimited(call.identity)) return lease !== 0n;
   call.retain(call.requestBytes);
   const get = { key, at: { match: "LINEARIZABLE" }, signal, owner: call.owner } as const;
   const { object } = await resource.get(get);
@@ -86,11 +86,11 @@ async function namesOtherLease(
 
 /** Throws the refusal if the caller may not attach objects to the lease of a put. */
 async function checkLease(
-  { leaseRights }: UnaryContext,
+  { leaseAuthorizer }: UnaryContext,
   { lease = 0n }: PutRequest,
   call: UnaryCall,
 ): Promise<void> {
-  const refusal = await leaseRights.refusal(call, lease, attaching);
+  const refusal = await leaseAuthorizer.refusal(call, lease, attaching);
   if (refusal === undefined) return;
   call.deny();
   throw refusal;

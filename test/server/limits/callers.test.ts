@@ -4,7 +4,10 @@ import { Callers, hostOf } from "../../../src/server/limits/callers.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { named } from "./test-callers.ts";
 
-const noRates = { maxWatchRatePerIdentity: 0, maxSendRatePerIdentity: 0 };
+const noRates = {
+  ...{ maxWatchRatePerIdentity: 0, maxSendRatePerIdentity: 0 },
+  ...{ maxLeaseGrantRatePerIdentity: 0, maxLeaseRenewalRatePerIdentity: 0 },
+};
 const address = "10.0.0.1:5000";
 
 function call(connection: object, identity = anonymous, from = address) {

@@ -3,6 +3,7 @@ import { onTestFinished } from "vitest";
 import { Cacher } from "../../../src/cacher/cacher.ts";
 import { Authorizer } from "../../../src/policy/authorizer.ts";
 import type { AuditEntry, AuditLevel, RunningServer } from "../../../src/server/server.ts";
+import { MemoryLeases } from "../../../src/storage/memory/leases.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import { startReady } from "../../cacher/ready.ts";
 import { policyOf } from "../../config/parsed-policy.ts";
@@ -47,8 +48,9 @@ export async function serveGuarded(
   const storages = new Map<string, MemoryStorage>();
   const caches = new Map<string, Cacher>();
   const logger = pino({ level: "silent" });
+  const leases = new MemoryLeases(clock);
   for (const name of names) {
-    const storage = new MemoryStorage({ clock });
+    const storage = new MemoryStorage({ clock, leases, resource: name });
     const cacher = new Cacher({ storage, clock, logger, name });
     await startReady(cacher);
     onTestFinished(() => cacher.close());
@@ -59,7 +61,7 @@ export async function serveGuarded(
   const audited: AuditEntry[] = [];
   const audit = { level, record: (entry: AuditEntry) => void audited.push(entry) };
   const authenticators = authenticatorsOf(callers);
-  const { server } = await serve(caches, clock, { authenticators, authorizer, audit });
+  const { server } = await serve(caches, clock, { authenticators, authorizer, audit, leases });
   return {
     ...{ server, authorizer, storages, audited, clock },
     put: async (resource, key, value = "") => {

@@ -43,34 +43,43 @@ test("A put with a lease needs the right to delete the key, as the end of the le
   expect(authorizer.denied).toMatchObject({ put: 0, delete: 2 });
 });
 
-test("A put of a limited caller may name the lease that the object has, and no other", async () => {
+test("A put of a limited caller may name a lease all of whose objects it may put and delete", async () => {
   const { server, storages, audited, authorizer } = await serveGuarded(policy, [resource]);
-  const [app, root] = [clientAs(server, "app"), clientAs(server, "root")];
+  const [app, bob, root] = [
+    clientAs(server, "app"),
+    clientAs(server, "bob"),
+    clientAs(server, "root"),
+  ];
   const own = (await app.put({ resource, key: "a/1", ttl })).object?.lease ?? "";
   const others = (await root.put({ resource, key: "b/1", ttl })).object?.lease ?? "";
   expect([own, others]).not.toContain("0");
-  expect((await app.put({ resource, key: "a/1", lease: own })).object?.lease).toBe(own);
+  for (const key of ["a/1", "a/2"]) {
+    expect((await app.put({ resource, key, lease: own })).object?.lease).toBe(own);
+  }
+  // The object has it already, though it may not be kept alive.
+  await root.put({ resource, key: "a/3", lease: others });
+  expect((await app.put({ resource, key: "a/3", lease: others })).object?.lease).toBe(others);
   const before = await storages.get(resource)?.currentRevision();
   audited.length = 0;
-  // Of another object, of other callers, and one that does not exist: the refusal does not say which.
-  for (const [key, lease] of [
-    ["a/2", own],
-    ["a/1", others],
-    ["a/1", "77"],
-  ] as const) {
-    await expect(app.put({ resource, key, lease })).rejects.toMatchObject({
-      ...denied,
-      message: expect.stringContaining(`attach the key "${key}" to the lease ${lease}`),
-      metadata: { key, lease },
-    });
-  }
+  await expect(app.put({ resource, key: "a/1", lease: others })).rejects.toMatchObject({
+    ...denied,
+    message: expect.stringContaining(`may not attach objects to the lease ${others}`),
+    metadata: { lease: others },
+  });
+  await expect(bob.put({ resource, key: "a/1", lease: own })).rejects.toMatchObject(denied);
+  const gone = { reason: "LEASE_NOT_FOUND" };
+  await expect(app.put({ resource, key: "a/1", lease: "77" })).rejects.toMatchObject(gone);
   expect(await storages.get(resource)?.currentRevision()).toBe(before);
-  expect(
-    audited.map(({ access, allowed, rule, code }) => [access?.verb, allowed, rule, code]),
-  ).toEqual(Array(3).fill(["put", false, undefined, "PERMISSION_DENIED"]));
-  expect(authorizer.denied.put).toBe(3);
-  // A caller that may do everything attaches any key to any lease.
-  expect((await root.put({ resource, key: "a/2", lease: others })).object?.lease).toBe(others);
+  expect(audited.map(({ access, allowed, code }) => [access?.verb, allowed, code])).toEqual([
+    ["put", false, "PERMISSION_DENIED"],
+    ["delete", false, "PERMISSION_DENIED"],
+    ["put", true, "FAILED_PRECONDITION"],
+  ]);
+  expect(authorizer.denied).toMatchObject({ put: 1, delete: 1 });
+  // With an object of others in it the lease is no longer for the caller.
+  await root.put({ resource, key: "b/2", lease: own });
+  await storages.get(resource)?.delete({ key: "a/2" });
+  await expect(app.put({ resource, key: "a/4", lease: others })).rejects.toMatchObject(denied);
 });
 
 test("A caller that becomes limited while its put waits may no longer attach an object to another lease", async () => {
@@ -81,7 +90,7 @@ test("A caller that becomes limited while its put waits may no longer attach an 
   );
   const storage = storages.get(resource);
   const app = clientAs(server, "app");
-  const { object } = await app.put({ resource, key: "a/other", ttl });
+  const { object } = await app.put({ resource, key: "b/other", ttl });
   const lease = object?.lease ?? "";
   for (let i = 0; i < 8; i++) await storage?.put({ key: `k${i}`, value: Buffer.alloc(500_000, i) });
   const before = await storage?.currentRevision();
@@ -104,7 +113,7 @@ test("A caller that becomes limited while its put waits may no longer attach an 
   const { code, message } = await call.drain().ended;
   expect([code, message]).toEqual([
     status.PERMISSION_DENIED,
-    expect.stringContaining(`attach the key "a/1" to the lease ${lease}`),
+    expect.stringContaining(`may not attach objects to the lease ${lease}`),
   ]);
   expect(await storage?.currentRevision()).toBe(before);
   const puts = audited.filter(({ method }) => method.endsWith("Put"));

@@ -127,6 +127,42 @@ describe("leases", () => {
     expect(all.size).toBe(0);
   });
 
+  test("that were granted by themselves are bounded", async () => {
+    const leases = new MemoryLeases(new FakeClock());
+    const granted = Array.from({ length: 100_000 }, () => leases.grant(60));
+    const [first] = await Promise.all(granted);
+    const refusal = { reason: "TOO_MANY_LEASES", metadata: { limit: "100000" } };
+    await expect(leases.grant(60)).rejects.toMatchObject(refusal);
+    await leases.revoke(first?.lease ?? 0n);
+    await leases.grant(60);
+    leases.close();
+    expect(leases.size).toBe(0);
+  });
+
+  test("that were granted by themselves last without keys, for their length after each renewal", async () => {
+    const clock = new FakeClock();
+    const leases = new MemoryLeases(clock);
+    const storage = new MemoryStorage({ clock, leases, resource: "things" });
+    const { lease } = await leases.grant(10);
+    clock.advance(9_999);
+    expect(await leases.keepAlive([lease])).toEqual([10_000]);
+    await storage.put({ key: "a", value, lease });
+    await storage.delete({ key: "a" });
+    await storage.put({ key: "b", value, lease });
+    clock.advance(9_999);
+    expect(await leases.timeToLive(lease, true)).toEqual({
+      ...{ ttlMs: 1, grantedTtlSeconds: 10, others: 0 },
+      objects: [{ resource: "things", key: "b" }],
+    });
+    expect(await keysOf(storage)).toEqual(["b"]);
+    clock.advance(1);
+    expect(await keysOf(storage)).toEqual([]);
+    await expect(leases.timeToLive(lease, false)).rejects.toMatchObject({
+      reason: "LEASE_NOT_FOUND",
+    });
+    expect(clock.pendingTimers).toBe(0);
+  });
+
   test("have independent random ids of 63 bits", () => {
     const leases = new MemoryLeases(new FakeClock()).ofStore("r", () => {});
     const ids = Array.from({ length: 1000 }, () => leases.grant(1));

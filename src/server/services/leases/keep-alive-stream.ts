@@ -112,7 +112,7 @@ export class KeepAliveStream extends MessageSender implements OpenStream {
       parts.push(...ready);
       ready = several ? this.#answering.at(0)?.response : undefined;
     }
-    this.#wakeReader();
+    if (this.#answering.length < maxAtOnce) this.#wakeReader();
     if (parts.length > 0) return parts;
     if (this.#answering.length === 0 && this.#ending !== undefined) this.end(this.#ending);
     return undefined;

@@ -1,4 +1,7 @@
-import { invalidRequest, toError, WatchFanoutError } from "../../../base/errors.ts";
+import { pause } from "../../../base/clock.ts";
+import { hasReason, invalidRequest, toError, WatchFanoutError } from "../../../base/errors.ts";
+import type { TimeSlicedWork } from "../../../base/event-loop-turns.ts";
+import { Turns } from "../../../base/turns.ts";
 import { draining, expired } from "../../../cacher/request/errors.ts";
 import {
   type Access,
@@ -7,7 +10,7 @@ import {
   permissionDenied,
   type Verb,
 } from "../../../policy/access.ts";
-import type { Leases } from "../../../storage/store.ts";
+import type { GrantedLease, Leases } from "../../../storage/store.ts";
 import { durationOf, frameOf } from "../../../wire/encode.ts";
 import { encodedStatus, statusOf } from "../../../wire/errors.ts";
 import type { GrantRequest__Output } from "../../../wire/generated/watchfanout/v1/GrantRequest.ts";
@@ -18,7 +21,7 @@ import { encodeRenewals, type RenewalOutcome } from "../../../wire/renewals.ts";
 import { leaseService } from "../../../wire/services.ts";
 import { auditDenied } from "../../calls/audit.ts";
 import { expectedObjectBytes } from "../../calls/call-admission.ts";
-import { keepingAlive, type LeaseUse, reading, revoking } from "../../calls/lease-rights.ts";
+import { keepingAlive, type LeaseUse, reading, revoking } from "../../calls/lease-authorizer.ts";
 import {
   type BidiMethod,
   decoderOf,
@@ -35,11 +38,14 @@ import { leaseOf, ttlOf } from "../parse-requests.ts";
 import { expiryOf } from "../watch-handler.ts";
 import { KeepAliveStream } from "./keep-alive-stream.ts";
 
-const decode = decoderOf<KeepAliveRequest__Output>(leaseService.KeepAlive.path);
-const keepAliveMethod = methodOf(leaseService.KeepAlive.path);
-
 /** Maximum number of leases of a KeepAlive request. */
 const maxLeases = 10_000;
+
+const decode = decoderOf<KeepAliveRequest__Output>(leaseService.KeepAlive.path, maxLeases);
+const keepAliveMethod = methodOf(leaseService.KeepAlive.path);
+
+/** Number of leases that are handed to the store in one step. */
+const leasesPerStep = 1_000;
 
 /** Maximum size of a KeepAlive request, in bytes: an id has up to 9. */
 const maxRequestBytes = 128 * 1024;
@@ -55,10 +61,13 @@ export class LeaseService {
   readonly #context: ServiceContext;
   readonly #leases: Leases;
   readonly #streams: Rounds<KeepAliveStream>;
+  /** The KeepAlive requests that have arrived: one at a time of each stream. */
+  readonly #requests: Turns;
 
   constructor(context: ServiceContext, leases: Leases) {
     this.#context = context;
     this.#leases = leases;
+    this.#requests = new Turns(context.clock, Infinity);
     this.#streams = new Rounds(context.clock, {
       intervalMs: checkIntervalMs,
       visitsPerStep: 64,
@@ -89,16 +98,16 @@ export class LeaseService {
         const ttlSeconds = ttlOf(request);
         if (ttlSeconds === undefined)
           throw invalidRequest("ttl", "ttl is absent. Say how long the lease lasts.");
-        const { leaseRights } = this.#context;
-        if (!leaseRights.mayAny(call.identity, ["put"])) {
+        const { leaseAuthorizer } = this.#context;
+        if (!leaseAuthorizer.mayAny(call.identity, ["put"])) {
           call.deny();
           throw permissionDenied(call.identity, accessOf("put", "a new lease"));
         }
         const wait = call.admit(smallResponseBytes);
         if (wait !== undefined) await wait;
-        const granted = await this.#leases.grant(ttlSeconds, call.signal);
-        const ttl = durationOf(granted.ttlSeconds * 1_000);
-        return () => [leaseService.Grant.responseSerialize({ lease: String(granted.lease), ttl })];
+        const { lease, ttlSeconds: length } = await this.#grant(ttlSeconds, call);
+        const ttl = durationOf(length * 1_000);
+        return () => [leaseService.Grant.responseSerialize({ lease: String(lease), ttl })];
       },
     } satisfies UnaryMethod<GrantRequest__Output>,
     Revoke: {
@@ -110,7 +119,8 @@ export class LeaseService {
         await this.#check(call, lease, revoking);
         const wait = call.admit(smallResponseBytes);
         if (wait !== undefined) await wait;
-        await this.#leases.revoke(lease, call.signal);
+        await this.#forgetting(lease, this.#leases.revoke(lease, call.signal));
+        this.#context.grantedLeases.ended(lease);
         return () => [leaseService.Revoke.responseSerialize({})];
       },
     } satisfies UnaryMethod<RevokeRequest__Output>,
@@ -124,7 +134,10 @@ export class LeaseService {
         const wait = call.admit(expectedObjectBytes);
         if (wait !== undefined) await wait;
         const { objects: hasObjects } = request;
-        const state = await this.#leases.timeToLive(lease, hasObjects, call.signal);
+        const state = await this.#forgetting(
+          lease,
+          this.#leases.timeToLive(lease, hasObjects, call.signal),
+        );
         const { ttlMs, grantedTtlSeconds, objects, others } = state;
         return () => [
           leaseService.TimeToLive.responseSerialize({
@@ -143,9 +156,35 @@ export class LeaseService {
     for (const stream of this.#streams) stream.endSoon(draining());
   }
 
+  /** Grants a lease that the caller may have. */
+  async #grant(ttlSeconds: number, { owner, signal }: UnaryCall): Promise<GrantedLease> {
+    const { grantedLeases } = this.#context;
+    const { caller } = owner;
+    const refusal = grantedLeases.begin(caller);
+    if (refusal !== undefined) throw refusal;
+    try {
+      const granted = await this.#leases.grant(ttlSeconds, signal);
+      grantedLeases.granted(caller, granted.lease, granted.ttlSeconds * 1_000);
+      return granted;
+    } catch (error) {
+      grantedLeases.failed(caller);
+      throw error;
+    }
+  }
+
+  /** Settles as the call does. A lease that is not found does not count any more. */
+  async #forgetting<T>(lease: bigint, call: Promise<T>): Promise<T> {
+    try {
+      return await call;
+    } catch (error) {
+      if (hasReason(error, "LEASE_NOT_FOUND")) this.#context.grantedLeases.ended(lease);
+      throw error;
+    }
+  }
+
   /** Throws the refusal if the caller may not use the lease so. */
   async #check(call: UnaryCall, lease: bigint, use: LeaseUse): Promise<void> {
-    const refusal = await this.#context.leaseRights.refusal(call, lease, use);
+    const refusal = await this.#context.leaseAuthorizer.refusal(call, lease, use);
     if (refusal === undefined) return;
     call.deny();
     throw refusal;
@@ -176,13 +215,38 @@ export class LeaseService {
           return;
         }
         if (stream.isEnding) return;
-        this.#handle(call, stream, message);
+        await this.#inTurn(call, stream, message);
         await stream.room();
+        await this.#pace(call, stream);
       }
     } catch (error) {
       if (stream.isOver) return;
       if (error instanceof RefusedRequest) stream.end(error.status);
       else stream.end(statusOf(toClientError(error, keepAliveMethod, context.logger, call)));
+    }
+  }
+
+  /** Handles one request in a turn of its caller, as thousands may arrive at once. Resolves when the next one may be. */
+  #inTurn(call: ServerCall, stream: KeepAliveStream, message: Buffer): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const step = (): boolean => {
+        try {
+          if (!stream.isOver) this.#handle(call, stream, message);
+          resolve();
+        } catch (error) {
+          reject(error);
+        }
+        return false;
+      };
+      this.#requests.start(call.owner, { step });
+    });
+  }
+
+  /** Resolves when further leases may be renewed for the caller. */
+  async #pace({ owner }: ServerCall, { signal }: KeepAliveStream): Promise<void> {
+    const { renewalRate } = owner.caller;
+    while (renewalRate?.isExceeded === true && !signal.aborted) {
+      await pause(this.#context.clock, renewalRate.waitMs(0), signal);
     }
   }
 
@@ -193,11 +257,12 @@ export class LeaseService {
     const leases = leasesOf(request);
     const { identity } = call;
     const context = this.#context;
-    if (!context.leaseRights.mayAny(identity, keepingAlive.among)) {
+    if (!context.leaseAuthorizer.mayAny(identity, keepingAlive.among)) {
       const access = accessOf("put", "");
       auditDenied(context, keepAliveMethod, call, access);
       throw permissionDenied(identity, access);
     }
+    call.owner.caller.renewalRate?.charge(leases.length);
     const answer = stream.answer();
     void this.#renew(call, stream, leases).then(
       (outcomes) => {
@@ -218,12 +283,44 @@ export class LeaseService {
     stream: KeepAliveStream,
     leases: readonly bigint[],
   ): Promise<readonly RenewalOutcome[]> {
-    const { leaseRights } = this.#context;
+    const { leaseAuthorizer } = this.#context;
     const { signal } = stream;
-    const outcomes = leaseRights.isLimited(call.identity)
+    const outcomes = leaseAuthorizer.isLimited(call.identity)
       ? await this.#renewAllowed(call, stream, leases)
-      : await this.#leases.keepAlive(leases, signal);
+      : await this.#keepAlive(call, leases, signal);
+    this.#learn(leases, outcomes);
     return encoded(outcomes);
+  }
+
+  /** Renews leases, in steps if they are many. */
+  async #keepAlive(
+    { owner }: ServerCall,
+    leases: readonly bigint[],
+    signal: AbortSignal,
+  ): Promise<readonly (number | Error)[]> {
+    const store = this.#leases;
+    if (leases.length <= leasesPerStep) return store.keepAlive(leases, signal);
+    const parts: Promise<readonly (number | Error)[]>[] = [];
+    const work = function* (): TimeSlicedWork<void> {
+      for (let i = 0; i < leases.length; i += leasesPerStep) {
+        const part = store.keepAlive(leases.slice(i, i + leasesPerStep), signal);
+        // It may fail before the others are asked for.
+        part.catch(() => {});
+        parts.push(part);
+        yield;
+      }
+    };
+    await this.#requests.run(owner, work(), signal);
+    return (await Promise.all(parts)).flat();
+  }
+
+  #learn(leases: readonly bigint[], outcomes: readonly (number | Error)[]): void {
+    const { grantedLeases } = this.#context;
+    for (let i = 0; i < leases.length; i++) {
+      const [lease, outcome] = [leases[i] as bigint, outcomes[i]];
+      if (typeof outcome === "number") grantedLeases.renewed(lease, outcome);
+      else if (hasReason(outcome, "LEASE_NOT_FOUND")) grantedLeases.ended(lease);
+    }
   }
 
   /** Renews those leases that the caller may keep alive. */
@@ -236,10 +333,12 @@ export class LeaseService {
     const { identity, owner } = call;
     const user = { identity, owner, signal };
     const refusals = await Promise.all(
-      leases.map((lease) => context.leaseRights.refusal(user, lease, keepingAlive).catch(toError)),
+      leases.map((lease) =>
+        context.leaseAuthorizer.refusal(user, lease, keepingAlive).catch(toError),
+      ),
     );
     const allowed = leases.filter((_, i) => refusals[i] === undefined);
-    const renewed = await this.#leases.keepAlive(allowed, signal);
+    const renewed = await this.#keepAlive(call, allowed, signal);
     let next = 0;
     return refusals.map((refusal) => refusal ?? (renewed[next++] as number | Error));
   }
@@ -262,12 +361,7 @@ function requiredLease(text: string): bigint {
 
 /** Throws INVALID_REQUEST. */
 function leasesOf({ leases }: KeepAliveRequest__Output): readonly bigint[] {
-  if (leases.length === 0 || leases.length > maxLeases) {
-    throw invalidRequest(
-      "leases",
-      `The request has ${leases.length} leases. Send 1 to ${maxLeases} in one request, and further ones in another.`,
-    );
-  }
+  if (leases.length === 0) throw invalidRequest("leases", "leases is empty. Name a lease.");
   return leases.map((lease) => requiredLease(lease));
 }
 

@@ -61,7 +61,7 @@ interface LeaseUser {
   readonly signal: AbortSignal;
 }
 
-interface LeaseRightsOptions {
+interface LeaseAuthorizerOptions {
   readonly leases?: Leases | undefined;
   readonly authorizer: Authorizer;
   readonly clock: Clock;
@@ -84,13 +84,13 @@ interface Verdict {
  * Which leases callers may use that may not do everything. The store is asked what is attached to a lease, as only that
  * knows it, whichever process has attached it. Few questions are asked at once, and the answers are remembered for a while.
  */
-export class LeaseRights {
-  readonly #options: LeaseRightsOptions;
+export class LeaseAuthorizer {
+  readonly #options: LeaseAuthorizerOptions;
   readonly #gate = new Gate(atOnce);
   /** By a digest of the caller and the lease, the oldest first. */
   readonly #verdicts = new Map<string, Verdict>();
 
-  constructor(options: LeaseRightsOptions) {
+  constructor(options: LeaseAuthorizerOptions) {
     this.#options = options;
   }
 
