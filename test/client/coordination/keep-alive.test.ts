@@ -231,18 +231,27 @@ describe("A lease of a client", () => {
     expect(lease.isHeld).toBe(false);
   });
 
-  it("ends with the client, whose stream ends with its last lease", async () => {
+  it("is revoked when it is released, and the stream ends with the last one", async () => {
     const servers = new ScriptedServers();
     const first = await servers.leases.grant(9_000);
     const second = await servers.leases.grant(9_000);
     await servers.clock.elapse(4_000);
     await servers.leases.release(first);
     expect(first.isHeld).toBe(false);
-    expect(servers.revoked).toEqual(["1"]);
-    expect(servers.open).toBe(1);
+    expect([servers.revoked, servers.open]).toEqual([["1"], 1]);
+    await servers.leases.release(second);
+    await servers.clock.elapse(0);
+    expect([servers.revoked, servers.open]).toEqual([["1", "2"], 0]);
+    expect(servers.clock.pendingTimers).toBe(0);
+  });
+
+  it("ends with the client", async () => {
+    const servers = new ScriptedServers();
+    const lease = await servers.leases.grant(9_000);
+    await servers.clock.elapse(4_000);
     servers.closing.abort();
     await servers.clock.elapse(0);
-    expect(second.signal.reason).toMatchObject({ message: expect.stringMatching(/closed/) });
+    expect(lease.signal.reason).toMatchObject({ message: expect.stringMatching(/closed/) });
     expect(servers.open).toBe(0);
     expect(servers.clock.pendingTimers).toBe(0);
   });
