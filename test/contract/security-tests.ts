@@ -92,7 +92,7 @@ export const securityTests: Readonly<Record<string, string>> = {
   "threat-44":
     "A right that is withdrawn through here is lost at once, and one withdrawn elsewhere within a second",
   "threat-44b": "A permission is of one credential and one range",
-  "threat-45": 
+  "threat-45":
     "A put of a limited caller may name a lease all of whose objects it may put and delete",
   "threat-45b": "A lease with %s can't be used",
 };
