@@ -118,7 +118,7 @@ describe.each([
     expect(await keysOf(client)).toEqual(["a"]);
   });
 
-  it("a lock excludes all others, and its guarded writes have rising tokens", async () => {
+  it("a lock excludes all others, and the writes of its holders have rising tokens", async () => {
     const service = open();
     const addresses = [await service.start(), await service.start()];
     const writes: GuardedWrite[] = [];

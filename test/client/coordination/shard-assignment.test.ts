@@ -102,10 +102,15 @@ describe("A member of a group", () => {
     const { shards: a } = await group.join("a");
     await group.clock.elapse(200);
     const work = Promise.withResolvers<void>();
+    // What a controller needs of its shard.
+    const shard: {
+      owns(key: string): boolean;
+      onChange(listener: () => Promise<void>): () => void;
+    } = a;
+    shard.onChange(() => work.promise);
     const released: number[] = [];
     a.onChange((change) => {
       released.push(...change.released.map(({ index }) => index));
-      return work.promise;
     });
     const { shards: b } = await group.join("b");
     await group.clock.elapse(10_000);
