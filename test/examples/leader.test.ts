@@ -9,7 +9,7 @@ function start(service: Service, name: string): Example {
 }
 
 describe("A job with leader election", { timeout: 70_000 }, () => {
-  it("is done by one process, and goes on where that was killed or stopped", async () => {
+  it("is done by one process, and continued by another when that is killed or stopped", async () => {
     const service = await Service.start("jobs");
     const ada = start(service, "Ada");
     const [, first] = await ada.said(/Ada leads, with token (\d+)/);

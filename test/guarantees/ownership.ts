@@ -1,4 +1,4 @@
-/** What a process believes at a moment: that nobody else has this lock, leadership or slot. */
+/** What a process believes at a moment: that it alone has this lock, leadership or slot. */
 export interface Belief {
   /** The lock, the election or the slot. */
   readonly what: string;

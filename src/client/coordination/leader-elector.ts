@@ -16,7 +16,7 @@ export interface LeaderElectorOptions {
   readonly identity: string;
   /**
    * Called when this candidate has become the leader. It leads until the signal is aborted: on a loss, and at the end of `run`.
-   * The returned promise tells when its work has ended: the leadership is not handed over before, if it is not lost. If it
+   * The returned promise resolves when its work has ended: the leadership is not handed over before, if it is not lost. If it
    * resolves earlier, the leadership is given up; if it rejects, `run` does.
    */
   readonly onStartedLeading: (signal: AbortSignal, leadership: Leadership) => Promise<void>;
@@ -26,7 +26,7 @@ export interface LeaderElectorOptions {
   readonly onNewLeader?: ((leader: Leader) => void) | undefined;
 }
 
-/** Who leads. */
+/** The candidate that leads. */
 export interface Leader {
   /** What it has last proclaimed: at first its identity. */
   readonly value: string;
@@ -104,7 +104,7 @@ export class LeaderElector {
   }
 
   /**
-   * Yields the leader, and each change of it; undefined: there is none. It may be late, as all that is observed: only the leader
+   * Yields the leader, and each change of it; undefined: no candidate leads. It may be late, as all that is observed: only the leader
    * itself can rely on it. Returns when the signal is aborted.
    */
   async *observe(signal: AbortSignal): AsyncGenerator<Leader | undefined, void, void> {

@@ -58,7 +58,7 @@ export class LeaseKeepAlive {
   readonly #backoff: StreamBackoff;
   readonly #pending: PendingRequest[] = [];
   #requests: Pick<ClientWritableStream<KeepAliveRequest>, "write"> | undefined;
-  /** Ends the open stream. Undefined: there is none. */
+  /** Ends the open stream. Undefined: no stream is open. */
   #stop: AbortController | undefined;
   /** Resolves when the next stream may be opened. */
   #pause: Promise<void> = Promise.resolve();

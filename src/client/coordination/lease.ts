@@ -96,7 +96,7 @@ export function leaseLost(id: bigint, why: string, cause?: unknown): WatchFanout
 
 /**
  * The system's time, and the time during which the machine was suspended. A monotonic clock of Linux stands still then, while
- * the store's goes on; so the time of day is looked at, too: what it has advanced more than the monotonic one is added. A time
+ * that of the store does not; so the time of day is looked at, too: what it has advanced more than the monotonic one is added. A time
  * of day that is set forward therefore ends leases early, which is safe; one that is set back has no effect.
  */
 export function countingSuspension(clock: Clock, timeOfDay: () => number = Date.now): Clock {

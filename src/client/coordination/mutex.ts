@@ -213,7 +213,7 @@ async function keyBefore(
   throw leaseLost(own.lease, `${own.key} was deleted`);
 }
 
-/** Leaves the queue. A key that may be created later, since the response was lost, is deleted once more then. */
+/** Leaves the queue. A key that may be created later, since the response was lost, is deleted again then. */
 async function leave(
   session: Session,
   lease: Lease,

@@ -103,7 +103,7 @@ export class Session {
 
   /**
    * Puts an object that is attached to the lease, and registers it: if the lease is lost, it is put again with the next one,
-   * also if this call was rejected after it was sent. Waits for a lease if there is none now. Rejects as `Client.put` does.
+   * also if this call was rejected after it was sent. Waits while the session has no lease. Rejects as `Client.put` does.
    */
   async put(
     resource: string,

@@ -85,7 +85,7 @@ const maxTaking = 16;
  *     await shards.run(stopping.signal);
  *
  * The keys are divided by hash into slots. A member owns a slot while a key of its own exists for it, which is created only if
- * there is none, and is attached to the lease of its session. Each member computes from the members that it sees which slots
+ * it does not exist, and is attached to the lease of its session. Each member computes from the members that it sees which slots
  * belong to which (see `assignSlots`), takes those of its own that are free, and gives up those that belong to another one. What
  * members see only decides what they try. So there are never two owners, however late each learns of the others: a slot is
  * taken when the store creates its key, and given up when the work on it has ended and its key is deleted.
@@ -176,7 +176,7 @@ export class ShardAssignment {
       if (!stopping.aborted) throw error;
     } finally {
       this.#isStopping = true;
-      // The others learn first to whom its slots belong.
+      // The others learn first that its slots are theirs.
       if (!session.hasEnded) await session.delete(resource, this.#memberKey).catch(this.#report);
       this.#reconcile();
       await this.#idle.until(() => this.#owned.size === 0 && this.#busy.size === 0, {});
@@ -211,7 +211,7 @@ export class ShardAssignment {
     for (const ownership of this.#owned.values()) this.#end(ownership);
   }
 
-  /** Compares the slots that it owns with those that it should own, and begins what is to be done. */
+  /** Compares the slots that it owns with those that it should own, and begins to take and release. */
   #reconcile(): void {
     const { lease } = this.#options.session;
     if (this.#state === undefined) return;

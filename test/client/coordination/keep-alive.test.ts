@@ -172,7 +172,7 @@ describe("A lease of a client", () => {
     expect(servers.leases.size).toBe(0);
   });
 
-  it("is requested again after a pause if its renewal is refused, while others go on", async () => {
+  it("is requested again after a pause if its renewal is refused, while others are renewed", async () => {
     const servers = new ScriptedServers();
     const refused = await servers.leases.grant(9_000);
     const other = await servers.leases.grant(9_000);

@@ -26,7 +26,7 @@ class Contender {
     void this.#run().catch(() => {});
   }
 
-  /** Locks, works and unlocks, until it is stopped. Now and then it loses its patience. */
+  /** Locks, works and unlocks, until it is stopped. At every third time it has little patience. */
   async #run(): Promise<void> {
     const session = await Session.open(this.client, { ttlMs, onError: () => {} });
     const mutex = new Mutex(session, "locks", "l");

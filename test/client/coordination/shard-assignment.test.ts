@@ -203,7 +203,7 @@ describe("A member of a group", () => {
     expect(indexes(b).length).toBe(16);
   });
 
-  it("takes the place of one with its name, whose slots end with their lease", async () => {
+  it("replaces one with its name, whose slots end with their lease", async () => {
     const group = new Group();
     const before = await group.join("a");
     await group.clock.elapse(300);

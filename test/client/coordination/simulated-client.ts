@@ -14,7 +14,7 @@ import { encodedStatus, statusOf } from "../../../src/wire/errors.ts";
 import { definitions, leaseService } from "../../../src/wire/services.ts";
 import type { SimulatedStore } from "./simulated-store.ts";
 
-/** The clock of a process that can be stopped, as by SIGSTOP: its time goes on, and its callbacks wait. */
+/** The clock of a process that can be stopped, as by SIGSTOP: its time passes, and its callbacks wait. */
 class ProcessClock implements Clock {
   readonly #clock: Clock;
   readonly #held: (() => void)[] = [];
@@ -191,7 +191,7 @@ export class SimulatedClient implements LeaseClient {
         how();
       };
       signal?.addEventListener("abort", abort);
-      // A message on its way arrives whatever becomes of its sender.
+      // A message on its way arrives although its sender may have ended.
       this.#store.clock.setTimeout(() => {
         if (this.network === "loses requests") return;
         let answer: () => void;

@@ -49,7 +49,7 @@ export class SimulatedStore {
     return id;
   }
 
-  /** Returns how long the lease lasts, in milliseconds; undefined if there is none. */
+  /** Returns how long the lease lasts, in milliseconds; undefined if it has ended. */
   renew(id: bigint): number | undefined {
     const lease = this.#leases.get(id);
     if (lease === undefined) return undefined;
