@@ -84,11 +84,11 @@ const maxTaking = 16;
  *     shards.onChange(({ acquired }) => …);
  *     await shards.run(stopping.signal);
  *
- * The keys are divided by hash into slots. A member owns a slot while a key of its own exists for it, which is created only if
- * it does not exist, and is attached to the lease of its session. Each member computes from the members that it sees which slots
- * belong to which (see `assignSlots`), takes those of its own that are free, and gives up those that belong to another one. What
- * members see only decides what they try. So there are never two owners, however late each learns of the others: a slot is
- * taken when the store creates its key, and given up when the work on it has ended and its key is deleted.
+ * The keys are divided by hash into slots. A member owns a slot while the slot has a key that is attached to the lease of its
+ * session; a key is created only if the slot has none. Each member computes from the members that it sees which slots belong to
+ * which (see `assignSlots`), takes those of its own that are free, and gives up those that belong to another one. What members
+ * see only decides what they try. So there are never two owners, however late each learns of the others: a slot is taken when
+ * the store creates its key, and given up when the work on it has ended and its key is deleted.
  *
  * If a member crashes, its lease ends, its key and those of its slots are deleted at one revision, and the others take the
  * slots. A change of one of n members moves about 1/n of the slots, with two writes each.

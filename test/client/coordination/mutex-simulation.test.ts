@@ -219,6 +219,29 @@ describe("A Mutex", { timeout: 120_000 }, () => {
     expect(third?.isHeld).toBe(true);
     expect(third?.fencingToken).toBeGreaterThan(lock.fencingToken);
   });
+
+  it("deletes a key that is created after its client has given up", async () => {
+    const clock = new FakeClock();
+    const store = new SimulatedStore(clock);
+    let delay = 0;
+    const client = new SimulatedClient(store, () => delay, 10_000);
+    const opening = Session.open(client, { ttlMs: 60_000 });
+    await clock.elapse(10);
+    const mutex = new Mutex(await opening, "locks", "l");
+    delay = 1;
+    const stop = new AbortController();
+    const rejected = expect(mutex.lock({ signal: stop.signal })).rejects.toThrow("enough");
+    await clock.elapse(10);
+    delay = 0;
+    stop.abort(new Error("enough"));
+    await rejected;
+    await clock.elapse(9_000);
+    expect(store.objects.size).toBe(0);
+    await clock.elapse(2_000);
+    expect(store.objects.size).toBe(1);
+    await clock.elapse(30_000);
+    expect(store.objects.size).toBe(0);
+  });
 });
 
 async function settled<T>(promise: Promise<T>, clock: FakeClock): Promise<T> {
