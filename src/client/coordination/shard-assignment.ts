@@ -85,7 +85,7 @@ const maxTaking = 16;
  *     await shards.run(stopping.signal);
  *
  * The keys are divided by hash into slots. A member owns a slot while the slot has a key that is attached to the lease of its
- * session; a key is created only if the slot has none. Each member computes from the members that it sees which slots belong to
+ * session, and a key is created only where none exists. Each member computes from the members that it sees which slots belong to
  * which (see `assignSlots`), takes those of its own that are free, and gives up those that belong to another one. What members
  * see only decides what they try. So there are never two owners, however late each learns of the others: a slot is taken when
  * the store creates its key, and given up when the work on it has ended and its key is deleted.
