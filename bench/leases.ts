@@ -206,7 +206,7 @@ interface EtcdCounts {
   readonly streams: number;
 }
 
-/** What etcd counts of its writes. A keepalive is none of them: it is answered by the leader, from memory. */
+/** What etcd counts of its writes. A keepalive does not count: the leader answers it from memory. */
 async function etcdCounts({ etcd }: Servers): Promise<EtcdCounts> {
   const text = await (await fetch(`${etcd.url}/metrics`)).text();
   const metric = (name: string): number =>

@@ -52,7 +52,7 @@ const maxInFlight = 1_000;
 const maxRenewals = 100_000;
 
 /**
- * Renews leases on one stream to their store, for all who ask. Renewals of a lease that were not sent yet are one, and
+ * Renews leases on one stream to their store, for all callers. Renewals of a lease that were not sent yet are one, and
  * those that are asked for within 5 ms are sent together. None is answered by a renewal that was sent before it was
  * asked for: the lease may have ended since. Requests take turns, so a large one does not delay a small one.
  *
@@ -90,7 +90,7 @@ export class LeaseRenewals {
     return this.#waiting.size + this.#inFlight.length;
   }
 
-  /** Number of requests with renewals that are to be sent. */
+  /** Number of requests with renewals that wait to be sent. */
   get requests(): number {
     return this.#ready.length;
   }
@@ -275,7 +275,7 @@ export class LeaseRenewals {
     );
   }
 
-  /** What was sent and has no outcome is to be sent again. */
+  /** Renewals that were sent and have no outcome will be sent again. */
   #requeue(): void {
     for (let sent = this.#inFlight.shift(); sent !== undefined; sent = this.#inFlight.shift()) {
       const later = this.#waiting.get(sent.lease);
@@ -357,7 +357,7 @@ class Request {
   }
 }
 
-/** A lease that is to be renewed once, for one or several requests. */
+/** One renewal of a lease, for one or several requests. */
 class Renewal {
   readonly lease: bigint;
   /** The first request, whose turns it takes. */

@@ -288,7 +288,7 @@ export const storageBounds: readonly Bound[] = [
     shownBy: [
       "are refused above their maximum, each by itself",
       "of a large request do not delay those of a small one",
-      "fail after five seconds, and the next one is sent all the same",
+      "fail after five seconds, and the next one is sent nevertheless",
     ],
   },
   {

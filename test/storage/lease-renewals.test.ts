@@ -11,7 +11,7 @@ import { FakeClock } from "../fake-clock.ts";
 const lengthMs = 10_000;
 const denied = new WatchFanoutError("UPSTREAM_DENIED", "No.");
 
-/** A stream to a store that answers when it is told to. */
+/** A stream to a store that answers on request. */
 class ScriptedStream implements RenewalStream {
   readonly sent: (readonly bigint[])[] = [];
   readonly listener: RenewalListener;
@@ -145,7 +145,7 @@ describe("Renewals of leases", () => {
     expect(await renewed).toEqual([lengthMs - 10]);
   });
 
-  test("fail after five seconds, and the next one is sent all the same", async () => {
+  test("fail after five seconds, and the next one is sent nevertheless", async () => {
     const { clock, streams, renewals, send } = start();
     const failed = renewals.renew([1n]);
     for (let i = 0; i < 25; i++) {
@@ -169,6 +169,17 @@ describe("Renewals of leases", () => {
     const refused = renewals.renew([1n, 2n]);
     await send();
     expect(await refused).toEqual([denied, denied]);
+  });
+
+  test("leave nothing behind when no stream can be opened for long", async () => {
+    const { clock, renewals, send } = start(upstreamUnavailable("Refused."));
+    const failed = [renewals.renew([1n, 2n]), renewals.renew([3n])];
+    for (let i = 0; i < 21; i++) {
+      clock.advance(250);
+      await send();
+    }
+    expect(await Promise.all(failed)).toEqual([[unavailable, unavailable], [unavailable]]);
+    expect([renewals.size, renewals.requests]).toEqual([0, 0]);
   });
 
   test("end with their caller's signal, and with all", async () => {

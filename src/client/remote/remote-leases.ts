@@ -54,7 +54,7 @@ export class RemoteLeases implements Leases {
     const request = { ttl: wireDuration(ttlSeconds * 1_000) };
     const granted = this.#connection.write(leaseService.Grant, request, { signal });
     const { lease, ttl } = await granted.catch((error: unknown) => {
-      // A lease that was granted, and is not known to anyone, ends by itself.
+      // A lease that was granted without a response ends by itself.
       if (!hasReason(error, "OUTCOME_UNKNOWN")) throw relayedError(error);
       throw upstreamUnavailable(error.message, error);
     });

@@ -5,7 +5,7 @@ import { Gate } from "../../base/gate.ts";
 import type { Identity } from "../../identity/identity.ts";
 import { fullAccess, leaseDenied, type Verb, verbs } from "../../policy/access.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
-import type { Leases } from "../../storage/store.ts";
+import type { LeaseState, Leases } from "../../storage/store.ts";
 import type { CallOwner } from "../limits/callers.ts";
 
 /** Number of questions to the store at once: of all callers, and of one. */
@@ -54,7 +54,7 @@ export const reading: LeaseUse = {
   ...{ what: "read", verb: "get", needs: ["get"], among: verbs, maxAgeMs: 0 },
 };
 
-/** Who uses a lease. */
+/** The caller that uses a lease. */
 interface LeaseUser {
   readonly identity: Identity;
   readonly owner: CallOwner;
@@ -134,6 +134,38 @@ export class LeaseAuthorizer {
     return mayAll ? undefined : leaseDenied(identity, use, lease, isTooLarge);
   }
 
+  /**
+   * The refusal if the caller may not use a lease so, to which this is attached; undefined: it may. `state`: undefined if that
+   * is not known.
+   */
+  refusalOfState(
+    identity: Identity,
+    lease: bigint,
+    use: LeaseUse,
+    state: LeaseState | undefined,
+  ): WatchFanoutError | undefined {
+    if (!this.isLimited(identity)) return undefined;
+    const { allowed, isTooLarge } = this.#judge(identity, state);
+    const mayAll = use.needs.every((verb) => allowed.has(verb));
+    return mayAll ? undefined : leaseDenied(identity, use, lease, isTooLarge);
+  }
+
+  #judge(
+    identity: Identity,
+    state: LeaseState | undefined,
+  ): Pick<Verdict, "allowed" | "isTooLarge"> {
+    const { authorizer } = this.#options;
+    const { objects, others } = state ?? { objects: [], others: 1 };
+    const isTooLarge = objects.reduce((sum, { key }) => sum + key.length + 64, 0) > maxCheckedBytes;
+    const mayAll = (verb: Verb): boolean =>
+      objects.every(
+        ({ resource, key }) =>
+          authorizer.decide(identity, { verb, resource, scope: { key } }).allowed,
+      );
+    const allowed = new Set(others > 0 || isTooLarge ? [] : verbs.filter(mayAll));
+    return { allowed, isTooLarge };
+  }
+
   #known(id: string, { needs, maxAgeMs }: LeaseUse): Verdict | undefined {
     const { clock, authorizer } = this.#options;
     const verdict = this.#verdicts.get(id);
@@ -164,15 +196,7 @@ export class LeaseAuthorizer {
     const since = clock.now();
     // Without the leases nothing is known of what is attached.
     const state = await leases?.timeToLive(lease, true, signal);
-    const { objects, others } = state ?? { objects: [], others: 1 };
-    const isTooLarge = objects.reduce((sum, { key }) => sum + key.length + 64, 0) > maxCheckedBytes;
-    const mayAll = (verb: Verb): boolean =>
-      objects.every(
-        ({ resource, key }) =>
-          authorizer.decide(identity, { verb, resource, scope: { key } }).allowed,
-      );
-    const allowed = new Set(others > 0 || isTooLarge ? [] : verbs.filter(mayAll));
-    const verdict: Verdict = { since, generation, allowed, isTooLarge };
+    const verdict: Verdict = { since, generation, ...this.#judge(identity, state) };
     this.#verdicts.delete(id);
     this.#verdicts.set(id, verdict);
     if (this.#verdicts.size > maxVerdicts) {

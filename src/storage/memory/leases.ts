@@ -6,8 +6,8 @@ import { compareKeys } from "../../model/key-order.ts";
 import { endedLease, leaseNotFound } from "../lease-renewals.ts";
 import type { GrantedLease, LeaseState, Leases, ObjectName } from "../store.ts";
 
-/** Maximum number of leases that were granted by themselves: each takes some hundred bytes. */
-const maxGranted = 100_000;
+/** Default maximum number of leases that were granted by themselves: each takes some hundred bytes. */
+const defaultMaxGranted = 100_000;
 
 /**
  * The leases of the embedded stores of a service: what is attached to each, and when it ends. What is attached in one store
@@ -19,11 +19,14 @@ const maxGranted = 100_000;
 export class MemoryLeases implements Leases {
   readonly #clock: Clock;
   readonly #leases = new Map<bigint, Lease>();
+  readonly #maxGranted: number;
   #granted = 0;
   #isClosed = false;
 
-  constructor(clock: Clock) {
+  /** `maxGranted`: maximum number of leases that were granted by themselves. */
+  constructor(clock: Clock, maxGranted: number = defaultMaxGranted) {
     this.#clock = clock;
+    this.#maxGranted = maxGranted;
   }
 
   get size(): number {
@@ -37,7 +40,7 @@ export class MemoryLeases implements Leases {
 
   async grant(ttlSeconds: number, signal?: AbortSignal): Promise<GrantedLease> {
     this.#enter(signal);
-    if (this.#granted >= maxGranted) throw tooManyLeases();
+    if (this.#granted >= this.#maxGranted) throw tooManyLeases(this.#maxGranted);
     this.#granted++;
     return { lease: this.add(ttlSeconds, true), ttlSeconds };
   }
@@ -221,7 +224,7 @@ class Lease {
   }
 }
 
-function tooManyLeases(): WatchFanoutError {
+function tooManyLeases(maxGranted: number): WatchFanoutError {
   return new WatchFanoutError(
     "TOO_MANY_LEASES",
     `The embedded store has ${maxGranted} leases, the maximum. Revoke some, or attach several objects to one.`,

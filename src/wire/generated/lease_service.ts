@@ -90,7 +90,7 @@ export interface ProtoGrpcType {
        * or when it was not kept alive for its length, at most a second later.
        * 
        * A lease is of the store, not of the server that granted it: any replica keeps it alive. Ids are random, with up to 63
-       * bits; whoever knows one can use it as far as it has the rights for the attached objects.
+       * bits; a caller that knows one can use it as far as it has the rights for the attached objects.
        */
       LeaseService: SubtypeConstructor<typeof grpc.Client, _watchfanout_v1_LeaseServiceClient> & { service: _watchfanout_v1_LeaseServiceDefinition }
       ListRequest: MessageTypeDefinition<_watchfanout_v1_ListRequest, _watchfanout_v1_ListRequest__Output>

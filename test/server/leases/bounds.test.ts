@@ -179,6 +179,22 @@ describe.each<[string, () => Promise<ServedLeases & { readonly server: ServedBy 
   });
 });
 
+test("TimeToLive does not name more objects than a response holds, and still has the rest", async () => {
+  const clock = new ManualTimers();
+  const objects = Array.from({ length: 2_000 }, () => ({ resource: "r", key: "k".repeat(1_000) }));
+  const given = Object.assign(leasesWith(clock), {
+    timeToLive: async (_: bigint, hasObjects: boolean) => ({
+      ...{ ttlMs: 1_500, grantedTtlSeconds: 2, others: 0, objects: hasObjects ? objects : [] },
+    }),
+  });
+  const { client } = await serveLeases({}, given);
+  await expect(client.timeToLive("1")).rejects.toMatchObject({ reason: "LIST_TOO_LARGE" });
+  expect(await client.unary(leaseService.TimeToLive, { lease: "1" })).toMatchObject({
+    ttl: { seconds: "1", nanos: 500_000_000 },
+    objects: [],
+  });
+});
+
 describe("A KeepAlive stream", () => {
   test("stays open while the store can't be reached, which each renewal says", async () => {
     const clock = new ManualTimers();

@@ -53,7 +53,7 @@ test("A lease is for callers with the rights that each use needs, to each attach
   await root.put({ resource, key: "b/2", lease: others });
   const [byApp, byBob] = [app.keepAlive(), bob.keepAlive()];
   expect(await byApp.renew(own, others, own)).toEqual([renewed, refused, renewed]);
-  // Who may only put keeps it alive, and does not end it or read it.
+  // A caller that may only put keeps it alive, and does not end it or read it.
   expect(await byBob.renew(own, others)).toEqual([renewed, refused]);
   audited.length = 0;
   const before = { ...authorizer.denied };
@@ -103,6 +103,7 @@ test("What is attached is asked for again once it matters", async () => {
   const lease = await app.grant(60);
   const stream = bob.keepAlive();
   expect(await stream.renew(lease)).toEqual([renewed]);
+  expect(await app.keepAlive().renew(lease)).toEqual([renewed]);
   await root.put({ resource, key: "b/1", lease });
   // To revoke it would delete the other object.
   await expect(app.revoke(lease)).rejects.toMatchObject(denied);

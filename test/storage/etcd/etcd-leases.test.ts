@@ -67,7 +67,7 @@ describe("The leases of etcd", () => {
     expect(await callsOf(etcd, "started", "LeaseKeepAlive")).toBe(1);
   });
 
-  test("cost etcd one renewal each, whoever asks for them at the same time", async () => {
+  test("cost etcd one renewal each, however many ask for them at the same time", async () => {
     const etcd = await started();
     const { leases } = leasesOf([etcd.url]);
     const granted = await Promise.all([leases.grant(60), leases.grant(60)]);

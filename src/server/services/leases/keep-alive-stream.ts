@@ -61,7 +61,7 @@ export class KeepAliveStream extends MessageSender implements OpenStream {
     return this.isOver || this.#ending !== undefined;
   }
 
-  /** Takes the place of the response to the next request, which the returned function sends. */
+  /** Reserves the place of the response to the next request, which the returned function sends. */
   answer(): (response: FrameParts) => void {
     const answering: Answering = { response: undefined };
     this.#answering.push(answering);

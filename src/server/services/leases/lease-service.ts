@@ -10,7 +10,7 @@ import {
   permissionDenied,
   type Verb,
 } from "../../../policy/access.ts";
-import type { GrantedLease, Leases } from "../../../storage/store.ts";
+import type { GrantedLease, LeaseState, Leases } from "../../../storage/store.ts";
 import { durationOf, frameOf } from "../../../wire/encode.ts";
 import { encodedStatus, statusOf } from "../../../wire/errors.ts";
 import type { GrantRequest__Output } from "../../../wire/generated/watchfanout/v1/GrantRequest.ts";
@@ -52,6 +52,9 @@ const maxRequestBytes = 128 * 1024;
 
 /** Interval at which the age of streams is checked, in milliseconds. */
 const checkIntervalMs = 1_000;
+
+/** Maximum size of the names of objects in a response, in bytes: clients of gRPC accept 4 MiB. */
+const maxObjectsBytes = 4 * 1024 ** 2;
 
 /** The size of a response without objects, in bytes. */
 const smallResponseBytes = 64;
@@ -98,13 +101,12 @@ export class LeaseService {
         const ttlSeconds = ttlOf(request);
         if (ttlSeconds === undefined)
           throw invalidRequest("ttl", "ttl is absent. Say how long the lease lasts.");
-        const { leaseAuthorizer } = this.#context;
-        if (!leaseAuthorizer.mayAny(call.identity, ["put"])) {
-          call.deny();
-          throw permissionDenied(call.identity, accessOf("put", "a new lease"));
-        }
+        this.#checkGrant(call);
         const wait = call.admit(smallResponseBytes);
-        if (wait !== undefined) await wait;
+        if (wait !== undefined) {
+          await wait;
+          this.#checkGrant(call);
+        }
         const { lease, ttlSeconds: length } = await this.#grant(ttlSeconds, call);
         const ttl = durationOf(length * 1_000);
         return () => [leaseService.Grant.responseSerialize({ lease: String(lease), ttl })];
@@ -118,7 +120,11 @@ export class LeaseService {
         const lease = requiredLease(request.lease);
         await this.#check(call, lease, revoking);
         const wait = call.admit(smallResponseBytes);
-        if (wait !== undefined) await wait;
+        if (wait !== undefined) {
+          await wait;
+          // The policy may have changed meanwhile, and what is attached.
+          await this.#check(call, lease, revoking);
+        }
         await this.#forgetting(lease, this.#leases.revoke(lease, call.signal));
         this.#context.grantedLeases.ended(lease);
         return () => [leaseService.Revoke.responseSerialize({})];
@@ -129,16 +135,9 @@ export class LeaseService {
       access: "open",
       audited: ({ lease }) => accessOf("get", leaseName(BigInt(lease))),
       perform: async (request, call) => {
-        const lease = requiredLease(request.lease);
-        await this.#check(call, lease, reading);
         const wait = call.admit(expectedObjectBytes);
         if (wait !== undefined) await wait;
-        const { objects: hasObjects } = request;
-        const state = await this.#forgetting(
-          lease,
-          this.#leases.timeToLive(lease, hasObjects, call.signal),
-        );
-        const { ttlMs, grantedTtlSeconds, objects, others } = state;
+        const { ttlMs, grantedTtlSeconds, objects, others } = await this.#read(call, request);
         return () => [
           leaseService.TimeToLive.responseSerialize({
             ttl: durationOf(ttlMs),
@@ -150,6 +149,39 @@ export class LeaseService {
       },
     } satisfies UnaryMethod<TimeToLiveRequest__Output>,
   };
+
+  /** Throws the refusal if the caller may put nothing. */
+  #checkGrant(call: UnaryCall): void {
+    if (this.#context.leaseAuthorizer.mayAny(call.identity, ["put"])) return;
+    call.deny();
+    throw permissionDenied(call.identity, accessOf("put", "a new lease"));
+  }
+
+  /** Reads a lease all of whose objects the caller may get. */
+  async #read(
+    call: UnaryCall,
+    { lease: id, objects: hasObjects }: TimeToLiveRequest__Output,
+  ): Promise<LeaseState> {
+    const { leaseAuthorizer } = this.#context;
+    const { identity } = call;
+    const lease = requiredLease(id);
+    const isLimited = leaseAuthorizer.isLimited(identity);
+    // What it says is what was checked.
+    const asked = leaseAuthorizer.mayAny(identity, reading.among)
+      ? this.#leases.timeToLive(lease, hasObjects || isLimited, call.signal)
+      : undefined;
+    const state = asked && (await this.#forgetting(lease, asked));
+    const refusal = leaseAuthorizer.refusalOfState(identity, lease, reading, state);
+    if (refusal !== undefined || state === undefined) {
+      call.deny();
+      throw refusal;
+    }
+    const bytes = state.objects.reduce((sum, { resource, key }) => {
+      return sum + 3 * (resource.length + key.length) + 16;
+    }, 0);
+    if (bytes > maxObjectsBytes) throw tooManyObjects(lease, state.objects.length);
+    return hasObjects ? state : { ...state, objects: [], others: 0 };
+  }
 
   /** Ends the streams with DRAINING. */
   drain(): void {
@@ -347,6 +379,15 @@ export class LeaseService {
 /** What a request that needs a right for what is attached asks for, in the audit. */
 function accessOf(verb: Verb, key: string): Access {
   return { verb, resource: everyResource, scope: key === "" ? { prefix: "" } : { key } };
+}
+
+function tooManyObjects(lease: bigint, count: number): WatchFanoutError {
+  return new WatchFanoutError(
+    "LIST_TOO_LARGE",
+    `The names of the ${count} objects of the lease ${lease} are above ${maxObjectsBytes} bytes. Leave out objects, or attach ` +
+      "fewer to one lease.",
+    { metadata: { limit: String(maxObjectsBytes) } },
+  );
 }
 
 /** Throws INVALID_REQUEST if a request names no lease. */

@@ -7,7 +7,8 @@ import type { Long } from '@grpc/proto-loader';
  */
 export interface KeepAliveRequest {
   /**
-   * The leases, up to 10,000. Each lasts its whole length from some time after the request was sent.
+   * The leases, up to 10,000. Each lasts its whole length from some time after the request was sent. Renewals of a lease
+   * that are asked for within 300 ms are one, so the later ones have their response then.
    */
   'leases'?: (number | string | Long)[];
 }
@@ -17,7 +18,8 @@ export interface KeepAliveRequest {
  */
 export interface KeepAliveRequest__Output {
   /**
-   * The leases, up to 10,000. Each lasts its whole length from some time after the request was sent.
+   * The leases, up to 10,000. Each lasts its whole length from some time after the request was sent. Renewals of a lease
+   * that are asked for within 300 ms are one, so the later ones have their response then.
    */
   'leases': (string)[];
 }

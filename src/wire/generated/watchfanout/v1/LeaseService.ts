@@ -16,7 +16,7 @@ import type { TimeToLiveResponse as _watchfanout_v1_TimeToLiveResponse, TimeToLi
  * or when it was not kept alive for its length, at most a second later.
  * 
  * A lease is of the store, not of the server that granted it: any replica keeps it alive. Ids are random, with up to 63
- * bits; whoever knows one can use it as far as it has the rights for the attached objects.
+ * bits; a caller that knows one can use it as far as it has the rights for the attached objects.
  */
 export interface LeaseServiceClient extends grpc.Client {
   /**
@@ -88,7 +88,7 @@ export interface LeaseServiceClient extends grpc.Client {
  * or when it was not kept alive for its length, at most a second later.
  * 
  * A lease is of the store, not of the server that granted it: any replica keeps it alive. Ids are random, with up to 63
- * bits; whoever knows one can use it as far as it has the rights for the attached objects.
+ * bits; a caller that knows one can use it as far as it has the rights for the attached objects.
  */
 export interface LeaseServiceHandlers extends grpc.UntypedServiceImplementation {
   /**
