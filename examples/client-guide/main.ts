@@ -13,8 +13,10 @@ import {
   controller,
   hasReason,
   jsonValues,
+  Mutex,
   ObjectCache,
   runWorkers,
+  Session,
   WorkQueue,
 } from "watch-fanout/client";
 import { z } from "zod";
@@ -122,6 +124,15 @@ cache.addReference("ns-1/pod-1");
 const cached = await cache.get("ns-1/pod-1");
 console.log(`The cache has ${cached.key} on ${cached.value.node}`);
 cache.deleteReference("ns-1/pod-1");
+
+const session = await Session.open(client, { ttlMs: 10_000 });
+await session.put("default", "services/web-1", Buffer.from("10.0.0.1:80"));
+
+const mutex = new Mutex(session, "default", "locks/cleanup");
+const lock = await mutex.lock({ signal: stopping.signal });
+console.log(`The lock is ${lock.isHeld ? "held" : "lost"}`);
+await lock.unlock();
+await session.close();
 
 try {
   await pods.get("ns-1/pod-9");

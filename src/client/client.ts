@@ -32,6 +32,7 @@ import type {
   TransactionRequest,
   TransactionResult,
 } from "./calls/transaction.ts";
+import { Leases } from "./coordination/leases.ts";
 import { decodeResourceInfo, type ResourceInfo } from "./resource-info.ts";
 import { Subscription, type SubscriptionOptions } from "./subscribe/subscription.ts";
 import { type Transacted, type TransactOptions, transact } from "./transact/transact.ts";
@@ -86,6 +87,7 @@ export class Client implements ClientCalls {
   readonly #watches: RequestedWatches;
   readonly #separateStreams: WatchStreams;
   readonly #writes: Writes;
+  #leases: Leases | undefined;
 
   /** The same as `connect`. */
   constructor(options: ConnectOptions) {
@@ -114,6 +116,13 @@ export class Client implements ClientCalls {
   /** What is known of the connections to the servers. */
   get reachability(): Reachability {
     return this.#connection.reachability;
+  }
+
+  /** The leases of the store: granted, kept alive on one stream, revoked. A Session is easier to use. */
+  get leases(): Leases {
+    const [connection, clock, random] = [this.#connection, this.#clock, this.#random];
+    this.#leases ??= new Leases({ connection, clock, random });
+    return this.#leases;
   }
 
   /** Returns a handle for one resource, whose values `codec` decodes and encodes. Sends nothing. */

@@ -8,6 +8,7 @@
  * - `connect` returns a Client, with the calls of the service; `Client.resource` has them with decoded values.
  * - SharedInformer, Indexer, Lister and WorkQueue are what a controller needs, as in client-go.
  * - ObjectCache watches single objects, as the kubelet does.
+ * - Session, Mutex, LeaderElector and ShardAssignment coordinate processes, by leases, as etcd's concurrency package.
  * - RemoteStorage is a resource as a Storage, for a Cacher on another watch-fanout.
  */
 
@@ -85,6 +86,25 @@ export type {
   Requeue,
   WatchedObjects,
 } from "./controller/controller-options.ts";
+export {
+  type Leader,
+  LeaderElector,
+  type LeaderElectorOptions,
+  type Leadership,
+} from "./coordination/leader-elector.ts";
+export type { Lease } from "./coordination/lease.ts";
+export type { Renewed } from "./coordination/lease-keep-alive.ts";
+export type { LeaseClient } from "./coordination/leased-keys.ts";
+export type { LeaseCallOptions, LeaseInfo, Leases } from "./coordination/leases.ts";
+export { type Lock, type LockOptions, Mutex } from "./coordination/mutex.ts";
+export { Session, type SessionOptions } from "./coordination/session.ts";
+export {
+  type OwnedSlot,
+  ShardAssignment,
+  type ShardAssignmentOptions,
+  type ShardChange,
+  type ShardListener,
+} from "./coordination/shard-assignment.ts";
 export type {
   DeltaFIFOOptions,
   KnownObjects,

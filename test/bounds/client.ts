@@ -400,4 +400,38 @@ export const clientBounds: readonly Bound[] = [
     atBound: "go when unregistered",
     shownBy: ["that is not registered can be unregistered without effect"],
   },
+  {
+    what: "leases kept alive",
+    owners: ["Leases"],
+    bound: "those that the program holds; 10,000 for each request",
+    per: "client",
+    atBound: "",
+    shownBy: ["takes requests of at most 10,000 leases"],
+  },
+  {
+    what: "renewals that were not answered",
+    owners: ["LeaseKeepAlive"],
+    bound: "1 for each lease; a quarter of its length",
+    per: "client",
+    atBound: "sent again on another stream",
+    shownBy: ["is renewed at another server if one accepts its request and does not answer it"],
+  },
+  {
+    what: "registered objects, and waits for a lease",
+    owners: ["Session"],
+    bound: "those that the program puts, and its calls",
+    per: "session",
+    atBound: "deleted when it is closed",
+    shownBy: [
+      "a session keeps its objects for longer than its lease, and deletes them when it is closed",
+    ],
+  },
+  {
+    what: "slots of a group, and listeners",
+    owners: ["ShardAssignment"],
+    bound: "`slots`, at most 4,096; listeners: those that the program adds",
+    per: "assignment",
+    atBound: "",
+    shownBy: ["refuses numbers of slots and names that can't be"],
+  },
 ];

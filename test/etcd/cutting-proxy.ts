@@ -9,6 +9,7 @@ export class CuttingProxy {
   /** Number of response bytes that still pass before every connection is reset. */
   #allowance = Number.POSITIVE_INFINITY;
   #losesResponses = false;
+  #refuses = false;
 
   private constructor(target: URL) {
     this.#target = target;
@@ -38,6 +39,16 @@ export class CuttingProxy {
     this.#losesResponses = true;
   }
 
+  /** Resets every connection, and each new one, until `accept`. */
+  refuse(): void {
+    this.#refuses = true;
+    for (const socket of this.#sockets) socket.resetAndDestroy();
+  }
+
+  accept(): void {
+    this.#refuses = false;
+  }
+
   /** Resets every connection, and passes everything from now on. */
   reset(): void {
     this.#allowance = Number.POSITIVE_INFINITY;
@@ -51,6 +62,10 @@ export class CuttingProxy {
   }
 
   #join(client: Socket): void {
+    if (this.#refuses) {
+      client.resetAndDestroy();
+      return;
+    }
     const upstream = connect(Number(this.#target.port), this.#target.hostname);
     for (const [one, other] of [
       [client, upstream],

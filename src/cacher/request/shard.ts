@@ -1,17 +1,6 @@
-import xxhash from "xxhash-wasm";
 import { invalidRequest } from "../../base/errors.ts";
 import type { KeyInterval } from "../../storage/storage.ts";
 import { shortName } from "./selection.ts";
-
-const { h64ToString } = await xxhash();
-
-/**
- * The hash of a key: XXH64 with seed 0 of its bytes in UTF-8, as 16 hexadecimal digits, which makes the order of the texts
- * that of the hashes.
- */
-export function hashOf(key: string): string {
-  return h64ToString(key);
-}
 
 /** Hashes from `first` to `last`, both included. */
 export interface HashRange {

@@ -1,7 +1,7 @@
 import { WatchEvent } from "../../model/event.ts";
 import { isRawKey } from "../../model/key-bytes.ts";
+import { hashOf } from "../../model/key-hash.ts";
 import type { StoredObject } from "../../model/object.ts";
-import { hashOf } from "../request/shard.ts";
 
 /**
  * One event of the event window, linked to the next one.

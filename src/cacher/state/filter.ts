@@ -1,10 +1,11 @@
 import { type EventType, WatchEvent } from "../../model/event.ts";
 import { isRawKey } from "../../model/key-bytes.ts";
+import { hashOf } from "../../model/key-hash.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { isBetween, type KeyInterval, type WatchScope } from "../../storage/storage.ts";
 import { type CacheWatchRequest, objectShown, type View, viewName } from "../request/request.ts";
 import { type Predicate, type Selection, shortName } from "../request/selection.ts";
-import { hashOf, type Shard } from "../request/shard.ts";
+import type { Shard } from "../request/shard.ts";
 import type { EventNode } from "./event-node.ts";
 
 /** What a watch delivers: which keys, which objects, and whether events include the previous object. */

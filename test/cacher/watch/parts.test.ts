@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import type { CacheWatchRequest, Delivery, View } from "../../../src/cacher/request/request.ts";
-import { hashOf, Shard } from "../../../src/cacher/request/shard.ts";
+import { Shard } from "../../../src/cacher/request/shard.ts";
 import type { EventType, WatchEvent } from "../../../src/model/event.ts";
+import { hashOf } from "../../../src/model/key-hash.ts";
 import type { WatchStream } from "../../../src/storage/storage.ts";
 import { framesOf } from "../../../src/wire/frames.ts";
 import fc, { runs } from "../../property.ts";
