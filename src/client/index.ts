@@ -100,15 +100,15 @@ export {
 export { RemoteStorage, type RemoteStorageOptions } from "./remote/remote-storage.ts";
 export type { ResourceInfo } from "./resource-info.ts";
 export type { Subscription, SubscriptionOptions } from "./subscribe/subscription.ts";
-export type {
-  Deleted,
-  FollowOptions,
-  ResourceInformerOptions,
-  TypedListOptions,
-  TypedPage,
+export {
+  type Deleted,
+  type FollowOptions,
+  type ResourceInformerOptions,
+  type TypedListOptions,
+  type TypedPage,
   TypedResource,
-  TypedResourceOptions,
-  TypedWatchOptions,
+  type TypedResourceOptions,
+  type TypedWatchOptions,
 } from "./typed/typed-resource.ts";
 export type { Change, UpdateOptions } from "./typed/update.ts";
 export {
