@@ -43,7 +43,7 @@ export class TestStore {
   }
 
   /** Compacts everything up to a revision that no reader has seen. */
-  async losePast(): Promise<void> {
+  async forgetPast(): Promise<void> {
     const { revision } = await this.#store.put({ key: outside, value: Buffer.of() });
     await this.#store.compact(revision);
   }

@@ -14,8 +14,7 @@ describeStorage(
     const storage = new ResourceStorage("b", store, { check: () => {}, closed: () => {} });
     return {
       storage,
-      write: (operations) =>
-        store.txn(operations.map((one) => ({ ...one, key: `b\0${one.key}` }))),
+      write: (operations) => store.txn(operations.map((one) => ({ ...one, key: `b\0${one.key}` }))),
       compact: (revision) => store.compact(revision),
       close: async () => {
         await storage.close();

@@ -1,0 +1,33 @@
+import { randomUUID } from "node:crypto";
+import type { Logger } from "pino";
+import { systemClock } from "../base/clock.ts";
+import { EtcdClient } from "../etcd/client/etcd-client.ts";
+import { EtcdStorage } from "../storage/etcd/etcd-storage.ts";
+import type { Storage } from "../storage/storage.ts";
+
+/** A real etcd as the store of a test service, below a prefix that no other one has. */
+export class EtcdStore {
+  readonly #etcd: EtcdClient;
+  readonly #prefix = `/watch-fanout-test/${randomUUID()}/`;
+
+  /** `endpoint` is such as "http://127.0.0.1:2379". */
+  constructor(endpoint: string, logger: Logger) {
+    const historyKey = `${this.#prefix}history`;
+    this.#etcd = new EtcdClient({ endpoints: [endpoint], clock: systemClock, logger, historyKey });
+  }
+
+  /** Opens a resource, until the storage is closed. */
+  open(resource: string): Storage {
+    return new EtcdStorage(this.#etcd, { prefix: `${this.#prefix}objects/${resource}/` });
+  }
+
+  /** Deletes everything below the prefix. */
+  async close(): Promise<void> {
+    const whole = new EtcdStorage(this.#etcd, { prefix: this.#prefix });
+    const at = { match: "LINEARIZABLE" } as const;
+    const { items } = await whole.list({ prefix: "", limit: 0, at, keysOnly: true });
+    await Promise.allSettled(items.map(({ key }) => whole.delete({ key })));
+    await whole.close();
+    await this.#etcd.close();
+  }
+}

@@ -1,0 +1,338 @@
+import { type AddressInfo, createServer, type Socket } from "node:net";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { type Logger, pino } from "pino";
+import { type Clock, systemClock } from "../base/clock.ts";
+import { invalidRequest } from "../base/errors.ts";
+import { Cacher } from "../cacher/cacher.ts";
+import type { ConnectOptions } from "../client/calls/options.ts";
+import { type Client, connect } from "../client/client.ts";
+import { AttributeReader } from "../codec/attribute-reader.ts";
+import type { Codec } from "../codec/codec.ts";
+import { type RunningServer, startServer } from "../server/server.ts";
+import { EtcdStore } from "./etcd-store.ts";
+import { Fault } from "./fault.ts";
+import type { TestClock } from "./test-clock.ts";
+import { TestResource } from "./test-resource.ts";
+import { TestStore } from "./test-store.ts";
+import { type UntilOptions, until } from "./until.ts";
+
+/** Options of `startTestService`. */
+export interface TestServiceOptions {
+  /** The resources: their names, or with how their values are read. */
+  readonly resources: readonly (string | TestResourceOptions)[];
+  /**
+   * The clock of the service, of the leases of its store, and of its clients. Default: the system time, with timers that do not
+   * keep the process alive.
+   */
+  readonly clock?: TestClock | undefined;
+  /**
+   * An etcd in place of the embedded store, such as "http://127.0.0.1:2379". Each service has keys of its own there, which
+   * `close` deletes. The service then has the system time, and only its clients have `clock`; faults of the store are refused.
+   */
+  readonly etcd?: string | undefined;
+  /** Default: nothing is logged. */
+  readonly logger?: Logger | undefined;
+}
+
+/** A resource of a test service. */
+export interface TestResourceOptions {
+  readonly name: string;
+  /** Reads labels and fields, for selectors. Default: objects have none. */
+  readonly codec?: Codec | undefined;
+  /** The fields that objects are indexed by. `codec` has to declare them. Default: none. */
+  readonly indexes?: readonly string[] | undefined;
+}
+
+/** Rounds without any activity after which a service is settled, and turns of the event loop after each. */
+const quietRounds = 3;
+const turnsPerRound = 10;
+
+const loopback = "127.0.0.1";
+
+/** The clock of a test may pass the time limit of a ping before its client has had a turn. */
+const keepaliveTimeMs = 24 * 3_600_000;
+
+/**
+ * Starts a watch-fanout service in this process, on a free port of 127.0.0.1, with an embedded store:
+ *
+ *     await using service = await startTestService({ resources: ["pods", "services"] });
+ *     const pods = service.client.resource("pods", jsonValues<Pod>());
+ *
+ * Rejects with INVALID_REQUEST if a name is empty or given twice.
+ */
+export async function startTestService(options: TestServiceOptions): Promise<TestService> {
+  const service = new TestService(options);
+  await service.start();
+  return service;
+}
+
+/**
+ * A service for tests, which fails when a test asks for it. It is the real one: its store, its cache and its server, and
+ * clients connect to it by TCP. The faults are in the store, at the calls, and at the connections.
+ *
+ * A client that waits for its backoff after a fault does so by its clock: with a TestClock, advance it.
+ */
+export class TestService {
+  readonly #clock: Clock;
+  readonly #clientClock: Clock;
+  readonly #logger: Logger;
+  readonly #store: TestStore | EtcdStore;
+  readonly #resources: ReadonlyMap<string, TestResource>;
+  readonly #listener = createServer({ noDelay: true }, (socket) => this.#accept(socket));
+  readonly #sockets = new Set<Socket>();
+  readonly #clients: Client[] = [];
+  /** Undefined while it is not serving: connections wait. */
+  #server: RunningServer | undefined;
+  #outage: Fault | undefined;
+  #closed: Promise<void> | undefined;
+
+  /** Use `startTestService`. */
+  constructor(options: TestServiceOptions) {
+    const { etcd, logger = pino({ level: "silent" }), clock = systemClock } = options;
+    this.#logger = logger;
+    this.#clientClock = clock;
+    this.#clock = etcd === undefined ? clock : systemClock;
+    this.#store = etcd === undefined ? new TestStore(clock) : new EtcdStore(etcd, logger);
+    this.#resources = new Map(
+      options.resources.map((given) => {
+        const resource = typeof given === "string" ? { name: given } : given;
+        return [resource.name, new TestResource(resource.name, () => this.#cacherOf(resource))];
+      }),
+    );
+    if (this.#resources.size < options.resources.length || this.#resources.has("")) {
+      const names = [...this.#resources.keys()].map((name) => JSON.stringify(name)).join(", ");
+      throw invalidRequest(
+        "resources",
+        `The names of the resources are ${names}: give each once, and none empty.`,
+      );
+    }
+  }
+
+  /** Where it listens, as HOST:PORT: for programs under test that connect themselves. */
+  get address(): string {
+    const { port } = this.#listener.address() as AddressInfo;
+    return `${loopback}:${port}`;
+  }
+
+  /** A client of the service, which `close` closes. */
+  get client(): Client {
+    return this.#clients[0] ?? this.connect();
+  }
+
+  /** Connects another client, with connections of its own. `close` closes it. */
+  connect(options: Omit<ConnectOptions, "address"> = {}): Client {
+    const client = connect({ address: this.address, clock: this.#clientClock, ...options });
+    this.#clients.push(client);
+    return client;
+  }
+
+  /** For `startTestService`. */
+  async start(): Promise<void> {
+    await new Promise<void>((resolve, reject) => {
+      this.#listener.once("error", reject).listen(0, loopback, resolve);
+    });
+    this.#listener.unref();
+    await this.#serve();
+  }
+
+  /**
+   * Resolves to the store's revision once nothing happens any more: all watches have been sent everything, its clients have
+   * received that, no call is in progress, and none has come for some turns of the event loop. So a controller of this
+   * process has done its work, unless that waits for its clock or for something outside. What a fault holds is not waited for.
+   *
+   * Rejects with an Error that says what is still in progress when the time is over.
+   */
+  async settled(options: UntilOptions = {}): Promise<number> {
+    let pending: string | undefined;
+    let quiet = 0;
+    const look = async (): Promise<number | false> => {
+      const before = this.#activity;
+      const revision = await this.#reached();
+      // Their responses come behind all that was sent on the same connections.
+      if (this.#outage === undefined) {
+        await Promise.all(this.#clients.map((client) => client.isServing()));
+      }
+      for (let turns = 0; turns < turnsPerRound; turns++) await nextTurn();
+      const resources = [...this.#resources.values()];
+      pending = resources.map((each) => each.pending(revision)).find((what) => what !== undefined);
+      const isQuiet = pending === undefined && before === this.#activity;
+      quiet = isQuiet ? quiet + 1 : 0;
+      return quiet >= quietRounds && revision;
+    };
+    const what = (): string => `the service to settle: ${pending ?? "calls keep coming"}`;
+    return await until(what, look, options);
+  }
+
+  /** Cuts all connections, and refuses new ones until the fault ends. `disconnect().end()` only cuts them. */
+  disconnect(): Fault {
+    this.#outage?.end();
+    this.#outage = new Fault(() => {
+      this.#outage = undefined;
+    });
+    this.#cut();
+    return this.#outage;
+  }
+
+  /**
+   * Holds the events of all watches of a resource until the fault ends, so that informers lag behind what was written: reads
+   * and writes go on. For code that takes its own write for done when its informer does not have it yet.
+   */
+  holdWatches(resource: string): Fault {
+    return this.#resource(resource).holdWatches();
+  }
+
+  /** Holds all reads and writes of a resource until the fault ends, before they have an effect. */
+  holdCalls(resource: string): Fault {
+    return this.#resource(resource).holdCalls();
+  }
+
+  /**
+   * Lets another writer be faster, once: just before the next write of the key the object is written with `value`; by default
+   * with its own, or, if it does not exist, with that of the next write. So that one fails with REVISION_CONFLICT if it
+   * expects a revision, or that there is no object.
+   */
+  conflict(resource: string, key: string, value?: Uint8Array): Fault {
+    return this.#resource(resource).conflict(key, value);
+  }
+
+  /** Makes the next write of the key fail with OUTCOME_UNKNOWN, once: `isApplied` says whether it is applied nevertheless. */
+  loseResponse(resource: string, key: string, isApplied: boolean): Fault {
+    return this.#resource(resource).loseResponse(key, isApplied);
+  }
+
+  /**
+   * Makes the store unavailable until the fault ends: writes, and reads that need it, fail with UPSTREAM_UNAVAILABLE. What is
+   * cached is still served, to reads of ANY.
+   */
+  loseStore(): Fault {
+    const store = this.#embeddedStore("be unavailable");
+    store.isAway = true;
+    return new Fault(() => {
+      store.isAway = false;
+    });
+  }
+
+  /**
+   * Forgets the past: compacts the store above all that clients have seen, and restarts the service. Watches that resume fail
+   * with REVISION_TOO_OLD, so informers list again.
+   */
+  async forgetPast(): Promise<void> {
+    const store = this.#embeddedStore("be compacted");
+    await this.#restart(() => store.forgetPast());
+  }
+
+  /**
+   * Restores the store: it goes back to its content at `revision`, in a new history, and the service restarts. Watches that
+   * resume fail with HISTORY_CHANGED, and so do writes that name the old history. Leases are lost.
+   *
+   * Rejects with INVALID_REQUEST for a revision below 1, HISTORY_CHANGED for one above the current, and REVISION_TOO_OLD after
+   * `forgetPast`.
+   */
+  async restore(revision: number): Promise<void> {
+    const store = this.#embeddedStore("be restored");
+    await this.#restart(() => store.restore(revision));
+  }
+
+  /** Closes the service and its clients. Idempotent. */
+  close(): Promise<void> {
+    this.#closed ??= this.#close();
+    return this.#closed;
+  }
+
+  /** The same as `close`, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #close(): Promise<void> {
+    for (const client of this.#clients) client.close();
+    for (const resource of this.#resources.values()) resource.endHolds();
+    this.#listener.close();
+    await this.#stop();
+    await this.#store.close();
+  }
+
+  async #restart(change: () => Promise<void>): Promise<void> {
+    if (this.#server === undefined) {
+      throw invalidRequest("service", "The service is not running: await what restarts it first.");
+    }
+    await this.#stop();
+    try {
+      await change();
+    } finally {
+      for (const resource of this.#resources.values()) resource.replace();
+      await this.#serve();
+    }
+  }
+
+  async #serve(): Promise<void> {
+    await Promise.all([...this.#resources.values()].map((resource) => resource.start()));
+    const { port } = this.#listener.address() as AddressInfo;
+    this.#server = await startServer({
+      resources: this.#resources,
+      listen: { acceptedAt: { host: loopback, port } },
+      limits: { keepaliveTimeMs },
+      ...{ clock: this.#clock, logger: this.#logger },
+    });
+    for (const socket of this.#sockets) this.#server.accept(socket);
+  }
+
+  async #stop(): Promise<void> {
+    const server = this.#server;
+    this.#server = undefined;
+    this.#cut();
+    await server?.drain(0);
+    for (const resource of this.#resources.values()) await resource.stop();
+  }
+
+  #accept(socket: Socket): void {
+    socket.unref();
+    socket.on("error", () => {});
+    if (this.#outage !== undefined || this.#closed !== undefined) {
+      this.#outage?.happens();
+      socket.destroy();
+      return;
+    }
+    this.#sockets.add(socket);
+    socket.once("close", () => this.#sockets.delete(socket));
+    this.#server?.accept(socket);
+  }
+
+  #cut(): void {
+    for (const socket of this.#sockets) socket.destroy();
+    this.#sockets.clear();
+  }
+
+  #cacherOf({ name, codec, indexes }: TestResourceOptions): Cacher {
+    const [clock, logger] = [this.#clock, this.#logger];
+    const attributes = codec && new AttributeReader(codec, clock, logger);
+    const storage = this.#store.open(name);
+    return new Cacher({ ...{ name, storage, clock, logger }, attributes, indexes });
+  }
+
+  /** Waits until all caches have the store's revision, and the watches are offered it. */
+  async #reached(): Promise<number> {
+    const reached = [...this.#resources.values()].map((each) => each.reachCurrentRevision());
+    const revisions = await Promise.all(reached);
+    return Math.min(...revisions.map((revision) => revision ?? 0));
+  }
+
+  get #activity(): number {
+    return [...this.#resources.values()].reduce((sum, { activity }) => sum + activity, 0);
+  }
+
+  #resource(name: string): TestResource {
+    const resource = this.#resources.get(name);
+    if (resource !== undefined) return resource;
+    const known = [...this.#resources.keys()].join(", ");
+    throw invalidRequest(
+      "resource",
+      `There is no resource ${JSON.stringify(name)}: name one of ${known}.`,
+    );
+  }
+
+  #embeddedStore(what: string): TestStore {
+    if (this.#store instanceof TestStore) return this.#store;
+    throw invalidRequest("etcd", `A test can't ask an etcd to ${what}: use the embedded store.`);
+  }
+}

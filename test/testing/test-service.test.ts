@@ -1,0 +1,238 @@
+import { expect, onTestFinished, test } from "vitest";
+import type { TypedResource } from "../../src/client/typed/typed-resource.ts";
+import { jsonValues } from "../../src/client/values/value-codec.ts";
+import { JsonCodec } from "../../src/codec/json-codec.ts";
+import {
+  startTestService,
+  type TestService,
+  type TestServiceOptions,
+} from "../../src/testing/test-service.ts";
+import { until } from "../../src/testing/until.ts";
+
+interface Pod {
+  readonly node: string;
+}
+
+async function opened(
+  options: Partial<TestServiceOptions> = {},
+): Promise<{ service: TestService; pods: TypedResource<Pod> }> {
+  const service = await startTestService({ resources: ["pods", "services"], ...options });
+  onTestFinished(() => service.close());
+  return { service, pods: service.client.resource("pods", jsonValues<Pod>()) };
+}
+
+async function keysOf(objects: AsyncIterable<{ readonly key: string }>): Promise<string[]> {
+  const keys: string[] = [];
+  for await (const { key } of objects) keys.push(key);
+  return keys;
+}
+
+/** A synced informer, which is stopped after the test, and why its watch was interrupted. */
+async function informerOf(pods: TypedResource<Pod>) {
+  const failures: string[] = [];
+  const informer = pods.informer({
+    onWatchError: ({ error }) => failures.push(error.reason),
+    backoff: { initialMs: 1, maxMs: 5 },
+  });
+  onTestFinished(() => informer.stop());
+  informer.start();
+  await informer.waitForSync();
+  return { informer, failures };
+}
+
+test("A client gets, lists, watches and writes, by TCP", async () => {
+  const { service, pods } = await opened();
+  const { informer } = await informerOf(pods);
+  await pods.put("a", { node: "n1" });
+  await pods.put("b", { node: "n2" });
+  await pods.delete("b");
+  expect((await pods.get("a")).value).toEqual({ node: "n1" });
+  expect(await keysOf(pods.objects())).toEqual(["a"]);
+  await service.settled();
+  expect(informer.indexer.list().map(({ key }) => key)).toEqual(["a"]);
+  expect(service.address).toMatch(/^127\.0\.0\.1:\d+$/);
+});
+
+test("The revisions of all resources are one sequence", async () => {
+  const { service, pods } = await opened();
+  const services = service.client.resource("services", jsonValues<object>());
+  const one = await pods.put("a", { node: "" });
+  const two = await services.put("a", {});
+  const three = await pods.put("a", { node: "n1" });
+  expect([two.modRevision, three.modRevision]).toEqual([one.modRevision + 1, one.modRevision + 2]);
+  expect(await service.settled()).toBe(three.modRevision);
+});
+
+test("Selectors need a codec", async () => {
+  const codec = new JsonCodec({ fields: ["node"] });
+  const { pods } = await opened({ resources: [{ name: "pods", codec, indexes: ["node"] }] });
+  await pods.put("a", { node: "n1" });
+  await pods.put("b", { node: "n2" });
+  const found = pods.objects({ fieldSelector: "node=n2" });
+  expect(await keysOf(found)).toEqual(["b"]);
+});
+
+test("disconnect cuts connections and refuses new ones until it ends", async () => {
+  const { service, pods } = await opened();
+  const { informer, failures } = await informerOf(pods);
+  const outage = service.disconnect();
+  await outage.happened;
+  const refused = pods.get("a", { timeoutMs: 100 });
+  await expect(refused).rejects.toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
+  outage.end();
+  await pods.put("a", { node: "n1" });
+  await until("the pod", () => informer.indexer.get("a"));
+  expect(informer.stats().relists).toBe(0);
+  expect(failures).not.toContain("REVISION_TOO_OLD");
+});
+
+test("forgetPast makes informers list again, with REVISION_TOO_OLD", async () => {
+  const { service, pods } = await opened();
+  await pods.put("a", { node: "n1" });
+  const { informer, failures } = await informerOf(pods);
+  await service.forgetPast();
+  await pods.put("b", { node: "n1" });
+  await until("the pod", () => informer.indexer.get("b"));
+  expect(failures).toContain("REVISION_TOO_OLD");
+  expect(informer.stats().relists).toBe(1);
+  expect(informer.indexer.get("a")?.value).toEqual({ node: "n1" });
+});
+
+test("restore goes back to a revision, in a new history", async () => {
+  const { service, pods } = await opened();
+  await pods.put("gone", { node: "n1" });
+  const a = await pods.put("a", { node: "n1" });
+  await pods.delete("gone");
+  const { historyId } = await service.client.get("pods", "a");
+  const before = await service.settled();
+  await pods.put("a", { node: "n2" });
+  await pods.put("late", { node: "n2" });
+  const { informer, failures } = await informerOf(pods);
+  expect(informer.indexer.size).toBe(2);
+  await service.restore(before);
+  await until("the informer has the old state", () => informer.indexer.size === 1);
+  expect(failures).toContain("HISTORY_CHANGED");
+  expect(informer.indexer.get("a")).toMatchObject(a);
+  expect((await service.client.get("pods", "a")).historyId).not.toBe(historyId);
+  const named = pods.put("a", { node: "n3" }, { historyId });
+  await expect(named).rejects.toMatchObject({ reason: "HISTORY_CHANGED" });
+});
+
+test("restore refuses revisions that the store does not have", async () => {
+  const { service, pods } = await opened();
+  await pods.put("a", { node: "n1" });
+  await expect(service.restore(0)).rejects.toMatchObject({ reason: "INVALID_REQUEST" });
+  await expect(service.restore(99)).rejects.toMatchObject({ reason: "HISTORY_CHANGED" });
+  await service.forgetPast();
+  await expect(service.restore(2)).rejects.toMatchObject({ reason: "REVISION_TOO_OLD" });
+  expect((await pods.get("a")).value).toEqual({ node: "n1" });
+});
+
+test("conflict lets another writer be faster, once", async () => {
+  const { service, pods } = await opened();
+  const { modRevision } = await pods.put("a", { node: "n1" });
+  const fault = service.conflict("pods", "a", Buffer.from('{"node":"other"}'));
+  const write = pods.put("a", { node: "n2" }, { expectedModRevision: modRevision });
+  await expect(write).rejects.toMatchObject({ reason: "REVISION_CONFLICT" });
+  await fault.happened;
+  expect((await pods.get("a")).value).toEqual({ node: "other" });
+
+  service.conflict("pods", "new");
+  const create = pods.put("new", { node: "n1" }, { expectedModRevision: 0 });
+  await expect(create).rejects.toMatchObject({ reason: "REVISION_CONFLICT" });
+  expect((await pods.get("new")).value).toEqual({ node: "n1" });
+
+  service.conflict("pods", "a");
+  const seen: unknown[] = [];
+  await pods.update("a", (pod) => {
+    seen.push(pod);
+    return { node: "updated" };
+  });
+  expect(seen).toEqual([{ node: "other" }, { node: "other" }]);
+
+  service.conflict("pods", "a").end();
+  const current = await pods.get("a");
+  await pods.put("a", { node: "n4" }, { expectedModRevision: current.modRevision });
+});
+
+test.each([true, false])("loseResponse: OUTCOME_UNKNOWN, once, applied: %s", async (isApplied) => {
+  const { service, pods } = await opened();
+  await pods.put("a", { node: "n1" });
+  const fault = service.loseResponse("pods", "a", isApplied);
+  await pods.put("b", { node: "n1" });
+  const lost = pods.delete("a");
+  await expect(lost).rejects.toMatchObject({ reason: "OUTCOME_UNKNOWN" });
+  await fault.happened;
+  const keys = await keysOf(pods.objects());
+  expect(keys).toEqual(isApplied ? ["b"] : ["a", "b"]);
+  await pods.put("a", { node: "n2" });
+});
+
+test("loseStore: UPSTREAM_UNAVAILABLE, but for what is cached, until it ends", async () => {
+  const { service, pods } = await opened();
+  await pods.put("a", { node: "n1" });
+  await service.settled();
+  const { informer } = await informerOf(pods);
+  const fault = service.loseStore();
+  const write = pods.put("a", { node: "n2" }, { timeoutMs: 50 });
+  await expect(write).rejects.toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
+  const read = pods.get("a", { timeoutMs: 50 });
+  await expect(read).rejects.toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
+  expect((await pods.get("a", { at: { match: "ANY" } })).value).toEqual({ node: "n1" });
+  fault.end();
+  await pods.put("a", { node: "n3" });
+  await until("the pod", () => informer.indexer.get("a")?.value.node === "n3");
+});
+
+test("holdWatches lets informers lag behind what was written", async () => {
+  const { service, pods } = await opened();
+  await pods.put("a", { node: "n1" });
+  const { informer } = await informerOf(pods);
+  {
+    using held = service.holdWatches("pods");
+    await pods.put("a", { node: "n2" });
+    await held.happened;
+    await service.settled();
+    expect(informer.indexer.get("a")?.value).toEqual({ node: "n1" });
+    expect((await pods.get("a")).value).toEqual({ node: "n2" });
+  }
+  await service.settled();
+  expect(informer.indexer.get("a")?.value).toEqual({ node: "n2" });
+});
+
+test("holdCalls holds reads and writes before they have an effect", async () => {
+  const { service, pods } = await opened();
+  const held = service.holdCalls("pods");
+  const put = pods.put("a", { node: "n1" });
+  await held.happened;
+  await expect(service.settled({ timeoutMs: 50 })).rejects.toThrow(
+    'Waited 50 ms for the service to settle: 1 calls of "pods" are in progress, in vain.',
+  );
+  const aborted = AbortSignal.abort(new Error("enough"));
+  await expect(pods.get("a", { signal: aborted })).rejects.toThrow("enough");
+  held.end();
+  await put;
+  expect((await pods.get("a")).value).toEqual({ node: "n1" });
+});
+
+test("A resource that it does not have, or has twice, is refused", async () => {
+  const { service } = await opened();
+  expect(() => service.holdWatches("pod")).toThrow(
+    'There is no resource "pod": name one of pods, services.',
+  );
+  await expect(startTestService({ resources: ["pods", "pods"] })).rejects.toThrow(/give each once/);
+  await expect(startTestService({ resources: [""] })).rejects.toThrow(/none empty/);
+});
+
+test("close ends everything, whatever is held", async () => {
+  const { service, pods } = await opened();
+  service.holdWatches("pods");
+  const held = service.holdCalls("pods");
+  service.loseStore();
+  const put = expect(pods.put("a", { node: "n1" })).rejects.toThrow(/closed/);
+  await held.happened;
+  await service.close();
+  await put;
+  await service.close();
+  await expect(pods.get("a")).rejects.toThrow(/closed/);
+});
