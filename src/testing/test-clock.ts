@@ -6,6 +6,11 @@ import { endless, ManualClock, maxCallbacks } from "./manual-clock.ts";
 /** Turns of the event loop in which a request and its response cross a loopback connection within one process. */
 const turnsPerExchange = 10;
 
+/** Resolves after these turns. */
+export async function someTurns(): Promise<void> {
+  for (let turns = 0; turns < turnsPerExchange; turns++) await nextTurn();
+}
+
 /**
  * A clock whose time passes only with `advance`: for a test service, and for clients, informers, queues and controllers,
  * whose backoffs, resyncs and delays then take no time. It starts at 0.
@@ -38,15 +43,11 @@ export class TestClock extends ManualClock {
       throw invalidRequest("ms", `ms is ${ms}: it must be a finite number, at least 0.`);
     }
     const end = this.time + ms;
-    await this.#settle();
+    await someTurns();
     for (let fired = 0; this.fireNext(end); fired++) {
       if (fired === maxCallbacks) throw endless("timers");
-      await this.#settle();
+      await someTurns();
     }
     this.moveTo(end);
-  }
-
-  async #settle(): Promise<void> {
-    for (let turns = 0; turns < turnsPerExchange; turns++) await nextTurn();
   }
 }

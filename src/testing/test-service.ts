@@ -1,5 +1,4 @@
 import { type AddressInfo, createServer, type Socket } from "node:net";
-import { setImmediate as nextTurn } from "node:timers/promises";
 import { type Logger, pino } from "pino";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { invalidRequest } from "../base/errors.ts";
@@ -11,7 +10,7 @@ import type { Codec } from "../codec/codec.ts";
 import { type RunningServer, startServer } from "../server/server.ts";
 import { EtcdStore } from "./etcd-store.ts";
 import { Fault } from "./fault.ts";
-import type { TestClock } from "./test-clock.ts";
+import { someTurns, type TestClock } from "./test-clock.ts";
 import { TestResource } from "./test-resource.ts";
 import { TestStore } from "./test-store.ts";
 import { type UntilOptions, until } from "./until.ts";
@@ -43,14 +42,16 @@ export interface TestResourceOptions {
   readonly indexes?: readonly string[] | undefined;
 }
 
-/** Rounds without any activity after which a service is settled, and turns of the event loop after each. */
+/** Rounds without any activity after which a service is settled. */
 const quietRounds = 3;
-const turnsPerRound = 10;
 
 const loopback = "127.0.0.1";
 
-/** The clock of a test may pass the time limit of a ping before its client has had a turn. */
-const keepaliveTimeMs = 24 * 3_600_000;
+/**
+ * Streams end only when a test asks for it, not at their maximum age. And the clock of a test may pass the time limit of a
+ * ping before its client has had a turn.
+ */
+const limits = { maxStreamAgeMs: 0, keepaliveTimeMs: 24 * 3_600_000 };
 
 /**
  * Starts a watch-fanout service in this process, on a free port of 127.0.0.1, with an embedded store:
@@ -152,7 +153,7 @@ export class TestService {
       if (this.#outage === undefined) {
         await Promise.all(this.#clients.map((client) => client.isServing()));
       }
-      for (let turns = 0; turns < turnsPerRound; turns++) await nextTurn();
+      await someTurns();
       const resources = [...this.#resources.values()];
       pending = resources.map((each) => each.pending(revision)).find((what) => what !== undefined);
       const isQuiet = pending === undefined && before === this.#activity;
@@ -163,14 +164,21 @@ export class TestService {
     return await until(what, look, options);
   }
 
-  /** Cuts all connections, and refuses new ones until the fault ends. `disconnect().end()` only cuts them. */
-  disconnect(): Fault {
+  /** Cuts all connections. Resolves when clients in this process have noticed: a write that begins then is not lost. */
+  async cutConnections(): Promise<void> {
+    this.#cut();
+    await someTurns();
+  }
+
+  /** Cuts all connections, and refuses new ones until the fault ends. Resolves as `cutConnections` does. */
+  async disconnect(): Promise<Fault> {
     this.#outage?.end();
-    this.#outage = new Fault(() => {
+    const outage = new Fault(() => {
       this.#outage = undefined;
     });
-    this.#cut();
-    return this.#outage;
+    this.#outage = outage;
+    await this.cutConnections();
+    return outage;
   }
 
   /**
@@ -271,8 +279,7 @@ export class TestService {
     this.#server = await startServer({
       resources: this.#resources,
       listen: { acceptedAt: { host: loopback, port } },
-      limits: { keepaliveTimeMs },
-      ...{ clock: this.#clock, logger: this.#logger },
+      ...{ clock: this.#clock, logger: this.#logger, limits },
     });
     for (const socket of this.#sockets) this.#server.accept(socket);
   }
@@ -280,7 +287,7 @@ export class TestService {
   async #stop(): Promise<void> {
     const server = this.#server;
     this.#server = undefined;
-    this.#cut();
+    await this.cutConnections();
     await server?.drain(0);
     for (const resource of this.#resources.values()) await resource.stop();
   }

@@ -75,7 +75,7 @@ test("Selectors need a codec", async () => {
 test("disconnect cuts connections and refuses new ones until it ends", async () => {
   const { service, pods } = await opened();
   const { informer, failures } = await informerOf(pods);
-  const outage = service.disconnect();
+  const outage = await service.disconnect();
   await outage.happened;
   const refused = pods.get("a", { timeoutMs: 100 });
   await expect(refused).rejects.toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
