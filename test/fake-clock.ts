@@ -1,6 +1,9 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Timer } from "../src/base/clock.ts";
-import { endless, ManualClock, ManualTimer, maxCallbacks } from "../src/testing/manual-clock.ts";
+import { ManualClock, ManualTimer } from "../src/testing/manual-clock.ts";
+
+/** More callbacks than this in one run mean that a callback schedules itself endlessly. */
+const maxCallbacks = 100_000;
 
 /** A clock that holds immediates as well: they run, as timers do, only when a test lets them. */
 export class FakeClock extends ManualClock {
@@ -69,4 +72,10 @@ export class FakeClock extends ManualClock {
     }
     this.moveTo(end);
   }
+}
+
+function endless(what: string): Error {
+  return new Error(
+    `${maxCallbacks} ${what} ran and more were left: one schedules itself endlessly.`,
+  );
 }

@@ -12,22 +12,23 @@ export class EtcdStore {
 
   /** `endpoint` is such as "http://127.0.0.1:2379". */
   constructor(endpoint: string, logger: Logger) {
-    const historyKey = `${this.#prefix}history`;
-    this.#etcd = new EtcdClient({ endpoints: [endpoint], clock: systemClock, logger, historyKey });
+    this.#etcd = new EtcdClient({ endpoints: [endpoint], clock: systemClock, logger });
   }
 
   /** Opens a resource, until the storage is closed. */
   open(resource: string): Storage {
-    return new EtcdStorage(this.#etcd, { prefix: `${this.#prefix}objects/${resource}/` });
+    return new EtcdStorage(this.#etcd, { prefix: `${this.#prefix}${resource}/` });
   }
 
-  /** Deletes everything below the prefix. */
+  /** Deletes everything below the prefix. Rejects if etcd can't be reached. */
   async close(): Promise<void> {
     const whole = new EtcdStorage(this.#etcd, { prefix: this.#prefix });
     const at = { match: "LINEARIZABLE" } as const;
-    const { items } = await whole.list({ prefix: "", limit: 0, at, keysOnly: true });
-    await Promise.allSettled(items.map(({ key }) => whole.delete({ key })));
-    await whole.close();
-    await this.#etcd.close();
+    try {
+      const { items } = await whole.list({ prefix: "", limit: 0, at, keysOnly: true });
+      await Promise.all(items.map(({ key }) => whole.delete({ key })));
+    } finally {
+      await this.#etcd.close();
+    }
   }
 }

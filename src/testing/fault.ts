@@ -21,7 +21,7 @@ export class Fault {
     this.#happened.resolve();
   }
 
-  /** Ends the fault, and lets go what it holds. Idempotent; has no effect after a fault that happens once. */
+  /** Ends the fault, and releases what it holds. Idempotent; has no effect after a fault that happens once. */
   end(): void {
     if (this.#isOver) return;
     this.#isOver = true;

@@ -1,8 +1,5 @@
 import { type Clock, maxTimerMs, type Timer } from "../base/clock.ts";
 
-/** More callbacks than this in one run mean that a callback schedules itself endlessly. */
-export const maxCallbacks = 100_000;
-
 /** The timers of a clock whose time passes only when a test advances it. It starts at 0. */
 export abstract class ManualClock implements Clock {
   readonly #timers: ManualTimer[] = [];
@@ -73,10 +70,4 @@ export class ManualTimer implements Timer {
     this.cancel();
     this.#callback();
   }
-}
-
-export function endless(what: string): Error {
-  return new Error(
-    `${maxCallbacks} ${what} ran and more were left: one schedules itself endlessly.`,
-  );
 }

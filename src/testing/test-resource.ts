@@ -118,7 +118,7 @@ export class TestResource implements ServedResource {
     return fault;
   }
 
-  /** Lets go everything that is held. */
+  /** Releases everything that is held. */
   endHolds(): void {
     this.#callHold?.fault.end();
     this.#watchHold?.end();

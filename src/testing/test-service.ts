@@ -36,7 +36,7 @@ export interface TestServiceOptions {
 /** A resource of a test service. */
 export interface TestResourceOptions {
   readonly name: string;
-  /** Reads labels and fields, for selectors. Default: objects have none. */
+  /** Reads labels and fields, for selectors. Default: objects have no attributes. */
   readonly codec?: Codec | undefined;
   /** The fields that objects are indexed by. `codec` has to declare them. Default: none. */
   readonly indexes?: readonly string[] | undefined;
@@ -71,7 +71,7 @@ export async function startTestService(options: TestServiceOptions): Promise<Tes
  * A service for tests, which fails when a test asks for it. It is the real one: its store, its cache and its server, and
  * clients connect to it by TCP. The faults are in the store, at the calls, and at the connections.
  *
- * A client that waits for its backoff after a fault does so by its clock: with a TestClock, advance it.
+ * After a fault clients wait for their backoff, by their clock: with a TestClock, advance it.
  */
 export class TestService {
   readonly #clock: Clock;
@@ -182,8 +182,8 @@ export class TestService {
   }
 
   /**
-   * Holds the events of all watches of a resource until the fault ends, so that informers lag behind what was written: reads
-   * and writes go on. For code that takes its own write for done when its informer does not have it yet.
+   * Holds the events of all watches of a resource until the fault ends, so that informers lag behind what was written, while
+   * reads and writes continue. For code that takes its own write for done when its informer does not have it yet.
    */
   holdWatches(resource: string): Fault {
     return this.#resource(resource).holdWatches();

@@ -58,8 +58,8 @@ async function beforeDeadline<T>(
 }
 
 function late(what: string | (() => string), timeoutMs: number, failure: unknown): Error {
-  const why = failure === undefined ? "" : ` It failed last with: ${messageOf(failure)}`;
+  const why = failure === undefined ? "" : ` Last error: ${messageOf(failure)}`;
   const cause = failure === undefined ? {} : { cause: failure };
   const waitedFor = typeof what === "string" ? what : what();
-  return new Error(`Waited ${timeoutMs} ms for ${waitedFor}, in vain.${why}`, cause);
+  return new Error(`Timed out after ${timeoutMs} ms, waiting for ${waitedFor}.${why}`, cause);
 }

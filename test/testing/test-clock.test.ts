@@ -40,7 +40,7 @@ describe("TestClock", () => {
     await new Promise<void>((resolve) => clock.setImmediate(resolve));
   });
 
-  test("refuses a time that is none, and says so of timers without end", async () => {
+  test("refuses times and delays that are out of range", async () => {
     const clock = new TestClock();
     for (const ms of [-1, Number.NaN, Number.POSITIVE_INFINITY]) {
       await expect(clock.advance(ms)).rejects.toMatchObject({ reason: "INVALID_REQUEST" });
@@ -83,7 +83,7 @@ describe("TestClock", () => {
     stopping.abort();
   });
 
-  test("moves the backoff of clients: a cut watch goes on when it is advanced", async () => {
+  test("moves the backoff of clients: a cut watch continues when it is advanced", async () => {
     const clock = new TestClock();
     const service = await opened(clock);
     const pods = service.client.resource("pods", jsonValues<number>());

@@ -168,7 +168,7 @@ test.each([true, false])("loseResponse: OUTCOME_UNKNOWN, once, applied: %s", asy
   await pods.put("a", { node: "n2" });
 });
 
-test("loseStore: UPSTREAM_UNAVAILABLE, but for what is cached, until it ends", async () => {
+test("loseStore: UPSTREAM_UNAVAILABLE, except for what is cached, until it ends", async () => {
   const { service, pods } = await opened();
   await pods.put("a", { node: "n1" });
   await service.settled();
@@ -206,7 +206,7 @@ test("holdCalls holds reads and writes before they have an effect", async () => 
   const put = pods.put("a", { node: "n1" });
   await held.happened;
   await expect(service.settled({ timeoutMs: 50 })).rejects.toThrow(
-    'Waited 50 ms for the service to settle: 1 calls of "pods" are in progress, in vain.',
+    'Timed out after 50 ms, waiting for the service to settle: 1 calls of "pods" are in progress.',
   );
   const aborted = AbortSignal.abort(new Error("enough"));
   await expect(pods.get("a", { signal: aborted })).rejects.toThrow("enough");

@@ -19,21 +19,21 @@ describe("until", () => {
     expect(await until("the hundredth look", look)).toBe("there");
   });
 
-  test("says what it has waited for, and why in vain", async () => {
+  test("says what it has waited for, and the last error", async () => {
     const cause = new Error("there is no pod");
     const failing = until("the pod", () => Promise.reject(cause), { timeoutMs: 20 });
-    const message = "Waited 20 ms for the pod, in vain. It failed last with: there is no pod";
+    const message = "Timed out after 20 ms, waiting for the pod. Last error: there is no pod";
     await expect(failing).rejects.toMatchObject({ message, cause });
     const never = until("the pod", () => false, { timeoutMs: 20 });
-    await expect(never).rejects.toThrow(/^Waited 20 ms for the pod, in vain\.$/);
+    await expect(never).rejects.toThrow(/^Timed out after 20 ms, waiting for the pod\.$/);
   });
 
   test("ends in time when the condition itself hangs", async () => {
     const hanging = until("a response", () => new Promise<true>(() => {}), { timeoutMs: 20 });
-    await expect(hanging).rejects.toThrow("Waited 20 ms for a response, in vain.");
+    await expect(hanging).rejects.toThrow("Timed out after 20 ms, waiting for a response.");
   });
 
-  test("refuses a time that is none", async () => {
+  test("refuses a timeout of 0", async () => {
     const refused = until("anything", () => true, { timeoutMs: 0 });
     await expect(refused).rejects.toMatchObject({ reason: "INVALID_REQUEST", field: "timeoutMs" });
   });
