@@ -17,7 +17,9 @@ export class EtcdStore {
 
   /** Opens a resource, until the storage is closed. */
   open(resource: string): Storage {
-    return new EtcdStorage(this.#etcd, { prefix: `${this.#prefix}${resource}/` });
+    return new EtcdStorage(this.#etcd, {
+      prefix: `${this.#prefix}${encodeURIComponent(resource)}/`,
+    });
   }
 
   /** Deletes everything below the prefix. Rejects if etcd can't be reached. */

@@ -16,7 +16,7 @@ export class HeldWatch implements WatchStream {
   readonly #options: HeldWatchOptions;
   #listener: (() => void) | undefined;
   /** Whether the reader has missed a batch, or a call of its listener. */
-  #isHeld = false;
+  #hasMissed = false;
 
   constructor(inner: WatchStream, options: HeldWatchOptions) {
     this.#inner = inner;
@@ -68,8 +68,8 @@ export class HeldWatch implements WatchStream {
 
   /** The hold is over. */
   release(): void {
-    if (!this.#isHeld) return;
-    this.#isHeld = false;
+    if (!this.#hasMissed) return;
+    this.#hasMissed = false;
     this.#listener?.();
   }
 
@@ -83,7 +83,7 @@ export class HeldWatch implements WatchStream {
   #isNowHeld(hasMore: boolean): boolean {
     const hold = this.#options.hold();
     if (hold === undefined) return false;
-    this.#isHeld = true;
+    this.#hasMissed = true;
     if (hasMore) hold.happens();
     return true;
   }

@@ -1,4 +1,9 @@
-import { upstreamUnavailable } from "../base/errors.ts";
+import {
+  objectNotFound,
+  revisionConflict,
+  upstreamUnavailable,
+  WatchFanoutError,
+} from "../base/errors.ts";
 import { WatchBatch, WatchEvent } from "../model/event.ts";
 import { StoredObject } from "../model/object.ts";
 import {
@@ -96,15 +101,16 @@ export class ResourceStorage implements Storage {
   async put(request: PutRequest): Promise<WriteResult> {
     this.#check();
     checkPut(request);
-    const result = await this.#store.put({ ...request, key: this.#prefix + request.key });
-    return { ...result, object: this.#own(result.object) };
+    return this.#written(request, this.#store.put({ ...request, key: this.#prefix + request.key }));
   }
 
   async delete(request: DeleteRequest): Promise<WriteResult> {
     this.#check();
     checkDelete(request);
-    const result = await this.#store.delete({ ...request, key: this.#prefix + request.key });
-    return { ...result, object: this.#own(result.object) };
+    return this.#written(
+      request,
+      this.#store.delete({ ...request, key: this.#prefix + request.key }),
+    );
   }
 
   async currentRevision(signal?: AbortSignal): Promise<number> {
@@ -140,6 +146,23 @@ export class ResourceStorage implements Storage {
   #check(): void {
     if (this.#isClosed) throw closed();
     this.#options.check();
+  }
+
+  /** The result of a write. Errors name the key in the resource. */
+  async #written(
+    { key, expectedModRevision = 0 }: PutRequest | DeleteRequest,
+    write: Promise<WriteResult>,
+  ): Promise<WriteResult> {
+    try {
+      const result = await write;
+      return { ...result, object: this.#own(result.object) };
+    } catch (error) {
+      if (!(error instanceof WatchFanoutError)) throw error;
+      const { reason, metadata } = error;
+      if (reason === "OBJECT_NOT_FOUND") throw objectNotFound(key, Number(metadata["revision"]));
+      if (reason !== "REVISION_CONFLICT") throw error;
+      throw revisionConflict(key, expectedModRevision, Number(metadata["mod_revision"]));
+    }
   }
 
   #scope(scope: WatchScope): WatchScope {

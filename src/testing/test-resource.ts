@@ -20,6 +20,7 @@ import type {
 } from "../storage/storage.ts";
 import { Fault } from "./fault.ts";
 import { HeldWatch } from "./held-watch.ts";
+import { until } from "./until.ts";
 
 /** Applies a write, or does something else in its place. */
 type WriteFault = (
@@ -32,6 +33,9 @@ interface NextWrite {
   readonly fault: Fault;
   readonly run: WriteFault;
 }
+
+/** How long a store may take to fill a cache, in milliseconds. */
+const startTimeoutMs = 10_000;
 
 const linearizable = { match: "LINEARIZABLE" } as const;
 
@@ -55,12 +59,18 @@ export class TestResource implements ServedResource {
     this.#cacher = open();
   }
 
-  /** Starts the Cacher. Resolves when it is ready. */
+  /** Starts the Cacher. Resolves when it is ready, and rejects with an Error if that takes too long. */
   async start(): Promise<void> {
-    const ready = Promise.withResolvers<void>();
-    this.#cacher.onReadyChange((isReady) => isReady && ready.resolve());
-    this.#cacher.start();
-    await ready.promise;
+    const cacher = this.#cacher;
+    cacher.start();
+    await until(
+      `the cache of ${JSON.stringify(this.name)}`,
+      () => {
+        if (cacher.upstreamFailure !== undefined) throw cacher.upstreamFailure;
+        return cacher.ready;
+      },
+      { timeoutMs: startTimeoutMs },
+    );
   }
 
   /** Closes the Cacher. */

@@ -59,11 +59,16 @@ const limits = { maxStreamAgeMs: 0, keepaliveTimeMs: 24 * 3_600_000 };
  *     await using service = await startTestService({ resources: ["pods", "services"] });
  *     const pods = service.client.resource("pods", jsonValues<Pod>());
  *
- * Rejects with INVALID_REQUEST if a name is empty or given twice.
+ * Rejects with INVALID_REQUEST if a name is empty or given twice, and with an Error if the `etcd` can't be reached.
  */
 export async function startTestService(options: TestServiceOptions): Promise<TestService> {
   const service = new TestService(options);
-  await service.start();
+  try {
+    await service.start();
+  } catch (error) {
+    await service.close().catch(() => {});
+    throw error;
+  }
   return service;
 }
 
@@ -82,6 +87,8 @@ export class TestService {
   readonly #listener = createServer({ noDelay: true }, (socket) => this.#accept(socket));
   readonly #sockets = new Set<Socket>();
   readonly #clients: Client[] = [];
+  #client: Client | undefined;
+  #port = 0;
   /** Undefined while it is not serving: connections wait. */
   #server: RunningServer | undefined;
   #outage: Fault | undefined;
@@ -94,30 +101,24 @@ export class TestService {
     this.#clientClock = clock;
     this.#clock = etcd === undefined ? clock : systemClock;
     this.#store = etcd === undefined ? new TestStore(clock) : new EtcdStore(etcd, logger);
-    this.#resources = new Map(
-      options.resources.map((given) => {
-        const resource = typeof given === "string" ? { name: given } : given;
-        return [resource.name, new TestResource(resource.name, () => this.#cacherOf(resource))];
-      }),
+    const resources = options.resources.map((given) =>
+      typeof given === "string" ? { name: given } : given,
     );
-    if (this.#resources.size < options.resources.length || this.#resources.has("")) {
-      const names = [...this.#resources.keys()].map((name) => JSON.stringify(name)).join(", ");
-      throw invalidRequest(
-        "resources",
-        `The names of the resources are ${names}: give each once, and none empty.`,
-      );
-    }
+    checkNames(resources.map(({ name }) => name));
+    this.#resources = new Map(
+      resources.map((each) => [each.name, new TestResource(each.name, () => this.#cacherOf(each))]),
+    );
   }
 
   /** Where it listens, as HOST:PORT: for programs under test that connect themselves. */
   get address(): string {
-    const { port } = this.#listener.address() as AddressInfo;
-    return `${loopback}:${port}`;
+    return `${loopback}:${this.#port}`;
   }
 
   /** A client of the service, which `close` closes. */
   get client(): Client {
-    return this.#clients[0] ?? this.connect();
+    this.#client ??= this.connect();
+    return this.#client;
   }
 
   /** Connects another client, with connections of its own. `close` closes it. */
@@ -133,6 +134,7 @@ export class TestService {
       this.#listener.once("error", reject).listen(0, loopback, resolve);
     });
     this.#listener.unref();
+    this.#port = (this.#listener.address() as AddressInfo).port;
     await this.#serve();
   }
 
@@ -213,11 +215,7 @@ export class TestService {
    * cached is still served, to reads of ANY.
    */
   loseStore(): Fault {
-    const store = this.#embeddedStore("be unavailable");
-    store.isAway = true;
-    return new Fault(() => {
-      store.isAway = false;
-    });
+    return this.#embeddedStore("be unavailable").lose();
   }
 
   /**
@@ -226,7 +224,7 @@ export class TestService {
    */
   async forgetPast(): Promise<void> {
     const store = this.#embeddedStore("be compacted");
-    await this.#restart(() => store.forgetPast());
+    await this.#restart(store, () => store.forgetPast());
   }
 
   /**
@@ -238,7 +236,7 @@ export class TestService {
    */
   async restore(revision: number): Promise<void> {
     const store = this.#embeddedStore("be restored");
-    await this.#restart(() => store.restore(revision));
+    await this.#restart(store, () => store.restore(revision));
   }
 
   /** Closes the service and its clients. Idempotent. */
@@ -260,9 +258,10 @@ export class TestService {
     await this.#store.close();
   }
 
-  async #restart(change: () => Promise<void>): Promise<void> {
-    if (this.#server === undefined) {
-      throw invalidRequest("service", "The service is not running: await what restarts it first.");
+  async #restart(store: TestStore, change: () => Promise<void>): Promise<void> {
+    if (this.#server === undefined || store.isLost) {
+      const message = "The service can't restart now: await its last restart, and end `loseStore`.";
+      throw invalidRequest("service", message);
     }
     await this.#stop();
     try {
@@ -275,10 +274,9 @@ export class TestService {
 
   async #serve(): Promise<void> {
     await Promise.all([...this.#resources.values()].map((resource) => resource.start()));
-    const { port } = this.#listener.address() as AddressInfo;
     this.#server = await startServer({
       resources: this.#resources,
-      listen: { acceptedAt: { host: loopback, port } },
+      listen: { acceptedAt: { host: loopback, port: this.#port } },
       ...{ clock: this.#clock, logger: this.#logger, limits },
     });
     for (const socket of this.#sockets) this.#server.accept(socket);
@@ -342,4 +340,13 @@ export class TestService {
     if (this.#store instanceof TestStore) return this.#store;
     throw invalidRequest("etcd", `A test can't ask an etcd to ${what}: use the embedded store.`);
   }
+}
+
+function checkNames(names: readonly string[]): void {
+  if (names.length > 0 && new Set(names).size === names.length && !names.includes("")) return;
+  const given = names.map((name) => JSON.stringify(name)).join(", ");
+  throw invalidRequest(
+    "resources",
+    `The names of the resources are ${given}: give at least one, each once, and none empty.`,
+  );
 }

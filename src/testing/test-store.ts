@@ -4,6 +4,7 @@ import { checkInteger } from "../storage/checks.ts";
 import { MemoryStorage } from "../storage/memory/memory-storage.ts";
 import type { Operation } from "../storage/memory/mvcc-store.ts";
 import type { Storage } from "../storage/storage.ts";
+import { Fault } from "./fault.ts";
 import { ResourceStorage } from "./resource-storage.ts";
 
 /** A key of no resource. */
@@ -17,7 +18,7 @@ export class TestStore {
   readonly #clock: Clock;
   #store: MemoryStorage;
   readonly #opened = new Set<ResourceStorage>();
-  #isAway = false;
+  #loss: Fault | undefined;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -28,7 +29,9 @@ export class TestStore {
   open(resource: string): Storage {
     const storage = new ResourceStorage(resource, this.#store, {
       check: () => {
-        if (this.#isAway) throw away();
+        if (this.#loss === undefined) return;
+        this.#loss.happens();
+        throw away();
       },
       closed: () => this.#opened.delete(storage),
     });
@@ -36,10 +39,19 @@ export class TestStore {
     return storage;
   }
 
-  /** Whether it is away: every call rejects, and every watch ends, with UPSTREAM_UNAVAILABLE. */
-  set isAway(isAway: boolean) {
-    this.#isAway = isAway;
-    if (isAway) for (const storage of this.#opened) storage.endWatches(away());
+  /** Until the fault ends every call rejects with UPSTREAM_UNAVAILABLE. So does every watch. Ends the loss before. */
+  lose(): Fault {
+    this.#loss?.end();
+    this.#loss = new Fault(() => {
+      this.#loss = undefined;
+    });
+    for (const storage of this.#opened) storage.endWatches(away());
+    return this.#loss;
+  }
+
+  /** Whether it is lost now. */
+  get isLost(): boolean {
+    return this.#loss !== undefined;
   }
 
   /** Compacts everything up to a revision that no reader has seen. */
@@ -92,5 +104,5 @@ export class TestStore {
 }
 
 function away(): Error {
-  return upstreamUnavailable("The store of the test service is away, as the test has asked for.");
+  return upstreamUnavailable("The store is away, as the test has asked for.");
 }

@@ -133,7 +133,10 @@ test("conflict lets another writer be faster, once", async () => {
   const { modRevision } = await pods.put("a", { node: "n1" });
   const fault = service.conflict("pods", "a", Buffer.from('{"node":"other"}'));
   const write = pods.put("a", { node: "n2" }, { expectedModRevision: modRevision });
-  await expect(write).rejects.toMatchObject({ reason: "REVISION_CONFLICT" });
+  await expect(write).rejects.toMatchObject({
+    reason: "REVISION_CONFLICT",
+    message: expect.stringContaining('"a" was expected to have the mod revision 2'),
+  });
   await fault.happened;
   expect((await pods.get("a")).value).toEqual({ node: "other" });
 
@@ -220,17 +223,22 @@ test("A resource that it does not have, or has twice, is refused", async () => {
   expect(() => service.holdWatches("pod")).toThrow(
     'There is no resource "pod": name one of pods, services.',
   );
-  await expect(startTestService({ resources: ["pods", "pods"] })).rejects.toThrow(/give each once/);
+  await expect(startTestService({ resources: ["pods", "pods"] })).rejects.toThrow(
+    /"pods", "pods": give at least one, each once/,
+  );
   await expect(startTestService({ resources: [""] })).rejects.toThrow(/none empty/);
+  await expect(startTestService({ resources: [] })).rejects.toThrow(/at least one/);
 });
 
 test("close ends everything, whatever is held", async () => {
   const { service, pods } = await opened();
   service.holdWatches("pods");
   const held = service.holdCalls("pods");
-  service.loseStore();
+  const lost = service.loseStore();
+  await expect(service.restore(1)).rejects.toMatchObject({ reason: "INVALID_REQUEST" });
   const put = expect(pods.put("a", { node: "n1" })).rejects.toThrow(/closed/);
   await held.happened;
+  await lost.happened;
   await service.close();
   await put;
   await service.close();
