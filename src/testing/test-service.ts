@@ -96,15 +96,15 @@ export class TestService {
 
   /** Use `startTestService`. */
   constructor(options: TestServiceOptions) {
+    const resources = options.resources.map((given) =>
+      typeof given === "string" ? { name: given } : given,
+    );
+    checkNames(resources.map(({ name }) => name));
     const { etcd, logger = pino({ level: "silent" }), clock = systemClock } = options;
     this.#logger = logger;
     this.#clientClock = clock;
     this.#clock = etcd === undefined ? clock : systemClock;
     this.#store = etcd === undefined ? new TestStore(clock) : new EtcdStore(etcd, logger);
-    const resources = options.resources.map((given) =>
-      typeof given === "string" ? { name: given } : given,
-    );
-    checkNames(resources.map(({ name }) => name));
     this.#resources = new Map(
       resources.map((each) => [each.name, new TestResource(each.name, () => this.#cacherOf(each))]),
     );
@@ -151,10 +151,10 @@ export class TestService {
     const look = async (): Promise<number | false> => {
       const before = this.#activity;
       const revision = await this.#reached();
-      // Their responses come behind all that was sent on the same connections.
-      if (this.#outage === undefined) {
-        await Promise.all(this.#clients.map((client) => client.isServing()));
-      }
+      pending ??= "its clients have not received everything";
+      // Their responses come behind all that was sent on the same connections. A client may have been closed.
+      const asked = this.#outage === undefined ? this.#clients : [];
+      await Promise.allSettled(asked.map((client) => client.isServing()));
       await someTurns();
       const resources = [...this.#resources.values()];
       pending = resources.map((each) => each.pending(revision)).find((what) => what !== undefined);

@@ -63,6 +63,18 @@ test("The revisions of all resources are one sequence", async () => {
   expect(await service.settled()).toBe(three.modRevision);
 });
 
+test("settled waits for all clients that are open", async () => {
+  const { service } = await opened();
+  const [other, closed] = [service.connect(), service.connect({ maxAttempts: 1 })];
+  const { informer } = await informerOf(other.resource("pods", jsonValues<Pod>()));
+  closed.close();
+  for (let i = 0; i < 100; i++) {
+    await service.client.put("pods", "a", Buffer.from(`{"node":"n${i}"}`));
+    await service.settled();
+    expect(informer.indexer.get("a")?.value).toEqual({ node: `n${i}` });
+  }
+});
+
 test("Selectors need a codec", async () => {
   const codec = new JsonCodec({ fields: ["node"] });
   const { pods } = await opened({ resources: [{ name: "pods", codec, indexes: ["node"] }] });
