@@ -15,7 +15,7 @@ import {
   checkWatch,
   endIfRefused,
 } from "../storage/checks.ts";
-import { intervalOf, scopeOfList } from "../storage/key-scopes.ts";
+import { scopeOfList } from "../storage/key-scopes.ts";
 import type { MemoryStorage } from "../storage/memory/memory-storage.ts";
 import type {
   DeleteRequest,
@@ -171,10 +171,9 @@ export class ResourceStorage implements Storage {
     return scopeOfList({ prefix: this.#prefix, interval: this.#within(scope) });
   }
 
-  /** An interval of this resource in the store. */
+  /** An interval in the store. Without an end it reaches beyond this resource. */
   #within({ from, to }: KeyInterval): KeyInterval {
-    const end = to === undefined ? intervalOf({ prefix: this.#prefix }).to : this.#prefix + to;
-    return { from: this.#prefix + from, to: end };
+    return { from: this.#prefix + from, to: to === undefined ? undefined : this.#prefix + to };
   }
 
   /** An object of the store with its key in the resource. */

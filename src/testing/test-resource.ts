@@ -128,12 +128,6 @@ export class TestResource implements ServedResource {
     return fault;
   }
 
-  /** Releases everything that is held. */
-  endHolds(): void {
-    this.#callHold?.fault.end();
-    this.#watchHold?.end();
-  }
-
   /** Increases with each call, and with each batch of a watch. */
   get activity(): number {
     return this.#activity;

@@ -252,7 +252,6 @@ export class TestService {
 
   async #close(): Promise<void> {
     for (const client of this.#clients) client.close();
-    for (const resource of this.#resources.values()) resource.endHolds();
     this.#listener.close();
     await this.#stop();
     await this.#store.close();

@@ -75,6 +75,29 @@ test("settled waits for all clients that are open", async () => {
   }
 });
 
+test("settled waits for what each event causes", async () => {
+  const { service, pods } = await opened();
+  const { informer } = await informerOf(pods);
+  informer.addEventHandler({
+    onChange: async (key) => {
+      const next = Number(key) + 1;
+      if (next <= 50) await pods.put(String(next), { node: "n1" });
+    },
+  });
+  await pods.put("1", { node: "n1" });
+  await service.settled();
+  expect(informer.indexer.size).toBe(50);
+});
+
+test("settled waits until large objects have arrived", async () => {
+  const { service, pods } = await opened();
+  const { informer } = await informerOf(pods);
+  const node = "n".repeat(1_000_000);
+  for (let i = 0; i < 20; i++) await pods.put(`large-${i}`, { node });
+  await service.settled();
+  expect(informer.indexer.size).toBe(20);
+});
+
 test("Selectors need a codec", async () => {
   const codec = new JsonCodec({ fields: ["node"] });
   const { pods } = await opened({ resources: [{ name: "pods", codec, indexes: ["node"] }] });
@@ -193,7 +216,11 @@ test("loseStore: UPSTREAM_UNAVAILABLE, except for what is cached, until it ends"
   await expect(write).rejects.toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
   const read = pods.get("a", { timeoutMs: 50 });
   await expect(read).rejects.toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
-  expect((await pods.get("a", { at: { match: "ANY" } })).value).toEqual({ node: "n1" });
+  const cached = await until("the cache knows that it may be old", async () => {
+    const result = await service.client.get("pods", "a", { at: { match: "ANY" } });
+    return result.staleForMs !== undefined && result;
+  });
+  expect(Buffer.from(cached.object.value).toString()).toBe('{"node":"n1"}');
   fault.end();
   await pods.put("a", { node: "n3" });
   await until("the pod", () => informer.indexer.get("a")?.value.node === "n3");
@@ -213,6 +240,24 @@ test("holdWatches lets informers lag behind what was written", async () => {
   }
   await service.settled();
   expect(informer.indexer.get("a")?.value).toEqual({ node: "n2" });
+});
+
+test("holdWatches also holds watches that begin, with their initial state", async () => {
+  const { service, pods } = await opened();
+  await pods.put("a", { node: "n1" });
+  const held = service.holdWatches("pods");
+  const watch = pods.watch({ sendInitialEvents: true });
+  let hasCome = false;
+  const first = watch.next().then(({ value }) => {
+    hasCome = true;
+    return value;
+  });
+  await held.happened;
+  await service.settled();
+  expect(hasCome).toBe(false);
+  held.end();
+  expect((await first)?.events).toHaveLength(1);
+  await watch.return();
 });
 
 test("holdCalls holds reads and writes before they have an effect", async () => {
