@@ -8,9 +8,9 @@ import { type Client, connect } from "../client/client.ts";
 import { AttributeReader } from "../codec/attribute-reader.ts";
 import type { Codec } from "../codec/codec.ts";
 import { type RunningServer, startServer } from "../server/server.ts";
-import { EtcdStore } from "./etcd-store.ts";
 import { Fault } from "./fault.ts";
 import { someTurns, type TestClock } from "./test-clock.ts";
+import { TestEtcd } from "./test-etcd.ts";
 import { TestResource } from "./test-resource.ts";
 import { TestStore } from "./test-store.ts";
 import { type UntilOptions, until } from "./until.ts";
@@ -82,7 +82,7 @@ export class TestService {
   readonly #clock: Clock;
   readonly #clientClock: Clock;
   readonly #logger: Logger;
-  readonly #store: TestStore | EtcdStore;
+  readonly #store: TestStore | TestEtcd;
   readonly #resources: ReadonlyMap<string, TestResource>;
   readonly #listener = createServer({ noDelay: true }, (socket) => this.#accept(socket));
   readonly #sockets = new Set<Socket>();
@@ -104,7 +104,7 @@ export class TestService {
     this.#logger = logger;
     this.#clientClock = clock;
     this.#clock = etcd === undefined ? clock : systemClock;
-    this.#store = etcd === undefined ? new TestStore(clock) : new EtcdStore(etcd, logger);
+    this.#store = etcd === undefined ? new TestStore(clock) : new TestEtcd(etcd, logger);
     this.#resources = new Map(
       resources.map((each) => [each.name, new TestResource(each.name, () => this.#cacherOf(each))]),
     );

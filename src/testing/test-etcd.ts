@@ -6,7 +6,7 @@ import { EtcdStorage } from "../storage/etcd/etcd-storage.ts";
 import type { Storage } from "../storage/storage.ts";
 
 /** A real etcd as the store of a test service, below a prefix that no other one has. */
-export class EtcdStore {
+export class TestEtcd {
   readonly #etcd: EtcdClient;
   readonly #prefix = `/watch-fanout-test/${randomUUID()}/`;
 
