@@ -146,23 +146,25 @@ export class TestService {
    * Rejects with an Error that says what is still in progress when the time is over.
    */
   async settled(options: UntilOptions = {}): Promise<number> {
-    let pending: string | undefined;
+    let revision = 0;
     let quiet = 0;
+    const pending = (): string | undefined => {
+      const all = [...this.#resources.values()].map((resource) => resource.pending(revision));
+      return all.find((what) => what !== undefined);
+    };
     const look = async (): Promise<number | false> => {
       const before = this.#activity;
-      const revision = await this.#reached();
-      pending ??= "its clients have not received everything";
+      revision = await this.#reached();
       // Their responses come behind all that was sent on the same connections. A client may have been closed.
       const asked = this.#outage === undefined ? this.#clients : [];
       await Promise.allSettled(asked.map((client) => client.isServing()));
       await someTurns();
-      const resources = [...this.#resources.values()];
-      pending = resources.map((each) => each.pending(revision)).find((what) => what !== undefined);
-      const isQuiet = pending === undefined && before === this.#activity;
+      const isQuiet = pending() === undefined && before === this.#activity;
       quiet = isQuiet ? quiet + 1 : 0;
       return quiet >= quietRounds && revision;
     };
-    const what = (): string => `the service to settle: ${pending ?? "calls keep coming"}`;
+    const busy = "calls keep coming, or clients have not received everything";
+    const what = (): string => `the service to settle: ${pending() ?? busy}`;
     return await until(what, look, options);
   }
 

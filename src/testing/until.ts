@@ -3,7 +3,7 @@ import { invalidRequest, messageOf } from "../base/errors.ts";
 
 /** Options of `until`. */
 export interface UntilOptions {
-  /** How long to wait, in milliseconds of real time, whatever a TestClock says. Default 5,000. */
+  /** How long to wait, in milliseconds of real time, whatever a TestClock says. Default 10,000. */
   readonly timeoutMs?: number | undefined;
 }
 
@@ -22,7 +22,7 @@ const eagerTurns = 50;
 export async function until<T>(
   what: string | (() => string),
   condition: () => T | undefined | false | Promise<T | undefined | false>,
-  { timeoutMs = 5_000 }: UntilOptions = {},
+  { timeoutMs = 10_000 }: UntilOptions = {},
 ): Promise<T> {
   if (!(timeoutMs > 0)) {
     throw invalidRequest("timeoutMs", `timeoutMs is ${timeoutMs}: it must be above 0.`);

@@ -93,10 +93,10 @@ describe("TestClock", () => {
     await informer.waitForSync();
     await service.cutConnections();
     await pods.put("a", 1);
-    await service.settled();
+    await service.settled({ timeoutMs: 60_000 });
     expect(informer.indexer.get("a")).toBeUndefined();
     await clock.advance(5_000);
-    await until("the object", () => informer.indexer.get("a"));
+    await until("the object", () => informer.indexer.get("a"), { timeoutMs: 60_000 });
   });
 
   test("moves the delays of a work queue", async () => {
@@ -122,7 +122,7 @@ describe("TestClock", () => {
     await informer.waitForSync();
     await clock.advance(3_600_000);
     await pods.put("a", 1);
-    await service.settled();
+    await service.settled({ timeoutMs: 60_000 });
     expect(informer.indexer.get("a")?.value).toBe(1);
     expect(failures).toEqual([]);
   });

@@ -9,6 +9,9 @@ import {
 } from "../../src/testing/test-service.ts";
 import { until } from "../../src/testing/until.ts";
 
+/** The machine may be busy. */
+const patient = { timeoutMs: 60_000 };
+
 interface Pod {
   readonly node: string;
 }
@@ -48,7 +51,7 @@ test("A client gets, lists, watches and writes, by TCP", async () => {
   await pods.delete("b");
   expect((await pods.get("a")).value).toEqual({ node: "n1" });
   expect(await keysOf(pods.objects())).toEqual(["a"]);
-  await service.settled();
+  await service.settled(patient);
   expect(informer.indexer.list().map(({ key }) => key)).toEqual(["a"]);
   expect(service.address).toMatch(/^127\.0\.0\.1:\d+$/);
 });
@@ -60,7 +63,7 @@ test("The revisions of all resources are one sequence", async () => {
   const two = await services.put("a", {});
   const three = await pods.put("a", { node: "n1" });
   expect([two.modRevision, three.modRevision]).toEqual([one.modRevision + 1, one.modRevision + 2]);
-  expect(await service.settled()).toBe(three.modRevision);
+  expect(await service.settled(patient)).toBe(three.modRevision);
 });
 
 test("settled waits for all clients that are open", async () => {
@@ -70,7 +73,7 @@ test("settled waits for all clients that are open", async () => {
   closed.close();
   for (let i = 0; i < 20; i++) {
     await service.client.put("pods", "a", Buffer.from(`{"node":"n${i}"}`));
-    await service.settled();
+    await service.settled(patient);
     expect(informer.indexer.get("a")?.value).toEqual({ node: `n${i}` });
   }
 });
@@ -85,7 +88,7 @@ test("settled waits for what each event causes", async () => {
     },
   });
   await pods.put("1", { node: "n1" });
-  await service.settled();
+  await service.settled(patient);
   expect(informer.indexer.size).toBe(50);
 });
 
@@ -96,7 +99,7 @@ test("settled waits until large objects have arrived", async () => {
   for (let round = 1; round <= 5; round++) {
     const keys = [1, 2, 3, 4].map((i) => `${round}-${i}`);
     await Promise.all(keys.map((key) => pods.put(key, { node })));
-    await service.settled();
+    await service.settled(patient);
     expect(informer.indexer.size).toBe(4 * round);
   }
 });
@@ -119,7 +122,7 @@ test("disconnect cuts connections and refuses new ones until it ends", async () 
   await expect(refused).rejects.toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
   outage.end();
   await pods.put("a", { node: "n1" });
-  await until("the pod", () => informer.indexer.get("a"));
+  await until("the pod", () => informer.indexer.get("a"), patient);
   expect(informer.stats().relists).toBe(0);
   expect(failures).not.toContain("REVISION_TOO_OLD");
 });
@@ -130,7 +133,7 @@ test("forgetPast makes informers list again, with REVISION_TOO_OLD", async () =>
   const { informer, failures } = await informerOf(pods);
   await service.forgetPast();
   await pods.put("b", { node: "n1" });
-  await until("the pod", () => informer.indexer.get("b"));
+  await until("the pod", () => informer.indexer.get("b"), patient);
   expect(failures).toContain("REVISION_TOO_OLD");
   expect(informer.stats().relists).toBe(1);
   expect(informer.indexer.get("a")?.value).toEqual({ node: "n1" });
@@ -142,13 +145,13 @@ test("restore goes back to a revision, in a new history", async () => {
   const a = await pods.put("a", { node: "n1" });
   await pods.delete("gone");
   const { historyId } = await service.client.get("pods", "a");
-  const before = await service.settled();
+  const before = await service.settled(patient);
   await pods.put("a", { node: "n2" });
   await pods.put("late", { node: "n2" });
   const { informer, failures } = await informerOf(pods);
   expect(informer.indexer.size).toBe(2);
   await service.restore(before);
-  await until("the informer has the old state", () => informer.indexer.size === 1);
+  await until("the informer has the old state", () => informer.indexer.size === 1, patient);
   expect(failures).toContain("HISTORY_CHANGED");
   expect(informer.indexer.get("a")).toMatchObject(a);
   expect((await service.client.get("pods", "a")).historyId).not.toBe(historyId);
@@ -212,21 +215,25 @@ test.each([true, false])("loseResponse: OUTCOME_UNKNOWN, once, applied: %s", asy
 test("loseStore: UPSTREAM_UNAVAILABLE, except for what is cached, until it ends", async () => {
   const { service, pods } = await opened();
   await pods.put("a", { node: "n1" });
-  await service.settled();
+  await service.settled(patient);
   const { informer } = await informerOf(pods);
   const fault = service.loseStore();
   const write = pods.put("a", { node: "n2" }, { timeoutMs: 50 });
   await expect(write).rejects.toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
   const read = pods.get("a", { timeoutMs: 50 });
   await expect(read).rejects.toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
-  const cached = await until("the cache knows that it may be old", async () => {
-    const result = await service.client.get("pods", "a", { at: { match: "ANY" } });
-    return result.staleForMs !== undefined && result;
-  });
+  const cached = await until(
+    "the cache knows that it may be old",
+    async () => {
+      const result = await service.client.get("pods", "a", { at: { match: "ANY" } });
+      return result.staleForMs !== undefined && result;
+    },
+    patient,
+  );
   expect(Buffer.from(cached.object.value).toString()).toBe('{"node":"n1"}');
   fault.end();
   await pods.put("a", { node: "n3" });
-  await until("the pod", () => informer.indexer.get("a")?.value.node === "n3");
+  await until("the pod", () => informer.indexer.get("a")?.value.node === "n3", patient);
 });
 
 test("holdWatches lets informers lag behind what was written", async () => {
@@ -237,11 +244,11 @@ test("holdWatches lets informers lag behind what was written", async () => {
     using held = service.holdWatches("pods");
     await pods.put("a", { node: "n2" });
     await held.happened;
-    await service.settled();
+    await service.settled(patient);
     expect(informer.indexer.get("a")?.value).toEqual({ node: "n1" });
     expect((await pods.get("a")).value).toEqual({ node: "n2" });
   }
-  await service.settled();
+  await service.settled(patient);
   expect(informer.indexer.get("a")?.value).toEqual({ node: "n2" });
 });
 
@@ -256,7 +263,7 @@ test("holdWatches also holds watches that begin, with their initial state", asyn
     return value;
   });
   await held.happened;
-  await service.settled();
+  await service.settled(patient);
   expect(hasCome).toBe(false);
   held.end();
   expect((await first)?.events).toHaveLength(1);
