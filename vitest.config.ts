@@ -57,6 +57,15 @@ const corpus: Vite.Plugin = {
 };
 
 export default defineConfig({
+  // For examples that are tests: Vite does not resolve the package's own name.
+  resolve: {
+    alias: [
+      {
+        find: /^watch-fanout\/(client|testing)$/,
+        replacement: `${import.meta.dirname}/src/$1/index.ts`,
+      },
+    ],
+  },
   plugins: mutations.length > 0 ? [corpus] : [],
   test: {
     // Cached modules would have the bug of another run.

@@ -1,41 +1,18 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { type Clock, maxTimerMs, type Timer } from "../src/base/clock.ts";
+import type { Timer } from "../src/base/clock.ts";
+import { ManualClock, ManualTimer } from "../src/testing/manual-clock.ts";
 
 /** More callbacks than this in one run mean that a callback schedules itself endlessly. */
 const maxCallbacks = 100_000;
 
-/** A clock whose time passes only when a test advances it. It starts at 0. */
-export class FakeClock implements Clock {
-  readonly #timers: FakeTimer[] = [];
-  readonly #immediates: FakeTimer[] = [];
-  #now = 0;
-
-  now(): number {
-    return this.#now;
-  }
-
-  /** Throws a RangeError for a delay that Node's timers do not take, so that a test finds it. */
-  setTimeout(callback: () => void, delayMs: number): Timer {
-    // Beyond that Node.js calls back at once.
-    if (!(delayMs >= 0 && delayMs <= maxTimerMs)) {
-      throw new RangeError(`A delay is 0 to ${maxTimerMs} ms, not ${delayMs}.`);
-    }
-    const timer = new FakeTimer(callback, this.#now + delayMs, this.#timers);
-    // Behind those that are due at the same time: first set, first fired.
-    const at = this.#timers.findIndex((other) => other.due > timer.due);
-    this.#timers.splice(at === -1 ? this.#timers.length : at, 0, timer);
-    return timer;
-  }
+/** A clock that holds immediates as well: they run, as timers do, only when a test lets them. */
+export class FakeClock extends ManualClock {
+  readonly #immediates: ManualTimer[] = [];
 
   setImmediate(callback: () => void): Timer {
-    const timer = new FakeTimer(callback, this.#now, this.#immediates);
+    const timer = new ManualTimer(callback, this.time, this.#immediates);
     this.#immediates.push(timer);
     return timer;
-  }
-
-  /** How many timers are set and have neither fired nor been cancelled. */
-  get pendingTimers(): number {
-    return this.#timers.length;
   }
 
   get pendingImmediates(): number {
@@ -48,13 +25,13 @@ export class FakeClock implements Clock {
    * for: where their callbacks set timers or immediates, use `elapse`.
    */
   advance(ms: number): void {
-    const end = this.#now + ms;
+    const end = this.time + ms;
     this.runImmediates();
-    for (let fired = 0; this.#fireNext(end); fired++) {
+    for (let fired = 0; this.fireNext(end); fired++) {
       if (fired === maxCallbacks) throw endless("timers");
       this.runImmediates();
     }
-    this.#now = end;
+    this.moveTo(end);
   }
 
   /** Runs all immediates, also those that they set themselves. */
@@ -87,44 +64,13 @@ export class FakeClock implements Clock {
 
   /** As `advance`, and settles before time advances and after each timer. */
   async elapse(ms: number): Promise<void> {
-    const end = this.#now + ms;
+    const end = this.time + ms;
     await this.settle();
-    for (let fired = 0; this.#fireNext(end); fired++) {
+    for (let fired = 0; this.fireNext(end); fired++) {
       if (fired === maxCallbacks) throw endless("timers");
       await this.settle();
     }
-    this.#now = end;
-  }
-
-  /** Fires the first timer that is due by `end`, at its own time, and says whether there was one. */
-  #fireNext(end: number): boolean {
-    const next = this.#timers[0];
-    if (next === undefined || next.due > end) return false;
-    this.#now = Math.max(this.#now, next.due);
-    next.fire();
-    return true;
-  }
-}
-
-class FakeTimer implements Timer {
-  readonly due: number;
-  readonly #callback: () => void;
-  readonly #queue: FakeTimer[];
-
-  constructor(callback: () => void, due: number, queue: FakeTimer[]) {
-    this.#callback = callback;
-    this.due = due;
-    this.#queue = queue;
-  }
-
-  cancel(): void {
-    const at = this.#queue.indexOf(this);
-    if (at !== -1) this.#queue.splice(at, 1);
-  }
-
-  fire(): void {
-    this.cancel();
-    this.#callback();
+    this.moveTo(end);
   }
 }
 

@@ -168,17 +168,19 @@ export type {
   TransactionResource,
 } from "./transact/transaction.ts";
 export type { ValidatedWrite } from "./transact/writes.ts";
-export type {
-  Deleted,
-  FollowOptions,
-  ResourceInformerOptions,
-  TypedBatchGet,
-  TypedListOptions,
-  TypedPage,
+
+export {
+  type Deleted,
+  type FollowOptions,
+  type ResourceInformerOptions,
+  type TypedBatchGet,
+  type TypedListOptions,
+  type TypedPage,
   TypedResource,
-  TypedResourceOptions,
-  TypedWatchOptions,
+  type TypedResourceOptions,
+  type TypedWatchOptions,
 } from "./typed/typed-resource.ts";
+
 export type { Change, UpdateOptions } from "./typed/update.ts";
 export {
   DecodeFailure,

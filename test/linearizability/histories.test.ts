@@ -151,3 +151,28 @@ describe.skipIf(!(await hasGo()))("A history of leases and what is attached to t
     }
   });
 });
+
+/** Those that end clients' connections or sessions. */
+const ofLocks = histories.filter(([name]) => /replaced|cut,|leader/.test(name));
+
+describe.skipIf(!(await hasGo()))("A history of a lock of the client library", () => {
+  beforeAll(buildChecker, buildTimeoutMs);
+
+  test.for(ofLocks)("with %s is linearizable", async ([name, byDefault, faults]) => {
+    const seed = seedOr(byDefault);
+    const system = await System.open(seed, "locks");
+    try {
+      await faults(system);
+      await system.afterCalls(between);
+      const { operations, revision } = await system.history();
+      const own = operations.filter(({ input }) => input.lock !== undefined);
+      const history = { revision, operations: own };
+      expect(own.length).toBeGreaterThan(2 * between);
+      const verdict = await verdictOf(`lock-${name}-${seed}`.replaceAll(/\W+/g, "-"), history);
+      process.stdout.write(`${name}: ${verdict.result}, ${own.length} operations\n`);
+      expect(verdict).toEqual({ result: "Ok", operations: own.length });
+    } finally {
+      await system.close();
+    }
+  });
+});

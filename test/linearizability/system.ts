@@ -1,3 +1,4 @@
+import { connect } from "../../src/client/client.ts";
 import { EtcdCluster } from "../faults/etcd-cluster.ts";
 import { Changing, inTime, untilSeen } from "../faults/patience.ts";
 import type { Relay } from "../faults/relay.ts";
@@ -8,6 +9,7 @@ import { etcdCaller } from "./etcd-client.ts";
 import { type History, HistoryRecorder, type Outcome } from "./history.ts";
 import { leaseCaller } from "./lease-client.ts";
 import { LeasingClient } from "./leasing-client.ts";
+import { LockingClient } from "./locking-client.ts";
 import { type Door, RandomClient, type Workload } from "./random-client.ts";
 import { RootReplica } from "./root-replica.ts";
 import { serviceCaller } from "./service-client.ts";
@@ -25,6 +27,7 @@ const resourcesOf = {
   "single writes": things,
   transactions: ["a", "b"].map((name) => ({ name, prefix: `${prefix}${name}/` })),
   leases: things,
+  locks: things,
 };
 
 export type WorkloadName = keyof typeof resourcesOf;
@@ -132,6 +135,15 @@ export class System {
     };
     this.#clients = Array.from({ length: clientCount }, (_, id) => {
       const [recorder, random] = [this.#recorder, this.random.fork()];
+      if (this.#workload === "locks") {
+        const replicas = [...this.roots, this.relay];
+        const addresses = replicas.map(({ relay }) => new URL(relay.url).host);
+        const client = connect({ address: random.pick(addresses) });
+        return new LockingClient(id, client, random, recorder, () => {
+          this.#completed++;
+          this.#changing.changed();
+        });
+      }
       if (this.#workload === "leases") {
         const own = doors.filter(({ caller }) => caller === doors[0]?.caller);
         return new LeasingClient(id, own, random, recorder, called);
@@ -149,6 +161,7 @@ export class System {
       "single writes": { caller: serviceCaller(resource), isTransactional: false },
       transactions: { caller: transactCaller, isTransactional: true, hasRequestIds: true },
       leases: { caller: leaseCaller(resource), isTransactional: false },
+      locks: { caller: serviceCaller(resource), isTransactional: false },
     }[this.#workload];
     const replicas = [...this.roots, this.relay].map(({ name, relay }) => ({
       ...{ name, url: () => relay.url, ...own },

@@ -1,4 +1,4 @@
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, keepAliveClock } from "../../base/clock.ts";
 import { type Reachability, StreamBackoff } from "../../base/stream-backoff.ts";
 import type { WatchEvent } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
@@ -31,16 +31,16 @@ import type { AtomicBatch, ClientCalls } from "../watch/client-calls.ts";
 import { requiresRelist, watchBackoff } from "../watch/resuming-watch.ts";
 import { type Change, type UpdateOptions, update } from "./update.ts";
 
-/** Options of `Client.resource`. */
+/** Options of a TypedResource. */
 export interface TypedResourceOptions {
   /**
    * Called for each object of a list or watch whose value can't be decoded. These are also in `undecodable` of the
    * page or batch, and counted in a metric. Default: ignored.
    */
   readonly onUndecodable?: ((failure: DecodeFailure) => void) | undefined;
-  /** Default: the clock of the client. */
+  /** Default of `Client.resource`: the clock of the client. */
   readonly clock?: Clock | undefined;
-  /** Numbers from 0 to below 1, for jitter. Default: those of the client. */
+  /** Numbers from 0 to below 1, for jitter. Default of `Client.resource`: those of the client. */
   readonly random?: (() => number) | undefined;
 }
 
@@ -89,7 +89,10 @@ export interface Deleted<T> {
   readonly object: TypedObject<T> | undefined;
 }
 
-/** One resource with decoded values: the calls of a Client, and update, follow and informer. */
+/**
+ * One resource with decoded values: the calls of a Client, and update, follow and informer. `Client.resource` returns one;
+ * the constructor makes one over any ClientCalls, such as a wrapper or a fake of a test.
+ */
 export class TypedResource<T> {
   /** The name of the resource in the service. */
   readonly name: string;
@@ -100,18 +103,19 @@ export class TypedResource<T> {
   readonly #clock: Clock;
   readonly #random: () => number;
 
+  /** Sends nothing. The defaults of the options are the system time, whose timers keep the process alive, and Math.random. */
   constructor(
     client: ClientCalls,
     name: string,
     codec: ValueCodec<T>,
-    options: TypedResourceOptions & { readonly clock: Clock; readonly random: () => number },
+    options: TypedResourceOptions = {},
   ) {
     this.name = name;
     this.codec = codec;
     this.#client = client;
     this.#onUndecodable = options.onUndecodable ?? (() => {});
-    this.#clock = options.clock;
-    this.#random = options.random;
+    this.#clock = options.clock ?? keepAliveClock;
+    this.#random = options.random ?? Math.random;
   }
 
   /**
