@@ -51,6 +51,11 @@ export type WriterStep =
     }
   | { readonly step: "written"; readonly outcome: Outcome };
 
+/** Reasons after which a write may have been applied. */
+const saysNothing: ReadonlySet<string> = new Set([
+  ...["OUTCOME_UNKNOWN", "INTERNAL", "DEADLINE_EXCEEDED"],
+]);
+
 /** Writes until it is stopped, and records the outcome of each write. */
 export class RecordedWriter {
   readonly writes: Write[] = [];
@@ -155,7 +160,7 @@ export class RecordedWriter {
     } catch (error) {
       const reason = error instanceof BareStatus ? error.reason : "";
       // Only the service itself can say that nothing was written.
-      const isKnown = reason !== "" && reason !== "OUTCOME_UNKNOWN" && reason !== "INTERNAL";
+      const isKnown = reason !== "" && !saysNothing.has(reason);
       return { outcome: isKnown ? "refused" : "unknown", reason };
     } finally {
       unsettle();

@@ -112,7 +112,7 @@ export const ErrorReason = {
    */
   UNIMPLEMENTED: 'UNIMPLEMENTED',
   /**
-   * The call's own deadline passed, or its request did not arrive in time.
+   * The call's own deadline passed, or its request did not arrive in time. A write may have been applied.
    */
   DEADLINE_EXCEEDED: 'DEADLINE_EXCEEDED',
   /**
@@ -275,7 +275,7 @@ export type ErrorReason =
   | 'UNIMPLEMENTED'
   | 25
   /**
-   * The call's own deadline passed, or its request did not arrive in time.
+   * The call's own deadline passed, or its request did not arrive in time. A write may have been applied.
    */
   | 'DEADLINE_EXCEEDED'
   | 26
