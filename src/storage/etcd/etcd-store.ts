@@ -137,16 +137,18 @@ export class EtcdStore implements Store {
     ranges: readonly KeyRange[],
     marker: RequestMarker | undefined,
   ): Promise<DeletePrefixResult> {
-    const reads = ranges.map((range) => ({ request_range: { ...range, count_only: true } }));
+    const counts = ranges.map((range) => ({ request_range: { ...range, count_only: true } }));
+    const reads = marker === undefined ? counts : [...counts, marker.reading];
     const counting = { compare: [], success: reads, failure: [] };
     const { response: counted, historyId } = await this.#writes.write(counting, 0n, request);
-    const counts = counted.responses.slice(0, ranges.length);
-    const count = sum(counts.map(({ response_range }) => response_range?.count));
+    const found = counted.responses.slice(0, ranges.length);
+    const count = sum(found.map(({ response_range }) => response_range?.count));
     const revision = safeNumber(counted.header.revision);
-    // A request that was executed before is answered as it was.
     if (request.validateOnly === true || (count === 0 && marker === undefined))
       return { revision, historyId, deleted: count, revisionBefore: revision };
-    if (count > this.#maxDeletedObjects)
+    // A request that was executed before is answered as it was, however many there are now.
+    const isNew = marker?.revisionIn(rangeIn(counted, ranges.length)) === undefined;
+    if (isNew && count > this.#maxDeletedObjects)
       throw tooManyToDelete(request, count, this.#maxDeletedObjects);
     const deletions = ranges.map((range) => ({ request_delete_range: range }));
     const branches = { compare: [], success: deletions, failure: [] };
