@@ -69,7 +69,8 @@ interface LeaseUser {
 }
 
 interface LeaseAuthorizerOptions {
-  readonly leases?: Leases | undefined;
+  /** Undefined: the server has no store. Then no limited caller may use a lease. */
+  readonly leases: Leases | undefined;
   readonly authorizer: Authorizer;
   readonly clock: Clock;
   /** Of the service, by name. */
