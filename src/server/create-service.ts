@@ -61,7 +61,7 @@ export function createService(options: ServiceOptions, defences?: Http2Defences)
       reflection.end();
       for (const resource of resources.values()) resource.drain();
       subscribe.drain();
-      leases?.drain();
+      leases?.keepAlive.drain();
     },
   };
 }
@@ -106,7 +106,7 @@ function methodsOf(
   );
   if (context.hasOwnServices) {
     streaming.set(listWatchService.Subscribe.path, subscribe.method);
-    if (leases !== undefined) streaming.set(leaseService.KeepAlive.path, leases.keepAlive);
+    if (leases !== undefined) streaming.set(leaseService.KeepAlive.path, leases.keepAlive.method);
   }
   return {
     single: new Map([...own, ...servedMethods(context, healthService, health.handlers)]),

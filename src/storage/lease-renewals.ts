@@ -2,6 +2,7 @@ import type { Clock, Timer } from "../base/clock.ts";
 import { upstreamUnavailable, WatchFanoutError } from "../base/errors.ts";
 import { Fifo } from "../base/fifo.ts";
 import { abortable } from "../base/wait.ts";
+import { Renewal, RenewalRequest } from "./lease-renewal.ts";
 
 /** A stream of renewals to a store. */
 export interface RenewalStream {
@@ -63,7 +64,7 @@ export class LeaseRenewals {
   /** Those that were not sent, by lease: the ready and the delayed ones. */
   readonly #waiting = new Map<bigint, Renewal>();
   /** The requests with renewals that are ready, each once. They take turns. */
-  readonly #ready = new Fifo<Request>();
+  readonly #ready = new Fifo<RenewalRequest>();
   readonly #delayed = new Fifo<Renewal>();
   readonly #inFlight = new Fifo<Renewal>();
   /** When leases were renewed last, within the interval, the oldest first. */
@@ -100,7 +101,7 @@ export class LeaseRenewals {
     if (signal?.aborted === true) return Promise.reject(signal.reason);
     if (this.#closed !== undefined) return Promise.resolve(leases.map(() => this.#closed as Error));
     if (leases.length === 0) return Promise.resolve([]);
-    const request = new Request(leases.length);
+    const request = new RenewalRequest(leases.length);
     for (const [position, lease] of leases.entries()) this.#add(lease, request, position);
     this.#gathering ??= this.#options.clock.setTimeout(() => this.#gathered(), gatherMs);
     this.#check();
@@ -117,7 +118,7 @@ export class LeaseRenewals {
     this.#failAll(error);
   }
 
-  #add(lease: bigint, request: Request, position: number): void {
+  #add(lease: bigint, request: RenewalRequest, position: number): void {
     const known = this.#waiting.get(lease);
     if (known !== undefined) {
       known.add(request, position);
@@ -333,67 +334,6 @@ export class LeaseRenewals {
     this.#prune();
     for (let sent = this.#inFlight.shift(); sent !== undefined; sent = this.#inFlight.shift()) {
       sent.settle(error);
-    }
-  }
-}
-
-/** A call of `renew`. */
-class Request {
-  /** Its renewals that are ready to be sent, and those among them that have an outcome meanwhile. */
-  readonly ready = new Fifo<Renewal>();
-  readonly answer = Promise.withResolvers<readonly (number | Error)[]>();
-  readonly #outcomes: (number | Error)[];
-  #left: number;
-
-  constructor(leases: number) {
-    this.#outcomes = new Array<number | Error>(leases).fill(0);
-    this.#left = leases;
-  }
-
-  settle(position: number, outcome: number | Error): void {
-    this.#outcomes[position] = outcome;
-    this.#left--;
-    if (this.#left === 0) this.answer.resolve(this.#outcomes);
-  }
-}
-
-/** One renewal of a lease, for one or several requests. */
-class Renewal {
-  readonly lease: bigint;
-  /** The first request, whose turns it takes. */
-  readonly owner: Request;
-  readonly #requests: Request[] = [];
-  /** Its positions in them. */
-  readonly #positions: number[] = [];
-  /** When it was asked for first. This and the following in the clock's milliseconds. */
-  readonly askedAt: number;
-  /** When it may be sent. */
-  dueAt = 0;
-  sentAt = 0;
-  isOver = false;
-
-  constructor(lease: bigint, owner: Request, askedAt: number) {
-    this.lease = lease;
-    this.owner = owner;
-    this.askedAt = askedAt;
-  }
-
-  add(request: Request, position: number): void {
-    this.#requests.push(request);
-    this.#positions.push(position);
-  }
-
-  /** Takes over the requests of another renewal of the lease. */
-  join(other: Renewal): void {
-    this.#requests.push(...other.#requests);
-    this.#positions.push(...other.#positions);
-    other.isOver = true;
-  }
-
-  settle(outcome: number | Error): void {
-    this.isOver = true;
-    for (let i = 0; i < this.#requests.length; i++) {
-      this.#requests[i]?.settle(this.#positions[i] as number, outcome);
     }
   }
 }

@@ -44,7 +44,8 @@ export function checkDeletePrefix({ prefix, requestId = "" }: DeletePrefixReques
   checkRequestId(requestId);
 }
 
-function checkRequestId(requestId: string): void {
+/** Throws INVALID_REQUEST for an id of a request that is too long. */
+export function checkRequestId(requestId: string): void {
   const bytes = Buffer.byteLength(requestId);
   if (bytes <= maxRequestIdBytes) return;
   throw invalidRequest(

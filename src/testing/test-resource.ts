@@ -183,15 +183,15 @@ export class TestResource implements ServedResource {
   readonly drain: Cacher["drain"] = () => this.#cacher.drain();
 
   get(request: CacheGetRequest, reached?: Reached): Promise<GetResult> {
-    return this.#call(request.signal, () => this.#cacher.get(request, reached));
+    return this.call(request.signal, () => this.#cacher.get(request, reached));
   }
 
   list(request: CacheListRequest, reached?: Reached): Promise<ListResult> {
-    return this.#call(request.signal, () => this.#cacher.list(request, reached));
+    return this.call(request.signal, () => this.#cacher.list(request, reached));
   }
 
   history(request: HistoryRequest): Promise<HistoryResult> {
-    return this.#call(request.signal, () => this.#cacher.history(request));
+    return this.call(request.signal, () => this.#cacher.history(request));
   }
 
   put(request: PutRequest): Promise<WriteResult> {
@@ -222,7 +222,7 @@ export class TestResource implements ServedResource {
 
   /** Applies a write of a key, with the faults of the resource and of the key. */
   write<T>(request: WrittenKey, write: () => Promise<T>): Promise<T> {
-    return this.#call(request.signal, async () => {
+    return this.call(request.signal, async () => {
       const next = [...this.#nextWrites].find(({ key }) => key === request.key);
       if (next === undefined) return write();
       next.fault.end();
@@ -234,7 +234,8 @@ export class TestResource implements ServedResource {
     });
   }
 
-  async #call<T>(signal: AbortSignal | undefined, call: () => Promise<T>): Promise<T> {
+  /** Makes a call, which a test can hold. */
+  async call<T>(signal: AbortSignal | undefined, call: () => Promise<T>): Promise<T> {
     this.#activity++;
     this.#inProgress++;
     try {

@@ -215,7 +215,7 @@ export class TestService {
   }
 
   /**
-   * Makes the store unavailable until the fault ends: writes, and reads that need it, fail with UPSTREAM_UNAVAILABLE. What is
+   * Makes the store unavailable until the fault ends: writes, leases, and reads that need it, fail with UPSTREAM_UNAVAILABLE. What is
    * cached is still served, to reads of ANY.
    */
   loseStore(): Fault {

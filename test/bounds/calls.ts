@@ -248,7 +248,7 @@ export const callBounds: readonly Bound[] = [
   },
   {
     what: "requests of a KeepAlive stream that are answered, or whose responses its client has not accepted",
-    owners: ["KeepAliveStream", "LeaseService"],
+    owners: ["KeepAliveStream", "KeepAliveMethod"],
     bound: "16, each of 10,000 leases and 128 KiB; streams by open streams",
     per: "stream",
     atBound: "no further request is read",

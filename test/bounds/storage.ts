@@ -293,7 +293,7 @@ export const storageBounds: readonly Bound[] = [
   },
   {
     what: "renewals of leases that wait or are under way, and leases that were renewed lately",
-    owners: ["LeaseRenewals", "Renewal", "Request"],
+    owners: ["LeaseRenewals", "Renewal", "RenewalRequest"],
     bound: "100,000 of each; 5 s; 1,000 under way",
     per: "process",
     atBound: "OVERLOADED",

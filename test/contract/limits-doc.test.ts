@@ -28,6 +28,7 @@ const exceptions: Readonly<Record<string, string>> = {
     "the connections of a server or client that take its certificates, fixed at start",
   CachedResources: "resources, fixed at start",
   ProcessResources: "resources, fixed at start",
+  ImportRun: "writes of one import, at most as many as its --concurrency",
   ChangeableLevel: "the loggers of a process: its log, and a few for each resource",
   Checks: "problems of the configuration, reported at start",
   Table: "a number for each heading of a printed table",

@@ -52,6 +52,36 @@ test("The faults of a key happen in transactions that write it", async () => {
   fault.end();
 });
 
+test("holdCalls holds the deletion of a prefix, and loseStore fails it", async () => {
+  const { service } = await opened();
+  const { client } = service;
+  await client.put("pods", "a", value);
+  const held = service.holdCalls("pods");
+  const deleting = client.deletePrefix("pods", "a");
+  await held.happened;
+  held.end();
+  expect((await deleting).deleted).toBe(1);
+  using _ = service.loseStore();
+  const once = service.connect({ maxAttempts: 1 });
+  await expect(once.deletePrefix("pods", "a")).rejects.toMatchObject({
+    reason: "UPSTREAM_UNAVAILABLE",
+  });
+});
+
+test("Leases are unavailable while the store is lost, and kept alive after that", async () => {
+  const { service } = await opened();
+  const { leases } = service.connect({ maxAttempts: 1 });
+  const lease = await leases.grant(60_000);
+  const lost = service.loseStore();
+  const unavailable = { reason: "UPSTREAM_UNAVAILABLE" };
+  expect(await leases.renew([lease.id], 10_000)).toMatchObject({ outcomes: [unavailable] });
+  await expect(leases.grant(60_000)).rejects.toMatchObject(unavailable);
+  await expect(leases.timeToLive(lease.id)).rejects.toMatchObject(unavailable);
+  await expect(leases.revoke(lease.id)).rejects.toMatchObject(unavailable);
+  lost.end();
+  expect(await leases.renew([lease.id], 10_000)).toMatchObject({ outcomes: [60_000] });
+});
+
 test("A restore restores what transactions have written to several resources", async () => {
   const { service, transact } = await opened();
   const { revision } = await transact({ operations: both });

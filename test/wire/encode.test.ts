@@ -74,7 +74,10 @@ describe("Messages written by hand are read as they were meant", () => {
             history_id: historyId,
           };
           const bytes = Buffer.concat(written);
-          expect(writeService.Put.responseDeserialize(bytes)).toEqual(common);
+          expect(writeService.Put.responseDeserialize(bytes)).toEqual({
+            ...common,
+            conflict: false,
+          });
           if (staleForMs === undefined) return;
           const stale = Buffer.concat(withStaleness(written, staleForMs));
           expect(listWatchService.Get.responseDeserialize(stale)).toEqual({

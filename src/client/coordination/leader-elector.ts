@@ -1,4 +1,4 @@
-import { toError } from "../../base/errors.ts";
+import { hasReason, toError } from "../../base/errors.ts";
 import { followPrefix } from "./follow-prefix.ts";
 import { leaseLost } from "./lease.ts";
 import { persist, putLeased, read } from "./leased-keys.ts";
@@ -135,8 +135,8 @@ export class LeaderElector {
       leadership = await this.campaign({ signal });
     } catch (error) {
       const { session } = this.#options;
-      // A lease that was lost meanwhile is replaced, and the next campaign waits for that.
-      if (signal.aborted || (session.lease.signal.aborted && !session.hasEnded)) return;
+      // The lease was lost, or the key was deleted. The session may have another lease already, or the next campaign waits for it.
+      if (signal.aborted || (hasReason(error, "LEASE_NOT_FOUND") && !session.hasEnded)) return;
       throw error;
     }
     const { onStartedLeading, onStoppedLeading } = this.#options;

@@ -145,10 +145,17 @@ export class Leases {
   }
 
   /**
-   * Renews leases once, at most 10,000: such as those of others. Rejects if no server answers within `timeoutMs`; the outcome
-   * of each lease may be an error.
+   * Renews leases once, from 1 to 10,000: such as those of others. Rejects if no server answers within `timeoutMs`, and with
+   * INVALID_REQUEST for another number of leases or an id below 1; the outcome of each lease may be an error.
    */
-  renew(ids: readonly bigint[], timeoutMs: number): Promise<Renewed> {
+  async renew(ids: readonly bigint[], timeoutMs: number): Promise<Renewed> {
+    // A server would end the stream, and with it the requests of all other leases.
+    if (ids.length < 1 || ids.length > maxBatch || ids.some((id) => id <= 0n)) {
+      throw invalidRequest(
+        "ids",
+        `${ids.length} leases were given: name from 1 to ${maxBatch} of them, each with an id above 0.`,
+      );
+    }
     return this.#stream.renew(ids, timeoutMs);
   }
 

@@ -61,8 +61,12 @@ export class RemoteStore implements Store {
     };
     const options = { ...this.#options(request), returnCurrent, returnPrevious };
     const result = await this.#history.naming(this.#client.transaction(transaction, options));
-    const { succeeded, results } = result;
-    return this.#observed(result, succeeded && results.length > 0, request);
+    // A deletion without the object before it may have found none: then nothing was written.
+    const hasWritten = result.results.some(
+      ({ object, previous, previousLeftOut = false }) =>
+        object !== undefined || previous !== undefined || previousLeftOut,
+    );
+    return this.#observed(result, hasWritten, request);
   }
 
   async deletePrefix(request: DeletePrefixRequest): Promise<DeletePrefixResult> {

@@ -225,6 +225,18 @@ export class EtcdClient {
   }
 
   /**
+   * Whether etcd has a lease.
+   *
+   * @internal
+   */
+  async hasLease(lease: bigint): Promise<boolean> {
+    const { grantedTTL } = await this.call((member) =>
+      new LeaseClient(member).leaseTimeToLive({ ID: String(lease) }),
+    );
+    return Number(grantedTTL) > 0;
+  }
+
+  /**
    * Idempotent: has no effect on an unknown lease.
    *
    * @internal

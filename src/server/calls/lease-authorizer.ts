@@ -3,7 +3,14 @@ import type { Clock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { Gate } from "../../base/gate.ts";
 import type { Identity } from "../../identity/identity.ts";
-import { fullAccess, leaseDenied, type Verb, verbs } from "../../policy/access.ts";
+import {
+  type Access,
+  everyResource,
+  fullAccess,
+  leaseDenied,
+  type Verb,
+  verbs,
+} from "../../policy/access.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
 import type { LeaseState, Leases } from "../../storage/store.ts";
 import type { CallOwner } from "../limits/callers.ts";
@@ -62,7 +69,8 @@ interface LeaseUser {
 }
 
 interface LeaseAuthorizerOptions {
-  readonly leases?: Leases | undefined;
+  /** Undefined: the server has no store. Then no limited caller may use a lease. */
+  readonly leases: Leases | undefined;
   readonly authorizer: Authorizer;
   readonly clock: Clock;
   /** Of the service, by name. */
@@ -205,6 +213,11 @@ export class LeaseAuthorizer {
     }
     return verdict;
   }
+}
+
+/** What a request that needs a right for what is attached asks for, in the audit. */
+export function leaseAccess(verb: Verb, key: string): Access {
+  return { verb, resource: everyResource, scope: key === "" ? { prefix: "" } : { key } };
 }
 
 /** Each part has an end that it can't contain. */

@@ -358,6 +358,16 @@ export function leaseOf(field: string, text: string): bigint {
   return value;
 }
 
+/** Throws INVALID_REQUEST if a request names no lease. */
+export function requiredLease(text: string): bigint {
+  const lease = leaseOf("lease", text);
+  if (lease > 0n) return lease;
+  throw invalidRequest(
+    "lease",
+    "lease is 0, which is no lease. Give the id that Grant has returned.",
+  );
+}
+
 /** The bounds of google.protobuf.Duration, about 10,000 years. */
 const maxDurationSeconds = 315_576_000_000;
 

@@ -8,6 +8,7 @@ import type {
   Operation,
   TransactRequest,
 } from "../../storage/store.ts";
+import { checkRequestId } from "../../storage/transaction-checks.ts";
 import type { Compare__Output } from "../../wire/generated/watchfanout/v1/Compare.ts";
 import type { DeletePrefixRequest__Output } from "../../wire/generated/watchfanout/v1/DeletePrefixRequest.ts";
 import type { Operation__Output } from "../../wire/generated/watchfanout/v1/Operation.ts";
@@ -88,9 +89,6 @@ export function writeOptionsOf(
   };
 }
 
-/** Maximum size of a request's id in UTF-8, in bytes. */
-const maxRequestIdBytes = 128;
-
 /** What `requestIdOf` makes. */
 const ofCaller = /^[\w-]{43}\.[\w-]{43}$/;
 
@@ -100,13 +98,7 @@ const ofCaller = /^[\w-]{43}\.[\w-]{43}$/;
  */
 function requestIdOf(id: string, { source, name }: Identity, via: string | undefined): string {
   if (id === "" || (via !== undefined && ofCaller.test(id))) return id;
-  const bytes = Buffer.byteLength(id);
-  if (bytes > maxRequestIdBytes) {
-    throw invalidRequest(
-      "request_id",
-      `request_id has ${bytes} bytes, above the limit of ${maxRequestIdBytes}. Use a UUID.`,
-    );
-  }
+  checkRequestId(id);
   return `${hashOf(JSON.stringify([source, name]))}.${hashOf(id)}`;
 }
 

@@ -1,4 +1,4 @@
-import { messageOf, WatchFanoutError } from "../../base/errors.ts";
+import { messageOf, upstreamUnavailable, WatchFanoutError } from "../../base/errors.ts";
 import { abortable } from "../../base/wait.ts";
 import { compacted, isServiceError, says } from "../../etcd/client/errors.ts";
 import type { EtcdClient } from "../../etcd/client/etcd-client.ts";
@@ -56,7 +56,7 @@ export class EtcdStore implements Store {
     this.#writes = new CheckedWrites(client);
     this.#markers = new RequestMarkers(client);
     const resources = Array.from(options.prefixes, ([name, prefix]) => ({ name, prefix }));
-    this.leases = new EtcdLeases(client, namesByPrefix(resources, client.history.key));
+    this.leases = new EtcdLeases(client, namesByPrefix(resources, client.history.own));
   }
 
   /** Closes the leases. */
@@ -137,16 +137,18 @@ export class EtcdStore implements Store {
     ranges: readonly KeyRange[],
     marker: RequestMarker | undefined,
   ): Promise<DeletePrefixResult> {
-    const reads = ranges.map((range) => ({ request_range: { ...range, count_only: true } }));
+    const counts = ranges.map((range) => ({ request_range: { ...range, count_only: true } }));
+    const reads = marker === undefined ? counts : [...counts, marker.reading];
     const counting = { compare: [], success: reads, failure: [] };
     const { response: counted, historyId } = await this.#writes.write(counting, 0n, request);
-    const counts = counted.responses.slice(0, ranges.length);
-    const count = sum(counts.map(({ response_range }) => response_range?.count));
+    const found = counted.responses.slice(0, ranges.length);
+    const count = sum(found.map(({ response_range }) => response_range?.count));
     const revision = safeNumber(counted.header.revision);
-    // A request that was executed before is answered as it was.
     if (request.validateOnly === true || (count === 0 && marker === undefined))
       return { revision, historyId, deleted: count, revisionBefore: revision };
-    if (count > this.#maxDeletedObjects)
+    // A request that was executed before is answered as it was, however many there are now.
+    const isNew = marker?.revisionIn(rangeIn(counted, ranges.length)) === undefined;
+    if (isNew && count > this.#maxDeletedObjects)
       throw tooManyToDelete(request, count, this.#maxDeletedObjects);
     const deletions = ranges.map((range) => ({ request_delete_range: range }));
     const branches = { compare: [], success: deletions, failure: [] };
@@ -207,12 +209,25 @@ export class EtcdStore implements Store {
       let object = objects[i];
       if (object !== undefined && !transaction.readsValues) {
         const range = { ...transaction.rangeOfCompare(i), revision };
-        object = objectIn(compare.key, await this.#client.range(range, signal));
+        object = objectIn(compare.key, await this.#compared(range, signal));
       }
       sizes.add(object);
       results.push({ held: holds(compare, object), object });
     }
     return results;
+  }
+
+  /** Reads what a compare has found. If that is compacted, REVISION_TOO_OLD would say that the request was applied. */
+  async #compared(request: RangeRequest, signal: AbortSignal | undefined): Promise<DecodedRange> {
+    try {
+      return await this.#client.range(request, signal);
+    } catch (error) {
+      if (!isCompacted(error)) throw error;
+      throw upstreamUnavailable(
+        "Nothing was written: a compare does not hold, and what it found was compacted meanwhile. Try again.",
+        error,
+      );
+    }
   }
 
   /** The results of a transaction that was executed now, and what was before. No error of it says that nothing was written. */
@@ -281,10 +296,14 @@ export class EtcdStore implements Store {
     try {
       return await this.#client.range(request, signal);
     } catch (error) {
-      if (!isServiceError(error) || !says(error.details, compacted)) throw error;
+      if (!isCompacted(error)) throw error;
       throw resultCompacted(executedAt, error);
     }
   }
+}
+
+function isCompacted(error: unknown): boolean {
+  return isServiceError(error) && says(error.details, compacted);
 }
 
 function objectIn(key: string, { kvs }: DecodedRange): StoredObject | undefined {

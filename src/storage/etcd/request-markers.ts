@@ -60,8 +60,9 @@ export class RequestMarkers {
     try {
       return await write(this.#marker(requestId, fingerprint, lease));
     } catch (error) {
-      // etcd does not say which lease it does not have: the request may name others.
       if (!hasReason(error, "LEASE_NOT_FOUND")) throw error;
+      // etcd does not say which lease it does not have: the request may name others.
+      if (await this.#client.hasLease(lease)) throw error;
       if (this.#lease === lease) this.#sharedUntil = -Infinity;
       return write(this.#marker(requestId, fingerprint, await this.#shared()));
     }

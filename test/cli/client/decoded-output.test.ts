@@ -55,9 +55,9 @@ describe("As YAML,", () => {
     const text = await stdoutOf("list", "-r", "pods", "--page-size", "1", "-o", "yaml");
     const { items, revision } = parse(text);
     expect(items.map(({ key }: { key: string }) => key)).toEqual(["ns-1/a", "ns-1/b"]);
-    expect(revision).toBe(3);
+    expect(revision).toBe(7);
     const none = await stdoutOf("list", "none/", "-r", "pods", "-o", "yaml");
-    expect(parse(none)).toMatchObject({ revision: 3, items: [] });
+    expect(parse(none)).toMatchObject({ revision: 7, items: [] });
   });
 
   test("a value without a codec is JSON, text or bytes.", async () => {
@@ -142,8 +142,8 @@ describe("As jsonpath,", () => {
     ["{.items[?(@.value.spec.node=='n2')].key}", "ns-1/b\n"],
     ["$.items[-1:].value.serial", `${serial}\n`],
     ["{.items[*].value.labels}", '{"a.b/c":"x"} {"a.b/c":"x"}\n'],
-    ["revision {.revision}", "revision 3\n"],
-    ["{range .items[*]}{$.revision}{end}", "33\n"],
+    ["revision {.revision}", "revision 7\n"],
+    ["{range .items[*]}{$.revision}{end}", "77\n"],
     ["{..node}", "n1 n2\n"],
     ["{.constructor}{.items.length}{.__proto__}", ""],
   ])("a list gives for %s: %j.", async (template, expected) => {

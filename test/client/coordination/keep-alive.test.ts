@@ -123,6 +123,18 @@ describe("A lease of a client", () => {
     expect(lease.isHeld).toBe(true);
   });
 
+  it.each([
+    ["none", []],
+    ["too many", Array.from({ length: 10_001 }, () => 1n)],
+    ["an id of 0", [1n, 0n]],
+  ])("shares no request that a server would end the stream for: %s", async (_, ids) => {
+    const servers = new ScriptedServers();
+    await expect(servers.leases.renew(ids, 1_000)).rejects.toMatchObject({
+      ...{ reason: "INVALID_REQUEST", message: expect.stringContaining("from 1 to 10000") },
+    });
+    expect(servers.streams).toBe(0);
+  });
+
   it("shares its requests with others that are due soon", async () => {
     const servers = new ScriptedServers();
     for (let n = 0; n < 5; n++) {

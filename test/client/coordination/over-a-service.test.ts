@@ -207,6 +207,32 @@ describe.each([
     expect(leading.size).toBe(0);
   });
 
+  it("a candidate whose key others delete, while it waits, campaigns again", async () => {
+    const client = openClient(await open().start());
+    const mutex = new Mutex(await openSession(client), "locks", "job");
+    const lock = await mutex.lock();
+    const stopping = new AbortController();
+    const led = Promise.withResolvers<number>();
+    const elector = new LeaderElector({
+      ...{ session: await openSession(client), resource: "locks", name: "job", identity: "a" },
+      onStartedLeading: async (signal, { fencingToken }) => {
+        led.resolve(fencingToken);
+        await aborted(signal);
+      },
+    });
+    const running = elector.run(stopping.signal);
+    running.catch(led.reject);
+    const others = async () => (await keysOf(client)).filter((key) => key !== lock.key);
+    await until("the candidate", async () => (await others()).length === 1);
+    const [waiting = ""] = await others();
+    await client.delete("locks", waiting);
+    // It learns of that when it looks again.
+    await lock.unlock();
+    expect(await led.promise).toBeGreaterThan(lock.fencingToken);
+    stopping.abort();
+    await running;
+  });
+
   it("slots are divided among members, one of which is cut off and one leaves", async () => {
     const address = await open().start();
     const slots = 16;

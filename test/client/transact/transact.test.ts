@@ -194,6 +194,28 @@ describe.each([
     expect((await client.deletePrefix("a", "", { everyKey: true })).deleted).toBe(1);
   });
 
+  test("that deletes what does not exist changes nothing, and says nothing against the history.", async () => {
+    const client = await open();
+    const { revision, historyId } = await client.put("a", "k", utf8("1"));
+    const stop = new AbortController();
+    const watch = client.watch("a", {
+      scope: { key: "k" },
+      afterRevision: revision,
+      signal: stop.signal,
+    });
+    const operations = [{ type: "delete", resource: "a", key: "missing" }] as const;
+    expect(await client.transaction({ operations })).toMatchObject({ revision, historyId });
+    const next = await client.put("a", "k", utf8("2"));
+    expect(next.historyId).toBe(historyId);
+    for await (const batch of watch) {
+      expect(batch.historyId).toBe(historyId);
+      if (batch.events.length === 0) continue;
+      expect(batch.events).toMatchObject([{ type: "MODIFIED", revision: next.revision }]);
+      break;
+    }
+    stop.abort();
+  });
+
   test("has puts and deletes that only check, and conflicts with the current object.", async () => {
     const client = await open();
     const put = await client.put("a", "k", utf8("1"), { validateOnly: true });

@@ -274,7 +274,7 @@ describe("Health", () => {
     expect(await check("watchfanout.v1.ListWatchService")).toBe("SERVING");
     expect(await check("resource/secrets")).toBe(await check("resource/nothing"));
     const names = Object.keys((await app.unary(List, {})).statuses).sort();
-    const services = ["watchfanout.v1.ListWatchService", "watchfanout.v1.WriteService"];
+    const services = ["Lease", "ListWatch", "Write"].map((name) => `watchfanout.v1.${name}Service`);
     expect(names).toEqual(["", "resource/pods", ...services]);
     const admin = clientAs(server, "ann", "admins");
     expect(Object.keys((await admin.unary(List, {})).statuses)).toContain("resource/secrets");

@@ -16,7 +16,7 @@ function leasesOf(endpoints: readonly string[]): { leases: EtcdLeases; client: E
   const client = clientOf({ url: "" }, { endpoints, random: () => 0 });
   const leases = new EtcdLeases(
     client,
-    namesByPrefix([{ name: "things", prefix: "/things/" }], client.history.key),
+    namesByPrefix([{ name: "things", prefix: "/things/" }], client.history.own),
   );
   closings.push(async () => {
     leases.close();

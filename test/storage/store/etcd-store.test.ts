@@ -192,6 +192,24 @@ describe("a transaction of etcd", () => {
     expect(items).toHaveLength(3);
   });
 
+  test("whose compares found what is compacted before it is read says that nothing was written", async () => {
+    const { client, store } = replica({ a: newPrefix() });
+    await store.transact({ compares: [], operations: [put("k", "1")] });
+    const range = client.range.bind(client);
+    client.range = async (request, signal) => {
+      const next = await store.transact({ compares: [], operations: [put("k", "2")] });
+      await source.compact(next.revision);
+      return range(request, signal);
+    };
+    const compares = ["k", "l", "m"].map((key) => ({ resource: "a", key, exists: false }));
+    const request = { compares, operations: [put("k", "3")], returnCurrent: true };
+    // REVISION_TOO_OLD would say that it was applied.
+    await expect(store.transact(request)).rejects.toMatchObject({
+      reason: "UPSTREAM_UNAVAILABLE",
+      message: expect.stringContaining("Nothing was written"),
+    });
+  });
+
   test("above a smaller limit of etcd is TRANSACTION_TOO_LARGE", async () => {
     const small = await startEtcd({ args: ["--max-txn-ops=16"] });
     onTestFinished(() => small.stop());
@@ -213,9 +231,12 @@ describe("a transaction of etcd", () => {
     const next = await store.transact({ ...request, requestId: "caller.2" });
     expect(next.succeeded).toBe(true);
     const unknown = { ...request, operations: [put("k", "1", { lease: 77n })] };
+    const before = await leases();
     await expect(store.transact({ ...unknown, requestId: "caller.3" })).rejects.toMatchObject({
       reason: "LEASE_NOT_FOUND",
       metadata: { lease: "77" },
     });
+    // That one was not missing, so no other is granted.
+    expect(await leases()).toBe(before);
   });
 });

@@ -306,4 +306,16 @@ describe.each([
     expect(await keysOf(a)).toHaveLength(21);
     expect(await store.deletePrefix({ resource: "a", prefix: "1" })).toMatchObject({ deleted: 11 });
   });
+
+  test("that was applied is answered as it was, also if more objects than allowed were put since", async () => {
+    const { store, a } = open();
+    const request = { resource: "a", prefix: "", requestId: "caller.id" };
+    await store.transact({ compares: [], operations: [put("a", "k", "")] });
+    const first = await store.deletePrefix(request);
+    const operations = Array.from({ length: 21 }, (_each, i) => put("a", `${i}`, ""));
+    await store.transact({ compares: [], operations });
+    const { deleted, revision } = first;
+    expect(await store.deletePrefix(request)).toMatchObject({ deleted, revision });
+    expect(await keysOf(a)).toHaveLength(21);
+  });
 });

@@ -1,57 +1,17 @@
-import { pause } from "../../../base/clock.ts";
-import { hasReason, invalidRequest, toError, WatchFanoutError } from "../../../base/errors.ts";
-import type { TimeSlicedWork } from "../../../base/event-loop-turns.ts";
-import { Turns } from "../../../base/turns.ts";
-import { draining, expired } from "../../../cacher/request/errors.ts";
-import {
-  type Access,
-  everyResource,
-  leaseName,
-  permissionDenied,
-  type Verb,
-} from "../../../policy/access.ts";
+import { hasReason, invalidRequest, WatchFanoutError } from "../../../base/errors.ts";
+import { leaseName, permissionDenied } from "../../../policy/access.ts";
 import type { GrantedLease, LeaseState, Leases } from "../../../storage/store.ts";
-import { durationOf, frameOf } from "../../../wire/encode.ts";
-import { encodedStatus, statusOf } from "../../../wire/errors.ts";
+import { durationOf } from "../../../wire/encode.ts";
 import type { GrantRequest__Output } from "../../../wire/generated/watchfanout/v1/GrantRequest.ts";
-import type { KeepAliveRequest__Output } from "../../../wire/generated/watchfanout/v1/KeepAliveRequest.ts";
 import type { RevokeRequest__Output } from "../../../wire/generated/watchfanout/v1/RevokeRequest.ts";
 import type { TimeToLiveRequest__Output } from "../../../wire/generated/watchfanout/v1/TimeToLiveRequest.ts";
-import { encodeRenewals, type RenewalOutcome } from "../../../wire/renewals.ts";
 import { leaseService } from "../../../wire/services.ts";
-import { auditDenied } from "../../calls/audit.ts";
 import { expectedObjectBytes } from "../../calls/call-admission.ts";
-import { keepingAlive, type LeaseUse, reading, revoking } from "../../calls/lease-authorizer.ts";
-import {
-  type BidiMethod,
-  decoderOf,
-  methodOf,
-  type ServiceMethods,
-  type UnaryCall,
-  type UnaryMethod,
-} from "../../calls/methods.ts";
-import { toClientError } from "../../calls/refusals.ts";
-import { type NextRequest, RefusedRequest, type ServerCall } from "../../calls/server-call.ts";
+import { type LeaseUse, leaseAccess, reading, revoking } from "../../calls/lease-authorizer.ts";
+import type { ServiceMethods, UnaryCall, UnaryMethod } from "../../calls/methods.ts";
 import type { ServiceContext } from "../../calls/service-context.ts";
-import { Rounds } from "../../kernel/rounds.ts";
-import { leaseOf, ttlOf } from "../parse-requests.ts";
-import { expiryOf } from "../watch-handler.ts";
-import { KeepAliveStream } from "./keep-alive-stream.ts";
-
-/** Maximum number of leases of a KeepAlive request. */
-const maxLeases = 10_000;
-
-const decode = decoderOf<KeepAliveRequest__Output>(leaseService.KeepAlive.path, maxLeases);
-const keepAliveMethod = methodOf(leaseService.KeepAlive.path);
-
-/** Number of leases that are handed to the store in one step. */
-const leasesPerStep = 1_000;
-
-/** Maximum size of a KeepAlive request, in bytes: an id has up to 9. */
-const maxRequestBytes = 128 * 1024;
-
-/** Interval at which the age of streams is checked, in milliseconds. */
-const checkIntervalMs = 1_000;
+import { requiredLease, ttlOf } from "../parse-requests.ts";
+import { KeepAliveMethod } from "./keep-alive-method.ts";
 
 /** Maximum size of the names of objects in a response, in bytes: clients of gRPC accept 4 MiB. */
 const maxObjectsBytes = 4 * 1024 ** 2;
@@ -63,40 +23,21 @@ const smallResponseBytes = 64;
 export class LeaseService {
   readonly #context: ServiceContext;
   readonly #leases: Leases;
-  readonly #streams: Rounds<KeepAliveStream>;
-  /** The KeepAlive requests that have arrived: one at a time of each stream. */
-  readonly #requests: Turns;
+  /** Its method with a stream of requests. */
+  readonly keepAlive: KeepAliveMethod;
 
   constructor(context: ServiceContext, leases: Leases) {
     this.#context = context;
     this.#leases = leases;
-    this.#requests = new Turns(context.clock, Infinity);
-    this.#streams = new Rounds(context.clock, {
-      intervalMs: checkIntervalMs,
-      visitsPerStep: 64,
-      visit: (stream) => {
-        const { expiresAt } = stream;
-        if (expiresAt !== undefined && context.clock.now() >= expiresAt) stream.endSoon(expired());
-      },
-    });
+    this.keepAlive = new KeepAliveMethod(context, leases);
   }
 
-  /** KeepAlive. */
-  get keepAlive(): BidiMethod {
-    return {
-      name: keepAliveMethod,
-      maxRequestBytes,
-      mayIdle: true,
-      converse: (call, next) => void this.#converse(call, next),
-    };
-  }
-
-  /** The handlers of the other methods, by name. */
+  /** The handlers of the others, by name. */
   readonly methods: ServiceMethods = {
     Grant: {
       kind: "writes",
       access: "open",
-      audited: () => accessOf("put", "a new lease"),
+      audited: () => leaseAccess("put", "a new lease"),
       perform: async (request, call) => {
         const ttlSeconds = ttlOf(request);
         if (ttlSeconds === undefined)
@@ -115,7 +56,7 @@ export class LeaseService {
     Revoke: {
       kind: "writes",
       access: "open",
-      audited: ({ lease }) => accessOf("delete", leaseName(BigInt(lease))),
+      audited: ({ lease }) => leaseAccess("delete", leaseName(BigInt(lease))),
       perform: async (request, call) => {
         const lease = requiredLease(request.lease);
         await this.#check(call, lease, revoking);
@@ -133,7 +74,7 @@ export class LeaseService {
     TimeToLive: {
       kind: "reads",
       access: "open",
-      audited: ({ lease }) => accessOf("get", leaseName(BigInt(lease))),
+      audited: ({ lease }) => leaseAccess("get", leaseName(BigInt(lease))),
       perform: async (request, call) => {
         const wait = call.admit(expectedObjectBytes);
         if (wait !== undefined) await wait;
@@ -154,7 +95,7 @@ export class LeaseService {
   #checkGrant(call: UnaryCall): void {
     if (this.#context.leaseAuthorizer.mayAny(call.identity, ["put"])) return;
     call.deny();
-    throw permissionDenied(call.identity, accessOf("put", "a new lease"));
+    throw permissionDenied(call.identity, leaseAccess("put", "a new lease"));
   }
 
   /** Reads a lease all of whose objects the caller may get. */
@@ -181,11 +122,6 @@ export class LeaseService {
     }, 0);
     if (bytes > maxObjectsBytes) throw tooManyObjects(lease, state.objects.length);
     return hasObjects ? state : { ...state, objects: [], others: 0 };
-  }
-
-  /** Ends the streams with DRAINING. */
-  drain(): void {
-    for (const stream of this.#streams) stream.endSoon(draining());
   }
 
   /** Grants a lease that the caller may have. */
@@ -221,164 +157,6 @@ export class LeaseService {
     call.deny();
     throw refusal;
   }
-
-  async #converse(call: ServerCall, next: NextRequest): Promise<void> {
-    if (call.isOver) return;
-    const context = this.#context;
-    // Before the span ends, which would last as long as the stream.
-    const refusal = context.streams.makeRoom(call.owner);
-    if (refusal !== undefined) {
-      call.end(statusOf(refusal));
-      return;
-    }
-    call.span?.end(undefined);
-    call.span = undefined;
-    const stream = new KeepAliveStream(call, context, expiryOf(context), (ended) => {
-      context.streams.delete(ended);
-      this.#streams.delete(ended);
-    });
-    context.streams.add(stream);
-    this.#streams.add(stream);
-    try {
-      while (!stream.isEnding) {
-        const message = await next();
-        if (message === undefined) {
-          stream.halfClosed();
-          return;
-        }
-        if (stream.isEnding) return;
-        await this.#inTurn(call, stream, message);
-        await stream.room();
-        await this.#pace(call, stream);
-      }
-    } catch (error) {
-      if (stream.isOver) return;
-      if (error instanceof RefusedRequest) stream.end(error.status);
-      else stream.end(statusOf(toClientError(error, keepAliveMethod, context.logger, call)));
-    }
-  }
-
-  /** Handles one request in a turn of its caller, as thousands may arrive at once. Resolves when the next one may be. */
-  #inTurn(call: ServerCall, stream: KeepAliveStream, message: Buffer): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const step = (): boolean => {
-        try {
-          if (!stream.isOver) this.#handle(call, stream, message);
-          resolve();
-        } catch (error) {
-          reject(error);
-        }
-        return false;
-      };
-      this.#requests.start(call.owner, { step });
-    });
-  }
-
-  /** Resolves when further leases may be renewed for the caller. */
-  async #pace({ owner }: ServerCall, { signal }: KeepAliveStream): Promise<void> {
-    const { renewalRate } = owner.caller;
-    while (renewalRate?.isExceeded === true && !signal.aborted) {
-      await pause(this.#context.clock, renewalRate.waitMs(0), signal);
-    }
-  }
-
-  /** Throws if the request is invalid, or its caller may not renew any lease. */
-  #handle(call: ServerCall, stream: KeepAliveStream, message: Buffer): void {
-    const { request, fault } = decode(message);
-    if (fault !== undefined) throw fault;
-    const leases = leasesOf(request);
-    const { identity } = call;
-    const context = this.#context;
-    if (!context.leaseAuthorizer.mayAny(identity, keepingAlive.among)) {
-      const access = accessOf("put", "");
-      auditDenied(context, keepAliveMethod, call, access);
-      throw permissionDenied(identity, access);
-    }
-    call.owner.caller.renewalRate?.charge(leases.length);
-    const answer = stream.answer();
-    void this.#renew(call, stream, leases).then(
-      (outcomes) => {
-        if (stream.isOver) return;
-        const message = encodeRenewals(leases, outcomes);
-        context.observer?.sent(keepAliveMethod, 1, message.byteLength);
-        answer(frameOf(message));
-      },
-      (error: unknown) => {
-        if (stream.isOver) return;
-        stream.end(statusOf(toClientError(error, keepAliveMethod, context.logger, call)));
-      },
-    );
-  }
-
-  async #renew(
-    call: ServerCall,
-    stream: KeepAliveStream,
-    leases: readonly bigint[],
-  ): Promise<readonly RenewalOutcome[]> {
-    const { leaseAuthorizer } = this.#context;
-    const { signal } = stream;
-    const outcomes = leaseAuthorizer.isLimited(call.identity)
-      ? await this.#renewAllowed(call, stream, leases)
-      : await this.#keepAlive(call, leases, signal);
-    this.#learn(leases, outcomes);
-    return encoded(outcomes);
-  }
-
-  /** Renews leases, in steps if they are many. */
-  async #keepAlive(
-    { owner }: ServerCall,
-    leases: readonly bigint[],
-    signal: AbortSignal,
-  ): Promise<readonly (number | Error)[]> {
-    const store = this.#leases;
-    if (leases.length <= leasesPerStep) return store.keepAlive(leases, signal);
-    const parts: Promise<readonly (number | Error)[]>[] = [];
-    const work = function* (): TimeSlicedWork<void> {
-      for (let i = 0; i < leases.length; i += leasesPerStep) {
-        const part = store.keepAlive(leases.slice(i, i + leasesPerStep), signal);
-        // It may fail before the others are asked for.
-        part.catch(() => {});
-        parts.push(part);
-        yield;
-      }
-    };
-    await this.#requests.run(owner, work(), signal);
-    return (await Promise.all(parts)).flat();
-  }
-
-  #learn(leases: readonly bigint[], outcomes: readonly (number | Error)[]): void {
-    const { grantedLeases } = this.#context;
-    for (let i = 0; i < leases.length; i++) {
-      const [lease, outcome] = [leases[i] as bigint, outcomes[i]];
-      if (typeof outcome === "number") grantedLeases.renewed(lease, outcome);
-      else if (hasReason(outcome, "LEASE_NOT_FOUND")) grantedLeases.ended(lease);
-    }
-  }
-
-  /** Renews those leases that the caller may keep alive. */
-  async #renewAllowed(
-    call: ServerCall,
-    { signal }: KeepAliveStream,
-    leases: readonly bigint[],
-  ): Promise<readonly (number | Error)[]> {
-    const context = this.#context;
-    const { identity, owner } = call;
-    const user = { identity, owner, signal };
-    const refusals = await Promise.all(
-      leases.map((lease) =>
-        context.leaseAuthorizer.refusal(user, lease, keepingAlive).catch(toError),
-      ),
-    );
-    const allowed = leases.filter((_, i) => refusals[i] === undefined);
-    const renewed = await this.#keepAlive(call, allowed, signal);
-    let next = 0;
-    return refusals.map((refusal) => refusal ?? (renewed[next++] as number | Error));
-  }
-}
-
-/** What a request that needs a right for what is attached asks for, in the audit. */
-function accessOf(verb: Verb, key: string): Access {
-  return { verb, resource: everyResource, scope: key === "" ? { prefix: "" } : { key } };
 }
 
 function tooManyObjects(lease: bigint, count: number): WatchFanoutError {
@@ -388,35 +166,4 @@ function tooManyObjects(lease: bigint, count: number): WatchFanoutError {
       "fewer to one lease.",
     { metadata: { limit: String(maxObjectsBytes) } },
   );
-}
-
-/** Throws INVALID_REQUEST if a request names no lease. */
-function requiredLease(text: string): bigint {
-  const lease = leaseOf("lease", text);
-  if (lease > 0n) return lease;
-  throw invalidRequest(
-    "lease",
-    "lease is 0, which is no lease. Give the id that Grant has returned.",
-  );
-}
-
-/** Throws INVALID_REQUEST. */
-function leasesOf({ leases }: KeepAliveRequest__Output): readonly bigint[] {
-  if (leases.length === 0) throw invalidRequest("leases", "leases is empty. Name a lease.");
-  return leases.map((lease) => requiredLease(lease));
-}
-
-/** Errors as statuses, each of them encoded once. */
-function encoded(outcomes: readonly (number | Error)[]): readonly RenewalOutcome[] {
-  const statuses = new Map<Error, Uint8Array>();
-  return outcomes.map((outcome) => {
-    if (typeof outcome === "number") return outcome;
-    let bytes = statuses.get(outcome);
-    if (bytes === undefined) {
-      if (!(outcome instanceof WatchFanoutError)) throw outcome;
-      bytes = encodedStatus(statusOf(outcome));
-      statuses.set(outcome, bytes);
-    }
-    return bytes;
-  });
 }

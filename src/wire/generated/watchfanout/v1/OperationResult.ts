@@ -15,7 +15,7 @@ export interface OperationResult {
    */
   'previous'?: (_watchfanout_v1_StoredObject | null);
   /**
-   * The object before the transaction is left out, since the response would be above 4 MiB. Read it at the revision before
+   * The object before the transaction is left out, since there are above 2.25 MiB of them. Read it at the revision before
    * that of the transaction.
    */
   'previous_left_out'?: (boolean);
@@ -34,7 +34,7 @@ export interface OperationResult__Output {
    */
   'previous': (_watchfanout_v1_StoredObject__Output | null);
   /**
-   * The object before the transaction is left out, since the response would be above 4 MiB. Read it at the revision before
+   * The object before the transaction is left out, since there are above 2.25 MiB of them. Read it at the revision before
    * that of the transaction.
    */
   'previous_left_out': (boolean);

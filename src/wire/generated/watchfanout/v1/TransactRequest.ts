@@ -18,8 +18,8 @@ export interface TransactRequest {
    */
   'operations'?: (_watchfanout_v1_Operation)[];
   /**
-   * If a compare does not hold, the response has the current object of each compare. Above 4 MiB of them the call fails with
-   * LIST_TOO_LARGE.
+   * If a compare does not hold, the response has the current object of each compare. Above 2.25 MiB of them the call fails
+   * with LIST_TOO_LARGE.
    */
   'return_current'?: (boolean);
   /**
@@ -27,7 +27,8 @@ export interface TransactRequest {
    */
   'return_previous'?: (boolean);
   /**
-   * Checks everything, also the compares, but whether leases exist, and writes nothing. The request_id is ignored.
+   * Checks everything, also the compares, except sizes and whether leases exist, and writes nothing. The request_id is
+   * ignored.
    */
   'validate_only'?: (boolean);
   /**
@@ -35,8 +36,8 @@ export interface TransactRequest {
    * minutes with the revision of the write, so that a request with the same id is not applied twice: it is answered as the
    * first one was, also by another replica. The same id with another request is the error REQUEST_ID_REUSED. A request that
    * was refused, or whose compares did not hold, leaves no trace. Empty: the request is not remembered, which costs less.
-   * What the answer has of objects is read again; once that is compacted, the call fails with REVISION_TOO_OLD, whose message
-   * has the revision of the write.
+   * What the answer has of objects is read again; once that is compacted, the call fails with REVISION_TOO_OLD, whose
+   * requested_revision is that of the write.
    */
   'request_id'?: (string);
   /**
@@ -61,8 +62,8 @@ export interface TransactRequest__Output {
    */
   'operations': (_watchfanout_v1_Operation__Output)[];
   /**
-   * If a compare does not hold, the response has the current object of each compare. Above 4 MiB of them the call fails with
-   * LIST_TOO_LARGE.
+   * If a compare does not hold, the response has the current object of each compare. Above 2.25 MiB of them the call fails
+   * with LIST_TOO_LARGE.
    */
   'return_current': (boolean);
   /**
@@ -70,7 +71,8 @@ export interface TransactRequest__Output {
    */
   'return_previous': (boolean);
   /**
-   * Checks everything, also the compares, but whether leases exist, and writes nothing. The request_id is ignored.
+   * Checks everything, also the compares, except sizes and whether leases exist, and writes nothing. The request_id is
+   * ignored.
    */
   'validate_only': (boolean);
   /**
@@ -78,8 +80,8 @@ export interface TransactRequest__Output {
    * minutes with the revision of the write, so that a request with the same id is not applied twice: it is answered as the
    * first one was, also by another replica. The same id with another request is the error REQUEST_ID_REUSED. A request that
    * was refused, or whose compares did not hold, leaves no trace. Empty: the request is not remembered, which costs less.
-   * What the answer has of objects is read again; once that is compacted, the call fails with REVISION_TOO_OLD, whose message
-   * has the revision of the write.
+   * What the answer has of objects is read again; once that is compacted, the call fails with REVISION_TOO_OLD, whose
+   * requested_revision is that of the write.
    */
   'request_id': (string);
   /**

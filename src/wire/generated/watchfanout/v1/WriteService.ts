@@ -32,14 +32,16 @@ export interface WriteServiceClient extends grpc.Client {
   delete(argument: _watchfanout_v1_DeleteRequest, callback: grpc.requestCallback<_watchfanout_v1_DeleteResponse__Output>): grpc.ClientUnaryCall;
   
   /**
-   * Deletes all objects whose keys begin with a prefix, at one revision.
+   * Deletes all objects whose keys begin with a prefix, at one revision. They are counted first: above the server's maximum,
+   * 10,000 unless configured, the call fails with TRANSACTION_TOO_LARGE. What others put after that is deleted as well.
    */
   DeletePrefix(argument: _watchfanout_v1_DeletePrefixRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_DeletePrefixResponse__Output>): grpc.ClientUnaryCall;
   DeletePrefix(argument: _watchfanout_v1_DeletePrefixRequest, metadata: grpc.Metadata, callback: grpc.requestCallback<_watchfanout_v1_DeletePrefixResponse__Output>): grpc.ClientUnaryCall;
   DeletePrefix(argument: _watchfanout_v1_DeletePrefixRequest, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_DeletePrefixResponse__Output>): grpc.ClientUnaryCall;
   DeletePrefix(argument: _watchfanout_v1_DeletePrefixRequest, callback: grpc.requestCallback<_watchfanout_v1_DeletePrefixResponse__Output>): grpc.ClientUnaryCall;
   /**
-   * Deletes all objects whose keys begin with a prefix, at one revision.
+   * Deletes all objects whose keys begin with a prefix, at one revision. They are counted first: above the server's maximum,
+   * 10,000 unless configured, the call fails with TRANSACTION_TOO_LARGE. What others put after that is deleted as well.
    */
   deletePrefix(argument: _watchfanout_v1_DeletePrefixRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_watchfanout_v1_DeletePrefixResponse__Output>): grpc.ClientUnaryCall;
   deletePrefix(argument: _watchfanout_v1_DeletePrefixRequest, metadata: grpc.Metadata, callback: grpc.requestCallback<_watchfanout_v1_DeletePrefixResponse__Output>): grpc.ClientUnaryCall;
@@ -89,7 +91,8 @@ export interface WriteServiceHandlers extends grpc.UntypedServiceImplementation 
   Delete: grpc.handleUnaryCall<_watchfanout_v1_DeleteRequest__Output, _watchfanout_v1_DeleteResponse>;
   
   /**
-   * Deletes all objects whose keys begin with a prefix, at one revision.
+   * Deletes all objects whose keys begin with a prefix, at one revision. They are counted first: above the server's maximum,
+   * 10,000 unless configured, the call fails with TRANSACTION_TOO_LARGE. What others put after that is deleted as well.
    */
   DeletePrefix: grpc.handleUnaryCall<_watchfanout_v1_DeletePrefixRequest__Output, _watchfanout_v1_DeletePrefixResponse>;
   
