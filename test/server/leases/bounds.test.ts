@@ -138,6 +138,34 @@ describe("A caller's leases", () => {
     clock.advance(1);
     await next;
   });
+
+  test("are renewed at this rate also by the first requests of other streams", async () => {
+    const { client, clock } = await serveLeases({ maxLeaseRenewalRatePerIdentity: 2 });
+    const lease = await client.grant(60);
+    await client.keepAlive().renew(lease, lease, lease, lease);
+    let isAnswered = false;
+    const first = client
+      .keepAlive()
+      .renew(lease)
+      .then(() => {
+        isAnswered = true;
+      });
+    for (let turns = 0; turns < 50; turns++) await nextTurn();
+    expect(isAnswered).toBe(false);
+    clock.advance(1_000);
+    await first;
+  });
+});
+
+test("All responses of a KeepAlive stream that are ready count as not accepted, until it ends", async () => {
+  const { client, server } = await serveLeases({ maxLeaseRenewalRatePerIdentity: 0 });
+  const stream = client.keepAlive();
+  // It is not read. The response says of each lease that there is none.
+  const unknown = new Array<bigint>(10_000).fill(1n);
+  for (let i = 0; i < 5; i++) stream.send(...unknown);
+  await expect.poll(() => server.stats().unsent.bytes).toBeGreaterThan(5 * 1_000_000);
+  stream.close();
+  await expect.poll(() => server.stats().unsent.bytes).toBe(0);
 });
 
 describe.each<[string, () => Promise<ServedLeases & { readonly server: ServedBy }>]>([

@@ -30,7 +30,7 @@ import {
   type UnaryCall,
   type UnaryMethod,
 } from "../../calls/methods.ts";
-import { toClientError } from "../../calls/refusals.ts";
+import { toClientError, tooMuchRetained } from "../../calls/refusals.ts";
 import { type NextRequest, RefusedRequest, type ServerCall } from "../../calls/server-call.ts";
 import type { ServiceContext } from "../../calls/service-context.ts";
 import { Rounds } from "../../kernel/rounds.ts";
@@ -246,10 +246,10 @@ export class LeaseService {
           stream.halfClosed();
           return;
         }
+        await this.#pace(call, stream, message);
         if (stream.isEnding) return;
         await this.#inTurn(call, stream, message);
         await stream.room();
-        await this.#pace(call, stream);
       }
     } catch (error) {
       if (stream.isOver) return;
@@ -274,11 +274,24 @@ export class LeaseService {
     });
   }
 
-  /** Resolves when further leases may be renewed for the caller. */
-  async #pace({ owner }: ServerCall, { signal }: KeepAliveStream): Promise<void> {
+  /** Resolves when further leases may be renewed for the caller, also for the first request of a stream. */
+  async #pace(
+    { owner, connection }: ServerCall,
+    stream: KeepAliveStream,
+    { byteLength }: Buffer,
+  ): Promise<void> {
     const { renewalRate } = owner.caller;
-    while (renewalRate?.isExceeded === true && !signal.aborted) {
-      await pause(this.#context.clock, renewalRate.waitMs(0), signal);
+    if (renewalRate?.isExceeded !== true) return;
+    const { clock, retainedRequests } = this.#context;
+    const kept = retainedRequests.reserve(connection, byteLength, () =>
+      stream.evict(tooMuchRetained(retainedRequests)),
+    );
+    try {
+      while (renewalRate.isExceeded && !stream.signal.aborted) {
+        await pause(clock, renewalRate.waitMs(0), stream.signal);
+      }
+    } finally {
+      kept.release();
     }
   }
 
