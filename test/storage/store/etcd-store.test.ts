@@ -50,6 +50,24 @@ describe("DeletePrefix of etcd", () => {
 });
 
 describe("a transaction of etcd", () => {
+  test("grants no further leases once its caller has gone", async () => {
+    const { client, store } = replica({ a: newPrefix() });
+    const gone = new AbortController();
+    let granted = 0;
+    const grantLease = client.grantLease.bind(client);
+    client.grantLease = async (ttlSeconds) => {
+      granted++;
+      gone.abort(new Error("gone"));
+      return grantLease(ttlSeconds);
+    };
+    const before = await leases();
+    const operations = [1, 2, 3].map((i) => put(String(i), "", { ttlSeconds: 100 + i }));
+    const { signal } = gone;
+    await expect(store.transact({ compares: [], operations, signal })).rejects.toThrow("gone");
+    await expect.poll(leases).toBe(before);
+    expect(granted).toBe(1);
+  });
+
   test("refuses one key that two resources name", async () => {
     const prefix = newPrefix();
     const { store } = replica({ a: prefix, inner: `${prefix}x/` });
