@@ -3,6 +3,7 @@ import { type ServiceError, status } from "@grpc/grpc-js";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { upstreamUnavailable } from "../../../src/base/errors.ts";
 import type { ServerLimits } from "../../../src/server/limits/server-limits.ts";
+import { endedLease } from "../../../src/storage/lease-renewals.ts";
 import { MemoryLeases } from "../../../src/storage/memory/leases.ts";
 import { MemoryStore } from "../../../src/storage/memory/memory-store.ts";
 import type { Leases, Store } from "../../../src/storage/store.ts";
@@ -157,13 +158,19 @@ describe("A caller's leases", () => {
   });
 });
 
-test("All responses of a KeepAlive stream that are ready count as not accepted, until it ends", async () => {
-  const { client, server } = await serveLeases({ maxLeaseRenewalRatePerIdentity: 0 });
+test("Responses of a KeepAlive stream that wait for an earlier one count as not accepted, until it ends", async () => {
+  const first = Promise.withResolvers<readonly number[]>();
+  let asked = 0;
+  const given = Object.assign(leasesWith(new ManualTimers()), {
+    keepAlive: (leases: readonly bigint[]) =>
+      asked++ === 0 ? first.promise : Promise.resolve(leases.map(() => endedLease)),
+  });
+  const { client, server } = await serveLeases({ maxLeaseRenewalRatePerIdentity: 0 }, given);
   const stream = client.keepAlive();
-  // It is not read. The response says of each lease that there is none.
-  const unknown = new Array<bigint>(10_000).fill(1n);
-  for (let i = 0; i < 5; i++) stream.send(...unknown);
-  await expect.poll(() => server.stats().unsent.bytes).toBeGreaterThan(5 * 1_000_000);
+  stream.send(1n);
+  // Each response says 1,000 times why a lease was not renewed.
+  for (let i = 0; i < 5; i++) stream.send(...new Array<bigint>(1_000).fill(1n));
+  await expect.poll(() => server.stats().unsent.bytes).toBeGreaterThan(5 * 100_000);
   stream.close();
   await expect.poll(() => server.stats().unsent.bytes).toBe(0);
 });

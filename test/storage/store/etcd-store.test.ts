@@ -60,11 +60,12 @@ describe("a transaction of etcd", () => {
       gone.abort(new Error("gone"));
       return grantLease(ttlSeconds);
     };
-    const before = await leases();
+    const revoked = Promise.withResolvers<void>();
+    client.revokeLease = async () => revoked.resolve();
     const operations = [1, 2, 3].map((i) => put(String(i), "", { ttlSeconds: 100 + i }));
     const { signal } = gone;
     await expect(store.transact({ compares: [], operations, signal })).rejects.toThrow("gone");
-    await expect.poll(leases).toBe(before);
+    await revoked.promise;
     expect(granted).toBe(1);
   });
 
@@ -220,6 +221,24 @@ describe("a transaction of etcd", () => {
     await expect(store.transact({ compares: [], operations })).rejects.toMatchObject({
       reason: "TRANSACTION_TOO_LARGE",
     });
+  });
+
+  test("shares the lease of its id with at most 1,000 others", async () => {
+    const { client, store } = replica({ a: newPrefix() });
+    let granted = 0;
+    const grantLease = client.grantLease.bind(client);
+    client.grantLease = (ttlSeconds) => {
+      granted++;
+      return grantLease(ttlSeconds);
+    };
+    const transact = (requestId: string) =>
+      store.transact({ compares: [], operations: [put("k", "1")], requestId });
+    for (let i = 0; i < 10; i++) {
+      await Promise.all(Array.from({ length: 100 }, (_, j) => transact(`caller.${i}.${j}`)));
+    }
+    expect(granted).toBe(1);
+    await transact("caller.1001");
+    expect(granted).toBe(2);
   });
 
   test("renews the lease of the ids if etcd has lost it", async () => {
