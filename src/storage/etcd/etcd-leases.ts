@@ -9,6 +9,7 @@ import {
   says,
 } from "../../etcd/client/errors.ts";
 import type { EtcdClient } from "../../etcd/client/etcd-client.ts";
+import type { OwnKeys } from "../../etcd/client/own-keys.ts";
 import type { KeepAliveResponse } from "../../etcd/client/requests.ts";
 import { isRawKey, keyText } from "../../model/key-bytes.ts";
 import {
@@ -97,17 +98,17 @@ export class EtcdLeases implements Leases {
   }
 }
 
-/** The names of the keys below the prefixes of resources, which do not overlap. */
+/** The names of the keys below the prefixes of resources, which do not overlap, without the service's own keys. */
 export function namesByPrefix(
   resources: Iterable<{ readonly name: string; readonly prefix: string }>,
-  historyKey: Buffer,
+  own: OwnKeys,
 ): NameOfKey {
   const known = Array.from(resources, ({ name, prefix }) => ({
     resource: name,
     prefix: Buffer.from(prefix),
   }));
   return (key) => {
-    if (key.equals(historyKey)) return undefined;
+    if (own.has(key)) return undefined;
     for (const { resource, prefix } of known) {
       if (!key.subarray(0, prefix.length).equals(prefix)) continue;
       const text = keyText(key, prefix.length, key.length);

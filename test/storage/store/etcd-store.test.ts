@@ -211,6 +211,23 @@ describe("a transaction of etcd", () => {
     expect(items).toHaveLength(3);
   });
 
+  test("reads no further values that it replaced once they are above the bound of a response", async () => {
+    const { client, store, storage } = replica({ a: newPrefix() });
+    const keys = ["1", "2", "3", "4", "5"];
+    for (const key of keys) await storage("a").put({ key, value: Buffer.alloc(1024 ** 2) });
+    const { range } = client;
+    let values = 0;
+    client.range = (request, signal) => {
+      if (request.keys_only !== true) values++;
+      return range.call(client, request, signal);
+    };
+    const operations = [...keys, "absent"].map((key) => put(key, "small"));
+    const { results } = await store.transact({ compares: [], operations, returnPrevious: true });
+    const leftOut = results.map(({ previousLeftOut }) => previousLeftOut === true);
+    expect(leftOut).toEqual([false, false, true, true, true, false]);
+    expect(values).toBe(3);
+  });
+
   test("above a smaller limit of etcd is TRANSACTION_TOO_LARGE", async () => {
     const small = await startEtcd({ args: ["--max-txn-ops=16"] });
     onTestFinished(() => small.stop());
