@@ -1,5 +1,5 @@
 import { pause } from "../../../base/clock.ts";
-import { hasReason, invalidRequest, toError, WatchFanoutError } from "../../../base/errors.ts";
+import { hasReason, invalidRequest, WatchFanoutError } from "../../../base/errors.ts";
 import type { TimeSlicedWork } from "../../../base/event-loop-turns.ts";
 import { Turns } from "../../../base/turns.ts";
 import { draining, expired } from "../../../cacher/request/errors.ts";
@@ -377,11 +377,7 @@ export class LeaseService {
     const context = this.#context;
     const { identity, owner } = call;
     const user = { identity, owner, signal };
-    const refusals = await Promise.all(
-      leases.map((lease) =>
-        context.leaseAuthorizer.refusal(user, lease, keepingAlive).catch(toError),
-      ),
-    );
+    const refusals = await context.leaseAuthorizer.refusals(user, leases, keepingAlive);
     const allowed = leases.filter((_, i) => refusals[i] === undefined);
     const renewed = await this.#keepAlive(call, allowed, signal);
     let next = 0;
