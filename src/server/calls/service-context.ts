@@ -59,7 +59,8 @@ export function createServiceContext(
 ): ServiceContext {
   const { authorizer = new Authorizer(), hasOwnServices = true, random = Math.random } = options;
   const limits = { ...defaultServerLimits, ...options.limits };
-  const leaseAuthorizer = new LeaseAuthorizer({ ...options, authorizer });
+  const leases = options.store?.leases;
+  const leaseAuthorizer = new LeaseAuthorizer({ ...options, leases, authorizer });
   const given = { ...options, limits, authorizer, hasOwnServices, leaseAuthorizer, random };
   return { ...given, ...createKernel(options, limits), defences };
 }
