@@ -61,7 +61,7 @@ export class CheckedWrites {
     const leases: bigint[] = [];
     try {
       for (const ttlSeconds of lengths) {
-        // Nobody bounds what goes on behind a call that has ended.
+        // No further raft proposals after the call has ended: it does not count as in flight any more.
         signal?.throwIfAborted();
         leases.push(await this.#client.grantLease(ttlSeconds));
       }
