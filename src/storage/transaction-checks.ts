@@ -144,12 +144,16 @@ export const maxFoundBytes = 2.25 * 1024 ** 2;
 export class FoundObjects {
   #bytes = 0;
 
-  /** Whether one more fits. It counts if it does. */
+  /** Whether one did not fit: no further one does, so its value need not be read. */
+  get isFull(): boolean {
+    return this.#bytes > maxFoundBytes;
+  }
+
+  /** Whether one more fits, with all before. */
   fit(object: StoredObject | undefined): boolean {
-    const bytes = object === undefined ? 0 : estimatedBytes(object);
-    if (this.#bytes + bytes > maxFoundBytes) return false;
-    this.#bytes += bytes;
-    return true;
+    if (object === undefined) return true;
+    this.#bytes += estimatedBytes(object);
+    return !this.isFull;
   }
 
   /** Throws LIST_TOO_LARGE if this one, which a compare found, does not fit. */

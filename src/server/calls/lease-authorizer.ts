@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
-import { WatchFanoutError } from "../../base/errors.ts";
+import { hasReason, toError, WatchFanoutError } from "../../base/errors.ts";
 import { Gate } from "../../base/gate.ts";
 import type { Identity } from "../../identity/identity.ts";
 import {
@@ -12,6 +12,7 @@ import {
   verbs,
 } from "../../policy/access.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
+import { endedLease } from "../../storage/lease-renewals.ts";
 import type { LeaseState, Leases } from "../../storage/store.ts";
 import type { CallOwner } from "../limits/callers.ts";
 
@@ -20,6 +21,9 @@ const atOnce = { concurrent: 16, concurrentPerGroup: 4 };
 
 /** How long a question may wait for those before it, in milliseconds. */
 const maxWaitMs = 3_000;
+
+/** Number of leases of one call that are looked at in one turn of the event loop. */
+const leasesPerTurn = 16;
 
 /** For how long a lease that a caller may not use is not asked about again, in milliseconds. */
 const refusedMs = 1_000;
@@ -143,6 +147,30 @@ export class LeaseAuthorizer {
   }
 
   /**
+   * As `refusal`, for each of up to thousands of leases, with what it rejects with. All together wait no longer than one of
+   * them: what is not found out by then is refused.
+   */
+  async refusals(
+    user: LeaseUser,
+    leases: readonly bigint[],
+    use: LeaseUse,
+  ): Promise<readonly (Error | undefined)[]> {
+    const { clock } = this.#options;
+    const lateAt = clock.now() + maxWaitMs;
+    const refusals: (Error | undefined)[] = [];
+    for (let i = 0; i < leases.length && clock.now() < lateAt; i += leasesPerTurn) {
+      const some = leases.slice(i, i + leasesPerTurn);
+      const found = some.map((lease) => this.refusal(user, lease, use).catch(sharedError));
+      refusals.push(...(await Promise.all(found)));
+      await new Promise<void>((resolve) => clock.setImmediate(resolve));
+      user.signal.throwIfAborted();
+    }
+    const left = leases.length - refusals.length;
+    if (left > 0) refusals.push(...new Array<Error>(left).fill(tooManyQuestions()));
+    return refusals;
+  }
+
+  /**
    * The refusal if the caller may not use a lease so, to which this is attached; undefined: it may. `state`: undefined if that
    * is not known.
    */
@@ -224,6 +252,11 @@ export function leaseAccess(verb: Verb, key: string): Access {
 function digestOf({ source, name, groups }: Identity, lease: bigint): string {
   const parts = JSON.stringify([source, name, groups, String(lease)]);
   return createHash("sha256").update(parts).digest("base64");
+}
+
+/** One error for all leases that have ended, since each different one is encoded by itself. */
+function sharedError(error: unknown): Error {
+  return hasReason(error, "LEASE_NOT_FOUND") ? endedLease : toError(error);
 }
 
 function tooManyQuestions(): WatchFanoutError {

@@ -1,4 +1,5 @@
 import { objectNotFound, revisionConflict } from "../../base/errors.ts";
+import { oneStep } from "../../base/event-loop-turns.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type { DeleteRequest, PutRequest, WriteResult } from "../../storage/storage.ts";
 import type {
@@ -85,7 +86,10 @@ export function writeMethods(context: UnaryContext): ServiceMethods {
         const deletion = parseDeletePrefix(request, call);
         const wait = call.admit(call.requestBytes);
         if (wait !== undefined) await wait;
-        const { revision, deleted, historyId } = await deletePrefix(context, deletion);
+        // The embedded store looks at all of them at once: many calls in a row would hold the event loop.
+        const { revision, deleted, historyId } = await call.runInTimeSlices(
+          oneStep(() => deletePrefix(context, deletion)),
+        );
         return () => [
           writeService.DeletePrefix.responseSerialize({ revision, deleted, history_id: historyId }),
         ];

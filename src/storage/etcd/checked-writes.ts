@@ -60,7 +60,11 @@ export class CheckedWrites {
   ): Promise<T> {
     const leases: bigint[] = [];
     try {
-      for (const ttlSeconds of lengths) leases.push(await this.#client.grantLease(ttlSeconds));
+      for (const ttlSeconds of lengths) {
+        // No further raft proposals after the call has ended: it does not count as in flight any more.
+        signal?.throwIfAborted();
+        leases.push(await this.#client.grantLease(ttlSeconds));
+      }
       const result = await write(leases);
       if (!isDone(result)) await this.#revoke(leases);
       return result;

@@ -257,14 +257,19 @@ export class EtcdStore implements Store {
     const { operations, returnPrevious = false } = transaction.request;
     const sizes = new FoundObjects();
     const results: OperationResult[] = [];
-    const read = async (i: number, at: number): Promise<StoredObject | undefined> => {
-      const range = { ...transaction.rangeOfOperation(i), revision: at };
+    const read = async (
+      i: number,
+      at: number,
+      keys_only: boolean = false,
+    ): Promise<StoredObject | undefined> => {
+      const range = { ...transaction.rangeOfOperation(i), revision: at, keys_only };
       return objectIn(operations[i]?.key ?? "", await this.#range(range, revision, signal));
     };
     for (const [i, { type }] of operations.entries()) {
       const object =
         written === undefined && type === "put" ? await read(i, revision) : written?.[i]?.object;
-      const previous = returnPrevious ? await read(i, revision - 1) : undefined;
+      // A small request that is repeated would have etcd read 60 large values each time.
+      const previous = returnPrevious ? await read(i, revision - 1, sizes.isFull) : undefined;
       results.push(
         sizes.fit(previous)
           ? { object, previous }

@@ -14,6 +14,9 @@ const rememberedMs = 5 * 60_000;
 /** How long a lease takes new markers, in milliseconds. */
 const sharedMs = 60_000;
 
+/** How many it takes, about: etcd deletes them in one step, in which it does nothing else. */
+const maxShared = 1_000;
+
 /** The marker of one request in etcd. */
 export interface RequestMarker {
   /** A condition: the request was not executed. */
@@ -30,21 +33,24 @@ export interface RequestMarker {
 
 /**
  * Remembers requests in etcd: each is a key with the request's fingerprint, which its own transaction writes, so the key's
- * revision is that of the request. The keys have leases, each of which those of a minute share.
+ * revision is that of the request. The keys have leases, each of which those of a minute share, as far as they are not too many.
  */
 export class RequestMarkers {
   readonly #client: EtcdClient;
   readonly #granting: SingleFlight<bigint>;
   #lease = 0n;
+  /** Number of markers that were given the lease. */
+  #shares = 0;
   #sharedUntil = -Infinity;
 
   constructor(client: EtcdClient) {
     this.#client = client;
     this.#granting = new SingleFlight(async () => {
-      if (client.clock.now() < this.#sharedUntil) return this.#lease;
+      if (this.#isShared) return this.#lease;
       const sharedUntil = client.clock.now() + sharedMs;
       this.#lease = await client.grantLease((rememberedMs + sharedMs) / 1_000);
       this.#sharedUntil = sharedUntil;
+      this.#shares = 0;
       return this.#lease;
     }, client.clock);
   }
@@ -68,9 +74,15 @@ export class RequestMarkers {
     }
   }
 
+  /** Whether the lease takes further markers. */
+  get #isShared(): boolean {
+    return this.#shares < maxShared && this.#client.clock.now() < this.#sharedUntil;
+  }
+
   async #shared(): Promise<bigint> {
-    if (this.#client.clock.now() < this.#sharedUntil) return this.#lease;
-    return this.#granting.run();
+    if (!this.#isShared) await this.#granting.run();
+    this.#shares++;
+    return this.#lease;
   }
 
   #marker(requestId: string, fingerprint: string, lease: bigint): RequestMarker {

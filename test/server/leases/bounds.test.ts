@@ -3,6 +3,7 @@ import { type ServiceError, status } from "@grpc/grpc-js";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { upstreamUnavailable } from "../../../src/base/errors.ts";
 import type { ServerLimits } from "../../../src/server/limits/server-limits.ts";
+import { endedLease } from "../../../src/storage/lease-renewals.ts";
 import { MemoryLeases } from "../../../src/storage/memory/leases.ts";
 import { MemoryStore } from "../../../src/storage/memory/memory-store.ts";
 import type { Leases, Store } from "../../../src/storage/store.ts";
@@ -138,6 +139,40 @@ describe("A caller's leases", () => {
     clock.advance(1);
     await next;
   });
+
+  test("are renewed at this rate also by the first requests of other streams", async () => {
+    const { client, clock } = await serveLeases({ maxLeaseRenewalRatePerIdentity: 2 });
+    const lease = await client.grant(60);
+    await client.keepAlive().renew(lease, lease, lease, lease);
+    let isAnswered = false;
+    const first = client
+      .keepAlive()
+      .renew(lease)
+      .then(() => {
+        isAnswered = true;
+      });
+    for (let turns = 0; turns < 50; turns++) await nextTurn();
+    expect(isAnswered).toBe(false);
+    clock.advance(1_000);
+    await first;
+  });
+});
+
+test("Responses of a KeepAlive stream that wait for an earlier one count as not accepted, until it ends", async () => {
+  const first = Promise.withResolvers<readonly number[]>();
+  let asked = 0;
+  const given = Object.assign(leasesWith(new ManualTimers()), {
+    keepAlive: (leases: readonly bigint[]) =>
+      asked++ === 0 ? first.promise : Promise.resolve(leases.map(() => endedLease)),
+  });
+  const { client, server } = await serveLeases({ maxLeaseRenewalRatePerIdentity: 0 }, given);
+  const stream = client.keepAlive();
+  stream.send(1n);
+  // Each response says 1,000 times why a lease was not renewed.
+  for (let i = 0; i < 5; i++) stream.send(...new Array<bigint>(1_000).fill(1n));
+  await expect.poll(() => server.stats().unsent.bytes).toBeGreaterThan(5 * 100_000);
+  stream.close();
+  await expect.poll(() => server.stats().unsent.bytes).toBe(0);
 });
 
 describe.each<[string, () => Promise<ServedLeases & { readonly server: ServedBy }>]>([

@@ -10,6 +10,7 @@ import {
 } from "../../../src/server/calls/lease-authorizer.ts";
 import { Callers } from "../../../src/server/limits/callers.ts";
 import { defaultServerLimits } from "../../../src/server/limits/server-limits.ts";
+import { endedLease, leaseNotFound } from "../../../src/storage/lease-renewals.ts";
 import type { Leases } from "../../../src/storage/store.ts";
 import { policyOf } from "../../config/parsed-policy.ts";
 import { ManualTimers } from "../limits/manual-timers.ts";
@@ -204,4 +205,24 @@ test("Few questions about leases are asked at once, and few verdicts are remembe
   }
   expect(rights.size).toBe(10_000);
   expect(most).toBe(5);
+});
+
+test("Thousands of leases are asked about a few at a time, and those that would wait too long are refused", async () => {
+  let asked = 0;
+  const leases: Pick<Leases, "timeToLive"> = {
+    timeToLive: async (lease) => {
+      asked++;
+      if (asked === 40) clock.advance(3_000);
+      throw leaseNotFound(lease);
+    },
+  };
+  const { rights, user, clock } = authorizerOf(leases);
+  const all = Array.from({ length: 10_000 }, (_, i) => BigInt(i + 1));
+  const refusals = await rights.refusals(user("app"), all, keepingAlive);
+  expect(refusals).toHaveLength(10_000);
+  expect(new Set(refusals.slice(0, 32))).toEqual(new Set([endedLease]));
+  expect(new Set(refusals.slice(48))).toEqual(
+    new Set([expect.objectContaining({ reason: "OVERLOADED" })]),
+  );
+  expect(asked).toBeLessThan(50);
 });

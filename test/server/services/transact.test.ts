@@ -315,3 +315,26 @@ test("a service without a store refuses what needs one", async () => {
     await expect(call()).rejects.toMatchObject({ reason: "INVALID_REQUEST", field: "resource" });
   expect(await batchGet({ objects: [name] })).toMatchObject({ objects: [{ object: null }] });
 });
+
+test("Many DeletePrefix that take long do not hold the event loop", async () => {
+  const opened = openMemoryStore(systemClock);
+  let inTurn = 0;
+  let most = 0;
+  const { store } = opened;
+  const remove = store.deletePrefix.bind(store);
+  store.deletePrefix = (request) => {
+    if (inTurn++ === 0) {
+      setImmediate(() => {
+        inTurn = 0;
+      });
+    }
+    most = Math.max(most, inTurn);
+    const end = performance.now() + 5;
+    while (performance.now() < end);
+    return remove(request);
+  };
+  const { deletePrefix } = await serveStore(opened);
+  const all = Array.from({ length: 50 }, () => deletePrefix({ resource: "a", prefix: "x" }));
+  await Promise.all(all);
+  expect(most).toBeLessThan(5);
+});

@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import type { EtcdClient } from "../../../src/etcd/client/etcd-client.ts";
+import { OwnKeys } from "../../../src/etcd/client/own-keys.ts";
 import { EtcdLeases, namesByPrefix } from "../../../src/storage/etcd/etcd-leases.ts";
 import { type Etcd, startEtcd } from "../../etcd/etcd.ts";
 import { EtcdCluster } from "../../faults/etcd-cluster.ts";
@@ -43,6 +44,15 @@ async function callsOf(
 }
 
 const unavailable = expect.objectContaining({ reason: "UPSTREAM_UNAVAILABLE" });
+
+test("The service's own keys are of no resource, also below its prefix", () => {
+  const own = new OwnKeys(Buffer.from("/all/history"));
+  const nameOf = namesByPrefix([{ name: "all", prefix: "/all/" }], own);
+  const named = ["x", "history", "history-requests/x"].map((key) =>
+    nameOf(Buffer.from(`/all/${key}`)),
+  );
+  expect(named).toEqual([{ resource: "all", key: "x" }, undefined, undefined]);
+});
 
 describe("The leases of etcd", () => {
   test("have random ids with up to 63 bits", async () => {

@@ -50,6 +50,25 @@ describe("DeletePrefix of etcd", () => {
 });
 
 describe("a transaction of etcd", () => {
+  test("grants no further leases once its caller has gone", async () => {
+    const { client, store } = replica({ a: newPrefix() });
+    const gone = new AbortController();
+    let granted = 0;
+    const grantLease = client.grantLease.bind(client);
+    client.grantLease = async (ttlSeconds) => {
+      granted++;
+      gone.abort(new Error("gone"));
+      return grantLease(ttlSeconds);
+    };
+    const revoked = Promise.withResolvers<void>();
+    client.revokeLease = async () => revoked.resolve();
+    const operations = [1, 2, 3].map((i) => put(String(i), "", { ttlSeconds: 100 + i }));
+    const { signal } = gone;
+    await expect(store.transact({ compares: [], operations, signal })).rejects.toThrow("gone");
+    await revoked.promise;
+    expect(granted).toBe(1);
+  });
+
   test("refuses one key that two resources name", async () => {
     const prefix = newPrefix();
     const { store } = replica({ a: prefix, inner: `${prefix}x/` });
@@ -210,6 +229,23 @@ describe("a transaction of etcd", () => {
     });
   });
 
+  test("reads no further values that it replaced once they are above the bound of a response", async () => {
+    const { client, store, storage } = replica({ a: newPrefix() });
+    const keys = ["1", "2", "3", "4", "5"];
+    for (const key of keys) await storage("a").put({ key, value: Buffer.alloc(1024 ** 2) });
+    const { range } = client;
+    let values = 0;
+    client.range = (request, signal) => {
+      if (request.keys_only !== true) values++;
+      return range.call(client, request, signal);
+    };
+    const operations = [...keys, "absent"].map((key) => put(key, "small"));
+    const { results } = await store.transact({ compares: [], operations, returnPrevious: true });
+    const leftOut = results.map(({ previousLeftOut }) => previousLeftOut === true);
+    expect(leftOut).toEqual([false, false, true, true, true, false]);
+    expect(values).toBe(3);
+  });
+
   test("above a smaller limit of etcd is TRANSACTION_TOO_LARGE", async () => {
     const small = await startEtcd({ args: ["--max-txn-ops=16"] });
     onTestFinished(() => small.stop());
@@ -220,6 +256,24 @@ describe("a transaction of etcd", () => {
     await expect(store.transact({ compares: [], operations })).rejects.toMatchObject({
       reason: "TRANSACTION_TOO_LARGE",
     });
+  });
+
+  test("shares the lease of its id with at most 1,000 others", async () => {
+    const { client, store } = replica({ a: newPrefix() });
+    let granted = 0;
+    const grantLease = client.grantLease.bind(client);
+    client.grantLease = (ttlSeconds) => {
+      granted++;
+      return grantLease(ttlSeconds);
+    };
+    const transact = (requestId: string) =>
+      store.transact({ compares: [], operations: [put("k", "1")], requestId });
+    for (let i = 0; i < 10; i++) {
+      await Promise.all(Array.from({ length: 100 }, (_, j) => transact(`caller.${i}.${j}`)));
+    }
+    expect(granted).toBe(1);
+    await transact("caller.1001");
+    expect(granted).toBe(2);
   });
 
   test("renews the lease of the ids if etcd has lost it", async () => {

@@ -1,5 +1,5 @@
 import { pause } from "../../../base/clock.ts";
-import { hasReason, invalidRequest, toError, WatchFanoutError } from "../../../base/errors.ts";
+import { hasReason, invalidRequest, WatchFanoutError } from "../../../base/errors.ts";
 import type { TimeSlicedWork } from "../../../base/event-loop-turns.ts";
 import { Turns } from "../../../base/turns.ts";
 import { draining, expired } from "../../../cacher/request/errors.ts";
@@ -13,7 +13,7 @@ import { leaseService } from "../../../wire/services.ts";
 import { auditDenied } from "../../calls/audit.ts";
 import { keepingAlive, leaseAccess } from "../../calls/lease-authorizer.ts";
 import { type BidiMethod, decoderOf, methodOf } from "../../calls/methods.ts";
-import { toClientError } from "../../calls/refusals.ts";
+import { toClientError, tooMuchRetained } from "../../calls/refusals.ts";
 import { type NextRequest, RefusedRequest, type ServerCall } from "../../calls/server-call.ts";
 import type { ServiceContext } from "../../calls/service-context.ts";
 import { Rounds } from "../../kernel/rounds.ts";
@@ -97,10 +97,10 @@ export class KeepAliveMethod {
           stream.halfClosed();
           return;
         }
+        await this.#pace(call, stream, message);
         if (stream.isEnding) return;
         await this.#inTurn(call, stream, message);
         await stream.room();
-        await this.#pace(call, stream);
       }
     } catch (error) {
       if (stream.isOver) return;
@@ -125,11 +125,24 @@ export class KeepAliveMethod {
     });
   }
 
-  /** Resolves when further leases may be renewed for the caller. */
-  async #pace({ owner }: ServerCall, { signal }: KeepAliveStream): Promise<void> {
+  /** Resolves when further leases may be renewed for the caller, also for the first request of a stream. */
+  async #pace(
+    { owner, connection }: ServerCall,
+    stream: KeepAliveStream,
+    { byteLength }: Buffer,
+  ): Promise<void> {
     const { renewalRate } = owner.caller;
-    while (renewalRate?.isExceeded === true && !signal.aborted) {
-      await pause(this.#context.clock, renewalRate.waitMs(0), signal);
+    if (renewalRate?.isExceeded !== true) return;
+    const { clock, retainedRequests } = this.#context;
+    const kept = retainedRequests.reserve(connection, byteLength, () =>
+      stream.evict(tooMuchRetained(retainedRequests)),
+    );
+    try {
+      while (renewalRate.isExceeded && !stream.signal.aborted) {
+        await pause(clock, renewalRate.waitMs(0), stream.signal);
+      }
+    } finally {
+      kept.release();
     }
   }
 
@@ -215,11 +228,7 @@ export class KeepAliveMethod {
     const context = this.#context;
     const { identity, owner } = call;
     const user = { identity, owner, signal };
-    const refusals = await Promise.all(
-      leases.map((lease) =>
-        context.leaseAuthorizer.refusal(user, lease, keepingAlive).catch(toError),
-      ),
-    );
+    const refusals = await context.leaseAuthorizer.refusals(user, leases, keepingAlive);
     const allowed = leases.filter((_, i) => refusals[i] === undefined);
     const renewed = await this.#keepAlive(call, allowed, signal);
     let next = 0;

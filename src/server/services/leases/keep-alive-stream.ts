@@ -9,6 +9,7 @@ import { nextNotAccepted, refused } from "../../calls/refusals.ts";
 import type { ServerCall } from "../../calls/server-call.ts";
 import type { ServiceContext } from "../../calls/service-context.ts";
 import { nextStreamId, type OpenStream } from "../../kernel/open-streams.ts";
+import type { SendReservation } from "../../limits/send-budget.ts";
 
 /** Maximum number of requests of a stream that are answered at once. The next one is read when the first has its response. */
 const maxAtOnce = 16;
@@ -17,6 +18,8 @@ const maxAtOnce = 16;
 interface Answering {
   /** Undefined: it is not known yet. */
   response: FrameParts | undefined;
+  /** Counts the response in the send budget until it is sent. */
+  held: SendReservation | undefined;
 }
 
 /** A KeepAlive stream: sends the responses in the order of their requests. */
@@ -63,11 +66,16 @@ export class KeepAliveStream extends MessageSender implements OpenStream {
 
   /** Reserves the place of the response to the next request, which the returned function sends. */
   answer(): (response: FrameParts) => void {
-    const answering: Answering = { response: undefined };
+    const answering: Answering = { response: undefined, held: undefined };
     this.#answering.push(answering);
     return (response) => {
       answering.response = response;
-      this.pump();
+      const held = this.context.sendBudget.force(this.call.connection);
+      answering.held = held;
+      held.send(response, () => this.onEvicted(false));
+      // It may have evicted this stream.
+      if (this.isOver) held.release();
+      else this.pump();
     };
   }
 
@@ -100,15 +108,16 @@ export class KeepAliveStream extends MessageSender implements OpenStream {
     this.end(statusOf(error));
   }
 
-  protected override get waitsFor(): "nothing" | "room" {
-    return this.#answering.at(0)?.response === undefined ? "nothing" : "room";
+  /** Not for room: what is ready is held and counted already, and would wait for itself. */
+  protected override get waitsFor(): "nothing" | "rate" {
+    return this.#answering.at(0)?.response === undefined ? "nothing" : "rate";
   }
 
   protected override next(): FrameParts | undefined {
     const parts: Uint8Array[] = [];
     const several = this.call.sendsSeveral === true;
     for (let ready = this.#answering.at(0)?.response; ready !== undefined; ) {
-      this.#answering.shift();
+      this.#answering.shift()?.held?.release();
       parts.push(...ready);
       ready = several ? this.#answering.at(0)?.response : undefined;
     }
@@ -125,6 +134,9 @@ export class KeepAliveStream extends MessageSender implements OpenStream {
   protected override onClosed(): void {
     this.#endTimer?.cancel();
     this.#gone.abort(streamOver);
+    for (let left = this.#answering.shift(); left !== undefined; left = this.#answering.shift()) {
+      left.held?.release();
+    }
     this.#wakeReader();
     this.#onEnd(this);
   }
