@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { controller } from "../../../src/client/controller/controller.ts";
 import type { KeyShard } from "../../../src/client/controller/controller-options.ts";
@@ -12,6 +13,8 @@ const etcdOf = etcdOfFile();
 class Assigned implements KeyShard {
   #keys: ReadonlySet<string>;
   #listener: (() => Promise<void>) | undefined;
+  /** What the owner before has written. */
+  since: { readonly revision: number; readonly historyId: string } | undefined;
 
   constructor(...keys: readonly string[]) {
     this.#keys = new Set(keys);
@@ -23,6 +26,10 @@ class Assigned implements KeyShard {
 
   owns(key: string): boolean {
     return this.#keys.has(key);
+  }
+
+  ownedSince() {
+    return this.since;
   }
 
   onChange(listener: () => Promise<void>): () => void {
@@ -119,6 +126,58 @@ describe("A controller with a shard of the keys", () => {
     relay.delay(0);
     await shard.assign("a");
     await reconciled.times("a", 2);
+  });
+
+  it("reconciles a key that it gets with all that the owner before has written, though its informers are late", async () => {
+    const { services, endpoints, direct, relay } = await serve(await etcdOf());
+    const shard = new Assigned();
+    const seen: unknown[] = [];
+    const reconciled = new Reconciled();
+    const controlled = controller({
+      ...{ for: services, owns: [endpoints], shard },
+      async reconcile(key, { lister }) {
+        seen.push(lister(endpoints).get(key)?.value);
+        reconciled.add(key);
+      },
+    });
+    run(controlled);
+    const { modRevision } = await services.put("a", { selector: "" });
+    await controlled.waitForRevision(modRevision, { handlers: true });
+    relay.delay(300);
+    shard.since = await direct.put("endpoints", "a", utf8('{"pods":["p"]}'));
+    await shard.assign("a");
+    await reconciled.times("a");
+    expect(seen[0]).toEqual({ pods: ["p"] });
+    // A revision of another store says nothing of this one.
+    shard.since = { revision: Number.MAX_SAFE_INTEGER, historyId: "another" };
+    relay.delay(0);
+    controlled.enqueue("a");
+    await reconciled.times("a", 2);
+  });
+
+  it("waits again for a key that another one has had while it waited", async () => {
+    const { services, endpoints, direct, relay } = await serve(await etcdOf());
+    const shard = new Assigned();
+    const seen: unknown[] = [];
+    const reconciled = new Reconciled();
+    const controlled = controller({
+      ...{ for: services, owns: [endpoints], shard },
+      async reconcile(key, { lister }) {
+        seen.push(lister(endpoints).get(key)?.value);
+        reconciled.add(key);
+      },
+    });
+    run(controlled);
+    const { modRevision } = await services.put("a", { selector: "" });
+    await controlled.waitForRevision(modRevision, { handlers: true });
+    relay.delay(500);
+    shard.since = await direct.put("endpoints", "a", utf8('{"pods":["p"]}'));
+    await shard.assign("a");
+    await expect.poll(() => controlled.health().reconciling).toEqual(["a"]);
+    await delay(250);
+    shard.since = await direct.put("endpoints", "a", utf8('{"pods":["q"]}'));
+    await reconciled.times("a");
+    expect(seen[0]).toEqual({ pods: ["q"] });
   });
 
   it("has given up a key that it has lost once its reconcile has ended", async () => {
