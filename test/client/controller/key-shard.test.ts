@@ -1,4 +1,3 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { controller } from "../../../src/client/controller/controller.ts";
 import type { KeyShard } from "../../../src/client/controller/controller-options.ts";
@@ -156,7 +155,7 @@ describe("A controller with a shard of the keys", () => {
   });
 
   it("waits again for a key that another one has had while it waited", async () => {
-    const { endpoints, direct, relay } = await serve(await etcdOf());
+    const { endpoints, direct } = await serve(await etcdOf());
     const shard = new Assigned();
     const seen: unknown[] = [];
     const reconciled = new Reconciled();
@@ -170,13 +169,14 @@ describe("A controller with a shard of the keys", () => {
     run(controlled);
     const { modRevision } = await endpoints.put("a", { pods: [] });
     await controlled.waitForRevision(modRevision, { handlers: true });
-    // The second write arrives so much later than the first as it was made.
-    relay.delay(500);
-    shard.since = await direct.put("endpoints", "a", utf8('{"pods":["p"]}'));
+    const { historyId } = await direct.page("endpoints");
+    shard.since = { revision: modRevision + 1, historyId };
     await shard.assign("a");
-    await expect.poll(() => controlled.health().reconciling).toEqual(["a"]);
-    await delay(300);
-    shard.since = await direct.put("endpoints", "a", utf8('{"pods":["q"]}'));
+    await expect.poll(() => controlled.health().reconciling, { interval: 5 }).toEqual(["a"]);
+    shard.since = { revision: modRevision + 2, historyId };
+    const { revision } = await direct.put("endpoints", "a", utf8('{"pods":["p"]}'));
+    await controlled.waitForRevision(revision, { handlers: true });
+    await direct.put("endpoints", "a", utf8('{"pods":["q"]}'));
     await reconciled.times("a");
     expect(seen[0]).toEqual(["q"]);
   });
