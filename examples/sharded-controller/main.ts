@@ -52,7 +52,7 @@ await controller({
     if (lister(results).get(key)?.value.words === words) return;
     log(`begins ${key} by ${token}.`);
     // Such work takes its time.
-    await delay(20);
+    await delay(200);
     const name = { resource: "results", key };
     const change: Operation =
       words === undefined
