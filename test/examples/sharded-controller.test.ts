@@ -17,7 +17,7 @@ interface Result {
 }
 
 const slots = 16;
-const keys = Array.from({ length: 120 }, (_, n) => `job-${n}`);
+const keys = Array.from({ length: 32 }, (_, n) => `job-${n}`);
 /** That of the example. */
 const ttlMs = 5_000;
 /** What the store may add to a lease. */

@@ -109,12 +109,9 @@ describe("Leases through two tiers", () => {
 });
 
 describe("Locks and leaderships through two tiers", () => {
-  const ttlMs = 8_000;
-  const open = async (client: Client): Promise<Session> => {
-    const session = await Session.open(client, { ttlMs, onError: () => {} });
-    closings.push(() => session.close());
-    return session;
-  };
+  const ttlMs = 5_000;
+  const open = (client: Client): Promise<Session> =>
+    Session.open(client, { ttlMs, onError: () => {} });
   const campaign = (session: Session, resource: string, identity: string) => {
     const onStartedLeading = async () => {};
     const options = { session, resource, name: "job", identity, onStartedLeading };
@@ -158,5 +155,6 @@ describe("Locks and leaderships through two tiers", () => {
     expect((await mutex.lock()).fencingToken).toBeGreaterThan(lock.fencingToken);
     expect(await guarded(client, "named", leader.guard())).toBe(false);
     expect(await guarded(client, "named", next.guard())).toBe(true);
+    for (const session of [atLeaf, second, atRoot]) await session.close();
   }, 60_000);
 });
