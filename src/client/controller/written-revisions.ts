@@ -59,7 +59,7 @@ export class WrittenRevisions {
     this.#written.delete(key);
   }
 
-  /** Histories, with the revisions that are to be reached in them. */
+  /** Histories, each with the revision that the sources must reach in it. */
   #required(key: string, since: OwnWrite | undefined): (readonly [string, number])[] {
     const writes = [...(this.#written.get(key) ?? [])];
     return since === undefined || since.historyId === ""
