@@ -14,21 +14,25 @@ import { connect, LeaderElector, Session } from "watch-fanout/client";
 
 const [identity = `process ${process.pid}`] = process.argv.slice(2);
 const client = connect({ address: process.env["WATCH_FANOUT_ADDRESS"] ?? "127.0.0.1:50051" });
+const name = { resource: "jobs", key: "count" };
 const stopping = new AbortController();
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => stopping.abort());
 
 const session = await Session.open(client, { ttlMs: 5_000 });
 const elector = new LeaderElector({
   ...{ session, resource: "jobs", name: "election", identity },
-  onStartedLeading: async (signal, { fencingToken }) => {
-    console.log(`${identity} leads, with token ${fencingToken}.`);
-    const jobs = client.resource("jobs", {
-      decode: (bytes) => Number(Buffer.from(bytes).toString()),
-      encode: (count: number) => Buffer.from(String(count)),
-    });
+  onStartedLeading: async (signal, leadership) => {
+    console.log(`${identity} leads, with token ${leadership.fencingToken}.`);
     while (!signal.aborted) {
-      const count = await jobs.update("count", (before = 0) => before + 1, { signal });
-      console.log(`${identity} counts ${count?.value}.`);
+      const { objects } = await client.batchGet([name]);
+      const count = Number(Buffer.from(objects[0]?.value ?? "0").toString()) + 1;
+      // Has no effect once another one leads, which this one may not know yet: it may have been stopped for a while.
+      const { succeeded } = await client.transaction({
+        compares: [leadership.guard()],
+        operations: [{ type: "put", ...name, value: Buffer.from(`${count}`) }],
+      });
+      if (succeeded) console.log(`${identity} counts ${count}.`);
+      else console.log(`${identity} was replaced, so it does not count ${count}.`);
       await delay(1_000, undefined, { signal }).catch(() => {});
     }
   },

@@ -103,6 +103,15 @@ export class Example {
     return this.#closed;
   }
 
+  /** Stops it until `resume`, as a suspended machine or an overloaded one does. */
+  pause(): void {
+    this.#child.kill("SIGSTOP");
+  }
+
+  resume(): void {
+    this.#child.kill("SIGCONT");
+  }
+
   /** Resolves to its exit code when it has ended by itself. */
   ended(): Promise<number | null> {
     return this.#closed;

@@ -33,4 +33,39 @@ describe("A job with leader election", { timeout: 70_000 }, () => {
     await eve.said(/Eve leads/);
     expect(await eve.stop()).toBe(0);
   });
+
+  it("is not done by a process that was stopped while another took over, though it does not know that yet", async () => {
+    const service = await Service.start("jobs");
+    const ada = start(service, "Ada");
+    await ada.said(/Ada counts 2\./);
+    const ben = start(service, "Ben");
+    await ben.said(/The leader is Ada/);
+    // In the pause after a count: at its end Ada continues before it looks at its lease.
+    const { length } = ada.lines;
+    await ada.until("a count", () => ada.lines[length]);
+    ada.pause();
+    await ben.said(/Ben counts/);
+    const counts: string[] = [];
+    const watching = new AbortController();
+    const { revision, historyId } = await service.client.page("jobs");
+    const options = { afterRevision: revision, historyId, signal: watching.signal };
+    const watched = (async () => {
+      for await (const { events } of service.client.watch("jobs", options)) {
+        for (const { object } of events) {
+          if (object.key === "count") counts.push(Buffer.from(object.value).toString());
+        }
+      }
+    })().catch(() => {});
+    ada.resume();
+    await ada.said(/Ada does not lead any more/);
+    expect(ada.output).toMatch(/Ada was replaced, so it does not count \d+\.\n/);
+    const { length: before } = ben.lines;
+    await ben.until("two more counts", () => ben.lines[before + 1]);
+    watching.abort();
+    await watched;
+    // Each once, so none of Ada.
+    const [first] = counts;
+    expect(counts.length).toBeGreaterThanOrEqual(2);
+    expect(counts).toEqual(counts.map((_, n) => `${Number(first) + n}`));
+  });
 });

@@ -1,5 +1,10 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { pause, systemClock } from "../../src/base/clock.ts";
+import type { Client } from "../../src/client/client.ts";
+import { LeaderElector } from "../../src/client/coordination/leader-elector.ts";
+import { Mutex } from "../../src/client/coordination/mutex.ts";
+import { Session } from "../../src/client/coordination/session.ts";
+import type { Compare } from "../../src/storage/store.ts";
 import { type Etcd, startEtcd } from "../etcd/etcd.ts";
 import { Relay as Network } from "../faults/relay.ts";
 import { TestClient } from "../server/test-client.ts";
@@ -101,4 +106,55 @@ describe("Leases through two tiers", () => {
     expect(lastedMs).toBeGreaterThanOrEqual(Number(last) - 50);
     expect(lastedMs).toBeLessThan(5_000);
   }, 30_000);
+});
+
+describe("Locks and leaderships through two tiers", () => {
+  const ttlMs = 5_000;
+  const open = (client: Client): Promise<Session> =>
+    Session.open(client, { ttlMs, onError: () => {} });
+  const campaign = (session: Session, resource: string, identity: string) => {
+    const onStartedLeading = async () => {};
+    const options = { session, resource, name: "job", identity, onStartedLeading };
+    return new LeaderElector(options).campaign();
+  };
+  const guarded = async (client: Client, resource: string, guard: Compare) => {
+    const operations = [{ type: "put", resource, key: "data", value: Buffer.from("1") }] as const;
+    return (await client.transaction({ compares: [guard], operations })).succeeded;
+  };
+
+  test("are those of the root, survive its replacement by another, and are handed over with rising tokens", async () => {
+    const tiers = await startTiers();
+    const { network, leaf, etcd } = tiers;
+    const client = leaf.client();
+    const [atLeaf, second] = [await open(client), await open(leaf.client())];
+    const leader = await campaign(atLeaf, "named", "first");
+    const lock = await new Mutex(atLeaf, "named", "l").lock();
+    let hasSecond = false;
+    const campaigning = campaign(second, "named", "second").then((leadership) => {
+      hasSecond = true;
+      return leadership;
+    });
+    network.refuse();
+    await tiers.root.stop();
+    const root = await started(
+      Tier.start({ etcd: etcd.url, resource: ["things=/things/", "hidden=/hidden/"] }),
+    );
+    network.aimAt(root.port);
+    network.heal();
+    const atRoot = await open(root.client());
+    // Longer than the lease, so it has been renewed at the other root.
+    await pause(systemClock, 1.25 * ttlMs);
+    expect([leader.isHeld, lock.isHeld, hasSecond]).toEqual([true, true, false]);
+    const mutex = new Mutex(atRoot, "things", "l");
+    expect(await mutex.tryLock()).toBeUndefined();
+    expect(await guarded(client, "named", leader.guard())).toBe(true);
+
+    await Promise.all([leader.unlock(), lock.unlock()]);
+    const next = await campaigning;
+    expect(next.fencingToken).toBeGreaterThan(leader.fencingToken);
+    expect((await mutex.lock()).fencingToken).toBeGreaterThan(lock.fencingToken);
+    expect(await guarded(client, "named", leader.guard())).toBe(false);
+    expect(await guarded(client, "named", next.guard())).toBe(true);
+    for (const session of [atLeaf, second, atRoot]) await session.close();
+  }, 60_000);
 });

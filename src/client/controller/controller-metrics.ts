@@ -22,7 +22,7 @@ export class ControllerMetrics {
     });
     this.#waits = meter.createCounter(`${prefix}_cache_waits`, {
       description:
-        "Reconciles that waited until the informers had what an earlier one of the key wrote.",
+        "Reconciles that waited until the informers had what an earlier one of the key wrote, or its owner before.",
       unit: "{reconcile}",
     });
   }

@@ -73,6 +73,11 @@ export interface KeyShard {
    * promise resolves when no key that was lost is being reconciled any more: then another member may take those.
    */
   onChange(listener: () => Promise<void>): () => void;
+  /**
+   * The revision of the store at which this controller got the key: the owner before it has written at lower ones. The key is
+   * reconciled once the sources have reached it. Undefined, or without this function: they need not.
+   */
+  ownedSince?(key: string): { readonly revision: number; readonly historyId: string } | undefined;
 }
 
 /** Options of `controller`. `Owned` and `Watched` are the types of the values of `owns` and `watches`, in their order. */
@@ -97,7 +102,7 @@ export interface ControllerOptions<
    * reconciled again after the delay of the rate limiter.
    *
    * It never runs with listers that are older than a write that it has made for the same key before, by any client of the
-   * service: the controller waits for that.
+   * service, nor older than its `shard` says: the controller waits for that.
    */
   reconcile(
     key: string,
@@ -109,7 +114,7 @@ export interface ControllerOptions<
   readonly rateLimiter?: RateLimiter | undefined;
   /** Maximum number of keys that are queued, delayed, reconciled, or left to other members. Default 1,000,000. */
   readonly maxKeys?: number | undefined;
-  /** The keys that this controller reconciles. Default: all. */
+  /** The keys that this controller reconciles, such as a ShardAssignment. Default: all. */
   readonly shard?: KeyShard | undefined;
   /** Maximum time for the reconciles in progress, and for the informers, to end at the stop, in milliseconds. Default 30,000. */
   readonly stopTimeoutMs?: number | undefined;

@@ -13,7 +13,7 @@ import { waitForRevision } from "../informer/revision-wait.ts";
 import type { Informer } from "../informer/shared-use.ts";
 import { TypedResource } from "../typed/typed-resource.ts";
 import type { TypedObject } from "../values/typed-object.ts";
-import { observeWrites } from "../watch/own-writes.ts";
+import { type OwnWrite, observeWrites } from "../watch/own-writes.ts";
 import { runWorkers } from "../work-queue/run-workers.ts";
 import { WorkQueue, WorkQueueFullError } from "../work-queue/work-queue.ts";
 import { ControllerMetrics } from "./controller-metrics.ts";
@@ -334,15 +334,14 @@ class KeyController<T> implements Controller {
   async #reconcile(key: string, signal: AbortSignal): Promise<void> {
     this.#reconciling.set(key, this.#clock.now());
     try {
-      if (this.#owns(key) && !this.#written.isCurrent(key)) {
+      const since = this.#ownedSince(key);
+      if (this.#owns(key) && !this.#written.isCurrent(key, since)) {
         this.#metrics.waited();
-        await this.#written.wait(key, signal);
+        await this.#written.wait(key, signal, since);
       }
-      // The key may also have been lost during the wait.
-      if (!this.#owns(key)) {
-        this.#leaveOut(key);
-        return;
-      }
+      // The key may also have been lost during the wait, and another one may have had it meanwhile.
+      if (!this.#owns(key)) return this.#leaveOut(key);
+      if (this.#ownedSince(key)?.revision !== since?.revision) return this.#queue.add(key);
       const object = this.lister(this.#options.for).get(key);
       const context = { ...this.#listers, signal, object };
       const result = await observeWrites(
@@ -366,6 +365,10 @@ class KeyController<T> implements Controller {
 
   #owns(key: string): boolean {
     return this.#options.shard?.owns(key) !== false;
+  }
+
+  #ownedSince(key: string): OwnWrite | undefined {
+    return this.#options.shard?.ownedSince?.(key);
   }
 
   #leaveOut(key: string): void {

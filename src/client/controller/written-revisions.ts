@@ -37,15 +37,14 @@ export class WrittenRevisions {
     }
   }
 
-  /** Whether reads for the key would see all that was written for it. */
-  isCurrent(key: string): boolean {
-    const writes = this.#written.get(key);
-    return writes === undefined || this.#isReached(writes);
+  /** Whether reads for the key would see all that was written for it, and by others before `since`. */
+  isCurrent(key: string, since?: OwnWrite): boolean {
+    return this.#isReached(this.#required(key, since));
   }
 
   /** Resolves once `isCurrent`. Rejects as `waitForRevision`, but not for a store that was restored. */
-  async wait(key: string, signal: AbortSignal): Promise<void> {
-    const writes = [...(this.#written.get(key) ?? [])];
+  async wait(key: string, signal: AbortSignal, since?: OwnWrite): Promise<void> {
+    const writes = this.#required(key, since);
     await Promise.all(
       writes.flatMap(([historyId, revision]) =>
         this.#behind(historyId, revision).map(async (source) => {
@@ -60,7 +59,15 @@ export class WrittenRevisions {
     this.#written.delete(key);
   }
 
-  #isReached(writes: ReadonlyMap<string, number>): boolean {
+  /** Histories, each with the revision that the sources must reach in it. */
+  #required(key: string, since: OwnWrite | undefined): (readonly [string, number])[] {
+    const writes = [...(this.#written.get(key) ?? [])];
+    return since === undefined || since.historyId === ""
+      ? writes
+      : [...writes, [since.historyId, since.revision]];
+  }
+
+  #isReached(writes: Iterable<readonly [string, number]>): boolean {
     for (const [historyId, revision] of writes) {
       if (this.#behind(historyId, revision).length > 0) return false;
     }

@@ -144,6 +144,17 @@ export class ShardAssignment {
     return { ...this.#nameOf(index), createRevision: fencingToken };
   }
 
+  /**
+   * The revision of the store at which this member got the slot of a key, whose owners before have written at lower ones.
+   * Undefined: it does not own the slot.
+   */
+  ownedSince(key: string): { readonly revision: number; readonly historyId: string } | undefined {
+    const ownership = this.#ownershipOf(key);
+    if (ownership === undefined) return undefined;
+    const { historyId = "" } = this.#state ?? {};
+    return { revision: ownership.slot.fencingToken, historyId };
+  }
+
   /** The owned slots, those that are given up excepted. */
   get slots(): readonly OwnedSlot[] {
     const current = [...this.#owned.values()].filter(isCurrent);

@@ -12,6 +12,8 @@ const etcdOf = etcdOfFile();
 class Assigned implements KeyShard {
   #keys: ReadonlySet<string>;
   #listener: (() => Promise<void>) | undefined;
+  /** What the owner before has written. */
+  since: { readonly revision: number; readonly historyId: string } | undefined;
 
   constructor(...keys: readonly string[]) {
     this.#keys = new Set(keys);
@@ -23,6 +25,10 @@ class Assigned implements KeyShard {
 
   owns(key: string): boolean {
     return this.#keys.has(key);
+  }
+
+  ownedSince() {
+    return this.since;
   }
 
   onChange(listener: () => Promise<void>): () => void {
@@ -119,6 +125,60 @@ describe("A controller with a shard of the keys", () => {
     relay.delay(0);
     await shard.assign("a");
     await reconciled.times("a", 2);
+  });
+
+  it("reconciles a key that it gets with all that the owner before has written, though its informers are late", async () => {
+    const { services, endpoints, direct, relay } = await serve(await etcdOf());
+    const shard = new Assigned();
+    const seen: unknown[] = [];
+    const reconciled = new Reconciled();
+    const controlled = controller({
+      ...{ for: services, owns: [endpoints], shard },
+      async reconcile(key, { lister }) {
+        seen.push(lister(endpoints).get(key)?.value);
+        reconciled.add(key);
+      },
+    });
+    run(controlled);
+    const { modRevision } = await services.put("a", { selector: "" });
+    await controlled.waitForRevision(modRevision, { handlers: true });
+    relay.delay(300);
+    shard.since = await direct.put("endpoints", "a", utf8('{"pods":["p"]}'));
+    await shard.assign("a");
+    await reconciled.times("a");
+    expect(seen[0]).toEqual({ pods: ["p"] });
+    // A revision of another store says nothing of this one.
+    shard.since = { revision: Number.MAX_SAFE_INTEGER, historyId: "another" };
+    relay.delay(0);
+    controlled.enqueue("a");
+    await reconciled.times("a", 2);
+  });
+
+  it("waits again for a key that another one has had while it waited", async () => {
+    const { endpoints, direct } = await serve(await etcdOf());
+    const shard = new Assigned();
+    const seen: unknown[] = [];
+    const reconciled = new Reconciled();
+    const controlled = controller({
+      ...{ for: endpoints, shard },
+      async reconcile(key, { object }) {
+        seen.push(object?.value.pods);
+        reconciled.add(key);
+      },
+    });
+    run(controlled);
+    const { modRevision } = await endpoints.put("a", { pods: [] });
+    await controlled.waitForRevision(modRevision, { handlers: true });
+    const { historyId } = await direct.page("endpoints");
+    shard.since = { revision: modRevision + 1, historyId };
+    await shard.assign("a");
+    await expect.poll(() => controlled.health().reconciling, { interval: 5 }).toEqual(["a"]);
+    shard.since = { revision: modRevision + 2, historyId };
+    const { revision } = await direct.put("endpoints", "a", utf8('{"pods":["p"]}'));
+    await controlled.waitForRevision(revision, { handlers: true });
+    await direct.put("endpoints", "a", utf8('{"pods":["q"]}'));
+    await reconciled.times("a");
+    expect(seen[0]).toEqual(["q"]);
   });
 
   it("has given up a key that it has lost once its reconcile has ended", async () => {

@@ -1,19 +1,22 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import type { Client } from "../../../src/client/client.ts";
+import { controller } from "../../../src/client/controller/controller.ts";
 import { LeaderElector } from "../../../src/client/coordination/leader-elector.ts";
 import { Mutex } from "../../../src/client/coordination/mutex.ts";
 import { Session, type SessionOptions } from "../../../src/client/coordination/session.ts";
 import { ShardAssignment } from "../../../src/client/coordination/shard-assignment.ts";
-import { slotOf } from "../../../src/client/coordination/slots.ts";
+import { assignSlots, slotOf } from "../../../src/client/coordination/slots.ts";
 import { type Etcd, startEtcd } from "../../etcd/etcd.ts";
 import { untilSeen } from "../../faults/patience.ts";
+import { Relay } from "../../faults/relay.ts";
 import {
   type Belief,
   fencingViolations,
   type GuardedWrite,
   OwnershipChecker,
 } from "../../guarantees/ownership.ts";
+import { run } from "../controller/controlled.ts";
 import { cuttableClient, LeasedService, openClient } from "./leased-service.ts";
 
 let etcd: Etcd;
@@ -231,6 +234,54 @@ describe.each([
     expect(await led.promise).toBeGreaterThan(lock.fencingToken);
     stopping.abort();
     await running;
+  });
+
+  it("a controller that takes over a slot sees what the owner before wrote, though its informer is late", async () => {
+    const address = await open().start();
+    const [first, direct] = [openClient(address), openClient(address)];
+    const assignmentOf = async (client: Client, member: string): Promise<ShardAssignment> => {
+      const session = await openSession(client);
+      return new ShardAssignment({
+        ...{ session, resource: "locks", group: "g", member, slots: 1 },
+      });
+    };
+    // The one that has the slot also while both are members.
+    const [owner = ""] = assignSlots(["m0", "m1"], 1);
+    const before = await assignmentOf(first, owner);
+    const leaving = new AbortController();
+    const left = before.run(leaving.signal);
+    await until("the slot", () => before.owns("data/x"));
+    await first.put("locks", "data/x", Buffer.from("first"));
+
+    const late = await Relay.to(Number(new URL(`http://${address}`).port));
+    onTestFinished(() => late.close());
+    const source = openClient(`127.0.0.1:${late.port}`).resource("locks", {
+      decode: (bytes) => Buffer.from(bytes).toString(),
+      encode: (text: string) => Buffer.from(text),
+    });
+    const shard = await assignmentOf(direct, owner === "m0" ? "m1" : "m0");
+    const stopping = new AbortController();
+    const joined = shard.run(stopping.signal);
+    const seen: string[] = [];
+    const controlled = controller({
+      ...{ for: source.sharedInformer({ scope: { prefix: "data/" } }), shard },
+      async reconcile(_key, { object }) {
+        if (object !== undefined) seen.push(object.value);
+      },
+    });
+    const { stop } = run(controlled);
+    await until("its synchronization", () => controlled.health().isReady);
+    late.delay(500);
+    // The last write of the work that a member ends before it gives a slot up.
+    before.onChange(async () => {
+      await first.put("locks", "data/x", Buffer.from("last"));
+    });
+    leaving.abort();
+    await left;
+    await until("the reconcile", () => seen.length > 0);
+    expect(seen[0]).toBe("last");
+    stopping.abort();
+    await Promise.all([joined, stop()]);
   });
 
   it("slots are divided among members, one of which is cut off and one leaves", async () => {
