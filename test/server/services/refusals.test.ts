@@ -1,6 +1,8 @@
 import { status } from "@grpc/grpc-js";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { systemClock } from "../../../src/base/clock.ts";
 import { type Reason, WatchFanoutError } from "../../../src/base/errors.ts";
+import { MemoryStore } from "../../../src/storage/memory/memory-store.ts";
 import { descriptors } from "../../../src/wire/descriptors.ts";
 import { listWatchService } from "../../../src/wire/services.ts";
 import fc, { runs } from "../../property.ts";
@@ -155,10 +157,13 @@ describe("Every reason", () => {
 
 describe("Invalid request bytes", () => {
   test("are refused or answered by every method, without a failure", async () => {
-    const served = await serveThings();
+    const store = new MemoryStore({ clock: systemClock });
+    onTestFinished(() => store.close());
+    store.keysOf("things");
+    const served = await serveThings({ server: { store } });
     const raw = new RawConnection(served.server.port);
     const paths = [...descriptors.inputs.keys()];
-    expect(paths).toHaveLength(13);
+    expect(paths).toHaveLength(20);
     const allowed = [
       ...[status.OK, status.INVALID_ARGUMENT, status.NOT_FOUND, status.OUT_OF_RANGE],
       ...[status.ABORTED, status.FAILED_PRECONDITION],
