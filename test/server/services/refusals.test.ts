@@ -1,5 +1,6 @@
 import { status } from "@grpc/grpc-js";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { systemClock } from "../../../src/base/clock.ts";
 import { type Reason, WatchFanoutError } from "../../../src/base/errors.ts";
 import { MemoryStore } from "../../../src/storage/memory/memory-store.ts";
 import { descriptors } from "../../../src/wire/descriptors.ts";
@@ -156,7 +157,9 @@ describe("Every reason", () => {
 
 describe("Invalid request bytes", () => {
   test("are refused or answered by every method, without a failure", async () => {
-    const store = new MemoryStore({ clock: new ManualTimers() });
+    const store = new MemoryStore({ clock: systemClock });
+    onTestFinished(() => store.close());
+    store.keysOf("things");
     const served = await serveThings({ server: { store } });
     const raw = new RawConnection(served.server.port);
     const paths = [...descriptors.inputs.keys()];
