@@ -30,6 +30,7 @@ export class RootReplica implements Replica {
   readonly #workers: number;
   readonly #disturbance = new Disturbance();
   #service: Service | undefined;
+  #isServing = false;
 
   private constructor(
     name: string,
@@ -67,6 +68,11 @@ export class RootReplica implements Replica {
     return this.#disturbance.isWell;
   }
 
+  /** Whether clients reach it, but for the faults of networks. */
+  get isServing(): boolean {
+    return this.#isServing;
+  }
+
   onDisturbed(listener: () => void): () => void {
     return this.#disturbance.on(listener);
   }
@@ -85,6 +91,7 @@ export class RootReplica implements Replica {
       return ok ? true : undefined;
     });
     this.relay.aimAt(service.grpcPort);
+    this.#isServing = true;
   }
 
   get #etcd(): string[] {
@@ -132,6 +139,7 @@ export class RootReplica implements Replica {
   async drain(): Promise<void> {
     const service = this.#service;
     this.#service = undefined;
+    this.#isServing = false;
     await service?.stop();
   }
 

@@ -166,14 +166,15 @@ export class System {
       leases: { caller: leaseCaller(resource), isTransactional: false },
       locks: { caller: serviceCaller(resource), isTransactional: false },
     }[this.#workload];
-    const replicas = [...this.roots, this.relay].map(({ name, relay }) => ({
-      ...{ name, url: () => relay.url, ...own },
+    const { name, relay } = this.relay;
+    const roots = this.roots.map((root) => ({
+      ...{ name: root.name, url: () => root.relay.url, isOpen: () => root.isServing, ...own },
     }));
-    const etcdApi = this.roots.map(({ name, relay }) => ({
-      ...{ name: `etcd's API of ${name}`, url: () => relay.url },
-      ...{ caller: etcdCaller(prefix), isTransactional: true },
+    const etcdApi = roots.map((root) => ({
+      ...{ ...root, name: `etcd's API of ${root.name}` },
+      ...{ caller: etcdCaller(prefix), isTransactional: true, hasRequestIds: false },
     }));
-    return [...replicas, ...etcdApi, this.#etcd()];
+    return [...roots, { name, url: () => relay.url, ...own }, ...etcdApi, this.#etcd()];
   }
 
   /** Whichever member is healthy: writes past the service, which its caches must not miss. */
