@@ -17,8 +17,9 @@ const [heldMs, waitMs] = [30, 5_000];
 const writeMs = 1_000;
 
 /**
- * Acquires and releases one lock with the client library, and writes with its guard, before the release and after it. It holds the lock from the response to `lock` until its signal is
- * aborted: the release is an operation that begins there, and that ends with the response, or with the history if there is none.
+ * Acquires and releases one lock with the client library, and writes with its guard, before the release and after it. It
+ * holds the lock from the response to `lock` until its signal is aborted: the release is an operation that begins there, and that
+ * ends with the response, or with the history without one.
  */
 export class LockingClient {
   readonly #id: number;
@@ -26,7 +27,7 @@ export class LockingClient {
   readonly #random: Seeded;
   readonly #recorder: HistoryRecorder;
   readonly #called: () => void;
-  /** The tokens of releases without a response, and where they have begun. */
+  /** The tokens of releases that may not be done, and where they have begun. */
   readonly #lost: { readonly token: number; readonly call: number }[] = [];
   #isStopped = false;
   readonly #running: Promise<void>;
@@ -89,7 +90,9 @@ export class LockingClient {
     const began = await stopped;
     try {
       await unlocked;
-      this.#push("release", token, began);
+      // With a lost lease the key may still exist, and with it the lock in the store.
+      if (lock.lease.isHeld) this.#push("release", token, began);
+      else this.#lost.push({ token, call: began });
     } catch {
       this.#lost.push({ token, call: began });
     }

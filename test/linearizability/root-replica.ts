@@ -68,7 +68,7 @@ export class RootReplica implements Replica {
     return this.#disturbance.isWell;
   }
 
-  /** Whether clients reach it, but for the faults of networks. */
+  /** Whether clients reach it, except for the faults of networks. */
   get isServing(): boolean {
     return this.#isServing;
   }
@@ -122,7 +122,11 @@ export class RootReplica implements Replica {
     const { process, grpc, admin } = await startServe(args, { XDG_RUNTIME_DIR: folder });
     const stop = async (): Promise<void> => {
       process.kill("SIGTERM");
-      await process.exit;
+      try {
+        await inTime(() => `${this.name} to end`, process.exit);
+      } finally {
+        await process[Symbol.asyncDispose]();
+      }
       await rm(folder, { recursive: true });
     };
     const portIn = (address: string): number => Number(address.slice(address.lastIndexOf(":") + 1));

@@ -24,7 +24,7 @@ interface CoordinatingOptions {
 /** The length of the leases, the longest hold, and the longest wait for a lock, in milliseconds. */
 const [ttlMs, heldMs, waitMs] = [2_000, 400, 5_000];
 
-/** How often it is looked who holds what, in milliseconds. */
+/** Interval between two samples of all holders, in milliseconds. */
 const sampleMs = 10;
 
 type Kind = "lock" | "election";

@@ -154,8 +154,8 @@ function drawTransacting(seed: number): Transacting {
 const longerMs = 6_000;
 
 /**
- * Clients of locks and elections, without restores, which take back what was granted, and without clients that read attributes:
- * the values of locks have none.
+ * Clients of locks and elections, without restores, which take back what was granted, and without clients that read attributes,
+ * since the values of locks are no JSON.
  */
 function withCoordinating(scenario: Omit<Scenario, "coordinating">): Scenario {
   const { seed, faults, durationMs } = scenario;
