@@ -345,4 +345,90 @@ export const plantedEntries: readonly CorpusEntry[] = [
       },
     ],
   },
+  {
+    id: "planted-delete-prefix-twice",
+    source: "Delete the keys of a prefix in two transactions",
+    bug: "A DeletePrefix deletes the first keys of the prefix in a transaction of their own, before the others.",
+    shows: "A watch and a read have half of a deletion, and a repeated request another count.",
+    seed: { seed: 100001, message: "violates Atomic" },
+    mutations: [
+      {
+        file: "src/storage/etcd/etcd-store.ts",
+        find: "const deletions = ranges.map((range) => ({ request_delete_range: range }));",
+        replace: `const deletions = ranges.map((range) => ({ request_delete_range: range }));
+    for (const { key } of ranges) {
+      const first = { key, range_end: Buffer.concat([key, Buffer.from("2")]) };
+      const half = { compare: [], success: [{ request_delete_range: first }], failure: [] };
+      await this.#writes.write(half, 0n, request);
+    }`,
+      },
+    ],
+  },
+  {
+    id: "planted-batch-get-revisions",
+    source: "Read each object of a BatchGet at a revision of its own",
+    bug: "The objects of a BatchGet are read one by one, each at the newest revision.",
+    shows: "A client reads half of a transaction.",
+    seed: { seed: 100001, message: "violates Atomic" },
+    mutations: [
+      {
+        file: "src/server/services/batch-get-method.ts",
+        find: 'const required = revision === undefined ? at : ({ match: "EXACT", revision } as const);',
+        replace: "const required = at;",
+      },
+      {
+        file: "src/server/services/batch-get-method.ts",
+        find: "return resource.get(get, reached?.caches.get(resource));",
+        replace: "return resource.get(get);",
+      },
+      {
+        file: "src/server/services/batch-get-method.ts",
+        find: "const slice = positions.splice(0, revision === undefined ? 1 : readsAtOnce);",
+        replace: "const slice = positions.splice(0, 1);",
+      },
+    ],
+  },
+  {
+    id: "planted-unasked-keep-alive",
+    source: "Answer the renewal of a lease without asking the store",
+    bug: "A renewal is answered with the length of the lease, and etcd does not receive it.",
+    shows: "A client relies on a lease that has ended.",
+    seed: { seed: 110000, message: "violates Leased" },
+    mutations: [
+      {
+        file: "src/storage/lease-renewals.ts",
+        find: "if (leases.length === 0) return Promise.resolve([]);",
+        replace: "if (leases.length >= 0) return Promise.resolve(leases.map(() => 2_000));",
+      },
+    ],
+  },
+  {
+    id: "planted-dropped-compare",
+    source: "Leave out the last compare of a transaction",
+    bug: "The last compare of a transaction is not sent to etcd.",
+    shows: "A transaction is applied although one of its compares does not hold.",
+    seed: { seed: 100001, message: "violates Transaction" },
+    mutations: [
+      {
+        file: "src/storage/etcd/transaction.ts",
+        find: "return this.request.compares.map((compare, i) => compareOf(compare, this.#compareKey(i)));",
+        replace:
+          "return this.request.compares.slice(0, -1).map((compare, i) => compareOf(compare, this.#compareKey(i)));",
+      },
+    ],
+  },
+  {
+    id: "planted-lock-for-all",
+    source: "Give a lock to each that asks for it",
+    bug: "A Mutex does not wait for the keys before its own.",
+    shows: "Two clients hold a lock at the same time.",
+    seed: { seed: 110002, message: "violates Exclusive" },
+    mutations: [
+      {
+        file: "src/client/coordination/mutex.ts",
+        find: "if (before === undefined) return true;",
+        replace: "if (before === undefined || before.revision > 0) return true;",
+      },
+    ],
+  },
 ];

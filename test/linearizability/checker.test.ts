@@ -210,10 +210,11 @@ describe.skipIf(!(await hasGo()))("The checker", () => {
 
   const locked = (
     places: readonly [number, number],
-    what: "acquire" | "release",
+    what: "acquire" | "release" | "write",
     token: number,
+    succeeded: boolean = true,
   ): Operation =>
-    done(places, { lock: { what, token }, range: at([]) }, { succeeded: true, revision: 0 });
+    done(places, { lock: { what, token }, range: at([]) }, { succeeded, revision: 0 });
   const ofLock = (...own: Operation[]): History => ({ revision: 1, operations: own });
 
   test("accepts holders of a lock that follow each other", async () => {
@@ -222,7 +223,9 @@ describe.skipIf(!(await hasGo()))("The checker", () => {
       // The next one has it before the response to its release.
       locked([3, 7], "release", 2),
       locked([1, 5], "acquire", 3),
-      locked([6, 8], "release", 3),
+      locked([6, 9], "release", 3),
+      locked([4, 6], "write", 2, false),
+      locked([7, 8], "write", 3),
     );
     expect(await verdictOf("right-lock", right)).toMatchObject({ result: "Ok" });
   });
@@ -244,6 +247,27 @@ describe.skipIf(!(await hasGo()))("The checker", () => {
         locked([2, 3], "release", 3),
         locked([4, 5], "acquire", 2),
       ),
+    ],
+    [
+      "a guarded write that was applied after the release",
+      ofLock(
+        locked([0, 1], "acquire", 2),
+        locked([2, 3], "release", 2),
+        locked([4, 5], "write", 2),
+      ),
+    ],
+    [
+      "a guarded write that was applied while another holds the lock",
+      ofLock(
+        locked([0, 1], "acquire", 2),
+        locked([2, 4], "release", 2),
+        locked([3, 5], "acquire", 3),
+        locked([6, 7], "write", 2),
+      ),
+    ],
+    [
+      "a guarded write of the holder that was refused",
+      ofLock(locked([0, 1], "acquire", 2), locked([2, 3], "write", 2, false)),
     ],
   ])("rejects %s", async ([, wrong]) => {
     expect(await verdictOf("wrong-lock", wrong)).toMatchObject({ result: "Illegal" });

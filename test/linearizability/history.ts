@@ -38,8 +38,10 @@ export interface Input {
     readonly id: string;
     readonly what: "grant" | "keepAlive" | "revoke" | "expire";
   };
-  /** Instead of all others: what happens to the one lock of a history, which its fencing token names. */
-  readonly lock?: { readonly what: "acquire" | "release"; readonly token: number };
+  /**
+   * Instead of all others: what happens to the one lock of a history, which its fencing token names, or a write with its guard.
+   */
+  readonly lock?: { readonly what: "acquire" | "release" | "write"; readonly token: number };
   /** What the response contains. */
   readonly range: Range;
 }

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { WatchFanoutError } from "../../src/base/errors.ts";
 import type { Client } from "../../src/client/client.ts";
-import { Mutex } from "../../src/client/coordination/mutex.ts";
+import { type Lock, Mutex } from "../../src/client/coordination/mutex.ts";
 import { Session } from "../../src/client/coordination/session.ts";
 import type { Seeded } from "../faults/seeded.ts";
 import { resource } from "../faults/wire.ts";
@@ -12,9 +13,13 @@ const ttlMs = 2_000;
 /** How long a client holds the lock, and waits for it, in milliseconds at most. */
 const [heldMs, waitMs] = [30, 5_000];
 
+/** How long a write with the lock's guard may take, in milliseconds. */
+const writeMs = 1_000;
+
 /**
- * Acquires and releases one lock with the client library. It holds the lock from the response to `lock` until its signal is
- * aborted: the release is an operation that begins there, and that ends with the response, or with the history if none comes.
+ * Acquires and releases one lock with the client library, and writes with its guard, before the release and after it. It
+ * holds the lock from the response to `lock` until its signal is aborted: the release is an operation that begins there, and that
+ * ends with the response, or with the history without one.
  */
 export class LockingClient {
   readonly #id: number;
@@ -22,7 +27,7 @@ export class LockingClient {
   readonly #random: Seeded;
   readonly #recorder: HistoryRecorder;
   readonly #called: () => void;
-  /** The tokens of releases without a response, and where they have begun. */
+  /** The tokens of releases that may not be done, and where they have begun. */
   readonly #lost: { readonly token: number; readonly call: number }[] = [];
   #isStopped = false;
   readonly #running: Promise<void>;
@@ -79,22 +84,42 @@ export class LockingClient {
       if (signal.aborted) end();
       else signal.addEventListener("abort", end);
     });
+    await this.#write(lock);
     await delay(this.#random.between(0, heldMs));
     const unlocked = lock.unlock();
     const began = await stopped;
     try {
       await unlocked;
-      this.#push("release", token, began);
+      // With a lost lease the key may still exist, and with it the lock in the store.
+      if (lock.lease.isHeld) this.#push("release", token, began);
+      else this.#lost.push({ token, call: began });
     } catch {
       this.#lost.push({ token, call: began });
     }
+    await this.#write(lock);
   }
 
-  #push(what: "acquire" | "release", token: number, call: number): void {
+  /** Without a response there is nothing to judge: it does not change the lock. */
+  async #write(lock: Lock): Promise<void> {
+    const call = this.#recorder.place();
+    const put = { type: "put", resource, key: "guarded", value: Buffer.from("{}") } as const;
+    const request = { compares: [lock.guard()], operations: [put] };
+    try {
+      const { succeeded } = await this.#client.transaction(request, { timeoutMs: writeMs });
+      this.#push("write", lock.fencingToken, call, succeeded);
+    } catch (error) {
+      if (!(error instanceof WatchFanoutError)) throw error;
+    }
+  }
+
+  #push(
+    what: "acquire" | "release" | "write",
+    token: number,
+    call: number,
+    succeeded: boolean = true,
+  ): void {
     const input: Input = { lock: { what, token }, range: { key: "", isPrefix: false } };
-    this.#recorder.operations.push({
-      ...{ client: this.#id, call, return: this.#recorder.place(), input },
-      output: { succeeded: true },
-    });
+    const at = { client: this.#id, call, return: this.#recorder.place() };
+    this.#recorder.operations.push({ ...at, input, output: { succeeded } });
   }
 }

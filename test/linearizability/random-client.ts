@@ -9,6 +9,8 @@ export interface Door {
   /** It may change, as that of whichever member of etcd is healthy. */
   readonly url: () => string;
   readonly caller: Caller;
+  /** False while nothing is behind it: calls would have an unknown outcome, and no effect. Default: always true. */
+  readonly isOpen?: () => boolean;
   /** Whether one call can write several keys. */
   readonly isTransactional: boolean;
   /** Whether writes may have an id, to be repeated with. */
@@ -63,7 +65,7 @@ export class RandomClient {
 
   async #run(): Promise<void> {
     while (!this.#isStopped) {
-      const door = this.#random.pick(this.#doors);
+      const door = this.#random.pick(this.#doors.filter(({ isOpen }) => isOpen?.() !== false));
       const input = this.#workload.next(door);
       const outcome = await this.#recorder.record(this.#id, input, () =>
         door.caller(door.url(), input),

@@ -34,7 +34,10 @@ export type WorkloadName = keyof typeof resourcesOf;
 
 const clientCount = 5;
 
-/** Three members of etcd, two roots, a relay of both, and clients of each of them, which are all that write. */
+/** Numbers of workers; 1: the root serves clients itself. */
+const workersOfRoots = [1, 2];
+
+/** Three members of etcd, two roots, one of them with workers, a relay of both, and clients of each of them, which are all that write. */
 export class System {
   readonly cluster: EtcdCluster;
   readonly roots: readonly RootReplica[];
@@ -69,7 +72,7 @@ export class System {
     const etcd = cluster.members.map(({ clientPort }) => clientPort);
     const resources = resourcesOf[workload];
     const roots = await Promise.all(
-      ["root 0", "root 1"].map((name) => RootReplica.create(name, etcd, resources)),
+      workersOfRoots.map((workers, i) => RootReplica.create(`root ${i}`, etcd, resources, workers)),
     );
     const relay = await TierReplica.create(
       "relay",
@@ -163,14 +166,15 @@ export class System {
       leases: { caller: leaseCaller(resource), isTransactional: false },
       locks: { caller: serviceCaller(resource), isTransactional: false },
     }[this.#workload];
-    const replicas = [...this.roots, this.relay].map(({ name, relay }) => ({
-      ...{ name, url: () => relay.url, ...own },
+    const { name, relay } = this.relay;
+    const roots = this.roots.map((root) => ({
+      ...{ name: root.name, url: () => root.relay.url, isOpen: () => root.isServing, ...own },
     }));
-    const etcdApi = this.roots.map(({ name, relay }) => ({
-      ...{ name: `etcd's API of ${name}`, url: () => relay.url },
-      ...{ caller: etcdCaller(prefix), isTransactional: true },
+    const etcdApi = roots.map((root) => ({
+      ...{ ...root, name: `etcd's API of ${root.name}` },
+      ...{ caller: etcdCaller(prefix), isTransactional: true, hasRequestIds: false },
     }));
-    return [...replicas, ...etcdApi, this.#etcd()];
+    return [...roots, { name, url: () => relay.url, ...own }, ...etcdApi, this.#etcd()];
   }
 
   /** Whichever member is healthy: writes past the service, which its caches must not miss. */

@@ -1,4 +1,5 @@
 import { Seeded } from "../faults/seeded.ts";
+import type { Coordinating } from "./coordinating-clients.ts";
 import type { WatchBehaviour } from "./etcd-watch.ts";
 import {
   drawFaults,
@@ -54,6 +55,8 @@ export interface Scenario {
   readonly reading: Reading;
   /** Clients of transactions. */
   readonly transacting: Transacting;
+  /** Clients of a lock and of an election. */
+  readonly coordinating: Coordinating;
   /** Pause after each write, in milliseconds at most. */
   readonly writePauseMs: number;
   /** For how long faults happen and clients write, in milliseconds. */
@@ -94,6 +97,7 @@ const since = {
   keptNewest: 30_000,
   reading: 60_000,
   transacting: 100_000,
+  coordinating: 110_000,
 } as const;
 
 /** The first seed of those that have the same additions as this one. */
@@ -146,6 +150,24 @@ function drawTransacting(seed: number): Transacting {
   return { clients: seed >= since.transacting ? clients : 0 };
 }
 
+/** How much longer a simulation with leases lasts, in milliseconds: for some to be lost, and granted again. */
+const longerMs = 6_000;
+
+/**
+ * Clients of locks and elections, without restores, which take back what was granted, and without clients that read attributes,
+ * since the values of locks are no JSON.
+ */
+function withCoordinating(scenario: Omit<Scenario, "coordinating">): Scenario {
+  const { seed, faults, durationMs } = scenario;
+  const clients = new Seeded(seed ^ 0x1ead).between(1, 3);
+  if (seed < since.coordinating) return { ...scenario, coordinating: { clients: 0 } };
+  return {
+    ...{ ...scenario, ...noOthers, reading: noReading, coordinating: { clients } },
+    ...{ durationMs: durationMs + longerMs, writePauseMs: 150 },
+    faults: faults.filter(({ kind }) => !kind.startsWith("etcd restored")),
+  };
+}
+
 /** The scenario of a seed. */
 export function scenarioOf(seed: number): Scenario {
   const random = new Seeded(seed);
@@ -188,12 +210,12 @@ export function scenarioOf(seed: number): Scenario {
   const resuming = drawResumeFaults(new Seeded(seed ^ 0xab5), durationMs, faults);
   const rare = drawRareFaults(new Seeded(seed ^ 0x4d2a), durationMs);
   const { faults: later, ...additions } = drawAdditions(seed, durationMs);
-  return {
+  return withCoordinating({
     ...{ ...scenario, ...additions },
     faults: [...faults, ...rare, ...resuming, ...later].sort((one, other) => one.atMs - other.atMs),
     dispatchIntervalMs: added.pick([0, 0, 0, 5, 500]),
     parts: drawParts(seed),
     ...drawLast(seed),
     transacting: drawTransacting(seed),
-  };
+  });
 }

@@ -18,7 +18,7 @@ const timeout = 300_000;
 
 /**
  * The first seeds, one with workers whose etcd is restored, and some with what was added later: clients of Subscribe and of
- * parts; watches from before the window; clients of ranges and histories.
+ * parts; watches from before the window; clients of ranges and histories; clients of transactions, locks and elections.
  */
 const ranges = [
   [1, 4],
@@ -26,6 +26,7 @@ const ranges = [
   [10_003, 2],
   [20_007, 1],
   [60_000, 1],
+  [110_000, 1],
 ] as const;
 
 const simulated: Awaited<ReturnType<typeof simulate>>[] = [];

@@ -3,6 +3,7 @@ import type { Endpoint } from "../faults/endpoint.ts";
 import { Seeded } from "../faults/seeded.ts";
 import type { Era } from "../faults/truth.ts";
 import { resource } from "../faults/wire.ts";
+import type { Change } from "../guarantees/recording.ts";
 import type { Input, Outcome, Output } from "../linearizability/history.ts";
 import { transactCaller } from "../linearizability/transact-client.ts";
 
@@ -157,7 +158,18 @@ export class TransactingClients {
       const said = output.succeeded ? `acknowledged at ${output.revision}` : "refused";
       return [`Faithful: ${value} was ${said}, and written at ${at.join(" and ") || "none"}`];
     });
-    return [...halves, ...repeated, ...unfaithful];
+    const unmet = this.#answered.flatMap(({ input, output, era: index }) => {
+      if (index !== era.index || !output.succeeded) return [];
+      return (input.compares ?? []).flatMap((compare) => {
+        const isOf = (change: Change): boolean =>
+          change.revision === output.revision && `${resource}/${change.key}` === compare.key;
+        const found = era.changes.find(isOf)?.before?.modRevision ?? 0;
+        if (!("modRevision" in compare) || found === compare.modRevision) return [];
+        const what = `${compare.key} was at ${found}, not at ${compare.modRevision}`;
+        return [`Transaction: ${what}, before the transaction of ${output.revision}`];
+      });
+    });
+    return [...halves, ...repeated, ...unfaithful, ...unmet];
   }
 }
 

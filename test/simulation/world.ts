@@ -14,6 +14,7 @@ import type { Era } from "../faults/truth.ts";
 import { wrongIn } from "../faults/verdict.ts";
 import type { WatchRecord } from "../faults/watch-record.ts";
 import { reliable } from "../guarantees/latest-state.ts";
+import { CoordinatingClients } from "./coordinating-clients.ts";
 import { EtcdAccount, JsonMember } from "./etcd-account.ts";
 import { EtcdApiClients } from "./etcd-api-clients.ts";
 import { EtcdCluster, type Snapshot } from "./etcd-cluster.ts";
@@ -80,6 +81,7 @@ export class World implements Disturbed {
   readonly #reader: RecordedReader;
   readonly #parts: PartsClients;
   readonly #transacting: TransactingClients;
+  readonly #coordinating: CoordinatingClients;
   readonly #delivered = new Changing();
   readonly #writes = { count: 0, changing: new Changing() };
   readonly #members: readonly JsonMember[];
@@ -154,8 +156,10 @@ export class World implements Disturbed {
     this.#watchers = all.filter((_, i) => scenario.watchers.includes(i));
     if (recorder !== undefined) recorder.watchers = this.#watchers;
     const around = { endpoints, ...eras, writes: this.#writes, delivered: this.#delivered };
-    const { seed, parts, reading, transacting } = scenario;
+    const { seed, parts, reading, transacting, coordinating } = scenario;
     this.#transacting = new TransactingClients(seed, transacting, { endpoints, newestEra });
+    const { cluster } = this;
+    this.#coordinating = new CoordinatingClients(seed, coordinating, { endpoints, cluster });
     const compacted = (): number => this.#compacted;
     const readers = new ReadingClients(seed, reading, around, compacted);
     this.#parts = new PartsClients(seed, parts, around, readers);
@@ -329,6 +333,7 @@ export class World implements Disturbed {
       ...this.#internalErrors(),
       ...[...late, ...this.#apiClients.wrong, ...this.#parts.wrong(this.#account.eras)],
       ...this.#transacting.wrong(this.#account.eras),
+      ...this.#coordinating.wrong(this.#account.era),
       ...this.#errors,
     ];
   }
@@ -399,6 +404,7 @@ export class World implements Disturbed {
     await Promise.all([
       ...this.#writers.map((writer) => writer.stop()),
       this.#transacting.stop(),
+      this.#coordinating.stop(),
       this.#apiClients.stopLeases(),
     ]);
   }
@@ -407,6 +413,7 @@ export class World implements Disturbed {
     this.cluster.leases.isHeld = false;
     for (const writer of this.#writers) writer.start();
     this.#transacting.start();
+    this.#coordinating.start();
     this.#apiClients.startLeases();
   }
 

@@ -62,8 +62,8 @@ type Lease struct {
 	What string `json:"what"`
 }
 
-// Lock is the acquisition or the release of the one lock of a history, with its fencing token. It is released where its
-// holder has stopped, also if that has lost it.
+// Lock is the acquisition or the release of the one lock of a history, with its fencing token, or a write with the guard of
+// that. It is released where its holder has stopped, also if that has lost it.
 type Lock struct {
 	What  string `json:"what"`
 	Token int64  `json:"token"`
@@ -249,7 +249,7 @@ func step(before state, input Input, output Output) (bool, state) {
 		return before.behind == 0 && known.isAnswered(input, output), before
 	}
 	if lock := input.Lock; lock != nil {
-		return before.stepLock(*lock)
+		return before.stepLock(*lock, output.Succeeded)
 	}
 	if lease := input.Lease; lease != nil {
 		// A lease that has ended before it expires was revoked.
@@ -399,8 +399,11 @@ func (s state) applyLease(lease Lease) state {
 	return s
 }
 
-func (s state) stepLock(lock Lock) (bool, state) {
+func (s state) stepLock(lock Lock, succeeded bool) (bool, state) {
 	after := s
+	if lock.What == "write" {
+		return succeeded == (s.holder == lock.Token), s
+	}
 	if lock.What == "release" {
 		after.holder = 0
 		return s.holder == lock.Token, after
