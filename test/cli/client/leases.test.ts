@@ -174,7 +174,11 @@ test("A second interrupt kills a command that goes on, before its lock is free."
   expect(await keys("stubborn/")).toEqual([]);
 });
 
-test("A lock that is lost ends the command, and the exit code says so.", async () => {
+test("A lock that is lost ends the command, also one that goes on, and the exit code says so.", async () => {
+  const stubborn = 'trap "" TERM; echo begun; while :; do sleep 0.05; done';
+  await using killed = start("lock", "kill", "--ttl", "3s", "--", "sh", "-c", stubborn);
+  await killed.printed(/begun/);
+  await revokeThatOf("kill/");
   await using locked = start("lock", "lost", "--ttl", "3s", "--", ...untilTerminated);
   await locked.printed(/begun/);
   await revokeThatOf("lost/");
@@ -182,6 +186,7 @@ test("A lock that is lost ends the command, and the exit code says so.", async (
     code: 1,
     stderr: expect.stringContaining("The lock is lost."),
   });
+  expect(await killed.exit).toMatchObject({ code: 1 });
 });
 
 test("Without a command, lock prints the token, and holds the lock until it is interrupted or lost.", async () => {
