@@ -131,7 +131,7 @@ export function addElect(program: Command, io: CommandIo): void {
   );
 }
 
-/** Formats the leaders of an election; undefined: there is none. */
+/** Formats the leaders of an election; undefined: no candidate leads. */
 function leaders(
   io: CommandIo,
   { output }: ClientOptions,

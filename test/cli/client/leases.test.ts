@@ -162,7 +162,7 @@ test("An interrupt is passed on to the command, whose end frees the lock.", asyn
   expect(await keys("stop/")).toEqual([]);
 });
 
-test("A second interrupt kills a command that goes on, before its lock is free.", async () => {
+test("A second interrupt kills a command that ignores the first, before its lock is free.", async () => {
   const stubborn = 'trap "echo again" TERM; echo begun; while :; do sleep 0.05; done';
   await using locked = start("lock", "stubborn", "--", "sh", "-c", stubborn);
   await locked.printed(/begun/);
@@ -174,7 +174,7 @@ test("A second interrupt kills a command that goes on, before its lock is free."
   expect(await keys("stubborn/")).toEqual([]);
 });
 
-test("A lock that is lost ends the command, also one that goes on, and the exit code says so.", async () => {
+test("A lock that is lost ends the command, also one that ignores SIGTERM, and the exit code is 1.", async () => {
   const stubborn = 'trap "" TERM; echo begun; while :; do sleep 0.05; done';
   await using killed = start("lock", "kill", "--ttl", "3s", "--", "sh", "-c", stubborn);
   await killed.printed(/begun/);
