@@ -12,7 +12,7 @@ A transaction is a row of these, in any order:
   delete KEY
   in RESOURCE      the resource of what follows, in place of --resource
 Words are arguments, or on standard input divided by spaces and line ends. There "..." is a JSON string, for words that
-are empty or have spaces, quotes or line ends.
+are empty or have spaces, quotes or line ends. Arguments that begin with - go behind --.
 
 Examples:
   watch-fanout txn if a mod_revision 12 put a "$VALUE" delete b

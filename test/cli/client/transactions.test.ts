@@ -148,7 +148,7 @@ test.each([
   ["put x 1 ttl 1s lease 1", "lease follows a put that has neither"],
   ["delete x ttl 1s", "ttl follows a put that has neither"],
   ["put x 1\nset y 2", '"set" is in the place of if'],
-  ['put x 1\nput y "two words', 'line 2 has "two: quotes are around a whole word'],
+  ['put x 1\n\nput y "two words', 'line 3 has "two: quotes are around a whole word'],
   ['put y a"b"', "quotes are around a whole word"],
 ])("The transaction %j is refused, and nothing is written.", async (text, expected) => {
   const { code, stdout, stderr } = await typed(text);
