@@ -14,7 +14,7 @@ const [heldMs, waitMs] = [30, 5_000];
 
 /**
  * Acquires and releases one lock with the client library. It holds the lock from the response to `lock` until its signal is
- * aborted: the release is an operation that begins there, and that ends with the response, or with the history if there is none.
+ * aborted: the release is an operation that begins there, and that ends with the response, or with the history if none comes.
  */
 export class LockingClient {
   readonly #id: number;
