@@ -78,9 +78,9 @@ export function commandsPage(): string {
       "`watch-fanout txn` takes its words as arguments, which the shell quotes, or from standard input, divided by spaces and " +
         'line ends, where `"..."` is a JSON string. In any order: `if KEY exists`, `absent`, `mod_revision N`, `create_revision N` ' +
         "or `value VALUE`; `put KEY VALUE`, with `lease ID` or `ttl DURATION` behind it; `delete KEY`; and `in RESOURCE`, the " +
-        "resource of what follows. Exit code 0: all conditions held; 4: one did not, and nothing was written.",
+        "resource of what follows. Exit code 0: all conditions held; 4: one did not, and nothing was written. " +
+        'An example: `watch-fanout txn if a mod_revision 12 put a "$VALUE" delete b`.',
     ),
-    '```sh\nwatch-fanout txn if a mod_revision 12 put a "$VALUE" delete b\n```',
     "## Locks and elections",
     paragraph(
       "`watch-fanout lock job -- backup --full` runs a command while it holds a lock, and exits with its code, or 128 and the " +
