@@ -73,6 +73,22 @@ export function commandsPage(): string {
         "in its order, then compares it with the service and writes what differs, each object only over the revision that was " +
         "compared: repeat it after a failure. Leases and revisions are not restored. Both hold one page in memory.",
     ),
+    "## Transactions",
+    paragraph(
+      "`watch-fanout txn` takes its words as arguments, which the shell quotes, or from standard input, divided by spaces and " +
+        'line ends, where `"..."` is a JSON string. In any order: `if KEY exists`, `absent`, `mod_revision N`, `create_revision N` ' +
+        "or `value VALUE`; `put KEY VALUE`, with `lease ID` or `ttl DURATION` behind it; `delete KEY`; and `in RESOURCE`, the " +
+        "resource of what follows. Exit code 0: all conditions held; 4: one did not, and nothing was written. " +
+        'An example: `watch-fanout txn if a mod_revision 12 put a "$VALUE" delete b`.',
+    ),
+    "## Locks and elections",
+    paragraph(
+      "`watch-fanout lock job -- backup --full` runs a command while it holds a lock, and exits with its code, or 128 and the " +
+        "number of the signal that ended it. The command gets `WATCH_FANOUT_FENCING_TOKEN`, which is higher than that of each " +
+        "holder before, and `WATCH_FANOUT_LOCK_KEY`: the condition `if KEY create_revision TOKEN` of a transaction holds only " +
+        "while the lock is held. SIGINT and SIGTERM become SIGTERM to the command, a second one SIGKILL. When the lock is lost, " +
+        "the command gets SIGTERM, SIGKILL 5 s later, and the exit code is 1. What the command has started itself gets no signal.",
+    ),
     "## Bench",
     paragraph(
       "`watch-fanout bench watch`, `list` and `put` measure a running service. They write at most 1,000 objects below a prefix " +

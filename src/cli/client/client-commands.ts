@@ -34,6 +34,7 @@ import {
   type RangeOptions,
   type RevisionOptions,
   rangeOf,
+  requireFormat,
   revisionRequirement,
   type SelectorOptions,
   type ShardOptions,
@@ -48,10 +49,14 @@ import { runSession } from "./client-session.ts";
 import { addCompletion } from "./completion-command.ts";
 import { addContextCommands } from "./context-commands.ts";
 import { isDecoded } from "./decoded/output-format.ts";
+import { addDelete } from "./delete-command.ts";
 import { addExport } from "./export-command.ts";
 import { addDiff, addHistory } from "./history.ts";
 import { addImport } from "./import-command.ts";
+import { addLeaseCommands } from "./lease-commands.ts";
+import { addElect, addLock } from "./lock-commands.ts";
 import { printCount, printObject, printPages, resourcesJson } from "./object-output.ts";
+import { addTxn } from "./txn-command.ts";
 import { addWatch } from "./watch.ts";
 
 /** Adds the commands that talk to a running service: get, list, watch, history, diff, put, delete, ... */
@@ -63,6 +68,10 @@ export function addClientCommands(program: Command, io: CommandIo = processIo): 
   addDiff(program, io);
   addPut(program, io);
   addDelete(program, io);
+  addTxn(program, io);
+  addLeaseCommands(program, io);
+  addLock(program, io);
+  addElect(program, io);
   addResources(program, io);
   addHealth(program, io);
   addExport(program, io);
@@ -76,18 +85,39 @@ export function addClientCommands(program: Command, io: CommandIo = processIo): 
 function addGet(program: Command, io: CommandIo): void {
   const command = program
     .command("get")
-    .description("Read one object.")
-    .argument("<key>", "the object's key, relative to the resource's prefix");
+    .description("Read objects by their keys, all at one revision.")
+    .argument("<key...>", "the objects' keys, relative to the resource's prefix");
   addRevisionOptions(addClientOptions(addViewOptions(command))).action(
-    async (key: string, options: ClientOptions & RevisionOptions & ViewOptions) => {
+    async (keys: readonly string[], options: ClientOptions & RevisionOptions & ViewOptions) => {
       const at = revisionRequirement(command, options);
-      await runSession(io, options, async (session) => {
-        const result = await session.client.get(options.resource, key, {
-          ...viewOf(options),
-          at,
-          historyId: options.historyId,
+      const { resource, historyId, keysOnly, attributes, readMask } = options;
+      const [key = ""] = keys;
+      if (keys.length === 1) {
+        return runSession(io, options, async (session) => {
+          const result = await session.client.get(resource, key, {
+            ...viewOf(options),
+            at,
+            historyId,
+          });
+          await printObject(session, options, result);
         });
-        await printObject(session, options, result);
+      }
+      if ((historyId ?? keysOnly ?? attributes ?? readMask) !== undefined) {
+        usageError(
+          command,
+          "--history-id, --keys-only, --attributes and --read-mask are for one key.",
+        );
+      }
+      await runSession(io, options, async (session) => {
+        const names = keys.map((name) => ({ resource, key: name }));
+        const { objects, ...result } = await session.client.batchGet(names, { at });
+        const items = objects.filter((object) => object !== undefined);
+        const page = { ...result, items, remainingItemCount: undefined, nextPageToken: "" };
+        await printPages(session, options, [page]);
+        const missing = keys.filter((_, n) => objects[n] === undefined);
+        if (missing.length === 0) return;
+        session.say(`These do not exist: ${missing.join(", ")}.`);
+        io.exitWith(exitCodes.notFound);
       });
     },
   );
@@ -175,44 +205,13 @@ async function* limited(
   } while (rest > 0 && pageToken !== "");
 }
 
-interface DeleteOptions extends ClientOptions, HistoryOptions {
-  readonly expectedModRevision?: number;
-}
-
-/** Adds `delete`. */
-function addDelete(program: Command, io: CommandIo): void {
-  const command = program
-    .command("delete")
-    .description("Delete an object, and print its last state.")
-    .argument("<key>", "the object's key, relative to the resource's prefix")
-    .option(
-      "--expected-mod-revision <revision>",
-      "delete it only if its mod_revision is this",
-      wholeNumber,
-    );
-  addHistoryOption(addClientOptions(command)).action(
-    async (key: string, options: DeleteOptions) => {
-      await runSession(io, options, async (session) => {
-        const { expectedModRevision, historyId } = options;
-        const result = await session.client.delete(options.resource, key, {
-          expectedModRevision,
-          historyId,
-        });
-        await printObject(session, options, result);
-      });
-    },
-  );
-}
-
 /** Adds `resources`. */
 function addResources(program: Command, io: CommandIo): void {
   const command = program
     .command("resources")
     .description("List the resources of the service of which the caller may read anything.");
   addClientOptions(command).action(async (options: ClientOptions) => {
-    if (options.output !== "json" && options.output !== "table") {
-      usageError(command, "resources are printed by --output json or table.");
-    }
+    requireFormat(command, options, ["table", "json"]);
     await runSession(io, options, async ({ client, output }) => {
       const resources = await client.resources();
       if (options.output === "json") return output.write(resourcesJson(resources));

@@ -337,6 +337,16 @@ export function revisionRequirement(
   return { match: match === "any" ? "ANY" : "LINEARIZABLE" };
 }
 
+/** Ends the command with a usage error if its output has no such format. */
+export function requireFormat(
+  command: Command,
+  { output }: ClientOptions,
+  formats: readonly Format[],
+): void {
+  if (formats.includes(output)) return;
+  usageError(command, `--output must be one of ${formats.join(", ")} for this command.`);
+}
+
 /** Prints a usage error and ends the command. */
 export function usageError(command: Command, message: string): never {
   return command.error(`error: ${message}`);

@@ -1,3 +1,4 @@
+import type { DeletePrefixResult, TransactionResult } from "../../client/calls/transaction.ts";
 import type { ResourceInfo } from "../../client/resource-info.ts";
 import type {
   AtomicBatch,
@@ -30,7 +31,8 @@ export function shownBytes({ attributes, value }: StoredObject): Uint8Array {
   return attributes === undefined ? value : Buffer.from(JSON.stringify(attributesJson(attributes)));
 }
 
-function objectRow(object: StoredObject): string[] {
+/** The columns from KEY on. */
+export function objectRow(object: StoredObject): string[] {
   return [
     printableText(object.key),
     String(object.modRevision),
@@ -68,7 +70,7 @@ export async function printObject(
 export async function printPages(
   session: Session,
   options: ShownOptions,
-  pages: AsyncIterable<Page>,
+  pages: AsyncIterable<Page> | Iterable<Page>,
 ): Promise<void> {
   const { output, io, say } = session;
   const { resource, output: format } = options;
@@ -86,7 +88,7 @@ export async function printPages(
 
 async function* withWarnings(
   say: Session["say"],
-  pages: AsyncIterable<Page>,
+  pages: AsyncIterable<Page> | Iterable<Page>,
 ): AsyncGenerator<Page, void, void> {
   for await (const page of pages) {
     warnIfStale(say, page.staleForMs);
@@ -158,6 +160,30 @@ export function historyPageJson(page: HistoryPage): string {
     history_id: page.historyId,
     end: `HISTORY_END_${page.end ?? "UNSPECIFIED"}`,
     oldest_revision: String(page.oldestRevision ?? 0),
+  });
+}
+
+/** The outcome of a transaction as a TransactResponse. */
+export function transactionJson(result: TransactionResult): string {
+  return line({
+    succeeded: result.succeeded,
+    revision: String(result.revision),
+    history_id: result.historyId,
+    results: result.results.map(({ object }) => optionalObject(object)),
+    compares: result.compares.map(({ held, object }) => ({ held, ...optionalObject(object) })),
+  });
+}
+
+function optionalObject(object: StoredObject | undefined): object {
+  return object === undefined ? {} : { object: objectMessage(object) };
+}
+
+/** The outcome of the deletion of a prefix as a DeletePrefixResponse. */
+export function deletePrefixJson({ revision, deleted, historyId }: DeletePrefixResult): string {
+  return line({
+    revision: String(revision),
+    deleted: String(deleted),
+    history_id: historyId,
   });
 }
 
@@ -241,6 +267,7 @@ function objectMessage(object: StoredObject): object {
   };
 }
 
-function line(message: object): string {
+/** A message as a line of JSON. */
+export function line(message: object): string {
   return `${JSON.stringify(message)}\n`;
 }

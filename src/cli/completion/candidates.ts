@@ -93,7 +93,9 @@ function wordCompletion(command: Command, positionals: number, begun: string): C
       visible.map((inner) => ({ word: inner.name(), description: inner.description() })),
     );
   }
-  const argument: Argument | undefined = command.registeredArguments[positionals];
+  const { registeredArguments } = command;
+  const last: Argument | undefined = registeredArguments.at(-1);
+  const argument = registeredArguments[positionals] ?? (last?.variadic === true ? last : undefined);
   if (argument === undefined) return { words: [] };
   const { argChoices } = argument;
   if (argChoices !== undefined) return matching(begun, argChoices.map(plain));

@@ -1,7 +1,7 @@
 import { hasReason, toError } from "../../base/errors.ts";
 import { followPrefix } from "./follow-prefix.ts";
 import { leaseLost } from "./lease.ts";
-import { persist, putLeased, read } from "./leased-keys.ts";
+import { type LeaseClient, persist, putLeased, read } from "./leased-keys.ts";
 import { acquire, Lock, type LockOptions } from "./mutex.ts";
 import type { Session } from "./session.ts";
 
@@ -107,26 +107,9 @@ export class LeaderElector {
    * Yields the leader, and each change of it; undefined: no candidate leads. It may be late, as all that is observed: only the leader
    * itself can rely on it. Returns when the signal is aborted.
    */
-  async *observe(signal: AbortSignal): AsyncGenerator<Leader | undefined, void, void> {
+  observe(signal: AbortSignal): AsyncGenerator<Leader | undefined, void, void> {
     const { session, resource, name } = this.#options;
-    let last: { token: number; modRevision: number } | undefined | null = null;
-    for await (const { objects } of followPrefix(session.client, resource, `${name}/`, signal)) {
-      let first: { createRevision: number; modRevision: number; value: Uint8Array } | undefined;
-      for (const [key, object] of objects) {
-        if (key.includes("/", name.length + 1)) continue;
-        if (first === undefined || object.createRevision < first.createRevision) first = object;
-      }
-      const isSame =
-        last !== null &&
-        first?.createRevision === last?.token &&
-        first?.modRevision === last?.modRevision;
-      if (isSame) continue;
-      last = first && { token: first.createRevision, modRevision: first.modRevision };
-      yield first && {
-        value: Buffer.from(first.value).toString(),
-        fencingToken: first.createRevision,
-      };
-    }
+    return observeLeader(session.client, resource, name, signal);
   }
 
   async #leadOnce(signal: AbortSignal): Promise<void> {
@@ -162,5 +145,32 @@ export class LeaderElector {
     } catch (error) {
       session.report(toError(error));
     }
+  }
+}
+
+/** See `LeaderElector.observe`. It needs no session. */
+export async function* observeLeader(
+  client: LeaseClient,
+  resource: string,
+  name: string,
+  signal: AbortSignal,
+): AsyncGenerator<Leader | undefined, void, void> {
+  let last: { token: number; modRevision: number } | undefined | null = null;
+  for await (const { objects } of followPrefix(client, resource, `${name}/`, signal)) {
+    let first: { createRevision: number; modRevision: number; value: Uint8Array } | undefined;
+    for (const [key, object] of objects) {
+      if (key.includes("/", name.length + 1)) continue;
+      if (first === undefined || object.createRevision < first.createRevision) first = object;
+    }
+    const isSame =
+      last !== null &&
+      first?.createRevision === last?.token &&
+      first?.modRevision === last?.modRevision;
+    if (isSame) continue;
+    last = first && { token: first.createRevision, modRevision: first.modRevision };
+    yield first && {
+      value: Buffer.from(first.value).toString(),
+      fencingToken: first.createRevision,
+    };
   }
 }
