@@ -572,7 +572,7 @@ export const ownEntries: readonly CorpusEntry[] = [
     mutations: [
       {
         file: "src/server/services/parse-transact.ts",
-        find: 'if (id === "" || (via !== undefined && ofCaller.test(id))) return id;',
+        find: 'if (id === "" || (via !== undefined && ofCaller.test(id) && !isLimited())) return id;',
         replace: 'if (id === "") return id;',
       },
     ],

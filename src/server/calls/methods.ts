@@ -53,6 +53,8 @@ export interface UnaryCall {
   readonly identity: Identity;
   /** The metadata with the relays that the call has passed; undefined: it comes from a client. */
   readonly via: string | undefined;
+  /** Whether the caller may not do everything. What it says of others, such as by `via`, is not to be trusted then. */
+  isLimited(): boolean;
   /** The size of the request, in bytes. */
   readonly requestBytes: number;
   /** How the response may be compressed; undefined: it may not. */

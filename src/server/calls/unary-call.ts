@@ -48,6 +48,7 @@ export function serveUnary<Request>(
         perform: () =>
           perform(request, {
             ...{ signal, owner, identity, via, requestBytes, retain, encoding },
+            isLimited: () => context.leaseAuthorizer.isLimited(identity),
             admit: (maxBytes) => admission.admit(maxBytes),
             deny: () => auditDenied(context, method, call, firstOf(asked()) ?? audited?.(request)),
             runInTimeSlices: (work) => context.parsingSelectors.run(owner, work, signal),

@@ -43,10 +43,10 @@ export function accessOfDeletePrefix({ resource, prefix }: DeletePrefixRequest__
   return { verb: "delete", resource, scope: { prefix } };
 }
 
-export function parseTransact(
-  request: TransactRequest__Output,
-  call: Pick<UnaryCall, "identity" | "via" | "signal">,
-): TransactRequest {
+/** What of a call is part of its request. */
+type Caller = Pick<UnaryCall, "identity" | "via" | "signal" | "isLimited">;
+
+export function parseTransact(request: TransactRequest__Output, call: Caller): TransactRequest {
   return {
     compares: request.compares.map(compareOf),
     operations: request.operations.map(operationOf),
@@ -58,7 +58,7 @@ export function parseTransact(
 
 export function parseDeletePrefix(
   request: DeletePrefixRequest__Output,
-  call: Pick<UnaryCall, "identity" | "via" | "signal">,
+  call: Caller,
 ): DeletePrefixRequest {
   const { resource, prefix, every_key: isWhole } = request;
   if (prefix === "" && !isWhole) {
@@ -79,11 +79,12 @@ export function parseDeletePrefix(
 /** What all requests to write have in common. */
 export function writeOptionsOf(
   request: Pick<TransactRequest__Output, "validate_only" | "request_id" | "history_id">,
-  { identity, via, signal }: Pick<UnaryCall, "identity" | "via" | "signal">,
+  call: Caller,
 ): Pick<TransactRequest, "validateOnly" | "requestId" | "historyId" | "via" | "signal"> {
+  const { via, signal } = call;
   return {
     validateOnly: request.validate_only,
-    requestId: requestIdOf(request.request_id, identity, via),
+    requestId: requestIdOf(request.request_id, call),
     historyId: request.history_id,
     ...{ via, signal },
   };
@@ -94,10 +95,12 @@ const ofCaller = /^[\w-]{43}\.[\w-]{43}$/;
 
 /**
  * The id of a request among those of all callers, which shows neither: a part for the caller, and one for the id. A relay passes
- * on that of its own caller, so that a request which is repeated at another tier is the same.
+ * on that of its own caller, so that a request which is repeated at another tier is the same. Of a caller that may not do
+ * everything it is taken for its own id: it could use up those of others.
  */
-function requestIdOf(id: string, { source, name }: Identity, via: string | undefined): string {
-  if (id === "" || (via !== undefined && ofCaller.test(id))) return id;
+function requestIdOf(id: string, { identity, via, isLimited }: Caller): string {
+  const { source, name } = identity;
+  if (id === "" || (via !== undefined && ofCaller.test(id) && !isLimited())) return id;
   checkRequestId(id);
   return `${hashOf(JSON.stringify([source, name]))}.${hashOf(id)}`;
 }
