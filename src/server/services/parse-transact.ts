@@ -1,6 +1,5 @@
 import { createHash } from "node:crypto";
 import { invalidRequest } from "../../base/errors.ts";
-import type { Identity } from "../../identity/identity.ts";
 import type { Access, Verb } from "../../policy/access.ts";
 import type {
   Compare,
