@@ -115,7 +115,10 @@ bindings: [{ role: all, subjects: [admin] }, { role: reader, subjects: [reader] 
     const lease = await first.grant(60);
     await first.put({ resource: "things", key: "leased/a", lease });
     for (const caller of callers) {
-      const [ttlMs] = await caller.keepAlive().renew(lease);
+      const stream = caller.keepAlive();
+      const [ttlMs] = await stream.renew(lease);
+      // Else it would keep its connection, also after the client is closed.
+      stream.close();
       expect(ttlMs).toBeGreaterThan(58_000);
       expect((await caller.timeToLive(lease)).objects).toEqual([
         { resource: "things", key: "leased/a" },
